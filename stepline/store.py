@@ -1,0 +1,217 @@
+"""Records as JSON and Parquet, features as safetensors; every write is atomic.
+
+The JSON is what users get: plain, stable, versioned. `to_json` and `from_json` lose nothing between them.
+"""
+
+import contextlib
+import json
+import os
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import ValidationError
+
+from stepline.errors import ShapeError, StoreError
+from stepline.records import VERSION, FeatureSequence, Record, Span
+
+
+def write_atomic(path: Path, data: str | bytes) -> None:
+    """Write a file whole or not at all: a temporary file beside it, flushed to disk, then renamed over it."""
+    with atomic_path(path) as partial:
+        partial.write_bytes(data.encode() if isinstance(data, str) else data)
+
+
+@contextlib.contextmanager
+def atomic_path(path: Path) -> Iterator[Path]:
+    """Yield a temporary path beside `path` to write to; it takes its place on success and is removed on failure.
+
+    Raises StoreError, with the cure, when the disk is full or the folder cannot be written.
+    """
+    partial: Path | None = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{path.stem[:40]}.", suffix=f".partial{path.suffix}", dir=path.parent)
+        os.close(handle)
+        partial = Path(name)
+        yield partial
+        with partial.open("rb") as file:
+            os.fsync(file.fileno())
+        partial.chmod(0o666 & ~_umask())
+        partial.replace(path)
+    except OSError as error:
+        raise StoreError(
+            f"{path}: cannot be written ({error.strerror or error}); free some space or give another --out"
+        ) from error
+    finally:
+        if partial is not None:
+            partial.unlink(missing_ok=True)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+# ---------------------------------------------------------------- JSON
+
+
+def to_json(record: Record) -> str:
+    """Return the record in the public JSON form (docs/json.md): times flat, spans as pairs, 2-space indent."""
+    tree = record.model_dump(mode="json")
+    if tree["transcript"] is not None:
+        for sentence in tree["transcript"]["sentences"]:
+            _flatten_sentence(sentence)
+    for field in ("steps", "captions", "reference"):
+        tree[field] = [_flatten_step(step) for step in tree[field]]
+    ordered = {"version": tree.pop("version"), "id": tree.pop("id")} | tree
+    return json.dumps(ordered, ensure_ascii=False, indent=2, allow_nan=False) + "\n"
+
+
+def from_json(text: str | bytes, source: str = "JSON") -> Record:
+    """Return the record that `to_json` wrote. Raises StoreError for anything else."""
+    try:
+        tree = json.loads(text)
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise StoreError(f"{source}: not valid JSON ({error}); write it again with `stepline steps --force`") from error
+    if not isinstance(tree, dict) or tree.get("version") != VERSION:
+        raise StoreError(f"{source}: not a Stepline record of version {VERSION}; `stepline steps` writes one")
+    try:
+        return Record.model_validate_json(json.dumps(_unflatten(tree)))
+    except (ValidationError, KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
+        reason = str(error).splitlines()[0] if not isinstance(error, ValidationError) else _first(error)
+        raise StoreError(f"{source}: not a Stepline record ({reason}); `stepline steps` writes one") from error
+
+
+def read_record(path: Path) -> Record:
+    """Return the record in a JSON file."""
+    try:
+        return from_json(path.read_bytes(), str(path))
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be read ({error.strerror}); give a file that `stepline steps` wrote") from error
+
+
+def write_record(record: Record, path: Path) -> None:
+    """Write a record as JSON."""
+    write_atomic(path, to_json(record))
+
+
+def _first(error: ValidationError) -> str:
+    first = error.errors(include_url=False)[0]
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+
+
+def _flatten_sentence(sentence: dict[str, Any]) -> None:
+    sentence |= sentence.pop("span")
+    for word in sentence["words"]:
+        span = word.pop("span")
+        word |= span or {"start": None, "end": None}
+
+
+def _flatten_step(step: dict[str, Any]) -> dict[str, Any]:
+    spans = [[span["start"], span["end"]] for span in step["spans"]]
+    best = spans[0] if spans else [None, None]
+    said = step["said"]
+    return {
+        "id": step["id"],
+        "text": step["text"],
+        "start": best[0],
+        "end": best[1],
+        **{key: value for key, value in step.items() if key not in ("id", "text")},
+        "spans": spans,
+        "said": [said["start"], said["end"]] if said else None,
+    }
+
+
+def _unflatten(tree: dict[str, Any]) -> dict[str, Any]:
+    tree = dict(tree)
+    if tree.get("transcript") is not None:
+        transcript = dict(tree["transcript"])
+        transcript["sentences"] = [_unflatten_sentence(sentence) for sentence in transcript["sentences"]]
+        tree["transcript"] = transcript
+    for field in ("steps", "captions", "reference"):
+        tree[field] = [_unflatten_step(step) for step in tree.get(field, [])]
+    return tree
+
+
+def _unflatten_sentence(sentence: dict[str, Any]) -> dict[str, Any]:
+    rest = {key: value for key, value in sentence.items() if key not in ("start", "end", "words")}
+    words = [
+        {key: value for key, value in word.items() if key not in ("start", "end")}
+        | {"span": None if word["start"] is None else {"start": word["start"], "end": word["end"]}}
+        for word in sentence.get("words", [])
+    ]
+    return rest | {"span": {"start": sentence["start"], "end": sentence["end"]}, "words": words}
+
+
+def _unflatten_step(step: dict[str, Any]) -> dict[str, Any]:
+    rest = {key: value for key, value in step.items() if key not in ("start", "end")}
+    rest["spans"] = [{"start": span[0], "end": span[1]} for span in step.get("spans", [])]
+    said = step.get("said")
+    return rest | {"said": {"start": said[0], "end": said[1]} if said else None}
+
+
+# ---------------------------------------------------------------- Parquet
+
+
+def write_parquet(records: Iterable[Record], path: Path) -> int:
+    """Write one row a record (id, video id, task, counts, and the whole record as JSON) and return how many."""
+    import pyarrow as arrow
+    import pyarrow.parquet as parquet
+
+    rows = [
+        {"id": r.id, "video": r.video.id, "task": r.video.task, "steps": len(r.steps), "record": to_json(r)}
+        for r in records
+    ]
+    names = ["id", "video", "task", "steps", "record"]
+    types = [arrow.string(), arrow.string(), arrow.string(), arrow.int32(), arrow.string()]
+    schema = arrow.schema(list(zip(names, types, strict=True)), metadata={"stepline_version": str(VERSION)})
+    with atomic_path(path) as partial:
+        parquet.write_table(arrow.Table.from_pylist(rows, schema=schema), partial)
+    return len(rows)
+
+
+def read_parquet(path: Path) -> Iterator[Record]:
+    """Yield the records that `write_parquet` wrote, a row group at a time."""
+    import pyarrow as arrow
+    import pyarrow.parquet as parquet
+
+    try:
+        file = parquet.ParquetFile(path)
+        for batch in file.iter_batches(columns=["record"]):
+            for cell in batch.column(0):
+                yield from_json(cell.as_py(), str(path))
+    except (OSError, arrow.ArrowException) as error:
+        raise StoreError(f"{path}: not a readable Parquet file ({str(error).splitlines()[0]}); write it again") from error
+
+
+# ---------------------------------------------------------------- features
+
+
+def write_features(features: FeatureSequence, path: Path) -> None:
+    """Write features as safetensors, float16, with rate and backbone as metadata."""
+    from safetensors.numpy import save
+
+    metadata = {"rate": repr(features.rate), "backbone": features.backbone, "version": str(VERSION)}
+    write_atomic(path, save({"values": features.values.astype(np.float16)}, metadata=metadata))
+
+
+def read_features(path: Path) -> FeatureSequence:
+    """Return the features that `write_features` wrote, as float32."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="np") as file:
+            metadata = file.metadata() or {}
+            values = file.get_tensor("values").astype(np.float32)
+        return FeatureSequence(values, float(metadata["rate"]), metadata["backbone"])
+    except (OSError, SafetensorError, KeyError, ValueError, ShapeError) as error:
+        raise StoreError(f"{path}: not a Stepline feature file ({str(error).splitlines()[0]}); encode the video again") from error
+
+
+def span_pair(span: Span | None) -> list[float] | None:
+    """Return [start, end] as JSON has it, None for None."""
+    return None if span is None else [span.start, span.end]
