@@ -1,0 +1,47 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/pip --disable-pip-version-check install --quiet -c constraints.txt
+export OMP_WAIT_POLICY = PASSIVE   # with the default policy a 2-thread run on a busy machine can be 6x slower
+
+.PHONY: demo test test-slow check lint setup setup-dev bench docs clean
+
+demo: setup            ## set up .venv, find the steps of the demo video, name the page
+	$(BIN)/stepline steps stepline/world/demo/demo.mp4 --out out --force
+
+test: setup-dev        ## the ordinary tests
+	$(BIN)/python -m pytest -m "not slow"
+
+test-slow: setup-dev   ## the slow ones: fuzzing, real language model, long renders
+	$(BIN)/python -m pytest -m slow
+
+check: lint test       ## what CI runs
+
+lint: setup-dev
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+setup: $(VENV)/.ready       ## what a user needs
+setup-dev: $(VENV)/.ready-dev
+
+# torch first and alone: taken along with the rest it would float to a CUDA build.
+$(VENV)/.ready: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) torch
+	$(PIP) -e .
+	touch $@
+
+$(VENV)/.ready-dev: $(VENV)/.ready
+	$(PIP) -e ".[dev,llm,clip]"
+	touch $@
+
+bench: setup-dev       ## every benchmark; minutes to an hour
+	$(BIN)/python benchmarks/run_all.py
+
+docs: setup            ## docs/cli.md and docs/settings.md from the code
+	$(BIN)/python docs/generate.py
+
+clean:
+	rm -rf $(VENV) out build *.egg-info
