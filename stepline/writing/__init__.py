@@ -1,0 +1,33 @@
+"""Steps from a transcript: what the speaker does or tells the viewer to do, one imperative action a step."""
+
+from collections.abc import Callable
+
+from stepline.records import Transcript
+from stepline.writing.settings import WritingSettings
+from stepline.writing.written import Written
+
+__all__ = ["Written", "WritingSettings", "write_steps"]
+
+
+def write_steps(transcript: Transcript, settings: WritingSettings | None = None) -> Written:
+    """Return the steps that the transcript tells, each with the sentences it rests on.
+
+    Raises ModelError when the writer's model is missing, WriterError when it fails.
+    """
+    settings = WritingSettings() if settings is None else settings
+    return _WRITERS[settings.writer](transcript, settings)
+
+
+def _extractive(transcript: Transcript, _settings: WritingSettings) -> Written:
+    from stepline.writing.extractive import write_extractive
+
+    return write_extractive(transcript)
+
+
+def _llm(transcript: Transcript, settings: WritingSettings) -> Written:
+    from stepline.writing.llm import write_llm
+
+    return write_llm(transcript, settings.llm)
+
+
+_WRITERS: dict[str, Callable[[Transcript, WritingSettings], Written]] = {"extractive": _extractive, "llm": _llm}
