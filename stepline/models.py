@@ -14,6 +14,8 @@ from pathlib import Path
 
 from stepline.errors import ModelError
 
+_BLOCK = 1 << 20   # bytes read at a time
+
 
 @dataclass(frozen=True)
 class Part:
@@ -156,12 +158,11 @@ def _require(weights: Weights, part: Part) -> Path:
 
 def sha256(path: Path) -> str:
     """Return the hex sha256 of a file, read in blocks."""
+    digest = hashlib.sha256()
     with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest() if hasattr(hashlib, "file_digest") else _digest(file.read())
-
-
-def _digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
+        while block := file.read(_BLOCK):
+            digest.update(block)
+    return digest.hexdigest()
 
 
 def _join(weights: Weights, paths: list[Path]) -> Path:

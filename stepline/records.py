@@ -20,7 +20,7 @@ Probability: TypeAlias = Annotated[float, Field(ge=0.0, le=1.0)]
 Seconds: TypeAlias = Annotated[float, Field(ge=0.0)]
 Status: TypeAlias = Literal["shown", "said", "not found"]
 
-VERSION = 1   # of the record's schema; a reader refuses any other
+VERSION: Literal[1] = 1   # of the record's schema; a reader refuses any other
 
 _RULES = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
@@ -70,13 +70,17 @@ class Span:
 
 
 class Video(Frozen):
-    """A video file; `id` is the dataset's own (a YouTube id, a file stem) and keys every file about it."""
+    """A video file; `id` is the dataset's own (a YouTube id, a file stem) and keys every file about it.
+
+    sha256: of the file's bytes, so that a rerun knows whether it is still the same video.
+    """
 
     id: Annotated[str, Field(min_length=1)]
     path: str | None = None
     duration: Annotated[float, Field(gt=0.0)] | None = None
     title: str | None = None
     task: str | None = None
+    sha256: str | None = None
 
 
 class Word(Frozen):

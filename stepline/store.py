@@ -4,9 +4,9 @@ The JSON is what users get: plain, stable, versioned. `to_json` and `from_json` 
 """
 
 import contextlib
+import itertools
 import json
 import os
-import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,11 @@ import numpy as np
 from pydantic import ValidationError
 
 from stepline.errors import ShapeError, StoreError
-from stepline.records import VERSION, FeatureSequence, Record, Span
+from stepline.records import VERSION, FeatureSequence, Record
+
+PARTIAL = ".partial"   # marks a file that is being written; its name holds the writer's process id
+
+_serial = itertools.count()
 
 
 def write_atomic(path: Path, data: str | bytes) -> None:
@@ -33,13 +37,10 @@ def atomic_path(path: Path) -> Iterator[Path]:
     partial: Path | None = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{path.stem[:40]}.", suffix=f".partial{path.suffix}", dir=path.parent)
-        os.close(handle)
-        partial = Path(name)
+        partial = path.parent / f".{path.stem[:80]}.{os.getpid()}-{next(_serial)}{PARTIAL}{path.suffix}"
         yield partial
         with partial.open("rb") as file:
             os.fsync(file.fileno())
-        partial.chmod(0o666 & ~_umask())
         partial.replace(path)
     except OSError as error:
         raise StoreError(
@@ -50,10 +51,22 @@ def atomic_path(path: Path) -> Iterator[Path]:
             partial.unlink(missing_ok=True)
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+def sweep(folder: Path) -> None:
+    """Remove the temporary files that killed processes left in `folder`; those of living ones stay."""
+    for partial in folder.glob(f".*{PARTIAL}*"):
+        owner = partial.name.rpartition(PARTIAL)[0].rpartition(".")[2].partition("-")[0]
+        if owner.isdigit() and not _alive(int(owner)):
+            partial.unlink(missing_ok=True)
+
+
+def _alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 # ---------------------------------------------------------------- JSON
@@ -210,8 +223,3 @@ def read_features(path: Path) -> FeatureSequence:
         return FeatureSequence(values, float(metadata["rate"]), metadata["backbone"])
     except (OSError, SafetensorError, KeyError, ValueError, ShapeError) as error:
         raise StoreError(f"{path}: not a Stepline feature file ({str(error).splitlines()[0]}); encode the video again") from error
-
-
-def span_pair(span: Span | None) -> list[float] | None:
-    """Return [start, end] as JSON has it, None for None."""
-    return None if span is None else [span.start, span.end]

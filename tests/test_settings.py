@@ -1,0 +1,56 @@
+from pathlib import Path
+
+import pytest
+
+from stepline.errors import SettingsError
+from stepline.settings import Settings, load_settings
+
+
+class Inner(Settings):
+    beam: int = 5
+    words: tuple[str, ...] = ()
+    path: Path | None = None
+
+
+class Tree(Settings):
+    asr: Inner = Inner()
+    rate: float = 1.0
+
+
+def test_overrides_beat_the_file_which_beats_the_defaults(tmp_path):
+    file = tmp_path / "s.toml"
+    file.write_text('rate = 2\n[asr]\nbeam = 3\nwords = ["a", "b"]\n')
+    tree = load_settings(Tree, file, ["asr.beam=1", "asr.path=some/where"])
+    assert tree == Tree(asr=Inner(beam=1, words=("a", "b"), path=Path("some/where")), rate=2.0)
+
+
+def test_zero_means_zero():
+    assert load_settings(Tree, None, ["asr.beam=0"]).asr.beam == 0
+
+
+def test_an_unknown_key_names_its_near_miss():
+    with pytest.raises(SettingsError, match=r"unknown setting 'asr.bean'; did you mean 'asr.beam'"):
+        load_settings(Tree, None, ["asr.bean=1"])
+
+
+def test_a_wrong_type_names_the_key_and_the_value():
+    with pytest.raises(SettingsError, match="asr.beam.*'many'"):
+        load_settings(Tree, None, ["asr.beam=many"])
+    with pytest.raises(SettingsError, match="rate"):
+        load_settings(Tree, None, ["rate=nan"])
+
+
+@pytest.mark.parametrize("override", ["asr.beam", "=1", "asr..beam=1", "rate.x.y=1"])
+def test_a_malformed_override_says_how_to_write_it(override):
+    with pytest.raises(SettingsError):
+        load_settings(Tree, None, ["rate=2", override])
+
+
+def test_broken_or_missing_toml_is_one_line(tmp_path):
+    broken = tmp_path / "b.toml"
+    broken.write_text("rate = = 1")
+    with pytest.raises(SettingsError, match="not valid TOML") as error:
+        load_settings(Tree, broken)
+    assert "\n" not in str(error.value)
+    with pytest.raises(SettingsError, match="cannot be read"):
+        load_settings(Tree, tmp_path / "none.toml")

@@ -1,0 +1,171 @@
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from stepline import store
+from stepline.errors import StoreError
+from stepline.records import Dropped, FeatureSequence, Record, Sentence, Span, Step, Transcript, Video, Word
+
+
+@pytest.fixture
+def record():
+    words = (Word(text="Cut", span=Span(0.5, 0.9), confidence=0.5), Word(text="it"))
+    return Record(
+        id="item",
+        video=Video(id="v", path="v.mp4", duration=9.5, title="How to — “cut”"),
+        transcript=Transcript(
+            language="en",
+            recogniser="test",
+            sentences=(Sentence(text="Cut it", span=Span(0.5, 1.5), words=words, confidence=0.75, shown=0.25),),
+        ),
+        steps=(
+            Step(
+                id="1",
+                text="cut it",
+                spans=(Span(2.0, 3.0), Span(5.0, 6.0)),
+                at=2.5,
+                said=Span(0.5, 1.5),
+                status="shown",
+                score=0.9,
+                sources=(0,),
+                source_text="Cut.",
+                licence="CC0-1.0",
+                alternatives=("slice it",),
+            ),
+            Step(id="2", text="not placed"),
+        ),
+        recipe=("Cut it.",),
+        captions=(Step(id="c", text="someone cuts", spans=(Span(1.0, 2.0),)),),
+        reference=(Step(id="r", text="cutting", spans=(Span(2.0, 4.0),)),),
+        dropped=(Dropped(what="sentence", text="Thanks", reason="stock phrase"),),
+        warnings=("file is cut short",),
+        settings={"asr": {"beam": 5}},
+        models={"asr": "whisper-tiny.en"},
+    )
+
+
+def test_json_loses_nothing(record):
+    assert store.from_json(store.to_json(record)) == record
+
+
+def test_json_has_the_public_form(record):
+    tree = json.loads(store.to_json(record))
+    assert tree["version"] == 1
+    assert tree["video"]["id"] == "v"
+    sentence = tree["transcript"]["sentences"][0]
+    assert (sentence["text"], sentence["start"], sentence["end"], sentence["shown"]) == ("Cut it", 0.5, 1.5, 0.25)
+    step = tree["steps"][0]
+    assert (step["start"], step["end"], step["at"], step["said"]) == (2.0, 3.0, 2.5, [0.5, 1.5])
+    assert step["spans"] == [[2.0, 3.0], [5.0, 6.0]]
+    assert tree["steps"][1]["start"] is None
+    assert tree["dropped"] == [{"what": "sentence", "text": "Thanks", "reason": "stock phrase"}]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", "null", '{"version": 2}', '{"version": 1}', '{"version": 1, "id": "a", "video": 3}', "[" * 10_000],
+)
+def test_what_is_no_record_is_refused_in_one_line(text):
+    with pytest.raises(StoreError) as error:
+        store.from_json(text)
+    assert "\n" not in str(error.value)
+
+
+def test_every_damaged_field_is_refused_or_read(record):
+    tree = json.loads(store.to_json(record))
+    for key in tree:
+        for damage in (None, 3, "x", [None], {"a": 1}, [[]]):
+            try:
+                store.from_json(json.dumps(tree | {key: damage}))
+            except StoreError as error:
+                assert "\n" not in str(error)
+
+
+def test_parquet_loses_nothing(record, tmp_path):
+    path = tmp_path / "records.parquet"
+    assert store.write_parquet([record, record.model_copy(update={"id": "b"})], path) == 2
+    assert [r.id for r in store.read_parquet(path)] == ["item", "b"]
+    assert next(store.read_parquet(path)) == record
+
+
+def test_a_damaged_parquet_file_is_an_error(tmp_path):
+    path = tmp_path / "x.parquet"
+    path.write_bytes(b"PAR1 not really")
+    with pytest.raises(StoreError, match="not a readable Parquet"):
+        list(store.read_parquet(path))
+
+
+def test_features_come_back_as_float32_within_half_precision(tmp_path):
+    values = np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4)
+    store.write_features(FeatureSequence(values, 2.0, "conse"), tmp_path / "f.safetensors")
+    back = store.read_features(tmp_path / "f.safetensors")
+    assert (back.rate, back.backbone, back.values.dtype) == (2.0, "conse", np.float32)
+    assert_allclose(back.values, values, atol=5e-4)
+
+
+@pytest.mark.parametrize("data", [b"", b"\x00" * 64, b"{}"])
+def test_what_is_no_feature_file_is_refused(data, tmp_path):
+    path = tmp_path / "f.safetensors"
+    path.write_bytes(data)
+    with pytest.raises(StoreError, match="not a Stepline feature file"):
+        store.read_features(path)
+
+
+def test_a_failed_write_keeps_the_old_file_and_leaves_nothing(tmp_path):
+    path = tmp_path / "a.json"
+    path.write_text("old")
+    with pytest.raises(RuntimeError, match="midway"), store.atomic_path(path) as partial:
+        partial.write_text("new, half")
+        raise RuntimeError("midway")
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_full_disk_is_one_line_with_the_cure(tmp_path):
+    path = tmp_path / "a.json"
+    with pytest.raises(StoreError, match="free some space"), store.atomic_path(path) as partial:
+        partial.write_text("x")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_kill_in_mid_write_leaves_the_old_file_and_the_next_run_sweeps(tmp_path):
+    path = tmp_path / "a.json"
+    path.write_text("old")
+    code = f"""
+        import os, signal
+        from pathlib import Path
+        from stepline import store
+        with store.atomic_path(Path({str(path)!r})) as partial:
+            partial.write_text("new, half")
+            os.kill(os.getpid(), signal.SIGKILL)
+    """
+    ended = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=False)
+    assert ended.returncode == -signal.SIGKILL
+    assert path.read_text() == "old"
+    assert len(list(tmp_path.iterdir())) == 2
+    store.sweep(tmp_path)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_sweeping_spares_the_living(tmp_path):
+    with store.atomic_path(tmp_path / "a.json") as partial:
+        partial.write_text("x")
+        store.sweep(tmp_path)
+        assert partial.exists()
+    assert (tmp_path / "a.json").read_text() == "x"
+
+
+def test_a_folder_that_cannot_be_made_is_an_error(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="cannot be written"):
+        store.write_atomic(Path(tmp_path / "file" / "a.json"), "x")
