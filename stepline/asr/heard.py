@@ -1,0 +1,27 @@
+"""What listening gives: a transcript, and what was left out of it and why."""
+
+from dataclasses import dataclass
+
+from stepline.records import Dropped, Transcript, Word
+
+
+@dataclass(frozen=True)
+class Heard:
+    """A transcript, and each sentence that was left out with its reason."""
+
+    transcript: Transcript
+    dropped: tuple[Dropped, ...] = ()
+
+
+@dataclass(frozen=True)
+class Passage:
+    """What a recogniser made of one window of sound, before it is believed.
+
+    words: in spoken order, times from the start of the video. log_probability: mean over its tokens, natural
+    logarithm. no_speech: P(no speech), the recogniser's own. Both None when the recogniser does not say.
+    """
+
+    words: tuple[Word, ...]
+    language: str | None = None
+    log_probability: float | None = None
+    no_speech: float | None = None

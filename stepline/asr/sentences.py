@@ -1,0 +1,103 @@
+"""Sentences rebuilt from words: by punctuation, by pauses, and by length where there is neither."""
+
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+
+from stepline.records import Sentence, Span, Word
+
+ABBREVIATIONS = frozenset(
+    ["mr", "mrs", "ms", "dr", "prof", "st", "vs", "etc", "approx", "vol", "fig", "inc", "ltd", "jr", "sr", "e.g", "i.e"]
+    + ["a.m", "p.m", "u.s", "u.k", "oz", "lb", "lbs", "tbsp", "tsp", "min", "max"]
+)   # a full stop after these ends nothing
+CLOSING = "\"'”’»)]}"
+FULL_STOPS = ".!?…。！？"
+SHORTEST_WORD = 0.02   # s; a word whose end is not after its start gets this long
+
+
+def sentences(words: Sequence[Word], *, pause: float, longest: float) -> list[Sentence]:
+    """Return the sentences that the words make, in order.
+
+    A sentence ends at a full stop that is no abbreviation or decimal point, at a pause of `pause` seconds, and, where
+    it runs on past `longest` seconds, at its longest pause. Words without times get theirs from their neighbours for the
+    sentence's span only; a sentence without any timed word is left out. Words carry the space before them.
+    """
+    timed = repaired([word for word in words if word.text.strip()])
+    groups = [part for group in _split(timed, pause) for part in _shortened(group, longest)]
+    return [sentence for group in groups if (sentence := _sentence(group)) is not None]
+
+
+def repaired(words: Sequence[Word]) -> list[Word]:
+    """Return the words with times that never run backwards: a start before the last word's start is moved to it."""
+    found: list[Word] = []
+    last = 0.0
+    for word in words:
+        if word.span is not None:
+            start = max(word.span.start, last)
+            word = word.model_copy(update={"span": Span(start, max(word.span.end, start + SHORTEST_WORD))})
+            last = start
+        found.append(word)
+    return found
+
+
+def ends_sentence(text: str, following: str | None = None) -> bool:
+    """Tell whether a word ends a sentence: "jar." does; "Mr.", "3." before "5" and "e.g." do not."""
+    bare = text.strip().rstrip(CLOSING)
+    if not bare or bare[-1] not in FULL_STOPS:
+        return False
+    if bare[-1] != ".":
+        return True
+    stem = bare.rstrip(".").lower().lstrip("\"'“‘«([{")
+    if stem in ABBREVIATIONS or (len(stem) == 1 and stem.isalpha() and stem != "i"):
+        return False
+    if bare.endswith("...") and following is not None and following.strip()[:1].islower():
+        return False
+    return not (stem.isdigit() and following is not None and re.match(r"\d", following.strip()))
+
+
+def _split(words: Sequence[Word], pause: float) -> list[list[Word]]:
+    groups: list[list[Word]] = [[]]
+    for word, following in pairwise([*words, None]):
+        if word is None:
+            break
+        groups[-1].append(word)
+        if following is None or ends_sentence(word.text, following.text) or _silence(word, following) >= pause:
+            groups.append([])
+    return [group for group in groups if group]
+
+
+def _silence(word: Word, following: Word) -> float:
+    return following.span.start - word.span.end if word.span and following.span else 0.0
+
+
+def _shortened(words: list[Word], longest: float) -> list[list[Word]]:
+    """Cut a run of words that lasts too long at its longest pause, again and again; never within 2 words of an end."""
+    timed = [word.span for word in words if word.span]
+    if len(words) < 4 or not timed or timed[-1].end - timed[0].start <= longest:
+        return [words]
+    cuts = range(2, len(words) - 1)
+    middle = len(words) / 2
+    cut = max(cuts, key=lambda index: (_break(words, index), -abs(index - middle)))
+    return [*_shortened(words[:cut], longest), *_shortened(words[cut:], longest)]
+
+
+def _break(words: list[Word], index: int) -> float:
+    """How good it is to cut before words[index]: seconds of silence, a comma counts as half a second."""
+    comma = 0.5 if words[index - 1].text.rstrip().endswith((",", ";", ":", "，", "、", "；")) else 0.0
+    return round(_silence(words[index - 1], words[index]) + comma, 1)
+
+
+def _sentence(words: list[Word]) -> Sentence | None:
+    spans = [word.span for word in words if word.span]
+    if not spans:
+        return None
+    known = [word.confidence for word in words if word.confidence is not None]
+    confidence = sum(known) / len(known) if known else None
+    span = Span(spans[0].start, max(span.end for span in spans))
+    plain = tuple(word.model_copy(update={"text": word.text.strip()}) for word in words)
+    return Sentence(text=joined(words), span=span, words=plain, confidence=confidence)
+
+
+def joined(words: Sequence[Word]) -> str:
+    """Return the words as text; each carries the space before it, as Whisper writes them (Chinese has none)."""
+    return " ".join("".join(word.text for word in words).split())

@@ -1,0 +1,50 @@
+"""Where somebody speaks: Silero's voice detector, which faster-whisper carries."""
+
+import numpy as np
+import numpy.typing as npt
+
+Samples = npt.NDArray[np.float32]
+
+SAMPLE_RATE = 16_000   # Hz, of all sound in Stepline
+FRAME = 512            # samples a frame of the detector, 32 ms
+HYSTERESIS = 0.15      # a stretch of speech goes on until P(speech) falls this far under the threshold (Silero)
+
+
+def voice_probability(samples: Samples) -> Samples:
+    """Return P(speech) for each frame of 512 samples, (ceil(N / 512),) float32; sound at 16 kHz."""
+    from faster_whisper.vad import get_vad_model
+
+    if not len(samples):
+        return np.zeros(0, np.float32)
+    padded = np.pad(samples, (0, -len(samples) % FRAME))
+    return np.asarray(get_vad_model()(padded), np.float32).reshape(-1)
+
+
+def speech(voice: Samples, *, threshold: float, gap: float, pad: float) -> list[tuple[int, int]]:
+    """Return the runs of speech as (first, last + 1) sample pairs, padded by `pad`; pauses under `gap` are kept.
+
+    voice: (F,) P(speech) a frame. gap, pad: seconds.
+    """
+    runs: list[list[int]] = []
+    inside = False
+    for index, probability in enumerate(voice):
+        wanted = threshold - HYSTERESIS if inside else threshold
+        inside = bool(probability >= wanted)
+        if not inside:
+            continue
+        if runs and index - runs[-1][1] < gap * SAMPLE_RATE / FRAME:
+            runs[-1][1] = index + 1
+        else:
+            runs.append([index, index + 1])
+    return _padded(runs, round(pad * SAMPLE_RATE), len(voice) * FRAME)
+
+
+def _padded(runs: list[list[int]], pad: int, total: int) -> list[tuple[int, int]]:
+    """Return the runs in samples, each widened by `pad` but never past the middle of the silence beside it."""
+    edges = [(first * FRAME, last * FRAME) for first, last in runs]
+    found = []
+    for index, (first, last) in enumerate(edges):
+        before = (edges[index - 1][1] + first) // 2 if index else 0
+        after = (last + edges[index + 1][0]) // 2 if index + 1 < len(edges) else total
+        found.append((max(before, first - pad), min(after, last + pad)))
+    return found
