@@ -1,0 +1,160 @@
+"""Reads a model's reply: a numbered list becomes step texts, anything else is refused with its reason.
+
+A reply is untrusted: it never sets a time, and nothing in it is taken that a hidden order in the speech could have
+planted (links, markup, code). Any text at all gives a Reading; nothing raises.
+"""
+
+import re
+import unicodedata
+from dataclasses import dataclass
+
+from stepline.records import Dropped
+
+LONGEST_REPLY = 20_000   # characters; ten sentences give some 600
+LONGEST_STEP = 200   # characters; HowToStep's steps average 8 words, the longest sensible ones have some 30
+STEPS_A_SENTENCE = 4   # more than this many steps a spoken sentence is a model that loops
+PROSE = 0.5   # share of a reply's characters that may stand outside the list (an opening line, a closing remark)
+
+_ITEM = re.compile(r"^\s{0,8}(?:[*_#]{1,3}\s*)?(\d{1,3})[.)](?:[*_]{1,3})?\s+(\S.*)$")
+_NOTHING = re.compile(r"^\W*(?:1[.)]\s*)?none\W*$", re.IGNORECASE)
+_THOUGHT = re.compile(r"<think>.*?</think>", re.DOTALL | re.IGNORECASE)
+_TAKEN_OVER = (
+    ("a link", re.compile(r"\b[a-z][a-z0-9+.-]{1,20}://|\bwww\.|\b(?:javascript:|data:\w+/)|\]\(|\S@\S+\.\w", re.I)),
+    ("markup", re.compile(r"<\s*[/!?a-z|]|&(?:#\d+|#x[0-9a-f]+|lt|gt|amp|quot);|\[/?INST\]", re.I)),
+    ("code", re.compile(r"```|~~~|\{\{|\{%|\$\(|\brm\s+-|\bimport\s+os\b|\bdef\s+\w+\(|\bDROP\s+TABLE\b")),
+    (
+        "talk about its orders",
+        re.compile(
+            r"\b(?:previous|prior|above|earlier|system|original|hidden)\s+(?:instruction|prompt|order|message)s?\b"
+            r"|\bas an?\s+(?:ai|assistant|language model)\b|\bI\s+(?:can(?:no|')t|am unable|will not|won't)\b",
+            re.IGNORECASE,
+        ),
+    ),
+)
+
+_CLOCK = r"\d{1,2}:[0-5]\d(?::[0-5]\d)?(?:[.,]\d{1,3})?"
+_SECOND = r"\d+(?:\.\d+)?\s*(?:s|secs?|seconds?)"
+_POINT = rf"(?:{_CLOCK}|{_SECOND}|\d+\.\d+)"
+_RANGE = rf"{_POINT}(?:\s*(?:-|–|—|to|until)\s*{_POINT})?"
+_TIMES = (
+    re.compile(rf"[\[(]\s*(?:at|from|time|timestamp|t)?\s*[:=]?\s*(?:{_RANGE}|\d+\s*[-–—]\s*{_POINT})\s*[\])]", re.I),
+    re.compile(r"\[\s*\d+(?:\s*(?:-|–|—)\s*\d+)?\s*\]"),
+    re.compile(rf"^\s*{_RANGE}\s*(?:[-–—:|]|$)", re.I),
+    re.compile(rf"\b(?:at|from|between)\s+(?:about\s+|around\s+)?{_RANGE}(?!\w|\s*[\w%°])", re.I),
+    re.compile(rf"\b(?:at|from|between)\s+(?:about\s+|around\s+)?(?:\d+\s*(?:-|to|and)\s*)?{_SECOND}(?!\w)", re.I),
+    re.compile(r"\b(?:at|from)\s+(?:the\s+)?(?:second|minute)s?\s+\d+(?:\s*(?:-|–|to)\s*\d+)?", re.I),
+    re.compile(r"\b(?:at|from)\s+(?:the\s+)?\d+(?:\.\d+)?[- ](?:second|minute)\s+(?:mark|point)\b", re.I),
+    re.compile(rf"\b{_CLOCK}\b"),
+    re.compile(r"\btime\s?(?:stamp|code)s?\b[:\s]*[\d.:]*", re.I),
+)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a reply says: step texts in order, what was left out of it, and the times cut out of it.
+
+    refusal: None, or why nothing of the reply is taken; then texts is empty.
+    """
+
+    texts: tuple[str, ...] = ()
+    dropped: tuple[Dropped, ...] = ()
+    times: tuple[str, ...] = ()
+    refusal: str | None = None
+
+
+def read_reply(reply: str, *, spoken: str = "", sentences: int = 10, complete: bool = True) -> Reading:
+    """Return the steps of a numbered list, free of markup and times; the word "none" is an empty list.
+
+    spoken: what the model was given; a time that the speaker said himself stays. sentences: how many those were.
+    complete: False when the model was cut off; then its last line is dropped.
+    """
+    text = _readable(reply)
+    refusal = _refusal(text)
+    if refusal is not None:
+        return Reading(refusal=refusal)
+    if _NOTHING.match(text):
+        return Reading()
+    items = [match.group(2) for line in text.splitlines() if (match := _ITEM.match(line))]
+    refusal = _not_a_list(text, items, sentences)
+    return Reading(refusal=refusal) if refusal is not None else _read_items(items, spoken, complete)
+
+
+def _readable(reply: str) -> str:
+    """Return the reply without a model's thoughts and without characters that cannot be seen or stored."""
+    text = _THOUGHT.sub("", reply[: 2 * LONGEST_REPLY])
+    return "".join(c if c in "\n\t" or unicodedata.category(c)[0] != "C" else " " for c in text).strip()
+
+
+def _refusal(text: str) -> str | None:
+    if not text:
+        return "the reply is empty"
+    if len(text) > LONGEST_REPLY:
+        return f"the reply is longer than {LONGEST_REPLY} characters"
+    for name, pattern in _TAKEN_OVER:
+        if pattern.search(text):
+            return f"the reply holds {name}, as if it obeyed an order hidden in the speech"
+    return None
+
+
+def _not_a_list(text: str, items: list[str], sentences: int) -> str | None:
+    if not items:
+        return "the reply is no numbered list"
+    if len(items) > STEPS_A_SENTENCE * sentences:
+        return f"the reply lists {len(items)} steps for {sentences} sentences"
+    if sum(map(len, items)) < (1 - PROSE) * len(re.sub(r"\s+", " ", text)) - 40:   # 40: one short opening line
+        return "the reply is more prose than numbered list"
+    return None
+
+
+def _read_items(items: list[str], spoken: str, complete: bool) -> Reading:
+    texts: list[str] = []
+    dropped: list[Dropped] = []
+    times: list[str] = []
+    if not complete and items:
+        dropped.append(_step(items.pop(), "the reply was cut off inside this step; a larger max_tokens lets it end"))
+    for item in items:
+        text, found = _without_times(_plain(item), spoken)
+        times += found
+        reason = _unfit(text)
+        if reason is None:
+            texts.append(text)
+        else:
+            dropped.append(_step(item, reason))
+    return Reading(tuple(texts), tuple(dropped), tuple(times))
+
+
+def _plain(item: str) -> str:
+    """Return an item without markdown and without a label such as "Step 3:"."""
+    text = re.sub(r"(\*{1,3}|_{2,3}|`+)", "", item)
+    text = re.sub(r"^\s*(?:[-*#>•]+\s+|step\s+\d+\s*[:.)-]\s*)+", "", text, flags=re.IGNORECASE)
+    return " ".join(text.split())
+
+
+def _without_times(text: str, spoken: str) -> tuple[str, list[str]]:
+    """Return the text without positions in the video, and those; times that the speaker said are no positions."""
+    heard = " ".join(spoken.lower().split())
+    found: list[str] = []
+
+    def cut(match: re.Match[str]) -> str:
+        time = " ".join(match.group(0).split()).strip("[]() :-–—|")
+        if time.lower() in heard and re.search(r"\d", time):
+            return match.group(0)
+        found.append(time)
+        return " "
+
+    for pattern in _TIMES:
+        text = pattern.sub(cut, text)
+    text = re.sub(r"[\[(]\s*[\])]", " ", text)
+    return " ".join(text.split()).strip(" ,;:|–—-.").strip(), found
+
+
+def _unfit(text: str) -> str | None:
+    if len(text) > LONGEST_STEP:
+        return f"longer than {LONGEST_STEP} characters: a paragraph, not a step"
+    if not re.search(r"[^\W\d_]{2}", text):
+        return "holds no words"
+    return None
+
+
+def _step(text: str, reason: str) -> Dropped:
+    return Dropped(what="step", text=" ".join(text.split())[:LONGEST_STEP] or "(blank)", reason=reason)
