@@ -1,0 +1,73 @@
+"""Fits P(shown at t | said at s) to WhenAct and writes stepline/nasva/shown_prior.json.
+
+    python benchmarks/fit_shown_prior.py
+
+Likelihood of one action: the mean, over the seconds of its shown span, of log P(second), P being normalised over the
+60 s of the clip, so that what the cut hides is not counted as far. The spoken windows are passages of 10 s; the words
+lie somewhere within, and the curve is averaged over where, so that what is fitted is the distance from the words.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+from scipy.optimize import minimize
+from whenact_data import CLIP, Action, Array, read_actions, shown_seconds
+
+from stepline.nasva.prior import ShownPrior
+
+OUT = Path(__file__).resolve().parents[1] / "stepline" / "nasva" / "shown_prior.json"
+WORDS = 3.0     # seconds, the usual length of a recogniser's sentence
+START = np.log([2.0, 1.0, 2.0, 1.0])   # before scale, before power, after scale, after power
+SHRINK = 1e-4   # weight of the squared distance from START; only keeps the fit from drifting
+
+
+def fit(actions: Sequence[Action]) -> ShownPrior:
+    """Return the curve of greatest likelihood for the localised actions given."""
+    target = shown_seconds([a.shown for a in actions if a.shown])
+    base = _base(actions)
+
+    def loss(x: Array) -> float:
+        p = densities(ShownPrior(*np.exp(x), **base), actions)
+        return float(-log_likelihood(p, target).mean() + SHRINK * ((x - START) ** 2).sum())
+
+    best = minimize(loss, START, method="L-BFGS-B").x
+    return ShownPrior(*(float(round(v, 3)) for v in np.exp(best)), **base)
+
+
+def densities(prior: ShownPrior, actions: Sequence[Action]) -> Array:
+    """Return (N, CLIP); equal spoken windows are worked out once."""
+    known = {a.said: prior.over([a.said], CLIP) for a in {a.said: a for a in actions}.values()}
+    return np.array([known[a.said] for a in actions])
+
+
+def log_likelihood(p: Array, target: Array) -> Array:
+    """Return (N,): the mean of log p over the shown seconds of each action."""
+    return np.asarray((target * np.log(np.maximum(p, 1e-12))).sum(axis=1))
+
+
+def _base(actions: Sequence[Action]) -> dict[str, float]:
+    lengths = [a.shown[1] - a.shown[0] for a in actions if a.shown]
+    return {"words": WORDS, "shown_median": float(np.median(lengths)), "shown_rate": 0.0}
+
+
+def main(write: Callable[[str], object] = print) -> None:
+    actions = read_actions()
+    shown = [a for a in actions if a.shown]
+    curve = asdict(fit(shown)) | {"shown_rate": round(sum(a.visible for a in actions) / len(actions), 3)}
+    provenance = {
+        "data": "WhenAct: narrated actions in lifestyle vlogs, when said and when shown",
+        "from": "github.com/MichiganNLP/vlog_action_localization, commit 960120e13d26d212337ad6ebdb303b9e0b0dbf64",
+        "paper": "arXiv 2202.08138",
+        "licence": "MIT, Copyright (c) 2021 Oana Ignat",
+        "fitted_on": {"phrases": len(actions), "shown": len(shown), "source_videos": len({a.source for a in shown})},
+        "made_by": "benchmarks/fit_shown_prior.py",
+    }
+    OUT.write_text(json.dumps({"curve": curve, "provenance": provenance}, indent=2) + "\n")
+    write(json.dumps(curve, indent=2))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,110 @@
+"""What the picture says about each step, contrasted and weighed by what it is worth.
+
+Letters: K steps, T seconds, D width. Similarity of a weak backbone is mostly about the video, not about the second:
+it is centred over time and over steps, and its weight is learned from the video itself (`earned_weight`), so that
+evidence that does not agree with the speech anywhere weighs nothing.
+"""
+
+import itertools
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from stepline.errors import ShapeError
+from stepline.nasva.prior import Array
+from stepline.records import FeatureSequence, Matrix, Span
+
+LIMIT = 3.0     # standard deviations; evidence beyond is clipped, one odd frame must not decide
+GRID = 0.05     # step of the search for the weight
+NOISE = 1e-6    # a spread of similarity below this is rounding
+
+
+def similarity(features: FeatureSequence, step_vectors: Matrix, seconds: int) -> Array:
+    """Return the cosine (K, T) of each step and each second; NaN where the features do not reach.
+
+    Raises ShapeError when the vectors are not (K, D) with the D of the features.
+    """
+    if step_vectors.ndim != 2 or step_vectors.shape[1] != features.values.shape[1]:
+        want = f"(K, {features.values.shape[1]})"
+        raise ShapeError(f"step vectors must be {want} for features of {features.backbone!r}, not {step_vectors.shape}")
+    cosine = unit(step_vectors.astype(np.float64)) @ unit(by_second(features, seconds)).T   # (K, D) @ (D, T) -> (K, T)
+    return np.asarray(cosine)
+
+
+def by_second(features: FeatureSequence, seconds: int) -> Array:
+    """Return (T, D): the mean of the rows of each second; NaN rows where there are none."""
+    values = np.full((seconds, features.values.shape[1]), np.nan)
+    for t in range(seconds):
+        rows = features.rows(Span(float(t), float(t + 1)))
+        if rows.start < rows.stop:
+            values[t] = features.values[rows].mean(axis=0)
+    return values
+
+
+def unit(rows: Array) -> Array:
+    """Return the rows scaled to length 1; zero rows stay zero."""
+    return np.asarray(rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12))
+
+
+def contrast(scores: Array, shots: Sequence[slice], smooth: float) -> Array:
+    """Return (K, T) evidence in standard deviations, 0 = nothing known, clipped to LIMIT.
+
+    Each step is measured against its own average over the video, each second against the average of all steps, after
+    smoothing inside shots (seconds). All steps share one scale, so that a step that looks alike everywhere stays flat.
+    """
+    known = np.isfinite(scores).all(axis=0)
+    if not known.any() or not len(scores):
+        return np.zeros(scores.shape)
+    z = np.where(known, scores, 0.0)
+    z = np.where(known, z - z[:, known].mean(axis=1, keepdims=True), 0.0)
+    if len(z) > 1:
+        z = z - z.mean(axis=0, keepdims=True)
+    z = smoothed(z, shots, smooth)
+    spread = z[:, known].std()
+    return np.clip(z / spread, -LIMIT, LIMIT) if spread > NOISE else np.zeros(z.shape)
+
+
+def smoothed(rows: Array, shots: Sequence[slice], seconds: float) -> Array:
+    """Return the rows (K, T) averaged over `seconds` to either side, never across a cut."""
+    reach = round(seconds)
+    out = np.empty_like(rows)
+    for shot in shots:
+        part = rows[:, shot]
+        total = np.concatenate([np.zeros((len(rows), 1)), part.cumsum(axis=1)], axis=1)
+        t = np.arange(part.shape[1])
+        low, high = np.maximum(t - reach, 0), np.minimum(t + reach + 1, part.shape[1])
+        out[:, shot] = (total[:, high] - total[:, low]) / (high - low)
+    return out
+
+
+def shot_slices(cuts: Sequence[float], seconds: int) -> list[slice]:
+    """Return the shots as slices of whole seconds that cover [0, seconds) without a gap; cuts round to the nearest."""
+    edges = sorted({0, seconds} | {round(cut) for cut in cuts if 0 < round(cut) < seconds})
+    return [slice(a, b) for a, b in itertools.pairwise(edges)]
+
+
+def earned_weight(prior: Array, z: Array, *, penalty: float, limit: float) -> float:
+    """Return the weight w >= 0 that makes the evidence most likely, given where the steps are said.
+
+    Each step's evidence is explained as shown at a second drawn from `prior` (K, T), there favoured by exp(w z):
+
+        sum_k log( sum_t prior_k(t) exp(w z_k(t)) / mean_t exp(w z_k(t)) ) - penalty w
+
+    Evidence that is no higher where the steps are probably shown than elsewhere gets exactly 0.
+    """
+    weights = np.arange(0.0, limit + GRID / 2, GRID)
+    gains = [bayes_factors(prior, z, w, np.ones(len(z), bool)) for w in weights]
+    return float(weights[int(np.argmax([np.log(g).sum() - penalty * w for g, w in zip(gains, weights, strict=True)]))])
+
+
+def bayes_factors(prior: Array, z: Array, weight: float, said: npt.NDArray[np.bool_]) -> Array:
+    """Return (K,): how much likelier the evidence is if the step is shown than if it is not.
+
+    A step that is said is compared with its own evidence over the whole video; one that is not (`said` False) with
+    what unit-variance noise would give, since its prior is flat.
+    """
+    tilt = np.exp(weight * z)
+    chance = np.where(said, tilt.mean(axis=1), math.exp(weight**2 / 2))
+    return np.asarray((prior * tilt).sum(axis=1) / chance)
