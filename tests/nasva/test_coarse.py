@@ -1,0 +1,105 @@
+"""Coarse placing: the formulas of NaSVA section 3.1, by hand."""
+
+import numpy as np
+import pytest
+
+from stepline.errors import ShapeError
+from stepline.nasva.coarse import coarse_scores, coarse_spans, grow, narration_labels, softmax
+from stepline.nasva.settings import CoarseSettings
+from stepline.records import Sentence, Span, Step
+
+LN3 = float(np.log(3))
+
+
+def sentence(start: float, end: float) -> Sentence:
+    return Sentence(text="words", span=Span(start, end))
+
+
+def step(name: str = "1") -> Step:
+    return Step(id=name, text=f"step {name}")
+
+
+def sharp(**changes: float | str) -> CoarseSettings:
+    return CoarseSettings(temperature=1.0).model_copy(update=changes)
+
+
+def test_softmax_runs_over_the_narrations_of_a_step():
+    # exp(ln 3) = 3 against exp(0) = 1
+    logits = np.array([[LN3, 0.0], [0.0, 0.0]], np.float32)
+    np.testing.assert_allclose(softmax(logits), [[0.75, 0.25], [0.5, 0.5]], rtol=1e-6)
+
+
+def test_temperature_divides_the_cosine():
+    # 0.07 ln 3 / 0.07 = ln 3, so again 3 to 1
+    likeness = np.array([[0.07 * LN3, 0.0]], np.float32)
+    scores = coarse_scores([step()], [sentence(0, 2), sentence(2, 4)], likeness, duration=4).scores
+    np.testing.assert_allclose(scores, [[0.75, 0.75, 0.25, 0.25]], rtol=1e-5)
+
+
+def test_overlapping_narrations_add_up_and_silence_scores_zero():
+    # 3:1:1 -> 0.6, 0.2, 0.2; second 1 is covered by the first two, second 3 by none
+    likeness = np.array([[LN3, 0.0, 0.0]], np.float32)
+    heard = [sentence(0, 2), sentence(1, 3), sentence(4, 5)]
+    scores = coarse_scores([step()], heard, likeness, duration=5, settings=sharp()).scores
+    np.testing.assert_allclose(scores, [[0.6, 0.8, 0.2, 0.0, 0.2]], rtol=1e-5)
+
+
+def test_the_covering_rule_takes_every_second_that_is_touched():
+    labels = narration_labels([Span(1.2, 3.7), Span(0.4, 0.9)], 5, "covering")
+    assert labels.tolist() == [[0, 1, 1, 1, 0], [1, 0, 0, 0, 0]]
+
+
+def test_the_inclusive_rule_takes_whole_seconds_with_both_ends():
+    labels = narration_labels([Span(1.2, 3.7), Span(0.4, 0.9), Span(1.0, 3.0)], 5, "inclusive")
+    assert labels.tolist() == [[0, 0, 1, 1, 0], [0, 0, 0, 0, 0], [0, 1, 1, 1, 0]]
+
+
+def test_a_window_grows_while_the_score_is_at_least_the_share_of_the_peak():
+    row = np.array([0.9, 0.0, 0.7, 1.0, 0.7, 0.69, 1.0], np.float32)
+    assert grow(row, 3, 0.7) == (2, 5)   # stops at the first second below, and does not jump over it
+
+
+def test_a_step_is_said_where_its_narration_is():
+    likeness = np.array([[0.9, 0.1], [0.1, 0.9]], np.float32)
+    kept, dropped = coarse_spans([step("a"), step("b")], [sentence(0, 3.5), sentence(6, 9)], likeness, duration=9)
+    assert [s.said for s in kept] == [Span(0.0, 4.0), Span(6.0, 9.0)]
+    assert [s.sources for s in kept] == [(0,), (1,)]
+    assert not dropped
+
+
+def test_neighbours_of_seven_tenths_of_the_peak_join_the_window():
+    likeness = np.array([[0.0, np.log(0.7), np.log(0.69)]], np.float32)   # 1 : 0.7 : 0.69
+    heard = [sentence(0, 2), sentence(2, 4), sentence(4, 6)]
+    kept, _ = coarse_spans([step()], heard, likeness, duration=6, settings=sharp())
+    assert kept[0].said == Span(0.0, 4.0)
+
+
+def test_the_earliest_of_equal_seconds_is_the_centre():
+    likeness = np.zeros((1, 2), np.float32)
+    kept, _ = coarse_spans([step()], [sentence(5, 7), sentence(1, 3)], likeness, duration=8, settings=sharp())
+    assert kept[0].said == Span(1.0, 3.0)
+
+
+@pytest.mark.parametrize(("floor", "kept"), [(0.25, 1), (0.26, 0)])
+def test_a_step_below_the_floor_is_dropped_with_its_reason(floor: float, kept: int):
+    heard = [sentence(i, i + 1) for i in range(4)]   # four equal narrations: 0.25 each
+    likeness = np.zeros((1, 4), np.float32)
+    found, dropped = coarse_spans([step()], heard, likeness, duration=4, settings=sharp(floor=floor))
+    assert len(found) == kept
+    assert [d.reason for d in dropped] == [] if kept else ["best alignment score 0.25 is below 0.26"]
+
+
+def test_no_narration_places_nothing():
+    found, dropped = coarse_spans([step()], [], np.zeros((1, 0), np.float32), duration=3)
+    assert not found
+    assert dropped[0].reason == "best alignment score 0.00 is below 0.20"
+
+
+def test_a_window_ends_with_the_video():
+    kept, _ = coarse_spans([step()], [sentence(2, 4)], np.ones((1, 1), np.float32), duration=2.5)
+    assert kept[0].said == Span(2.0, 2.5)
+
+
+def test_a_matrix_of_another_shape_is_refused():
+    with pytest.raises(ShapeError, match=r"must be \(1, 2\), steps by sentences, not \(2, 1\)"):
+        coarse_scores([step()], [sentence(0, 1), sentence(1, 2)], np.zeros((2, 1), np.float32), duration=2)
