@@ -50,7 +50,8 @@ def question(prompt: Prompt, chunk: Chunk, *, again: bool = False) -> str:
 
 
 def _quoted(text: str) -> str:
-    return " ".join(text.translate(_HARMLESS).split())
+    """Return the text in one line that no template or quotation mark can end; half characters become question marks."""
+    return " ".join(text.translate(_HARMLESS).encode("utf-8", "replace").decode("utf-8").split())
 
 
 def _read(name: str) -> str:

@@ -2,8 +2,9 @@
 
 from pathlib import Path
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from stepline.settings import Settings
 
@@ -12,13 +13,13 @@ class LlmSettings(Settings):
     """Either `base_url` (any OpenAI-compatible server) or `gguf` (a local model) names who answers; never both.
 
     Nothing leaves the machine unless `base_url` names a server elsewhere. The key itself is no setting: only the
-    environment variable that holds it is named here, so that it is never stored, logged or cached.
+    environment variable that holds it is named here (None sends no key), so that it is never stored, logged or cached.
     """
 
     base_url: str | None = None   # of an OpenAI-compatible server, such as http://127.0.0.1:8000/v1
     gguf: Path | None = None   # a GGUF file, answered in this process through xllamacpp
     model: str = "default"   # the name that the server knows the model by; servers of one model take any
-    api_key_variable: str | None = None   # name of the environment variable that holds the key; None sends no key
+    api_key_variable: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] | None = None   # holds the key
     chat_template: Path | None = None   # Jinja file for a GGUF that carries none or a wrong one; None: the model's own
 
     prompt: Literal["steps"] = "steps"   # NaSVA Table 6, third row; the losing two are for experiments alone
@@ -37,3 +38,16 @@ class LlmSettings(Settings):
 
     floor: Annotated[float, Field(ge=-1.0, le=1.0)] = 0.40   # MiniLM cosine below which a sentence is no support
     cache: bool = True   # keep good replies in the cache folder, keyed by model, prompt, settings and chunk
+
+    @field_validator("base_url")
+    @classmethod
+    def _plain_address(cls, url: str | None) -> str | None:
+        """Refuse what is no web address, and one that carries a password: settings are stored with the results."""
+        if url is None:
+            return None
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError("need an address such as http://127.0.0.1:8000/v1")
+        if "@" in parts.netloc or parts.query:
+            raise ValueError("a key has no place in the address; put it in an environment variable (api_key_variable)")
+        return url
