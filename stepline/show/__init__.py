@@ -1,0 +1,25 @@
+"""What people and machines get of a record: JSON, WebVTT, SRT, chapters, HowTo JSON-LD, an HTML page, clips."""
+
+from stepline.show.chapters import ChapterPlan, chapters, plan_chapters
+from stepline.show.clips import write_clips
+from stepline.show.jsonld import jsonld
+from stepline.show.names import safe_stem
+from stepline.show.outputs import OUTPUTS, Extras, output_path, write_outputs
+from stepline.show.page import page
+from stepline.show.webvtt import srt, webvtt
+
+__all__ = [
+    "OUTPUTS",
+    "ChapterPlan",
+    "Extras",
+    "chapters",
+    "jsonld",
+    "output_path",
+    "page",
+    "plan_chapters",
+    "safe_stem",
+    "srt",
+    "webvtt",
+    "write_clips",
+    "write_outputs",
+]

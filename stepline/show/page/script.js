@@ -1,0 +1,115 @@
+"use strict";
+(() => {
+  const player = document.getElementById("player");
+  const axis = Number(document.body.dataset.axis);
+  const calm = matchMedia("(prefers-reduced-motion: reduce)");
+  const steps = [...document.querySelectorAll(".step")];
+  const timed = [...document.querySelectorAll(".step[data-start], .sentence[data-start]")].map((node) => ({
+    node, start: Number(node.dataset.start), end: Number(node.dataset.end),
+  }));
+  const cursors = document.querySelectorAll("[data-cursor]");
+
+  const clock = (seconds) => {
+    const whole = Math.floor(seconds), two = (value) => String(value).padStart(2, "0");
+    const hour = Math.floor(whole / 3600), minute = Math.floor(whole / 60) % 60;
+    return hour ? `${hour}:${two(minute)}:${two(whole % 60)}` : `${minute}:${two(whole % 60)}`;
+  };
+
+  const seek = (seconds, play) => {
+    if (!player || !Number.isFinite(seconds)) return;
+    player.currentTime = seconds;
+    if (play) player.play().catch(() => { /* the browser may want a second press: the seek has been done */ });
+  };
+
+  const share = (event, area) => {
+    const box = area.getBoundingClientRect();
+    return Math.min(1, Math.max(0, (event.clientX - box.left) / box.width));
+  };
+
+  document.addEventListener("click", (event) => {
+    const target = event.target.closest("[data-seek]");
+    if (target) return seek(Number(target.dataset.seek), true);
+    const area = event.target.closest("[data-scrub]");
+    if (area) seek(share(event, area) * axis, false);
+  });
+
+  /* Which row and second of the alignment is pointed at. */
+  const pointed = document.getElementById("pointed");
+  const lines = [...document.querySelectorAll(".lines li")];
+  const map = document.querySelector("[data-rows]");
+  const point = (row, text) => {
+    lines.forEach((line, index) => line.classList.toggle("pointed", index === row));
+    pointed.textContent = text;
+  };
+  if (map) {
+    map.addEventListener("pointermove", (event) => {
+      const row = Math.floor((event.clientY - map.getBoundingClientRect().top) / Number(map.dataset.rows));
+      const at = clock(share(event, map) * axis);
+      point(row, row < lines.length ? `${at} · ${lines[row].title}` : at);
+    });
+    map.addEventListener("pointerleave", () => point(-1, ""));
+  }
+
+  /* Keyboard: j and k walk the steps, arrows too once a step has the focus; Enter is the button's own. */
+  const walk = (by) => {
+    const here = steps.findIndex((step) => step.contains(document.activeElement));
+    const playing = steps.findIndex((step) => step.classList.contains("now-playing"));
+    const from = here >= 0 ? here : playing >= 0 ? playing : by > 0 ? -1 : steps.length;
+    const next = steps[Math.min(steps.length - 1, Math.max(0, from + by))];
+    if (!next) return;
+    next.querySelector(".go").focus({ preventScroll: true });
+    next.scrollIntoView({ block: "nearest", behavior: calm.matches ? "auto" : "smooth" });
+  };
+  const onStep = () => document.activeElement && document.activeElement.classList.contains("go");
+  const moves = { j: 1, k: -1, ArrowDown: 1, ArrowUp: -1 };
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select")) return;
+    const by = moves[event.key];
+    if (by && (event.key.length === 1 || onStep())) {
+      event.preventDefault();
+      walk(by);
+    } else if (event.key === " " && player && (onStep() || document.activeElement === document.body)) {
+      event.preventDefault();
+      if (player.paused) player.play().catch(() => {}); else player.pause();
+    }
+  });
+
+  if (!player) return;
+  const now = document.getElementById("now");
+  let current = null;
+
+  const show = () => {
+    const time = player.currentTime;
+    const x = `${Math.min(100, (100 * time) / axis)}%`;
+    cursors.forEach((line) => { line.setAttribute("x1", x); line.setAttribute("x2", x); });
+    let playing = null;
+    for (const { node, start, end } of timed) {
+      const inside = start <= time && time < end;
+      node.classList.toggle("now-playing", inside);
+      if (inside && node.classList.contains("step")) playing = node;
+    }
+    steps.forEach((step) => { if (step === playing) step.setAttribute("aria-current", "true"); else step.removeAttribute("aria-current"); });
+    if (playing === current) return;
+    current = playing;
+    now.hidden = false;
+    document.getElementById("now-number").textContent = playing ? playing.querySelector(".number").textContent : "";
+    document.getElementById("now-number").hidden = !playing;
+    document.getElementById("now-text").textContent = playing ? playing.querySelector(".text").textContent : "no step";
+  };
+  let frame = 0;
+  const tick = () => { show(); frame = player.paused ? 0 : requestAnimationFrame(tick); };
+  player.addEventListener("play", () => { if (!frame) tick(); });
+  for (const kind of ["timeupdate", "seeking", "loadedmetadata"]) player.addEventListener(kind, show);
+
+  /* A page that was moved away from its video can be given it again; nothing is uploaded. */
+  const unplayable = document.getElementById("unplayable");
+  const failed = () => { unplayable.hidden = false; };
+  player.addEventListener("error", failed);
+  if (player.error) failed();
+  document.getElementById("choose").addEventListener("change", (event) => {
+    const [file] = event.target.files;
+    if (!file) return;
+    unplayable.hidden = true;
+    player.src = URL.createObjectURL(file);
+  });
+})();

@@ -1,0 +1,190 @@
+"""The timeline: what is said, what is shown and the reference, as bars on one axis.
+
+Every x is a percentage of the axis, so that the drawing stretches with the page without stretching its text.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from stepline.records import Record, Span
+from stepline.show.page.view import mark
+from stepline.show.plain import clock, one_line, sentence_case, shorten
+from stepline.show.shown import shown_span
+
+LABEL = 22   # pixels above the bars of a row, for its name
+GAP = 16   # pixels between rows
+MOST_LANES = 6   # bars that overlap deeper than this share the last lane
+TICKS = 6   # labels that fit under the axis on a phone
+STRIDES = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600)   # s between two ticks
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A span: x and width in per cent of the axis, y and height in pixels, `seek` in seconds."""
+
+    x: float
+    width: float
+    y: int
+    height: int
+    look: str
+    seek: float
+    label: str
+    title: str
+
+
+@dataclass(frozen=True)
+class Row:
+    """A named row of bars; its name stands at `y`."""
+
+    name: str
+    y: int
+    bars: tuple[Bar, ...]
+
+
+@dataclass(frozen=True)
+class Tie:
+    """A line from where a step is said to where it is shown."""
+
+    x1: float
+    y1: int
+    x2: float
+    y2: int
+
+
+@dataclass(frozen=True)
+class Tick:
+    """A second on the axis; anchor is the SVG text-anchor that keeps its label inside."""
+
+    x: float
+    label: str
+    anchor: str
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """Rows from top to bottom, height in pixels."""
+
+    rows: tuple[Row, ...]
+    ties: tuple[Tie, ...]
+    ticks: tuple[Tick, ...]
+    height: int
+    summary: str
+
+
+@dataclass(frozen=True)
+class Item:
+    """What a bar stands for, before it has a place."""
+
+    span: Span
+    look: str
+    label: str
+    title: str
+
+
+def timeline(record: Record, total: float) -> Timeline:
+    """Return the record's rows on an axis of `total` seconds; a row with nothing in it is left out."""
+    rows: list[Row] = []
+    top = 0
+    for name, items, height in (
+        ("Said", _said(record), 14),
+        ("Shown", _shown(record), 22),
+        ("Reference", _reference(record), 14),
+    ):
+        if items:
+            row, top = _row(name, items, total, top, height)
+            rows.append(row)
+    summary = ", ".join(f"{row.name.lower()}: {len(row.bars)} spans" for row in rows)
+    return Timeline(tuple(rows), tuple(_ties(record, rows, total)), ticks(total), top, summary)
+
+
+def ticks(total: float) -> tuple[Tick, ...]:
+    """Return at most seven labelled seconds, evenly spaced from 0."""
+    stride = next((stride for stride in STRIDES if total / stride <= TICKS), -(-int(total) // TICKS))
+    seconds = range(0, int(total) + 1, stride)
+    return tuple(Tick(percent(second, total), clock(second), _anchor(second / total)) for second in seconds)
+
+
+def _anchor(share: float) -> str:
+    return "start" if share == 0 else "end" if share > 0.94 else "middle"   # the last label would stick out
+
+
+def percent(second: float, total: float) -> float:
+    """Return a second's place on the axis, in per cent."""
+    return round(100 * second / total, 3)
+
+
+def lanes(spans: Iterable[Span]) -> list[int]:
+    """Return the lane of each span (given sorted by start): the first that is free, so that no two bars overlap."""
+    ends: list[float] = []
+    found = []
+    for span in spans:
+        lane = next((lane for lane, end in enumerate(ends) if end <= span.start), len(ends))
+        lane = min(lane, MOST_LANES - 1)
+        if lane == len(ends):
+            ends.append(span.end)
+        ends[lane] = max(ends[lane], span.end)
+        found.append(lane)
+    return found
+
+
+def _row(name: str, items: list[Item], total: float, top: int, height: int) -> tuple[Row, int]:
+    """Return the row whose name starts at `top` and the top of the next."""
+    items = sorted(items, key=lambda item: (item.span.start, item.span.end))
+    places = lanes(item.span for item in items)
+    bars = tuple(
+        Bar(
+            x=percent(item.span.start, total),
+            width=percent(item.span.duration, total),
+            y=top + LABEL + lane * (height + 3),
+            height=height,
+            look=item.look,
+            seek=round(item.span.start, 3),
+            label=item.label,
+            title=item.title,
+        )
+        for item, lane in zip(items, places, strict=True)
+    )
+    return Row(name, top, bars), top + LABEL + (max(places) + 1) * (height + 3) + GAP
+
+
+def _said(record: Record) -> list[Item]:
+    sentences = record.transcript.sentences if record.transcript else ()
+    return [
+        Item(sentence.span, f"said-{mark(index, sentence, record.steps)}", "", _title(sentence.span, sentence.text))
+        for index, sentence in enumerate(sentences)
+    ]
+
+
+def _shown(record: Record) -> list[Item]:
+    return [
+        Item(span, "other" if rank else "best", str(number), f"Step {number} · {_title(span, sentence_case(step.text))}")
+        for number, step in enumerate(record.steps, start=1)
+        if shown_span(step) is not None
+        for rank, span in enumerate(step.spans)
+    ]
+
+
+def _reference(record: Record) -> list[Item]:
+    return [
+        Item(span, "reference", "", f"Reference · {_title(span, sentence_case(step.text))}")
+        for step in record.reference
+        for span in step.spans
+    ]
+
+
+def _title(span: Span, text: str) -> str:
+    return f"{clock(span.start)}–{clock(span.end)} · {shorten(one_line(text), 160)}"
+
+
+def _ties(record: Record, rows: list[Row], total: float) -> Iterable[Tie]:
+    """Tie the middle of what is said to the middle of what is shown, for each shown step."""
+    named = {row.name: row for row in rows}
+    if "Said" not in named or "Shown" not in named:
+        return
+    y1 = max(bar.y + bar.height for bar in named["Said"].bars)
+    tops = {(bar.label, bar.look): bar.y for bar in named["Shown"].bars}
+    for number, step in enumerate(record.steps, start=1):
+        best = shown_span(step)
+        if best is not None and step.said is not None:
+            y2 = tops[(str(number), "best")]
+            yield Tie(percent(step.said.center, total), y1, percent(best.center, total), y2)

@@ -1,0 +1,158 @@
+"""Drives a headless Chromium over its DevTools pipe: no driver, no socket, no package."""
+
+import base64
+import json
+import os
+import select
+import shutil
+import subprocess
+import time
+
+FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+    "--mute-audio",
+    "--autoplay-policy=no-user-gesture-required",
+    "--remote-debugging-pipe",
+)
+PATIENCE = 60.0   # s after which an unanswered command is an error
+CHROMIUM = shutil.which("chromium")
+
+
+class Browser:
+    """A Chromium with a fresh profile; `open` gives a page in it."""
+
+    def __init__(self, profile):
+        to_read, self._write = os.pipe()
+        self._read, to_write = os.pipe()
+        # Chromium reads commands from descriptor 3 and answers on 4; the shell puts them there.
+        script = f'exec "$@" 3<&{to_read} 4>&{to_write}'
+        command = ["bash", "-c", script, "bash", CHROMIUM, *FLAGS, f"--user-data-dir={profile}", "about:blank"]
+        quiet = subprocess.DEVNULL
+        self._process = subprocess.Popen(
+            command, pass_fds=(to_read, to_write), stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True
+        )
+        os.close(to_read)
+        os.close(to_write)
+        self._buffer, self._last, self._pages = b"", 0, {}
+
+    def open(self, path, *, width=1280, height=900, dark=False, scale=1):
+        """Open a file in a new tab and wait until it has loaded."""
+        target = self.send("Target.createTarget", url="about:blank")["targetId"]
+        session = self.send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        page = self._pages[session] = Page(self, session)
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            page.send(f"{domain}.enable")
+        page.send(
+            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=scale, mobile=width < 600
+        )
+        features = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
+        page.send("Emulation.setEmulatedMedia", features=features)
+        page.send("Page.navigate", url=path.resolve().as_uri())
+        page.wait_until("document.readyState === 'complete'")
+        return page
+
+    def send(self, method, session=None, **parameters):
+        """Send one command and return its result, noting the events that come before it."""
+        self._last += 1
+        message = {"id": self._last, "method": method, "params": parameters}
+        if session is not None:
+            message["sessionId"] = session
+        os.write(self._write, json.dumps(message).encode() + b"\0")
+        while True:
+            reply = self._receive()
+            if reply.get("id") == self._last:
+                assert "error" not in reply, f"{method}: {reply['error']}"
+                return reply["result"]
+            if reply.get("sessionId") in self._pages:
+                self._pages[reply["sessionId"]].events.append(reply)
+
+    def _receive(self):
+        while b"\0" not in self._buffer:
+            ready, _, _ = select.select([self._read], [], [], PATIENCE)
+            data = os.read(self._read, 1 << 20) if ready else b""
+            assert data, "Chromium does not answer"
+            self._buffer += data
+        message, _, self._buffer = self._buffer.partition(b"\0")
+        return json.loads(message)
+
+    def close(self):
+        """End this Chromium, and only this one."""
+        try:
+            self.send("Browser.close")
+        except (AssertionError, OSError):
+            self._process.kill()
+        self._process.wait(PATIENCE)
+        os.close(self._read)
+        os.close(self._write)
+
+
+class Page:
+    """One tab: runs scripts, presses keys, and remembers what the console and the network said."""
+
+    def __init__(self, browser, session):
+        self._browser, self._session, self.events = browser, session, []
+
+    def send(self, method, **parameters):
+        return self._browser.send(method, self._session, **parameters)
+
+    def run(self, expression):
+        """Return the value of a JavaScript expression; a promise is awaited."""
+        reply = self.send("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        assert "exceptionDetails" not in reply, reply
+        return reply["result"].get("value")
+
+    def wait_until(self, expression):
+        """Wait for a JavaScript expression to become true."""
+        deadline = time.monotonic() + PATIENCE
+        while not self.run(f"Boolean({expression})"):
+            assert time.monotonic() < deadline, f"never true: {expression}"
+            time.sleep(0.02)
+
+    def click(self, selector):
+        """Click with the mouse in the middle of the first element that matches."""
+        box = self.run(
+            f"(() => {{ const e = document.querySelector({json.dumps(selector)}); "
+            "e.scrollIntoView({block: 'center', behavior: 'instant'}); const b = e.getBoundingClientRect(); "
+            "return {x: b.x + b.width / 2, y: b.y + b.height / 2}; })()"
+        )
+        for kind in ("mousePressed", "mouseReleased"):
+            self.send("Input.dispatchMouseEvent", type=kind, button="left", clickCount=1, **box)
+
+    def press(self, key, code=0, text=None):
+        """Press and release a key, as a person does."""
+        common = {"key": key, "windowsVirtualKeyCode": code}
+        self.send("Input.dispatchKeyEvent", type="keyDown", **common, **({"text": text} if text else {}))
+        self.send("Input.dispatchKeyEvent", type="keyUp", **common)
+
+    def screenshot(self, path, *, whole=True):
+        """Save the page as a PNG."""
+        data = self.send("Page.captureScreenshot", captureBeyondViewport=whole)["data"]
+        path.write_bytes(base64.b64decode(data))
+
+    def complaints(self):
+        """Return every console error, warning, violation of the policy, and uncaught exception."""
+        self.run("0")
+        found = []
+        for event in self.events:
+            method, parameters = event["method"], event["params"]
+            if method == "Runtime.exceptionThrown":
+                found.append(parameters["exceptionDetails"])
+            elif method == "Runtime.consoleAPICalled" and parameters["type"] in ("error", "warning", "assert"):
+                found.append(parameters)
+            elif method == "Log.entryAdded" and parameters["entry"]["level"] in ("error", "warning"):
+                found.append(parameters["entry"])
+        return found
+
+    def requests(self):
+        """Return the address of everything that was asked for."""
+        self.run("0")
+        sent = [event["params"] for event in self.events if event["method"] == "Network.requestWillBeSent"]
+        return [parameters["request"]["url"] for parameters in sent]
