@@ -1,0 +1,5 @@
+"""Sentences to vectors: `embed(texts)` gives unit rows whose dot products are cosines."""
+
+from stepline.text.embedding import embed
+
+__all__ = ["embed"]

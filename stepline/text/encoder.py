@@ -1,0 +1,192 @@
+"""The transformer behind `embed`: BERT or MPNet in plain PyTorch.
+
+B texts in a batch, L tokens, H heads, D width. `token_pad` is True where a token is padding.
+Sources: Devlin et al. 2019 (BERT), Song et al. 2020 (MPNet), Reimers and Gurevych 2019 (pooling).
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from tokenizers import Tokenizer
+from torch import Tensor
+
+from stepline.errors import ModelError
+from stepline.records import Matrix
+from stepline.text.layout import Layout, read_layout
+
+FARTHEST = 128   # tokens; MPNet puts all larger distances into one bucket
+
+# Our name of each part of a layer -> its name in the checkpoint.
+PARTS = {
+    "bert": {
+        "query": "attention.self.query",
+        "key": "attention.self.key",
+        "value": "attention.self.value",
+        "mix": "attention.output.dense",
+        "mix_norm": "attention.output.LayerNorm",
+        "widen": "intermediate.dense",
+        "narrow": "output.dense",
+        "narrow_norm": "output.LayerNorm",
+    },
+    "mpnet": {
+        "query": "attention.attn.q",
+        "key": "attention.attn.k",
+        "value": "attention.attn.v",
+        "mix": "attention.attn.o",
+        "mix_norm": "attention.LayerNorm",
+        "widen": "intermediate.dense",
+        "narrow": "output.dense",
+        "narrow_norm": "output.LayerNorm",
+    },
+}
+UNUSED = ("pooler.", "embeddings.position_ids")   # what checkpoints carry beyond the sentence vector
+
+
+class SentenceEncoder:
+    """Token ids to unit sentence vectors; immutable once loaded, so that threads may share it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.layout = read_layout(folder)
+        self.weights = _load(folder / "model.safetensors", self.layout)
+        self._tokenizer = _tokenizer(folder / "tokenizer.json", self.layout.longest)
+
+    @property
+    def dim(self) -> int:
+        """Width D of a sentence vector."""
+        return self.layout.width
+
+    def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
+        """Return the token ids of each text, with its marks, cut at the model's longest input."""
+        return [encoding.ids for encoding in self._tokenizer.encode_batch(list(texts))]
+
+    def encode(self, tokens: Sequence[Sequence[int]]) -> Matrix:
+        """Return unit vectors (B, D) float32 for a batch of token ids."""
+        with torch.inference_mode():
+            vectors: Matrix = self._pool(tokens).numpy()
+        return vectors
+
+    def _pool(self, tokens: Sequence[Sequence[int]]) -> Tensor:
+        longest = max(map(len, tokens))
+        ids = torch.tensor([[*row, *[self.layout.pad] * (longest - len(row))] for row in tokens])   # (B, L)
+        token_pad = torch.tensor([[False] * len(row) + [True] * (longest - len(row)) for row in tokens])
+        hidden = self._transform(ids, token_pad)   # (B, L, D)
+        if self.layout.pooling == "cls":
+            pooled = hidden[:, 0]   # (B, D)
+        else:
+            keep = (~token_pad).unsqueeze(2).float()
+            pooled = (hidden * keep).sum(1) / keep.sum(1)   # (B, D)
+        return F.normalize(pooled, dim=1)
+
+    def _transform(self, ids: Tensor, token_pad: Tensor) -> Tensor:
+        """Return the last layer's token vectors (B, L, D)."""
+        hidden = self._embed(ids)   # (B, L, D)
+        bias = torch.zeros(token_pad.shape).masked_fill(token_pad, float("-inf"))[:, None, None, :]   # (B, 1, 1, L)
+        if self.layout.kind == "mpnet":
+            buckets = distance_buckets(ids.shape[1], self.layout.buckets)   # (L, L)
+            distances = self.weights["encoder.relative_attention_bias.weight"][buckets]   # (L, L, H)
+            bias = bias + distances.permute(2, 0, 1)   # (B, H, L, L)
+        for layer in range(self.layout.layers):
+            hidden = self._layer(layer, hidden, bias)
+        return hidden
+
+    def _embed(self, ids: Tensor) -> Tensor:
+        weights = self.weights
+        first = self.layout.pad + 1 if self.layout.kind == "mpnet" else 0
+        positions = torch.arange(first, first + ids.shape[1])
+        hidden = weights["embeddings.word_embeddings.weight"][ids]   # (B, L, D)
+        hidden = hidden + weights["embeddings.position_embeddings.weight"][positions]
+        if self.layout.kind == "bert":
+            hidden = hidden + weights["embeddings.token_type_embeddings.weight"][0]
+        return self._norm("embeddings.LayerNorm", hidden)
+
+    def _layer(self, layer: int, hidden: Tensor, bias: Tensor) -> Tensor:
+        """Attend, then feed forward, each added and normalised (post-norm). hidden: (B, L, D)."""
+        part = {ours: f"encoder.layer.{layer}.{theirs}" for ours, theirs in PARTS[self.layout.kind].items()}
+        heads = self.layout.heads
+        query, key, value = (
+            self._linear(part[name], hidden).unflatten(2, (heads, -1)).transpose(1, 2)   # (B, H, L, D / H)
+            for name in ("query", "key", "value")
+        )
+        mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=bias)   # (B, H, L, D / H)
+        mixed = mixed.transpose(1, 2).flatten(2)   # (B, L, D)
+        hidden = self._norm(part["mix_norm"], hidden + self._linear(part["mix"], mixed))
+        inner = F.gelu(self._linear(part["widen"], hidden))   # (B, L, 4 D)
+        return self._norm(part["narrow_norm"], hidden + self._linear(part["narrow"], inner))
+
+    def _linear(self, name: str, hidden: Tensor) -> Tensor:
+        return F.linear(hidden, self.weights[f"{name}.weight"], self.weights[f"{name}.bias"])
+
+    def _norm(self, name: str, hidden: Tensor) -> Tensor:
+        scale, shift = self.weights[f"{name}.weight"], self.weights[f"{name}.bias"]
+        return F.layer_norm(hidden, scale.shape, scale, shift, self.layout.epsilon)
+
+
+def distance_buckets(length: int, buckets: int) -> Tensor:
+    """Return the bucket of the distance between every two tokens: (L, L) int64, row = the attending token.
+
+    Half the buckets serve tokens that come later. In each half one half is exact, the rest grows by logarithm up
+    to FARTHEST tokens. Source: Raffel et al. 2020 (T5), as MPNet uses it.
+    """
+    place = torch.arange(length)
+    distance = place[None, :] - place[:, None]   # (L, L), > 0 where the attended token comes later
+    half, near = buckets // 2, buckets // 4
+    steps = distance.abs()
+    growth = torch.log(steps.clamp(min=1).float() / near) / torch.log(torch.tensor(FARTHEST / near))
+    far = (near + (growth * (half - near)).long()).clamp(max=half - 1)
+    return torch.where(steps < near, steps, far) + half * (distance > 0)
+
+
+def _tokenizer(path: Path, longest: int) -> Tokenizer:
+    try:
+        tokenizer = Tokenizer.from_file(str(path))
+    except Exception as error:   # tokenizers raises no narrower class
+        raise ModelError(f"{path}: not a tokenizer ({error}); install the model again") from error
+    tokenizer.enable_truncation(longest)
+    tokenizer.no_padding()
+    return tokenizer
+
+
+def _load(path: Path, layout: Layout) -> dict[str, Tensor]:
+    """Return the weights as float32, after every name and shape was checked."""
+    try:
+        weights = load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise ModelError(f"{path}: cannot be read ({error}); install the model again") from error
+    weights = {name.removeprefix(f"{layout.kind}."): value for name, value in weights.items()}
+    weights = {name: value for name, value in weights.items() if not name.startswith(UNUSED)}
+    shapes = _shapes(layout)
+    if wrong := sorted(shapes.keys() ^ weights.keys()):
+        raise ModelError(
+            f"{path}: {len(wrong)} weights are missing or unknown, first {wrong[0]!r}; give a {layout.kind} model"
+        )
+    for name, shape in shapes.items():
+        if tuple(weights[name].shape) != shape:
+            raise ModelError(f"{path}: {name} is {tuple(weights[name].shape)}, not {shape}; install the model again")
+    return {name: value.float() for name, value in weights.items()}
+
+
+def _shapes(layout: Layout) -> dict[str, tuple[int, ...]]:
+    """Return the shape that each weight must have."""
+    width, inner = layout.width, layout.inner
+    shapes: dict[str, tuple[int, ...]] = {
+        "embeddings.word_embeddings.weight": (layout.vocabulary, width),
+        "embeddings.position_embeddings.weight": (layout.positions, width),
+        "embeddings.LayerNorm.weight": (width,),
+        "embeddings.LayerNorm.bias": (width,),
+    }
+    if layout.kind == "bert":
+        shapes["embeddings.token_type_embeddings.weight"] = (2, width)
+    else:
+        shapes["encoder.relative_attention_bias.weight"] = (layout.buckets, layout.heads)
+    out = {"widen": inner}
+    for layer in range(layout.layers):
+        for ours, theirs in PARTS[layout.kind].items():
+            name, rows = f"encoder.layer.{layer}.{theirs}", out.get(ours, width)
+            columns = inner if ours == "narrow" else width
+            shapes[f"{name}.weight"] = (rows,) if ours.endswith("norm") else (rows, columns)
+            shapes[f"{name}.bias"] = (rows,)
+    return shapes

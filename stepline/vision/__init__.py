@@ -1,0 +1,40 @@
+"""Frames to features: what is shown, one row a second.
+
+    backbone = load_backbone(VisionSettings())
+    features = encode_video(frames, backbone, rate=1.0)
+    fit = backbone.encode_texts(["cut the banana"]) @ features.values.T   # (K, T) cosines
+"""
+
+from collections.abc import Callable
+
+from stepline.errors import SettingsError
+from stepline.vision.activity import Activity, ActivityMeter
+from stepline.vision.backbone import Backbone
+from stepline.vision.conse import load_conse
+from stepline.vision.encode import VideoEncoder, encode_video
+from stepline.vision.settings import VisionSettings
+
+__all__ = [
+    "BACKBONES",
+    "Activity",
+    "ActivityMeter",
+    "Backbone",
+    "VideoEncoder",
+    "VisionSettings",
+    "encode_video",
+    "load_backbone",
+]
+
+BACKBONES: dict[str, Callable[[VisionSettings], Backbone]] = {
+    "conse": load_conse,
+}
+
+
+def load_backbone(settings: VisionSettings) -> Backbone:
+    """Return the backbone that the settings name.
+
+    Raises ModelError when its weights are missing or damaged, SettingsError for "none", which has nothing to load.
+    """
+    if settings.backbone == "none":
+        raise SettingsError("vision.backbone=none switches vision off; name one of " + ", ".join(BACKBONES))
+    return BACKBONES[settings.backbone](settings)

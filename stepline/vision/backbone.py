@@ -1,0 +1,36 @@
+"""What every backbone offers: pictures and texts as vectors of one space."""
+
+from collections.abc import Sequence
+from typing import Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from stepline.errors import ShapeError
+from stepline.records import Matrix
+
+Pictures: TypeAlias = npt.NDArray[np.uint8]   # (B, H, W, 3) RGB
+
+
+class Backbone(Protocol):
+    """An image-text space; rows are unit vectors, so that dot products are cosines."""
+
+    @property
+    def name(self) -> str:
+        """What features of it are labelled with."""
+
+    @property
+    def dim(self) -> int:
+        """Width D of its vectors."""
+
+    def encode_images(self, pictures: Pictures) -> Matrix:
+        """Return (B, D) float32 unit rows for uint8 RGB pictures (B, H, W, 3)."""
+
+    def encode_texts(self, texts: Sequence[str]) -> Matrix:
+        """Return (K, D) float32 unit rows."""
+
+
+def check_pictures(pictures: Pictures) -> None:
+    """Raise ShapeError unless `pictures` is (B, H, W, 3) uint8."""
+    if pictures.ndim != 4 or pictures.shape[3] != 3 or pictures.dtype != np.uint8 or 0 in pictures.shape[1:]:
+        raise ShapeError(f"pictures must be (B, H, W, 3) uint8 RGB, not {pictures.shape} {pictures.dtype}")

@@ -1,0 +1,107 @@
+"""ConSE: pictures placed among words without any image-text training.
+
+A picture is the convex combination of the embeddings of its likeliest class names; a text is its own embedding.
+Objects among ImageNet's 1,000 classes rank well; actions, and whatever is no such class, do not.
+Source: Norouzi et al. 2013, "Zero-Shot Learning by Convex Combination of Semantic Embeddings", equation 3.
+Differs: MiniLM sentence embeddings of each class's full list of names instead of word2vec.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stepline import models
+from stepline.errors import ModelError
+from stepline.records import Matrix
+from stepline.text import embed
+from stepline.vision.backbone import Pictures, check_pictures
+from stepline.vision.settings import VisionSettings
+
+if TYPE_CHECKING:
+    from stepline.vision.efficientnet import EfficientNetLite0
+
+NAMES = Path(__file__).with_name("imagenet_classes.txt")   # one class a line, in ILSVRC 2012 order
+VECTORS = Path(__file__).with_name("imagenet_classes.safetensors")   # their MiniLM embeddings, float16
+
+
+class Conse:
+    """The embedded default backbone: EfficientNet-Lite0 scores, MiniLM names."""
+
+    name = "conse"
+
+    def __init__(self, network: "EfficientNetLite0", classes: Matrix, *, likeliest: int, text_model: str) -> None:
+        """classes: (1000, D) unit rows, the embedding of each class name. likeliest: classes that are combined."""
+        self._network = network
+        self._classes = classes
+        self._likeliest = likeliest
+        self._text_model = text_model
+
+    @property
+    def dim(self) -> int:
+        """Width D, that of the text model."""
+        return int(self._classes.shape[1])
+
+    def encode_images(self, pictures: Pictures) -> Matrix:
+        """Return (B, D) unit rows: the names of the likeliest classes, weighted by their probabilities."""
+        import torch
+
+        check_pictures(pictures)
+        if not len(pictures):
+            return np.empty((0, self.dim), dtype=np.float32)
+        scores = self._network(torch.from_numpy(np.ascontiguousarray(pictures)))   # (B, 1000)
+        best, rows = scores.softmax(1).topk(self._likeliest, dim=1)   # (B, T)
+        combined = np.einsum("bt,btd->bd", best.numpy(), self._classes[rows.numpy()])   # (B, D)
+        unit: Matrix = combined / np.linalg.norm(combined, axis=1, keepdims=True)
+        return unit
+
+    def encode_texts(self, texts: Sequence[str]) -> Matrix:
+        """Return (K, D) unit rows."""
+        return embed(texts, model=self._text_model)
+
+
+def load_conse(settings: VisionSettings) -> Conse:
+    """Return the ConSE backbone. Raises ModelError when weights are missing or damaged."""
+    from stepline.vision.efficientnet import EfficientNetLite0
+
+    network = EfficientNetLite0(models.find("efficientnet-lite0") if settings.path is None else settings.path)
+    model = settings.text_model
+    classes = read_class_vectors() if model == "minilm" else embed(class_names(), model=model)
+    return Conse(network, classes, likeliest=settings.classes, text_model=model)
+
+
+def class_names() -> list[str]:
+    """Return the names of the 1,000 classes, synonyms divided by commas."""
+    return NAMES.read_text(encoding="utf-8").splitlines()
+
+
+def read_class_vectors() -> Matrix:
+    """Return the embeddings of the class names (1000, 384) that the package carries; embedding them takes 2 s."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(VECTORS, framework="np") as file:
+            made_from = (file.metadata() or {}).get("names_sha256")
+            vectors = file.get_tensor("vectors").astype(np.float32)
+    except (OSError, SafetensorError) as error:
+        raise ModelError(f"{VECTORS}: cannot be read ({error}); install stepline again") from error
+    if made_from != hashlib.sha256(NAMES.read_bytes()).hexdigest():
+        raise ModelError(f"{VECTORS}: not made from {NAMES.name}; run `python -m stepline.vision.conse`")
+    unit: Matrix = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    return unit
+
+
+def write_class_vectors() -> None:
+    """Embed the class names with MiniLM and store them beside this file, as float16."""
+    from safetensors.numpy import save
+
+    from stepline.store import write_atomic
+
+    metadata = {"names_sha256": hashlib.sha256(NAMES.read_bytes()).hexdigest()}
+    write_atomic(VECTORS, save({"vectors": embed(class_names()).astype(np.float16)}, metadata=metadata))
+
+
+if __name__ == "__main__":
+    write_class_vectors()

@@ -1,0 +1,176 @@
+"""EfficientNet-Lite0: what a picture shows, as 1,000 ImageNet class scores.
+
+B pictures, C channels, H and W in pixels. Sources: Tan and Le 2019 (EfficientNet), with the changes that "Lite"
+makes: ReLU6 instead of swish, no squeeze-and-excitation, stem and head not scaled.
+Every BatchNorm is folded into the convolution before it (equal to 1e-5, tested), tensors are channels-last.
+"""
+
+import pickle
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from stepline.errors import ModelError
+
+SIDE = 224   # px, the input is SIDE x SIDE
+MEAN, SCALE = 127.0, 128.0   # of uint8 RGB; Lite's own, not ImageNet's channel statistics
+EPSILON = 1e-3   # of every BatchNorm, as trained in TensorFlow
+CLASSES = 1000
+
+
+class Stage(NamedTuple):
+    """Blocks of one shape; the first one has the stride and changes the width."""
+
+    blocks: int
+    kernel: int
+    stride: int
+    expansion: int
+    width: int
+
+
+STEM, HEAD = 32, 1280   # channels
+STAGES = (
+    Stage(1, 3, 1, 1, 16),
+    Stage(2, 3, 2, 6, 24),
+    Stage(2, 5, 2, 6, 40),
+    Stage(3, 3, 2, 6, 80),
+    Stage(3, 5, 1, 6, 112),
+    Stage(4, 5, 2, 6, 192),
+    Stage(1, 3, 1, 6, 320),
+)
+
+
+class Convolution(NamedTuple):
+    """A convolution and the BatchNorm after it, by their names in the checkpoint."""
+
+    name: str
+    norm: str
+    shape: tuple[int, int, int, int]   # (out, in / groups, kernel, kernel)
+    stride: int = 1
+    groups: int = 1
+    bounded: bool = True   # ReLU6 follows
+    keeps: bool = False   # its output is added to the block's input
+
+
+def architecture() -> list[list[Convolution]]:
+    """Return the convolutions of the stem, of each of the 16 blocks and of the head, in order."""
+    parts = [[Convolution("_conv_stem", "_bn0", (STEM, 3, 3, 3), stride=2)]]
+    width = STEM
+    for stage in STAGES:
+        for place in range(stage.blocks):
+            stride = stage.stride if place == 0 else 1
+            parts.append(_block(f"_blocks.{len(parts) - 1}", width, stage, stride))
+            width = stage.width
+    return [*parts, [Convolution("_conv_head", "_bn1", (HEAD, width, 1, 1))]]
+
+
+def _block(name: str, width: int, stage: Stage, stride: int) -> list[Convolution]:
+    """An inverted bottleneck: widen, filter each channel alone, narrow."""
+    inner = width * stage.expansion
+    kernel = (inner, 1, stage.kernel, stage.kernel)
+    convolutions = [
+        Convolution(f"{name}._depthwise_conv", f"{name}._bn1", kernel, stride=stride, groups=inner),
+        Convolution(
+            f"{name}._project_conv",
+            f"{name}._bn2",
+            (stage.width, inner, 1, 1),
+            bounded=False,
+            keeps=stride == 1 and width == stage.width,
+        ),
+    ]
+    if stage.expansion > 1:
+        convolutions.insert(0, Convolution(f"{name}._expand_conv", f"{name}._bn0", (inner, width, 1, 1)))
+    return convolutions
+
+
+class EfficientNetLite0:
+    """Pictures to class scores; immutable once loaded, so that threads may share it."""
+
+    def __init__(self, path: Path) -> None:
+        weights = _load(path)
+        self._parts = [[(conv, *_fold(conv, weights)) for conv in part] for part in architecture()]
+        self._classifier = (weights["_fc.weight"], weights["_fc.bias"])
+
+    def __call__(self, pictures: Tensor) -> Tensor:
+        """Return class scores (B, 1000), before the softmax, for uint8 RGB pictures (B, H, W, 3) of any size."""
+        with torch.inference_mode():
+            return self._scores(pictures)
+
+    def _scores(self, pictures: Tensor) -> Tensor:
+        hidden = prepare(pictures)   # (B, 3, 224, 224)
+        for part in self._parts:
+            block_input = hidden
+            for conv, weight, bias in part:
+                hidden = _convolve(hidden, conv, weight, bias)
+                if conv.bounded:
+                    hidden = F.relu6(hidden, inplace=True)
+                if conv.keeps:
+                    hidden += block_input
+        return F.linear(hidden.mean((2, 3)), *self._classifier)   # (B, 1280) -> (B, 1000)
+
+
+def _convolve(hidden: Tensor, conv: Convolution, weight: Tensor, bias: Tensor) -> Tensor:
+    """Convolve with TensorFlow's "same" padding, which these weights were trained with.
+
+    With stride 2 on an even side the odd row of padding lies at the end, where PyTorch's `padding` has it first.
+    """
+    kernel = conv.shape[2]
+    if conv.stride == 1:
+        return F.conv2d(hidden, weight, bias, padding=kernel // 2, groups=conv.groups)
+    before, after = (kernel - 2) // 2, (kernel - 1) // 2
+    padded = F.pad(hidden, (before, after, before, after))
+    return F.conv2d(padded, weight, bias, stride=conv.stride, groups=conv.groups)
+
+
+def prepare(pictures: Tensor) -> Tensor:
+    """Return the network's input (B, 3, 224, 224) in [-1, 1]: the whole picture, squeezed into a square.
+
+    Nothing at the edges is lost; the usual centre crop would cut 44 % of a 16:9 picture away.
+    """
+    planes = pictures.permute(0, 3, 1, 2)   # (B, 3, H, W), already channels-last in memory
+    if planes.shape[2:] != (SIDE, SIDE):
+        planes = F.interpolate(planes, (SIDE, SIDE), mode="bilinear", antialias=True)
+    return (planes.float() - MEAN) / SCALE
+
+
+def _fold(conv: Convolution, weights: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+    """Return the weight and bias of one convolution that does what it and its BatchNorm did."""
+    gain, shift, mean, variance = (
+        weights[f"{conv.norm}.{name}"] for name in ("weight", "bias", "running_mean", "running_var")
+    )
+    gain = gain * torch.rsqrt(variance + EPSILON)   # (out,)
+    weight = weights[f"{conv.name}.weight"] * gain[:, None, None, None]
+    return weight.contiguous(memory_format=torch.channels_last), shift - mean * gain
+
+
+def _load(path: Path) -> dict[str, Tensor]:
+    """Return the state dict, after every name and shape was checked; nothing but tensors is ever unpickled."""
+    try:
+        weights = torch.load(path, map_location="cpu", weights_only=True)
+    except (OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
+        reason = str(error).splitlines()[0]
+        raise ModelError(f"{path}: not an EfficientNet-Lite0 checkpoint ({reason}); give its state dict") from error
+    if not isinstance(weights, dict):
+        raise ModelError(f"{path}: holds a {type(weights).__name__}; give the state dict of EfficientNet-Lite0")
+    weights = {name: value for name, value in weights.items() if not str(name).endswith(".num_batches_tracked")}
+    shapes = _shapes()
+    if wrong := sorted(map(str, shapes.keys() ^ weights.keys())):
+        raise ModelError(f"{path}: {len(wrong)} weights missing or unknown, first {wrong[0]!r}; give EfficientNet-Lite0")
+    for name, shape in shapes.items():
+        if tuple(weights[name].shape) != shape:
+            raise ModelError(f"{path}: {name} is {tuple(weights[name].shape)}, not {shape}; give EfficientNet-Lite0")
+    return {name: value.float() for name, value in weights.items()}
+
+
+def _shapes() -> dict[str, tuple[int, ...]]:
+    """Return the shape that each weight must have."""
+    shapes: dict[str, tuple[int, ...]] = {"_fc.weight": (CLASSES, HEAD), "_fc.bias": (CLASSES,)}
+    for conv in (conv for part in architecture() for conv in part):
+        shapes[f"{conv.name}.weight"] = conv.shape
+        for name in ("weight", "bias", "running_mean", "running_var"):
+            shapes[f"{conv.norm}.{name}"] = (conv.shape[0],)
+    return shapes

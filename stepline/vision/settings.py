@@ -1,0 +1,23 @@
+"""Settings of the vision stage."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from stepline.settings import Settings
+
+
+class VisionSettings(Settings):
+    """How frames become features."""
+
+    backbone: Literal["conse", "clip", "precomputed", "none"] = "conse"   # "none": speech alone
+    path: Path | None = None   # clip: checkpoint folder; precomputed: feature file, or folder of <video id>.<suffix>
+    texts: Path | None = None   # precomputed: text features (.pth, .npz, .safetensors) of the lines to ground
+    hub: str | None = None   # clip: a checkpoint's name on the model hub; naming one allows the download
+    rate: Annotated[float, Field(gt=0.0)] = 1.0   # rows per second; the NaSVA paper's 1 Hz
+    batch: Annotated[int, Field(ge=1)] = 16   # frames encoded at once; trades memory for speed, changes nothing else
+    classes: Annotated[int, Field(ge=1, le=1000)] = 10   # conse: T of Norouzi et al. 2013, their best
+    text_model: str = "minilm"   # conse: the space of names and texts, as `text.embed` takes it
+    cut_ratio: Annotated[float, Field(gt=1.0)] = 4.0   # a cut changes colour this many times more than its neighbours
+    cut_floor: Annotated[float, Field(ge=0.0, le=1.0)] = 0.2   # and at least this share of the pixels' colours
