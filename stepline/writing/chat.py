@@ -1,0 +1,183 @@
+"""What looks like an instruction and is none: talk to the audience, plans, opinions, habits and mere possibilities.
+
+Each rule is a row of a table; `refusal` returns the first one that holds, as the reason for dropping the clause.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from stepline.writing.clauses import CARRIERS, Clause
+
+if TYPE_CHECKING:
+    from spacy.tokens import Token
+
+# Talking about the video instead of doing: "show you", "let me explain".
+TELLING = frozenset(
+    "show teach explain tell talk discuss demonstrate introduce describe mention say answer share ask welcome "
+    "thank apologize present review recommend suggest promise admit say speak chat".split()
+)
+# What the audience of a channel is asked to do.
+AUDIENCE = frozenset("subscribe comment follow like watch rewatch tune stay support donate join smash enjoy".split())
+# States of mind and being: they order nothing, in whatever mood.
+STATES = frozenset(
+    "be have see know think guess believe hope wish love hate like want need mean feel seem look sound depend understand "
+    "remember forget notice realize wonder imagine care prefer appreciate matter own belong happen hear find end "
+    "suppose figure worry wait-and-see agree trust swear get come become learn recommend deserve choose decide".split()
+)
+# States that are actions after all when they are ordered outright: "look into the mirror", "get a bowl", "remember".
+ORDERED = frozenset("look find get come choose feel decide wait have-a listen".split())
+# The places and things of a channel.
+CHANNEL = frozenset(
+    "channel comment comments instagram facebook twitter tiktok youtube patreon newsletter blog subscribe thumb thumbs "
+    "podcast notification notifications follower followers website merch patron patrons subscriber giveaway sponsor".split()
+)
+HABITS = frozenset("usually always often normally sometimes typically generally personally mostly never rarely already".split())
+TODAY = frozenset("today tutorial video episode".split())   # with I or we: what the video will be about
+PAST = frozenset("yesterday ago last-week earlier before-this once-upon".split())
+# Choices left to the viewer.
+FREE = (
+    "as you want", "as you like", "as you would like", "as you'd like", "as you need", "if you want", "if you like", "if you'd like",
+    "if you prefer", "if you wish", "feel free", "up to you", "whatever you", "however you", "it depends", "if you don't have",
+    "if you do not have", "if you're not",
+)   # fmt: skip
+VAGUE = frozenset("it this that these those thing things something anything everything work so job".split())
+
+
+def refusal(clause: Clause, *, question: bool = False) -> str | None:
+    """Return why a clause is no step, or None when it is one."""
+    if question:
+        return "a question"
+    for reason, holds in _RULES:
+        if holds(clause):
+            return reason
+    return None
+
+
+def _talks_to_audience(clause: Clause) -> bool:
+    words = _words(clause)
+    if clause.verb.lemma_ in AUDIENCE and clause.verb.lemma_ not in ("watch", "stay", "join", "follow", "like"):
+        return True
+    if clause.verb.lemma_ in AUDIENCE and (words & CHANNEL or not _has_object(clause) or _objects(clause) & {"me", "us"}):
+        return True
+    if clause.verb.lemma_ == "try" and words & {"recipe", "tutorial", "project"}:
+        return True
+    below = bool(words & {"link", "links", "description", "below"}) and clause.verb.lemma_ in ("check", "visit", "leave", "click", "see", "find")
+    return bool(words & CHANNEL) or below or {"thumbs", "up"} <= words or {"like", "button"} <= words
+
+
+def _is_about_me(clause: Clause) -> bool:
+    """"Trust me", "follow us", "bear with me": asked of the audience, not of the hands."""
+    return bool(_objects(clause) & {"me", "us"}) or clause.verb.lemma_ == "let" and "me" in _words(clause)
+
+
+def _tells(clause: Clause) -> bool:
+    lemma = clause.verb.lemma_
+    if lemma in TELLING:
+        return True
+    words = _words(clause)
+    return (lemma == "walk" and "you" in words) or (lemma in ("get", "dive", "jump", "go", "move", "head", "hop") and bool(
+        words & {"started", "into", "over", "onto", "straight"} & _next_words(clause)
+    ) and not _concrete(clause)) or (lemma == "take" and "look" in words) or (lemma in ("keep", "bear") and "mind" in words)
+
+
+def _is_state(clause: Clause) -> bool:
+    lemma = clause.verb.lemma_
+    if lemma == "be":
+        return not (clause.voice == "order" and "careful" in _words(clause))
+    if lemma not in STATES:
+        return False
+    return not (lemma in ORDERED and (clause.voice == "order" or lemma == "get" and clause.planned) and _concrete(clause))
+
+
+def _announces(clause: Clause) -> bool:
+    """"Today we're making lemonade": what the video is about, and not yet an action."""
+    return clause.voice in ("i", "we") and bool({token.lower_ for token in clause.verb.doc} & TODAY)
+
+
+def _is_habit(clause: Clause) -> bool:
+    adverbs = {child.lower_ for child in _spine(clause.verb)}
+    return clause.voice in ("i", "we") and bool(adverbs & HABITS)
+
+
+def _is_past(clause: Clause) -> bool:
+    return clause.voice in ("i", "we") and bool({token.lower_ for token in clause.verb.doc} & PAST)
+
+
+def _is_choice(clause: Clause) -> bool:
+    text = " ".join(token.lower_ for token in clause.verb.doc).replace(" n't", "n't").replace(" 'd", "'d").replace(" 're", "'re")
+    if any(free in text for free in FREE):
+        return True
+    return clause.may and (clause.verb.lemma_ in ("use", "do", "try", "buy", "substitute", "skip", "make") or bool(_words(clause) & {"also", "instead", "either"}))
+
+
+def _is_not_me(clause: Clause) -> bool:
+    return clause.negated and clause.voice in ("i", "we")
+
+
+def _says_nothing(clause: Clause) -> bool:
+    lemma = clause.verb.lemma_
+    if lemma in ("do", "try", "make") and clause.verb.dep_ != "nothing":
+        return bool(_objects(clause)) and _objects(clause) <= VAGUE or (lemma == "do" and not _has_object(clause))
+    bare = not any(child.i > clause.verb.i and not child.is_punct and child.dep_ not in ("cc", "conj") for child in clause.verb.children)
+    return bare and lemma in CARRIERS | {"continue", "begin", "take", "put", "set", "use", "set"} and clause.chain is None and not _shares(clause)
+
+
+_RULES: tuple[tuple[str, Callable[[Clause], bool]], ...] = (
+    ("chat: asked of the audience, not a step of the work", _talks_to_audience),
+    ("chat: about the speaker", _is_about_me),
+    ("talk about the video", _tells),
+    ("a state or an opinion, not an action", _is_state),
+    ("an announcement of what the video is about", _announces),
+    ("a habit of the speaker", _is_habit),
+    ("told of the past", _is_past),
+    ("left to the viewer", _is_choice),
+    ("what the speaker does not do", _is_not_me),
+    ("names no action", _says_nothing),
+)
+
+
+def _words(clause: Clause) -> set[str]:
+    """Return the lower-case words of the clause to the right of its verb, without the clauses joined to it."""
+    joined = {token.i for child in clause.verb.children if child.dep_ == "conj" and child.pos_ == "VERB" for token in child.subtree}
+    return {token.lower_ for token in clause.verb.subtree if token.i > clause.verb.i and token.i not in joined}
+
+
+def _next_words(clause: Clause) -> set[str]:
+    return {token.lower_ for token in clause.verb.doc[clause.verb.i + 1 : clause.verb.i + 4]}
+
+
+def _objects(clause: Clause) -> set[str]:
+    """Return the heads of what the verb acts on, and of what its prepositions name when it has no object."""
+    direct = {child.lower_ for child in clause.verb.children if child.dep_ in ("dobj", "dative") and child.i > clause.verb.i}
+    if direct:
+        return direct
+    return {deep.lower_ for child in clause.verb.children if child.dep_ == "prep" for deep in child.children if deep.dep_ == "pobj"}
+
+
+def _has_object(clause: Clause) -> bool:
+    return bool(_objects(clause))
+
+
+def _concrete(clause: Clause) -> bool:
+    """Tell whether the verb acts on a thing that has a name."""
+    nouns = {
+        deep.pos_
+        for child in clause.verb.children
+        for deep in (child, *child.children)
+        if child.dep_ in ("dobj", "prep", "prt") and deep.dep_ in ("dobj", "pobj")
+    }
+    return bool(nouns & {"NOUN", "PROPN"}) and not _objects(clause) <= VAGUE
+
+
+def _shares(clause: Clause) -> bool:
+    """Tell whether a verb joined after this one brings the object for both."""
+    return any(child.dep_ == "conj" and child.pos_ == "VERB" for child in clause.verb.children)
+
+
+def _spine(verb: "Token") -> "list[Token]":
+    """Return the children of the verb and of the verbs that carry it."""
+    found = list(verb.children)
+    while verb.dep_ in ("xcomp", "ccomp", "conj") and verb.head is not verb:
+        verb = verb.head
+        found.extend(verb.children)
+    return found

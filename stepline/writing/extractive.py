@@ -1,0 +1,79 @@
+"""The extractive writer: steps from the speaker's own words, by grammar; no network, no language model, same in, same out."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from stepline.records import Dropped, Sentence, Span, Step, Transcript
+from stepline.writing.chat import refusal
+from stepline.writing.clauses import Clause, find_clauses
+from stepline.writing.english import looks_english, parse
+from stepline.writing.merge import merge_repeats, number, union
+from stepline.writing.phrase import Phrase, phrase
+from stepline.writing.pronouns import Mentions, mentions_before, mentions_in, mentions_of
+from stepline.writing.spoken import Segment, segments
+from stepline.writing.written import Written
+
+if TYPE_CHECKING:
+    from spacy.tokens import Doc
+
+
+def write_extractive(transcript: Transcript) -> Written:
+    """Return the clauses that tell the viewer what to do, one imperative action a step.
+
+    Reads English only: for another language it returns no steps and a note that says so.
+    Raises ModelError when the English parser is not installed.
+    """
+    foreign = _foreign(transcript)
+    if foreign is not None:
+        return Written(notes=(foreign,))
+    pieces = [piece for i, s in enumerate(transcript.sentences) for piece in segments(s.text, i)]
+    docs = parse([piece.text for piece in pieces])
+    mentions = Mentions()
+    found = [item for piece, doc in zip(pieces, docs, strict=True) for item in _read(piece, doc, transcript, mentions)]
+    steps = merge_repeats(item for item in found if isinstance(item, Step))
+    return Written(number(steps), tuple(item for item in found if isinstance(item, Dropped)))
+
+
+def _foreign(transcript: Transcript) -> str | None:
+    """Return a note when the transcript is not English, by its own word or by its words."""
+    language = transcript.language
+    if language is not None and language.lower().split("-")[0] not in ("en", "english"):
+        return f"the extractive writer reads English only, the transcript is {language!r}; use the llm writer"
+    words = [word.strip(".,!?") for sentence in transcript.sentences for word in sentence.text.lower().split()]
+    if looks_english(words):
+        return None
+    return "the extractive writer reads English only, and this transcript does not look like it; use the llm writer"
+
+
+def _read(piece: Segment, doc: "Doc", transcript: Transcript, mentions: Mentions) -> Iterator[Step | Dropped]:
+    """Yield the steps of one segment and what was refused in it, and remember what it names."""
+    clauses = find_clauses(doc, ordered=piece.ordered)
+    for clause in clauses:
+        mentions.add(piece.sentence, mentions_before(clause.verb))
+        worded = phrase(clause, lambda pronoun: mentions.resolve(pronoun, piece.sentence))
+        reason = refusal(clause, question=piece.question) or _title(clause, piece)
+        if reason is None:
+            yield _step(worded, piece, transcript.sentences[piece.sentence])
+        else:
+            yield Dropped(what="step", text=worded.text, reason=reason)
+        mentions.add(piece.sentence, mentions_of(clause.verb, worded.resolved))
+    if not clauses:
+        mentions.add(piece.sentence, mentions_in(doc))
+
+
+def _title(clause: Clause, piece: Segment) -> str | None:
+    """Refuse a gerund that opens the transcript: it names the whole video, not a step of it."""
+    return "the title of the video" if clause.voice == "title" and piece.sentence == 0 else None
+
+
+def _step(worded: Phrase, piece: Segment, sentence: Sentence) -> Step:
+    places = [piece.place(token.idx) for token in worded.tokens]
+    return Step(id="0", text=worded.text, said=_said(sentence, places), sources=(piece.sentence,))
+
+
+def _said(sentence: Sentence, places: Sequence[int]) -> Span:
+    """Return when the words from the first to the last place are spoken; the whole sentence when words carry no times."""
+    if len(sentence.words) != len(sentence.text.split()):
+        return sentence.span
+    spoken = sentence.words[min(places) : max(places) + 1]
+    return union(word.span for word in spoken) or sentence.span

@@ -1,0 +1,70 @@
+"""Ways of speaking that wrap an instruction, as data: what `spoken` takes out or puts plainly before the parser reads.
+
+Patterns are matched against lower-case words joined by one space; a comma may stand before any space.
+"""
+
+# pattern -> words put in its place. Order matters: the earlier row wins, longer frames come first.
+REWRITES: tuple[tuple[str, str], ...] = (
+    # contractions of speech
+    (r"(?:gonna|gunna)", "going to"),
+    (r"(?:wanna)", "want to"),
+    (r"(?:gotta|got to)", "have to"),
+    (r"'em", "them"),
+    # noises and fillers
+    (r"(?:um+|uh+|erm?|hmm+|mm+|ah|oh)", ""),
+    (r"(?:just|actually|basically|literally|simply|obviously|honestly|definitely|really|kinda|sorta|please)", ""),
+    (r"(?:kind|sort) of", ""),
+    (r"(?:i mean|you know(?=,)|if you will|like i said|as i said|as you can see|you guys(?=,)|pretty much)", ""),
+    (r"go(?:ing)? ahead and", ""),
+    (r"(?:come|go) (?:on )?(?:in|over|up|down|back) (?:here )?and", ""),
+    # "what you want to do is", "all you need to do here is to", "the first thing we're going to do is we're going to"
+    (
+        r"(?:all|what|(?:and |so )?the (?:\w+ )?(?:thing|step|part))(?: that)? (?:you|we|i)"
+        r"(?:'ll|'re|'m|'ve|'d| will| are| am| have| would)?(?: (?:need|want|have|like|going|got|do))?(?: to)?(?: do)?"
+        r"(?: (?:here|now|next|first|then))?(?: with (?:it|this|that|them))? is(?: that)?"
+        r"(?: (?:you|we|i)(?:'ll|'re|'m| will)?(?: (?:need|want|have|going))?(?= to))?(?: to)?(?= VERB)",
+        "you",
+    ),
+    (r"(?:the|your|our|my) (?:first|next|last|final|second|third) (?:thing|step|part|job|move)(?: here)? is(?: going)? to", "you"),
+    (r"(?:it's|it is|now it's) time to", "you"),
+    # reminders
+    (r"(?:(?:you|we|i)(?:'ll|'re|'m| will| are)? ?(?:want|need|going|have)? to )?(?:make|be) sure(?: that)? (?:you|we)(?= )", "you"),
+    (r"(?:make|be) sure (?:to|and)(?= )", ""),
+    (r"make sure(?: that)?(?= )", "ensure that"),
+    (r"(?:remember|don't forget|do not forget|never forget|try) (?:to|and)(?= )", ""),
+    (r"i(?:'d| would)? (?:want|need|like) you to", "you"),
+)
+
+# Words that open a spoken clause and say nothing of the action; taken off again and again.
+OPENERS: tuple[str, ...] = (
+    r"(?:and|but|okay|ok|alright|all right|right|yeah|yes|then|finally|lastly|also|again|plus|anyway)",
+    r"(?:so|now)(?! that\b)(?! (?:much|far|long|many)\b)",
+    r"(?:next|well)(?! (?:to|as|done)\b)",
+    r"(?:first|second|third|firstly|secondly)(?: of all| off| up)?(?! \w+ (?:is|was)\b)(?! (?:thing|step|part|one|coat|layer|row)\b)",
+    r"(?:after that|from there|from here|at this point|at the end|once again|to (?:get started|start|begin)(?: off| with)?|in the meantime|meanwhile|(?:my|the|your) (?:next|last|first) step)(?=,)",
+    r"to do (?:this|that|it|so)",
+    r"(?:guys|everybody|everyone|you guys)(?=,)",
+)
+
+SUBORDINATORS = frozenset("if when once after before while because since as until unless where whenever although though".split())
+SUBJECTS = frozenset("you we i you're we're i'm you'll we'll i'll you'd let's i've we've you've".split())
+JOINTS = frozenset("and but then now next okay alright so or".split())
+
+# What may follow a verb that opens a clause: then it is an order and not a noun ("water the plant", not "water boils").
+AFTER_ORDER = frozenset(
+    (
+        "the a an your my our his her its some any this that these those it them him all both each every another "
+        "one two three four five six seven eight nine ten twelve fifteen twenty thirty half several more enough "
+        "on in to off up down with into onto out over through back around along across between under from at by for "
+        "together apart aside straight down slowly gently carefully gradually lightly until about"
+    ).split()
+)
+# Verbs of hands, tools and screens that are orders whatever follows them ("press control J", "and choose Transform").
+ORDER_VERBS = frozenset(
+    "press click select choose type drag drop open close paste copy paste delete insert attach remove place pull push "
+    "hit grab pick take add put set turn".split()
+)
+NEVER_ORDERS = frozenset(
+    "the a an i we you it is are was were be been can will would may might must could should do does did have has had "
+    "there here now then so that this what who how why while like out in on up down over as so just well both".split()
+)

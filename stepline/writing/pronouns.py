@@ -1,0 +1,163 @@
+"""Which noun a pronoun stands for, where that is safe; everywhere else the pronoun stays.
+
+Safe means: the nearest clause that names a thing of the same number names one only. In the same sentence the thing
+acted on counts before places and tools ("stir the soup in the pot and taste it"); across sentences a place that the
+thing went into is a rival ("whisk the sugar into the water. Set that aside"), and then nothing is resolved.
+"""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from spacy.tokens import Doc, Token
+
+Number: TypeAlias = Literal["one", "many"]
+Role: TypeAlias = Literal["object", "place", "subject"]
+
+PRONOUNS: dict[str, Number] = {
+    "it": "one", "that": "one", "this": "one", "them": "many", "those": "many", "these": "many",
+}   # fmt: skip
+INDEFINITE = frozenset("everything all both".split())   # names of their own, without an article
+REACH = 2   # sentences back; further away a pronoun means something else too often
+INTO = frozenset("into in on onto to inside over".split())   # what goes there joins it: a rival for "it"
+# Measures and parts: the thing itself comes after "of" ("a bit of glue", "two cups of flour").
+MEASURES = frozenset(
+    "bit lot little piece cup tablespoon teaspoon spoon pinch handful pair couple kind sort type scoop splash dash bunch drop "
+    "amount touch dollop drizzle sprinkle layer coat gram ounce pound inch foot set".split()
+)
+# Times, measures and talk: never what "it" means.
+NEVER_MEANT = frozenset(
+    "minute second hour day time way thing step part video inch foot degree bit lot side end top bottom middle half kind "
+    "year week today boil simmer place hand finger guy everybody everyone someone people".split()
+)
+# Words of a noun phrase that name it; articles, numbers and possessives do not.
+_NAMING = frozenset(("compound", "amod", "nmod"))
+_EMPTY = frozenset("other same own little nice good first second whole entire next last few many more".split())
+
+
+@dataclass(frozen=True)
+class Mention:
+    """A thing that was named: its words without an article, its number, its role in the clause."""
+
+    name: str
+    number: Number
+    role: Role
+
+
+@dataclass
+class Mentions:
+    """What was named so far, clause by clause."""
+
+    clauses: list[tuple[int, tuple[Mention, ...]]] = field(default_factory=list)   # (sentence, what it names)
+
+    def add(self, sentence: int, mentions: tuple[Mention, ...]) -> None:
+        """Remember what a clause of this sentence names; a clause that names nothing is not remembered."""
+        if mentions:
+            self.clauses.append((sentence, mentions))
+
+    def resolve(self, pronoun: str, sentence: int) -> str | None:
+        """Return the name that the pronoun stands for, or None where that is not safe."""
+        number = PRONOUNS[pronoun]
+        for said_in, mentions in reversed(self.clauses):
+            if sentence - said_in > REACH:
+                return None
+            fitting = [mention for mention in mentions if mention.number == number]
+            if fitting:
+                return _single(fitting, same_sentence=said_in == sentence)
+        return None
+
+
+def _single(fitting: list[Mention], *, same_sentence: bool) -> str | None:
+    """Return the one thing that is meant; an unknown thing (an unresolved pronoun) is named "" and blocks."""
+    acted_on = [mention for mention in fitting if mention.role == "object"]
+    rivals = acted_on or fitting
+    if acted_on and not same_sentence:
+        rivals = acted_on + [mention for mention in fitting if mention.role == "place"]
+    names = {mention.name for mention in rivals}
+    return names.pop() or None if len(names) == 1 else None
+
+
+def mentions_of(verb: "Token", resolved: dict[int, str]) -> tuple[Mention, ...]:
+    """Return what the clause of a verb names; `resolved` holds the names of its pronouns by token index."""
+    found: list[Mention] = []
+    for child in verb.children:
+        if child.dep_ in ("dobj", "nsubjpass") or (child.dep_ == "dative" and child.pos_ in ("NOUN", "PRON")):
+            found.append(_mention(child, "object", resolved))
+        elif child.dep_ == "prep":
+            role: Role | None = "place" if child.lower_ in INTO else None
+            for deep in child.children:
+                if deep.dep_ == "pobj" and (role or not _has_object(verb)) and child.lower_ not in ("with", "for", "at", "by"):
+                    found.append(_mention(deep, role if _has_object(verb) and role else "object", resolved))
+        elif child.dep_ in ("ccomp", "xcomp") and verb.lemma_ in ("let", "ensure", "make"):
+            found.extend(_mention(deep, "object", resolved) for deep in child.children if deep.dep_ == "nsubj")
+    return tuple(mention for mention in found if mention.name not in NEVER_MEANT and mention.name.split(" ")[-1:] != ["-"])
+
+
+def mentions_before(verb: "Token") -> tuple[Mention, ...]:
+    """Return what a clause in front of the verb is about: "once THE SAUCE is thick, pour it"."""
+    carriers = [verb]
+    while carriers[-1].dep_ in ("xcomp", "conj", "ccomp") and carriers[-1].head is not carriers[-1]:
+        carriers.append(carriers[-1].head)
+    named = [
+        _mention(deep, "object", {})
+        for carrier in carriers
+        for child in carrier.children
+        if child.dep_ == "advcl" and child.i < verb.i
+        for deep in child.children
+        if deep.dep_ in ("nsubj", "nsubjpass", "dobj") and (deep.pos_ in ("NOUN", "PROPN") or deep.lower_ in INDEFINITE)
+    ]
+    return tuple(mention for mention in named if mention.name not in NEVER_MEANT)
+
+
+def mentions_in(doc: "Doc") -> tuple[Mention, ...]:
+    """Return what a segment without any action names, all as subjects: "there's a little clip"."""
+    named = [
+        _mention(token, "object" if token.dep_ in ("dobj", "attr") else "subject", {})
+        for token in doc
+        if token.dep_ in ("nsubj", "nsubjpass", "dobj", "attr") and token.pos_ in ("NOUN", "PROPN")
+    ]
+    return tuple(mention for mention in named if mention.name not in NEVER_MEANT)
+
+
+def _has_object(verb: "Token") -> bool:
+    return any(child.dep_ == "dobj" for child in verb.children)
+
+
+def _mention(token: "Token", role: Role, resolved: dict[int, str]) -> Mention:
+    if token.i in resolved:
+        return Mention(resolved[token.i], PRONOUNS[token.lower_], role)
+    if token.lower_ in PRONOUNS and token.pos_ in ("PRON", "DET"):
+        return Mention("", PRONOUNS[token.lower_], role)
+    token = _measured(token)
+    name = noun_name(token)
+    if token.lemma_.lower() in NEVER_MEANT:
+        name = token.lemma_.lower()
+    joined = any(child.dep_ == "conj" for child in token.children)
+    plural = joined or token.tag_ in ("NNS", "NNPS") or _both(token)
+    if joined:
+        names = [name, *(noun_name(child) for child in token.children if child.dep_ == "conj")]
+        name = " and ".join(names)
+    return Mention(name, "many" if plural else "one", role)
+
+
+def _both(token: "Token") -> bool:
+    return any(child.dep_ == "nummod" and child.lower_ not in ("one", "half", "1") for child in token.children)
+
+
+def _measured(token: "Token") -> "Token":
+    """Return the thing that a measure measures: the glue of "a bit of glue"."""
+    if token.lemma_.lower() not in MEASURES:
+        return token
+    for child in token.children:
+        if child.dep_ == "prep" and child.lower_ == "of":
+            for deep in child.children:
+                if deep.dep_ == "pobj" and deep.pos_ in ("NOUN", "PROPN"):
+                    return deep
+    return token
+
+
+def noun_name(token: "Token") -> str:
+    """Return the words that name a thing: "lemon juice" of "our fresh lemon juice from before" keeps "fresh lemon juice"."""
+    words = [child for child in token.children if child.dep_ in _NAMING and child.i < token.i and child.lower_ not in _EMPTY]
+    words.extend(deep for child in list(words) for deep in child.children if deep.dep_ == "compound" and deep.i < child.i)
+    return " ".join(word.text for word in [*sorted(words, key=lambda word: word.i), token])

@@ -1,0 +1,214 @@
+"""Spoken sentences made plain for the parser: fillers out, wrapped instructions unwrapped, run-on speech cut into segments.
+
+Each word keeps its place in the sentence, so that a clause can be traced back to what was said and when.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+
+from stepline.writing.english import verbs
+from stepline.writing.frames import (
+    AFTER_ORDER,
+    JOINTS,
+    NEVER_ORDERS,
+    OPENERS,
+    ORDER_VERBS,
+    REWRITES,
+    SUBJECTS,
+    SUBORDINATORS,
+)
+
+LONGEST = 60   # words a segment; speech without any joint is cut there, so that time stays linear
+
+
+@dataclass(frozen=True)
+class SpokenWord:
+    """A word and the place in its sentence that it comes from."""
+
+    text: str
+    place: int
+
+    @property
+    def plain(self) -> str:
+        """The word in lower case, without punctuation but for a comma after it."""
+        bare = self.text.lower().replace("’", "'").strip("\"“”()[]*.!?;:—–-…")
+        return bare or "-"
+
+    @property
+    def bare(self) -> str:
+        """The word in lower case without any punctuation."""
+        return self.plain.rstrip(",")
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A stretch of one sentence that the parser reads on its own.
+
+    sentence: index in the transcript. ordered: a "you" was put before a bare verb. question: it ends with "?".
+    """
+
+    words: tuple[SpokenWord, ...]
+    sentence: int
+    ordered: bool = False
+    question: bool = False
+
+    @property
+    def text(self) -> str:
+        """The words as the parser gets them."""
+        return " ".join(word.text for word in self.words)
+
+    def place(self, offset: int) -> int:
+        """Return the place in the sentence of the character at `offset` of the text."""
+        end = 0
+        for word in self.words:
+            end += len(word.text) + 1
+            if offset < end:
+                return word.place
+        return self.words[-1].place
+
+
+def segments(text: str, sentence: int) -> Iterator[Segment]:
+    """Return the segments of one sentence, plain and ready for the parser."""
+    words = [SpokenWord(word, place) for place, word in enumerate(text.replace("’", "'").split())]
+    for part in _at_stops(words):
+        question = part[-1].text.endswith("?")
+        for piece in _at_joints(_joined_orders(_rewritten(part))):
+            opened = _opened(piece)
+            if opened:
+                yield _ordered(Segment(tuple(opened), sentence, question=question))
+
+
+def _at_stops(words: Sequence[SpokenWord]) -> Iterator[list[SpokenWord]]:
+    """Cut after a full stop, question mark or semicolon inside the sentence, and after LONGEST words."""
+    part: list[SpokenWord] = []
+    for word in words:
+        part.append(word)
+        if re.search(r"[a-z\d][.!?;:]+[\"”)]?$", word.text.lower()) or len(part) >= LONGEST:
+            yield part
+            part = []
+    if part:
+        yield part
+
+
+@cache
+def _rewrites() -> tuple[tuple[re.Pattern[str], str], ...]:
+    """Compile the table; VERB stands for any verb's base form, checked after the match."""
+    return tuple((_compiled(pattern), new) for pattern, new in REWRITES)
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    body = pattern.replace("(?= VERB)", r"(?= (?P<verb>[a-z']+))").replace(" ", ",? ")
+    return re.compile(rf"(?:(?<= )|^)(?:{body})(?=,? |,?$)" if "(?=" not in pattern[-12:] else rf"(?:(?<= )|^)(?:{body})")
+
+
+def _rewritten(words: Sequence[SpokenWord]) -> list[SpokenWord]:
+    """Apply the table of rewrites, row by row, from left to right."""
+    current = list(words)
+    for pattern, new in _rewrites():
+        start = 0
+        while current:
+            line = " ".join(word.plain for word in current)
+            match = pattern.search(line, start)
+            if match is None:
+                break
+            verb = match.groupdict().get("verb")
+            if verb is not None and verb.rstrip(",") not in verbs():
+                start = match.end()
+                continue
+            first, last = line.count(" ", 0, match.start()), line.count(" ", 0, match.end())
+            if line[match.end() - 1 : match.end()] == " ":
+                last -= 1
+            fresh = [SpokenWord(word, current[first].place) for word in new.split()]
+            current[first : last + 1] = fresh
+            start = len(" ".join(word.plain for word in current[: first + len(fresh)]))
+    return current
+
+
+def _joined_orders(words: Sequence[SpokenWord]) -> list[SpokenWord]:
+    """Put "slice, then juice, our lemons" as "slice and juice our lemons", which the parser reads rightly."""
+    result = list(words)
+    for i in range(1, len(result) - 1):
+        if result[i].bare != "then" or not _chained(result[i + 1 : i + 3]):
+            continue
+        if result[i - 1].bare != "and":
+            result[i] = replace(result[i], text="and")
+        result[i - 1] = replace(result[i - 1], text=result[i - 1].text.rstrip(","))
+        if i + 2 < len(result) and result[i + 1].text.endswith(",") and result[i + 2].bare in AFTER_ORDER:
+            result[i + 1] = replace(result[i + 1], text=result[i + 1].text.rstrip(","))
+    return [word for i, word in enumerate(result) if not (word.bare == "then" and i and result[i - 1].bare == "and")]
+
+
+def _chained(after: Sequence[SpokenWord]) -> bool:
+    """Tell whether the words after a "then" go on with a further order, in front of the object they share."""
+    verb = after[0]
+    if verb.bare in NEVER_ORDERS:
+        return False
+    return verb.bare in verbs() or (verb.text.endswith(",") and len(after) > 1 and after[1].bare in AFTER_ORDER)
+
+
+def _at_joints(words: Sequence[SpokenWord]) -> Iterator[list[SpokenWord]]:
+    """Cut where a new main clause with its own subject begins: "..., and you", "then we're", "now I'm"."""
+    part: list[SpokenWord] = []
+    for i, word in enumerate(words):
+        if part and (_begins_clause(part, word) or _goes_on(part, words[i : i + 2])):
+            yield part
+            part = []
+        part.append(word)
+    if part:
+        yield part
+
+
+def _goes_on(part: Sequence[SpokenWord], after: Sequence[SpokenWord]) -> bool:
+    """Tell whether a further order follows an "and": "go up to Edit and | choose Transform"."""
+    if part[-1].bare != "and" or len(part) < 4 or len(after) < 2 or after[0].bare not in ORDER_VERBS:
+        return False
+    if part[-2].bare in verbs() and part[-2].bare in ORDER_VERBS:
+        return False   # "click and drag" is one stretch
+    return part[0].bare not in SUBORDINATORS or any(word.text.endswith(",") for word in part)
+
+
+def _begins_clause(part: Sequence[SpokenWord], word: SpokenWord) -> bool:
+    """Tell whether `word` is the subject of a new main clause after what was said so far."""
+    if word.bare not in SUBJECTS or part[-1].bare not in JOINTS or len(part) < 3:
+        return False
+    if part[-1].bare in ("so", "or") and part[-2].bare not in JOINTS and not part[-2].text.endswith(","):
+        return False
+    if part[-1].bare == "so" and word.bare in ("you", "it"):
+        return False   # "so you don't strip them" is a purpose
+    opening = next((w.bare for w in part if w.bare not in JOINTS), "")
+    return opening not in SUBORDINATORS or any(w.text.endswith(",") for w in part)
+
+
+@cache
+def _openers() -> re.Pattern[str]:
+    return re.compile("|".join(rf"(?:{opener})" for opener in OPENERS))
+
+
+def _opened(words: Sequence[SpokenWord]) -> list[SpokenWord]:
+    """Take off the words that open a spoken clause ("so now", "okay, first") and joints left hanging at its end."""
+    current = list(words)
+    while current:
+        line = " ".join(word.plain for word in current)
+        match = _openers().match(line)
+        if match is None or (match.end() < len(line) and line[match.end()] not in " ,"):
+            break
+        del current[: line.count(" ", 0, match.end()) + 1]
+    while current and current[-1].bare in JOINTS:
+        current.pop()
+    return current
+
+
+def _ordered(segment: Segment) -> Segment:
+    """Put "you" before a verb that opens the segment as an order: the parser knows "you whisk", not "whisk"."""
+    first = segment.words[0]
+    rest = segment.words[1:]
+    adverb = first.bare.endswith("ly") and bool(rest)
+    verb, after = (rest[0], rest[1:]) if adverb else (first, rest)
+    if verb.bare not in verbs() or verb.bare in NEVER_ORDERS or verb.bare in SUBORDINATORS or verb.text.endswith(","):
+        return segment
+    if not after or (after[0].bare not in AFTER_ORDER and verb.bare not in ORDER_VERBS):
+        return segment
+    lowered = (replace(first, text=first.text.lower()), *rest)
+    return replace(segment, words=(SpokenWord("you", first.place), *lowered), ordered=True)
