@@ -1,0 +1,102 @@
+"""Pictures: which frame is on screen at a second, upright and at the wanted size."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Image = npt.NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What is on screen at `time` seconds from the start of the video: image (H, W, 3) uint8 RGB, upright.
+
+    Two frames may share one array where the picture stands still: do not write into it.
+    """
+
+    time: float
+    image: Image
+
+
+class Shaper:
+    """Turns decoded frames into upright RGB arrays, all of one size.
+
+    shorter: pixels of the shorter side; width: pixels across instead; neither: full size. The first frame decides.
+    """
+
+    def __init__(self, *, shorter: int | None = None, width: int | None = None) -> None:
+        self._shorter, self._width = shorter, width
+        self._size: tuple[int, int] | None = None
+
+    def image(self, frame: Any) -> Image:
+        """Return a frame as (H, W, 3) uint8 RGB, upright, with square pixels."""
+        turned = quarter_turns(frame)
+        if self._size is None:
+            self._size = self._fit(*display_size(frame))
+        width, height = self._size if turned % 2 == 0 else self._size[::-1]
+        small = frame.reformat(width=width, height=height, format="rgb24", interpolation="BILINEAR")
+        pixels: Image = small.to_ndarray()
+        return np.ascontiguousarray(np.rot90(pixels, turned)) if turned else pixels
+
+    def _fit(self, width: int, height: int) -> tuple[int, int]:
+        scale = 1.0
+        if self._width is not None:
+            scale = self._width / width
+        elif self._shorter is not None:
+            scale = self._shorter / min(width, height)
+        return max(1, round(width * scale)), max(1, round(height * scale))
+
+
+def quarter_turns(frame: Any) -> int:
+    """Return how many quarter turns counter-clockwise set the frame upright, from its display matrix."""
+    turns: int = round(frame.rotation / 90) % 4
+    return turns
+
+
+def display_size(frame: Any) -> tuple[int, int]:
+    """Return width and height of the upright picture in square pixels."""
+    aspect = getattr(frame, "sample_aspect_ratio", None)
+    width, height = (round(frame.width * aspect) if aspect else frame.width), frame.height
+    return (height, width) if quarter_turns(frame) % 2 else (width, height)
+
+
+class Picker:
+    """Chooses the frame on screen at the middle of every 1/rate seconds, whatever the frame rate of the video.
+
+    Before the first frame that is the first one; after the last one ends there is none. A video shorter than half of
+    1/rate gives its last frame.
+    """
+
+    def __init__(self, rate: float, shaper: Shaper) -> None:
+        self._rate, self._shaper = rate, shaper
+        self._index = 0
+        self._shown: Any = None
+        self._image: Image | None = None
+        self._end = 0.0
+
+    def take(self, time: float, frame: Any, length: float) -> Iterator[Frame]:
+        """Yield the frames that are certain once one that starts at `time` and lasts `length` s has come."""
+        if self._shown is not None:
+            yield from self._until(time)
+        self._shown, self._image, self._end = frame, None, time + length
+
+    def finish(self) -> Iterator[Frame]:
+        """Yield what is left when no frame follows."""
+        if self._shown is None:
+            return
+        yield from self._until(self._end)
+        if self._index == 0:
+            yield self._frame()
+
+    def _until(self, time: float) -> Iterator[Frame]:
+        while (self._index + 0.5) / self._rate < time:
+            yield self._frame()
+
+    def _frame(self) -> Frame:
+        if self._image is None:
+            self._image = self._shaper.image(self._shown)
+        self._index += 1
+        return Frame((self._index - 0.5) / self._rate, self._image)

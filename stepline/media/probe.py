@@ -1,0 +1,90 @@
+"""Tells what a video file holds, by reading its header and decoding its first picture and sound."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from stepline.errors import MediaError
+from stepline.media.frames import display_size, quarter_turns
+from stepline.media.reader import picture_rate
+from stepline.media.settings import MediaSettings
+from stepline.media.source import Source, check_duration, open_media
+
+MOST_PACKETS = 2000   # read in search of the first picture and sound; about half a minute of video
+
+
+@dataclass(frozen=True)
+class MediaInfo:
+    """What a file holds. duration: s. width, height: pixels of the upright picture, 0 without one.
+
+    rotation: degrees clockwise that set the stored picture upright (0, 90, 180, 270). frame_rate: frames/s on average.
+    warnings: streams that are there and cannot be decoded.
+    """
+
+    path: Path
+    duration: float
+    width: int
+    height: int
+    rotation: int
+    frame_rate: float
+    has_picture: bool
+    has_sound: bool
+    warnings: tuple[str, ...]
+
+
+def probe(path: Path | str, settings: MediaSettings | None = None) -> MediaInfo:
+    """Return what the file holds. Raises MediaError where there is nothing in it that can be decoded."""
+    settings = settings or MediaSettings()
+    with open_media(path, settings) as source:
+        first, ended = _first_frames(source)
+        warnings = tuple(_unreadable(source, first, ended))
+        picture, sound = first.get("video"), first.get("audio")
+        has_picture = source.picture is not None and (picture is not None or not ended)
+        has_sound = source.sound is not None and (sound is not None or not ended)
+        if not has_picture and not has_sound:
+            raise MediaError(f"{source.path}: nothing in it can be decoded; convert it to mp4 (H.264, AAC)")
+        width, height = display_size(picture) if picture is not None else (0, 0)
+        return MediaInfo(
+            path=source.path,
+            duration=_duration(source, settings),
+            width=width,
+            height=height,
+            rotation=-90 * quarter_turns(picture) % 360 if picture is not None else 0,
+            frame_rate=picture_rate(source.picture) if has_picture else 0.0,
+            has_picture=has_picture,
+            has_sound=has_sound,
+            warnings=warnings,
+        )
+
+
+def _first_frames(source: Source) -> tuple[dict[str, Any], bool]:
+    """Return the first decoded frame of each kind, and whether the file ended before all were found."""
+    wanted = {stream.index: stream.type for stream in (source.picture, source.sound) if stream is not None}
+    first: dict[str, Any] = {}
+    for count, packet in enumerate(source.packets()):
+        if packet.stream_index in wanted:
+            for frame in source.decode(packet):
+                first.setdefault(wanted[packet.stream_index], frame)
+        if len(first) == len(wanted) or count > MOST_PACKETS:
+            return first, False
+    return first, True
+
+
+def _unreadable(source: Source, first: dict[str, Any], ended: bool) -> list[str]:
+    lines = []
+    if ended and source.picture is not None and "video" not in first:
+        lines.append("the picture cannot be decoded; only the sound is used")
+    if ended and source.sound is not None and "audio" not in first:
+        lines.append("the sound cannot be decoded; only the picture is used")
+    return lines
+
+
+def _duration(source: Source, settings: MediaSettings) -> float:
+    """Return the claimed duration, or where none is claimed the end of the last packet (read, not decoded)."""
+    if source.duration is not None:
+        return source.duration
+    end = 0.0
+    for packet in source.packets():
+        end = max(end, source.packet_end(packet))
+    check_duration(source.path, end, settings)
+    return end

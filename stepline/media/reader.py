@@ -1,0 +1,128 @@
+"""Reads a video once, from front to back: frames at a rate and sound, as they come."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from stepline.errors import MediaError
+from stepline.media.frames import Frame, Picker, Shaper
+from stepline.media.settings import MediaSettings
+from stepline.media.sounds import Line, Sound
+from stepline.media.source import Source, check_duration, open_media
+
+USUAL_RATE = 25.0   # frames/s taken where a video does not say its own
+MOST_RATE = 1000.0  # frames/s; a time base passes for a rate in some files
+SPARSE = 4          # frames of the video for each one wanted, from which leaving some out cannot be seen
+
+
+class Reader:
+    """Yields the frames and the sound of a video in the order of the file, each decoded once.
+
+    frame_rate: frames/s, or None for no frames: frame k is what is on screen at (k + 0.5) / frame_rate, and has that
+    time. frame_size: pixels of the shorter side, None for full size. sound: whether blocks of sound are yielded.
+    What the file does not hold is not yielded. After the iteration, `warnings` tells what was wrong with the file and
+    `end` is the last second really read. Raises MediaError for a file that cannot be read at all.
+    """
+
+    def __init__(
+        self,
+        path: Path | str,
+        *,
+        frame_rate: float | None,
+        frame_size: int | None = None,
+        sound: bool,
+        settings: MediaSettings | None = None,
+    ) -> None:
+        if frame_rate is not None and not 0 < frame_rate < float("inf"):
+            raise MediaError(f"frame_rate {frame_rate}: give frames per second above 0, or none")
+        if frame_size is not None and frame_size < 1:
+            raise MediaError(f"frame_size {frame_size}: give the pixels of the shorter side, at least 1")
+        self._path = Path(path)
+        self._rate, self._size, self._sound = frame_rate, frame_size, sound
+        self._settings = settings or MediaSettings()
+        self.warnings: tuple[str, ...] = ()
+        self.end = 0.0
+
+    def __iter__(self) -> "Iterator[Frame | Sound]":
+        self.warnings, self.end = (), 0.0
+        with open_media(self._path, self._settings) as source:
+            tracks = self._tracks(source)
+            for packet in source.packets():
+                self.end = max(self.end, source.packet_end(packet))
+                track = tracks.get(packet.stream_index)
+                if track is not None:
+                    for frame in source.decode(packet):
+                        yield from track.take(frame)
+            for track in tracks.values():
+                yield from track.finish()
+            self.warnings = source.damage.warnings(self.end, source.duration if source.exact else None)
+
+    def _tracks(self, source: Source) -> "dict[int, _Pictures | _Sounds]":
+        """Return what takes the frames of each wanted stream, by the stream's index."""
+        tracks: dict[int, _Pictures | _Sounds] = {}
+        if self._rate is not None and source.picture is not None:
+            picker = Picker(self._rate, Shaper(shorter=self._size))
+            tracks[source.picture.index] = _Pictures(source, picker, self._settings)
+            if self._settings.skip_nonref and source.exact and self._rate * SPARSE <= picture_rate(source.picture):
+                source.picture.codec_context.skip_frame = "NONREF"
+        if self._sound and source.sound is not None:
+            tracks[source.sound.index] = _Sounds(source, self._settings)
+        return tracks
+
+
+class _Pictures:
+    """The picture stream on its way through clock and picker."""
+
+    def __init__(self, source: Source, picker: Picker, settings: MediaSettings) -> None:
+        self._source, self._picker, self._settings = source, picker, settings
+        self._clock = source.clock()
+        self._length = 1 / picture_rate(source.picture)
+
+    def take(self, frame: Any) -> Iterator[Frame]:
+        length = float(frame.duration * frame.time_base) if frame.duration and frame.time_base else self._length
+        time = self._clock.place(frame.pts if frame.pts is not None else frame.dts, frame.time_base, length)
+        check_duration(self._source.path, time, self._settings)
+        yield from self._picker.take(time, frame, length)
+
+    def finish(self) -> Iterator[Frame]:
+        yield from self._picker.finish()
+
+
+class _Sounds:
+    """The sound stream on its way through clock and resampler."""
+
+    def __init__(self, source: Source, settings: MediaSettings) -> None:
+        self._source, self._settings = source, settings
+        self._clock, self._line = source.clock(), Line()
+
+    def take(self, frame: Any) -> Iterator[Sound]:
+        time = self._clock.place(frame.pts, frame.time_base, frame.samples / frame.sample_rate)
+        check_duration(self._source.path, time, self._settings)
+        for start, samples in self._line.take(time, frame):
+            yield Sound(start, samples[0])
+
+    def finish(self) -> Iterator[Sound]:
+        for start, samples in self._line.finish():
+            yield Sound(start, samples[0])
+
+
+def picture_rate(stream: Any) -> float:
+    """Return the frames/s that a picture stream claims, a usual rate where it claims none that can be."""
+    rate = stream.average_rate or stream.guessed_rate
+    return float(rate) if rate and 0 < rate <= MOST_RATE else USUAL_RATE
+
+
+def sound(path: Path | str, settings: MediaSettings | None = None) -> Iterator[Sound]:
+    """Yield the sound of a video in blocks of about a second; none where it has no sound."""
+    for item in Reader(path, frame_rate=None, sound=True, settings=settings):
+        if isinstance(item, Sound):
+            yield item
+
+
+def frames(
+    path: Path | str, rate: float, size: int | None = None, settings: MediaSettings | None = None
+) -> Iterator[Frame]:
+    """Yield the frame on screen at (k + 0.5) / rate s for each k. size: pixels of the shorter side, None for full."""
+    for item in Reader(path, frame_rate=rate, frame_size=size, sound=False, settings=settings):
+        if isinstance(item, Frame):
+            yield item

@@ -1,0 +1,97 @@
+"""Sound: decoded frames become an even line of samples in which every sample stands at its true time."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Samples = npt.NDArray[np.float32]
+
+SAMPLE_RATE = 16_000   # Hz; what Whisper and the voice detector hear
+HOLE = 0.1             # s by which time stamps may disagree with the samples counted; muxers round to a few ms
+
+
+@dataclass(frozen=True)
+class Sound:
+    """About one second of sound: samples (N,) float32 mono at 16 kHz in [-1, 1], the first one at `start` seconds."""
+
+    start: float
+    samples: Samples
+
+
+class Line:
+    """Resamples a stream into blocks of one second (channels, N) at `rate`; holes become silence, repeats are left out.
+
+    Every block comes with the time of its first sample.
+    """
+
+    def __init__(self, *, rate: int = SAMPLE_RATE, channels: int = 1) -> None:
+        self._rate, self._channels = rate, channels
+        self._resampler: Any = None
+        self._origin: float | None = None   # s, time of the first sample
+        self._given = 0                     # samples in blocks already yielded
+        self._held: list[Samples] = []
+        self._waiting = 0                   # samples in _held
+        self._expected = 0.0                # s, where the next frame starts if there is no hole
+        self._kind: tuple[Any, ...] = ()
+
+    def take(self, time: float, frame: Any) -> Iterator[tuple[float, Samples]]:
+        """Yield the blocks that are full once a decoded frame that starts at `time` s has come."""
+        length = frame.samples / frame.sample_rate
+        if time + length <= 0:
+            return   # lies before the start of the video
+        if self._origin is None:
+            self._origin = self._expected = max(0.0, time)
+        if time < self._expected - HOLE:
+            return   # heard already
+        kind = (frame.format.name, frame.layout.name, frame.sample_rate)
+        if kind != self._kind or time > self._expected + HOLE:
+            yield from self._restart(max(0.0, time))
+            self._kind = kind
+        frame.pts = None   # the resampler would mend holes by its own rule
+        for piece in self._resampler.resample(frame):
+            yield from self._add(piece.to_ndarray())
+        self._expected += length
+
+    def finish(self) -> Iterator[tuple[float, Samples]]:
+        """Yield what is left when no frame follows."""
+        yield from self._drain()
+        if self._waiting:
+            yield self._block(self._waiting)
+
+    def _restart(self, time: float) -> Iterator[tuple[float, Samples]]:
+        """Fill with silence up to `time` and start a new resampler there."""
+        from av import AudioResampler
+
+        yield from self._drain()
+        if self._expected < time:
+            self._expected = time
+        missing = round((self._expected - (self._origin or 0.0)) * self._rate) - self._given - self._waiting
+        while missing > 0:
+            count = min(missing, self._rate)
+            yield from self._add(np.zeros((self._channels, count), np.float32))
+            missing -= count
+        layout = "mono" if self._channels == 1 else "stereo"
+        self._resampler = AudioResampler(format="fltp", layout=layout, rate=self._rate)
+
+    def _drain(self) -> Iterator[tuple[float, Samples]]:
+        if self._resampler is not None and self._kind:
+            for piece in self._resampler.resample(None):
+                yield from self._add(piece.to_ndarray())
+
+    def _add(self, samples: Samples) -> Iterator[tuple[float, Samples]]:
+        self._held.append(samples)
+        self._waiting += samples.shape[1]
+        while self._waiting >= self._rate:
+            yield self._block(self._rate)
+
+    def _block(self, count: int) -> tuple[float, Samples]:
+        joined = np.concatenate(self._held, axis=1)
+        start = (self._origin or 0.0) + self._given / self._rate
+        self._held = [joined[:, count:]]
+        self._waiting -= count
+        self._given += count
+        clean = np.nan_to_num(joined[:, :count], nan=0.0, posinf=1.0, neginf=-1.0)
+        return start, np.clip(clean, -1.0, 1.0)

@@ -1,0 +1,198 @@
+"""Opens a media file under limits, and reads its packets past the damaged ones."""
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from stepline.errors import MediaError
+from stepline.media.clock import BEYOND, Clock
+from stepline.media.damage import Damage
+from stepline.media.settings import MediaSettings
+
+# Demuxers that read one file and never follow a reference out of it. Playlists (hls, concat, dash, sdp) and
+# picture sequences are not among them.
+FORMATS = (
+    "mov,mp4,matroska,webm,avi,mpegts,mpeg,flv,asf,ogg,nut,rm,mxf,dv,ivf,wtv,h264,hevc,m4v,mpegvideo,obu,"
+    "mp3,wav,w64,flac,aac,aiff,caf,amr,ac3,eac3,wv,ape,au"
+)
+
+# Containers whose duration FFmpeg guesses from the bit rate, and whose frames may have no time stamps.
+GUESSED = frozenset({"mp3", "aac", "ac3", "eac3", "amr", "mpeg", "h264", "hevc", "m4v", "mpegvideo", "obu", "dv"})
+
+MICROSECONDS = 1_000_000   # FFmpeg's unit for the times of a container
+MOST_FAILURES = 100        # read errors in a row after which the rest of a file is given up
+
+
+@dataclass
+class Source:
+    """An open file: PyAV's container and its best picture and sound streams, each None if there is none.
+
+    start: the container's first time stamp in s, second 0 of the video. duration: s, None if not known.
+    """
+
+    path: Path
+    container: Any
+    picture: Any
+    sound: Any
+    start: float
+    duration: float | None
+    exact: bool          # the duration is read, not guessed
+    damage: Damage = field(default_factory=Damage)
+
+    def clock(self) -> Clock:
+        """Return a clock for one stream of the file."""
+        return Clock(start=self.start, duration=self.duration if self.exact else None, damage=self.damage)
+
+    def packets(self) -> Iterator[Any]:
+        """Yield every packet of the picture and sound streams; what cannot be read is counted and passed over."""
+        import av
+
+        failures = 0
+        while failures < MOST_FAILURES:
+            try:
+                for packet in self.container.demux():
+                    failures = 0
+                    if packet.is_corrupt:
+                        self.damage.packets += 1
+                    elif packet.stream.type in ("video", "audio"):
+                        yield packet
+                return
+            except av.error.EOFError:
+                return
+            except av.error.FFmpegError:
+                failures += 1
+                self.damage.packets += 1
+
+    def decode(self, packet: Any) -> list[Any]:
+        """Return the frames of a packet; empty, and counted, where the decoder refuses it."""
+        import av
+
+        try:
+            frames = packet.decode()
+        except av.error.EOFError:
+            return []
+        except av.error.FFmpegError:
+            self.damage.packets += 1
+            return []
+        sound = [frame for frame in frames if not frame.is_corrupt]
+        self.damage.packets += len(frames) - len(sound)
+        return sound
+
+    def packet_end(self, packet: Any) -> float:
+        """Return the second at which a packet ends; 0 where it has no time stamp that can be."""
+        stamp = packet.pts if packet.pts is not None else packet.dts
+        if stamp is None or not packet.time_base:
+            return 0.0
+        end = float((stamp + (packet.duration or 0)) * packet.time_base) - self.start
+        return end if self.duration is None or not self.exact or end <= self.duration + BEYOND else 0.0
+
+
+@contextlib.contextmanager
+def open_media(path: Path | str, settings: MediaSettings) -> Iterator[Source]:
+    """Yield the open file. Raises MediaError, with the cure, for what is missing, not media, or past a limit."""
+    path = Path(path)
+    _check_file(path, settings)
+    with _open(path, settings) as container:
+        yield _source(path, container, settings)
+
+
+def _check_file(path: Path, settings: MediaSettings) -> None:
+    try:
+        if path.is_dir():
+            raise MediaError(f"{path}: a folder, not a video; name a file in it")
+        if path.exists() and not path.is_file():
+            raise MediaError(f"{path}: not a plain file; save the video to one first")
+        size = path.stat().st_size
+    except (OSError, ValueError) as error:
+        reason = "no such file" if isinstance(error, FileNotFoundError) else str(error)
+        raise MediaError(f"{path}: {reason}; check the path") from error
+    if size == 0:
+        raise MediaError(f"{path}: the file is empty; download or copy it again")
+    if size > settings.max_bytes:
+        raise MediaError(
+            f"{path}: {size} bytes are more than media.max_bytes = {settings.max_bytes}; "
+            f"cut the video, or raise the limit with --set media.max_bytes={size}"
+        )
+
+
+def _open(path: Path, settings: MediaSettings) -> Any:
+    import av
+
+    options = {
+        "format_whitelist": FORMATS,
+        "protocol_whitelist": "file",
+        "max_streams": str(max(1000, settings.max_streams)),   # FFmpeg's own guard; ours says which limit it was
+    }
+    try:
+        return av.open(f"file:{path}", options=options, metadata_errors="replace")
+    except av.error.InvalidDataError as error:
+        raise MediaError(
+            f"{path}: not a video that can be read (damaged, cut off before its index, or another kind of file); "
+            "download it again or convert it to mp4"
+        ) from error
+    except av.error.ArgumentError as error:
+        raise MediaError(
+            f"{path}: a playlist, picture or other format that is not opened; convert the video itself to mp4"
+        ) from error
+    except (av.error.FFmpegError, OSError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise MediaError(f"{path}: cannot be opened ({reason}); check the file, or convert it to mp4") from error
+
+
+def _source(path: Path, container: Any, settings: MediaSettings) -> Source:
+    count = len(container.streams)
+    if count > settings.max_streams:
+        raise MediaError(
+            f"{path}: {count} streams are more than media.max_streams = {settings.max_streams}; "
+            "keep one picture and one sound track (ffmpeg -i IN -c copy OUT)"
+        )
+    picture, sound = _pictures(container), _best(container.streams.audio)
+    if picture is None and sound is None:
+        raise MediaError(f"{path}: neither picture nor sound that can be decoded; convert it to mp4 (H.264, AAC)")
+    start = (container.start_time or 0) / MICROSECONDS
+    duration = container.duration / MICROSECONDS if container.duration and container.duration > 0 else None
+    if duration is not None:
+        check_duration(path, duration, settings)
+    exact = not GUESSED & set(container.format.name.split(","))
+    _limit_picture(path, picture, settings)
+    return Source(path, container, picture, sound, start, duration, exact)
+
+
+def check_duration(path: Path, duration: float, settings: MediaSettings) -> None:
+    """Raise MediaError where a video lasts longer than the limit."""
+    if duration > settings.max_duration:
+        raise MediaError(
+            f"{path}: {duration:.0f} s are more than media.max_duration = {settings.max_duration:.0f} s; "
+            f"cut the video, or raise the limit with --set media.max_duration={duration + 60:.0f}.0"
+        )
+
+
+def _pictures(container: Any) -> Any:
+    """Return the picture stream: the default one, else the first; a cover picture is none."""
+    from av.stream import Disposition
+
+    cover = Disposition.attached_pic | Disposition.timed_thumbnails
+    return _best([stream for stream in container.streams.video if not stream.disposition & cover])
+
+
+def _best(streams: Any) -> Any:
+    """Return the default stream among those that a decoder exists for, else the first of them."""
+    from av.stream import Disposition
+
+    usable = [stream for stream in streams if stream.codec_context is not None]
+    return next((stream for stream in usable if stream.disposition & Disposition.default), next(iter(usable), None))
+
+
+def _limit_picture(path: Path, picture: Any, settings: MediaSettings) -> None:
+    if picture is None:
+        return
+    context = picture.codec_context
+    if context.width * context.height > settings.max_pixels:
+        raise MediaError(
+            f"{path}: pictures of {context.width}x{context.height} are more than media.max_pixels = "
+            f"{settings.max_pixels}; scale the video down (ffmpeg -i IN -vf scale=-2:720 OUT)"
+        )
+    context.options = {"max_pixels": str(settings.max_pixels)}   # pictures may grow in mid-stream
+    context.thread_count = settings.threads
