@@ -59,6 +59,8 @@ def _talks_to_audience(clause: Clause) -> bool:
         return True
     if clause.verb.lemma_ in AUDIENCE and (words & CHANNEL or not _has_object(clause) or _objects(clause) & {"me", "us"}):
         return True
+    if clause.verb.lemma_ in ("stop", "visit", "come", "join") and words & {"our", "my"} and clause.voice == "order":
+        return True
     if clause.verb.lemma_ == "try" and words & {"recipe", "tutorial", "project"}:
         return True
     below = bool(words & {"link", "links", "description", "below"}) and clause.verb.lemma_ in ("check", "visit", "leave", "click", "see", "find")
@@ -86,7 +88,7 @@ def _is_state(clause: Clause) -> bool:
         return not (clause.voice == "order" and "careful" in _words(clause))
     if lemma not in STATES:
         return False
-    return not (lemma in ORDERED and (clause.voice == "order" or lemma == "get" and clause.planned) and _concrete(clause))
+    return not (lemma in ORDERED and (clause.voice == "order" or (lemma in ("get", "come") and clause.planned)) and _concrete(clause))
 
 
 def _announces(clause: Clause) -> bool:
@@ -160,13 +162,13 @@ def _has_object(clause: Clause) -> bool:
 
 def _concrete(clause: Clause) -> bool:
     """Tell whether the verb acts on a thing that has a name."""
-    nouns = {
-        deep.pos_
+    named = any(
+        deep.pos_ in ("NOUN", "PROPN")
         for child in clause.verb.children
-        for deep in (child, *child.children)
-        if child.dep_ in ("dobj", "prep", "prt") and deep.dep_ in ("dobj", "pobj")
-    }
-    return bool(nouns & {"NOUN", "PROPN"}) and not _objects(clause) <= VAGUE
+        if child.dep_ in ("dobj", "prep", "prt") and child.i > clause.verb.i
+        for deep in child.subtree
+    )
+    return named and not _objects(clause) <= VAGUE
 
 
 def _shares(clause: Clause) -> bool:

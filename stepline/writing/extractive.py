@@ -8,7 +8,7 @@ from stepline.writing.chat import refusal
 from stepline.writing.clauses import Clause, find_clauses
 from stepline.writing.english import looks_english, parse
 from stepline.writing.merge import merge_repeats, number, union
-from stepline.writing.phrase import Phrase, phrase
+from stepline.writing.phrase import Phrase, is_rest, phrase
 from stepline.writing.pronouns import Mentions, mentions_before, mentions_in, mentions_of
 from stepline.writing.spoken import Segment, segments
 from stepline.writing.written import Written
@@ -47,7 +47,7 @@ def _foreign(transcript: Transcript) -> str | None:
 
 def _read(piece: Segment, doc: "Doc", transcript: Transcript, mentions: Mentions) -> Iterator[Step | Dropped]:
     """Yield the steps of one segment and what was refused in it, and remember what it names."""
-    clauses = find_clauses(doc, ordered=piece.ordered)
+    clauses = [clause for clause in find_clauses(doc, ordered=piece.ordered) if not is_rest(clause)]
     for clause in clauses:
         mentions.add(piece.sentence, mentions_before(clause.verb))
         worded = phrase(clause, lambda pronoun: mentions.resolve(pronoun, piece.sentence))
@@ -56,7 +56,8 @@ def _read(piece: Segment, doc: "Doc", transcript: Transcript, mentions: Mentions
             yield _step(worded, piece, transcript.sentences[piece.sentence])
         else:
             yield Dropped(what="step", text=worded.text, reason=reason)
-        mentions.add(piece.sentence, mentions_of(clause.verb, worded.resolved))
+        if reason is None or not reason.startswith("chat"):
+            mentions.add(piece.sentence, mentions_of(clause.verb, worded.resolved))
     if not clauses:
         mentions.add(piece.sentence, mentions_in(doc))
 

@@ -27,6 +27,7 @@ REWRITES: tuple[tuple[str, str], ...] = (
     ),
     (r"(?:the|your|our|my) (?:first|next|last|final|second|third) (?:thing|step|part|job|move)(?: here)? is(?: going)? to", "you"),
     (r"(?:it's|it is|now it's) time to", "you"),
+    (r"the way (?:you|we|i) do (?:this|that|it) is(?: by| to)?", "you"),
     # reminders
     (r"(?:(?:you|we|i)(?:'ll|'re|'m| will| are)? ?(?:want|need|going|have)? to )?(?:make|be) sure(?: that)? (?:you|we)(?= )", "you"),
     (r"(?:make|be) sure (?:to|and)(?= )", ""),
@@ -47,6 +48,7 @@ OPENERS: tuple[str, ...] = (
 )
 
 SUBORDINATORS = frozenset("if when once after before while because since as until unless where whenever although though".split())
+INTRODUCERS = SUBORDINATORS | frozenset("with using for from in on at to starting beginning working".split())
 SUBJECTS = frozenset("you we i you're we're i'm you'll we'll i'll you'd let's i've we've you've".split())
 JOINTS = frozenset("and but then now next okay alright so or".split())
 
@@ -61,7 +63,7 @@ AFTER_ORDER = frozenset(
 )
 # Verbs of hands, tools and screens that are orders whatever follows them ("press control J", "and choose Transform").
 ORDER_VERBS = frozenset(
-    "press click select choose type drag drop open close paste copy paste delete insert attach remove place pull push "
+    "press click select choose type drag drop open close copy paste delete insert attach remove place pull push "
     "hit grab pick take add put set turn".split()
 )
 NEVER_ORDERS = frozenset(

@@ -27,6 +27,8 @@ GIVEN = frozenset(
     "whisk stir shake tap wipe rinse mix toss squeeze press pull spin twist scrub blend pat clean brush rub push wash dusting "
     "dust spray knead swirl polish sand coat trim drizzle sprinkle soak turn".split()
 )
+SETTING = frozenset("set put leave place lay".split())
+ASIDE = frozenset("aside side away".split())
 _BESIDE = frozenset(("conj", "cc", "preconj", "punct", "nsubj", "nsubjpass", "aux", "auxpass", "neg", "mark", "intj", "parataxis", "dep"))
 _TAIL = frozenset("and or but then so with to of for in on into that if until the a".split())   # never the last word
 
@@ -53,6 +55,8 @@ def phrase(clause: Clause, resolve: Resolver) -> Phrase:
         text = " ".join([_imperative(clause.verb), *(_text(part, resolved) for part in parts)])
     if clause.voice == "passive":
         text = " ".join([_imperative(clause.verb), _text(_passive_object(clause.verb), resolved), *text.split(" ")[1:]])
+    if rest := _rests(clause.verb):
+        text = f"{_tidy(text)} to {_text(rest, resolved)}"
     manner = _manner(clause.verb)
     text = " ".join(([manner] if manner else []) + [_tidy(text)])
     text = _negated(clause.verb, text) if clause.negated else text
@@ -184,13 +188,43 @@ def _given(verb: "Token", resolved: dict[int, str]) -> tuple[str, str, int] | No
     return gifts[0].lemma_, _text(_tokens(receivers[0]), resolved), gifts[0].i
 
 
+def is_rest(clause: Clause) -> bool:
+    """Tell whether a clause only lets a thing that was set aside be: "set that to the side, LET IT COOL"."""
+    before = clause.verb.head
+    if clause.verb.lemma_ != "let" or before is clause.verb or before.lemma_ not in SETTING:
+        return False
+    near = {token.lower_ for token in clause.verb.doc[before.i : clause.verb.i]}
+    return bool(near & ASIDE) and not any(token.dep_ == "nsubj" and token.pos_ in ("NOUN", "PROPN") for token in _let(clause.verb))
+
+
+def _let(verb: "Token") -> "list[Token]":
+    """Return what a "let" lets happen: "it cool for an hour"."""
+    return [token for child in verb.children if child.dep_ == "ccomp" for token in _tokens(child)]
+
+
+def _rests(verb: "Token") -> "list[Token]":
+    """Return how a thing that is set aside is left: "cool for an hour" of "set it aside, let it cool for an hour"."""
+    for child in verb.children:
+        if child.i > verb.i and child.lemma_ == "let" and is_rest(Clause(child, "order")):
+            return [token for token in _let(child) if token.dep_ != "nsubj"]
+    return []
+
+
 def _passive_object(verb: "Token") -> "list[Token]":
     return [token for child in verb.children if child.dep_ == "nsubjpass" for token in _tokens(child)]
 
 
 def _imperative(verb: "Token") -> str:
     lower = verb.lower_
+    if verb.lemma_ == "click" and (button := _button(verb)):
+        return f"{button}-click"
     return lower if lower in verbs() and verb.tag_ != "VBG" else verb.lemma_.lower()
+
+
+def _button(verb: "Token") -> str | None:
+    """Return how a click is done: "right", "double"."""
+    before = [token.lower_ for token in verb.doc[max(0, verb.i - 2) : verb.i] if token.text != "-"]
+    return before[-1] if before and before[-1] in ("right", "double", "left", "shift", "alt", "triple") else None
 
 
 def _manner(verb: "Token") -> str | None:

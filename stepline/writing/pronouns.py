@@ -2,24 +2,27 @@
 
 Safe means: the nearest clause that names a thing of the same number names one only. In the same sentence the thing
 acted on counts before places and tools ("stir the soup in the pot and taste it"); across sentences a place that the
-thing went into is a rival ("whisk the sugar into the water. Set that aside"), and then nothing is resolved.
+thing went into is a rival, and then only what was being made can be meant ("I make my syrup: whisk the sugar into the
+water. Set that aside").
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc, Token
 
 Number: TypeAlias = Literal["one", "many"]
-Role: TypeAlias = Literal["object", "place", "subject"]
+Role: TypeAlias = Literal["object", "place", "tool", "product"]
 
 PRONOUNS: dict[str, Number] = {
     "it": "one", "that": "one", "this": "one", "them": "many", "those": "many", "these": "many",
 }   # fmt: skip
 INDEFINITE = frozenset("everything all both".split())   # names of their own, without an article
+POINTING = frozenset("this that these those".split())   # across sentences they mostly point at the picture
 REACH = 2   # sentences back; further away a pronoun means something else too often
 INTO = frozenset("into in on onto to inside over".split())   # what goes there joins it: a rival for "it"
+MAKING = frozenset("make prepare create build bake sew knit".split())   # their object is what the work results in
 # Measures and parts: the thing itself comes after "of" ("a bit of glue", "two cups of flour").
 MEASURES = frozenset(
     "bit lot little piece cup tablespoon teaspoon spoon pinch handful pair couple kind sort type scoop splash dash bunch drop "
@@ -27,7 +30,7 @@ MEASURES = frozenset(
 )
 # Times, measures and talk: never what "it" means.
 NEVER_MEANT = frozenset(
-    "minute second hour day time way thing step part video inch foot degree bit lot side end top bottom middle half kind "
+    "minute second hour day time way thing step part video inch foot degree bit lot kind "
     "year week today boil simmer place hand finger guy everybody everyone someone people".split()
 )
 # Words of a noun phrase that name it; articles, numbers and possessives do not.
@@ -62,18 +65,26 @@ class Mentions:
             if sentence - said_in > REACH:
                 return None
             fitting = [mention for mention in mentions if mention.number == number]
+            if fitting and pronoun in POINTING and said_in != sentence:
+                return self._product(said_in, number)
             if fitting:
-                return _single(fitting, same_sentence=said_in == sentence)
+                return _single(fitting, same_sentence=said_in == sentence) or self._product(said_in, number)
         return None
+
+    def _product(self, sentence: int, number: Number) -> str | None:
+        """Return the one thing that a sentence says is being made."""
+        said = [mention for said_in, mentions in self.clauses if said_in == sentence for mention in mentions]
+        names = {mention.name for mention in said if mention.role == "product" and mention.number == number}
+        return names.pop() if len(names) == 1 else None
 
 
 def _single(fitting: list[Mention], *, same_sentence: bool) -> str | None:
     """Return the one thing that is meant; an unknown thing (an unresolved pronoun) is named "" and blocks."""
-    acted_on = [mention for mention in fitting if mention.role == "object"]
-    rivals = acted_on or fitting
+    acted_on = [mention for mention in fitting if mention.role in ("object", "product")]
+    rivals = acted_on or [mention for mention in fitting if mention.role == "place"] or fitting
     if acted_on and not same_sentence:
         rivals = acted_on + [mention for mention in fitting if mention.role == "place"]
-    names = {mention.name for mention in rivals}
+    names = {mention.name for mention in rivals if mention.role != "product"} or {mention.name for mention in rivals}
     return names.pop() or None if len(names) == 1 else None
 
 
@@ -81,16 +92,27 @@ def mentions_of(verb: "Token", resolved: dict[int, str]) -> tuple[Mention, ...]:
     """Return what the clause of a verb names; `resolved` holds the names of its pronouns by token index."""
     found: list[Mention] = []
     for child in verb.children:
-        if child.dep_ in ("dobj", "nsubjpass") or (child.dep_ == "dative" and child.pos_ in ("NOUN", "PRON")):
+        if child.dep_ == "dobj" and verb.lemma_ in MAKING:
+            found.append(_mention(child, "product", resolved))
+        elif child.dep_ in ("dobj", "nsubjpass") or (child.dep_ == "dative" and child.pos_ in ("NOUN", "PRON")):
             found.append(_mention(child, "object", resolved))
         elif child.dep_ == "prep":
-            role: Role | None = "place" if child.lower_ in INTO else None
-            for deep in child.children:
-                if deep.dep_ == "pobj" and (role or not _has_object(verb)) and child.lower_ not in ("with", "for", "at", "by"):
-                    found.append(_mention(deep, role if _has_object(verb) and role else "object", resolved))
+            placed = _placed(verb, child)
+            found.extend(_mention(deep, placed, resolved) for deep in child.children if placed and deep.dep_ == "pobj")
         elif child.dep_ in ("ccomp", "xcomp") and verb.lemma_ in ("let", "ensure", "make"):
             found.extend(_mention(deep, "object", resolved) for deep in child.children if deep.dep_ == "nsubj")
     return tuple(mention for mention in found if mention.name not in NEVER_MEANT and mention.name.split(" ")[-1:] != ["-"])
+
+
+def _placed(verb: "Token", preposition: "Token") -> Role | None:
+    """Return the role of what a preposition names; None for times and purposes ("for ten minutes")."""
+    if preposition.lower_ in ("with", "using"):
+        return "tool"
+    if preposition.lower_ in ("for", "at", "by", "of", "about"):
+        return None
+    if not any(child.dep_ == "dobj" for child in verb.children):
+        return "object"   # "click on the layer": what the verb acts on all the same
+    return "place" if preposition.lower_ in INTO else None
 
 
 def mentions_before(verb: "Token") -> tuple[Mention, ...]:
@@ -110,17 +132,15 @@ def mentions_before(verb: "Token") -> tuple[Mention, ...]:
 
 
 def mentions_in(doc: "Doc") -> tuple[Mention, ...]:
-    """Return what a segment without any action names, all as subjects: "there's a little clip"."""
-    named = [
-        _mention(token, "object" if token.dep_ in ("dobj", "attr") else "subject", {})
-        for token in doc
-        if token.dep_ in ("nsubj", "nsubjpass", "dobj", "attr") and token.pos_ in ("NOUN", "PROPN")
-    ]
-    return tuple(mention for mention in named if mention.name not in NEVER_MEANT)
-
-
-def _has_object(verb: "Token") -> bool:
-    return any(child.dep_ == "dobj" for child in verb.children)
+    """Return what a segment without any action names: "there's a little clip" by name, all else as unknown rivals."""
+    named = [token for token in doc if token.dep_ in ("nsubj", "nsubjpass", "dobj", "attr") and token.pos_ == "NOUN"]
+    mentions = [_mention(token, "object", {}) for token in named]
+    shown = [token.dep_ == "attr" and any(child.dep_ == "expl" for child in token.head.children) for token in named]
+    return tuple(
+        mention if by_name else replace(mention, name="")
+        for mention, by_name in zip(mentions, shown, strict=True)
+        if mention.name not in NEVER_MEANT
+    )
 
 
 def _mention(token: "Token", role: Role, resolved: dict[int, str]) -> Mention:

@@ -11,6 +11,7 @@ from functools import cache
 from stepline.writing.english import verbs
 from stepline.writing.frames import (
     AFTER_ORDER,
+    INTRODUCERS,
     JOINTS,
     NEVER_ORDERS,
     OPENERS,
@@ -173,7 +174,7 @@ def _begins_clause(part: Sequence[SpokenWord], word: SpokenWord) -> bool:
     """Tell whether `word` is the subject of a new main clause after what was said so far."""
     if word.bare not in SUBJECTS or part[-1].bare not in JOINTS or len(part) < 3:
         return False
-    if part[-1].bare in ("so", "or") and part[-2].bare not in JOINTS and not part[-2].text.endswith(","):
+    if part[-1].bare in ("so", "or") and "'" not in word.bare and part[-2].bare not in JOINTS and not part[-2].text.endswith(","):
         return False
     if part[-1].bare == "so" and word.bare in ("you", "it"):
         return False   # "so you don't strip them" is a purpose
@@ -203,12 +204,27 @@ def _opened(words: Sequence[SpokenWord]) -> list[SpokenWord]:
 def _ordered(segment: Segment) -> Segment:
     """Put "you" before a verb that opens the segment as an order: the parser knows "you whisk", not "whisk"."""
     first = segment.words[0]
+    if first.bare in INTRODUCERS:
+        return _ordered_later(segment)
     rest = segment.words[1:]
     adverb = first.bare.endswith("ly") and bool(rest)
     verb, after = (rest[0], rest[1:]) if adverb else (first, rest)
-    if verb.bare not in verbs() or verb.bare in NEVER_ORDERS or verb.bare in SUBORDINATORS or verb.text.endswith(","):
+    if not _orders(verb) or verb.text.endswith(","):
         return segment
     if not after or (after[0].bare not in AFTER_ORDER and verb.bare not in ORDER_VERBS):
         return segment
     lowered = (replace(first, text=first.text.lower()), *rest)
     return replace(segment, words=(SpokenWord("you", first.place), *lowered), ordered=True)
+
+
+def _ordered_later(segment: Segment) -> Segment:
+    """Put "you" before an order that follows a phrase and its comma: "with the brush selected, paint over it"."""
+    for i, (word, verb, after) in enumerate(zip(segment.words, segment.words[1:], segment.words[2:], strict=False)):
+        if word.text.endswith(",") and _orders(verb) and after.bare in AFTER_ORDER:
+            words = (*segment.words[: i + 1], SpokenWord("you", verb.place), *segment.words[i + 1 :])
+            return replace(segment, words=words, ordered=True)
+    return segment
+
+
+def _orders(word: SpokenWord) -> bool:
+    return word.bare in verbs() and word.bare not in NEVER_ORDERS | SUBORDINATORS

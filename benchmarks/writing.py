@@ -1,0 +1,247 @@
+"""How well a step writer finds the actions of marked transcripts, and how fast it is.
+
+    python benchmarks/writing.py
+
+A written step matches a marked action one to one when it cites the action's sentence and shares its verb's lemma and
+its main object's lemma. `optional` actions count neither for nor against. Recall = matched / actions; precision =
+matched / (steps - steps that match an optional one). The transcripts of TutorialVQA are read from ../shared.
+"""
+
+import gzip
+import json
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from stepline.records import Sentence, Span, Step, Transcript
+from stepline.writing import WritingSettings, write_steps
+from stepline.writing.english import parser
+
+HERE = Path(__file__).resolve().parent
+SHARED = HERE.parent.parent / "shared"
+WORDS_A_SECOND = 2.5   # an ordinary pace; these transcripts carry no times and the writer needs some
+OBJECTS = ("dobj", "nsubjpass", "attr", "oprd")
+
+
+@dataclass(frozen=True)
+class Mark:
+    """One marked action: its sentence, its verb's lemma, the lemmas that count as its object (None: no object)."""
+
+    sentence: int
+    verb: str
+    objects: tuple[str | None, ...]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A marked transcript; `seen` tells whether the rules were written with it in view."""
+
+    name: str
+    seen: bool
+    transcript: Transcript
+    actions: tuple[Mark, ...]
+    optional: tuple[Mark, ...]
+
+
+@dataclass(frozen=True)
+class Score:
+    """Counts of one case; `extra` are the steps that match nothing, `missed` the actions without a step."""
+
+    matched: int
+    actions: int
+    extra: tuple[str, ...]
+    missed: tuple[str, ...]
+    chat: int
+
+    @property
+    def recall(self) -> float:
+        """Share of the actions that a step matches; 1 when there are none."""
+        return self.matched / self.actions if self.actions else 1.0
+
+    @property
+    def precision(self) -> float:
+        """Share of the counted steps that match an action; 1 when there are none."""
+        counted = self.matched + len(self.extra)
+        return self.matched / counted if counted else 1.0
+
+
+def score(steps: Sequence[Step], actions: Sequence[Mark], optional: Sequence[Mark]) -> Score:
+    """Match steps and actions one to one; a step left over may match an optional action and is then not counted."""
+    left, spare, extra, chat = list(actions), list(optional), [], 0
+    marked = {mark.sentence for mark in (*actions, *optional)}
+    for step in steps:
+        verb, thing = action_of(step.text)
+        mark = _matching(step, verb, thing, left)
+        if mark is not None:
+            left.remove(mark)
+        elif (mark := _matching(step, verb, thing, spare)) is not None:
+            spare.remove(mark)
+        else:
+            extra.append(f"{step.sources[0]}: {step.text}")
+            chat += not marked & set(step.sources)
+    return Score(len(actions) - len(left), len(actions), tuple(extra), tuple(f"{m.sentence}: {m.verb} {m.objects[0]}" for m in left), chat)
+
+
+def _matching(step: Step, verb: str, thing: str | None, marks: Iterable[Mark]) -> Mark | None:
+    fits = (mark for mark in marks if mark.sentence in step.sources and mark.verb == verb and thing in mark.objects)
+    return next(fits, None)
+
+
+def action_of(text: str) -> tuple[str, str | None]:
+    """Return the lemmas of an imperative's verb and of its main object: "slice the lemons" gives slice, lemon.
+
+    Read as "you must ...", which the parser gets right more often than a bare imperative. Without a direct object the
+    main object is what the first preposition names ("look into the mirror" gives mirror).
+    """
+    bare = text.removeprefix("don't ").removeprefix("never ")
+    doc = parser()(f"You must {bare[:1].lower()}{bare[1:]}.")
+    verb = next(iter(doc.sents)).root
+    nearest = sorted(verb.children, key=lambda child: child.i)
+    for child in nearest:
+        if child.dep_ in OBJECTS and child.i > verb.i:
+            return _lemma(verb), _thing(child)
+    for child in nearest:
+        if child.dep_ in ("ccomp", "xcomp") and child.i > verb.i:
+            subjects = [deep for deep in child.children if deep.dep_ == "nsubj" and deep.i > verb.i]
+            if subjects:
+                return _lemma(verb), _thing(subjects[0])
+    placed = [deep for child in nearest if child.i > verb.i for deep in child.children if deep.dep_ == "pobj"]
+    return _lemma(verb), _thing(placed[0]) if placed else None
+
+
+def _lemma(token: Any) -> str:
+    return str(token.lemma_).lower()
+
+
+def _thing(token: Any) -> str:
+    """Return the lemma of a noun; capitalised names are lemmatised as common nouns."""
+    lower = str(token.lower_)
+    return lower.removesuffix("s") if token.tag_ == "NNPS" else _lemma(token)
+
+
+def timed(texts: Sequence[str]) -> Transcript:
+    """Return a transcript of sentences spoken one after the other at an ordinary pace."""
+    sentences, now = [], 0.0
+    for text in texts:
+        end = now + max(1, len(text.split())) / WORDS_A_SECOND
+        sentences.append(Sentence(text=text, span=Span(now, end)))
+        now = end
+    return Transcript(language="en", sentences=tuple(sentences))
+
+
+def cases() -> list[Case]:
+    """Return every marked transcript whose text is on this machine."""
+    found = []
+    lemonade = SHARED / "metric_cases" / "lemonade.json"
+    if lemonade.is_file():
+        found.append(_case("lemonade", True, json.loads(lemonade.read_text(encoding="utf-8"))))
+    for path in sorted((HERE / "transcripts").glob("*.json")):
+        if path.stem != "tutorialvqa":
+            found.append(_case(path.stem, False, json.loads(path.read_text(encoding="utf-8"))))
+    return found + _tutorialvqa()
+
+
+def _tutorialvqa() -> list[Case]:
+    """Return the marked Photoshop tutorials; only the marks are stored here, the text stays in ../shared."""
+    texts, marks = SHARED / "data" / "tutorialvqa" / "tutorials.json.gz", HERE / "transcripts" / "tutorialvqa.json"
+    if not (texts.is_file() and marks.is_file()):
+        return []
+    with gzip.open(texts, "rt", encoding="utf-8") as file:
+        videos = json.load(file)
+    marked = json.loads(marks.read_text(encoding="utf-8"))["videos"]
+    return [_case(f"tutorialvqa {key}", False, {**mark, "sentences": videos[key]["transcript"]}) for key, mark in marked.items()]
+
+
+def _case(name: str, seen: bool, data: dict[str, Any]) -> Case:
+    if isinstance(data["sentences"][0], str):
+        transcript = timed(data["sentences"])
+    else:
+        sentences = tuple(Sentence(text=text, span=Span(start, end)) for start, end, text in data["sentences"])
+        transcript = Transcript(language="en", sentences=sentences)
+    limit = data.get("until", len(transcript.sentences))
+    transcript = transcript.model_copy(update={"sentences": transcript.sentences[:limit]})
+    return Case(name, seen, transcript, _marks(data["actions"]), _marks(data["optional"]))
+
+
+def _marks(rows: Iterable[dict[str, Any]]) -> tuple[Mark, ...]:
+    return tuple(_mark(row) for row in rows)
+
+
+def _mark(row: dict[str, Any]) -> Mark:
+    """Return a mark; one that gives only a text is read as a step is."""
+    if "verb" not in row:
+        verb, thing = action_of(row["text"])
+        return Mark(row["sentence"], verb, (thing,))
+    thing = row["object"]
+    return Mark(row["sentence"], row["verb"], tuple(thing) if isinstance(thing, list) else (thing,))
+
+
+def measure(settings: WritingSettings, only: Sequence[str] = ()) -> list[tuple[Case, Score]]:
+    """Return each case with its score."""
+    chosen = [case for case in cases() if not only or any(name in case.name for name in only)]
+    return [(case, score(write_steps(case.transcript, settings).steps, case.actions, case.optional)) for case in chosen]
+
+
+def speed(settings: WritingSettings, sentences: int = 2000) -> dict[str, float]:
+    """Return how long loading takes and how many words a CPU second are written, on lines of the own transcripts."""
+    lines = [s.text for case in cases() if not case.name.startswith("tutorialvqa") for s in case.transcript.sentences]
+    transcript = timed((lines * (sentences // len(lines) + 1))[:sentences])
+    start = time.process_time()
+    write_steps(transcript, settings)
+    spent = time.process_time() - start
+    return {"words": sum(len(s.text.split()) for s in transcript.sentences), "cpu_s": round(spent, 2)}
+
+
+def report(results: Sequence[tuple[Case, Score]], *, verbose: bool) -> list[dict[str, Any]]:
+    """Print the table and return its rows."""
+    rows = []
+    print(f"{'transcript':34s} {'seen':5s} {'steps':>5s} {'recall':>14s} {'precision':>14s} {'chat':>4s}")
+    for case, got in results:
+        counted = got.matched + len(got.extra)
+        print(
+            f"{case.name:34s} {'yes' if case.seen else 'no':5s} {counted:5d} {got.recall:6.3f} {got.matched:3d}/{got.actions:<3d}"
+            f" {got.precision:6.3f} {got.matched:3d}/{counted:<3d} {got.chat:4d}"
+        )
+        if verbose:
+            for text in got.missed:
+                print(f"      missed {text}")
+            for text in got.extra:
+                print(f"      extra  {text}")
+        rows.append({"name": case.name, "seen": case.seen, "matched": got.matched, "actions": got.actions, "counted": counted,
+                     "recall": round(got.recall, 3), "precision": round(got.precision, 3), "chat": got.chat})
+    return [*rows, _pooled("pooled, not seen", [got for case, got in results if not case.seen])]
+
+
+def _pooled(name: str, scores: Sequence[Score]) -> dict[str, Any]:
+    """Return recall and precision over all actions and steps of several cases together."""
+    matched, actions = sum(s.matched for s in scores), sum(s.actions for s in scores)
+    counted = matched + sum(len(s.extra) for s in scores)
+    row = {"name": name, "matched": matched, "actions": actions, "counted": counted, "chat": sum(s.chat for s in scores),
+           "recall": round(matched / max(1, actions), 3), "precision": round(matched / max(1, counted), 3)}
+    print(f"{name:34s} {'':5s} {counted:5d} {row['recall']:6.3f} {matched:3d}/{actions:<3d} {row['precision']:6.3f} {matched:3d}/{counted:<3d} {row['chat']:4d}")
+    return row
+
+
+def main() -> None:
+    """Print the table and write benchmarks/results/writing.json; names as arguments choose transcripts and write nothing."""
+    names = [name for name in sys.argv[1:] if not name.startswith("-")]
+    verbose = "--verbose" in sys.argv
+    start = time.perf_counter()
+    parser()
+    load = round(time.perf_counter() - start, 2)
+    settings = WritingSettings()
+    rows = report(measure(settings, names), verbose=verbose)
+    if names:
+        return
+    quick = {**speed(settings), "import_and_load_s": load}
+    print(f"speed: {quick['words'] / quick['cpu_s']:.0f} words a CPU second; parser imported and loaded in {load} s")
+    out = HERE / "results" / "writing.json"
+    out.parent.mkdir(exist_ok=True)
+    out.write_text(json.dumps({"transcripts": rows, "speed": quick}, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
