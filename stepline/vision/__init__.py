@@ -8,10 +8,12 @@
 from collections.abc import Callable
 
 from stepline.errors import SettingsError
-from stepline.vision.activity import Activity, ActivityMeter
+from stepline.vision.activity import Activity, ActivityMeter, measure_activity
 from stepline.vision.backbone import Backbone
+from stepline.vision.clip import load_clip
 from stepline.vision.conse import load_conse
 from stepline.vision.encode import VideoEncoder, encode_video
+from stepline.vision.precomputed import Precomputed, load_precomputed, read_precomputed, read_text_features
 from stepline.vision.settings import VisionSettings
 
 __all__ = [
@@ -19,14 +21,20 @@ __all__ = [
     "Activity",
     "ActivityMeter",
     "Backbone",
+    "Precomputed",
     "VideoEncoder",
     "VisionSettings",
     "encode_video",
     "load_backbone",
+    "measure_activity",
+    "read_precomputed",
+    "read_text_features",
 ]
 
 BACKBONES: dict[str, Callable[[VisionSettings], Backbone]] = {
     "conse": load_conse,
+    "clip": load_clip,
+    "precomputed": load_precomputed,
 }
 
 

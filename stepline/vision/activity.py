@@ -34,7 +34,7 @@ class Activity:
     rate: float
 
 
-def activity(frames: "Iterable[Frame]", *, rate: float = 1.0) -> Activity:
+def measure_activity(frames: "Iterable[Frame]", *, rate: float = 1.0) -> Activity:
     """Return motion and cuts of a video whose frames come sorted by time."""
     meter = ActivityMeter(rate=rate)
     for frame in frames:
@@ -96,10 +96,12 @@ def _small(image: Pictures) -> Matrix:
     height, width = image.shape[:2]
     if min(height, width) < SIDE:
         rows, columns = np.arange(SIDE) * height // SIDE, np.arange(SIDE) * width // SIDE
-        return (image[rows][:, columns] / 255).astype(np.float32)
-    step_y, step_x = height // SIDE, width // SIDE
-    image = image[: SIDE * step_y, : SIDE * step_x]
-    small: Matrix = image.reshape(SIDE, step_y, SIDE, step_x, 3).mean((1, 3), dtype=np.float32) / 255
+        small: Matrix = image[rows][:, columns].astype(np.float32)
+    else:
+        step_y, step_x = height // SIDE, width // SIDE
+        parts = image[: SIDE * step_y, : SIDE * step_x].reshape(SIDE, step_y, SIDE, step_x, 3)
+        small = parts.mean((1, 3), dtype=np.float32)
+    small /= 255
     return small
 
 

@@ -20,7 +20,7 @@ SLACK = 1e-6   # s; a frame that rounding puts just before a row's start belongs
 
 
 def encode_video(
-    frames: "Iterable[Frame]", backbone: Backbone, *, rate: float = 1.0, batch: int = 16
+    frames: "Iterable[Frame]", backbone: Backbone, *, rate: float = 1.0, batch: int = 4
 ) -> FeatureSequence:
     """Return the features of a video: row t shows the frame nearest the middle of [t/rate, (t+1)/rate).
 
@@ -36,7 +36,7 @@ def encode_video(
 class VideoEncoder:
     """Collects frames one at a time; keeps at most `batch` pictures. `repeated`: rows that no frame fell into."""
 
-    def __init__(self, backbone: Backbone, *, rate: float = 1.0, batch: int = 16) -> None:
+    def __init__(self, backbone: Backbone, *, rate: float = 1.0, batch: int = 4) -> None:
         if not (math.isfinite(rate) and rate > 0):
             raise SettingsError(f"rate {rate}: give rows per second > 0")
         self.repeated: tuple[int, ...] = ()

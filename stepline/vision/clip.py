@@ -1,0 +1,91 @@
+"""CLIP and SigLIP checkpoints, read by `transformers`; the only backbone that may use the network, and only on request.
+
+Sources: Radford et al. 2021 (CLIP), Zhai et al. 2023 (SigLIP).
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from stepline.errors import ModelError, SettingsError
+from stepline.records import Matrix
+from stepline.vision.backbone import Pictures, check_pictures
+from stepline.vision.settings import VisionSettings
+
+
+class Clip:
+    """A dual encoder of `transformers`; pictures are prepared as the checkpoint's own processor says."""
+
+    name = "clip"
+
+    def __init__(self, model: Any, processor: Any, *, batch: int) -> None:
+        """model, processor: of `transformers`. batch: texts encoded at once."""
+        self._model = model
+        self._processor = processor
+        self._batch = batch
+        # SigLIP was trained on texts padded to its full length without a mask; CLIP masks its padding.
+        self._padding = "max_length" if model.config.model_type.startswith("siglip") else True
+        self.dim = self.encode_texts(["a"]).shape[1]
+
+    def encode_images(self, pictures: Pictures) -> Matrix:
+        """Return (B, D) float32 unit rows."""
+        check_pictures(pictures)
+        if not len(pictures):
+            return np.empty((0, self.dim), dtype=np.float32)
+        inputs = self._processor.image_processor(images=list(pictures), return_tensors="pt")
+        return self._unit(self._model.get_image_features, inputs)
+
+    def encode_texts(self, texts: Sequence[str]) -> Matrix:
+        """Return (K, D) float32 unit rows; a text longer than the checkpoint's limit is cut there."""
+        if not texts:
+            return np.empty((0, self.dim), dtype=np.float32)
+        rows = []
+        for start in range(0, len(texts), self._batch):
+            part = list(texts[start : start + self._batch])
+            inputs = self._processor.tokenizer(part, padding=self._padding, truncation=True, return_tensors="pt")
+            rows.append(self._unit(self._model.get_text_features, inputs))
+        return np.concatenate(rows)
+
+    def _unit(self, encode: Any, inputs: Any) -> Matrix:
+        import torch
+
+        with torch.inference_mode():
+            encoded = encode(**inputs)
+            vectors = encoded if isinstance(encoded, torch.Tensor) else encoded.pooler_output   # (B, D)
+            unit: Matrix = torch.nn.functional.normalize(vectors.float(), dim=1).numpy()
+        return unit
+
+
+def load_clip(settings: VisionSettings) -> Clip:
+    """Return the checkpoint in `settings.path`, or the one that `settings.hub` names on the model hub.
+
+    Raises SettingsError unless exactly one is given, ModelError when it is missing, incomplete or no dual encoder.
+    """
+    if (settings.path is None) == (settings.hub is None):
+        raise SettingsError("vision.backbone=clip needs one of vision.path=FOLDER and vision.hub=NAME (a download)")
+    if settings.path is not None and not settings.path.is_dir():
+        raise ModelError(f"{settings.path}: no such folder; give a CLIP or SigLIP checkpoint for transformers")
+    try:
+        from transformers import AutoModel, AutoProcessor
+    except ImportError as error:
+        raise ModelError(f"clip needs transformers ({error}); pip install 'stepline[clip]'") from error
+    source, offline = str(settings.path or settings.hub), settings.hub is None
+    try:
+        model, report = AutoModel.from_pretrained(source, local_files_only=offline, output_loading_info=True)
+        processor = AutoProcessor.from_pretrained(source, local_files_only=offline)
+    except (OSError, ValueError, RuntimeError, KeyError, TypeError, ImportError) as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise ModelError(f"{source}: cannot be loaded ({reason}); give a whole CLIP or SigLIP checkpoint") from error
+    _check(source, model, processor, report)
+    return Clip(model.eval(), processor, batch=settings.batch)
+
+
+def _check(source: str, model: Any, processor: Any, report: Any) -> None:
+    """Refuse a checkpoint with weights missing: transformers would fill them with random numbers."""
+    whole = hasattr(model, "get_image_features") and hasattr(model, "get_text_features")
+    if not whole or not hasattr(processor, "image_processor") or not hasattr(processor, "tokenizer"):
+        raise ModelError(f"{source}: a {model.config.model_type} model, not a dual encoder; give CLIP or SigLIP")
+    if report["missing_keys"] or report["mismatched_keys"]:
+        first = sorted(map(str, [*report["missing_keys"], *report["mismatched_keys"]]))[0]
+        raise ModelError(f"{source}: lacks the weight {first}; give a whole checkpoint")

@@ -1,0 +1,83 @@
+"""Array files of other projects, read without running anything that they may carry."""
+
+import json
+import pickle
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stepline.errors import StoreError
+
+
+def read_arrays(path: Path) -> tuple[Any, Mapping[str, str]]:
+    """Return what a file holds, with every tensor as a numpy array, and its metadata ({} where it has none).
+
+    .npy gives an array, .npz and .safetensors a dict, .pth, .pt and .pth.tar whatever was saved. The JSON list
+    "text" in the metadata of a .safetensors file joins its arrays, since that format holds no strings.
+    Raises StoreError when the file cannot be read, or would have to run code to be read.
+    """
+    name = path.name.lower()
+    try:
+        if name.endswith((".npy", ".npz")):
+            return _read_numpy(path), {}
+        if name.endswith(".safetensors"):
+            return _read_safetensors(path)
+        if name.endswith((".pth", ".pt", ".pth.tar")):
+            return _read_torch(path), {}
+    except (OSError, ValueError, EOFError, RuntimeError, zipfile.BadZipFile, pickle.UnpicklingError) as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise StoreError(f"{path}: cannot be read ({reason[:200]}); extract the features again") from error
+    raise StoreError(f"{path}: unknown kind of feature file; give .npy, .npz, .safetensors, .pth or .pth.tar")
+
+
+def _read_numpy(path: Path) -> Any:
+    content = np.load(path, allow_pickle=False)
+    if isinstance(content, np.ndarray):
+        return content
+    with content:
+        return dict(content)
+
+
+def _read_safetensors(path: Path) -> tuple[dict[str, Any], Mapping[str, str]]:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="np") as file:
+            metadata = file.metadata() or {}
+            arrays: dict[str, Any] = {key: file.get_tensor(key) for key in file.keys()}   # noqa: SIM118 (no mapping)
+    except SafetensorError as error:
+        raise ValueError(str(error)) from error
+    if "text" in metadata:
+        arrays["text"] = json.loads(metadata["text"])
+    return arrays, metadata
+
+
+def _read_torch(path: Path) -> Any:
+    """Unpickle tensors, plain containers and plain numpy arrays, and nothing else."""
+    import torch
+
+    rebuild = np.empty(0).__reduce__()[0]   # numpy's array constructor; older files know it by its former module
+    numpy_types: list[Any] = [
+        np.ndarray,
+        np.dtype,
+        *{type(np.dtype(code)) for code in "efdilqB"},
+        rebuild,
+        (rebuild, "numpy.core.multiarray._reconstruct"),
+    ]
+    with torch.serialization.safe_globals(numpy_types):
+        return _plain(torch.load(path, map_location="cpu", weights_only=True))
+
+
+def _plain(content: Any) -> Any:
+    """Turn the tensors in `content` into numpy arrays."""
+    import torch
+
+    if isinstance(content, torch.Tensor):
+        dense = content.detach()
+        return (dense.float() if dense.dtype == torch.bfloat16 else dense).numpy()
+    if isinstance(content, dict):
+        return {key: _plain(value) for key, value in content.items()}
+    return content
