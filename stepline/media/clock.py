@@ -1,6 +1,7 @@
 """Turns the time stamps of one stream into seconds from the start of the video, and mends broken ones."""
 
 from fractions import Fraction
+from typing import Any
 
 from stepline.media.damage import Damage
 
@@ -40,3 +41,17 @@ class Clock:
             self._start -= self._expected - time
             return self._expected
         return time
+
+
+class PictureTiming:
+    """The time and length of the frames of the picture stream."""
+
+    def __init__(self, clock: Clock, rate: float) -> None:
+        """rate: frames/s, for frames that do not say how long they last."""
+        self._clock, self._length = clock, 1 / rate
+
+    def place(self, frame: Any) -> tuple[float, float]:
+        """Return when a decoded frame appears and how long it lasts, in s."""
+        length = float(frame.duration * frame.time_base) if frame.duration and frame.time_base else self._length
+        stamp = frame.pts if frame.pts is not None else frame.dts
+        return self._clock.place(stamp, frame.time_base, length), length

@@ -24,22 +24,31 @@ class Frame:
 class Shaper:
     """Turns decoded frames into upright RGB arrays, all of one size.
 
-    shorter: pixels of the shorter side; width: pixels across instead; neither: full size. The first frame decides.
+    shorter: pixels of the shorter side; width: pixels across instead; neither: full size. aspect: width over height of
+    a stored pixel. The first frame decides the size.
     """
 
-    def __init__(self, *, shorter: int | None = None, width: int | None = None) -> None:
-        self._shorter, self._width = shorter, width
+    def __init__(self, *, shorter: int | None = None, width: int | None = None, aspect: float = 1.0) -> None:
+        self._shorter, self._width, self._aspect = shorter, width, aspect
+        self._scaler: Any = None
         self._size: tuple[int, int] | None = None
 
     def image(self, frame: Any) -> Image:
         """Return a frame as (H, W, 3) uint8 RGB, upright, with square pixels."""
         turned = quarter_turns(frame)
         if self._size is None:
-            self._size = self._fit(*display_size(frame))
+            self._size = self._fit(*display_size(frame, self._aspect))
         width, height = self._size if turned % 2 == 0 else self._size[::-1]
-        small = frame.reformat(width=width, height=height, format="rgb24", interpolation="BILINEAR")
+        small = self._reformatter().reformat(frame, width, height, "rgb24", interpolation="BILINEAR")
         pixels: Image = small.to_ndarray()
         return np.ascontiguousarray(np.rot90(pixels, turned)) if turned else pixels
+
+    def _reformatter(self) -> Any:
+        from av.video.reformatter import VideoReformatter
+
+        if self._scaler is None:
+            self._scaler = VideoReformatter()   # one for all frames: it keeps its tables
+        return self._scaler
 
     def _fit(self, width: int, height: int) -> tuple[int, int]:
         scale = 1.0
@@ -56,10 +65,9 @@ def quarter_turns(frame: Any) -> int:
     return turns
 
 
-def display_size(frame: Any) -> tuple[int, int]:
-    """Return width and height of the upright picture in square pixels."""
-    aspect = getattr(frame, "sample_aspect_ratio", None)
-    width, height = (round(frame.width * aspect) if aspect else frame.width), frame.height
+def display_size(frame: Any, aspect: float) -> tuple[int, int]:
+    """Return width and height of the upright picture in square pixels; a stored pixel is `aspect` times as wide."""
+    width, height = max(1, round(frame.width * aspect)), frame.height
     return (height, width) if quarter_turns(frame) % 2 else (width, height)
 
 

@@ -6,9 +6,8 @@ from typing import Any
 
 from stepline.errors import MediaError
 from stepline.media.frames import display_size, quarter_turns
-from stepline.media.reader import picture_rate
 from stepline.media.settings import MediaSettings
-from stepline.media.source import Source, check_duration, open_media
+from stepline.media.source import Source, check_duration, open_media, picture_rate
 
 MOST_PACKETS = 2000   # read in search of the first picture and sound; about half a minute of video
 
@@ -43,7 +42,7 @@ def probe(path: Path | str, settings: MediaSettings | None = None) -> MediaInfo:
         has_sound = source.sound is not None and (sound is not None or not ended)
         if not has_picture and not has_sound:
             raise MediaError(f"{source.path}: nothing in it can be decoded; convert it to mp4 (H.264, AAC)")
-        width, height = display_size(picture) if picture is not None else (0, 0)
+        width, height = display_size(picture, source.aspect) if picture is not None else (0, 0)
         return MediaInfo(
             path=source.path,
             duration=_duration(source, settings),

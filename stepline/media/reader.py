@@ -8,10 +8,8 @@ from stepline.errors import MediaError
 from stepline.media.frames import Frame, Picker, Shaper
 from stepline.media.settings import MediaSettings
 from stepline.media.sounds import Line, Sound
-from stepline.media.source import Source, check_duration, open_media
+from stepline.media.source import Source, check_duration, open_media, picture_rate
 
-USUAL_RATE = 25.0   # frames/s taken where a video does not say its own
-MOST_RATE = 1000.0  # frames/s; a time base passes for a rate in some files
 SPARSE = 4          # frames of the video for each one wanted, from which leaving some out cannot be seen
 
 
@@ -61,7 +59,7 @@ class Reader:
         """Return what takes the frames of each wanted stream, by the stream's index."""
         tracks: dict[int, _Pictures | _Sounds] = {}
         if self._rate is not None and source.picture is not None:
-            picker = Picker(self._rate, Shaper(shorter=self._size))
+            picker = Picker(self._rate, Shaper(shorter=self._size, aspect=source.aspect))
             tracks[source.picture.index] = _Pictures(source, picker, self._settings)
             if self._settings.skip_nonref and source.exact and self._rate * SPARSE <= picture_rate(source.picture):
                 source.picture.codec_context.skip_frame = "NONREF"
@@ -75,12 +73,10 @@ class _Pictures:
 
     def __init__(self, source: Source, picker: Picker, settings: MediaSettings) -> None:
         self._source, self._picker, self._settings = source, picker, settings
-        self._clock = source.clock()
-        self._length = 1 / picture_rate(source.picture)
+        self._timing = source.timing()
 
     def take(self, frame: Any) -> Iterator[Frame]:
-        length = float(frame.duration * frame.time_base) if frame.duration and frame.time_base else self._length
-        time = self._clock.place(frame.pts if frame.pts is not None else frame.dts, frame.time_base, length)
+        time, length = self._timing.place(frame)
         check_duration(self._source.path, time, self._settings)
         yield from self._picker.take(time, frame, length)
 
@@ -104,12 +100,6 @@ class _Sounds:
     def finish(self) -> Iterator[Sound]:
         for start, samples in self._line.finish():
             yield Sound(start, samples[0])
-
-
-def picture_rate(stream: Any) -> float:
-    """Return the frames/s that a picture stream claims, a usual rate where it claims none that can be."""
-    rate = stream.average_rate or stream.guessed_rate
-    return float(rate) if rate and 0 < rate <= MOST_RATE else USUAL_RATE
 
 
 def sound(path: Path | str, settings: MediaSettings | None = None) -> Iterator[Sound]:

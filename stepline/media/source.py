@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from stepline.errors import MediaError
-from stepline.media.clock import BEYOND, Clock
+from stepline.media.clock import BEYOND, Clock, PictureTiming
 from stepline.media.damage import Damage
 from stepline.media.settings import MediaSettings
 
@@ -22,6 +22,9 @@ FORMATS = (
 GUESSED = frozenset({"mp3", "aac", "ac3", "eac3", "amr", "mpeg", "h264", "hevc", "m4v", "mpegvideo", "obu", "dv"})
 
 MICROSECONDS = 1_000_000   # FFmpeg's unit for the times of a container
+USUAL_RATE = 25.0     # frames/s taken where a video does not say its own
+MOST_RATE = 1000.0    # frames/s; a time base passes for a rate in some files
+MOST_ASPECT = 4       # of a stored pixel; anamorphic video stays under 2, more is a broken header
 MOST_FAILURES = 100        # read errors in a row after which the rest of a file is given up
 
 
@@ -44,6 +47,16 @@ class Source:
     def clock(self) -> Clock:
         """Return a clock for one stream of the file."""
         return Clock(start=self.start, duration=self.duration if self.exact else None, damage=self.damage)
+
+    def timing(self) -> PictureTiming:
+        """Return a clock for the picture stream, which must exist."""
+        return PictureTiming(self.clock(), picture_rate(self.picture))
+
+    @property
+    def aspect(self) -> float:
+        """Width over height of a stored pixel; 1 unless the file says otherwise."""
+        aspect = self.picture.sample_aspect_ratio if self.picture is not None else None
+        return float(aspect) if aspect and MOST_ASPECT >= aspect >= 1 / MOST_ASPECT else 1.0
 
     def packets(self) -> Iterator[Any]:
         """Yield every packet of the picture and sound streams; what cannot be read is counted and passed over."""
@@ -196,3 +209,9 @@ def _limit_picture(path: Path, picture: Any, settings: MediaSettings) -> None:
         )
     context.options = {"max_pixels": str(settings.max_pixels)}   # pictures may grow in mid-stream
     context.thread_count = settings.threads
+
+
+def picture_rate(stream: Any) -> float:
+    """Return the frames/s that a picture stream claims, a usual rate where it claims none that can be."""
+    rate = stream.average_rate or stream.guessed_rate
+    return float(rate) if rate and 0 < rate <= MOST_RATE else USUAL_RATE
