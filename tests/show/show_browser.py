@@ -50,9 +50,8 @@ class Browser:
         page = self._pages[session] = Page(self, session)
         for domain in ("Page", "Runtime", "Log", "Network"):
             page.send(f"{domain}.enable")
-        page.send(
-            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=scale, mobile=width < 600
-        )
+        screen = {"width": width, "height": height, "deviceScaleFactor": scale, "mobile": width < 600}
+        page.send("Emulation.setDeviceMetricsOverride", **screen)
         features = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
         page.send("Emulation.setEmulatedMedia", features=features)
         page.send("Page.navigate", url=path.resolve().as_uri())

@@ -15,7 +15,7 @@ from stepline.show.plain import one_line, sentence_case
 COLUMNS = 1600   # pixels; more columns than a screen shows are pooled by their maximum
 TALL, TIGHT = 24, 14   # pixels a row: few texts, many texts
 FEW = 24   # texts up to which rows are tall
-RAMP = ((226, 244, 239), (94, 186, 173), (15, 118, 110), (5, 62, 60))   # RGB, from no fit to the best fit
+RAMP = ((244, 249, 247), (207, 233, 227), (108, 192, 179), (18, 128, 118), (6, 64, 61))   # RGB, least to greatest
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from stepline.show.shown import shown_span
 LABEL = 22   # pixels above the bars of a row, for its name
 GAP = 16   # pixels between rows
 MOST_LANES = 6   # bars that overlap deeper than this share the last lane
+CROWDED = 16   # bars in a row that a phone's 330 pixels still hold with their numbers
 TICKS = 6   # labels that fit under the axis on a phone
 STRIDES = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600)   # s between two ticks
 
@@ -62,13 +63,14 @@ class Tick:
 
 @dataclass(frozen=True)
 class Timeline:
-    """Rows from top to bottom, height in pixels."""
+    """Rows from top to bottom, height in pixels; crowded where a phone is too narrow and must scroll sideways."""
 
     rows: tuple[Row, ...]
     ties: tuple[Tie, ...]
     ticks: tuple[Tick, ...]
     height: int
     summary: str
+    crowded: bool
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,8 @@ def timeline(record: Record, total: float) -> Timeline:
             row, top = _row(name, items, total, top, height)
             rows.append(row)
     summary = ", ".join(f"{row.name.lower()}: {len(row.bars)} spans" for row in rows)
-    return Timeline(tuple(rows), tuple(_ties(record, rows, total)), ticks(total), top, summary)
+    crowded = any(len(row.bars) > CROWDED for row in rows)
+    return Timeline(tuple(rows), tuple(_ties(record, rows, total)), ticks(total), top, summary, crowded)
 
 
 def ticks(total: float) -> tuple[Tick, ...]:
@@ -157,7 +160,7 @@ def _said(record: Record) -> list[Item]:
 
 def _shown(record: Record) -> list[Item]:
     return [
-        Item(span, "other" if rank else "best", str(number), f"Step {number} · {_title(span, sentence_case(step.text))}")
+        Item(span, "other" if rank else "best", str(number), f"Step {number} · {_title(span, step.text)}")
         for number, step in enumerate(record.steps, start=1)
         if shown_span(step) is not None
         for rank, span in enumerate(step.spans)
@@ -166,14 +169,14 @@ def _shown(record: Record) -> list[Item]:
 
 def _reference(record: Record) -> list[Item]:
     return [
-        Item(span, "reference", "", f"Reference · {_title(span, sentence_case(step.text))}")
+        Item(span, "reference", "", f"Reference · {_title(span, step.text)}")
         for step in record.reference
         for span in step.spans
     ]
 
 
 def _title(span: Span, text: str) -> str:
-    return f"{clock(span.start)}–{clock(span.end)} · {shorten(one_line(text), 160)}"
+    return f"{clock(span.start)}–{clock(span.end)} · {shorten(sentence_case(one_line(text)), 160)}"
 
 
 def _ties(record: Record, rows: list[Row], total: float) -> Iterable[Tie]:

@@ -1,0 +1,198 @@
+import base64
+import hashlib
+import io
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from show_samples import HOSTILE, make_alignment, make_step
+
+from stepline.records import Alignment, Record, Sentence, Span, Transcript, Video
+from stepline.show import page
+from stepline.show.page import media_link
+from stepline.show.page.picture import match, picture, png, pool
+from stepline.show.page.timeline import lanes, ticks, timeline
+from stepline.show.page.view import flatten, view
+from stepline.show.plain import clock, one_line, sentence_case, shorten
+
+
+class Elements(HTMLParser):
+    """Every element of a page with its attributes and the text inside it."""
+
+    VOID = frozenset({"meta", "link", "img", "input", "line", "rect", "image", "br"})
+
+    def __init__(self):
+        super().__init__(convert_charrefs=True)
+        self.found, self._open = [], []
+
+    def handle_starttag(self, tag, attrs):
+        element = {"tag": tag, "text": "", **dict(attrs)}
+        self.found.append(element)
+        if tag not in self.VOID:
+            self._open.append(element)
+
+    def handle_startendtag(self, tag, attrs):
+        self.found.append({"tag": tag, "text": "", **dict(attrs)})
+
+    def handle_endtag(self, tag):
+        assert self._open.pop()["tag"] == tag
+
+    def handle_data(self, data):
+        for element in self._open:
+            element["text"] += data
+
+    def all(self, tag, class_=""):
+        return [e for e in self.found if e["tag"] == tag and (not class_ or class_ in (e.get("class") or "").split())]
+
+
+def read_page(text):
+    elements = Elements()
+    elements.feed(text)
+    elements.close()
+    assert elements._open == []
+    return elements
+
+
+def test_every_step_is_listed_with_its_words_times_and_status(record):
+    steps = read_page(page(record)).all("li", "step")
+    assert len(steps) == 12
+    first, said, missing = (" ".join(steps[index]["text"].split()) for index in (0, 9, 11))
+    assert "Bring a cup of water to the boil 0:06–0:10 Shown 91 %" in first
+    assert "First bring a cup of water to the boil and stir in the sugar until it dissolves." in first
+    assert "0:51–0:55 Said, not shown 12 %" in said
+    assert "Not found 4 %" in missing
+    assert (steps[0]["data-start"], steps[0]["data-end"]) == ("6.0", "10.0")
+    assert "data-start" not in steps[9]
+
+
+def test_a_click_goes_to_where_it_is_shown_else_to_where_it_is_said_else_nowhere(record):
+    buttons = read_page(page(record)).all("button", "go")
+    assert [button.get("data-seek") for button in buttons[7:]] == ["54.0", "46.0", "51.5", "57.5", None]
+
+
+def test_sentences_say_whether_they_are_shown_by_the_steps_that_cite_them(record):
+    marks = [sentence.mark for sentence in view(record, None, {}).sentences]
+    assert marks == ["none", "shown", "shown", "shown", "shown", "none", *["shown"] * 4, "said", "shown", "none"]
+
+
+def test_a_judged_sentence_is_marked_as_judged():
+    sentences = (Sentence(text="a", span=Span(0, 1), shown=0.5), Sentence(text="b", span=Span(1, 2), shown=0.49))
+    record = Record(id="r", video=Video(id="r"), transcript=Transcript(sentences=sentences))
+    assert [sentence.mark for sentence in view(record, None, {}).sentences] == ["shown", "said"]
+
+
+def test_a_step_shown_far_from_its_words_says_so(record):
+    drifts = {step.number: step.drift for step in view(record, None, {}).steps if step.drift}
+    assert drifts == {8: "shown 12 s after it is said"}   # 55.75 - 43.55 = 12.2
+
+
+def test_the_policy_names_exactly_the_pages_own_script_and_style(record):
+    elements = read_page(page(record))
+    policy = elements.all("meta")[1]["content"]
+    script, style = elements.all("script")[-1]["text"], elements.all("style")[0]["text"]
+    for kind, text in (("script", script), ("style", style)):
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert f"{kind}-src 'sha256-{digest}'" in policy
+    assert policy.startswith("default-src 'none'; ")
+    assert not any("style" in element or "onclick" in element for element in elements.found)
+
+
+def test_nothing_in_the_page_points_outside_but_the_video(record, alignment, keyframes):
+    text = page(record, alignment=alignment, keyframes=keyframes, media="clip.mp4")
+    links = {e.get(name) for e in read_page(text).found for name in ("src", "href") if e.get(name)}
+    outside = {link for link in links if not link.startswith(("data:image/", "#"))}
+    assert outside == {"clip.mp4"}
+    assert "@import" not in text
+    assert "url(" not in text
+
+
+def test_key_frames_are_inside_the_page(record, keyframes):
+    pictures = read_page(page(record, keyframes=keyframes)).all("img")
+    assert len(pictures) == 10
+    assert pictures[0]["src"] == "data:image/jpeg;base64," + base64.b64encode(keyframes["1"]).decode()
+
+
+def test_hostile_text_adds_no_element_and_is_shown_as_it_is(hostile):
+    elements = read_page(page(hostile, alignment=make_alignment(hostile), media='"><script>alert(9)</script>.mp4'))
+    assert len(elements.all("script")) == 2   # the HowTo data and the page's own
+    assert len(elements.all("h1")) == 1
+    assert len(elements.all("img")) == 0
+    assert [step["text"] for step in elements.all("bdi", "text")] == [sentence_case(one_line(text)) for text in HOSTILE]
+    assert not any(name.startswith("on") for element in elements.found for name in element if element["tag"] != "html")
+
+
+def test_a_path_can_never_be_read_as_another_scheme_or_host():
+    assert media_link("../v 1.mp4") == "../v%201.mp4"
+    assert media_link("javascript:alert(1)") == "javascript%3Aalert%281%29"
+    assert media_link("https://example.org/v.mp4") == "https%3A//example.org/v.mp4"
+    assert media_link("/home/a b/v.mp4") == "file:///home/a%20b/v.mp4"
+    assert media_link("//example.org/v.mp4").startswith("file:///")
+
+
+def test_an_empty_record_has_a_page_without_player_or_picture():
+    elements = read_page(page(Record(id="r", video=Video(id="r"))))
+    assert "No step was found" in elements.all("section", "steps")[0]["text"]
+    assert elements.all("video") == elements.all("image") == []
+
+
+def test_the_reference_stands_beside_the_prediction_only_where_there_is_one(record):
+    assert [row.name for row in timeline(record, 67.0).rows] == ["Said", "Shown", "Reference"]
+    bare = record.model_copy(update={"reference": ()})
+    assert [row.name for row in timeline(bare, 67.0).rows] == ["Said", "Shown"]
+    assert "Reference" not in page(bare).split("</style>")[1]
+
+
+def test_bars_lie_where_their_seconds_are():
+    record = Record(id="r", video=Video(id="r"), steps=(make_step(1, "cut", ((10.0, 15.0),), (2.0, 4.0), "shown"),))
+    (row,) = timeline(record, 40.0).rows
+    assert (row.bars[0].x, row.bars[0].width, row.bars[0].seek) == (25.0, 12.5, 10.0)
+
+
+def test_bars_that_overlap_get_lanes_of_their_own():
+    assert lanes([Span(0, 4), Span(1, 3), Span(2, 6), Span(4, 5), Span(4.5, 7)]) == [0, 1, 2, 0, 1]
+    assert max(lanes([Span(0, 10)] * 20)) == 5
+
+
+@pytest.mark.parametrize("total", [1.0, 7.5, 60.0, 61.0, 599.0, 3600.0, 40_000.0, 400_000.0])
+def test_an_axis_has_two_to_seven_labels(total):
+    found = ticks(total)
+    assert 2 <= len(found) <= 7
+    assert (found[0].x, found[0].label) == (0.0, "0:00")
+
+
+def test_a_texts_row_belongs_to_the_step_of_the_same_words_each_step_once(record):
+    steps = view(record, None, {}).steps
+    found = match(("strain the lemonade", "something else", "Strain the lemonade"), steps)
+    assert [step.number if step else None for step in found] == [8, None, None]
+
+
+def test_the_picture_has_a_pixel_a_score_and_shows_the_greatest_strongest():
+    from PIL import Image
+
+    scores = np.array([[0.0, 1.0, 0.0], [0.5, 0.0, 0.0]], np.float32)
+    image = Image.open(io.BytesIO(png(scores)))
+    assert image.size == (3, 2)
+    assert np.array(image).argmax() == 1
+    assert image.convert("RGB").getpixel((1, 0)) == (6, 64, 61)
+
+
+def test_a_flat_alignment_is_drawn_too(record):
+    flat = Alignment(("a",), np.zeros((1, 5), np.float32), 1.0, "probability")
+    assert picture(flat, view(record, flat, {})).width == pytest.approx(100 * 5 / 67, abs=1e-3)
+
+
+def test_long_alignments_are_pooled_by_their_maximum():
+    assert pool(np.array([[0, 3, 1, 2, 9]], np.float32), 3).tolist() == [[3, 2, 9]]
+    assert pool(np.zeros((2, 4000), np.float32), 1600).shape == (2, 1334)
+
+
+def test_settings_become_rows():
+    tree = {"asr": {"beam": 5, "model": None}, "empty": {}, "list": [1]}
+    assert flatten(tree) == (("asr.beam", "5"), ("asr.model", "not set"), ("empty", "{}"), ("list", "[1]"))
+
+
+def test_words_and_times_for_people():
+    assert [clock(t) for t in (0.9, 59.99, 61, 3723)] == ["0:00", "0:59", "1:01", "1:02:03"]
+    assert shorten("cut the strips of tape", 17) == "cut the strips…"
+    assert shorten("x" * 20, 5) == "xxxx…"
+    assert one_line(" a\0 b\r\n\tc\u2028d ") == "a b c d"

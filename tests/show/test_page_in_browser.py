@@ -1,0 +1,172 @@
+"""The page as a person uses it: in a real browser, from a file, with a real video."""
+
+import numpy as np
+import pytest
+from show_browser import CHROMIUM, Browser
+from show_samples import hostile_record, make_alignment, picture_of, sample_record
+
+from stepline.show import write_outputs
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(CHROMIUM is None, reason="no `chromium` on PATH; Debian: apt install chromium"),
+]
+
+TIME = "document.getElementById('player').currentTime"
+FOCUS = "document.activeElement.closest('.step')?.id"
+
+
+def make_video(path, seconds, rate=4):
+    """Write a small film of a moving gradient."""
+    import av
+
+    y, x = np.mgrid[0:72, 0:128]
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream("libvpx", rate=rate)
+        stream.width, stream.height, stream.pix_fmt = 128, 72, "yuv420p"
+        for index in range(seconds * rate):
+            image = np.stack([(x + index) % 256, (y + 2 * index) % 256, np.full_like(x, 120)], axis=-1).astype(np.uint8)
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(image, format="rgb24")))
+        container.mux(stream.encode(None))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("page")
+    make_video(folder / "my film #1.webm", 67)
+    record = sample_record()
+    frames = {step.id: picture_of(number) for number, step in enumerate(record.steps, start=1) if step.spans}
+    film = folder / "my film #1.webm"
+    write_outputs(record, folder / "out", alignment=make_alignment(record), keyframes=frames, media=film)
+    hostile = hostile_record()
+    write_outputs(hostile, folder / "hostile", alignment=make_alignment(hostile), media=film, formats=["html"])
+    write_outputs(record, folder / "lost", media=folder / "gone.mp4", formats=["html"])
+    return folder
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    browser = Browser(tmp_path_factory.mktemp("profile"))
+    yield browser
+    browser.close()
+
+
+@pytest.fixture
+def open_page(browser, folder):
+    def open_page(name="out", **screen):
+        (path,) = (folder / name).glob("*.html")
+        page = browser.open(path, **screen)
+        if name != "lost":
+            page.wait_until("document.getElementById('player').readyState >= 1")
+        return page
+
+    return open_page
+
+
+def test_a_click_on_a_step_seeks_the_player_and_marks_the_step(open_page):
+    page = open_page()
+    page.click("#step-6 .go")
+    page.wait_until(f"{TIME} >= 32 && {TIME} < 38")
+    page.wait_until("document.querySelector('#step-6').classList.contains('now-playing')")
+    assert page.run("document.getElementById('now-text').textContent") == "Tear up the mint and bruise it with a spoon"
+    assert page.run("document.querySelectorAll('.step.now-playing').length") == 1
+    assert page.complaints() == []
+
+
+def test_clicks_on_a_sentence_a_bar_and_the_picture_seek_too(open_page):
+    page = open_page()
+    page.click(".sentence:nth-child(13) .time")
+    page.wait_until(f"{TIME} >= 61.6")
+    page.click(".bar.reference")
+    page.wait_until(f"{TIME} >= 6.5 && {TIME} < 12")
+    page.run("document.getElementById('player').pause()")
+    page.click("[data-rows]")
+    page.wait_until(f"Math.abs({TIME} - 33.5) < 0.5")   # the middle of 67 s
+    cursor = "parseFloat(document.querySelector('[data-rows] [data-cursor]').getAttribute('x1'))"
+    page.wait_until(f"Math.abs({cursor} - 50) < 1")
+
+
+def test_the_keyboard_alone_reaches_and_plays_every_step(open_page):
+    page = open_page()
+    page.press("j", 74, "j")
+    page.press("j", 74, "j")
+    assert page.run(FOCUS) == "step-2"
+    page.press("ArrowDown", 40)
+    page.press("k", 75, "k")
+    page.press("ArrowDown", 40)
+    assert page.run(FOCUS) == "step-3"
+    page.press("Enter", 13, "\r")
+    page.wait_until(f"{TIME} >= 15 && {TIME} < 20")
+    page.wait_until("!document.getElementById('player').paused")
+    page.press(" ", 32, " ")
+    page.wait_until("document.getElementById('player').paused")
+    assert page.run(f"{TIME} < 20")   # the key paused and did not press the button again
+    assert page.complaints() == []
+
+
+def test_the_focus_is_visible(open_page):
+    page = open_page()
+    page.press("j", 74, "j")
+    assert page.run("getComputedStyle(document.querySelector('#step-1')).outlineStyle") == "solid"
+
+
+def test_nothing_is_asked_of_the_network(open_page):
+    page = open_page()
+    page.click("#step-4 .go")
+    page.wait_until(f"{TIME} >= 19")
+    asked = {address.split(":")[0] for address in page.requests()}
+    assert asked == {"file", "data"}
+    assert {address.rsplit("/", 1)[1] for address in page.requests() if address.startswith("file:")} == {
+        "mint-lemonade.html",
+        "my%20film%20%231.webm",
+    }
+
+
+def test_hostile_text_is_inert(open_page):
+    page = open_page("hostile", width=1280)
+    for number in range(1, 11):
+        page.click(f"#step-{number} .go")
+    assert page.run("document.querySelectorAll('script').length") == 2
+    assert page.run("document.querySelectorAll('img, h1 *:not(bdi), [onerror]').length") == 0
+    assert page.run("document.querySelector('#step-1 .text').textContent") == "<script>alert(1)</script>"
+    assert page.run("document.querySelector('#step-5 .text').textContent") == "{{7*7}} {% raw %}"
+    assert page.run("document.documentElement.scrollWidth <= innerWidth")
+    assert [event for event in page.events if event["method"] == "Page.javascriptDialogOpening"] == []
+    assert {address.split(":")[0] for address in page.requests()} == {"file", "data"}
+    assert page.complaints() == []
+
+
+def test_a_script_that_got_into_the_page_would_not_run(open_page):
+    page = open_page()
+    page.run(
+        "(() => { const s = document.createElement('script'); s.textContent = 'window.broken = 1'; "
+        "document.body.append(s); const d = document.createElement('div'); document.body.append(d); "
+        "d.innerHTML = '<p onclick=\"window.broken = 2\">x</p>'; d.firstChild.click() })()"
+    )
+    assert page.run("window.broken") is None
+    assert any("Content Security Policy" in str(complaint) for complaint in page.complaints())
+
+
+@pytest.mark.parametrize("name", ["out", "hostile"])
+@pytest.mark.parametrize("width", [320, 390, 820])
+def test_a_narrow_screen_never_scrolls_sideways(open_page, name, width):
+    page = open_page(name, width=width, height=800)
+    assert page.run("document.documentElement.scrollWidth") <= width
+
+
+def test_a_page_that_lost_its_video_says_so_and_takes_it_again(open_page, folder):
+    page = open_page("lost")
+    page.wait_until("!document.getElementById('unplayable').hidden")
+    root = page.send("DOM.getDocument")["root"]["nodeId"]
+    node = page.send("DOM.querySelector", nodeId=root, selector="#choose")["nodeId"]
+    page.send("DOM.setFileInputFiles", files=[str(folder / "my film #1.webm")], nodeId=node)
+    page.wait_until("document.getElementById('player').readyState >= 1")
+    assert page.run("document.getElementById('unplayable').hidden")
+    page.click("#step-2 .go")
+    page.wait_until(f"{TIME} >= 10")
+
+
+def test_the_dark_scheme_is_followed(open_page):
+    colour = "getComputedStyle(document.body).backgroundColor"
+    assert open_page().run(colour) == "rgb(246, 245, 241)"
+    assert open_page(dark=True).run(colour) == "rgb(18, 22, 24)"

@@ -1,0 +1,84 @@
+import html
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from show_samples import make_step
+
+from stepline.records import Record, Video
+from stepline.show import srt, webvtt
+from stepline.show.plain import one_line, sentence_case
+from stepline.show.webvtt import SAID_MARK, WORD_JOINER
+
+TIMES = re.compile(r"(\d\d+):(\d\d):(\d\d)[.,](\d{3}) --> (\d\d+):(\d\d):(\d\d)[.,](\d{3})")
+
+
+def read_cues(text):
+    """The blocks of a WebVTT or SRT text as (identifier, start, end, text), as strict as a player has to be."""
+    cues = []
+    for block in text.removeprefix("WEBVTT\n\n").removeprefix("WEBVTT\n").strip("\n").split("\n\n"):
+        if block:
+            name, times, line = block.split("\n")
+            numbers = [int(part) for part in TIMES.fullmatch(times).groups()]
+            start, end = (a * 3600 + b * 60 + c + d / 1000 for a, b, c, d in (numbers[:4], numbers[4:]))
+            cues.append((name, start, end, line))
+    return cues
+
+
+def one(text, span=(1.0, 2.0)):
+    return Record(id="r", video=Video(id="r"), steps=(make_step(1, text, (span,), status="shown"),))
+
+
+def test_one_cue_for_every_step_that_is_shown_or_said_in_the_order_of_time(record):
+    cues = read_cues(webvtt(record))
+    assert [name for name, *_ in cues] == ["1", "2", "3", "4", "5", "6", "7", "9", "10", "8", "11"]
+    assert cues[0] == ("1", 6.0, 10.0, "Bring a cup of water to the boil")
+    assert cues[8] == ("10", 51.5, 55.9, SAID_MARK + "Chill the lemonade in the fridge for an hour")
+
+
+@pytest.mark.parametrize("write", [webvtt, srt])
+def test_steps_that_are_only_said_can_be_left_out(record, write):
+    assert SAID_MARK in write(record)
+    assert SAID_MARK not in write(record, said=False)
+    assert len(read_cues(write(record, said=False))) == 10
+
+
+def test_srt_counts_its_cues_by_time(record):
+    assert [int(name) for name, *_ in read_cues(srt(record))] == list(range(1, 12))
+
+
+def test_candidates_of_a_step_that_is_not_shown_are_not_cued():
+    step = make_step(1, "wait", ((3.0, 4.0),), (7.0, 8.0), "said")
+    record = Record(id="r", video=Video(id="r"), steps=(step,))
+    assert read_cues(webvtt(record)) == [("1", 7.0, 8.0, SAID_MARK + "Wait")]
+
+
+def test_a_cue_past_an_hour_and_one_shorter_than_a_millisecond():
+    assert "01:02:03.500 --> 01:02:04.000" in webvtt(one("x", (3723.5, 3724.0)))
+    assert "00:00:01,000 --> 00:00:01,001" in srt(one("x", (1.0, 1.0001)))
+
+
+def test_webvtt_escapes_what_a_player_would_read_as_markup_or_as_times():
+    text = webvtt(one("a --> b & <i>c</i>\n\nNOTE d"))
+    assert text == "WEBVTT\n\n1\n00:00:01.000 --> 00:00:02.000\nA --&gt; b &amp; &lt;i&gt;c&lt;/i&gt; NOTE d\n"
+
+
+def test_srt_breaks_up_markup_without_changing_what_is_seen():
+    line = read_cues(srt(one("mix --> <b>now</b> {\\an8}")))[0][3]
+    assert not re.search(r"-->|</?b>|\{\\", line)
+    assert line.replace(WORD_JOINER, "") == "Mix --> <b>now</b> {\\an8}"
+
+
+def test_no_steps_give_an_empty_but_valid_file():
+    assert webvtt(Record(id="r", video=Video(id="r"))) == "WEBVTT\n"
+    assert srt(Record(id="r", video=Video(id="r"))) == ""
+
+
+@given(st.text(alphabet=st.characters(codec="utf-8"), min_size=1, max_size=60))
+def test_any_text_reads_back_from_both_formats(text):
+    said = sentence_case(one_line(text)) or "Step 1"
+    ((_, start, end, line),) = read_cues(webvtt(one(text)))
+    assert (start, end, html.unescape(line)) == (1.0, 2.0, html.unescape(html.escape(said, quote=False)))
+    ((_, _, _, line),) = read_cues(srt(one(text)))
+    assert line.replace(WORD_JOINER, "") == said.replace(WORD_JOINER, "")
