@@ -17,7 +17,8 @@ Embed = Callable[[Sequence[str]], Matrix]   # texts -> (N, D) unit rows
 
 WORDS = 0.5   # weight of the shared share of a step's content words, beside a cosine
 BACK = 0.1   # cost of citing an earlier sentence than the step before: models keep the told order, but for slips
-WORD_FLOOR = 0.5   # a shared word makes half of `floor` enough
+SHARED = 0.5   # with this share of a step's content words said, WORD_FLOOR x floor is enough; one common verb is not
+WORD_FLOOR = 0.5
 BESIDE = 0.85   # a neighbour that scores this share of the best sentence is cited too
 CONTENT = frozenset({"NOUN", "PROPN", "VERB", "ADJ", "NUM"})   # spaCy's coarse tags of the words that carry a step
 LIGHT = frozenset({"be", "have", "do", "go", "get", "make", "use", "take", "put", "let", "thing", "step"})   # no sign
@@ -39,7 +40,8 @@ class Support:
 def cite(texts: Sequence[str], chunk: Chunk, *, floor: float, embed: Embed) -> tuple[list[Step], list[Dropped]]:
     """Return the texts as steps that cite sentences of the chunk, and those that no sentence supports.
 
-    A sentence supports a step when their cosine is at least `floor`, or half of it and they share a content word.
+    A sentence supports a step when their cosine is at least `floor`, or half of that where it says half of the step's
+    content words.
     """
     support = measure(texts, [sentence.text for sentence in chunk.sentences], embed)
     chosen = in_order(support.score) if texts else []
@@ -99,7 +101,7 @@ def _share(step: frozenset[str], said: frozenset[str]) -> float:
 def _sources(support: Support, k: int, chosen: int, floor: float) -> list[int]:
     """Return the chosen sentence, if it supports step k, and the neighbours that support it nearly as well."""
     score = support.score[k]
-    supported = (support.cosine[k] >= floor) | ((support.cosine[k] >= WORD_FLOOR * floor) & (support.shared[k] > 0))
+    supported = (support.cosine[k] >= floor) | ((support.cosine[k] >= WORD_FLOOR * floor) & (support.shared[k] >= SHARED))
     if not supported[chosen]:
         others = np.flatnonzero(supported)
         if not len(others):

@@ -19,7 +19,9 @@ from stepline.writing.written import Written
 
 logger = logging.getLogger(__name__)
 
-_TIMED = re.compile(r"^\s*(?:\d{1,3}[.)]\s+)?[\[(]\s*(\d+(?:\.\d+)?)\s*s?\s*(?:[-–]\s*\d+(?:\.\d+)?\s*s?\s*)?[\])]\s*(\S.*)$")
+_TIMED = re.compile(
+    r"^\s*(?:\d{1,3}[.)]\s+)?[\[(]\s*(\d{1,6}(?:\.\d+)?)\s*s?\s*(?:[-–]\s*\d+(?:\.\d+)?\s*s?\s*)?[\])]\s*(\S.*)$"
+)
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from stepline.writing.merge import merge_repeats, number
 from stepline.writing.parallel import run_all
 from stepline.writing.servers import Server, open_server
 from stepline.writing.serving import LATE, Served, Waiter
+from stepline.writing.small_talk import small_talk
 from stepline.writing.written import Written
 
 logger = logging.getLogger(__name__)
@@ -95,12 +96,20 @@ def _assembled(
         notes += [f"{place}: {note}" for note in one.notes]
         if one.reading is None:
             notes.append(f"{place}: provisional, from the extractive writer, because {one.reason}")
-            steps += [step for step in whole.steps if step.sources and step.sources[0] in chunk.places]
+            steps += [step for step in whole.steps if set(step.sources) & set(chunk.places)]
             continue
-        cited, unsupported = cite(one.reading.texts, chunk, floor=floor, embed=embed)
+        texts, talk = _without_talk(one.reading.texts)
+        cited, unsupported = cite(texts, chunk, floor=floor, embed=embed)
         steps += cited
-        dropped += [*one.reading.dropped, *unsupported]
+        dropped += [*one.reading.dropped, *talk, *unsupported]
     return steps, dropped, notes
+
+
+def _without_talk(texts: Sequence[str]) -> tuple[list[str], list[Dropped]]:
+    reasons = small_talk(texts)
+    work = [text for text, reason in zip(texts, reasons, strict=True) if reason is None]
+    talk = [(text, reason) for text, reason in zip(texts, reasons, strict=True) if reason is not None]
+    return work, [Dropped(what="step", text=text, reason=reason) for text, reason in talk]
 
 
 def _hidden(text: str) -> Dropped:

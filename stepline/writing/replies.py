@@ -113,7 +113,7 @@ def _read_items(items: list[str], spoken: str, complete: bool) -> Reading:
     if not complete and items:
         dropped.append(_step(items.pop(), "the reply was cut off inside this step; a larger max_tokens lets it end"))
     for item in items:
-        text, found = _without_times(_plain(item), spoken)
+        text, found = _without_times(_plain(item)[: 2 * LONGEST_STEP], spoken)   # longer ones are dropped all the same
         times += found
         reason = _unfit(text)
         if reason is None:

@@ -76,7 +76,7 @@ class OpenAiServer:
             api_key=_key(settings) or "none",
             max_retries=0,
             http_client=self._http,
-            default_headers=_headers(openai, settings),
+            default_headers={"OpenAI-Organization": openai.Omit(), "OpenAI-Project": openai.Omit()},   # from variables
         )
 
     def ask(self, question: str, *, seed: int, until: float) -> Answer:
@@ -94,6 +94,7 @@ class OpenAiServer:
                 temperature=self.settings.temperature,
                 seed=seed,
                 timeout=max(0.01, until - time.monotonic()),
+                extra_headers={} if self.settings.api_key_variable else {"Authorization": self._openai.Omit()},
             ) as response:
                 self.reached = True
                 body = _limited(response.iter_bytes(), until)
@@ -171,12 +172,6 @@ def _key(settings: LlmSettings) -> str | None:
     if not os.environ.get(variable):
         raise WriterError(f"{variable}: this environment variable is empty; put the server's key in it")
     return os.environ[variable]
-
-
-def _headers(openai: Any, settings: LlmSettings) -> dict[str, Any]:
-    """Leave out what the client would add from other environment variables, and the key where there is none."""
-    headers = {"OpenAI-Organization": openai.Omit(), "OpenAI-Project": openai.Omit()}
-    return headers if settings.api_key_variable else headers | {"Authorization": openai.Omit()}
 
 
 def _loopback(url: str) -> bool:
