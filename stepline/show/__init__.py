@@ -6,10 +6,12 @@ from stepline.show.jsonld import jsonld
 from stepline.show.names import safe_stem
 from stepline.show.outputs import OUTPUTS, Extras, output_path, write_outputs
 from stepline.show.page import page
+from stepline.show.terminal import TRANSCRIPTS, step_table
 from stepline.show.webvtt import srt, webvtt
 
 __all__ = [
     "OUTPUTS",
+    "TRANSCRIPTS",
     "ChapterPlan",
     "Extras",
     "chapters",
@@ -19,6 +21,7 @@ __all__ = [
     "plan_chapters",
     "safe_stem",
     "srt",
+    "step_table",
     "webvtt",
     "write_clips",
     "write_outputs",

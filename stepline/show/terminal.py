@@ -2,7 +2,9 @@
 
 from collections.abc import Callable
 
-from stepline.records import Record, Sentence, Span, Step
+from stepline.records import Record, Sentence, Step
+from stepline.show.plain import clock, one_line
+from stepline.show.webvtt import spoken_srt, spoken_vtt
 from stepline.store import to_json
 
 MARKS = {"shown": "●", "said": "○", "not found": "×", None: "·"}
@@ -25,47 +27,22 @@ def _sentences(record: Record) -> str:
 
 
 def _line(step: Step) -> str:
-    best = step.spans[0] if step.spans else None
-    when = span_text(best) if best else (f"said {clock(step.said.start)}" if step.said else "")
+    when = f"said {clock(step.said.start)}" if step.said else ""
+    if step.status == "shown" and step.spans:
+        when = f"{clock(step.spans[0].start)} – {clock(step.spans[0].end)}"
     score = "" if step.score is None else f"{step.score:4.0%}"
     return f"  {MARKS[step.status]} {when:<15} {score:>4}  {step.text}"
-
-
-def span_text(span: Span) -> str:
-    """Return a span as clock times."""
-    return f"{clock(span.start)} – {clock(span.end)}"
-
-
-def clock(second: float) -> str:
-    """Return seconds as 1:02:03 or 2:03."""
-    minutes, rest = divmod(round(second), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 def transcript_text(record: Record) -> str:
     """Return one line a sentence: when, and what is said."""
     sentences: tuple[Sentence, ...] = record.transcript.sentences if record.transcript else ()
-    return "".join(f"{clock(s.span.start):>7}  {' '.join(s.text.split())}\n" for s in sentences)
-
-
-def transcript_vtt(record: Record) -> str:
-    """Return the sentences as WebVTT."""
-    from stepline.show.webvtt import sentences_vtt
-
-    return sentences_vtt(record)
-
-
-def transcript_srt(record: Record) -> str:
-    """Return the sentences as SRT."""
-    from stepline.show.webvtt import sentences_srt
-
-    return sentences_srt(record)
+    return "".join(f"{clock(s.span.start):>7}  {one_line(s.text)}\n" for s in sentences)
 
 
 TRANSCRIPTS: dict[str, Callable[[Record], str]] = {
     "text": transcript_text,
     "json": to_json,
-    "srt": transcript_srt,
-    "vtt": transcript_vtt,
+    "srt": spoken_srt,
+    "vtt": spoken_vtt,
 }

@@ -1,4 +1,4 @@
-"""Steps as subtitles: WebVTT and SRT, one cue a step."""
+"""Subtitles, WebVTT and SRT: one cue a step, or one a spoken sentence."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ WORD_JOINER = "\u2060"   # invisible and without width: breaks up what a player 
 
 @dataclass(frozen=True)
 class Cue:
-    """One subtitle: the step's place in the record counted from 1, its milliseconds, its one-line text."""
+    """One subtitle: its step's or sentence's place in the record counted from 1, milliseconds, one-line text."""
 
     number: int
     start: int
@@ -26,8 +26,7 @@ def webvtt(record: Record, *, said: bool = True) -> str:
 
     said: also cue the steps that are only said, where they are said and marked so; False leaves them out.
     """
-    blocks = [f"{cue.number}\n{_times(cue, '.')}\n{_escape_vtt(cue.text)}\n" for cue in _cues(record, said)]
-    return "\n".join(["WEBVTT\n", *blocks])
+    return _vtt(_cues(record, said))
 
 
 def srt(record: Record, *, said: bool = True) -> str:
@@ -35,8 +34,32 @@ def srt(record: Record, *, said: bool = True) -> str:
 
     SubRip has no escapes: an invisible word joiner breaks up `-->`, tags and `{\\` so that players show them as text.
     """
-    cues = enumerate(_cues(record, said), start=1)
-    return "\n".join(f"{index}\n{_times(cue, ',')}\n{_escape_srt(cue.text)}\n" for index, cue in cues)
+    return _srt(_cues(record, said))
+
+
+def spoken_vtt(record: Record) -> str:
+    """Return the transcript as WebVTT, one cue a sentence."""
+    return _vtt(_spoken(record))
+
+
+def spoken_srt(record: Record) -> str:
+    """Return the transcript as SubRip, one cue a sentence."""
+    return _srt(_spoken(record))
+
+
+def _vtt(cues: list[Cue]) -> str:
+    blocks = [f"{cue.number}\n{_times(cue, '.')}\n{_escape_vtt(cue.text)}\n" for cue in cues]
+    return "\n".join(["WEBVTT\n", *blocks])
+
+
+def _srt(cues: list[Cue]) -> str:
+    numbered = enumerate(cues, start=1)
+    return "\n".join(f"{index}\n{_times(cue, ',')}\n{_escape_srt(cue.text)}\n" for index, cue in numbered)
+
+
+def _spoken(record: Record) -> list[Cue]:
+    sentences = record.transcript.sentences if record.transcript else ()
+    return [_cue(number, sentence.span, one_line(sentence.text)) for number, sentence in enumerate(sentences, start=1)]
 
 
 def _cues(record: Record, said: bool) -> list[Cue]:

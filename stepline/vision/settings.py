@@ -17,7 +17,7 @@ class VisionSettings(Settings):
     hub: str | None = None   # clip: a checkpoint's name on the model hub; naming one allows the download
     rate: Annotated[float, Field(gt=0.0)] = 1.0   # rows per second; the NaSVA paper's 1 Hz
     frame_size: Annotated[int, Field(ge=32)] = 256   # pixels of a frame's shorter side as the decoder hands it over
-    batch: Annotated[int, Field(ge=1)] = 4   # frames encoded at once; 4 fits the caches of 2 cores best; changes nothing else
+    batch: Annotated[int, Field(ge=1)] = 4   # frames encoded at once; 4 fits the caches best; for speed alone
     classes: Annotated[int, Field(ge=1, le=1000)] = 10   # conse: T of Norouzi et al. 2013, their best
     text_model: str = "minilm"   # conse: the space of names and texts, as `text.embed` takes it
     cut_ratio: Annotated[float, Field(gt=1.0)] = 4.0   # a cut changes colour this many times more than its neighbours

@@ -74,6 +74,10 @@
     }
   });
 
+  document.addEventListener("keyup", (event) => {
+    if (event.key === " " && player && onStep()) event.preventDefault();   /* Firefox presses the button here */
+  });
+
   if (!player) return;
   const now = document.getElementById("now");
   let current = null;

@@ -141,8 +141,14 @@ def flatten(tree: Mapping[str, JsonValue], prefix: str = "") -> tuple[tuple[str,
         if isinstance(value, dict) and value:
             rows.extend(flatten(value, f"{prefix}{key}."))
         else:
-            rows.append((prefix + key, "not set" if value is None else str(value)))
+            rows.append((prefix + key, _plain(value)))
     return tuple(rows)
+
+
+def _plain(value: JsonValue) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(_plain, value)) or "none"
+    return "not set" if value is None else str(value)
 
 
 def _step(number: int, step: Step, sentences: tuple[Sentence, ...], picture: bytes | None) -> StepView:

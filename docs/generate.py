@@ -1,0 +1,74 @@
+"""Write docs/cli.md and docs/settings.md from the code; with --check, end with 1 where they are out of date."""
+
+import inspect
+import re
+import sys
+from pathlib import Path
+
+import click
+from pydantic import BaseModel
+from pydantic_core import PydanticUndefined
+
+from stepline.cli import main
+from stepline.pipeline import StepsSettings
+
+DOCS = Path(__file__).parent
+NOTE = "<!-- made by docs/generate.py; edit the code instead -->\n"
+
+
+def command_line() -> str:
+    """Return the help of every command as Markdown."""
+    parts = [f"# Command line\n\n{NOTE}"]
+    commands = [("stepline", main), *((f"stepline {name}", main.commands[name]) for name in sorted(main.commands))]
+    for name, command in commands:
+        context = click.Context(command, info_name=name, max_content_width=100, terminal_width=100)
+        context.help_option_names = ["-h", "--help"]
+        parts.append(f"## {name}\n\n```\n{command.get_help(context)}\n```\n")
+    return "\n".join(parts)
+
+
+def settings() -> str:
+    """Return a table of every setting: key, default, what it means."""
+    rows = "\n".join(_rows(StepsSettings, ""))
+    return (
+        f"# Settings\n\n{NOTE}\nGive them in a TOML file (`--settings run.toml`) or one by one (`--set asr.beam=5`, which\n"
+        "wins). An unknown key is an error that names the nearest known one.\n\n"
+        f"| key | default | meaning |\n|---|---|---|\n{rows}\n"
+    )
+
+
+def _rows(kind: type[BaseModel], prefix: str) -> list[str]:
+    rows: list[str] = []
+    meanings = _comments(kind)
+    for name, field in kind.model_fields.items():
+        child = field.annotation
+        if isinstance(child, type) and issubclass(child, BaseModel):
+            rows += _rows(child, f"{prefix}{name}.")
+            continue
+        default = "" if field.default is PydanticUndefined else f"`{field.default!r}`"
+        rows.append(f"| `{prefix}{name}` | {default} | {meanings.get(name, '')} |")
+    return rows
+
+
+def _comments(kind: type[BaseModel]) -> dict[str, str]:
+    """Return field -> the comment at the end of its line, where the code says what a setting means."""
+    lines = re.findall(r"^    (\w+): .*?  +# (.+)$", inspect.getsource(kind), re.MULTILINE)
+    return {name: comment.replace("|", "\\|") for name, comment in lines}
+
+
+def generate(check: bool) -> int:
+    """Write the pages, or compare them; return the exit code."""
+    stale = []
+    for name, text in {"cli.md": command_line(), "settings.md": settings()}.items():
+        path = DOCS / name
+        if check:
+            stale += [name] if not path.exists() or path.read_text() != text else []
+        else:
+            path.write_text(text)
+    for name in stale:
+        print(f"docs/{name} is out of date; run `make docs`", file=sys.stderr)
+    return 1 if stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(generate("--check" in sys.argv))

@@ -1,0 +1,237 @@
+"""From one video to its steps: the whole story, one call a stage.
+
+This is the only place that puts a Record together, and the only one that knows every stage. Sound and picture are
+each decoded once, side by side: while one core recognises speech and writes steps, the other sees.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from threading import Event
+from typing import TYPE_CHECKING, TypeVar
+
+from pydantic import JsonValue
+
+from stepline import __version__
+from stepline.asr.settings import AsrSettings
+from stepline.errors import MediaError
+from stepline.media.settings import MediaSettings
+from stepline.models import sha256
+from stepline.nasva.settings import NasvaSettings
+from stepline.records import Alignment, Dropped, FeatureSequence, Record, Step, Transcript, Video
+from stepline.settings import Settings
+from stepline.vision.settings import VisionSettings
+from stepline.writing.settings import WritingSettings
+
+if TYPE_CHECKING:
+    from stepline.asr import Heard
+    from stepline.media import MediaInfo
+    from stepline.nasva import Grounding
+    from stepline.vision import Activity, Backbone
+
+log = logging.getLogger(__name__)
+
+Progress = Callable[[str, float, float], None]  # the stage's name, the second it has reached, the video's duration
+
+LOOKS = 3  # frames a feature row: an odd number puts one on the middle of the row; the others measure motion
+
+
+class StepsSettings(Settings):
+    """Every setting of the main job, one section a package."""
+
+    media: MediaSettings = MediaSettings()
+    asr: AsrSettings = AsrSettings()
+    writing: WritingSettings = WritingSettings()
+    vision: VisionSettings = VisionSettings()
+    nasva: NasvaSettings = NasvaSettings()
+
+
+@dataclass(frozen=True)
+class Request:
+    """One video and what the user gives with it.
+
+    id: keys the outputs. captions: a file that stands for recognition. texts: the user's own lines to ground,
+    instead of steps written from the speech.
+    """
+
+    path: Path
+    id: str
+    captions: Path | None = None
+    texts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Understanding:
+    """What `understand` returns: the record, and the alignment that a page draws."""
+
+    record: Record
+    alignment: Alignment | None
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the picture gave: features (T, D) and motion, or nothing where there is no picture to use."""
+
+    features: FeatureSequence | None = None
+    activity: "Activity | None" = None
+    backbone: "Backbone | None" = None
+    end: float = 0.0
+    warnings: tuple[str, ...] = ()
+
+
+def understand(request: Request, settings: StepsSettings, *, progress: Progress | None = None) -> Understanding:
+    """Return the steps of a video with the seconds in which they are shown.
+
+    Raises a SteplineError when the video, the captions or a model cannot be read.
+    """
+    from stepline.media import probe
+
+    info = probe(request.path, settings.media)
+    stop = Event()
+    with ThreadPoolExecutor(1, thread_name_prefix="see") as pool:
+        seeing = pool.submit(see, request, info, settings, progress=progress, stop=stop)
+        try:
+            heard, end, sound_warnings = hear(request, info, settings, progress=progress)
+            steps, dropped, notes = propose(request, heard.transcript, settings)
+        except BaseException:
+            stop.set()  # what the picture shows is of no use any more
+            raise
+        seen = seeing.result()
+    duration = max(end, seen.end) or info.duration
+    if duration <= 0:
+        raise MediaError(f"{request.path}: nothing in it can be decoded; convert it to mp4 and try again")
+    grounding = place(steps, duration, heard.transcript, seen, settings) if steps else None
+    record = Record(
+        id=request.id,
+        video=Video(id=request.id, path=str(request.path), duration=round(duration, 3), sha256=sha256(request.path)),
+        transcript=heard.transcript,
+        steps=grounding.steps if grounding else (),
+        recipe=request.texts,
+        dropped=heard.dropped + dropped,
+        warnings=tuple(dict.fromkeys((*info.warnings, *sound_warnings, *seen.warnings, *notes))),
+        settings=fingerprint(request, settings),
+        models=_models(heard.transcript, seen, settings, grounding),
+    )
+    return Understanding(record, grounding.alignment if grounding else None)
+
+
+def hear(
+    request: Request, info: "MediaInfo", settings: StepsSettings, *, progress: Progress | None = None
+) -> "tuple[Heard, float, tuple[str, ...]]":
+    """Return what is said, the last second of sound that could be read, and warnings.
+
+    Given captions stand for recognition; a video without a sound track has an empty transcript.
+    """
+    if request.captions is not None:
+        from stepline.asr import read_captions
+
+        return read_captions(request.captions, video_id=request.id), 0.0, ()
+    from stepline.asr import Heard, transcribe
+    from stepline.media import Reader, Sound
+
+    if not info.has_sound:
+        return Heard(Transcript(), ()), 0.0, ()
+    reader = Reader(request.path, frame_rate=None, frame_size=None, sound=True, settings=settings.media)
+    heard = transcribe(_watched(reader, Sound, "listening", info.duration, progress), settings.asr)
+    return heard, reader.end, reader.warnings
+
+
+def propose(
+    request: Request, transcript: Transcript, settings: StepsSettings
+) -> tuple[tuple[Step, ...], tuple[Dropped, ...], tuple[str, ...]]:
+    """Return the steps to look for: the user's own lines, else what a writer makes of the transcript."""
+    if request.texts:
+        from stepline.nasva import place_texts
+        from stepline.text import embed
+
+        sentences = [sentence.text for sentence in transcript.sentences]
+        return place_texts(request.texts, transcript, embed(sentences), embed(request.texts)), (), ()
+    from stepline.writing import write_steps
+
+    written = write_steps(transcript, settings.writing)
+    return written.steps, written.dropped, written.notes
+
+
+def see(
+    request: Request,
+    info: "MediaInfo",
+    settings: StepsSettings,
+    *,
+    progress: Progress | None = None,
+    stop: Event | None = None,
+) -> Seen:
+    """Return what the picture shows, second by second; nothing when there is no picture or no backbone is wanted."""
+    if settings.vision.backbone == "none" or not info.has_picture:
+        return Seen()
+    from stepline.media import Frame, Reader
+    from stepline.vision import ActivityMeter, Precomputed, VideoEncoder, load_backbone
+
+    vision = settings.vision
+    backbone = load_backbone(vision)
+    ready = backbone.features(request.id) if isinstance(backbone, Precomputed) else None
+    encoder = VideoEncoder(backbone, rate=vision.rate, batch=vision.batch)
+    meter = ActivityMeter(rate=vision.rate, cut_ratio=vision.cut_ratio, cut_floor=vision.cut_floor)
+    rate = vision.rate * LOOKS
+    reader = Reader(request.path, frame_rate=rate, frame_size=vision.frame_size, sound=False, settings=settings.media)
+    for frame in _watched(reader, Frame, "looking", info.duration, progress):
+        if stop is not None and stop.is_set():
+            return Seen()
+        meter.add(frame)
+        if ready is None:
+            encoder.add(frame)
+    return Seen(ready or encoder.finish(), meter.finish(), backbone, reader.end, reader.warnings)
+
+
+def place(
+    steps: Sequence[Step], duration: float, transcript: Transcript, seen: Seen, settings: StepsSettings
+) -> "Grounding":
+    """Return the steps with the seconds in which they are shown, their scores and the alignment."""
+    from stepline.nasva import ground
+
+    vectors = seen.backbone.encode_texts([step.text for step in steps]) if seen.backbone else None
+    return ground(
+        steps,
+        duration=duration,
+        transcript=transcript,
+        features=seen.features,
+        step_vectors=vectors,
+        activity=seen.activity,
+        settings=settings.nasva.ground,
+    )
+
+
+def fingerprint(request: Request, settings: StepsSettings) -> dict[str, JsonValue]:
+    """Return everything that decides the result beside the video's own bytes, as plain values."""
+    inputs: dict[str, JsonValue] = {
+        "captions": sha256(request.captions) if request.captions and request.captions.is_file() else None,
+        "texts": list(request.texts),
+    }
+    return {**settings.model_dump(mode="json"), "inputs": inputs}
+
+
+def _models(
+    transcript: Transcript, seen: Seen, settings: StepsSettings, grounding: "Grounding | None"
+) -> dict[str, JsonValue]:
+    return {
+        "stepline": __version__,
+        "asr": transcript.recogniser,
+        "writer": settings.writing.writer,
+        "vision": seen.backbone.name if seen.backbone else None,
+        "grounding": asdict(grounding.report) if grounding else None,
+    }
+
+
+T = TypeVar("T")
+
+
+def _watched(
+    items: Iterable[object], kind: type[T], stage: str, duration: float, progress: Progress | None
+) -> Iterator[T]:
+    """Yield the items of one kind, reporting how far into the video each one is."""
+    for item in items:
+        if isinstance(item, kind):
+            if progress is not None:
+                progress(stage, float(getattr(item, "time", getattr(item, "start", 0.0))), duration)
+            yield item
