@@ -25,7 +25,7 @@ class AsrSettings(Settings):
     threads: Annotated[int, Field(ge=1)] = 1              # CPU threads; vision works beside it
     compute: Literal["int8", "int8_float32", "float32"] = "int8"   # arithmetic of CTranslate2 on a CPU
     window: Annotated[float, Field(ge=5.0, le=30.0)] = 29.5   # s of sound heard at once; Whisper reads 30 s
-    cut_within: Annotated[float, Field(ge=1.0, le=25.0)] = 10.0   # s at a window's end where a silence is looked for
+    cut_within: Annotated[float, Field(ge=1.0, le=25.0)] = 4.0   # s at a window's end where a silence is looked for
     voice: Probability = 0.5              # a 32 ms frame holds speech from here (Silero's own default)
     voice_gap: Positive = 2.0             # s of silence left out of what the recogniser hears
     voice_pad: Positive = 0.4             # s kept on either side of speech (faster-whisper's own default)

@@ -48,3 +48,13 @@ def _padded(runs: list[list[int]], pad: int, total: int) -> list[tuple[int, int]
         after = (last + edges[index + 1][0]) // 2 if index + 1 < len(edges) else total
         found.append((max(before, first - pad), min(after, last + pad)))
     return found
+
+
+def quietest(voice: Samples, threshold: float) -> int:
+    """Return the middle of the longest run of frames without speech, the last of equals; else the least voiced frame."""
+    edges = np.flatnonzero(np.diff(np.concatenate(([0], (voice < threshold).astype(np.int8), [0]))))
+    if not len(edges):
+        return int(np.argmin(voice))
+    lengths = edges[1::2] - edges[::2]
+    best = int(len(lengths) - 1 - np.argmax(lengths[::-1]))
+    return int((edges[2 * best] + edges[2 * best + 1]) // 2)

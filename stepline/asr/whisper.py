@@ -1,9 +1,7 @@
 """Whisper through faster-whisper: one window of sound to words with times."""
 
-import logging
 import math
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,48 +9,50 @@ import numpy as np
 from stepline import models
 from stepline.asr.heard import Passage
 from stepline.asr.settings import AsrSettings
-from stepline.asr.voice import SAMPLE_RATE, speech
-from stepline.asr.windows import Window
-from stepline.errors import ModelError
+from stepline.asr.tape import Window
+from stepline.asr.voice import SAMPLE_RATE, Samples, speech
+from stepline.errors import ModelError, SettingsError
 from stepline.records import Span, Word
 
-log = logging.getLogger(__name__)
-
-ENGLISH_ONLY = "whisper-tiny.en"
-MULTILINGUAL = "whisper-base"
+SHORTEST_WORD = 0.02   # s, one step of Whisper's clock
 
 
 class Whisper:
     """A loaded Whisper model; `read` turns a window into words."""
 
-    def __init__(self, name: str, settings: AsrSettings) -> None:
+    def __init__(self, name: str, settings: AsrSettings, language: str | None = None) -> None:
         self.name = name
-        self.settings = settings
-        self.model = _load(name, settings)
-        self.language = settings.language
+        self._settings = settings
+        self._model = _load(name, settings)
+        self.language = _language(name, language or settings.language, self._model)
 
-    def read(self, window: Window) -> Passage:
-        """Return what is said in the window; without speech in it, no words, and the model is not asked."""
-        settings = self.settings
-        runs = speech(window.voice, threshold=settings.voice, gap=settings.voice_gap, pad=settings.voice_pad)
+    def read(self, window: Window, *, beam: int | None = None, prompt: str | None = None) -> Passage:
+        """Return what is said in the window; without speech in it, no words, and the model is not asked.
+
+        prompt: text that Whisper is told came before; it takes over its punctuation.
+        """
+        runs = _speech(window, self._settings)
         if not runs:
             return Passage(())
-        sound = np.concatenate([window.samples[first:last] for first, last in runs])
-        segments, info = self.model.transcribe(
-            sound,
+        segments, info = self._model.transcribe(
+            _joined(window, runs),
             language=self.language,
-            beam_size=settings.beam,
+            beam_size=beam or self._settings.beam,
             temperature=0.0,   # sampling would give other words on the next run
+            initial_prompt=prompt,
             condition_on_previous_text=False,   # a loop in one window must not reach the next
-            without_timestamps=True,
+            without_timestamps=True,   # one reading a window; the word times come from cross-attention
             word_timestamps=True,
             vad_filter=False,   # done above, once
         )
-        return _passage(list(segments), str(info.language), _Clock(window.start, runs))
+        if self.language is None:
+            self.language = str(info.language)
+        return _passage(next(iter(segments), None), str(info.language), _Clock(window.start, runs))
 
     def detect(self, window: Window) -> tuple[str, float]:
-        """Return the most likely language of the window's speech and its probability."""
-        language, probability, _ = self.model.detect_language(window.samples)
+        """Return the most likely language of the window's speech and its probability; the window holds speech."""
+        runs = _speech(window, self._settings)
+        language, probability, _ = self._model.detect_language(_joined(window, runs))
         return str(language), float(probability)
 
 
@@ -60,51 +60,61 @@ class _Clock:
     """Turns seconds of the joined speech back into seconds of the video."""
 
     def __init__(self, start: float, runs: Sequence[tuple[int, int]]) -> None:
-        self.start = start
-        self.runs = [(first / SAMPLE_RATE, last / SAMPLE_RATE) for first, last in runs]
-        lengths = [last - first for first, last in self.runs]
-        self.starts = [sum(lengths[:index]) for index in range(len(lengths))]
+        self._start = start
+        self._runs = [(first / SAMPLE_RATE, last / SAMPLE_RATE) for first, last in runs]
+        lengths = [last - first for first, last in self._runs]
+        self._starts = [sum(lengths[:index]) for index in range(len(lengths))]
 
     def span(self, start: float, end: float) -> Span:
         """Return the span in the video; a word over a cut belongs to the side that holds its middle."""
         middle = (start + end) / 2
-        run = max(index for index, first in enumerate(self.starts) if index == 0 or first <= middle)
-        first, last = self.runs[run]
-        shift = first - self.starts[run]
-        begin = min(max(start + shift, first), last - 0.02)
-        return Span(_round(self.start + begin), _round(self.start + min(max(end + shift, begin + 0.02), last)))
+        run = max(index for index, first in enumerate(self._starts) if index == 0 or first <= middle)
+        first, last = self._runs[run]
+        shift = first - self._starts[run]
+        begin = min(max(start + shift, first), last - SHORTEST_WORD)
+        finish = min(max(end + shift, begin + SHORTEST_WORD), last)
+        return Span(round(self._start + begin, 3), round(self._start + finish, 3))
 
 
-def _round(seconds: float) -> float:
-    return round(max(0.0, seconds), 3)
+def _speech(window: Window, settings: AsrSettings) -> list[tuple[int, int]]:
+    runs = speech(window.voice, threshold=settings.voice, gap=settings.voice_gap, pad=settings.voice_pad)
+    return [(first, min(last, len(window.samples))) for first, last in runs]
+
+
+def _joined(window: Window, runs: Sequence[tuple[int, int]]) -> Samples:
+    return np.concatenate([window.samples[first:last] for first, last in runs])
 
 
 def _load(name: str, settings: AsrSettings) -> Any:
     from faster_whisper import WhisperModel
 
-    path: Path = models.find(name)
+    path = models.find(name)
     try:
         return WhisperModel(str(path), device="cpu", compute_type=settings.compute, cpu_threads=settings.threads)
     except (RuntimeError, ValueError, OSError) as error:
-        cure = "give such a folder, or leave asr.model out"
-        raise ModelError(f"{path}: not a CTranslate2 Whisper model ({_line(error)}); {cure}") from error
+        said = " ".join(str(error).split())
+        raise ModelError(f"{path}: not a CTranslate2 Whisper model ({said}); give such a folder as asr.model") from error
 
 
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())
+def _language(name: str, wanted: str | None, model: Any) -> str | None:
+    """Return the language to listen for, None = detect it; raises SettingsError for one the model cannot hear."""
+    known = list(model.supported_languages)
+    if wanted is None:
+        return None if model.model.is_multilingual else "en"
+    if wanted not in known:
+        hears = "only English (en)" if known == ["en"] else f"{len(known)} languages by their two-letter code (en, zh, es)"
+        raise SettingsError(f"asr.language {wanted!r}: {name} hears {hears}; asr.model=whisper-base hears 99")
+    return wanted
 
 
-def _passage(segments: Sequence[Any], language: str, clock: _Clock) -> Passage:
-    words = [
-        Word(text=str(word.word), span=clock.span(float(word.start), float(word.end)), confidence=_probability(word))
-        for segment in segments
-        for word in segment.words or ()
-    ]
-    if not segments:
+def _passage(segment: Any, language: str, clock: _Clock) -> Passage:
+    if segment is None:
         return Passage((), language)
-    lengths = [max(1, len(segment.tokens)) for segment in segments]
-    mean = sum(float(s.avg_logprob) * n for s, n in zip(segments, lengths, strict=True)) / sum(lengths)
-    return Passage(tuple(words), language, mean, max(float(segment.no_speech_prob) for segment in segments))
+    words = tuple(
+        Word(text=str(word.word), span=clock.span(float(word.start), float(word.end)), confidence=_probability(word))
+        for word in segment.words or ()
+    )
+    return Passage(words, language, float(segment.avg_logprob), float(segment.no_speech_prob))
 
 
 def _probability(word: Any) -> float:
