@@ -150,3 +150,17 @@ def picture_of(number, width=320, height=180):
     stream = io.BytesIO()
     Image.fromarray(image).save(stream, "JPEG", quality=80)
     return stream.getvalue()
+
+
+def make_video(path, seconds, rate=4, codec="libvpx"):
+    """Write a small film of a moving gradient."""
+    import av
+
+    y, x = np.mgrid[0:72, 0:128]
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream(codec, rate=rate)
+        stream.width, stream.height, stream.pix_fmt = 128, 72, "yuv420p"
+        for index in range(seconds * rate):
+            image = np.stack([(x + index) % 256, (y + 2 * index) % 256, np.full_like(x, 120)], axis=-1).astype(np.uint8)
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(image, format="rgb24")))
+        container.mux(stream.encode(None))

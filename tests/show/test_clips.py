@@ -1,5 +1,5 @@
 import pytest
-from show_samples import make_step
+from show_samples import make_step, make_video
 
 from stepline import media
 from stepline.errors import MediaError
@@ -32,3 +32,12 @@ def test_a_cut_that_fails_leaves_no_half_clip(tmp_path, monkeypatch):
     with pytest.raises(MediaError):
         write_clips(steps("cut"), tmp_path / "v.mp4", tmp_path)
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_a_real_video_is_cut_to_about_the_span(tmp_path):
+    video = tmp_path / "film.mp4"
+    make_video(video, 8, codec="libx264")
+    record = Record(id="v", video=Video(id="v"), steps=(make_step(1, "cut", ((3.0, 5.0),)),))
+    (clip,) = write_clips(record, video, tmp_path)
+    assert clip == tmp_path / "v.clips" / "01-cut.mp4"
+    assert media.probe(clip).duration == pytest.approx(2.0, abs=0.6)

@@ -187,8 +187,9 @@ def test_long_alignments_are_pooled_by_their_maximum():
 
 
 def test_settings_become_rows():
-    tree = {"asr": {"beam": 5, "model": None}, "empty": {}, "list": [1]}
-    assert flatten(tree) == (("asr.beam", "5"), ("asr.model", "not set"), ("empty", "{}"), ("list", "[1]"))
+    tree = {"asr": {"beam": 5, "model": None}, "empty": {}, "none": [], "list": ["a", 1]}
+    rows = (("asr.beam", "5"), ("asr.model", "not set"), ("empty", "{}"), ("none", "none"), ("list", "a, 1"))
+    assert flatten(tree) == rows
 
 
 def test_words_and_times_for_people():
@@ -196,3 +197,21 @@ def test_words_and_times_for_people():
     assert shorten("cut the strips of tape", 17) == "cut the strips…"
     assert shorten("x" * 20, 5) == "xxxx…"
     assert one_line(" a\0 b\r\n\tc\u2028d ") == "a b c d"
+
+
+def test_a_bar_too_narrow_for_its_number_has_none():
+    rows = (make_step(1, "cut", ((0.0, 20.0),)), make_step(2, "fold", ((50.0, 60.0),)))
+    (row,) = timeline(Record(id="r", video=Video(id="r"), steps=rows), 1000.0).rows
+    assert [bar.label for bar in row.bars] == ["", ""]
+    (row,) = timeline(Record(id="r", video=Video(id="r"), steps=rows), 500.0).rows
+    assert [bar.label for bar in row.bars] == ["1", ""]   # 4 and 2 per cent
+
+
+def test_a_line_ties_where_a_step_is_said_to_where_it_is_shown():
+    sentence = Sentence(text="cut it", span=Span(2.0, 4.0))
+    step = make_step(1, "cut", ((10.0, 15.0),), (2.0, 4.0), "shown", 0.9, (0,))
+    record = Record(id="r", video=Video(id="r"), transcript=Transcript(sentences=(sentence,)), steps=(step,))
+    drawn = timeline(record, 50.0)
+    (tie,) = drawn.ties
+    assert (tie.x1, tie.x2) == (6.0, 25.0)   # 3 s and 12.5 s of 50 s
+    assert (tie.y1, tie.y2) == (drawn.rows[0].bars[0].y + drawn.rows[0].bars[0].height, drawn.rows[1].bars[0].y)

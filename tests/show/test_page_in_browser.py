@@ -1,9 +1,8 @@
 """The page as a person uses it: in a real browser, from a file, with a real video."""
 
-import numpy as np
 import pytest
 from show_browser import CHROMIUM, Browser
-from show_samples import hostile_record, make_alignment, picture_of, sample_record
+from show_samples import hostile_record, make_alignment, make_video, picture_of, sample_record
 
 from stepline.show import write_outputs
 
@@ -14,20 +13,6 @@ pytestmark = [
 
 TIME = "document.getElementById('player').currentTime"
 FOCUS = "document.activeElement.closest('.step')?.id"
-
-
-def make_video(path, seconds, rate=4):
-    """Write a small film of a moving gradient."""
-    import av
-
-    y, x = np.mgrid[0:72, 0:128]
-    with av.open(str(path), "w") as container:
-        stream = container.add_stream("libvpx", rate=rate)
-        stream.width, stream.height, stream.pix_fmt = 128, 72, "yuv420p"
-        for index in range(seconds * rate):
-            image = np.stack([(x + index) % 256, (y + 2 * index) % 256, np.full_like(x, 120)], axis=-1).astype(np.uint8)
-            container.mux(stream.encode(av.VideoFrame.from_ndarray(image, format="rgb24")))
-        container.mux(stream.encode(None))
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,7 @@ LABEL = 22   # pixels above the bars of a row, for its name
 GAP = 16   # pixels between rows
 MOST_LANES = 6   # bars that overlap deeper than this share the last lane
 CROWDED = 16   # bars in a row that a phone's 330 pixels still hold with their numbers
+NARROW = 2.4   # per cent of the axis, about 16 pixels: a bar below it has no room for its number
 TICKS = 6   # labels that fit under the axis on a phone
 STRIDES = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600)   # s between two ticks
 
@@ -141,8 +142,8 @@ def _row(name: str, items: list[Item], total: float, top: int, height: int) -> t
             y=top + LABEL + lane * (height + 3),
             height=height,
             look=item.look,
-            seek=round(item.span.start, 3),
-            label=item.label,
+            seek=_seek(item.span),
+            label=item.label if percent(item.span.duration, total) >= NARROW else "",
             title=item.title,
         )
         for item, lane in zip(items, places, strict=True)
@@ -175,6 +176,10 @@ def _reference(record: Record) -> list[Item]:
     ]
 
 
+def _seek(span: Span) -> float:
+    return round(span.start, 3)   # seconds; a player knows no finer ones
+
+
 def _title(span: Span, text: str) -> str:
     return f"{clock(span.start)}–{clock(span.end)} · {shorten(sentence_case(one_line(text)), 160)}"
 
@@ -185,9 +190,8 @@ def _ties(record: Record, rows: list[Row], total: float) -> Iterable[Tie]:
     if "Said" not in named or "Shown" not in named:
         return
     y1 = max(bar.y + bar.height for bar in named["Said"].bars)
-    tops = {(bar.label, bar.look): bar.y for bar in named["Shown"].bars}
-    for number, step in enumerate(record.steps, start=1):
+    tops = {bar.seek: bar.y for bar in named["Shown"].bars if bar.look == "best"}
+    for step in record.steps:
         best = shown_span(step)
         if best is not None and step.said is not None:
-            y2 = tops[(str(number), "best")]
-            yield Tie(percent(step.said.center, total), y1, percent(best.center, total), y2)
+            yield Tie(percent(step.said.center, total), y1, percent(best.center, total), tops[_seek(best)])
