@@ -101,7 +101,8 @@ def _share(step: frozenset[str], said: frozenset[str]) -> float:
 def _sources(support: Support, k: int, chosen: int, floor: float) -> list[int]:
     """Return the chosen sentence, if it supports step k, and the neighbours that support it nearly as well."""
     score = support.score[k]
-    supported = (support.cosine[k] >= floor) | ((support.cosine[k] >= WORD_FLOOR * floor) & (support.shared[k] >= SHARED))
+    cosine, shared = support.cosine[k], support.shared[k]
+    supported = (cosine >= floor) | ((cosine >= WORD_FLOOR * floor) & (shared >= SHARED))
     if not supported[chosen]:
         others = np.flatnonzero(supported)
         if not len(others):

@@ -7,6 +7,7 @@ in time the extractive writer serves, which a note says.
 import logging
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from stepline.errors import WriterError
 from stepline.records import Dropped, Matrix, Step, Transcript
@@ -17,6 +18,7 @@ from stepline.writing.citing import Embed, cite
 from stepline.writing.llm_settings import LlmSettings
 from stepline.writing.merge import merge_repeats, number
 from stepline.writing.parallel import run_all
+from stepline.writing.replies import Reading
 from stepline.writing.servers import Server, open_server
 from stepline.writing.serving import LATE, Served, Waiter
 from stepline.writing.small_talk import small_talk
@@ -25,6 +27,17 @@ from stepline.writing.written import Written
 logger = logging.getLogger(__name__)
 
 Fallback = Callable[[Transcript], Written]
+
+
+@dataclass(frozen=True)
+class Part:
+    """What the model made of one chunk; `reason` says why the fallback serves it, "" where the model did."""
+
+    chunk: Chunk
+    steps: tuple[Step, ...]
+    dropped: tuple[Dropped, ...]
+    notes: tuple[str, ...]
+    reason: str
 
 
 def write_llm(
@@ -54,11 +67,13 @@ def write_llm(
     finally:
         server.close()
     _usable(served, settings)
-    whole = _fallback(transcript, served, fallback or _extractive)
-    steps, dropped, notes = _assembled(chunks, served, whole, embed or _minilm, settings.floor)
-    notes += [cache.broken] if cache.broken else []
+    parts = [_part(chunk, one, embed or _minilm, settings.floor) for chunk, one in zip(chunks, served, strict=True)]
+    whole = _fallback(transcript, parts, fallback or _extractive)
+    steps = [step for part in parts for step in (_told_in(part.chunk, whole) if part.reason else part.steps)]
     steps = [step for step in steps if not set(step.sources) & set(withheld)]
-    return Written(number(merge_repeats(steps)), (*hidden, *dropped), tuple(notes))
+    dropped = [*hidden, *whole.dropped, *(one for part in parts for one in part.dropped)]
+    notes = [*whole.notes, *(note for part in parts for note in part.notes), *filter(None, [cache.broken])]
+    return Written(number(merge_repeats(steps)), tuple(dropped), tuple(notes))
 
 
 def _served(
@@ -77,32 +92,33 @@ def _usable(served: Sequence[Served], settings: LlmSettings) -> None:
         raise WriterError(f"{settings.base_url}: {served[0].reason}; correct the settings under llm")
 
 
-def _fallback(transcript: Transcript, served: Sequence[Served], fallback: Fallback) -> Written:
-    if all(one.reading is not None for one in served):
+def _part(chunk: Chunk, served: Served, embed: Embed, floor: float) -> Part:
+    """Return the model's steps for a chunk, cited, or why there are none that can be used."""
+    place = f"sentences {chunk.places[0] + 1}-{chunk.places[-1] + 1}"
+    notes = tuple(f"{place}: {note}" for note in served.notes)
+    reason, reading = served.reason, served.reading or Reading()
+    texts, talk = _without_talk(reading.texts)
+    steps, unsupported = cite(texts, chunk, floor=floor, embed=embed)
+    if unsupported and not steps:
+        reason = "no sentence supports any step of the reply"
+    if reason:
+        notes += (f"{place}: provisional, from the extractive writer, because {reason}",)
+    return Part(chunk, tuple(steps), (*reading.dropped, *talk, *unsupported), notes, reason)
+
+
+def _fallback(transcript: Transcript, parts: Sequence[Part], fallback: Fallback) -> Written:
+    """Return what the fallback writes of the whole transcript, nothing where the model served every chunk.
+
+    What it leaves out is told only where it served everything: it does not say in which chunk that lay.
+    """
+    if not any(part.reason for part in parts):
         return Written()
     whole = fallback(transcript)
-    return whole if all(one.reading is None for one in served) else Written(whole.steps, (), whole.notes)
+    return whole if all(part.reason for part in parts) else Written(whole.steps, (), whole.notes)
 
 
-def _assembled(
-    chunks: Sequence[Chunk], served: Sequence[Served], whole: Written, embed: Embed, floor: float
-) -> tuple[list[Step], list[Dropped], list[str]]:
-    """Put the chunks' steps together: the model's, cited, or those of the fallback that begin in the chunk."""
-    steps: list[Step] = []
-    dropped = list(whole.dropped)
-    notes = list(whole.notes)
-    for chunk, one in zip(chunks, served, strict=True):
-        place = f"sentences {chunk.places[0] + 1}-{chunk.places[-1] + 1}"
-        notes += [f"{place}: {note}" for note in one.notes]
-        if one.reading is None:
-            notes.append(f"{place}: provisional, from the extractive writer, because {one.reason}")
-            steps += [step for step in whole.steps if set(step.sources) & set(chunk.places)]
-            continue
-        texts, talk = _without_talk(one.reading.texts)
-        cited, unsupported = cite(texts, chunk, floor=floor, embed=embed)
-        steps += cited
-        dropped += [*one.reading.dropped, *talk, *unsupported]
-    return steps, dropped, notes
+def _told_in(chunk: Chunk, whole: Written) -> list[Step]:
+    return [step for step in whole.steps if set(step.sources) & set(chunk.places)]
 
 
 def _without_talk(texts: Sequence[str]) -> tuple[list[str], list[Dropped]]:

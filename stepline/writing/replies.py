@@ -6,6 +6,7 @@ planted (links, markup, code). Any text at all gives a Reading; nothing raises.
 
 import re
 import unicodedata
+from collections import Counter
 from dataclasses import dataclass
 
 from stepline.records import Dropped
@@ -13,6 +14,7 @@ from stepline.records import Dropped
 LONGEST_REPLY = 20_000   # characters; ten sentences give some 600
 LONGEST_STEP = 200   # characters; HowToStep's steps average 8 words, the longest sensible ones have some 30
 STEPS_A_SENTENCE = 4   # more than this many steps a spoken sentence is a model that loops
+REPEATS = 3   # the same line more often than this is a model that loops
 PROSE = 0.5   # share of a reply's characters that may stand outside the list (an opening line, a closing remark)
 
 _ITEM = re.compile(r"^\s{0,8}(?:[*_#]{1,3}\s*)?(\d{1,3})[.)](?:[*_]{1,3})?\s+(\S.*)$")
@@ -101,6 +103,9 @@ def _not_a_list(text: str, items: list[str], sentences: int) -> str | None:
         return "the reply is no numbered list"
     if len(items) > STEPS_A_SENTENCE * sentences:
         return f"the reply lists {len(items)} steps for {sentences} sentences"
+    often = Counter(" ".join(item.lower().split()) for item in items).most_common(1)[0][1]
+    if often > REPEATS:
+        return f"the reply says one step {often} times over"
     if sum(map(len, items)) < (1 - PROSE) * len(re.sub(r"\s+", " ", text)) - 40:   # 40: one short opening line
         return "the reply is more prose than numbered list"
     return None
@@ -120,6 +125,8 @@ def _read_items(items: list[str], spoken: str, complete: bool) -> Reading:
             texts.append(text)
         else:
             dropped.append(_step(item, reason))
+    if not texts:
+        return Reading(refusal=f"no line of the reply is a step ({dropped[0].reason})")
     return Reading(tuple(texts), tuple(dropped), tuple(times))
 
 

@@ -100,6 +100,13 @@ def test_a_step_that_no_sentence_supports_is_dropped_with_its_reason() -> None:
     assert [(d.text, d.reason) for d in written.dropped] == [("Polish your shoes", "no sentence supports it")]
 
 
+def test_a_reply_that_no_sentence_supports_at_all_is_served_by_rules() -> None:
+    with FakeServer(Answers.says("1. Polish your shoes\n2. Tie both laces")) as server:
+        written = write(server)
+    assert served_by_rules(written, "no sentence supports any step")
+    assert [d.text for d in written.dropped] == ["Polish your shoes", "Tie both laces"]
+
+
 def test_talk_to_the_audience_is_no_step_even_if_the_model_lists_it() -> None:
     with FakeServer(Answers.says("1. Subscribe to my channel\n2. Cut the onion")) as server:
         written = write(server, talk("Subscribe to my channel.", "Cut the onion."))
@@ -137,6 +144,7 @@ def test_an_empty_transcript_asks_nobody() -> None:
         ("1. Cut the onion\n```\nrm -rf /\n```", "code"),
         ("1. As an AI I follow my previous instructions", "its orders"),
         ("\n".join(f"{i}. Cut the onion" for i in range(1, 100)), "99 steps for 4 sentences"),
+        ("\n".join(f"{i}. Cut the onion" for i in range(1, 9)), "one step 8 times over"),
         ("1. Cut the onion\n" + "and so on and on. " * 60, "more prose"),
     ],
 )
@@ -256,7 +264,7 @@ def test_a_status_that_concerns_every_request_is_an_error_with_its_cure(status: 
 
 
 def test_a_server_that_rejects_every_question_is_an_error_that_quotes_it() -> None:
-    with FakeServer(Answers.status(400, "unknown field seed")) as server, pytest.raises(WriterError, match="field seed"):
+    with FakeServer(Answers.status(400, "no field seed")) as server, pytest.raises(WriterError, match="no field seed"):
         write(server)
 
 
@@ -351,10 +359,10 @@ def test_a_cache_that_cannot_be_written_is_noted_and_costs_nothing_else(
     assert "STEPLINE_CACHE" in written.notes[0]
 
 
-@pytest.mark.parametrize("settings", [LlmSettings(), LlmSettings(base_url="http://127.0.0.1:9/v1", gguf=Path("x.gguf"))])
-def test_the_one_who_answers_must_be_named_and_be_one(settings: LlmSettings) -> None:
+@pytest.mark.parametrize("named", [{}, {"base_url": "http://127.0.0.1:9/v1", "gguf": Path("x.gguf")}])
+def test_the_one_who_answers_must_be_named_and_be_one(named: dict[str, Any]) -> None:
     with pytest.raises(WriterError, match=r"llm\.base_url"):
-        write_llm(SPEECH, settings)
+        write_llm(SPEECH, LlmSettings(**named))
 
 
 @pytest.mark.parametrize(
