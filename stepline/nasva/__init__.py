@@ -1,7 +1,8 @@
 """Placing steps in the video: where they are said, and where they are shown (NaSVA, and speech-and-vision fusion)."""
 
 from stepline.nasva.coarse import coarse_scores, coarse_spans
-from stepline.nasva.ground import Activity, Grounding, GroundReport, ground
+from stepline.nasva.evidence import Activity
+from stepline.nasva.ground import Grounding, GroundReport, ground
 from stepline.nasva.prior import ShownPrior, load_prior
 
 __all__ = [

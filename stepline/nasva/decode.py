@@ -1,5 +1,6 @@
 """From P(shown at t) to seconds, spans and a verdict. Letters: K steps, T seconds."""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -9,13 +10,20 @@ from stepline.nasva.prior import Array
 from stepline.nasva.settings import GroundSettings
 from stepline.records import Span, Status, Step
 
+SPREAD = 0.5   # of the logarithm of a shown span's length within one video; WhenAct's over all videos is 1.0
+
 
 def occupancy(centers: Array, seconds: float) -> Array:
-    """Return (K, T): P(the step is being shown at t), for one `seconds` long whose middle `centers` gives."""
-    width = min(centers.shape[1], max(1, 2 * round((seconds - 1) / 2) + 1))   # odd: centred on the second itself
-    box = np.ones(width)
-    held = np.array([np.convolve(row, box, mode="same") for row in centers]).reshape(centers.shape)
-    return np.asarray(np.minimum(1.0, held))
+    """Return (K, T): P(the step is being shown at t), its middle drawn from `centers`, its length about `seconds`."""
+    reach = centers.shape[1] - 1
+    box = np.array([_longer(2 * abs(d), seconds) for d in range(-reach, reach + 1)])   # (2T-1,)
+    held = np.array([np.convolve(row, box, mode="valid") for row in np.pad(centers, ((0, 0), (reach, reach)))])
+    return np.asarray(np.minimum(1.0, held.reshape(centers.shape)))
+
+
+def _longer(length: float, median: float) -> float:
+    """Return P(a shown span is longer than `length`), lognormal around `median` seconds."""
+    return 1.0 if length <= 0 else 0.5 * math.erfc(math.log(length / median) / (SPREAD * math.sqrt(2)))
 
 
 def shown_spans(row: Array, shots: Sequence[slice], duration: float, settings: GroundSettings) -> list[Span]:

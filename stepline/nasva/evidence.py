@@ -1,24 +1,39 @@
 """What the picture says about each step, contrasted and weighed by what it is worth.
 
 Letters: K steps, T seconds, D width. Similarity of a weak backbone is mostly about the video, not about the second:
-it is centred over time and over steps, and its weight is learned from the video itself (`earned_weight`), so that
+it is centred over time and over steps, and its weight is learned from the video itself (`earned_weights`), so that
 evidence that does not agree with the speech anywhere weighs nothing.
 """
 
 import itertools
-import math
 from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from stepline.errors import ShapeError
 from stepline.nasva.prior import Array
 from stepline.records import FeatureSequence, Matrix, Span
 
 LIMIT = 3.0     # standard deviations; evidence beyond is clipped, one odd frame must not decide
-GRID = 0.05     # step of the search for the weight
+GRID = 0.1     # step of the search for the weight
 NOISE = 1e-6    # a spread of similarity below this is rounding
+
+
+class Activity(Protocol):
+    """What moves, as `vision.ActivityMeter` measures it."""
+
+    @property
+    def motion(self) -> Matrix:
+        """(T,), 0 to 1."""
+
+    @property
+    def cuts(self) -> Sequence[float]:
+        """Seconds at which a new shot starts."""
+
+    @property
+    def rate(self) -> float:
+        """Rows of motion a second."""
 
 
 def similarity(features: FeatureSequence, step_vectors: Matrix, seconds: int) -> Array:
@@ -41,6 +56,19 @@ def by_second(features: FeatureSequence, seconds: int) -> Array:
         if rows.start < rows.stop:
             values[t] = features.values[rows].mean(axis=0)
     return values
+
+
+def motion_by_second(activity: Activity, seconds: int) -> Array:
+    """Return (T,): the mean motion of each second without the jumps at cuts; NaN where none was measured."""
+    motion = np.asarray(activity.motion, dtype=np.float64).copy()
+    for cut in activity.cuts:
+        motion[min(len(motion) - 1, int(cut * activity.rate))] = np.nan   # a cut changes much and moves nothing
+    out = np.full(seconds, np.nan)
+    for t in range(seconds):
+        part = motion[round(t * activity.rate) : max(round(t * activity.rate) + 1, round((t + 1) * activity.rate))]
+        if np.isfinite(part).any():
+            out[t] = np.nanmean(part)
+    return out
 
 
 def unit(rows: Array) -> Array:
@@ -85,26 +113,40 @@ def shot_slices(cuts: Sequence[float], seconds: int) -> list[slice]:
     return [slice(a, b) for a, b in itertools.pairwise(edges)]
 
 
-def earned_weight(prior: Array, z: Array, *, penalty: float, limit: float) -> float:
-    """Return the weight w >= 0 that makes the evidence most likely, given where the steps are said.
+def earned_weights(prior: Array, parts: Sequence[Array], *, penalty: float, limit: float) -> list[float]:
+    """Return the weights w >= 0, one a kind of evidence, that make it most likely, given where the steps are said.
 
-    Each step's evidence is explained as shown at a second drawn from `prior` (K, T), there favoured by exp(w z):
+    parts: kinds of evidence z, each (K, T). Each step is explained as shown at a second drawn from `prior` (K, T),
+    there favoured by exp(w z):
 
-        sum_k log( sum_t prior_k(t) exp(w z_k(t)) / mean_t exp(w z_k(t)) ) - penalty w
+        sum_k log( sum_t prior_k(t) exp(w z_k(t)) / mean_t exp(w z_k(t)) ) - penalty sum(w)
 
-    Evidence that is no higher where the steps are probably shown than elsewhere gets exactly 0.
+    Evidence that is no higher where the steps are probably shown than elsewhere gets exactly 0. The weights are found
+    one after the other, twice round.
     """
-    weights = np.arange(0.0, limit + GRID / 2, GRID)
-    gains = [bayes_factors(prior, z, w, np.ones(len(z), bool)) for w in weights]
-    return float(weights[int(np.argmax([np.log(g).sum() - penalty * w for g, w in zip(gains, weights, strict=True)]))])
+    weights = [0.0] * len(parts)
+    grid = np.arange(0.0, limit + GRID / 2, GRID)
+    for place in [*range(len(parts))] * 2:
+        rest = tilt([*parts[:place], *parts[place + 1 :]], [*weights[:place], *weights[place + 1 :]], prior.shape)
+        gains = [gain(prior, rest + w * parts[place]) - penalty * w for w in grid]
+        weights[place] = float(grid[int(np.argmax(gains))])
+    return weights
 
 
-def bayes_factors(prior: Array, z: Array, weight: float, said: npt.NDArray[np.bool_]) -> Array:
-    """Return (K,): how much likelier the evidence is if the step is shown than if it is not.
+def tilt(parts: Sequence[Array], weights: Sequence[float], shape: tuple[int, ...]) -> Array:
+    """Return the log evidence (K, T): the sum of the parts times their weights."""
+    total = np.zeros(shape)
+    for part, weight in zip(parts, weights, strict=True):
+        total = total + weight * part
+    return total
 
-    A step that is said is compared with its own evidence over the whole video; one that is not (`said` False) with
-    what unit-variance noise would give, since its prior is flat.
-    """
-    tilt = np.exp(weight * z)
-    chance = np.where(said, tilt.mean(axis=1), math.exp(weight**2 / 2))
-    return np.asarray((prior * tilt).sum(axis=1) / chance)
+
+def gain(prior: Array, log_evidence: Array) -> float:
+    """Return how much likelier the evidence (K, T) is where the steps are said than by chance, as a log, summed."""
+    return float(np.log(bayes_factors(prior, log_evidence)).sum())
+
+
+def bayes_factors(prior: Array, log_evidence: Array) -> Array:
+    """Return (K,): how much likelier the evidence is if the step is shown than if it is anywhere in the video."""
+    held = np.exp(log_evidence)
+    return np.asarray((prior * held).sum(axis=1) / held.mean(axis=1))

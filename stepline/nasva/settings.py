@@ -26,7 +26,7 @@ class GroundSettings(Settings):
     shown_rate: Share = 0.6        # P(a written step is shown), before any evidence; NaSVA: 0.606 of its steps are
     unsaid_rate: Share = 0.3       # the same for a step that nobody speaks of (a recipe's line); half of `shown_rate`
     shown_threshold: Share = 0.5   # P(shown) below which a step is only "said"
-    vision_penalty: Annotated[float, Field(ge=0.0)] = 2.0   # rate of the exponential prior on the weight of vision
+    vision_penalty: Annotated[float, Field(ge=0.0)] = 1.0   # rate of the exponential prior on the weight of vision
     vision_limit: Positive = 3.0   # greatest weight that vision may earn, a standard deviation; keeps it finite
     vision_alone: Positive = 1.0   # the weight where nothing is said, so that nothing can be learned
     smooth: Annotated[float, Field(ge=0.0)] = 2.0   # seconds, width of the smoothing of similarity inside a shot
