@@ -17,11 +17,10 @@ class Heard:
 class Passage:
     """What a recogniser made of one window of sound, before it is believed.
 
-    words: in spoken order, times from the start of the video. log_probability: mean over its tokens, natural
-    logarithm. no_speech: P(no speech), the recogniser's own. Both None when the recogniser does not say.
+    words: in spoken order, times from the start of the video, each with the space before it. log_probability: mean
+    over its tokens, natural logarithm; None when nothing was read or the recogniser does not say.
     """
 
     words: tuple[Word, ...]
     language: str | None = None
     log_probability: float | None = None
-    no_speech: float | None = None

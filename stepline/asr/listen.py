@@ -1,16 +1,16 @@
 """From a stream of sound to a transcript: windows, words, sentences, doubts."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from stepline.asr.filters import Evidence, objection
+from stepline.asr.ear import Ear
+from stepline.asr.filters import Evidence, objections
 from stepline.asr.heard import Heard, Passage
 from stepline.asr.sentences import ends_sentence, sentences
 from stepline.asr.settings import AsrSettings
 from stepline.asr.tape import Tape, Window
 from stepline.asr.voice import FRAME, SAMPLE_RATE
-from stepline.asr.whisper import Whisper
 from stepline.records import Dropped, Sentence, Transcript
 
 if TYPE_CHECKING:
@@ -19,54 +19,55 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 DEFAULTS = AsrSettings()
-ENGLISH_ONLY = "whisper-tiny.en"
-MULTILINGUAL = "whisper-base"
-UNREAD = 1.5   # s of speech after a window's last word from which the next window starts at that word's end
+UNREAD = 1.5        # s of speech after a window's last word from which the next window starts at that word's end
+BEFORE = 0.2        # s before a cut sentence at which it is read again
+LONGEST_TEXT = 300  # characters of a dropped text that are kept
 
 
 def transcribe(blocks: "Iterable[Sound]", settings: AsrSettings = DEFAULTS) -> Heard:
     """Return what is said in the sound, sentence by sentence, and what was not believed.
 
-    Sound comes in any blocks, in order; memory holds one window. No sound gives an empty transcript.
-    Raises ModelError when the model is missing or damaged.
+    Sound comes in blocks of any length, in order; memory holds one window. No sound gives an empty transcript.
+    Raises ModelError when the model is missing or damaged, SettingsError for a language that it does not know.
     """
-    recogniser: Whisper | None = None
+    ear, tape = Ear(settings), Tape(settings)
     kept: list[Sentence] = []
     dropped: list[Dropped] = []
     language: str | None = None
-    tape = Tape(settings)
     for window in tape.windows(blocks):
-        recogniser = recogniser or Whisper(settings.model or ENGLISH_ONLY, settings)
-        passage = recogniser.read(window)
-        language = passage.language or language
+        passage = ear.read(window)
         found = sentences(passage.words, pause=settings.pause, longest=settings.longest)
-        resume = _resume(found, window)
+        resume = _resume(found, window, settings)
         if resume is not None:
-            tape.resume(resume)
-            found = [sentence for sentence in found if sentence.span.start < resume]
-        for sentence in found:
-            reason = objection(sentence, _evidence(sentence, passage, window), settings)
+            found = [sentence for sentence in found if sentence.span.start < tape.resume(resume)]
+        language = passage.language if found else language
+        for sentence, reason in zip(found, objections(found, _evidence(found, passage, window), settings), strict=True):
             if reason is None:
                 kept.append(sentence)
             else:
-                dropped.append(Dropped(what="sentence", text=sentence.text, reason=reason))
-    name = recogniser.name if recogniser else None
-    return Heard(Transcript(language=language, sentences=tuple(kept), recogniser=name), tuple(dropped))
+                advice = ear.advice if "unsure" in reason else ""
+                dropped.append(Dropped(what="sentence", text=sentence.text[:LONGEST_TEXT], reason=reason + advice))
+    log.info("heard %d sentences, left out %d", len(kept), len(dropped))
+    return Heard(Transcript(language=language, sentences=_in_order(kept), recogniser=ear.name), tuple(dropped))
 
 
-def _resume(found: list[Sentence], window: Window) -> float | None:
-    """Return the second at which to read on: before a sentence that the window cuts, after the last word read."""
+def _resume(found: Sequence[Sentence], window: Window, settings: AsrSettings) -> float | None:
+    """Return the second at which to read on: after the last word read, or before a sentence that the window cuts."""
     if window.last or not found:
         return None
     last = found[-1]
     rest = window.voiced(last.span.end, window.end)
-    if float((rest > 0.5).sum()) * FRAME / SAMPLE_RATE > UNREAD:
+    if float((rest >= settings.voice).sum()) * FRAME / SAMPLE_RATE > UNREAD:
         return last.span.end
-    if len(found) > 1 and not ends_sentence(last.text):
-        return max(found[-2].span.end, last.span.start - 0.2)
+    if len(found) > 1 and (not ends_sentence(last.text) or last.text.endswith("...")):
+        return max(found[-2].span.end, last.span.start - BEFORE)
     return None
 
 
-def _evidence(sentence: Sentence, passage: Passage, window: Window) -> Evidence:
-    voice = window.voiced(sentence.span.start, sentence.span.end)
-    return Evidence(float(voice.mean()) if len(voice) else 0.0, passage.log_probability, passage.no_speech)
+def _evidence(found: Sequence[Sentence], passage: Passage, window: Window) -> list[Evidence]:
+    voices = [window.voiced(sentence.span.start, sentence.span.end) for sentence in found]
+    return [Evidence(float(v.mean()) if len(v) else 0.0, passage.log_probability) for v in voices]
+
+
+def _in_order(kept: Sequence[Sentence]) -> tuple[Sentence, ...]:
+    return tuple(sorted(kept, key=lambda sentence: (sentence.span.start, sentence.span.end)))

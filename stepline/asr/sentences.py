@@ -6,10 +6,10 @@ from itertools import pairwise
 
 from stepline.records import Sentence, Span, Word
 
-ABBREVIATIONS = frozenset(
-    ["mr", "mrs", "ms", "dr", "prof", "st", "vs", "etc", "approx", "vol", "fig", "inc", "ltd", "jr", "sr", "e.g", "i.e"]
-    + ["a.m", "p.m", "u.s", "u.k", "oz", "lb", "lbs", "tbsp", "tsp", "min", "max"]
-)   # a full stop after these ends nothing
+ABBREVIATIONS = frozenset({
+    *("mr", "mrs", "ms", "dr", "prof", "st", "vs", "etc", "approx", "vol", "fig", "inc", "ltd", "jr", "sr", "e.g"),
+    *("i.e", "a.m", "p.m", "u.s", "u.k", "oz", "lb", "lbs", "tbsp", "tsp", "min", "max"),
+})   # a full stop after these ends nothing
 CLOSING = "\"'”’»)]}"
 FULL_STOPS = ".!?…。！？"
 SHORTEST_WORD = 0.02   # s; a word whose end is not after its start gets this long
@@ -19,8 +19,8 @@ def sentences(words: Sequence[Word], *, pause: float, longest: float) -> list[Se
     """Return the sentences that the words make, in order.
 
     A sentence ends at a full stop that is no abbreviation or decimal point, at a pause of `pause` seconds, and, where
-    it runs on past `longest` seconds, at its longest pause. Words without times get theirs from their neighbours for the
-    sentence's span only; a sentence without any timed word is left out. Words carry the space before them.
+    it runs on past `longest` seconds, at its longest pause. A sentence spans its timed words; one
+    without any is left out. Words carry the space before them.
     """
     timed = repaired([word for word in words if word.text.strip()])
     groups = [part for group in _split(timed, pause) for part in _shortened(group, longest)]

@@ -29,6 +29,7 @@ class AsrSettings(Settings):
     voice: Probability = 0.5              # a 32 ms frame holds speech from here (Silero's own default)
     voice_gap: Positive = 2.0             # s of silence left out of what the recogniser hears
     voice_pad: Positive = 0.4             # s kept on either side of speech (faster-whisper's own default)
+    longest_word: Positive = 1.5          # s; Whisper stretches a word over the silence behind it
     pause: Positive = 1.0                 # s between two words that end a sentence
     longest: Positive = 12.0              # s after which a sentence without punctuation is cut at its longest pause
     switch_below: float = -0.6            # mean log-probability under which Whisper base is asked for the language
@@ -36,3 +37,6 @@ class AsrSettings(Settings):
     log_probability: float = -0.8         # a window whose mean log-probability is lower is not believed
     word_probability: Probability = 0.45  # nor a sentence whose mean word probability is lower
     voiced: Probability = 0.2             # nor a sentence whose mean voice probability is lower
+    belief: float = -0.4                  # nor one whose log-probability plus voice probability is lower
+    clear_voice: Probability = 0.5        # a stock phrase ("Thank you.") is believed from this voice probability
+    clear_log_probability: float = -0.4   # and this log-probability on

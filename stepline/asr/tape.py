@@ -59,10 +59,14 @@ class Tape:
                 yield from self._one(last=False)
         yield from self._emptied()
 
-    def resume(self, second: float) -> None:
-        """Let the next window start at `second`, inside the window given last; a quarter of that is always left."""
+    def resume(self, second: float) -> float:
+        """Let the next window start at `second`, inside the window given last; return where it really will.
+
+        A quarter of the window is always left behind, so that the reading comes to an end.
+        """
         wanted = round((second - self._start) * SAMPLE_RATE)
         self._taken = min(self._taken, max(wanted, int(ADVANCE * self._taken)))
+        return self._start + self._taken / SAMPLE_RATE
 
     def _emptied(self) -> Iterator[Window]:
         while len(self._held):

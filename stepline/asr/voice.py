@@ -51,7 +51,7 @@ def _padded(runs: list[list[int]], pad: int, total: int) -> list[tuple[int, int]
 
 
 def quietest(voice: Samples, threshold: float) -> int:
-    """Return the middle of the longest run of frames without speech, the last of equals; else the least voiced frame."""
+    """Return the middle of the longest run of frames without speech, the last of equals; else the least voiced."""
     edges = np.flatnonzero(np.diff(np.concatenate(([0], (voice < threshold).astype(np.int8), [0]))))
     if not len(edges):
         return int(np.argmin(voice))

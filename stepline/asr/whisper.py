@@ -43,11 +43,13 @@ class Whisper:
             condition_on_previous_text=False,   # a loop in one window must not reach the next
             without_timestamps=True,   # one reading a window; the word times come from cross-attention
             word_timestamps=True,
+            no_speech_threshold=None,   # filters.py doubts, and says why
             vad_filter=False,   # done above, once
         )
         if self.language is None:
             self.language = str(info.language)
-        return _passage(next(iter(segments), None), str(info.language), _Clock(window.start, runs))
+        clock = _Clock(window.start, runs, self._settings.longest_word)
+        return _passage(next(iter(segments), None), str(info.language), clock)
 
     def detect(self, window: Window) -> tuple[str, float]:
         """Return the most likely language of the window's speech and its probability; the window holds speech."""
@@ -59,14 +61,16 @@ class Whisper:
 class _Clock:
     """Turns seconds of the joined speech back into seconds of the video."""
 
-    def __init__(self, start: float, runs: Sequence[tuple[int, int]]) -> None:
+    def __init__(self, start: float, runs: Sequence[tuple[int, int]], longest: float) -> None:
         self._start = start
+        self._longest = longest
         self._runs = [(first / SAMPLE_RATE, last / SAMPLE_RATE) for first, last in runs]
         lengths = [last - first for first, last in self._runs]
         self._starts = [sum(lengths[:index]) for index in range(len(lengths))]
 
     def span(self, start: float, end: float) -> Span:
         """Return the span in the video; a word over a cut belongs to the side that holds its middle."""
+        end = min(end, start + self._longest)
         middle = (start + end) / 2
         run = max(index for index, first in enumerate(self._starts) if index == 0 or first <= middle)
         first, last = self._runs[run]
@@ -93,7 +97,7 @@ def _load(name: str, settings: AsrSettings) -> Any:
         return WhisperModel(str(path), device="cpu", compute_type=settings.compute, cpu_threads=settings.threads)
     except (RuntimeError, ValueError, OSError) as error:
         said = " ".join(str(error).split())
-        raise ModelError(f"{path}: not a CTranslate2 Whisper model ({said}); give such a folder as asr.model") from error
+        raise ModelError(f"{path}: not a CTranslate2 Whisper model ({said}); give such a folder") from error
 
 
 def _language(name: str, wanted: str | None, model: Any) -> str | None:
@@ -102,8 +106,8 @@ def _language(name: str, wanted: str | None, model: Any) -> str | None:
     if wanted is None:
         return None if model.model.is_multilingual else "en"
     if wanted not in known:
-        hears = "only English (en)" if known == ["en"] else f"{len(known)} languages by their two-letter code (en, zh, es)"
-        raise SettingsError(f"asr.language {wanted!r}: {name} hears {hears}; asr.model=whisper-base hears 99")
+        hears = "only English (en)" if known == ["en"] else "languages by their two-letter code (en, zh, es)"
+        raise SettingsError(f"asr.language {wanted!r}: {name} hears {hears}; asr.model=whisper-base hears 99 of them")
     return wanted
 
 
@@ -114,7 +118,7 @@ def _passage(segment: Any, language: str, clock: _Clock) -> Passage:
         Word(text=str(word.word), span=clock.span(float(word.start), float(word.end)), confidence=_probability(word))
         for word in segment.words or ()
     )
-    return Passage(words, language, float(segment.avg_logprob), float(segment.no_speech_prob))
+    return Passage(words, language, float(segment.avg_logprob))
 
 
 def _probability(word: Any) -> float:

@@ -1,0 +1,83 @@
+"""WhisperX as the recogniser: Whisper's words with times from forced alignment, as the NaSVA paper's data has them.
+
+The package is not a requirement: `pip install 'stepline[whisperx]'`. Its models come by name or by path.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from stepline.asr.heard import Passage
+from stepline.asr.settings import AsrSettings
+from stepline.asr.tape import Window
+from stepline.errors import ModelError
+from stepline.records import Span, Word
+
+DEFAULT_MODEL = "base"   # whisperx's own name for Whisper base
+BATCH = 8                # stretches of speech that whisperx reads at once
+
+
+class WhisperX:
+    """WhisperX, loaded at the first window; `read` turns a window into aligned words."""
+
+    def __init__(self, settings: AsrSettings) -> None:
+        self.name = f"whisperx {settings.model or DEFAULT_MODEL}"
+        self.language = settings.language
+        self._settings = settings
+        self._package = _package()
+        self._model = _load(self._package, settings)
+        self._aligners: dict[str, tuple[Any, Any]] = {}
+
+    def read(self, window: Window, *, beam: int | None = None, prompt: str | None = None) -> Passage:
+        """Return what is said in the window; words that the aligner could not place carry no time."""
+        if not (window.voice >= self._settings.voice).any():
+            return Passage(())
+        heard = self._model.transcribe(window.samples, batch_size=BATCH, language=self.language)
+        language = str(heard.get("language") or self.language or "en")
+        self.language = self.language or language
+        aligner, metadata = self._aligner(language)
+        aligned = self._package.align(heard["segments"], aligner, metadata, window.samples, "cpu")
+        words = [_word(word, window.start) for part in aligned["segments"] for word in part.get("words", ())]
+        return Passage(tuple(words), language)
+
+    def _aligner(self, language: str) -> tuple[Any, Any]:
+        if language not in self._aligners:
+            try:
+                self._aligners[language] = self._package.load_align_model(language_code=language, device="cpu")
+            except (ValueError, OSError, RuntimeError) as error:
+                raise ModelError(f"whisperx: no alignment model for {language!r} ({_line(error)}); "
+                                 "set asr.recogniser=whisper") from error
+        return self._aligners[language]
+
+
+def _package() -> Any:
+    try:
+        import whisperx
+    except ImportError as error:
+        raise ModelError("asr.recogniser whisperx: the package is not installed; "
+                         "pip install 'stepline[whisperx]', or set asr.recogniser=whisper") from error
+    return whisperx
+
+
+def _load(package: Any, settings: AsrSettings) -> Any:
+    name = settings.model or DEFAULT_MODEL
+    try:
+        return package.load_model(
+            name, "cpu", compute_type=settings.compute, language=settings.language, threads=settings.threads,
+            asr_options={"beam_size": settings.beam},
+        )
+    except (ValueError, OSError, RuntimeError) as error:
+        raise ModelError(f"whisperx model {name!r}: cannot be loaded ({_line(error)}); give a path as asr.model") from error
+
+
+def _word(word: Mapping[str, Any], offset: float) -> Word:
+    """Return one aligned word; without both times, or with an end before its start, it has no span."""
+    start, end, score = word.get("start"), word.get("end"), word.get("score")
+    span = None
+    if start is not None and end is not None and 0.0 <= float(start) < float(end):
+        span = Span(round(offset + float(start), 3), round(offset + float(end), 3))
+    confidence = min(1.0, max(0.0, float(score))) if score is not None else None
+    return Word(text=f" {str(word['word']).strip()}", span=span, confidence=confidence)
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())
