@@ -35,6 +35,7 @@ def run_all(
             try:
                 done.put((place, work(items[place]), None))
             except Exception as error:   # noqa: BLE001 - it is raised in the caller's thread
+                stopped.set()
                 done.put((place, None, error))
 
     for _ in range(min(workers, len(items))):

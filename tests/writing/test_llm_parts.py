@@ -92,9 +92,9 @@ def test_a_tie_keeps_the_told_order_and_a_clear_case_breaks_it() -> None:
 
 def test_a_verb_alone_supports_no_step() -> None:
     (chunk,) = cut(talk("Pour the lemonade into the pitcher."), 10)
-    steps, dropped = cite(["pour concrete into a wooden mould", "pour the lemonade"], chunk, floor=0.6, embed=bag_of_words)
+    steps, dropped = cite(["pour concrete into a mould", "pour the lemonade"], chunk, floor=0.6, embed=bag_of_words)
     assert [step.text for step in steps] == ["pour the lemonade"]
-    assert [one.text for one in dropped] == ["pour concrete into a wooden mould"]
+    assert [one.text for one in dropped] == ["pour concrete into a mould"]
 
 
 def test_no_texts_cite_nothing() -> None:
@@ -152,8 +152,7 @@ def test_the_first_error_of_any_thread_is_raised_and_ends_the_work() -> None:
 
     with pytest.raises(WriterError, match="no access"):
         run_all(work, list(range(50)), workers=1, until=time.monotonic() + 5)
-    time.sleep(0)
-    assert len(begun) < 50
+    assert begun == [0]
 
 
 def test_several_chunks_are_asked_for_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
