@@ -8,7 +8,6 @@ TensorFlow's "same" padding, whose odd row at stride 2 and even sides lies at th
 which on the turned picture is the end, so that no picture needs to be copied to be padded.
 """
 
-import pickle
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -141,8 +140,8 @@ def _load(path: Path) -> dict[str, Tensor]:
     """Return the state dict, after every name and shape was checked; nothing but tensors is ever unpickled."""
     try:
         weights = torch.load(path, map_location="cpu", weights_only=True)
-    except (OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
-        reason = str(error).splitlines()[0]
+    except Exception as error:   # a damaged file makes torch.load raise almost anything, IndexError among it
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ModelError(f"{path}: not an EfficientNet-Lite0 checkpoint ({reason}); give its state dict") from error
     if not isinstance(weights, dict):
         raise ModelError(f"{path}: holds a {type(weights).__name__}; give the state dict of EfficientNet-Lite0")

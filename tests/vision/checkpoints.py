@@ -1,0 +1,64 @@
+"""Tiny random CLIP and SigLIP checkpoints, written by transformers and read by the code under test."""
+
+from pathlib import Path
+
+WORDS = ["<pad>", "<unk>", "<s>", "</s>", "cut", "the", "banana", "fold", "paper"]
+TEXT = {
+    "vocab_size": len(WORDS),
+    "hidden_size": 16,
+    "intermediate_size": 24,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "max_position_embeddings": 12,
+    "pad_token_id": 0,
+    "bos_token_id": 2,
+    "eos_token_id": 3,
+}
+IMAGE = {
+    "hidden_size": 16,
+    "intermediate_size": 24,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "image_size": 32,
+    "patch_size": 8,
+}
+
+
+def write_clip(folder: Path, kind: str = "clip") -> Path:
+    """Write a whole checkpoint of `kind`, "clip" or "siglip"; vectors are 16 wide."""
+    import torch
+    import transformers
+
+    torch.manual_seed(1)
+    if kind == "clip":
+        config = transformers.CLIPConfig(text_config=TEXT, vision_config=IMAGE, projection_dim=16)
+        model, images = transformers.CLIPModel(config), transformers.CLIPImageProcessorPil
+        processor = images(size={"shortest_edge": 32}, crop_size={"height": 32, "width": 32})
+    else:
+        config = transformers.SiglipConfig(text_config=TEXT, vision_config=IMAGE)
+        model, images = transformers.SiglipModel(config), transformers.SiglipImageProcessorPil
+        processor = images(size={"height": 32, "width": 32})
+    tokenizer = _tokenizer()
+    whole = {"clip": transformers.CLIPProcessor, "siglip": transformers.SiglipProcessor}[kind]
+    model.eval().save_pretrained(folder)
+    whole(image_processor=processor, tokenizer=tokenizer).save_pretrained(folder)
+    return folder
+
+
+def _tokenizer():
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+    from transformers import PreTrainedTokenizerFast
+
+    tokenizer = Tokenizer(models.WordLevel({word: place for place, word in enumerate(WORDS)}, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", special_tokens=[("<s>", 2), ("</s>", 3)]
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token="<pad>",
+        unk_token="<unk>",
+        bos_token="<s>",
+        eos_token="</s>",
+        model_max_length=12,
+    )

@@ -1,0 +1,56 @@
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from vision_samples import frame
+
+from stepline.errors import SettingsError
+from stepline.media import Frame
+from stepline.vision import measure_activity
+from stepline.vision.activity import find_cuts
+
+
+def test_motion_is_the_mean_change_of_grey_in_each_second():
+    # 0 -> 51 is 0.2 of white, then 51 -> 51 is 0; the second 1 holds one change of 0.4.
+    shown = measure_activity([frame(0.0, 0), frame(0.3, 51), frame(0.6, 51), frame(1.5, 153)])
+    assert_allclose(shown.motion, [0.1, 0.4], atol=1e-6)
+
+
+def test_a_second_without_a_pair_has_no_motion():
+    shown = measure_activity([frame(0.5, 0), frame(3.5, 255)])
+    assert_allclose(shown.motion, [0, 0, 0, 1], atol=1e-6)
+
+
+def test_a_sudden_change_of_colours_is_a_cut():
+    frames = [frame(second / 2, 20 if second < 7 else 220) for second in range(14)]
+    assert measure_activity(frames).cuts == (3.5,)
+
+
+def test_steady_change_is_no_cut():
+    noise = np.random.default_rng(0).integers(0, 256, (12, 64, 64, 3), dtype=np.uint8)
+    blocks = noise[:, :4, :4].repeat(16, axis=1).repeat(16, axis=2)   # every frame has other colours
+    shown = measure_activity([Frame(place / 2, image) for place, image in enumerate(blocks)])
+    assert shown.cuts == ()
+    assert (shown.motion > 0.1).all()
+
+
+def test_a_cut_stands_out_from_its_neighbours_and_above_the_floor():
+    changes = np.array([0.05, 0.05, 0.5, 0.05, 0.05, 0.05, 0.19, 0.05])
+    assert find_cuts(changes, ratio=4.0, floor=0.2) == [2]
+    assert find_cuts(changes, ratio=3.0, floor=0.1) == [2, 6]
+    assert find_cuts(changes, ratio=11.0, floor=0.1) == []
+
+
+def test_nothing_shown_has_no_activity():
+    shown = measure_activity([])
+    assert shown.motion.shape == (0,)
+    assert shown.cuts == ()
+
+
+def test_pictures_smaller_than_the_grid_are_measured():
+    tiny = [Frame(second, np.full((5, 7, 3), 255 * (second % 2), np.uint8)) for second in range(2)]
+    assert_allclose(measure_activity(tiny).motion, [0, 1])
+
+
+def test_an_impossible_rate_is_refused():
+    with pytest.raises(SettingsError, match="rate"):
+        measure_activity([], rate=0.0)

@@ -1,0 +1,91 @@
+"""The contract that every row of BACKBONES keeps. A new backbone needs one row in MAKERS here."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from checkpoints import write_clip
+from numpy.testing import assert_allclose
+from vision_samples import NOISE
+
+from stepline.errors import ModelError, SettingsError
+from stepline.vision import BACKBONES, VisionSettings, load_backbone
+
+TEXTS = ["cut the banana", "fold the paper in half", "cut", "fold"]
+
+
+def make_clip(folder):
+    pytest.importorskip("transformers")
+    return VisionSettings(backbone="clip", path=write_clip(folder))
+
+
+def make_precomputed(folder):
+    np.save(folder / "v.npy", np.ones((3, 5), np.float32))
+    np.savez(folder / "texts.npz", text=np.array(TEXTS), features=np.eye(4, 5, dtype=np.float32) + 1)
+    return VisionSettings(backbone="precomputed", path=folder / "v.npy", texts=folder / "texts.npz")
+
+
+MAKERS = {
+    "conse": lambda folder: VisionSettings(),
+    "clip": make_clip,
+    "precomputed": make_precomputed,
+}
+SEEING = [name for name in BACKBONES if name != "precomputed"]
+
+
+def make(name, folder):
+    return load_backbone(MAKERS[name](folder))
+
+
+def test_every_backbone_is_under_contract():
+    assert list(MAKERS) == list(BACKBONES)
+
+
+@pytest.mark.parametrize("name", BACKBONES)
+def test_texts_become_unit_rows_alike_each_time(name, tmp_path):
+    backbone = make(name, tmp_path)
+    rows = backbone.encode_texts(TEXTS)
+    assert rows.shape == (len(TEXTS), backbone.dim)
+    assert rows.dtype == np.float32
+    assert_allclose(np.linalg.norm(rows, axis=1), 1, atol=1e-5)
+    assert rows.tobytes() == backbone.encode_texts(TEXTS).tobytes()
+    assert_allclose(np.concatenate([backbone.encode_texts([text]) for text in TEXTS]), rows, atol=1e-5)
+    assert backbone.encode_texts([]).shape == (0, backbone.dim)
+
+
+@pytest.mark.parametrize("name", SEEING)
+def test_pictures_become_unit_rows_alike_each_time(name, tmp_path):
+    backbone = make(name, tmp_path)
+    rows = backbone.encode_images(NOISE)
+    assert rows.shape == (len(NOISE), backbone.dim)
+    assert rows.dtype == np.float32
+    assert_allclose(np.linalg.norm(rows, axis=1), 1, atol=1e-5)
+    assert rows.tobytes() == backbone.encode_images(NOISE).tobytes()
+
+
+@pytest.mark.parametrize("name", SEEING)
+def test_batch_size_does_not_matter(name, tmp_path):
+    backbone = make(name, tmp_path)
+    alone = np.concatenate([backbone.encode_images(NOISE[row : row + 1]) for row in range(len(NOISE))])
+    assert_allclose(alone, backbone.encode_images(NOISE), atol=1e-5)
+    assert backbone.encode_images(NOISE[:0]).shape == (0, backbone.dim)
+
+
+def test_ready_features_have_the_contract_of_features(tmp_path):
+    backbone = make("precomputed", tmp_path)
+    assert backbone.features("v").values.shape == (3, backbone.dim)
+    with pytest.raises(ModelError):
+        backbone.encode_images(NOISE)
+
+
+def test_none_has_nothing_to_load():
+    with pytest.raises(SettingsError, match="conse"):
+        load_backbone(VisionSettings(backbone="none"))
+
+
+def test_importing_vision_and_text_stays_light():
+    heavy = ("torch", "transformers", "av", "spacy")
+    code = f"import stepline.vision, stepline.text, sys; print([name for name in {heavy} if name in sys.modules])"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert shown.stdout.strip() == "[]"
