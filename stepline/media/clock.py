@@ -49,9 +49,21 @@ class PictureTiming:
     def __init__(self, clock: Clock, rate: float) -> None:
         """rate: frames/s, for frames that do not say how long they last."""
         self._clock, self._length = clock, 1 / rate
+        self._stamp: int | None = None   # of the frame before
 
     def place(self, frame: Any) -> tuple[float, float]:
         """Return when a decoded frame appears and how long it lasts, in s."""
-        length = float(frame.duration * frame.time_base) if frame.duration and frame.time_base else self._length
         stamp = frame.pts if frame.pts is not None else frame.dts
+        length = self._lasts(stamp, frame)
+        self._stamp = stamp
         return self._clock.place(stamp, frame.time_base, length), length
+
+    def _lasts(self, stamp: int | None, frame: Any) -> float:
+        """Return how long a frame lasts: as it says, else as the one before did, else by the frame rate."""
+        if not frame.time_base:
+            return self._length
+        if frame.duration:
+            return float(frame.duration * frame.time_base)
+        if stamp is not None and self._stamp is not None and 0 < (stamp - self._stamp) * frame.time_base <= JUMP:
+            self._length = float((stamp - self._stamp) * frame.time_base)
+        return self._length

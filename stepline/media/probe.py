@@ -79,11 +79,18 @@ def _unreadable(source: Source, first: dict[str, Any], ended: bool) -> list[str]
 
 
 def _duration(source: Source, settings: MediaSettings) -> float:
-    """Return the claimed duration, or where none is claimed the end of the last packet (read, not decoded)."""
+    """Return the claimed duration, or where none is claimed the end of the last packet (read, not decoded).
+
+    Where the packets bear no times either, their number at the claimed frame rate.
+    """
     if source.duration is not None:
         return source.duration
-    end = 0.0
-    for packet in source.packets():
-        end = max(end, source.packet_end(packet))
+    end, count = 0.0, 0
+    with open_media(source.path, settings) as again:   # the other one has read some packets already
+        for packet in again.packets():
+            end = max(end, again.packet_end(packet))
+            count += packet.stream.type == "video" and packet.size > 0
+    if end == 0.0 and source.picture is not None:
+        end = count / picture_rate(source.picture)
     check_duration(source.path, end, settings)
     return end

@@ -51,6 +51,7 @@ class Reader:
                 if track is not None:
                     for frame in source.decode(packet):
                         yield from track.take(frame)
+                    self.end = max(self.end, track.end)
             for track in tracks.values():
                 yield from track.finish()
             self.warnings = source.damage.warnings(self.end, source.duration if source.exact else None)
@@ -74,10 +75,12 @@ class _Pictures:
     def __init__(self, source: Source, picker: Picker, settings: MediaSettings) -> None:
         self._source, self._picker, self._settings = source, picker, settings
         self._timing = source.timing()
+        self.end = 0.0   # s, where the last frame taken stops
 
     def take(self, frame: Any) -> Iterator[Frame]:
         time, length = self._timing.place(frame)
         check_duration(self._source.path, time, self._settings)
+        self.end = max(self.end, time + length)
         yield from self._picker.take(time, frame, length)
 
     def finish(self) -> Iterator[Frame]:
@@ -90,10 +93,13 @@ class _Sounds:
     def __init__(self, source: Source, settings: MediaSettings) -> None:
         self._source, self._settings = source, settings
         self._clock, self._line = source.clock(), Line()
+        self.end = 0.0   # s, where the last frame taken stops
 
     def take(self, frame: Any) -> Iterator[Sound]:
-        time = self._clock.place(frame.pts, frame.time_base, frame.samples / frame.sample_rate)
+        length = frame.samples / frame.sample_rate
+        time = self._clock.place(frame.pts, frame.time_base, length)
         check_duration(self._source.path, time, self._settings)
+        self.end = max(self.end, time + length)
         for start, samples in self._line.take(time, frame):
             yield Sound(start, samples[0])
 

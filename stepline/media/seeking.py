@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from typing import Any
 
-from stepline.errors import MediaError
 from stepline.media.source import MICROSECONDS, Source
 
 STEP_BACK = 1.0   # s before the wanted second tried first, so that its sound is complete; then four times as far
@@ -12,27 +11,30 @@ STEP_BACK = 1.0   # s before the wanted second tried first, so that its sound is
 def start_before(source: Source, second: float) -> Any:
     """Move the file to where decoding gives all that is on screen and heard at `second`; return that first picture.
 
-    None where no picture can be decoded. A file that cannot be searched is left at, or taken back to, its start.
+    None where no picture can be decoded. A file that cannot be searched is taken back to its start.
     """
     back = STEP_BACK
     while True:
-        target = max(0.0, second - back) if source.exact else 0.0
-        seek(source, target)
+        seek(source, max(0.0, second - back))
         found = next(pictures(source), None)
-        if target == 0.0 or (found is not None and found[0] <= second):
-            seek(source, target)
+        if not source.exact or second <= back or (found is not None and found[0] <= second):
+            seek(source, max(0.0, second - back))
             return None if found is None else found[2]
         back *= 4
 
 
 def seek(source: Source, second: float) -> None:
-    """Move the file to the last key frame at or before `second`. Raises MediaError where it cannot be searched."""
+    """Move the file to the last key frame at or before `second`, or to its start where it cannot be searched."""
     import av
 
+    if not source.exact:
+        source.rewind()
+        return
     try:
         source.container.seek(round((second + source.start) * MICROSECONDS), backward=True)
-    except (av.error.FFmpegError, OSError) as error:
-        raise MediaError(f"{source.path}: cannot be searched for a second; convert it to mp4") from error
+    except av.error.FFmpegError:
+        source.exact = False
+        source.rewind()
 
 
 def pictures(source: Source) -> Iterator[tuple[float, float, Any]]:

@@ -41,8 +41,15 @@ class Source:
     sound: Any
     start: float
     duration: float | None
-    exact: bool          # the duration is read, not guessed
+    exact: bool          # the duration is read, not guessed, and the file can be searched
+    settings: MediaSettings
     damage: Damage = field(default_factory=Damage)
+
+    def rewind(self) -> None:
+        """Open the file anew, at its start."""
+        self.container.close()
+        self.container = _open(self.path, self.settings)
+        self.picture, self.sound = _streams(self.path, self.container, self.settings)
 
     def clock(self) -> Clock:
         """Return a clock for one stream of the file."""
@@ -107,8 +114,13 @@ def open_media(path: Path | str, settings: MediaSettings) -> Iterator[Source]:
     """Yield the open file. Raises MediaError, with the cure, for what is missing, not media, or past a limit."""
     path = Path(path)
     _check_file(path, settings)
-    with _open(path, settings) as container:
-        yield _source(path, container, settings)
+    container = _open(path, settings)
+    source = None
+    try:
+        source = _source(path, container, settings)
+        yield source
+    finally:
+        (container if source is None else source.container).close()
 
 
 def _check_file(path: Path, settings: MediaSettings) -> None:
@@ -140,7 +152,7 @@ def _open(path: Path, settings: MediaSettings) -> Any:
     }
     try:
         return av.open(f"file:{path}", options=options, metadata_errors="replace")
-    except av.error.InvalidDataError as error:
+    except (av.error.InvalidDataError, av.error.EOFError) as error:
         raise MediaError(
             f"{path}: not a video that can be read (damaged, cut off before its index, or another kind of file); "
             "download it again or convert it to mp4"
@@ -155,6 +167,17 @@ def _open(path: Path, settings: MediaSettings) -> Any:
 
 
 def _source(path: Path, container: Any, settings: MediaSettings) -> Source:
+    picture, sound = _streams(path, container, settings)
+    start = (container.start_time or 0) / MICROSECONDS
+    duration = container.duration / MICROSECONDS if container.duration and container.duration > 0 else None
+    if duration is not None:
+        check_duration(path, duration, settings)
+    exact = not GUESSED & set(container.format.name.split(","))
+    return Source(path, container, picture, sound, start, duration, exact, settings)
+
+
+def _streams(path: Path, container: Any, settings: MediaSettings) -> tuple[Any, Any]:
+    """Return the best picture and sound stream, each None if there is none, set up for decoding."""
     count = len(container.streams)
     if count > settings.max_streams:
         raise MediaError(
@@ -164,20 +187,15 @@ def _source(path: Path, container: Any, settings: MediaSettings) -> Source:
     picture, sound = _pictures(container), _best(container.streams.audio)
     if picture is None and sound is None:
         raise MediaError(f"{path}: neither picture nor sound that can be decoded; convert it to mp4 (H.264, AAC)")
-    start = (container.start_time or 0) / MICROSECONDS
-    duration = container.duration / MICROSECONDS if container.duration and container.duration > 0 else None
-    if duration is not None:
-        check_duration(path, duration, settings)
-    exact = not GUESSED & set(container.format.name.split(","))
     _limit_picture(path, picture, settings)
-    return Source(path, container, picture, sound, start, duration, exact)
+    return picture, sound
 
 
 def check_duration(path: Path, duration: float, settings: MediaSettings) -> None:
     """Raise MediaError where a video lasts longer than the limit."""
     if duration > settings.max_duration:
         raise MediaError(
-            f"{path}: {duration:.0f} s are more than media.max_duration = {settings.max_duration:.0f} s; "
+            f"{path}: {duration:.0f} s are more than media.max_duration = {settings.max_duration:g} s; "
             f"cut the video, or raise the limit with --set media.max_duration={duration + 60:.0f}.0"
         )
 

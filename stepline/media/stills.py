@@ -43,7 +43,8 @@ class _Walk:
         """Return the decoded frame on screen at `second`, which must not lie before the one asked for last."""
         if self._source.picture is None:
             return None
-        if self._shown is None or (self._next is not None and second > self._next[0] + NEAR):
+        far = self._next is not None and second > self._next[0] + NEAR
+        if self._shown is None or (far and self._source.exact):
             self._leap(second)
         while self._next is not None and self._next[0] <= second:
             self._shown, self._next = self._next, next(self._coming, None)

@@ -1,0 +1,13 @@
+from pathlib import Path
+
+import pytest
+
+CLIPS = Path(__file__).resolve().parents[2] / ".." / "shared" / "data" / "videos"
+
+
+@pytest.fixture
+def clips() -> Path:
+    """The folder of real clips; the test is left out where it is absent."""
+    if not CLIPS.is_dir():
+        pytest.skip("the real clips of ../shared/data/videos are not here")
+    return CLIPS

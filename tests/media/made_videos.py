@@ -1,0 +1,95 @@
+"""Makes the small odd videos that the tests read; each picture says by its grey which one it is."""
+
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from pathlib import Path
+
+import av
+import numpy as np
+
+TICKS = 1000   # a second in the picture's time base
+SIZE = (64, 48)
+COUNT = 20     # greys that can be told apart; picture COUNT looks like picture 0
+
+
+def grey(index: int) -> int:
+    """The grey of picture `index`: far enough from its neighbours to survive encoding."""
+    return 20 + 11 * (index * 7 % COUNT)
+
+
+def tone(seconds: float, rate: int = 44_100, hertz: float = 440.0) -> np.ndarray:
+    """A sine of amplitude 0.5, (1, N) float32."""
+    return (0.5 * np.sin(2 * np.pi * hertz * np.arange(round(seconds * rate)) / rate)).astype(np.float32)[None]
+
+
+def make_video(
+    path: Path,
+    *,
+    times: Sequence[float] = (),
+    size: tuple[int, int] = SIZE,
+    sounds: Iterable[tuple[float, np.ndarray]] = (),
+    codec: str = "mpeg4",
+    rotation: int = 0,
+    rate: int = 44_100,
+    sound_codec: str = "aac",
+    last: float = 0.1,
+    **options: str,
+) -> Path:
+    """Write picture k, of grey(k), at times[k], and each sound (start, samples) in one sound track."""
+    sounds = list(sounds)
+    with av.open(str(path), "w", options=options) as out:
+        picture = _picture_stream(out, codec, size, rotation) if times else None
+        sound = out.add_stream(sound_codec, rate=rate, layout="mono") if sounds else None
+        packets = _encode_pictures(picture, times, size, last) if picture else []
+        if sound:
+            packets += _encode_sounds(sound, sounds, rate)
+        for packet in sorted(packets, key=lambda item: item.dts * item.time_base):
+            out.mux(packet)
+    return path
+
+
+def _picture_stream(out, codec, size, rotation):
+    stream = out.add_stream(codec, rate=10)
+    stream.width, stream.height = size
+    stream.pix_fmt = "yuv420p"
+    stream.codec_context.time_base = Fraction(1, TICKS)
+    stream.codec_context.options = {"qscale": "2"}
+    if rotation:
+        stream.set_display_rotation(rotation)
+    return stream
+
+
+def _encode_pictures(stream, times, size, last):
+    packets = []
+    ends = {round(a * TICKS): round(b * TICKS) for a, b in zip(times, [*times[1:], times[-1] + last], strict=True)}
+    for index, time in enumerate(times):
+        image = np.full((size[1], size[0], 3), grey(index), np.uint8)
+        image[: size[1] // 4, : size[0] // 4] = (255, 0, 0)   # a red corner shows which way is up
+        frame = av.VideoFrame.from_ndarray(image, format="rgb24").reformat(format="yuv420p")
+        frame.pts, frame.time_base = round(time * TICKS), Fraction(1, TICKS)
+        packets += stream.encode(frame)
+    packets += stream.encode(None)
+    for packet in packets:
+        packet.duration = ends.get(packet.pts, packet.pts) - packet.pts
+    return packets
+
+
+def _encode_sounds(stream, sounds, rate):
+    packets = []
+    for start, samples in sounds:
+        for offset in range(0, samples.shape[1], 1024):
+            piece = np.ascontiguousarray(samples[:, offset : offset + 1024])
+            if piece.shape[1] < 1024:
+                continue   # AAC frames are 1024 samples
+            frame = av.AudioFrame.from_ndarray(piece, format="fltp", layout="mono")
+            frame.sample_rate, frame.time_base = rate, Fraction(1, rate)
+            frame.pts = round(start * rate) + offset
+            packets += stream.encode(frame)
+    return packets + stream.encode(None)
+
+
+def index_of(image: np.ndarray) -> int:
+    """Which picture this is, by the grey in its middle, modulo COUNT."""
+    height, width = image.shape[:2]
+    seen = float(image[height // 2 : height // 2 + 4, width // 2 : width // 2 + 4].mean())
+    return int(np.argmin([abs(grey(index) - seen) for index in range(COUNT)]))

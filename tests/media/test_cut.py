@@ -1,0 +1,89 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+from made_videos import index_of, make_video, tone
+
+from stepline.errors import MediaError, StoreError
+from stepline.media import cut, frames, probe, sound
+from stepline.records import Span
+
+TIMES = [k / 10 for k in range(100)]   # 10 s
+
+
+def beep(at: float, seconds: float) -> np.ndarray:
+    """Silence with a tone of 0.2 s at one second."""
+    line = np.zeros((1, round(seconds * 44_100)), np.float32)
+    start = round(at * 44_100)
+    line[:, start : start + 8820] = tone(0.2)
+    return line
+
+
+@pytest.fixture(scope="module")
+def video(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Ten pictures a second, and a tone that starts with picture 64, at 6.4 s."""
+    path = tmp_path_factory.mktemp("cut") / "a.mp4"
+    return make_video(path, times=TIMES, codec="libx264", sounds=[(0.0, beep(6.4, 10.0))])
+
+
+def onset(path: Path) -> float:
+    line = np.concatenate([block.samples for block in sound(path)])
+    return float(np.flatnonzero(np.abs(line) > 0.1)[0]) / 16_000
+
+
+def test_a_clip_holds_exactly_the_frames_of_its_span(video: Path, tmp_path: Path) -> None:
+    cut(video, Span(3.0, 8.0), tmp_path / "b.mp4")
+    assert probe(tmp_path / "b.mp4").duration == pytest.approx(5.0, abs=0.03)
+    assert [index_of(frame.image) for frame in frames(tmp_path / "b.mp4", 10.0)] == [k % 20 for k in range(30, 80)]
+
+
+def test_a_span_between_frames_starts_with_the_one_on_screen(video: Path, tmp_path: Path) -> None:
+    cut(video, Span(3.05, 3.35), tmp_path / "b.mp4")
+    shown = [index_of(frame.image) for frame in frames(tmp_path / "b.mp4", 100.0)]
+    assert [shown.count(k % 20) for k in (30, 31, 32, 33)] == pytest.approx([5, 10, 10, 5], abs=1)
+
+
+def test_sound_and_picture_stay_in_step(video: Path, tmp_path: Path) -> None:
+    assert onset(video) == pytest.approx(6.4, abs=0.03)
+    for start in (0.0, 2.0, 5.5):
+        cut(video, Span(start, 8.0), tmp_path / "b.mp4")
+        assert onset(tmp_path / "b.mp4") == pytest.approx(6.4 - start, abs=0.03)
+        shown = [index_of(frame.image) for frame in frames(tmp_path / "b.mp4", 10.0)]
+        assert shown[round((6.4 - start) * 10)] == 64 % 20
+
+
+def test_a_span_past_the_end_stops_at_the_end(video: Path, tmp_path: Path) -> None:
+    cut(video, Span(9.0, 30.0), tmp_path / "b.mp4")
+    assert probe(tmp_path / "b.mp4").duration == pytest.approx(1.0, abs=0.05)
+
+
+def test_a_span_after_the_end_is_an_error_and_leaves_nothing(video: Path, tmp_path: Path) -> None:
+    with pytest.raises(MediaError, match=r"nothing to cut between 50 and 60 s; the video ends at (10|9\.9)"):
+        cut(video, Span(50.0, 60.0), tmp_path / "b.mp4")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_rotated_video_is_cut_upright(tmp_path: Path) -> None:
+    cut(make_video(tmp_path / "a.mp4", times=TIMES[:20], rotation=90), Span(0.5, 1.0), tmp_path / "b.mp4")
+    info = probe(tmp_path / "b.mp4")
+    assert (info.width, info.height, info.rotation) == (48, 64, 0)
+    assert next(frames(tmp_path / "b.mp4", 10.0)).image[-4, 3, 0] > 180
+
+
+def test_odd_sizes_and_missing_streams_are_cut_too(tmp_path: Path) -> None:
+    cut(make_video(tmp_path / "a.mkv", times=TIMES[:20], size=(63, 47)), Span(0.5, 1.0), tmp_path / "b.mp4")
+    assert not probe(tmp_path / "b.mp4").has_sound
+    cut(make_video(tmp_path / "c.m4a", sounds=[(0.0, tone(3.0))]), Span(0.5, 1.0), tmp_path / "d.mp4")
+    assert probe(tmp_path / "d.mp4").duration == pytest.approx(0.5, abs=0.05)
+
+
+def test_the_same_cut_gives_the_same_bytes(video: Path, tmp_path: Path) -> None:
+    for name in ("b.mp4", "c.mp4"):
+        cut(video, Span(1.0, 2.0), tmp_path / name)
+    assert (tmp_path / "b.mp4").read_bytes() == (tmp_path / "c.mp4").read_bytes()
+
+
+def test_a_folder_that_cannot_be_written_is_told(video: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="cannot be written"):
+        cut(video, Span(1.0, 2.0), tmp_path / "file" / "b.mp4")

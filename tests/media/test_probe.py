@@ -1,0 +1,83 @@
+from pathlib import Path
+
+import pytest
+from made_videos import make_video, tone
+
+from stepline.errors import MediaError
+from stepline.media import MediaSettings, probe
+
+TIMES = [k / 10 for k in range(10)]
+
+
+def test_it_tells_what_is_in_the_file(tmp_path: Path) -> None:
+    info = probe(make_video(tmp_path / "a.mp4", times=TIMES, sounds=[(0.0, tone(1.0))]))
+    assert (info.width, info.height, info.rotation) == (64, 48, 0)
+    assert info.frame_rate == pytest.approx(10.0)
+    assert info.duration == pytest.approx(1.0, abs=0.03)
+    assert (info.has_picture, info.has_sound, info.warnings) == (True, True, ())
+
+
+def test_a_rotated_video_is_told_upright(tmp_path: Path) -> None:
+    info = probe(make_video(tmp_path / "a.mp4", times=TIMES, rotation=90))
+    assert (info.width, info.height, info.rotation) == (48, 64, 270)
+
+
+def test_sound_alone_is_no_picture(tmp_path: Path) -> None:
+    info = probe(make_video(tmp_path / "a.mp3", sounds=[(0.0, tone(3.0))], sound_codec="mp3"))
+    assert (info.has_picture, info.has_sound, info.width, info.frame_rate) == (False, True, 0, 0.0)
+
+
+def test_a_cover_picture_is_no_picture(tmp_path: Path) -> None:
+    import av
+    import numpy as np
+
+    path = tmp_path / "a.mp3"
+    with av.open(str(path), "w") as out:
+        voice = out.add_stream("mp3", rate=44_100, layout="mono")
+        cover = out.add_stream("mjpeg", rate=1)
+        cover.width, cover.height, cover.pix_fmt = 64, 48, "yuvj420p"
+        cover.disposition = av.stream.Disposition.attached_pic
+        black = av.VideoFrame.from_ndarray(np.zeros((48, 64, 3), np.uint8)).reformat(format="yuvj420p")
+        for packet in cover.encode(black):
+            out.mux(packet)
+        frame = av.AudioFrame.from_ndarray(tone(1.0), "fltp", "mono")
+        frame.sample_rate = 44_100
+        for packet in [*voice.encode(frame), *voice.encode(None)]:
+            out.mux(packet)
+    info = probe(path)
+    assert (info.has_picture, info.has_sound) == (False, True)
+
+
+def test_a_file_without_a_stated_duration_is_measured(tmp_path: Path) -> None:
+    info = probe(make_video(tmp_path / "a.h264", times=[k / 25 for k in range(50)], codec="libx264"))
+    assert info.duration == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "duration", "size", "sound"),
+    [
+        ("silent_cake.mp4", 10.0, (320, 426), False),
+        ("pancake_flip.mkv", 10.4, (426, 240), True),
+        ("quilt_clip_zh.mp4", 7.5, (720, 1280), True),
+        ("mixing_bowl_hosts.mp4", 12.0, (427, 240), True),   # stored 320x240 with pixels 4/3 as wide as high
+    ],
+)
+def test_real_clips(clips: Path, name: str, duration: float, size: tuple[int, int], sound: bool) -> None:
+    info = probe(clips / name)
+    assert info.duration == pytest.approx(duration, abs=0.1)
+    assert ((info.width, info.height), info.has_sound) == (size, sound)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"max_pixels": 3000}, "64x48 are more than media.max_pixels = 3000"),
+        ({"max_streams": 1}, "2 streams are more than media.max_streams = 1"),
+        ({"max_duration": 0.5}, "s are more than media.max_duration = 0.5 s"),
+        ({"max_bytes": 100}, "are more than media.max_bytes = 100"),
+    ],
+)
+def test_limits_are_kept_and_named(tmp_path: Path, settings: dict[str, float], message: str) -> None:
+    path = make_video(tmp_path / "a.mp4", times=TIMES, sounds=[(0.0, tone(1.0))])
+    with pytest.raises(MediaError, match=message):
+        probe(path, MediaSettings(**settings))  # type: ignore[arg-type]

@@ -1,0 +1,176 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+from made_videos import index_of, make_video, tone
+
+from stepline.errors import MediaError
+from stepline.media import Frame, MediaSettings, Reader, Sound, frames, sound
+
+
+def read(path: Path, rate: float = 10.0, **settings: object) -> tuple[list[Frame], list[Sound], Reader]:
+    reader = Reader(path, frame_rate=rate, sound=True, settings=MediaSettings(**settings))  # type: ignore[arg-type]
+    items = list(reader)
+    return [i for i in items if isinstance(i, Frame)], [i for i in items if isinstance(i, Sound)], reader
+
+
+def onset(blocks: list[Sound]) -> float:
+    """The second at which something is first heard."""
+    for block in blocks:
+        loud = np.flatnonzero(np.abs(block.samples) > 0.1)
+        if len(loud):
+            return block.start + float(loud[0]) / 16_000
+    raise AssertionError("nothing is heard")
+
+
+@pytest.mark.parametrize("suffix", ["mp4", "mkv", "ts", "mov"])
+def test_each_frame_is_the_one_on_screen_at_its_time(tmp_path: Path, suffix: str) -> None:
+    path = make_video(tmp_path / f"a.{suffix}", times=[k / 10 for k in range(10)], codec="libx264")
+    pictures, blocks, _ = read(path, 5.0)
+    assert [round(frame.time, 3) for frame in pictures] == [0.1, 0.3, 0.5, 0.7, 0.9]
+    # 0.1 s is where picture 1 appears; the containers round it to either side
+    assert [index_of(frame.image) for frame in frames(path, 10.0)][:9] == list(range(9))
+    assert blocks == []
+
+
+def test_an_avi_without_presentation_times_is_read_by_its_decoding_times(tmp_path: Path) -> None:
+    path = make_video(tmp_path / "a.avi", times=[k / 10 for k in range(10)])   # MPEG-4 without B-frames, as most are
+    assert [index_of(frame.image) for frame in frames(path, 10.0)][:9] == list(range(9))
+
+
+@pytest.mark.parametrize("suffix", ["mp4", "mkv"])
+def test_variable_frame_rate_is_read_by_time_not_by_number(tmp_path: Path, suffix: str) -> None:
+    path = make_video(tmp_path / f"a.{suffix}", times=[0, 0.1, 1.0, 1.05, 2.0], last=1.0)
+    pictures, _, reader = read(path, 2.0)
+    assert [frame.time for frame in pictures] == [0.25, 0.75, 1.25, 1.75, 2.25, 2.75]
+    assert [index_of(frame.image) for frame in pictures] == [1, 1, 3, 3, 4, 4]
+    assert reader.end == pytest.approx(3.0)
+
+
+def test_a_picture_that_starts_late_shows_its_first_frame_before(tmp_path: Path) -> None:
+    path = make_video(tmp_path / "a.mkv", times=[0.5, 0.6, 0.7, 0.8], sounds=[(0.0, tone(1.2))])
+    pictures, blocks, _ = read(path)
+    assert [index_of(frame.image) for frame in pictures] == [0, 0, 0, 0, 0, 0, 1, 2, 3]
+    assert onset(blocks) == pytest.approx(0.0, abs=0.03)
+
+
+def test_sound_that_starts_late_keeps_its_offset(tmp_path: Path) -> None:
+    path = make_video(tmp_path / "a.mp4", times=[0, 0.1, 0.2, 0.3], sounds=[(0.25, tone(0.5))])
+    _, blocks, _ = read(path)
+    assert onset(blocks) == pytest.approx(0.25, abs=0.01)
+
+
+def test_a_hole_in_the_sound_becomes_silence(tmp_path: Path) -> None:
+    path = make_video(tmp_path / "a.mkv", sounds=[(0.0, tone(1.2)), (3.0, tone(1.0))])
+    blocks = list(sound(path))
+    assert [block.start for block in blocks] == pytest.approx([0.0, 1.0, 2.0, 3.0], abs=0.03)
+    line = np.concatenate([block.samples for block in blocks])
+    heard = [float(np.abs(line[int(s * 16_000) : int((s + 0.3) * 16_000)]).max()) > 0.1 for s in (0.5, 1.5, 2.4, 3.3)]
+    assert heard == [True, False, False, True]
+
+
+def test_sound_is_mono_float_at_16_khz(tmp_path: Path) -> None:
+    path = make_video(tmp_path / "a.wav", sounds=[(0.0, tone(2.0))], sound_codec="pcm_s16le")
+    (first, *_) = sound(path)
+    assert first.samples.dtype == np.float32
+    assert first.samples.shape == (16_000,)
+    middle = first.samples[4000:12_000]
+    crossings = int(np.sum(np.diff(np.signbit(middle))))
+    assert crossings == pytest.approx(440, abs=2)   # 440 Hz crosses zero 880 times a second
+    assert float(np.abs(middle).max()) == pytest.approx(0.5, abs=0.02)
+
+
+def test_a_rotated_video_is_set_upright(tmp_path: Path) -> None:
+    plain = next(frames(make_video(tmp_path / "a.mp4", times=[0, 0.1, 0.2]), 10.0)).image
+    turned = next(frames(make_video(tmp_path / "b.mp4", times=[0, 0.1, 0.2], rotation=90), 10.0)).image
+    assert plain.shape == (48, 64, 3)
+    assert turned.shape == (64, 48, 3)
+    assert plain[3, 3, 0] > 200
+    assert turned[-4, 3, 0] > 200   # as the ffmpeg program shows it: the red corner goes to the bottom left
+
+
+def test_frame_size_is_the_shorter_side(tmp_path: Path) -> None:
+    path = make_video(tmp_path / "a.mp4", times=[0, 0.1])
+    assert next(frames(path, 10.0, 24)).image.shape == (24, 32, 3)
+    upright = make_video(tmp_path / "b.mp4", times=[0, 0.1], rotation=90)
+    assert next(frames(upright, 10.0, 24)).image.shape == (32, 24, 3)
+
+
+def test_a_stream_without_time_stamps_counts_frames(tmp_path: Path) -> None:
+    path = make_video(tmp_path / "a.h264", times=[k / 25 for k in range(25)], codec="libx264")
+    pictures, _, reader = read(path, 5.0)
+    assert [index_of(frame.image) for frame in pictures] == [2, 7, 12, 17, 2]   # 22 looks like 2
+    assert reader.end == pytest.approx(1.0)
+
+
+def test_joined_recordings_go_on(tmp_path: Path) -> None:
+    times = [k / 10 for k in range(20)]
+    one = make_video(tmp_path / "a.ts", times=times, codec="libx264", sounds=[(0.0, tone(2.0))])
+    two = tmp_path / "b.ts"
+    two.write_bytes(one.read_bytes() * 2)
+    pictures, blocks, reader = read(two, 2.0)
+    seen = [index_of(frame.image) for frame in pictures]
+    assert seen[:4] == [2, 7, 12, 17]
+    assert seen[4:8] == pytest.approx([2, 7, 12, 17], abs=2)   # the seam costs a packet or two
+    assert sum(len(block.samples) for block in blocks) / 16_000 == pytest.approx(4.0, abs=0.2)
+    assert reader.end == pytest.approx(4.0, abs=0.2)
+    assert any("mended" in warning for warning in reader.warnings)
+
+
+def test_of_two_sound_tracks_the_default_one_is_heard(tmp_path: Path) -> None:
+    import av
+
+    path = tmp_path / "a.mkv"
+    with av.open(str(path), "w") as out:
+        quiet, loud = (out.add_stream("pcm_s16le", rate=16_000, layout="mono") for _ in range(2))
+        quiet.disposition, loud.disposition = 0, 1
+        for stream, level in ((quiet, 0.0), (loud, 0.5)):
+            frame = av.AudioFrame.from_ndarray(np.full((1, 16_000), level * 32_767, np.int16), "s16", "mono")
+            frame.sample_rate = 16_000
+            out.mux(stream.encode(frame))
+    assert float(np.concatenate([block.samples for block in sound(path)]).mean()) == pytest.approx(0.5, abs=0.01)
+
+
+def test_skipping_frames_moves_no_picture_by_more_than_a_few_frames(clips: Path) -> None:
+    path = clips / "cpr_silent.mp4"
+    every = list(Reader(path, frame_rate=1.0, frame_size=64, sound=False, settings=MediaSettings(skip_nonref=False)))
+    some = list(Reader(path, frame_rate=1.0, frame_size=64, sound=False, settings=MediaSettings(skip_nonref=True)))
+    assert len(every) == len(some) == 20
+    for one, other in zip(every, some, strict=True):
+        assert np.abs(one.image.astype(int) - other.image).mean() < 6
+
+
+def test_a_truncated_file_gives_its_readable_part(clips: Path) -> None:
+    reader = Reader(clips / "howto100m_money_clip_truncated.mp4", frame_rate=1.0, frame_size=32, sound=True)
+    items = list(reader)
+    assert sum(isinstance(item, Frame) for item in items) == 58
+    assert sum(len(item.samples) for item in items if isinstance(item, Sound)) / 16_000 == pytest.approx(58.3, abs=0.1)
+    assert reader.warnings[0] == "only the first 58 s of 421 s can be read"
+    assert reader.end == pytest.approx(58.4, abs=0.1)
+
+
+def test_damaged_packets_are_left_out_and_counted(clips: Path, tmp_path: Path) -> None:
+    data = bytearray((clips / "silent_cake.mp4").read_bytes())
+    for place in range(100_000, 300_000, 97):
+        data[place] ^= 0xFF
+    path = tmp_path / "a.mp4"
+    path.write_bytes(data)
+    reader = Reader(path, frame_rate=1.0, frame_size=32, sound=True)
+    assert len(list(reader)) == 10
+    assert any("damaged packets were left out" in warning for warning in reader.warnings)
+
+
+def test_the_same_file_gives_the_same_bytes(clips: Path) -> None:
+    runs = [list(frames(clips / "cocoa_tv_chef.mp4", 2.0, 64)) for _ in range(2)]
+    assert all(np.array_equal(a.image, b.image) for a, b in zip(*runs, strict=True))
+
+
+def test_a_reader_can_be_read_again(tmp_path: Path) -> None:
+    reader = Reader(make_video(tmp_path / "a.mp4", times=[0, 0.1, 0.2]), frame_rate=10.0, sound=True)
+    assert len(list(reader)) == len(list(reader)) == 3
+
+
+@pytest.mark.parametrize(("rate", "size"), [(0.0, None), (-1.0, None), (float("nan"), None), (1.0, 0)])
+def test_a_rate_or_size_that_cannot_be_is_refused(rate: float, size: int | None) -> None:
+    with pytest.raises(MediaError, match="frame_"):
+        Reader("a.mp4", frame_rate=rate, frame_size=size, sound=False)

@@ -1,0 +1,137 @@
+import os
+import socket
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from made_videos import make_video, tone
+from PIL import Image
+
+from stepline.errors import MediaError, SteplineError
+from stepline.media import Reader, cut, frames_at, probe
+from stepline.records import Span
+
+PLAYLIST = "#EXTM3U\n#EXT-X-TARGETDURATION:5\n#EXTINF:5,\n{address}\n#EXT-X-ENDLIST\n"
+SDP = "v=0\no=- 0 0 IN IP4 127.0.0.1\ns=x\nc=IN IP4 127.0.0.1\nt=0 0\nm=video 5004 RTP/AVP 96\na=rtpmap:96 H264/90000\n"
+
+
+def picture(kind: str) -> bytes:
+    from io import BytesIO
+
+    buffer = BytesIO()
+    Image.new("RGB", (64, 48)).save(buffer, kind)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("empty.mp4", b"", "the file is empty; download"),
+        ("text.mp4", b"hello " * 1000, "not a video that can be read"),
+        ("zeros.mp4", bytes(100_000), "not a video that can be read"),
+        ("cues.srt", b"1\n00:00:01,000 --> 00:00:02,000\nhi\n", "not opened; convert"),
+        ("list.m3u8", PLAYLIST.format(address="a.ts").encode(), "a playlist, picture or other format"),
+        ("list.txt", b"ffconcat version 1.0\nfile 'a.mp4'\n", "a playlist, picture or other format"),
+        ("a.sdp", SDP.encode(), "a playlist, picture or other format"),
+        ("png.mp4", picture("PNG"), "a playlist, picture or other format"),
+        ("jpeg.mp4", picture("JPEG"), "a playlist, picture or other format"),
+        ("gif.mp4", picture("GIF"), "a playlist, picture or other format"),
+    ],
+)
+def test_what_is_no_video_is_refused_in_one_line(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    for reads in (probe, lambda p: list(Reader(p, frame_rate=1.0, sound=True)), lambda p: frames_at(p, [0.0])):
+        with pytest.raises(MediaError, match=message) as caught:
+            reads(path)
+        assert "\n" not in str(caught.value)
+        assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "path", ["no-such.mp4", "http://127.0.0.1/a.mp4", "concat:a.mp4|b.mp4", "a\0b.mp4", "x" * 5000]
+)
+def test_what_is_no_file_is_refused(path: str) -> None:
+    with pytest.raises(MediaError, match="check the path"):
+        probe(path)
+
+
+def test_a_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(MediaError, match="a folder, not a video"):
+        probe(tmp_path)
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.mp4")
+    with pytest.raises(MediaError, match="not a plain file"):
+        probe(tmp_path / "a.mp4")
+
+
+def test_a_playlist_calls_nobody(tmp_path: Path) -> None:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        server.settimeout(0.3)
+        address = f"http://127.0.0.1:{server.getsockname()[1]}/a.ts"
+        for name in ("a.m3u8", "a.mp4"):
+            (tmp_path / name).write_text(PLAYLIST.format(address=address))
+            with pytest.raises(MediaError):
+                probe(tmp_path / name)
+        with pytest.raises(TimeoutError):
+            server.accept()
+
+
+@pytest.mark.parametrize("name", ["100% %d.mp4", "a:b?c#d.mp4", "ünï‑码.mp4", "-rf.mp4", "a'\"b.mp4"])
+def test_any_file_name_will_do(tmp_path: Path, name: str) -> None:
+    plain = make_video(tmp_path / "plain.mp4", times=[k / 10 for k in range(10)])
+    path = plain.rename(tmp_path / name)
+    assert probe(path).duration == pytest.approx(1.0)
+    cut(path, Span(0.0, 0.5), tmp_path / f"cut {name}")
+    assert probe(tmp_path / f"cut {name}").duration == pytest.approx(0.5, abs=0.05)
+
+
+def test_an_index_without_data_is_refused(tmp_path: Path) -> None:
+    path = make_video(tmp_path / "a.mp4", times=[k / 10 for k in range(10)], movflags="faststart")
+    data = path.read_bytes()
+    path.write_bytes(data[: data.index(b"mdat") + 4])
+    with pytest.raises(MediaError, match=r"nothing in it can be decoded|not a video that can be read"):
+        probe(path)
+
+
+@pytest.fixture(scope="module")
+def originals(tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
+    folder = tmp_path_factory.mktemp("originals")
+    times = [k / 10 for k in range(10)]
+    return [
+        make_video(folder / f"a.{suffix}", times=times, codec="libx264", sounds=[(0.0, tone(1.0))]).read_bytes()
+        for suffix in ("mp4", "mkv", "ts")
+    ]
+
+
+@settings(
+    max_examples=120, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    which=st.integers(0, 2),
+    flips=st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 255)), max_size=40),
+    keep=st.one_of(st.just(1.0), st.floats(0.01, 1.0)),
+)
+def test_damage_is_an_error_in_one_line_or_a_readable_part(
+    originals: list[bytes], tmp_path: Path, which: int, flips: list[tuple[float, int]], keep: float
+) -> None:
+    data = bytearray(originals[which])
+    for place, value in flips:
+        data[int(place * len(data))] = value
+    path = tmp_path / "damaged.mp4"
+    path.write_bytes(data[: int(len(data) * keep) + 1])
+    try:
+        probe(path)
+        items = list(Reader(path, frame_rate=5.0, frame_size=16, sound=True))
+        frames_at(path, [0.2, 0.7], 32)
+        cut(path, Span(0.1, 0.6), tmp_path / "cut.mp4")
+    except SteplineError as error:
+        assert "\n" not in str(error)
+    else:
+        assert len(items) < 2000
+    assert not list(tmp_path.glob(".*partial*"))
