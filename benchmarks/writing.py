@@ -9,6 +9,7 @@ matched / (steps - steps that match an optional one). The transcripts of Tutoria
 
 import gzip
 import json
+import re
 import sys
 import time
 from collections.abc import Iterable, Sequence
@@ -18,7 +19,7 @@ from typing import Any
 
 from stepline.records import Sentence, Span, Step, Transcript
 from stepline.writing import WritingSettings, write_steps
-from stepline.writing.english import parser
+from stepline.writing.english import parser, verbs
 
 HERE = Path(__file__).resolve().parent
 SHARED = HERE.parent.parent / "shared"
@@ -73,11 +74,11 @@ def score(steps: Sequence[Step], actions: Sequence[Mark], optional: Sequence[Mar
     left, spare, extra, chat = list(actions), list(optional), [], 0
     marked = {mark.sentence for mark in (*actions, *optional)}
     for step in steps:
-        verb, thing = action_of(step.text)
-        mark = _matching(step, verb, thing, left)
+        readings = (action_of(step.text), action_of(step.text.lower()))
+        mark = _matching(step, readings, left)
         if mark is not None:
             left.remove(mark)
-        elif (mark := _matching(step, verb, thing, spare)) is not None:
+        elif (mark := _matching(step, readings, spare)) is not None:
             spare.remove(mark)
         else:
             extra.append(f"{step.sources[0]}: {step.text}")
@@ -85,41 +86,45 @@ def score(steps: Sequence[Step], actions: Sequence[Mark], optional: Sequence[Mar
     return Score(len(actions) - len(left), len(actions), tuple(extra), tuple(f"{m.sentence}: {m.verb} {m.objects[0]}" for m in left), chat)
 
 
-def _matching(step: Step, verb: str, thing: str | None, marks: Iterable[Mark]) -> Mark | None:
-    fits = (mark for mark in marks if mark.sentence in step.sources and mark.verb == verb and thing in mark.objects)
-    return next(fits, None)
+def _matching(step: Step, readings: Sequence[tuple[str, str | None]], marks: Iterable[Mark]) -> Mark | None:
+    """Return the first mark that a reading fits; a step is read as written and in lower case, since names mislead the parser."""
+    cited = (mark for mark in marks if mark.sentence in step.sources)
+    return next((m for m in cited if any(m.verb == verb and thing in m.objects for verb, thing in readings)), None)
 
 
 def action_of(text: str) -> tuple[str, str | None]:
     """Return the lemmas of an imperative's verb and of its main object: "slice the lemons" gives slice, lemon.
 
-    Read as "you must ...", which the parser gets right more often than a bare imperative. Without a direct object the
-    main object is what the first preposition names ("look into the mirror" gives mirror).
+    The verb is the first word that is not a negation or a manner ("gently"); "right-click" counts as click. The object
+    is read by the parser from "you must ...": the direct object, else what the first preposition names ("look into
+    the mirror" gives mirror).
     """
-    bare = text.removeprefix("don't ").removeprefix("never ")
-    doc = parser()(f"You must {bare[:1].lower()}{bare[1:]}.")
-    verb = next(iter(doc.sents)).root
-    nearest = sorted(verb.children, key=lambda child: child.i)
-    for child in nearest:
-        if child.dep_ in OBJECTS and child.i > verb.i:
-            return _lemma(verb), _thing(child)
-    for child in nearest:
-        if child.dep_ in ("ccomp", "xcomp") and child.i > verb.i:
-            subjects = [deep for deep in child.children if deep.dep_ == "nsubj" and deep.i > verb.i]
-            if subjects:
-                return _lemma(verb), _thing(subjects[0])
-    placed = [deep for child in nearest if child.i > verb.i for deep in child.children if deep.dep_ == "pobj"]
-    return _lemma(verb), _thing(placed[0]) if placed else None
+    words = re.sub(r"\b\w+-click", "click", text, flags=re.IGNORECASE).split()
+    while len(words) > 1 and (words[0] in ("don't", "never") or (words[0].endswith("ly") and words[0] not in verbs())):
+        words.pop(0)
+    if words[1:2] == ["ok"] or words[1:2] == ["OK"]:
+        return words[0], "ok"   # a button's name, which the parser takes for an interjection
+    doc = parser()(f"You must {' '.join(words)}.")
+    verb = doc[2]
+    return words[0].strip(",.").split("-")[0] if verb.tag_ == "VBP" else _lemma(verb), _object(verb)
+
+
+def _object(verb: Any) -> str | None:
+    after = [child for child in sorted(verb.children, key=lambda child: child.i) if child.i > verb.i]
+    direct = [child for child in after if child.dep_ in OBJECTS]
+    taken = [deep for child in after if child.dep_ in ("ccomp", "xcomp") for deep in child.children if deep.dep_ == "nsubj"]
+    placed = [thing for child in after if child.dep_ in ("prep", "prt", "advmod") for thing in _named(child)]
+    return next((_lemma(token) for token in [*direct, *taken, *placed]), None)
+
+
+def _named(preposition: Any) -> list[Any]:
+    """Return what a chain of prepositions names: "back up to the MENU"."""
+    found = [child for child in preposition.children if child.dep_ == "pobj"]
+    return found or [thing for child in preposition.children if child.dep_ == "prep" for thing in _named(child)]
 
 
 def _lemma(token: Any) -> str:
     return str(token.lemma_).lower()
-
-
-def _thing(token: Any) -> str:
-    """Return the lemma of a noun; capitalised names are lemmatised as common nouns."""
-    lower = str(token.lower_)
-    return lower.removesuffix("s") if token.tag_ == "NNPS" else _lemma(token)
 
 
 def timed(texts: Sequence[str]) -> Transcript:

@@ -22,15 +22,16 @@ AUDIENCE = frozenset("subscribe comment follow like watch rewatch tune stay supp
 STATES = frozenset(
     "be have see know think guess believe hope wish love hate like want need mean feel seem look sound depend understand "
     "remember forget notice realize wonder imagine care prefer appreciate matter own belong happen hear find end "
-    "suppose figure worry wait-and-see agree trust swear get come become learn recommend deserve choose decide".split()
+    "suppose figure worry wait-and-see agree trust swear get come become learn recommend deserve decide forgot".split()
 )
 # States that are actions after all when they are ordered outright: "look into the mirror", "get a bowl", "remember".
-ORDERED = frozenset("look find get come choose feel decide wait have-a listen".split())
+ORDERED = frozenset("look find get come feel decide wait have-a listen".split())
 # The places and things of a channel.
 CHANNEL = frozenset(
     "channel comment comments instagram facebook twitter tiktok youtube patreon newsletter blog subscribe thumb thumbs "
     "podcast notification notifications follower followers website merch patron patrons subscriber giveaway sponsor".split()
 )
+MOTION = frozenset("up down in out off on into onto over back under out through around".split())
 HABITS = frozenset("usually always often normally sometimes typically generally personally mostly never rarely already".split())
 TODAY = frozenset("today tutorial video episode".split())   # with I or we: what the video will be about
 PAST = frozenset("yesterday ago last-week earlier before-this once-upon".split())
@@ -40,6 +41,7 @@ FREE = (
     "if you prefer", "if you wish", "feel free", "up to you", "whatever you", "however you", "it depends", "if you don't have",
     "if you do not have", "if you're not",
 )   # fmt: skip
+CHOICES = frozenset("also instead either always even too later".split())   # with "can": one may as well not
 VAGUE = frozenset("it this that these those thing things something anything everything work so job".split())
 
 
@@ -88,16 +90,26 @@ def _is_state(clause: Clause) -> bool:
         return not (clause.voice == "order" and "careful" in _words(clause))
     if lemma not in STATES:
         return False
-    return not (lemma in ORDERED and (clause.voice == "order" or (lemma in ("get", "come") and clause.planned)) and _concrete(clause))
+    moved = lemma in ("get", "come") and (_is_moved(clause.verb) or (clause.planned and clause.voice in ("i", "we")))
+    return not (lemma in ORDERED and (clause.voice == "order" or moved) and _concrete(clause))
+
+
+def _is_moved(verb: "Token") -> bool:
+    """Tell whether something is brought somewhere: "get your bike UP IN a stand"; "get a better result" is not."""
+    has_object = any(child.dep_ == "dobj" for child in verb.children)
+    return has_object and any(child.dep_ in ("prt", "prep", "advmod") and child.lower_ in MOTION for child in verb.children)
 
 
 def _announces(clause: Clause) -> bool:
     """"Today we're making lemonade": what the video is about, and not yet an action."""
-    return clause.voice in ("i", "we") and bool({token.lower_ for token in clause.verb.doc} & TODAY)
+    return clause.voice in ("i", "we", "you") and bool({token.lower_ for token in clause.verb.doc} & TODAY)
 
 
 def _is_habit(clause: Clause) -> bool:
-    adverbs = {child.lower_ for child in _spine(clause.verb)}
+    spine = _spine(clause.verb)
+    if clause.voice == "i" and any(token.lemma_ in ("like", "love", "prefer") and token.pos_ == "VERB" for token in spine):
+        return True
+    adverbs = {child.lower_ for child in spine}
     return clause.voice in ("i", "we") and bool(adverbs & HABITS)
 
 
@@ -109,7 +121,11 @@ def _is_choice(clause: Clause) -> bool:
     text = " ".join(token.lower_ for token in clause.verb.doc).replace(" n't", "n't").replace(" 'd", "'d").replace(" 're", "'re")
     if any(free in text for free in FREE):
         return True
-    return clause.may and (clause.verb.lemma_ in ("use", "do", "try", "buy", "substitute", "skip", "make") or bool(_words(clause) & {"also", "instead", "either"}))
+    return clause.may and (clause.verb.lemma_ in ("use", "do", "try", "buy", "substitute", "skip", "make") or bool(_nearby(clause) & CHOICES))
+
+
+def _nearby(clause: Clause) -> set[str]:
+    return _words(clause) | {child.lower_ for child in _spine(clause.verb)}
 
 
 def _is_not_me(clause: Clause) -> bool:
@@ -178,8 +194,8 @@ def _shares(clause: Clause) -> bool:
 
 def _spine(verb: "Token") -> "list[Token]":
     """Return the children of the verb and of the verbs that carry it."""
-    found = list(verb.children)
+    found = [verb, *verb.children]
     while verb.dep_ in ("xcomp", "ccomp", "conj") and verb.head is not verb:
         verb = verb.head
-        found.extend(verb.children)
+        found.extend([verb, *verb.children])
     return found

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from stepline.writing.english import verbs
+from stepline.writing.frames import SUBORDINATORS
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc, Token
@@ -57,15 +58,23 @@ class _Mood:
     planned: bool = False
 
 
-def find_clauses(doc: "Doc", *, ordered: bool = False) -> list[Clause]:
+def find_clauses(doc: "Doc", *, ordered: bool = False, told: bool = False) -> list[Clause]:
     """Return the action clauses of one parsed segment in the order of their words.
 
-    ordered: the segment's "you" was put there by `spoken`, so its clauses are orders.
+    ordered: the segment's "you" was put there by `spoken`, so its clauses are orders. told: a "then" or the like stood
+    before it, which makes a passive an instruction.
     """
     found = [clause for sentence in doc.sents for clause in _walk(sentence.root, None, None)]
+    found = [clause for clause in found if clause.voice != "passive" or told or _is_cued(clause.verb)]
     if ordered:
         found = [replace(clause, voice="order") if clause.voice == "you" else clause for clause in found]
-    return sorted(found, key=lambda clause: clause.verb.i)
+    whole = [clause for clause in found if not _is_prefix(clause.verb)]
+    return sorted(whole, key=lambda clause: clause.verb.i)
+
+
+def _is_prefix(verb: "Token") -> bool:
+    """Tell whether a verb is the first half of a hyphened one: the "shift" of "shift-click"."""
+    return verb.i + 2 < len(verb.doc) and verb.nbor().text == "-" and not verb.whitespace_
 
 
 def _walk(verb: "Token", inherited: _Mood | None, chain: "Token | None") -> Iterator[Clause]:
@@ -107,6 +116,8 @@ def _mood(verb: "Token", inherited: _Mood | None) -> _Mood | None:
     """Return who does the verb and how it is told; None when it tells of no action now."""
     helpers = {child.lower_ for child in verb.children if child.dep_ in ("aux", "auxpass")}
     negated = any(child.dep_ == "neg" or child.lower_ == "never" for child in verb.children if child.i < verb.i)
+    if any(child.dep_ in ("mark", "advmod") and child.lower_ in SUBORDINATORS and child.i < verb.i for child in verb.children):
+        return None
     subject = _subject(verb)
     if subject is None or (inherited is not None and subject.lower_ in LET_US):
         return _without_subject(verb, inherited, negated)
@@ -134,11 +145,13 @@ def _without_subject(verb: "Token", inherited: _Mood | None, negated: bool) -> _
 
 def _passive(verb: "Token", subject: "Token", helpers: set[str], negated: bool) -> _Mood | None:
     """Read "the potatoes are then mashed" and "it should be dried" as instructions, other passives as tales."""
-    before = {token.lower_ for token in verb.doc[: verb.i]}
-    told = bool(before & PASSIVE_CUES) and bool(helpers & {"are", "is", "be", "'re", "'s"})
-    if not told or helpers & NOT_NOW or subject.lower_ in _SUBJECTS:
+    if not helpers & {"are", "is", "be", "'re", "'s"} or helpers & NOT_NOW or subject.lower_ in _SUBJECTS:
         return None
     return _Mood("passive", negated=negated)
+
+
+def _is_cued(verb: "Token") -> bool:
+    return bool({token.lower_ for token in verb.doc[: verb.i]} & PASSIVE_CUES)
 
 
 def _carried(verb: "Token") -> "Token | None":

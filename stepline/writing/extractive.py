@@ -47,24 +47,27 @@ def _foreign(transcript: Transcript) -> str | None:
 
 def _read(piece: Segment, doc: "Doc", transcript: Transcript, mentions: Mentions) -> Iterator[Step | Dropped]:
     """Yield the steps of one segment and what was refused in it, and remember what it names."""
-    clauses = [clause for clause in find_clauses(doc, ordered=piece.ordered) if not is_rest(clause)]
+    clauses = [clause for clause in find_clauses(doc, ordered=piece.ordered, told=piece.told) if not is_rest(clause)]
     for clause in clauses:
-        mentions.add(piece.sentence, mentions_before(clause.verb))
+        if before := mentions_before(clause.verb):
+            mentions.add(piece.sentence, before)
         worded = phrase(clause, lambda pronoun: mentions.resolve(pronoun, piece.sentence))
-        reason = refusal(clause, question=piece.question) or _title(clause, piece)
+        reason = refusal(clause, question=piece.question) or _beside_the_point(clause, piece)
         if reason is None:
             yield _step(worded, piece, transcript.sentences[piece.sentence])
         else:
             yield Dropped(what="step", text=worded.text, reason=reason)
         if reason is None or not reason.startswith("chat"):
             mentions.add(piece.sentence, mentions_of(clause.verb, worded.resolved))
-    if not clauses:
-        mentions.add(piece.sentence, mentions_in(doc))
+    if not clauses and (named := mentions_in(doc)):
+        mentions.add(piece.sentence, named)
 
 
-def _title(clause: Clause, piece: Segment) -> str | None:
-    """Refuse a gerund that opens the transcript: it names the whole video, not a step of it."""
-    return "the title of the video" if clause.voice == "title" and piece.sentence == 0 else None
+def _beside_the_point(clause: Clause, piece: Segment) -> str | None:
+    """Refuse a gerund that opens the transcript (it names the whole video) and what an "or" threatens with."""
+    if clause.voice == "title" and piece.sentence == 0:
+        return "the title of the video"
+    return "what happens otherwise" if piece.otherwise else None
 
 
 def _step(worded: Phrase, piece: Segment, sentence: Sentence) -> Step:

@@ -14,7 +14,7 @@ REWRITES: tuple[tuple[str, str], ...] = (
     (r"(?:um+|uh+|erm?|hmm+|mm+|ah|oh)", ""),
     (r"(?:just|actually|basically|literally|simply|obviously|honestly|definitely|really|kinda|sorta|please)", ""),
     (r"(?:kind|sort) of", ""),
-    (r"(?:i mean|you know(?=,)|if you will|like i said|as i said|as you can see|you guys(?=,)|pretty much)", ""),
+    (r"(?:i mean(?=,)|you know(?=,)|if you will|like i said|as i said|as you can see|you guys(?=,)|pretty much)", ""),
     (r"go(?:ing)? ahead and", ""),
     (r"(?:come|go) (?:on )?(?:in|over|up|down|back) (?:here )?and", ""),
     # "what you want to do is", "all you need to do here is to", "the first thing we're going to do is we're going to"
@@ -28,6 +28,11 @@ REWRITES: tuple[tuple[str, str], ...] = (
     (r"(?:the|your|our|my) (?:first|next|last|final|second|third) (?:thing|step|part|job|move)(?: here)? is(?: going)? to", "you"),
     (r"(?:it's|it is|now it's) time to", "you"),
     (r"the way (?:you|we|i) do (?:this|that|it) is(?: by| to)?", "you"),
+    (r"all that's left(?: to do)? is(?: to)?", "you"),
+    (r"click(?: and hold)? and drag", "drag"),
+    (r"(right|left|double|triple|shift|control|alt|command|option) (click)(?=ing)?", r"\1-\2"),
+    # the parser reads "I'll add" more surely than "I'm going to add"
+    (r"(i|we|you)(?:'m|'re| am| are) going to(?= VERB)", r"\1'll"),
     # reminders
     (r"(?:(?:you|we|i)(?:'ll|'re|'m| will| are)? ?(?:want|need|going|have)? to )?(?:make|be) sure(?: that)? (?:you|we)(?= )", "you"),
     (r"(?:make|be) sure (?:to|and)(?= )", ""),
@@ -47,8 +52,8 @@ OPENERS: tuple[str, ...] = (
     r"(?:guys|everybody|everyone|you guys)(?=,)",
 )
 
-SUBORDINATORS = frozenset("if when once after before while because since as until unless where whenever although though".split())
-INTRODUCERS = SUBORDINATORS | frozenset("with using for from in on at to starting beginning working".split())
+SUBORDINATORS = frozenset("if when once after before while because since as until unless even where whenever although though".split())
+INTRODUCERS = SUBORDINATORS | frozenset("with using for from in on at to starting beginning working".split())   # a phrase before the order
 SUBJECTS = frozenset("you we i you're we're i'm you'll we'll i'll you'd let's i've we've you've".split())
 JOINTS = frozenset("and but then now next okay alright so or".split())
 
@@ -58,15 +63,26 @@ AFTER_ORDER = frozenset(
         "the a an your my our his her its some any this that these those it them him all both each every another "
         "one two three four five six seven eight nine ten twelve fifteen twenty thirty half several more enough "
         "on in to off up down with into onto out over through back around along across between under from at by for "
+        "within inside outside above below beside behind beneath underneath against toward towards "
         "together apart aside straight down slowly gently carefully gradually lightly until about"
     ).split()
 )
+# What opens a noun phrase: a verb form before one of these is a verb and no noun ("and mark the holes").
+NAMERS = frozenset("the a an your my our his her its some any it them all both each every this that these those".split())
 # Verbs of hands, tools and screens that are orders whatever follows them ("press control J", "and choose Transform").
 ORDER_VERBS = frozenset(
     "press click select choose type drag drop open close copy paste delete insert attach remove place pull push "
-    "hit grab pick take add put set turn".split()
+    "hit grab pick take add put set turn go hold spread pour stir mix hover navigate apply enter".split()
 )
 NEVER_ORDERS = frozenset(
     "the a an i we you it is are was were be been can will would may might must could should do does did have has had "
     "there here now then so that this what who how why while like out in on up down over as so just well both".split()
 )
+TELLERS = frozenset("then next now finally first second third lastly".split())   # they tell an order of doing
+OPENING = TELLERS | frozenset("after that".split())   # openers that may still stand before a verb
+# After these a base form is no order: it has a subject, an auxiliary, or is a noun.
+BINDERS = SUBJECTS | NAMERS | NEVER_ORDERS | frozenset(
+    "to and or not never they he she who that which don't doesn't didn't please always also only new old small big good".split()
+)
+# What is said with these does not hold for a further order: "don't lift and turn the ...", "in the next video you'll ..., save it".
+NOT_FOR_ALL = frozenset("not never video tutorial episode".split())

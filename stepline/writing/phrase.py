@@ -1,5 +1,6 @@
 """The words of a step: one imperative phrase, short and whole, from the clause that tells it."""
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
@@ -25,7 +26,7 @@ OURS = frozenset("my our this that these those".split())   # one speaker's own t
 # "Give it a good whisk" is whisking: nouns that name an action when something is given them.
 GIVEN = frozenset(
     "whisk stir shake tap wipe rinse mix toss squeeze press pull spin twist scrub blend pat clean brush rub push wash dusting "
-    "dust spray knead swirl polish sand coat trim drizzle sprinkle soak turn".split()
+    "click dust spray knead swirl polish sand coat trim drizzle sprinkle soak turn".split()
 )
 SETTING = frozenset("set put leave place lay".split())
 ASIDE = frozenset("aside side away".split())
@@ -73,10 +74,14 @@ def _parts(clause: Clause) -> "list[list[Token]]":
     parts = [_tokens(child) for child in [*after, *before]]
     if not _has_object(clause.verb) and (shared := _shared_object(clause)) is not None:
         parts.insert(0, _tokens(shared))
+    if stray := _stray_object(clause.verb):
+        parts.insert(1, stray)
     return [part for part in parts if part]
 
 
 def _belongs(verb: "Token", child: "Token") -> bool:
+    if child.lower_ == "ok" and child.i == verb.i + 1:
+        return True   # the button, which the parser takes for an interjection
     if child.dep_ in _BESIDE:
         return False
     if child.dep_ in ("advmod", "npadvmod"):
@@ -125,6 +130,15 @@ def _shared_object(clause: Clause) -> "Token | None":
             if deeper is not None and not _has_object(child):
                 return deeper
     return None
+
+
+def _stray_object(verb: "Token") -> "list[Token]":
+    """Return the object that the parser hung elsewhere, right after a particle: "pinch off | the bottom leaves"."""
+    particles = [child for child in verb.children if child.dep_ == "prt" and child.i == verb.i + 1]
+    if not particles or any(child.dep_ in ("dobj", "prep") for child in verb.children):
+        return []
+    chunks = [chunk for chunk in verb.doc.noun_chunks if chunk.start == verb.i + 2]
+    return list(chunks[0]) if chunks else []
 
 
 def _tokens(head: "Token") -> "list[Token]":
@@ -218,6 +232,8 @@ def _imperative(verb: "Token") -> str:
     lower = verb.lower_
     if verb.lemma_ == "click" and (button := _button(verb)):
         return f"{button}-click"
+    if lower.endswith("ing") and re.search(r"(?:^|[^aeiou])[aeiou][^aeiouwxy]ing$", lower) and f"{lower[:-3]}e" in verbs():
+        return f"{lower[:-3]}e"   # "priming" is to prime: "to prim" would double its m
     return lower if lower in verbs() and verb.tag_ != "VBG" else verb.lemma_.lower()
 
 

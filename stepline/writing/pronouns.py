@@ -23,6 +23,8 @@ POINTING = frozenset("this that these those".split())   # across sentences they 
 REACH = 2   # sentences back; further away a pronoun means something else too often
 INTO = frozenset("into in on onto to inside over".split())   # what goes there joins it: a rival for "it"
 MAKING = frozenset("make prepare create build bake sew knit".split())   # their object is what the work results in
+# What these put on or into a thing is as likely meant as the thing: "fill the hole with soil and press it down".
+FILLING = frozenset("fill cover coat stuff load pack top line sprinkle brush rub spray spread dust grease season".split())
 # Measures and parts: the thing itself comes after "of" ("a bit of glue", "two cups of flour").
 MEASURES = frozenset(
     "bit lot little piece cup tablespoon teaspoon spoon pinch handful pair couple kind sort type scoop splash dash bunch drop "
@@ -54,17 +56,16 @@ class Mentions:
     clauses: list[tuple[int, tuple[Mention, ...]]] = field(default_factory=list)   # (sentence, what it names)
 
     def add(self, sentence: int, mentions: tuple[Mention, ...]) -> None:
-        """Remember what a clause of this sentence names; a clause that names nothing is not remembered."""
-        if mentions:
-            self.clauses.append((sentence, mentions))
+        """Remember what a clause of this sentence names; one that names nothing still pushes the others back."""
+        self.clauses.append((sentence, mentions))
 
     def resolve(self, pronoun: str, sentence: int) -> str | None:
         """Return the name that the pronoun stands for, or None where that is not safe."""
         number = PRONOUNS[pronoun]
-        for said_in, mentions in reversed(self.clauses):
+        for back, (said_in, mentions) in enumerate(reversed(self.clauses)):
             if sentence - said_in > REACH:
                 return None
-            fitting = [mention for mention in mentions if mention.number == number]
+            fitting = [mention for mention in mentions if mention.number == number and (mention.role != "tool" or not back)]
             if fitting and pronoun in POINTING and said_in != sentence:
                 return self._product(said_in, number)
             if fitting:
@@ -99,15 +100,22 @@ def mentions_of(verb: "Token", resolved: dict[int, str]) -> tuple[Mention, ...]:
         elif child.dep_ == "prep":
             placed = _placed(verb, child)
             found.extend(_mention(deep, placed, resolved) for deep in child.children if placed and deep.dep_ == "pobj")
-        elif child.dep_ in ("ccomp", "xcomp") and verb.lemma_ in ("let", "ensure", "make"):
+        if child.dep_ == "dobj" and verb.lemma_ in FILLING:
+            found.extend(_mention(token, "object", resolved) for token in _with(child))
+        if child.dep_ in ("ccomp", "xcomp") and verb.lemma_ in ("let", "ensure", "make"):
             found.extend(_mention(deep, "object", resolved) for deep in child.children if deep.dep_ == "nsubj")
     return tuple(mention for mention in found if mention.name not in NEVER_MEANT and mention.name.split(" ")[-1:] != ["-"])
+
+
+def _with(thing: "Token") -> "list[Token]":
+    """Return what the parser hung on the thing by "with": "the hole with SOIL"."""
+    return [deep for child in thing.children if child.dep_ == "prep" and child.lower_ == "with" for deep in child.children]
 
 
 def _placed(verb: "Token", preposition: "Token") -> Role | None:
     """Return the role of what a preposition names; None for times and purposes ("for ten minutes")."""
     if preposition.lower_ in ("with", "using"):
-        return "tool"
+        return "object" if verb.lemma_ in FILLING else "tool"
     if preposition.lower_ in ("for", "at", "by", "of", "about"):
         return None
     if not any(child.dep_ == "dobj" for child in verb.children):
@@ -124,7 +132,7 @@ def mentions_before(verb: "Token") -> tuple[Mention, ...]:
         _mention(deep, "object", {})
         for carrier in carriers
         for child in carrier.children
-        if child.dep_ == "advcl" and child.i < verb.i
+        if child.dep_ == "advcl" and child.i < verb.i and any(deep.dep_ in ("nsubj", "nsubjpass") for deep in child.children)
         for deep in child.children
         if deep.dep_ in ("nsubj", "nsubjpass", "dobj") and (deep.pos_ in ("NOUN", "PROPN") or deep.lower_ in INDEFINITE)
     ]

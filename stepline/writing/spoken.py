@@ -11,14 +11,19 @@ from functools import cache
 from stepline.writing.english import verbs
 from stepline.writing.frames import (
     AFTER_ORDER,
+    BINDERS,
     INTRODUCERS,
     JOINTS,
+    NAMERS,
     NEVER_ORDERS,
+    NOT_FOR_ALL,
     OPENERS,
+    OPENING,
     ORDER_VERBS,
     REWRITES,
     SUBJECTS,
     SUBORDINATORS,
+    TELLERS,
 )
 
 LONGEST = 60   # words a segment; speech without any joint is cut there, so that time stays linear
@@ -48,12 +53,15 @@ class Segment:
     """A stretch of one sentence that the parser reads on its own.
 
     sentence: index in the transcript. ordered: a "you" was put before a bare verb. question: it ends with "?".
+    told: words of order ("then", "next") stood before it. otherwise: an "or" did, so it says what goes wrong.
     """
 
     words: tuple[SpokenWord, ...]
     sentence: int
     ordered: bool = False
     question: bool = False
+    told: bool = False
+    otherwise: bool = False
 
     @property
     def text(self) -> str:
@@ -74,19 +82,30 @@ def segments(text: str, sentence: int) -> Iterator[Segment]:
     """Return the segments of one sentence, plain and ready for the parser."""
     words = [SpokenWord(word, place) for place, word in enumerate(text.replace("’", "'").split())]
     for part in _at_stops(words):
-        question = part[-1].text.endswith("?")
-        for piece in _at_joints(_joined_orders(_rewritten(part))):
+        question, otherwise = part[-1].text.endswith("?"), False
+        plain = _rewritten(part)
+        start = _opened(plain)
+        told = _tells_order(plain, start)
+        for piece in _at_joints(_joined_orders(start)):
             opened = _opened(piece)
+            told |= _tells_order(piece, opened)
             if opened:
-                yield _ordered(Segment(tuple(opened), sentence, question=question))
+                yield _ordered(Segment(tuple(opened), sentence, question=question, told=told, otherwise=otherwise))
+            otherwise, told = piece[-1].bare == "or", False
+
+
+def _tells_order(words: Sequence[SpokenWord], opened: Sequence[SpokenWord]) -> bool:
+    """Tell whether "then" or the like is among the opening words that were taken off."""
+    return any(word.bare in TELLERS for word in words[: len(words) - len(opened)])
 
 
 def _at_stops(words: Sequence[SpokenWord]) -> Iterator[list[SpokenWord]]:
     """Cut after a full stop, question mark or semicolon inside the sentence, and after LONGEST words."""
     part: list[SpokenWord] = []
-    for word in words:
+    for word, after in zip(words, [*words[1:], None], strict=True):
         part.append(word)
-        if re.search(r"[a-z\d][.!?;:]+[\"”)]?$", word.text.lower()) or len(part) >= LONGEST:
+        goes_on = word.text.endswith("...") and after is not None and after.text[:1].islower()
+        if (re.search(r"[a-z\d][.!?;:]+[\"”)]?$", word.text.lower()) and not goes_on) or len(part) >= LONGEST:
             yield part
             part = []
     if part:
@@ -121,7 +140,7 @@ def _rewritten(words: Sequence[SpokenWord]) -> list[SpokenWord]:
             first, last = line.count(" ", 0, match.start()), line.count(" ", 0, match.end())
             if line[match.end() - 1 : match.end()] == " ":
                 last -= 1
-            fresh = [SpokenWord(word, current[first].place) for word in new.split()]
+            fresh = [SpokenWord(word, current[first].place) for word in match.expand(new).split()]
             current[first : last + 1] = fresh
             start = len(" ".join(word.plain for word in current[: first + len(fresh)]))
     return current
@@ -162,12 +181,30 @@ def _at_joints(words: Sequence[SpokenWord]) -> Iterator[list[SpokenWord]]:
 
 
 def _goes_on(part: Sequence[SpokenWord], after: Sequence[SpokenWord]) -> bool:
-    """Tell whether a further order follows an "and": "go up to Edit and | choose Transform"."""
-    if part[-1].bare != "and" or len(part) < 4 or len(after) < 2 or after[0].bare not in ORDER_VERBS:
+    """Tell whether a further order follows an "and" or a comma: "go up to Edit and | choose Transform"."""
+    verb = after[0]
+    joined = part[-1].bare == "and"
+    if not (joined or part[-1].text.endswith(",")) or not _orders(verb) or verb.bare in ("let", "and"):
         return False
-    if part[-2].bare in verbs() and part[-2].bare in ORDER_VERBS:
-        return False   # "click and drag" is one stretch
-    return part[0].bare not in SUBORDINATORS or any(word.text.endswith(",") for word in part)
+    if not (verb.bare in ORDER_VERBS or (len(after) > 1 and after[1].bare in NAMERS)):
+        return False
+    before = part[:-1] if joined else part
+    return len(before) > 2 and not _waits_for_object(before) and _tells_to_do(before)
+
+
+def _waits_for_object(part: Sequence[SpokenWord]) -> bool:
+    """Tell whether the part ends in a verb that shares the next one's object: "you peel | and slice the potatoes"."""
+    return part[-1].bare in verbs() and (part[-2].bare in SUBJECTS or part[-2].bare in ("to", "and") or part[-1].bare in ORDER_VERBS)
+
+
+def _tells_to_do(part: Sequence[SpokenWord]) -> bool:
+    """Tell whether the part is an order or says what the speaker does, without a no that would reach further."""
+    words = [word.bare for word in part if word.bare not in JOINTS | OPENING]
+    if not words or words[0] == "to" or any(word in NOT_FOR_ALL or word.endswith("n't") for word in words):
+        return False
+    if words[0] in INTRODUCERS:
+        return any(word.text.endswith(",") for word in part[:-1])
+    return words[0] in SUBJECTS or (words[0] in verbs() and words[0] not in NEVER_ORDERS) or words[0].endswith("ly")
 
 
 def _begins_clause(part: Sequence[SpokenWord], word: SpokenWord) -> bool:
@@ -220,10 +257,18 @@ def _ordered(segment: Segment) -> Segment:
 def _ordered_later(segment: Segment) -> Segment:
     """Put "you" before an order that follows a phrase and its comma: "with the brush selected, paint over it"."""
     for i, (word, verb, after) in enumerate(zip(segment.words, segment.words[1:], segment.words[2:], strict=False)):
-        if word.text.endswith(",") and _orders(verb) and after.bare in AFTER_ORDER:
-            words = (*segment.words[: i + 1], SpokenWord("you", verb.place), *segment.words[i + 1 :])
+        if _orders(verb) and _free(word, verb, i) and (after.bare in AFTER_ORDER or verb.bare in ORDER_VERBS):
+            before = replace(word, text=word.text.rstrip(",") + ",")
+            words = (*segment.words[:i], before, SpokenWord("you", verb.place), *segment.words[i + 1 :])
             return replace(segment, words=words, ordered=True)
     return segment
+
+
+def _free(before: SpokenWord, verb: SpokenWord, i: int) -> bool:
+    """Tell whether an order can begin after the word: after a comma, or without one where the verb is plainly one."""
+    if before.text.endswith(","):
+        return True
+    return i >= 2 and verb.bare in ORDER_VERBS and before.bare not in BINDERS and not before.bare.endswith("n't")
 
 
 def _orders(word: SpokenWord) -> bool:
