@@ -54,10 +54,10 @@ HOSTILE = (
     "</script><script>alert(3)</script>",
     "</style></title><h1>broken out</h1>",
     "{{7*7}} {% raw %}",
+    "x" * 10_000,
     "abc \u202e drowssap \u2066 end",
     "a --> b & c <i>d</i> {\\an8}e",
     "first line\n\n1\n00:00:00,000 --> 00:00:09,000\r\nforged cue",
-    "x" * 10_000,
     "<!-- comment ]]> -->\u2028&lt;b&gt;\x07",
 )
 

@@ -2,8 +2,9 @@
 
 import pytest
 from show_browser import CHROMIUM, Browser
-from show_samples import hostile_record, make_alignment, make_video, picture_of, sample_record
+from show_samples import hostile_record, make_alignment, make_step, make_video, picture_of, sample_record
 
+from stepline.records import Record, Video
 from stepline.show import write_outputs
 
 pytestmark = [
@@ -55,6 +56,7 @@ def test_a_click_on_a_step_seeks_the_player_and_marks_the_step(open_page):
     page.wait_until("document.querySelector('#step-6').classList.contains('now-playing')")
     assert page.run("document.getElementById('now-text').textContent") == "Tear up the mint and bruise it with a spoon"
     assert page.run("document.querySelectorAll('.step.now-playing').length") == 1
+    assert page.run("document.querySelector('[aria-current=true]').id") == "step-6"
     assert page.complaints() == []
 
 
@@ -136,6 +138,8 @@ def test_a_script_that_got_into_the_page_would_not_run(open_page):
 @pytest.mark.parametrize("width", [320, 390, 820])
 def test_a_narrow_screen_never_scrolls_sideways(open_page, name, width):
     page = open_page(name, width=width, height=800)
+    page.click("#step-6 .go")   # in the hostile page a word of 10,000 letters, now shown under the player
+    page.wait_until("!document.getElementById('now').hidden && document.getElementById('now-number').textContent == 6")
     assert page.run("document.documentElement.scrollWidth") <= width
 
 
@@ -155,3 +159,16 @@ def test_the_dark_scheme_is_followed(open_page):
     colour = "getComputedStyle(document.body).backgroundColor"
     assert open_page().run(colour) == "rgb(246, 245, 241)"
     assert open_page(dark=True).run(colour) == "rgb(18, 22, 24)"
+
+
+def test_of_steps_that_overlap_the_one_nearest_its_most_likely_second_is_the_one_playing(browser, folder):
+    spans = ((0.0, 20.0), (8.0, 40.0), (50.0, 60.0))   # most likely at 10, 24, 55 s
+    rows = tuple(make_step(number, "cut", (span,)) for number, span in enumerate(spans, start=1))
+    record = Record(id="overlap", video=Video(id="overlap", duration=67.0), steps=rows)
+    (path,) = write_outputs(record, folder / "overlap", media=folder / "my film #1.webm", formats=["html"])
+    page = browser.open(path)
+    page.wait_until("document.getElementById('player').readyState >= 1")
+    for second, playing, also in ((12, 1, [2]), (18, 2, [1]), (30, 2, []), (45, None, []), (55, 3, [])):
+        page.run(f"{TIME} = {second}")
+        page.wait_until(f"document.getElementById('now-number').textContent == '{playing or ''}' && !now.hidden")
+        assert page.run("[...document.querySelectorAll('.also-playing')].map(e => e.id)") == [f"step-{n}" for n in also]

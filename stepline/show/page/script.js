@@ -5,7 +5,8 @@
   const calm = matchMedia("(prefers-reduced-motion: reduce)");
   const steps = [...document.querySelectorAll(".step")];
   const timed = [...document.querySelectorAll(".step[data-start], .sentence[data-start]")].map((node) => ({
-    node, start: Number(node.dataset.start), end: Number(node.dataset.end),
+    node, start: Number(node.dataset.start), end: Number(node.dataset.end), at: Number(node.dataset.at),
+    step: node.classList.contains("step"),
   }));
   const cursors = document.querySelectorAll("[data-cursor]");
 
@@ -86,14 +87,18 @@
     const time = player.currentTime;
     const x = `${Math.min(100, (100 * time) / axis)}%`;
     cursors.forEach((line) => { line.setAttribute("x1", x); line.setAttribute("x2", x); });
-    let playing = null;
-    for (const { node, start, end } of timed) {
-      const inside = start <= time && time < end;
-      node.classList.toggle("now-playing", inside);
-      if (inside && node.classList.contains("step")) playing = node;
+    const inside = timed.filter(({ start, end }) => start <= time && time < end);
+    /* Of steps that overlap, the one whose most likely second is nearest is the one playing. */
+    const nearest = inside.filter(({ step }) => step).sort((a, b) => Math.abs(a.at - time) - Math.abs(b.at - time))[0];
+    const playing = nearest ? nearest.node : null;
+    for (const item of timed) {
+      const here = inside.includes(item), main = here && (!item.step || item.node === playing);
+      item.node.classList.toggle("now-playing", main);
+      item.node.classList.toggle("also-playing", here && !main);
     }
-    steps.forEach((step) => { if (step === playing) step.setAttribute("aria-current", "true"); else step.removeAttribute("aria-current"); });
     if (playing === current) return;
+    if (current) current.removeAttribute("aria-current");
+    if (playing) playing.setAttribute("aria-current", "true");
     current = playing;
     now.hidden = false;
     document.getElementById("now-number").textContent = playing ? playing.querySelector(".number").textContent : "";

@@ -36,7 +36,10 @@ class SourceView:
 
 @dataclass(frozen=True)
 class StepView:
-    """A step: `start` and `end` are where it is highlighted, `seek` where a click goes; None where it has no time."""
+    """A step: `start` and `end` are where it is highlighted, `at` where it is most itself, `seek` where a click goes.
+
+    None where it has no time.
+    """
 
     number: int
     text: str
@@ -44,6 +47,7 @@ class StepView:
     badge: str
     start: float | None
     end: float | None
+    at: float | None
     seek: float | None
     times: str
     also: tuple[tuple[float, str], ...]
@@ -93,7 +97,7 @@ def view(record: Record, alignment: Alignment | None, keyframes: Mapping[str, by
         _step(number, step, sentences, keyframes.get(step.id)) for number, step in enumerate(record.steps, start=1)
     )
     return View(
-        title=one_line(record.video.title or record.video.task or "") or record.id,
+        title=_title(record),
         language=record.transcript.language or "" if record.transcript else "",
         facts=_facts(record),
         total=total_seconds(record, alignment),
@@ -165,6 +169,7 @@ def _step(number: int, step: Step, sentences: tuple[Sentence, ...], picture: byt
         badge=BADGES[kind(step)],
         start=best.start if best is not None else None,
         end=best.end if best is not None else None,
+        at=step.at if step.at is not None else best.center if best is not None else None,
         seek=where.start if where is not None else None,
         times=_range(where) if where is not None else "",
         also=_ranges(step.spans[1:]) if best is not None else (),
@@ -215,6 +220,10 @@ def _counts(steps: tuple[StepView, ...]) -> tuple[tuple[Kind, str], ...]:
     return tuple((name, f"{count} {names[name]}") for name, count in counts.items() if count)
 
 
+def _title(record: Record) -> str:
+    return one_line(record.video.title or record.video.task or "") or record.id
+
+
 def _facts(record: Record) -> tuple[str, ...]:
     count = len(record.steps)
     facts = [f"{count} step{'' if count == 1 else 's'}" if count else "No steps"]
@@ -222,6 +231,6 @@ def _facts(record: Record) -> tuple[str, ...]:
         facts.append(clock(record.video.duration))
     if record.transcript is not None and record.transcript.recogniser:
         facts.append(record.transcript.recogniser)
-    if record.id not in (record.video.title, record.video.task):
+    if record.id != _title(record):
         facts.append(record.id)
     return tuple(facts)
