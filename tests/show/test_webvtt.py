@@ -6,10 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from show_samples import make_step
 
+from stepline.asr import read_captions
 from stepline.records import Record, Video
 from stepline.show import srt, webvtt
 from stepline.show.plain import one_line, sentence_case
-from stepline.show.webvtt import SAID_MARK, WORD_JOINER
+from stepline.show.webvtt import SAID_MARK, WORD_JOINER, spoken_srt, spoken_vtt
 
 TIMES = re.compile(r"(\d\d+):(\d\d):(\d\d)[.,](\d{3}) --> (\d\d+):(\d\d):(\d\d)[.,](\d{3})")
 
@@ -82,3 +83,18 @@ def test_any_text_reads_back_from_both_formats(text):
     assert (start, end, html.unescape(line)) == (1.0, 2.0, html.unescape(html.escape(said, quote=False)))
     ((_, _, _, line),) = read_cues(srt(one(text)))
     assert line.replace(WORD_JOINER, "") == said.replace(WORD_JOINER, "")
+
+
+@pytest.mark.parametrize("write", [spoken_vtt, spoken_srt])
+def test_the_transcript_has_a_cue_for_every_sentence(record, write):
+    said = [(s.span.start, s.span.end, s.text) for s in record.transcript.sentences]
+    assert [(start, end, html.unescape(line)) for _, start, end, line in read_cues(write(record))] == said
+    assert read_cues(write(Record(id="r", video=Video(id="r")))) == []
+
+
+@pytest.mark.parametrize("name", ["vtt", "srt"])
+def test_the_projects_own_caption_reader_reads_them(record, tmp_path, name):
+    path = tmp_path / f"spoken.{name}"
+    path.write_text({"vtt": spoken_vtt, "srt": spoken_srt}[name](record), encoding="utf-8")
+    sentences = read_captions(path).transcript.sentences
+    assert [sentence.text for sentence in sentences] == [sentence.text for sentence in record.transcript.sentences]
