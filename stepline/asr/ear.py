@@ -22,7 +22,7 @@ class Recogniser(Protocol):
     name: str
     language: str | None
 
-    def read(self, window: Window, *, beam: int | None = None, prompt: str | None = None) -> Passage:
+    def read(self, window: Window, *, beam: int | None = None) -> Passage:
         """Return what is said in the window."""
 
 

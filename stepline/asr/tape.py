@@ -46,7 +46,10 @@ class Tape:
     def __init__(self, settings: AsrSettings) -> None:
         self._settings = settings
         self._size = int(settings.window * SAMPLE_RATE)
-        self._clear(0.0)
+        self._start = 0.0
+        self._taken = 0   # samples of the window given last
+        self._held: Samples = np.zeros(0, np.float32)
+        self._before: Samples = np.zeros(0, np.float32)
 
     def windows(self, blocks: "Iterable[Sound]") -> Iterator[Window]:
         """Yield the sound in windows; `resume` between two of them makes the next one start early."""
@@ -95,7 +98,6 @@ class Tape:
 
     def _clear(self, start: float) -> None:
         self._start = start
-        self._taken = 0
         self._held = np.zeros(0, np.float32)
         self._before = np.zeros(0, np.float32)
 

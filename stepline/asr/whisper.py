@@ -26,11 +26,8 @@ class Whisper:
         self._model = _load(name, settings)
         self.language = _language(name, language or settings.language, self._model)
 
-    def read(self, window: Window, *, beam: int | None = None, prompt: str | None = None) -> Passage:
-        """Return what is said in the window; without speech in it, no words, and the model is not asked.
-
-        prompt: text that Whisper is told came before; it takes over its punctuation.
-        """
+    def read(self, window: Window, *, beam: int | None = None) -> Passage:
+        """Return what is said in the window; without speech in it, no words, and the model is not asked."""
         runs = _speech(window, self._settings)
         if not runs:
             return Passage(())
@@ -39,7 +36,6 @@ class Whisper:
             language=self.language,
             beam_size=beam or self._settings.beam,
             temperature=0.0,   # sampling would give other words on the next run
-            initial_prompt=prompt,
             condition_on_previous_text=False,   # a loop in one window must not reach the next
             without_timestamps=True,   # one reading a window; the word times come from cross-attention
             word_timestamps=True,

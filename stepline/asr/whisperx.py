@@ -27,8 +27,9 @@ class WhisperX:
         self._model = _load(self._package, settings)
         self._aligners: dict[str, tuple[Any, Any]] = {}
 
-    def read(self, window: Window, *, beam: int | None = None, prompt: str | None = None) -> Passage:
+    def read(self, window: Window, *, beam: int | None = None) -> Passage:
         """Return what is said in the window; words that the aligner could not place carry no time."""
+        del beam   # whisperx takes it when it loads
         if not (window.voice >= self._settings.voice).any():
             return Passage(())
         heard = self._model.transcribe(window.samples, batch_size=BATCH, language=self.language)
@@ -66,7 +67,7 @@ def _load(package: Any, settings: AsrSettings) -> Any:
             asr_options={"beam_size": settings.beam},
         )
     except (ValueError, OSError, RuntimeError) as error:
-        raise ModelError(f"whisperx model {name!r}: cannot be loaded ({_line(error)}); give a path as asr.model") from error
+        raise ModelError(f"whisperx model {name!r}: not loaded ({_line(error)}); give a path as asr.model") from error
 
 
 def _word(word: Mapping[str, Any], offset: float) -> Word:

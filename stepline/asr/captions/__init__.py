@@ -1,0 +1,5 @@
+"""Existing captions instead of recognition: srt, vtt, csv and JSON of five kinds, repaired and cut into sentences."""
+
+from stepline.asr.captions.read import read_captions
+
+__all__ = ["read_captions"]

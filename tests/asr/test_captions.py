@@ -1,0 +1,184 @@
+"""Every caption format gives the same sentences, and what is broken says so in one line."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from stepline.asr import Heard, read_captions
+from stepline.errors import CaptionError
+
+SRT = "1\n00:00:01,000 --> 00:00:03,000\nCut the strip.\n\n2\n00:00:03,500 --> 00:00:05,000\nFold it.\n"
+EXPECTED = [("Cut the strip.", 1.0, 3.0), ("Fold it.", 3.5, 5.0)]
+
+
+def write(folder: Path, content: str | bytes | object, name: str = "talk.txt") -> Path:
+    path = folder / name
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    else:
+        path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+    return path
+
+
+def rows(heard: Heard) -> list[tuple[str, float, float]]:
+    found = [(s.text, round(s.span.start, 3), round(s.span.end, 3)) for s in heard.transcript.sentences]
+    return found
+
+
+def vtt(body: str) -> str:
+    return f"WEBVTT\nKind: captions\n\nNOTE a remark\nof two lines\n\n{body}\n"
+
+
+FORMS: dict[str, str | object] = {
+    "srt": SRT,
+    "vtt": vtt(
+        "intro\n00:01.000 --> 00:03.000 align:start position:0%\n<v Anna>Cut <b>the</b> strip.</v>\n\n"
+        "00:03.500 --> 00:05.000\n- Fold it."
+    ),
+    "csv": "start,end,text\n1.0,3.0,Cut the strip.\n3.5,5.0,Fold it.\n",
+    "csv, other order": 'text,start,end\n"Cut the strip.",1.0,3.0\nFold it.,3.5,5.0\n',
+    "HowTo100M": {"abc": {"text": ["Cut the strip.", "Fold it."], "start": [1, 3.5], "end": [3, 5]}},
+    "one entry": {"text": ["Cut the strip.", "Fold it."], "start": [1, 3.5], "end": [3, 5]},
+    "WhisperX": {
+        "segments": [
+            {
+                "start": 1.0,
+                "end": 3.0,
+                "text": " Cut the strip.",
+                "words": [{"word": "Cut", "start": 1.0, "end": 1.5, "score": 0.9}, {"word": "the"}]
+                + [{"word": "strip.", "start": 2.0, "end": 3.0, "score": 0.7}],
+            },
+            {"text": "Fold it.", "words": [{"word": "Fold", "start": 3.5, "end": 4}, {"word": "it.", "start": 4, "end": 5}]},
+        ]
+    },
+    "json3": {
+        "events": [
+            {"tStartMs": 0, "dDurationMs": 9000, "id": 1},
+            {
+                "tStartMs": 1000,
+                "dDurationMs": 2000,
+                "segs": [{"utf8": "Cut"}, {"utf8": " the", "tOffsetMs": 500}, {"utf8": " strip.", "tOffsetMs": 1000}],
+            },
+            {"tStartMs": 2900, "aAppend": 1, "segs": [{"utf8": "\n"}]},
+            {"tStartMs": 3500, "dDurationMs": 1500, "segs": [{"utf8": "Fold it."}]},
+        ]
+    },
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_gives_the_same_sentences(form: str, tmp_path: Path) -> None:
+    heard = read_captions(write(tmp_path, FORMS[form]))
+    assert rows(heard) == EXPECTED
+    assert heard.dropped == ()
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32", "cp1252"])
+def test_encodings_are_told_apart(encoding: str, tmp_path: Path) -> None:
+    path = write(tmp_path, SRT.replace("Fold it.", "Crème brûlée.").encode(encoding))
+    assert rows(read_captions(path))[1][0] == "Crème brûlée."
+
+
+def test_sentences_are_rebuilt_across_cues_with_interpolated_times(tmp_path: Path) -> None:
+    text = "1\n00:00:00,000 --> 00:00:04,000\nCut it. Now fold\n\n2\n00:00:04,000 --> 00:00:05,000\nthe paper.\n"
+    assert rows(read_captions(write(tmp_path, text))) == [("Cut it.", 0.0, 2.0), ("Now fold the paper.", 2.0, 5.0)]
+
+
+def test_without_punctuation_a_cue_is_a_sentence(tmp_path: Path) -> None:
+    text = "start,end,text\n0,2,cut the strip\n2,4,now fold it\n"
+    assert rows(read_captions(write(tmp_path, text))) == [("cut the strip", 0.0, 2.0), ("now fold it", 2.0, 4.0)]
+
+
+def test_youtubes_automatic_captions_say_each_word_once_at_its_time(tmp_path: Path) -> None:
+    body = (
+        "00:00:00.000 --> 00:00:02.000\n \nhello<00:00:00.500><c> and</c><00:00:01.000><c> welcome.</c>\n\n"
+        "00:00:02.000 --> 00:00:02.010\nhello and welcome.\n \n\n"
+        "00:00:02.010 --> 00:00:04.010\nhello and welcome.\ncut<00:00:03.000><c> &amp; fold</c>"
+    )
+    heard = read_captions(write(tmp_path, vtt(body)))
+    assert rows(heard) == [("hello and welcome.", 0.0, 2.0), ("cut & fold", 2.01, 4.01)]
+    assert [w.span.start for w in heard.transcript.sentences[0].words if w.span] == [0.0, 0.5, 1.0]
+
+
+def test_words_without_times_keep_none(tmp_path: Path) -> None:
+    (first, _) = read_captions(write(tmp_path, FORMS["WhisperX"])).transcript.sentences
+    assert [word.span is None for word in first.words] == [False, True, False]
+    assert first.confidence == pytest.approx(0.8)
+
+
+def test_sounds_are_left_out_with_their_reason(tmp_path: Path) -> None:
+    heard = read_captions(write(tmp_path, "start,end,text\n0,2,[Music]\n2,4,♪ la la ♪\n4,6,[Laughs] cut it (applause)\n"))
+    assert [(d.text, d.reason) for d in heard.dropped] == [
+        ("[Music]", "a sound, not speech"),
+        ("♪ la la ♪", "a sound, not speech"),
+    ]
+    assert rows(heard) == [("cut it", 4.0, 6.0)]
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "reason"),
+    [
+        ("3", "2", "it ends at 2.00 s, not after its start at 3.00 s"),
+        ("nan", "2", "the caption has no time"),
+        ("1", "", "the caption has no time"),
+        ("1", "1e9", "its time lies past 360000 s"),
+        ("-5", "-1", "it ends at -1.00 s, not after its start at -5.00 s"),
+        ("1", "1.1", "shown for 0.10 s; nothing is said in 0.2 s"),
+    ],
+)
+def test_a_cue_with_a_broken_time_is_dropped_with_its_reason(start: str, end: str, reason: str, tmp_path: Path) -> None:
+    heard = read_captions(write(tmp_path, f"start,end,text\n{start},{end},cut it\n4,6,fold it\n"))
+    assert [(d.what, d.text, d.reason) for d in heard.dropped] == [("sentence", "cut it", reason)]
+    assert rows(heard) == [("fold it", 4.0, 6.0)]
+
+
+def test_cues_out_of_order_are_sorted(tmp_path: Path) -> None:
+    heard = read_captions(write(tmp_path, "start,end,text\n4,6,fold it\n1,3,cut it\n"))
+    assert rows(heard) == [("cut it", 1.0, 3.0), ("fold it", 4.0, 6.0)]
+
+
+def test_one_video_of_many_is_picked_by_its_id(tmp_path: Path) -> None:
+    entry = {"text": ["cut it"], "start": [1], "end": [3]}
+    path = write(tmp_path, {"abc": {"text": ["no"], "start": [0], "end": [1]}, "xyz": entry})
+    assert rows(read_captions(path, "xyz")) == [("cut it", 1.0, 3.0)]
+    with pytest.raises(CaptionError, match="did you mean 'xyz'"):
+        read_captions(path, "xyy")
+    with pytest.raises(CaptionError, match="name one of its 2 videos"):
+        read_captions(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "no captions recognised"),
+        (b"hello world", "no captions recognised"),
+        (b"\x00\x01\x02\x03", "holds zero bytes"),
+        (b"\xff\xfea", "damaged at byte"),
+        (b"{\n]", "line 2: not valid JSON"),
+        (b"[1, 2]", "unknown form"),
+        (b"{}", "unknown form"),
+        (b'{"a": 3}', "unknown form"),
+        (b"[" * 100_000, "nests too deep"),
+        (b'{"segments": [' + b"9" * 5000 + b"]}", "too long a number"),
+        (b'{"text": ["a"], "start": [], "end": [1]}', "equally long"),
+        (b"1\n00:00:01 -> 00:00:02\nhello", "no captions recognised"),
+        (b"1\n00:00:xx,000 --> 00:00:02,000\nhello", "line 2: '00:00:xx,000 --> 00:00:02,000' is no timing"),
+        (b"start,end,text\n1,2\n", "line 2: 2 columns"),
+    ],
+)
+def test_bad_input_is_an_error_in_one_line(content: bytes, message: str, tmp_path: Path) -> None:
+    with pytest.raises(CaptionError, match=message) as caught:
+        read_captions(write(tmp_path, content))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_file_and_a_folder_are_errors(tmp_path: Path) -> None:
+    with pytest.raises(CaptionError, match="No such file"):
+        read_captions(tmp_path / "none.srt")
+    with pytest.raises(CaptionError, match="cannot be read"):
+        read_captions(tmp_path)
+
+
+def test_an_empty_webvtt_file_is_an_empty_transcript(tmp_path: Path) -> None:
+    assert read_captions(write(tmp_path, "WEBVTT\n")).transcript.sentences == ()
