@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stepline import __version__
-from stepline.errors import MediaError, SettingsError, SteplineError, StoreError
+from stepline.errors import CaptionError, MediaError, SettingsError, SteplineError, StoreError
 from stepline.models import sha256
 from stepline.pipeline import Progress, Request, StepsSettings, Understanding, fingerprint, hear, understand
 from stepline.records import Record, Video
@@ -115,9 +115,11 @@ def _refuse_the_speechless(request: Request, record: Record) -> None:
     if request.texts or (record.transcript and record.transcript.sentences):
         return
     reasons = sorted({item.reason for item in record.dropped})
-    heard = f" ({'; '.join(reasons)})" if reasons else ""
+    left_out = f" (left out: {'; '.join(reasons)})" if reasons else ""
+    if request.captions is not None:
+        raise CaptionError(f"{request.captions}: holds no sentence to write steps from{left_out}; give other captions")
     raise MediaError(
-        f"{request.path}: no speech to write steps from{heard}; give its words with --captions FILE, "
+        f"{request.path}: no speech to write steps from{left_out}; give its words with --captions FILE, "
         "or your own lines to look for with --texts FILE"
     )
 

@@ -147,7 +147,8 @@ def propose(
         from stepline.text import embed
 
         sentences = [sentence.text for sentence in transcript.sentences]
-        return place_texts(request.texts, transcript, embed(sentences), embed(request.texts)), (), ()
+        vectors = embed(sentences), embed(request.texts)
+        return place_texts(request.texts, transcript, *vectors, settings=settings.nasva.coarse), (), ()
     from stepline.writing import write_steps
 
     written = write_steps(transcript, settings.writing)

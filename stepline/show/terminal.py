@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from stepline.records import Record, Sentence, Step
 from stepline.show.plain import clock, one_line
+from stepline.show.shown import shown_span
 from stepline.show.webvtt import spoken_srt, spoken_vtt
 from stepline.store import to_json
 
@@ -28,8 +29,9 @@ def _sentences(record: Record) -> str:
 
 def _line(step: Step) -> str:
     when = f"said {clock(step.said.start)}" if step.said else ""
-    if step.status == "shown" and step.spans:
-        when = f"{clock(step.spans[0].start)} – {clock(step.spans[0].end)}"
+    best = shown_span(step)
+    if best is not None:
+        when = f"{clock(best.start)} – {clock(best.end)}"
     score = "" if step.score is None else f"{step.score:4.0%}"
     return f"  {MARKS[step.status]} {when:<15} {score:>4}  {step.text}"
 

@@ -59,7 +59,7 @@ def _srt(cues: list[Cue]) -> str:
 
 def _spoken(record: Record) -> list[Cue]:
     sentences = record.transcript.sentences if record.transcript else ()
-    return [_cue(number, sentence.span, one_line(sentence.text)) for number, sentence in enumerate(sentences, start=1)]
+    return [_cue(number, heard.span, one_line(heard.text) or "…") for number, heard in enumerate(sentences, start=1)]
 
 
 def _cues(record: Record, said: bool) -> list[Cue]:

@@ -1,0 +1,301 @@
+"""Every way a run can be given something wrong: one line that names the cure, exit code 1, nothing left behind.
+
+`python tests/test_bad_input.py` prints the table as Markdown, as docs/errors.md shows it.
+"""
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+Make = Callable[[Path, Path], list[object]]  # (scratch folder, a good video) -> the command's arguments
+
+
+@dataclass(frozen=True)
+class Case:
+    """what: shown in the table; make: writes the bad thing and returns arguments; says: words the error must hold."""
+
+    what: str
+    make: Make
+    says: str
+
+
+def file(name: str, data: bytes | str) -> Make:
+    """A bad video file."""
+
+    def make(folder: Path, video: Path) -> list[object]:
+        path = folder / name
+        path.write_bytes(data.encode() if isinstance(data, str) else data)
+        return ["steps", path]
+
+    return make
+
+
+def captions(name: str, data: bytes | str) -> Make:
+    """Bad captions for a good video."""
+
+    def make(folder: Path, video: Path) -> list[object]:
+        return ["steps", video, "--captions", *file(name, data)(folder, video)[1:]]
+
+    return make
+
+
+def options(*extra: object) -> Make:
+    """Bad options for a good video; {folder} stands for the scratch folder."""
+
+    def make(folder: Path, video: Path) -> list[object]:
+        return ["steps", video, *(str(item).replace("{folder}", str(folder)) for item in extra)]
+
+    return make
+
+
+def written(name: str, data: bytes | str, *extra: object) -> Make:
+    """Options that name a bad file."""
+
+    def make(folder: Path, video: Path) -> list[object]:
+        file(name, data)(folder, video)
+        return options(*extra)(folder, video)
+
+    return make
+
+
+def features(values: object, *extra: object) -> Make:
+    """A good video with a bad array as its features."""
+
+    def make(folder: Path, video: Path) -> list[object]:
+        np.save(folder / "f.npy", np.asarray(values))
+        np.savez(folder / "t.npz", text=np.array(["cut"]), features=np.ones((1, 4), np.float32))
+        (folder / "l.txt").write_text("cut\n")
+        given = options("--backbone", "precomputed", "--weights", "{folder}/f.npy", "--texts", "{folder}/l.txt", *extra)
+        return given(folder, video)
+
+    return make
+
+
+def a_pickle(folder: Path, video: Path) -> list[object]:
+    """A .pth that would run code when unpickled."""
+
+    class Bomb:
+        def __reduce__(self) -> tuple[object, ...]:
+            return os.system, (f"touch {folder / 'exploded'}",)
+
+    (folder / "f.pth").write_bytes(pickle.dumps(Bomb()))
+    return options("--backbone", "precomputed", "--weights", "{folder}/f.pth")(folder, video)
+
+
+def a_pipe(folder: Path, video: Path) -> list[object]:
+    os.mkfifo(folder / "pipe.mp4")
+    return ["steps", folder / "pipe.mp4"]
+
+
+def an_empty_folder(folder: Path, video: Path) -> list[object]:
+    (folder / "empty").mkdir()
+    return ["steps", folder / "empty"]
+
+
+def a_file_for_a_folder(folder: Path, video: Path) -> list[object]:
+    (folder / "taken").write_text("")
+    (folder / "l.txt").write_text("cut\n")
+    return ["steps", video, "--texts", folder / "l.txt", "--backbone", "none", "--out", folder / "taken"]
+
+
+def half_a_video(folder: Path, video: Path) -> list[object]:
+    (folder / "half.mp4").write_bytes(video.read_bytes()[:600])
+    return ["steps", folder / "half.mp4"]
+
+
+def two_videos(*extra: object) -> Make:
+    def make(folder: Path, video: Path) -> list[object]:
+        (folder / "two.mp4").write_bytes(video.read_bytes())
+        return ["steps", video, folder / "two.mp4", *(str(item).replace("{folder}", str(folder)) for item in extra)]
+
+    return make
+
+
+PNG = bytes.fromhex(
+    "89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c4890000000a49444154789c6300010000050001"
+)
+
+CASES = (
+    # videos
+    Case("no such file", lambda folder, video: ["steps", folder / "none.mp4"], "none.mp4"),
+    Case("an empty file", file("empty.mp4", b""), "empty"),
+    Case("text renamed to .mp4", file("text.mp4", "hello, I am text\n" * 50), "text.mp4"),
+    Case("random bytes", file("noise.mp4", bytes(range(256)) * 64), "noise.mp4"),
+    Case("zeros", file("zeros.mkv", bytes(4096)), "zeros.mkv"),
+    Case("an HTML page (a failed download)", file("page.mp4", "<!doctype html><title>404</title>" * 20), "page.mp4"),
+    Case("a picture renamed to .mp4", file("picture.mp4", PNG), "picture.mp4"),
+    Case("a video whose index is cut off", half_a_video, "half.mp4"),
+    Case("a folder without videos", an_empty_folder, "no video in this folder"),
+    Case("a pipe in place of a file", a_pipe, "pipe.mp4"),
+    Case("a playlist that points elsewhere", file("list.m3u8", "#EXTM3U\n#EXTINF:9,\n/etc/passwd\n"), "list.m3u8"),
+    Case("a concat script", file("list.mp4", "ffconcat version 1.0\nfile /etc/hostname\n"), "list.mp4"),
+    Case("a session description", file("s.mp4", "v=0\no=- 0 0 IN IP4 127.0.0.1\nm=audio 9 RTP/AVP 0\n"), "s.mp4"),
+    Case("nobody speaks", lambda folder, video: ["steps", video], "no speech"),
+    Case("a video longer than allowed", options("--set", "media.max_duration=5"), "max_duration"),
+    Case("a video larger than allowed", options("--set", "media.max_bytes=1000"), "max_bytes"),
+    # captions
+    Case("no such captions", options("--captions", "{folder}/none.srt"), "none.srt"),
+    Case("empty captions", captions("c.srt", ""), "c.srt"),
+    Case("binary junk as captions", captions("c.srt", bytes(range(256)) * 8), "c.srt"),
+    Case("captions without a time", captions("c.srt", "Hello\nworld\n"), "c.srt"),
+    Case("a WebVTT header and nothing else", captions("c.vtt", "WEBVTT\n\n"), "c.vtt"),
+    Case("broken JSON as captions", captions("c.json", '{"segments": [{"start": 1.0,'), "c.json"),
+    Case("JSON of another kind", captions("c.json", '{"hello": 1}'), "c.json"),
+    Case("JSON null", captions("c.json", "null"), "c.json"),
+    Case(
+        "captions whose times are NaN",
+        captions("c.json", '{"segments": [{"start": NaN, "end": NaN, "text": "a"}]}'),
+        "",
+    ),
+    Case("a csv without the columns", captions("c.csv", "a,b\n1,2\n"), "c.csv"),
+    Case("captions of an unknown kind", captions("c.docx", "PK\x03\x04"), "c.docx"),
+    # lines
+    Case("no such lines", options("--texts", "{folder}/none.txt"), "none.txt"),
+    Case("empty lines", written("l.txt", "\n \n1.\n", "--texts", "{folder}/l.txt"), "no line of text"),
+    Case("lines that are no text", written("l.txt", b"\xff\xfe\x00\xd8", "--texts", "{folder}/l.txt"), "UTF-8"),
+    # settings
+    Case("an unknown setting", options("--set", "asr.bean=5"), "did you mean"),
+    Case("an unknown section", options("--set", "asrr.beam=5"), "did you mean"),
+    Case("a setting of the wrong type", options("--set", "asr.beam=many"), "asr.beam"),
+    Case("a setting out of range", options("--set", "asr.beam=0"), "asr.beam"),
+    Case("a setting that is not a number", options("--set", "vision.rate=nan"), "vision.rate"),
+    Case("an override without a value", options("--set", "asr.beam"), "section.key=value"),
+    Case("no such settings file", options("--settings", "{folder}/none.toml"), "none.toml"),
+    Case("broken TOML", written("s.toml", "[asr\nbeam=1", "--settings", "{folder}/s.toml"), "not valid TOML"),
+    Case("captions for two videos", two_videos("--captions", "{folder}/c.srt"), "--captions is for one video"),
+    # models and features
+    Case("no such recogniser", options("--model", "whisper-enormous"), "whisper-enormous"),
+    Case("a folder that holds no recogniser", options("--model", "{folder}"), "model.bin"),
+    Case("no such checkpoint", options("--backbone", "clip", "--weights", "{folder}/none"), "none"),
+    Case("a checkpoint folder without one", options("--backbone", "clip", "--weights", "{folder}"), ""),
+    Case("ready features without a file", options("--backbone", "precomputed"), "vision.path"),
+    Case("features with NaN", features([[np.nan] * 4] * 16), "NaN"),
+    Case("features of the wrong shape", features(np.zeros(16, np.float32)), "(T, D)"),
+    Case("features that are whole numbers", features(np.zeros((16, 4), np.int64)), "float"),
+    Case("features without those of the texts", features(np.ones((16, 4), np.float32)), "vision.texts"),
+    Case(
+        "texts without features",
+        features(np.ones((16, 4), np.float32), "--set", "vision.texts={folder}/x.npz"),
+        "x.npz",
+    ),
+    Case("a file that would run code", a_pickle, "f.pth"),
+    Case(
+        "a feature file that is none",
+        written("f.npy", "no", "--backbone", "precomputed", "--weights", "{folder}/f.npy"),
+        "f.npy",
+    ),
+    # language models
+    Case("a language model that is not named", options("--writer", "llm"), "llm.base_url"),
+    Case("no such GGUF", options("--writer", "llm", "--set", "writing.llm.gguf={folder}/none.gguf"), "none.gguf"),
+    Case(
+        "a GGUF that is none",
+        written("m.gguf", "GGUF? no", "--writer", "llm", "--set", "writing.llm.gguf={folder}/m.gguf"),
+        "m.gguf",
+    ),
+    Case(
+        "a server that is not there",
+        options("--writer", "llm", "--set", "writing.llm.base_url=http://127.0.0.1:9/v1"),
+        "127.0.0.1:9",
+    ),
+    # places
+    Case("a file where the folder should be", a_file_for_a_folder, "cannot be written"),
+)
+
+
+def arguments(case: Case, folder: Path, video: Path, captions_file: Path) -> list[str]:
+    """Return the case's command line, with captions so that a good video has something to say."""
+    given = [str(item) for item in case.make(folder, video)]
+    speechless = case.what == "nobody speaks" or "--captions" in given or "--texts" in given or "--model" in given
+    spoken = [] if speechless or (len(given) > 2 and given[2].endswith(".mp4")) else ["--captions", str(captions_file)]
+    return given + spoken + ([] if "--out" in given else ["--out", str(folder / "out")])
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.what)
+def test_a_bad_input_is_one_line_with_the_cure(case, small_video, captions_file, tmp_path, stepline):
+    result = stepline(*arguments(case, tmp_path, small_video, captions_file))
+    assert result.exit_code == 1, result.output
+    errors = [line for line in result.stderr.splitlines() if line.startswith("stepline: ")]
+    assert len(errors) == 1, result.stderr
+    assert case.says in errors[0]
+    assert len(errors[0]) < 500
+    assert "Traceback" not in result.output
+    assert not (tmp_path / "exploded").exists()
+    assert [path for path in tmp_path.rglob("*") if ".partial" in path.name] == []
+    assert not (tmp_path / "out").exists() or list((tmp_path / "out").iterdir()) == []
+
+
+def test_the_table_holds_at_least_forty_bad_inputs():
+    assert len(CASES) >= 40
+
+
+def test_a_full_disk_leaves_the_earlier_result_whole(small_video, captions_file, tmp_path, stepline, limited_file_size):
+    run = ("steps", small_video, "--captions", captions_file, "--out", tmp_path, "--backbone", "none")
+    assert stepline(*run).exit_code == 0
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    with limited_file_size(2000):
+        result = stepline(*run, "--force", "--set", "nasva.ground.grow=0.6")
+    assert result.exit_code == 1
+    assert "cannot be written" in result.stderr
+    assert "free some space" in result.stderr
+    assert {path: path.read_bytes() for path in tmp_path.iterdir() if path.suffix == ".html"} == {
+        path: data for path, data in before.items() if path.suffix == ".html"
+    }
+    assert [path for path in tmp_path.iterdir() if ".partial" in path.name] == []
+
+
+def test_a_kill_at_any_write_leaves_only_whole_files_and_the_next_run_mends(small_video, captions_file, tmp_path):
+    run = ["steps", str(small_video), "--captions", str(captions_file), "--out", str(tmp_path / "out")]
+    code = """
+        import os, signal, sys
+        from pathlib import Path
+        from stepline import store
+        from stepline.cli import main
+        write, left = Path.write_bytes, [int(sys.argv.pop(1))]
+        def killed(path, data):
+            left[0] -= 1
+            if left[0] == 0:
+                write(path, data[: len(data) // 2])
+                os.kill(os.getpid(), signal.SIGKILL)
+            return write(path, data)
+        Path.write_bytes = killed
+        main()
+    """
+    source = "\n".join(line[8:] for line in code.splitlines())
+    for nth in (1, 3, 5):
+        ended = subprocess.run([sys.executable, "-c", source, str(nth), *run], check=False, capture_output=True)
+        assert ended.returncode == -signal.SIGKILL, ended.stderr.decode()
+        assert not (tmp_path / "out" / "small.json").exists()  # it comes last: without it nothing counts as done
+    mended = subprocess.run([sys.executable, "-m", "stepline", *run], check=False, capture_output=True)
+    assert mended.returncode == 0, mended.stderr.decode()
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert "small.json" in names
+    assert not [name for name in names if ".partial" in name]
+
+
+if __name__ == "__main__":
+    import tempfile
+
+    from click.testing import CliRunner
+    from conftest import CAPTIONS, draw_video
+
+    from stepline.cli import main
+
+    with tempfile.TemporaryDirectory() as name:
+        good = draw_video(Path(name) / "small.mp4")
+        spoken = Path(name) / "small.srt"
+        spoken.write_text(CAPTIONS)
+        print("| what is wrong | what Stepline says |\n|---|---|")
+        for index, case in enumerate(CASES):
+            scratch = Path(name) / str(index)
+            scratch.mkdir()
+            result = CliRunner().invoke(main, arguments(case, scratch, good, spoken))
+            said = [line for line in result.stderr.splitlines() if line.startswith("stepline: ")]
+            print(f"| {case.what} | {' '.join(said).replace(str(scratch) + '/', '').replace('|', chr(92) + '|')} |")
