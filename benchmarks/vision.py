@@ -1,0 +1,142 @@
+"""Frames a second of the default backbone against a straightforward version of it, and what loading costs.
+
+    OMP_WAIT_POLICY=PASSIVE python benchmarks/vision.py
+
+The straightforward version is the network as one writes it first: planes in NCHW order, padding and BatchNorm as steps
+of their own, one picture at a time. Both get the same pictures in turns, in one process, and must give the same scores.
+Loading is measured in fresh processes, with the files in the system's cache.
+"""
+
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")   # before torch; waiting threads must not starve a busy machine
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from stepline import models
+from stepline.text import embed
+from stepline.vision import VisionSettings, load_backbone
+from stepline.vision.efficientnet import EPSILON, MEAN, SCALE, EfficientNetLite0, architecture
+
+OUT = Path(__file__).resolve().parent / "results" / "vision.json"
+FRAMES = 32
+ROUNDS = 5
+SENTENCES = 100   # of 12 words
+
+PARTS = {
+    "import numpy + pydantic": "import numpy, pydantic",
+    "import torch": "import torch",
+    "conse: check, read and fold": "from stepline.vision import *; import torch; S(); load_backbone(VisionSettings())",
+    "conse: first frame": "from stepline.vision import *; import numpy as np; b = load_backbone(VisionSettings()); "
+    "S(); b.encode_images(np.zeros((1, 224, 224, 3), np.uint8))",
+    "minilm: check (sha256)": "from stepline import models; S(); models.find('minilm')",
+    "minilm: read": "from stepline import models; from stepline.text.embedding import load_encoder; import torch; "
+    "models.find('minilm'); S(); load_encoder()",
+    "minilm: first sentence": "from stepline.text import embed; embed([]); S(); embed(['cut the banana'])",
+}
+
+
+def straightforward(weights: dict[str, Tensor], pictures: Tensor) -> Tensor:
+    """Return class scores (B, 1000) as the network's definition reads."""
+    hidden = (pictures.permute(0, 3, 1, 2).float().contiguous() - MEAN) / SCALE
+    for part in architecture():
+        before = hidden
+        for conv in part:
+            kernel, side = conv.shape[2], hidden.shape[2]
+            total = max((-(-side // conv.stride) - 1) * conv.stride + kernel - side, 0)
+            hidden = F.pad(hidden, (total // 2, total - total // 2) * 2)
+            hidden = F.conv2d(hidden, weights[f"{conv.name}.weight"], stride=conv.stride, groups=conv.groups)
+            norm = [weights[f"{conv.norm}.{name}"] for name in ("running_mean", "running_var", "weight", "bias")]
+            hidden = F.batch_norm(hidden, *norm, eps=EPSILON)
+            hidden = F.relu6(hidden) if conv.bounded else hidden
+            hidden = hidden + before if conv.keeps else hidden
+    return F.linear(hidden.mean((2, 3)), weights["_fc.weight"], weights["_fc.bias"])
+
+
+def rates(sides: dict[str, Callable[[], object]], count: int) -> dict[str, dict[str, float]]:
+    """Return items a second of each side, best and median, the sides taking turns."""
+    seconds: dict[str, list[float]] = {name: [] for name in sides}
+    for _ in range(ROUNDS):
+        for name, run in sides.items():
+            start = time.perf_counter()
+            run()
+            seconds[name].append(time.perf_counter() - start)
+    return {
+        name: {"best": round(count / min(taken), 1), "median": round(count / statistics.median(taken), 1)}
+        for name, taken in seconds.items()
+    }
+
+
+def frame_rates(threads: int) -> dict[str, dict[str, float]]:
+    torch.set_num_threads(threads)
+    path = models.find("efficientnet-lite0")
+    weights = torch.load(path, weights_only=True)
+    network, backbone = EfficientNetLite0(path), load_backbone(VisionSettings())
+    large = np.random.default_rng(0).integers(0, 256, (FRAMES, 256, 456, 3), dtype=np.uint8)
+    frames = torch.from_numpy(large[:, :224, :224].copy())
+    with torch.inference_mode():
+        apart = (network(frames[:2]).softmax(1) - straightforward(weights, frames[:2]).softmax(1)).abs().max()
+    if apart > 1e-5:
+        raise SystemExit(f"the two versions differ by {apart}")
+
+    def first() -> None:
+        with torch.inference_mode():
+            for frame in frames:
+                straightforward(weights, frame[None])
+
+    batch = VisionSettings().batch
+    sides = {
+        "straightforward, batch 1": first,
+        "ours, batch 1": lambda: [network(frame[None]) for frame in frames],
+        f"ours, batch {batch}": lambda: [network(part) for part in frames.split(batch)],
+        f"conse whole, 256 x 456, batch {batch}": lambda: [
+            backbone.encode_images(large[start : start + batch]) for start in range(0, FRAMES, batch)
+        ],
+    }
+    return rates(sides, FRAMES)
+
+
+def text_rates(threads: int) -> dict[str, dict[str, float]]:
+    torch.set_num_threads(threads)
+    texts = [f"cut piece {place} of the banana into slices and put them aside" for place in range(SENTENCES)]
+    return rates({"minilm, sentences": lambda: embed(texts)}, SENTENCES)
+
+
+def loading() -> dict[str, dict[str, float]]:
+    """Return the ms that each part takes in a fresh process, best and median of five."""
+    head = "import time\nt = [time.perf_counter()]\ndef S(): t[0] = time.perf_counter()\n"
+    report: dict[str, dict[str, float]] = {}
+    for name, code in PARTS.items():
+        program = [sys.executable, "-c", f"{head}{code}\nprint(time.perf_counter() - t[0])"]
+        shown = [subprocess.run(program, capture_output=True, text=True, check=True).stdout for _ in range(5)]
+        taken = [1000 * float(seconds) for seconds in shown]
+        report[name] = {"best": round(min(taken)), "median": round(statistics.median(taken))}
+    return report
+
+
+def main() -> None:
+    machine = {"torch": torch.__version__, "python": platform.python_version(), "cores": os.cpu_count()}
+    report: dict[str, dict[str, dict[str, float]]] = {}
+    for threads in (1, 2):
+        report[f"per second, {threads} thread{'s'[: threads - 1]}"] = frame_rates(threads) | text_rates(threads)
+    report["loading, ms"] = loading()
+    for title, rows in report.items():
+        print(f"\n| {title} | best | median |\n|---|---|---|")
+        for name, row in rows.items():
+            print(f"| {name} | {row['best']:g} | {row['median']:g} |")
+    OUT.write_text(json.dumps(machine | report, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
