@@ -23,7 +23,8 @@ from stepline.writing.english import parser, verbs
 
 HERE = Path(__file__).resolve().parent
 SHARED = HERE.parent.parent / "shared"
-WORDS_A_SECOND = 2.5   # an ordinary pace; these transcripts carry no times and the writer needs some
+FIRST_RUNS = HERE / "writing_first_runs.json"   # what came out before any error was looked at; never re-made
+WORDS_A_SECOND = 2.5  # an ordinary pace; these transcripts carry no times and the writer needs some
 OBJECTS = ("dobj", "nsubjpass", "attr", "oprd")
 
 
@@ -38,10 +39,14 @@ class Mark:
 
 @dataclass(frozen=True)
 class Case:
-    """A marked transcript; `seen` tells whether the rules were written with it in view."""
+    """A marked transcript.
+
+    round 0: the rules were written with it in view. 1 and 2: marked before the writer first ran on it; its errors were
+    looked at after that first run, whose numbers FIRST_RUNS keeps.
+    """
 
     name: str
-    seen: bool
+    round: int
     transcript: Transcript
     actions: tuple[Mark, ...]
     optional: tuple[Mark, ...]
@@ -65,8 +70,12 @@ class Score:
     @property
     def precision(self) -> float:
         """Share of the counted steps that match an action; 1 when there are none."""
-        counted = self.matched + len(self.extra)
-        return self.matched / counted if counted else 1.0
+        return self.matched / self.counted if self.counted else 1.0
+
+    @property
+    def counted(self) -> int:
+        """How many steps count: those that match only an optional action do not."""
+        return self.matched + len(self.extra)
 
 
 def score(steps: Sequence[Step], actions: Sequence[Mark], optional: Sequence[Mark]) -> Score:
@@ -83,11 +92,17 @@ def score(steps: Sequence[Step], actions: Sequence[Mark], optional: Sequence[Mar
         else:
             extra.append(f"{step.sources[0]}: {step.text}")
             chat += not marked & set(step.sources)
-    return Score(len(actions) - len(left), len(actions), tuple(extra), tuple(f"{m.sentence}: {m.verb} {m.objects[0]}" for m in left), chat)
+    return Score(
+        len(actions) - len(left),
+        len(actions),
+        tuple(extra),
+        tuple(f"{m.sentence}: {m.verb} {m.objects[0]}" for m in left),
+        chat,
+    )
 
 
 def _matching(step: Step, readings: Sequence[tuple[str, str | None]], marks: Iterable[Mark]) -> Mark | None:
-    """Return the first mark that a reading fits; a step is read as written and in lower case, since names mislead the parser."""
+    """Return the first mark that a reading fits; a step is read as written and in lower case."""
     cited = (mark for mark in marks if mark.sentence in step.sources)
     return next((m for m in cited if any(m.verb == verb and thing in m.objects for verb, thing in readings)), None)
 
@@ -103,7 +118,7 @@ def action_of(text: str) -> tuple[str, str | None]:
     while len(words) > 1 and (words[0] in ("don't", "never") or (words[0].endswith("ly") and words[0] not in verbs())):
         words.pop(0)
     if words[1:2] == ["ok"] or words[1:2] == ["OK"]:
-        return words[0], "ok"   # a button's name, which the parser takes for an interjection
+        return words[0], "ok"  # a button's name, which the parser takes for an interjection
     doc = parser()(f"You must {' '.join(words)}.")
     verb = doc[2]
     return words[0].strip(",.").split("-")[0] if verb.tag_ == "VBP" else _lemma(verb), _object(verb)
@@ -112,7 +127,9 @@ def action_of(text: str) -> tuple[str, str | None]:
 def _object(verb: Any) -> str | None:
     after = [child for child in sorted(verb.children, key=lambda child: child.i) if child.i > verb.i]
     direct = [child for child in after if child.dep_ in OBJECTS]
-    taken = [deep for child in after if child.dep_ in ("ccomp", "xcomp") for deep in child.children if deep.dep_ == "nsubj"]
+    taken = [
+        deep for child in after if child.dep_ in ("ccomp", "xcomp") for deep in child.children if deep.dep_ == "nsubj"
+    ]
     placed = [thing for child in after if child.dep_ in ("prep", "prt", "advmod") for thing in _named(child)]
     return next((_lemma(token) for token in [*direct, *taken, *placed]), None)
 
@@ -142,10 +159,10 @@ def cases() -> list[Case]:
     found = []
     lemonade = SHARED / "metric_cases" / "lemonade.json"
     if lemonade.is_file():
-        found.append(_case("lemonade", True, json.loads(lemonade.read_text(encoding="utf-8"))))
+        found.append(_case("lemonade", 0, json.loads(lemonade.read_text(encoding="utf-8"))))
     for path in sorted((HERE / "transcripts").glob("*.json")):
         if path.stem != "tutorialvqa":
-            found.append(_case(path.stem, False, json.loads(path.read_text(encoding="utf-8"))))
+            found.append(_case(path.stem, 1, json.loads(path.read_text(encoding="utf-8"))))
     return found + _tutorialvqa()
 
 
@@ -157,18 +174,19 @@ def _tutorialvqa() -> list[Case]:
     with gzip.open(texts, "rt", encoding="utf-8") as file:
         videos = json.load(file)
     marked = json.loads(marks.read_text(encoding="utf-8"))["videos"]
-    return [_case(f"tutorialvqa {key}", False, {**mark, "sentences": videos[key]["transcript"]}) for key, mark in marked.items()]
+    return [
+        _case(f"tutorialvqa {key}", mark["round"], {**mark, "sentences": videos[key]["transcript"]})
+        for key, mark in marked.items()
+    ]
 
 
-def _case(name: str, seen: bool, data: dict[str, Any]) -> Case:
+def _case(name: str, number: int, data: dict[str, Any]) -> Case:
     if isinstance(data["sentences"][0], str):
         transcript = timed(data["sentences"])
     else:
         sentences = tuple(Sentence(text=text, span=Span(start, end)) for start, end, text in data["sentences"])
         transcript = Transcript(language="en", sentences=sentences)
-    limit = data.get("until", len(transcript.sentences))
-    transcript = transcript.model_copy(update={"sentences": transcript.sentences[:limit]})
-    return Case(name, seen, transcript, _marks(data["actions"]), _marks(data["optional"]))
+    return Case(name, number, transcript, _marks(data["actions"]), _marks(data["optional"]))
 
 
 def _marks(rows: Iterable[dict[str, Any]]) -> tuple[Mark, ...]:
@@ -201,37 +219,44 @@ def speed(settings: WritingSettings, sentences: int = 2000) -> dict[str, float]:
 
 
 def report(results: Sequence[tuple[Case, Score]], *, verbose: bool) -> list[dict[str, Any]]:
-    """Print the table and return its rows."""
+    """Print the table and return its rows, one a transcript and one a round."""
+    print(f"{'transcript':34s} {'round':5s} {'recall':>14s} {'precision':>14s} {'chat':>4s}")
     rows = []
-    print(f"{'transcript':34s} {'seen':5s} {'steps':>5s} {'recall':>14s} {'precision':>14s} {'chat':>4s}")
     for case, got in results:
-        counted = got.matched + len(got.extra)
-        print(
-            f"{case.name:34s} {'yes' if case.seen else 'no':5s} {counted:5d} {got.recall:6.3f} {got.matched:3d}/{got.actions:<3d}"
-            f" {got.precision:6.3f} {got.matched:3d}/{counted:<3d} {got.chat:4d}"
-        )
+        rows.append(_row(case.name, case.round, got))
         if verbose:
-            for text in got.missed:
-                print(f"      missed {text}")
-            for text in got.extra:
-                print(f"      extra  {text}")
-        rows.append({"name": case.name, "seen": case.seen, "matched": got.matched, "actions": got.actions, "counted": counted,
-                     "recall": round(got.recall, 3), "precision": round(got.precision, 3), "chat": got.chat})
-    return [*rows, _pooled("pooled, not seen", [got for case, got in results if not case.seen])]
+            for line in [f"missed {text}" for text in got.missed] + [f"extra  {text}" for text in got.extra]:
+                print(f"      {line}")
+    for number in sorted({case.round for case, _ in results}):
+        together = _pooled([got for case, got in results if case.round == number])
+        rows.append(_row(f"round {number} together", number, together))
+    return rows
 
 
-def _pooled(name: str, scores: Sequence[Score]) -> dict[str, Any]:
-    """Return recall and precision over all actions and steps of several cases together."""
-    matched, actions = sum(s.matched for s in scores), sum(s.actions for s in scores)
-    counted = matched + sum(len(s.extra) for s in scores)
-    row = {"name": name, "matched": matched, "actions": actions, "counted": counted, "chat": sum(s.chat for s in scores),
-           "recall": round(matched / max(1, actions), 3), "precision": round(matched / max(1, counted), 3)}
-    print(f"{name:34s} {'':5s} {counted:5d} {row['recall']:6.3f} {matched:3d}/{actions:<3d} {row['precision']:6.3f} {matched:3d}/{counted:<3d} {row['chat']:4d}")
-    return row
+def _row(name: str, number: int, got: Score) -> dict[str, Any]:
+    """Print one line of the table and return it."""
+    print(
+        f"{name:34s} {number:5d} {got.recall:6.3f} {got.matched:3d}/{got.actions:<3d}"
+        f" {got.precision:6.3f} {got.matched:3d}/{got.counted:<3d} {got.chat:4d}"
+    )
+    counts = {"matched": got.matched, "actions": got.actions, "counted": got.counted, "chat": got.chat}
+    rates = {"recall": round(got.recall, 3), "precision": round(got.precision, 3)}
+    return {"name": name, "round": number, **counts, **rates}
+
+
+def _pooled(scores: Sequence[Score]) -> Score:
+    """Return the counts of several cases together."""
+    return Score(
+        sum(s.matched for s in scores),
+        sum(s.actions for s in scores),
+        tuple(text for s in scores for text in s.extra),
+        tuple(text for s in scores for text in s.missed),
+        sum(s.chat for s in scores),
+    )
 
 
 def main() -> None:
-    """Print the table and write benchmarks/results/writing.json; names as arguments choose transcripts and write nothing."""
+    """Print the table and write benchmarks/results/writing.json; arguments choose transcripts and write nothing."""
     names = [name for name in sys.argv[1:] if not name.startswith("-")]
     verbose = "--verbose" in sys.argv
     start = time.perf_counter()
@@ -245,7 +270,9 @@ def main() -> None:
     print(f"speed: {quick['words'] / quick['cpu_s']:.0f} words a CPU second; parser imported and loaded in {load} s")
     out = HERE / "results" / "writing.json"
     out.parent.mkdir(exist_ok=True)
-    out.write_text(json.dumps({"transcripts": rows, "speed": quick}, indent=1) + "\n", encoding="utf-8")
+    first = json.loads(FIRST_RUNS.read_text(encoding="utf-8"))
+    text = json.dumps({"transcripts": rows, "first_runs": first, "speed": quick}, indent=1)
+    out.write_text(text + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

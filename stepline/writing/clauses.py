@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from stepline.writing.english import verbs
 from stepline.writing.frames import SUBORDINATORS
+from stepline.writing.word_sets import word_set
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc, Token
@@ -17,15 +18,20 @@ if TYPE_CHECKING:
 Voice: TypeAlias = Literal["order", "you", "we", "i", "title", "passive"]
 
 # Verbs that only carry another one: "start adding" is adding. Their own meaning is how, not what.
-CARRIERS = frozenset("go start begin continue keep finish proceed want need have like try get love prefer come".split())
+CARRIERS = word_set(
+    """
+    go start begin continue keep finish proceed want need have like try get love prefer come
+    """
+)
 # Auxiliaries that put an action into the past or into a might-be: nobody is told to do it now.
-NOT_NOW = frozenset("have has had 've 'd did was were would could might may".split())
+NOT_NOW = word_set("have has had 've 'd did was were would could might may")
 # Verbs that take a whole clause along: "let it cool", "ensure that the lid is closed".
-CLAUSE_TAKERS = frozenset("let ensure check see watch help make keep have get".split())
+CLAUSE_TAKERS = word_set("let ensure check see watch help make keep have get")
+RELATIVES = word_set("that what which how where who why whatever whether")
 # A passive is an instruction only with one of these: "the potatoes are then mashed".
-PASSIVE_CUES = frozenset("then now next should must finally".split())
+PASSIVE_CUES = word_set("then now next should must finally")
 
-LET_US = frozenset(("'s", "s", "us", "me"))   # "let's add", "let me add": we and I, not a thing that is let
+LET_US = frozenset(("'s", "s", "us", "me"))  # "let's add", "let me add": we and I, not a thing that is let
 
 _SUBJECTS: dict[str, Voice] = {"you": "you", "ya": "you", "we": "we", "i": "i"}
 _BASE_TAGS = frozenset(("VB", "VBP"))
@@ -106,8 +112,13 @@ def acts_on_something(verb: "Token") -> bool:
 def _is_next(verb: "Token", child: "Token") -> bool:
     """Tell whether a linked child is an action beside the verb, and not a clause that the verb takes along."""
     if child.dep_ == "ccomp":
-        return child.lemma_ != "know" and _subject(child) is not None and verb.lemma_ not in CLAUSE_TAKERS and (
-            _subject(child).lower_ in _SUBJECTS and verb.pos_ != "VERB"   # type: ignore[union-attr]
+        return (
+            child.lemma_ != "know"
+            and _subject(child) is not None
+            and verb.lemma_ not in CLAUSE_TAKERS
+            and (
+                _subject(child).lower_ in _SUBJECTS and verb.pos_ != "VERB"  # type: ignore[union-attr]
+            )
         )
     return child.pos_ in ("VERB", "AUX") or child.lower_ in verbs()
 
@@ -116,17 +127,24 @@ def _mood(verb: "Token", inherited: _Mood | None) -> _Mood | None:
     """Return who does the verb and how it is told; None when it tells of no action now."""
     helpers = {child.lower_ for child in verb.children if child.dep_ in ("aux", "auxpass")}
     negated = any(child.dep_ == "neg" or child.lower_ == "never" for child in verb.children if child.i < verb.i)
-    if any(child.dep_ in ("mark", "advmod") and child.lower_ in SUBORDINATORS and child.i < verb.i for child in verb.children):
+    if any(
+        child.dep_ in ("mark", "advmod") and child.lower_ in SUBORDINATORS and child.i < verb.i
+        for child in verb.children
+    ):
         return None
     subject = _subject(verb)
     if subject is None or (inherited is not None and subject.lower_ in LET_US):
         return _without_subject(verb, inherited, negated)
+    if subject.i and subject.nbor(-1).lower_ in RELATIVES:
+        return None  # "the length that you'll cut": said of a thing, not told
     if subject.dep_ == "nsubjpass":
-        return _passive(verb, subject, helpers, negated)
+        return _passive(subject, helpers, negated)
     voice = _SUBJECTS.get(subject.lower_)
     if voice is None or helpers & NOT_NOW or not _is_present(verb, helpers):
         return None
-    return _Mood(voice, may="can" in helpers, negated=negated, planned=bool(helpers & {"will", "'ll", "'m", "'re", "am", "are"}))
+    return _Mood(
+        voice, may="can" in helpers, negated=negated, planned=bool(helpers & {"will", "'ll", "'m", "'re", "am", "are"})
+    )
 
 
 def _without_subject(verb: "Token", inherited: _Mood | None, negated: bool) -> _Mood | None:
@@ -136,14 +154,18 @@ def _without_subject(verb: "Token", inherited: _Mood | None, negated: bool) -> _
         return own if fits and not _has_past_helper(verb) else None
     if verb.dep_ != "ROOT":
         return None
-    if verb.tag_ == "VBG" and verb.i == _first_word(verb):
+    if (
+        verb.tag_ == "VBG"
+        and verb.i == _first_word(verb)
+        and not any(token.tag_ in ("VBZ", "VBD") for token in verb.doc)
+    ):
         return _Mood("title", negated=negated)
     if verb.tag_ in _BASE_TAGS and not _asks(verb):
         return _Mood("order", negated=negated)
     return None
 
 
-def _passive(verb: "Token", subject: "Token", helpers: set[str], negated: bool) -> _Mood | None:
+def _passive(subject: "Token", helpers: set[str], negated: bool) -> _Mood | None:
     """Read "the potatoes are then mashed" and "it should be dried" as instructions, other passives as tales."""
     if not helpers & {"are", "is", "be", "'re", "'s"} or helpers & NOT_NOW or subject.lower_ in _SUBJECTS:
         return None
@@ -210,7 +232,7 @@ def _is_base(verb: "Token") -> bool:
 
 
 def _is_present(verb: "Token", helpers: set[str]) -> bool:
-    """Tell whether a verb with the subject you, we or I stands in the present ("I put" counts: the tagger calls it past)."""
+    """Tell whether a verb with the subject you, we or I stands in the present; "I put", tagged past, counts."""
     if verb.tag_ == "VBG":
         return True
     return _is_base(verb) and not helpers & {"is", "are", "'m", "'re", "am", "be"}
@@ -227,4 +249,8 @@ def _first_word(verb: "Token") -> int:
 def _asks(verb: "Token") -> bool:
     """Tell whether the clause opens with a question word."""
     first = verb.doc[_first_word(verb)]
-    return first.lower_ in ("what", "why", "how", "who", "where", "which", "when") and first.dep_ != "mark" and first.head == verb
+    return (
+        first.lower_ in ("what", "why", "how", "who", "where", "which", "when")
+        and first.dep_ != "mark"
+        and first.head == verb
+    )

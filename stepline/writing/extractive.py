@@ -1,14 +1,15 @@
-"""The extractive writer: steps from the speaker's own words, by grammar; no network, no language model, same in, same out."""
+"""The extractive writer: steps from the speaker's own words, by grammar; no network, no language model."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from stepline.records import Dropped, Sentence, Span, Step, Transcript
-from stepline.writing.chat import refusal
+from stepline.writing.chat import QUIET, refusal
 from stepline.writing.clauses import Clause, find_clauses
+from stepline.writing.complements import is_rest
 from stepline.writing.english import looks_english, parse
 from stepline.writing.merge import merge_repeats, number, union
-from stepline.writing.phrase import Phrase, is_rest, phrase
+from stepline.writing.phrase import Phrase, phrase
 from stepline.writing.pronouns import Mentions, mentions_before, mentions_in, mentions_of
 from stepline.writing.spoken import Segment, segments
 from stepline.writing.written import Written
@@ -55,7 +56,7 @@ def _read(piece: Segment, doc: "Doc", transcript: Transcript, mentions: Mentions
         reason = refusal(clause, question=piece.question) or _beside_the_point(clause, piece)
         if reason is None:
             yield _step(worded, piece, transcript.sentences[piece.sentence])
-        else:
+        elif reason not in QUIET:
             yield Dropped(what="step", text=worded.text, reason=reason)
         if reason is None or not reason.startswith("chat"):
             mentions.add(piece.sentence, mentions_of(clause.verb, worded.resolved))
@@ -76,7 +77,7 @@ def _step(worded: Phrase, piece: Segment, sentence: Sentence) -> Step:
 
 
 def _said(sentence: Sentence, places: Sequence[int]) -> Span:
-    """Return when the words from the first to the last place are spoken; the whole sentence when words carry no times."""
+    """Return when the words from first to last place are spoken; the whole sentence when words carry no times."""
     if len(sentence.words) != len(sentence.text.split()):
         return sentence.span
     spoken = sentence.words[min(places) : max(places) + 1]

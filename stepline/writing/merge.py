@@ -4,12 +4,15 @@ import re
 from collections.abc import Iterable, Sequence
 
 from stepline.records import Span, Step, Transcript
+from stepline.writing.word_sets import word_set
 
-NEAR = 6   # sentences between two tellings of one action; further apart it is done again (about half a minute of speech)
+NEAR = 6  # sentences between two tellings of one action; further apart it is done again (about half a minute of speech)
 
 # Words that change how an action is told but not which action it is.
-_HOLLOW = frozenset(
-    "a an the my your our their his her its some this that these those then now just again also and first next".split()
+_HOLLOW = word_set(
+    """
+    a an the my your our their his her its some this that these those then now just again also and first next
+    """
 )
 
 

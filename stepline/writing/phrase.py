@@ -5,33 +5,30 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from stepline.writing.clauses import CLAUSE_TAKERS, Clause, acts_on_something
+from stepline.writing.clauses import Clause
+from stepline.writing.complements import HOLLOW_ADVERBS, parts_of, passive_object, rests_of, shortened, tokens_of
 from stepline.writing.english import verbs
 from stepline.writing.pronouns import INDEFINITE, PRONOUNS
+from stepline.writing.word_sets import word_set
 
 if TYPE_CHECKING:
     from spacy.tokens import Token
 
 Resolver: TypeAlias = Callable[[str], str | None]
 
-LONGEST = 16   # words a step; a longer one loses its last qualifiers
-# Qualifying clauses that belong to the step: until when, under which condition, by what means, for what.
-KEPT_MARKS = frozenset("until till if so before without by unless to that while when".split())
-# Adverbs that order the tale or warm the talk and say nothing of the action.
-HOLLOW_ADVERBS = frozenset(
-    "then now first next finally also here there just again too well so anyway basically actually really simply maybe probably "
-    "definitely already once afterwards quickly-now obviously as-well up-here instead even only pretty".split()
-)
-OURS = frozenset("my our this that these those".split())   # one speaker's own things are "the" things of a step
+OURS = word_set("my our this that these those")  # one speaker's own things are "the" things of a step
 # "Give it a good whisk" is whisking: nouns that name an action when something is given them.
-GIVEN = frozenset(
-    "whisk stir shake tap wipe rinse mix toss squeeze press pull spin twist scrub blend pat clean brush rub push wash dusting "
-    "click dust spray knead swirl polish sand coat trim drizzle sprinkle soak turn".split()
+GIVEN = word_set(
+    """
+    whisk stir shake tap wipe rinse mix toss squeeze press pull spin twist scrub blend pat clean brush rub push
+    wash dusting click dust spray knead swirl polish sand coat trim drizzle sprinkle soak turn
+    """
 )
-SETTING = frozenset("set put leave place lay".split())
-ASIDE = frozenset("aside side away".split())
-_BESIDE = frozenset(("conj", "cc", "preconj", "punct", "nsubj", "nsubjpass", "aux", "auxpass", "neg", "mark", "intj", "parataxis", "dep"))
-_TAIL = frozenset("and or but then so with to of for in on into that if until the a".split())   # never the last word
+_TAIL = word_set(
+    """
+    and or but then so with to of for in on into that if until the a
+    """
+)  # never the last word
 
 
 @dataclass(frozen=True)
@@ -45,18 +42,18 @@ class Phrase:
 
 def phrase(clause: Clause, resolve: Resolver) -> Phrase:
     """Return the clause as an imperative: "slice the lemons", "don't overmix the batter"."""
-    parts = _shortened(clause.verb, _parts(clause))
+    parts = shortened(parts_of(clause))
     resolved = _resolved(clause.verb, parts, resolve)
     light = _given(clause.verb, resolved)
     if light is not None:
-        name, thing, rest = light
-        kept = [part for part in parts if part[0].dep_ in ("prep", "prt", "advcl") and part[0].i > rest]
+        name, thing, end = light
+        kept = [part for part in parts if part[0].dep_ in ("prep", "prt", "advcl") and part[0].i > end]
         text = " ".join([name, thing, *(_text(part, resolved) for part in kept)])
     else:
         text = " ".join([_imperative(clause.verb), *(_text(part, resolved) for part in parts)])
     if clause.voice == "passive":
-        text = " ".join([_imperative(clause.verb), _text(_passive_object(clause.verb), resolved), *text.split(" ")[1:]])
-    if rest := _rests(clause.verb):
+        text = " ".join([_imperative(clause.verb), _text(passive_object(clause.verb), resolved), *text.split(" ")[1:]])
+    if rest := rests_of(clause.verb):
         text = f"{_tidy(text)} to {_text(rest, resolved)}"
     manner = _manner(clause.verb)
     text = " ".join(([manner] if manner else []) + [_tidy(text)])
@@ -64,125 +61,17 @@ def phrase(clause: Clause, resolve: Resolver) -> Phrase:
     tokens = sorted({clause.verb, *(token for part in parts for token in part)}, key=lambda token: token.i)
     return Phrase(text, tuple(tokens), resolved)
 
-
-def _parts(clause: Clause) -> "list[list[Token]]":
-    """Return what follows the verb in a step, one list of tokens a complement, the condition last."""
-    own = [child for child in clause.verb.children if _belongs(clause.verb, child)]
-    after = [child for child in own if child.i > clause.verb.i]
-    before = [child for child in own if child.i < clause.verb.i and _is_condition(child)]
-    before += _carriers_qualifiers(clause.verb)
-    parts = [_tokens(child) for child in [*after, *before]]
-    if not _has_object(clause.verb) and (shared := _shared_object(clause)) is not None:
-        parts.insert(0, _tokens(shared))
-    if stray := _stray_object(clause.verb):
-        parts.insert(1, stray)
-    return [part for part in parts if part]
-
-
-def _belongs(verb: "Token", child: "Token") -> bool:
-    if child.lower_ == "ok" and child.i == verb.i + 1:
-        return True   # the button, which the parser takes for an interjection
-    if child.dep_ in _BESIDE:
-        return False
-    if child.dep_ in ("advmod", "npadvmod"):
-        return child.lower_ not in HOLLOW_ADVERBS and child.i > verb.i
-    if child.dep_ == "advcl":
-        return _keeps(child)
-    if child.dep_ == "ccomp":
-        return verb.lemma_ in CLAUSE_TAKERS
-    return True
-
-
-def _keeps(clause: "Token") -> bool:
-    """Tell whether a qualifying clause belongs to the step: "until it dissolves", "using a ruler", "to lock it"."""
-    if clause.tag_ == "VBG" and not any(child.dep_ in ("aux", "nsubj") for child in clause.children):
-        return True
-    marks = {child.lower_ for child in clause.children if child.dep_ in ("mark", "aux", "advmod") and child.i < clause.i}
-    return bool(marks & KEPT_MARKS)
-
-
-def _is_condition(child: "Token") -> bool:
-    return child.dep_ == "advcl" and any(deep.lower_ == "if" for deep in child.children)
-
-
-def _carriers_qualifiers(verb: "Token") -> "list[Token]":
-    """Return the qualifying clauses of the verbs that carry this one: "if it is dry, you want to ADD water"."""
-    found: list[Token] = []
-    while verb.dep_ == "xcomp":
-        end, verb = verb.i, verb.head
-        clauses = [child for child in verb.children if child.dep_ == "advcl"]
-        found.extend(child for child in clauses if _is_condition(child) or (child.i > end and _keeps(child)))
-    return found
-
-
-def _has_object(verb: "Token") -> bool:
-    return any(child.dep_ in ("dobj", "prep", "prt", "xcomp", "ccomp", "oprd", "acomp") and child.i > verb.i for child in verb.children)
-
-
-def _shared_object(clause: Clause) -> "Token | None":
-    """Return the object that a later verb brings for both: "peel and slice the POTATOES"."""
-    for child in clause.verb.children:
-        if child.dep_ == "conj" and child.pos_ == "VERB" and child.i - clause.verb.i <= 4:
-            for deep in child.children:
-                if deep.dep_ == "dobj" and deep.i > child.i:
-                    return deep
-            deeper = _shared_object(Clause(child, clause.voice))
-            if deeper is not None and not _has_object(child):
-                return deeper
-    return None
-
-
-def _stray_object(verb: "Token") -> "list[Token]":
-    """Return the object that the parser hung elsewhere, right after a particle: "pinch off | the bottom leaves"."""
-    particles = [child for child in verb.children if child.dep_ == "prt" and child.i == verb.i + 1]
-    if not particles or any(child.dep_ in ("dobj", "prep") for child in verb.children):
-        return []
-    chunks = [chunk for chunk in verb.doc.noun_chunks if chunk.start == verb.i + 2]
-    return list(chunks[0]) if chunks else []
-
-
-def _tokens(head: "Token") -> "list[Token]":
-    """Return the tokens of a complement in order, without asides, relative clauses and hollow adverbs."""
-    tokens = sorted(head.subtree, key=lambda token: token.i)
-    dropped = {deep.i for token in tokens if _is_aside(token, head) for deep in token.subtree}
-    kept = [token for token in tokens if token.i not in dropped]
-    while kept and (kept[0].is_punct or kept[0].lower_ == "and"):
-        kept.pop(0)
-    while kept and (kept[-1].is_punct or kept[-1].dep_ == "cc"):
-        kept.pop()
-    return kept
-
-
-def _is_aside(token: "Token", head: "Token") -> bool:
-    if token is head:
-        return False
-    if token.dep_ in ("relcl", "intj", "parataxis"):
-        return True
-    if token.dep_ == "advmod" and token.lower_ in HOLLOW_ADVERBS and token.head.pos_ in ("VERB", "AUX", "ADP"):
-        return token.head.pos_ != "ADP" or token.lower_ not in ("here", "there")
-    if token.dep_ == "appos":
-        return True
-    if token.dep_ == "conj" and token.pos_ == "VERB" and token.head.pos_ in ("NOUN", "PROPN"):
-        return True   # an action that the parser hung on a noun: a step of its own, or talk
-    if token.dep_ == "conj" and token.head.dep_ == "ccomp" and token.pos_ == "VERB" and acts_on_something(token):
-        return True   # "let it dry, then sand it": the sanding is a step of its own
-    return token.dep_ == "advcl" and not _keeps(token)
-
-
-def _shortened(verb: "Token", parts: "list[list[Token]]") -> "list[list[Token]]":
-    """Leave out qualifiers from the end until the step has at most LONGEST words; what the verb acts on stays."""
-    while sum(map(len, parts)) + 1 > LONGEST and len(parts) > 1:
-        parts = parts[:-1]
-    return [part[: LONGEST - 1] for part in parts]
-
-
 def _resolved(verb: "Token", parts: "list[list[Token]]", resolve: Resolver) -> dict[int, str]:
     """Return names for the pronouns that the verb acts on, by token index."""
     names: dict[int, str] = {}
     for part in parts:
         for token in part:
             direct = token.head == verb and token.dep_ in ("dobj", "dative", "nsubjpass", "npadvmod")
-            placed = token.dep_ == "pobj" and token.head.head == verb
+            placed = (
+                token.dep_ == "pobj"
+                and token.head.head == verb
+                and token.head.lower_ not in ("like", "for", "at", "of")
+            )
             taken = token.dep_ == "nsubj" and token.head.head == verb and token.head.dep_ == "ccomp"
             if token.lower_ in PRONOUNS and token.pos_ in ("PRON", "DET") and (direct or placed or taken):
                 name = resolve(token.lower_)
@@ -199,42 +88,19 @@ def _given(verb: "Token", resolved: dict[int, str]) -> tuple[str, str, int] | No
     gifts = [child for child in verb.children if child.dep_ == "dobj" and child.lemma_ in GIVEN]
     if not receivers or not gifts:
         return None
-    return gifts[0].lemma_, _text(_tokens(receivers[0]), resolved), gifts[0].i
-
-
-def is_rest(clause: Clause) -> bool:
-    """Tell whether a clause only lets a thing that was set aside be: "set that to the side, LET IT COOL"."""
-    before = clause.verb.head
-    if clause.verb.lemma_ != "let" or before is clause.verb or before.lemma_ not in SETTING:
-        return False
-    near = {token.lower_ for token in clause.verb.doc[before.i : clause.verb.i]}
-    return bool(near & ASIDE) and not any(token.dep_ == "nsubj" and token.pos_ in ("NOUN", "PROPN") for token in _let(clause.verb))
-
-
-def _let(verb: "Token") -> "list[Token]":
-    """Return what a "let" lets happen: "it cool for an hour"."""
-    return [token for child in verb.children if child.dep_ == "ccomp" for token in _tokens(child)]
-
-
-def _rests(verb: "Token") -> "list[Token]":
-    """Return how a thing that is set aside is left: "cool for an hour" of "set it aside, let it cool for an hour"."""
-    for child in verb.children:
-        if child.i > verb.i and child.lemma_ == "let" and is_rest(Clause(child, "order")):
-            return [token for token in _let(child) if token.dep_ != "nsubj"]
-    return []
-
-
-def _passive_object(verb: "Token") -> "list[Token]":
-    return [token for child in verb.children if child.dep_ == "nsubjpass" for token in _tokens(child)]
-
+    return gifts[0].lemma_, _text(tokens_of(receivers[0]), resolved), gifts[0].i
 
 def _imperative(verb: "Token") -> str:
-    lower = verb.lower_
+    lower = str(verb.lower_)
     if verb.lemma_ == "click" and (button := _button(verb)):
         return f"{button}-click"
-    if lower.endswith("ing") and re.search(r"(?:^|[^aeiou])[aeiou][^aeiouwxy]ing$", lower) and f"{lower[:-3]}e" in verbs():
-        return f"{lower[:-3]}e"   # "priming" is to prime: "to prim" would double its m
-    return lower if lower in verbs() and verb.tag_ != "VBG" else verb.lemma_.lower()
+    if (
+        lower.endswith("ing")
+        and re.search(r"(?:^|[^aeiou])[aeiou][^aeiouwxy]ing$", lower)
+        and f"{lower[:-3]}e" in verbs()
+    ):
+        return f"{lower[:-3]}e"  # "priming" is to prime: "to prim" would double its m
+    return lower if lower in verbs() and verb.tag_ != "VBG" else str(verb.lemma_).lower()
 
 
 def _button(verb: "Token") -> str | None:
@@ -249,7 +115,11 @@ def _manner(verb: "Token") -> str | None:
 
 
 def _is_manner(word: str) -> bool:
-    return word.endswith("ly") and word not in HOLLOW_ADVERBS and word not in ("only", "early", "usually", "finally", "actually")
+    return (
+        word.endswith("ly")
+        and word not in HOLLOW_ADVERBS
+        and word not in ("only", "early", "usually", "finally", "actually")
+    )
 
 
 def _negated(verb: "Token", text: str) -> str:
@@ -274,7 +144,7 @@ def _word(token: "Token", resolved: dict[int, str]) -> str:
         return name if name in INDEFINITE else f"the {name}"
     if token.lower_ in OURS and token.dep_ in ("det", "poss"):
         return "the"
-    return token.lower_ if token.is_sent_start and token.text != "I" else token.text
+    return str(token.lower_ if token.is_sent_start and token.text != "I" else token.text)
 
 
 def _tidy(text: str) -> str:

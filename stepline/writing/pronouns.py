@@ -1,5 +1,7 @@
 """Which noun a pronoun stands for, where that is safe; everywhere else the pronoun stays.
 
+from stepline.writing.word_sets import word_set
+
 Safe means: the nearest clause that names a thing of the same number names one only. In the same sentence the thing
 acted on counts before places and tools ("stir the soup in the pot and taste it"); across sentences a place that the
 thing went into is a rival, and then only what was being made can be meant ("I make my syrup: whisk the sugar into the
@@ -9,6 +11,8 @@ water. Set that aside").
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from stepline.writing.word_sets import word_set
+
 if TYPE_CHECKING:
     from spacy.tokens import Doc, Token
 
@@ -17,27 +21,39 @@ Role: TypeAlias = Literal["object", "place", "tool", "product"]
 
 PRONOUNS: dict[str, Number] = {
     "it": "one", "that": "one", "this": "one", "them": "many", "those": "many", "these": "many",
-}   # fmt: skip
-INDEFINITE = frozenset("everything all both".split())   # names of their own, without an article
-POINTING = frozenset("this that these those".split())   # across sentences they mostly point at the picture
-REACH = 2   # sentences back; further away a pronoun means something else too often
-INTO = frozenset("into in on onto to inside over".split())   # what goes there joins it: a rival for "it"
-MAKING = frozenset("make prepare create build bake sew knit".split())   # their object is what the work results in
+}  # fmt: skip
+INDEFINITE = word_set("everything all both")  # names of their own, without an article
+POINTING = word_set("this that these those")  # across sentences they mostly point at the picture
+REACH = 2  # sentences back; further away a pronoun means something else too often
+INTO = word_set("into in on onto to inside over")  # what goes there joins it: a rival for "it"
+MAKING = word_set("make prepare create build bake sew knit")  # their object is what the work results in
 # What these put on or into a thing is as likely meant as the thing: "fill the hole with soil and press it down".
-FILLING = frozenset("fill cover coat stuff load pack top line sprinkle brush rub spray spread dust grease season".split())
+FILLING = word_set(
+    """
+    fill cover coat stuff load pack top line sprinkle brush rub spray spread dust grease season
+    """
+)
 # Measures and parts: the thing itself comes after "of" ("a bit of glue", "two cups of flour").
-MEASURES = frozenset(
-    "bit lot little piece cup tablespoon teaspoon spoon pinch handful pair couple kind sort type scoop splash dash bunch drop "
-    "amount touch dollop drizzle sprinkle layer coat gram ounce pound inch foot set".split()
+MEASURES = word_set(
+    """
+    bit lot little piece cup tablespoon teaspoon spoon pinch handful pair couple kind sort type scoop splash
+    dash bunch drop amount touch dollop drizzle sprinkle layer coat gram ounce pound inch foot set
+    """
 )
 # Times, measures and talk: never what "it" means.
-NEVER_MEANT = frozenset(
-    "minute second hour day time way thing step part video inch foot degree bit lot kind "
-    "year week today boil simmer place hand finger guy everybody everyone someone people".split()
+NEVER_MEANT = word_set(
+    """
+    minute second hour day time way thing step part video inch foot degree bit lot kind year week today boil
+    simmer place hand finger guy everybody everyone someone people
+    """
 )
 # Words of a noun phrase that name it; articles, numbers and possessives do not.
 _NAMING = frozenset(("compound", "amod", "nmod"))
-_EMPTY = frozenset("other same own little nice good first second whole entire next last few many more".split())
+_EMPTY = word_set(
+    """
+    other same own little nice good first second whole entire next last few many more
+    """
+)
 
 
 @dataclass(frozen=True)
@@ -53,7 +69,7 @@ class Mention:
 class Mentions:
     """What was named so far, clause by clause."""
 
-    clauses: list[tuple[int, tuple[Mention, ...]]] = field(default_factory=list)   # (sentence, what it names)
+    clauses: list[tuple[int, tuple[Mention, ...]]] = field(default_factory=list)  # (sentence, what it names)
 
     def add(self, sentence: int, mentions: tuple[Mention, ...]) -> None:
         """Remember what a clause of this sentence names; one that names nothing still pushes the others back."""
@@ -65,7 +81,9 @@ class Mentions:
         for back, (said_in, mentions) in enumerate(reversed(self.clauses)):
             if sentence - said_in > REACH:
                 return None
-            fitting = [mention for mention in mentions if mention.number == number and (mention.role != "tool" or not back)]
+            fitting = [
+                mention for mention in mentions if mention.number == number and (mention.role != "tool" or not back)
+            ]
             if fitting and pronoun in POINTING and said_in != sentence:
                 return self._product(said_in, number)
             if fitting:
@@ -104,12 +122,16 @@ def mentions_of(verb: "Token", resolved: dict[int, str]) -> tuple[Mention, ...]:
             found.extend(_mention(token, "object", resolved) for token in _with(child))
         if child.dep_ in ("ccomp", "xcomp") and verb.lemma_ in ("let", "ensure", "make"):
             found.extend(_mention(deep, "object", resolved) for deep in child.children if deep.dep_ == "nsubj")
-    return tuple(mention for mention in found if mention.name not in NEVER_MEANT and mention.name.split(" ")[-1:] != ["-"])
+    return tuple(
+        mention for mention in found if mention.name not in NEVER_MEANT and mention.name.split(" ")[-1:] != ["-"]
+    )
 
 
 def _with(thing: "Token") -> "list[Token]":
     """Return what the parser hung on the thing by "with": "the hole with SOIL"."""
-    return [deep for child in thing.children if child.dep_ == "prep" and child.lower_ == "with" for deep in child.children]
+    return [
+        deep for child in thing.children if child.dep_ == "prep" and child.lower_ == "with" for deep in child.children
+    ]
 
 
 def _placed(verb: "Token", preposition: "Token") -> Role | None:
@@ -119,7 +141,7 @@ def _placed(verb: "Token", preposition: "Token") -> Role | None:
     if preposition.lower_ in ("for", "at", "by", "of", "about"):
         return None
     if not any(child.dep_ == "dobj" for child in verb.children):
-        return "object"   # "click on the layer": what the verb acts on all the same
+        return "object"  # "click on the layer": what the verb acts on all the same
     return "place" if preposition.lower_ in INTO else None
 
 
@@ -132,7 +154,9 @@ def mentions_before(verb: "Token") -> tuple[Mention, ...]:
         _mention(deep, "object", {})
         for carrier in carriers
         for child in carrier.children
-        if child.dep_ == "advcl" and child.i < verb.i and any(deep.dep_ in ("nsubj", "nsubjpass") for deep in child.children)
+        if child.dep_ == "advcl"
+        and child.i < verb.i
+        and any(deep.dep_ in ("nsubj", "nsubjpass") for deep in child.children)
         for deep in child.children
         if deep.dep_ in ("nsubj", "nsubjpass", "dobj") and (deep.pos_ in ("NOUN", "PROPN") or deep.lower_ in INDEFINITE)
     ]
@@ -185,7 +209,11 @@ def _measured(token: "Token") -> "Token":
 
 
 def noun_name(token: "Token") -> str:
-    """Return the words that name a thing: "lemon juice" of "our fresh lemon juice from before" keeps "fresh lemon juice"."""
-    words = [child for child in token.children if child.dep_ in _NAMING and child.i < token.i and child.lower_ not in _EMPTY]
-    words.extend(deep for child in list(words) for deep in child.children if deep.dep_ == "compound" and deep.i < child.i)
+    """Return the words that name a thing: "our fresh lemon juice from before" gives "fresh lemon juice"."""
+    words = [
+        child for child in token.children if child.dep_ in _NAMING and child.i < token.i and child.lower_ not in _EMPTY
+    ]
+    words.extend(
+        deep for child in list(words) for deep in child.children if deep.dep_ == "compound" and deep.i < child.i
+    )
     return " ".join(word.text for word in [*sorted(words, key=lambda word: word.i), token])

@@ -1,4 +1,4 @@
-"""Spoken sentences made plain for the parser: fillers out, wrapped instructions unwrapped, run-on speech cut into segments.
+"""Spoken sentences made plain for the parser: fillers out, instructions unwrapped, run-on speech cut into segments.
 
 Each word keeps its place in the sentence, so that a clause can be traced back to what was said and when.
 """
@@ -26,7 +26,7 @@ from stepline.writing.frames import (
     TELLERS,
 )
 
-LONGEST = 60   # words a segment; speech without any joint is cut there, so that time stays linear
+LONGEST = 60  # words a segment; speech without any joint is cut there, so that time stays linear
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class SpokenWord:
     @property
     def plain(self) -> str:
         """The word in lower case, without punctuation but for a comma after it."""
-        bare = self.text.lower().replace("’", "'").strip("\"“”()[]*.!?;:—–-…")
+        bare = self.text.lower().replace("’", "'").strip('"“”()[]*.!?;:—–-…')
         return bare or "-"
 
     @property
@@ -120,7 +120,7 @@ def _rewrites() -> tuple[tuple[re.Pattern[str], str], ...]:
 
 def _compiled(pattern: str) -> re.Pattern[str]:
     body = pattern.replace("(?= VERB)", r"(?= (?P<verb>[a-z']+))").replace(" ", ",? ")
-    return re.compile(rf"(?:(?<= )|^)(?:{body})(?=,? |,?$)" if "(?=" not in pattern[-12:] else rf"(?:(?<= )|^)(?:{body})")
+    return re.compile(rf"(?:(?<= )|^)(?:{body})(?=,? |,?$)")
 
 
 def _rewritten(words: Sequence[SpokenWord]) -> list[SpokenWord]:
@@ -134,16 +134,20 @@ def _rewritten(words: Sequence[SpokenWord]) -> list[SpokenWord]:
             if match is None:
                 break
             verb = match.groupdict().get("verb")
-            if verb is not None and verb.rstrip(",") not in verbs():
+            if verb is not None and verb not in verbs():
                 start = match.end()
                 continue
-            first, last = line.count(" ", 0, match.start()), line.count(" ", 0, match.end())
-            if line[match.end() - 1 : match.end()] == " ":
-                last -= 1
+            first, last = _covered(line, match)
             fresh = [SpokenWord(word, current[first].place) for word in match.expand(new).split()]
             current[first : last + 1] = fresh
             start = len(" ".join(word.plain for word in current[: first + len(fresh)]))
     return current
+
+
+def _covered(line: str, match: re.Match[str]) -> tuple[int, int]:
+    """Return the indices of the first and the last word that a match covers."""
+    last = line.count(" ", 0, match.end())
+    return line.count(" ", 0, match.start()), last - (line[match.end() - 1] == " ")
 
 
 def _joined_orders(words: Sequence[SpokenWord]) -> list[SpokenWord]:
@@ -194,7 +198,8 @@ def _goes_on(part: Sequence[SpokenWord], after: Sequence[SpokenWord]) -> bool:
 
 def _waits_for_object(part: Sequence[SpokenWord]) -> bool:
     """Tell whether the part ends in a verb that shares the next one's object: "you peel | and slice the potatoes"."""
-    return part[-1].bare in verbs() and (part[-2].bare in SUBJECTS or part[-2].bare in ("to", "and") or part[-1].bare in ORDER_VERBS)
+    before = part[-2].bare
+    return part[-1].bare in verbs() and (before in SUBJECTS | {"to", "and"} or part[-1].bare in ORDER_VERBS)
 
 
 def _tells_to_do(part: Sequence[SpokenWord]) -> bool:
@@ -211,10 +216,11 @@ def _begins_clause(part: Sequence[SpokenWord], word: SpokenWord) -> bool:
     """Tell whether `word` is the subject of a new main clause after what was said so far."""
     if word.bare not in SUBJECTS or part[-1].bare not in JOINTS or len(part) < 3:
         return False
-    if part[-1].bare in ("so", "or") and "'" not in word.bare and part[-2].bare not in JOINTS and not part[-2].text.endswith(","):
+    paused = part[-2].bare in JOINTS or part[-2].text.endswith(",")
+    if part[-1].bare in ("so", "or") and "'" not in word.bare and not paused:
         return False
     if part[-1].bare == "so" and word.bare in ("you", "it"):
-        return False   # "so you don't strip them" is a purpose
+        return False  # "so you don't strip them" is a purpose
     opening = next((w.bare for w in part if w.bare not in JOINTS), "")
     return opening not in SUBORDINATORS or any(w.text.endswith(",") for w in part)
 
@@ -257,18 +263,21 @@ def _ordered(segment: Segment) -> Segment:
 def _ordered_later(segment: Segment) -> Segment:
     """Put "you" before an order that follows a phrase and its comma: "with the brush selected, paint over it"."""
     for i, (word, verb, after) in enumerate(zip(segment.words, segment.words[1:], segment.words[2:], strict=False)):
-        if _orders(verb) and _free(word, verb, i) and (after.bare in AFTER_ORDER or verb.bare in ORDER_VERBS):
+        if word.bare in SUBJECTS and any(earlier.text.endswith(",") for earlier in segment.words[:i]):
+            return segment  # the main clause has a subject of its own
+        if _orders(verb) and _free(word, verb, after, i):
             before = replace(word, text=word.text.rstrip(",") + ",")
             words = (*segment.words[:i], before, SpokenWord("you", verb.place), *segment.words[i + 1 :])
             return replace(segment, words=words, ordered=True)
     return segment
 
 
-def _free(before: SpokenWord, verb: SpokenWord, i: int) -> bool:
+def _free(before: SpokenWord, verb: SpokenWord, after: SpokenWord, i: int) -> bool:
     """Tell whether an order can begin after the word: after a comma, or without one where the verb is plainly one."""
     if before.text.endswith(","):
-        return True
-    return i >= 2 and verb.bare in ORDER_VERBS and before.bare not in BINDERS and not before.bare.endswith("n't")
+        return after.bare in AFTER_ORDER or verb.bare in ORDER_VERBS
+    plainly = verb.bare in ORDER_VERBS and (after.bare in NAMERS or verb.bare == "go")
+    return i >= 2 and plainly and before.bare not in BINDERS and not before.bare.endswith("n't")
 
 
 def _orders(word: SpokenWord) -> bool:
