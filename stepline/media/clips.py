@@ -42,7 +42,7 @@ def cut(path: Path | str, span: Span, out: Path, settings: MediaSettings | None 
             if not any(track.written for track in tracks.values()):
                 raise MediaError(
                     f"{path}: nothing to cut between {span.start:g} and {span.end:g} s; "
-                    f"the video ends at {source.duration or 0.0:g} s"
+                    "the video, or what can be read of it, ends before"
                 )
 
 

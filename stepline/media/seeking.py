@@ -27,7 +27,7 @@ def seek(source: Source, second: float) -> None:
     """Move the file to the last key frame at or before `second`, or to its start where it cannot be searched."""
     import av
 
-    if not source.exact:
+    if not source.exact or second <= 0:   # a key frame that comes late would take the sound before it along
         source.rewind()
         return
     try:

@@ -96,9 +96,9 @@ class Source:
         except av.error.FFmpegError:
             self.damage.packets += 1
             return []
-        sound = [frame for frame in frames if not frame.is_corrupt]
-        self.damage.packets += len(frames) - len(sound)
-        return sound
+        whole = [frame for frame in frames if not frame.is_corrupt]
+        self.damage.packets += len(frames) - len(whole)
+        return whole
 
     def packet_end(self, packet: Any) -> float:
         """Return the second at which a packet ends; 0 where it has no time stamp that can be."""
