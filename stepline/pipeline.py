@@ -182,7 +182,10 @@ def see(
         meter.add(frame)
         if ready is None:
             encoder.add(frame)
-    return Seen(ready or encoder.finish(), meter.finish(), backbone, reader.end, reader.warnings)
+    features = ready or encoder.finish()
+    held = f"{len(encoder.repeated)} seconds have no picture; the one before stands for them"
+    warnings = (*reader.warnings, held) if encoder.repeated else reader.warnings
+    return Seen(features, meter.finish(), backbone, reader.end, warnings)
 
 
 def place(
