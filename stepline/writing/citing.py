@@ -17,7 +17,7 @@ Embed = Callable[[Sequence[str]], Matrix]   # texts -> (N, D) unit rows
 
 WORDS = 0.5   # weight of the shared share of a step's content words, beside a cosine
 BACK = 0.1   # cost of citing an earlier sentence than the step before: models keep the told order, but for slips
-SHARED = 0.5   # with this share of a step's content words said, WORD_FLOOR x floor is enough; one common verb is not
+SHARED = 0.6   # with this share of a step's content words said, WORD_FLOOR x floor is enough; one common verb is not
 WORD_FLOOR = 0.5
 BESIDE = 0.85   # a neighbour that scores this share of the best sentence is cited too
 CONTENT = frozenset({"NOUN", "PROPN", "VERB", "ADJ", "NUM"})   # spaCy's coarse tags of the words that carry a step
@@ -40,7 +40,7 @@ class Support:
 def cite(texts: Sequence[str], chunk: Chunk, *, floor: float, embed: Embed) -> tuple[list[Step], list[Dropped]]:
     """Return the texts as steps that cite sentences of the chunk, and those that no sentence supports.
 
-    A sentence supports a step when their cosine is at least `floor`, or half of that where it says half of the step's
+    A sentence supports a step when their cosine is at least `floor`, or half of that where it says most of the step's
     content words.
     """
     support = measure(texts, [sentence.text for sentence in chunk.sentences], embed)

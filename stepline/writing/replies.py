@@ -34,6 +34,13 @@ _TAKEN_OVER = (
     ),
 )
 
+# What talkative models put before the command itself.
+_LABELS = re.compile(
+    r"^(?:(?:[-*#>•]+\s+)|(?:step\s+\d+\s*[:.)-]\s*)|(?:(?:the\s+)?(?:[\w-]+\s+)?step\s+is\s+to\s+)"
+    r"|(?:(?:I|you|we)\s*(?:(?:'m|’m|'re|’re|am|are)\s+going\s+to|need\s+to|have\s+to|should|will|must|can)\s+))+",
+    re.IGNORECASE,
+)
+
 _CLOCK = r"\d{1,2}:[0-5]\d(?::[0-5]\d)?(?:[.,]\d{1,3})?"
 _SECOND = r"\d+(?:\.\d+)?\s*(?:s|secs?|seconds?)"
 _POINT = rf"(?:{_CLOCK}|{_SECOND}|\d+\.\d+)"
@@ -103,7 +110,7 @@ def _not_a_list(text: str, items: list[str], sentences: int) -> str | None:
         return "the reply is no numbered list"
     if len(items) > STEPS_A_SENTENCE * sentences:
         return f"the reply lists {len(items)} steps for {sentences} sentences"
-    often = Counter(" ".join(item.lower().split()) for item in items).most_common(1)[0][1]
+    often = Counter(_plain(item).lower() for item in items).most_common(1)[0][1]
     if often > REPEATS:
         return f"the reply says one step {often} times over"
     if sum(map(len, items)) < (1 - PROSE) * len(re.sub(r"\s+", " ", text)) - 40:   # 40: one short opening line
@@ -131,10 +138,9 @@ def _read_items(items: list[str], spoken: str, complete: bool) -> Reading:
 
 
 def _plain(item: str) -> str:
-    """Return an item without markdown and without a label such as "Step 3:"."""
+    """Return an item without markdown and without "Step 3:", "The third step is to" or "You need to" before it."""
     text = re.sub(r"(\*{1,3}|_{2,3}|`+)", "", item)
-    text = re.sub(r"^\s*(?:[-*#>•]+\s+|step\s+\d+\s*[:.)-]\s*)+", "", text, flags=re.IGNORECASE)
-    return " ".join(text.split())
+    return _LABELS.sub("", " ".join(text.split()))
 
 
 def _without_times(text: str, spoken: str) -> tuple[str, list[str]]:

@@ -7,7 +7,8 @@ from stepline.writing.clauses import find_clauses
 from stepline.writing.english import parse
 from stepline.writing.spoken import segments
 
-TALK = ("chat", "talk about the video")   # the reasons that hold for any wording; the others concern spoken grammar
+# The reasons that hold for any wording; the others concern spoken grammar.
+TALK = ("chat", "talk about the video", "an announcement")
 
 
 def small_talk(texts: Sequence[str]) -> list[str | None]:

@@ -119,9 +119,9 @@ def test_the_lemonade_actions_cite_the_sentences_that_tell_them() -> None:
 
 
 def test_talk_to_the_audience_is_told_from_work() -> None:
-    found = small_talk(["Follow me on Instagram", "Juice the lemons", "Water", ""])
-    assert found[0] is not None
-    assert found[1:] == [None, None, None]
+    opening = "I'm going to be doing that today, so let's get right into it"
+    assert None not in small_talk(["Follow me on Instagram", opening, "Show the viewers"])
+    assert small_talk(["Juice the lemons", "Water", "Stir and subscribe to the channel"]) == [None] * 3
 
 
 # ------------------------------------------------------------------ threads

@@ -24,6 +24,8 @@ def texts(reply: str, spoken: str = "") -> tuple[str, ...]:
         "1. **Cut** the onion\n2. __Fry__ `it`",
         "**1.** Cut the onion\n**2.** Fry it",
         "1. Step 1: Cut the onion\n2. Step 2: Fry it",
+        "1. You need to Cut the onion\n2. The second step is to Fry it",
+        "1. Step 1: I'm going to Cut the onion\n2. - You can Fry it",
         "  1. Cut the onion\r\n  2. Fry it\r\n",
         "<think>1. They cut\n2. they fry</think>\n1. Cut the onion\n2. Fry it",
         "1. Cut\u200b the onion\n2. Fry\x00 it",
@@ -139,6 +141,8 @@ def test_more_steps_than_the_speech_can_hold_are_refused() -> None:
 
 def test_a_model_that_loops_is_refused() -> None:
     assert read_reply("1. Cut\n2. cut\n3.  CUT\n4. Cut").refusal == "the reply says one step 4 times over"
+    ordinals = [f"1. The {word} step is to cut" for word in ("first", "next", "third", "last")]
+    assert read_reply("\n".join(ordinals)).refusal == "the reply says one step 4 times over"
     assert read_reply("1. Cut\n2. Fry\n3. Cut\n4. Cut").texts == ("Cut", "Fry", "Cut", "Cut")
 
 
@@ -148,7 +152,7 @@ def test_a_list_without_a_single_step_is_refused() -> None:
 
 PIECES = st.sampled_from(
     ["1. ", "2) ", "\n", "**", "- ", "(0:15)", "[12.5-13]", "at 12 seconds", "none", "<think>", "</think>", "<b>",
-     "http://x", "```", "cut the onion", "\u202e", "\ud800", "Step 3:", "((((", "]]]]", "1:", "999. ", "   ", "\x00", "s", "12.", "é"]
+     "http://x", "```", "cut the onion", "\u202e", "\ud800", "Step 3:", "((((", "]]]]", "1:", "999. ", "   ", "\x00", "s", "12."]
 )   # fmt: skip
 REPLIES = st.one_of(st.text(), st.lists(PIECES, max_size=40).map("".join))
 
