@@ -22,8 +22,7 @@ def write(folder: Path, content: str | bytes | object, name: str = "talk.txt") -
 
 
 def rows(heard: Heard) -> list[tuple[str, float, float]]:
-    found = [(s.text, round(s.span.start, 3), round(s.span.end, 3)) for s in heard.transcript.sentences]
-    return found
+    return [(s.text, round(s.span.start, 3), round(s.span.end, 3)) for s in heard.transcript.sentences]
 
 
 def vtt(body: str) -> str:
@@ -46,10 +45,16 @@ FORMS: dict[str, str | object] = {
                 "start": 1.0,
                 "end": 3.0,
                 "text": " Cut the strip.",
-                "words": [{"word": "Cut", "start": 1.0, "end": 1.5, "score": 0.9}, {"word": "the"}]
-                + [{"word": "strip.", "start": 2.0, "end": 3.0, "score": 0.7}],
+                "words": [
+                    {"word": "Cut", "start": 1.0, "end": 1.5, "score": 0.9},
+                    {"word": "the"},
+                    {"word": "strip.", "start": 2.0, "end": 3.0, "score": 0.7},
+                ],
             },
-            {"text": "Fold it.", "words": [{"word": "Fold", "start": 3.5, "end": 4}, {"word": "it.", "start": 4, "end": 5}]},
+            {
+                "text": "Fold it.",
+                "words": [{"word": "Fold", "start": 3.5, "end": 4}, {"word": "it.", "start": 4, "end": 5}],
+            },
         ]
     },
     "json3": {
@@ -108,7 +113,8 @@ def test_words_without_times_keep_none(tmp_path: Path) -> None:
 
 
 def test_sounds_are_left_out_with_their_reason(tmp_path: Path) -> None:
-    heard = read_captions(write(tmp_path, "start,end,text\n0,2,[Music]\n2,4,♪ la la ♪\n4,6,[Laughs] cut it (applause)\n"))
+    rows_of = "0,2,[Music]\n2,4,♪ la la ♪\n4,6,[Laughs] cut it (applause)\n"
+    heard = read_captions(write(tmp_path, f"start,end,text\n{rows_of}"))
     assert [(d.text, d.reason) for d in heard.dropped] == [
         ("[Music]", "a sound, not speech"),
         ("♪ la la ♪", "a sound, not speech"),

@@ -16,9 +16,15 @@ FEW = 60
 QUIET = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.data_too_large]
 
 NUMBERS = st.one_of(
-    st.floats(allow_nan=True, allow_infinity=True), st.integers(-10, 10_000), st.none(), st.booleans(), st.text(max_size=5)
+    st.floats(allow_nan=True, allow_infinity=True),
+    st.integers(-10, 10_000),
+    st.none(),
+    st.booleans(),
+    st.text(max_size=5),
 )
-TEXTS = st.one_of(st.text(max_size=30), st.sampled_from(["[Music]", "cut it.", "a\nb", "<c>", "&amp;", "3.5", "--> 1", "♪"]))
+PHRASES = ["[Music]", "cut it.", "a\nb", "<c>", "&amp;", "3.5", "--> 1", "♪"]
+TEXTS = st.one_of(st.text(max_size=30), st.sampled_from(PHRASES))
+BEGINNINGS = [b"", b"WEBVTT\n", b"{", b"\xff\xfe", b"start,end,text\n"]
 WORDS = st.fixed_dictionaries({}, optional={"word": TEXTS, "start": NUMBERS, "end": NUMBERS, "score": NUMBERS})
 SEGMENTS = st.fixed_dictionaries(
     {}, optional={"text": TEXTS, "start": NUMBERS, "end": NUMBERS, "words": st.lists(WORDS, max_size=5) | NUMBERS}
@@ -75,7 +81,7 @@ def properties(count: int) -> dict[str, object]:
     rules = settings(max_examples=count, deadline=None, suppress_health_check=QUIET, derandomize=True, database=None)
 
     @rules
-    @given(content=st.binary(max_size=200), begin=st.sampled_from([b"", b"WEBVTT\n", b"{", b"\xff\xfe", b"start,end,text\n"]))
+    @given(content=st.binary(max_size=200), begin=st.sampled_from(BEGINNINGS))
     def any_bytes(folder: Path, content: bytes, begin: bytes) -> None:
         for name in ("a.srt", "a.csv"):
             check(folder, begin + content, name)
@@ -100,6 +106,7 @@ def properties(count: int) -> dict[str, object]:
     @given(starts=st.lists(st.integers(0, 3000), min_size=1, max_size=8, unique=True))
     def a_round_trip(folder: Path, starts: list[int]) -> None:
         cues = [(start, start + 1, f"word{index} is said.") for index, start in enumerate(sorted(starts))]
+
         def clock(s: int) -> str:
             return f"{s // 3600:02}:{s // 60 % 60:02}:{s % 60:02},000"
 

