@@ -1,0 +1,41 @@
+"""Settings of the drawn world: size and cost of the pictures, and the statistics of the scripts."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from stepline.settings import Settings
+
+Share = Annotated[float, Field(ge=0.0, le=1.0)]
+
+
+class RenderSettings(Settings):
+    """How a script becomes a file."""
+
+    width: Annotated[int, Field(ge=64, le=1920, multiple_of=16)] = 640  # pixels; x264 repeats its bytes for whole
+    height: Annotated[int, Field(ge=32, le=1088, multiple_of=16)] = 352  # macroblocks (16 pixels) only
+    frame_rate: Annotated[int, Field(ge=2, le=60)] = 12  # frames a second
+    quality: Annotated[int, Field(ge=0, le=51)] = 29  # x264's crf; smaller is better and larger
+    sound_bits: Annotated[int, Field(ge=16_000, le=192_000)] = 40_000  # bits a second of AAC
+    threads: Annotated[int, Field(ge=1, le=64)] = 2  # x264's; the bytes depend on it
+
+
+class ScriptSettings(Settings):
+    """What the generated scripts are like; shares and seconds follow WhenAct's statistics (data/STATISTICS.md)."""
+
+    said_only: Share = 0.15  # share of the steps that are said and never shown
+    far: Share = 0.22  # share of the steps shown `far_least` to `far_most` away from where they are said
+    far_least: float = 5.5  # s between the shown span and the spoken one
+    far_most: float = 20.0  # s
+    offset: float = 1.0  # s, mean of shown start - said start of the other steps (WhenAct: 1.0)
+    spread: float = 2.0  # s, its standard deviation
+    shown_median: float = 6.5  # s, of the lognormal duration of a shown span (WhenAct: 8.0, in longer videos)
+    shown_sigma: float = 0.4  # of its logarithm
+    shown_least: float = 3.0  # s
+    shown_most: float = 14.0  # s
+    twice: Share = 0.08  # share of the shown steps that are shown once more elsewhere
+    chat: Share = 0.50  # chance of chat after a step
+    least_steps: Annotated[int, Field(ge=3)] = 8
+    most_steps: Annotated[int, Field(ge=3)] = 10
+    shortest: float = 75.0  # s, of the whole video
+    longest: float = 120.0  # s
