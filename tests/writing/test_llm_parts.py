@@ -12,7 +12,7 @@ from llm_fakes import Answers, FakeServer, bag_of_words, talk
 
 from stepline.errors import WriterError
 from stepline.records import Sentence, Span, Transcript
-from stepline.writing import chunks, experiments
+from stepline.writing import WritingSettings, chunks, experiments, write_steps
 from stepline.writing.asking import experiment_prompts, main_prompt, question
 from stepline.writing.chunks import cut, orders_to_the_model
 from stepline.writing.citing import cite, in_order
@@ -177,6 +177,19 @@ def test_no_proxy_sees_what_is_asked_of_this_machine(monkeypatch: pytest.MonkeyP
     with FakeServer(Answers.says("1. Cut the onion")) as server:
         written = write_llm(talk("Cut the onion."), LlmSettings(base_url=server.url), embed=bag_of_words)
     assert [step.text for step in written.steps] == ["Cut the onion"]
+
+
+def test_write_steps_takes_the_model_by_name_and_falls_back_on_the_extractive_writer(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path))
+    with FakeServer(Answers.status(500)) as server:
+        llm = LlmSettings(base_url=server.url, retries=0)
+        written = write_steps(talk("Now cut the onion into rings."), WritingSettings(writer="llm", llm=llm))
+    assert [(step.id, step.sources) for step in written.steps] == [("1", (0,))]
+    assert written.notes == (
+        "sentences 1-1: provisional, from the extractive writer, because the server answered 500 (no)",
+    )
 
 
 # ------------------------------------------------------------------ prompts and experiments
