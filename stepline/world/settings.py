@@ -12,8 +12,8 @@ Share = Annotated[float, Field(ge=0.0, le=1.0)]
 class RenderSettings(Settings):
     """How a script becomes a file."""
 
-    width: Annotated[int, Field(ge=64, le=1920, multiple_of=16)] = 640  # pixels; x264 repeats its bytes for whole
-    height: Annotated[int, Field(ge=32, le=1088, multiple_of=16)] = 352  # macroblocks (16 pixels) only
+    width: Annotated[int, Field(ge=64, le=1920, multiple_of=16)] = 640  # pixels
+    height: Annotated[int, Field(ge=32, le=1088, multiple_of=16)] = 352  # pixels; whole macroblocks of 16
     frame_rate: Annotated[int, Field(ge=2, le=60)] = 12  # frames a second
     quality: Annotated[int, Field(ge=0, le=51)] = 29  # x264's crf; smaller is better and larger
     sound_bits: Annotated[int, Field(ge=16_000, le=192_000)] = 40_000  # bits a second of AAC
