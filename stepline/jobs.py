@@ -25,6 +25,8 @@ log = logging.getLogger(__name__)
 # What a folder is searched for; a file that is named is tried whatever it is called.
 SUFFIXES = frozenset({".mp4", ".m4v", ".mov", ".mkv", ".webm", ".avi", ".mpg", ".mpeg", ".ts", ".flv", ".wmv", ".3gp"})
 
+PROVISIONAL = "provisional"  # in a warning: a deadline or a silent server made this result, so it is done again
+
 KEYFRAME_WIDTH = 480  # pixels; sharp on a phone, about 20 kB a step
 
 
@@ -102,13 +104,15 @@ def run(request: Request, settings: StepsSettings, wanted: Wanted, progress: Pro
 
 
 def _earlier(request: Request, settings: StepsSettings, path: Path) -> Record | None:
-    """Return the record of a run with the same video, settings and version, if there is one."""
+    """Return the record of a run with the same video, settings and version, if there is a final one."""
     try:
         record = read_record(path)
     except StoreError:
         return None
     same = record.settings == fingerprint(request, settings) and record.models.get("stepline") == __version__
-    return record if same and request.path.is_file() and record.video.sha256 == sha256(request.path) else None
+    if not same or any(PROVISIONAL in warning for warning in record.warnings):
+        return None
+    return record if request.path.is_file() and record.video.sha256 == sha256(request.path) else None
 
 
 def _refuse_the_speechless(request: Request, record: Record) -> None:

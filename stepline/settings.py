@@ -28,6 +28,8 @@ class Settings(BaseModel):
 
 T = TypeVar("T", bound=Settings)
 
+LONGEST = 60  # characters of a refused value that an error repeats
+
 
 def load_settings(kind: type[T], path: Path | None = None, overrides: Sequence[str] = ()) -> T:
     """Return `kind` from its defaults, then a TOML file, then `section.key=value` overrides.
@@ -79,11 +81,18 @@ def _explain(kind: type[BaseModel], error: ValidationError) -> str:
     first = error.errors(include_url=False)[0]
     place = tuple(str(part) for part in first["loc"])
     if first["type"] != "extra_forbidden":
-        return f"setting {'.'.join(place)}: {first['msg']} (given: {first.get('input')!r})"
+        return f"setting {'.'.join(place)}: {first['msg']}{_given(place, first.get('input'))}"
     known = _keys(kind, place[:-1])
     near = difflib.get_close_matches(place[-1], known, n=1)
     cure = f"did you mean {'.'.join((*place[:-1], near[0]))!r}?" if near else f"known here: {', '.join(known)}"
     return f"unknown setting {'.'.join(place)!r}; {cure}"
+
+
+def _given(place: Sequence[str], value: object) -> str:
+    """Return the refused value, shortened; nothing where it may hold a key or a password."""
+    text = repr(value)
+    secret = any("key" in part or "url" in part for part in place)
+    return "" if secret else f" (given: {text if len(text) <= LONGEST else text[:LONGEST] + '...'})"
 
 
 def _keys(kind: type[BaseModel], place: Sequence[str]) -> list[str]:

@@ -54,3 +54,13 @@ def test_broken_or_missing_toml_is_one_line(tmp_path):
     assert "\n" not in str(error.value)
     with pytest.raises(SettingsError, match="cannot be read"):
         load_settings(Tree, tmp_path / "none.toml")
+
+
+class Server(Settings):
+    api_key_variable: int = 0
+
+
+def test_a_refused_secret_is_not_repeated():
+    with pytest.raises(SettingsError, match="api_key_variable") as error:
+        load_settings(Server, None, ["api_key_variable=sk-secret"])
+    assert "sk-secret" not in str(error.value)
