@@ -1,5 +1,6 @@
 """The extractive writer: steps from the speaker's own words, by grammar; no network, no language model."""
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -36,11 +37,13 @@ def write_extractive(transcript: Transcript) -> Written:
 
 
 def _foreign(transcript: Transcript) -> str | None:
-    """Return a note when the transcript is not English, by its own word or by its words."""
+    """Return a note when the transcript is not English, by its own word or, where it says none, by its words."""
     language = transcript.language
-    if language is not None and language.lower().split("-")[0] not in ("en", "english"):
+    if language is not None:
+        if language.lower().split("-")[0] in ("en", "english"):
+            return None
         return f"the extractive writer reads English only, the transcript is {language!r}; use the llm writer"
-    words = [word.strip(".,!?") for sentence in transcript.sentences for word in sentence.text.lower().split()]
+    words = [word for sentence in transcript.sentences for word in re.findall(r"\w+", sentence.text.lower())]
     if looks_english(words):
         return None
     return "the extractive writer reads English only, and this transcript does not look like it; use the llm writer"

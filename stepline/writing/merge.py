@@ -23,9 +23,12 @@ def merge_repeats(steps: Iterable[Step], *, near: int = NEAR) -> tuple[Step, ...
     A step without sources is folded into an equal one wherever it stands.
     """
     kept: list[Step] = []
+    told: dict[tuple[str, ...], list[int]] = {}   # the words of an action -> where it stands in `kept`
     for step in steps:
-        twin = next((i for i, other in enumerate(kept) if _same(other, step, near)), None)
+        places = told.setdefault(_key(step.text), [])
+        twin = next((place for place in places if _is_near(kept[place], step, near)), None)
         if twin is None:
+            places.append(len(kept))
             kept.append(step)
         else:
             kept[twin] = _joined(kept[twin], step)
@@ -50,9 +53,7 @@ def union(spans: Iterable[Span | None]) -> Span | None:
     return Span(min(span.start for span in known), max(span.end for span in known))
 
 
-def _same(first: Step, second: Step, near: int) -> bool:
-    if _key(first.text) != _key(second.text):
-        return False
+def _is_near(first: Step, second: Step, near: int) -> bool:
     if not (first.sources and second.sources):
         return True
     return min(abs(a - b) for a in first.sources for b in second.sources) <= near

@@ -6,7 +6,7 @@ Each word keeps its place in the sentence, so that a clause can be traced back t
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 
 from stepline.writing.english import verbs
 from stepline.writing.frames import (
@@ -36,13 +36,13 @@ class SpokenWord:
     text: str
     place: int
 
-    @property
+    @cached_property
     def plain(self) -> str:
         """The word in lower case, without punctuation but for a comma after it."""
         bare = self.text.lower().replace("’", "'").strip('"“”()[]*.!?;:—–-…')
         return bare or "-"
 
-    @property
+    @cached_property
     def bare(self) -> str:
         """The word in lower case without any punctuation."""
         return self.plain.rstrip(",")
