@@ -8,6 +8,7 @@ from stepline.asr.heard import Passage
 from stepline.asr.loops import looped
 from stepline.asr.settings import AsrSettings
 from stepline.asr.tape import Window
+from stepline.asr.voice import FRAME, SAMPLE_RATE
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +47,7 @@ class Ear:
         return f"; {CURE}" if self.name == ENGLISH_ONLY and not models.installed(MULTILINGUAL) else ""
 
     def read(self, window: Window) -> Passage:
-        """Return what is said in the window; a reading that repeats itself is tried once more with more hypotheses."""
+        """Return what is said in the window; a reading that repeats itself is tried once more with another beam."""
         self._recogniser = self._recogniser or _recogniser(self._settings)
         passage = self._recogniser.read(window)
         if self._undecided and passage.log_probability is not None:
@@ -60,9 +61,11 @@ class Ear:
         """Ask the multilingual model what language an unsure first reading is in; read again with it if not English."""
         from stepline.asr.whisper import Whisper
 
-        sure = (passage.log_probability or 0.0) >= self._settings.switch_below and not _stuck(passage)
+        voiced = float((window.voice >= self._settings.voice).sum()) * FRAME / SAMPLE_RATE
+        if voiced < self._settings.switch_voice:
+            return passage   # too little to tell a language from
         self._undecided = False
-        if sure:
+        if (passage.log_probability or 0.0) >= self._settings.switch_below and not _stuck(passage):
             return passage
         other = Whisper(MULTILINGUAL, self._settings)
         language, probability = other.detect(window)

@@ -1,0 +1,181 @@
+"""Speech to text measured: speed, word error rate and sentence starts on spoken how-to text, and what real clips give.
+
+    python benchmarks/asr.py [--clips FOLDER] [--base]
+
+The speech is made by espeak-ng from texts in this file, clean and under pink noise; Whisper never heard such a
+voice, so its errors are more than on people. Prints tables and writes benchmarks/results/asr.json.
+"""
+
+import argparse
+import json
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from stepline.asr import AsrSettings, Heard, transcribe
+from stepline.media import Sound, probe, sound
+
+Samples = npt.NDArray[np.float32]
+
+RATE = 16_000   # Hz
+RESULTS = Path(__file__).parent / "results" / "asr.json"
+VOICES = (("en-us", 150), ("en-gb+f3", 165))   # espeak-ng voice, words a minute
+TEXTS = (
+    "Hi everyone and welcome back to my kitchen. Today I'm going to show you how to make fresh lemonade. First, "
+    "wash the lemons under cold water. Then cut each lemon in half with a sharp knife. Squeeze the juice into a "
+    "large jug. If you find any seeds, take them out with a spoon. Now pour the sugar into a pan with one cup of "
+    "water. Heat it slowly until the sugar melts. I love the smell of this. Let the syrup cool for ten minutes. "
+    "Pour the syrup into the jug and stir well. Add plenty of ice and a few leaves of mint. That's it, thank you "
+    "for watching and don't forget to subscribe.",
+    "In this video we will build a simple wooden shelf. You need two boards, a drill, some screws and a pencil. "
+    "Measure the wall and mark the height with the pencil. Hold the bracket against the wall and check that it is"
+    " level. Drill a hole at every mark. Push a plug into each hole. Screw the brackets to the wall, but don't "
+    "tighten them yet. Some people skip this part and regret it later. Sand the board until it feels smooth. Wipe"
+    " off the dust with a damp cloth. Put the board on the brackets and fix it from below. Finally, tighten all "
+    "the screws.",
+    "Alright, so you got a flat tire on your bike. Turn the bike upside down so that it stands on the saddle. "
+    "Loosen the brake and take the wheel out. Push a tire lever under the edge and pull it over the rim. Pull out"
+    " the inner tube. Pump some air into the tube and listen for the hole. Rub the rubber with sandpaper around "
+    "the hole. Spread a thin layer of glue and wait for about five minutes. Press the patch firmly onto the glue."
+    " Put the tube back inside the tire. Pump it up again and you are done. See you in the next one.",
+)
+DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+NUMBERS = {str(value): word for value, word in enumerate(DIGITS)}
+
+
+@dataclass(frozen=True)
+class Talk:
+    """Spoken text: samples (N,) at 16 kHz, and each sentence with its true start in seconds."""
+
+    samples: Samples
+    sentences: tuple[tuple[float, str], ...]
+
+
+def talk(text: str, voice: str, speed: int, seed: int) -> Talk:
+    """Speak a text sentence by sentence with pauses of 0.25 to 1 s."""
+    rng = np.random.default_rng(seed)
+    pieces: list[Samples] = [np.zeros(RATE // 2, np.float32)]
+    starts: list[tuple[float, str]] = []
+    for sentence in re.findall(r"[^.!?]+[.!?]", text):
+        starts.append((sum(map(len, pieces)) / RATE, sentence.strip()))
+        pieces += [spoken(sentence, voice, speed), np.zeros(int(RATE * rng.uniform(0.25, 1.0)), np.float32)]
+    return Talk(np.concatenate(pieces), tuple(starts))
+
+
+def spoken(sentence: str, voice: str, speed: int) -> Samples:
+    """Speak one sentence with espeak-ng, silence at both ends cut off."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "speech.wav"
+        subprocess.run(["espeak-ng", "-v", voice, "-s", str(speed), "-w", str(path), sentence], check=True)
+        samples = np.concatenate([block.samples for block in sound(path)])
+    loud = np.flatnonzero(np.abs(samples) > 0.003)
+    return samples[loud[0] : loud[-1] + 1]
+
+
+def noisy(given: Talk, decibels: float) -> Talk:
+    """Add pink noise, `decibels` under the speech."""
+    white = np.fft.rfft(np.random.default_rng(0).normal(size=len(given.samples)))
+    pink = np.fft.irfft(white / np.sqrt(np.maximum(np.arange(len(white)), 20)), len(given.samples))
+    scale = given.samples.std() / pink.std() * 10 ** (-decibels / 20)
+    return Talk((given.samples + scale * pink).astype(np.float32), given.sentences)
+
+
+def blocks(samples: Samples) -> Iterator[Sound]:
+    """Cut samples into blocks of one second."""
+    for first in range(0, len(samples), RATE):
+        yield Sound(first / RATE, samples[first : first + RATE])
+
+
+def words(text: str) -> list[str]:
+    """Return the words that are compared: lower case, digits as words."""
+    plain = re.sub(r"[^\w' ]", " ", text.lower().replace("all right", "alright"))
+    return [NUMBERS.get(word, word) for word in plain.split()]
+
+
+def errors(truth: Sequence[str], found: Sequence[str]) -> int:
+    """Return the edit distance in words."""
+    row = list(range(len(found) + 1))
+    for i, word in enumerate(truth, 1):
+        last, row[0] = row[0], i
+        for j, other in enumerate(found, 1):
+            last, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, last + (word != other))
+    return row[-1]
+
+
+def measure(talks: Sequence[Talk], settings: AsrSettings) -> dict[str, float]:
+    """Return speed, word error rate (%), sentences found and the error of their starts (s)."""
+    began, wall = time.process_time(), time.perf_counter()
+    heard = [transcribe(blocks(given.samples), settings) for given in talks]
+    cpu, wall = time.process_time() - began, time.perf_counter() - wall
+    seconds = sum(len(given.samples) for given in talks) / RATE
+    truths = [words(" ".join(text for _, text in given.sentences)) for given in talks]
+    wrong = sum(errors(truth, words(said(found))) for truth, found in zip(truths, heard, strict=True))
+    starts = [
+        min((abs(start - sentence.span.start) for sentence in found.transcript.sentences), default=60.0)
+        for given, found in zip(talks, heard, strict=True)
+        for start, _ in given.sentences
+    ]
+    return {
+        "word error rate %": 100 * wrong / sum(map(len, truths)),
+        "cpu s per minute": 60 * cpu / seconds,
+        "x real time": seconds / wall,
+        "sentences": sum(len(found.transcript.sentences) for found in heard),
+        "true sentences": len(starts),
+        "dropped": sum(len(found.dropped) for found in heard),
+        "start error median s": float(np.median(starts)),
+        "start error mean s": float(np.mean(starts)),
+    }
+
+
+def said(heard: Heard) -> str:
+    return " ".join(sentence.text for sentence in heard.transcript.sentences)
+
+
+def clip(path: Path) -> dict[str, object]:
+    """Return what one real clip gives with the default settings."""
+    heard = transcribe(sound(path) if probe(path).has_sound else [])
+    return {
+        "language": heard.transcript.language,
+        "sentences": [f"[{s.span.start:.2f} {s.span.end:.2f}] {s.text}" for s in heard.transcript.sentences],
+        "dropped": [f"{d.text}: {d.reason}" for d in heard.dropped],
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--clips", type=Path, help="a folder of real clips to transcribe as well")
+    parser.add_argument("--base", action="store_true", help="measure Whisper base too")
+    options = parser.parse_args()
+    if shutil.which("espeak-ng") is None:
+        raise SystemExit("espeak-ng is not installed; apt-get install espeak-ng")
+    clean = [talk(text, voice, speed, seed) for seed, text in enumerate(TEXTS) for voice, speed in VOICES]
+    transcribe(blocks(clean[0].samples))   # loads what every later run shares
+    models = ["whisper-tiny.en", *(["whisper-base"] if options.base else [])]
+    results: dict[str, object] = {}
+    for name in models:
+        for beam in (1, 5):
+            results[f"{name} beam {beam}"] = measure(clean, AsrSettings(model=name, beam=beam))
+    for decibels in (10.0, 0.0):
+        louder = [noisy(given, decibels) for given in clean]
+        results[f"whisper-tiny.en beam 1, noise {decibels:.0f} dB"] = measure(louder, AsrSettings(model=models[0]))
+    for name, row in results.items():
+        print(f"{name:40s}", {key: round(value, 2) for key, value in row.items()})   # type: ignore[attr-defined]
+    for path in sorted(options.clips.iterdir()) if options.clips else ():
+        if path.suffix not in (".mp4", ".mkv"):
+            continue
+        results[path.name] = clip(path)
+        print(path.name, json.dumps(results[path.name], ensure_ascii=False, indent=1))
+    RESULTS.parent.mkdir(exist_ok=True)
+    RESULTS.write_text(json.dumps(results, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
