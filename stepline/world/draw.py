@@ -22,7 +22,8 @@ from stepline.world.sprites import Sprite
 from stepline.world.things import THINGS
 from stepline.world.things.thing import SOFT_COLORS, Thing
 
-WIDE_FILL, CLOSE_FILL = 0.50, 0.76  # share of the frame's height that a target fills in a wide and in a close shot
+WIDE_FILL, CLOSE_FILL = 0.62, 0.86  # share of the frame's height for a target and the hands above it
+HEADROOM = 0.36  # frame heights above a target that the item and the hand need
 FOOT: Point = (0.89, 0.80)  # where the target stands, frame heights
 FLATS = ("cutting board", "plate", "wood plank", "cloth", "shirt", "paper")  # props that lie under a smaller target
 PALM: Point = (0.66, 0.82)  # where a hand holds a small thing from below, in the thing's unit square
@@ -64,13 +65,12 @@ class Stage:
         """Return where the camera stands: nearer to small targets, and nearer still in a close shot."""
         if scene.kind in ("talk", "title") or scene.target is None:
             return View(self.width, self.height, 1.0, (ASPECT / 2, 0.58))
-        size = THINGS[scene.target].size
-        if scene.camera == "close":
-            return View(
-                self.width, self.height, min(1.9, max(1.12, CLOSE_FILL / size)), (FOOT[0], FOOT[1] - 0.40 * size)
-            )
-        zoom = min(1.3, max(1.0, WIDE_FILL / size))
-        return View(self.width, self.height, zoom, (ASPECT / 2, 0.58 + 0.3 * (zoom - 1)))
+        size, sprite = THINGS[scene.target].size, sprites.thing(scene.target, 64, self.seed)
+        above = (sprite.bottom - _work_point(sprite, THINGS[scene.target])[1]) * size + HEADROOM
+        tall = (sprite.bottom - sprite.top) * size
+        fill, least, most = (CLOSE_FILL, 1.0, 1.9) if scene.camera == "close" else (WIDE_FILL, 1.0, 1.25)
+        zoom = min(most, max(least, min(fill / above, fill / tall)))
+        return View(self.width, self.height, zoom, (FOOT[0], FOOT[1] - 0.29 / zoom))
 
     def _dressed(self, scene: Scene) -> Image.Image:
         """Return the canvas with everything that does not move."""
