@@ -41,8 +41,8 @@ class Mark:
 class Case:
     """A marked transcript.
 
-    round 0: the rules were written with it in view. 1, 2 and 3: marked before the writer first ran on it; its errors were
-    looked at after that first run, whose numbers FIRST_RUNS keeps.
+    round 0: the rules were written with it in view. 1, 2 and 3: marked before the writer first ran on it; its errors
+    were looked at after that first run, whose numbers FIRST_RUNS keeps.
     """
 
     name: str
