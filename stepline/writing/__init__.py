@@ -6,7 +6,7 @@ from stepline.records import Transcript
 from stepline.writing.settings import WritingSettings
 from stepline.writing.written import Written
 
-__all__ = ["Written", "WritingSettings", "write_steps"]
+__all__ = ["WritingSettings", "Written", "write_steps"]
 
 
 def write_steps(transcript: Transcript, settings: WritingSettings | None = None) -> Written:
