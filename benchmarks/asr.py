@@ -165,7 +165,7 @@ def main() -> None:
             results[f"{name} beam {beam}"] = measure(clean, AsrSettings(model=name, beam=beam))
     for decibels in (10.0, 0.0):
         louder = [noisy(given, decibels) for given in clean]
-        results[f"whisper-tiny.en beam 1, noise {decibels:.0f} dB"] = measure(louder, AsrSettings(model=models[0]))
+        results[f"whisper-tiny.en beam 5, noise {decibels:.0f} dB"] = measure(louder, AsrSettings(model=models[0]))
     for name, row in results.items():
         print(f"{name:40s}", {key: round(value, 2) for key, value in row.items()})   # type: ignore[attr-defined]
     for path in sorted(options.clips.iterdir()) if options.clips else ():
