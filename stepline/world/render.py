@@ -39,7 +39,7 @@ def render(script: Script, path: Path, settings: RenderSettings | None = None) -
     settings = settings or RenderSettings()
     began = time.monotonic()
     spoken = timed(script, settings)
-    sound, speech = mix(spoken.utterances, voice(script.seed), spoken.duration, script.seed)
+    sound, speech = mix(spoken.utterances, script.voice or voice(script.seed), spoken.duration, script.seed)
     with atomic_path(path) as partial:
         _encode(spoken, partial, settings, sound, speech)
     log.info("%s: drew %.1f s in %.1f s", path, spoken.duration, time.monotonic() - began)
@@ -48,7 +48,7 @@ def render(script: Script, path: Path, settings: RenderSettings | None = None) -
 
 def timed(script: Script, settings: RenderSettings) -> Script:
     """Return the script with its utterances spoken one after the other, long enough for the last of them."""
-    who = voice(script.seed)
+    who = script.voice or voice(script.seed)
     lengths = [len(speak(each.text, who)) / RATE for each in script.utterances]
     utterances = arrange(script.utterances, lengths)
     end = max([script.duration, *(each.span.end + TAIL for each in utterances if each.span)])

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError, model_validator
+from pydantic.dataclasses import dataclass as validated_dataclass
 
 from stepline.errors import DatasetError
 from stepline.records import Frozen, Record, Seconds, Sentence, Span, Step, Transcript, Video
@@ -72,8 +73,20 @@ class TrueStep(Frozen):
         return "shown" if self.spans else "said"
 
 
+@validated_dataclass(frozen=True)
+class Voice:
+    """An espeak-ng voice; speed in words a minute, pitch 0..99."""
+
+    name: str
+    speed: int
+    pitch: int
+
+
 class Script(Frozen):
-    """A whole video: shots tile [0, duration), utterances are sorted, steps point at both."""
+    """A whole video: shots tile [0, duration), utterances are sorted, steps point at both.
+
+    voice: who speaks; None lets the seed choose.
+    """
 
     id: Annotated[str, Field(min_length=1)]
     seed: Annotated[int, Field(ge=0)]
@@ -83,6 +96,7 @@ class Script(Frozen):
     shots: Annotated[tuple[Shot, ...], Field(min_length=1)]
     utterances: tuple[Utterance, ...] = ()
     steps: tuple[TrueStep, ...] = ()
+    voice: Voice | None = None
     version: Literal[1] = 1  # WORLD_VERSION
 
     @model_validator(mode="after")

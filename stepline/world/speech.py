@@ -3,7 +3,6 @@
 import shutil
 import subprocess
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from random import Random
 
@@ -12,7 +11,7 @@ import numpy.typing as npt
 
 from stepline.errors import MediaError
 from stepline.records import Span
-from stepline.world.script import Utterance
+from stepline.world.script import Utterance, Voice
 
 Samples = npt.NDArray[np.float32]
 
@@ -22,15 +21,6 @@ SILENT = 0.004  # samples quieter than this at either end are cut off, so that s
 HEADER = 44  # bytes of a WAV header
 LOUDNESS = 0.16  # root mean square of the speech
 VOICES = ("en-us", "en-us+m3", "en-gb", "en-us+f4", "en-gb+m7", "en-us+m7")
-
-
-@dataclass(frozen=True)
-class Voice:
-    """An espeak-ng voice; speed in words a minute, pitch 0..99."""
-
-    name: str
-    speed: int
-    pitch: int
 
 
 def voice(seed: int) -> Voice:
