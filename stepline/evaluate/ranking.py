@@ -1,0 +1,114 @@
+"""How well scores rank the positives first: area under the ROC curve and average precision, ties as scikit-learn does.
+
+N items; labels: (N,) 1 positive, 0 negative; scores: (N,) higher means more likely positive; video: (N,) 0..V-1.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from stepline.errors import DatasetError
+from stepline.evaluate.statistics import Floats, Integers, divide
+
+Numbers = Sequence[float] | npt.NDArray[np.floating] | npt.NDArray[np.integer]
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Labelled scores of items that belong to videos."""
+
+    labels: Floats
+    scores: Floats
+    video: Integers
+    count: int
+
+    @property
+    def videos(self) -> int:
+        """V."""
+        return self.count
+
+    @property
+    def width(self) -> int:
+        """The larger of V and N."""
+        return max(self.count, len(self.labels))
+
+    @cached_property
+    def order(self) -> Integers:
+        """Return (N,) the items from the highest score to the lowest."""
+        return np.argsort(-self.scores, kind="stable")
+
+    @cached_property
+    def last(self) -> Integers:
+        """Return, for each distinct score in that order, the place of its last item: a threshold lies behind it."""
+        ranked = self.scores[self.order]
+        return np.append(np.flatnonzero(np.diff(ranked)), len(ranked) - 1).astype(np.int64)
+
+    def curves(self, weights: Floats) -> tuple[Floats, Floats]:
+        """Return the weights of positives and of negatives at or above each distinct score: two (B, D)."""
+        if not len(self.labels):
+            nothing = np.zeros((len(weights), 1))
+            return nothing, nothing
+        item = weights[:, self.video[self.order]]                    # (B, N)
+        positive = item * self.labels[self.order]
+        return positive.cumsum(axis=1)[:, self.last], (item - positive).cumsum(axis=1)[:, self.last]
+
+
+@dataclass(frozen=True)
+class Area(Ranking):
+    """ROC-AUC: how often a positive scores above a negative, a tie counting half; NaN with one class only."""
+
+    def __call__(self, weights: Floats) -> Floats:
+        """Return (B,) areas."""
+        above, wrong = self.curves(weights)
+        before = np.hstack([np.zeros((len(above), 1)), above[:, :-1]])
+        step = np.diff(wrong, prepend=0.0, axis=1)
+        wins = (step * (before + above) / 2).sum(axis=1)
+        return divide(wins, above[:, -1] * wrong[:, -1])
+
+
+@dataclass(frozen=True)
+class AveragePrecision(Ranking):
+    """Sum over distinct scores of the gain in recall times the precision there, not interpolated; NaN as Area."""
+
+    def __call__(self, weights: Floats) -> Floats:
+        """Return (B,) average precisions."""
+        above, wrong = self.curves(weights)
+        gain = np.diff(above, prepend=0.0, axis=1)
+        precision = np.nan_to_num(divide(above, above + wrong))
+        both = np.where(wrong[:, -1] > 0, above[:, -1], 0.0)
+        return divide((gain * precision).sum(axis=1), both)
+
+
+def roc_auc(labels: Numbers, scores: Numbers) -> float:
+    """Return the area under the ROC curve.
+
+    Raises DatasetError when it is undefined: one class only, scores that are not finite, or lengths that differ.
+    """
+    return _single(Area(*checked(labels, scores), 1))
+
+
+def average_precision(labels: Numbers, scores: Numbers) -> float:
+    """Return the average precision. Raises DatasetError as `roc_auc` does."""
+    return _single(AveragePrecision(*checked(labels, scores), 1))
+
+
+def _single(ranking: Area | AveragePrecision) -> float:
+    return float(ranking(np.ones((1, 1)))[0])
+
+
+def checked(labels: Numbers, scores: Numbers) -> tuple[Floats, Floats, Integers]:
+    """Return labels, scores and a video index of zeros; raise DatasetError where no ranking is defined."""
+    truth, given = np.asarray(labels, dtype=np.float64), np.asarray(scores, dtype=np.float64)
+    if truth.shape != given.shape or truth.ndim != 1:
+        raise DatasetError(f"{truth.shape} labels and {given.shape} scores; give one score a label, in one list each")
+    if not np.isin(truth, (0.0, 1.0)).all():
+        raise DatasetError("a label is neither 0 nor 1; give 1 for a positive and 0 for a negative")
+    if not np.isfinite(given).all():
+        raise DatasetError("a score is NaN or infinite; give a finite score for every item")
+    if len(np.unique(truth)) < 2:
+        only = "no item" if not len(truth) else f"only label {truth[0]:g}"
+        raise DatasetError(f"a ranking score is undefined with {only}; give items of both classes")
+    return truth, given, np.zeros(len(truth), dtype=np.int64)

@@ -1,0 +1,184 @@
+"""Scores as functions of how often each video is drawn: the bootstrap resamples per-video sums and never scores twice.
+
+V videos, B draws, G groups, N items. weights: (B, V) float64, how often each video was drawn; all ones is the score.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from stepline.errors import DatasetError
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+Integers: TypeAlias = npt.NDArray[np.int64]
+
+DRAWS = 1000            # bootstrap draws; the interval's ends then move by about a twentieth of its width
+LEVEL = 95.0            # percent of the draws inside the interval
+CELLS = 4_000_000       # weights held at once: 32 MB of float64
+
+
+class Statistic(Protocol):
+    """A score that can be computed again for any multiset of its videos."""
+
+    @property
+    def videos(self) -> int:
+        """V."""
+        ...
+
+    @property
+    def width(self) -> int:
+        """Numbers held for one draw, at least V; sets how many draws fit into memory."""
+        ...
+
+    def __call__(self, weights: Floats) -> Floats:
+        """Return (B,) scores under weights (B, V); NaN where a draw leaves the score undefined."""
+        ...
+
+
+def divide(above: Floats, below: Floats) -> Floats:
+    """Return above / below, NaN where below is 0."""
+    unknown = np.full(np.broadcast(above, below).shape, np.nan)
+    np.divide(above, below, out=unknown, where=below > 0)
+    return unknown
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """Sum over videos of `hits` divided by the sum of `items`; with items of 1 the mean over videos. Both (V,)."""
+
+    hits: Floats
+    items: Floats
+
+    @property
+    def videos(self) -> int:
+        """V."""
+        return len(self.hits)
+
+    @property
+    def width(self) -> int:
+        """V."""
+        return len(self.hits)
+
+    def __call__(self, weights: Floats) -> Floats:
+        """Return (B,) ratios."""
+        return divide(weights @ self.hits, weights @ self.items)
+
+
+@dataclass(frozen=True)
+class GroupedRatio:
+    """A Ratio in each group of videos, then the unweighted mean over groups, then over sets of videos.
+
+    hits, items: (V,). group: (V,) 0..G-1. sets: (S, V) bool, which videos each test set holds.
+    A group without items in a set is left out of that set's mean.
+    """
+
+    hits: Floats
+    items: Floats
+    group: Integers
+    sets: npt.NDArray[np.bool_]
+
+    @property
+    def videos(self) -> int:
+        """V."""
+        return len(self.hits)
+
+    @property
+    def width(self) -> int:
+        """V."""
+        return len(self.hits)
+
+    def by_group(self, weights: Floats) -> Floats:
+        """Return (S, B, G) ratios, NaN where a group has no items."""
+        member = np.eye(int(self.group.max()) + 1)[self.group]   # (V, G)
+        drawn = [weights * held for held in self.sets]           # S x (B, V)
+        return np.stack([divide(d @ (member * self.hits[:, None]), d @ (member * self.items[:, None])) for d in drawn])
+
+    def __call__(self, weights: Floats) -> Floats:
+        """Return (B,) means of means."""
+        return mean_of_known(mean_of_known(self.by_group(weights), axis=2), axis=0)
+
+
+def mean_of_known(values: Floats, axis: int) -> Floats:
+    """Return the mean over an axis of what is not NaN; NaN where nothing is known."""
+    known = ~np.isnan(values)
+    return divide(np.where(known, values, 0.0).sum(axis=axis), known.sum(axis=axis).astype(np.float64))
+
+
+def score(statistic: Statistic) -> float:
+    """Return the score itself: every video once."""
+    return float(statistic(np.ones((1, statistic.videos)))[0])
+
+
+def draw(videos: int, draws: int, generator: np.random.Generator) -> Floats:
+    """Return (draws, V): how often each video is drawn when V are drawn with replacement."""
+    drawn = generator.integers(videos, size=(draws, videos)) + videos * np.arange(draws)[:, None]
+    return np.bincount(drawn.ravel(), minlength=draws * videos).reshape(draws, videos).astype(np.float64)
+
+
+def resample(statistics: Mapping[str, Statistic], *, draws: int = DRAWS, seed: int = 0) -> dict[str, Floats]:
+    """Return (draws,) scores of each statistic; all see the same draws of videos, so they can be compared draw by draw.
+
+    Raises DatasetError when the statistics are not over the same videos.
+    """
+    if not statistics:
+        return {}
+    videos = _shared_count(statistics)
+    if videos == 0:
+        return {name: np.full(draws, np.nan) for name in statistics}
+    generator = np.random.default_rng(seed)
+    block = max(1, CELLS // max(statistic.width for statistic in statistics.values()))
+    parts: dict[str, list[Floats]] = {name: [] for name in statistics}
+    for start in range(0, draws, block):
+        weights = draw(videos, min(block, draws - start), generator)
+        for name, statistic in statistics.items():
+            parts[name].append(statistic(weights))
+    return {name: np.concatenate(values) for name, values in parts.items()}
+
+
+def _shared_count(statistics: Mapping[str, Statistic]) -> int:
+    counts = {statistic.videos for statistic in statistics.values()}
+    if len(counts) != 1:
+        raise DatasetError(f"scores over {sorted(counts)} videos cannot be resampled together; score the same videos")
+    return counts.pop()
+
+
+def interval(values: Floats, level: float = LEVEL) -> tuple[float, float]:
+    """Return the percentile interval of bootstrap scores, without the draws that have none; NaN where none has one."""
+    known = values[~np.isnan(values)]
+    if not len(known):
+        return float("nan"), float("nan")
+    low, high = np.percentile(known, [(100 - level) / 2, (100 + level) / 2])
+    return float(low), float(high)
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A statistic seen through some of its videos, in a given order; the others are never drawn."""
+
+    whole: Statistic
+    chosen: Integers
+
+    @property
+    def videos(self) -> int:
+        """How many videos are chosen."""
+        return len(self.chosen)
+
+    @property
+    def width(self) -> int:
+        """As wide as the whole."""
+        return self.whole.width
+
+    def __call__(self, weights: Floats) -> Floats:
+        """Return (B,) scores under weights (B, chosen)."""
+        full = np.zeros((len(weights), self.whole.videos))
+        full[:, self.chosen] = weights
+        return self.whole(full)
+
+
+def choose(statistic: Statistic, own: Sequence[str], wanted: Sequence[str]) -> Chosen:
+    """Return the statistic over the `wanted` videos; `own` are the ids of its V videos."""
+    place = {video: index for index, video in enumerate(own)}
+    return Chosen(statistic, np.array([place[video] for video in wanted], dtype=np.int64))
