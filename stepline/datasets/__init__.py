@@ -1,0 +1,32 @@
+"""Public datasets and other systems' outputs: read into Records and segments, and written as submissions.
+
+    reading = read("youcook2", "youcookii_annotations_trainval.json", subset="validation")
+    for row in reading.rejected: ...      # what was left out, and why
+    read_predictions("results.json")      # a results file, a list of segments, an LLM's reply, a folder of records
+    write_densevid(...)                   # submission files
+"""
+
+from stepline.datasets.predictions import Predictions, Segment, Unread, read_predictions
+from stepline.datasets.reading import Entry, Reading, Rejected
+from stepline.datasets.submissions import segments, write_densevid, write_htstep_grounding, write_htstep_result
+from stepline.datasets.table import DATASETS, Dataset, dataset, describe, read, stream
+
+__all__ = [
+    "DATASETS",
+    "Dataset",
+    "Entry",
+    "Predictions",
+    "Reading",
+    "Rejected",
+    "Segment",
+    "Unread",
+    "dataset",
+    "describe",
+    "read",
+    "read_predictions",
+    "segments",
+    "stream",
+    "write_densevid",
+    "write_htstep_grounding",
+    "write_htstep_result",
+]

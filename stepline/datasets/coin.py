@@ -1,0 +1,27 @@
+"""COIN: steps of 180 everyday tasks.
+
+    {"database": {id: {class, duration, subset, annotation: [{id, segment: [start, end], label}]}}}
+
+The spans of one step id stand together in one reference step.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from stepline.datasets.draft import Draft
+from stepline.datasets.node import Node
+from stepline.datasets.reading import Entry
+from stepline.datasets.source import one_file, read_json
+
+NAME = "COIN.json"
+
+
+def read(path: Path) -> Iterator[Entry]:
+    """Yield one entry a video."""
+    file = one_file(path, NAME)
+    for id, video in Node(read_json(file), str(file))["database"].entries():
+        duration, subset, task = video.get("duration"), video.get("subset"), video.get("class")
+        draft = Draft(id, duration=None if duration is None else duration.number())
+        for row in video["annotation"].rows():
+            draft.place(row["id"].name(), row["label"].text(), *row["segment"].pair())
+        yield draft.entry(subset=subset.text() if subset else None, task=task.text() if task else None)

@@ -1,0 +1,100 @@
+"""CrossTask: the steps of 18 primary tasks in instructional videos, from its release folder.
+
+    tasks_primary.txt, tasks_related.txt   blocks of id, title, url, number of steps, steps by commas, an empty line
+    videos.csv, videos_val.csv             task,video,url
+    annotations/{task}_{video}.csv         step (from 1),start,end   seconds
+
+Record.id is "{task}_{video}", as the annotation files are named. The reference holds every step of the task, id =
+its number; one that no row of the file names has no spans. Videos without an annotation file are rejected, as are
+the related tasks, which have no annotations at all. The videos of videos_val.csv are subset "val", all others
+"train": the benchmark draws its test sets from them at random.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from stepline.datasets.draft import Draft, refused
+from stepline.datasets.reading import Entry
+from stepline.datasets.source import find, plain_rows, read_text
+from stepline.errors import DatasetError
+
+TASKS = ("tasks_primary.txt", "tasks_related.txt")
+VIDEOS, VALIDATION = "videos.csv", "videos_val.csv"
+BLOCK = 5   # lines of a task: id, title, url, number of steps, steps
+NO_FILE = "has no annotation file"
+NO_TASK = "its task is in no tasks file"
+NO_STEP = "names a step number that the task does not have"
+
+
+@dataclass(frozen=True)
+class Task:
+    """A task: its wikiHow id, title and steps in order."""
+
+    id: str
+    title: str
+    steps: tuple[str, ...]
+
+
+def read(path: Path) -> Iterator[Entry]:
+    """Yield one entry a (task, video) pair of videos.csv; `path` is the release's folder."""
+    if not path.is_dir():
+        raise DatasetError(f"{path}: is not the folder of the CrossTask release; unpack its zip and give it")
+    tasks = {task.id: task for name in TASKS if (file := find(path, name)) for task in read_tasks(file)}
+    held = _validation(path)
+    videos = find(path, VIDEOS)
+    if not tasks or videos is None:
+        missing = VIDEOS if tasks else TASKS[0]
+        raise DatasetError(f"{path}: holds no {missing}; give the folder of the CrossTask release")
+    for _, (task, video, _url) in plain_rows(videos, 3):
+        yield _pair(path, tasks.get(task), task, video, "val" if (task, video) in held else "train")
+    listed = {(row[0], row[1]) for _, row in plain_rows(videos, 3)}
+    for task, video in held:
+        if (task, video) not in listed:
+            yield _pair(path, tasks.get(task), task, video, "val")
+
+
+def read_tasks(path: Path) -> Iterator[Task]:
+    """Yield the tasks of a tasks file. Raises DatasetError where a block does not fit its own count of steps."""
+    lines = [line.strip() for line in read_text(path).splitlines()]
+    blocks = [block.split("\n") for block in "\n".join(lines).split("\n\n") if block.strip()]
+    for block in blocks:
+        rows = [line for line in block if line]
+        if len(rows) != BLOCK or not rows[3].isdecimal():
+            raise DatasetError(f"{path}: the block of {rows[0]!r} is not id, title, url, number of steps, steps")
+        steps = tuple(step.strip() for step in rows[4].split(","))
+        if len(steps) != int(rows[3]):
+            counts = f"{rows[3]} steps by its count but {len(steps)} between commas"
+            raise DatasetError(f"{path}: task {rows[0]} has {counts}; take the commas out of its step texts")
+        yield Task(rows[0], rows[1], steps)
+
+
+def _validation(path: Path) -> dict[tuple[str, str], None]:
+    file = find(path, VALIDATION)
+    return {(row[0], row[1]): None for _, row in plain_rows(file, 3)} if file else {}
+
+
+def _pair(folder: Path, task: Task | None, task_id: str, video: str, subset: str) -> Entry:
+    id = f"{task_id}_{video}"
+    if task is None:
+        return refused(id, NO_TASK, subset=subset, value=task_id)
+    file = find(folder, f"annotations/{id}.csv", f"{id}.csv")
+    if file is None:
+        return refused(id, NO_FILE, subset=subset, value=f"annotations/{id}.csv")
+    draft = Draft(id, video=video)
+    for number, text in enumerate(task.steps, start=1):
+        draft.expect(str(number), text)
+    for line, (step, start, end) in plain_rows(file, 3):
+        _place(draft, task, f"{file}: line {line}", step, start, end)
+    return draft.entry(subset=subset, task=task.title, recipe=task.steps)
+
+
+def _place(draft: Draft, task: Task, place: str, step: str, start: str, end: str) -> None:
+    try:
+        number, times = int(step), (float(start), float(end))
+    except ValueError as error:
+        raise DatasetError(f"{place}: {step!r},{start!r},{end!r} is not step,start,end; download it again") from error
+    if 1 <= number <= len(task.steps):
+        draft.place(str(number), task.steps[number - 1], *times, keep=True)
+    else:
+        draft.reject("span", "", NO_STEP, f"{number} of {len(task.steps)}")

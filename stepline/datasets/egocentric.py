@@ -1,0 +1,91 @@
+"""Egocentric videos: CaptainCook4D, Ego4D Goal-Step and the narrations of EPIC-KITCHENS-100.
+
+    CaptainCook4D  complete_step_annotations.json  {id: {activity_name, steps: [{step_id, start_time, end_time,
+                                                    description}]}}
+    Goal-Step      goalstep_{train,valid}.json     {"videos": [{video_uid, goal_description, segments: [{start_time,
+                                                    end_time, step_description, segments: [...]}]}]}
+    EPIC-100       EPIC_100_{train,validation}.csv  narration_id,video_id,start_timestamp,stop_timestamp,narration
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from stepline.datasets.draft import SEEN, Draft
+from stepline.datasets.node import Node
+from stepline.datasets.reading import Entry
+from stepline.datasets.source import find, one_file, read_csv, read_json, stem
+from stepline.errors import DatasetError
+
+COOK4D = "complete_step_annotations.json"
+GOALSTEP = ("goalstep_train.json", "goalstep_valid.json")
+EPIC = ("EPIC_100_train.csv", "EPIC_100_validation.csv")
+EPIC_COLUMNS = ("narration_id", "video_id", "start_timestamp", "stop_timestamp", "narration")
+
+
+def read_captaincook4d(path: Path) -> Iterator[Entry]:
+    """Yield one entry a recording. A step that was left out (-1) stays in the reference without a span.
+
+    The marks of errors are not read. The spans of one step id stand together.
+    """
+    file = one_file(path, COOK4D)
+    for id, recording in Node(read_json(file), str(file)).entries():
+        task = recording.get("activity_name")
+        draft = Draft(id)
+        for row in recording["steps"].rows():
+            times = row["start_time"].number(), row["end_time"].number()
+            draft.place(row["step_id"].name(), row["description"].text(), *times, keep=True)
+        yield draft.entry(task=task.text() if task else None)
+
+
+def read_goalstep(path: Path) -> Iterator[Entry]:
+    """Yield one entry a video; a substep's id is its step's with a dot: "3.1". The length of a video is not stated."""
+    for file in _both(path, GOALSTEP):
+        for video in Node(read_json(file), str(file))["videos"].rows():
+            goal = video.get("goal_description", "goal_category")
+            draft = Draft(video["video_uid"].name())
+            _nested(draft, video, "")
+            subset = stem(file.name).rpartition("_")[2]
+            yield draft.entry(subset=subset, task=goal.text() if goal else None)
+
+
+def _nested(draft: Draft, parent: Node, prefix: str) -> None:
+    segments = parent.get("segments")
+    for index, row in enumerate(segments.rows() if segments else (), start=1):
+        text = row.get("step_description", "step_category")
+        times = row["start_time"].number(), row["end_time"].number()
+        draft.place(f"{prefix}{index}", text.text() if text else "", *times)
+        _nested(draft, row, f"{prefix}{index}.")
+
+
+def read_epic(path: Path) -> Iterator[Entry]:
+    """Yield one entry a video: what is done and when. The second at which it was narrated afterwards is not read."""
+    for file in _both(path, EPIC):
+        drafts: dict[str, Draft] = {}
+        for line, row in read_csv(file, EPIC_COLUMNS):
+            draft = drafts.setdefault(row["video_id"], Draft(row["video_id"]))
+            start, end = (_seconds(row[column], f"{file}: line {line}") for column in EPIC_COLUMNS[2:4])
+            if row["narration_id"] in draft.steps:
+                draft.reject("step", row["narration"], SEEN, row["narration_id"])
+            else:
+                draft.place(row["narration_id"], row["narration"], start, end)
+        subset = stem(file.name).rpartition("_")[2]
+        for draft in drafts.values():
+            yield draft.entry(subset=subset)
+
+
+def _both(path: Path, names: tuple[str, ...]) -> list[Path]:
+    if not path.is_dir():
+        return [path]
+    files = [file for name in names if (file := find(path, name))]
+    if not files:
+        raise DatasetError(f"{path}: holds neither {' nor '.join(names)}; `stepline datasets` says where to get them")
+    return files
+
+
+def _seconds(clock: str, place: str) -> float:
+    """Return the seconds of HH:MM:SS.ss."""
+    try:
+        hours, minutes, seconds = clock.split(":")
+        return 3600 * int(hours) + 60 * int(minutes) + float(seconds)
+    except ValueError as error:
+        raise DatasetError(f"{place}: {clock!r} is not a time HH:MM:SS.ss; download the file again") from error

@@ -1,0 +1,52 @@
+"""HiREST: step headings of HowTo100M videos that answer a query.
+
+    {query: {"id.mp4": {relevant, clip, v_duration, bounds, steps: [{index, heading, absolute_bounds: [start, end]}]}}}
+
+Record.id is "{id}|{query}", since one video may answer several queries. Videos that do not answer their query, or of
+which no part does, are rejected. An item whose steps were not annotated has an empty reference.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from stepline.datasets.draft import Draft, refused
+from stepline.datasets.node import Node
+from stepline.datasets.reading import Entry
+from stepline.datasets.source import find, read_json, stem
+from stepline.errors import DatasetError
+
+NAMES = ("all_data_train.json", "all_data_val.json", "all_data_test.json")
+NOT_RELEVANT = "does not answer its query"
+NO_CLIP = "no single part of it answers its query"
+
+
+def read(path: Path) -> Iterator[Entry]:
+    """Yield one entry a (query, video) pair of a file, or of the three files in the splits folder."""
+    for file in _files(path):
+        words = stem(file.name).split("_")
+        subset = next((word for word in words if word in ("train", "val", "test")), None)
+        for query, videos in Node(read_json(file), str(file)).entries():
+            for name, item in videos.entries():
+                yield _item(query, name, item, subset)
+
+
+def _files(path: Path) -> list[Path]:
+    if not path.is_dir():
+        return [path]
+    places = (path, path / "splits", path / "data" / "splits")
+    files = [file for name in NAMES if (file := next(filter(None, (find(p, name) for p in places)), None))]
+    if not files:
+        raise DatasetError(f"{path}: holds none of {', '.join(NAMES)}; give the folder data/splits of the repository")
+    return files
+
+
+def _item(query: str, name: str, item: Node, subset: str | None) -> Entry:
+    video = name.removesuffix(".mp4")
+    id = f"{video}|{query}"
+    for key, reason in (("relevant", NOT_RELEVANT), ("clip", NO_CLIP)):
+        if item[key].value is False:
+            return refused(id, reason, subset=subset)
+    draft = Draft(id, video=video, duration=item["v_duration"].number())
+    for index, row in enumerate(item["steps"].rows()):
+        draft.place(str(index), row["heading"].text(), *row["absolute_bounds"].pair())
+    return draft.entry(subset=subset, task=query)

@@ -1,0 +1,40 @@
+"""HTM-Align: narrations of 80 HowTo100M videos, each marked as alignable with the picture or not, and where.
+
+    {id: [[alignable 0 or 1, start, end, text], ...]}   seconds
+
+Every sentence becomes a reference step whose id is its row. An alignable one has the span where it is shown; a
+sentence that cannot be aligned has none, and `said` is its time in the speech. The file does not give the speech
+times of alignable sentences, so there is no transcript.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from stepline.datasets.draft import Draft
+from stepline.datasets.node import Node
+from stepline.datasets.reading import Entry
+from stepline.datasets.source import one_file, read_json
+
+NAME = "htm_align.json"
+CELLS = 4   # alignable, start, end, text
+
+
+def read(path: Path) -> Iterator[Entry]:
+    """Yield one entry a video."""
+    file = one_file(path, NAME)
+    for id, video in Node(read_json(file), str(file)).entries():
+        draft = Draft(id)
+        for index, row in enumerate(video.rows()):
+            _sentence(draft, str(index), row)
+        yield draft.entry()
+
+
+def _sentence(draft: Draft, id: str, row: Node) -> None:
+    cells = list(row.rows())
+    if len(cells) != CELLS or cells[0].value not in (0, 1):
+        raise row.fails("[0 or 1, start, end, text]")
+    start, end, text = cells[1].number(), cells[2].number(), cells[3].text()
+    if cells[0].value:
+        draft.place(id, text, start, end)
+    else:
+        draft.expect(id, text, said=draft.span(start, end, text))

@@ -1,0 +1,115 @@
+"""HT-Step: wikiHow steps placed in HowTo100M cooking videos.
+
+    annotations.json    {id: {subset, activity, annotations: [{id: global_step_index, segment: [start, end]}]}}
+    taxonomy.csv        global_step_index,activity,step_index,variation,variation_index,headline,paragraph
+    video_splits.json   {split: [id, ...]}, only where the annotations state no subset
+
+The reference holds every step of the article's variation that the video follows: with its spans, or with none where
+the annotators did not find it. The variation is that of the video's first annotation, as in the official evaluator;
+a video without annotations follows the activity's only variation, else its reference is empty.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from stepline.datasets.draft import Draft
+from stepline.datasets.node import Node
+from stepline.datasets.reading import Entry
+from stepline.datasets.source import find, one_file, read_csv, read_json
+from stepline.errors import DatasetError
+
+ANNOTATIONS, TAXONOMY, SPLITS = "annotations.json", "taxonomy.csv", "video_splits.json"
+COLUMNS = ("global_step_index", "activity", "variation", "headline")
+OTHER_VARIATION = "belongs to another variation of the article than the video's first annotation"
+UNKNOWN_STEP = "its step is not in the taxonomy"
+
+
+@dataclass(frozen=True)
+class Headline:
+    """One step of an article: id is its global_step_index."""
+
+    id: str
+    activity: str
+    variation: str
+    text: str
+
+
+Articles: TypeAlias = dict[str, dict[str, dict[str, Headline]]]   # activity -> variation -> id -> headline
+
+
+def read(path: Path) -> Iterator[Entry]:
+    """Yield one entry a video, from the release's folder or from annotations.json beside its taxonomy.csv."""
+    file = one_file(path, ANNOTATIONS)
+    table = find(file.parent, TAXONOMY)
+    if table is None:
+        raise DatasetError(f"{file.parent}: holds no {TAXONOMY}, the text of the steps; put it beside {file.name}")
+    taxonomy = read_taxonomy(table)
+    articles, splits = _articles(taxonomy), _splits(file.parent)
+    for id, video in Node(read_json(file), str(file)).entries():
+        yield _video(id, video, taxonomy, articles, splits.get(id))
+
+
+def read_taxonomy(path: Path) -> dict[str, Headline]:
+    """Return global_step_index -> headline, in the file's order."""
+    steps: dict[str, Headline] = {}
+    for line, row in read_csv(path, COLUMNS):
+        id = row["global_step_index"].strip()
+        if id in steps:
+            raise DatasetError(f"{path}: line {line} repeats global_step_index {id}; keep one of them")
+        steps[id] = Headline(id, row["activity"], row["variation"], row["headline"].strip())
+    return steps
+
+
+def read_queries(path: Path) -> dict[str, tuple[str, ...]]:
+    """Return id -> headlines from the test input of the evaluation server, {id: {"step_headline": [...]}}."""
+    queries = {}
+    for id, video in Node(read_json(path), str(path)).entries():
+        queries[id] = tuple(row.text() for row in video["step_headline"].rows())
+    return queries
+
+
+def _splits(folder: Path) -> dict[str, str]:
+    file = find(folder, SPLITS)
+    if file is None:
+        return {}
+    splits = Node(read_json(file), str(file)).entries()
+    return {id.name(): split for split, ids in splits for id in ids.rows()}
+
+
+def _video(
+    id: str, video: Node, taxonomy: Mapping[str, Headline], articles: Articles, split: str | None
+) -> Entry:
+    activity = video["activity"].text()
+    rows = [(row["id"].name(), row["segment"].pair()) for row in video["annotations"].rows()]
+    known = [taxonomy[step] for step, _ in rows if step in taxonomy]
+    steps = _followed(articles, activity, known[0] if known else None)
+    draft = Draft(id)
+    for step in steps.values():
+        draft.expect(step.id, step.text)
+    for step_id, (start, end) in rows:
+        if step_id in steps:
+            draft.place(step_id, steps[step_id].text, start, end, keep=True)
+        else:
+            reason = OTHER_VARIATION if step_id in taxonomy else UNKNOWN_STEP
+            draft.reject("span", taxonomy[step_id].text if step_id in taxonomy else "", reason, f"step {step_id}")
+    subset = video.get("subset")
+    recipe = (step.text for step in steps.values())
+    return draft.entry(subset=subset.text() if subset else split, task=activity, recipe=recipe)
+
+
+def _articles(taxonomy: Mapping[str, Headline]) -> Articles:
+    articles: Articles = defaultdict(lambda: defaultdict(dict))
+    for step in taxonomy.values():
+        articles[step.activity][step.variation][step.id] = step
+    return articles
+
+
+def _followed(articles: Articles, activity: str, first: Headline | None) -> Mapping[str, Headline]:
+    """Return the steps of the variation that the first annotation belongs to, or of the only one there is."""
+    if first is not None:
+        return articles[first.activity][first.variation]
+    variations = list(articles[activity].values()) if activity in articles else []
+    return variations[0] if len(variations) == 1 else {}

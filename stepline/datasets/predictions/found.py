@@ -1,0 +1,103 @@
+"""What is found in predictions: segments by video, and everything that could not be read."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from stepline.datasets.node import quoted
+from stepline.datasets.source import Tree
+from stepline.records import Record
+
+NEXT_START = "a chapter ends where the next one starts"
+DURATION = "the last chapter ends with its video"
+
+
+class Segment(NamedTuple):
+    """A predicted text with its times in seconds, as the file gives them: they may be reversed or negative."""
+
+    start: float
+    end: float
+    sentence: str
+    score: float | None = None
+
+
+class Unread(NamedTuple):
+    """Something that could not be read: where it stands, what it is, and why."""
+
+    where: str
+    what: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """Segments by video id, in the file's order; a video that is named without segments has an empty tuple.
+
+    unread: everything that was passed over. rules: the named rules by which ends were set where none is given.
+    """
+
+    segments: Mapping[str, tuple[Segment, ...]]
+    unread: tuple[Unread, ...] = ()
+    rules: tuple[str, ...] = ()
+
+
+@dataclass
+class Found:
+    """The growing result while files are read. durations: video id -> seconds, where they are known."""
+
+    durations: Mapping[str, float] = field(default_factory=dict)
+    segments: dict[str, list[Segment]] = field(default_factory=dict)
+    places: dict[str, str] = field(default_factory=dict)
+    unread: list[Unread] = field(default_factory=list)
+    rules: list[str] = field(default_factory=list)
+
+    def opens(self, video: str, where: str) -> bool:
+        """Tell whether a video is new; one that was read before is noted and must be passed over."""
+        if video in self.segments:
+            self.skip(where, video, f"this video was read before, in {self.places[video]}")
+            return False
+        self.segments[video] = []
+        self.places[video] = where
+        return True
+
+    def skip(self, where: str, what: Tree, why: str) -> None:
+        """Note something that cannot be read."""
+        self.unread.append(Unread(where, what if isinstance(what, str) else quoted(what), why))
+
+    def applies(self, rule: str) -> None:
+        """Note that a rule set an end."""
+        if rule not in self.rules:
+            self.rules.append(rule)
+
+    def record(self, record: Record, where: str) -> None:
+        """Add a record's placed steps, each with its best span; a record without steps gives its captions."""
+        if not self.opens(record.id, where):
+            return
+        for step in record.steps or record.captions:
+            if step.spans:
+                best = step.spans[0]
+                self.segments[record.id].append(Segment(best.start, best.end, step.text, step.score))
+            else:
+                self.skip(f"{where}: step {step.id}", step.text, f"has no span (status {step.status or 'not set'})")
+
+    def chapters(self, video: str, starts: list[tuple[float, str, str]]) -> None:
+        """Add chapters (start, title, where): each ends where the next starts, the last with the video if known."""
+        starts = sorted(starts, key=lambda chapter: chapter[0])
+        duration = self.durations.get(video)
+        for index, (start, title, where) in enumerate(starts):
+            last = index + 1 == len(starts)
+            end = duration if last else starts[index + 1][0]
+            if end is None:
+                why = "the last chapter has no end and the video's duration is not known; give durations"
+                self.skip(where, title, why)
+            elif end <= start:
+                why = "starts after the video's end" if last else "starts at the same second as the next"
+                self.skip(where, title, f"the chapter {why}")
+            else:
+                self.applies(DURATION if last else NEXT_START)
+                self.segments[video].append(Segment(start, end, title))
+
+    def finish(self) -> Predictions:
+        """Return what was found."""
+        kept = {video: tuple(segments) for video, segments in self.segments.items()}
+        return Predictions(kept, tuple(self.unread), tuple(self.rules))

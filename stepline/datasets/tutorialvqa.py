@@ -1,0 +1,41 @@
+"""TutorialVQA: narrated Photoshop tutorials with labelled parts.
+
+    videos.json   [{video_id, video_title, transcript: [sentence],
+                    segments: [{title, timestamps: {start, end}, sentence_indexes: {start, end}}]}]
+
+Times are seconds, written as text. The sentences carry no time of their own, so they go to `Reading.spoken` and not to
+a Transcript; a reference step's `sources` are their indices. The questions (train, dev and test.json) are not read.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from stepline.datasets.draft import Draft
+from stepline.datasets.node import Node
+from stepline.datasets.reading import Entry
+from stepline.datasets.source import one_file, read_json
+
+NAME = "videos.json"
+NO_SENTENCES = "its sentence indexes are not in the transcript"
+
+
+def read(path: Path) -> Iterator[Entry]:
+    """Yield one entry a video."""
+    file = one_file(path, NAME)
+    for video in Node(read_json(file), str(file)).rows():
+        spoken = [row.text() for row in video["transcript"].rows()]
+        title = video.get("video_title")
+        draft = Draft(video["video_id"].name())
+        for index, segment in enumerate(video["segments"].rows()):
+            _segment(draft, str(index), segment, len(spoken))
+        yield draft.entry(title=title.text() if title else None, spoken=spoken)
+
+
+def _segment(draft: Draft, id: str, segment: Node, sentences: int) -> None:
+    text, times, indexes = segment["title"].text(), segment["timestamps"], segment["sentence_indexes"]
+    first, last = indexes["start"].number(), indexes["end"].number()
+    if not (0 <= first <= last < sentences and first.is_integer() and last.is_integer()):
+        draft.reject("step", text, NO_SENTENCES, f"{first:g} to {last:g} of {sentences}")
+        return
+    sources = range(int(first), int(last) + 1)
+    draft.place(id, text, times["start"].number(), times["end"].number(), sources=sources)

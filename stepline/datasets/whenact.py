@@ -1,0 +1,110 @@
+"""WhenAct: actions named in one-minute parts of vlogs, when they are spoken of and when they are shown.
+
+    mapped_actions_time_label.json       {miniclip: [[action, [start, end] of the passage, label]]}   0: visible, 1: not
+    dict_all_annotations_ordered.json    {miniclip: [[action, start, end]]}                           where it is shown
+
+Each action is a reference step, id = its row in the first file: `said` is the passage of the transcript it was named in
+(coarse, about 10 s), its span the window where it is shown; actions that are not visible, or that nobody localised,
+have none. The passages with their label are the transcript (`shown` 1 or 0).
+
+The second file writes verbs in their base form, so its windows are matched to the actions of the same miniclip by the
+same text, else by the most similar one (difflib ratio of at least 0.75), one to one; what finds no match is rejected.
+A file that already holds the two together, {miniclip: {"actions": [{text, spoken, visible, shown}]}}, is read as well.
+"""
+
+import difflib
+from collections.abc import Iterator
+from pathlib import Path
+
+from stepline.datasets.draft import REPEATED, Draft
+from stepline.datasets.node import Node
+from stepline.datasets.reading import Entry
+from stepline.datasets.source import find, one_file, read_json
+
+SPOKEN, SHOWN = "mapped_actions_time_label.json", "dict_all_annotations_ordered.json"
+VISIBLE = 0             # the label of an action that is seen in the miniclip
+CLOSE = 0.75            # difflib ratio from which a window's text is taken for the action's
+UNMATCHED = "no action of the miniclip is worded like it"
+
+
+def read(path: Path) -> Iterator[Entry]:
+    """Yield one entry a miniclip, from the data folder, or from the first file with the second beside it."""
+    file = one_file(path, SPOKEN)
+    beside = find(file.parent, SHOWN) if file.name.startswith(SPOKEN) else None
+    windows = dict(Node(read_json(beside), str(beside)).entries()) if beside else {}
+    for id, clip in Node(read_json(file), str(file)).entries():
+        draft = Draft(id)
+        if isinstance(clip.value, dict):
+            _joined(draft, clip)
+        else:
+            _official(draft, clip, windows.get(id))
+        yield draft.entry()
+
+
+def _official(draft: Draft, clip: Node, windows: Node | None) -> None:
+    actions = [list(row.rows()) for row in clip.rows()]
+    for row, cells in zip(clip.rows(), actions, strict=True):
+        if len(cells) != 3 or cells[2].value not in (0, 1):
+            raise row.fails("[action, [start, end], 0 or 1]")
+    texts = [cells[0].text() for cells in actions]
+    visible = [cells[2].value == VISIBLE for cells in actions]
+    shown = _windows(draft, windows, [text if seen else None for text, seen in zip(texts, visible, strict=True)])
+    for index, cells in enumerate(actions):
+        _action(draft, str(index), texts[index], cells[1].pair(), visible[index], shown.get(index))
+
+
+def _joined(draft: Draft, clip: Node) -> None:
+    for index, row in enumerate(clip["actions"].rows()):
+        shown = row.get("shown")
+        window = shown.pair() if shown else None
+        _action(draft, str(index), row["text"].text(), row["spoken"].pair(), row["visible"].value is True, window)
+
+
+def _action(
+    draft: Draft, id: str, text: str, spoken: tuple[float, float], visible: bool, shown: tuple[float, float] | None
+) -> None:
+    heard = len(draft.sentences)
+    draft.hear(text, *spoken, shown=float(visible))
+    said = draft.sentences[-1].span if len(draft.sentences) > heard else None
+    draft.expect(id, text, said=said)
+    if shown is not None:
+        draft.place(id, text, *shown, keep=True)
+
+
+def _windows(draft: Draft, rows: Node | None, texts: list[str | None]) -> dict[int, tuple[float, float]]:
+    """Return action row -> window; texts: None where the action is not visible and cannot have one."""
+    open_rows = {index: text for index, text in enumerate(texts) if text is not None}
+    found: dict[int, tuple[float, float]] = {}
+    later: list[tuple[str, tuple[float, float]]] = []
+    seen: set[tuple[str, tuple[float, float]]] = set()
+    for row in rows.rows() if rows else ():
+        text, window = _window(row)
+        if (text, window) in seen:
+            draft.reject("span", text, REPEATED, str(list(window)))
+            continue
+        seen.add((text, window))
+        same = next((index for index, other in open_rows.items() if other == text), None)
+        if same is None:
+            later.append((text, window))
+        else:
+            found[same] = window
+            del open_rows[same]
+    for text, window in later:
+        near = max(open_rows, key=lambda index: _likeness(text, open_rows[index]), default=None)
+        if near is None or _likeness(text, open_rows[near]) < CLOSE:
+            draft.reject("span", text, UNMATCHED, str(list(window)))
+        else:
+            found[near] = window
+            del open_rows[near]
+    return found
+
+
+def _window(row: Node) -> tuple[str, tuple[float, float]]:
+    cells = list(row.rows())
+    if len(cells) != 3:
+        raise row.fails("[action, start, end]")
+    return cells[0].text(), (cells[1].number(), cells[2].number())
+
+
+def _likeness(one: str, other: str) -> float:
+    return difflib.SequenceMatcher(None, one, other, autojunk=False).ratio()

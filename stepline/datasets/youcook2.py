@@ -1,0 +1,93 @@
+"""Dense captions: YouCook2 in its authors' form and in the flat form; Tasty and Sieve & Swap in the flat form.
+
+    authors'  {"database": {id: {subset, duration, recipe_type, video_url, annotations: [{id, segment, sentence}]}}}
+    flat      {id or "v_" + id: {duration, timestamps: [[start, end]], sentences: [text]}}
+
+Sieve & Swap's pre-training files hold several candidate texts a segment; the first is the step, the others its
+alternatives. Times are seconds.
+"""
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+from stepline.datasets.draft import Draft
+from stepline.datasets.node import Node
+from stepline.datasets.reading import Entry
+from stepline.datasets.source import read_json, stem
+from stepline.errors import DatasetError
+
+PREFIX = "v_"          # PDVC's keys, as ActivityNet's
+PREFIXED_LENGTH = 13   # "v_" and the 11 characters of a YouTube id
+HIDDEN = "None"        # the sentence of the test split, whose captions are kept secret
+NAMES = {
+    "youcook2": ("youcookii_annotations_trainval.json", "yc2_train.json", "yc2_val.json"),
+    "tasty": ("tasty_train.json", "tasty_val.json"),
+    "sieve_swap": ("htmrkb_dis_train_48k_6july_yc2format_clean.json", "htmrkb_dis_valid_3k_6july_yc2format_clean.json"),
+}
+SPLITS = ("train", "val", "test")
+
+
+def read(path: Path, *, machine: bool = False) -> Iterator[Entry]:
+    """Yield the entries of an annotation file, or of every .json file in a folder, in either form.
+
+    machine: the steps were written by a model or taken from other texts (Sieve & Swap).
+    """
+    for file in _files(path):
+        root = Node(read_json(file), str(file))
+        database = root.get("database")
+        if database is not None:
+            yield from (_authors(id, video) for id, video in database.entries())
+        else:
+            yield from _flat(root, _split(file), machine)
+
+
+read_swapped = partial(read, machine=True)
+
+
+def _files(path: Path) -> list[Path]:
+    if not path.is_dir():
+        return [path]
+    files = sorted(file for file in path.iterdir() if file.name.endswith((".json", ".json.gz")))
+    if not files:
+        raise DatasetError(f"{path}: holds no .json file; give the annotation file, or its folder (captiondata)")
+    return files
+
+
+def _split(file: Path) -> str | None:
+    """Return the split that a flat file's name states, as in yc2_train.json and htmrkb_dis_valid_3k_...json."""
+    words = stem(file.name).lower().replace("-", "_").split("_")
+    named = {"valid": "val", "validation": "val", "training": "train", "testing": "test"}
+    return next((named.get(word, word) for word in words if named.get(word, word) in SPLITS), None)
+
+
+def _authors(id: str, video: Node) -> Entry:
+    subset, task = video.get("subset"), video.get("recipe_type")
+    duration = video.get("duration")
+    draft = Draft(id, duration=None if duration is None else duration.number())
+    annotations = video.get("annotations")
+    for index, row in enumerate(annotations.rows() if annotations else ()):
+        start, end = row["segment"].pair()
+        sentence = row.get("sentence")   # the test split has none
+        draft.place(str(index), sentence.text() if sentence else "", start, end)
+    return draft.entry(subset=subset.text() if subset else None, task=task.name() if task else None)
+
+
+def _flat(root: Node, subset: str | None, machine: bool) -> Iterator[Entry]:
+    entries = list(root.entries())
+    prefixed = bool(entries) and all(key.startswith(PREFIX) and len(key) == PREFIXED_LENGTH for key, _ in entries)
+    for key, video in entries:
+        draft = Draft(key[len(PREFIX) :] if prefixed else key, duration=video["duration"].number())
+        times, texts = list(video["timestamps"].rows()), list(video["sentences"].rows())
+        if len(times) != len(texts):
+            raise DatasetError(f"{video.place}: {len(times)} timestamps but {len(texts)} sentences; they go in pairs")
+        for index, (time, text) in enumerate(zip(times, texts, strict=True)):
+            first, *others = _wordings(text)
+            draft.place(str(index), "" if first == HIDDEN else first, *time.pair(), alternatives=others)
+        yield draft.entry(subset=subset, machine=machine)
+
+
+def _wordings(text: Node) -> list[str]:
+    if isinstance(text.value, list):
+        return [row.text() for row in text.rows()] or [""]
+    return [text.text()]
