@@ -1,0 +1,127 @@
+"""The finite automaton of Stanford's PTBLexer 3.4.1, unpacked from its class file.
+
+JFlex packs an automaton into strings: runs of (count, value) for the character classes, actions and attributes, pairs
+of 16-bit halves for the rows, runs of (count, value + 1) for the transitions. Everything here is that layout.
+"""
+
+import zipfile
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from stepline.errors import ModelError
+from stepline.evaluate.official import fingerprint
+from stepline.evaluate.ptb.java_class import constant_strings
+
+_CLASS = "edu/stanford/nlp/process/PTBLexer.class"
+_ACCEPTS, _FINAL = 1, 8  # bits of a state's attribute: it ends a token; nothing longer can match
+_LONG_OVERRUN = 64  # characters read in vain from which on a dead end is remembered
+
+
+@dataclass(frozen=True)
+class Automaton:
+    """classes: 65536 UTF-16 units -> class; next state = steps[rows[state] + class], -1 for none."""
+
+    classes: list[int]
+    rows: list[int]
+    steps: list[int]
+    attributes: list[int]
+    actions: list[int]
+
+    def longest(self, units: list[int], start: int, state: int, dead: set[tuple[int, int]]) -> tuple[int, int]:
+        """Return (action, end) of the longest token that starts at `start` in `state`; units hold character classes.
+
+        dead: (place, state) pairs from which no token end was found, shared over one text, so that time stays linear.
+        Action 0 and end = start mean that nothing matches.
+        """
+        rows, steps, attributes = self.rows, self.steps, self.attributes
+        end, action_state = start, -1
+        place, size = start, len(units)
+        trail: list[tuple[int, int]] = []
+        while place < size:
+            state = steps[rows[state] + units[place]]
+            if state < 0:
+                break
+            place += 1
+            attribute = attributes[state]
+            if attribute & _ACCEPTS:
+                end, action_state = place, state
+                trail.clear()
+                if attribute & _FINAL:
+                    break
+            elif place - end > _LONG_OVERRUN:
+                if (place, state) in dead:
+                    break
+                trail.append((place, state))
+        dead.update(trail)
+        return (self.actions[action_state], end) if action_state >= 0 else (0, start)
+
+    def split(self, units: list[int], start: int, end: int, forward: int, backward: int) -> int:
+        """Return where a token ends that must be followed by something (JFlex's general lookahead).
+
+        The token matches automaton `forward` from the left and what follows matches `backward` from the right.
+        """
+        ends = self._ends(units, start, end, forward)
+        state, place = backward, end
+        while not (ends[place - start] and self.attributes[state] & _ACCEPTS):
+            place -= 1
+            state = self.steps[self.rows[state] + units[place]]
+        return place
+
+    def _ends(self, units: list[int], start: int, end: int, state: int) -> list[bool]:
+        """Tell for each place in [start, end] whether the automaton accepts what lies before it."""
+        accepted = [False] * (end - start + 1)
+        for place in range(start, end + 1):
+            accepted[place - start] = bool(self.attributes[state] & _ACCEPTS)
+            if place == end:
+                break
+            state = self.steps[self.rows[state] + units[place]]
+            if state < 0:
+                break
+        return accepted
+
+
+@cache
+def load(jar: Path) -> Automaton:
+    """Return the automaton that the tokenizer's jar holds.
+
+    Raises ModelError if the jar is damaged or of another version.
+    """
+    fingerprint(jar)
+    try:
+        with zipfile.ZipFile(jar) as archive:
+            fields = constant_strings(archive.read(_CLASS))
+        return Automaton(
+            _runs(fields, "ZZ_CMAP_PACKED"),
+            _pairs(fields, "ZZ_ROWMAP_PACKED"),
+            [value - 1 for value in _runs(fields, "ZZ_TRANS_PACKED")],
+            _runs(fields, "ZZ_ATTRIBUTE_PACKED"),
+            _runs(fields, "ZZ_ACTION_PACKED"),
+        )
+    except (KeyError, OSError, zipfile.BadZipFile) as error:
+        raise ModelError(f"{jar}: not Stanford CoreNLP 3.4.1 ({error}); pip install 'stepline[evaluate]'") from error
+
+
+def _packed(fields: dict[str, str], name: str) -> str:
+    """Join the parts name, name_0, name_1, ... of one packed table."""
+    parts = [fields[key] for key in sorted(_parts(fields, name), key=lambda key: int(key[len(name) + 1 :] or 0))]
+    if not parts:
+        raise KeyError(name)
+    return "".join(parts)
+
+
+def _parts(fields: dict[str, str], name: str) -> list[str]:
+    return [key for key in fields if key == name or key.startswith(name + "_")]
+
+
+def _runs(fields: dict[str, str], name: str) -> list[int]:
+    packed = _packed(fields, name)
+    values: list[int] = []
+    for count, value in zip(packed[::2], packed[1::2], strict=True):
+        values.extend([ord(value)] * ord(count))
+    return values
+
+
+def _pairs(fields: dict[str, str], name: str) -> list[int]:
+    packed = _packed(fields, name)
+    return [ord(high) << 16 | ord(low) for high, low in zip(packed[::2], packed[1::2], strict=True)]
