@@ -154,6 +154,11 @@ class GroundingMap:
         """The larger of V and the predictions of one group."""
         return max([self.count, *(len(group.video) for groups in self.activities for group in groups)])
 
+    @property
+    def items(self) -> int:
+        """Annotated segments."""
+        return int(sum(group.annotated.sum() for groups in self.activities for group in groups))
+
     def __call__(self, weights: Floats) -> Floats:
         """Return (B,) means; activities without annotations in a draw are left out of it."""
         means = [

@@ -6,6 +6,7 @@ N items; labels: (N,) 1 positive, 0 negative; scores: (N,) higher means more lik
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +14,7 @@ import numpy.typing as npt
 from stepline.errors import DatasetError
 from stepline.evaluate.statistics import Floats, Integers, divide
 
-Numbers = Sequence[float] | npt.NDArray[np.floating] | npt.NDArray[np.integer]
+Numbers: TypeAlias = Sequence[float] | npt.NDArray[np.floating] | npt.NDArray[np.integer]
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,11 @@ class Ranking:
     def width(self) -> int:
         """The larger of V and N."""
         return max(self.count, len(self.labels))
+
+    @property
+    def items(self) -> int:
+        """N."""
+        return len(self.labels)
 
     @cached_property
     def order(self) -> Integers:

@@ -6,6 +6,7 @@ reversed span covers nothing. A text may have several reference instances; any o
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +15,8 @@ from stepline.errors import DatasetError
 from stepline.evaluate.statistics import Floats
 
 THRESHOLDS = (0.1, 0.3, 0.5, 0.7)   # of intersection over union; usual in moment retrieval, HiREST and HT-Step
-Pairs = Sequence[Sequence[float]] | npt.NDArray[np.floating]
+Pair: TypeAlias = Sequence[float] | npt.NDArray[np.floating]
+Pairs: TypeAlias = Sequence[Sequence[float]] | npt.NDArray[np.floating]
 
 
 def as_spans(spans: Pairs, what: str = "spans") -> Floats:
@@ -69,7 +71,7 @@ class Fit:
         return float((self.overlaps >= threshold).sum())
 
 
-def grounding_fit(predicted: Sequence[Pairs | None], reference: Sequence[Pairs]) -> Fit:
+def grounding_fit(predicted: Sequence[Pair | None], reference: Sequence[Pairs]) -> Fit:
     """Compare one predicted span a text with the instances of that text.
 
     predicted: K of [start, end] or None where the text was not placed (overlap 0). reference: K of instances (M, 2).

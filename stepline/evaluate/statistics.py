@@ -33,6 +33,11 @@ class Statistic(Protocol):
         """Numbers held for one draw, at least V; sets how many draws fit into memory."""
         ...
 
+    @property
+    def items(self) -> int:
+        """What was counted in all videos together: sentences, steps, segments, or videos for a mean over them."""
+        ...
+
     def __call__(self, weights: Floats) -> Floats:
         """Return (B,) scores under weights (B, V); NaN where a draw leaves the score undefined."""
         ...
@@ -47,10 +52,10 @@ def divide(above: Floats, below: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class Ratio:
-    """Sum over videos of `hits` divided by the sum of `items`; with items of 1 the mean over videos. Both (V,)."""
+    """Sum over videos of `hits` divided by the sum of `totals`; with totals of 1 the mean over videos. Both (V,)."""
 
     hits: Floats
-    items: Floats
+    totals: Floats
 
     @property
     def videos(self) -> int:
@@ -62,21 +67,26 @@ class Ratio:
         """V."""
         return len(self.hits)
 
+    @property
+    def items(self) -> int:
+        """The sum of totals."""
+        return int(self.totals.sum())
+
     def __call__(self, weights: Floats) -> Floats:
         """Return (B,) ratios."""
-        return divide(weights @ self.hits, weights @ self.items)
+        return divide(weights @ self.hits, weights @ self.totals)
 
 
 @dataclass(frozen=True)
 class GroupedRatio:
     """A Ratio in each group of videos, then the unweighted mean over groups, then over sets of videos.
 
-    hits, items: (V,). group: (V,) 0..G-1. sets: (S, V) bool, which videos each test set holds.
+    hits, totals: (V,). group: (V,) 0..G-1. sets: (S, V) bool, which videos each test set holds.
     A group without items in a set is left out of that set's mean.
     """
 
     hits: Floats
-    items: Floats
+    totals: Floats
     group: Integers
     sets: npt.NDArray[np.bool_]
 
@@ -90,11 +100,16 @@ class GroupedRatio:
         """V."""
         return len(self.hits)
 
+    @property
+    def items(self) -> int:
+        """The sum of totals."""
+        return int(self.totals.sum())
+
     def by_group(self, weights: Floats) -> Floats:
         """Return (S, B, G) ratios, NaN where a group has no items."""
         member = np.eye(int(self.group.max()) + 1)[self.group]   # (V, G)
         drawn = [weights * held for held in self.sets]           # S x (B, V)
-        return np.stack([divide(d @ (member * self.hits[:, None]), d @ (member * self.items[:, None])) for d in drawn])
+        return np.stack([divide(d @ (member * self.hits[:, None]), d @ (member * self.totals[:, None])) for d in drawn])
 
     def __call__(self, weights: Floats) -> Floats:
         """Return (B,) means of means."""
@@ -170,6 +185,11 @@ class Chosen:
     def width(self) -> int:
         """As wide as the whole."""
         return self.whole.width
+
+    @property
+    def items(self) -> int:
+        """As many as the whole counts, also in videos that were not chosen."""
+        return self.whole.items
 
     def __call__(self, weights: Floats) -> Floats:
         """Return (B,) scores under weights (B, chosen)."""

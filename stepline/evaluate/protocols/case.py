@@ -1,0 +1,101 @@
+"""What every protocol shares: the two inputs, which videos count, and values read from JSON with their place."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from stepline.datasets.node import Node
+from stepline.datasets.source import one_file, read_json
+from stepline.errors import DatasetError
+from stepline.evaluate.report import Scores
+from stepline.evaluate.statistics import Floats, Statistic
+
+ZERO = "videos without predictions count as wrong; predictions for unknown videos count nowhere"
+SKIP = "videos without predictions are left out of the score, as officially; the rest of the predictions too"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One thing to score: benchmark, protocol and its rule; where the reference and the predictions lie.
+
+    subset: only this split of the reference, None for all of it.
+    """
+
+    benchmark: str
+    protocol: str
+    rule: str
+    reference: Path
+    predictions: Path
+    subset: str | None = None
+
+    def scores(
+        self, videos: Iterable[str], items: int, statistics: Mapping[str, Statistic], columns: Mapping[str, Floats],
+        *, asked: Iterable[str], given: Iterable[str], handling: str = ZERO, notes: Iterable[str] = (),
+    ) -> Scores:   # fmt: skip
+        """Return the scores; asked: ids of the reference, given: ids of the predictions.
+
+        Raises DatasetError when the reference holds nothing to score, or the two share no id at all.
+        """
+        known, predicted = list(asked), list(given)
+        if not known or items == 0:
+            raise DatasetError(f"{self.reference}: holds nothing to score for {self.benchmark}; give its annotations")
+        has, there = set(predicted), set(known)
+        if predicted and not has & there:
+            pair = f"{predicted[0]!r} and {known[0]!r}"
+            raise DatasetError(f"{self.predictions}: no id is in the reference ({pair}); give predictions by its ids")
+        return Scores(
+            self.benchmark, self.protocol, self.rule, tuple(videos), items, statistics, columns,
+            tuple(id for id in known if id not in has), tuple(id for id in predicted if id not in there), handling,
+            tuple(notes),
+        )   # fmt: skip
+
+
+def by_id(path: Path, *names: str) -> dict[str, Node]:
+    """Return the values of a JSON object by key; in a folder the file of the first name that is there."""
+    file = one_file(path, *names) if names else path
+    return dict(Node(read_json(file), str(file)).entries())
+
+
+def numbers(node: Node) -> Floats:
+    """Return a list of numbers, null as NaN. Raises DatasetError for anything else, and for infinity or NaN."""
+    return np.array([_number(row) for row in node.rows()], dtype=np.float64)
+
+
+def _number(node: Node) -> float:
+    if node.value is None:
+        return float("nan")
+    if not isinstance(node.value, int | float) or isinstance(node.value, bool):
+        raise node.fails("a number or null")
+    if not np.isfinite(number := node.number()):
+        raise node.fails("a finite number, or null where there is none")
+    return number
+
+
+def matrix(node: Node) -> Floats:
+    """Return a list of equally long lists of numbers as (N, M). Raises DatasetError for anything else."""
+    try:
+        array = np.asarray(node.value, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise node.fails("a list of equally long lists of numbers") from error
+    if array.ndim != 2 or not np.isfinite(array).all():
+        raise node.fails("a list of equally long lists of finite numbers")
+    return array
+
+
+def is_matrix(node: Node) -> bool:
+    """Tell whether a value is a list whose first item is a list."""
+    return isinstance(node.value, list) and bool(node.value) and isinstance(node.value[0], list)
+
+
+def length(node: Node, values: Floats, wanted: int, what: str) -> None:
+    """Raise DatasetError unless there are as many values as wanted."""
+    if len(values) != wanted:
+        raise DatasetError(f"{node.place}: {len(values)} values for {wanted} {what}; give one, or null, for each")
+
+
+def rejected_note(reasons: Mapping[str, int]) -> tuple[str, ...]:
+    """Return a note of reference rows that the reader left out, none where it kept all."""
+    return (f"left out of the reference: {json.dumps(dict(reasons), ensure_ascii=False)}",) if reasons else ()

@@ -1,0 +1,200 @@
+"""Benchmarks that ask where texts, or steps in general, are shown: WhenAct, HiREST, COIN, YouCook2, Tasty.
+
+grounding: each reference text is to be placed. Predictions are JSON by record id, one second a reference row or
+{row id: second} (R@1 only); or segments in any form that `stepline.datasets.read_predictions` reads, matched to the
+reference by their text, repeated texts in the order of the file. The second of a segment is its middle.
+
+segmentation: texts are not looked at; only whether spans were found where the reference has some.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from stepline.datasets import Segment, read, read_predictions
+from stepline.datasets.node import Node
+from stepline.datasets.source import read_json
+from stepline.errors import DatasetError
+from stepline.evaluate.protocols.case import Case, length, numbers, rejected_note
+from stepline.evaluate.report import Scores
+from stepline.evaluate.spans import THRESHOLDS, Fit, as_spans, grounding_fit, hit, overlap
+from stepline.evaluate.statistics import Floats, Ratio, Statistic
+from stepline.records import Record, Step
+
+
+@dataclass(frozen=True)
+class _Reference:
+    records: dict[str, Record]
+    notes: tuple[str, ...]
+
+
+def grounding(case: Case) -> Scores:
+    """Return R@1, and with segments also recall at overlap and mean overlap, over texts that the video shows."""
+    reference = _reference(case)
+    shown = {id: [step for step in record.reference if step.spans] for id, record in reference.records.items()}
+    truths = {id: [_instances(step) for step in steps] for id, steps in shown.items() if steps}
+    counted = np.array([float(len(instances)) for instances in truths.values()])
+    seconds = _seconds_file(case.predictions)
+    if seconds is not None:
+        at = {id: _at(seconds[id], reference.records[id], shown[id]) for id in truths if id in seconds}
+        statistics: dict[str, Statistic] = {"R@1": Ratio(_hits(truths, at), counted)}
+        return case.scores(
+            truths, int(counted.sum()), statistics, {"steps": counted, "hits": _hits(truths, at)},
+            asked=truths, given=_of_reference(seconds, reference), notes=reference.notes,
+        )   # fmt: skip
+    return _score_segments(case, reference, shown, truths, counted)
+
+
+def _score_segments(
+    case: Case, reference: _Reference, shown: dict[str, list[Step]], truths: dict[str, list[Floats]], counted: Floats
+) -> Scores:
+    predictions = read_predictions(case.predictions)
+    spans = {
+        id: _matched(reference.records[id], shown[id], segments)
+        for id, segments in predictions.segments.items()
+        if id in truths
+    }
+    at = {id: [None if s is None else (s[0] + s[1]) / 2 for s in placed] for id, placed in spans.items()}
+    fits = [grounding_fit(spans.get(id, _nothing(instances)), instances) for id, instances in truths.items()]
+    hits = _hits(truths, at)
+    statistics: dict[str, Statistic] = {"R@1": Ratio(hits, counted), **_overlaps(fits, counted)}
+    columns = {"steps": counted, "hits": hits, "overlap": np.array([fit.overlaps.sum() for fit in fits])}
+    notes = [*reference.notes, *_unread(len(predictions.unread))]
+    given = _of_reference(predictions.segments, reference)
+    return case.scores(truths, int(counted.sum()), statistics, columns, asked=truths, given=given, notes=notes)
+
+
+def _nothing(instances: Sequence[Floats]) -> list[list[float] | None]:
+    return [None] * len(instances)
+
+
+def _of_reference(given: Iterable[str], reference: _Reference) -> list[str]:
+    """Return the predicted ids without those whose reference shows nothing: they are neither extra nor scored."""
+    return [id for id in given if id not in reference.records or _shows(reference.records[id])]
+
+
+def _shows(record: Record) -> bool:
+    return any(step.spans for step in record.reference)
+
+
+def segmentation(case: Case) -> Scores:
+    """Return recall and precision at overlap and mean overlap of spans, whatever they are called."""
+    reference = _reference(case)
+    truths = {
+        id: np.concatenate([_instances(step) for step in record.reference if step.spans])
+        for id, record in reference.records.items()
+        if _shows(record)
+    }
+    predictions = read_predictions(case.predictions)
+    given = {
+        id: as_spans([[segment.start, segment.end] for segment in predictions.segments.get(id, ())]) for id in truths
+    }
+    tables = [overlap(given[id], truth) for id, truth in truths.items()]   # (N, M) each
+    fits = [Fit(table.max(axis=0) if len(table) else np.zeros(table.shape[1]), len(table)) for table in tables]
+    counted = np.array([float(len(truth)) for truth in truths.values()])
+    placed = np.array([float(fit.placed) for fit in fits])
+    statistics = _overlaps(fits, counted)
+    for threshold in THRESHOLDS:
+        right = np.array([float((table.max(axis=1) >= threshold).sum()) if len(table) else 0.0 for table in tables])
+        statistics[f"Precision@IoU {threshold}"] = Ratio(right, np.maximum(placed, _tiny(placed)))
+    columns = {"steps": counted, "predicted": placed, "overlap": np.array([fit.overlaps.sum() for fit in fits])}
+    notes = [*reference.notes, *_unread(len(predictions.unread))]
+    return case.scores(
+        truths, int(counted.sum()), statistics, columns, asked=truths,
+        given=_of_reference(predictions.segments, reference), notes=notes,
+    )   # fmt: skip
+
+
+def _tiny(placed: Floats) -> Floats:
+    """Return a denominator that makes 0 of 0 predictions 0 and changes nothing else."""
+    return np.full(len(placed), 0.0 if placed.any() else 1.0)
+
+
+def _overlaps(fits: Sequence[Fit], counted: Floats) -> dict[str, Statistic]:
+    made: dict[str, Statistic] = {
+        f"Recall@IoU {threshold}": Ratio(np.array([fit.found(threshold) for fit in fits]), counted)
+        for threshold in THRESHOLDS
+    }
+    made["mean IoU"] = Ratio(np.array([float(fit.overlaps.sum()) for fit in fits]), counted)
+    return made
+
+
+def _hits(truths: dict[str, list[Floats]], at: dict[str, list[float | None]]) -> Floats:
+    right = np.zeros(len(truths))
+    for index, (id, instances) in enumerate(truths.items()):
+        for second, spans in zip(at.get(id, ()), instances, strict=False):
+            right[index] += second is not None and hit(second, spans)
+    return right
+
+
+def _reference(case: Case) -> _Reference:
+    reading = read(case.benchmark, case.reference, subset=case.subset)
+    return _Reference({record.id: record for record in reading.records}, rejected_note(reading.reasons()))
+
+
+def _instances(step: Step) -> Floats:
+    return np.array([[span.start, span.end] for span in step.spans])
+
+
+def _seconds_file(path: Path) -> dict[str, Node] | None:
+    """Return the predictions by id when they are seconds, None when they are anything else."""
+    if path.is_dir() or not path.name.endswith((".json", ".json.gz")):
+        return None
+    tree = read_json(path)
+    if not isinstance(tree, dict) or not tree or not all(map(_holds_seconds, tree.values())):
+        return None
+    return dict(Node(tree, str(path)).entries())
+
+
+def _holds_seconds(value: object) -> bool:
+    values = list(value.values()) if isinstance(value, dict) else value
+    if not isinstance(values, list):
+        return False
+    return all(item is None or (isinstance(item, int | float) and not isinstance(item, bool)) for item in values)
+
+
+def _at(node: Node, record: Record, shown: Sequence[Step]) -> list[float | None]:
+    if isinstance(node.value, dict):
+        by_step = {key: value.number() for key, value in node.entries() if value.value is not None}
+    else:
+        seconds = numbers(node)
+        rows = [int(step.id) for step in record.reference if step.id.isdecimal()]
+        if len(rows) < len(record.reference):
+            raise DatasetError(f"{node.place}: this reference has no numbered rows; give {{row id: second}}")
+        length(node, seconds, max(len(seconds), max(rows) + 1), "rows of the reference")
+        by_step = {str(index): float(second) for index, second in enumerate(seconds) if not np.isnan(second)}
+    return [by_step.get(step.id) for step in shown]
+
+
+def _matched(
+    record: Record, shown: Sequence[Step], segments: Sequence[Segment]
+) -> list[list[float] | None]:
+    """Return one predicted span for each shown step: texts are compared without case and doubled spaces."""
+    rows: dict[str, list[str]] = defaultdict(list)
+    for step in record.reference:
+        rows[_plain(step.text)].append(step.id)
+    found: dict[str, list[Segment]] = defaultdict(list)
+    for segment in segments:
+        found[_plain(segment.sentence)].append(segment)
+    placed: dict[str, list[float]] = {}
+    for text, ids in rows.items():
+        for id, segment in zip(ids, _best(found.get(text, []), len(ids)), strict=False):
+            placed[id] = [segment.start, segment.end]
+    return [placed.get(step.id) for step in shown]
+
+
+def _best(segments: Sequence[Segment], count: int) -> list[Segment]:
+    """Return the `count` best-scored segments in the order of the file; without scores the first ones."""
+    ranked = sorted(range(len(segments)), key=lambda n: (-(segments[n].score or 0.0), n))[:count]
+    return [segments[n] for n in sorted(ranked)]
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.casefold().split())
+
+
+def _unread(count: int) -> list[str]:
+    return [f"{count} rows of the predictions could not be read"] if count else []
