@@ -50,7 +50,7 @@ def held_out(actions: Sequence[Action]) -> dict[str, Array]:
 
 def predictions(p: Array, settings: GroundSettings) -> tuple[Array, Array]:
     """Return the second (N,) and the span (N, 2) that `ground` would decode from P."""
-    held = occupancy(p, settings.typical)
+    held = occupancy(p, [slice(0, CLIP)], settings.typical)
     best = held.argmax(axis=1)
     spans = [grow(row, int(t), settings.grow) for row, t in zip(held, best, strict=True)]
     return best + 0.5, np.array(spans, dtype=float)

@@ -3,7 +3,9 @@
 from stepline.nasva.coarse import coarse_scores, coarse_spans
 from stepline.nasva.evidence import Activity
 from stepline.nasva.ground import Grounding, GroundReport, ground
+from stepline.nasva.place import place_texts
 from stepline.nasva.prior import ShownPrior, load_prior
+from stepline.nasva.visible import visible
 
 __all__ = [
     "Activity",
@@ -14,4 +16,6 @@ __all__ = [
     "coarse_spans",
     "ground",
     "load_prior",
+    "place_texts",
+    "visible",
 ]

@@ -13,12 +13,20 @@ from stepline.records import Span, Status, Step
 SPREAD = 0.5   # of the logarithm of a shown span's length within one video; WhenAct's over all videos is 1.0
 
 
-def occupancy(centers: Array, seconds: float) -> Array:
-    """Return (K, T): P(the step is being shown at t), its middle drawn from `centers`, its length about `seconds`."""
-    reach = centers.shape[1] - 1
-    box = np.array([_longer(2 * abs(d), seconds) for d in range(-reach, reach + 1)])   # (2T-1,)
-    held = np.array([np.convolve(row, box, mode="valid") for row in np.pad(centers, ((0, 0), (reach, reach)))])
-    return np.asarray(np.minimum(1.0, held.reshape(centers.shape)))
+def occupancy(centers: Array, shots: Sequence[slice], seconds: float) -> Array:
+    """Return (K, T): P(the step is being shown at t), its middle drawn from `centers`, its length about `seconds`.
+
+    A step does not run on across a cut.
+    """
+    reach = max((shot.stop - shot.start for shot in shots), default=1) - 1
+    box = np.array([_longer(2 * abs(d), seconds) for d in range(-reach, reach + 1)])   # (2 reach + 1,)
+    held = np.zeros(centers.shape)
+    for shot in shots:
+        length = shot.stop - shot.start
+        near = box[reach - length + 1 : reach + length]                                # (2 length - 1,)
+        for row, out in zip(centers[:, shot], held[:, shot], strict=True):
+            out[:] = np.convolve(row, near, mode="full")[length - 1 : 2 * length - 1]
+    return np.asarray(np.minimum(1.0, held))
 
 
 def _longer(length: float, median: float) -> float:

@@ -7,6 +7,7 @@ evidence that does not agree with the speech anywhere weighs nothing.
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -16,7 +17,7 @@ from stepline.nasva.prior import Array
 from stepline.records import FeatureSequence, Matrix, Span
 
 LIMIT = 3.0     # standard deviations; evidence beyond is clipped, one odd frame must not decide
-GRID = 0.1     # step of the search for the weight
+GRID = 0.1      # step of the search for a weight
 NOISE = 1e-6    # a spread of similarity below this is rounding
 
 
@@ -113,23 +114,35 @@ def shot_slices(cuts: Sequence[float], seconds: int) -> list[slice]:
     return [slice(a, b) for a, b in itertools.pairwise(edges)]
 
 
-def earned_weights(prior: Array, parts: Sequence[Array], *, penalty: float, limit: float) -> list[float]:
+@dataclass(frozen=True)
+class Belief:
+    """What is held of a weight before the video is seen: it is `usual`, and each unit away costs `penalty` nats."""
+
+    usual: float
+    penalty: float
+
+    def cost(self, weight: float) -> float:
+        """Return the nats that a weight costs."""
+        return self.penalty * abs(weight - self.usual)
+
+
+def earned_weights(prior: Array, parts: Sequence[Array], beliefs: Sequence[Belief], limit: float) -> list[float]:
     """Return the weights w >= 0, one a kind of evidence, that make it most likely, given where the steps are said.
 
     parts: kinds of evidence z, each (K, T). Each step is explained as shown at a second drawn from `prior` (K, T),
     there favoured by exp(w z):
 
-        sum_k log( sum_t prior_k(t) exp(w z_k(t)) / mean_t exp(w z_k(t)) ) - penalty sum(w)
+        sum_k log( sum_t prior_k(t) exp(w z_k(t)) / mean_t exp(w z_k(t)) ) - cost(w)
 
-    Evidence that is no higher where the steps are probably shown than elsewhere gets exactly 0. The weights are found
-    one after the other, twice round.
+    Evidence that is no higher where the steps are probably shown than elsewhere gets 0. The weights are found one after
+    the other, twice round.
     """
     weights = [0.0] * len(parts)
     grid = np.arange(0.0, limit + GRID / 2, GRID)
     for place in [*range(len(parts))] * 2:
         rest = tilt([*parts[:place], *parts[place + 1 :]], [*weights[:place], *weights[place + 1 :]], prior.shape)
-        gains = [gain(prior, rest + w * parts[place]) - penalty * w for w in grid]
-        weights[place] = float(grid[int(np.argmax(gains))])
+        gains = [gain(prior, rest + w * parts[place]) - beliefs[place].cost(w) for w in grid]
+        weights[place] = float(grid[int(np.argmax(gains))]) if parts[place].any() else 0.0
     return weights
 
 

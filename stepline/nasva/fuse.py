@@ -1,8 +1,9 @@
 """Speech and pictures into one P(shown at t) a step, and one P(shown). Letters: K steps, T seconds."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +16,7 @@ from stepline.nasva.settings import GroundSettings
 ROUNDS = 20         # of the competition for seconds, each half the way; it settles in fewer
 LEAST_FREE = 1e-3   # a second is never wholly taken
 
-Flags = npt.NDArray[np.bool_]
+Flags: TypeAlias = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -27,27 +28,44 @@ class Fused:
     weights: tuple[float, ...]
 
     @property
+    def expected(self) -> Array:
+        """(K, T) P(being shown at t)."""
+        return np.asarray(self.held * self.score[:, None])
+
+    @property
     def best(self) -> npt.NDArray[np.int64]:
         """(K,) the likeliest second of each step."""
         return self.held.argmax(axis=1) if self.held.size else np.zeros(len(self.held), dtype=np.int64)
 
 
-def fuse(prior: Array, parts: Sequence[Array], said: Flags, base: Array, settings: GroundSettings) -> Fused:
+def fuse(
+    prior: Array,
+    parts: Sequence[Array],
+    said: Flags,
+    base: Array,
+    shots: Sequence[slice],
+    settings: GroundSettings,
+) -> Fused:
     """Return what speech (prior, (K, T)) and each kind of evidence (parts, (K, T)) say together.
 
-    said: (K,) whether the step is spoken of. base: (K,) P(shown) before any evidence.
+    said: (K,) whether the step is spoken of. base: (K,) P(shown) before any evidence. shots: seconds between cuts.
     """
     weights = earned(prior, parts, said, settings)
-    log_evidence = evidence.tilt(parts, weights, prior.shape)
+    evident = np.exp(evidence.tilt(parts, weights, prior.shape))
     noise = _against_noise(parts, weights, prior.shape)
-    likely = prior * np.exp(log_evidence)
-    score, held = base, occupancy(_normal(likely), settings.typical)
+    score, held = base, occupancy(_normal(prior * evident), shots, settings.typical)
     for _ in range(ROUNDS):
-        free = unclaimed(held, score) ** settings.compete
-        factor = np.where(said, evidence.bayes_factors(_normal(prior * free), log_evidence), noise)
+        likely = prior * unclaimed(held, score) ** settings.compete
+        factor = np.where(said, (_normal(likely) * evident).sum(axis=1) / _elsewhere(evident, held), noise)
         score = (score + base * factor / (1 - base + base * factor)) / 2
-        held = (held + occupancy(_normal(likely * free), settings.typical)) / 2
+        held = (held + occupancy(_normal(likely * evident), shots, settings.typical)) / 2
     return Fused(held, score, tuple(weights))
+
+
+def _elsewhere(evident: Array, held: Array) -> float:
+    """Return the mean evidence, over all steps, of the seconds where they are not shown: what chance would give."""
+    absent = np.maximum(1 - held, LEAST_FREE)
+    return float((evident * absent).sum() / absent.sum()) if absent.size else 1.0
 
 
 def unclaimed(held: Array, score: Array) -> Array:
@@ -60,12 +78,39 @@ def _normal(rows: Array) -> Array:
     return np.asarray(rows / rows.sum(axis=1, keepdims=True))
 
 
+def best_lag(
+    prior_at: Callable[[float], Array], parts: Sequence[Array], said: Flags, settings: GroundSettings
+) -> float:
+    """Return by how many seconds the pictures of this video follow its words; 0 where that explains nothing better.
+
+    prior_at: gives the prior (K, T) under a lag. The best lag makes the evidence most likely, less its own cost.
+    """
+    reach = round(settings.lag_reach)
+    if not said.any() or not any(part.any() for part in parts):
+        return 0.0
+    gains: dict[int, float] = {}
+    for lag in sorted(range(-reach, reach + 1), key=abs):
+        prior = prior_at(float(lag))
+        weights = earned(prior, parts, said, settings)
+        log_evidence = evidence.tilt(parts, weights, prior.shape)
+        cost = sum(held.cost(w) for held, w in zip(beliefs(settings), weights, strict=True))
+        gains[lag] = evidence.gain(prior[said], log_evidence[said]) - cost - 0.5 * (lag / settings.lag_spread) ** 2
+    best = max(gains, key=lambda lag: gains[lag])
+    return float(best) if gains[best] >= gains[0] + settings.lag_proof else 0.0
+
+
+def beliefs(settings: GroundSettings) -> tuple[evidence.Belief, evidence.Belief]:
+    """Return what is held of the weights of likeness and of motion before the video is seen."""
+    likeness = evidence.Belief(0.0, settings.likeness_penalty)
+    return likeness, evidence.Belief(settings.motion_usual, settings.motion_penalty)
+
+
 def earned(prior: Array, parts: Sequence[Array], said: Flags, settings: GroundSettings) -> list[float]:
-    """Return the weight of each kind of evidence: earned against speech, or the setting where nothing is said."""
+    """Return the weight of each kind of evidence: earned against speech; the setting for the first where none is."""
     if not said.any():
-        return [settings.vision_alone if part.any() else 0.0 for part in parts]
+        return [settings.vision_alone if n == 0 and part.any() else 0.0 for n, part in enumerate(parts)]
     spoken = [part[said] for part in parts]
-    return evidence.earned_weights(prior[said], spoken, penalty=settings.vision_penalty, limit=settings.vision_limit)
+    return evidence.earned_weights(prior[said], spoken, beliefs(settings)[: len(parts)], settings.vision_limit)
 
 
 def _against_noise(parts: Sequence[Array], weights: Sequence[float], shape: tuple[int, ...]) -> Array:

@@ -3,7 +3,7 @@
     P_k(t) = prior(t | said_k) exp(w z_k(t)) free_k(t) / sum   w earned from the video itself
     P(shown_k) = pi B_k / (1 - pi + pi B_k)                          B_k: how well the evidence fits "shown"
 
-z: several kinds of evidence: how like the step a second looks, how like doing anything it moves and looks (`doing`);
+z: two kinds of evidence, how like the step a second looks and how like doing anything it moves (`doing`);
 free: P(no other step is being shown then). No trained model. Letters: K steps, T seconds, D width.
 """
 
@@ -15,28 +15,31 @@ from dataclasses import dataclass
 import numpy as np
 
 from stepline.errors import ShapeError
-from stepline.nasva import doing, evidence
+from stepline.nasva import evidence
 from stepline.nasva.decode import placed
+from stepline.nasva.doing import doing
 from stepline.nasva.evidence import Activity
-from stepline.nasva.fuse import Flags, Fused, fuse
+from stepline.nasva.fuse import Flags, Fused, best_lag, fuse
 from stepline.nasva.prior import Array, load_prior
 from stepline.nasva.settings import GroundSettings
 from stepline.records import Alignment, FeatureSequence, Matrix, Span, Step, Transcript
 
 log = logging.getLogger(__name__)
 
+USUAL_WORDING = 0.15   # mean log odds that `visible` gives the step texts of COIN and CrossTask: how-to is not vlogs
+
 
 @dataclass(frozen=True)
 class GroundReport:
     """What the picture added: the weight that each kind of evidence earned (0 = nothing), and how many steps it moved.
 
-    likeness: to the step's words; motion, looks: of doing anything. moved: steps whose likeliest second is more than
-    2 s from that of speech alone.
+    likeness: to the step's words; motion: of hands at work. lag: seconds by which the pictures follow the words in
+    this video. moved: steps whose likeliest second is more than 2 s from that of speech alone.
     """
 
     likeness: float
     motion: float
-    looks: float
+    lag: float
     moved: int
     shots: int
     note: str
@@ -71,21 +74,28 @@ def ground(
     settings = settings or GroundSettings()
     seconds = math.ceil(duration)
     shots = evidence.shot_slices(activity.cuts if activity else (), seconds)
-    prior = np.array([load_prior().over(_spoken(s, transcript, duration), seconds) for s in steps]).reshape(-1, seconds)
+    passages = [_spoken(step, transcript, duration) for step in steps]
     said = np.array([step.said is not None for step in steps], dtype=bool)
     base = _base(said, visible, settings)
-    speech = fuse(prior, [], said, base, settings)
-    likeness = _match(features, step_vectors, shots, prior.shape, settings)
-    parts = [likeness, *_doing(features, activity, speech.held * speech.score[:, None], shots, settings)]
-    fused = fuse(prior, parts, said, base, settings)
+    speech = fuse(_prior(passages, 0.0, seconds), [], said, base, shots, settings)
+    likeness = _match(features, step_vectors, shots, (len(steps), seconds), settings)
+    motion = evidence.motion_by_second(activity, seconds) if activity is not None else None
+    parts = [likeness, doing(motion, shots, likeness.shape)]
+    lag = best_lag(lambda lag: _prior(passages, lag, seconds), parts, said, settings)
+    fused = fuse(_prior(passages, lag, seconds), parts, said, base, shots, settings)
     grounded = tuple(
         placed(step, row, float(score), shots, duration, settings)
         for step, row, score in zip(steps, fused.held, fused.score, strict=True)
     )
-    values = (fused.held * fused.score[:, None]).astype(np.float32)
-    alignment = Alignment(tuple(step.text for step in steps), values, 1.0, "probability")
+    alignment = Alignment(tuple(step.text for step in steps), fused.expected.astype(np.float32), 1.0, "probability")
     looked = features is not None or activity is not None
-    return Grounding(grounded, alignment, _report(speech, fused, len(shots), looked))
+    return Grounding(grounded, alignment, _report(speech, fused, lag, len(shots), looked))
+
+
+def _prior(passages: Sequence[Sequence[Span]], lag: float, seconds: int) -> Array:
+    """Return P(shown at t | said), (K, T), in a video whose pictures come `lag` seconds after the words."""
+    rows = [load_prior().over(spans, seconds, lag=lag) for spans in passages]
+    return np.array(rows).reshape(-1, seconds)
 
 
 def _spoken(step: Step, transcript: Transcript | None, duration: float) -> list[Span]:
@@ -106,8 +116,15 @@ def _base(said: Flags, visible: Sequence[float] | None, settings: GroundSettings
     """Return P(shown) before any evidence, (K,)."""
     if visible is not None and len(visible) != len(said):
         raise ShapeError(f"visible must hold one probability a step: {len(said)}, not {len(visible)}")
-    spoken = np.full(len(said), settings.shown_rate) if visible is None else np.asarray(visible, dtype=np.float64)
-    return np.where(said, spoken, settings.unsaid_rate)
+    spoken = np.full(len(said), _logit(np.float64(settings.shown_rate)))
+    if visible is not None:
+        words = _logit(np.clip(np.asarray(visible, dtype=np.float64), 1e-3, 1 - 1e-3))
+        spoken = spoken + settings.wording * (words - USUAL_WORDING)
+    return np.where(said, 1 / (1 + np.exp(-spoken)), settings.unsaid_rate)
+
+
+def _logit(p: Array) -> Array:
+    return np.asarray(np.log(p / (1 - p)))
 
 
 def _match(
@@ -125,28 +142,15 @@ def _match(
     return evidence.contrast(evidence.similarity(features, vectors, shape[1]), shots, settings.smooth)
 
 
-def _doing(
-    features: FeatureSequence | None,
-    activity: Activity | None,
-    expected: Array,
-    shots: Sequence[slice],
-    settings: GroundSettings,
-) -> list[Array]:
-    """Return how like doing anything each second moves, and looks: two of (K, T), zero where nothing is known."""
-    motion = doing.moves(evidence.motion_by_second(activity, expected.shape[1])) if activity is not None else []
-    looks = doing.looks(evidence.by_second(features, expected.shape[1])) if features is not None else []
-    return [doing.doing(rows, expected, shots, settings.smooth) for rows in (motion, looks)]
-
-
-def _report(speech: Fused, fused: Fused, shots: int, looked: bool) -> GroundReport:
+def _report(speech: Fused, fused: Fused, lag: float, shots: int, looked: bool) -> GroundReport:
     moved = int((np.abs(speech.best - fused.best) > 2).sum())
-    likeness, motion, looks = fused.weights
+    likeness, motion = fused.weights
     if not looked:
         note = "speech alone: no pictures were given"
     elif not any(fused.weights):
         note = "speech alone: the pictures do not agree with the speech anywhere, so they weigh nothing"
     else:
-        note = f"likeness weighs {likeness:.1f}, motion {motion:.1f}, looks {looks:.1f}"
-        note = f"{note}; they moved {moved} of {len(fused.best)} steps by more than 2 s"
+        note = f"likeness weighs {likeness:.1f}, motion {motion:.1f}, pictures come {lag:+.0f} s after the words"
+        note = f"{note}; {moved} of {len(fused.best)} steps moved by more than 2 s"
     log.info("grounding: %s", note)
-    return GroundReport(likeness, motion, looks, moved, shots, note)
+    return GroundReport(likeness, motion, lag, moved, shots, note)

@@ -45,21 +45,22 @@ class ShownPrior:
         power = np.where(distance < 0, self.before_power, self.after_power)
         return np.asarray((1 + np.abs(distance) / scale) ** -power)
 
-    def over(self, said: Sequence[Span], seconds: int) -> Array:
+    def over(self, said: Sequence[Span], seconds: int, *, lag: float = 0.0) -> Array:
         """Return P(shown at t | said), (T,) that sums to 1 over the seconds of the video.
 
-        Several passages count equally; none at all gives the uniform distribution.
+        Several passages count equally; none at all gives the uniform distribution. lag: seconds by which the pictures
+        of this video follow its words.
         """
         if not said or seconds == 0:
             return np.full(seconds, 1 / max(1, seconds))
-        places = [self._places(span, seconds) for span in said]
+        places = [self._places(span, seconds, lag) for span in said]
         return np.asarray(np.mean([place.mean(axis=0) for place in places], axis=0))
 
-    def _places(self, span: Span, seconds: int) -> Array:
-        """Return (places, T): the normalised curve around each place in the passage that could hold the words."""
+    def _places(self, span: Span, seconds: int, lag: float) -> Array:
+        """Return (P places, T): the normalised curve around each place in the passage that could hold the words."""
         length = min(self.words, span.duration)
         count = max(1, math.ceil(span.duration / self.words))
-        starts = span.start + (np.arange(count)[:, None] + 0.5) / count * (span.duration - length)   # (places, 1)
+        starts = span.start + lag + (np.arange(count)[:, None] + 0.5) / count * (span.duration - length)   # (P, 1)
         curve = self.fall(signed_distance(np.arange(0.5, seconds), starts, starts + length))
         return np.asarray(curve / curve.sum(axis=1, keepdims=True))
 

@@ -17,6 +17,7 @@ class CoarseSettings(Settings):
     temperature: Positive = 0.07   # nu; the paper gives none, 0.07 is its tau elsewhere; smaller is sharper
     grow: Share = 0.7              # zeta, share of the peak at which the window stops growing; NaSVA section 4.2
     floor: Share = 0.20            # eps1, a step whose best score stays below is dropped; NaSVA section 4.2
+    likeness: Share = 0.35         # cosine below which no sentence speaks of a user's own line; MiniLM: unlike < 0.3
     label_rule: LabelRule = "covering"   # which seconds a narration covers; `coarse.narration_labels` says how
 
 
@@ -26,10 +27,16 @@ class GroundSettings(Settings):
     shown_rate: Share = 0.6        # P(a written step is shown), before any evidence; NaSVA: 0.606 of its steps are
     unsaid_rate: Share = 0.3       # the same for a step that nobody speaks of (a recipe's line); half of `shown_rate`
     shown_threshold: Share = 0.5   # P(shown) below which a step is only "said"
-    vision_penalty: Annotated[float, Field(ge=0.0)] = 1.0   # rate of the exponential prior on the weight of vision
-    vision_limit: Positive = 3.0   # greatest weight that vision may earn, a standard deviation; keeps it finite
-    vision_alone: Positive = 1.0   # the weight where nothing is said, so that nothing can be learned
-    smooth: Annotated[float, Field(ge=0.0)] = 2.0   # seconds, width of the smoothing of similarity inside a shot
+    likeness_penalty: Annotated[float, Field(ge=0.0)] = 0.25   # nats a unit of weight that likeness must earn
+    motion_usual: Annotated[float, Field(ge=0.0)] = 0.5   # weight of motion before the video is seen
+    motion_penalty: Annotated[float, Field(ge=0.0)] = 0.5   # nats a unit away from it
+    vision_limit: Positive = 2.0   # greatest weight that vision may earn, a standard deviation; keeps it finite
+    vision_alone: Positive = 2.0   # the weight of likeness where nothing is said, so that none can be earned
+    lag_reach: Annotated[float, Field(ge=0.0)] = 6.0   # seconds, the greatest lag between words and pictures; 0 = none
+    lag_spread: Positive = 2.0     # seconds, how the lag varies from video to video; WhenAct: 1.2 under coarse windows
+    lag_proof: Annotated[float, Field(ge=0.0)] = 0.5   # nats by which a lag must explain the pictures better than none
+    smooth: Annotated[float, Field(ge=0.0)] = 0.0   # seconds, width of the smoothing of similarity inside a shot
+    wording: Share = 0.5           # how far a step's wording tells whether it is shown; 1 as in WhenAct's vlogs
     compete: Share = 1.0           # how far steps compete for seconds: 0 not at all, 1 one step a second
     typical: Positive = 8.0        # seconds an action is shown; WhenAct's median
     grow: Share = 0.5              # share of the peak at which a shown span stops growing

@@ -1,0 +1,161 @@
+"""Steps are placed where they are shown, and pictures never get a say that they have not earned."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from stepline.errors import ShapeError
+from stepline.nasva import ground
+from stepline.nasva.settings import GroundSettings
+from stepline.records import FeatureSequence, Matrix, Sentence, Span, Step, Transcript
+
+RNG = np.random.default_rng(3)
+WORDS = RNG.normal(size=(5, 32)).astype(np.float32)
+NOISE = RNG.normal(size=(60, 32)).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class Moves:
+    motion: Matrix
+    cuts: tuple[float, ...] = ()
+    rate: float = 1.0
+
+
+def spoken(*starts: float) -> list[Step]:
+    return [Step(id=str(n), text=f"step {n}", said=Span(start, start + 3)) for n, start in enumerate(starts, start=1)]
+
+
+def pictures(centers: dict[int, int], strength: float = 2.0) -> FeatureSequence:
+    """Return 60 s of noise with the look of step k in the 7 s around each centre."""
+    values = NOISE.copy()
+    for k, center in centers.items():
+        values[center - 3 : center + 4] += strength * WORDS[k]
+    return FeatureSequence(values, 1.0, "test")
+
+
+def test_speech_alone_places_a_step_at_its_words():
+    grounding = ground(spoken(10.0, 40.0), duration=60.0)
+    assert [step.at for step in grounding.steps] == [11.5, 41.5]
+    assert all(step.at in step.spans[0] for step in grounding.steps)
+    assert [step.status for step in grounding.steps] == ["shown", "shown"]
+    assert grounding.report.note == "speech alone: no pictures were given"
+
+
+def test_pictures_find_a_step_that_is_shown_long_after_its_words():
+    steps = spoken(3, 13, 23, 33, 43)
+    seen = pictures({0: 5, 1: 14, 2: 24, 3: 55, 4: 45})
+    grounding = ground(steps, duration=60.0, features=seen, step_vectors=WORDS)
+    assert grounding.report.likeness > 0
+    assert grounding.report.moved == 1
+    assert [abs(step.at - center) <= 3.5 for step, center in zip(grounding.steps, [5, 14, 24, 55, 45], strict=True)]
+    assert abs(grounding.steps[3].at - 55) <= 3.5
+
+
+def test_pictures_of_noise_change_almost_nothing():
+    steps = spoken(3, 13, 23, 33, 43)
+    moved = 0
+    for seed in range(10):
+        noise = np.random.default_rng(seed).normal(size=(60, 32)).astype(np.float32)
+        seen = ground(steps, duration=60.0, features=FeatureSequence(noise, 1.0, "test"), step_vectors=WORDS)
+        moved += seen.report.moved
+    assert moved <= 5   # of 50 steps
+
+
+def test_pictures_that_all_look_alike_change_nothing():
+    steps = spoken(3, 13, 23, 33, 43)
+    flat = FeatureSequence(np.ones((60, 32), np.float32), 1.0, "test")
+    alone, seen = ground(steps, duration=60.0), ground(steps, duration=60.0, features=flat, step_vectors=WORDS)
+    assert seen.steps == alone.steps
+    assert "weigh nothing" in seen.report.note
+
+
+def test_a_step_said_while_nothing_moves_is_only_said():
+    # hands move in [20, 50) where four steps are said; the first is said at 5 s over a still picture
+    motion = np.full(60, 0.002, np.float32)
+    motion[20:50] = 0.05
+    grounding = ground(spoken(5, 22, 29, 36, 43), duration=60.0, activity=Moves(motion))
+    assert grounding.report.motion > 0
+    first, *others = grounding.steps
+    assert (first.status, first.at, first.spans) == ("said", None, ())
+    assert all(step.status == "shown" for step in others)
+
+
+def test_spans_stop_at_cuts_and_at_the_end():
+    grounding = ground(spoken(10.0, 26.0), duration=28.4, activity=Moves(np.zeros(29, np.float32), cuts=(9.0, 14.0)))
+    assert grounding.steps[0].spans[0] == Span(9.0, 14.0)
+    assert grounding.steps[1].spans[0].end == 28.4
+
+
+def test_a_line_that_nobody_says_and_nothing_shows_is_not_found():
+    (step,) = ground([Step(id="1", text="bake")], duration=60.0).steps
+    assert (step.status, step.at, step.spans) == ("not found", None, ())
+
+
+def test_lines_without_any_speech_are_found_by_sight():
+    lines = [Step(id=str(k), text=f"line {k}") for k in range(5)]
+    grounding = ground(lines, duration=60.0, features=pictures({0: 10, 2: 50}, 4.0), step_vectors=WORDS)
+    assert [step.status for step in grounding.steps] == ["shown", "not found", "shown", "not found", "not found"]
+    assert abs(grounding.steps[0].at - 10) <= 3.5
+    assert abs(grounding.steps[2].at - 50) <= 3.5
+
+
+def test_two_steps_said_at_once_share_the_seconds():
+    first, second = ground(spoken(20.0, 21.0), duration=60.0).steps
+    alone = ground(spoken(20.0), duration=60.0).steps[0]
+    assert first.at <= alone.at
+    assert second.at >= alone.at + 1
+
+
+def test_sentences_say_more_than_the_span_around_them():
+    heard = Transcript(sentences=tuple(Sentence(text="x", span=Span(t, t + 3)) for t in (5.0, 20.0, 50.0)))
+    step = Step(id="1", text="x", said=Span(5.0, 53.0), sources=(0, 2))
+    row = ground([step], duration=60.0, transcript=heard).alignment.scores[0]
+    assert min(row[6], row[51]) > 2 * row[30]
+
+
+def test_the_alignment_is_the_chance_of_being_shown_each_second():
+    grounding = ground(spoken(10.0), duration=30.0)
+    scores = grounding.alignment.scores
+    assert (grounding.alignment.kind, scores.shape, grounding.alignment.rate) == ("probability", (1, 30), 1.0)
+    assert scores.max() <= grounding.steps[0].score
+
+
+@pytest.mark.parametrize("duration", [0.4, 1.0, 2.5])
+def test_a_video_shorter_than_a_step_holds_it(duration: float):
+    (step,) = ground([Step(id="1", text="x", said=Span(0.0, 0.3))], duration=duration).steps
+    assert step.spans[0].end <= duration
+    assert 0 <= step.at < duration
+
+
+def test_words_after_the_last_frame_count_at_the_end():
+    (step,) = ground(spoken(70.0), duration=60.0).steps
+    assert step.at >= 55
+
+
+def test_no_steps_give_an_empty_grounding():
+    grounding = ground([], duration=12.0)
+    assert grounding.steps == ()
+    assert grounding.alignment.scores.shape == (0, 12)
+
+
+def test_wording_decides_where_nothing_else_does():
+    steps = ground(spoken(10.0, 40.0), duration=60.0, visible=[0.7, 0.1]).steps
+    assert [step.status for step in steps] == ["shown", "said"]
+
+
+def test_the_threshold_is_a_setting():
+    (step,) = ground(spoken(10.0), duration=60.0, settings=GroundSettings(shown_threshold=0.7)).steps
+    assert step.status == "said"
+
+
+def test_vectors_that_do_not_match_the_steps_are_refused():
+    with pytest.raises(ShapeError, match="one row a step: 2, not 5"):
+        ground(spoken(1.0, 9.0), duration=60.0, features=pictures({}), step_vectors=WORDS)
+
+
+def test_the_same_input_gives_the_same_bytes():
+    seen = pictures({0: 5, 1: 14})
+    runs = [ground(spoken(3, 13, 23, 33, 43), duration=60.0, features=seen, step_vectors=WORDS) for _ in range(2)]
+    assert runs[0].alignment.scores.tobytes() == runs[1].alignment.scores.tobytes()
+    assert runs[0].steps == runs[1].steps
