@@ -1,9 +1,9 @@
 """Public datasets and other systems' outputs: read into Records and segments, and written as submissions.
 
-    reading = read("youcook2", "youcookii_annotations_trainval.json", subset="validation")
-    for row in reading.rejected: ...      # what was left out, and why
-    read_predictions("results.json")      # a results file, a list of segments, an LLM's reply, a folder of records
-    write_densevid(...)                   # submission files
+reading = read("youcook2", "youcookii_annotations_trainval.json", subset="validation")
+for row in reading.rejected: ...      # what was left out, and why
+read_predictions("results.json")      # a results file, a list of segments, an LLM's reply, a folder of records
+write_densevid(...)                   # submission files
 """
 
 from stepline.datasets.predictions import Predictions, Segment, Unread, read_predictions

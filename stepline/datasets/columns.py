@@ -59,6 +59,6 @@ def _rows(video: Node) -> list[tuple[float, float, str]]:
 
 
 def _segment(row: Node) -> tuple[float, float, str]:
-    start, end = row.get("start"), row.get("end")   # WhisperX leaves them out where its alignment failed
+    start, end = row.get("start"), row.get("end")  # WhisperX leaves them out where its alignment failed
     missing = float("nan")
     return start.number() if start else missing, end.number() if end else missing, row["text"].text()

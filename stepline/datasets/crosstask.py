@@ -21,7 +21,7 @@ from stepline.errors import DatasetError
 
 TASKS = ("tasks_primary.txt", "tasks_related.txt")
 VIDEOS, VALIDATION = "videos.csv", "videos_val.csv"
-BLOCK = 5   # lines of a task: id, title, url, number of steps, steps
+BLOCK = 5  # lines of a task: id, title, url, number of steps, steps
 NO_FILE = "has no annotation file"
 NO_TASK = "its task is in no tasks file"
 NO_STEP = "names a step number that the task does not have"
@@ -56,12 +56,13 @@ def read(path: Path) -> Iterator[Entry]:
 
 def read_tasks(path: Path) -> Iterator[Task]:
     """Yield the tasks of a tasks file. Raises DatasetError where a block does not fit its own count of steps."""
-    lines = [line.strip() for line in read_text(path).splitlines()]
+    lines = [line.strip() for line in read_text(path).split("\n")]
     blocks = [block.split("\n") for block in "\n".join(lines).split("\n\n") if block.strip()]
     for block in blocks:
         rows = [line for line in block if line]
         if len(rows) != BLOCK or not rows[3].isdecimal():
-            raise DatasetError(f"{path}: the block of {rows[0]!r} is not id, title, url, number of steps, steps")
+            form = "id, title, url, number of steps, steps and an empty line"
+            raise DatasetError(f"{path}: the block of {rows[0]!r} is not {form}; download it again")
         steps = tuple(step.strip() for step in rows[4].split(","))
         if len(steps) != int(rows[3]):
             counts = f"{rows[3]} steps by its count but {len(steps)} between commas"

@@ -20,7 +20,7 @@ NO_DURATION = "is not a finite number above 0"
 SEEN = "its id was read before"
 NO_ID = "has no id"
 
-MARKER = -1.0   # CaptainCook4D writes it for both times of a step that was left out
+MARKER = -1.0  # CaptainCook4D writes it for both times of a step that was left out
 
 
 def flaw(start: float, end: float, duration: float | None) -> str | None:
@@ -81,7 +81,7 @@ class Draft:
     def place(
         self, id: str, text: str, start: float, end: float, *, keep: bool = False, said: Span | None = None,
         sources: Sequence[int] = (), alternatives: Iterable[str] = (),
-    ) -> None:   # fmt: skip
+    ) -> None:  # fmt: skip
         """Add one span of a step; a step that exists already gets it beside its others.
 
         keep: the step stays, without this span, where the span does not fit (it was looked for).
@@ -101,7 +101,7 @@ class Draft:
     def _add(
         self, id: str, text: str, spans: tuple[Span, ...], *, said: Span | None = None,
         sources: tuple[int, ...] = (), alternatives: tuple[str, ...] = (),
-    ) -> None:   # fmt: skip
+    ) -> None:  # fmt: skip
         known = self.steps.get(id)
         if known is not None:
             if set(spans) & set(known.spans):
@@ -115,7 +115,7 @@ class Draft:
             return
         self.steps[id] = Step(
             id=id, text=text, spans=spans, said=said, sources=sources, alternatives=alternatives
-        )   # fmt: skip
+        )  # fmt: skip
 
     def hear(self, text: str, start: float, end: float, *, shown: float | None = None) -> None:
         """Add one spoken sentence; shown: 1 or 0 where people judged whether the picture shows it."""
@@ -137,7 +137,7 @@ class Draft:
     def entry(
         self, *, subset: str | None = None, task: str | None = None, title: str | None = None,
         recipe: Iterable[str] = (), machine: bool = False, language: str | None = None, spoken: Iterable[str] = (),
-    ) -> Entry:   # fmt: skip
+    ) -> Entry:  # fmt: skip
         """Return the finished entry; machine: the steps were written by a model, so they are no human reference."""
         flawed = next(filter(None, map(self._text_flaw, (self.id, self.video))), None)
         if flawed is not None:

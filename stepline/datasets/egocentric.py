@@ -1,10 +1,10 @@
 """Egocentric videos: CaptainCook4D, Ego4D Goal-Step and the narrations of EPIC-KITCHENS-100.
 
-    CaptainCook4D  complete_step_annotations.json  {id: {activity_name, steps: [{step_id, start_time, end_time,
-                                                    description}]}}
-    Goal-Step      goalstep_{train,valid}.json     {"videos": [{video_uid, goal_description, segments: [{start_time,
-                                                    end_time, step_description, segments: [...]}]}]}
-    EPIC-100       EPIC_100_{train,validation}.csv  narration_id,video_id,start_timestamp,stop_timestamp,narration
+CaptainCook4D  complete_step_annotations.json  {id: {activity_name, steps: [{step_id, start_time, end_time,
+                                                description}]}}
+Goal-Step      goalstep_{train,valid}.json     {"videos": [{video_uid, goal_description, segments: [{start_time,
+                                                end_time, step_description, segments: [...]}]}]}
+EPIC-100       EPIC_100_{train,validation}.csv  narration_id,video_id,start_timestamp,stop_timestamp,narration
 """
 
 from collections.abc import Iterator

@@ -16,7 +16,7 @@ from stepline.datasets.reading import Entry
 from stepline.datasets.source import one_file, read_json
 
 NAME = "htm_align.json"
-CELLS = 4   # alignable, start, end, text
+CELLS = 4  # alignable, start, end, text
 
 
 def read(path: Path) -> Iterator[Entry]:

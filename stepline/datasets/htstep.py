@@ -37,7 +37,7 @@ class Headline:
     text: str
 
 
-Articles: TypeAlias = dict[str, dict[str, dict[str, Headline]]]   # activity -> variation -> id -> headline
+Articles: TypeAlias = dict[str, dict[str, dict[str, Headline]]]  # activity -> variation -> id -> headline
 
 
 def read(path: Path) -> Iterator[Entry]:
@@ -45,7 +45,7 @@ def read(path: Path) -> Iterator[Entry]:
     file = one_file(path, ANNOTATIONS)
     table = find(file.parent, TAXONOMY)
     if table is None:
-        raise DatasetError(f"{file.parent}: holds no {TAXONOMY}, the text of the steps; put it beside {file.name}")
+        raise DatasetError(f"{file.parent}: holds no {TAXONOMY}, the text of the steps; give both files in one folder")
     taxonomy = read_taxonomy(table)
     articles, splits = _articles(taxonomy), _splits(file.parent)
     for id, video in Node(read_json(file), str(file)).entries():
@@ -79,9 +79,7 @@ def _splits(folder: Path) -> dict[str, str]:
     return {id.name(): split for split, ids in splits for id in ids.rows()}
 
 
-def _video(
-    id: str, video: Node, taxonomy: Mapping[str, Headline], articles: Articles, split: str | None
-) -> Entry:
+def _video(id: str, video: Node, taxonomy: Mapping[str, Headline], articles: Articles, split: str | None) -> Entry:
     activity = video["activity"].text()
     rows = [(row["id"].name(), row["segment"].pair()) for row in video["annotations"].rows()]
     known = [taxonomy[step] for step, _ in rows if step in taxonomy]

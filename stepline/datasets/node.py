@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from stepline.datasets.source import Tree
 from stepline.errors import DatasetError
 
-SHOWN = 60   # characters of a value that an error quotes
+SHOWN = 60  # characters of a value that an error quotes
 
 
 class Node:
@@ -23,7 +23,7 @@ class Node:
         """Say where the value stands: the file, then keys and indices."""
         if self.parent is None:
             return self.key
-        return self.parent.place + (": " if self.parent.parent is None else "") + self.key
+        return self.parent.place + (": " if self.parent.parent is None else "") + on_one_line(self.key)
 
     def fails(self, need: str) -> DatasetError:
         """Return the error for a value that is not what is needed."""
@@ -92,8 +92,13 @@ class Node:
 def _written(node: Node) -> str:
     try:
         return str(node.value)
-    except ValueError as error:   # more digits than Python writes out
+    except ValueError as error:  # more digits than Python writes out
         raise DatasetError(f"{node.place}: a number with thousands of digits is no id; correct it") from error
+
+
+def on_one_line(text: str) -> str:
+    """Return text as an error can show it: line breaks and other unprintable characters escaped."""
+    return text if text.isprintable() else repr(text)[1:-1]
 
 
 def quoted(value: Tree) -> str:
@@ -102,6 +107,6 @@ def quoted(value: Tree) -> str:
         return f"{'an object' if isinstance(value, dict) else 'a list'} of {len(value)}"
     try:
         shown = repr(value)
-    except ValueError:   # an integer with more digits than Python writes out
+    except ValueError:  # an integer with more digits than Python writes out
         return "a huge number"
     return shown if len(shown) <= SHOWN else shown[:SHOWN] + "…"

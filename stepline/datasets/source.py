@@ -12,11 +12,11 @@ from typing import Any, TypeAlias
 
 from stepline.errors import DatasetError
 
-Tree: TypeAlias = Any   # a JSON value: the one place where no type is known yet
+Tree: TypeAlias = Any  # a JSON value: the one place where no type is known yet
 
 GZIP = b"\x1f\x8b"
 TAR = b"ustar"
-TAR_MARK = 257   # bytes from the start, POSIX tar
+TAR_MARK = 257  # bytes from the start, POSIX tar
 
 
 class TwiceError(ValueError):
@@ -94,7 +94,7 @@ def read_csv(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[int, dict[s
 
 def plain_rows(path: Path, cells: int) -> Iterator[tuple[int, list[str]]]:
     """Yield (line, cells) of a CSV file without a header; every line must hold that many cells."""
-    for number, line in enumerate(read_text(path).splitlines(), start=1):
+    for number, line in enumerate(read_text(path).split("\n"), start=1):
         if line.strip():
             row = [cell.strip() for cell in line.split(",", cells - 1)]
             if len(row) != cells:
@@ -135,13 +135,13 @@ def _is_tar(path: Path) -> bool:
             with gzip.open(path) as file:
                 start = file.read(TAR_MARK + len(TAR))
     except (OSError, EOFError, zlib.error):
-        return False   # read_json says what is wrong with it
+        return False  # read_json says what is wrong with it
     return start[TAR_MARK:] == TAR
 
 
 def _members(path: Path) -> Iterator[tuple[str, str, Tree]]:
     try:
-        with tarfile.open(path) as archive:   # mode "r" finds the compression itself
+        with tarfile.open(path) as archive:  # mode "r" finds the compression itself
             for member in archive:
                 if member.isfile() and member.name.endswith((".json", ".json.gz")):
                     file = archive.extractfile(member)

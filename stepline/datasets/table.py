@@ -145,7 +145,7 @@ DATASETS = {
             "one reference step an action; split by the file's name", SPANS, "reference", egocentric.read_epic,
         ),
     )
-}   # fmt: skip
+}  # fmt: skip
 
 
 def stream(name: str, path: Path | str, *, subset: str | None = None) -> Iterator[Entry]:

@@ -22,8 +22,8 @@ from stepline.datasets.reading import Entry
 from stepline.datasets.source import find, one_file, read_json
 
 SPOKEN, SHOWN = "mapped_actions_time_label.json", "dict_all_annotations_ordered.json"
-VISIBLE = 0             # the label of an action that is seen in the miniclip
-CLOSE = 0.75            # difflib ratio from which a window's text is taken for the action's
+VISIBLE = 0  # the label of an action that is seen in the miniclip
+CLOSE = 0.75  # difflib ratio from which a window's text is taken for the action's
 UNMATCHED = "no action of the miniclip is worded like it"
 
 

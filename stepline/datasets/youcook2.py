@@ -17,9 +17,9 @@ from stepline.datasets.reading import Entry
 from stepline.datasets.source import read_json, stem
 from stepline.errors import DatasetError
 
-PREFIX = "v_"          # PDVC's keys, as ActivityNet's
-PREFIXED_LENGTH = 13   # "v_" and the 11 characters of a YouTube id
-HIDDEN = "None"        # the sentence of the test split, whose captions are kept secret
+PREFIX = "v_"  # PDVC's keys, as ActivityNet's
+PREFIXED_LENGTH = 13  # "v_" and the 11 characters of a YouTube id
+HIDDEN = "None"  # the sentence of the test split, whose captions are kept secret
 NAMES = {
     "youcook2": ("youcookii_annotations_trainval.json", "yc2_train.json", "yc2_val.json"),
     "tasty": ("tasty_train.json", "tasty_val.json"),
@@ -68,7 +68,7 @@ def _authors(id: str, video: Node) -> Entry:
     annotations = video.get("annotations")
     for index, row in enumerate(annotations.rows() if annotations else ()):
         start, end = row["segment"].pair()
-        sentence = row.get("sentence")   # the test split has none
+        sentence = row.get("sentence")  # the test split has none
         draft.place(str(index), sentence.text() if sentence else "", start, end)
     return draft.entry(subset=subset.text() if subset else None, task=task.name() if task else None)
 

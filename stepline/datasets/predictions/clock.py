@@ -8,7 +8,7 @@ from stepline.datasets.source import Tree
 _CLOCK = re.compile(r"(?:(\d{1,4}):)?(\d{1,5}):(\d{1,2}(?:[.,]\d{1,9})?)")
 _PLAIN = re.compile(r"(-?\d{1,12}(?:\.\d{1,12})?)\s*(?:s|sec|secs|seconds?)?", re.IGNORECASE)
 _BETWEEN = re.compile(r"\s*(?:-->|–|—|-|\bto\b)\s*")
-SIXTY = 60   # seconds a minute, minutes an hour
+SIXTY = 60  # seconds a minute, minutes an hour
 
 
 def seconds(value: Tree) -> float | None:

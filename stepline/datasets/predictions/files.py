@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from stepline.datasets.draft import usable
-from stepline.datasets.node import Node
+from stepline.datasets.node import Node, quoted
 from stepline.datasets.predictions.clock import interval, seconds
 from stepline.datasets.predictions.found import Found, Predictions, Segment
 from stepline.datasets.predictions.prose import read_prose
@@ -18,9 +18,9 @@ from stepline.errors import DatasetError, StoreError
 from stepline.store import read_parquet
 
 ENDINGS = (".json", ".json.gz", ".jsonl", ".jsonl.gz", ".parquet", ".csv", ".csv.gz", ".txt")
-UNTELLING = ("chapters", "output_text", "steps", "result", "results", "predictions", "record")   # no video's id
+UNTELLING = ("chapters", "output_text", "steps", "result", "results", "predictions", "record")  # no video's id
 EMPTY = ("{}", '{"results":{}}')
-SHOWN = 3   # unread things that an error lists
+SHOWN = 3  # unread things that an error lists
 
 
 def read_predictions(path: Path | str, *, durations: Mapping[str, float] | None = None) -> Predictions:
@@ -38,7 +38,7 @@ def read_predictions(path: Path | str, *, durations: Mapping[str, float] | None 
     else:
         _file(found, path)
     if found.unread and not found.segments:
-        listed = "; ".join(f"{row.where}: {row.what} {row.why}" for row in found.unread[:SHOWN])
+        listed = "; ".join(f"{row.where}: {quoted(row.what)} {row.why}" for row in found.unread[:SHOWN])
         raise DatasetError(f"{path}: no predictions in it that can be read ({listed}); see docs/datasets.md")
     return found.finish()
 
@@ -77,7 +77,7 @@ def _text(found: Found, text: str, path: Path, video: str) -> None:
         tree = parse_json(str(path), text)
     except DatasetError as error:
         if text.lstrip()[:1] == "{" or not isinstance(error.__cause__, json.JSONDecodeError):
-            raise   # a broken object: which video its parts belong to is lost
+            raise  # a broken object: which video its parts belong to is lost
         read_prose(found, text, str(path), video)
         return
     read_tree(found, Node(tree, str(path)), video)
@@ -98,7 +98,7 @@ def _parquet(found: Found, path: Path) -> None:
 
 def _lines(found: Found, text: str, path: Path) -> None:
     trees = []
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():
             trees.append(parse_json(f"{path}: line {number}", line))
     read_tree(found, Node(trees, str(path)), _video(path))

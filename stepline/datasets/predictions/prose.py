@@ -9,12 +9,14 @@ from stepline.datasets.predictions.found import Found, Segment
 from stepline.datasets.predictions.trees import NO_END, read_tree, read_video
 from stepline.datasets.source import Tree
 
-TRIES = 2000   # brackets at which JSON is looked for; beyond that the rest of a text is not searched
+TRIES = 2000  # brackets at which JSON is looked for; beyond that the rest of a text is not searched
 _FENCE = re.compile(r"```[a-zA-Z]*\s*\n(.*?)```", re.DOTALL)
 _BRACKET = re.compile(r"[\[{]")
 _BROKEN = re.compile(r"\[\s*\{")
 _TIME = r"\[?(?:\d{1,4}:)?\d{1,5}:\d{2}(?:[.,]\d{1,9})?\]?"
-_LINE = re.compile(rf"\W{{0,8}}({_TIME})(?:\s*(?:-->|–|—|-|to)\s*({_TIME}))?[\s\-–—:.|]+(\S.*)")
+_LINE = re.compile(
+    rf"\W{{0,8}}(?:\d{{1,3}}[.)]\W{{1,8}})?({_TIME})(?:\s*(?:-->|–|—|-|to)\s*({_TIME}))?[\s\-–—:.|]+(\S.*)"
+)
 
 
 def read_prose(found: Found, text: str, name: str, stem: str) -> None:
@@ -23,7 +25,7 @@ def read_prose(found: Found, text: str, name: str, stem: str) -> None:
     parts = [(tree, where) for block, where in blocks for tree in _trees(found, block, where)]
     parts = parts or [(tree, name) for tree in _trees(found, text, name)]
     if parts and all(isinstance(tree, dict) and not _nested(tree) for tree, _ in parts):
-        read_video(found, Node([tree for tree, _ in parts], name), stem)   # the objects of a list that breaks off
+        read_video(found, Node([tree for tree, _ in parts], name), stem)  # the objects of a list that breaks off
         return
     for index, (tree, where) in enumerate(parts):
         if index == 0:
@@ -59,7 +61,7 @@ def _trees(found: Found, text: str, name: str) -> list[Tree]:
 
 def _lines(found: Found, text: str, name: str, stem: str) -> None:
     """Add lines such as "00:01:20 - title" (chapters) or "01:20 - 01:35: text"."""
-    lines = [(number, match) for number, line in enumerate(text.splitlines(), start=1) if (match := _LINE.match(line))]
+    lines = [(number, match) for number, line in enumerate(text.split("\n"), start=1) if (match := _LINE.match(line))]
     if not lines or not found.opens(stem, name):
         return
     ended = [match[2] is not None for _, match in lines]

@@ -1,11 +1,11 @@
 """Segments in a JSON tree, whichever of the known shapes it has.
 
-    {"results": {id: [{"sentence", "timestamp": [s, e]}]}}        densevid, PDVC, VidChapters, Vid2Seq
-    {id: {"timestamps": [[s, e]], "sentences": [..]}}              the flat form of annotations
-    {id: [[s, e, sentence], ...]}, [[s, e, sentence], ...]         plain lists
-    [{"step": .., "start": "01:20", "end": 95.2}, ...]             a language model's reply
-    {"00:01:20": "title"}, [{"title": .., "start": "00:01:20"}]    chapters (Chapter-Llama), ends by rule
-    a Stepline record
+{"results": {id: [{"sentence", "timestamp": [s, e]}]}}        densevid, PDVC, VidChapters, Vid2Seq
+{id: {"timestamps": [[s, e]], "sentences": [..]}}              the flat form of annotations
+{id: [[s, e, sentence], ...]}, [[s, e, sentence], ...]         plain lists
+[{"step": .., "start": "01:20", "end": 95.2}, ...]             a language model's reply
+{"00:01:20": "title"}, [{"title": .., "start": "00:01:20"}]    chapters (Chapter-Llama), ends by rule
+a Stepline record
 """
 
 import json
@@ -19,7 +19,7 @@ from stepline.datasets.source import Tree
 from stepline.errors import StoreError
 from stepline.store import from_json
 
-OWNER = ("video_id", "video-id", "videoid", "video_uid", "vid", "video")   # of the video that a row belongs to
+OWNER = ("video_id", "video-id", "videoid", "video_uid", "vid", "video")  # of the video that a row belongs to
 TEXT = ("sentence", "text", "step", "caption", "description", "title", "heading", "headline", "label", "name")
 PAIR = ("timestamp", "timestamps", "segment", "span", "interval", "time", "bounds", "times")
 START = ("start", "start_time", "start_timestamp", "t-start", "t_start", "begin", "from", "startTime", "start_seconds")
@@ -202,7 +202,7 @@ def _object(found: Found, video: str, row: Node) -> None:
 
 def _add(
     found: Found, video: str, where: str, times: tuple[float, float] | None, text: Tree, score: Tree
-) -> None:   # fmt: skip
+) -> None:  # fmt: skip
     if times is None:
         found.skip(where, text, NOT_TIMES)
     elif _speaks(found, text, where):

@@ -1,0 +1,253 @@
+import gzip
+import json
+import tarfile
+
+import pytest
+from official_forms import SAMPLES, write
+
+from stepline.datasets import DATASETS, Rejected, describe, read, stream
+from stepline.errors import DatasetError
+from stepline.records import Span, Step
+
+
+@pytest.mark.parametrize("name", DATASETS)
+def test_every_dataset_keeps_the_contract(name, sample):
+    path = sample(name)
+    reading = read(name, path)
+    ids = [record.id for record in reading.records]
+    assert ids
+    assert len(set(ids)) == len(ids)
+    assert set(reading.subsets) <= set(ids)
+    for record in reading.records:
+        steps = record.steps + record.reference
+        assert len({step.id for step in steps}) == len(steps)
+        assert all(step.status is None for step in steps)
+        spans = [span for step in steps for span in step.spans]
+        spans += [sentence.span for sentence in record.transcript.sentences] if record.transcript else []
+        assert all(span.end <= (record.video.duration or span.end) for span in spans)
+        own = [row for row in reading.rejected if row.id == record.id]
+        assert len(record.dropped) == len(own)
+    assert reading.rejected or name == "sieve-swap"
+    assert all(row.reason and row.id for row in reading.rejected)
+    assert read(name, path) == reading
+    assert any(getattr(record, DATASETS[name].gives) for record in reading.records)
+
+
+@pytest.mark.parametrize("name", DATASETS)
+def test_every_dataset_names_a_missing_file_and_the_cure(name, tmp_path):
+    with pytest.raises(DatasetError, match=r"; .*(give|says|needs)") as caught:
+        read(name, tmp_path / "nowhere.json")
+    assert "\n" not in str(caught.value)
+    assert str(tmp_path) in str(caught.value)
+
+
+def test_rows_of_the_table_and_samples_go_together():
+    assert list(SAMPLES) == list(DATASETS)
+    assert all(row.name == name for name, row in DATASETS.items())
+
+
+def test_describe_lists_every_dataset_and_one_in_full():
+    assert [line.split()[0] for line in describe().splitlines()] == list(DATASETS)
+    assert "coin-dataset/annotations" in describe("coin")
+    assert "CC BY-NC 4.0" in describe("coin")
+    with pytest.raises(DatasetError, match="did you mean 'youcook2'"):
+        describe("YouCook")
+
+
+def test_htm_align_sentences_keep_their_rows(sample):
+    first = read("htm-align", sample("htm-align")).records[0]
+    assert first.transcript is None
+    assert first.reference == (
+        Step(id="0", text="pour the milk", spans=(Span(5.0, 8.8),)),
+        Step(id="1", text="I love this", said=Span(10.5, 12.0)),
+    )  # row 2 is alignable but has no length: left out, since without a span it would read as not alignable
+
+
+def test_ht_step_holds_the_whole_article_in_the_videos_variation(sample):
+    reading = read("ht-step", sample("ht-step"))
+    one, two, three = reading.records
+    assert one.recipe == ("Boil water, then salt it.", "Drain.")
+    assert [(step.id, step.spans) for step in one.reference] == [("0", (Span(3, 9.5), Span(20, 25.5))), ("1", ())]
+    assert [step.id for step in two.reference] == ["2", "3"]  # variation A, that of the first annotation
+    assert three.reference == ()  # no annotation, two variations: which one the video follows is not known
+    assert (one.video.task, reading.subsets["v2"]) == ("Make A", "val_seen")
+
+
+def test_crosstask_holds_every_step_of_the_task(sample):
+    record = read("crosstask", sample("crosstask")).records[0]
+    assert (record.id, record.video.id, record.video.task) == ("23521_qLnTkIUO0so", "qLnTkIUO0so", "Make Jello Shots")
+    assert [len(step.spans) for step in record.reference] == [2, 0, 1]
+    assert record.recipe == ("pour water", "stir mixture", "pour into cups")
+
+
+def test_coin_spans_of_one_step_stand_together(sample):
+    reading = read("coin", sample("coin"))
+    assert [(step.id, step.spans) for step in reading.records[0].reference] == [
+        ("373", (Span(21, 22),)),
+        ("374", (Span(23, 24),)),
+    ]
+    row = Rejected("NLy71UrHElw", "span", "begin to run up", "ends after the end of the video", "[25, 27] of 26.795 s")
+    assert reading.rejected == (row,)
+    assert reading.records[0].dropped[0].reason == "span ends after the end of the video: [25, 27] of 26.795 s"
+
+
+def test_youcook2_reads_both_forms_alike(tmp_path):
+    video = {"duration": 100.0, "timestamps": [[1, 2.5]], "sentences": ["mix"]}
+    flat = read("youcook2", write(tmp_path / "yc2_val.json", {"v_GLd3aX16zBg": video})).records
+    rows = [{"id": 7, "segment": [1, 2.5], "sentence": "mix"}]
+    tree = {"database": {"GLd3aX16zBg": {"duration": 100.0, "subset": "validation", "annotations": rows}}}
+    assert read("youcook2", write(tmp_path / "authors.json", tree)).records == flat
+    assert read("youcook2", tmp_path / "yc2_val.json").subsets == {"GLd3aX16zBg": "val"}
+
+
+def test_a_youtube_id_that_begins_like_the_prefix_keeps_it(tmp_path):
+    video = {"duration": 9, "timestamps": [], "sentences": []}
+    path = write(tmp_path / "yc2_val.json", {"v_LLLLLLLLL": video, "xHr8X2Wpmno": video})
+    assert [record.id for record in read("youcook2", path).records] == ["v_LLLLLLLLL", "xHr8X2Wpmno"]
+
+
+def test_sieve_and_swap_keeps_the_further_wordings(sample):
+    record = read("sieve-swap", sample("sieve-swap")).records[0]
+    assert record.reference == ()  # no human wrote them for this video
+    assert record.steps[0].alternatives == ("stir together the flours",)
+    assert record.steps[1].alternatives == ()
+
+
+def test_whenact_joins_where_spoken_with_where_shown(sample):
+    record = read("whenact", sample("whenact")).records[0]
+    steps = {step.id: step for step in record.reference}
+    assert steps["0"].spans == (Span(2.2, 55.0),)  # "adding the onions" is the closest to "add the onions"
+    assert steps["0"].said == Span(20, 31)
+    assert steps["1"].spans == ()  # its window has no length
+    assert steps["3"].spans == (Span(14, 15),)  # the second "mash it" gets the second window
+    assert steps["3"].said is None
+    assert [(s.text, s.shown) for s in record.transcript.sentences] == [
+        ("mash it", 1.0), ("adding the onions", 1.0), ("love you", 0.0)
+    ]  # fmt: skip
+
+
+def test_captaincook_keeps_a_step_that_was_left_out(sample):
+    record = read("captaincook4d", sample("captaincook4d")).records[0]
+    assert [(step.id, len(step.spans)) for step in record.reference] == [("3", 2), ("4", 0)]
+
+
+def test_goal_step_numbers_substeps_below_their_step(sample):
+    record = read("goal-step", sample("goal-step")).records[0]
+    assert [step.id for step in record.reference] == ["1", "1.1", "2"]
+
+
+def test_tutorialvqa_sentences_without_times_stay_beside_the_record(sample):
+    reading = read("tutorialvqa", sample("tutorialvqa"))
+    assert reading.spoken == {"14643": ("Choose File.", "Save it.")}
+    assert reading.records[0].reference[0].sources == (0, 1)
+    assert reading.records[0].transcript is None
+
+
+def test_a_subset_can_be_chosen(sample):
+    path = sample("ht-step")
+    assert [record.id for record in read("ht-step", path, subset="val_seen").records] == ["v2", "v3"]
+    with pytest.raises(DatasetError, match="no subset 'test'; it has train, val_seen"):
+        read("ht-step", path, subset="test")
+
+
+def test_an_id_that_comes_again_is_rejected(tmp_path):
+    video = {"duration": 9, "timestamps": [[1, 2]], "sentences": ["mix"]}
+    for split in ("train", "val"):
+        write(tmp_path / f"yc2_{split}.json", {"xHr8X2Wpmno": video})
+    reading = read("youcook2", tmp_path)
+    assert len(reading.records) == 1
+    assert reading.rejected == (Rejected("xHr8X2Wpmno", "video", "", "its id was read before"),)
+
+
+def test_gzipped_files_are_read_whatever_their_name(sample, tmp_path):
+    path = sample("coin")
+    plain = read("coin", path)
+    packed = tmp_path / "packed.json"
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    assert read("coin", packed) == plain
+    (tmp_path / "COIN.json.gz").write_bytes(packed.read_bytes())
+    path.unlink()
+    assert read("coin", tmp_path) == plain
+
+
+def test_howtostep_is_read_from_one_file_a_folder_and_an_archive_alike(tmp_path):
+    video = {"start": [1.0], "end": [2.0], "text": ["mix"]}
+    whole = read("howtostep", write(tmp_path / "all.json", {"abc": video, "abd": video}))
+    for id in ("abc", "abd"):
+        write(tmp_path / "HowToStep" / f"{id}.json", video)
+    with tarfile.open(tmp_path / "HowToStep.tar.gz", "w:gz") as archive:
+        archive.add(tmp_path / "HowToStep", "HowToStep")
+    assert read("howtostep", tmp_path / "HowToStep") == whole
+    assert read("howtostep", tmp_path / "HowToStep.tar.gz").records == whole.records
+
+
+def test_whisperx_segments_without_times_are_rejected(tmp_path):
+    segments = [{"start": 1.0, "end": 2.0, "text": " Hi.", "words": []}, {"text": "lost"}]
+    reading = read("howto100m", write(tmp_path / "abc.json", {"segments": segments, "language": "en"}))
+    assert [sentence.text for sentence in reading.records[0].transcript.sentences] == ["Hi."]
+    assert reading.reasons() == {"sentence: the times are not finite numbers": 1}
+    assert reading.records[0].id == "abc"
+
+
+def test_stream_holds_one_entry_at_a_time(sample):
+    entries = stream("crosstask", sample("crosstask"))
+    assert next(entries).record is not None
+    assert [entry.id for entry in entries] == ["16815_bbb", "16815_ccc", "999_ddd"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "COIN.json: not valid JSON at line 1, column 1"),
+        ('{"database": {"a": 1}}', "COIN.json: database.a: 1 is not an object"),
+        ("[]", "COIN.json: a list of 0 is not an object"),
+        ('{"data": {}}', "COIN.json: lacks 'database'; is this the right file"),
+        (
+            '{"database": {"a": {"annotation": [{"id": "1", "label": "x"}]}}}',
+            r"database.a.annotation\[0\]: lacks 'segment'",
+        ),
+        (
+            '{"database": {"a": {"annotation": [{"id": "1", "label": "x", "segment": [1]}]}}}',
+            r"segment: a list of 1 is not a pair",
+        ),
+        ('{"database": {"a": {}, "a": {}}}', "key 'a' stands twice"),
+        ('{"database": {"a": {"annotation": [], "duration": "long"}}}', "duration: 'long' is not a number"),
+        ("[" * 100_000, "JSON that cannot be read"),
+    ],
+)
+def test_malformed_files_are_one_line_with_the_place(tmp_path, text, message):
+    path = tmp_path / "COIN.json"
+    path.write_text(text)
+    with pytest.raises(DatasetError, match=message) as caught:
+        read("coin", path)
+    assert "\n" not in str(caught.value)
+    assert ";" in str(caught.value)
+
+
+def test_damaged_gzip_and_wrong_encoding_are_told(tmp_path):
+    path = tmp_path / "COIN.json"
+    path.write_bytes(gzip.compress(b'{"database": {}}')[:-12])
+    with pytest.raises(DatasetError, match="gzip is damaged"):
+        read("coin", path)
+    path.write_bytes(b"\xff\xfe{")
+    with pytest.raises(DatasetError, match="not UTF-8 at byte 0"):
+        read("coin", path)
+
+
+def test_a_comma_in_a_crosstask_step_is_told_and_not_cut(sample):
+    folder = sample("crosstask")
+    tasks = folder / "tasks_primary.txt"
+    tasks.write_text(tasks.read_text().replace("brake on,raise jack", "brake on,raise jack, slowly"))
+    with pytest.raises(DatasetError, match="task 16815 has 2 steps by its count but 3 between commas"):
+        read("crosstask", folder)
+
+
+def test_text_that_cannot_be_stored_is_rejected(tmp_path):
+    rows = {"v\ud800": [[0, 1, 2, "a"]], "ok": [[1, 1, 2, "half \ud800"], [1, 3, 4, "whole"]], "": []}
+    path = tmp_path / "htm_align.json"
+    path.write_text(json.dumps(rows))
+    reading = read("htm-align", path)
+    assert [step.text for step in reading.records[0].reference] == ["whole"]
+    assert reading.reasons() == {
+        "video: its text is not valid Unicode": 1, "step: its text is not valid Unicode": 1, "video: has no id": 1
+    }  # fmt: skip

@@ -1,0 +1,199 @@
+import json
+
+import pytest
+from official_forms import write
+
+from stepline.datasets import Predictions, Segment, read_predictions
+from stepline.datasets.predictions.clock import interval, seconds
+from stepline.errors import DatasetError
+from stepline.records import Record, Span, Step, Video
+from stepline.store import write_parquet, write_record
+
+ONE = (Segment(1.0, 2.5, "mix"),)
+
+
+def found(path, tree, **options):
+    return read_predictions(write(path, tree), **options)
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        (95.2, 95.2), ("95.2", 95.2), ("95.2 s", 95.2), ("01:20", 80.0), ("1:02:03.5", 3723.5), ("75:30", 4530.0),
+        ("[00:00:05,250]", 5.25), (-3, -3.0), ("00:75", None), ("1:75:00", None), ("soon", None), (True, None), (None, None),
+        (float("nan"), None), (float("inf"), None), (10**400, None), ("", None), ("1e5", None),
+    ],
+)  # fmt: skip
+def test_times_are_read_as_they_are_written(written, expected):
+    assert seconds(written) == expected
+
+
+def test_intervals_are_two_times():
+    assert interval("01:20 - 01:35") == (80.0, 95.0)
+    assert interval("00:05 --> 7.5s") == (5.0, 7.5)
+    assert interval([3, "0:04"]) == (3.0, 4.0)
+    assert interval("01:20") is None
+    assert interval([1, 2, 3]) is None
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        {"results": {"a": [{"sentence": "mix", "timestamp": [1, 2.5]}]}, "version": "VERSION 1.0"},  # densevid, Vid2Seq
+        {"a": {"duration": 9, "timestamps": [[1, 2.5]], "sentences": ["mix"]}},  # the flat form
+        {"a": [[1, 2.5, "mix"]]},
+        {"a": [{"text": "mix", "start": 1, "end": "2.5"}]},
+        {"a": {"steps": [{"step": "mix", "start": "00:01", "end": 2.5}]}},
+        {"a": {"start": [1], "end": [2.5], "text": ["mix"]}},
+        [{"video_id": "a", "start": 1, "end": 2.5, "caption": "mix"}],
+        [{"vid": "a", "segments": [{"segment": [1, 2.5], "label": "mix"}]}],
+        [[1, 2.5, "mix"]],  # the file is a.json
+        [{"step": 1, "text": "mix", "time": "0:01 - 0:02.5"}],
+        {"steps": [{"id": "1", "description": "mix", "start_time": 1, "end_time": 2.5}]},
+    ],
+)
+def test_known_shapes_give_the_same_segments(tmp_path, tree):
+    assert found(tmp_path / "a.json", tree) == Predictions({"a": ONE})
+
+
+def test_scores_are_kept(tmp_path):
+    tree = {"results": {"a": [{"sentence": "mix", "timestamp": [1, 2.5], "proposal_score": 0.25}]}}
+    assert found(tmp_path / "r.json", tree).segments["a"][0].score == 0.25
+    assert found(tmp_path / "b.json", [[1, 2.5, "mix", 0.5]]).segments["b"][0].score == 0.5
+
+
+def test_odd_times_come_through_for_the_scorer_to_define(tmp_path):
+    rows = [[5, 3, "reversed"], [-1, 2, "negative"], [4, 4, "empty"]]
+    assert found(tmp_path / "a.json", rows).segments["a"] == tuple(Segment(*row) for row in rows)
+
+
+def test_a_video_without_segments_is_kept(tmp_path):
+    assert found(tmp_path / "r.json", {"results": {"a": [], "b": []}}).segments == {"a": (), "b": ()}
+    assert found(tmp_path / "r.json", {"results": {}}).segments == {}
+
+
+def test_chapters_end_where_the_next_starts_and_the_last_with_the_video(tmp_path):
+    folder = tmp_path / "GLd3aX16zBg"  # Chapter-Llama writes chapters.json into a folder named after the video
+    tree = {"00:00:00": "Intro", "00:01:20": "Slice", "00:02:00": "Fry"}
+    predictions = found(folder / "chapters.json", tree, durations={"GLd3aX16zBg": 150.0})
+    expected = (Segment(0, 80, "Intro"), Segment(80, 120, "Slice"), Segment(120, 150, "Fry"))
+    assert predictions.segments == {"GLd3aX16zBg": expected}
+    assert predictions.rules == ("a chapter ends where the next one starts", "the last chapter ends with its video")
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        [{"title": "Intro", "start": "00:00:00"}, {"title": "Slice", "start": "00:01:20"}],
+        {"chapters": [{"title": "Intro", "timestamp": "00:00"}, {"title": "Slice", "timestamp": "01:20"}]},
+        {"a": {"chapters": {"00:00:00": "Intro", "00:01:20": "Slice"}}},
+        "00:00:00 - Intro\n00:01:20 - Slice\n",
+    ],
+)
+def test_the_last_chapter_is_not_guessed_without_a_duration(tmp_path, tree):
+    predictions = found(tmp_path / "a.json", tree)
+    assert predictions.segments == {"a": (Segment(0, 80, "Intro"),)}
+    assert [row.what for row in predictions.unread] == ["Slice"]
+    assert "duration is not known" in predictions.unread[0].why
+
+
+def test_a_missing_end_among_others_is_not_guessed(tmp_path):
+    rows = [{"text": "mix", "start": 1, "end": 2.5}, {"text": "pour", "start": 3}]
+    predictions = found(tmp_path / "a.json", rows)
+    assert predictions.segments == {"a": ONE}
+    assert [(row.where, row.what, row.why) for row in predictions.unread] == [
+        (f"{tmp_path}/a.json: [1]", "pour", "has a start but no end")
+    ]
+    assert predictions.rules == ()
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        'Here are the steps:\n```json\n[{"step": "mix", "start": "00:01", "end": 2.5}]\n```\nHope that helps!',
+        'Sure! [{"step": "mix", "start": "00:01", "end": 2.5}] Anything else?',
+        '```\n{"steps": [{"step": "mix", "start": "00:01", "end": 2.5}]}\n```',
+        "The steps are:\n1. 00:01 - 00:02.5: mix\n",
+    ],
+)
+def test_a_language_models_reply_is_read_out_of_its_prose(tmp_path, reply):
+    assert found(tmp_path / "a.txt", reply) == Predictions({"a": ONE})
+
+
+def test_a_reply_that_breaks_off_gives_its_whole_items_and_says_so(tmp_path):
+    reply = '[{"step": "mix", "start": "00:01", "end": 2.5}, {"step": "pour", "start": "00:0'
+    predictions = found(tmp_path / "a.json", reply)
+    assert predictions.segments == {"a": ONE}
+    assert "breaks off" in predictions.unread[0].why
+
+
+def test_a_broken_results_file_is_refused_since_its_parts_have_lost_their_video(tmp_path):
+    whole = json.dumps({"results": {"a": [{"sentence": "mix", "timestamp": [1, 2.5]}], "b": []}})
+    with pytest.raises(DatasetError, match="not valid JSON"):
+        found(tmp_path / "r.json", whole[:-6])
+
+
+def test_csv_rows_are_read_and_bad_ones_listed(tmp_path):
+    text = "video-id,t-start,t-end,label,score\na,1,2.5,mix,0.5\nb,0:05,7,pour,\na,soon,9,stir,1\na,1,2,,1\n"
+    predictions = found(tmp_path / "p.csv", text)
+    assert predictions.segments == {"a": (Segment(1, 2.5, "mix", 0.5),), "b": (Segment(5, 7, "pour"),)}
+    assert [(row.where.rpartition(": ")[2], row.why) for row in predictions.unread] == [
+        ("line 4", "its start and end are not two times"), ("line 5", "has no text")
+    ]  # fmt: skip
+    assert found(tmp_path / "a.csv", "start,end,text\n1,2.5,mix\n").segments == {"a": ONE}
+    with pytest.raises(DatasetError, match="line 1 has no column for end"):
+        found(tmp_path / "a.csv", "start,text\n1,mix\n")
+
+
+def test_lines_of_json_name_their_videos(tmp_path):
+    lines = (
+        '{"video_id": "a", "start": 1, "end": 2.5, "text": "mix"}\n{"video_id": "b", "segments": [[1, 2.5, "mix"]]}\n'
+    )
+    assert found(tmp_path / "p.jsonl", lines).segments == {"a": ONE, "b": ONE}
+
+
+def record(id):
+    steps = (
+        Step(id="1", text="mix", spans=(Span(1.0, 2.5), Span(7, 8)), score=0.75),
+        Step(id="2", text="wait", status="said"),
+    )
+    return Record(id=id, video=Video(id=id), steps=steps)
+
+
+def test_steplines_own_records_are_read_from_files_folders_and_parquet(tmp_path):
+    write_record(record("a"), tmp_path / "out" / "a.json")
+    write_record(record("b"), tmp_path / "out" / "b.json")
+    write_parquet([record("a"), record("b")], tmp_path / "all.parquet")
+    placed = (Segment(1.0, 2.5, "mix", 0.75),)
+    folder = read_predictions(tmp_path / "out")
+    assert folder.segments == {"a": placed, "b": placed}
+    assert [(row.what, row.why) for row in folder.unread] == [("wait", "has no span (status said)")] * 2
+    assert read_predictions(tmp_path / "all.parquet").segments == folder.segments
+    assert read_predictions(tmp_path / "out" / "a.json").segments == {"a": placed}
+
+
+def test_in_a_folder_one_bad_file_is_listed_and_a_second_of_one_video_too(tmp_path):
+    write(tmp_path / "a.json", [[1, 2.5, "mix"]])
+    write(tmp_path / "b.json", "{nothing")
+    write(tmp_path / "x" / "a.json", [[3, 4, "pour"]])
+    predictions = read_predictions(tmp_path)
+    assert predictions.segments == {"a": ONE}
+    assert "not valid JSON" in predictions.unread[0].why
+    assert predictions.unread[1].why == f"this video was read before, in {tmp_path}/a.json"
+
+
+@pytest.mark.parametrize("tree", ["hello", "", {"a": 3}, {"a": "text"}, "42", '"text"', "null", {"x": {"y": {"z": 1}}}])
+def test_a_file_with_no_predictions_is_an_error_that_says_what_was_seen(tmp_path, tree):
+    predictions = None
+    try:
+        predictions = found(tmp_path / "a.json", tree)
+    except DatasetError as error:
+        assert "\n" not in str(error)
+        return
+    assert predictions.unread
+
+
+def test_unicode_comes_through(tmp_path):
+    assert found(tmp_path / "a.json", [[1, 2, "把水倒进去 🥣"]]).segments["a"][0].sentence == "把水倒进去 🥣"
+    spoiled = write(tmp_path / "b.json", '[[1, 2, "half \\ud800"], [1, 2.5, "mix"]]')
+    assert read_predictions(spoiled).segments == {"b": ONE}
