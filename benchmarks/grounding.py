@@ -3,10 +3,10 @@
     python benchmarks/grounding.py --cache DIR --seeds 100 130
 
 The script's own steps are grounded from where they are really spoken: the grounding is measured alone, without the
-recogniser and the writer. R@1: the likeliest second lies inside a true span of a shown step; far: those shown at least
-5 s away from where they are said; AUC: P(shown) of shown against said-only steps; accuracy: the verdict shown or said is
-right. Differences are paired by step; intervals are bootstrapped over videos. Videos are drawn at 4 frames a second, the
-rate at which the pipeline looks.
+recogniser and the writer. R@1: the likeliest second lies inside a true span of a shown step; far: those shown at
+least 5 s away from where they are said; AUC: P(shown) of shown against said-only steps; accuracy: the verdict shown or
+said is right. Differences are paired by step; intervals are bootstrapped over videos. Videos are drawn at 4 frames a
+second, the rate at which the pipeline looks.
 """
 
 import argparse

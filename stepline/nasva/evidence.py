@@ -142,7 +142,7 @@ def earned_weights(prior: Array, parts: Sequence[Array], beliefs: Sequence[Belie
     for place in [*range(len(parts))] * 2:
         rest = tilt([*parts[:place], *parts[place + 1 :]], [*weights[:place], *weights[place + 1 :]], prior.shape)
         gains = [gain(prior, rest + w * parts[place]) - beliefs[place].cost(w) for w in grid]
-        weights[place] = float(grid[int(np.argmax(gains))]) if parts[place].any() else 0.0
+        weights[place] = round(float(grid[int(np.argmax(gains))]), 2) if parts[place].any() else 0.0
     return weights
 
 
