@@ -12,13 +12,12 @@ from functools import partial
 from pathlib import Path
 
 from stepline.datasets.draft import Draft
+from stepline.datasets.keys import PREFIX, prefixed
 from stepline.datasets.node import Node
 from stepline.datasets.reading import Entry
 from stepline.datasets.source import read_json, stem
 from stepline.errors import DatasetError
 
-PREFIX = "v_"  # PDVC's keys, as ActivityNet's
-PREFIXED_LENGTH = 13  # "v_" and the 11 characters of a YouTube id
 HIDDEN = "None"  # the sentence of the test split, whose captions are kept secret
 NAMES = {
     "youcook2": ("youcookii_annotations_trainval.json", "yc2_train.json", "yc2_val.json"),
@@ -75,9 +74,9 @@ def _authors(id: str, video: Node) -> Entry:
 
 def _flat(root: Node, subset: str | None, machine: bool) -> Iterator[Entry]:
     entries = list(root.entries())
-    prefixed = bool(entries) and all(key.startswith(PREFIX) and len(key) == PREFIXED_LENGTH for key, _ in entries)
+    cut = len(PREFIX) if prefixed([key for key, _ in entries]) else 0
     for key, video in entries:
-        draft = Draft(key[len(PREFIX) :] if prefixed else key, duration=video["duration"].number())
+        draft = Draft(key[cut:], duration=video["duration"].number())
         times, texts = list(video["timestamps"].rows()), list(video["sentences"].rows())
         if len(times) != len(texts):
             raise DatasetError(f"{video.place}: {len(times)} timestamps but {len(texts)} sentences; they go in pairs")

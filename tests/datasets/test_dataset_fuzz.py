@@ -27,7 +27,7 @@ TREES = st.recursive(
     max_leaves=12,
 )
 JSON_DATASETS = [name for name in DATASETS if name not in ("crosstask", "epic-kitchens")]
-FUZZ = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+FUZZ = settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def told(action):
@@ -103,7 +103,7 @@ def test_any_damage_to_a_text_file_is_read_or_refused(name, data):
         told(lambda: read(name, path))
 
 
-@settings(FUZZ, max_examples=300)
+@settings(FUZZ, max_examples=200)
 @given(tree=TREES)
 def test_any_tree_of_predictions_is_read_or_refused(tree):
     with tempfile.TemporaryDirectory() as folder:

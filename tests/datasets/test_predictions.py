@@ -20,8 +20,8 @@ def found(path, tree, **options):
     ("written", "expected"),
     [
         (95.2, 95.2), ("95.2", 95.2), ("95.2 s", 95.2), ("01:20", 80.0), ("1:02:03.5", 3723.5), ("75:30", 4530.0),
-        ("[00:00:05,250]", 5.25), (-3, -3.0), ("00:75", None), ("1:75:00", None), ("soon", None), (True, None), (None, None),
-        (float("nan"), None), (float("inf"), None), (10**400, None), ("", None), ("1e5", None),
+        ("[00:00:05,250]", 5.25), (-3, -3.0), ("00:75", None), ("1:75:00", None), ("soon", None), (True, None),
+        (None, None), (float("nan"), None), (float("inf"), None), (10**400, None), ("", None), ("1e5", None),
     ],
 )  # fmt: skip
 def test_times_are_read_as_they_are_written(written, expected):
@@ -47,6 +47,7 @@ def test_intervals_are_two_times():
         {"a": {"start": [1], "end": [2.5], "text": ["mix"]}},
         [{"video_id": "a", "start": 1, "end": 2.5, "caption": "mix"}],
         [{"vid": "a", "segments": [{"segment": [1, 2.5], "label": "mix"}]}],
+        {"a": 'Sure!\n```json\n[{"step": "mix", "start": 1, "end": "0:02.5"}]\n```'},
         [[1, 2.5, "mix"]],  # the file is a.json
         [{"step": 1, "text": "mix", "time": "0:01 - 0:02.5"}],
         {"steps": [{"id": "1", "description": "mix", "start_time": 1, "end_time": 2.5}]},
@@ -54,6 +55,14 @@ def test_intervals_are_two_times():
 )
 def test_known_shapes_give_the_same_segments(tmp_path, tree):
     assert found(tmp_path / "a.json", tree) == Predictions({"a": ONE})
+
+
+def test_pdvcs_prefix_is_left_out_as_from_the_annotations(tmp_path):
+    predictions = found(tmp_path / "r.json", {"results": {"v_GLd3aX16zBg": [], "v_xHr8X2Wpmno": []}})
+    assert list(predictions.segments) == ["GLd3aX16zBg", "xHr8X2Wpmno"]
+    assert predictions.rules == ('the "v_" before every id is left out, as from the annotations',)
+    mixed = found(tmp_path / "r.json", {"results": {"v_LLLLLLLLLLL": [], "xHr8X2Wpmno": []}})
+    assert list(mixed.segments) == ["v_LLLLLLLLLLL", "xHr8X2Wpmno"]
 
 
 def test_scores_are_kept(tmp_path):

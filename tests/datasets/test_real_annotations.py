@@ -101,4 +101,4 @@ def test_ht_steps_own_example_predictions_are_read(data):
 def test_the_shared_dense_captions_are_read(shared):
     predictions = read_predictions(shared / "metric_cases/yc2_predictions.json")
     assert predictions.unread == ()
-    assert predictions.segments["v_0uaKitJaqmI"][0] == (110.75, 136.08, "heat oil add chopped onion", None)
+    assert predictions.segments["0uaKitJaqmI"][0] == (110.75, 136.08, "heat oil add chopped onion", None)

@@ -20,6 +20,7 @@ from stepline.store import read_parquet
 ENDINGS = (".json", ".json.gz", ".jsonl", ".jsonl.gz", ".parquet", ".csv", ".csv.gz", ".txt")
 UNTELLING = ("chapters", "output_text", "steps", "result", "results", "predictions", "record")  # no video's id
 EMPTY = ("{}", '{"results":{}}')
+NOTHING = "nothing in it looks like texts with times"
 SHOWN = 3  # unread things that an error lists
 
 
@@ -67,8 +68,9 @@ def _file(found: Found, path: Path) -> None:
         _lines(found, text, path)
     else:
         _text(found, text, path, video)
+    _replies(found)
     if (len(found.segments), len(found.unread)) == before and re.sub(r"\s", "", text) not in EMPTY:
-        found.skip(str(path), text[:60].replace("\n", " "), "nothing in it looks like texts with times")
+        found.skip(str(path), text[:60].replace("\n", " "), NOTHING)
 
 
 def _text(found: Found, text: str, path: Path, video: str) -> None:
@@ -81,6 +83,17 @@ def _text(found: Found, text: str, path: Path, video: str) -> None:
         read_prose(found, text, str(path), video)
         return
     read_tree(found, Node(tree, str(path)), video)
+
+
+def _replies(found: Found) -> None:
+    """Read the texts that a mapping gives for its videos, as a language model's replies."""
+    for video, text, where in found.replies:
+        before = (len(found.segments), len(found.unread))
+        if usable(text):
+            read_prose(found, text, where, video)
+        if (len(found.segments), len(found.unread)) == before:
+            found.skip(where, text, NOTHING)
+    found.replies.clear()
 
 
 def _video(path: Path) -> str:

@@ -4,11 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from stepline.datasets.keys import PREFIX, prefixed
 from stepline.datasets.node import quoted
 from stepline.datasets.source import Tree
 from stepline.records import Record
 
 NEXT_START = "a chapter ends where the next one starts"
+UNPREFIXED = 'the "v_" before every id is left out, as from the annotations'
 DURATION = "the last chapter ends with its video"
 
 
@@ -33,7 +35,7 @@ class Unread(NamedTuple):
 class Predictions:
     """Segments by video id, in the file's order; a video that is named without segments has an empty tuple.
 
-    unread: everything that was passed over. rules: the named rules by which ends were set where none is given.
+    unread: everything that was passed over. rules: the named rules by which ends were set and ids shortened.
     """
 
     segments: Mapping[str, tuple[Segment, ...]]
@@ -50,6 +52,7 @@ class Found:
     places: dict[str, str] = field(default_factory=dict)
     unread: list[Unread] = field(default_factory=list)
     rules: list[str] = field(default_factory=list)
+    replies: list[tuple[str, str, str]] = field(default_factory=list)  # video, text, where: to be read as prose
 
     def opens(self, video: str, where: str) -> bool:
         """Tell whether a video is new; one that was read before is noted and must be passed over."""
@@ -65,7 +68,7 @@ class Found:
         self.unread.append(Unread(where, what if isinstance(what, str) else quoted(what), why))
 
     def applies(self, rule: str) -> None:
-        """Note that a rule set an end."""
+        """Note that a rule was used."""
         if rule not in self.rules:
             self.rules.append(rule)
 
@@ -99,5 +102,8 @@ class Found:
 
     def finish(self) -> Predictions:
         """Return what was found."""
-        kept = {video: tuple(segments) for video, segments in self.segments.items()}
+        cut = len(PREFIX) if prefixed(self.segments) else 0
+        if cut:
+            self.applies(UNPREFIXED)
+        kept = {video[cut:]: tuple(segments) for video, segments in self.segments.items()}
         return Predictions(kept, tuple(self.unread), tuple(self.rules))

@@ -119,6 +119,8 @@ def read_video(found: Found, node: Node, video: str) -> None:
         found.skip(node.place, value, "names no video")
     elif _is_record(value):
         _record(found, node)
+    elif isinstance(value, str):
+        found.replies.append((video, value, node.place))
     elif not isinstance(value, list | dict):
         found.skip(node.place, value, "is neither a list of segments nor an object that holds one")
     elif found.opens(video, node.place):
