@@ -1,4 +1,4 @@
-"""The original METEOR program, for those who want it: the jar run by a Java machine, with a time limit on every call."""
+"""The original METEOR program, for those who want it: the jar, run by Java, with a time limit on every call."""
 
 import importlib
 import logging

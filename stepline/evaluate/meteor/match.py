@@ -61,11 +61,10 @@ def _related(hypothesis: Sentence, reference: Sentence, found: list[list[Match]]
         for other in hypothesis.stems.get(word.stem, ()):
             if items[other].text != word.text:
                 found[start].append(Match(STEM, start, 1, other, 1))
-        if hypothesis.synsets.keys().isdisjoint(word.synsets):
+        if word.synsets.isdisjoint(hypothesis.synsets):
             continue
-        shared = (hypothesis.synsets.get(synset, ()) for synset in word.synsets)
-        for other in sorted({place for places in shared for place in places}):
-            if items[other].text != word.text:
+        for other, item in enumerate(items):
+            if item.text != word.text and not word.synsets.isdisjoint(item.synsets):
                 found[start].append(Match(SYNONYM, start, 1, other, 1))
 
 

@@ -1,7 +1,8 @@
 """METEOR's paraphrase table, compiled once into sorted arrays that are read from disk as they are needed.
 
 The official file lists 5.3 million pairs of phrases in 270 MB of text. Here a phrase is a 64-bit number, mixed from its
-words' numbers, and the table three arrays in the user's cache: known phrases, where each one's list starts, the lists.
+words' numbers, and the table a few arrays in the user's cache: known phrases, where each one's list starts, the lists,
+and a bitmap that tells most unknown phrases at once.
 Two different phrases share a number with a chance of about 1 in 10 million over the whole table.
 """
 
@@ -26,10 +27,12 @@ from stepline.models import cache_folder
 logger = logging.getLogger(__name__)
 
 LONGEST = 7  # words in the longest phrase of the table, either side
-_FORMAT = 1  # of the compiled arrays
-_WORD_BITS = (1 << 64) - 1
-_MIX = 0x9E3779B97F4A7C15  # odd, 2^64 / golden ratio: spreads the words' places over the number
-_PARTS = ("phrases", "starts", "paraphrases", "targets")
+_FORMAT = 2  # of the compiled arrays
+WORD_BITS = (1 << 64) - 1
+MIX = 0x9E3779B97F4A7C15  # odd, 2^64 / golden ratio: spreads the words' places over the number
+_PARTS = ("phrases", "starts", "paraphrases", "targets", "bitmap")
+_BITMAP = 27  # bits of a number that pick its place in the bitmap: 16 MiB, 2 % of unknown phrases pass
+_KEPT = 1 << 20  # paraphrases kept in memory before they are forgotten
 
 Numbers = npt.NDArray[np.uint64]
 
@@ -41,47 +44,51 @@ def word_number(word: str) -> int:
 
 def longer(number: int, word: int) -> int:
     """Return the number of a phrase with one more word."""
-    return (number * _MIX + word) & _WORD_BITS
+    return (number * MIX + word) & WORD_BITS
 
 
 class Phrases:
     """The paraphrase table: which phrases have paraphrases, and which.
 
     phrases: (N,) sorted; the paraphrases of phrases[n] are paraphrases[starts[n] : starts[n + 1]], in the official
-    order. targets: every number in `paraphrases`, sorted, once.
+    order. targets: every number in `paraphrases`, sorted, once. bitmap: (2^24,) uint8, a bit for each known number.
     """
 
     def __init__(self, folder: Path) -> None:
         arrays = [np.load(folder / f"{part}.npy", mmap_mode="r") for part in _PARTS]
-        self._phrases, self._starts, self._paraphrases, self._targets = arrays
-        self._known: dict[int, dict[int, int]] = {}
+        self._phrases, self._starts, self._paraphrases, self._targets, bitmap = arrays
+        self._bitmap = memoryview(bitmap)
+        self._entries: dict[int, tuple[dict[int, int], bool]] = {}
+        self._kept = 0
 
-    def having(self, numbers: list[int]) -> list[bool]:
-        """Tell which phrase numbers have paraphrases."""
-        return _contains(self._phrases, numbers)
+    def may_hold(self, number: int) -> bool:
+        """Tell whether a phrase may be in the table, on either side; False is certain."""
+        place = number >> (64 - _BITMAP)
+        return bool(self._bitmap[place >> 3] >> (place & 7) & 1)
 
-    def reached(self, numbers: list[int]) -> list[bool]:
-        """Tell which phrase numbers are a paraphrase of something."""
-        return _contains(self._targets, numbers)
+    def entry(self, number: int) -> tuple[dict[int, int], bool]:
+        """Return a phrase's paraphrases (number -> place in the official order), and whether it is one itself."""
+        known = self._entries.get(number)
+        if known is None:
+            if self._kept > _KEPT:
+                self._entries.clear()
+                self._kept = 0
+            listed = self._listed(number)
+            known = ({paraphrase: place for place, paraphrase in enumerate(listed)}, self._is_target(number))
+            self._entries[number] = known
+            self._kept += 1 + len(listed)
+        return known
 
-    def of(self, number: int) -> dict[int, int]:
-        """Return the paraphrases of a phrase: number -> place in the official order; empty for an unknown phrase."""
-        found = self._known.get(number)
-        if found is None:
-            index = int(np.searchsorted(self._phrases, np.uint64(number)))
-            listed: list[int] = []
-            if index < len(self._phrases) and int(self._phrases[index]) == number:
-                listed = self._paraphrases[int(self._starts[index]) : int(self._starts[index + 1])].tolist()
-            found = {paraphrase: place for place, paraphrase in enumerate(listed)}
-            self._known[number] = found
-        return found
+    def _listed(self, number: int) -> list[int]:
+        index = int(np.searchsorted(self._phrases, np.uint64(number)))
+        if index == len(self._phrases) or int(self._phrases[index]) != number:
+            return []
+        listed: list[int] = self._paraphrases[int(self._starts[index]) : int(self._starts[index + 1])].tolist()
+        return listed
 
-
-def _contains(table: Numbers, numbers: list[int]) -> list[bool]:
-    wanted = np.array(numbers, dtype=np.uint64)
-    places = np.searchsorted(table, wanted)
-    places[places == len(table)] = 0
-    return (table[places] == wanted).tolist()  # type: ignore[no-any-return]
+    def _is_target(self, number: int) -> bool:
+        index = int(np.searchsorted(self._targets, np.uint64(number)))
+        return index < len(self._targets) and int(self._targets[index]) == number
 
 
 @cache
@@ -117,16 +124,23 @@ def _compile(source: Path, target: Path) -> None:
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def _arrays(source: Path) -> tuple[Numbers, npt.NDArray[np.int64], Numbers, Numbers]:
+def _arrays(source: Path) -> tuple[npt.NDArray[np.generic], ...]:
     references, paraphrases = array("Q"), array("Q")
     for reference, paraphrase in _pairs(source):
         references.append(reference)
         paraphrases.append(paraphrase)
     left, right = np.frombuffer(references, dtype=np.uint64), np.frombuffer(paraphrases, dtype=np.uint64)
-    phrases, starts = np.unique(left, return_index=False, return_counts=False), None
     order = np.argsort(left, kind="stable")  # keeps the official order within a phrase
-    starts = np.searchsorted(left[order], phrases)
-    return phrases, np.append(starts, len(left)).astype(np.int64), right[order], np.unique(right)
+    phrases, starts = np.unique(left[order], return_index=True)
+    targets = np.unique(right)
+    return phrases, np.append(starts, len(left)), right[order], targets, _bits(phrases, targets)
+
+
+def _bits(phrases: Numbers, targets: Numbers) -> npt.NDArray[np.uint8]:
+    bits = np.zeros(1 << _BITMAP, dtype=bool)
+    for numbers in (phrases, targets):
+        bits[numbers >> np.uint64(64 - _BITMAP)] = True
+    return np.packbits(bits, bitorder="little")
 
 
 def _pairs(source: Path) -> Iterator[tuple[int, int]]:

@@ -1,5 +1,6 @@
 """From an alignment to METEOR's score: weighted precision and recall, less a penalty for scattered matches."""
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import chain
@@ -40,7 +41,7 @@ class Statistics(NamedTuple):
         precision /= _length(self.hypothesis, self.hypothesis_functions)
         recall /= _length(self.reference, self.reference_functions)
         mean = 1.0 / ((1.0 - ALPHA) / precision + ALPHA / recall)
-        return max(mean * (1.0 - GAMMA * self._scatter() ** BETA), 0.0)
+        return max(mean * (1.0 - GAMMA * math.pow(self._scatter(), BETA)), 0.0)
 
     def _scatter(self) -> float:
         """Return chunks per matched word; 0 when everything matched in one piece."""
@@ -93,8 +94,17 @@ def total(parts: Iterable[Statistics]) -> Statistics:
     """
     rows = [(*part[:4], *chain(*part[4:8]), 0 if part.is_whole() else part.chunks) for part in parts]
     sums = [sum(column) for column in zip(*rows, strict=True)] or [0] * 21
-    by_module = [_counts(sums[start : start + 4]) for start in (4, 8, 12, 16)]
-    return Statistics(sums[0], sums[1], sums[2], sums[3], *by_module, sums[20])
+    return Statistics(
+        sums[0],
+        sums[1],
+        sums[2],
+        sums[3],
+        _counts(sums[4:8]),
+        _counts(sums[8:12]),
+        _counts(sums[12:16]),
+        _counts(sums[16:20]),
+        sums[20],
+    )
 
 
 def _function_words(sentence: Sentence, start: int, length: int) -> int:

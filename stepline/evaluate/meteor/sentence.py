@@ -5,10 +5,12 @@ from dataclasses import dataclass
 
 from stepline.evaluate.meteor.lexicon import Lexicon
 from stepline.evaluate.meteor.normalise import words
-from stepline.evaluate.meteor.phrases import LONGEST, Phrases, longer, word_number
+from stepline.evaluate.meteor.phrases import LONGEST, MIX, WORD_BITS, Phrases, word_number
 from stepline.evaluate.meteor.stem import stem
 
 Places = dict[str, list[int]]
+Starts = tuple[tuple[int, int, dict[int, int]], ...]
+Reached = dict[int, tuple[int, list[int]]]
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,7 @@ class Word:
 class Sentence:
     """A caption with its indices.
 
-    words, stems, synsets: what -> places, ascending. starts: (place, length, paraphrases of that phrase).
+    words, stems: what -> places, ascending. synsets: those of all words. starts: (place, length, paraphrases).
     reached: phrase number -> (length, places) of phrases here that are a paraphrase of something.
     functions: places of function words, one bit each.
     """
@@ -34,9 +36,9 @@ class Sentence:
     items: tuple[Word, ...]
     words: Places
     stems: Places
-    synsets: Places
-    starts: tuple[tuple[int, int, dict[int, int]], ...]
-    reached: dict[int, tuple[int, list[int]]]
+    synsets: frozenset[str]
+    starts: Starts
+    reached: Reached
     functions: int
 
     def __len__(self) -> int:
@@ -53,12 +55,12 @@ class Reader:
     def read(self, line: str) -> Sentence:
         """Return a caption's words with their indices."""
         items = tuple(self._word(text) for text in words(line, self._lexicon.prefixes))
-        starts, reached = self._known_phrases(items)
+        starts, reached = _known_phrases(items, self._phrases)
         return Sentence(
             items,
-            _places((item.text,) for item in items),
-            _places((item.stem,) for item in items),
-            _places(item.synsets for item in items),
+            _places(item.text for item in items),
+            _places(item.stem for item in items),
+            frozenset().union(*(item.synsets for item in items)),
             starts,
             reached,
             sum(1 << place for place, item in enumerate(items) if item.is_function),
@@ -71,41 +73,31 @@ class Reader:
             word = self._words[text] = Word(text, stem(text), synsets, word_number(text), is_function)
         return word
 
-    def _known_phrases(
-        self, items: tuple[Word, ...]
-    ) -> tuple[tuple[tuple[int, int, dict[int, int]], ...], dict[int, tuple[int, list[int]]]]:
-        """Find the phrases of up to LONGEST words that the table knows, from either side."""
-        spans, numbers = _all_phrases(items)
-        if not numbers:
-            return (), {}
-        having, reached = self._phrases.having(numbers), self._phrases.reached(numbers)
-        starts = tuple(
-            (place, length, self._phrases.of(number))
-            for (place, length), number, known in zip(spans, numbers, having, strict=True)
-            if known
-        )
-        ends: dict[int, tuple[int, list[int]]] = {}
-        for (place, length), number, known in zip(spans, numbers, reached, strict=True):
-            if known:
-                ends.setdefault(number, (length, []))[1].append(place)
-        return starts, ends
 
 
-def _all_phrases(items: tuple[Word, ...]) -> tuple[list[tuple[int, int]], list[int]]:
-    """Return (place, length) and number of every phrase, by place and then by length."""
-    spans, numbers = [], []
+def _places(keys: Iterable[str]) -> Places:
+    places: Places = {}
+    for place, key in enumerate(keys):
+        if key in places:
+            places[key].append(place)
+        else:
+            places[key] = [place]
+    return places
+
+
+def _known_phrases(items: tuple[Word, ...], table: Phrases) -> tuple[Starts, Reached]:
+    """Find the phrases of up to LONGEST words that the table knows, by place and then by length."""
+    starts: list[tuple[int, int, dict[int, int]]] = []
+    reached: Reached = {}
     for place in range(len(items)):
         number = 0
         for length, item in enumerate(items[place : place + LONGEST], start=1):
-            number = longer(number, item.number)
-            spans.append((place, length))
-            numbers.append(number)
-    return spans, numbers
-
-
-def _places(keys_by_place: Iterable[Iterable[str]]) -> Places:
-    places: Places = {}
-    for place, keys in enumerate(keys_by_place):
-        for key in keys:
-            places.setdefault(key, []).append(place)
-    return places
+            number = (number * MIX + item.number) & WORD_BITS
+            if not table.may_hold(number):
+                continue
+            paraphrases, is_target = table.entry(number)
+            if paraphrases:
+                starts.append((place, length, paraphrases))
+            if is_target:
+                reached.setdefault(number, (length, []))[1].append(place)
+    return tuple(starts), reached

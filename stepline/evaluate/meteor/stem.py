@@ -179,7 +179,7 @@ def _short_end(word: str) -> bool:
         return word[0] in _VOWELS and word[1] not in _VOWELS
     if len(word) < 3:
         return False
-    before, vowel, last = word[-3:]
+    before, vowel, last = word[-3], word[-2], word[-1]
     return before not in _VOWELS and vowel in _VOWELS and last not in _VOWELS and last not in "wxY"
 
 

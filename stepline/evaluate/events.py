@@ -1,0 +1,83 @@
+"""Dense captioning's events, (start, end, caption) in seconds, checked and compared as the field's scorers do.
+
+Plain numbers on purpose: reversed, negative, zero-length and repeated segments occur in real annotations, and the
+official scorers give them a value; only what has no value is refused.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from stepline.errors import DatasetError
+
+Event = tuple[float, float, str]
+Matrix = npt.NDArray[np.float64]
+
+_SMALL = 1e-8  # the official scorers' guard against 0 / 0
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """Video ids of a scoring. scored: in the reference's order; missing: in the reference alone; extra: not in it."""
+
+    scored: tuple[str, ...]
+    missing: tuple[str, ...]
+    extra: tuple[str, ...]
+
+
+def coverage(
+    references: Sequence[Mapping[str, Sequence[Event]]], predictions: Mapping[str, Sequence[Event]], missing: str
+) -> Coverage:
+    """Return which videos are scored: all of the references ("zero"), or those with predictions ("skip").
+
+    Raises DatasetError when the reference is empty or shares no video with the predictions.
+    """
+    ids = tuple(dict.fromkeys(video for reference in references for video in reference))
+    if not ids:
+        raise DatasetError("the reference holds no video; give at least one with its events")
+    if missing not in ("zero", "skip"):
+        raise DatasetError(f"missing={missing!r}: not a rule for missing videos; give 'zero' or 'skip'")
+    absent = tuple(video for video in ids if video not in predictions)
+    if len(absent) == len(ids):
+        raise DatasetError(f"no video of the reference (such as {ids[0]!r}) has predictions; make the ids agree")
+    scored = ids if missing == "zero" else tuple(video for video in ids if video in predictions)
+    known = set(ids)
+    return Coverage(scored, absent, tuple(video for video in predictions if video not in known))
+
+
+def require_events(video: str, events: Iterable[Event], role: str) -> list[Event]:
+    """Return the events as a list. Raises DatasetError for one without finite times or whose caption is no text."""
+    checked = list(events)
+    for index, event in enumerate(checked):
+        if len(event) != 3 or not isinstance(event[2], str):
+            raise DatasetError(f"{video}, {role} {index}: {event!r} is not (start, end, caption)")
+        if not (_is_finite(event[0]) and _is_finite(event[1])):
+            raise DatasetError(f"{video}, {role} {index}: time {event[0]}-{event[1]} is not finite; leave it out")
+    return checked
+
+
+def _is_finite(value: object) -> bool:
+    return isinstance(value, (int, float, np.number)) and math.isfinite(value)
+
+
+def times(events: Sequence[Event]) -> Matrix:
+    """Return (N, 2): start and end of each event."""
+    return np.array([(start, end) for start, end, _ in events], dtype=np.float64).reshape(len(events), 2)
+
+
+def overlap(first: Matrix, second: Matrix) -> Matrix:
+    """Return (N, M): intersection over union of every two segments.
+
+    The union is the hull where they overlap and the sum of the lengths where they do not; a reversed segment
+    overlaps nothing.
+    """
+    starts = np.maximum(first[:, None, 0], second[None, :, 0])  # (N, M)
+    ends = np.minimum(first[:, None, 1], second[None, :, 1])
+    hull = np.maximum(first[:, None, 1], second[None, :, 1]) - np.minimum(first[:, None, 0], second[None, :, 0])
+    lengths = (first[:, 1] - first[:, 0])[:, None] + (second[:, 1] - second[:, 0])[None, :]
+    shared = np.maximum(ends - starts, 0.0)
+    result: Matrix = shared / (np.maximum(np.minimum(hull, lengths), 0.0) + _SMALL)
+    return result

@@ -1,0 +1,197 @@
+"""SODA a, b, c and d: dense captions scored as a story, by the best one-to-one pairing that keeps the order.
+
+Source: Fujita et al., "SODA: Story Oriented Dense Video Captioning Evaluation Framework", ECCV 2020, and the values
+of the authors' program (version 1.1); written anew from both.
+
+    kind   the pairing maximises               its pairs are worth
+    a      IoU, zero under .9 .7 .5 .3         METEOR, mean over the four
+    b      IoU                                 METEOR
+    c      IoU x METEOR                        IoU x METEOR
+    d      IoU                                 IoU
+
+Precision = worth / predicted events, recall = worth / reference events, F1 of a video from these two; a data set's are
+the means over its videos. The official program calls METEOR with the roles swapped (prediction as the reference), drops
+videos without predictions from the mean and stops at an empty list; here the roles are an option, missing videos score
+0 unless told otherwise and are listed, and an empty list scores 0.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from multiprocessing import get_context
+from typing import Literal, Protocol
+
+import numpy as np
+
+from stepline.errors import DatasetError
+from stepline.evaluate.events import Event, Matrix, coverage, overlap, require_events, times
+from stepline.evaluate.meteor import Meteor, MeteorScores
+from stepline.evaluate.ordered_pairing import best_total, chased_pairs
+from stepline.evaluate.ptb import Tokenizer, only_ascii
+
+Kind = Literal["a", "b", "c", "d"]
+Triple = tuple[float, float, float]  # precision, recall, F1
+Task = tuple[str, list[Event], list[Event]]  # video, reference, predictions
+
+A_THRESHOLDS = (0.9, 0.7, 0.5, 0.3)  # IoU, SODA's kind a
+_CHUNK = 64  # videos sent to a worker at once
+
+
+class PairScorer(Protocol):
+    """Scores (references, hypothesis) pairs: `Meteor` or `JarMeteor`."""
+
+    def compare(self, pairs: Sequence[tuple[Sequence[str], str]], /) -> MeteorScores:
+        """Return one score a pair."""
+        ...
+
+
+@dataclass(frozen=True)
+class SodaScore:
+    """Means over videos, and per video (precision, recall, F1), all in [0, 1].
+
+    missing: reference videos without predictions, counted as 0 unless skipped. extra: predicted videos that the
+    reference does not hold, ignored.
+    """
+
+    precision: float
+    recall: float
+    f1: float
+    per_video: dict[str, Triple]
+    missing: tuple[str, ...]
+    extra: tuple[str, ...]
+
+
+class Judge:
+    """Scores single videos; tokenises each caption and scores each pair once."""
+
+    def __init__(self, kind: Kind, *, meteor: PairScorer | None = None, swapped_roles: bool = True) -> None:
+        """meteor: by default METEOR in Python. Raises ModelError when its tables are missing."""
+        if kind not in ("a", "b", "c", "d"):
+            raise DatasetError(f"kind={kind!r}: not a kind of SODA; give 'a', 'b', 'c' or 'd'")
+        self._kind = kind
+        self._swapped_roles = swapped_roles
+        if kind != "d":
+            self._meteor: PairScorer = meteor if meteor is not None else Meteor()
+            self._tokenizer = Tokenizer()
+
+    def score(self, video: str, reference: Sequence[Event], predictions: Sequence[Event]) -> Triple:
+        """Return (precision, recall, F1) of one video; 0 without predictions.
+
+        Raises DatasetError for a video without reference events, or an event without finite times.
+        """
+        wanted = sorted(require_events(video, reference, "reference event"), key=_start)
+        given = sorted(require_events(video, predictions, "predicted event"), key=_start)
+        if not wanted:
+            raise DatasetError(f"{video}: the reference has no event; leave the video out")
+        if not given:
+            return 0.0, 0.0, 0.0
+        worth = self._worth(wanted, given)
+        triples = np.array([_triple(value, len(given), len(wanted)) for value in worth])
+        precision, recall, f1 = triples.mean(axis=0).tolist()
+        return precision, recall, f1
+
+    def _worth(self, wanted: list[Event], given: list[Event]) -> list[float]:
+        """Return the worth of the best pairing, one for each threshold of kind a."""
+        iou = overlap(times(wanted), times(given))  # (reference, predictions)
+        if self._kind == "d":
+            return [best_total(iou)]
+        if self._kind == "c":
+            return [best_total(iou * self._similarity(wanted, given, list(zip(*np.nonzero(iou), strict=True))))]
+        thresholds = A_THRESHOLDS if self._kind == "a" else (0.0,)
+        chosen = [chased_pairs(np.where(iou >= threshold, iou, 0.0)) for threshold in thresholds]
+        similarity = self._similarity(wanted, given, sorted({pair for pairs in chosen for pair in pairs}))
+        return [float(sum(similarity[pair] for pair in pairs)) for pairs in chosen]
+
+    def _similarity(self, wanted: list[Event], given: list[Event], pairs: list[tuple[int, int]]) -> Matrix:
+        """Return (reference, predictions): METEOR of the named pairs, 0 elsewhere."""
+        similarity = np.zeros((len(wanted), len(given)))
+        wanted_texts, given_texts = self._tokens(wanted), self._tokens(given)
+        asked: list[tuple[Sequence[str], str]] = []
+        for row, column in pairs:
+            reference, hypothesis = wanted_texts[row], given_texts[column]
+            asked.append(((hypothesis,), reference) if self._swapped_roles else ((reference,), hypothesis))
+        if asked:
+            rows, columns = zip(*pairs, strict=True)
+            similarity[list(rows), list(columns)] = self._meteor.compare(asked).segments
+        return similarity
+
+    def _tokens(self, events: list[Event]) -> list[str]:
+        return [self._tokenizer(only_ascii(caption)) for _, _, caption in events]
+
+
+def soda(
+    reference: Mapping[str, Sequence[Event]],
+    predictions: Mapping[str, Sequence[Event]],
+    *,
+    kind: Kind = "c",
+    meteor: PairScorer | None = None,
+    swapped_roles: bool = True,
+    missing: Literal["zero", "skip"] = "zero",
+    workers: int = 1,
+) -> SodaScore:
+    """Return SODA of predicted events, both as video id -> (start, end, caption) in seconds.
+
+    swapped_roles: METEOR as the official program calls it. missing: reference videos without predictions count 0, or
+    are left out as officially. workers: processes, for METEOR in Python only.
+    Raises DatasetError for what cannot be scored, ModelError when METEOR's tables are missing.
+    """
+    covered = coverage([reference], predictions, missing)
+    tasks = ((video, list(reference[video]), list(predictions.get(video, ()))) for video in covered.scored)
+    if workers > 1 and meteor is None:
+        per_video = dict(_in_parallel(tasks, kind, swapped_roles, workers))
+    else:
+        judge = Judge(kind, meteor=meteor, swapped_roles=swapped_roles)
+        per_video = {video: judge.score(video, *events) for video, *events in tasks}
+    precision, recall, f1 = np.array(list(per_video.values())).mean(axis=0).tolist()
+    return SodaScore(precision, recall, f1, per_video, covered.missing, covered.extra)
+
+
+def multi_reference_soda(scores: Sequence[SodaScore]) -> SodaScore:
+    """Join the scores against several references: per video the best F1, as SODA's `--multi_reference` does.
+
+    A video counts as missing when it is missing everywhere. Raises DatasetError without scores.
+    """
+    if not scores:
+        raise DatasetError("no scores to join; score against at least one reference")
+    per_video: dict[str, Triple] = {}
+    for score in scores:
+        for video, triple in score.per_video.items():
+            if video not in per_video or triple[2] > per_video[video][2]:
+                per_video[video] = triple
+    precision, recall, f1 = np.array(list(per_video.values())).mean(axis=0).tolist()
+    missing = tuple(dict.fromkeys(video for score in scores for video in score.missing))
+    extra = tuple(video for video in scores[0].extra if all(video in score.extra for score in scores))
+    return SodaScore(precision, recall, f1, per_video, missing, extra)
+
+
+def _start(event: Event) -> float:
+    return event[0]
+
+
+def _triple(worth: float, given: int, wanted: int) -> Triple:
+    precision, recall = worth / given, worth / wanted
+    return precision, recall, 2.0 * precision * recall / (precision + recall) if precision + recall else 0.0
+
+
+def _in_parallel(
+    tasks: Iterator[Task], kind: Kind, swapped_roles: bool, workers: int
+) -> Iterator[tuple[str, Triple]]:
+    """Score videos in several processes, in order, never holding more than a few chunks on the way."""
+    score = partial(_score_chunk, kind=kind, swapped_roles=swapped_roles)
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        while wave := [chunk for _ in range(4 * workers) if (chunk := list(islice(tasks, _CHUNK)))]:
+            for scored in pool.map(score, wave):
+                yield from scored
+
+
+_judges: dict[tuple[Kind, bool], Judge] = {}  # one a process, so that its workers read the tables once
+
+
+def _score_chunk(chunk: list[Task], *, kind: Kind, swapped_roles: bool) -> list[tuple[str, Triple]]:
+    key = (kind, swapped_roles)
+    if key not in _judges:
+        _judges[key] = Judge(kind, swapped_roles=swapped_roles)
+    judge = _judges[key]
+    return [(video, judge.score(video, reference, predictions)) for video, reference, predictions in chunk]
