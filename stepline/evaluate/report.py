@@ -49,9 +49,9 @@ class Metric:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two systems on the videos that both were scored on: difference of each metric (first minus second) with its paired interval.
+    """Two systems on the videos that both were scored on, with the paired interval of each metric's difference.
 
-    beaten: share of draws in which the first is not better, so a one-sided p-value of "the first is better".
+    differences: first minus second. beaten: share of draws in which the first is not better: a one-sided p-value.
     """
 
     videos: int
@@ -82,7 +82,8 @@ def report(scores: Scores, *, draws: int = DRAWS, seed: int = 0) -> Report:
     """Return the report: every score once over its videos, and its interval from seeded draws of them."""
     drawn = resample(scores.statistics, draws=draws, seed=seed)
     metrics = {
-        name: Metric(score(statistic), *interval(drawn[name]), statistic.items) for name, statistic in scores.statistics.items()
+        name: Metric(score(statistic), *interval(drawn[name]), statistic.items)
+        for name, statistic in scores.statistics.items()
     }
     return Report(
         scores.benchmark, scores.protocol, scores.rule, metrics, len(scores.videos), scores.items, scores.missing,

@@ -43,7 +43,7 @@ def score(case: Case, *, ordered: bool = False, sets: bool = True, skip: bool = 
         hits[index], shown[index] = _judge(given.get(key), truths[key], ordered)
     tasks = sorted({task for task, _ in keys})
     group = np.array([tasks.index(task) for task, _ in keys], dtype=np.int64)
-    held = _sets(keys) if sets else np.ones((1, len(keys)), dtype=bool)
+    held = _sets(list(truths), keys) if sets else np.ones((1, len(keys)), dtype=bool)
     statistics: dict[str, Statistic] = {}
     if keys:
         name = "average R@1, in order" if ordered else "average R@1"
@@ -68,12 +68,13 @@ def _name(key: Key) -> str:
     return f"{key[0]}_{key[1]}"
 
 
-def _sets(keys: list[Key]) -> np.typing.NDArray[np.bool_]:
+def _sets(all_keys: list[Key], keys: list[Key]) -> np.typing.NDArray[np.bool_]:
+    """Return (S, V): which of `keys` each test set holds; the sets are drawn from all annotated videos."""
     tasks: dict[str, list[str]] = defaultdict(list)
-    for task, video in keys:
+    for task, video in all_keys:
         tasks[task].append(video)
     sets = crosstask.random_sets(tasks)
-    if keys and not any(sets):
+    if all_keys and not any(sets):
         few = f"no task has more than the {crosstask.TRAIN_VIDEOS} videos that a test set leaves out"
         raise DatasetError(f"{few}; score all videos with --convention each-all")
     return np.array([[key in chosen for key in keys] for chosen in sets], dtype=bool).reshape(len(sets), len(keys))

@@ -144,7 +144,7 @@ def _seconds_file(path: Path) -> dict[str, Node] | None:
     if path.is_dir() or not path.name.endswith((".json", ".json.gz")):
         return None
     tree = read_json(path)
-    if not isinstance(tree, dict) or not tree or not all(map(_holds_seconds, tree.values())):
+    if not isinstance(tree, dict) or not any(tree.values()) or not all(map(_holds_seconds, tree.values())):
         return None
     return dict(Node(tree, str(path)).entries())
 
@@ -157,6 +157,8 @@ def _holds_seconds(value: object) -> bool:
 
 
 def _at(node: Node, record: Record, shown: Sequence[Step]) -> list[float | None]:
+    if node.value == []:
+        return [None] * len(shown)
     if isinstance(node.value, dict):
         by_step = {key: value.number() for key, value in node.entries() if value.value is not None}
     else:

@@ -42,7 +42,8 @@ DETECTED = (
 )
 FRAMES = (
     "frames above 0.5 are in; F of frames, mean over videos whose reference holds a frame; cut or filled with 0 to "
-    "the reference's length; Kendall's tau-b and Spearman's rho of scores with the reference, 0 where all scores are equal"
+    "the reference's length; Kendall's tau-b and Spearman's rho of scores with the reference, 0 where all "
+    "scores are equal"
 )
 FRAMES_OFFICIAL = (
     "frames above 0.5 are 1, the others keep their score; a reference without frames gives F = 1; only videos in both "

@@ -1,0 +1,163 @@
+import itertools
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+from metric_cases import case, needs_cases
+
+from stepline.errors import DatasetError
+from stepline.evaluate.crosstask import (
+    best_rows,
+    counts,
+    ordered_assignment,
+    ordered_rows,
+    random_sets,
+    rows_shown,
+    step_costs,
+)
+from stepline.evaluate.protocols import evaluate
+from stepline.evaluate.statistics import GroupedRatio, score
+
+
+@needs_cases
+@pytest.mark.parametrize("row", case("crosstask").get("dp", []))
+def test_the_ordered_way_equals_the_official_program(row):
+    found = ordered_assignment(np.array(row["cost"]), exactly_one=row["exactly_one"])
+    assert found.astype(int).tolist() == row["assignment"]
+
+
+@needs_cases
+def test_annotations_become_the_official_rows():
+    for row in case("crosstask")["read_assignment"]:
+        lines = [line.split(",") for line in row["csv"].split()]
+        shown = rows_shown(
+            [[float(a), float(b)] for _, a, b in lines], [int(step) - 1 for step, _, _ in lines], row["T"], row["K"]
+        )
+        assert shown.astype(int).tolist() == row["assignment"]
+
+
+@needs_cases
+@pytest.mark.parametrize("row", case("discretisation"))
+def test_rows_are_floor_to_ceil_without_the_last(row):
+    shown = rows_shown([[row["start"], row["end"]]], [0], row["T"], 1)[:, 0]
+    assert shown.astype(int).tolist() == row["crosstask_mask(floor:ceil half-open)"]
+
+
+@needs_cases
+@pytest.mark.parametrize(("place", "name"), [(ordered_rows, "dp"), (best_rows, "argmin")])
+def test_recall_equals_the_official_one(place, name):
+    facts = case("crosstask")["recall"]
+    videos = [(task, video) for task, found in facts["videos"].items() for video in found.values()]
+    rows = [counts(place(np.array(v["cost"])).astype(float), np.array(v["y_true"], bool)) for _, v in videos]
+    tasks = list(facts["videos"])
+    group = np.array([tasks.index(task) for task, _ in videos])
+    found = GroupedRatio(*np.array(rows).T, group, np.ones((1, len(videos)), dtype=bool))
+    by_task = found.by_group(np.ones((1, len(videos))))[0, 0]
+    assert by_task.tolist() == pytest.approx(list(facts[f"per_task_recall_{name}"].values()), abs=1e-12)
+    assert score(found) == pytest.approx(facts[f"avg_recall_{name}"], abs=1e-12)
+
+
+@given(arrays.arrays(np.float64, st.tuples(st.integers(1, 6), st.integers(1, 3)), elements=st.integers(-4, 4)))
+def test_the_ordered_way_is_the_cheapest_of_all(cost):
+    seconds, count = cost.shape
+    if seconds < count:
+        with pytest.raises(DatasetError, match="cannot stand in order"):
+            ordered_rows(cost)
+        return
+    rows = ordered_rows(cost)
+    assert (np.diff(rows) > 0).all()
+    ways = itertools.combinations(range(seconds), count)
+    cheapest = min(sum(cost[t, k] for k, t in enumerate(way)) for way in ways)
+    assert cost[rows, np.arange(count)].sum() == cheapest
+
+
+def test_a_step_counts_once_and_unplaced_or_outside_seconds_are_wrong():
+    shown = np.array([[1, 0, 1], [1, 0, 0], [0, 1, 0]], dtype=bool)
+    assert counts(np.array([1.0, 0, np.nan]), shown) == (1, 3)
+    assert counts(np.array([-1.0, 99, 0]), shown) == (1, 3)
+    with pytest.raises(DatasetError, match="a step"):
+        counts(np.array([1.0]), shown)
+
+
+@pytest.mark.parametrize("cost", [np.zeros((0, 2)), np.zeros((2, 0)), np.zeros(3), np.array([[np.nan]])])
+def test_costs_that_say_nothing_are_an_error(cost):
+    for place in (best_rows, ordered_rows):
+        with pytest.raises(DatasetError):
+            place(cost)
+
+
+def test_costs_are_minus_log_softmax_over_steps():
+    assert step_costs(np.array([[0.0, np.log(3)]]))[0] == pytest.approx([np.log(4), np.log(4 / 3)])
+    assert np.isfinite(step_costs(np.array([[1e5, -1e5]]))).all()
+
+
+def test_test_sets_leave_30_videos_a_task_out_and_follow_the_seed():
+    tasks = {"1": [f"v{n}" for n in range(50)], "2": [f"w{n}" for n in range(30)]}
+    sets = random_sets(tasks)
+    assert len(sets) == 20
+    assert {len(chosen) for chosen in sets} == {20}   # task 2 has no more than 30 videos
+    assert len(set(sets)) == 20
+    assert random_sets(tasks) == sets
+    assert random_sets(tasks, seed=1)[0] == sets[1]
+    assert random_sets({task: videos[::-1] for task, videos in tasks.items()}) == sets
+
+
+@pytest.fixture
+def release(tmp_path):
+    """Two tasks; the second video of the first is kept for validation."""
+    (tmp_path / "annotations").mkdir()
+    (tmp_path / "tasks_primary.txt").write_text("11\nMake A\nurl\n2\ncut,stir\n\n22\nMake B\nurl\n1\npour\n\n")
+    (tmp_path / "videos_val.csv").write_text("11,bb,url\n")
+    for name, rows in {"11_a_a": "1,2.5,3.5\n2,5,9\n", "11_bb": "1,0,9\n", "22_c": "1,7.2,7.8\n"}.items():
+        (tmp_path / "annotations" / f"{name}.csv").write_text(rows)
+    return tmp_path
+
+
+def scored(release, tree, **options):
+    (release / "p.json").write_text(json.dumps(tree))
+    return evaluate("crosstask", release / "p.json", release, **options)
+
+
+def test_perfect_is_1_and_empty_is_0(release):
+    perfect = scored(release, {"11_a_a": [2.9, 8.99], "22": {"c": [7]}}, convention="each-all")
+    assert perfect.videos == ("11_a_a", "22_c")
+    assert score(perfect.statistics["average R@1"]) == 1
+    empty = scored(release, {}, convention="each-all")
+    assert score(empty.statistics["average R@1"]) == 0
+    assert empty.missing == ("11_a_a", "22_c")
+
+
+def test_scores_are_placed_by_themselves_or_in_order(release):
+    rows = np.full((10, 2), -5.0)
+    rows[8, 0], rows[3, 0], rows[5, 1], rows[9, 1] = 5, 4, 5, -5
+    tree = {"11_a_a": rows.tolist(), "22_c": np.eye(10)[:, [7]].tolist()}
+    assert score(scored(release, tree, convention="each-all").statistics["average R@1"]) == (0.5 + 1) / 2
+    with pytest.raises(DatasetError, match="each-all"):
+        scored(release, tree)   # no task has more than 30 videos
+
+
+def test_seconds_cannot_be_put_in_order(release):
+    for task in ("11", "22"):
+        for n in range(40):
+            (release / "annotations" / f"{task}_n{n}.csv").write_text("1,0,2\n")
+    with pytest.raises(DatasetError, match="scores, one row a second"):
+        scored(release, {"22_c": [7]}, convention="ordered")
+
+
+def test_officially_missing_videos_are_left_out(release):
+    for n in range(40):
+        (release / "annotations" / f"22_n{n}.csv").write_text("1,0,2\n")
+    tree = {f"22_n{n}": [[1.0], [0.0]] for n in range(40)}
+    assert score(scored(release, tree, convention="official").statistics["average R@1, in order"]) == 1
+    assert len(scored(release, tree, convention="official").missing) == 2
+    assert score(scored(release, tree).statistics["average R@1"]) < 1
+
+
+def test_the_wrong_number_of_steps_is_an_error(release):
+    with pytest.raises(DatasetError, match="11_a_a"):
+        scored(release, {"11_a_a": [1]}, convention="each-all")
+    with pytest.raises(DatasetError, match="columns"):
+        scored(release, {"11_a_a": [[1.0]]}, convention="each-all")

@@ -1,0 +1,98 @@
+import json
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from stepline.errors import DatasetError
+from stepline.evaluate.protocols import evaluate
+from stepline.evaluate.statistics import score
+
+REFERENCE = {
+    "a": {"duration": 100, "timestamps": [[0, 10], [20, 40], [50, 60]], "sentences": ["cut", "stir", "cut"]},
+    "b": {"duration": 50, "timestamps": [[5, 6]], "sentences": ["pour"]},
+}
+PERFECT = {
+    id: [[*span, text] for span, text in zip(video["timestamps"], video["sentences"], strict=True)]
+    for id, video in REFERENCE.items()
+}
+
+
+@pytest.fixture
+def run(tmp_path):
+    (tmp_path / "yc2_val.json").write_text(json.dumps(REFERENCE))
+
+    def scored(tree, **options):
+        (tmp_path / "p.json").write_text(json.dumps(tree))
+        return evaluate("youcook2", tmp_path / "p.json", tmp_path / "yc2_val.json", **options)
+
+    return scored
+
+
+def values(scores):
+    return {name: score(value) for name, value in scores.statistics.items()}
+
+
+@pytest.mark.parametrize("convention", ["grounding", "segmentation"])
+def test_perfect_is_1_and_empty_is_0(run, convention):
+    assert set(values(run(PERFECT, convention=convention)).values()) == {1.0}
+    empty = run({"a": [], "b": []}, convention=convention)
+    assert set(values(empty).values()) == {0.0}
+    assert set(values(run({"a": []}, convention=convention)).values()) == {0.0}
+    assert run({"a": []}, convention=convention).missing == ("b",)
+
+
+@pytest.mark.parametrize("convention", ["grounding", "segmentation"])
+def test_no_video_at_all_is_0_and_every_id_is_listed(run, convention):
+    found = run({}, convention=convention)
+    assert set(values(found).values()) == {0.0}
+    assert found.missing == ("a", "b")
+
+
+def test_repeated_texts_are_matched_in_order(run):
+    swapped = run({"a": [[50, 60, "cut"], [0, 10, "CUT "]], "b": []})
+    assert values(swapped)["R@1"] == 0
+    assert values(run({"a": [[0, 10, "cut"], [50, 60, "cut"]], "b": []}))["R@1"] == 0.5
+
+
+def test_the_best_scored_of_several_is_taken(run):
+    rows = [{"start": 0, "end": 4, "text": "pour", "score": 0.2}, {"start": 5, "end": 6, "text": "pour", "score": 0.9}]
+    assert values(run({"b": rows}))["R@1"] == 0.25
+
+
+def test_seconds_are_given_by_row(run):
+    found = run({"a": [5, None, 60], "b": {"0": 5.5}})
+    assert values(found) == {"R@1": 0.75}
+    with pytest.raises(DatasetError, match="rows of the reference"):
+        run({"a": [5], "b": []})
+
+
+def test_a_found_span_may_serve_several_and_precision_tells_the_rest(run):
+    found = values(run({"a": [[0, 40, "x"], [90, 95, "y"]]}, convention="segmentation"))
+    assert found["Recall@IoU 0.1"] == 0.5
+    assert found["Recall@IoU 0.5"] == 0.25
+    assert found["Precision@IoU 0.5"] == 0.5
+    assert found["mean IoU"] == pytest.approx((0.25 + 0.5) / 4)
+
+
+def test_ids_that_are_all_unknown_are_an_error(run):
+    with pytest.raises(DatasetError, match="no id is in the reference"):
+        run({"x": [[0, 1, "cut"]]})
+
+
+SECOND = st.one_of(st.floats(-1e3, 1e3), st.integers(-5, 200), st.sampled_from([-1.0, 0.0, 1e9]))
+TEXT = st.sampled_from(["cut", "stir", "", "  CUT", "\u2028", "é" * 200])
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+@given(
+    rows=st.dictionaries(st.sampled_from(["a", "b", "zz"]), st.lists(st.tuples(SECOND, SECOND, TEXT), max_size=6)),
+    convention=st.sampled_from(["grounding", "segmentation"]),
+)
+def test_odd_segments_give_a_defined_score_or_a_clear_error(run, rows, convention):
+    try:
+        found = run(rows, convention=convention)
+    except DatasetError as error:
+        assert "\n" not in str(error)
+        return
+    assert all(0 <= value <= 1 for value in values(found).values())

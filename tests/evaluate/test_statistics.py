@@ -1,0 +1,78 @@
+import numpy as np
+import pytest
+
+from stepline.errors import DatasetError
+from stepline.evaluate import statistics
+from stepline.evaluate.statistics import GroupedRatio, Ratio, choose, draw, interval, resample, score
+
+
+def ratio(hits, totals):
+    return Ratio(np.array(hits, float), np.array(totals, float))
+
+
+def test_a_ratio_pools_its_videos():
+    assert score(ratio([1, 0, 3], [2, 2, 4])) == 0.5
+
+
+def test_groups_are_averaged_without_weights_and_empty_ones_left_out():
+    grouped = GroupedRatio(
+        np.array([1.0, 1, 0]), np.array([1.0, 3, 0]), np.array([0, 1, 2]), np.ones((1, 3), dtype=bool)
+    )
+    assert score(grouped) == pytest.approx((1 + 1 / 3) / 2)
+
+
+def test_test_sets_are_averaged():
+    sets = np.array([[True, False], [True, True]])
+    grouped = GroupedRatio(np.array([1.0, 0]), np.array([1.0, 1]), np.array([0, 0]), sets)
+    assert score(grouped) == pytest.approx((1 + 0.5) / 2)
+
+
+def test_a_draw_holds_as_many_videos_as_there_are():
+    drawn = draw(7, 100, np.random.default_rng(0))
+    assert (drawn.sum(axis=1) == 7).all()
+    assert drawn.std(axis=0).min() > 0
+
+
+def test_the_interval_is_that_of_scoring_resampled_videos_one_by_one():
+    hits, totals = np.array([3.0, 0, 2, 5]), np.array([4.0, 2, 2, 9])
+    generator = np.random.default_rng(5)
+    slow = []
+    for _ in range(200):
+        chosen = generator.integers(4, size=(1, 4))[0]
+        slow.append(hits[chosen].sum() / totals[chosen].sum())
+    fast = resample({"r": Ratio(hits, totals)}, draws=200, seed=5)["r"]
+    assert interval(fast)[0] == pytest.approx(np.percentile(slow, 2.5), abs=0.06)
+    assert interval(fast)[1] == pytest.approx(np.percentile(slow, 97.5), abs=0.06)
+
+
+def test_the_interval_of_a_mean_covers_the_truth_about_as_often_as_it_says():
+    generator = np.random.default_rng(1)
+    covered = 0
+    for trial in range(200):
+        values = (generator.random(60) < 0.3).astype(float)
+        low, high = interval(resample({"m": ratio(values, np.ones(60))}, draws=300, seed=trial)["m"])
+        covered += low <= 0.3 <= high
+    assert 0.88 <= covered / 200 <= 0.99
+
+
+def test_a_seed_decides_the_draws_and_blocks_do_not(monkeypatch):
+    made = {"r": ratio([1, 0, 1, 1], [1, 1, 1, 2])}
+    whole = resample(made, draws=30, seed=3)["r"]
+    assert (resample(made, draws=30, seed=3)["r"] == whole).all()
+    assert (resample(made, draws=30, seed=4)["r"] != whole).any()
+    monkeypatch.setattr(statistics, "CELLS", 8)
+    assert (resample(made, draws=30, seed=3)["r"] == whole).all()
+
+
+def test_chosen_videos_are_scored_as_if_there_were_no_others():
+    whole = ratio([1, 0, 3], [1, 5, 4])
+    assert score(choose(whole, ["a", "b", "c"], ["c", "a"])) == score(ratio([3, 1], [4, 1]))
+
+
+def test_scores_over_different_videos_cannot_be_resampled_together():
+    with pytest.raises(DatasetError, match="same videos"):
+        resample({"a": ratio([1], [1]), "b": ratio([1, 1], [1, 1])})
+
+
+def test_nothing_to_score_has_no_interval():
+    assert np.isnan(interval(resample({"r": ratio([], [])}, draws=3)["r"])).all()

@@ -1,0 +1,116 @@
+import json
+from pathlib import Path
+
+import pytest
+from metric_cases import case, needs_cases
+
+from stepline.errors import DatasetError
+from stepline.evaluate.protocols import evaluate
+from stepline.evaluate.statistics import score
+from stepline.evaluate.summaries import OFFICIAL, Rules, frames_overlap, kendall_tau, read_wikihow, spearman_rho
+
+FACTS = case("ivsum")
+WIKIHOW = Path(__file__).resolve().parents[2] / ".." / "shared" / "data" / "ivsum_wikihow" / "how_to_steps.json.gz"
+
+
+def facts(start):
+    return next((rows for name, rows in FACTS.items() if name.startswith(start)), [])
+
+
+@needs_cases
+@pytest.mark.parametrize("row", facts("f_score"))
+def test_f_equals_the_official_one(row):
+    found = frames_overlap(row["machine"], row["gt"], Rules("one", "keep", "pad"))
+    assert [found.f, found.precision, found.recall] == pytest.approx(row["f_precision_recall"], abs=1e-6)
+
+
+@needs_cases
+@pytest.mark.parametrize("row", facts("rank"))
+def test_rank_correlations_equal_scipys(row):
+    assert kendall_tau(row["x"], row["y"]) == pytest.approx(row["kendall_tau_b"], abs=1e-12)
+    assert spearman_rho(row["x"], row["y"]) == pytest.approx(row["spearman_rho"], abs=1e-12)
+
+
+def test_the_quirks_are_options():
+    soft, truth = [0.4, 1, 0.2, 1], [1, 1, 0, 0]
+    assert frames_overlap(soft, truth).f == pytest.approx(0.5)
+    assert frames_overlap(soft, truth, OFFICIAL).f == pytest.approx(0.6086957)
+    assert frames_overlap(soft, [0, 0, 0, 0]) is None
+    assert frames_overlap(soft, [0, 0, 0, 0], OFFICIAL).f == 1
+    with pytest.raises(DatasetError, match="one score a frame"):
+        frames_overlap([1], [1, 0], Rules(lengths="error"))
+
+
+def test_a_constant_side_leaves_correlation_undefined():
+    assert kendall_tau([1, 1, 1], [1, 0, 1]) is None
+    assert spearman_rho([1], [1]) is None
+
+
+@pytest.mark.parametrize("frames", [[float("nan")], ["a"], [[1]]])
+def test_frames_that_are_no_numbers_are_an_error(frames):
+    with pytest.raises(DatasetError):
+        frames_overlap(frames, [1])
+    with pytest.raises(DatasetError):
+        kendall_tau(frames, [1])
+
+
+def test_a_reference_frame_is_0_or_1():
+    with pytest.raises(DatasetError, match="neither 0 nor 1"):
+        frames_overlap([1], [0.5])
+
+
+def run(folder, truth, given, **options):
+    for name, tree in (("truth", truth), ("given", given)):
+        (folder / f"{name}.json").write_text(json.dumps(tree))
+    return evaluate("ivsum", folder / "given.json", folder / "truth.json", **options)
+
+
+def values(scores):
+    return {name: score(value) for name, value in scores.statistics.items()}
+
+
+def test_perfect_is_1_and_empty_is_0(tmp_path):
+    truth = {"a": [1, 0, 1, 0], "b": [0, 0, 1, 1]}
+    assert all(value == pytest.approx(1) for value in values(run(tmp_path, truth, truth)).values())
+    assert set(values(run(tmp_path, truth, {})).values()) == {0.0}
+
+
+def test_videos_without_a_summary_are_left_out_and_told_but_officially_score_1(tmp_path):
+    truth, given = {"a": [1, 0], "b": [0, 0]}, {"a": [0, 1], "b": [0, 0]}
+    found = run(tmp_path, truth, given)
+    assert values(found)["F"] == 0
+    assert any("F is undefined for 1 videos" in note for note in found.notes)
+    assert values(run(tmp_path, truth, given, convention="official"))["F"] == 0.5
+
+
+def test_missing_videos_count_0_and_officially_nothing(tmp_path):
+    truth, given = {"a": [1, 0], "b": [1, 0]}, {"a": [1, 0]}
+    assert values(run(tmp_path, truth, given))["F"] == pytest.approx(0.5)
+    official = run(tmp_path, truth, given, convention="official")
+    assert values(official)["F"] == pytest.approx(1)
+    assert official.missing == ("b",)
+
+
+def test_equal_scores_rank_nothing(tmp_path):
+    truth, given = {"a": [1, 0, 0]}, {"a": [0.7, 0.7, 0.7]}
+    assert values(run(tmp_path, truth, given))["Kendall tau"] == 0
+    assert "Kendall tau" not in values(run(tmp_path, truth, given, convention="official"))
+
+
+def test_ivsums_own_results_file_is_read(tmp_path):
+    summary = {"machine_summary": [1, 0], "scores": [0.6, 0.9], "score": 1.0}
+    given = {"a": summary, "Avg F-Score": 1.0, "Top Bottom 10": ["a"]}
+    found = run(tmp_path, {"a": [1, 0]}, given)
+    assert values(found)["F"] == pytest.approx(1)
+    assert values(found)["Spearman rho"] == pytest.approx(-1)
+    assert found.extra == ()
+
+
+@pytest.mark.skipif(not WIKIHOW.is_file(), reason="the shared WikiHow Summaries are not beside the project")
+def test_wikihow_summaries_are_read():
+    articles = list(read_wikihow(WIKIHOW))
+    assert len(articles) == 1457
+    assert articles[0].title == "Break-an-Egg"
+    assert articles[0].steps[1] == "Tap the egg on a firm surface."
+    assert articles[0].clips[0] is None
+    assert articles[0].clips[1].endswith(".mp4")
