@@ -1,0 +1,185 @@
+"""Measures the main job as a whole: cold, warm, and how memory grows with duration.
+
+    python benchmarks/speed.py CLIP.mp4 [--quick]
+
+The clip is scaled to 720p and 360p with film grain (so that its bit rate is that of real footage), and looped without
+re-encoding to 1, 5, 10 and 60 minutes. Cold: whole processes, ours and benchmarks/straightforward.py in turn. Warm: one
+process whose models are loaded. --quick leaves out the hour. Writes benchmarks/results/speed.json.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+os.environ["OMP_WAIT_POLICY"] = "PASSIVE"   # as the command line sets it
+
+import av
+import numpy as np
+from media import loop, peak_mib
+
+HERE = Path(__file__).parent
+GRAIN = 9.0  # grey levels, standard deviation; brings 720p to the 2-5 Mbit/s that hosts send
+VARIANTS = {
+    "default": (),
+    "beam 1": ("asr.beam=1",),
+    "every frame decoded": ("media.skip_nonref=false",),
+    "speech alone": ("vision.backbone=none",),
+}
+
+
+def grainy(source: Path, target: Path, height: int) -> None:
+    """Write the clip at another height with film grain, H.264 with B-frames and AAC."""
+    noise = np.random.default_rng(0).normal(0, GRAIN, (height + 64, 1920)).astype(np.int16)
+    with av.open(str(source)) as given, av.open(str(target), "w") as out:
+        seen, heard = given.streams.video[0], given.streams.audio[0]
+        options = {"preset": "veryfast", "crf": "24"}
+        picture = out.add_stream("libx264", rate=Fraction(round(float(seen.average_rate))), options=options)
+        picture.height, picture.width, picture.pix_fmt = height, height * 16 // 9 // 2 * 2, "yuv420p"
+        sound = out.add_stream("aac", rate=heard.rate, layout="stereo")
+        resampler = av.AudioResampler(format="fltp", layout="stereo", rate=heard.rate)
+        for index, frame in enumerate(given.decode(seen, heard)):
+            if isinstance(frame, av.AudioFrame):
+                out.mux([packet for part in resampler.resample(frame) for packet in sound.encode(part)])
+                continue
+            plain = frame.reformat(width=picture.width, height=height, format="yuv420p").to_ndarray()
+            row, column = index * 37 % 64, index * 101 % (1920 - picture.width or 1)
+            light = plain[:height] + noise[row : row + height, column : column + picture.width]
+            plain[:height] = np.clip(light, 0, 255)
+            grained = av.VideoFrame.from_ndarray(plain, format="yuv420p")
+            grained.pts, grained.time_base = frame.pts, frame.time_base
+            out.mux(picture.encode(grained))
+        out.mux([*picture.encode(None), *sound.encode(None)])
+
+
+def process(*command: object) -> dict[str, float]:
+    """Run a whole process; return its wall and CPU seconds."""
+    before, began = os.times(), time.perf_counter()
+    subprocess.run([sys.executable, *map(str, command)], check=True, capture_output=True)
+    wall, after = time.perf_counter() - began, os.times()
+    used = after.children_user + after.children_system - before.children_user - before.children_system
+    return {"wall_s": wall, "cpu_s": used}
+
+
+def cold(video: Path, folder: Path, runs: int) -> dict[str, Any]:
+    """Return min and median wall seconds of ours and the straightforward script, run in turn."""
+    ours = ("-m", "stepline", "steps", video, "--out", folder / "out", "--force")
+    sides: dict[str, tuple[object, ...]] = {
+        "stepline, all outputs": ours,
+        "straightforward, no vision": (HERE / "straightforward.py", video),
+        "straightforward, with vision": (HERE / "straightforward.py", video, "--vision"),
+    }
+    used: dict[str, list[dict[str, float]]] = {name: [] for name in sides}
+    for _ in range(runs):
+        for name, command in sides.items():
+            used[name].append(process(*command))
+    return {
+        name: {
+            "wall_s_min": min(one["wall_s"] for one in rows),
+            "wall_s_median": statistics.median(one["wall_s"] for one in rows),
+            "cpu_s_min": min(one["cpu_s"] for one in rows),
+        }
+        for name, rows in used.items()
+    }
+
+
+def warm(short: Path, long: Path) -> dict[str, Any]:
+    """Return how fast a long video is understood once models are loaded, and where the CPU time goes."""
+    from stepline.pipeline import Request, StepsSettings, understand
+    from stepline.settings import load_settings
+
+    understand(Request(short, "warm-up"), StepsSettings())
+    rows: dict[str, Any] = {}
+    for name, overrides in VARIANTS.items():
+        settings = load_settings(StepsSettings, None, overrides)
+        wall, cpu = time.perf_counter(), time.process_time()
+        record = understand(Request(long, "long"), settings).record
+        wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+        duration = record.video.duration or 0.0
+        rows[name] = {"video_s": duration, "wall_s": wall, "cpu_s": cpu, "times_real": duration / wall}
+    return rows | {"stages": stages(long)}
+
+
+def stages(video: Path) -> dict[str, float]:
+    """Return the CPU seconds of each stage, run alone and in turn."""
+    from stepline.media import probe
+    from stepline.pipeline import Request, StepsSettings, hear, place, propose, see
+
+    request, settings, used = Request(video, "stages"), StepsSettings(), {}
+
+    def timed(name: str, call: Any) -> Any:
+        began = time.process_time()
+        result = call()
+        used[name] = time.process_time() - began
+        return result
+
+    info = timed("probe", lambda: probe(video, settings.media))
+    heard, _, _ = timed("sound and recognition", lambda: hear(request, info, settings))
+    steps, _, _ = timed("writing", lambda: propose(request, heard.transcript, settings))
+    seen = timed("picture and vision", lambda: see(request, info, settings))
+    timed("grounding", lambda: place(steps, info.duration, heard.transcript, seen, settings))
+    return used
+
+
+def memory(video: Path, folder: Path) -> dict[str, float]:
+    """Return the peak memory of one process that does the whole job, all outputs written."""
+    command = [sys.executable, __file__, "--memory-of", str(video), str(folder / "out")]
+    return dict(json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
+
+
+def run_memory(video: Path, out: Path) -> None:
+    """Do the whole job and print the peak memory of this process."""
+    from stepline.jobs import Wanted, run
+    from stepline.pipeline import Request, StepsSettings
+
+    began = time.perf_counter()
+    done = run(Request(video, video.stem), StepsSettings(), Wanted(out, ("json", "html", "vtt"), force=True))
+    wall = time.perf_counter() - began
+    print(json.dumps({"video_s": done.record.video.duration, "wall_s": wall, "peak_mib": peak_mib()}))
+
+
+def measure(clip: Path, folder: Path, quick: bool) -> dict[str, Any]:
+    """Return every figure."""
+    result: dict[str, Any] = {"cores": os.cpu_count(), "clip": clip.name}
+    paths: dict[tuple[int, int], Path] = {}
+    for height in (720, 360):
+        grainy(clip, folder / f"{height}.mp4", height)
+        bits = (folder / f"{height}.mp4").stat().st_size * 8
+        with av.open(str(folder / f"{height}.mp4")) as container:
+            result[f"mbit_s_{height}p"] = bits / (container.duration / 1e6) / 1e6
+        for minutes in (5, 10) if quick else (5, 10, 60):
+            paths[height, minutes] = folder / f"{height}-{minutes}.mp4"
+            if height == 360 or minutes == 10:
+                loop(folder / f"{height}.mp4", paths[height, minutes], minutes * 60.0)
+    result["cold_60s_720p"] = cold(folder / "720.mp4", folder, 3)
+    result["warm_10min"] = {f"{height}p": warm(folder / f"{height}.mp4", paths[height, 10]) for height in (720, 360)}
+    result["memory_360p"] = [memory(paths[360, minutes], folder) for minutes in ((5,) if quick else (5, 60))]
+    return result
+
+
+def main() -> None:
+    """Measure, print and write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("clip", type=Path, nargs="?", default=HERE.parents[1] / "shared/data/videos/howto100m_money_clip.mp4")
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--memory-of", nargs=2, type=Path)
+    given = parser.parse_args()
+    if given.memory_of:
+        run_memory(*given.memory_of)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        result = measure(given.clip, Path(folder), given.quick)
+    text = json.dumps(result, indent=2)
+    (HERE / "results" / "speed.json").write_text(text + "\n")
+    print(text)
+
+
+if __name__ == "__main__":
+    main()

