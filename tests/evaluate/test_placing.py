@@ -22,9 +22,9 @@ PERFECT = {
 def run(tmp_path):
     (tmp_path / "yc2_val.json").write_text(json.dumps(REFERENCE))
 
-    def scored(tree, **options):
+    def scored(tree, convention="grounding"):
         (tmp_path / "p.json").write_text(json.dumps(tree))
-        return evaluate("youcook2", tmp_path / "p.json", tmp_path / "yc2_val.json", **options)
+        return evaluate("youcook2", tmp_path / "p.json", tmp_path / "yc2_val.json", convention=convention)
 
     return scored
 

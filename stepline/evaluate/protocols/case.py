@@ -4,15 +4,18 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
 from stepline.datasets.node import Node
+from stepline.datasets.predictions import Predictions
 from stepline.datasets.source import one_file, read_json
 from stepline.errors import DatasetError
 from stepline.evaluate.report import Scores
 from stepline.evaluate.statistics import Floats, Statistic
 
+PREFIX = "v_"   # before YouTube ids in ActivityNet's and PDVC's files
 ZERO = "videos without predictions count as wrong; predictions for unknown videos count nowhere"
 SKIP = "videos without predictions are left out of the score, as officially; the rest of the predictions too"
 
@@ -94,6 +97,33 @@ def length(node: Node, values: Floats, wanted: int, what: str) -> None:
     """Raise DatasetError unless there are as many values as wanted."""
     if len(values) != wanted:
         raise DatasetError(f"{node.place}: {len(values)} values for {wanted} {what}; give one, or null, for each")
+
+
+V = TypeVar("V")
+
+
+def same_ids(given: Mapping[str, V], known: Iterable[str]) -> dict[str, V]:
+    """Return predictions by the reference's ids, where one side writes "v_" before them (PDVC) and the other does not.
+
+    Raises DatasetError when two ids become one.
+    """
+    ids = set(known)
+    made: dict[str, V] = {}
+    for id, value in given.items():
+        other = id.removeprefix(PREFIX) if id.startswith(PREFIX) else PREFIX + id
+        name = other if id not in ids and other in ids else id
+        if name in made:
+            raise DatasetError(f"predictions: {id!r} and {other!r} are one video; keep one of them")
+        made[name] = value
+    return made
+
+
+def unread_note(predictions: Predictions) -> tuple[str, ...]:
+    """Return notes of what could not be read in the predictions, and of rules that set an end."""
+    count = len(predictions.unread)
+    first = f": {predictions.unread[0].where}: {predictions.unread[0].why}" if count else ""
+    unread = (f"{count} rows of the predictions could not be read{first}",) if count else ()
+    return (*unread, *predictions.rules)
 
 
 def rejected_note(reasons: Mapping[str, int]) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from stepline.datasets import Segment, read, read_predictions
 from stepline.datasets.node import Node
 from stepline.datasets.source import read_json
 from stepline.errors import DatasetError
-from stepline.evaluate.protocols.case import Case, length, numbers, rejected_note
+from stepline.evaluate.protocols.case import Case, length, numbers, rejected_note, same_ids, unread_note
 from stepline.evaluate.report import Scores
 from stepline.evaluate.spans import THRESHOLDS, Fit, as_spans, grounding_fit, hit, overlap
 from stepline.evaluate.statistics import Floats, Ratio, Statistic
@@ -52,9 +52,10 @@ def _score_segments(
     case: Case, reference: _Reference, shown: dict[str, list[Step]], truths: dict[str, list[Floats]], counted: Floats
 ) -> Scores:
     predictions = read_predictions(case.predictions)
+    segmented = same_ids(predictions.segments, reference.records)
     spans = {
         id: _matched(reference.records[id], shown[id], segments)
-        for id, segments in predictions.segments.items()
+        for id, segments in segmented.items()
         if id in truths
     }
     at = {id: [None if s is None else (s[0] + s[1]) / 2 for s in placed] for id, placed in spans.items()}
@@ -62,8 +63,8 @@ def _score_segments(
     hits = _hits(truths, at)
     statistics: dict[str, Statistic] = {"R@1": Ratio(hits, counted), **_overlaps(fits, counted)}
     columns = {"steps": counted, "hits": hits, "overlap": np.array([fit.overlaps.sum() for fit in fits])}
-    notes = [*reference.notes, *_unread(len(predictions.unread))]
-    given = _of_reference(predictions.segments, reference)
+    notes = [*reference.notes, *unread_note(predictions)]
+    given = _of_reference(segmented, reference)
     return case.scores(truths, int(counted.sum()), statistics, columns, asked=truths, given=given, notes=notes)
 
 
@@ -89,9 +90,8 @@ def segmentation(case: Case) -> Scores:
         if _shows(record)
     }
     predictions = read_predictions(case.predictions)
-    given = {
-        id: as_spans([[segment.start, segment.end] for segment in predictions.segments.get(id, ())]) for id in truths
-    }
+    segmented = same_ids(predictions.segments, reference.records)
+    given = {id: as_spans([[segment.start, segment.end] for segment in segmented.get(id, ())]) for id in truths}
     tables = [overlap(given[id], truth) for id, truth in truths.items()]   # (N, M) each
     fits = [Fit(table.max(axis=0) if len(table) else np.zeros(table.shape[1]), len(table)) for table in tables]
     counted = np.array([float(len(truth)) for truth in truths.values()])
@@ -101,10 +101,10 @@ def segmentation(case: Case) -> Scores:
         right = np.array([float((table.max(axis=1) >= threshold).sum()) if len(table) else 0.0 for table in tables])
         statistics[f"Precision@IoU {threshold}"] = Ratio(right, np.maximum(placed, _tiny(placed)))
     columns = {"steps": counted, "predicted": placed, "overlap": np.array([fit.overlaps.sum() for fit in fits])}
-    notes = [*reference.notes, *_unread(len(predictions.unread))]
+    notes = [*reference.notes, *unread_note(predictions)]
     return case.scores(
         truths, int(counted.sum()), statistics, columns, asked=truths,
-        given=_of_reference(predictions.segments, reference), notes=notes,
+        given=_of_reference(segmented, reference), notes=notes,
     )   # fmt: skip
 
 
@@ -196,7 +196,3 @@ def _best(segments: Sequence[Segment], count: int) -> list[Segment]:
 
 def _plain(text: str) -> str:
     return " ".join(text.casefold().split())
-
-
-def _unread(count: int) -> list[str]:
-    return [f"{count} rows of the predictions could not be read"] if count else []

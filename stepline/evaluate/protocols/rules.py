@@ -49,3 +49,12 @@ FRAMES_OFFICIAL = (
     "frames above 0.5 are 1, the others keep their score; a reference without frames gives F = 1; only videos in both "
     "files; tau and rho left out where undefined"
 )
+DENSE = (
+    "SODA a to d: one-to-one pairing that keeps the order, METEOR with the prediction as reference as officially, F1 "
+    "of a video, mean over videos; densevid: metrics of all (prediction, reference) pairs with IoU >= .3, .5, .7, .9, "
+    "video by video (METEOR's aggregate, CIDEr's idf), an unmatched prediction against one garbage word; precision and "
+    "recall at IoU > tIoU; mean over videos, then tIoUs; an empty list scores 0"
+)
+DENSE_2018 = "as stepline, with densevid_eval 2018's garbage caption of several tokens; SODA over videos in both files"
+DENSE_2021 = "as stepline, densevid_eval as PDVC's evaluate2021; SODA over videos in both files"
+DENSE_VIDCHAPTERS = "as stepline, only videos in both files, as VidChapters and Vid2Seq score"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from stepline.errors import DatasetError
-from stepline.evaluate.protocols import alignment, crosstask, detection, htstep, placing, rules, summary
+from stepline.evaluate.protocols import alignment, crosstask, dense, detection, htstep, placing, rules, summary
 from stepline.evaluate.protocols.case import Case
 from stepline.evaluate.report import Scores
 
@@ -53,6 +53,19 @@ def _placed(name: str, what: str, source: str, reference: str) -> Benchmark:
     return Benchmark(name, what, source, reference, SECONDS, why, conventions)
 
 
+def _captioned(name: str, what: str, reference: str) -> Benchmark:
+    conventions = {
+        "stepline": Convention(rules.DENSE, dense.score),
+        "2018": Convention(rules.DENSE_2018, partial(dense.score, version="2018")),
+        "2021": Convention(rules.DENSE_2021, partial(dense.score, version="2021")),
+        "vidchapters": Convention(rules.DENSE_VIDCHAPTERS, partial(dense.score, version="vidchapters")),
+        **_placed(name, what, "", reference).conventions,
+    }
+    source = "SODA (ECCV 2020), fujiso/SODA 1.1; densevid_eval as in PDVC and VidChapters"
+    why = "every video counts, whether it was predicted or not, and nothing is drawn at random"
+    return Benchmark(name, what, source, reference, "segments with texts (docs/evaluation.md)", why, conventions)
+
+
 BENCHMARKS = {
     row.name: row
     for row in (
@@ -88,8 +101,8 @@ BENCHMARKS = {
                 "each-all": Convention(rules.EACH_ALL, partial(crosstask.score, sets=False)),
             },
         ),
-        _placed("youcook2", "recipe steps in cooking videos", "YouCook2", "its JSON in either form"),
-        _placed("tasty", "recipe steps in Tasty videos", "Sieve & Swap's conversion", "tasty_{split}.json"),
+        _captioned("youcook2", "recipe steps in cooking videos", "its JSON in either form"),
+        _captioned("tasty", "recipe steps in Tasty videos", "tasty_{split}.json of Sieve & Swap"),
         _placed("coin", "steps of 180 everyday tasks", "COIN", "COIN.json"),
         _placed("hirest", "step headings of videos that answer a query", "HiREST", "all_data_{split}.json or folder"),
         _placed("whenact", "actions named in vlogs", "WhenAct (arXiv 2202.08138)", "its data folder or joined JSON"),
