@@ -123,10 +123,42 @@ def test_a_missing_end_among_others_is_not_guessed(tmp_path):
         'Sure! [{"step": "mix", "start": "00:01", "end": 2.5}] Anything else?',
         '```\n{"steps": [{"step": "mix", "start": "00:01", "end": 2.5}]}\n```',
         "The steps are:\n1. 00:01 - 00:02.5: mix\n",
+        "**Steps**\n- mix (00:01 - 00:02.5)\n",
+        "* **[00:01 - 00:02.5]** mix",
+        "1.0 - 2.5 seconds, mix",
+        '```\n{"steps": [{"step": "mix", "start": "00:01", "end": 2.5}], "notes": ["a", "b"]}\n```',
     ],
 )
 def test_a_language_models_reply_is_read_out_of_its_prose(tmp_path, reply):
     assert found(tmp_path / "a.txt", reply) == Predictions({"a": ONE})
+
+
+def test_several_times_on_one_line_are_read(tmp_path):
+    reply = "90.0 - 102.0 seconds, spread margarine. 114 to 127 seconds, place the cheese."
+    expected = (Segment(90, 102, "spread margarine."), Segment(114, 127, "place the cheese."))
+    assert found(tmp_path / "a.txt", reply).segments == {"a": expected}
+
+
+def test_a_length_of_time_in_a_sentence_is_no_time_of_the_video(tmp_path):
+    reply = "00:10 - 00:20: heat it for 2 - 3 seconds, then stir\n30 - 40 s: wait for 5 - 6 seconds, then pour"
+    assert [row[:2] for row in found(tmp_path / "a.txt", reply).segments["a"]] == [(10, 20), (30, 40)]
+    with pytest.raises(DatasetError, match="nothing in it looks like texts with times"):
+        found(tmp_path / "b.txt", "Heat it for 2 - 3 seconds.")
+
+
+def test_two_steps_in_an_object_are_two_steps(tmp_path):
+    reply = 'Here: {"steps": [{"step": "mix", "start": 1, "end": 2.5}, {"step": "pour", "start": 3, "end": 4}]}.'
+    assert [row.sentence for row in found(tmp_path / "a.txt", reply).segments["a"]] == ["mix", "pour"]
+
+
+def test_a_listed_step_without_times_is_not_lost_in_silence(tmp_path):
+    reply = "Here you go:\n1. 00:01 - 00:02.5: mix\n2. Stir the pot\n3. 00:09: serve\n"
+    predictions = found(tmp_path / "a.txt", reply)
+    assert predictions.segments == {"a": ONE}
+    assert [(row.what, row.why) for row in predictions.unread] == [
+        ("2. Stir the pot", "a listed item without times"),
+        ("serve", "has a start but no end, where others have one"),
+    ]
 
 
 def test_a_reply_that_breaks_off_gives_its_whole_items_and_says_so(tmp_path):

@@ -62,10 +62,11 @@ def _record(found: Found, node: Node) -> None:
 def _holds_segments(value: dict[str, Tree]) -> bool:
     """Tell whether an object is one video, and not a mapping from video ids."""
     listed = any(isinstance(value.get(key), list | dict) for key in LISTS)
-    return listed or _is_row(value) or _is_columns(value) or _is_clock(value)
+    return listed or is_row(value) or _is_columns(value) or _is_clock(value)
 
 
-def _is_row(value: Tree) -> bool:
+def is_row(value: Tree) -> bool:
+    """Tell whether an object is one segment: a time beside a text."""
     return isinstance(value, dict) and any(key in value for key in START + PAIR) and any(key in value for key in TEXT)
 
 
@@ -88,7 +89,7 @@ def _own_id(value: Tree) -> str | None:
     """Return the id of the video that an object names; a bare "id" is a row's own, unless it holds a list."""
     if not isinstance(value, dict):
         return None
-    keys = OWNER if _is_row(value) else (*OWNER, "id")
+    keys = OWNER if is_row(value) else (*OWNER, "id")
     return next((value[key] for key in keys if isinstance(value.get(key), str) and value[key]), None)
 
 
@@ -96,7 +97,7 @@ def _named_rows(found: Found, node: Node) -> None:
     """Add a list whose items name their video: a row each, or all segments of one video each."""
     rows: dict[str, list[Node]] = {}
     for row in node.rows():
-        if _is_row(row.value) and not any(isinstance(row.value.get(key), list | dict) for key in LISTS):
+        if is_row(row.value) and not any(isinstance(row.value.get(key), list | dict) for key in LISTS):
             rows.setdefault(_own_id(row.value) or "", []).append(row)
         elif _is_record(row.value):
             _record(found, row)
@@ -133,7 +134,7 @@ def _segments(found: Found, video: str, node: Node) -> None:
         _rows(found, video, list(node.rows()))
     elif _is_columns(value):
         _columns(found, video, node)
-    elif _is_row(value):
+    elif is_row(value):
         _rows(found, video, [node])
     elif (key := next((key for key in LISTS if isinstance(value.get(key), list | dict)), None)) is not None:
         _segments(found, video, node[key])
