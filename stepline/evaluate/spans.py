@@ -54,9 +54,10 @@ def overlap(first: Floats, second: Floats) -> Floats:
     return np.asarray(np.clip(out, 0.0, 1.0))
 
 
-def hit(second: float, instances: Floats) -> bool:
-    """Tell whether a second lies in [start, end] of any instance, ends included. HT-Step counts so (section 5)."""
-    return bool(((instances[:, 0] <= second) & (second <= instances[:, 1])).any())
+def hit(second: float, instances: Floats, *, closed: bool = False) -> bool:
+    """Tell whether a second lies in any instance: in [start, end), or with `closed` in [start, end]."""
+    before_end = second <= instances[:, 1] if closed else second < instances[:, 1]
+    return bool(((instances[:, 0] <= second) & before_end).any())
 
 
 @dataclass(frozen=True)

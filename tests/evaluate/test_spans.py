@@ -49,9 +49,11 @@ def test_perfect_spans_score_1_and_none_score_0():
     assert segmentation_fit([], truth).overlaps.tolist() == [0, 0]
 
 
-def test_a_second_hits_the_ends_of_an_instance():
+def test_a_second_hits_the_start_of_an_instance_and_its_end_only_when_closed():
     spans = np.array([[2.0, 4], [8, 9]])
-    assert [hit(t, spans) for t in (1.99, 2, 4, 5, 9)] == [False, True, True, False, True]
+    seconds = (1.99, 2, 4, 5, 9)
+    assert [hit(t, spans) for t in seconds] == [False, True, False, False, False]
+    assert [hit(t, spans, closed=True) for t in seconds] == [False, True, True, False, True]
 
 
 @pytest.mark.parametrize("spans", [[[1]], [1, 2], [["a", "b"]], [[1, 2, 3]], [[1, 2], [3]], [[None, 1]]])

@@ -103,7 +103,7 @@ def _recall(truths: Mapping[str, Truth], seconds: Mapping[str, Mapping[int, floa
         for step in sorted(set(truth.steps)):
             counted[index] += 1
             second = seconds.get(id, {}).get(step)
-            right[index] += second is not None and hit(second, truth.segments[steps == step])
+            right[index] += second is not None and hit(second, truth.segments[steps == step], closed=True)
     return right, counted
 
 

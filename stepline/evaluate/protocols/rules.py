@@ -28,7 +28,7 @@ ORDERED = "as each, but all steps of the task once and in order, by dynamic prog
 ORDERED_SHARED = "as ordered; videos without predictions are left out"
 EACH_ALL = "as each, but one test set of all annotated videos"
 PLACED = (
-    "of the texts that the video shows: R@1: the predicted second (a segment's middle) lies in [start, end] of any "
+    "of the texts that the video shows: R@1: the predicted second (a segment's middle) lies in [start, end) of any "
     "instance; Recall@IoU: the predicted segment overlaps an instance at least so much; mean IoU: the best overlap, 0 "
     "where nothing was predicted; texts of all videos pooled"
 )
