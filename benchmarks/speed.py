@@ -19,13 +19,14 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-os.environ["OMP_WAIT_POLICY"] = "PASSIVE"   # as the command line sets it
+os.environ["OMP_WAIT_POLICY"] = "PASSIVE"  # as the command line sets it
 
 import av
 import numpy as np
 from media import loop, peak_mib
 
 HERE = Path(__file__).parent
+CLIP = HERE.parents[1] / "shared/data/videos/howto100m_money_clip.mp4"
 GRAIN = 9.0  # grey levels, standard deviation; brings 720p to the 2-5 Mbit/s that hosts send
 VARIANTS = {
     "default": (),
@@ -167,7 +168,7 @@ def measure(clip: Path, folder: Path, quick: bool) -> dict[str, Any]:
 def main() -> None:
     """Measure, print and write."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("clip", type=Path, nargs="?", default=HERE.parents[1] / "shared/data/videos/howto100m_money_clip.mp4")
+    parser.add_argument("clip", type=Path, nargs="?", default=CLIP)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--memory-of", nargs=2, type=Path)
     given = parser.parse_args()

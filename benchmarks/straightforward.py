@@ -2,8 +2,8 @@
 
     python benchmarks/straightforward.py VIDEO [--vision]
 
-It recognises speech, takes the root verb's clause of each sentence as a step, embeds both with sentence-transformers and
-prints where each step is said; with --vision it also encodes a frame a second. Only speed.py uses it, to compare with.
+It recognises speech, takes the root verb's clause of each sentence as a step, embeds both with sentence-transformers
+and prints where each step is said; with --vision it also encodes a frame a second. speed.py compares with it.
 """
 
 import sys

@@ -31,8 +31,8 @@ def settings() -> str:
     """Return a table of every setting: key, default, what it means."""
     rows = "\n".join(_rows(StepsSettings, ""))
     return (
-        f"# Settings\n\n{NOTE}\nGive them in a TOML file (`--settings run.toml`) or one by one (`--set asr.beam=5`, which\n"
-        "wins). An unknown key is an error that names the nearest known one.\n\n"
+        f"# Settings\n\n{NOTE}\nGive them in a TOML file (`--settings run.toml`) or one by one "
+        "(`--set asr.beam=5`, which\nwins). An unknown key is an error that names the nearest known one.\n\n"
         f"| key | default | meaning |\n|---|---|---|\n{rows}\n"
     )
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from stepline import __version__
 from stepline.errors import CaptionError, MediaError, SettingsError, SteplineError, StoreError
 from stepline.models import sha256
-from stepline.pipeline import Progress, Request, StepsSettings, Understanding, fingerprint, hear, understand
+from stepline.pipeline import NO_SOUND, Progress, Request, StepsSettings, Understanding, fingerprint, hear, understand
 from stepline.records import Record, Video
 from stepline.store import read_record, sweep
 
@@ -120,10 +120,11 @@ def _refuse_the_speechless(request: Request, record: Record) -> None:
         return
     reasons = sorted({item.reason for item in record.dropped})
     left_out = f" (left out: {'; '.join(reasons)})" if reasons else ""
+    silent = f": {NO_SOUND}" if NO_SOUND in record.warnings else ""
     if request.captions is not None:
         raise CaptionError(f"{request.captions}: holds no sentence to write steps from{left_out}; give other captions")
     raise MediaError(
-        f"{request.path}: no speech to write steps from{left_out}; give its words with --captions FILE, "
+        f"{request.path}: no speech to write steps from{silent}{left_out}; give its words with --captions FILE, "
         "or your own lines to look for with --texts FILE"
     )
 

@@ -35,6 +35,8 @@ log = logging.getLogger(__name__)
 
 Progress = Callable[[str, float, float], None]  # the stage's name, the second it has reached, the video's duration
 
+NO_SOUND = "it has no sound track"
+
 LOOKS = 3  # frames a feature row: an odd number puts one on the middle of the row; the others measure motion
 
 
@@ -132,7 +134,7 @@ def hear(
     from stepline.media import Reader, Sound
 
     if not info.has_sound:
-        return Heard(Transcript(), ()), 0.0, ()
+        return Heard(Transcript(), ()), 0.0, (NO_SOUND,)
     reader = Reader(request.path, frame_rate=None, frame_size=None, sound=True, settings=settings.media)
     heard = transcribe(_watched(reader, Sound, "listening", info.duration, progress), settings.asr)
     return heard, reader.end, reader.warnings

@@ -42,10 +42,13 @@ def atomic_path(path: Path) -> Iterator[Path]:
         with partial.open("rb") as file:
             os.fsync(file.fileno())
         partial.replace(path)
-    except OSError as error:
+    except (FileExistsError, NotADirectoryError) as error:
         raise StoreError(
-            f"{path}: cannot be written ({error.strerror or error}); free some space or give another --out"
+            f"{path}: cannot be written, a file stands where its folder should be; give another --out"
         ) from error
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise StoreError(f"{path}: cannot be written ({reason}); free some space or give another --out") from error
     finally:
         if partial is not None:
             partial.unlink(missing_ok=True)

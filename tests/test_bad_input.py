@@ -298,4 +298,6 @@ if __name__ == "__main__":
             scratch.mkdir()
             result = CliRunner().invoke(main, arguments(case, scratch, good, spoken))
             said = [line for line in result.stderr.splitlines() if line.startswith("stepline: ")]
-            print(f"| {case.what} | {' '.join(said).replace(str(scratch) + '/', '').replace('|', chr(92) + '|')} |")
+            print(
+                f"| {case.what} | {' '.join(said).replace(str(scratch) + '/', '').replace(str(scratch), 'folder').replace(name + '/', '').replace('|', chr(92) + '|')} |"
+            )

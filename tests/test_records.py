@@ -25,7 +25,9 @@ def test_gap_is_zero_inside_and_the_distance_outside():
     assert [span.gap(second) for second in (0.5, 3.0, 6.0)] == [1.5, 0.0, 2.0]
 
 
-@pytest.mark.parametrize(("start", "end"), [(2.0, 2.0), (3.0, 1.0), (-1.0, 1.0), (0.0, float("nan")), (0.0, float("inf"))])
+@pytest.mark.parametrize(
+    ("start", "end"), [(2.0, 2.0), (3.0, 1.0), (-1.0, 1.0), (0.0, float("nan")), (0.0, float("inf"))]
+)
 def test_a_span_refuses_what_is_no_time(start, end):
     with pytest.raises((ValueError, ValidationError), match="span"):
         Span(start, end)

@@ -25,10 +25,19 @@ def read_arrays(path: Path) -> tuple[Any, Mapping[str, str]]:
             return _read_safetensors(path)
         if name.endswith((".pth", ".pt", ".pth.tar")):
             return _read_torch(path), {}
-    except Exception as error:   # a damaged file makes torch.load raise almost anything, IndexError among it
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise StoreError(f"{path}: cannot be read ({reason[:200]}); extract the features again") from error
+    except Exception as error:  # a damaged file makes torch.load raise almost anything, IndexError among it
+        raise StoreError(f"{path}: cannot be read ({_reason(error)}); extract the features again") from error
     raise StoreError(f"{path}: unknown kind of feature file; give .npy, .npz, .safetensors, .pth or .pth.tar")
+
+
+def _reason(error: Exception) -> str:
+    """Return why a file was refused; where numpy or torch would advise to run its code, that it holds some."""
+    reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+    return (
+        "it holds objects that only running code could read"
+        if "pickle" in reason or "eights only" in reason
+        else reason[:200]
+    )
 
 
 def _read_numpy(path: Path) -> Any:
@@ -44,7 +53,7 @@ def _read_safetensors(path: Path) -> tuple[dict[str, Any], Mapping[str, str]]:
 
     with safe_open(path, framework="np") as file:
         metadata = file.metadata() or {}
-        arrays: dict[str, Any] = {key: file.get_tensor(key) for key in file.keys()}   # noqa: SIM118 (no mapping)
+        arrays: dict[str, Any] = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (no mapping)
     if "text" in metadata:
         arrays["text"] = json.loads(metadata["text"])
     return arrays, metadata
@@ -54,7 +63,7 @@ def _read_torch(path: Path) -> Any:
     """Unpickle tensors, plain containers and plain numpy arrays, and nothing else."""
     import torch
 
-    rebuild = np.empty(0).__reduce__()[0]   # numpy's array constructor; older files know it by its former module
+    rebuild = np.empty(0).__reduce__()[0]  # numpy's array constructor; older files know it by its former module
     numpy_types: list[Any] = [
         np.ndarray,
         np.dtype,

@@ -1,0 +1,40 @@
+"""Runs every benchmark in turn and says which failed: python benchmarks/run_all.py [NAME ...]."""
+
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+HERE = Path(__file__).parent
+CLIPS = HERE.parents[1] / "shared" / "data" / "videos"  # real clips are not part of the project
+CACHE = Path(tempfile.gettempdir()) / "stepline-drawn"  # drawn videos, made once
+
+COMMANDS = {
+    "asr": ("asr.py", "--clips", CLIPS),
+    "grounding": ("grounding.py", "--cache", CACHE),
+    "llm_local": ("llm_local.py",),
+    "media": ("media.py", CLIPS / "howto100m_money_clip.mp4"),
+    "speed": ("speed.py", CLIPS / "howto100m_money_clip.mp4"),
+    "vision": ("vision.py",),
+    "whenact": ("whenact.py",),
+    "writing": ("writing.py",),
+}
+
+
+def main(names: list[str]) -> int:
+    """Run the named benchmarks, all when none is named; return how many failed."""
+    failed = []
+    for name in names or list(COMMANDS):
+        script, *arguments = COMMANDS[name]
+        print(f"== {name}", flush=True)
+        began = time.monotonic()
+        done = subprocess.run([sys.executable, str(HERE / script), *map(str, arguments)], check=False)
+        print(f"== {name}: exit {done.returncode} after {time.monotonic() - began:.0f} s", flush=True)
+        failed += [name] if done.returncode else []
+    print(f"failed: {', '.join(failed) or 'none'}")
+    return len(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,51 @@
+"""What the documents show must exist: every command line parses, every link leads to a file."""
+
+import re
+import shlex
+from pathlib import Path
+
+import click
+import pytest
+
+from stepline.cli import main
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("*.md")])
+
+
+def command_lines(page):
+    """Return the `$ stepline ...` lines of a page, without comments and prompts."""
+    lines = re.findall(r"^\s*\$ (?:\S*/)?(stepline [^\n]*)$", page.read_text(), re.MULTILINE)
+    return [shlex.split(line, comments=True)[1:] for line in lines]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_command_in_a_page_parses(page):
+    for name, *arguments in command_lines(page):
+        assert name in main.commands, f"{page.name}: no such command: stepline {name}"
+        command = main.commands[name]
+        try:
+            command.make_context(name, list(arguments))
+        except click.UsageError as error:
+            pytest.fail(f"{page.name}: stepline {name} {' '.join(arguments)}: {error}")
+
+
+def test_the_readme_shows_commands():
+    assert len(command_lines(ROOT / "README.md")) >= 8
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_leads_somewhere(page):
+    for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text()):
+        assert (page.parent / target).exists(), f"{page.name} links to {target}, which is not there"
+
+
+def test_make_knows_what_the_readme_names():
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    for target in re.findall(r"^make ([a-z-]+)", (ROOT / "README.md").read_text(), re.MULTILINE):
+        assert target in targets
+
+
+def test_no_page_names_a_place_of_one_machine():
+    for page in PAGES:
+        assert not re.search(r"(?:^|[\s(`])/(?:home|root|work|tmp|Users)/", page.read_text()), page.name
