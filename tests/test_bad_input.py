@@ -297,7 +297,7 @@ if __name__ == "__main__":
             scratch = Path(name) / str(index)
             scratch.mkdir()
             result = CliRunner().invoke(main, arguments(case, scratch, good, spoken))
-            said = [line for line in result.stderr.splitlines() if line.startswith("stepline: ")]
-            print(
-                f"| {case.what} | {' '.join(said).replace(str(scratch) + '/', '').replace(str(scratch), 'folder').replace(name + '/', '').replace('|', chr(92) + '|')} |"
-            )
+            said = " ".join(line for line in result.stderr.splitlines() if line.startswith("stepline: "))
+            for place, stands in ((f"{scratch}/", ""), (str(scratch), "folder"), (f"{name}/", ""), ("|", "\\|")):
+                said = said.replace(place, stands)
+            print(f"| {case.what} | {said} |")
