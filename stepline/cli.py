@@ -15,6 +15,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 from stepline import __version__
 from stepline.errors import SettingsError, SteplineError
+from stepline.evaluate.command import evaluate
 
 if TYPE_CHECKING:
     from stepline.pipeline import Progress, Request, StepsSettings
@@ -156,6 +157,23 @@ def doctor(as_json: bool) -> None:
     findings = examination.examine()
     click.echo(examination.as_json(findings) if as_json else examination.as_text(findings))
     sys.exit(1 if any(finding.needed and not finding.found for finding in findings) else 0)
+
+
+@main.command()
+@click.argument("name", required=False)
+def datasets(name: str | None) -> None:
+    """List the public datasets that can be read; of NAME, tell where to get it and what is read.
+
+    \b
+    Example:
+      stepline datasets youcook2
+    """
+    from stepline.datasets import describe
+
+    click.echo(describe(name), nl=False)
+
+
+main.add_command(evaluate)
 
 
 def _settings(options: dict[str, Any]) -> "StepsSettings":
