@@ -66,7 +66,8 @@ class Draft:
             self.reject("duration", "", NO_DURATION, repr(duration))
 
     def reject(self, what: What, text: str, reason: str, value: str = "") -> None:
-        """Note something that is left out."""
+        """Note something that is left out; text that cannot be stored is not quoted."""
+        text, value = (part if usable(part) else "" for part in (text, value))
         self.rejected.append(Rejected(self.id, what, text, reason, value))
 
     def span(self, start: float, end: float, text: str, what: What = "span") -> Span | None:
@@ -111,7 +112,7 @@ class Draft:
             return
         problem = self._text_flaw(text) or next(filter(None, map(self._text_flaw, (id, *alternatives))), None)
         if problem is not None:
-            self.reject("step", "" if problem == BAD_TEXT else text, problem)
+            self.reject("step", text, problem)
             return
         self.steps[id] = Step(
             id=id, text=text, spans=spans, said=said, sources=sources, alternatives=alternatives
@@ -122,7 +123,7 @@ class Draft:
         text = text.strip()
         problem = self._text_flaw(text)
         if problem is not None:
-            self.reject("sentence", "" if problem == BAD_TEXT else text, problem)
+            self.reject("sentence", text, problem)
             return
         span = self.span(start, end, text, "sentence")
         if span is not None:
@@ -147,7 +148,7 @@ class Draft:
         record = Record(
             id=self.id,
             video=Video(id=self.video, duration=self.duration, task=stated(task), title=stated(title)),
-            transcript=self._transcript(language),
+            transcript=self._transcript(stated(language)),
             recipe=tuple(text for text in recipe if usable(text)),
             steps=steps if machine else (),
             reference=() if machine else steps,

@@ -62,9 +62,9 @@ def parse_json(name: str, text: str) -> Tree:
         raise DatasetError(f"{name}: key {error} stands twice in one object; keep one of them") from error
     except json.JSONDecodeError as error:
         place = f"line {error.lineno}, column {error.colno}"
-        raise DatasetError(f"{name}: not valid JSON at {place} ({error.msg}); download it again") from error
+        raise DatasetError(f"{name}: not valid JSON at {place} ({error.msg}); correct it or get it again") from error
     except (ValueError, RecursionError) as error:
-        raise DatasetError(f"{name}: JSON that cannot be read ({error}); download it again") from error
+        raise DatasetError(f"{name}: JSON that cannot be read ({error}); correct it or get it again") from error
 
 
 def _once(pairs: list[tuple[str, Tree]]) -> dict[str, Tree]:

@@ -243,11 +243,18 @@ def test_a_comma_in_a_crosstask_step_is_told_and_not_cut(sample):
 
 
 def test_text_that_cannot_be_stored_is_rejected(tmp_path):
-    rows = {"v\ud800": [[0, 1, 2, "a"]], "ok": [[1, 1, 2, "half \ud800"], [1, 3, 4, "whole"]], "": []}
+    halves = [[1, 1, 2, "half \ud800"], [1, 2, 1, "half \ud800"]]
+    rows = {"v\ud800": [[0, 1, 2, "a"]], "ok": [*halves, [1, 3, 4, "whole"]], "": []}
     path = tmp_path / "htm_align.json"
     path.write_text(json.dumps(rows))
     reading = read("htm-align", path)
     assert [step.text for step in reading.records[0].reference] == ["whole"]
     assert reading.reasons() == {
-        "video: its text is not valid Unicode": 1, "step: its text is not valid Unicode": 1, "video: has no id": 1
-    }  # fmt: skip
+        "video: its text is not valid Unicode": 1,
+        "step: its text is not valid Unicode": 1,
+        "step: ends before it starts": 1,
+        "video: has no id": 1,
+    }
+    heard = {"segments": [{"start": 1, "end": 2, "text": "Hi."}], "language": "\ud800"}
+    (tmp_path / "abc.json").write_text(json.dumps(heard))
+    assert read("howto100m", tmp_path / "abc.json").records[0].transcript.language is None

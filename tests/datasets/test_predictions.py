@@ -191,6 +191,9 @@ def test_lines_of_json_name_their_videos(tmp_path):
         '{"video_id": "a", "start": 1, "end": 2.5, "text": "mix"}\n{"video_id": "b", "segments": [[1, 2.5, "mix"]]}\n'
     )
     assert found(tmp_path / "p.jsonl", lines).segments == {"a": ONE, "b": ONE}
+    assert found(tmp_path / "p.json", lines).segments == {"a": ONE, "b": ONE}
+    with pytest.raises(DatasetError, match="p.jsonl: line 2: not valid JSON"):
+        found(tmp_path / "p.jsonl", lines[:-3])
 
 
 def record(id):

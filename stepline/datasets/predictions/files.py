@@ -21,6 +21,7 @@ ENDINGS = (".json", ".json.gz", ".jsonl", ".jsonl.gz", ".parquet", ".csv", ".csv
 UNTELLING = ("chapters", "output_text", "steps", "result", "results", "predictions", "record")  # no video's id
 EMPTY = ("{}", '{"results":{}}')
 NOTHING = "nothing in it looks like texts with times"
+FURTHER = "Extra data"  # json's words for a value that follows a whole one
 SHOWN = 3  # unread things that an error lists
 
 
@@ -78,9 +79,14 @@ def _text(found: Found, text: str, path: Path, video: str) -> None:
     try:
         tree = parse_json(str(path), text)
     except DatasetError as error:
-        if text.lstrip()[:1] == "{" or not isinstance(error.__cause__, json.JSONDecodeError):
+        if not isinstance(error.__cause__, json.JSONDecodeError):
+            raise
+        if text.lstrip()[:1] != "{":
+            read_prose(found, text, str(path), video)
+        elif error.__cause__.msg == FURTHER:
+            _lines(found, text, path)  # an object a line, whatever the file is called
+        else:
             raise  # a broken object: which video its parts belong to is lost
-        read_prose(found, text, str(path), video)
         return
     read_tree(found, Node(tree, str(path)), video)
 
