@@ -33,6 +33,13 @@ PACKAGES = (
     ("openai", "openai", "language-model servers", False, "pip install 'stepline[llm]'"),
     ("xllamacpp", "xllamacpp", "local GGUF language models", False, "pip install 'stepline[llm]'"),
     ("transformers", "transformers", "CLIP and SigLIP backbones", False, "pip install 'stepline[clip]'"),
+    (
+        "pycocoevalcap",
+        "pycocoevalcap",
+        "METEOR and tokenizer tables for evaluation",
+        False,
+        "pip install 'stepline[evaluate]'",
+    ),
     ("whisperx", "whisperx", "forced alignment of words", False, "pip install 'stepline[whisperx]'"),
 )
 
