@@ -97,7 +97,7 @@ def densevid(
     for video in covered.scored:
         wanted = [_wanted(video, reference[video]) for reference in references if video in reference]
         given = require_events(video, predictions.get(video, ()), "predicted event")[:MOST_PREDICTIONS]
-        per_video[video] = judge.score(wanted, given)
+        per_video[video] = _scored(judge, video, wanted, given)
         distances.append(by_start(wanted, given, DISTANCES))
     per_tiou = _mean_rows(per_video.values())
     return DensevidScore(
@@ -159,6 +159,13 @@ class Judge:
 
     def _tokens(self, event: Event) -> str:
         return self._tokenizer(only_ascii(event[2]))
+
+
+def _scored(judge: Judge, video: str, wanted: list[list[Event]], given: list[Event]) -> dict[str, Row]:
+    try:
+        return judge.score(wanted, given)
+    except DatasetError as error:  # from METEOR, which knows no videos
+        raise DatasetError(f"{video}: {error}") from error
 
 
 def _rules(version: str, tious: Sequence[float]) -> Rules:

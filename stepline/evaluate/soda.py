@@ -87,7 +87,10 @@ class Judge:
             raise DatasetError(f"{video}: the reference has no event; leave the video out")
         if not given:
             return 0.0, 0.0, 0.0
-        worth = self._worth(wanted, given)
+        try:
+            worth = self._worth(wanted, given)
+        except DatasetError as error:  # from METEOR, which knows no videos
+            raise DatasetError(f"{video}: {error}") from error
         triples = np.array([_triple(value, len(given), len(wanted)) for value in worth])
         precision, recall, f1 = triples.mean(axis=0).tolist()
         return precision, recall, f1

@@ -58,62 +58,67 @@ def _fixed(candidates: list[list[Match]], hypothesis_length: int) -> dict[int, M
 def _search(candidates: list[list[Match]], fixed: dict[int, Match]) -> _Path:
     """Return the best path over all reference words."""
     used_hypothesis = used_reference = 0
-    for match in fixed.values():
-        used_hypothesis |= _bits(match.other, match.other_length)
-        used_reference |= _bits(match.start, match.length)
+    certain = {start: _option(match) for start, match in fixed.items()}
+    for hypothesis, reference, *_ in certain.values():
+        used_hypothesis |= hypothesis
+        used_reference |= reference
     paths: list[_Path] = [(0, 0, _NONE, used_hypothesis, used_reference, None)]
-    for place, options in enumerate(candidates):
-        paths = _step(paths, place, list(map(_option, options)), fixed)
+    for place, matches in enumerate(candidates):
+        options = [] if place in fixed else [_option(match) for match in matches]
+        kept = _step(paths, place, options, certain) or paths[:1]
+        if len(kept) > 1:
+            kept.sort(key=_rank)
+        paths = kept[:BEAM]
     closed = [(rank + _PER_CHUNK * (rest[1] != _NONE), *rest) for rank, *rest in paths]
     return min(closed, key=_rank)  # type: ignore[return-value]  # the unpacked tuple keeps its types
-
-
-def _bits(start: int, length: int) -> int:
-    return ((1 << length) - 1) << start
 
 
 def _option(match: Match) -> _Option:
     module, start, length, other, other_length = match
     # any module but the exact one weighs one half, cut off
     words = length + other_length if module == EXACT else length // 2 + other_length // 2
-    return _bits(other, other_length), _bits(start, length), words * _PER_WORD, abs(start - other), match
+    hypothesis, reference = ((1 << other_length) - 1) << other, ((1 << length) - 1) << start
+    return hypothesis, reference, words * _PER_WORD, abs(start - other), match
 
 
-def _step(paths: list[_Path], place: int, options: list[_Option], fixed: dict[int, Match]) -> list[_Path]:
-    """Take every path over one reference word; return the BEAM best of the new paths, best first."""
+def _step(paths: list[_Path], place: int, options: list[_Option], certain: dict[int, _Option]) -> list[_Path]:
+    """Take every path over one reference word; return the new paths.
+
+    A path branches for every match that it can still take, and is itself charged their distances.
+    """
     kept: list[_Path] = []
     for path in paths:
         rank, following, last_end, used_hypothesis, used_reference, chain = path
-        if not used_reference >> place & 1:
-            rank += _branch(path, options, kept)
-            if last_end != _NONE:
-                rank += _PER_CHUNK
-            kept.append((rank, following + 1, _NONE, used_hypothesis, used_reference, chain))
-        elif place < following:
-            kept.append(path)
-        elif following in fixed:
-            _, _, gain, distance, match = _option(fixed[following])
-            rank += distance - gain + _PER_CHUNK * (last_end not in (_NONE, match.other))
-            ends = (match.start + match.length, match.other + match.other_length)
-            kept.append((rank, *ends, used_hypothesis, used_reference, chain))
-    kept = kept or paths[:1]
-    if len(kept) > 1:
-        kept.sort(key=_rank)
-    return kept[:BEAM]
-
-
-def _branch(path: _Path, options: list[_Option], kept: list[_Path]) -> int:
-    """Add a path for every match that this one can still take; return the distance that this one is charged."""
-    rank, _, last_end, used_hypothesis, used_reference, chain = path
-    charged = 0
-    for hypothesis, reference, gain, distance, match in options:
-        if used_hypothesis & hypothesis or used_reference & reference:
+        if used_reference >> place & 1:
+            if place < following:
+                kept.append(path)
+            elif following in certain:
+                kept.append(_continued(path, certain[following]))
             continue
-        _, start, length, other, other_length = match
-        new_rank = rank + charged - gain
-        if last_end not in (_NONE, other):
-            new_rank += _PER_CHUNK
-        ends = (start + length, other + other_length)
-        kept.append((new_rank, *ends, used_hypothesis | hypothesis, used_reference | reference, (match, chain)))
-        charged += distance
-    return charged
+        charged = 0
+        for hypothesis, reference, gain, distance, match in options:
+            if used_hypothesis & hypothesis or used_reference & reference:
+                continue
+            _, start, length, other, other_length = match
+            broken = 0 if last_end in (_NONE, other) else _PER_CHUNK
+            kept.append((
+                rank + charged + broken - gain,
+                start + length,
+                other + other_length,
+                used_hypothesis | hypothesis,
+                used_reference | reference,
+                (match, chain),
+            ))
+            charged += distance
+        rank += charged if last_end == _NONE else charged + _PER_CHUNK
+        kept.append((rank, following + 1, _NONE, used_hypothesis, used_reference, chain))
+    return kept
+
+
+def _continued(path: _Path, option: _Option) -> _Path:
+    """Return the path with a match that nothing competes with, which its used words hold already."""
+    rank, _, last_end, used_hypothesis, used_reference, chain = path
+    _, _, gain, distance, (_, start, length, other, other_length) = option
+    if last_end not in (_NONE, other):
+        rank += _PER_CHUNK
+    return rank + distance - gain, start + length, other + other_length, used_hypothesis, used_reference, chain

@@ -3,12 +3,13 @@
 from typing import NamedTuple
 
 from stepline.errors import DatasetError
-from stepline.evaluate.meteor.sentence import Sentence
+from stepline.evaluate.meteor.sentence import Sentence, Word
 
 EXACT, STEM, SYNONYM, PARAPHRASE = range(4)
-# candidate matches of one pair; a repeated word gives the product of its counts. The search takes about a second for
-# so many, where the official program takes minutes.
-MOST_CANDIDATES = 30_000
+# Limits of one pair: words of one caption times words of the other, and possible matches (a repeated word gives the
+# product of its counts). The search takes about a second at the limits, where the official program takes minutes.
+MOST_WORD_PAIRS = 4_000_000
+MOST_CANDIDATES = 20_000
 
 
 class Match(NamedTuple):
@@ -24,48 +25,55 @@ class Match(NamedTuple):
 def candidates(hypothesis: Sentence, reference: Sentence) -> list[list[Match]]:
     """Return the possible matches by the reference word they start at, in the order in which the search tries them.
 
-    Raises DatasetError for a pair with more than MOST_CANDIDATES of them.
+    Raises DatasetError for captions too long, or that repeat each other too often.
     """
-    _require_few(hypothesis, reference)
+    if len(hypothesis) * len(reference) > MOST_WORD_PAIRS:
+        raise _too_much(hypothesis, reference)
     found: list[list[Match]] = [[] for _ in reference.items]
-    same = _exact(hypothesis, reference, found)
-    if not same:
-        _related(hypothesis, reference, found)
-        _paraphrases(hypothesis, reference, found)
+    for module in (_exact, _related, _paraphrases):
+        module(hypothesis, reference, found)
+        if sum(map(len, found)) > MOST_CANDIDATES:
+            raise _too_much(hypothesis, reference)
+        if module is _exact and hypothesis.items == reference.items:
+            break  # equal captions ask no other module
     return found
 
 
-def _require_few(hypothesis: Sentence, reference: Sentence) -> None:
-    if len(hypothesis) * len(reference) <= MOST_CANDIDATES:
-        return
-    counts = (len(places) * len(hypothesis.words.get(text, ())) for text, places in reference.words.items())
-    if sum(counts) > MOST_CANDIDATES:
-        raise DatasetError(
-            f"captions of {len(hypothesis)} and {len(reference)} words repeat each other too often for METEOR "
-            f"(over {MOST_CANDIDATES} possible word matches); shorten the longer one"
-        )
+def _too_much(hypothesis: Sentence, reference: Sentence) -> DatasetError:
+    return DatasetError(
+        f"captions of {len(hypothesis)} and {len(reference)} words are too long, or too much alike, for METEOR "
+        f"(at most {MOST_CANDIDATES} possible matches); shorten them"
+    )
 
 
-def _exact(hypothesis: Sentence, reference: Sentence, found: list[list[Match]]) -> bool:
-    """Add equal words; tell whether the captions are equal, for which no other module is asked."""
+def _exact(hypothesis: Sentence, reference: Sentence, found: list[list[Match]]) -> None:
+    """Add equal words."""
     for start, word in enumerate(reference.items):
         for other in hypothesis.words.get(word.text, ()):
             found[start].append(Match(EXACT, start, 1, other, 1))
-    return len(hypothesis) == len(reference) and hypothesis.words == reference.words
 
 
 def _related(hypothesis: Sentence, reference: Sentence, found: list[list[Match]]) -> None:
     """Add different words with one stem, then different words with a synonym set in common."""
-    items = hypothesis.items
-    for start, word in enumerate(reference.items):
-        for other in hypothesis.stems.get(word.stem, ()):
-            if items[other].text != word.text:
-                found[start].append(Match(STEM, start, 1, other, 1))
-        if word.synsets.isdisjoint(hypothesis.synsets):
-            continue
-        for other, item in enumerate(items):
-            if item.text != word.text and not word.synsets.isdisjoint(item.synsets):
-                found[start].append(Match(SYNONYM, start, 1, other, 1))
+    for text, starts in reference.words.items():
+        word = reference.items[starts[0]]
+        stemmed = [other for other in hypothesis.stems.get(word.stem, ()) if hypothesis.items[other].text != text]
+        related = _synonyms(word, hypothesis)
+        if stemmed or related:
+            for start in starts:
+                found[start].extend(Match(STEM, start, 1, other, 1) for other in stemmed)
+                found[start].extend(Match(SYNONYM, start, 1, other, 1) for other in related)
+
+
+def _synonyms(word: Word, hypothesis: Sentence) -> list[int]:
+    """Return where other words stand that share a synonym set with this one."""
+    if word.synsets.isdisjoint(hypothesis.synsets):
+        return []
+    return [
+        other
+        for other, item in enumerate(hypothesis.items)
+        if item.text != word.text and not word.synsets.isdisjoint(item.synsets)
+    ]
 
 
 def _paraphrases(hypothesis: Sentence, reference: Sentence, found: list[list[Match]]) -> None:

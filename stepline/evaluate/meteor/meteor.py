@@ -12,7 +12,7 @@ from stepline.evaluate.meteor.phrases import load_phrases
 from stepline.evaluate.meteor.score import MeteorScores, Statistics, statistics, total
 from stepline.evaluate.meteor.sentence import Reader, Sentence
 
-_SENTENCES, _PAIRS = 1 << 14, 1 << 16  # captions and pairs remembered, the oldest forgotten first
+_SENTENCES, _PAIRS = 1 << 11, 1 << 14  # captions and pairs remembered, the oldest forgotten first
 
 
 class Meteor:

@@ -1,9 +1,9 @@
 """METEOR's paraphrase table, compiled once into sorted arrays that are read from disk as they are needed.
 
-The official file lists 5.3 million pairs of phrases in 270 MB of text. Here a phrase is a 64-bit number, mixed from its
-words' numbers, and the table a few arrays in the user's cache: known phrases, where each one's list starts, the lists,
-and a bitmap that tells most unknown phrases at once.
-Two different phrases share a number with a chance of about 1 in 10 million over the whole table.
+The official file lists 5.3 million pairs of phrases in 270 MB of text. Here a phrase is a 64-bit number, mixed from
+its words' numbers (n = n x MIX + word, for each word), and the table a few arrays in the user's cache: known phrases,
+where each one's list starts, the lists, and a bitmap that tells most unknown phrases at once. Two different phrases
+share a number with a chance of about 1 in 10 million over the whole table.
 """
 
 import gzip
@@ -11,10 +11,8 @@ import logging
 import os
 import shutil
 from array import array
-from collections.abc import Iterator
 from functools import cache
 from hashlib import blake2b
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -42,11 +40,6 @@ def word_number(word: str) -> int:
     return int.from_bytes(blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
 
 
-def longer(number: int, word: int) -> int:
-    """Return the number of a phrase with one more word."""
-    return (number * MIX + word) & WORD_BITS
-
-
 class Phrases:
     """The paraphrase table: which phrases have paraphrases, and which.
 
@@ -61,10 +54,10 @@ class Phrases:
         self._entries: dict[int, tuple[dict[int, int], bool]] = {}
         self._kept = 0
 
-    def may_hold(self, number: int) -> bool:
-        """Tell whether a phrase may be in the table, on either side; False is certain."""
-        place = number >> (64 - _BITMAP)
-        return bool(self._bitmap[place >> 3] >> (place & 7) & 1)
+    def plausible(self, numbers: list[int]) -> list[int]:
+        """Return the places in `numbers` of phrases that may be in the table; the others certainly are not."""
+        bitmap, byte, bit = self._bitmap, 67 - _BITMAP, 64 - _BITMAP
+        return [place for place, number in enumerate(numbers) if bitmap[number >> byte] >> (number >> bit & 7) & 1]
 
     def entry(self, number: int) -> tuple[dict[int, int], bool]:
         """Return a phrase's paraphrases (number -> place in the official order), and whether it is one itself."""
@@ -115,7 +108,7 @@ def _compile(source: Path, target: Path) -> None:
             np.save(partial / f"{part}.npy", values)
         if not target.is_dir():
             partial.rename(target)
-    except (OSError, EOFError, UnicodeDecodeError) as error:
+    except (OSError, EOFError, ValueError) as error:
         if not target.is_dir():  # another process may have been faster
             raise ModelError(
                 f"{target}: cannot be made from {source} ({error}); set STEPLINE_CACHE to a writable folder"
@@ -126,9 +119,14 @@ def _compile(source: Path, target: Path) -> None:
 
 def _arrays(source: Path) -> tuple[npt.NDArray[np.generic], ...]:
     references, paraphrases = array("Q"), array("Q")
-    for reference, paraphrase in _pairs(source):
-        references.append(reference)
-        paraphrases.append(paraphrase)
+    known: dict[str, int] = {}  # words' numbers
+    last, number = "", 0  # phrases come in groups
+    with gzip.open(source, "rt", encoding="utf-8", newline="\n") as lines:
+        for _, phrase, paraphrase in zip(lines, lines, lines, strict=True):  # probability, phrase, paraphrase
+            if phrase != last:
+                last, number = phrase, _number(phrase, known)
+            references.append(number)
+            paraphrases.append(_number(paraphrase, known))
     left, right = np.frombuffer(references, dtype=np.uint64), np.frombuffer(paraphrases, dtype=np.uint64)
     order = np.argsort(left, kind="stable")  # keeps the official order within a phrase
     phrases, starts = np.unique(left[order], return_index=True)
@@ -143,19 +141,11 @@ def _bits(phrases: Numbers, targets: Numbers) -> npt.NDArray[np.uint8]:
     return np.packbits(bits, bitorder="little")
 
 
-def _pairs(source: Path) -> Iterator[tuple[int, int]]:
-    """Give the numbers of (phrase, paraphrase); the file repeats: probability, phrase, paraphrase."""
-    numbers: dict[str, int] = {}
-    with gzip.open(source, "rt", encoding="utf-8", newline="\n") as lines:
-        while len(block := list(islice(lines, 3))) == 3:
-            yield _number(block[1], numbers), _number(block[2], numbers)
-
-
-def _number(line: str, numbers: dict[str, int]) -> int:
+def _number(phrase: str, known: dict[str, int]) -> int:
     number = 0
-    for word in line.split():
-        known = numbers.get(word)
-        if known is None:
-            known = numbers[word] = word_number(word)
-        number = longer(number, known)
+    for word in phrase.split():
+        value = known.get(word)
+        if value is None:
+            value = known[word] = word_number(word)
+        number = (number * MIX + value) & WORD_BITS
     return number

@@ -89,15 +89,25 @@ def _known_phrases(items: tuple[Word, ...], table: Phrases) -> tuple[Starts, Rea
     """Find the phrases of up to LONGEST words that the table knows, by place and then by length."""
     starts: list[tuple[int, int, dict[int, int]]] = []
     reached: Reached = {}
-    for place in range(len(items)):
-        number = 0
-        for length, item in enumerate(items[place : place + LONGEST], start=1):
-            number = (number * MIX + item.number) & WORD_BITS
-            if not table.may_hold(number):
-                continue
-            paraphrases, is_target = table.entry(number)
-            if paraphrases:
-                starts.append((place, length, paraphrases))
-            if is_target:
-                reached.setdefault(number, (length, []))[1].append(place)
+    spans, numbers = _all_phrases(items)
+    for index in table.plausible(numbers):
+        (place, length), number = spans[index], numbers[index]
+        paraphrases, is_target = table.entry(number)
+        if paraphrases:
+            starts.append((place, length, paraphrases))
+        if is_target:
+            reached.setdefault(number, (length, []))[1].append(place)
     return tuple(starts), reached
+
+
+def _all_phrases(items: tuple[Word, ...]) -> tuple[list[tuple[int, int]], list[int]]:
+    """Return (place, length) and number of every phrase."""
+    values = [item.number for item in items]
+    spans, numbers = [], []
+    for place in range(len(values)):
+        number = length = 0
+        for value in values[place : place + LONGEST]:
+            number, length = (number * MIX + value) & WORD_BITS, length + 1
+            spans.append((place, length))
+            numbers.append(number)
+    return spans, numbers

@@ -14,7 +14,7 @@ PUNCTUATION = frozenset(
 )
 _LINE_BREAKS = str.maketrans(dict.fromkeys("\n\r\x0b\x0c\x85\u2028\u2029", " "))
 _WHITE = frozenset(" \t\n\x0b\x0c\r\x85")
-_REMEMBERED = 1 << 16  # captions whose tokens are kept
+_REMEMBERED = 1 << 14  # captions and words whose tokens are kept
 _LAST_UNIT = 0xFFFF  # characters beyond it are two UTF-16 units to Java
 
 
@@ -34,6 +34,7 @@ class Tokenizer:
         """folder: laid out as the pycocoevalcap package; by default that package. Raises ModelError without it."""
         self._automaton = load(official_file(TOKENIZER_JAR, folder))
         self._tokens = lru_cache(maxsize=_REMEMBERED)(self._tokenize)
+        self._word = lru_cache(maxsize=_REMEMBERED)(self._read)  # a word of letters alone never minds its neighbours
 
     def __call__(self, text: str) -> str:
         """Return the lower-cased tokens of a caption without punctuation, as the caption metrics compare them."""
@@ -45,6 +46,11 @@ class Tokenizer:
         return [_characters(token.lower()) for token in _written(line, self._automaton)]
 
     def _tokenize(self, text: str) -> str:
+        if text.isascii() and text.replace(" ", "a").isalpha():
+            return " ".join(filter(None, map(self._word, text.split())))
+        return self._read(text)
+
+    def _read(self, text: str) -> str:
         # a token can hold a space only as a no-break space, so that splitting at spaces is safe
         return " ".join(token for token in self.all_tokens(text) if token not in PUNCTUATION)
 

@@ -1,0 +1,210 @@
+import math
+import shutil
+
+import pytest
+from caption_cases import needs_tables
+from metric_cases import case, needs_cases
+
+from stepline.errors import DatasetError, ModelError
+from stepline.evaluate.meteor import JarMeteor, Meteor
+from stepline.evaluate.meteor.lexicon import load_lexicon
+from stepline.evaluate.meteor.match import PARAPHRASE, STEM, SYNONYM, candidates
+from stepline.evaluate.meteor.normalise import ALWAYS, BEFORE_NUMBERS, words
+from stepline.evaluate.meteor.phrases import load_phrases
+from stepline.evaluate.meteor.sentence import Reader
+from stepline.evaluate.meteor.stem import stem
+
+TOLERANCE = 1e-9  # asked: 1e-4 on 99 % of the pairs
+
+
+@pytest.fixture(scope="module")
+def meteor():
+    return Meteor()
+
+
+@pytest.fixture(scope="module")
+def reader():
+    return Reader(load_lexicon(), load_phrases())
+
+
+@needs_tables
+@needs_cases
+def test_every_official_pair_and_aggregate_is_met_in_both_roles(meteor):
+    wanted = case("meteor_pairs")["single_reference"]
+    pairs = wanted["pairs"]
+    scored = meteor.compare([((pair["reference"],), pair["hypothesis"]) for pair in pairs])
+    swapped = meteor.compare([((pair["hypothesis"],), pair["reference"]) for pair in pairs])
+    assert scored.segments == pytest.approx([pair["score"] for pair in pairs], abs=TOLERANCE)
+    assert swapped.segments == pytest.approx([pair["score_swapped_roles"] for pair in pairs], abs=TOLERANCE)
+    assert scored.aggregate == pytest.approx(wanted["aggregate"], abs=TOLERANCE)
+    assert swapped.aggregate == pytest.approx(wanted["aggregate_swapped_roles"], abs=TOLERANCE)
+
+
+@needs_tables
+@needs_cases
+def test_with_several_references_the_best_one_counts(meteor):
+    wanted = case("meteor_pairs")["multi_reference"]
+    scored = meteor.compare([(item["references"], item["hypothesis"]) for item in wanted["items"]])
+    assert scored.segments == pytest.approx([item["score"] for item in wanted["items"]], abs=TOLERANCE)
+    assert scored.aggregate == pytest.approx(wanted["aggregate"], abs=TOLERANCE)
+
+
+@needs_tables
+@needs_cases
+def test_edge_cases_are_met(meteor):
+    edges = case("caption_edge_cases")
+    wanted = edges["meteor_agg_vs_mean"]
+    scored = meteor.compare([(wanted["gts"][key], wanted["res"][key][0]) for key in wanted["gts"]])
+    assert scored.segments == pytest.approx(wanted["sentence_scores"], abs=TOLERANCE)
+    assert scored.aggregate == pytest.approx(wanted["aggregate(score[0])"], abs=TOLERANCE)
+    swapped = meteor.segment(["whisk eggs"], "whisk the eggs in a large bowl")
+    assert swapped == pytest.approx(edges["meteor_swapped(ref=whisk eggs,hyp=whisk the eggs in a large bowl)"])
+    assert meteor.segment(["toast the bread"], "toast the bread") == edges["meteor_exact"]
+    assert meteor.segment(["abc123 !@ #"], "toast the bread") == 0.0
+
+
+@needs_tables
+def test_one_matched_word_of_two_is_worth_what_the_formula_says(meteor):
+    # content words cut/onions against cut/beef: P = R = 1/2, one chunk of one match: penalty .6 * 1 ** .2
+    assert meteor.segment(["cut onions"], "cut beef") == pytest.approx(0.5 * (1 - 0.6))
+
+
+@needs_tables
+def test_a_function_word_weighs_a_third_of_a_content_word(meteor):
+    # "the" .25 of "the oven" 1.0: P = R = .25, one chunk of one match
+    assert meteor.segment(["the oven"], "the pizza") == pytest.approx(0.25 * (1 - 0.6))
+
+
+@needs_tables
+def test_pieces_out_of_order_are_punished(meteor):
+    # all four words match in two chunks: 1 - .6 * (2 / 4) ** .2
+    assert meteor.segment(["onions garlic beef pork"], "beef pork onions garlic") == pytest.approx(
+        1 - 0.6 * math.pow(0.5, 0.2)
+    )
+
+
+@needs_tables
+@pytest.mark.parametrize("pair", [("", "cut"), ("cut", ""), ("", ""), ("...", "!")])
+def test_an_empty_caption_scores_nothing(meteor, pair):
+    assert meteor.segment([pair[0]], pair[1]) == 0.0
+
+
+@needs_tables
+def test_no_pairs_have_the_aggregate_zero_and_no_references_are_an_error(meteor):
+    assert meteor.compare([]).aggregate == 0.0
+    with pytest.raises(DatasetError, match="no reference caption"):
+        meteor.segment([], "cut")
+
+
+@needs_tables
+def test_captions_that_repeat_each_other_without_end_are_refused_quickly(meteor):
+    with pytest.raises(DatasetError, match="shorten them"):
+        meteor.segment(["the pan " * 10_000], "the pan " * 10_000)
+    with pytest.raises(DatasetError, match="shorten them"):
+        meteor.segment(["cut " * 300], "slice " * 300)
+
+
+@needs_tables
+def test_a_very_long_caption_against_a_short_one_is_scored(meteor):
+    assert 0.0 < meteor.segment(["add the salt"], "salt " + "qwerty " * 14_000) < 0.01
+
+
+@needs_tables
+def test_words_match_by_stem_synonym_and_paraphrase(reader):
+    found = candidates(reader.read("chopped mix at the moment"), reader.read("chop blend currently"))
+    kinds = [{match.module for match in options} for options in found]
+    assert STEM in kinds[0]
+    assert SYNONYM in kinds[1]
+    assert PARAPHRASE in kinds[2]
+    assert any(match.other_length == 3 for match in found[2])  # "at the moment"
+
+
+@needs_tables
+def test_irregular_forms_share_the_synonyms_of_their_base():
+    lexicon = load_lexicon()
+    assert lexicon.synonym_sets("cut") <= lexicon.synonym_sets("cutting")
+    assert lexicon.synonym_sets("dice") & lexicon.synonym_sets("dices")
+    assert lexicon.synonym_sets("zzz") == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("Add salt, pepper.", ["add", "salt", ",", "pepper", "."]),
+        ("1,000 g of a,b", ["1,000", "g", "of", "a", ",", "b"]),
+        ("No. 7 is No. seven", ["no.", "7", "is", "no.", "seven"]),
+        ("Dr. Oetker No. Two.", ["dr.", "oetker", "no", ".", "two", "."]),
+        ("U.S. oil", ["us", "oil"]),
+        ("wait... now..", ["wait", "...", "now", ".."]),
+        ("the cook's pre-heated 350°F oven", ["the", "cook", "'s", "pre", "heated", "350", "°", "f", "oven"]),
+        ("don't ‘cut’ “it”", ["don", "'t", "'", "cut", "'", '"', "it", '"']),
+        ("", []),
+        ("   ", []),
+    ],
+)
+def test_a_line_is_normalised_as_the_program_does(line, expected):
+    assert words(line, {"Dr": ALWAYS, "No": BEFORE_NUMBERS}) == expected
+
+
+def test_a_run_of_dots_is_quick_however_long():
+    assert words("." * 100_000, {}) == ["." * 100_000]
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        ("added", "ad"),  # today's Snowball says "add"; METEOR's does not
+        ("vegetables", "veget"),
+        ("cooking", "cook"),
+        ("chopped", "chop"),
+        ("biologist", "biologist"),
+        ("generously", "generous"),
+        ("skies", "sky"),
+        ("tied", "tie"),
+        ("cries", "cri"),
+        ("gas", "gas"),
+        ("boiling", "boil"),
+        ("hoping", "hope"),
+        ("sensational", "sensat"),
+        ("relational", "relat"),
+        ("formative", "format"),
+        ("controll", "control"),
+        ("youth", "youth"),
+        ("boyish", "boyish"),
+        ("'em", "em"),
+        ("is", "is"),
+    ],
+)
+def test_stems_are_those_of_the_stemmer_of_its_time(word, expected):
+    assert stem(word) == expected
+
+
+def test_missing_tables_name_the_extra(tmp_path):
+    with pytest.raises(ModelError, match=r"stepline\[evaluate\]"):
+        Meteor(tmp_path)
+
+
+@pytest.mark.slow
+@needs_tables
+@pytest.mark.skipif(shutil.which("java") is None, reason="needs a Java machine")
+def test_the_original_program_gives_the_same_scores(meteor):
+    pairs = [
+        (["add the salt"], "put in some salt"),
+        (["chop the onions", "cut onions"], "chopped onion"),
+        ([""], "cut"),
+        (["a ||| b\nc"], "a b"),
+    ]
+    with JarMeteor() as jar:
+        theirs = jar.compare(pairs)
+        assert jar.segment(["cut"], "cut") == 1.0
+        assert jar.compare([]).aggregate == 0.0
+    ours = meteor.compare([*pairs[:3], (["a  b c"], "a b")])
+    assert ours.segments == pytest.approx(theirs.segments, abs=TOLERANCE)
+    assert ours.aggregate == pytest.approx(theirs.aggregate, abs=TOLERANCE)
+
+
+@needs_tables
+@pytest.mark.skipif(shutil.which("java") is None, reason="needs a Java machine")
+def test_the_original_program_is_stopped_when_it_takes_too_long():
+    with JarMeteor(limit=0.2) as jar, pytest.raises(ModelError, match="took over"):
+        jar.segment(["cut"], "cut")
