@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from stepline.errors import DatasetError
-from stepline.evaluate.statistics import DRAWS, LEVEL, Floats, Statistic, choose, interval, resample, score
+from stepline.evaluate.statistics import DRAWS, LEVEL, Floats, Statistic, choose, cluster, interval, resample, score
 
 FEW = 30     # videos under which a percentile interval over them is known to be too narrow
 LISTED = 5   # ids that the printed table names; the JSON holds all
@@ -22,6 +22,7 @@ class Scores:
     videos: ids of the V videos scored. items: what was counted in them (sentences, steps, segments, clips).
     statistics: name -> Statistic over those videos. columns: name -> (V,) per-video numbers, NaN where undefined.
     missing: in the reference, not in the predictions. extra: the reverse. handling: what was done with them.
+    sources: (V,) what each video was cut from, where videos share a source and so are not independent.
     """
 
     benchmark: str
@@ -35,6 +36,11 @@ class Scores:
     extra: tuple[str, ...] = ()
     handling: str = ""
     notes: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+
+    def drawn(self) -> tuple[str, ...]:
+        """Return (V,) what each video is drawn with: its source where several come from one, else itself."""
+        return self.sources or self.videos
 
 
 @dataclass(frozen=True)
@@ -76,18 +82,22 @@ class Report:
     per_video: tuple[Mapping[str, float | str], ...]
     draws: int
     seed: int
+    sources: int
 
 
 def report(scores: Scores, *, draws: int = DRAWS, seed: int = 0) -> Report:
     """Return the report: every score once over its videos, and its interval from seeded draws of them."""
-    drawn = resample(scores.statistics, draws=draws, seed=seed)
+    sources = scores.drawn()
+    statistics = {name: cluster(statistic, sources) for name, statistic in scores.statistics.items()}
+    drawn = resample(statistics, draws=draws, seed=seed)
     metrics = {
         name: Metric(score(statistic), *interval(drawn[name]), statistic.items)
         for name, statistic in scores.statistics.items()
     }
     return Report(
         scores.benchmark, scores.protocol, scores.rule, metrics, len(scores.videos), scores.items, scores.missing,
-        scores.extra, scores.handling, (*scores.notes, *_few(len(scores.videos))), _rows(scores), draws, seed,
+        scores.extra, scores.handling, (*scores.notes, *_few(len(set(sources)))), _rows(scores), draws,
+        seed, len(set(sources)),
     )   # fmt: skip
 
 
@@ -116,8 +126,10 @@ def compare(first: Scores, second: Scores, *, draws: int = DRAWS, seed: int = 0)
     if not shared:
         raise DatasetError("the two systems share no scored video; compare predictions for the same videos")
     names = [name for name in first.statistics if name in second.statistics]
-    one = {name: choose(first.statistics[name], first.videos, shared) for name in names}
-    other = {name: choose(second.statistics[name], second.videos, shared) for name in names}
+    origin = dict(zip(first.videos, first.drawn(), strict=True))
+    sources = [origin[video] for video in shared]
+    one = {name: cluster(choose(first.statistics[name], first.videos, shared), sources) for name in names}
+    other = {name: cluster(choose(second.statistics[name], second.videos, shared), sources) for name in names}
     ours, theirs = resample(one, draws=draws, seed=seed), resample(other, draws=draws, seed=seed)
     differences, beaten = {}, {}
     for name in names:
@@ -138,7 +150,8 @@ def as_table(made: Report, against: Comparison | None = None) -> str:
         lines.append(
             f"{metric:<{width}}  {_number(number.value):>8}  {span:<19} {made.videos:>6} {number.items:>7}  {name}"
         )
-    lines += ["", f"rule: {made.rule}", f"interval: {made.draws} draws of whole videos, seed {made.seed}"]
+    lines += ["", f"rule: {made.rule}"]
+    lines += [f"interval: {made.draws} draws of {made.sources} whole videos, seed {made.seed}"]
     lines += [f"in the reference, not in the predictions: {_listed(made.missing)}"]
     lines += [f"in the predictions, not in the reference: {_listed(made.extra)}"]
     lines += [f"these videos: {made.handling}"] if made.handling else []
@@ -179,7 +192,7 @@ def as_json(made: Report, against: Comparison | None = None) -> str:
         "extra": list(made.extra),
         "handling": made.handling,
         "notes": list(made.notes),
-        "bootstrap": {"draws": made.draws, "seed": made.seed, "level": LEVEL},
+        "bootstrap": {"draws": made.draws, "videos": made.sources, "seed": made.seed, "level": LEVEL},
     }
     if against is not None:
         differences = {

@@ -202,3 +202,36 @@ def choose(statistic: Statistic, own: Sequence[str], wanted: Sequence[str]) -> C
     """Return the statistic over the `wanted` videos; `own` are the ids of its V videos."""
     place = {video: index for index, video in enumerate(own)}
     return Chosen(statistic, np.array([place[video] for video in wanted], dtype=np.int64))
+
+
+@dataclass(frozen=True)
+class Clustered:
+    """A statistic whose videos are drawn together where they come from one source; source: (V,) 0..S-1."""
+
+    whole: Statistic
+    source: Integers
+
+    @property
+    def videos(self) -> int:
+        """How many sources there are: they are what is drawn."""
+        return int(self.source.max()) + 1 if len(self.source) else 0
+
+    @property
+    def width(self) -> int:
+        """As wide as the whole."""
+        return self.whole.width
+
+    @property
+    def items(self) -> int:
+        """As many as the whole counts."""
+        return self.whole.items
+
+    def __call__(self, weights: Floats) -> Floats:
+        """Return (B,) scores under weights (B, sources)."""
+        return self.whole(weights[:, self.source])
+
+
+def cluster(statistic: Statistic, sources: Sequence[str]) -> Clustered:
+    """Return the statistic over sources; sources: of each of its V videos."""
+    _, index = np.unique(np.array(sources, dtype=object), return_inverse=True)
+    return Clustered(statistic, np.asarray(index, dtype=np.int64).reshape(-1))

@@ -43,7 +43,7 @@ def test_json_holds_all_ids_and_null_for_what_is_undefined():
     tree = json.loads(as_json(made))
     assert tree["metrics"]["R@1"] == {"value": None, "low": None, "high": None, "items": 0}
     assert tree["missing"] == ["m"]
-    assert tree["bootstrap"] == {"draws": 1000, "seed": 0, "level": 95.0}
+    assert tree["bootstrap"] == {"draws": 1000, "videos": 0, "seed": 0, "level": 95.0}
 
 
 def test_a_system_differs_from_itself_by_exactly_nothing():
@@ -88,3 +88,14 @@ def test_the_per_video_table_is_parquet(tmp_path):
     rows = parquet.read_table(tmp_path / "deep" / "out.parquet").to_pylist()
     assert [(row["video"], row["hits"]) for row in rows] == [("v0", 1.0), ("v1", 2.0)]
     assert {row["protocol"] for row in rows} == {"bench/p"}
+
+
+def test_videos_of_one_source_are_drawn_together():
+    hits = np.repeat([0.0, 2.0], 30)
+    alone, together = report(scores(hits)), report(scores(hits, sources=tuple("a" * 30 + "b" * 30)))
+    assert alone.metrics["R@1"].value == together.metrics["R@1"].value
+    assert (together.metrics["R@1"].low, together.metrics["R@1"].high) == (0, 1)
+    assert alone.metrics["R@1"].low > 0.3
+    assert together.sources == 2
+    both = compare(scores(hits, sources=tuple("a" * 30 + "b" * 30)), scores(hits * 0 + 1))
+    assert (both.differences["R@1"].low, both.differences["R@1"].high) == (-0.5, 0.5)

@@ -37,8 +37,10 @@ class Case:
     def scores(
         self, videos: Iterable[str], items: int, statistics: Mapping[str, Statistic], columns: Mapping[str, Floats],
         *, asked: Iterable[str], given: Iterable[str], handling: str = ZERO, notes: Iterable[str] = (),
+        sources: Iterable[str] = (),
     ) -> Scores:   # fmt: skip
-        """Return the scores; asked: ids of the reference, given: ids of the predictions.
+        """Return the scores; asked: ids of the reference, given: ids of the predictions, sources: of the
+        videos, where several come from one.
 
         Raises DatasetError when the reference holds nothing to score, or the two share no id at all.
         """
@@ -52,7 +54,7 @@ class Case:
         return Scores(
             self.benchmark, self.protocol, self.rule, tuple(videos), items, statistics, columns,
             tuple(id for id in known if id not in has), tuple(id for id in predicted if id not in there), handling,
-            tuple(notes),
+            tuple(notes), tuple(sources),
         )   # fmt: skip
 
 

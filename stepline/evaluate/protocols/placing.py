@@ -7,6 +7,7 @@ reference by their text, repeated texts in the order of the file. The second of 
 segmentation: texts are not looked at; only whether spans were found where the reference has some.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -24,11 +25,17 @@ from stepline.evaluate.spans import THRESHOLDS, Fit, as_spans, grounding_fit, hi
 from stepline.evaluate.statistics import Floats, Ratio, Statistic
 from stepline.records import Record, Step
 
+CLIP = re.compile(r"mini_\d+\.mp4$")   # what WhenAct writes behind the name of a clip's source video
+
 
 @dataclass(frozen=True)
 class _Reference:
     records: dict[str, Record]
     notes: tuple[str, ...]
+
+    def sources(self, ids: Iterable[str]) -> list[str]:
+        """Return the media of each record: HiREST asks several things of a video, WhenAct cuts one into clips."""
+        return [CLIP.sub("", self.records[id].video.id) for id in ids]
 
 
 def grounding(case: Case) -> Scores:
@@ -44,6 +51,7 @@ def grounding(case: Case) -> Scores:
         return case.scores(
             truths, int(counted.sum()), statistics, {"steps": counted, "hits": _hits(truths, at)},
             asked=truths, given=_of_reference(seconds, reference), notes=reference.notes,
+            sources=reference.sources(truths),
         )   # fmt: skip
     return _score_segments(case, reference, shown, truths, counted)
 
@@ -65,7 +73,10 @@ def _score_segments(
     columns = {"steps": counted, "hits": hits, "overlap": np.array([fit.overlaps.sum() for fit in fits])}
     notes = [*reference.notes, *unread_note(predictions)]
     given = _of_reference(segmented, reference)
-    return case.scores(truths, int(counted.sum()), statistics, columns, asked=truths, given=given, notes=notes)
+    return case.scores(
+        truths, int(counted.sum()), statistics, columns, asked=truths, given=given, notes=notes,
+        sources=reference.sources(truths),
+    )   # fmt: skip
 
 
 def _nothing(instances: Sequence[Floats]) -> list[list[float] | None]:
@@ -104,7 +115,7 @@ def segmentation(case: Case) -> Scores:
     notes = [*reference.notes, *unread_note(predictions)]
     return case.scores(
         truths, int(counted.sum()), statistics, columns, asked=truths,
-        given=_of_reference(segmented, reference), notes=notes,
+        given=_of_reference(segmented, reference), notes=notes, sources=reference.sources(truths),
     )   # fmt: skip
 
 
