@@ -22,7 +22,7 @@ from whenact_data import CLIP, folds, read_actions
 
 from stepline.evaluate.crosstask import counts, random_sets, rows_shown
 from stepline.evaluate.report import Metric
-from stepline.evaluate.spans import THRESHOLDS, Fit, grounding_fit, hit, overlap
+from stepline.evaluate.spans import THRESHOLDS, Fit, grounding_fit, hit, overlap, overlap_statistics
 from stepline.evaluate.statistics import GroupedRatio, Ratio, Statistic, interval, resample, score
 
 OUT = Path(__file__).resolve().parent / "results" / "baselines.json"
@@ -91,7 +91,7 @@ def placing(videos: Sequence[Shown], place: Placer) -> dict[str, Metric]:
         float(sum(hit(s.mean(), i) for s, i in zip(spans, video.instances, strict=True)))
         for spans, video in zip(placed, videos, strict=True)
     ]
-    return measured({"R@1": Ratio(np.array(hits), steps), **overlaps(fits, steps)})
+    return measured({"R@1": Ratio(np.array(hits), steps), **overlap_statistics(fits, steps)})
 
 
 def finding(videos: Sequence[Shown], place: Placer, count: int) -> dict[str, Metric]:
@@ -99,18 +99,11 @@ def finding(videos: Sequence[Shown], place: Placer, count: int) -> dict[str, Met
     tables = [overlap(place(video, count), np.concatenate(video.instances)) for video in videos]   # (count, M)
     fits = [Fit(table.max(axis=0), count) for table in tables]
     shown = np.array([float(table.shape[1]) for table in tables])
-    made = overlaps(fits, shown)
+    made = overlap_statistics(fits, shown)
     for threshold in THRESHOLDS:
         right = np.array([float((table.max(axis=1) >= threshold).sum()) for table in tables])
         made[f"Precision@IoU {threshold}"] = Ratio(right, np.full(len(videos), float(count)))
     return measured(made)
-
-
-def overlaps(fits: Sequence[Fit], totals: Array) -> dict[str, Statistic]:
-    made: dict[str, Statistic] = {
-        f"Recall@IoU {t}": Ratio(np.array([fit.found(t) for fit in fits]), totals) for t in THRESHOLDS
-    }
-    return {**made, "mean IoU": Ratio(np.array([float(fit.overlaps.sum()) for fit in fits]), totals)}
 
 
 def placed_rows() -> dict[str, dict[str, Metric]]:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stepline.errors import DatasetError
-from stepline.evaluate.statistics import Floats
+from stepline.evaluate.statistics import Floats, Ratio, Statistic
 
 THRESHOLDS = (0.1, 0.3, 0.5, 0.7)   # of intersection over union; usual in moment retrieval, HiREST and HT-Step
 Pair: TypeAlias = Sequence[float] | npt.NDArray[np.floating]
@@ -99,3 +99,13 @@ def segmentation_fit(predicted: Pairs, reference: Pairs) -> Fit:
     if not len(given):
         return Fit(np.zeros(len(truth)), 0)
     return Fit(overlap(given, truth).max(axis=0), len(given))
+
+
+def overlap_statistics(fits: Sequence[Fit], totals: Floats) -> dict[str, Statistic]:
+    """Return recall at each threshold and mean overlap over videos; totals: (V,) references a video."""
+    made: dict[str, Statistic] = {
+        f"Recall@IoU {threshold}": Ratio(np.array([fit.found(threshold) for fit in fits]), totals)
+        for threshold in THRESHOLDS
+    }
+    made["mean IoU"] = Ratio(np.array([float(fit.overlaps.sum()) for fit in fits]), totals)
+    return made

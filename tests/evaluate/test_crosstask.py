@@ -161,3 +161,11 @@ def test_the_wrong_number_of_steps_is_an_error(release):
         scored(release, {"11_a_a": [1]}, convention="each-all")
     with pytest.raises(DatasetError, match="columns"):
         scored(release, {"11_a_a": [[1.0]]}, convention="each-all")
+
+
+def test_spans_give_recall_at_overlap_and_their_middles_are_the_seconds(release):
+    tree = {"11_a_a": {"spans": [[2.5, 3.5], [5, 7]]}, "22": {"c": {"spans": [None]}}}
+    found = scored(release, tree, convention="each-all").statistics
+    assert score(found["average R@1"]) == 0.5
+    assert score(found["mean IoU"]) == pytest.approx((1 + 0.5 + 0) / 3)
+    assert score(found["Recall@IoU 0.7"]) == pytest.approx(1 / 3)

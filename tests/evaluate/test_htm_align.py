@@ -67,6 +67,17 @@ def test_perfect_is_1_empty_is_0_and_missing_videos_are_listed(scored):
     assert scored({"a": [2, 0, 0], "x": [1]}).extra == ("x",)
 
 
+def test_spans_give_recall_at_overlap_and_their_middles_are_the_seconds(scored):
+    found = scored({"a": {"spans": [[2.0, 3.5], None, [5.2, 7.0]]}, "b": {"spans": [[0, 1]]}})
+    assert score(found.statistics["R@1"]) == 1
+    assert score(found.statistics["mean IoU"]) == pytest.approx((1 + 0.5) / 2)
+    assert score(found.statistics["Recall@IoU 0.7"]) == 0.5
+    assert score(scored({"b": {"spans": [None]}}).statistics["mean IoU"]) == 0
+    for odd in ([[1, 2]], [[1, 2], [3], None], [[1, 2], None, ["x", 2]], [[1, 2], None, [1e999, 2]]):
+        with pytest.raises(DatasetError, match=r"p\.json"):
+            scored({"a": {"spans": odd}})
+
+
 def test_nasva_leaves_out_videos_without_an_alignable_sentence(scored):
     found = scored({"a": [2, 0, 5], "b": [0]}, convention="nasva")
     assert found.videos == ("a",)

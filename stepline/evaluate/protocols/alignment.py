@@ -1,7 +1,8 @@
 """HTM-Align as a benchmark: R@1 of alignable sentences and ROC-AUC, of alignability or of narration detection.
 
 Predictions, by video id: a matrix of scores (sentences, seconds); or one second a sentence, null where it is not
-placed; or {"scores": matrix, "seconds": [...], "alignability": [...], "shown": [...]} with what there is of these.
+placed; or {"scores": matrix, "seconds": [...], "spans": [[start, end] or null], "alignability": [...], "shown": [...]}
+with what there is of these. Spans give recall at overlap, and where there are no seconds their middles are those.
 alignability scores a sentence against the whole video, shown against the clip in which it is said (see `narration`).
 """
 
@@ -16,9 +17,10 @@ from stepline.datasets.source import find, read_json
 from stepline.errors import DatasetError
 from stepline.evaluate.htm_align import Annotation, Convention, best_seconds, hide_zeros, hits, windowed
 from stepline.evaluate.narration import alignable_labels, narration_labels
-from stepline.evaluate.protocols.case import SKIP, Case, by_id, is_matrix, length, matrix, numbers
+from stepline.evaluate.protocols.case import SKIP, Case, by_id, is_matrix, length, matrix, middles, numbers, placed
 from stepline.evaluate.ranking import Area, AveragePrecision
 from stepline.evaluate.report import Scores
+from stepline.evaluate.spans import Fit, grounding_fit, overlap_statistics
 from stepline.evaluate.statistics import Floats, Ratio, Statistic
 
 FILE = "htm_align.json"
@@ -27,9 +29,10 @@ SPOKEN = ("sentencified_htm_370k.json", "sentencified_htm_1200k.json", "sentenci
 
 @dataclass(frozen=True)
 class _Found:
-    """What a system says of one video: seconds (K,) and one score a sentence (K,), None where it gives none."""
+    """What a system says of one video: seconds (K,), K spans, one score a sentence (K,); None where it gives none."""
 
     seconds: Floats | None
+    spans: list[tuple[float, float] | None] | None
     ranking: Floats | None
 
 
@@ -47,6 +50,8 @@ def score(case: Case, *, convention: Convention = "tan", windows: bool = False) 
     notes = [f"{len(truths) - len(kept)} videos without an alignable sentence left out"] if kept != truths else []
     if all(entry.seconds is not None for entry in found.values()):
         statistics["R@1"] = Ratio(right, counted)
+    if found and all(entry.spans is not None for entry in found.values()):
+        statistics |= overlap_statistics([_fit(found.get(id), truth) for id, truth in kept.items()], counted)
     if convention == "tan":
         labels = {id: alignable_labels(truth) for id, truth in kept.items()}
         notes += _rank(statistics, kept, found, labels, "alignable")
@@ -81,6 +86,13 @@ def annotations(case: Case) -> dict[str, Annotation]:
     return made
 
 
+def _fit(found: _Found | None, truth: Annotation) -> Fit:
+    """Return how the spans of alignable sentences fit; all are missing where the video is."""
+    spans = found.spans if found is not None and found.spans is not None else [None] * len(truth.spans)
+    rows = np.flatnonzero(truth.alignable)
+    return grounding_fit([spans[k] for k in rows], [truth.spans[[k]] for k in rows])
+
+
 def _prepared(scores: Floats, truth: Annotation, *, convention: Convention, windows: bool) -> Floats:
     if windows:
         return windowed(scores, truth)
@@ -92,7 +104,12 @@ def _found(node: Node, truth: Annotation, prepare: Callable[[Floats, Annotation]
     whole = parts.get("scores") if parts else (node if is_matrix(node) else None)
     list_of = parts.get("seconds") if parts else (None if is_matrix(node) else node)
     ranks = parts.get(kind) if parts else None
-    seconds = ranking = None
+    boxes = parts.get("spans") if parts else None
+    seconds = spans = ranking = None
+    if boxes is not None:
+        spans = placed(boxes)
+        length(boxes, spans, len(truth.spans), "sentences")
+        seconds = middles(spans)
     if whole is not None:
         scores = matrix(whole)
         length(whole, scores, len(truth.spans), "sentences")
@@ -104,7 +121,7 @@ def _found(node: Node, truth: Annotation, prepare: Callable[[Floats, Annotation]
     if ranks is not None:
         ranking = numbers(ranks)
         length(ranks, ranking, len(truth.spans), "sentences")
-    return _Found(seconds, ranking)
+    return _Found(seconds, spans, ranking)
 
 
 def _rank(

@@ -1,7 +1,7 @@
 """What every protocol shares: the two inputs, which videos count, and values read from JSON with their place."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -90,12 +90,25 @@ def matrix(node: Node) -> Floats:
     return array
 
 
+def placed(node: Node) -> list[tuple[float, float] | None]:
+    """Return a list of [start, end] or null. Raises DatasetError for anything else, and for infinity or NaN."""
+    spans = [None if row.value is None else row.pair() for row in node.rows()]
+    if not np.isfinite([span for span in spans if span is not None]).all():
+        raise node.fails("a list of finite [start, end]")
+    return spans
+
+
+def middles(spans: Sequence[tuple[float, float] | None]) -> Floats:
+    """Return the middle second of each span, NaN where there is none."""
+    return np.array([float("nan") if span is None else (span[0] + span[1]) / 2 for span in spans])
+
+
 def is_matrix(node: Node) -> bool:
     """Tell whether a value is a list whose first item is a list."""
     return isinstance(node.value, list) and bool(node.value) and isinstance(node.value[0], list)
 
 
-def length(node: Node, values: Floats, wanted: int, what: str) -> None:
+def length(node: Node, values: Sized, wanted: int, what: str) -> None:
     """Raise DatasetError unless there are as many values as wanted."""
     if len(values) != wanted:
         raise DatasetError(f"{node.place}: {len(values)} values for {wanted} {what}; give one, or null, for each")

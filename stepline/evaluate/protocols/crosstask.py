@@ -1,7 +1,8 @@
 """CrossTask as a benchmark: average recall at 1 over tasks.
 
 The reference is the release's folder. Predictions are JSON, {"task_video": value} or {task: {video: value}}; a value
-is one second a step, null where it is not placed, or a matrix of scores, one row a second and one column a step.
+is one second a step, null where it is not placed; or a matrix of scores, one row a second and one column a step; or
+{"spans": [[start, end] or null a step]}, whose middles are the seconds and which give recall at overlap as well.
 """
 
 from collections import defaultdict
@@ -17,8 +18,20 @@ from stepline.datasets.node import Node
 from stepline.datasets.source import find, plain_rows
 from stepline.errors import DatasetError
 from stepline.evaluate import crosstask
-from stepline.evaluate.protocols.case import SKIP, ZERO, Case, by_id, is_matrix, length, matrix, numbers
+from stepline.evaluate.protocols.case import (
+    SKIP,
+    ZERO,
+    Case,
+    by_id,
+    is_matrix,
+    length,
+    matrix,
+    middles,
+    numbers,
+    placed,
+)
 from stepline.evaluate.report import Scores
+from stepline.evaluate.spans import Fit, grounding_fit, overlap_statistics
 from stepline.evaluate.statistics import Floats, GroupedRatio, Integers, Statistic
 
 Key: TypeAlias = tuple[str, str]   # task, video
@@ -48,6 +61,8 @@ def score(case: Case, *, ordered: bool = False, sets: bool = True, skip: bool = 
     if keys:
         name = "average R@1, in order" if ordered else "average R@1"
         statistics[name] = GroupedRatio(hits, shown, group, held)
+    if given and all(isinstance(node.value, dict) for node in given.values()):
+        statistics |= overlap_statistics([_fit(given.get(key), truths[key]) for key in keys], shown)
     return case.scores(
         map(_name, keys), int(shown.sum()), statistics, {"hits": hits, "steps": shown, "task": _numbers(keys)},
         asked=map(_name, truths), given=map(_name, given), handling=SKIP if skip else ZERO, notes=_notes(keys, held),
@@ -94,7 +109,7 @@ def _judge(node: Node | None, truth: _Truth, ordered: bool) -> tuple[float, floa
         return crosstask.counts(rows, _shown(truth, len(scores)))
     if ordered:
         raise DatasetError(f"{node.place}: seconds cannot be put in order; give scores, one row a second")
-    seconds = numbers(node)
+    seconds = middles(_spans(node, truth)) if isinstance(node.value, dict) else numbers(node)
     length(node, seconds, truth.count, "steps")
     return crosstask.counts(np.floor(seconds), _shown(truth, last))
 
@@ -103,10 +118,24 @@ def _shown(truth: _Truth, seconds: int) -> np.typing.NDArray[np.bool_]:
     return crosstask.rows_shown(truth.segments, truth.steps, seconds, truth.count)
 
 
+def _spans(node: Node, truth: _Truth) -> list[tuple[float, float] | None]:
+    spans = placed(node["spans"])
+    length(node, spans, truth.count, "steps")
+    return spans
+
+
+def _fit(node: Node | None, truth: _Truth) -> Fit:
+    """Return how the spans of the steps that are shown fit; all are missing where the video is."""
+    spans = [None] * truth.count if node is None else _spans(node, truth)
+    segments, numbered = np.array(truth.segments).reshape(-1, 2), np.array(truth.steps, dtype=np.int64)
+    shown = sorted(set(truth.steps))
+    return grounding_fit([spans[step] for step in shown], [segments[numbered == step] for step in shown])
+
+
 def _given(path: Path) -> dict[Key, Node]:
     found: dict[Key, Node] = {}
     for id, node in by_id(path).items():
-        if isinstance(node.value, dict):
+        if isinstance(node.value, dict) and "spans" not in node.value:
             found |= {(id, video): value for video, value in node.entries()}
         else:
             task, _, video = id.partition("_")

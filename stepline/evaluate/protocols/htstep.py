@@ -20,7 +20,7 @@ from stepline.errors import DatasetError
 from stepline.evaluate.ht_step import Located, Taxonomy, Truth, grounding_map, unrepeated
 from stepline.evaluate.protocols.case import Case, by_id, length, numbers
 from stepline.evaluate.report import Scores
-from stepline.evaluate.spans import THRESHOLDS, as_spans, grounding_fit, hit
+from stepline.evaluate.spans import Fit, as_spans, grounding_fit, hit, overlap_statistics
 from stepline.evaluate.statistics import Floats, Ratio, Statistic
 
 CSV_COLUMNS = ("video-id", "t-start", "t-end", "label", "score")
@@ -79,12 +79,10 @@ def _score_segments(case: Case, reference: _Reference) -> Scores:
     middles = {id: {step: float(span.mean()) for step, span in spans.items()} for id, spans in best.items()}
     right, counted = _recall(reference.truths, middles)
     statistics: dict[str, Statistic] = {"R@1": Ratio(right, counted)}
-    columns = {"hits": right, "steps": counted, "overlap": np.zeros(len(counted))}
+    columns = {"hits": right, "steps": counted}
     fits = [_fit(truth, best.get(id, {})) for id, truth in reference.truths.items()]
-    for threshold in THRESHOLDS:
-        statistics[f"Recall@IoU {threshold}"] = Ratio(np.array([(f >= threshold).sum() for f in fits], float), counted)
-    columns["overlap"] = np.array([f.sum() for f in fits])
-    statistics["mean IoU"] = Ratio(columns["overlap"], counted)
+    statistics |= overlap_statistics(fits, counted)
+    columns["overlap"] = np.array([fit.overlaps.sum() for fit in fits])
     statistics["mAP"] = grounding_map(reference.truths, found)
     statistics["mAP label-aware"] = grounding_map(reference.truths, found, by_label=True)
     total = sum(len(row.steps) for row in rows.values())
@@ -107,11 +105,11 @@ def _recall(truths: Mapping[str, Truth], seconds: Mapping[str, Mapping[int, floa
     return right, counted
 
 
-def _fit(truth: Truth, best: Mapping[int, Floats]) -> Floats:
+def _fit(truth: Truth, best: Mapping[int, Floats]) -> Fit:
     steps = np.array(truth.steps, dtype=np.int64)
     wanted = sorted(set(truth.steps))
     instances = [truth.segments[steps == step] for step in wanted]
-    return grounding_fit([best.get(step) for step in wanted], instances).overlaps
+    return grounding_fit([best.get(step) for step in wanted], instances)
 
 
 def _best(located: Located) -> dict[int, Floats]:

@@ -21,7 +21,7 @@ from stepline.datasets.source import read_json
 from stepline.errors import DatasetError
 from stepline.evaluate.protocols.case import Case, length, numbers, rejected_note, same_ids, unread_note
 from stepline.evaluate.report import Scores
-from stepline.evaluate.spans import THRESHOLDS, Fit, as_spans, grounding_fit, hit, overlap
+from stepline.evaluate.spans import THRESHOLDS, Fit, as_spans, grounding_fit, hit, overlap, overlap_statistics
 from stepline.evaluate.statistics import Floats, Ratio, Statistic
 from stepline.records import Record, Step
 
@@ -69,7 +69,7 @@ def _score_segments(
     at = {id: [None if s is None else (s[0] + s[1]) / 2 for s in placed] for id, placed in spans.items()}
     fits = [grounding_fit(spans.get(id, _nothing(instances)), instances) for id, instances in truths.items()]
     hits = _hits(truths, at)
-    statistics: dict[str, Statistic] = {"R@1": Ratio(hits, counted), **_overlaps(fits, counted)}
+    statistics: dict[str, Statistic] = {"R@1": Ratio(hits, counted), **overlap_statistics(fits, counted)}
     columns = {"steps": counted, "hits": hits, "overlap": np.array([fit.overlaps.sum() for fit in fits])}
     notes = [*reference.notes, *unread_note(predictions)]
     given = _of_reference(segmented, reference)
@@ -107,7 +107,7 @@ def segmentation(case: Case) -> Scores:
     fits = [Fit(table.max(axis=0) if len(table) else np.zeros(table.shape[1]), len(table)) for table in tables]
     counted = np.array([float(len(truth)) for truth in truths.values()])
     placed = np.array([float(fit.placed) for fit in fits])
-    statistics = _overlaps(fits, counted)
+    statistics = overlap_statistics(fits, counted)
     for threshold in THRESHOLDS:
         right = np.array([float((table.max(axis=1) >= threshold).sum()) if len(table) else 0.0 for table in tables])
         statistics[f"Precision@IoU {threshold}"] = Ratio(right, np.maximum(placed, _tiny(placed)))
@@ -122,15 +122,6 @@ def segmentation(case: Case) -> Scores:
 def _tiny(placed: Floats) -> Floats:
     """Return a denominator that makes 0 of 0 predictions 0 and changes nothing else."""
     return np.full(len(placed), 0.0 if placed.any() else 1.0)
-
-
-def _overlaps(fits: Sequence[Fit], counted: Floats) -> dict[str, Statistic]:
-    made: dict[str, Statistic] = {
-        f"Recall@IoU {threshold}": Ratio(np.array([fit.found(threshold) for fit in fits]), counted)
-        for threshold in THRESHOLDS
-    }
-    made["mean IoU"] = Ratio(np.array([float(fit.overlaps.sum()) for fit in fits]), counted)
-    return made
 
 
 def _hits(truths: dict[str, list[Floats]], at: dict[str, list[float | None]]) -> Floats:
