@@ -24,12 +24,12 @@ import numpy as np
 
 from stepline.errors import DatasetError
 from stepline.evaluate.bleu import bleu
+from stepline.evaluate.caption_tokens import CaptionTokens
 from stepline.evaluate.captions import Item
 from stepline.evaluate.cider import cider
 from stepline.evaluate.detection import Detection, by_overlap, by_start, harmonic_mean
 from stepline.evaluate.events import Event, Matrix, coverage, overlap, require_events, times
 from stepline.evaluate.meteor import Meteor
-from stepline.evaluate.ptb import Tokenizer, only_ascii
 from stepline.evaluate.rouge import rouge_l
 from stepline.evaluate.soda import PairScorer
 
@@ -117,8 +117,8 @@ class Judge:
     def __init__(self, garbage: str, tious: tuple[float, ...], meteor: PairScorer | None = None) -> None:
         """meteor: by default METEOR in Python. Raises ModelError when its tables are missing."""
         self._meteor: PairScorer = meteor if meteor is not None else Meteor()
-        self._tokenizer = Tokenizer()
-        self._garbage = self._tokenizer(garbage)
+        self._tokens = CaptionTokens()
+        self._garbage = self._tokens.of((0.0, 0.0, garbage))
         self._tious = tious
 
     def score(self, wanted: list[list[Event]], given: list[Event]) -> dict[str, Row]:
@@ -127,8 +127,8 @@ class Judge:
         rows = _detection_rows(by_overlap(overlaps, self._tious))
         if not given:
             return {**dict.fromkeys(LANGUAGE, (0.0,) * len(self._tious)), **rows}
-        captions = [[self._tokens(event) for event in events] for events in wanted]
-        texts = [self._tokens(event) for event in given]
+        captions = [list(map(self._tokens.of, events)) for events in wanted]
+        texts = list(map(self._tokens.of, given))
         known: dict[tuple[Item, ...], tuple[float, ...]] = {}  # neighbouring tIoUs often hold the same pairs
         columns = []
         for tiou in self._tious:
@@ -156,9 +156,6 @@ class Judge:
         """Return the caption metrics of one video's items, in the order of LANGUAGE."""
         meteor = self._meteor.compare(items).aggregate
         return (meteor, cider(items).corpus, *bleu(items).corpus, rouge_l(items).corpus)
-
-    def _tokens(self, event: Event) -> str:
-        return self._tokenizer(only_ascii(event[2]))
 
 
 def _scored(judge: Judge, video: str, wanted: list[list[Event]], given: list[Event]) -> dict[str, Row]:

@@ -16,6 +16,7 @@ from stepline.errors import DatasetError
 Event = tuple[float, float, str]
 Matrix = npt.NDArray[np.float64]
 
+MOST_CELLS = 25_000_000  # pairs of segments compared in one video; 5,000 events on either side, 1 GB
 _SMALL = 1e-8  # the official scorers' guard against 0 / 0
 
 
@@ -72,8 +73,10 @@ def overlap(first: Matrix, second: Matrix) -> Matrix:
     """Return (N, M): intersection over union of every two segments.
 
     The union is the hull where they overlap and the sum of the lengths where they do not; a reversed segment
-    overlaps nothing.
+    overlaps nothing. Raises DatasetError beyond MOST_CELLS.
     """
+    if len(first) * len(second) > MOST_CELLS:
+        raise DatasetError(f"{len(first)} x {len(second)} segments in one video; score at most {MOST_CELLS} pairs")
     starts = np.maximum(first[:, None, 0], second[None, :, 0])  # (N, M)
     ends = np.minimum(first[:, None, 1], second[None, :, 1])
     hull = np.maximum(first[:, None, 1], second[None, :, 1]) - np.minimum(first[:, None, 0], second[None, :, 0])

@@ -26,10 +26,10 @@ from typing import Literal, Protocol
 import numpy as np
 
 from stepline.errors import DatasetError
+from stepline.evaluate.caption_tokens import CaptionTokens
 from stepline.evaluate.events import Event, Matrix, coverage, overlap, require_events, times
 from stepline.evaluate.meteor import Meteor, MeteorScores
 from stepline.evaluate.ordered_pairing import best_total, chased_pairs
-from stepline.evaluate.ptb import Tokenizer, only_ascii
 
 Kind = Literal["a", "b", "c", "d"]
 Triple = tuple[float, float, float]  # precision, recall, F1
@@ -74,7 +74,7 @@ class Judge:
         self._swapped_roles = swapped_roles
         if kind != "d":
             self._meteor: PairScorer = meteor if meteor is not None else Meteor()
-            self._tokenizer = Tokenizer()
+            self._tokens = CaptionTokens()
 
     def score(self, video: str, reference: Sequence[Event], predictions: Sequence[Event]) -> Triple:
         """Return (precision, recall, F1) of one video; 0 without predictions.
@@ -110,7 +110,7 @@ class Judge:
     def _similarity(self, wanted: list[Event], given: list[Event], pairs: list[tuple[int, int]]) -> Matrix:
         """Return (reference, predictions): METEOR of the named pairs, 0 elsewhere."""
         similarity = np.zeros((len(wanted), len(given)))
-        wanted_texts, given_texts = self._tokens(wanted), self._tokens(given)
+        wanted_texts, given_texts = list(map(self._tokens.of, wanted)), list(map(self._tokens.of, given))
         asked: list[tuple[Sequence[str], str]] = []
         for row, column in pairs:
             reference, hypothesis = wanted_texts[row], given_texts[column]
@@ -119,9 +119,6 @@ class Judge:
             rows, columns = zip(*pairs, strict=True)
             similarity[list(rows), list(columns)] = self._meteor.compare(asked).segments
         return similarity
-
-    def _tokens(self, events: list[Event]) -> list[str]:
-        return [self._tokenizer(only_ascii(caption)) for _, _, caption in events]
 
 
 def soda(

@@ -1,0 +1,179 @@
+"""Dense captioning scores measured: agreement with the official METEOR, speed beside it, and 10,000 videos.
+
+    python benchmarks/captioning.py [--data FOLDER] [--videos N]
+
+The references are YouCook2's validation captions, found in FOLDER (val.json.gz); the predictions are made from them by
+seed: jitter, drop, duplicate, paraphrase, borrow. Where Java and pycocoevalcap run, the same videos are scored the
+official way in the same run: its own classes, METEOR asked for every pair of a video as SODA does, the tokenizer run at
+every tIoU as densevid_eval does. Without the data or Java those parts are left out and said so.
+Prints and writes benchmarks/results/captioning.json.
+"""
+
+import argparse
+import cProfile
+import json
+import os
+import platform
+import pstats
+import random
+import resource
+import time
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from shutil import which
+from typing import Any, TypeVar
+
+from captioning_data import SEED, Videos, paraphrase, predicted, synthetic, youcook2
+
+from stepline.evaluate.densevid import TIOUS, densevid
+from stepline.evaluate.meteor import Meteor
+from stepline.evaluate.meteor.lexicon import load_lexicon
+from stepline.evaluate.meteor.phrases import load_phrases
+from stepline.evaluate.ptb import Tokenizer, only_ascii
+from stepline.evaluate.soda import soda
+
+T = TypeVar("T")
+
+RESULTS = Path(__file__).parent / "results" / "captioning.json"
+DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "youcook2"
+PAIRS = 4_000  # sentence pairs of the agreement check
+MANY, EVENTS = 10_000, 8  # videos and events a video of the long run
+TOLERANCE = 1e-4  # on a METEOR score
+SHOWN = 12  # functions of the profile
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--data", type=Path, default=DATA)
+    parser.add_argument("--videos", type=int, default=200)
+    arguments = parser.parse_args()
+    Meteor()  # compiles the paraphrase table where that was never done
+    result: dict[str, Any] = {"machine": {"cores": os.cpu_count(), "python": platform.python_version()}, "seed": SEED}
+    result["start"] = {"METEOR s": timed(fresh_meteor)[1], "tokenizer s": timed(Tokenizer)[1]}
+    result["many videos"] = [many_videos(videos, workers) for videos, workers in ((MANY // 5, 1), (MANY, 1), (MANY, 2))]
+    path = arguments.data / "val.json.gz"
+    if path.is_file():
+        references = youcook2(path, arguments.videos)
+        result |= with_references(references, predicted(references))
+    else:
+        result["side by side"] = f"left out: {path.name} was not there"
+    RESULTS.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    print(json.dumps(result, indent=1))
+
+
+def with_references(references: Videos, predictions: Videos) -> dict[str, Any]:
+    official = find_spec("pycocoevalcap") is not None and which("java") is not None
+    return {
+        "profile": profile(references, predictions),
+        "agreement": agreement(references) if official else "left out: no Java or no pycocoevalcap",
+        "side by side": side_by_side(references, predictions, official),
+    }
+
+
+def timed(work: Callable[[], T]) -> tuple[T, float]:
+    start = time.perf_counter()
+    value = work()
+    return value, round(time.perf_counter() - start, 3)
+
+
+def fresh_meteor() -> Meteor:
+    """Make a Meteor whose tables are read again, as a new process does."""
+    load_lexicon.cache_clear()
+    load_phrases.cache_clear()
+    return Meteor()
+
+
+def agreement(references: Videos) -> dict[str, Any]:
+    """METEOR of sentence pairs, in Python and by the official program."""
+    from captioning_official import OfficialMeteor
+
+    draw, tokens = random.Random(SEED), Tokenizer()
+    texts = [text for events in references.values() for _, _, text in events]
+    pairs = []
+    for _ in range(PAIRS):
+        text = draw.choice(texts)
+        other = draw.choice(texts) if draw.random() < 0.2 else paraphrase(text, draw)
+        pairs.append(((tokens(only_ascii(text)),), tokens(only_ascii(other))))
+    ours, seconds = timed(lambda: fresh_meteor().compare(pairs))
+    theirs, official_seconds = timed(lambda: OfficialMeteor().compare(pairs))
+    apart = [abs(first - second) for first, second in zip(ours.segments, theirs.segments, strict=True)]
+    return {
+        "pairs": PAIRS,
+        "share within 1e-4": sum(value <= TOLERANCE for value in apart) / PAIRS,
+        "largest difference": max(apart),
+        "aggregate difference": abs(ours.aggregate - theirs.aggregate),
+        "s": seconds,
+        "official s": official_seconds,
+    }
+
+
+def side_by_side(references: Videos, predictions: Videos, official: bool) -> dict[str, Any]:
+    """Score the same videos our way, from cold tables, and the official way."""
+    fresh_meteor()
+    ours_soda, soda_seconds = timed(lambda: soda(references, predictions, kind="c"))
+    fresh_meteor()
+    ours_densevid, densevid_seconds = timed(lambda: densevid([references], predictions, version="2018"))
+    table: dict[str, Any] = {
+        "videos": len(references),
+        "events": sum(map(len, references.values())),
+        "predicted": sum(map(len, predictions.values())),
+        "SODA_c": {"F1": ours_soda.f1, "s": soda_seconds},
+        "densevid 2018": {**ours_densevid.mean, "s": densevid_seconds},
+    }
+    if official:
+        from captioning_official import OfficialMeteor, official_densevid, official_soda
+
+        score, seconds = timed(lambda: official_soda(references, predictions))
+        table["SODA_c"] |= {"official F1": score, "official s": seconds}
+        table["SODA_c"]["times faster"] = round(seconds / soda_seconds, 1)
+        scores, seconds = timed(lambda: official_densevid(references, predictions, TIOUS))
+        table["densevid 2018"] |= {f"official {name}": value for name, value in scores.items()}
+        table["densevid 2018"] |= {"official s": seconds, "times faster": round(seconds / densevid_seconds, 1)}
+        table["of which Java's start s"] = timed(lambda: OfficialMeteor().compare([(("cut",), "cut")]))[1]
+    return table
+
+
+def profile(references: Videos, predictions: Videos) -> list[str]:
+    """Return the functions in which SODA_c spends most of its own time."""
+    fresh_meteor()
+    profiler = cProfile.Profile()
+    profiler.runcall(soda, references, predictions, kind="c")
+    rows = pstats.Stats(profiler).get_stats_profile().func_profiles
+    total = sum(row.tottime for row in rows.values())
+    slowest = sorted(rows.items(), key=lambda item: -item[1].tottime)[:SHOWN]
+    return [f"{100 * row.tottime / total:4.1f} %  {Path(row.file_name).name}:{name}" for name, row in slowest]
+
+
+def many_videos(videos: int, workers: int) -> dict[str, Any]:
+    """Score synthetic videos for SODA_c. Memory is the highest so far, of this process and of any worker."""
+    references = synthetic(videos, EVENTS)
+    predictions = predicted(references)
+    texts = {text for part in (references, predictions) for events in part.values() for _, _, text in events}
+    before, worked = _memory(resource.RUSAGE_SELF), _processor_seconds()
+    score, seconds = timed(lambda: soda(references, predictions, kind="c", workers=workers))
+    return {
+        "videos": videos,
+        "workers": workers,
+        "different captions": len(texts),
+        "F1": score.f1,
+        "s": seconds,
+        "processor s": round(_processor_seconds() - worked, 1),
+        "memory MB before": before,
+        "memory MB after": _memory(resource.RUSAGE_SELF),
+        "worker memory MB": _memory(resource.RUSAGE_CHILDREN) if workers > 1 else None,
+    }
+
+
+def _processor_seconds() -> float:
+    """Return what this process and its ended workers used, which other programs on the machine do not change."""
+    spent = os.times()
+    return spent.user + spent.system + spent.children_user + spent.children_system
+
+
+def _memory(whose: int) -> int:
+    return resource.getrusage(whose).ru_maxrss // 1024
+
+
+if __name__ == "__main__":
+    main()
