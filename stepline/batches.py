@@ -1,0 +1,118 @@
+"""Videos with their texts, padded to one shape: the only place that makes masks, and `*_pad` is True on padding.
+
+Letters: B batch, K texts, T feature rows, C width of what a backbone gives.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from stepline.errors import ShapeError
+from stepline.records import Matrix
+
+Flags: TypeAlias = npt.NDArray[np.bool_]
+
+LONGEST = 1200   # rows of a video that training sees; NaSVA's supplement: seconds, at one row a second
+POOL = 50   # batches among which videos of like length are sought; more pad less, but shuffle less
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One video with its texts: video (T, C) and text (K, C) float32, positive (K, T): text k is shown in row t.
+
+    ordered: the texts stand in the order in which they are spoken. K may be 0, T not.
+    Raises ShapeError when the arrays do not fit together, or hold NaN or infinity.
+    """
+
+    id: str
+    video: Matrix
+    text: Matrix
+    positive: Flags
+    ordered: bool
+
+    def __post_init__(self) -> None:
+        for name, values in (("video", self.video), ("text", self.text)):
+            if values.ndim != 2 or values.dtype != np.float32:
+                raise ShapeError(f"{self.id}: {name} must be float32 (rows, width), not {values.dtype} {values.shape}")
+            if not np.isfinite(values).all():
+                raise ShapeError(f"{self.id}: {name} features hold NaN or infinity; extract them again")
+        if not len(self.video):
+            raise ShapeError(f"{self.id}: the video has no feature row; extract its features again, or leave it out")
+        if self.positive.dtype != bool or self.positive.shape != (len(self.text), len(self.video)):
+            want = f"bool {(len(self.text), len(self.video))}, texts by feature rows"
+            raise ShapeError(f"{self.id}: labels must be {want}, not {self.positive.dtype} {self.positive.shape}")
+
+    def shuffled(self, chance: np.random.Generator) -> "Sample":
+        """Return the sample with its texts in a random order, and so marked."""
+        order = chance.permutation(len(self.text))
+        return replace(self, text=self.text[order], positive=self.positive[order], ordered=False)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Samples padded with zeros to the longest: what the network and its losses take.
+
+    video (B, T, C), video_pad (B, T), text (B, K, C), text_pad (B, K), positive (B, K, T), ordered (B,).
+    """
+
+    ids: tuple[str, ...]
+    video: Tensor
+    video_pad: Tensor
+    text: Tensor
+    text_pad: Tensor
+    positive: Tensor
+    ordered: Tensor
+
+    def to(self, device: str | torch.device) -> "Batch":
+        """Return the batch on another device."""
+        tensors = {field.name: getattr(self, field.name).to(device) for field in fields(self) if field.name != "ids"}
+        return replace(self, **tensors)
+
+
+def collate(samples: Sequence[Sample], longest: int = LONGEST) -> Batch:
+    """Return the samples as one batch, each video cut to its first `longest` rows, and its labels with it.
+
+    Raises ShapeError when there is no sample, or their widths differ.
+    """
+    if not samples:
+        raise ShapeError("a batch needs at least one video, not 0")
+    video, video_pad = pad([sample.video[:longest] for sample in samples])
+    text, text_pad = pad([sample.text for sample in samples])
+    positive = torch.zeros((*text_pad.shape, video_pad.shape[1]), dtype=torch.bool)   # (B, K, T)
+    for row, sample in zip(positive, samples, strict=True):
+        labels = torch.from_numpy(sample.positive[:, :longest])
+        row[: labels.shape[0], : labels.shape[1]] = labels
+    ordered = torch.tensor([sample.ordered for sample in samples])   # (B,)
+    return Batch(tuple(sample.id for sample in samples), video, video_pad, text, text_pad, positive, ordered)
+
+
+def pad(rows: Sequence[Matrix]) -> tuple[Tensor, Tensor]:
+    """Return sequences (N_i, C) as one tensor (B, max N_i, C), zero on padding, and the mask (B, max N_i)."""
+    widths = sorted({values.shape[1] for values in rows})
+    if len(widths) != 1:
+        raise ShapeError(f"rows of one batch must have one width, not {widths}; use one backbone for all videos")
+    lengths = torch.tensor([len(values) for values in rows])
+    padded = torch.zeros(len(rows), int(lengths.max()), widths[0])   # (B, N, C)
+    for row, values in zip(padded, rows, strict=True):
+        row[: len(values)] = torch.from_numpy(values)
+    return padded, torch.arange(padded.shape[1]) >= lengths[:, None]   # (B, N)
+
+
+def bucketed(lengths: Sequence[int], size: int, *, seed: int, epoch: int) -> Iterator[tuple[int, ...]]:
+    """Yield batches of at most `size` indices, shuffled, with videos of like length together.
+
+    The order depends on the seed and the epoch alone; every index comes once.
+    """
+    chance = np.random.default_rng([seed, epoch])
+    order = chance.permutation(len(lengths))
+    batches: list[tuple[int, ...]] = []
+    for start in range(0, len(order), size * POOL):
+        pool = sorted(order[start : start + size * POOL].tolist(), key=lambda index: lengths[index])
+        batches += [tuple(pool[first : first + size]) for first in range(0, len(pool), size)]
+    for index in chance.permutation(len(batches)):
+        yield batches[index]

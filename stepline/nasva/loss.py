@@ -1,0 +1,103 @@
+"""What training lowers: the surprise at where a text is shown (NaSVA section 3.3), and at whether it is shown at all.
+
+    l[k] = log sum_t exp(A[k, t] / tau) - log sum_t Y[k, t] exp(A[k, t] / tau)
+
+A text with no positive row, a padded one, or a label past the end of a cut video has l = 0 and passes no gradient.
+Letters: B batch, K texts, T feature rows, d projection, L decoder layers.
+"""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from stepline.batches import Batch
+from stepline.errors import ShapeError
+from stepline.nasva.model import Aligned
+from stepline.nasva.model_settings import AlignabilityTargets, LossSettings
+
+FAR = -1e4   # logit of what is left out; finite, so that no gradient is NaN (a real logit is at most 1 / tau)
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A sum, and how many texts it is over: several processes add both up before they divide."""
+
+    total: Tensor
+    count: Tensor
+
+    @property
+    def mean(self) -> Tensor:
+        """The sum a text; exactly 0 when there is none."""
+        return self.total / self.count.clamp(min=1)
+
+
+def grounding_loss(aligned: Aligned, batch: Batch, settings: LossSettings | None = None) -> Loss:
+    """Return the loss of an alignment, by the form that the settings name.
+
+    paper: rivals of a second are those of its own video, the mean is over labelled texts, the last layer counts.
+    release: rivals are the seconds of all videos of the batch, the mean is over all B x K rows whether or not they
+    are texts, and over the decoder layers. Source: NaSVA, section 3.3, and its released code.
+    """
+    settings = settings or LossSettings()
+    release = settings.form == "release"
+    every = release if settings.every_layer is None else settings.every_layer
+    text = aligned.text if every else aligned.text[-1:]   # (L or 1, B, K, d)
+    shown = batch.positive & ~batch.video_pad[:, None] & ~batch.text_pad[:, :, None]   # (B, K, T)
+    labelled = shown.any(dim=2)   # (B, K)
+    logits = torch.einsum("lbkd,btd->lbkt", text, aligned.video) / settings.temperature   # (L, B, K, T)
+    if release:
+        rivals = _rivals_in_batch(text, aligned.video, batch.video_pad, settings.temperature)   # (L, B, K)
+    else:
+        rivals = logits.masked_fill(batch.video_pad[:, None], FAR).logsumexp(dim=3)   # (L, B, K)
+    losses = rivals - logits.masked_fill(~shown, FAR).logsumexp(dim=3)   # (L, B, K)
+    total = torch.where(labelled, losses, 0.0).mean(dim=0).sum()
+    count = torch.tensor(labelled.numel(), device=total.device) if release else labelled.sum()
+    return Loss(total, count)
+
+
+def _rivals_in_batch(text: Tensor, video: Tensor, video_pad: Tensor, temperature: float) -> Tensor:
+    """Return the log of the sum over all real seconds of the batch, (L, B, K)."""
+    seconds = video.flatten(0, 1)   # (B T, d)
+    logits = torch.einsum("lbkd,nd->lbkn", text, seconds) / temperature   # (L, B, K, B T)
+    return logits.masked_fill(video_pad.flatten(), FAR).logsumexp(dim=3)   # (L, B, K)
+
+
+def alignability_loss(aligned: Aligned, batch: Batch, targets: AlignabilityTargets = "kept") -> Loss:
+    """Return the cross-entropy of the alignability head over the texts that have a target.
+
+    Raises ShapeError when the network has no such head.
+    """
+    if aligned.alignable is None:
+        raise ShapeError("the network has no alignability head; set model.alignability=true")
+    alignable, known = kept(batch) if targets == "kept" else agreement(aligned, batch)   # (B, K) each
+    losses = F.binary_cross_entropy_with_logits(aligned.alignable, alignable.float(), reduction="none")   # (B, K)
+    return Loss(torch.where(known, losses, 0.0).sum(), known.sum())
+
+
+def kept(batch: Batch) -> tuple[Tensor, Tensor]:
+    """Return which texts kept a label (B, K) and which have a target at all: all that are no padding."""
+    return (batch.positive & ~batch.video_pad[:, None]).any(dim=2), ~batch.text_pad
+
+
+def agreement(aligned: Aligned, batch: Batch) -> tuple[Tensor, Tensor]:
+    """Return which texts are alignable by the network's own scores (B, K), and where it agrees with itself.
+
+    A text whose best second is in the upper half of the batch's texts, by the first and by the last decoder layer, is
+    alignable; in the lower half by both, not; else it has no target. Source: TAN's co-training (Han et al. 2022).
+    Differs: two layers of one branch, where TAN has two branches.
+    """
+    real = ~batch.text_pad
+    with torch.no_grad():
+        scores = torch.einsum("lbkd,btd->lbkt", aligned.text[[0, -1]], aligned.video)   # (2, B, K, T)
+        best = scores.masked_fill(batch.video_pad[:, None], -1.0).amax(dim=3)   # (2, B, K)
+        upper = best >= _middle(best, real)
+    return upper.all(dim=0), (upper[0] == upper[1]) & real
+
+
+def _middle(best: Tensor, real: Tensor) -> Tensor:
+    """Return the median of the real texts' scores a layer, (2, 1, 1); 0 where there is no text."""
+    if not bool(real.any()):
+        return best.new_zeros(len(best), 1, 1)
+    return best[:, real].quantile(0.5, dim=1)[:, None, None]

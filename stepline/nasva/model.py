@@ -1,0 +1,179 @@
+"""The grounding network: features of a video and K sentences to how well each sentence fits each second.
+
+    h_v = phi_v(x_v), h_j = phi_j(x_j)            projections to D, with places p_v and, for texts in order, p_j
+    o_v = encoder(h_v), o_j = decoder(h_j, o_v)   texts are queries, seconds keys and values
+    A[k, t] = cos(z_j[k], z_v[t])                 z: projections of o to d
+
+Source: NaSVA, section 3.2. Differs, as the released weights need it: LayerNorm on the projections, places added to
+queries and keys at every attention and never to values; `form="paper"` does as printed.
+Letters: B batch, K texts, T feature rows, C input width, D width, d projection, L decoder layers.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from stepline.batches import Batch
+from stepline.errors import ShapeError
+from stepline.nasva.attention import Attention, FeedForward, keys_to_see, sine_positions
+from stepline.nasva.model_settings import ModelSettings
+
+SPREAD = 0.02   # standard deviation of fresh weights; released code
+FAINT = 1e-6   # a vector shorter than this has no direction: its cosines are 0, and so are its gradients
+
+
+@dataclass(frozen=True)
+class Aligned:
+    """What the network says of a batch: text (L, B, K, d) and video (B, T, d) unit vectors, float32, and logits.
+
+    alignable: (B, K) logits that the text is shown at all, None without that head.
+    """
+
+    text: Tensor
+    video: Tensor
+    alignable: Tensor | None
+
+    @property
+    def scores(self) -> Tensor:
+        """A of the last decoder layer, cosines (B, K, T); padded rows and columns mean nothing."""
+        return torch.einsum("bkd,btd->bkt", self.text[-1], self.video)   # (B, K, T)
+
+    def layers(self, count: int) -> Tensor:
+        """A of the last `count` decoder layers, cosines (count, B, K, T)."""
+        return torch.einsum("lbkd,btd->lbkt", self.text[-count:], self.video)   # (count, B, K, T)
+
+
+class Aligner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
+    """NaSVA's network, fresh until weights are loaded."""
+
+    def __init__(self, settings: ModelSettings) -> None:
+        super().__init__()
+        self.settings = settings
+        self.video_in = _projection(settings.video_width, settings)
+        self.text_in = _projection(settings.text_width, settings)
+        self.text_place = nn.Embedding(settings.text_positions, settings.width)
+        self.encoder = nn.ModuleList(EncoderLayer(settings) for _ in range(settings.encoder_layers))
+        self.decoder = nn.ModuleList(DecoderLayer(settings) for _ in range(settings.decoder_layers))
+        self.decoder_norm = nn.LayerNorm(settings.width)
+        self.video_out = nn.Linear(settings.width, settings.projection)
+        self.text_out = nn.Linear(settings.width, settings.projection)
+        self.alignable = nn.Linear(settings.width, 1) if settings.alignability else None
+        self.apply(_freshen)
+
+    def forward(self, batch: Batch) -> Aligned:
+        """Return how the texts of a batch fit its seconds. Raises ShapeError for inputs that do not fit."""
+        self._check(batch)
+        video_keep, text_keep = keys_to_see(batch.video_pad), keys_to_see(batch.text_pad)
+        video, video_place = self._place(self.video_in(self._scale(batch.video)), self._seconds(batch))   # (B, T, D)
+        for layer in self.encoder:
+            video = layer(video, video_place, video_keep)
+        text, text_place = self._place(self.text_in(self._scale(batch.text)), self._order(batch))   # (B, K, D)
+        outputs = []
+        for layer in self.decoder:
+            text = layer(text, text_place, text_keep, video, video_place, video_keep)
+            outputs.append(self.decoder_norm(text))
+        return self._compare(torch.stack(outputs), video)
+
+    def _compare(self, text: Tensor, video: Tensor) -> Aligned:
+        """Return unit vectors in float32 whatever autocast says: a bf16 cosine near 1 errs by 0.06 after tau."""
+        with torch.autocast(video.device.type, enabled=False):
+            alignable = self.alignable(text[-1].float()).squeeze(-1) if self.alignable is not None else None   # (B, K)
+            return Aligned(_unit(self.text_out(text.float())), _unit(self.video_out(video.float())), alignable)
+
+    def _place(self, rows: Tensor, place: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Return the rows, and the places that attention is to add; the paper adds them here, once."""
+        return (rows, place) if self.settings.form == "released" else (rows + place, None)
+
+    def _seconds(self, batch: Batch) -> Tensor:
+        return sine_positions(batch.video.shape[1], self.settings.width, batch.video.device)   # (T, D)
+
+    def _order(self, batch: Batch) -> Tensor:
+        """Return the learned places of the texts, zero where they are in no order, (B, K, D)."""
+        place = self.text_place.weight[: batch.text.shape[1]]   # (K, D) or fewer: `_check` lets it be unordered only
+        place = nn.functional.pad(place, (0, 0, 0, batch.text.shape[1] - len(place)))   # (K, D)
+        return place * batch.ordered[:, None, None]   # (B, K, D)
+
+    def _scale(self, rows: Tensor) -> Tensor:
+        """Return the rows with mean square 1 each, or as they are; a row of zeros stays."""
+        if self.settings.feature_scale == "none":
+            return rows
+        return rows * rows.square().mean(dim=-1, keepdim=True).clamp(min=FAINT**2).rsqrt()
+
+    def _check(self, batch: Batch) -> None:
+        settings = self.settings
+        widths = {"video": (batch.video, settings.video_width), "text": (batch.text, settings.text_width)}
+        for name, (rows, width) in widths.items():
+            if rows.shape[-1] != width:
+                raise ShapeError(f"{name} features have width {rows.shape[-1]}, the model takes {width}; use its own")
+        if not batch.video.shape[0] or not batch.video.shape[1]:
+            raise ShapeError(f"the video needs at least one feature row, not {tuple(batch.video.shape[:2])}")
+        if batch.text.shape[1] > settings.text_positions and bool(batch.ordered.any()):
+            raise ShapeError(
+                f"{batch.text.shape[1]} texts in order are more than the {settings.text_positions} places that the "
+                "model has learned; give fewer at a time, or in no order"
+            )
+
+
+class EncoderLayer(nn.Module):  # type: ignore[misc]
+    """Seconds attend to seconds, then a feed-forward; each added, then normalised."""
+
+    def __init__(self, settings: ModelSettings) -> None:
+        super().__init__()
+        self.attention = Attention(settings.width, settings.heads, settings.attention_dropout)
+        self.feed = FeedForward(settings.width, settings.feed_forward, settings.dropout)
+        self.attention_norm, self.feed_norm = (nn.LayerNorm(settings.width) for _ in range(2))
+        self.drop = nn.Dropout(settings.dropout)
+
+    def forward(self, video: Tensor, place: Tensor | None, keep: Tensor) -> Tensor:
+        """Return (B, T, D) for video (B, T, D)."""
+        video = self.attention_norm(video + self.drop(self.attention.within(video, place, keep)))
+        return self.feed_norm(video + self.drop(self.feed(video)))
+
+
+class DecoderLayer(nn.Module):  # type: ignore[misc]
+    """Texts attend to texts, then to seconds, then a feed-forward; each added, then normalised."""
+
+    def __init__(self, settings: ModelSettings) -> None:
+        super().__init__()
+        self.self_attention = Attention(settings.width, settings.heads, settings.attention_dropout)
+        self.cross_attention = Attention(settings.width, settings.heads, settings.attention_dropout)
+        self.feed = FeedForward(settings.width, settings.feed_forward, settings.dropout)
+        self.self_norm, self.cross_norm, self.feed_norm = (nn.LayerNorm(settings.width) for _ in range(3))
+        self.drop = nn.Dropout(settings.dropout)
+
+    def forward(
+        self,
+        text: Tensor,
+        place: Tensor | None,
+        keep: Tensor,
+        video: Tensor,
+        video_place: Tensor | None,
+        video_keep: Tensor,
+    ) -> Tensor:
+        """Return (B, K, D) for text (B, K, D) and video (B, T, D)."""
+        text = self.self_norm(text + self.drop(self.self_attention.within(text, place, keep)))
+        seen = self.cross_attention.across(text, place, video, video_place, video_keep)   # (B, K, D)
+        text = self.cross_norm(text + self.drop(seen))
+        return self.feed_norm(text + self.drop(self.feed(text)))
+
+
+def _projection(given: int, settings: ModelSettings) -> nn.Module:
+    linear = nn.Linear(given, settings.width)
+    return nn.Sequential(linear, nn.LayerNorm(settings.width)) if settings.form == "released" else nn.Sequential(linear)
+
+
+def _freshen(module: nn.Module) -> None:
+    """Draw fresh weights as the released code does; packed attention projections keep Xavier's."""
+    if isinstance(module, Attention):
+        nn.init.xavier_uniform_(module.project.weight)   # children come first, so this undoes what follows for them
+    if isinstance(module, nn.Linear | nn.Embedding):
+        nn.init.trunc_normal_(module.weight, std=SPREAD)
+    if isinstance(module, nn.Linear):
+        nn.init.zeros_(module.bias)
+
+
+def _unit(rows: Tensor) -> Tensor:
+    """Return the rows at length 1; a row of no length stays 0 and passes no gradient, instead of a huge one."""
+    square = rows.square().sum(dim=-1, keepdim=True)
+    return torch.where(square > FAINT**2, rows * square.clamp(min=FAINT**2).rsqrt(), torch.zeros_like(rows))

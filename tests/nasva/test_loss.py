@@ -1,0 +1,218 @@
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from aligner_samples import batch, sample, tiny
+from torch.testing import assert_close
+
+from stepline.batches import Batch, Sample, collate
+from stepline.errors import ShapeError
+from stepline.nasva.loss import Loss, agreement, alignability_loss, grounding_loss, kept
+from stepline.nasva.model import Aligned, Aligner
+from stepline.nasva.model_settings import LossSettings
+
+FORMS = ["paper", "release"]
+HALF = torch.tensor([[0.0], [1.0], [0.0], [1.0]])
+NEVER = Sample("never", sample().video, np.zeros((0, 12), np.float32), np.zeros((0, 20), bool), ordered=True)
+
+
+def settings(form, **changes):
+    return LossSettings(form=form, **changes)
+
+
+def loss_and_gradients(data, form, model=None):
+    """Return the mean loss of a fresh network, and the gradients of all its weights in one row."""
+    torch.manual_seed(0)
+    model = model or Aligner(tiny())
+    loss = grounding_loss(model(data), data, settings(form)).mean
+    loss.backward()
+    return loss.item(), torch.cat([weight.grad.flatten() for weight in model.parameters() if weight.grad is not None])
+
+
+def past_the_end():
+    """A video cut at 10 of 20 seconds, whose only text is shown in second 15."""
+    late = np.zeros((1, 20), bool)
+    late[0, 15] = True
+    return collate([replace(sample(1, texts=1), positive=late)], longest=10)
+
+
+UNLABELLED = {
+    "no label": collate([sample(1, labelled=False), sample(2, seconds=9, labelled=False)]),
+    "no text": collate([NEVER]),
+    "label past the end": past_the_end(),
+    "label in padding": replace(batch(), positive=batch().video_pad[:, None] | batch().text_pad[..., None]),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("case", UNLABELLED)
+def test_nothing_to_learn_gives_exactly_no_loss_and_no_gradient(case, form):
+    loss, gradients = loss_and_gradients(UNLABELLED[case], form)
+    assert loss == 0
+    assert gradients.abs().max() == 0
+
+
+PARTLY = {
+    "one video without texts": collate([NEVER, sample(1)]),
+    "one video without labels": collate([sample(2, labelled=False), sample(1)]),
+    "one text without a label": collate([replace(sample(1), positive=sample(1).positive * [[1], [0], [1], [1]] > 0)]),
+    "a video all padding": replace(batch(), video_pad=torch.tensor([[False] * 20, [True] * 20])),
+    "rows of zeros": replace(batch(), video=batch().video * (torch.arange(20) > 8)[:, None], text=batch().text * HALF),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("case", PARTLY)
+def test_a_corner_of_the_batch_never_makes_the_rest_infinite(case, form):
+    loss, gradients = loss_and_gradients(PARTLY[case], form)
+    assert 0 < loss < 40
+    assert bool(gradients.isfinite().all())
+    assert 0 < gradients.abs().max() < 1e3
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_vector_of_no_length_passes_no_gradient(form):
+    torch.manual_seed(0)
+    model = Aligner(tiny())
+    torch.nn.init.zeros_(model.text_out.weight)
+    loss, gradients = loss_and_gradients(batch(), form, model)
+    assert 0 < loss < 40
+    assert gradients.abs().max() == 0
+
+
+def test_a_label_on_padding_counts_for_nothing():
+    data = batch()
+    smeared = replace(data, positive=data.positive | data.video_pad[:, None] | data.text_pad[..., None])
+    for form in FORMS:
+        assert loss_and_gradients(smeared, form)[0] == loss_and_gradients(data, form)[0]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_more_padding_changes_nothing_but_the_rows_that_release_counts(form):
+    torch.manual_seed(0)
+    model = Aligner(tiny())
+    data = batch()
+    wide = collate([sample(1, ordered=True), sample(2, seconds=14, texts=3, ordered=True)])
+    wide = replace(
+        wide,
+        text=torch.nn.functional.pad(wide.text, (0, 0, 0, 3)),
+        text_pad=torch.nn.functional.pad(wide.text_pad, (0, 3), value=True),
+        positive=torch.nn.functional.pad(wide.positive, (0, 0, 0, 3)),
+    )
+    assert_close(
+        grounding_loss(model(wide), wide, settings(form)).total,
+        grounding_loss(model(data), data, settings(form)).total,
+        atol=2e-5,
+        rtol=0,
+    )
+
+
+def hand_made():
+    """One text, two seconds at cosine 0.6 and 0.8; the first is shown."""
+    aligned = Aligned(torch.tensor([[[[1.0, 0.0]]]]), torch.tensor([[[0.6, 0.8], [0.8, -0.6]]]), None)
+    no = torch.zeros(1, 2, dtype=torch.bool)
+    data = Batch(("v",), aligned.video, no, aligned.text[0], no[:, :1], torch.tensor([[[True, False]]]), no[:, 0])
+    return aligned, data
+
+
+def test_the_loss_is_the_one_worked_by_hand():
+    aligned, data = hand_made()
+    expected = math.log(1 + math.exp((0.8 - 0.6) / 0.1))
+    loss = grounding_loss(aligned, data, settings("paper", temperature=0.1))
+    assert_close(loss.mean, torch.tensor(expected))
+    assert loss.count == 1
+
+
+def test_both_forms_agree_on_one_video_whose_texts_are_all_labelled():
+    torch.manual_seed(0)
+    model, data = Aligner(tiny()), collate([sample(1)])
+    paper = grounding_loss(model(data), data, settings("paper", every_layer=True)).mean
+    assert_close(grounding_loss(model(data), data, settings("release")).mean, paper)
+
+
+def test_forms_differ_by_rivals_rows_and_layers():
+    torch.manual_seed(0)
+    model, data = Aligner(tiny()), batch()
+    aligned = model(data)
+    paper, release = (grounding_loss(aligned, data, settings(form)) for form in FORMS)
+    assert (paper.count, release.count) == (7, 8)   # 4 + 3 labelled texts; 2 videos x 4 rows
+    last = replace(aligned, text=aligned.text[-1:])
+    assert_close(grounding_loss(last, data, settings("paper")).mean, paper.mean)
+    assert grounding_loss(last, data, settings("release")).mean != release.mean
+    assert release.total > paper.total   # more rivals
+
+
+def test_the_official_case_gives_the_official_loss(shared):
+    import json
+
+    case = json.loads((shared / "metric_cases" / "nasva_loss.json").read_text())
+    cosines = torch.tensor(case["sim(before/0.07) rows=B*S cols=B*T"])   # (6, 8)
+    video = torch.linalg.qr(torch.randn(8, 8))[0]   # (8, 8), unit rows, so that text = cosines @ video
+    aligned = Aligned((cosines @ video).view(1, 2, 3, 8), video.view(2, 4, 8), None)
+    masks = {name: torch.tensor(case[name]) for name in ("visual_padding_mask", "text_padding_mask", "time_mask")}
+    data = Batch(
+        ("a", "b"),
+        aligned.video,
+        masks["visual_padding_mask"],
+        aligned.text[0],
+        masks["text_padding_mask"],
+        masks["time_mask"],
+        torch.zeros(2, dtype=torch.bool),
+    )
+    official = case["loss_official_code(batch-wide negatives, mean over B*S incl. null/padded rows)"]
+    assert grounding_loss(aligned, data, settings("release")).mean.item() == pytest.approx(official, abs=2e-5)
+    own = case["mean_over_valid(paper eq)"]
+    assert grounding_loss(aligned, data, settings("paper")).mean.item() == pytest.approx(own, abs=2e-5)
+
+
+def test_sums_of_two_processes_make_the_mean_of_one():
+    torch.manual_seed(0)
+    model, videos = Aligner(tiny()), [sample(1), sample(2, texts=2)]
+    parts = [grounding_loss(model(collate([one])), collate([one])) for one in videos]
+    whole = grounding_loss(model(collate(videos)), collate(videos)).mean
+    both = Loss(sum(part.total for part in parts), sum(part.count for part in parts))
+    assert_close(both.mean, whole, atol=1e-5, rtol=0)
+
+
+def test_kept_labels_are_the_alignable_texts():
+    data = collate([replace(sample(1), positive=sample(1).positive * [[1], [0], [1], [1]] > 0), sample(2, texts=2)])
+    alignable, known = kept(data)
+    assert alignable.tolist() == [[True, False, True, True], [True, True, False, False]]
+    assert known.tolist() == [[True] * 4, [True, True, False, False]]
+
+
+def test_agreement_asks_both_layers():
+    """Best scores .9 .8 .2 .1 in the first layer, .9 .1 .8 .2 in the last: the first text is in, the last one out."""
+    best = torch.tensor([[0.9, 0.8, 0.2, 0.1], [0.9, 0.1, 0.8, 0.2]])
+    text = torch.stack((best, (1 - best.square()).sqrt()), dim=2)[:, None]   # (2, 1, 4, 2)
+    aligned = Aligned(text, torch.tensor([[[1.0, 0.0]]]), None)
+    no = torch.zeros(1, 4, dtype=torch.bool)
+    data = Batch(("v",), aligned.video, no[:, :1], text[0], no, no[..., None], no[:, 0])
+    alignable, known = agreement(aligned, data)
+    assert known.tolist() == [[True, False, False, True]]
+    assert alignable[known].tolist() == [True, False]
+
+
+@pytest.mark.parametrize("name", ["kept", "agreement"])
+def test_the_alignability_head_learns_from_its_targets(name):
+    torch.manual_seed(0)
+    model = Aligner(tiny(alignability=True))
+    data = collate([replace(sample(1), positive=sample(1).positive * [[1], [0], [1], [0]] > 0), sample(2, texts=2)])
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    first = None
+    for _ in range(40):
+        loss = alignability_loss(model(data), data, name).mean
+        first = loss.item() if first is None else first
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    assert loss.item() < 0.5 * first
+    nothing = collate([NEVER])
+    assert alignability_loss(model(nothing), nothing, name).mean.item() == 0
+
+
+def test_without_the_head_its_loss_is_refused():
+    with pytest.raises(ShapeError, match=r"set model\.alignability=true"):
+        alignability_loss(Aligner(tiny())(batch()), batch())

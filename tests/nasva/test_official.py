@@ -1,0 +1,174 @@
+import json
+import logging
+
+import numpy as np
+import pytest
+import torch
+from aligner_samples import batch, tiny
+from torch.testing import assert_close
+
+from stepline.batches import Batch
+from stepline.errors import ModelError
+from stepline.nasva.checkpoint import read_aligner, read_weights, write_aligner, write_weights
+from stepline.nasva.loss import grounding_loss
+from stepline.nasva.model import Aligner
+from stepline.nasva.model_settings import LossSettings
+from stepline.nasva.official import import_official, our_name
+
+CASES = {"tiny": ("tiny_", "tiny_checkpoint_fp32.pth"), "full": ("", "checkpoint_fp16.pth")}
+FIELDS = ("video", "video_padding_mask", "text", "text_padding_mask", "time_mask")
+
+
+@pytest.fixture(scope="session")
+def parity(shared):
+    folder = shared / "nasva_parity"
+    if not folder.is_dir():
+        pytest.skip("needs the shared outputs of the released code")
+    return folder
+
+
+def run(folder, size, mode):
+    """Return the imported network, the official inputs as a batch, and what the released code gave for them."""
+    prefix, checkpoint = CASES[size]
+    settings, weights = import_official(folder / checkpoint)
+    model = Aligner(settings).eval()
+    model.load_state_dict(weights)
+    given = np.load(folder / f"{prefix}inputs.npz")
+    order = torch.tensor([mode == "narration"] * 2)
+    data = Batch(("a", "b"), *(torch.from_numpy(given[name]) for name in FIELDS), order)
+    expected = json.loads((folder / f"{prefix}expected.json").read_text())["modes"][mode]
+    return model, data, np.load(folder / f"{prefix}expected.npz"), expected
+
+
+@pytest.mark.parametrize("mode", ["narration", "step"])
+@pytest.mark.parametrize("size", CASES)
+def test_it_does_what_the_released_code_does(parity, size, mode):
+    model, data, arrays, expected = run(parity, size, mode)
+    aligned = model(data)
+    with torch.no_grad():
+        assert np.abs(aligned.scores.numpy() - arrays[f"{mode}_cosine"]).max() < 2e-6
+        layers = aligned.layers(len(aligned.text)).numpy() / 0.07
+        assert np.abs(layers - arrays[f"{mode}_layers_same_video"]).max() < 2e-5
+        best = aligned.scores.masked_fill(data.video_pad[:, None], -1).argmax(dim=2)
+    assert best[~data.text_pad].tolist() == arrays[f"{mode}_pred_time"][~data.text_pad.numpy()].tolist()
+    loss = grounding_loss(aligned, data, LossSettings(form="release")).mean
+    assert loss.item() == pytest.approx(expected["loss"], abs=2e-5)
+    loss.backward()
+    norms = {name: weight.grad.norm().item() for name, weight in model.named_parameters()}
+    for key, norm in expected["grad_norm"].items():
+        if norm is not None:
+            assert norms.pop(our_name(key)) == pytest.approx(norm, rel=2e-5), key
+    assert set(norms.values()) <= {0.0}   # the places of texts that are in no order
+
+
+@pytest.mark.parametrize("mode", ["narration", "step"])
+def test_each_video_alone_scores_as_in_the_official_batch(parity, mode):
+    model, data, arrays, _ = run(parity, "full", mode)
+    seconds, texts = (~data.video_pad[1]).sum(), (~data.text_pad[1]).sum()
+    alone = Batch(
+        ("b",),
+        data.video[1:, :seconds],
+        data.video_pad[1:, :seconds],
+        data.text[1:, :texts],
+        data.text_pad[1:, :texts],
+        data.positive[1:, :texts, :seconds],
+        data.ordered[1:],
+    )
+    with torch.inference_mode():
+        scores = model(alone).scores[0]
+    assert np.abs(scores.numpy() - arrays[f"{mode}_cosine"][1, :texts, :seconds]).max() < 2e-6
+
+
+def test_dead_heads_are_left_out_by_name_and_the_rest_kept(parity, tmp_path, caplog):
+    caplog.set_level(logging.INFO)
+    settings, weights = import_official(parity / CASES["tiny"][1])
+    assert "alignable_head.weight" in caplog.text
+    assert "timestamp_head.0.layers.2.bias" in caplog.text
+    assert (settings.width, settings.projection, settings.encoder_layers, settings.feature_scale) == (32, 16, 2, "none")
+    write_weights(settings, weights, tmp_path / "nasva.safetensors")
+    again = read_aligner(tmp_path / "nasva.safetensors")
+    assert again.settings == settings
+    assert_close(dict(again.state_dict()), weights, atol=0, rtol=0)
+
+
+def changed(parity, tmp_path, change):
+    """Return a copy of the official file with its state dict changed in place."""
+    state = torch.load(parity / CASES["tiny"][1], weights_only=True)["model_state_dict"]
+    change(state)
+    torch.save({"model_state_dict": state}, tmp_path / "changed.pth")
+    return tmp_path / "changed.pth"
+
+
+CHANGES = {
+    "missing": (lambda state: state.pop("decoder.norm.bias"), "decoder_norm.bias is missing"),
+    "extra": (lambda state: state.update(surprise=torch.zeros(2)), "surprise is unknown"),
+    "shape": (
+        lambda state: state.update({"decoder.norm.bias": torch.zeros(7)}),
+        r"decoder_norm.bias is \(7,\), not \(32,\)",
+    ),
+    "nan": (lambda state: state["v_sim_proj.bias"].fill_(float("nan")), "video_out.bias holds NaN"),
+    "layer": (
+        lambda state: [state.pop(key) for key in list(state) if key.startswith("decoder.layers.0.")],
+        "not NaSVA's released network",
+    ),
+    "positions": (lambda state: state["visual_pos_enc.pe"].mul_(2), "other positions than the fixed ones"),
+    "empty": (lambda state: state.clear(), "not NaSVA's released network"),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_changed_checkpoint_is_refused_by_the_name_of_its_fault(parity, tmp_path, name):
+    change, message = CHANGES[name]
+    with pytest.raises(ModelError, match=message):
+        import_official(changed(parity, tmp_path, change))
+
+
+class Trap:
+    """What a hostile file carries: code that runs when it is unpickled."""
+
+    def __reduce__(self):
+        return (exec, ("raise SystemExit('ran')",))
+
+
+def test_a_file_that_would_run_code_or_holds_no_weights_is_refused(tmp_path):
+    path = tmp_path / "trap.pth"
+    for content in ({"model_state_dict": Trap()}, {"model_state_dict": [1, 2]}, {"a": 1}, 7):
+        torch.save(content, path)
+        with pytest.raises(ModelError, match=r"trap\.pth"):
+            import_official(path)
+    path.write_bytes(b"not a checkpoint")
+    with pytest.raises(ModelError, match="cannot be read as weights"):
+        import_official(path)
+    with pytest.raises(ModelError, match="cannot be read as weights"):
+        import_official(tmp_path / "absent.pth")
+
+
+def test_a_network_comes_back_from_disk_as_it_was(tmp_path):
+    torch.manual_seed(0)
+    model = Aligner(tiny(alignability=True, form="paper")).eval()
+    write_aligner(model, tmp_path / "a.safetensors")
+    write_aligner(model, tmp_path / "b.safetensors")
+    assert (tmp_path / "a.safetensors").read_bytes() == (tmp_path / "b.safetensors").read_bytes()
+    again = read_aligner(tmp_path / "a.safetensors")
+    assert again.settings == model.settings
+    assert not again.training
+    assert torch.equal(again(batch()).scores, model(batch()).scores)
+
+
+def test_a_file_of_other_weights_is_refused(tmp_path):
+    model, path = Aligner(tiny()), tmp_path / "model.safetensors"
+    weights = dict(model.state_dict())
+    write_weights(model.settings, {key: weights[key] for key in list(weights)[1:]}, path)
+    with pytest.raises(ModelError, match=f"{next(iter(weights))} is missing"):
+        read_aligner(path)
+    write_weights(tiny(width=36), weights, path)
+    with pytest.raises(ModelError, match=r"is \(.*and \d+ more"):
+        read_aligner(path)
+    path.write_bytes(path.read_bytes()[:-5])
+    with pytest.raises(ModelError, match="not a grounding network of Stepline"):
+        read_weights(path)
+    from safetensors.torch import save_file
+
+    save_file(weights, path)
+    with pytest.raises(ModelError, match="kind None"):
+        read_weights(path)

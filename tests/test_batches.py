@@ -1,0 +1,98 @@
+import numpy as np
+import pytest
+import torch
+
+from stepline.batches import Sample, bucketed, collate, pad
+from stepline.errors import ShapeError
+
+
+def make(seconds=3, texts=2, width=4, name="v", **changes):
+    values = {
+        "video": np.ones((seconds, width), np.float32),
+        "text": np.full((texts, width), 2, np.float32),
+        "positive": np.ones((texts, seconds), bool),
+        "ordered": True,
+    }
+    return Sample(name, **(values | changes))
+
+
+def test_padding_is_true_past_each_end_and_holds_zeros():
+    batch = collate([make(3, 1), make(1, 2, ordered=False)])
+    assert batch.video_pad.tolist() == [[False, False, False], [False, True, True]]
+    assert batch.text_pad.tolist() == [[False, True], [False, False]]
+    assert batch.video[1, 1:].abs().sum() == 0
+    assert batch.text[0, 1].abs().sum() == 0
+    assert batch.positive.tolist() == [[[True] * 3, [False] * 3], [[True, False, False]] * 2]
+    assert batch.ordered.tolist() == [True, False]
+
+
+def test_a_long_video_is_cut_with_its_labels():
+    labels = np.zeros((1, 6), bool)
+    labels[0, 3:5] = True
+    batch = collate([make(6, 1, positive=labels)], longest=4)
+    assert batch.video.shape == (1, 4, 4)
+    assert batch.positive.tolist() == [[[False, False, False, True]]]
+
+
+def test_a_video_without_texts_keeps_its_place():
+    batch = collate([make(2, 0), make(2, 1)])
+    assert batch.text_pad.tolist() == [[True], [False]]
+    assert collate([make(2, 0)]).text.shape == (1, 0, 4)
+
+
+def test_to_keeps_every_field():
+    batch = collate([make()])
+    moved = batch.to("cpu")
+    assert moved.ids == ("v",)
+    assert torch.equal(moved.video, batch.video)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"video": np.ones((0, 4), np.float32), "positive": np.ones((2, 0), bool)}, "no feature row"),
+        ({"video": np.full((3, 4), np.nan, np.float32)}, "video features hold NaN"),
+        ({"text": np.full((2, 4), np.inf, np.float32)}, "text features hold NaN or infinity"),
+        ({"positive": np.ones((2, 5), bool)}, r"labels must be bool \(2, 3\)"),
+        ({"positive": np.ones((2, 3), np.float32)}, "labels must be bool"),
+        ({"video": np.ones((3, 4))}, "float32"),
+        ({"text": np.ones(4, np.float32)}, "float32"),
+    ],
+)
+def test_a_bad_sample_is_refused_by_name(changes, message):
+    with pytest.raises(ShapeError, match=f"clip7: .*{message}"):
+        make(name="clip7", **changes)
+
+
+def test_a_batch_of_nothing_or_of_two_widths_is_refused():
+    with pytest.raises(ShapeError, match="at least one video"):
+        collate([])
+    with pytest.raises(ShapeError, match=r"one width, not \[4, 5\]"):
+        pad([np.ones((1, 4), np.float32), np.ones((2, 5), np.float32)])
+
+
+def test_shuffling_keeps_texts_with_their_labels_and_loses_their_order():
+    text = np.arange(5, dtype=np.float32)[:, None].repeat(4, axis=1)
+    positive = np.eye(5, 6, dtype=bool)
+    shuffled = make(6, 5, text=text, positive=positive).shuffled(np.random.default_rng(3))
+    assert not shuffled.ordered
+    assert shuffled.text[:, 0].tolist() != [0, 1, 2, 3, 4]
+    assert shuffled.positive.argmax(axis=1).tolist() == shuffled.text[:, 0].tolist()
+
+
+def test_buckets_hold_every_video_once_and_hardly_pad():
+    lengths = np.random.default_rng(0).integers(60, 1200, 333).tolist()
+    batches = list(bucketed(lengths, 8, seed=5, epoch=1))
+    assert sorted(index for batch in batches for index in batch) == list(range(333))
+    assert max(map(len, batches)) == 8
+    padded = sum(max(lengths[i] for i in batch) * len(batch) for batch in batches)
+    assert padded < 1.1 * sum(lengths)
+
+
+def test_buckets_depend_on_seed_and_epoch_alone():
+    lengths = list(range(40))
+    first = list(bucketed(lengths, 4, seed=5, epoch=1))
+    assert list(bucketed(lengths, 4, seed=5, epoch=1)) == first
+    assert list(bucketed(lengths, 4, seed=5, epoch=2)) != first
+    assert list(bucketed(lengths, 4, seed=6, epoch=1)) != first
+    assert list(bucketed([], 4, seed=5, epoch=1)) == []
