@@ -69,7 +69,7 @@ def test_a_corner_of_the_batch_never_makes_the_rest_infinite(case, form):
     loss, gradients = loss_and_gradients(PARTLY[case], form)
     assert 0 < loss < 40
     assert bool(gradients.isfinite().all())
-    assert 0 < gradients.abs().max() < 1e3
+    assert 0 < gradients.abs().max() < 1e5   # LayerNorm of a row of zeros multiplies by 316; F.normalize by 1e12
 
 
 @pytest.mark.parametrize("form", FORMS)
