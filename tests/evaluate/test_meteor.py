@@ -2,7 +2,7 @@ import math
 import shutil
 
 import pytest
-from caption_cases import needs_tables
+from caption_cases import needs_tables, predictions, references
 from metric_cases import case, needs_cases
 
 from stepline.errors import DatasetError, ModelError
@@ -13,6 +13,7 @@ from stepline.evaluate.meteor.normalise import ALWAYS, BEFORE_NUMBERS, words
 from stepline.evaluate.meteor.phrases import load_phrases
 from stepline.evaluate.meteor.sentence import Reader
 from stepline.evaluate.meteor.stem import stem
+from stepline.evaluate.soda import soda
 
 TOLERANCE = 1e-9  # asked: 1e-4 on 99 % of the pairs
 
@@ -201,6 +202,20 @@ def test_the_original_program_gives_the_same_scores(meteor):
     ours = meteor.compare([*pairs[:3], (["a  b c"], "a b")])
     assert ours.segments == pytest.approx(theirs.segments, abs=TOLERANCE)
     assert ours.aggregate == pytest.approx(theirs.aggregate, abs=TOLERANCE)
+
+
+@pytest.mark.slow
+@needs_tables
+@needs_cases
+@pytest.mark.skipif(shutil.which("java") is None, reason="needs a Java machine")
+def test_the_original_program_meets_the_official_pairs_and_toy_story():
+    wanted, story = case("meteor_pairs")["single_reference"], case("soda")
+    with JarMeteor() as jar:
+        scored = jar.compare([((pair["reference"],), pair["hypothesis"]) for pair in wanted["pairs"]])
+        told = soda(references(story["gt"]), predictions(story["pred"]["results"]), meteor=jar)
+    assert scored.segments == pytest.approx([pair["score"] for pair in wanted["pairs"]], abs=TOLERANCE)
+    assert scored.aggregate == pytest.approx(wanted["aggregate"], abs=TOLERANCE)
+    assert told.f1 == pytest.approx(story["expected_[precision,recall,f1]"]["c"][2], abs=TOLERANCE)
 
 
 @needs_tables
