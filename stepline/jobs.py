@@ -3,6 +3,7 @@
 import hashlib
 import io
 import logging
+import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -50,18 +51,29 @@ class Done:
 
 
 def find_videos(paths: Iterable[Path]) -> list[Path]:
-    """Return the named files and the videos inside named folders, sorted within a folder, each once."""
+    """Return the named files and the videos inside named folders, in the order named, each once.
+
+    A folder's videos come sorted; hidden files and the clips that `--clips` cut are none of them.
+    """
     found: dict[Path, Path] = {}
     for path in paths:
         inside = sorted(file for file in path.rglob("*") if _is_video(file)) if path.is_dir() else [path]
         if not inside:
             raise MediaError(f"{path}: no video in this folder ({', '.join(sorted(SUFFIXES))}); name the files instead")
-        found |= {file.resolve(): file for file in reversed(inside) if file.resolve() not in found}
-    return sorted(found.values(), key=str) if len(found) > 1 else list(found.values())
+        for file in inside:
+            found.setdefault(file.resolve(), file)
+    return list(found.values())
 
 
 def _is_video(file: Path) -> bool:
-    return file.suffix.lower() in SUFFIXES and file.is_file() and not file.name.startswith(".")
+    return file.suffix.lower() in SUFFIXES and file.is_file() and not file.name.startswith(".") and not _is_clip(file)
+
+
+def _is_clip(file: Path) -> bool:
+    from stepline.show import CLIPS_SUFFIX
+
+    home = file.parent
+    return home.name.endswith(CLIPS_SUFFIX) and home.with_name(home.name.removesuffix(CLIPS_SUFFIX) + ".json").is_file()
 
 
 def name_videos(paths: Sequence[Path], out: Path) -> dict[str, Path]:
@@ -71,7 +83,7 @@ def name_videos(paths: Sequence[Path], out: Path) -> dict[str, Path]:
 
 
 def _id(path: Path, shared: bool) -> str:
-    return f"{path.stem}-{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:6]}" if shared else path.stem
+    return f"{path.stem}-{hashlib.sha256(os.fsencode(path.resolve())).hexdigest()[:6]}" if shared else path.stem
 
 
 def _taken(path: Path, out: Path) -> bool:
@@ -90,17 +102,38 @@ def run(request: Request, settings: StepsSettings, wanted: Wanted, progress: Pro
 
     Raises a SteplineError; nothing is left half-written.
     """
-    from stepline.show import safe_stem
+    from stepline.show import CLIPS_SUFFIX, safe_stem
 
+    _refuse_odd_name(request.path)
+    stem = safe_stem(request.id)
+    _refuse_overwriting(request, wanted.out, stem)
     if not wanted.force:
-        earlier = _earlier(request, settings, wanted.out / f"{safe_stem(request.id)}.json")
-        if earlier is not None:
+        earlier = _earlier(request, settings, wanted.out / f"{stem}.json")
+        if earlier is not None and _stands(earlier, wanted):
             return Done(earlier, (), True)
-    if wanted.out.is_dir():
-        sweep(wanted.out)
+    for folder in (wanted.out, wanted.out / f"{stem}{CLIPS_SUFFIX}"):
+        sweep(folder)
     understanding = understand(request, settings, progress=progress)
     _refuse_the_speechless(request, understanding.record)
     return Done(understanding.record, write(request, understanding, wanted), False)
+
+
+def _refuse_odd_name(path: Path) -> None:
+    try:
+        str(path).encode()
+    except UnicodeEncodeError as error:
+        raise MediaError(f"{str(path)!a}: its name is not UTF-8, which no JSON can hold; rename the file") from error
+
+
+def _refuse_overwriting(request: Request, out: Path, stem: str) -> None:
+    """Raise SettingsError where an output would take the place of a file that the user gave."""
+    from stepline.show import OUTPUTS
+
+    given = [path.resolve() for path in (request.path, request.captions) if path is not None]
+    ours = {(out / f"{stem}{suffix}").resolve() for suffix, _ in OUTPUTS.values()}
+    for path in given:
+        if path in ours:
+            raise SettingsError(f"{path}: an output would be written over this file; give another folder with --out")
 
 
 def _earlier(request: Request, settings: StepsSettings, path: Path) -> Record | None:
@@ -113,6 +146,14 @@ def _earlier(request: Request, settings: StepsSettings, path: Path) -> Record | 
     if not same or any(PROVISIONAL in warning for warning in record.warnings):
         return None
     return record if request.path.is_file() and record.video.sha256 == sha256(request.path) else None
+
+
+def _stands(record: Record, wanted: Wanted) -> bool:
+    """Tell whether everything wanted of a record is there."""
+    from stepline.show import clip_places, lacking
+
+    clips = clip_places(record, wanted.out) if wanted.clips else {}
+    return not lacking(record, wanted.out, wanted.formats) and all(clip.is_file() for clip in clips)
 
 
 def _refuse_the_speechless(request: Request, record: Record) -> None:
@@ -131,10 +172,14 @@ def _refuse_the_speechless(request: Request, record: Record) -> None:
 
 def write(request: Request, understanding: Understanding, wanted: Wanted) -> tuple[Path, ...]:
     """Write every wanted file of one video and return their paths."""
-    from stepline.show import write_clips, write_outputs
+    from stepline.show import remove_clips, write_clips, write_outputs
 
     record = understanding.record
-    clips = write_clips(record, request.path, wanted.out) if wanted.clips else []
+    if wanted.clips:
+        clips = write_clips(record, request.path, wanted.out)
+    else:
+        clips = []
+        remove_clips(record, wanted.out)
     files = write_outputs(
         record,
         wanted.out,
@@ -148,15 +193,15 @@ def write(request: Request, understanding: Understanding, wanted: Wanted) -> tup
 
 def keyframes(record: Record, path: Path) -> dict[str, bytes]:
     """Return a JPEG of the most likely second of every step that is shown, by step id."""
-    from stepline.media import frames_at
+    from stepline.media import stills
 
-    shown = [step for step in record.steps if step.status == "shown" and step.at is not None]
+    at = {step.id: step.at for step in record.steps if step.status == "shown" and step.at is not None}
     try:
-        frames = frames_at(path, [step.at for step in shown if step.at is not None], width=KEYFRAME_WIDTH)
+        pictures = {still.time: _jpeg(still.image) for still in stills(path, list(at.values()), KEYFRAME_WIDTH)}
     except SteplineError as error:  # the page is still worth having; the reason goes to the log
         log.warning("no key frames: %s", error)
         return {}
-    return {step.id: _jpeg(frame.image) for step, frame in zip(shown, frames, strict=True) if frame is not None}
+    return {identity: pictures[time] for identity, time in at.items() if time in pictures}
 
 
 def _jpeg(image: "npt.NDArray[np.uint8]") -> bytes:
@@ -171,6 +216,7 @@ def listen(path: Path, captions: Path | None, settings: StepsSettings, progress:
     """Return a record that holds only what is said in a video."""
     from stepline.media import probe
 
+    _refuse_odd_name(path)
     info = probe(path, settings.media)
     request = Request(path, path.stem, captions)
     heard, end, warnings = hear(request, info, settings, progress=progress)

@@ -10,7 +10,7 @@ from stepline.media.probe import MediaInfo, probe
 from stepline.media.reader import Reader, frames, sound
 from stepline.media.settings import MediaSettings
 from stepline.media.sounds import SAMPLE_RATE, Sound
-from stepline.media.stills import frames_at
+from stepline.media.stills import frames_at, stills
 
 __all__ = [
     "SAMPLE_RATE",
@@ -24,4 +24,5 @@ __all__ = [
     "frames_at",
     "probe",
     "sound",
+    "stills",
 ]

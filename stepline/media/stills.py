@@ -20,14 +20,24 @@ def frames_at(
 
     width: pixels across, None for full size. Before the first frame that is the first one.
     """
-    found: dict[float, Frame | None] = {}
+    found = {still.time: still for still in stills(path, times, width, settings)}
+    return [found.get(time) for time in times]
+
+
+def stills(
+    path: Path | str, times: Sequence[float], width: int | None = None, settings: MediaSettings | None = None
+) -> Iterator[Frame]:
+    """Yield the frames of `frames_at` one by one, sorted by time, each time once; times without a picture are left out.
+
+    For many pictures of a long video: memory holds one.
+    """
     with open_media(path, settings or MediaSettings()) as source:
         walk = _Walk(source)
         shaper = Shaper(width=width, aspect=source.aspect)
         for time in sorted(time for time in set(times) if time >= 0.0):
             picture = walk.at(time)
-            found[time] = None if picture is None else Frame(time, shaper.image(picture))
-    return [found.get(time) for time in times]
+            if picture is not None:
+                yield Frame(time, shaper.image(picture))
 
 
 class _Walk:
