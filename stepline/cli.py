@@ -18,7 +18,9 @@ from stepline.errors import SettingsError, SteplineError
 from stepline.evaluate.command import evaluate
 
 if TYPE_CHECKING:
+    from stepline.jobs import Done, Wanted
     from stepline.pipeline import Progress, Request, StepsSettings
+    from stepline.records import Record
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -82,9 +84,9 @@ def settings_options(command: F) -> F:
 @click.option("--writer", type=click.Choice(["extractive", "llm"]), help="Who writes the steps.")
 @click.option("--backbone", type=click.Choice(["conse", "clip", "precomputed", "none"]), help="What sees the picture.")
 @click.option("--weights", help="The backbone's checkpoint or feature file.")
-@click.option("--format", "formats", type=click.Choice(FORMATS), multiple=True, help="Only these outputs.")
+@click.option("--format", "formats", type=click.Choice(FORMATS), multiple=True, help="Only this output, and the JSON.")
 @click.option("--clips", is_flag=True, help="Cut an mp4 of every step that is shown.")
-@click.option("--json", "as_json", is_flag=True, help="Print the JSON instead of a table.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, of several videos a line each, not a table.")
 @click.option("--force", is_flag=True, help="Do again what is done.")
 @settings_options
 def steps(videos: tuple[Path, ...], **options: Any) -> None:
@@ -111,10 +113,14 @@ def steps(videos: tuple[Path, ...], **options: Any) -> None:
     for identity, path in name_videos(paths, wanted.out).items():
         request = Request(path, identity, options["captions"], texts)
         try:
-            _run_one(request, settings, wanted, options["as_json"])
+            done = _run_one(request, settings, wanted)
         except SteplineError as error:
             complain(error)
             failed += 1
+            continue
+        click.echo(_result(done.record, as_json=options["as_json"], alone=len(paths) == 1), nl=False)
+        for file in done.files:
+            click.echo(f"wrote {file}", err=True)
     if len(paths) > 1:
         click.echo(f"{len(paths) - failed} of {len(paths)} videos done, {failed} failed", err=True)
     sys.exit(1 if failed else 0)
@@ -125,7 +131,7 @@ def steps(videos: tuple[Path, ...], **options: Any) -> None:
 @click.option("--format", "form", type=click.Choice(["text", "json", "srt", "vtt"]), default="text", show_default=True)
 @settings_options
 def transcribe(video: Path, form: str, **options: Any) -> None:
-    """Print what is said in VIDEO, or in a caption file.
+    """Print what is said in VIDEO; with --captions, what they say, cleaned and in sentences.
 
     \b
     Example:
@@ -140,6 +146,8 @@ def transcribe(video: Path, form: str, **options: Any) -> None:
         click.echo(f"left out: {item.text!r} ({item.reason})", err=True)
     for warning in record.warnings:
         click.echo(f"warning: {warning}", err=True)
+    if record.transcript and record.transcript.language:
+        click.echo(f"language: {record.transcript.language}", err=True)
     click.echo(TRANSCRIPTS[form](record), nl=False)
 
 
@@ -204,11 +212,9 @@ def _refuse_shared_inputs(count: int, options: dict[str, Any]) -> None:
         raise SettingsError("--backbone precomputed is for one video; run each video with its own feature file")
 
 
-def _run_one(request: "Request", settings: "StepsSettings", wanted: Any, as_json: bool) -> None:
-    """Run one video and print what came of it."""
+def _run_one(request: "Request", settings: "StepsSettings", wanted: "Wanted") -> "Done":
+    """Run one video and say what there is to know of the run."""
     from stepline.jobs import run
-    from stepline.show import step_table
-    from stepline.store import to_json
 
     with progress_bars() as progress:
         done = run(request, settings, wanted, progress)
@@ -216,9 +222,20 @@ def _run_one(request: "Request", settings: "StepsSettings", wanted: Any, as_json
         click.echo(f"warning: {request.path.name}: {warning}", err=True)
     if done.earlier:
         click.echo(f"{request.path}: done before with the same settings (--force does it again)", err=True)
-    click.echo(to_json(done.record) if as_json else step_table(done.record), nl=False)
-    for file in done.files:
-        click.echo(f"wrote {file}", err=True)
+    return done
+
+
+def _result(record: "Record", *, as_json: bool, alone: bool) -> str:
+    """Return what stdout gets of a video: its table, or its JSON, on one line where others follow."""
+    import json
+
+    from stepline.show import step_table
+    from stepline.store import to_json
+
+    if not as_json:
+        return step_table(record)
+    text = to_json(record)
+    return text if alone else json.dumps(json.loads(text), ensure_ascii=False) + "\n"
 
 
 @contextmanager

@@ -172,14 +172,12 @@ def _refuse_the_speechless(request: Request, record: Record) -> None:
 
 def write(request: Request, understanding: Understanding, wanted: Wanted) -> tuple[Path, ...]:
     """Write every wanted file of one video and return their paths."""
-    from stepline.show import remove_clips, write_clips, write_outputs
+    from stepline.show import lacking, remove_clips, write_clips, write_outputs
 
     record = understanding.record
-    if wanted.clips:
-        clips = write_clips(record, request.path, wanted.out)
-    else:
-        clips = []
-        remove_clips(record, wanted.out)
+    if lacking(record, wanted.out, ["json"]):
+        remove_clips(record, wanted.out)   # of another result: they show other seconds
+    clips = write_clips(record, request.path, wanted.out) if wanted.clips else []
     files = write_outputs(
         record,
         wanted.out,

@@ -54,6 +54,15 @@ def atomic_path(path: Path) -> Iterator[Path]:
             partial.unlink(missing_ok=True)
 
 
+def remove(path: Path) -> None:
+    """Remove a file that Stepline wrote, if it is there. Raises StoreError where the folder does not allow it."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise StoreError(f"{path}: cannot be removed ({reason}); remove it, or give another --out") from error
+
+
 def sweep(folder: Path) -> None:
     """Remove the temporary files that killed processes left in `folder`; those of living ones stay."""
     for partial in folder.glob(f".*{PARTIAL}*"):

@@ -3,12 +3,13 @@
 import re
 from pathlib import Path
 
-from stepline.records import Record, Step
+from stepline.records import Record, Span, Step
 from stepline.show.names import safe_stem
 from stepline.show.plain import one_line
 from stepline.show.shown import shown_span
-from stepline.store import atomic_path
+from stepline.store import atomic_path, remove
 
+SUFFIX = ".clips"   # of the folder that holds a video's clips
 TITLE = 40   # characters of a step's text in its clip's name
 
 
@@ -19,16 +20,29 @@ def write_clips(record: Record, path: Path, folder: Path) -> list[Path]:
     """
     from stepline.media import cut
 
-    home = folder / f"{safe_stem(record.id)}.clips"
-    clips = []
-    for number, step in enumerate(record.steps, start=1):
-        best = shown_span(step)
-        if best is not None:
-            clip = home / f"{number:02d}-{_slug(step)}.mp4"
-            with atomic_path(clip) as partial:
-                cut(path, best, partial)
-            clips.append(clip)
-    return clips
+    remove_clips(record, folder)
+    places = clip_places(record, folder)
+    for clip, span in places.items():
+        with atomic_path(clip) as partial:
+            cut(path, span, partial)
+    return list(places)
+
+
+def clip_places(record: Record, folder: Path) -> dict[Path, Span]:
+    """Return where the clip of each shown step stands or would stand, and its seconds."""
+    home = _home(record, folder)
+    best = [(number, step, shown_span(step)) for number, step in enumerate(record.steps, start=1)]
+    return {home / f"{number:02d}-{_slug(step)}.mp4": span for number, step, span in best if span is not None}
+
+
+def remove_clips(record: Record, folder: Path) -> None:
+    """Remove the clips that an earlier run cut: their seconds are those of other spans."""
+    for clip in _home(record, folder).glob("[0-9][0-9]*-*.mp4"):
+        remove(clip)
+
+
+def _home(record: Record, folder: Path) -> Path:
+    return folder / f"{safe_stem(record.id)}{SUFFIX}"
 
 
 def _slug(step: Step) -> str:

@@ -14,7 +14,7 @@ def safe_stem(name: str) -> str:
     """Return `name` itself where it is safe as a file name, else what is safe of it, `~` and a digest of all of it."""
     if SAFE.fullmatch(name) and unicodedata.normalize("NFC", name) == name and len(name.encode()) <= LONGEST:
         return name
-    digest = hashlib.sha256(name.encode()).hexdigest()[:DIGEST]
+    digest = hashlib.sha256(name.encode(errors="surrogateescape")).hexdigest()[:DIGEST]
     kept = re.sub(r"[^\w.-]+", "-", unicodedata.normalize("NFC", name)).strip("-.")
     room = LONGEST - len(MARK) - DIGEST
     return kept.encode()[:room].decode(errors="ignore") + MARK + digest

@@ -10,9 +10,9 @@ from stepline.records import Alignment, Record
 from stepline.show.chapters import chapters
 from stepline.show.jsonld import jsonld
 from stepline.show.names import safe_stem
-from stepline.show.page import page
+from stepline.show.page import mark, page
 from stepline.show.webvtt import srt, webvtt
-from stepline.store import to_json, write_atomic
+from stepline.store import remove, to_json, write_atomic
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,24 @@ def write_outputs(
     return written
 
 
+def lacking(record: Record, folder: Path, formats: Sequence[str]) -> list[str]:
+    """Return those of the formats that do not stand in the folder as this record gives them."""
+    return [name for name in OUTPUTS if name in formats and not _stands(record, folder, name)]
+
+
+def _stands(record: Record, folder: Path, name: str) -> bool:
+    path = output_path(record, folder, name)
+    try:
+        found = path.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        found = None
+    except OSError:   # writing it will say what is wrong with it
+        return False
+    if name == "html":   # it shows more than the record holds, so it cannot be made again for comparison
+        return found is not None and mark(record) in found
+    return found == OUTPUTS[name][1](record, Extras())
+
+
 def output_path(record: Record, folder: Path, name: str) -> Path:
     """Return where `write_outputs` puts one format of the record."""
     return folder / (safe_stem(record.id) + OUTPUTS[name][0])
@@ -80,7 +98,7 @@ def output_path(record: Record, folder: Path, name: str) -> Path:
 
 def _write(path: Path, text: str | None) -> bool:
     if text is None:
-        path.unlink(missing_ok=True)
+        remove(path)
         return False
     write_atomic(path, text)
     return True

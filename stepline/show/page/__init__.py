@@ -19,11 +19,17 @@ from stepline.show.jsonld import jsonld
 from stepline.show.page.picture import picture
 from stepline.show.page.timeline import timeline
 from stepline.show.page.view import view
+from stepline.store import to_json
 
 if TYPE_CHECKING:
     from jinja2 import Template
 
-__all__ = ["page"]
+__all__ = ["mark", "page"]
+
+
+def mark(record: Record) -> str:
+    """Return what the page of exactly this record holds and no other page: a digest of its JSON."""
+    return hashlib.sha256(to_json(record).encode()).hexdigest()
 
 
 def page(
@@ -49,6 +55,7 @@ def page(
         style=style,
         script=script,
         jsonld=jsonld(record),
+        mark=mark(record),
     )
 
 

@@ -1,0 +1,112 @@
+import os
+import shutil
+
+import pytest
+
+from stepline.jobs import find_videos
+from stepline.store import read_record
+
+
+@pytest.fixture
+def run(small_video, captions_file, tmp_path, stepline):
+    """Runs the main job on speech alone into tmp_path/out."""
+    common = ("--captions", captions_file, "--backbone", "none", "--out", tmp_path / "out")
+    return lambda *options: stepline("steps", small_video, *common, *options)
+
+
+def test_videos_come_in_the_order_named_and_a_folder_sorted(tmp_path):
+    for name in ("b.mp4", "a.MOV", "c.mkv", ".hidden.mp4", "notes.txt"):
+        (tmp_path / name).touch()
+    found = find_videos([tmp_path / "c.mkv", tmp_path])
+    assert [path.name for path in found] == ["c.mkv", "a.MOV", "b.mp4"]
+
+
+def test_clips_that_were_cut_are_not_taken_for_videos(tmp_path):
+    for name in ("v.mp4", "out/v.json", "out/v.clips/01-cut.mp4", "film.clips/mine.mp4"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    assert {path.name for path in find_videos([tmp_path])} == {"v.mp4", "mine.mp4"}
+
+
+def test_outputs_that_an_earlier_run_did_not_write_are_written(run, tmp_path):
+    assert run("--format", "json").exit_code == 0
+    more = run("--clips")
+    assert "done before" not in more.stderr
+    assert (tmp_path / "out" / "small.html").exists()
+    assert list((tmp_path / "out" / "small.clips").iterdir())
+    assert "done before" in run("--clips").stderr
+
+
+@pytest.mark.parametrize("name", ["small.vtt", "small.html"])
+def test_an_output_of_other_settings_does_not_pass_for_done(run, tmp_path, name):
+    other = ("--set", "nasva.ground.shown_threshold=0.9")
+    assert run().exit_code == 0
+    old = (tmp_path / "out" / name).read_bytes()
+    assert run(*other, "--format", "json").exit_code == 0
+    again = run(*other)
+    assert "done before" not in again.stderr
+    assert (tmp_path / "out" / name).read_bytes() != old
+    assert "done before" in run(*other).stderr
+
+
+def test_clips_of_another_result_do_not_stay(run, tmp_path):
+    assert run("--clips").exit_code == 0
+    clips = tmp_path / "out" / "small.clips"
+    assert list(clips.iterdir())
+    assert run("--force").exit_code == 0
+    assert list(clips.iterdir())
+    assert run("--set", "nasva.ground.shown_threshold=0.9").exit_code == 0
+    assert not list(clips.iterdir())
+
+
+def test_captions_are_never_overwritten(small_video, captions_file, tmp_path, stepline):
+    mine = shutil.copy(captions_file, tmp_path / "small.srt")
+    before = mine.read_bytes()
+    result = stepline("steps", small_video, "--captions", mine, "--backbone", "none", "--out", tmp_path)
+    assert result.exit_code == 1
+    assert "would be written over this file" in result.stderr
+    assert mine.read_bytes() == before
+
+
+def test_a_name_that_is_not_utf8_is_one_line_and_the_rest_goes_on(small_video, captions_file, tmp_path, stepline):
+    folder = os.fsencode(tmp_path / "videos")
+    os.mkdir(folder)
+    shutil.copy(os.fsencode(small_video), folder + b"/bad\xff.mp4")
+    shutil.copy(os.fsencode(small_video), folder + b"/good.mp4")
+    lines = tmp_path / "lines.txt"
+    lines.write_text("move the square\n")
+    common = ("--texts", lines, "--backbone", "none", "--out", tmp_path / "out")
+    result = stepline("steps", tmp_path / "videos", *common)
+    assert result.exit_code == 1
+    assert "its name is not UTF-8" in result.stderr
+    assert (tmp_path / "out" / "good.json").exists()
+
+
+def test_two_folders_with_one_name_are_told_apart_wherever_the_run_starts(
+    small_video, captions_file, tmp_path, stepline, monkeypatch
+):
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        shutil.copy(small_video, tmp_path / name / "v.mp4")
+        monkeypatch.chdir(tmp_path / name)
+        common = ("--captions", captions_file, "--backbone", "none", "--format", "json", "--out", tmp_path / "out")
+        assert stepline("steps", "v.mp4", *common).exit_code == 0
+    paths = {read_record(file).video.path for file in (tmp_path / "out").glob("*.json")}
+    assert paths == {str(tmp_path / name / "v.mp4") for name in ("one", "two")}
+
+
+def test_captions_of_another_video_give_no_step_at_its_end(run, small_video, tmp_path, stepline):
+    late = tmp_path / "late.srt"
+    cues = ("00:02,000 --> 00:04,000\nSlice the lemons.\n", "05:00,000 --> 05:04,000\nPour the juice.\n")
+    late.write_text("\n".join(cues))
+    out = tmp_path / "out"
+    result = stepline("steps", small_video, "--captions", late, "--backbone", "none", "--out", out)
+    assert result.exit_code == 0, result.output
+    assert [step.text for step in read_record(out / "small.json").steps] == ["slice the lemons"]
+    assert "1 of 2 sentences are said after the video ends" in result.stderr
+
+
+def test_no_time_lies_past_the_duration(run, tmp_path):
+    assert run().exit_code == 0
+    record = read_record(tmp_path / "out" / "small.json")
+    assert max(span.end for step in record.steps for span in step.spans) <= record.video.duration
