@@ -6,11 +6,11 @@ each decoded once, side by side: while one core recognises speech and writes ste
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from pydantic import JsonValue
 
@@ -20,6 +20,7 @@ from stepline.errors import MediaError
 from stepline.media.settings import MediaSettings
 from stepline.models import sha256
 from stepline.nasva.settings import NasvaSettings
+from stepline.overrun import within
 from stepline.records import Alignment, Dropped, FeatureSequence, Record, Step, Transcript, Video
 from stepline.settings import Settings
 from stepline.vision.settings import VisionSettings
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 Progress = Callable[[str, float, float], None]  # the stage's name, the second it has reached, the video's duration
+
+Listened: TypeAlias = "tuple[Heard, float, tuple[str, ...]]"   # what is said, the last second read, warnings
+Proposed: TypeAlias = tuple[tuple[Step, ...], tuple[Dropped, ...], tuple[str, ...]]   # steps, what was left out, notes
 
 NO_SOUND = "it has no sound track"
 
@@ -91,37 +95,64 @@ def understand(request: Request, settings: StepsSettings, *, progress: Progress 
     from stepline.media import probe
 
     info = probe(request.path, settings.media)
-    stop = Event()
-    with ThreadPoolExecutor(1, thread_name_prefix="see") as pool:
-        seeing = pool.submit(see, request, info, settings, progress=progress, stop=stop)
-        try:
-            heard, end, sound_warnings = hear(request, info, settings, progress=progress)
-            steps, dropped, notes = propose(request, heard.transcript, settings)
-        except BaseException:
-            stop.set()  # what the picture shows is of no use any more
-            raise
-        seen = seeing.result()
-    duration = max(end, seen.end) or info.duration
+    # Before the reading: what is replaced meanwhile is then done again.
+    digest, made_from = sha256(request.path), fingerprint(request, settings)
+    (heard, end, sound_warnings), (steps, dropped, notes), seen = _attend(request, info, settings, progress)
+    duration = round(max(end, seen.end) or info.duration, 3)
     if duration <= 0:
         raise MediaError(f"{request.path}: nothing in it can be decoded; convert it to mp4 and try again")
-    grounding = place(steps, duration, heard.transcript, seen, settings) if steps else None
+    kept = within(duration, heard.transcript, steps, keep_all_steps=bool(request.texts))
+    grounding = place(kept.steps, duration, kept.transcript, seen, settings) if kept.steps else None
     record = Record(
         id=request.id,
-        video=Video(id=request.id, path=str(request.path), duration=round(duration, 3), sha256=sha256(request.path)),
-        transcript=heard.transcript,
+        video=Video(id=request.id, path=str(request.path.absolute()), duration=duration, sha256=digest),
+        transcript=kept.transcript,
         steps=grounding.steps if grounding else (),
         recipe=request.texts,
-        dropped=heard.dropped + dropped,
-        warnings=tuple(dict.fromkeys((*info.warnings, *sound_warnings, *seen.warnings, *notes))),
-        settings=fingerprint(request, settings),
-        models=_models(heard.transcript, seen, settings, grounding),
+        dropped=heard.dropped + dropped + kept.dropped,
+        warnings=tuple(dict.fromkeys((*info.warnings, *sound_warnings, *seen.warnings, *notes, *kept.warnings))),
+        settings=made_from,
+        models=_models(request, kept.transcript, seen, settings, grounding),
     )
     return Understanding(record, grounding.alignment if grounding else None)
 
 
+def _attend(
+    request: Request, info: "MediaInfo", settings: StepsSettings, progress: Progress | None
+) -> tuple[Listened, Proposed, Seen]:
+    """Listen, write and look side by side; what fails on one side stops the other, as Ctrl-C stops both."""
+    stop = Event()
+    with ThreadPoolExecutor(1, thread_name_prefix="see") as pool:
+        seeing = pool.submit(see, request, info, settings, progress=progress, stop=stop)
+        seeing.add_done_callback(lambda done: _stop_if_failed(done, stop))
+        try:
+            listened = hear(request, info, settings, progress=progress, stop=stop)
+            proposed = propose(request, listened[0].transcript, settings)
+            return listened, proposed, seeing.result()
+        except _StoppedError:
+            seeing.result()   # raises what went wrong there
+            raise
+        finally:
+            stop.set()
+
+
+class _StoppedError(Exception):
+    """Ends the work of one thread where the other has failed; never leaves this module."""
+
+
+def _stop_if_failed(done: "Future[Seen]", stop: Event) -> None:
+    if done.exception() is not None:
+        stop.set()
+
+
 def hear(
-    request: Request, info: "MediaInfo", settings: StepsSettings, *, progress: Progress | None = None
-) -> "tuple[Heard, float, tuple[str, ...]]":
+    request: Request,
+    info: "MediaInfo",
+    settings: StepsSettings,
+    *,
+    progress: Progress | None = None,
+    stop: Event | None = None,
+) -> Listened:
     """Return what is said, the last second of sound that could be read, and warnings.
 
     Given captions stand for recognition; a video without a sound track has an empty transcript.
@@ -136,13 +167,13 @@ def hear(
     if not info.has_sound:
         return Heard(Transcript(), ()), 0.0, (NO_SOUND,)
     reader = Reader(request.path, frame_rate=None, frame_size=None, sound=True, settings=settings.media)
-    heard = transcribe(_watched(reader, Sound, "listening", info.duration, progress), settings.asr)
+    heard = transcribe(_watched(reader, Sound, "listening", info.duration, progress, stop), settings.asr)
     return heard, reader.end, reader.warnings
 
 
 def propose(
     request: Request, transcript: Transcript, settings: StepsSettings
-) -> tuple[tuple[Step, ...], tuple[Dropped, ...], tuple[str, ...]]:
+) -> Proposed:
     """Return the steps to look for: the user's own lines, else what a writer makes of the transcript."""
     if request.texts:
         from stepline.nasva import place_texts
@@ -178,9 +209,7 @@ def see(
     meter = ActivityMeter(rate=vision.rate, cut_ratio=vision.cut_ratio, cut_floor=vision.cut_floor)
     rate = vision.rate * LOOKS
     reader = Reader(request.path, frame_rate=rate, frame_size=vision.frame_size, sound=False, settings=settings.media)
-    for frame in _watched(reader, Frame, "looking", info.duration, progress):
-        if stop is not None and stop.is_set():
-            return Seen()
+    for frame in _watched(reader, Frame, "looking", info.duration, progress, stop):
         meter.add(frame)
         if ready is None:
             encoder.add(frame)
@@ -213,17 +242,28 @@ def fingerprint(request: Request, settings: StepsSettings) -> dict[str, JsonValu
     inputs: dict[str, JsonValue] = {
         "captions": sha256(request.captions) if request.captions and request.captions.is_file() else None,
         "texts": list(request.texts),
+        "features": _features(request, settings.vision),
     }
     return {**settings.model_dump(mode="json"), "inputs": inputs}
 
 
+def _features(request: Request, vision: VisionSettings) -> JsonValue:
+    """Return the sha256 of the ready features that stand for a backbone, those of the video and of the texts."""
+    if vision.backbone != "precomputed" or vision.path is None:
+        return None
+    from stepline.vision.precomputed import find_precomputed
+
+    video = find_precomputed(vision.path, request.id) if vision.path.is_dir() else vision.path
+    return [sha256(file) if file is not None and file.is_file() else None for file in (video, vision.texts)]
+
+
 def _models(
-    transcript: Transcript, seen: Seen, settings: StepsSettings, grounding: "Grounding | None"
+    request: Request, transcript: Transcript, seen: Seen, settings: StepsSettings, grounding: "Grounding | None"
 ) -> dict[str, JsonValue]:
     return {
         "stepline": __version__,
         "asr": transcript.recogniser,
-        "writer": settings.writing.writer,
+        "writer": None if request.texts else settings.writing.writer,
         "vision": seen.backbone.name if seen.backbone else None,
         "grounding": asdict(grounding.report) if grounding else None,
     }
@@ -233,10 +273,17 @@ T = TypeVar("T")
 
 
 def _watched(
-    items: Iterable[object], kind: type[T], stage: str, duration: float, progress: Progress | None
+    items: Iterable[object],
+    kind: type[T],
+    stage: str,
+    duration: float,
+    progress: Progress | None,
+    stop: Event | None,
 ) -> Iterator[T]:
-    """Yield the items of one kind, reporting how far into the video each one is."""
+    """Yield the items of one kind, reporting how far into the video each one is; end by an exception at `stop`."""
     for item in items:
+        if stop is not None and stop.is_set():
+            raise _StoppedError(stage)
         if isinstance(item, kind):
             if progress is not None:
                 progress(stage, float(getattr(item, "time", getattr(item, "start", 0.0))), duration)

@@ -1,0 +1,89 @@
+import itertools
+import os
+import signal
+import threading
+
+import numpy as np
+import pytest
+
+from stepline import asr, media, pipeline
+from stepline.asr import Heard
+from stepline.errors import ModelError
+from stepline.media import Frame, Sound
+from stepline.pipeline import Request, StepsSettings, understand
+from stepline.records import Transcript
+
+
+class Endless:
+    """Stands for a reader of a video that never ends; `at_third` is called at its third item."""
+
+    warnings, end = (), 0.0
+    at_third = staticmethod(lambda: None)
+
+    def __init__(self, _path, *, frame_rate, sound, **_options):
+        self.item = Sound(0.0, np.zeros(8, np.float32)) if sound else Frame(0.0, np.zeros((64, 64, 3), np.uint8))
+
+    def __iter__(self):
+        for count in itertools.count():
+            if count == 3:
+                self.at_third()
+            yield self.item
+
+
+def test_a_missing_backbone_is_told_without_listening_to_the_end(small_video, monkeypatch):
+    monkeypatch.setattr(media, "Reader", Endless)
+    monkeypatch.setattr(asr, "transcribe", lambda blocks, _settings: list(blocks))
+    settings = StepsSettings.model_validate_json('{"vision": {"backbone": "clip", "path": "none"}}')
+    with pytest.raises(ModelError, match="no such folder"):
+        understand(Request(small_video, "small"), settings)
+
+
+def test_an_interrupt_while_the_picture_is_waited_for_stops_it(small_video, monkeypatch):
+    waiting = threading.Event()
+
+    def interrupt():
+        waiting.wait()
+        os.kill(os.getpid(), signal.SIGINT)
+
+    def nothing_said(*_arguments, **_options):
+        waiting.set()
+        return Heard(Transcript()), 0.0, ()
+
+    monkeypatch.setattr(media, "Reader", Endless)
+    monkeypatch.setattr(Endless, "at_third", staticmethod(interrupt))
+    monkeypatch.setattr(pipeline, "hear", nothing_said)
+    with pytest.raises(KeyboardInterrupt):
+        understand(Request(small_video, "small"), StepsSettings())
+
+
+def test_a_video_replaced_while_it_is_read_is_known_by_what_was_there_first(small_video, tmp_path, monkeypatch):
+    video = tmp_path / "v.mp4"
+    video.write_bytes(small_video.read_bytes())
+    before = pipeline.sha256(video)
+
+    def replaced(*_arguments, **_options):
+        video.write_bytes(b"another video")
+        return Heard(Transcript()), 16.0, ()
+
+    monkeypatch.setattr(pipeline, "hear", replaced)
+    settings = StepsSettings.model_validate_json('{"vision": {"backbone": "none"}}')
+    assert understand(Request(video, "v"), settings).record.video.sha256 == before
+
+
+def test_other_features_under_the_same_path_are_another_input(tmp_path):
+    folder = tmp_path / "features"
+    folder.mkdir()
+    settings = StepsSettings.model_validate_json(
+        f'{{"vision": {{"backbone": "precomputed", "path": "{folder}"}}}}'
+    )
+    prints = []
+    for value in (1.0, 2.0):
+        np.save(folder / "v.npy", np.full((4, 2), value, np.float32))
+        prints.append(pipeline.fingerprint(Request(tmp_path / "v.mp4", "v"), settings))
+    assert prints[0] != prints[1]
+
+
+def test_no_writer_is_named_for_lines_of_the_users_own(small_video):
+    settings = StepsSettings.model_validate_json('{"vision": {"backbone": "none"}}')
+    record = understand(Request(small_video, "small", texts=("move the square",)), settings).record
+    assert record.models["writer"] is None
