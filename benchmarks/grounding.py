@@ -1,6 +1,6 @@
 """Measures grounding on drawn videos: speech alone beside speech and pictures.
 
-    python benchmarks/grounding.py --cache DIR --seeds 100 130
+    python benchmarks/grounding.py --cache DIR --seeds 200 230
 
 The script's own steps are grounded from where they are really spoken: the grounding is measured alone, without the
 recogniser and the writer. R@1: the likeliest second lies inside a true span of a shown step; far: those shown at
@@ -20,6 +20,7 @@ import numpy.typing as npt
 from scipy.stats import rankdata
 
 from stepline.nasva import ground, visible
+from stepline.nasva.settings import GroundSettings
 from stepline.records import FeatureSequence, Span, Step, Transcript
 from stepline.vision import Activity
 from stepline.world import RenderSettings, Script, make_script, read_script, render, truth, write_script
@@ -69,10 +70,13 @@ def seen(video: Path, texts: Sequence[str]) -> Seen:
     store = video.with_suffix(".npz")
     if not store.exists():
         features, activity = look(video)
-        np.savez(store, features=features.values, motion=activity.motion, cuts=np.array(activity.cuts))
+        cuts_ = np.array(activity.cuts)
+        peaks, looks = activity.peaks, activity.looks
+        np.savez(store, features=features.values, motion=activity.motion, cuts=cuts_, peaks=peaks, looks=looks)
     with np.load(store) as saved:
         features = FeatureSequence(saved["features"], 1.0, "conse")
-        activity = Activity(saved["motion"], tuple(float(cut) for cut in saved["cuts"]), 1.0)
+        cuts = tuple(float(cut) for cut in saved["cuts"])
+        activity = Activity(saved["motion"], cuts, 1.0, saved["peaks"], saved["looks"])
     return Seen(features, activity, embed(list(texts)))
 
 
@@ -92,13 +96,13 @@ def look(video: Path) -> tuple[FeatureSequence, Activity]:
 METHODS = ("speech alone", "speech and pictures")
 
 
-def items(seed: int, script: Script, pictures: Seen, *, worded: bool) -> list[Item]:
+def items(seed: int, script: Script, pictures: Seen, settings: GroundSettings) -> list[Item]:
     """Return what both methods say of each true step of one video."""
     record = truth(script)
     steps = [step.model_copy(update={"spans": (), "at": None, "status": None}) for step in record.reference]
     transcript = record.transcript or Transcript()
-    wording = [float(p) for p in visible(pictures.vectors)] if worded else None
-    alone = ground(steps, duration=script.duration, transcript=transcript, visible=wording)
+    wording = [float(p) for p in visible(pictures.vectors)]
+    alone = ground(steps, duration=script.duration, transcript=transcript, visible=wording, settings=settings)
     fused = ground(
         steps,
         duration=script.duration,
@@ -107,6 +111,7 @@ def items(seed: int, script: Script, pictures: Seen, *, worded: bool) -> list[It
         step_vectors=pictures.vectors,
         activity=pictures.activity,
         visible=wording,
+        settings=settings,
     )
     rows = []
     for k, true in enumerate(record.reference):
@@ -172,14 +177,15 @@ def markdown(table: dict[str, list[list[float]]]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cache", type=Path, required=True, help="folder of rendered videos, filled as needed")
-    parser.add_argument("--seeds", type=int, nargs=2, default=(100, 130), help="first seed, and one past the last")
+    parser.add_argument("--seeds", type=int, nargs=2, default=(200, 230), help="first seed, and one past the last")
     parser.add_argument("--name", default="grounding", help="of the result file")
-    parser.add_argument("--wording", action="store_true", help="let P(shown | wording) in as well")
+    parser.add_argument("--no-wording", action="store_true", help="leave P(shown | wording) out")
     args = parser.parse_args()
+    settings = GroundSettings(wording=0.0) if args.no_wording else GroundSettings()
     rows: list[Item] = []
     for seed in range(*args.seeds):
         video, script = rendered(seed, args.cache)
-        rows += items(seed, script, seen(video, [step.text for step in script.steps]), worded=args.wording)
+        rows += items(seed, script, seen(video, [step.text for step in script.steps]), settings)
     table = with_intervals(rows)
     counts = {"videos": len({r.video for r in rows}), "steps": len(rows), "shown": sum(r.shown for r in rows)}
     counts["far"] = sum(r.far for r in rows)

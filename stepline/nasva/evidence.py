@@ -36,6 +36,14 @@ class Activity(Protocol):
     def rate(self) -> float:
         """Rows of motion a second."""
 
+    @property
+    def peaks(self) -> Matrix:
+        """(T,), 0 to 1: motion where it is greatest; NaN where unknown, empty where not measured."""
+
+    @property
+    def looks(self) -> Matrix:
+        """(T, P) thumbnails, 0 to 1; NaN where unknown, empty where not measured."""
+
 
 def similarity(features: FeatureSequence, step_vectors: Matrix, seconds: int) -> Array:
     """Return the cosine (K, T) of each step and each second; NaN where the features do not reach.
@@ -69,6 +77,18 @@ def motion_by_second(activity: Activity, seconds: int) -> Array:
         part = motion[round(t * activity.rate) : max(round(t * activity.rate) + 1, round((t + 1) * activity.rate))]
         if np.isfinite(part).any():
             out[t] = np.nanmean(part)
+    return out
+
+
+def per_second(rows: Matrix, rate: float, seconds: int) -> Array:
+    """Return (T, P): the mean of the known rows (N, P) of each second; NaN where there is none."""
+    out = np.full((seconds, rows.shape[1]), np.nan)
+    for t in range(seconds):
+        first = round(t * rate)
+        part = rows[first : max(first + 1, round((t + 1) * rate))].astype(np.float64)
+        part = part[np.isfinite(part).all(axis=1)]
+        if len(part):
+            out[t] = part.mean(axis=0)
     return out
 
 

@@ -7,25 +7,30 @@ z: two kinds of evidence, how like the step a second looks and how like doing an
 free: P(no other step is being shown then). No trained model. Letters: K steps, T seconds, D width.
 """
 
+import functools
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from stepline.errors import ShapeError
 from stepline.nasva import evidence
-from stepline.nasva.decode import placed
+from stepline.nasva.decode import occupancy, placed
 from stepline.nasva.doing import doing
 from stepline.nasva.evidence import Activity
 from stepline.nasva.fuse import Flags, Fused, best_lag, fuse
+from stepline.nasva.match import match
 from stepline.nasva.prior import Array, load_prior
 from stepline.nasva.settings import GroundSettings
+from stepline.nasva.shots import Units, units
+from stepline.nasva.visible import visible as visible_by_wording
 from stepline.records import Alignment, FeatureSequence, Matrix, Span, Step, Transcript
 
 log = logging.getLogger(__name__)
 
+MINILM = 384           # width of the vectors that wording is judged on
 USUAL_WORDING = 0.15   # mean log odds that `visible` gives the step texts of COIN and CrossTask: how-to is not vlogs
 
 
@@ -76,13 +81,23 @@ def ground(
     shots = evidence.shot_slices(activity.cuts if activity else (), seconds)
     passages = [_spoken(step, transcript, duration) for step in steps]
     said = np.array([step.said is not None for step in steps], dtype=bool)
-    base = _base(said, visible, settings)
+    by_shots = activity is not None and len(activity.looks) > 0 and 0 < len(steps) <= len(shots)
+    rate = settings.shown_rate_shots if by_shots else settings.shown_rate
+    if by_shots and visible is None:   # not for one long take: its hands are seen whatever the words
+        visible = _worded(features, step_vectors)
+    base = _base(said, rate, visible, settings)
     speech = fuse(_prior(passages, 0.0, seconds), [], said, base, shots, settings)
     likeness = _match(features, step_vectors, shots, (len(steps), seconds), settings)
-    motion = evidence.motion_by_second(activity, seconds) if activity is not None else None
-    parts = [likeness, doing(motion, shots, likeness.shape)]
-    lag = best_lag(lambda lag: _prior(passages, lag, seconds), parts, said, settings)
-    fused = fuse(_prior(passages, lag, seconds), parts, said, base, shots, settings)
+    prior_at = functools.partial(_prior, passages, seconds=seconds)
+    if activity is not None and by_shots:
+        places = units(activity, shots, prior_at(settings.lag_usual), _chat(steps, transcript, seconds), features)
+        fused, lag = _by_shots(prior_at, steps, likeness, base, places, settings)
+        shots = places.slices
+    else:
+        motion = evidence.motion_by_second(activity, seconds) if activity is not None else None
+        parts = [likeness, doing(motion, shots, likeness.shape)]
+        lag = best_lag(prior_at, parts, said, settings)
+        fused = fuse(prior_at(lag), parts, said, base, shots, settings)
     grounded = tuple(
         placed(step, row, float(score), shots, duration, settings)
         for step, row, score in zip(steps, fused.held, fused.score, strict=True)
@@ -90,6 +105,42 @@ def ground(
     alignment = Alignment(tuple(step.text for step in steps), fused.expected.astype(np.float32), 1.0, "probability")
     looked = features is not None or activity is not None
     return Grounding(grounded, alignment, _report(speech, fused, lag, len(shots), looked))
+
+
+def _by_shots(
+    prior_at: Callable[[float], Array],
+    steps: Sequence[Step],
+    likeness: Array,
+    base: Array,
+    places: Units,
+    settings: GroundSettings,
+) -> tuple[Fused, float]:
+    """Return the steps matched to the shots, and the lag. A step is likeliest in the middle of its shot."""
+    weight = settings.likeness_shots if likeness.any() else 0.0
+    matched = match(prior_at, steps, weight * likeness, base, places, settings)
+    centers = np.zeros(likeness.shape)
+    for chance, part in zip(matched.pairs.T, places.slices, strict=True):
+        centers[:, (part.start + part.stop - 1) // 2] = chance
+    held = occupancy(centers / centers.sum(axis=1, keepdims=True), places.slices, settings.typical)
+    return Fused(held, matched.shown, (weight, 1.0)), matched.lag
+
+
+def _chat(steps: Sequence[Step], transcript: Transcript | None, seconds: int) -> Array:
+    """Return (T,): how long, within each second, something is said that no step rests on."""
+    used = {source for step in steps for source in step.sources}
+    chat = np.zeros(seconds)
+    for n, sentence in enumerate(transcript.sentences if transcript and used else ()):
+        if n not in used:
+            for t in range(int(sentence.span.start), min(seconds, math.ceil(sentence.span.end))):
+                chat[t] += Span(float(t), float(t + 1)).overlap(sentence.span)
+    return chat
+
+
+def _worded(features: FeatureSequence | None, vectors: Matrix | None) -> Sequence[float] | None:
+    """Return P(shown) of each step by its wording, where the step vectors are of MiniLM, as conse's are."""
+    if features is None or vectors is None or features.backbone != "conse" or vectors.shape[-1:] != (MINILM,):
+        return None
+    return [float(p) for p in visible_by_wording(vectors)]
 
 
 def _prior(passages: Sequence[Sequence[Span]], lag: float, seconds: int) -> Array:
@@ -112,11 +163,11 @@ def _common(a: Span, b: Span) -> Span:
     return Span(max(a.start, b.start), min(a.end, b.end))
 
 
-def _base(said: Flags, visible: Sequence[float] | None, settings: GroundSettings) -> Array:
+def _base(said: Flags, rate: float, visible: Sequence[float] | None, settings: GroundSettings) -> Array:
     """Return P(shown) before any evidence, (K,)."""
     if visible is not None and len(visible) != len(said):
         raise ShapeError(f"visible must hold one probability a step: {len(said)}, not {len(visible)}")
-    spoken = np.full(len(said), _logit(np.float64(settings.shown_rate)))
+    spoken = np.full(len(said), _logit(np.float64(rate)))
     if visible is not None:
         words = _logit(np.clip(np.asarray(visible, dtype=np.float64), 1e-3, 1 - 1e-3))
         spoken = spoken + settings.wording * (words - USUAL_WORDING)

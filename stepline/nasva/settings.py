@@ -25,7 +25,8 @@ class GroundSettings(Settings):
     """Where a step is shown, by where it is said and what is seen."""
 
     shown_rate: Share = 0.6        # P(a written step is shown), before any evidence; NaSVA: 0.606 of its steps are
-    unsaid_rate: Share = 0.3       # the same for a step that nobody speaks of (a recipe's line); half of `shown_rate`
+    shown_rate_shots: Share = 0.83  # the same in a video cut into as many shots as it has steps; drawn videos: 0.82
+    unsaid_rate: Share = 0.3       # the same for a step that nobody speaks of (a recipe's line); a guess
     shown_threshold: Share = 0.5   # P(shown) below which a step is only "said"
     likeness_penalty: Annotated[float, Field(ge=0.0)] = 0.25   # nats a unit of weight that likeness must earn
     motion_usual: Annotated[float, Field(ge=0.0)] = 0.5   # weight of motion before the video is seen
@@ -35,6 +36,10 @@ class GroundSettings(Settings):
     lag_reach: Annotated[float, Field(ge=0.0)] = 6.0   # seconds, the greatest lag between words and pictures; 0 = none
     lag_spread: Positive = 2.0     # seconds, how the lag varies from video to video; WhenAct: 1.2 under coarse windows
     lag_proof: Annotated[float, Field(ge=0.0)] = 0.5   # nats by which a lag must explain the pictures better than none
+    lag_usual: float = 2.0         # seconds, the lag of videos that are cut to their words; drawn videos
+    likeness_shots: Annotated[float, Field(ge=0.0)] = 0.4   # weight of likeness, a standard deviation, among shots
+    unwritten: Share = 0.15        # share of the shots in which something is done that is no step
+    order: Annotated[float, Field(ge=0.0)] = 0.8   # nats that a pair of steps shown in another order costs
     smooth: Annotated[float, Field(ge=0.0)] = 0.0   # seconds, width of the smoothing of similarity inside a shot
     wording: Share = 0.5           # how far a step's wording tells whether it is shown; 1 as in WhenAct's vlogs
     compete: Share = 1.0           # how far steps compete for seconds: 0 not at all, 1 one step a second

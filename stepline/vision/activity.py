@@ -1,7 +1,7 @@
 """How much a picture moves, second by second, and where the shots change; no network, one pass."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,7 +12,7 @@ from stepline.records import Matrix
 from stepline.vision.backbone import Pictures
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from stepline.media import Frame
 
@@ -21,18 +21,27 @@ SAMPLES = 4   # a side of each part of the small picture; all the pixels of 720p
 LEVELS = 4   # of each colour channel in the histogram: 64 bins
 NEIGHBOURS = 4   # frame changes on each side that a cut is compared with
 SLACK = 1e-6   # s; as in encode.py
+GRID = 8   # a side of the thumbnail that tells shots apart by look
+SPOT = 8   # of the 1024 parts: the most changed ones, about a hand
+CHANGED = 0.05   # change of grey of a part that shows at all
+JUMP_FLOOR = 0.25   # share of the parts that show a change at a cut between like-coloured shots
+JUMP_RATIO = 1.4   # times the greatest share among the neighbours
 
 
 @dataclass(frozen=True)
 class Activity:
     """motion: (T,) float32, mean change of grey between neighbouring frames, 0 to 1, 0 where no frame fell.
 
-    cuts: seconds at which a new shot starts, ascending. rate: rows per second.
+    cuts: seconds at which a new shot starts, ascending. rate: rows per second. peaks: (T,) float32, the same change
+    where it is greatest, NaN where nothing but a cut was measured. looks: (T, 192) float32, 8 x 8 RGB thumbnails in
+    [0, 1], NaN where no frame fell. Both may be empty: not measured.
     """
 
     motion: Matrix
     cuts: tuple[float, ...]
     rate: float
+    peaks: Matrix = field(default_factory=lambda: np.zeros(0, dtype=np.float32))
+    looks: Matrix = field(default_factory=lambda: np.zeros((0, 3 * GRID * GRID), dtype=np.float32))
 
 
 def measure_activity(frames: "Iterable[Frame]", *, rate: float = 1.0) -> Activity:
@@ -44,7 +53,7 @@ def measure_activity(frames: "Iterable[Frame]", *, rate: float = 1.0) -> Activit
 
 
 class ActivityMeter:
-    """Collects frames one at a time; keeps only the last one, made small, and three numbers a frame."""
+    """Collects frames one at a time; keeps the last one, made small, five numbers a frame, a thumbnail a row."""
 
     def __init__(self, *, rate: float = 1.0, cut_ratio: float = 4.0, cut_floor: float = 0.2) -> None:
         """cut_ratio, cut_floor: a cut changes at least `cut_floor` of the colours, `cut_ratio` times its neighbours."""
@@ -55,6 +64,9 @@ class ActivityMeter:
         self._times: list[float] = []   # s, of the later frame of each pair
         self._motions: list[float] = []
         self._changes: list[float] = []   # share of the colours that changed, 0 to 1
+        self._peaks: list[float] = []
+        self._jumps: list[float] = []   # share of the parts that changed, 0 to 1
+        self._looks: list[tuple[Matrix, int]] = []   # a row: the sum of its thumbnails, and how many
         self._rows = 0
 
     def add(self, frame: "Frame") -> None:
@@ -63,10 +75,17 @@ class ActivityMeter:
         grey, colours = small.mean(2), _histogram(small)
         if self._last is not None:
             self._times.append(frame.time)
-            self._motions.append(float(np.abs(grey - self._last[0]).mean()))
+            moved = np.abs(grey - self._last[0]).ravel()
+            self._motions.append(float(moved.mean()))
+            self._peaks.append(float(np.partition(moved, -SPOT)[-SPOT:].mean()))
+            self._jumps.append(float((moved > CHANGED).mean()))
             self._changes.append(float(np.abs(colours - self._last[1]).sum() / 2))
         self._last = (grey, colours)
-        self._rows = max(self._rows, self._row(frame.time) + 1)
+        row = self._row(frame.time)
+        self._rows = max(self._rows, row + 1)
+        self._looks += [(np.zeros((GRID, GRID, 3), dtype=np.float32), 0)] * (self._rows - len(self._looks))
+        total, count = self._looks[row]
+        self._looks[row] = (total + _thumbnail(small), count + 1)
 
     def finish(self) -> Activity:
         """Return what was measured so far."""
@@ -74,20 +93,35 @@ class ActivityMeter:
         count = np.bincount(rows, minlength=self._rows)
         total = np.bincount(rows, weights=self._motions, minlength=self._rows)
         motion = np.divide(total, count, out=np.zeros(self._rows), where=count > 0).astype(np.float32)
-        cuts = find_cuts(np.array(self._changes), ratio=self._ratio, floor=self._floor)
-        return Activity(motion, tuple(self._times[place] for place in cuts), self._rate)
+        jumps = find_cuts(np.array(self._jumps), ratio=JUMP_RATIO, floor=JUMP_FLOOR, usual=np.max)
+        cuts = sorted({*find_cuts(np.array(self._changes), ratio=self._ratio, floor=self._floor), *jumps})
+        times = tuple(self._times[place] for place in cuts)
+        looks = [(total / count if count else total * np.nan).ravel() for total, count in self._looks]
+        values = np.array(looks, dtype=np.float32).reshape(-1, 3 * GRID * GRID)
+        return Activity(motion, times, self._rate, self._by_row(rows, cuts), values)
+
+    def _by_row(self, rows: npt.NDArray[np.int64], cuts: list[int]) -> Matrix:
+        """Return the mean peak of each row, without the frames at cuts; NaN where none is left."""
+        kept = np.ones(len(rows), dtype=bool)
+        kept[cuts] = False
+        count = np.bincount(rows[kept], minlength=self._rows)
+        total = np.bincount(rows[kept], weights=np.array(self._peaks)[kept], minlength=self._rows)
+        peaks: Matrix = np.where(count > 0, total / np.maximum(count, 1), np.nan).astype(np.float32)
+        return peaks
 
     def _row(self, time: float) -> int:
         return math.floor((time + SLACK) * self._rate)
 
 
-def find_cuts(changes: npt.NDArray[np.float64], *, ratio: float, floor: float) -> list[int]:
-    """Return the places where `changes` (N,) stands out: at least `floor`, and `ratio` times the median around it."""
+def find_cuts(
+    changes: npt.NDArray[np.float64], *, ratio: float, floor: float, usual: "Callable[..., np.floating]" = np.median
+) -> list[int]:
+    """Return the places where `changes` (N,) stands out: at least `floor`, and `ratio` times the usual around it."""
     cuts = []
     for place in np.flatnonzero(changes >= floor):
         before, after = changes[max(0, place - NEIGHBOURS) : place], changes[place + 1 : place + 1 + NEIGHBOURS]
         near = np.concatenate((before, after))
-        if not len(near) or changes[place] >= ratio * np.median(near):
+        if not len(near) or changes[place] >= ratio * usual(near):
             cuts.append(int(place))
     return cuts
 
@@ -105,6 +139,13 @@ def _small(image: Pictures) -> Matrix:
         small = parts.mean((1, 3), dtype=np.float32)
     small /= 255
     return small
+
+
+def _thumbnail(small: Matrix) -> Matrix:
+    """Return the small picture (32, 32, 3) as (8, 8, 3) means."""
+    side = SIDE // GRID
+    means: Matrix = small.reshape(GRID, side, GRID, side, 3).mean((1, 3))
+    return means
 
 
 def _histogram(small: Matrix) -> Matrix:

@@ -1,6 +1,6 @@
 """Steps are placed where they are shown, and pictures never get a say that they have not earned."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
@@ -20,6 +20,8 @@ class Moves:
     motion: Matrix
     cuts: tuple[float, ...] = ()
     rate: float = 1.0
+    peaks: Matrix = field(default_factory=lambda: np.zeros(0, dtype=np.float32))
+    looks: Matrix = field(default_factory=lambda: np.zeros((0, 192), dtype=np.float32))
 
 
 def spoken(*starts: float) -> list[Step]:
