@@ -1,0 +1,191 @@
+"""Settings of the simulated world: one class a part, and the worlds, backbones and recognisers that have a name.
+
+The defaults are a short-video world (T about 130 s) that a small model learns in seconds; `YOUCOOK2` has the lengths
+of real cooking videos. "Measured" numbers are those of YouCook2, WhenAct, CrossTask and COIN (docs/world.md).
+"""
+
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import Field, model_validator
+
+from stepline.settings import Settings
+
+Share: TypeAlias = Annotated[float, Field(ge=0.0, le=1.0)]
+Amount: TypeAlias = Annotated[float, Field(ge=0.0)]
+Positive: TypeAlias = Annotated[float, Field(gt=0.0)]
+Count: TypeAlias = Annotated[int, Field(ge=1)]
+
+
+class TaskSettings(Settings):
+    """What there is to do: tasks of steps, a step an (action, object) pair."""
+
+    tasks: Annotated[int, Field(ge=1, le=1000)] = 12
+    actions: Annotated[int, Field(ge=2, le=32)] = 24  # at most as many as texts.py has verbs
+    objects: Annotated[int, Field(ge=2, le=64)] = 48  # at most as many as texts.py has nouns
+    objects_per_task: Count = 6  # steps of a task share objects: the hard negatives
+    fewest_steps: Count = 9  # of a task's article
+    most_steps: Count = 13
+    latent: Annotated[int, Field(ge=2)] = 12  # dimensions of an action's and of an object's meaning
+    unseen: Annotated[int, Field(ge=0)] = 0  # of the tasks, how many only held-out videos follow
+    shuffled: bool = True  # the article's lines stand in an order of their own, not in that of the videos
+
+    @model_validator(mode="after")
+    def _possible(self) -> "TaskSettings":
+        if self.fewest_steps > self.most_steps or self.most_steps > self.actions * self.objects_per_task:
+            raise ValueError("need fewest_steps <= most_steps <= actions * objects_per_task")
+        if self.objects_per_task > self.objects or self.unseen >= self.tasks:
+            raise ValueError("need objects_per_task <= objects and unseen < tasks")
+        return self
+
+
+class TimelineSettings(Settings):
+    """Which steps a video shows, and when. Seconds."""
+
+    present: Share = 0.5  # share of the article's steps that a video shows; HT-Step: about half
+    least_present: Count = 3
+    swapped: Share = 0.15  # chance that a shown step changes places with the next
+    repeated: Share = 0.0  # chance that a shown step is shown once more later
+    window_median: Positive = 9.8  # of the lognormal duration; YouCook2: 14
+    window_sigma: Amount = 0.45  # of its logarithm; YouCook2: 0.86
+    window_least: Positive = 4.0
+    window_most: Positive = 45.0
+    gap_mean: Positive = 9.6  # of the gamma-distributed time between windows; YouCook2: 9.4
+    gap_shape: Positive = 2.3  # YouCook2: 0.55, many short and few long ones
+    margin_mean: Positive = 9.6  # of the time before the first window and after the last; YouCook2: 51
+    margin_shape: Positive = 2.3
+    shortest: Positive = 60.0  # of a video; one outside the limits is stretched or shrunk as a whole
+    longest: Positive = 260.0
+
+
+class NarrationSettings(Settings):
+    """What is said, and how far from where it is shown. Seconds."""
+
+    more_mentions: Amount = 0.42  # Poisson mean of the mentions of a shown step after its first
+    sentence_least: Positive = 2.0  # uniform duration of a sentence
+    sentence_most: Positive = 6.0
+    pause: Amount = 0.7  # mean of the exponential silence between sentences
+    absent: Share = 0.12  # of the other sentences, those that tell a step which the video does not show
+    object_chat: Share = 0.30  # and those that talk about an object without doing anything; the rest is chat
+    object_dropped: Share = 0.25  # "it" in place of the object
+    action_dropped: Share = 0.20  # "do that" in place of the action
+    anywhere: Share = 0.34  # of the mentions, those told at any time of the video: overviews, recaps
+    offset: float = 0.0  # median of shown start - said start of the others
+    offset_scale: Amount = 2.5  # of the Student t that is added
+    offset_freedom: Positive = 1.2  # its degrees of freedom; small = heavy tails
+    offset_most: Positive = 90.0  # the greatest offset
+
+
+class WriterSettings(Settings):
+    """The stand-in for the language model that writes steps from the transcript."""
+
+    chunk: Count = 10  # sentences that it sees at once; NaSVA section 3.1
+    step_kept: Share = 0.9  # chance that a sentence which tells a step (shown or not) becomes a step
+    object_chat_kept: Share = 0.3  # chance that object chat does
+    chat_kept: Share = 0.05  # chance that chat does
+    restored: Share = 0.9  # chance that a dropped object or action is written from the context
+    corrected: Share = 0.5  # the same for one that the recogniser misheard
+
+
+class StyleSettings(Settings):
+    """How far the text encoder is from what one kind of text means; norms beside a meaning of norm 1 each part."""
+
+    distortion: Amount
+    noise: Amount
+
+
+class BackboneSettings(Settings):
+    """A pair of a video and a text encoder; norms beside an action and an object of norm 1 each."""
+
+    width: Annotated[int, Field(ge=32)] = 128  # C
+    action_shared: Share = 0.20  # cosine between an action as text and as picture; CLIP-like: objects are better known
+    object_shared: Share = 0.45
+    walk: Amount = 1.9  # nuisance that drifts: AR(1); the strongest dial of difficulty
+    walk_memory: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.8  # its correlation over one second
+    white: Amount = 0.8  # nuisance without memory
+    video: Amount = 0.8  # constant over a video
+    instance: Amount = 0.45  # how one showing of a step differs from the step
+    narration: StyleSettings = StyleSettings(distortion=0.5, noise=0.9)
+    step: StyleSettings = StyleSettings(distortion=0.35, noise=0.7)
+    recipe: StyleSettings = StyleSettings(distortion=0.35, noise=0.7)
+    style_bias: Amount = 0.6  # norm of what all texts of one kind have in common
+    style_shared: Share = 0.5  # of the distortion's variance, what written steps and articles share
+
+
+class SceneSettings(Settings):
+    """What a second of the video shows, whatever encodes it."""
+
+    action_seen: Share = 0.75  # chance that the action is visible in a block of a window
+    block: Positive = 3.0  # s
+    backgrounds: Count = 6  # other actions, seen between the windows
+    object_left: Share = 0.85  # strength of a step's object just outside its windows: THE bias of labels from pictures
+    object_fades: Positive = 25.0  # s, over which it fades by e
+
+
+class RecogniserSettings(Settings):
+    """How far a recogniser's transcript is from what was said."""
+
+    word_error: Share = 0.0  # chance that a word is misheard
+    jitter: Amount = 0.0  # s, standard deviation of a sentence's time error
+    punctuated: bool = True  # writes capitals and full stops
+    noise: Amount = 0.0  # added to the text vectors' own, for what the other misheard words do to them
+
+
+BACKBONES: dict[str, BackboneSettings] = {
+    "usual": BackboneSettings(),
+    "sharp": BackboneSettings(action_shared=0.30, object_shared=0.50, walk=1.4, white=0.7),
+    "dull": BackboneSettings(width=96, action_shared=0.10, object_shared=0.35, walk=2.2, white=1.0),
+}
+
+RECOGNISERS: dict[str, RecogniserSettings] = {
+    "clean": RecogniserSettings(),
+    "aligned": RecogniserSettings(word_error=0.06, jitter=0.3, noise=0.2),  # WhisperX-like
+    "noisy": RecogniserSettings(word_error=0.22, jitter=2.0, punctuated=False, noise=0.5),  # old automatic captions
+}
+
+EMBEDDER = "embedder"  # the text encoder that links steps with narration, beside the backbones
+
+Recogniser: TypeAlias = Literal["clean", "aligned", "noisy"]
+
+
+class SimulationSettings(Settings):
+    """The whole world."""
+
+    videos: Count = 60
+    held_out: Share = 0.3  # share of the videos, the last ones, that are not for training
+    tasks: TaskSettings = TaskSettings()
+    timeline: TimelineSettings = TimelineSettings()
+    narration: NarrationSettings = NarrationSettings()
+    writer: WriterSettings = WriterSettings()
+    scene: SceneSettings = SceneSettings()
+    backbone: str = "usual"  # the one of `backbones` that is used where none is named
+    backbones: dict[str, BackboneSettings] = BACKBONES
+    recogniser: Recogniser = "clean"  # what the transcript, the written steps and their vectors come from
+    difficulty: Amount = 1.0  # factor of the walk and of the white noise in the video features
+    embedder_noise: Amount = 0.6  # norm beside unit vectors, of the text embedder that links steps with narration
+
+    @model_validator(mode="after")
+    def _known(self) -> "SimulationSettings":
+        if EMBEDDER in self.backbones:
+            raise ValueError(f"the name {EMBEDDER!r} is taken by the text encoder that links steps with narration")
+        if self.backbone not in self.backbones:
+            raise ValueError(f"backbone {self.backbone!r} is none of {', '.join(self.backbones)}")
+        narrow = [name for name, each in self.backbones.items() if each.width < 4 * self.tasks.latent]
+        if narrow:
+            raise ValueError(f"backbone {narrow[0]!r}: its width must be at least 4 * tasks.latent")
+        return self
+
+
+SHORT = SimulationSettings()
+
+YOUCOOK2 = SimulationSettings(
+    tasks=TaskSettings(fewest_steps=9, most_steps=18),
+    timeline=TimelineSettings(
+        least_present=4, repeated=0.05, window_median=14.0, window_sigma=0.86, window_least=2.0, window_most=120.0,
+        gap_mean=9.4, gap_shape=0.55, margin_mean=51.0, margin_shape=1.7, longest=600.0,
+    ),
+    narration=NarrationSettings(more_mentions=1.6),
+)  # fmt: skip
+
+EASY = SimulationSettings(difficulty=0.6)
+
+WORLDS: dict[str, SimulationSettings] = {"short": SHORT, "youcook2": YOUCOOK2, "easy": EASY}

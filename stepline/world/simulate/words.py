@@ -1,0 +1,84 @@
+"""The vocabulary of the simulated world. Plain kitchen English, written for it."""
+
+from typing import Final
+
+VERBS: Final = (
+    "chop", "pour", "stir", "whisk", "slice", "peel", "boil", "fry", "mix", "grate", "mash", "season",
+    "roast", "drain", "knead", "spread", "sprinkle", "squeeze", "melt", "toast", "rinse", "cover", "flip", "blend",
+    "marinate", "simmer", "steam", "crush", "fold", "freeze", "garnish", "soak",
+)  # fmt: skip
+
+NOUNS: Final = (
+    "onion", "garlic", "carrot", "potato", "tomato", "butter", "flour", "sugar", "egg mixture", "milk", "cream",
+    "cheese", "chicken", "beef", "shrimp", "salmon", "rice", "pasta", "noodles", "bread", "dough", "lemon", "lime",
+    "apple", "banana", "spinach", "cabbage", "mushrooms", "peppers", "chili", "ginger", "basil", "parsley", "cilantro",
+    "beans", "lentils", "corn", "peas", "broth", "soy sauce", "vinegar", "olive oil", "mustard", "honey", "chocolate",
+    "walnuts", "yogurt", "coconut milk", "celery", "zucchini", "eggplant", "pumpkin", "avocado", "cucumber", "radish",
+    "tofu", "bacon", "sausage", "ham", "tuna", "oats", "cinnamon", "vanilla", "yeast",
+)  # fmt: skip
+
+TITLES: Final = (
+    "vegetable soup", "a birthday cake", "fried rice", "spaghetti with sauce", "a breakfast bowl", "spicy tacos",
+    "a Sunday roast", "lemon pie", "a warm salad", "dumplings", "a bean stew", "stuffed peppers", "banana bread",
+    "a potato gratin", "fish curry", "an omelette", "homemade pizza", "a fruit tart", "noodle broth", "cheese scones",
+    "pumpkin risotto", "a club sandwich", "meatballs", "chocolate fudge", "spring rolls", "shepherd's pie",
+    "a lentil dip", "pickled cabbage", "apple crumble", "shrimp skewers", "corn fritters", "a mushroom quiche",
+)  # fmt: skip
+TITLE_WAYS: Final = (
+    "Make", "Cook", "Prepare", "Make quick", "Cook simple", "Make vegan", "Make festive", "Make family-size", "Grill",
+    "Make low-fat", "Make campfire", "Make microwave", "Make restaurant-style", "Make old-fashioned", "Make summer",
+    "Make winter", "Make lunchbox", "Make children's", "Make gluten-free", "Make one-pot", "Make budget",
+    "Make leftover", "Make party", "Make five-minute", "Make freezer", "Make smoky", "Make sweet", "Make extra hot",
+    "Make mild", "Make crunchy", "Make creamy", "Make light",
+)  # fmt: skip
+
+LEADS: Final = (
+    "so now I'm just going to", "next you want to", "and then we", "okay so go ahead and", "what I do is I",
+    "alright let's", "at this point I", "you're gonna", "I like to", "now it's time to", "so first we", "and here I",
+)  # fmt: skip
+TAILS: Final = (
+    "", "like this", "just like so", "really well", "and you can see how nice that looks", "right here",
+    "and don't rush it", "until it looks good", "as you can see", "for a little bit", "and that's about it", "here",
+)  # fmt: skip
+ABSENT_ENDS: Final = (
+    "but I did that before the video", "the night before", "if you want to", "some people do that anyway",
+    "but I'm going to skip that today", "when I have more time", "in my other video", "at home you could do that",
+)  # fmt: skip
+OBJECT_CHATS: Final = (
+    "I really love {}", "the {} is from my garden", "you can get {} at any store", "my kids never liked {}",
+    "fresh {} makes all the difference", "I always keep some {} in the house", "the {} was on sale this week",
+    "a friend told me about {}",
+)  # fmt: skip
+
+PLACES: Final = (
+    "", "in a large bowl", "with a knife", "in the pan", "over medium heat", "for a few minutes", "gently",
+    "on the board", "until smooth", "in a pot", "on both sides", "evenly",
+)  # fmt: skip
+PURPOSES: Final = (
+    "until it is ready", "so that it cooks evenly", "to bring out the flavor", "before you go on", "and set it aside",
+    "according to your taste", "in several batches if needed", "using a clean tool", "to the right consistency",
+    "while the pan heats up",
+)  # fmt: skip
+CAPTIONS: Final = (
+    "in a bowl", "on the cutting board", "in the pan", "in a pot", "with a spoon", "on a plate", "with both hands",
+    "and set aside", "in the oven", "on the counter",
+)  # fmt: skip
+
+CHATS: Final = (
+    "hi everyone and welcome back to my channel", "don't forget to subscribe", "let me know in the comments",
+    "thank you so much for watching", "I had such a long day", "my husband says hello", "the weather is lovely today",
+    "I've been doing this for years", "this is my favorite part", "you guys asked for this one",
+    "the link is in the description", "I'm so excited about this", "sorry about the noise", "my camera is new",
+    "this video is sponsored", "it smells amazing in here", "I learned this from my grandmother",
+    "we do this every weekend", "that's so good", "it doesn't have to be perfect", "everybody has their own way",
+    "I hope you're all doing well", "the dog wants some too", "last time it went wrong", "I can't wait to eat",
+    "it's really that easy", "trust me on this", "people always ask me that", "follow me on the other app",
+    "I'm running late today", "my kitchen is a mess", "that was a great trip", "we moved here last year",
+    "see you in the next one", "this is not my first try", "I saw this on television", "you never know",
+    "it looks so pretty", "okay where was I", "happy holidays to everyone",
+)  # fmt: skip
+
+SOUND_ALIKES: Final = (
+    "union", "flower", "hole", "bore", "whiskey", "pill", "steer", "four", "meant", "grade", "thyme", "leak", "bass",
+    "peace", "sole", "fly", "mail", "chap", "meal", "toes", "doe", "beat", "rise", "steak", "sewage", "ruin",
+)  # fmt: skip

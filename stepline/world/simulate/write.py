@@ -1,0 +1,196 @@
+"""A simulation on disk, in the formats of the real datasets, so that the readers of those read it.
+
+    ht-step/annotations.json, taxonomy.csv, video_splits.json     recipe lines and where they are shown
+    htm_align.json                                                the held-out videos' sentences and where
+    whisperx/{id}.json                                            the narration, with words
+    caption.json                                                  the narration in HowTo100M's columns
+    howtostep/{id}.json                                           the written steps, times of their sentences
+    youcook2/yc2_train.json, yc2_val.json                         a person's captions, flat form
+    recipes.json                                                  {title: lines}, the text base
+    features/{backbone}/{id}.pth.tar or {id}.mp4.npy              the video's features, half, 1 row/s
+    texts/{backbone}/{style}/{id}.pth                             {vid, start, end, text, features}
+    texts/embedder/{style}/{id}.pth                               the same of the encoder that links texts
+
+One sample is in memory at a time; every file is written whole or not at all.
+"""
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias
+
+import numpy as np
+
+from stepline.records import Matrix, Step
+from stepline.store import atomic_path, write_atomic
+from stepline.world.simulate import records
+from stepline.world.simulate.lines import STYLES, Lines, Style
+from stepline.world.simulate.sample import Sample, World
+from stepline.world.simulate.settings import EMBEDDER, RECOGNISERS
+from stepline.world.simulate.simulation import Simulation, recipes
+from stepline.world.simulate.steps import article
+from stepline.world.simulate.texts import texts, title
+
+FeatureFile: TypeAlias = Literal["pth.tar", "npy"]
+Tree: TypeAlias = Any  # a JSON value
+
+TAXONOMY: Final = (
+    "global_step_index", "activity", "step_index", "variation", "variation_index", "headline", "paragraph"
+)  # fmt: skip
+FLAT: Final = {"train": "yc2_train.json", "val": "yc2_val.json"}
+
+
+@dataclass
+class Tables:
+    """The files that hold all videos, while they grow."""
+
+    steps: dict[str, Tree] = field(default_factory=dict)
+    splits: dict[str, list[str]] = field(default_factory=dict)
+    align: dict[str, Tree] = field(default_factory=dict)
+    captions: dict[str, Tree] = field(default_factory=dict)
+    described: dict[str, dict[str, Tree]] = field(default_factory=lambda: {split: {} for split in FLAT})
+
+
+def write_dataset(
+    simulation: Simulation,
+    folder: Path,
+    *,
+    backbones: Sequence[str] | None = None,
+    features: FeatureFile = "pth.tar",
+) -> None:
+    """Write the annotations, texts and features of all videos; `backbones`: the settings' own where none is given."""
+    write_samples(simulation.world, simulation.samples, folder, backbones=backbones, features=features)
+
+
+def write_samples(
+    world: World,
+    samples: Iterable[Sample],
+    folder: Path,
+    *,
+    backbones: Sequence[str] | None = None,
+    features: FeatureFile = "pth.tar",
+) -> int:
+    """Write the videos that a stream gives, as `write_dataset` does, and return how many there were."""
+    names = (world.settings.backbone,) if backbones is None else tuple(backbones)
+    encoders = [world.encoder(name).name for name in names]
+    tables, count = Tables(), 0
+    for sample in samples:
+        _annotate(tables, sample)
+        _write_said(folder, sample)
+        for backbone in encoders:
+            _write_features(folder / "features" / backbone, sample, backbone, features)
+        _write_vectors(folder / "texts", sample, encoders)
+        count += 1
+    _write_tables(folder, tables, world)
+    return count
+
+
+def _annotate(tables: Tables, sample: Sample) -> None:
+    """Add one video to the files that hold them all."""
+    id = sample.id
+    shown = [(step.id, span) for step in records.reference(sample, "recipe") for span in step.spans]
+    segments = [{"id": int(step), "segment": [span.start, span.end]} for step, span in shown]
+    tables.steps[id] = {"subset": sample.subset, "activity": title(sample.task.number), "annotations": segments}
+    tables.splits.setdefault(sample.subset, []).append(id)
+    tables.captions[id] = _columns(sample, sample.narration)
+    if sample.subset != "train":
+        tables.align[id] = [_aligned(step) for step in records.reference(sample, "narration")]
+    captions = records.described(sample)
+    tables.described["train" if sample.subset == "train" else "val"][id] = {
+        "duration": sample.duration,
+        "timestamps": [[step.spans[0].start, step.spans[0].end] for step in captions],
+        "sentences": [step.text for step in captions],
+    }
+
+
+def _aligned(step: Step) -> Tree:
+    span = step.spans[0] if step.spans else step.said
+    return [int(bool(step.spans)), span.start if span else 0.0, span.end if span else 0.0, step.text]
+
+
+def _columns(sample: Sample, lines: Lines) -> dict[str, Tree]:
+    """Return texts with their times in columns."""
+    said = texts(lines, RECOGNISERS[sample.world.settings.recogniser] if lines.style == "narration" else None)
+    return {"start": lines.times[:, 0].tolist(), "end": lines.times[:, 1].tolist(), "text": list(said)}
+
+
+def _write_said(folder: Path, sample: Sample) -> None:
+    settings = RECOGNISERS[sample.world.settings.recogniser]
+    heard = records.transcript(sample.narration, sample.world.settings.recogniser)
+    segments = [
+        {"start": each.span.start, "end": each.span.end, "text": each.text,
+         "words": records.spoken_words(each.text, each.span, settings)}
+        for each in heard.sentences
+    ]  # fmt: skip
+    _write_json(folder / "whisperx" / f"{sample.id}.json", {"segments": segments, "language": "en"})
+    _write_json(folder / "howtostep" / f"{sample.id}.json", _columns(sample, sample.steps))
+
+
+def _write_tables(folder: Path, tables: Tables, world: World) -> None:
+    _write_json(folder / "ht-step" / "annotations.json", tables.steps)
+    _write_json(folder / "ht-step" / "video_splits.json", tables.splits)
+    write_atomic(folder / "ht-step" / "taxonomy.csv", _taxonomy(world))
+    _write_json(folder / "htm_align.json", tables.align)
+    _write_json(folder / "caption.json", tables.captions)
+    for split, name in FLAT.items():
+        _write_json(folder / "youcook2" / name, tables.described[split])
+    _write_json(folder / "recipes.json", recipes(world))
+
+
+def _taxonomy(world: World) -> str:
+    """Return HT-Step's table of all articles' lines."""
+    table = io.StringIO()
+    rows = csv.writer(table, lineterminator="\n")
+    rows.writerow(TAXONOMY)
+    for task in world.domain.tasks:
+        first = world.domain.first_line(task.number)
+        for place, headline in enumerate(texts(article(task, world.wordings[task.number]))):
+            rows.writerow((first + place, title(task.number), place, "none", 0, headline, ""))
+    return table.getvalue()
+
+
+def _write_features(folder: Path, sample: Sample, backbone: str, kind: FeatureFile) -> None:
+    """Write half-precision features as NaSVA's authors released theirs, or as HowTo100M's did."""
+    values = sample.features(backbone).values.astype(np.float16)
+    if kind == "pth.tar":
+        import torch
+
+        _write(folder / f"{sample.id}.pth.tar", lambda path: torch.save(torch.from_numpy(values), path))
+    else:
+        _write(folder / f"{sample.id}.mp4.npy", lambda path: _save_array(values, path))
+
+
+def _save_array(values: Matrix | np.ndarray[Any, np.dtype[np.float16]], path: Path) -> None:
+    with path.open("wb") as file:  # np.save adds an ending to a path
+        np.save(file, values, allow_pickle=False)
+
+
+def _write_vectors(folder: Path, sample: Sample, backbones: Sequence[str]) -> None:
+    import torch
+
+    for style in STYLES:
+        said = _said(sample, style)
+        vectors: Mapping[str, Matrix] = {name: sample.vectors(style, name) for name in backbones}
+        for name, values in {**vectors, EMBEDDER: sample.embeddings(style)}.items():
+            content = said | {"features": torch.from_numpy(values.astype(np.float16))}
+            path = folder / name / style / f"{sample.id}.pth"
+            _write(path, lambda target, content=content: torch.save(content, target))  # type: ignore[misc]
+
+
+def _said(sample: Sample, style: Style) -> dict[str, Tree]:
+    columns = _columns(sample, sample.lines(style))
+    if style == "recipe":  # nobody says an article's lines
+        return {"vid": sample.id, "text": columns["text"]}
+    return {"vid": sample.id} | columns
+
+
+def _write(path: Path, save: Callable[[Path], object]) -> None:
+    with atomic_path(path) as partial:
+        save(partial)
+
+
+def _write_json(path: Path, tree: Tree) -> None:
+    write_atomic(path, json.dumps(tree, ensure_ascii=False, allow_nan=False) + "\n")
