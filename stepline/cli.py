@@ -19,8 +19,9 @@ from stepline.evaluate.command import evaluate
 
 if TYPE_CHECKING:
     from stepline.jobs import Done, Wanted
-    from stepline.pipeline import Progress, Request, StepsSettings
+    from stepline.pipeline import Request, StepsSettings
     from stepline.records import Record
+    from stepline.watching import Progress
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -121,6 +122,8 @@ def steps(videos: tuple[Path, ...], **options: Any) -> None:
         click.echo(_result(done.record, as_json=options["as_json"], alone=len(paths) == 1), nl=False)
         for file in done.files:
             click.echo(f"wrote {file}", err=True)
+        if "chapters" in options["formats"]:
+            _say_why_no_chapters(done.record)
     if len(paths) > 1:
         click.echo(f"{len(paths) - failed} of {len(paths)} videos done, {failed} failed", err=True)
     sys.exit(1 if failed else 0)
@@ -223,6 +226,14 @@ def _run_one(request: "Request", settings: "StepsSettings", wanted: "Wanted") ->
     if done.earlier:
         click.echo(f"{request.path}: done before with the same settings (--force does it again)", err=True)
     return done
+
+
+def _say_why_no_chapters(record: "Record") -> None:
+    from stepline.show import plan_chapters
+
+    reason = plan_chapters(record).reason
+    if reason is not None:
+        click.echo(f"no chapters: {reason}", err=True)
 
 
 def _result(record: "Record", *, as_json: bool, alone: bool) -> str:

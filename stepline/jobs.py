@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 from stepline import __version__
 from stepline.errors import CaptionError, MediaError, SettingsError, SteplineError, StoreError
 from stepline.models import sha256
-from stepline.pipeline import NO_SOUND, Progress, Request, StepsSettings, Understanding, fingerprint, hear, understand
+from stepline.pipeline import NO_SOUND, Request, StepsSettings, Understanding, fingerprint, hear, understand
 from stepline.records import Record, Video
 from stepline.store import read_record, sweep
+from stepline.watching import Progress
 
 if TYPE_CHECKING:
     import numpy as np

@@ -5,18 +5,18 @@ each decoded once, side by side: while one core recognises speech and writes ste
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeAlias
 
 from pydantic import JsonValue
 
 from stepline import __version__
 from stepline.asr.settings import AsrSettings
-from stepline.errors import MediaError
+from stepline.errors import MediaError, SettingsError
 from stepline.media.settings import MediaSettings
 from stepline.models import sha256
 from stepline.nasva.settings import NasvaSettings
@@ -24,6 +24,7 @@ from stepline.overrun import within
 from stepline.records import Alignment, Dropped, FeatureSequence, Record, Step, Transcript, Video
 from stepline.settings import Settings
 from stepline.vision.settings import VisionSettings
+from stepline.watching import Progress, StoppedError, watched
 from stepline.writing.settings import WritingSettings
 
 if TYPE_CHECKING:
@@ -34,12 +35,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-Progress = Callable[[str, float, float], None]  # the stage's name, the second it has reached, the video's duration
-
 Listened: TypeAlias = "tuple[Heard, float, tuple[str, ...]]"   # what is said, the last second read, warnings
 Proposed: TypeAlias = tuple[tuple[Step, ...], tuple[Dropped, ...], tuple[str, ...]]   # steps, what was left out, notes
 
 NO_SOUND = "it has no sound track"
+NO_PICTURE = "no picture in it can be seen, so nothing counts as shown"
 
 LOOKS = 3  # frames a feature row: an odd number puts one on the middle of the row; the others measure motion
 
@@ -102,12 +102,13 @@ def understand(request: Request, settings: StepsSettings, *, progress: Progress 
     if duration <= 0:
         raise MediaError(f"{request.path}: nothing in it can be decoded; convert it to mp4 and try again")
     kept = within(duration, heard.transcript, steps, keep_all_steps=bool(request.texts))
-    grounding = place(kept.steps, duration, kept.transcript, seen, settings) if kept.steps else None
+    seeable = bool(kept.steps) and info.has_picture
+    grounding = place(kept.steps, duration, kept.transcript, seen, settings) if seeable else None
     record = Record(
         id=request.id,
         video=Video(id=request.id, path=str(request.path.absolute()), duration=duration, sha256=digest),
         transcript=kept.transcript,
-        steps=grounding.steps if grounding else (),
+        steps=grounding.steps if grounding else _unshown(kept.steps),
         recipe=request.texts,
         dropped=heard.dropped + dropped + kept.dropped,
         warnings=tuple(dict.fromkeys((*info.warnings, *sound_warnings, *seen.warnings, *notes, *kept.warnings))),
@@ -129,15 +130,11 @@ def _attend(
             listened = hear(request, info, settings, progress=progress, stop=stop)
             proposed = propose(request, listened[0].transcript, settings)
             return listened, proposed, seeing.result()
-        except _StoppedError:
+        except StoppedError:
             seeing.result()   # raises what went wrong there
             raise
         finally:
             stop.set()
-
-
-class _StoppedError(Exception):
-    """Ends the work of one thread where the other has failed; never leaves this module."""
 
 
 def _stop_if_failed(done: "Future[Seen]", stop: Event) -> None:
@@ -167,7 +164,7 @@ def hear(
     if not info.has_sound:
         return Heard(Transcript(), ()), 0.0, (NO_SOUND,)
     reader = Reader(request.path, frame_rate=None, frame_size=None, sound=True, settings=settings.media)
-    heard = transcribe(_watched(reader, Sound, "listening", info.duration, progress, stop), settings.asr)
+    heard = transcribe(watched(reader, Sound, "listening", info.duration, progress, stop), settings.asr)
     return heard, reader.end, reader.warnings
 
 
@@ -197,7 +194,9 @@ def see(
     stop: Event | None = None,
 ) -> Seen:
     """Return what the picture shows, second by second; nothing when there is no picture or no backbone is wanted."""
-    if settings.vision.backbone == "none" or not info.has_picture:
+    if not info.has_picture:
+        return Seen(warnings=(NO_PICTURE,))
+    if settings.vision.backbone == "none":
         return Seen()
     from stepline.media import Frame, Reader
     from stepline.vision import ActivityMeter, Precomputed, VideoEncoder, load_backbone
@@ -209,7 +208,7 @@ def see(
     meter = ActivityMeter(rate=vision.rate, cut_ratio=vision.cut_ratio, cut_floor=vision.cut_floor)
     rate = vision.rate * LOOKS
     reader = Reader(request.path, frame_rate=rate, frame_size=vision.frame_size, sound=False, settings=settings.media)
-    for frame in _watched(reader, Frame, "looking", info.duration, progress, stop):
+    for frame in watched(reader, Frame, "looking", info.duration, progress, stop):
         meter.add(frame)
         if ready is None:
             encoder.add(frame)
@@ -237,10 +236,17 @@ def place(
     )
 
 
+def _unshown(steps: Sequence[Step]) -> tuple[Step, ...]:
+    """Return the steps of sound without a picture: none is shown."""
+    return tuple(
+        step.model_copy(update={"status": "said" if step.said else "not found", "score": 0.0}) for step in steps
+    )
+
+
 def fingerprint(request: Request, settings: StepsSettings) -> dict[str, JsonValue]:
     """Return everything that decides the result beside the video's own bytes, as plain values."""
     inputs: dict[str, JsonValue] = {
-        "captions": sha256(request.captions) if request.captions and request.captions.is_file() else None,
+        "captions": _digest(request.captions),
         "texts": list(request.texts),
         "features": _features(request, settings.vision),
     }
@@ -254,7 +260,17 @@ def _features(request: Request, vision: VisionSettings) -> JsonValue:
     from stepline.vision.precomputed import find_precomputed
 
     video = find_precomputed(vision.path, request.id) if vision.path.is_dir() else vision.path
-    return [sha256(file) if file is not None and file.is_file() else None for file in (video, vision.texts)]
+    return [_digest(video), _digest(vision.texts)]
+
+
+def _digest(file: Path | None) -> str | None:
+    """Return the sha256 of a file that the user gave; None where it is not there, which its reader will tell."""
+    if file is None or not file.is_file():
+        return None
+    try:
+        return sha256(file)
+    except OSError as error:
+        raise SettingsError(f"{file}: cannot be read ({error.strerror}); give a file that can") from error
 
 
 def _models(
@@ -267,24 +283,3 @@ def _models(
         "vision": seen.backbone.name if seen.backbone else None,
         "grounding": asdict(grounding.report) if grounding else None,
     }
-
-
-T = TypeVar("T")
-
-
-def _watched(
-    items: Iterable[object],
-    kind: type[T],
-    stage: str,
-    duration: float,
-    progress: Progress | None,
-    stop: Event | None,
-) -> Iterator[T]:
-    """Yield the items of one kind, reporting how far into the video each one is; end by an exception at `stop`."""
-    for item in items:
-        if stop is not None and stop.is_set():
-            raise _StoppedError(stage)
-        if isinstance(item, kind):
-            if progress is not None:
-                progress(stage, float(getattr(item, "time", getattr(item, "start", 0.0))), duration)
-            yield item

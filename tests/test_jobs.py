@@ -1,3 +1,4 @@
+import json
 import os
 import shutil
 
@@ -110,3 +111,16 @@ def test_no_time_lies_past_the_duration(run, tmp_path):
     assert run().exit_code == 0
     record = read_record(tmp_path / "out" / "small.json")
     assert max(span.end for step in record.steps for span in step.spans) <= record.video.duration
+
+
+def test_chapters_that_cannot_be_are_explained_to_who_asks_for_them(run):
+    assert "no chapters: 16 s of video" in run("--format", "chapters").stderr
+
+
+def test_the_json_of_several_videos_is_a_line_each(small_video, tmp_path, stepline):
+    lines = tmp_path / "lines.txt"
+    lines.write_text("move the square\n")
+    for name in ("a.mp4", "b.mp4"):
+        shutil.copy(small_video, tmp_path / name)
+    result = stepline("steps", tmp_path, "--texts", lines, "--backbone", "none", "--out", tmp_path / "out", "--json")
+    assert [json.loads(line)["id"] for line in result.stdout.splitlines()] == ["a", "b"]

@@ -2,13 +2,14 @@ import itertools
 import os
 import signal
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from stepline import asr, media, pipeline
 from stepline.asr import Heard
-from stepline.errors import ModelError
+from stepline.errors import ModelError, SettingsError
 from stepline.media import Frame, Sound
 from stepline.pipeline import Request, StepsSettings, understand
 from stepline.records import Transcript
@@ -45,13 +46,14 @@ def test_an_interrupt_while_the_picture_is_waited_for_stops_it(small_video, monk
         waiting.wait()
         os.kill(os.getpid(), signal.SIGINT)
 
-    def nothing_said(*_arguments, **_options):
+    def nothing_to_do(*_arguments):
         waiting.set()
-        return Heard(Transcript()), 0.0, ()
+        return (), (), ()
 
     monkeypatch.setattr(media, "Reader", Endless)
     monkeypatch.setattr(Endless, "at_third", staticmethod(interrupt))
-    monkeypatch.setattr(pipeline, "hear", nothing_said)
+    monkeypatch.setattr(pipeline, "hear", lambda *_arguments, **_options: (Heard(Transcript()), 0.0, ()))
+    monkeypatch.setattr(pipeline, "propose", nothing_to_do)
     with pytest.raises(KeyboardInterrupt):
         understand(Request(small_video, "small"), StepsSettings())
 
@@ -87,3 +89,22 @@ def test_no_writer_is_named_for_lines_of_the_users_own(small_video):
     settings = StepsSettings.model_validate_json('{"vision": {"backbone": "none"}}')
     record = understand(Request(small_video, "small", texts=("move the square",)), settings).record
     assert record.models["writer"] is None
+
+
+def test_a_sound_without_a_picture_shows_nothing(captions_file, tmp_path):
+    import wave
+
+    path = tmp_path / "talk.wav"
+    with wave.open(str(path), "wb") as file:
+        file.setparams((1, 2, 16_000, 0, "NONE", ""))
+        file.writeframes(bytes(2 * 16_000 * 16))
+    record = understand(Request(path, "talk", captions_file), StepsSettings()).record
+    assert {step.status for step in record.steps} == {"said"}
+    assert not any(step.spans for step in record.steps)
+    assert pipeline.NO_PICTURE in record.warnings
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/mem"), reason="needs a file that opens and cannot be read")
+def test_a_captions_file_that_cannot_be_read_is_one_line(small_video):
+    with pytest.raises(SettingsError, match="/proc/self/mem: cannot be read"):
+        understand(Request(small_video, "small", Path("/proc/self/mem")), StepsSettings())
