@@ -161,3 +161,30 @@ def test_the_same_input_gives_the_same_bytes():
     runs = [ground(spoken(3, 13, 23, 33, 43), duration=60.0, features=seen, step_vectors=WORDS) for _ in range(2)]
     assert runs[0].alignment.scores.tobytes() == runs[1].alignment.scores.tobytes()
     assert runs[0].steps == runs[1].steps
+
+
+def edited(scenes: list[str], seconds: int) -> Moves:
+    """Return shots of equal length: "hands" move a spot and each look their own, "talk" looks the same each time."""
+    motion = np.full(seconds * len(scenes), 0.01, dtype=np.float32)
+    peaks, looks = np.empty_like(motion), np.empty((len(motion), 192), dtype=np.float32)
+    rng = np.random.default_rng(0)
+    for n, scene in enumerate(scenes):
+        part = slice(n * seconds, (n + 1) * seconds)
+        peaks[part] = 0.4 if scene == "hands" else 0.1
+        looks[part] = rng.random(192) if scene == "hands" else 0.5
+    return Moves(motion, tuple(float(n * seconds) for n in range(1, len(scenes))), peaks=peaks, looks=looks)
+
+
+def test_a_step_said_over_a_talking_head_goes_to_the_shot_of_hands_that_nobody_else_needs():
+    scenes = ["talk", "hands", "talk", "hands", "hands", "talk"]   # 8 s each
+    steps = spoken(8.0, 17.0, 33.0)                                # the second is said over the presenter
+    grounding = ground(steps, duration=48.0, activity=edited(scenes, 8))
+    assert [int(step.at // 8) for step in grounding.steps] == [1, 3, 4]
+
+
+def test_a_step_whose_surroundings_only_talk_is_less_likely_shown():
+    scenes = ["talk", "hands", "talk", "talk", "talk", "hands"]
+    steps = spoken(8.0, 26.0, 40.0)
+    scores = [step.score for step in ground(steps, duration=48.0, activity=edited(scenes, 8)).steps]
+    assert scores[1] < scores[0]
+    assert scores[1] < scores[2]

