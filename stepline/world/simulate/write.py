@@ -11,21 +11,23 @@
     texts/{backbone}/{style}/{id}.pth                             {vid, start, end, text, features}
     texts/embedder/{style}/{id}.pth                               the same of the encoder that links texts
 
-One sample is in memory at a time; every file is written whole or not at all.
+One sample is in memory at a time. The files of all videos are written last, each whole or not at all, so that a
+folder without ht-step/annotations.json is one that was not finished.
 """
 
 import csv
 import io
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 
+from stepline.errors import StoreError
 from stepline.records import Matrix, Step
-from stepline.store import atomic_path, write_atomic
+from stepline.store import write_atomic
 from stepline.world.simulate import records
 from stepline.world.simulate.lines import STYLES, Lines, Style
 from stepline.world.simulate.sample import Sample, World
@@ -125,19 +127,22 @@ def _write_said(folder: Path, sample: Sample) -> None:
          "words": records.spoken_words(each.text, each.span, settings)}
         for each in heard.sentences
     ]  # fmt: skip
-    _write_json(folder / "whisperx" / f"{sample.id}.json", {"segments": segments, "language": "en"})
-    _write_json(folder / "howtostep" / f"{sample.id}.json", _columns(sample, sample.steps))
+    _write(folder / "whisperx" / f"{sample.id}.json", _json({"segments": segments, "language": "en"}))
+    _write(folder / "howtostep" / f"{sample.id}.json", _json(_columns(sample, sample.steps)))
 
 
 def _write_tables(folder: Path, tables: Tables, world: World) -> None:
-    _write_json(folder / "ht-step" / "annotations.json", tables.steps)
-    _write_json(folder / "ht-step" / "video_splits.json", tables.splits)
+    files = {
+        "ht-step/video_splits.json": tables.splits,
+        "htm_align.json": tables.align,
+        "caption.json": tables.captions,
+        **{f"youcook2/{name}": tables.described[split] for split, name in FLAT.items()},
+        "recipes.json": recipes(world),
+        "ht-step/annotations.json": tables.steps,
+    }
     write_atomic(folder / "ht-step" / "taxonomy.csv", _taxonomy(world))
-    _write_json(folder / "htm_align.json", tables.align)
-    _write_json(folder / "caption.json", tables.captions)
-    for split, name in FLAT.items():
-        _write_json(folder / "youcook2" / name, tables.described[split])
-    _write_json(folder / "recipes.json", recipes(world))
+    for name, tree in files.items():
+        write_atomic(folder / name, _json(tree))
 
 
 def _taxonomy(world: World) -> str:
@@ -158,14 +163,11 @@ def _write_features(folder: Path, sample: Sample, backbone: str, kind: FeatureFi
     if kind == "pth.tar":
         import torch
 
-        _write(folder / f"{sample.id}.pth.tar", lambda path: torch.save(torch.from_numpy(values), path))
+        _write(folder / f"{sample.id}.pth.tar", _torch_bytes(torch.from_numpy(values)))
     else:
-        _write(folder / f"{sample.id}.mp4.npy", lambda path: _save_array(values, path))
-
-
-def _save_array(values: Matrix | np.ndarray[Any, np.dtype[np.float16]], path: Path) -> None:
-    with path.open("wb") as file:  # np.save adds an ending to a path
+        file = io.BytesIO()
         np.save(file, values, allow_pickle=False)
+        _write(folder / f"{sample.id}.mp4.npy", file.getvalue())
 
 
 def _write_vectors(folder: Path, sample: Sample, backbones: Sequence[str]) -> None:
@@ -176,8 +178,16 @@ def _write_vectors(folder: Path, sample: Sample, backbones: Sequence[str]) -> No
         vectors: Mapping[str, Matrix] = {name: sample.vectors(style, name) for name in backbones}
         for name, values in {**vectors, EMBEDDER: sample.embeddings(style)}.items():
             content = said | {"features": torch.from_numpy(values.astype(np.float16))}
-            path = folder / name / style / f"{sample.id}.pth"
-            _write(path, lambda target, content=content: torch.save(content, target))  # type: ignore[misc]
+            _write(folder / name / style / f"{sample.id}.pth", _torch_bytes(content))
+
+
+def _torch_bytes(content: Tree) -> bytes:
+    """Return what torch.save writes; into a named file it would write that name too, and no two writes were equal."""
+    import torch
+
+    file = io.BytesIO()
+    torch.save(content, file)
+    return file.getvalue()
 
 
 def _said(sample: Sample, style: Style) -> dict[str, Tree]:
@@ -187,10 +197,15 @@ def _said(sample: Sample, style: Style) -> dict[str, Tree]:
     return {"vid": sample.id} | columns
 
 
-def _write(path: Path, save: Callable[[Path], object]) -> None:
-    with atomic_path(path) as partial:
-        save(partial)
+def _write(path: Path, data: bytes) -> None:
+    """Write one video's file; not flushed to disk each, which would take longer than the simulation."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    except OSError as error:
+        cure = "free some space or give another folder"
+        raise StoreError(f"{path}: cannot be written ({error.strerror}); {cure}") from error
 
 
-def _write_json(path: Path, tree: Tree) -> None:
-    write_atomic(path, json.dumps(tree, ensure_ascii=False, allow_nan=False) + "\n")
+def _json(tree: Tree) -> bytes:
+    return (json.dumps(tree, ensure_ascii=False, allow_nan=False) + "\n").encode()
