@@ -8,6 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from stepline.nasva.dropout import relu_drop_
+
 
 class Attention(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
     """Multi-head attention with one packed projection; dropout of its weights is off unless asked for."""
@@ -58,8 +60,8 @@ class FeedForward(nn.Module):  # type: ignore[misc]
 
     def forward(self, rows: Tensor) -> Tensor:
         """Return (B, N, D) for rows (B, N, D)."""
-        inner = F.relu(self.wide(rows), inplace=True)   # in place: the widest tensor is kept once
-        return self.narrow(F.dropout(inner, self.dropout, self.training))
+        inner = self.wide(rows.flatten(0, 1))   # (B N, F), flat: what is no view can be overwritten for nothing
+        return self.narrow(relu_drop_(inner, self.dropout, self.training)).view(rows.shape)
 
 
 def keys_to_see(key_pad: Tensor) -> Tensor:

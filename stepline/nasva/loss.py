@@ -14,7 +14,7 @@ from torch import Tensor
 
 from stepline.batches import Batch
 from stepline.errors import ShapeError
-from stepline.nasva.model import Aligned
+from stepline.nasva.model import Aligned, products
 from stepline.nasva.model_settings import AlignabilityTargets, LossSettings
 
 FAR = -1e4   # logit of what is left out; finite, so that no gradient is NaN (a real logit is at most 1 / tau)
@@ -46,9 +46,10 @@ def grounding_loss(aligned: Aligned, batch: Batch, settings: LossSettings | None
     text = aligned.text if every else aligned.text[-1:]   # (L or 1, B, K, d)
     shown = batch.positive & ~batch.video_pad[:, None] & ~batch.text_pad[:, :, None]   # (B, K, T)
     labelled = shown.any(dim=2)   # (B, K)
-    logits = torch.einsum("lbkd,btd->lbkt", text, aligned.video) / settings.temperature   # (L, B, K, T)
+    text = text / settings.temperature
+    logits = products(text, aligned.video)   # (L, B, K, T)
     if release:
-        rivals = _rivals_in_batch(text, aligned.video, batch.video_pad, settings.temperature)   # (L, B, K)
+        rivals = _rivals_in_batch(text, aligned.video, batch.video_pad)   # (L, B, K)
     else:
         rivals = logits.masked_fill(batch.video_pad[:, None], FAR).logsumexp(dim=3)   # (L, B, K)
     losses = rivals - logits.masked_fill(~shown, FAR).logsumexp(dim=3)   # (L, B, K)
@@ -57,11 +58,12 @@ def grounding_loss(aligned: Aligned, batch: Batch, settings: LossSettings | None
     return Loss(total, count)
 
 
-def _rivals_in_batch(text: Tensor, video: Tensor, video_pad: Tensor, temperature: float) -> Tensor:
-    """Return the log of the sum over all real seconds of the batch, (L, B, K)."""
-    seconds = video.flatten(0, 1)   # (B T, d)
-    logits = torch.einsum("lbkd,nd->lbkn", text, seconds) / temperature   # (L, B, K, B T)
-    return logits.masked_fill(video_pad.flatten(), FAR).logsumexp(dim=3)   # (L, B, K)
+def _rivals_in_batch(text: Tensor, video: Tensor, video_pad: Tensor) -> Tensor:
+    """Return the log of the sum over all real seconds of the batch, (L, B, K), for texts divided by tau."""
+    apart = video_pad.flatten() * FAR   # (B T,), added in the product itself: the matrix is the largest of the loss
+    with torch.autocast(video.device.type, enabled=False):
+        logits = torch.addmm(apart, text.flatten(0, 2), video.flatten(0, 1).T)   # (L B K, B T)
+    return logits.logsumexp(dim=1).view(text.shape[:3])   # (L, B, K)
 
 
 def alignability_loss(aligned: Aligned, batch: Batch, targets: AlignabilityTargets = "kept") -> Loss:
@@ -90,7 +92,7 @@ def agreement(aligned: Aligned, batch: Batch) -> tuple[Tensor, Tensor]:
     """
     real = ~batch.text_pad
     with torch.no_grad():
-        scores = torch.einsum("lbkd,btd->lbkt", aligned.text[[0, -1]], aligned.video)   # (2, B, K, T)
+        scores = products(aligned.text[[0, -1]], aligned.video)   # (2, B, K, T)
         best = scores.masked_fill(batch.video_pad[:, None], -1.0).amax(dim=3)   # (2, B, K)
         upper = best >= _middle(best, real)
     return upper.all(dim=0), (upper[0] == upper[1]) & real

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from stepline.batches import Batch
 from stepline.errors import ShapeError
 from stepline.nasva.attention import Attention, FeedForward, keys_to_see, sine_positions
+from stepline.nasva.dropout import drop
 from stepline.nasva.model_settings import ModelSettings
 
 SPREAD = 0.02   # standard deviation of fresh weights; released code
@@ -37,11 +38,17 @@ class Aligned:
     @property
     def scores(self) -> Tensor:
         """A of the last decoder layer, cosines (B, K, T); padded rows and columns mean nothing."""
-        return torch.einsum("bkd,btd->bkt", self.text[-1], self.video)   # (B, K, T)
+        return products(self.text[-1:], self.video)[0]   # (B, K, T)
 
     def layers(self, count: int) -> Tensor:
         """A of the last `count` decoder layers, cosines (count, B, K, T)."""
-        return torch.einsum("lbkd,btd->lbkt", self.text[-count:], self.video)   # (count, B, K, T)
+        return products(self.text[-count:], self.video)   # (count, B, K, T)
+
+
+def products(text: Tensor, video: Tensor) -> Tensor:
+    """Return the products of text (L, B, K, d) and video (B, T, d), (L, B, K, T), in float32 whatever autocast says."""
+    with torch.autocast(video.device.type, enabled=False):
+        return torch.einsum("lbkd,btd->lbkt", text, video)
 
 
 class Aligner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
@@ -76,7 +83,7 @@ class Aligner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
         return self._compare(torch.stack(outputs), video)
 
     def _compare(self, text: Tensor, video: Tensor) -> Aligned:
-        """Return unit vectors in float32 whatever autocast says: a bf16 cosine near 1 errs by 0.06 after tau."""
+        """Return unit vectors, float32 whatever autocast says: a bf16 cosine near 1 errs by 0.06 after tau."""
         with torch.autocast(video.device.type, enabled=False):
             alignable = self.alignable(text[-1].float()).squeeze(-1) if self.alignable is not None else None   # (B, K)
             return Aligned(_unit(self.text_out(text.float())), _unit(self.video_out(video.float())), alignable)
@@ -123,12 +130,15 @@ class EncoderLayer(nn.Module):  # type: ignore[misc]
         self.attention = Attention(settings.width, settings.heads, settings.attention_dropout)
         self.feed = FeedForward(settings.width, settings.feed_forward, settings.dropout)
         self.attention_norm, self.feed_norm = (nn.LayerNorm(settings.width) for _ in range(2))
-        self.drop = nn.Dropout(settings.dropout)
+        self.dropout = settings.dropout
 
     def forward(self, video: Tensor, place: Tensor | None, keep: Tensor) -> Tensor:
         """Return (B, T, D) for video (B, T, D)."""
-        video = self.attention_norm(video + self.drop(self.attention.within(video, place, keep)))
-        return self.feed_norm(video + self.drop(self.feed(video)))
+        video = self.attention_norm(video + self._drop(self.attention.within(video, place, keep)))
+        return self.feed_norm(video + self._drop(self.feed(video)))
+
+    def _drop(self, rows: Tensor) -> Tensor:
+        return drop(rows, self.dropout, self.training)
 
 
 class DecoderLayer(nn.Module):  # type: ignore[misc]
@@ -140,7 +150,7 @@ class DecoderLayer(nn.Module):  # type: ignore[misc]
         self.cross_attention = Attention(settings.width, settings.heads, settings.attention_dropout)
         self.feed = FeedForward(settings.width, settings.feed_forward, settings.dropout)
         self.self_norm, self.cross_norm, self.feed_norm = (nn.LayerNorm(settings.width) for _ in range(3))
-        self.drop = nn.Dropout(settings.dropout)
+        self.dropout = settings.dropout
 
     def forward(
         self,
@@ -152,10 +162,13 @@ class DecoderLayer(nn.Module):  # type: ignore[misc]
         video_keep: Tensor,
     ) -> Tensor:
         """Return (B, K, D) for text (B, K, D) and video (B, T, D)."""
-        text = self.self_norm(text + self.drop(self.self_attention.within(text, place, keep)))
+        text = self.self_norm(text + self._drop(self.self_attention.within(text, place, keep)))
         seen = self.cross_attention.across(text, place, video, video_place, video_keep)   # (B, K, D)
-        text = self.cross_norm(text + self.drop(seen))
-        return self.feed_norm(text + self.drop(self.feed(text)))
+        text = self.cross_norm(text + self._drop(seen))
+        return self.feed_norm(text + self._drop(self.feed(text)))
+
+    def _drop(self, rows: Tensor) -> Tensor:
+        return drop(rows, self.dropout, self.training)
 
 
 def _projection(given: int, settings: ModelSettings) -> nn.Module:

@@ -10,7 +10,7 @@ from stepline.batches import Sample, collate
 from stepline.errors import ShapeError
 from stepline.nasva.loss import grounding_loss
 from stepline.nasva.model import Aligner
-from stepline.nasva.model_settings import ModelSettings
+from stepline.nasva.model_settings import LossSettings, ModelSettings
 
 FORMS = ["released", "paper"]
 
@@ -103,8 +103,16 @@ def test_it_learns_under_bf16_with_scores_kept_in_float32():
     data, model = batch(), fresh()
     losses = train(model, data, 60, 3e-3, autocast=True)
     assert losses[-1] < 0.3 * losses[0]
+    aligned = model.eval()(data)
     with torch.autocast("cpu", torch.bfloat16):
         assert model(data).text.dtype == torch.float32
+        assert torch.equal(aligned.layers(2), model(data).layers(2)) is False   # autocast does reach the network
+        scores = aligned.scores
+        losses = [grounding_loss(aligned, data, LossSettings(form=form)).mean.item() for form in ("paper", "release")]
+    assert torch.equal(scores, aligned.scores)
+    assert losses == [
+        grounding_loss(aligned, data, LossSettings(form=form)).mean.item() for form in ("paper", "release")
+    ]
 
 
 def test_unit_variance_makes_the_length_of_a_row_not_matter():

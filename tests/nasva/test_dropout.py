@@ -1,0 +1,51 @@
+import pytest
+import torch
+
+from stepline.nasva.dropout import drop, relu_drop_
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5])
+def test_a_share_is_dropped_and_the_mean_kept(share):
+    torch.manual_seed(0)
+    kept = drop(torch.ones(1000, 401), share, training=True)   # an odd number of elements
+    assert kept.unique().tolist() == pytest.approx([0.0, 1 / (1 - share)])
+    assert (kept == 0).float().mean().item() == pytest.approx(share, abs=3e-3)   # 4 standard errors
+    lanes = kept.flatten()[: 4 * 100_000].view(-1, 4)   # elements that share one random number
+    assert torch.corrcoef((lanes.T == 0).float()).sub(torch.eye(4)).abs().max() < 0.015
+
+
+def test_what_is_dropped_passes_no_gradient_and_the_rest_is_scaled():
+    torch.manual_seed(0)
+    rows = torch.randn(50, 20, requires_grad=True)
+    kept = drop(rows, 0.3, training=True)
+    kept.sum().backward()
+    torch.testing.assert_close(rows.grad, (kept != 0) / 0.7)
+
+
+def test_relu_with_dropout_equals_one_after_the_other():
+    rows = torch.randn(50, 20, requires_grad=True)
+    torch.manual_seed(3)
+    apart = drop(torch.relu(rows), 0.3, training=True)
+    torch.manual_seed(3)
+    together = relu_drop_(rows * 1, 0.3, training=True)
+    assert torch.equal(together, apart)
+    weights = torch.randn(50, 20)
+    expected, found = (torch.autograd.grad((out * weights).sum(), rows)[0] for out in (apart, together))
+    torch.testing.assert_close(found, expected)
+
+
+def test_the_generator_alone_decides():
+    rows = torch.ones(100)
+    torch.manual_seed(5)
+    first = drop(rows, 0.5, training=True)
+    assert not torch.equal(drop(rows, 0.5, training=True), first)
+    torch.manual_seed(5)
+    assert torch.equal(drop(rows, 0.5, training=True), first)
+
+
+def test_at_rest_or_without_a_share_nothing_is_dropped():
+    rows = torch.randn(4, 4)
+    assert drop(rows, 0.5, training=False) is rows
+    assert drop(rows, 0.0, training=True) is rows
+    assert torch.equal(relu_drop_(rows.clone(), 0.5, training=False), rows.relu())
+    assert drop(rows[:0], 0.5, training=True).shape == (0, 4)
