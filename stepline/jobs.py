@@ -15,7 +15,7 @@ from stepline.errors import CaptionError, MediaError, SettingsError, SteplineErr
 from stepline.models import sha256
 from stepline.pipeline import NO_SOUND, Request, StepsSettings, Understanding, fingerprint, hear, understand
 from stepline.records import Record, Video
-from stepline.store import read_record, sweep
+from stepline.store import check_writable, read_record, sweep
 from stepline.watching import Progress
 
 if TYPE_CHECKING:
@@ -112,6 +112,7 @@ def run(request: Request, settings: StepsSettings, wanted: Wanted, progress: Pro
         earlier = _earlier(request, settings, wanted.out / f"{stem}.json")
         if earlier is not None and _stands(earlier, wanted):
             return Done(earlier, (), True)
+    check_writable(wanted.out)   # before the minutes of work that would be lost
     for folder in (wanted.out, wanted.out / f"{stem}{CLIPS_SUFFIX}"):
         sweep(folder)
     understanding = understand(request, settings, progress=progress)

@@ -54,6 +54,15 @@ def atomic_path(path: Path) -> Iterator[Path]:
             partial.unlink(missing_ok=True)
 
 
+def check_writable(folder: Path) -> None:
+    """Raise StoreError where files could not be written into a folder, or the folder not be made; makes nothing."""
+    place = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
+    if not place.is_dir():
+        raise StoreError(f"{folder}: cannot be a folder, {place} is a file; give another --out")
+    if not os.access(place, os.W_OK | os.X_OK):
+        raise StoreError(f"{folder}: {place} does not allow writing; give another --out")
+
+
 def remove(path: Path) -> None:
     """Remove a file that Stepline wrote, if it is there. Raises StoreError where the folder does not allow it."""
     try:

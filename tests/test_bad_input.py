@@ -206,7 +206,7 @@ CASES = (
         "127.0.0.1:9",
     ),
     # places
-    Case("a file where the folder should be", a_file_for_a_folder, "cannot be written"),
+    Case("a file where the folder should be", a_file_for_a_folder, "cannot be a folder"),
 )
 
 

@@ -169,3 +169,17 @@ def test_a_folder_that_cannot_be_made_is_an_error(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="cannot be written"):
         store.write_atomic(Path(tmp_path / "file" / "a.json"), "x")
+
+
+def test_a_folder_is_checked_before_the_work_and_not_made(tmp_path):
+    store.check_writable(tmp_path / "new" / "out")
+    assert not (tmp_path / "new").exists()
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="is a file"):
+        store.check_writable(tmp_path / "file" / "out")
+
+
+def test_a_folder_that_does_not_allow_writing_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(store.os, "access", lambda *_: False)   # a super-user may write anywhere
+    with pytest.raises(StoreError, match="does not allow writing"):
+        store.check_writable(tmp_path)

@@ -18,7 +18,8 @@ def step_table(record: Record) -> str:
     if not record.steps:
         return f"{record.id}: no step found in {_sentences(record)}\n"
     shown = sum(step.status == "shown" for step in record.steps)
-    head = f"{record.id}: {len(record.steps)} steps, {shown} of them shown, from {_sentences(record)}"
+    count = "1 step" if len(record.steps) == 1 else f"{len(record.steps)} steps"
+    head = f"{record.id}: {count}, {shown} shown, from {_sentences(record)}"
     return "\n".join([head, "", *map(_line, record.steps), "", LEGEND, ""])
 
 

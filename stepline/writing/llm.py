@@ -89,7 +89,7 @@ def _served(
 def _usable(served: Sequence[Served], settings: LlmSettings) -> None:
     """Raise WriterError when the server rejected every question: then the settings are wrong, not the speech."""
     if all(one.rejected for one in served):
-        raise WriterError(f"{settings.base_url}: {served[0].reason}; correct the settings under llm")
+        raise WriterError(f"{settings.base_url}: {served[0].reason}; correct the settings under writing.llm")
 
 
 def _part(chunk: Chunk, served: Served, embed: Embed, floor: float) -> Part:

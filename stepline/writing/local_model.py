@@ -75,7 +75,9 @@ def _load(path: Path, settings: LlmSettings) -> Any:
     try:
         library = importlib.import_module("xllamacpp")
     except ImportError as error:
-        raise ModelError("xllamacpp: not installed, and llm.gguf needs it; pip install 'stepline[llm]'") from error
+        raise ModelError(
+            "xllamacpp: not installed, and writing.llm.gguf needs it; pip install 'stepline[llm]'"
+        ) from error
     threads = settings.threads or max(1, (os.cpu_count() or 1) - 1)
     parameters = library.CommonParams()
     parameters.model.path = str(path)
@@ -105,7 +107,7 @@ def _checked(path: Path) -> Path:
         with path.open("rb") as file:
             start = file.read(4)
     except OSError as error:
-        raise ModelError(f"{path}: cannot be read ({error.strerror}); llm.gguf takes a GGUF file") from error
+        raise ModelError(f"{path}: cannot be read ({error.strerror}); writing.llm.gguf takes a GGUF file") from error
     if start != b"GGUF":
         raise ModelError(f"{path}: not a GGUF file (it starts with {start!r}); convert the model for llama.cpp")
     return path
@@ -131,4 +133,6 @@ def _read(path: Path) -> str:
     try:
         return path.expanduser().read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ModelError(f"{path}: cannot be read as a chat template; llm.chat_template takes a Jinja file") from error
+        raise ModelError(
+            f"{path}: cannot be read as a chat template; writing.llm.chat_template takes a Jinja file"
+        ) from error

@@ -127,7 +127,8 @@ class OpenAiServer:
             raise Fault(_late(until) if timed_out else "the connection was lost", passing=True) from error
 
     def _nobody(self, why: str) -> WriterError:
-        return WriterError(f"{self.url}: no server answers there ({why[:100]}); start it, or correct llm.base_url")
+        cause = why[:100]
+        return WriterError(f"{self.url}: no server answers there ({cause}); start it or correct writing.llm.base_url")
 
 
 def open_server(settings: LlmSettings) -> Server:
@@ -136,7 +137,9 @@ def open_server(settings: LlmSettings) -> Server:
     Raises WriterError when none or two are named, ModelError when a library or model is missing.
     """
     if (settings.base_url is None) == (settings.gguf is None):
-        raise WriterError("writer llm: name who answers, by llm.base_url (a server) or llm.gguf (a file), not both")
+        raise WriterError(
+            "writer llm: name who answers, by writing.llm.base_url (a server) or writing.llm.gguf (a file), not both"
+        )
     if settings.gguf is not None:
         from stepline.writing.local_model import LocalModel
 
@@ -201,11 +204,15 @@ def _limited(blocks: Iterable[bytes], until: float) -> bytes:
 def _status_fault(url: str, status: int, headers: Any, said: str) -> Exception:
     """Return what a status means: for all requests (WriterError) or for this one (Fault)."""
     if status in (401, 403):
-        return WriterError(f"{url}: access refused ({status}); llm.api_key_variable names the variable with the key")
+        return WriterError(
+            f"{url}: access refused ({status}); writing.llm.api_key_variable names the variable with the key"
+        )
     if status == 404:
-        return WriterError(f"{url}: no such address or model there (404); correct llm.base_url (.../v1) or llm.model")
+        return WriterError(
+            f"{url}: no such address or model there (404); correct writing.llm.base_url (.../v1) or writing.llm.model"
+        )
     if 300 <= status < 400:
-        return WriterError(f"{url}: redirects elsewhere ({status}); give the final address as llm.base_url")
+        return WriterError(f"{url}: redirects elsewhere ({status}); give the final address as writing.llm.base_url")
     reason = f"the server answered {status}" + (f" ({said})" if said else "")
     passing = status in PASSING or status >= 500
     return Fault(reason, passing=passing, wait=_wait(headers.get("retry-after")), rejected=not passing)
