@@ -1,10 +1,12 @@
-"""Where each step is shown: where it is said, times what the picture says, times its rivals for the same seconds.
+"""Where each step is shown: where it is said, times what the picture says, times its rivals for the same place.
 
     P_k(t) = prior(t | said_k) exp(w z_k(t)) free_k(t) / sum   w earned from the video itself
     P(shown_k) = pi B_k / (1 - pi + pi B_k)                          B_k: how well the evidence fits "shown"
 
-z: two kinds of evidence, how like the step a second looks and how like doing anything it moves (`doing`);
-free: P(no other step is being shown then). No trained model. Letters: K steps, T seconds, D width.
+in a long take, second by second (`fuse`); a video cut into at least as many shots as steps is matched to them instead,
+one step a shot (`match`). z: two kinds of evidence, how like the step a second looks and how like doing anything it
+moves (`doing`, `shots`); free: P(no other step is being shown then). No trained model. docs/grounding.md tells it in
+plain words. Letters: K steps, T seconds, D width.
 """
 
 import functools
@@ -38,8 +40,9 @@ USUAL_WORDING = 0.15   # mean log odds that `visible` gives the step texts of CO
 class GroundReport:
     """What the picture added: the weight that each kind of evidence earned (0 = nothing), and how many steps it moved.
 
-    likeness: to the step's words; motion: of hands at work. lag: seconds by which the pictures follow the words in
-    this video. moved: steps whose likeliest second is more than 2 s from that of speech alone.
+    likeness: to the step's words; motion: of hands at work, 1 where steps are matched to shots. lag: seconds by
+    which the pictures follow the words in this video. moved: steps whose likeliest second is more than 2 s from that of
+    speech alone.
     """
 
     likeness: float
