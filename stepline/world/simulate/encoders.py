@@ -3,7 +3,9 @@
 Letters: T seconds, K texts, P windows, L dimensions of a meaning, C width of the features.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
@@ -13,6 +15,8 @@ from stepline.world.simulate.lines import NONE, SAID, STYLES, Lines, Style
 from stepline.world.simulate.scene import Scene
 from stepline.world.simulate.settings import BackboneSettings
 from stepline.world.simulate.tasks import Domain, unit_rows
+
+Part: TypeAlias = tuple[float, Matrix, Matrix]  # share of a meaning's text and picture, its map to pictures, to others
 
 CHAT_NORM = 1.4  # of a chat sentence's meaning: that of an action and an object together
 
@@ -68,34 +72,36 @@ def make_encoder(name: str, settings: BackboneSettings, domain: Domain, chats: i
     size = domain.actions.shape[1]
     frame = _orthonormal(4 * size, settings.width, rng)
     action, object, other_action, other_object = np.split(frame, 4)
-    shared = (
-        _mixed(settings.action_shared, action, other_action),
-        _mixed(settings.object_shared, object, other_object),
-    )
-    both = _pair(size, settings.width, rng)
-    texts = {style: _text_map(style, shared, both, settings, rng) for style in STYLES}
+    parts = ((settings.action_shared, action, other_action), (settings.object_shared, object, other_object))
+    written = _pair(size, settings.width, rng)
+    texts = {style: _text_map(style, parts, written, settings, rng) for style in STYLES}
     return Encoder(name, settings, action, object, texts, CHAT_NORM * _directions(chats, settings.width, rng))
 
 
 def _text_map(
-    style: Style, shared: tuple[Matrix, Matrix], both: tuple[Matrix, Matrix], settings: BackboneSettings,
+    style: Style, parts: Sequence[Part], written: tuple[Matrix, Matrix], settings: BackboneSettings,
     rng: np.random.Generator,
 ) -> TextMap:  # fmt: skip
-    """Return a style's map: the shared one, distorted; written steps and articles share a part of the distortion."""
+    """Return a style's map of actions and of objects.
+
+    share * picture + sqrt(1 - share^2) * other, where `other` is the same for all styles but for what their
+    distortion turns away; written steps and articles turn a part of it alike. So styles differ in what they have
+    not in common with the pictures: a model must learn each, while plain cosine finds no style easier.
+    """
     own = {"narration": settings.narration, "step": settings.step, "recipe": settings.recipe}[style]
     common = 0.0 if style == "narration" else settings.style_shared
-    action, object = (
-        clean + own.distortion * (np.sqrt(common) * joint + np.sqrt(1 - common) * alone)
-        for clean, joint, alone in zip(shared, both, _pair(len(both[0]), settings.width, rng), strict=True)
-    )
+    size, maps = len(written[0]), []
+    for (share, picture, other), joint, alone in zip(parts, written, _pair(size, settings.width, rng), strict=True):
+        turned = _blend(own.distortion, _blend(np.sqrt(common), joint, alone), other)
+        maps.append(_blend(share, picture, turned))
     bias = settings.style_bias * _directions(1, settings.width, rng)[0]
-    return TextMap(action.astype(np.float32), object.astype(np.float32), bias, own.noise)
+    return TextMap(maps[0], maps[1], bias, own.noise)
 
 
-def _mixed(share: float, picture: Matrix, other: Matrix) -> Matrix:
-    """Return a map whose images have cosine `share` with those of `picture`."""
-    mixed: Matrix = (share * picture + np.sqrt(1 - share**2) * other).astype(np.float32)
-    return mixed
+def _blend(weight: float, first: Matrix, second: Matrix) -> Matrix:
+    """Return a map that keeps lengths where the two are at right angles; its cosine with `first` is `weight`."""
+    blend: Matrix = (weight * first + np.sqrt(1 - weight**2) * second).astype(np.float32)
+    return blend
 
 
 def _pair(size: int, width: int, rng: np.random.Generator) -> tuple[Matrix, Matrix]:

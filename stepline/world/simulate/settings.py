@@ -87,10 +87,10 @@ class WriterSettings(Settings):
 
 
 class StyleSettings(Settings):
-    """How far the text encoder is from what one kind of text means; norms beside a meaning of norm 1 each part."""
+    """How the text encoder treats one kind of text."""
 
-    distortion: Amount
-    noise: Amount
+    distortion: Share  # sine of the angle by which the map of this kind is turned away from that of all kinds
+    noise: Amount  # norm, beside an action and an object of norm 1 each
 
 
 class BackboneSettings(Settings):
@@ -99,14 +99,14 @@ class BackboneSettings(Settings):
     width: Annotated[int, Field(ge=32)] = 128  # C
     action_shared: Share = 0.20  # cosine between an action as text and as picture; CLIP-like: objects are better known
     object_shared: Share = 0.45
-    walk: Amount = 1.9  # nuisance that drifts: AR(1); the strongest dial of difficulty
+    walk: Amount = 2.0  # nuisance that drifts: AR(1); the strongest dial of difficulty
     walk_memory: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.8  # its correlation over one second
     white: Amount = 0.8  # nuisance without memory
     video: Amount = 0.8  # constant over a video
     instance: Amount = 0.45  # how one showing of a step differs from the step
-    narration: StyleSettings = StyleSettings(distortion=0.5, noise=0.9)
-    step: StyleSettings = StyleSettings(distortion=0.35, noise=0.7)
-    recipe: StyleSettings = StyleSettings(distortion=0.35, noise=0.7)
+    narration: StyleSettings = StyleSettings(distortion=0.7, noise=0.9)
+    step: StyleSettings = StyleSettings(distortion=0.4, noise=0.8)
+    recipe: StyleSettings = StyleSettings(distortion=0.4, noise=0.7)
     style_bias: Amount = 0.6  # norm of what all texts of one kind have in common
     style_shared: Share = 0.5  # of the distortion's variance, what written steps and articles share
 
@@ -133,7 +133,7 @@ class RecogniserSettings(Settings):
 BACKBONES: dict[str, BackboneSettings] = {
     "usual": BackboneSettings(),
     "sharp": BackboneSettings(action_shared=0.30, object_shared=0.50, walk=1.4, white=0.7),
-    "dull": BackboneSettings(width=96, action_shared=0.10, object_shared=0.35, walk=2.2, white=1.0),
+    "dull": BackboneSettings(width=96, action_shared=0.10, object_shared=0.35, walk=2.3, white=1.0),
 }
 
 RECOGNISERS: dict[str, RecogniserSettings] = {
