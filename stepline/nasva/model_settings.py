@@ -12,6 +12,7 @@ NetworkForm: TypeAlias = Literal["released", "paper"]
 FeatureScale: TypeAlias = Literal["unit_variance", "none"]
 LossForm: TypeAlias = Literal["paper", "release"]
 AlignabilityTargets: TypeAlias = Literal["kept", "agreement"]
+OrderDraw: TypeAlias = Literal["sample", "batch"]
 
 
 class ModelSettings(Settings):
@@ -47,3 +48,5 @@ class LossSettings(Settings):
     every_layer: bool | None = None   # deep supervision; None: as the form has it (release yes, paper no)
     alignability: AlignabilityTargets = "kept"   # what the head learns, where the network has one
     alignability_weight: Annotated[float, Field(ge=0.0)] = 1.0   # of its loss beside that of the alignment
+    shuffled: Annotated[float, Field(ge=0.0, le=1.0)] = 0.5   # chance that texts lose their order; supplement 6.3
+    drawn: OrderDraw = "sample"    # whether each sample draws that chance or all of a batch at once (released code)

@@ -1,0 +1,66 @@
+"""Training the grounding network: what `stepline.training.fit` learns here (NaSVA, sections 3.3 and 4.2)."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from stepline.batches import Sample, collate
+from stepline.nasva.loss import alignability_loss, grounding_loss
+from stepline.nasva.model import Aligner
+from stepline.nasva.model_settings import LossSettings, ModelSettings
+from stepline.training import Progress, Task, fit
+from stepline.training_settings import TrainSettings
+
+
+@dataclass(frozen=True)
+class _Weighed:
+    """The loss of the alignment, and a share of the head's."""
+
+    mean: Tensor
+
+
+def train_aligner(
+    samples: Sequence[Sample],
+    folder: Path,
+    *,
+    model: ModelSettings | None = None,
+    loss: LossSettings | None = None,
+    settings: TrainSettings | None = None,
+    start: Aligner | None = None,
+    report: Callable[[Progress], None] | None = None,
+) -> Aligner:
+    """Return a network trained on the samples, from fresh weights or on from those of `start`, at rest.
+
+    A run in `folder` that was killed is taken up. Raises ShapeError when there is nothing to train on.
+    """
+    settings = settings or TrainSettings()
+    torch.manual_seed(settings.seed)   # of fresh weights
+    network = start or Aligner(model or ModelSettings())
+    fit(network, aligner_task(samples, loss or LossSettings()), settings, folder, report)
+    return network
+
+
+def aligner_task(samples: Sequence[Sample], settings: LossSettings) -> Task[Sample]:
+    """Return what training learns: samples by the length of their videos, texts in order or not by a drawn chance."""
+
+    def loss(network: nn.Module, chosen: Sequence[Sample], chance: np.random.Generator) -> _Weighed:
+        batch = collate(draw_order(chosen, settings, chance)).to(next(network.parameters()).device)
+        aligned = network(batch)
+        total = grounding_loss(aligned, batch, settings).mean
+        if aligned.alignable is not None:
+            head = alignability_loss(aligned, batch, settings.alignability).mean
+            total = total + settings.alignability_weight * head
+        return _Weighed(total)
+
+    return Task(samples, lambda sample: len(sample.video), loss)
+
+
+def draw_order(samples: Sequence[Sample], settings: LossSettings, chance: np.random.Generator) -> list[Sample]:
+    """Return the samples, some with their texts shuffled and so marked; supplement 6.3: half, whatever the source."""
+    draws = chance.random(len(samples) if settings.drawn == "sample" else 1)
+    lost = np.broadcast_to(draws < settings.shuffled, len(samples))
+    return [one.shuffled(chance) if shuffle else one for one, shuffle in zip(samples, lost, strict=True)]

@@ -1,0 +1,23 @@
+"""Settings of the training loop; nothing heavy is imported here."""
+
+from typing import Annotated, TypeAlias
+
+from pydantic import Field
+
+from stepline.settings import Settings
+
+Count: TypeAlias = Annotated[int, Field(ge=1)]
+Amount: TypeAlias = Annotated[float, Field(ge=0.0)]
+
+
+class TrainSettings(Settings):
+    """How long and how fast a network learns; defaults are NaSVA's, section 4.2 and its released code."""
+
+    epochs: Count = 12             # NaSVA section 4.2; its released configuration has 20
+    batch: Count = 8               # videos a step; supplement
+    learning_rate: Annotated[float, Field(gt=0.0)] = 1e-4   # at the start; falls to 0 as a cosine; section 4.2
+    weight_decay: Amount = 5e-5    # AdamW's, of matrices alone; released code
+    clip: Annotated[float, Field(gt=0.0)] = 1.0   # greatest norm of a gradient; released code
+    seed: Annotated[int, Field(ge=0)] = 0   # of the order of videos, of dropout and of whatever a batch draws
+    bf16: bool = False             # mixed precision; twice as slow on a CPU without its own bf16 units
+    save_every: Count = 200        # steps between checkpoints: what a killed run loses at most

@@ -1,0 +1,144 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import nn
+
+from stepline.errors import ModelError, SettingsError, ShapeError
+from stepline.training import CHECKPOINT, LOG, Task, fit
+from stepline.training_settings import TrainSettings
+
+QUICK = TrainSettings(epochs=3, batch=2, learning_rate=1e-2, save_every=2)
+
+
+class Mean:
+    def __init__(self, mean):
+        self.mean = mean
+
+
+def loss(model, samples, chance):
+    """Learn to give a line's height, with noise that the step draws."""
+    points = torch.from_numpy(np.stack(samples))
+    noise = torch.from_numpy(chance.normal(0, 0.01, len(samples)).astype(np.float32))
+    return Mean((model(points[:, :1]).squeeze(1) - points[:, 1] + noise).square().mean())
+
+
+def task(count=7):
+    x = np.random.default_rng(0).normal(size=(count, 1)).astype(np.float32)
+    return Task(list(np.hstack((x, 2 * x))), lambda sample: int(sample[0] > 0), loss)
+
+
+def network():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(1, 8), nn.ReLU(), nn.Dropout(0.2), nn.Linear(8, 1))
+
+
+class Interrupted(Exception):
+    pass
+
+
+def stop_after(step):
+    def report(progress):
+        if progress.step == step:
+            raise Interrupted
+
+    return report
+
+
+def weights(folder):
+    return {key: value.tolist() for key, value in load_file(folder / CHECKPOINT).items()}
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 7, 11])
+def test_a_run_that_was_stopped_ends_as_one_that_was_not(tmp_path, step):
+    fit(network(), task(), QUICK, tmp_path / "whole")
+    with pytest.raises(Interrupted):
+        fit(network(), task(), QUICK, tmp_path / "parts", stop_after(step))
+    torch.manual_seed(99)   # whatever the new process draws first
+    seen = []
+    fit(network(), task(), QUICK, tmp_path / "parts", lambda progress: seen.append(progress.step))
+    assert seen[0] == step // 2 * 2 + 1   # after the last checkpoint
+    assert weights(tmp_path / "parts") == weights(tmp_path / "whole")
+    assert (tmp_path / "parts" / LOG).read_text() == (tmp_path / "whole" / LOG).read_text()
+
+
+KILLED = """
+import sys, time
+from pathlib import Path
+sys.path.insert(0, {tests!r})
+from test_training import QUICK, fit, network, task
+fit(network(), task(), QUICK, Path({folder!r}), lambda progress: time.sleep(0.05))
+"""
+
+
+def test_a_run_killed_at_any_moment_loses_only_what_came_after_its_checkpoint(tmp_path):
+    code = KILLED.format(tests=str(Path(__file__).parent), folder=str(tmp_path / "killed"))
+    child = subprocess.Popen([sys.executable, "-c", code], env=os.environ | {"OMP_NUM_THREADS": "1"})
+    deadline = time.monotonic() + 120
+    while not (tmp_path / "killed" / CHECKPOINT).exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    child.send_signal(signal.SIGKILL)
+    assert child.wait() == -signal.SIGKILL
+    fit(network(), task(), QUICK, tmp_path / "killed")
+    fit(network(), task(), QUICK, tmp_path / "whole")
+    assert weights(tmp_path / "killed") == weights(tmp_path / "whole")
+    assert sorted(path.name for path in (tmp_path / "killed").iterdir()) == [CHECKPOINT, LOG]
+
+
+def test_it_learns_and_tells_each_step(tmp_path):
+    told = []
+    fit(network(), task(), TrainSettings(epochs=40, batch=4, learning_rate=3e-2), tmp_path, told.append)
+    assert [progress.step for progress in told] == list(range(1, 81))
+    assert np.mean([progress.loss for progress in told[-10:]]) < 0.3 * np.mean([p.loss for p in told[:10]])
+    assert told[0].learning_rate == 3e-2
+    assert told[-1].learning_rate < 1e-4
+    lines = [json.loads(line) for line in (tmp_path / LOG).read_text().splitlines()]
+    assert [line["step"] for line in lines] == list(range(1, 81))
+
+
+def test_a_finished_run_is_not_run_again(tmp_path):
+    fit(network(), task(), QUICK, tmp_path)
+    seen = []
+    model = fit(network(), task(), QUICK, tmp_path, seen.append)
+    assert seen == []
+    assert model[0].bias.tolist() == weights(tmp_path)["model.0.bias"]
+
+
+def test_another_run_in_the_folder_is_refused(tmp_path):
+    fit(network(), task(), QUICK, tmp_path)
+    with pytest.raises(SettingsError, match="another run, with other settings or samples"):
+        fit(network(), task(), QUICK.model_copy(update={"seed": 1}), tmp_path)
+    with pytest.raises(SettingsError, match="another run"):
+        fit(network(), task(8), QUICK, tmp_path)
+    with pytest.raises(ModelError, match="a checkpoint of another network"):
+        fit(nn.Linear(1, 1), task(), QUICK, tmp_path)
+    (tmp_path / CHECKPOINT).write_bytes(b"damaged")
+    with pytest.raises(ModelError, match="remove it to start again"):
+        fit(network(), task(), QUICK, tmp_path)
+
+
+def test_nothing_to_train_on_and_a_loss_that_is_not_finite_are_told(tmp_path):
+    with pytest.raises(ShapeError, match="no sample is left"):
+        fit(network(), task(0), QUICK, tmp_path)
+    broken = Task(task().samples, len, lambda model, samples, chance: Mean(model[0].bias.sum() * float("nan")))
+    with pytest.raises(ShapeError, match="step 1: the loss is nan"):
+        fit(network(), broken, QUICK, tmp_path)
+
+
+def test_biases_do_not_decay(tmp_path):
+    flat = Mean(0)
+    still = Task(task().samples, len, lambda model, samples, chance: flat)
+    model = nn.Sequential(nn.Linear(3, 3))
+    flat.mean = 0 * (model[0].weight.sum() + model[0].bias.sum())
+    before = {key: value.clone() for key, value in model.state_dict().items()}
+    fit(model, still, TrainSettings(epochs=1, batch=8, learning_rate=0.1, weight_decay=0.5), tmp_path)
+    assert torch.equal(model[0].bias, before["0.bias"])
+    torch.testing.assert_close(model[0].weight, before["0.weight"] * 0.95)
