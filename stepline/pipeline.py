@@ -157,7 +157,7 @@ def hear(
     if request.captions is not None:
         from stepline.asr import read_captions
 
-        return read_captions(request.captions, video_id=request.id), 0.0, ()
+        return read_captions(request.captions, video_id=request.id, settings=settings.asr), 0.0, ()
     from stepline.asr import Heard, transcribe
     from stepline.media import Reader, Sound
 

@@ -26,14 +26,15 @@ def read_captions(path: Path | str, video_id: str | None = None, settings: AsrSe
     """Return the transcript that a caption file holds, and what of it was left out.
 
     video_id picks one video of a file that holds many. Words get times by linear interpolation in their cue where the
-    file has none. Without punctuation and word times, a cue is a sentence.
+    file has none; settings.language says what is spoken, since most files do not. Without punctuation and word times, a cue is a sentence.
     Raises CaptionError for a file that cannot be read or has another form.
     """
     cues, dropped = _sorted_out(_cues(Path(path), video_id))
     plain = repaired([cue for cue in cues if not cue.words])
     cues = sorted([*plain, *(cue for cue in cues if cue.words)], key=lambda cue: (cue.start or 0.0, cue.end or 0.0))
     found = sorted(_sentences(cues, settings), key=lambda sentence: (sentence.span.start, sentence.span.end))
-    return Heard(Transcript(sentences=tuple(found), recogniser="captions"), tuple(dropped))
+    transcript = Transcript(language=settings.language, sentences=tuple(found), recogniser="captions")
+    return Heard(transcript, tuple(dropped))
 
 
 def _cues(path: Path, video: str | None) -> list[Cue]:
