@@ -21,7 +21,8 @@ def found(path, tree, **options):
     [
         (95.2, 95.2), ("95.2", 95.2), ("95.2 s", 95.2), ("01:20", 80.0), ("1:02:03.5", 3723.5), ("75:30", 4530.0),
         ("[00:00:05,250]", 5.25), (-3, -3.0), ("00:75", None), ("1:75:00", None), ("soon", None), (True, None),
-        (None, None), (float("nan"), None), (float("inf"), None), (10**400, None), ("", None), ("1e5", None),
+        (None, None), (float("nan"), None), (float("inf"), None), (10**400, None), ("", None), ("1e999", None),
+        ("5e-05", 5e-05), ("33.333333333333336", 100 / 3), ("-3.00000000000000012 s", -3.0),
     ],
 )  # fmt: skip
 def test_times_are_read_as_they_are_written(written, expected):
@@ -177,13 +178,28 @@ def test_a_broken_results_file_is_refused_since_its_parts_have_lost_their_video(
 def test_csv_rows_are_read_and_bad_ones_listed(tmp_path):
     text = "video-id,t-start,t-end,label,score\na,1,2.5,mix,0.5\nb,0:05,7,pour,\na,soon,9,stir,1\na,1,2,,1\n"
     predictions = found(tmp_path / "p.csv", text)
-    assert predictions.segments == {"a": (Segment(1, 2.5, "mix", 0.5),), "b": (Segment(5, 7, "pour"),)}
+    assert predictions.segments == {
+        "a": (Segment(1, 2.5, "mix", 0.5), Segment(1, 2, "", 1)), "b": (Segment(5, 7, "pour"),)
+    }  # fmt: skip
     assert [(row.where.rpartition(": ")[2], row.why) for row in predictions.unread] == [
-        ("line 4", "its start and end are not two times"), ("line 5", "has no text")
+        ("line 4", "its start and end are not two times")
     ]  # fmt: skip
     assert found(tmp_path / "a.csv", "start,end,text\n1,2.5,mix\n").segments == {"a": ONE}
     with pytest.raises(DatasetError, match="line 1 has no column for end"):
         found(tmp_path / "a.csv", "start,text\n1,mix\n")
+
+
+@pytest.mark.parametrize("form", [
+    {"a": [[1, 2.5, ""], [3, 4, "mix"]]}, {"results": {"a": [
+        {"sentence": "", "timestamp": [1, 2.5]}, {"sentence": "mix", "timestamp": [3, 4]}]}},
+    {"a": {"timestamps": [[1, 2.5], [3, 4]], "sentences": [" ", "mix"]}},
+])  # fmt: skip
+def test_a_segment_with_an_empty_text_stays_a_prediction_and_a_missing_text_does_not(tmp_path, form):
+    predictions = found(tmp_path / "p.json", form)
+    assert predictions.segments == {"a": (Segment(1, 2.5, ""), Segment(3, 4, "mix"))}
+    assert predictions.unread == ()
+    assert predictions.rules == ("1 segments have an empty text and stay as they are",)
+    assert found(tmp_path / "p.json", {"a": [[1, 2.5, None], [3, 4, "mix"]]}).unread[0].why == "has no text"
 
 
 def test_lines_of_json_name_their_videos(tmp_path):

@@ -75,3 +75,11 @@ def test_it_equals_the_official_programs_on_youcook2(convention, version):
     assert case("yc2_soda")
     if convention == "vidchapters":
         assert found["SODA_c"] == pytest.approx(0.273225, abs=1e-4)
+
+
+def test_an_empty_caption_counts_as_a_prediction(run):
+    full, half = dict(PERFECT), dict(PERFECT)
+    half["v_a"] = [[*PERFECT["v_a"][0][:2], ""], PERFECT["v_a"][1]]
+    without = {**full, "v_a": PERFECT["v_a"][1:]}
+    assert values(run(half))["SODA_c precision"] < values(run(without))["SODA_c precision"]
+    assert values(run(half))["SODA_d"] == pytest.approx(values(run(full))["SODA_d"])

@@ -6,7 +6,8 @@ import re
 from stepline.datasets.source import Tree
 
 _CLOCK = re.compile(r"(?:(\d{1,4}):)?(\d{1,5}):(\d{1,2}(?:[.,]\d{1,9})?)")
-_PLAIN = re.compile(r"(-?\d{1,12}(?:\.\d{1,12})?)\s*(?:s|sec|secs|seconds?)?", re.IGNORECASE)
+# as Python, NumPy and pandas write a float: up to 17 digits after the point, or an exponent
+_PLAIN = re.compile(r"(-?\d{1,20}(?:\.\d{0,30})?(?:e[+-]?\d{1,3})?)\s*(?:s|sec|secs|seconds?)?", re.IGNORECASE)
 _BETWEEN = re.compile(r"\s*(?:-->|–|—|-|\bto\b)\s*")
 SIXTY = 60  # seconds a minute, minutes an hour
 
@@ -21,7 +22,7 @@ def seconds(value: Tree) -> float | None:
         return None
     text = value.strip().strip("[]()<>")
     plain = _PLAIN.fullmatch(text)
-    return float(plain[1]) if plain else _clock(text)
+    return _finite(float(plain[1])) if plain else _clock(text)
 
 
 def _clock(text: str) -> float | None:

@@ -12,7 +12,7 @@ from stepline.datasets.node import Node, quoted
 from stepline.datasets.predictions.clock import interval, seconds
 from stepline.datasets.predictions.found import Found, Predictions, Segment
 from stepline.datasets.predictions.prose import read_prose
-from stepline.datasets.predictions.trees import END, NO_TEXT, NOT_TIMES, OWNER, SCORE, START, TEXT, read_tree
+from stepline.datasets.predictions.trees import BAD_TEXT, END, NOT_TIMES, OWNER, SCORE, START, TEXT, read_tree
 from stepline.datasets.source import parse_json, read_text, stem
 from stepline.errors import DatasetError, StoreError
 from stepline.store import read_parquet
@@ -151,7 +151,7 @@ def _row(found: Found, cells: Mapping[str, str], where: str, video: str) -> None
     times = interval([cells["start"], cells["end"]])
     if times is None:
         found.skip(where, cells["text"], NOT_TIMES)
-    elif not cells["text"] or not usable(cells["text"]):
-        found.skip(where, "", NO_TEXT)
+    elif not usable(cells["text"]):
+        found.skip(where, "", BAD_TEXT)
     elif video in found.segments or found.opens(video, where):
-        found.segments[video].append(Segment(*times, cells["text"], seconds(cells["score"])))
+        found.add(video, Segment(*times, cells["text"], seconds(cells["score"])))

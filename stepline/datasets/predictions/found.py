@@ -35,7 +35,8 @@ class Unread(NamedTuple):
 class Predictions:
     """Segments by video id, in the file's order; a video that is named without segments has an empty tuple.
 
-    unread: everything that was passed over. rules: the named rules by which ends were set and ids shortened.
+    unread: everything that was passed over. rules: the named rules by which ends were set, ids shortened and empty
+    texts kept.
     """
 
     segments: Mapping[str, tuple[Segment, ...]]
@@ -52,6 +53,7 @@ class Found:
     places: dict[str, str] = field(default_factory=dict)
     unread: list[Unread] = field(default_factory=list)
     rules: list[str] = field(default_factory=list)
+    speechless: int = 0  # segments with an empty text
     replies: list[tuple[str, str, str]] = field(default_factory=list)  # video, text, where: to be read as prose
 
     def opens(self, video: str, where: str) -> bool:
@@ -66,6 +68,11 @@ class Found:
     def skip(self, where: str, what: Tree, why: str) -> None:
         """Note something that cannot be read."""
         self.unread.append(Unread(where, what if isinstance(what, str) else quoted(what), why))
+
+    def add(self, video: str, segment: Segment) -> None:
+        """Add a segment; one whose text is empty stays a prediction, as for the official scorers, and is counted."""
+        self.segments[video].append(segment)
+        self.speechless += not segment.sentence
 
     def applies(self, rule: str) -> None:
         """Note that a rule was used."""
@@ -105,5 +112,7 @@ class Found:
         cut = len(PREFIX) if prefixed(self.segments) else 0
         if cut:
             self.applies(UNPREFIXED)
+        if self.speechless:
+            self.applies(f"{self.speechless} segments have an empty text and stay as they are")
         kept = {video[cut:]: tuple(segments) for video, segments in self.segments.items()}
         return Predictions(kept, tuple(self.unread), tuple(self.rules))

@@ -187,10 +187,11 @@ def _starts(value: Tree) -> float | None:
 
 
 def _text(value: dict[str, Tree]) -> Tree:
-    """Return the first text of a row; "step": 3 beside "text": "..." is a number and not the text."""
+    """Return the first text of a row, "" where all are empty; "step": 3 beside "text": "..." is no text."""
     texts = [value[key] for key in TEXT if isinstance(value.get(key), str) and value[key].strip()]
     numbers = (str(value[key]) for key in ("label",) if isinstance(value.get(key), int))
-    return texts[0] if texts else next(numbers, None)
+    blank = "" if any(_is_blank(value.get(key)) for key in TEXT) else None
+    return texts[0] if texts else next(numbers, blank)
 
 
 def _object(found: Found, video: str, row: Node) -> None:
@@ -208,8 +209,12 @@ def _add(
 ) -> None:  # fmt: skip
     if times is None:
         found.skip(where, text, NOT_TIMES)
-    elif _speaks(found, text, where):
-        found.segments[video].append(Segment(*times, text.strip(), seconds(score)))
+    elif _is_blank(text) or _speaks(found, text, where):
+        found.add(video, Segment(*times, text.strip(), seconds(score)))
+
+
+def _is_blank(text: Tree) -> bool:
+    return isinstance(text, str) and not text.strip()
 
 
 def _speaks(found: Found, text: Tree, where: str) -> bool:
