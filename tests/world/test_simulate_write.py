@@ -161,6 +161,14 @@ def test_a_folder_that_cannot_be_written_is_named(simulation: Simulation, tmp_pa
         write_dataset(simulation, tmp_path / "taken")
 
 
+def test_the_example_in_the_document_runs(tmp_path: Path) -> None:
+    page = Path(__file__).resolve().parents[2] / "docs" / "world.md"
+    example = page.read_text(encoding="utf-8").partition("```python\n")[2].partition("```")[0]
+    names: dict[str, object] = {"folder": tmp_path}
+    exec(example, names)
+    assert (tmp_path / "htm_align.json").is_file()
+
+
 def assert_alike(found: FeatureSequence, planted: FeatureSequence) -> None:
     assert found.rate == planted.rate == 1.0
     assert_allclose(found.values, planted.values, atol=HALF)

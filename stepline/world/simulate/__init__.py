@@ -1,6 +1,6 @@
 """Planted truth at the level of features: many narrated videos a second, of which everything is known.
 
-    simulation = simulate(seed=0)                    # or simulate(0, YOUCOOK2), or stream(0, count=100_000)
+    simulation = simulate(seed=0)                    # or simulate(0, YOUCOOK2), or stream(0, count=1000)
     simulation.records[0]                            # transcript, written steps, recipe, captions, truth
     simulation.samples[0].features("usual")          # (T, C) as a FeatureSequence
     simulation.samples[0].vectors("narration")       # (S, C) of the same backbone; also "step" and "recipe"
