@@ -2,6 +2,8 @@
 
 Nothing random is carried from step to step: the order of the videos follows from (seed, epoch), and the numbers that
 a step draws from (seed, step). A run that was killed goes on from its last checkpoint as if it had not been.
+Several processes (torchrun, with a process group that the caller began) share each batch and do as one would: sums and
+counts are added over all before they are divided, since each holds another number of texts.
 """
 
 import json
@@ -9,12 +11,14 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import torch
+import torch.distributed as distributed
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
@@ -33,20 +37,27 @@ S = TypeVar("S")
 
 
 class Summed(Protocol):
-    """A loss: a sum, and over how many it goes."""
+    """A part of the loss: a sum, and how many it is over."""
 
     @property
-    def mean(self) -> Tensor:
-        """The sum over the count."""
+    def total(self) -> Tensor:
+        """The sum."""
+
+    @property
+    def count(self) -> Tensor:
+        """How many it is over; a sum over nothing counts as 0."""
 
 
 @dataclass(frozen=True)
 class Task(Generic[S]):
-    """What is learnt. length: of a sample, like goes with like; loss: of a batch of samples, which may draw numbers."""
+    """What is learnt. length: of a sample, like goes with like; draw: what chance does to the samples of one step;
+    losses: parts of a batch's loss, which is the sum of their means.
+    """
 
     samples: Sequence[S]
     length: Callable[[S], int]
-    loss: Callable[[nn.Module, Sequence[S], np.random.Generator], Summed]
+    draw: Callable[[Sequence[S], np.random.Generator], Sequence[S]]
+    losses: Callable[[nn.Module, Sequence[S]], Sequence[Summed]]
 
 
 @dataclass(frozen=True)
@@ -76,23 +87,25 @@ def fit(
     steps = settings.epochs * batches_an_epoch
     if not steps:
         raise ShapeError("nothing to train on: no sample is left; loosen the filter that dropped them")
-    folder.mkdir(parents=True, exist_ok=True)
-    sweep(folder)
+    first = _place()[0] == 0   # the process that writes
+    if first:
+        folder.mkdir(parents=True, exist_ok=True)
+        sweep(folder)
     optimizer = _optimizer(model, settings)
     done = _resume(model, optimizer, settings, folder / CHECKPOINT, len(task.samples))
-    _cut_log(folder / LOG, done)
     began = time.monotonic()
     model.train()
-    with (folder / LOG).open("a", encoding="utf-8") as lines:
+    with _Log(folder / LOG, done) if first else nullcontext() as lines:
         for step, chosen in _batches(task, settings, done, steps):
             loss = _step(model, optimizer, task, settings, step=step, steps=steps, chosen=chosen)
-            rate = optimizer.param_groups[0]["lr"]
-            lines.write(json.dumps({"step": step + 1, "loss": loss, "learning_rate": rate}) + "\n")
-            if (step + 1) % settings.save_every == 0 or step + 1 == steps:
-                lines.flush()
-                _save(model, optimizer, settings, folder / CHECKPOINT, step + 1, len(task.samples))
+            progress = Progress(step + 1, steps, loss, optimizer.param_groups[0]["lr"], time.monotonic() - began)
+            if lines is not None:
+                lines.write(progress)
+                if progress.step % settings.save_every == 0 or progress.step == steps:
+                    lines.flush()
+                    _save(model, optimizer, settings, folder / CHECKPOINT, progress.step, len(task.samples))
             if report is not None:
-                report(Progress(step + 1, steps, loss, rate, time.monotonic() - began))
+                report(progress)
     model.eval()
     return model
 
@@ -119,18 +132,24 @@ def _step(
     chosen: Sequence[int],
 ) -> float:
     """Take one step and return its loss."""
+    rank, size = _place()
     chance = np.random.default_rng([settings.seed, step])
-    torch.manual_seed(int(chance.integers(2**63)))   # of dropout
+    torch.manual_seed(int(chance.integers(2**62)) + rank)   # of dropout
     for group in optimizer.param_groups:
         group["lr"] = settings.learning_rate * (1 + math.cos(math.pi * step / steps)) / 2
+    drawn = task.draw([task.samples[index] for index in chosen], chance)
     device = next(model.parameters()).device
     with torch.autocast(device.type, torch.bfloat16, enabled=settings.bf16):
-        loss = task.loss(model, [task.samples[index] for index in chosen], chance).mean
-    value = float(loss.detach())
+        parts = task.losses(model, drawn[rank::size] or drawn[:1])
+    here = float(rank < len(drawn))   # a process whose share is empty takes part, and counts for nothing
+    counts = _summed(here * torch.stack([part.count.float() for part in parts]))
+    loss = here * (torch.stack([part.total for part in parts]) / counts.clamp(min=1)).sum()
+    value = float(_summed(loss.detach().clone()))
     if not math.isfinite(value):
         raise ShapeError(f"step {step + 1}: the loss is {value}; lower train.learning_rate, and look at the features")
     optimizer.zero_grad()
     loss.backward()
+    _share_gradients(model)
     nn.utils.clip_grad_norm_(model.parameters(), settings.clip)
     optimizer.step()
     return value
@@ -142,6 +161,34 @@ def _optimizer(model: nn.Module, settings: TrainSettings) -> torch.optim.AdamW:
     others = [weight for weight in model.parameters() if weight.ndim <= 1]
     groups = [{"params": matrices, "weight_decay": settings.weight_decay}, {"params": others, "weight_decay": 0.0}]
     return torch.optim.AdamW(groups, lr=settings.learning_rate)
+
+
+# ---------------------------------------------------------------- several processes
+
+
+def _place() -> tuple[int, int]:
+    """Return which process this is, and of how many."""
+    if distributed.is_available() and distributed.is_initialized():
+        return distributed.get_rank(), distributed.get_world_size()
+    return 0, 1
+
+
+def _summed(values: Tensor) -> Tensor:
+    """Return the values added over all processes."""
+    if _place()[1] > 1:
+        distributed.all_reduce(values)
+    return values
+
+
+def _share_gradients(model: nn.Module) -> None:
+    """Give every process the sum of all gradients, in one exchange."""
+    if _place()[1] == 1:
+        return
+    weights = [weight for weight in model.parameters() if weight.requires_grad]
+    flat = torch.cat([(torch.zeros_like(w) if w.grad is None else w.grad).flatten() for w in weights])
+    _summed(flat)
+    for weight, part in zip(weights, flat.split([weight.numel() for weight in weights]), strict=True):
+        weight.grad = part.view_as(weight)
 
 
 # ---------------------------------------------------------------- checkpoints
@@ -195,9 +242,27 @@ def _under(tensors: Mapping[str, Tensor], start: str) -> dict[str, Tensor]:
     return {key.removeprefix(start): value for key, value in tensors.items() if key.startswith(start)}
 
 
-def _cut_log(path: Path, done: int) -> None:
-    """Keep the lines of the steps that the checkpoint holds; the later ones are taken again."""
-    if path.exists():
-        kept = path.read_text(encoding="utf-8").splitlines(keepends=True)[:done]
-        with atomic_path(path) as partial:
-            partial.write_text("".join(kept), encoding="utf-8")
+class _Log:
+    """JSON lines, one a step; those after the checkpoint go, since their steps are taken again."""
+
+    def __init__(self, path: Path, done: int) -> None:
+        if path.exists():
+            kept = path.read_text(encoding="utf-8").splitlines(keepends=True)[:done]
+            with atomic_path(path) as partial:
+                partial.write_text("".join(kept), encoding="utf-8")
+        self._file = path.open("a", encoding="utf-8")
+
+    def __enter__(self) -> "_Log":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._file.close()
+
+    def write(self, progress: Progress) -> None:
+        """Add a step."""
+        line = {"step": progress.step, "loss": progress.loss, "learning_rate": progress.learning_rate}
+        self._file.write(json.dumps(line) + "\n")
+
+    def flush(self) -> None:
+        """Hand the lines to the disk, so that a checkpoint never knows of steps that the log does not."""
+        self._file.flush()

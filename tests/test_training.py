@@ -1,3 +1,4 @@
+import contextlib
 import json
 import os
 import signal
@@ -19,26 +20,30 @@ from stepline.training_settings import TrainSettings
 QUICK = TrainSettings(epochs=3, batch=2, learning_rate=1e-2, save_every=2)
 
 
-class Mean:
-    def __init__(self, mean):
-        self.mean = mean
+class Sum:
+    def __init__(self, total, count):
+        self.total, self.count = total, torch.tensor(count)
 
 
-def loss(model, samples, chance):
-    """Learn to give a line's height, with noise that the step draws."""
-    points = torch.from_numpy(np.stack(samples))
-    noise = torch.from_numpy(chance.normal(0, 0.01, len(samples)).astype(np.float32))
-    return Mean((model(points[:, :1]).squeeze(1) - points[:, 1] + noise).square().mean())
+def draw(samples, chance):
+    """Move each height a little."""
+    return [sample + chance.normal(0, 0.01, 2).astype(np.float32) * [0, 1] for sample in samples]
+
+
+def losses(model, samples):
+    """Learn to give a line's height."""
+    points = torch.from_numpy(np.stack(samples)).float()
+    return [Sum((model(points[:, :1]).squeeze(1) - points[:, 1]).square().sum(), len(samples))]
 
 
 def task(count=7):
     x = np.random.default_rng(0).normal(size=(count, 1)).astype(np.float32)
-    return Task(list(np.hstack((x, 2 * x))), lambda sample: int(sample[0] > 0), loss)
+    return Task(list(np.hstack((x, 2 * x))), lambda sample: int(sample[0] > 0), draw, losses)
 
 
-def network():
+def network(dropout=0.2):
     torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(1, 8), nn.ReLU(), nn.Dropout(0.2), nn.Linear(8, 1))
+    return nn.Sequential(nn.Linear(1, 8), nn.ReLU(), nn.Dropout(dropout), nn.Linear(8, 1))
 
 
 class Interrupted(Exception):
@@ -128,17 +133,39 @@ def test_another_run_in_the_folder_is_refused(tmp_path):
 def test_nothing_to_train_on_and_a_loss_that_is_not_finite_are_told(tmp_path):
     with pytest.raises(ShapeError, match="no sample is left"):
         fit(network(), task(0), QUICK, tmp_path)
-    broken = Task(task().samples, len, lambda model, samples, chance: Mean(model[0].bias.sum() * float("nan")))
+    broken = Task(task().samples, len, draw, lambda model, samples: [Sum(model[0].bias.sum() * float("nan"), 1)])
     with pytest.raises(ShapeError, match="step 1: the loss is nan"):
         fit(network(), broken, QUICK, tmp_path)
 
 
 def test_biases_do_not_decay(tmp_path):
-    flat = Mean(0)
-    still = Task(task().samples, len, lambda model, samples, chance: flat)
+    flat = Sum(0, 1)
+    still = Task(task().samples, len, draw, lambda model, samples: [flat])
     model = nn.Sequential(nn.Linear(3, 3))
-    flat.mean = 0 * (model[0].weight.sum() + model[0].bias.sum())
+    flat.total = 0 * (model[0].weight.sum() + model[0].bias.sum())
     before = {key: value.clone() for key, value in model.state_dict().items()}
     fit(model, still, TrainSettings(epochs=1, batch=8, learning_rate=0.1, weight_decay=0.5), tmp_path)
     assert torch.equal(model[0].bias, before["0.bias"])
     torch.testing.assert_close(model[0].weight, before["0.weight"] * 0.95)
+
+
+def one_of_two(rank, folder):
+    """What one process of two does: train, be stopped, and take the run up again."""
+    torch.set_num_threads(1)
+    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2)
+    with contextlib.suppress(Interrupted):
+        fit(network(0.0), task(), QUICK, folder / "two", stop_after(7))
+    fit(network(0.0), task(), QUICK, folder / "two")
+    torch.distributed.destroy_process_group()
+
+
+def test_two_processes_do_as_one_also_when_stopped_and_resumed(tmp_path):
+    """7 samples in batches of 2: of the last batch, the second process has nothing."""
+    fit(network(0.0), task(), QUICK, tmp_path / "one")
+    torch.multiprocessing.spawn(one_of_two, (tmp_path,), nprocs=2)
+    one, two = (
+        [json.loads(line) for line in (tmp_path / name / LOG).read_text().splitlines()] for name in ("one", "two")
+    )
+    assert [line["loss"] for line in two] == pytest.approx([line["loss"] for line in one], abs=1e-5)
+    expected, found = (load_file(tmp_path / name / CHECKPOINT) for name in ("one", "two"))
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)

@@ -1,26 +1,18 @@
 """Training the grounding network: what `stepline.training.fit` learns here (NaSVA, sections 3.3 and 4.2)."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from stepline.batches import Sample, collate
-from stepline.nasva.loss import alignability_loss, grounding_loss
+from stepline.nasva.loss import Loss, alignability_loss, grounding_loss
 from stepline.nasva.model import Aligner
 from stepline.nasva.model_settings import LossSettings, ModelSettings
 from stepline.training import Progress, Task, fit
 from stepline.training_settings import TrainSettings
-
-
-@dataclass(frozen=True)
-class _Weighed:
-    """The loss of the alignment, and a share of the head's."""
-
-    mean: Tensor
 
 
 def train_aligner(
@@ -47,16 +39,19 @@ def train_aligner(
 def aligner_task(samples: Sequence[Sample], settings: LossSettings) -> Task[Sample]:
     """Return what training learns: samples by the length of their videos, texts in order or not by a drawn chance."""
 
-    def loss(network: nn.Module, chosen: Sequence[Sample], chance: np.random.Generator) -> _Weighed:
-        batch = collate(draw_order(chosen, settings, chance)).to(next(network.parameters()).device)
+    def losses(network: nn.Module, chosen: Sequence[Sample]) -> list[Loss]:
+        batch = collate(chosen).to(next(network.parameters()).device)
         aligned = network(batch)
-        total = grounding_loss(aligned, batch, settings).mean
+        parts = [grounding_loss(aligned, batch, settings)]
         if aligned.alignable is not None:
-            head = alignability_loss(aligned, batch, settings.alignability).mean
-            total = total + settings.alignability_weight * head
-        return _Weighed(total)
+            head = alignability_loss(aligned, batch, settings.alignability)
+            parts.append(Loss(settings.alignability_weight * head.total, head.count))
+        return parts
 
-    return Task(samples, lambda sample: len(sample.video), loss)
+    def draw(chosen: Sequence[Sample], chance: np.random.Generator) -> list[Sample]:
+        return draw_order(chosen, settings, chance)
+
+    return Task(samples, lambda sample: len(sample.video), draw, losses)
 
 
 def draw_order(samples: Sequence[Sample], settings: LossSettings, chance: np.random.Generator) -> list[Sample]:
