@@ -58,11 +58,16 @@ class Comparison:
     """Two systems on the videos that both were scored on, with the paired interval of each metric's difference.
 
     differences: first minus second. beaten: share of draws in which the first is not better: a one-sided p-value.
+    single: metrics that only one of the two has. missing, extra, notes: the second system's, as in Scores.
     """
 
     videos: int
     differences: Mapping[str, Metric]
     beaten: Mapping[str, float]
+    single: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    extra: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -137,7 +142,8 @@ def compare(first: Scores, second: Scores, *, draws: int = DRAWS, seed: int = 0)
         known_draws = apart[~np.isnan(apart)]
         differences[name] = Metric(score(one[name]) - score(other[name]), *interval(apart), one[name].items)
         beaten[name] = float((known_draws <= 0).mean()) if len(known_draws) else math.nan
-    return Comparison(len(shared), differences, beaten)
+    single = tuple(sorted({*first.statistics} ^ {*second.statistics}))
+    return Comparison(len(shared), differences, beaten, single, second.missing, second.extra, second.notes)
 
 
 def as_table(made: Report, against: Comparison | None = None) -> str:
@@ -165,7 +171,11 @@ def _comparison_lines(against: Comparison, width: int) -> list[str]:
         span = f"[{_number(number.low)}, {_number(number.high)}]"
         share = against.beaten[metric]
         lines.append(f"{metric:<{width}}  {number.value:>+8.4f}  {span:<19} not better in {100 * share:.1f} % of draws")
-    return lines
+    lines += [f"in the reference, not in the other system's predictions: {_listed(against.missing)}"]
+    lines += [f"in the other system's predictions, not in the reference: {_listed(against.extra)}"]
+    if against.single:
+        lines += [f"not compared, since one of the two systems has no value: {', '.join(against.single)}"]
+    return lines + [f"note on the other system: {note}" for note in against.notes]
 
 
 def _number(value: float) -> str:
@@ -196,17 +206,22 @@ def as_json(made: Report, against: Comparison | None = None) -> str:
     }
     if against is not None:
         differences = {
-            name: {**_tree(metric), "not_better": _known(against.beaten[name])}
+            name: {**_interval(metric), "not_better": _known(against.beaten[name])}
             for name, metric in against.differences.items()
         }
-        tree["against"] = {"videos": against.videos, "differences": differences}
+        tree["against"] = {
+            "videos": against.videos, "differences": differences, "not_compared": list(against.single),
+            "missing": list(against.missing), "extra": list(against.extra), "notes": list(against.notes),
+        }   # fmt: skip
     return json.dumps(tree, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def _tree(metric: Metric) -> dict[str, float | int | None]:
-    return {
-        "value": _known(metric.value), "low": _known(metric.low), "high": _known(metric.high), "items": metric.items,
-    }   # fmt: skip
+    return {**_interval(metric), "items": metric.items}
+
+
+def _interval(metric: Metric) -> dict[str, float | int | None]:
+    return {"value": _known(metric.value), "low": _known(metric.low), "high": _known(metric.high)}
 
 
 def _known(value: float) -> float | None:

@@ -71,6 +71,25 @@ def test_wrong_use_is_one_clear_error(files):
         scored("vnd", files / "none.json", files / "truth.json")
 
 
+@pytest.mark.parametrize("name", ["htm-align", "crosstask", "vnd", "ivsum"])
+def test_a_subset_that_cannot_be_chosen_is_refused_and_not_passed_over(files, name):
+    with pytest.raises(DatasetError, match="states no subsets"):
+        scored(name, files / "one.json", files / "truth.json", subset="val")
+
+
+@pytest.mark.parametrize(("name", "convention"), [("youcook2", "vidchapters"), ("ivsum", "official")])
+def test_a_convention_that_skips_videos_blames_empty_or_foreign_predictions_and_not_the_reference(
+    tmp_path, name, convention
+):
+    truth = {"youcook2": {"a": {"timestamps": [[0, 1]], "sentences": ["x"]}}, "ivsum": {"a": [1, 0]}}[name]
+    given = {"youcook2": {"b": [[0, 1, "x"]]}, "ivsum": {"b": [1, 0]}}[name]
+    (tmp_path / "r.json").write_text(json.dumps(truth))
+    for tree, rule in (({}, "p.json: empty"), (given, "p.json: no id is in the reference")):
+        (tmp_path / "p.json").write_text(json.dumps(tree))
+        with pytest.raises(DatasetError, match=rule):
+            scored(name, tmp_path / "p.json", tmp_path / "r.json", convention=convention)
+
+
 @pytest.mark.parametrize("name", BENCHMARKS)
 @pytest.mark.parametrize("content", ODD)
 def test_no_file_however_odd_is_scored_or_crashes(tmp_path, name, content):

@@ -139,6 +139,23 @@ def test_narration_is_scored_with_the_transcript_beside_the_annotations(tmp_path
     assert score(evaluate("htm-align", worse, tmp_path, convention="narration").statistics["AP shown"]) == 0.5
 
 
+def test_narration_detection_never_takes_the_best_score_over_the_video(tmp_path):
+    reference = write(tmp_path, "htm_align.json", TRUTH)
+    matrix = write(tmp_path, "m.json", {"a": [[1, 2], [3, 4], [5, 6]]})
+    with pytest.raises(DatasetError, match=r"m\.json: a: no `shown`"):
+        evaluate("htm-align", matrix, reference, convention="narration")
+    part = write(tmp_path, "p.json", {"a": {"shown": [0.9, 0.1, 0.8]}})
+    found = evaluate("htm-align", part, reference, convention="narration")
+    assert (found.videos, found.missing, found.items) == (("a",), ("b",), 3)
+
+
+def test_predictions_for_a_video_that_nasva_leaves_out_are_not_unknown(tmp_path):
+    reference = write(tmp_path, "htm_align.json", {"a": [[1, 0, 1, "x"]], "none": [[0, 0, 1, "y"]]})
+    given = write(tmp_path, "p.json", {"a": [0.5], "none": [0.5], "other": [1]})
+    found = evaluate("htm-align", given, reference, convention="nasva")
+    assert (found.videos, found.extra) == (("a",), ("other",))
+
+
 @pytest.mark.parametrize(
     "tree",
     [

@@ -1,3 +1,4 @@
+import dataclasses
 import json
 
 import numpy as np
@@ -72,6 +73,24 @@ def test_paired_draws_tell_a_small_steady_gain_that_separate_intervals_do_not():
     assert "not better in 0.0 % of draws" in as_table(report(scores(better)), found)
     tree = json.loads(as_json(report(scores(better)), found))
     assert tree["against"]["differences"]["R@1"]["not_better"] == 0
+
+
+def test_what_the_other_system_lacks_is_told():
+    one, other = scores([1, 2]), scores([1, 0], missing=("v1",), extra=("x",), notes=("odd",))
+    other = dataclasses.replace(other, statistics={**other.statistics, "AUC": other.statistics["R@1"]})
+    found = compare(one, other)
+    table = as_table(report(one), found)
+    for line in (
+        "in the reference, not in the other system's predictions: 1 (v1)",
+        "in the other system's predictions, not in the reference: 1 (x)",
+        "not compared, since one of the two systems has no value: AUC",
+        "note on the other system: odd",
+    ):
+        assert line in table
+    tree = json.loads(as_json(report(one), found))["against"]
+    assert (tree["missing"], tree["extra"], tree["not_compared"], tree["notes"]) == (["v1"], ["x"], ["AUC"], ["odd"])
+    assert set(tree["differences"]["R@1"]) == {"value", "low", "high", "not_better"}
+    assert "not compared" not in as_table(report(one), compare(one, one))
 
 
 def test_other_protocols_and_other_videos_do_not_compare():

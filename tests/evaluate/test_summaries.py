@@ -106,6 +106,11 @@ def test_ivsums_own_results_file_is_read(tmp_path):
     assert found.extra == ()
 
 
+def test_an_entry_of_a_known_video_without_its_summary_is_an_error_and_no_zero(tmp_path):
+    with pytest.raises(DatasetError, match="machine_summary"):
+        run(tmp_path, {"a": [1, 0]}, {"a": {"scores": [0.6, 0.9]}})
+
+
 @pytest.mark.skipif(not WIKIHOW.is_file(), reason="the shared WikiHow Summaries are not beside the project")
 def test_wikihow_summaries_are_read():
     articles = list(read_wikihow(WIKIHOW))

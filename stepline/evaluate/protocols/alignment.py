@@ -56,23 +56,29 @@ def score(case: Case, *, convention: Convention = "tan", windows: bool = False) 
         labels = {id: alignable_labels(truth) for id, truth in kept.items()}
         notes += _rank(statistics, kept, found, labels, "alignable")
     columns = {"hits": right, "alignable": counted}
-    return case.scores(kept, int(counted.sum()), statistics, columns, asked=kept, given=given, notes=notes)
+    known = [id for id in given if id in kept or id not in truths]
+    return case.scores(kept, int(counted.sum()), statistics, columns, asked=kept, given=known, notes=notes)
 
 
 def score_narration(case: Case) -> Scores:
-    """Return ROC-AUC and average precision of narration detection."""
+    """Return ROC-AUC and average precision of narration detection.
+
+    Raises DatasetError unless every video has `shown`: the best score over the video would be alignability's.
+    """
     truths, given = annotations(case), by_id(case.predictions)
+    kept = {id: truth for id, truth in truths.items() if id in given}
     spoken = _spoken(case)
     notes = [] if spoken else ["no transcript beside the annotations: alignable sentences are taken as said when shown"]
-    labels = {id: narration_labels(truth, _times(spoken, id)) for id, truth in truths.items()}
-    found = {
-        id: _found(given[id], truth, lambda scores, _: scores, "shown") for id, truth in truths.items() if id in given
-    }
+    labels = {id: narration_labels(truth, _times(spoken, id)) for id, truth in kept.items()}
+    found = {id: _found(given[id], truth, lambda scores, _: scores, "shown") for id, truth in kept.items()}
+    unranked = next((id for id, entry in found.items() if entry.ranking is None), None)
+    if unranked is not None:
+        raise DatasetError(f'{given[unranked].place}: no `shown`; give {{"shown": [a score for each sentence]}}')
     statistics: dict[str, Statistic] = {}
-    notes += _rank(statistics, truths, found, labels, "shown", precision=True)
-    items = sum(len(truth.spans) for truth in truths.values())
-    columns = {"sentences": np.array([float(len(truth.spans)) for truth in truths.values()])}
-    return case.scores(truths, items, statistics, columns, asked=truths, given=given, handling=SKIP, notes=notes)
+    notes += _rank(statistics, kept, found, labels, "shown", precision=True)
+    columns = {"sentences": np.array([float(len(truth.spans)) for truth in kept.values()])}
+    items = int(columns["sentences"].sum())
+    return case.scores(kept, items, statistics, columns, asked=truths, given=given, handling=SKIP, notes=notes)
 
 
 def annotations(case: Case) -> dict[str, Annotation]:
@@ -114,7 +120,8 @@ def _found(node: Node, truth: Annotation, prepare: Callable[[Floats, Annotation]
         scores = matrix(whole)
         length(whole, scores, len(truth.spans), "sentences")
         scores = prepare(scores, truth)
-        seconds, ranking = best_seconds(scores), scores.max(axis=1)
+        seconds = best_seconds(scores)
+        ranking = scores.max(axis=1) if kind == "alignability" else None
     if list_of is not None:
         seconds = numbers(list_of)
         length(list_of, seconds, len(truth.spans), "sentences")

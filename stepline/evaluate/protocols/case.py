@@ -42,15 +42,23 @@ class Case:
         """Return the scores; asked: ids of the reference, given: ids of the predictions, sources: of the
         videos, where several come from one.
 
-        Raises DatasetError when the reference holds nothing to score, or the two share no id at all.
+        Raises DatasetError when the reference holds nothing to score, the two share no id at all, or the convention
+        leaves out videos without predictions and there are none with.
         """
         known, predicted = list(asked), list(given)
-        if not known or items == 0:
-            raise DatasetError(f"{self.reference}: holds nothing to score for {self.benchmark}; give its annotations")
         has, there = set(predicted), set(known)
+        part = f" in subset {self.subset!r}" if self.subset is not None else ""
+        nothing = f"{self.reference}: holds nothing to score{part} for {self.benchmark}; give its annotations"
+        if not known:
+            raise DatasetError(nothing)
         if predicted and not has & there:
             pair = f"{predicted[0]!r} and {known[0]!r}"
             raise DatasetError(f"{self.predictions}: no id is in the reference ({pair}); give predictions by its ids")
+        if items == 0 and not predicted and handling != ZERO:
+            cure = "give predictions, or a convention that counts missing videos"
+            raise DatasetError(f"{self.predictions}: empty; {self.protocol} scores only videos in both files; {cure}")
+        if items == 0:
+            raise DatasetError(nothing)
         return Scores(
             self.benchmark, self.protocol, self.rule, tuple(videos), items, statistics, columns,
             tuple(id for id in known if id not in has), tuple(id for id in predicted if id not in there), handling,

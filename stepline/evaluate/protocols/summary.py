@@ -20,7 +20,7 @@ def score(case: Case, *, official: bool = False) -> Scores:
     """Return the means over videos of F, precision, recall, tau and rho, each over the videos where it is defined."""
     rules = OFFICIAL if official else Rules()
     truths = {id: numbers(node) for id, node in by_id(case.reference).items()}
-    given = {id: node for id, node in by_id(case.predictions).items() if _is_summary(node)}
+    given = {id: node for id, node in by_id(case.predictions).items() if id in truths or _is_summary(node)}
     kept = [id for id in truths if id in given or not official]
     rows = np.array([_row(given.get(id), truths[id], rules) for id in kept]).reshape(len(kept), len(NAMES))
     statistics: dict[str, Statistic] = {}

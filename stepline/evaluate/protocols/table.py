@@ -25,7 +25,10 @@ class Convention:
 
 @dataclass(frozen=True)
 class Benchmark:
-    """What it is, where its rules come from, its inputs, and its conventions; the first is the default, and why."""
+    """What it is, where its rules come from, its inputs, and its conventions; the first is the default, and why.
+
+    splits: whether its annotations state subsets, so that one can be chosen.
+    """
 
     name: str
     what: str
@@ -34,6 +37,7 @@ class Benchmark:
     predictions: str
     why: str
     conventions: dict[str, Convention]
+    splits: bool = False
 
     @property
     def default(self) -> str:
@@ -50,7 +54,7 @@ def _placed(name: str, what: str, source: str, reference: str) -> Benchmark:
         "segmentation": Convention(rules.FOUND, placing.segmentation),
     }
     why = "no official scorer asks for texts and times at once, so the usual measures of grounding are given"
-    return Benchmark(name, what, source, reference, SECONDS, why, conventions)
+    return Benchmark(name, what, source, reference, SECONDS, why, conventions, splits=True)
 
 
 def _captioned(name: str, what: str, reference: str) -> Benchmark:
@@ -63,7 +67,8 @@ def _captioned(name: str, what: str, reference: str) -> Benchmark:
     }
     source = "SODA (ECCV 2020), fujiso/SODA 1.1; densevid_eval as in PDVC and VidChapters"
     why = "every video counts, whether it was predicted or not, and nothing is drawn at random"
-    return Benchmark(name, what, source, reference, "segments with texts (docs/evaluation.md)", why, conventions)
+    predictions = "segments with texts (docs/evaluation.md)"
+    return Benchmark(name, what, source, reference, predictions, why, conventions, splits=True)
 
 
 BENCHMARKS = {
@@ -88,6 +93,7 @@ BENCHMARKS = {
             "its CSV video-id,t-start,t-end,label,score; or JSON {id: [second a step]} or {id: {step: second}}",
             "there is one official rule; the mAP that looks at labels stands beside it",
             {"official": Convention(rules.HT_STEP, htstep.score)},
+            splits=True,
         ),
         Benchmark(
             "crosstask", "step localisation in 18 tasks", "CrossTask (CVPR 2019) section 6, train.py; NaSVA 4.1",
@@ -137,6 +143,8 @@ def evaluate(
     chosen = convention or row.default
     if chosen not in row.conventions:
         raise DatasetError(f"{name} has no convention {chosen!r}; {_near(chosen, list(row.conventions))}")
+    if subset is not None and not row.splits:
+        raise DatasetError(f"{name}: its reference states no subsets, so {subset!r} cannot be chosen; leave it out")
     found = row.conventions[chosen]
     return found.score(Case(name, chosen, found.rule, Path(reference), Path(predictions), subset))
 
