@@ -28,6 +28,7 @@ from stepline.nasva.prior import Array, load_prior
 from stepline.nasva.settings import GroundSettings
 from stepline.nasva.shots import Units, units
 from stepline.nasva.visible import visible as visible_by_wording
+from stepline.nasva.windows import Window, cut_activity, cut_features, cut_steps, placed_back, windows
 from stepline.records import Alignment, FeatureSequence, Matrix, Span, Step, Transcript
 
 log = logging.getLogger(__name__)
@@ -77,9 +78,66 @@ def ground(
 
     `said` of each step is where it is spoken, None where it is not; with a transcript, its `sources` say so more
     finely. step_vectors: (K, D) in the space of the features. visible: P(shown) of each step by its wording alone
-    (`visible.visible`). Raises ShapeError when arrays do not fit together.
+    (`visible.visible`). A long video is grounded in windows. Raises ShapeError when arrays do not fit together.
     """
     settings = settings or GroundSettings()
+    if step_vectors is not None and len(step_vectors) != len(steps):
+        raise ShapeError(f"step vectors must have one row a step: {len(steps)}, not {len(step_vectors)}")
+    if visible is not None and len(visible) != len(steps):
+        raise ShapeError(f"visible must hold one probability a step: {len(steps)}, not {len(visible)}")
+    given = _Given(tuple(steps), duration, transcript, features, step_vectors, activity, visible)
+    parts = windows(steps, duration, settings)
+    return _ground(given, settings) if len(parts) == 1 else _in_windows(given, parts, settings)
+
+
+@dataclass(frozen=True)
+class _Given:
+    """What `ground` was given, of a whole video or of one window."""
+
+    steps: Sequence[Step]
+    duration: float
+    transcript: Transcript | None
+    features: FeatureSequence | None
+    step_vectors: Matrix | None
+    activity: Activity | None
+    visible: Sequence[float] | None
+
+    def within(self, window: Window) -> "_Given":
+        """Return what belongs to one window, its times counted from the window's start."""
+        rows = list(window.steps)
+        steps, speech = cut_steps(self.steps, window, self.transcript)
+        return _Given(
+            steps,
+            min(window.context.end, self.duration) - window.context.start,
+            speech,
+            cut_features(self.features, window),
+            None if self.step_vectors is None else self.step_vectors[rows],
+            cut_activity(self.activity, window),
+            None if self.visible is None else [self.visible[row] for row in rows],
+        )
+
+
+def _in_windows(given: _Given, parts: Sequence[Window], settings: GroundSettings) -> Grounding:
+    """Ground every step in the window that decides it."""
+    scores = np.zeros((len(given.steps), math.ceil(given.duration)), dtype=np.float32)
+    steps = list(given.steps)
+    reports = []
+    for part in parts:
+        one = _ground(given.within(part), settings)
+        reports.append(one.report)
+        start, width = int(part.context.start), one.alignment.scores.shape[1]
+        for row, step, score in zip(part.steps, one.steps, one.alignment.scores, strict=True):
+            if row in part.own:
+                steps[row] = placed_back(step, given.steps[row], part)
+                scores[row, start : start + width] = score
+    alignment = Alignment(tuple(step.text for step in steps), scores, 1.0, "probability")
+    return Grounding(tuple(steps), alignment, _together(reports))
+
+
+def _ground(given: _Given, settings: GroundSettings) -> Grounding:
+    """Ground the steps of one window, or of a whole short video."""
+    steps, duration, transcript, activity = given.steps, given.duration, given.transcript, given.activity
+    features, step_vectors, visible = given.features, given.step_vectors, given.visible
     seconds = math.ceil(duration)
     shots = evidence.shot_slices(activity.cuts if activity else (), seconds)
     passages = [_spoken(step, transcript, duration) for step in steps]
@@ -168,8 +226,6 @@ def _common(a: Span, b: Span) -> Span:
 
 def _base(said: Flags, rate: float, visible: Sequence[float] | None, settings: GroundSettings) -> Array:
     """Return P(shown) before any evidence, (K,)."""
-    if visible is not None and len(visible) != len(said):
-        raise ShapeError(f"visible must hold one probability a step: {len(said)}, not {len(visible)}")
     spoken = np.full(len(said), _logit(np.float64(rate)))
     if visible is not None:
         words = _logit(np.clip(np.asarray(visible, dtype=np.float64), 1e-3, 1 - 1e-3))
@@ -191,9 +247,17 @@ def _match(
     """Return how like its step each second looks, contrasted: (K, T), zero where nothing is known."""
     if features is None or vectors is None or not shape[0]:
         return np.zeros(shape)
-    if len(vectors) != shape[0]:
-        raise ShapeError(f"step vectors must have one row a step: {shape[0]}, not {len(vectors)}")
     return evidence.contrast(evidence.similarity(features, vectors, shape[1]), shots, settings.smooth)
+
+
+def _together(reports: Sequence[GroundReport]) -> GroundReport:
+    """Return one report of all windows: mean weights and lag, all that moved."""
+    likeness, motion, lag = (
+        float(np.mean([getattr(report, name) for report in reports])) for name in ("likeness", "motion", "lag")
+    )
+    moved, shots = sum(report.moved for report in reports), sum(report.shots for report in reports)
+    note = f"{len(reports)} windows; in the first: {reports[0].note}"
+    return GroundReport(likeness, motion, lag, moved, shots, note)
 
 
 def _report(speech: Fused, fused: Fused, lag: float, shots: int, looked: bool) -> GroundReport:

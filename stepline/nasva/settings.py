@@ -45,6 +45,8 @@ class GroundSettings(Settings):
     compete: Share = 1.0           # how far steps compete for seconds: 0 not at all, 1 one step a second
     typical: Positive = 8.0        # seconds an action is shown; WhenAct's median
     grow: Share = 0.5              # share of the peak at which a shown span stops growing
+    window: Positive = 900.0       # seconds of a long video grounded at once; beyond 1.5 windows it is cut into several
+    context: Annotated[float, Field(ge=0.0)] = 120.0   # seconds looked at on either side; WhenAct: 1 % lie farther off
     alternatives: Annotated[int, Field(ge=1)] = 3   # spans kept a step, the best first
 
 

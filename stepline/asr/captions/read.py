@@ -26,7 +26,8 @@ def read_captions(path: Path | str, video_id: str | None = None, settings: AsrSe
     """Return the transcript that a caption file holds, and what of it was left out.
 
     video_id picks one video of a file that holds many. Words get times by linear interpolation in their cue where the
-    file has none; settings.language says what is spoken, since most files do not. Without punctuation and word times, a cue is a sentence.
+    file has none; settings.language says what is spoken, since most files do not. Without punctuation and word times, a
+    cue is a sentence.
     Raises CaptionError for a file that cannot be read or has another form.
     """
     cues, dropped = _sorted_out(_cues(Path(path), video_id))

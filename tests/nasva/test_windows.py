@@ -1,0 +1,94 @@
+"""A long video is grounded in windows: every step decided once, as its neighbourhood alone would decide it."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+from stepline.nasva import ground
+from stepline.nasva.settings import GroundSettings
+from stepline.nasva.windows import windows
+from stepline.records import FeatureSequence, Matrix, Sentence, Span, Step, Transcript
+
+SHORT = GroundSettings(window=100.0, context=40.0)
+LENGTH = 400
+
+
+@dataclass(frozen=True)
+class Moves:
+    motion: Matrix
+    cuts: tuple[float, ...] = ()
+    rate: float = 1.0
+    peaks: Matrix = field(default_factory=lambda: np.zeros(0, dtype=np.float32))
+    looks: Matrix = field(default_factory=lambda: np.zeros((0, 192), dtype=np.float32))
+
+
+def said(count=20):
+    """Return steps said every 20 s from second 5 on, and the transcript that says them."""
+    spans = [Span(float(n * 20 + 5), float(n * 20 + 8)) for n in range(count)]
+    steps = [Step(id=str(n), text=f"step {n}", said=span, sources=(n,)) for n, span in enumerate(spans)]
+    return steps, Transcript(sentences=tuple(Sentence(text=f"step {n}", span=span) for n, span in enumerate(spans)))
+
+
+def test_a_short_video_is_one_window():
+    steps, _ = said(5)
+    (only,) = windows(steps, 100.0, SHORT)
+    assert (only.context, only.steps) == (Span(0.0, 100.0), (0, 1, 2, 3, 4))
+
+
+def test_every_step_of_a_long_video_is_decided_once():
+    steps, _ = said()
+    parts = windows(steps, float(LENGTH), SHORT)
+    assert [(part.context.start, part.context.end) for part in parts] == [(0, 140), (60, 240), (160, 340), (260, 400)]
+    assert sorted(step for part in parts for step in part.own) == list(range(20))
+    assert all(part.own <= set(part.steps) for part in parts)
+
+
+def test_a_line_that_nobody_speaks_needs_the_whole_video():
+    steps, _ = said()
+    assert len(windows([*steps, Step(id="x", text="unsaid")], float(LENGTH), SHORT)) == 1
+
+
+def test_windows_place_a_step_where_its_neighbourhood_alone_does():
+    steps, transcript = said()
+    parted = ground(steps, duration=float(LENGTH), transcript=transcript, settings=SHORT)
+    whole = ground(steps, duration=float(LENGTH), transcript=transcript)
+    assert [step.at for step in parted.steps] == [step.at for step in whole.steps]
+    assert [step.spans for step in parted.steps] == [step.spans for step in whole.steps]
+    assert [step.sources for step in parted.steps] == [step.sources for step in steps]
+    assert [step.said for step in parted.steps] == [step.said for step in steps]
+    assert parted.alignment.scores.shape == (20, LENGTH)
+    best = parted.alignment.scores.argmax(axis=1)
+    assert [abs(int(row) - step.at) <= 1.5 for row, step in zip(best, parted.steps, strict=True)] == [True] * 20
+
+
+def test_features_and_motion_of_a_window_are_its_own():
+    steps, transcript = said()
+    rng = np.random.default_rng(0)
+    vectors = rng.normal(size=(20, 32)).astype(np.float32)
+    values = rng.normal(size=(LENGTH, 32)).astype(np.float32)
+    for n in range(20):
+        values[n * 20 + 10 : n * 20 + 17] += 2 * vectors[n]   # each shown five seconds after it is said
+    seen = FeatureSequence(values, 1.0, "test")
+    activity = Moves(np.full(LENGTH, 0.01, np.float32), cuts=(200.0,))
+    grounding = ground(
+        steps,
+        duration=float(LENGTH),
+        transcript=transcript,
+        features=seen,
+        step_vectors=vectors,
+        activity=activity,
+        settings=SHORT,
+    )
+    inside = [n * 20 + 10 <= step.at < n * 20 + 17 for n, step in enumerate(grounding.steps) if step.at is not None]
+    assert sum(inside) >= 18
+    assert grounding.report.likeness > 0
+    assert grounding.report.note.startswith("4 windows")
+
+
+@pytest.mark.parametrize("duration", [150.5, 151.0, 399.2])
+def test_no_span_ends_after_the_video(duration):
+    steps, _ = said(int(duration // 20))
+    grounding = ground(steps, duration=duration, settings=SHORT)
+    assert all(span.end <= duration for step in grounding.steps for span in step.spans)
+    assert all(0 <= step.at <= duration for step in grounding.steps if step.at is not None)
