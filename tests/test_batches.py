@@ -40,6 +40,13 @@ def test_a_video_without_texts_keeps_its_place():
     assert collate([make(2, 0)]).text.shape == (1, 0, 4)
 
 
+def test_features_that_are_read_in_place_from_disk_are_taken(tmp_path):
+    np.save(tmp_path / "video.npy", np.ones((3, 4), np.float32))
+    batch = collate([make(3, video=np.load(tmp_path / "video.npy", mmap_mode="r"))])
+    batch.video.zero_()
+    assert np.load(tmp_path / "video.npy").sum() == 12
+
+
 def test_to_keeps_every_field():
     batch = collate([make()])
     moved = batch.to("cpu")
