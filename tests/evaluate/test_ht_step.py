@@ -104,6 +104,25 @@ def test_any_instance_of_a_step_is_a_hit_and_a_step_counts_once(folder):
     assert score(evaluate("ht-step", folder / "p.json", folder).statistics["R@1"]) == pytest.approx(1 / 3)
 
 
+def test_seconds_that_name_no_step_are_told_and_nan_is_an_error(folder):
+    (folder / "p.json").write_text(json.dumps({"v1": {"Cut it!": 5, "1": 41}, "v2": {"pour": 8.0}}))
+    notes = evaluate("ht-step", folder / "p.json", folder).notes
+    assert "1 seconds name no single step of their video's article variation: 'Cut it!'" in notes
+    (folder / "p.json").write_text('{"v1": {"1": NaN}}')
+    with pytest.raises(DatasetError, match="finite"):
+        evaluate("ht-step", folder / "p.json", folder)
+
+
+def test_a_headline_of_two_steps_names_neither(tmp_path):
+    steps = [("0", "Make taho", "none", "add pearls"), ("1", "Make taho", "none", "add pearls")]
+    rows = [{"id": n, "segment": [10 * n, 10 * n + 5]} for n in (0, 1)]
+    release(tmp_path, {"v1": {"activity": "Make taho", "annotations": rows}}, steps)
+    (tmp_path / "p.json").write_text(json.dumps({"v1": {"add pearls": 12, "0": 2}}))
+    found = evaluate("ht-step", tmp_path / "p.json", tmp_path)
+    assert score(found.statistics["R@1"]) == 0.5
+    assert any("no single step" in note for note in found.notes)
+
+
 def test_only_one_split_can_be_scored(folder):
     found = evaluate("ht-step", table(folder, []), folder, subset="val_seen")
     assert found.videos == ("v1",)

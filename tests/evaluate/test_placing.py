@@ -67,6 +67,39 @@ def test_seconds_are_given_by_row(run):
         run({"a": [5], "b": []})
 
 
+def test_seconds_for_rows_that_are_not_there_are_told_and_never_a_silent_zero(run):
+    found = run({"a": {"0": 5, "7": 1}, "b": {"0": 5.5}})
+    assert "1 of 3 seconds are for rows that the reference does not hold" in found.notes
+    assert values(found)["R@1"] == 0.5
+    with pytest.raises(DatasetError, match="no key is the id of a row"):
+        run({"a": {"row 0": 5}, "b": {}})
+    with pytest.raises(DatasetError, match="4 values for 3 rows"):
+        run({"a": [5, 30, 55, 1], "b": []})
+    with pytest.raises(DatasetError, match="finite"):
+        run({"a": {"0": float("nan")}, "b": []})
+
+
+def test_seconds_take_ids_with_and_without_pdvcs_prefix(run):
+    assert values(run({"v_a": [5, 30, 55], "b": [5.5]}))["R@1"] == 1
+
+
+def test_segments_whose_text_the_reference_lacks_are_counted(run):
+    found = run({"a": [[0, 10, "cut"], [20, 40, "blend"]], "zz": [[0, 1, "x"]]})
+    assert "1 of 2 predicted segments repeat no text of the reference, so place nothing" in found.notes
+    assert run(PERFECT).notes == ()
+
+
+def test_coins_steps_go_by_their_own_ids(tmp_path):
+    rows = [{"id": "212", "label": "cut", "segment": [0, 10]}, {"id": "214", "label": "fry", "segment": [20, 30]}]
+    video = {"class": "Cook", "subset": "testing", "duration": 60, "annotation": rows}
+    (tmp_path / "COIN.json").write_text(json.dumps({"database": {"a": video}}))
+    (tmp_path / "p.json").write_text(json.dumps({"a": {"212": 5, "214": 50}}))
+    assert values(evaluate("coin", tmp_path / "p.json", tmp_path))["R@1"] == 0.5
+    (tmp_path / "p.json").write_text(json.dumps({"a": [5, 25]}))
+    with pytest.raises(DatasetError, match=r"ids of their own; give \{step id: second\}"):
+        evaluate("coin", tmp_path / "p.json", tmp_path)
+
+
 def test_a_found_span_may_serve_several_and_precision_tells_the_rest(run):
     found = values(run({"a": [[0, 40, "x"], [90, 95, "y"]]}, convention="segmentation"))
     assert found["Recall@IoU 0.1"] == 0.5

@@ -74,10 +74,11 @@ def by_id(path: Path, *names: str) -> dict[str, Node]:
 
 def numbers(node: Node) -> Floats:
     """Return a list of numbers, null as NaN. Raises DatasetError for anything else, and for infinity or NaN."""
-    return np.array([_number(row) for row in node.rows()], dtype=np.float64)
+    return np.array([number_or_null(row) for row in node.rows()], dtype=np.float64)
 
 
-def _number(node: Node) -> float:
+def number_or_null(node: Node) -> float:
+    """Return a number, null as NaN. Raises DatasetError for anything else, and for infinity or NaN."""
     if node.value is None:
         return float("nan")
     if not isinstance(node.value, int | float) or isinstance(node.value, bool):

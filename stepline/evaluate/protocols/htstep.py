@@ -6,7 +6,7 @@ JSON by video id (R@1 only): one second a step, in the order of the taxonomy's s
 {step id or headline: second}.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +18,7 @@ from stepline.datasets.node import Node
 from stepline.datasets.source import find, one_file, read_csv
 from stepline.errors import DatasetError
 from stepline.evaluate.ht_step import Located, Taxonomy, Truth, grounding_map, unrepeated
-from stepline.evaluate.protocols.case import Case, by_id, length, numbers
+from stepline.evaluate.protocols.case import Case, by_id, length, number_or_null, numbers
 from stepline.evaluate.report import Scores
 from stepline.evaluate.spans import Fit, as_spans, grounding_fit, hit, overlap_statistics
 from stepline.evaluate.statistics import Floats, Ratio, Statistic
@@ -62,6 +62,9 @@ def score(case: Case) -> Scores:
     seconds = {id: _seconds(given[id], id, reference) for id in reference.truths if id in given}
     right, counted = _recall(reference.truths, seconds)
     notes = ["no mAP and no overlap: the predictions are seconds, not segments"]
+    strange = [key for id in seconds for key in _strange(given[id], id, reference)]
+    if strange:
+        notes.append(f"{len(strange)} seconds name no single step of their video's article variation: {strange[0]!r}")
     return case.scores(
         reference.truths, int(counted.sum()), {"R@1": Ratio(right, counted)}, {"hits": right, "steps": counted},
         asked=reference.truths, given=given, notes=notes,
@@ -157,11 +160,27 @@ def _step(id: str, place: str) -> int:
 def _seconds(node: Node, id: str, reference: _Reference) -> dict[int, float]:
     steps = sorted(reference.taxonomy.candidates(reference.truths[id]))
     if isinstance(node.value, dict):
-        named = {reference.headlines[step]: step for step in steps} | {str(step): step for step in steps}
-        return {named[key]: value.number() for key, value in node.entries() if key in named and value.value is not None}
-    seconds = numbers(node)
-    length(node, seconds, len(steps), "steps of the article's variation")
-    return {step: float(second) for step, second in zip(steps, seconds, strict=True) if not np.isnan(second)}
+        named = _named(id, reference)
+        pairs = [(named[key], number_or_null(value)) for key, value in node.entries() if key in named]
+    else:
+        seconds = numbers(node)
+        length(node, seconds, len(steps), "steps of the article's variation")
+        pairs = list(zip(steps, seconds.tolist(), strict=True))
+    return {step: second for step, second in pairs if not np.isnan(second)}
+
+
+def _named(id: str, reference: _Reference) -> dict[str, int]:
+    """Return the steps of the video's variation by id and by headline, where only one step has that headline."""
+    steps = reference.taxonomy.candidates(reference.truths[id])
+    count = Counter(reference.headlines[step] for step in steps)
+    headlines = {reference.headlines[step]: step for step in steps if count[reference.headlines[step]] == 1}
+    return headlines | {str(step): step for step in steps}
+
+
+def _strange(node: Node, id: str, reference: _Reference) -> list[str]:
+    """Return the names that stand for no step of the video's variation, or for several."""
+    named = _named(id, reference)
+    return [key for key in node.value if key not in named] if isinstance(node.value, dict) else []
 
 
 def _read_rows(path: Path) -> dict[str, _Rows]:

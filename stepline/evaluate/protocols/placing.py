@@ -9,7 +9,7 @@ segmentation: texts are not looked at; only whether spans were found where the r
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from stepline.datasets import Segment, read, read_predictions
 from stepline.datasets.node import Node
 from stepline.datasets.source import read_json
 from stepline.errors import DatasetError
-from stepline.evaluate.protocols.case import Case, length, numbers, rejected_note, same_ids, unread_note
+from stepline.evaluate.protocols.case import Case, length, number_or_null, numbers, rejected_note, same_ids, unread_note
 from stepline.evaluate.report import Scores
 from stepline.evaluate.spans import THRESHOLDS, Fit, as_spans, grounding_fit, hit, overlap, overlap_statistics
 from stepline.evaluate.statistics import Floats, Ratio, Statistic
@@ -44,13 +44,15 @@ def grounding(case: Case) -> Scores:
     shown = {id: [step for step in record.reference if step.spans] for id, record in reference.records.items()}
     truths = {id: [_instances(step) for step in steps] for id, steps in shown.items() if steps}
     counted = np.array([float(len(instances)) for instances in truths.values()])
-    seconds = _seconds_file(case.predictions)
-    if seconds is not None:
+    seconds_file = _seconds_file(case.predictions)
+    if seconds_file is not None:
+        seconds = same_ids(seconds_file, reference.records)
+        notes = [*reference.notes, *_strange_rows(case, seconds, reference)]
         at = {id: _at(seconds[id], reference.records[id], shown[id]) for id in truths if id in seconds}
         statistics: dict[str, Statistic] = {"R@1": Ratio(_hits(truths, at), counted)}
         return case.scores(
             truths, int(counted.sum()), statistics, {"steps": counted, "hits": _hits(truths, at)},
-            asked=truths, given=_of_reference(seconds, reference), notes=reference.notes,
+            asked=truths, given=_of_reference(seconds, reference), notes=notes,
             sources=reference.sources(truths),
         )   # fmt: skip
     return _score_segments(case, reference, shown, truths, counted)
@@ -71,12 +73,36 @@ def _score_segments(
     hits = _hits(truths, at)
     statistics: dict[str, Statistic] = {"R@1": Ratio(hits, counted), **overlap_statistics(fits, counted)}
     columns = {"steps": counted, "hits": hits, "overlap": np.array([fit.overlaps.sum() for fit in fits])}
-    notes = [*reference.notes, *unread_note(predictions)]
+    notes = [*reference.notes, *unread_note(predictions), *_strange_texts(segmented, reference)]
     given = _of_reference(segmented, reference)
     return case.scores(
         truths, int(counted.sum()), statistics, columns, asked=truths, given=given, notes=notes,
         sources=reference.sources(truths),
     )   # fmt: skip
+
+
+def _strange_rows(case: Case, seconds: Mapping[str, Node], reference: _Reference) -> list[str]:
+    """Return a note of seconds for rows that the reference lacks. Raises DatasetError when all are."""
+    named: list[bool] = []
+    for id, node in seconds.items():
+        if id in reference.records and isinstance(node.value, dict):
+            rows = {step.id for step in reference.records[id].reference}
+            named += [key in rows for key in node.value]
+    if named and not any(named):
+        raise DatasetError(f"{case.predictions}: no key is the id of a row of the reference; give {{row id: second}}")
+    lost = named.count(False)
+    return [f"{lost} of {len(named)} seconds are for rows that the reference does not hold"] if lost else []
+
+
+def _strange_texts(segmented: Mapping[str, Sequence[Segment]], reference: _Reference) -> list[str]:
+    """Return a note of segments whose text the reference of their video does not hold: they place nothing."""
+    held: list[bool] = []
+    for id, segments in segmented.items():
+        texts = {_plain(step.text) for step in reference.records[id].reference} if id in reference.records else None
+        held += [_plain(segment.sentence) in texts for segment in segments] if texts is not None else []
+    lost = held.count(False)
+    note = f"{lost} of {len(held)} predicted segments repeat no text of the reference, so place nothing"
+    return [note] if lost else []
 
 
 def _nothing(instances: Sequence[Floats]) -> list[list[float] | None]:
@@ -162,15 +188,21 @@ def _at(node: Node, record: Record, shown: Sequence[Step]) -> list[float | None]
     if node.value == []:
         return [None] * len(shown)
     if isinstance(node.value, dict):
-        by_step = {key: value.number() for key, value in node.entries() if value.value is not None}
+        given = {key: number_or_null(value) for key, value in node.entries()}
     else:
-        seconds = numbers(node)
-        rows = [int(step.id) for step in record.reference if step.id.isdecimal()]
-        if len(rows) < len(record.reference):
-            raise DatasetError(f"{node.place}: this reference has no numbered rows; give {{row id: second}}")
-        length(node, seconds, max(len(seconds), max(rows) + 1), "rows of the reference")
-        by_step = {str(index): float(second) for index, second in enumerate(seconds) if not np.isnan(second)}
-    return [by_step.get(step.id) for step in shown]
+        given = {str(index): float(second) for index, second in enumerate(_by_row(node, record))}
+    return [None if np.isnan(second := given.get(step.id, np.nan)) else second for step in shown]
+
+
+def _by_row(node: Node, record: Record) -> Floats:
+    """Return one second a row of the annotation; of rows that the reader rejected only the count is known."""
+    rows = [int(step.id) if step.id.isdecimal() else -1 for step in record.reference]
+    most = len(rows) + len(record.dropped)
+    if min(rows) < 0 or max(rows) >= most:
+        raise DatasetError(f"{node.place}: this reference's steps have ids of their own; give {{step id: second}}")
+    seconds = numbers(node)
+    length(node, seconds, min(max(len(seconds), max(rows) + 1), most), "rows of the reference")
+    return seconds
 
 
 def _matched(

@@ -48,13 +48,16 @@ class Benchmark:
 SECONDS = "JSON {id: [second or null a row]} or {id: {row id: second}}; or segments with texts (docs/evaluation.md)"
 
 
-def _placed(name: str, what: str, source: str, reference: str) -> Benchmark:
+BY_ID = "JSON {id: {step id: second}}; or segments with texts (docs/evaluation.md)"
+
+
+def _placed(name: str, what: str, source: str, reference: str, predictions: str = SECONDS) -> Benchmark:
     conventions = {
         "grounding": Convention(rules.PLACED, placing.grounding),
         "segmentation": Convention(rules.FOUND, placing.segmentation),
     }
     why = "no official scorer asks for texts and times at once, so the usual measures of grounding are given"
-    return Benchmark(name, what, source, reference, SECONDS, why, conventions, splits=True)
+    return Benchmark(name, what, source, reference, predictions, why, conventions, splits=True)
 
 
 def _captioned(name: str, what: str, reference: str) -> Benchmark:
@@ -109,7 +112,7 @@ BENCHMARKS = {
         ),
         _captioned("youcook2", "recipe steps in cooking videos", "its JSON in either form"),
         _captioned("tasty", "recipe steps in Tasty videos", "tasty_{split}.json of Sieve & Swap"),
-        _placed("coin", "steps of 180 everyday tasks", "COIN", "COIN.json"),
+        _placed("coin", "steps of 180 everyday tasks", "COIN", "COIN.json", BY_ID),
         _placed("hirest", "step headings of videos that answer a query", "HiREST", "all_data_{split}.json or folder"),
         _placed("whenact", "actions named in vlogs", "WhenAct (arXiv 2202.08138)", "its data folder or joined JSON"),
         Benchmark(
