@@ -169,3 +169,13 @@ def test_spans_give_recall_at_overlap_and_their_middles_are_the_seconds(release)
     assert score(found["average R@1"]) == 0.5
     assert score(found["mean IoU"]) == pytest.approx((1 + 0.5 + 0) / 3)
     assert score(found["Recall@IoU 0.7"]) == pytest.approx(1 / 3)
+
+
+def test_steps_after_the_last_row_of_the_scores_are_missed_and_only_officially_left_out(release):
+    for n in range(40):
+        (release / "annotations" / f"11_n{n}.csv").write_text("1,0,2\n2,5,9\n")
+    tree = {f"11_n{n}": [[1.0, 0.0], [0.0, 1.0]] for n in range(40)}   # two rows of nine
+    each = scored(release, tree, convention="each-all")
+    assert each.statistics["average R@1"].items == 2 * 40 + 2 + 1
+    assert score(each.statistics["average R@1"]) == pytest.approx((40 / 82 + 0) / 2)
+    assert score(scored(release, tree, convention="official").statistics["average R@1, in order"]) == 1

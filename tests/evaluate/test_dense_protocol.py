@@ -83,3 +83,12 @@ def test_an_empty_caption_counts_as_a_prediction(run):
     without = {**full, "v_a": PERFECT["v_a"][1:]}
     assert values(run(half))["SODA_c precision"] < values(run(without))["SODA_c precision"]
     assert values(run(half))["SODA_d"] == pytest.approx(values(run(full))["SODA_d"])
+
+
+def test_each_reason_for_unread_rows_and_predictions_beyond_the_limit_are_told(run):
+    rows = [*PERFECT["v_a"], [1, None, "x"], ["soon", 2, "x"], [3, 4, None]]
+    notes = run({**PERFECT, "v_a": rows}).notes
+    assert any(note.startswith("2 of the predictions could not be read: its start and end") for note in notes)
+    assert any(note.startswith("1 of the predictions could not be read: has no text") for note in notes)
+    notes = run({**PERFECT, "v_b": [[5, 6, "x"]] * 1001}).notes
+    assert notes == ("densevid takes the first 1000 predictions of a video, SODA all: 1 videos have more, such as v_b",)

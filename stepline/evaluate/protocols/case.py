@@ -1,6 +1,7 @@
 """What every protocol shares: the two inputs, which videos count, and values read from JSON with their place."""
 
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from pathlib import Path
@@ -143,10 +144,13 @@ def same_ids(given: Mapping[str, V], known: Iterable[str]) -> dict[str, V]:
 
 
 def unread_note(predictions: Predictions) -> tuple[str, ...]:
-    """Return notes of what could not be read in the predictions, and of rules that set an end."""
-    count = len(predictions.unread)
-    first = f": {predictions.unread[0].where}: {predictions.unread[0].why}" if count else ""
-    unread = (f"{count} rows of the predictions could not be read{first}",) if count else ()
+    """Return a note for each reason why rows could not be read, with the first place, and the rules that were used."""
+    places: dict[str, list[str]] = defaultdict(list)
+    for row in predictions.unread:
+        places[row.why].append(row.where)
+    unread = [
+        f"{len(where)} of the predictions could not be read: {why} (first: {where[0]})" for why, where in places.items()
+    ]
     return (*unread, *predictions.rules)
 
 

@@ -53,7 +53,7 @@ def score(case: Case, *, ordered: bool = False, sets: bool = True, skip: bool = 
     keys = [key for key in truths if not skip or key in given]
     hits, shown = np.zeros(len(keys)), np.zeros(len(keys))
     for index, key in enumerate(keys):
-        hits[index], shown[index] = _judge(given.get(key), truths[key], ordered)
+        hits[index], shown[index] = _judge(given.get(key), truths[key], ordered, cut=skip)
     tasks = sorted({task for task, _ in keys})
     group = np.array([tasks.index(task) for task, _ in keys], dtype=np.int64)
     held = _sets(list(truths), keys) if sets else np.ones((1, len(keys)), dtype=bool)
@@ -95,8 +95,11 @@ def _sets(all_keys: list[Key], keys: list[Key]) -> np.typing.NDArray[np.bool_]:
     return np.array([[key in chosen for key in keys] for chosen in sets], dtype=bool).reshape(len(sets), len(keys))
 
 
-def _judge(node: Node | None, truth: _Truth, ordered: bool) -> tuple[float, float]:
-    """Return the hits and the shown steps of one video."""
+def _judge(node: Node | None, truth: _Truth, ordered: bool, *, cut: bool) -> tuple[float, float]:
+    """Return the hits and the shown steps of one video.
+
+    cut: steps shown only after the last row of the scores are left out, as officially; otherwise they are missed.
+    """
     last = int(np.ceil(max([0.0, *(end for _, end in truth.segments)])))
     if node is None:
         return crosstask.counts(np.full(truth.count, np.nan), _shown(truth, last))
@@ -106,7 +109,7 @@ def _judge(node: Node | None, truth: _Truth, ordered: bool) -> tuple[float, floa
             raise DatasetError(f"{node.place}: {scores.shape[1]} columns for {truth.count} steps; give one a step")
         place: Callable[[Floats], Integers] = crosstask.ordered_rows if ordered else crosstask.best_rows
         rows = place(crosstask.step_costs(scores) if ordered else -scores).astype(np.float64)
-        return crosstask.counts(rows, _shown(truth, len(scores)))
+        return crosstask.counts(rows, _shown(truth, len(scores) if cut else max(last, len(scores))))
     if ordered:
         raise DatasetError(f"{node.place}: seconds cannot be put in order; give scores, one row a second")
     seconds = middles(_spans(node, truth)) if isinstance(node.value, dict) else numbers(node)

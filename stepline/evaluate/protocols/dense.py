@@ -12,7 +12,15 @@ import numpy as np
 from stepline.datasets import read_predictions
 from stepline.datasets.node import Node
 from stepline.errors import DatasetError
-from stepline.evaluate.densevid import DETECTION, LANGUAGE, VERSIONS, DensevidScore, Version, densevid
+from stepline.evaluate.densevid import (
+    DETECTION,
+    LANGUAGE,
+    MOST_PREDICTIONS,
+    VERSIONS,
+    DensevidScore,
+    Version,
+    densevid,
+)
 from stepline.evaluate.events import Event
 from stepline.evaluate.meteor import Meteor
 from stepline.evaluate.protocols.case import ZERO, Case, by_id, same_ids, unread_note
@@ -75,10 +83,18 @@ def score(case: Case, *, version: Version = "stepline") -> Scores:
     # the official SODA leaves missing videos out whatever the version of densevid_eval beside it
     present = np.array([float(version == "stepline" or id in given) for id in kept])
     statistics, columns = _statistics(truth, full, present, version) if kept else ({}, {})
+    notes = (*unread_note(predictions), *_cut_note(full))
     return case.scores(
         kept, sum(map(len, truth.values())), statistics, columns, asked=reference, given=segments,
-        handling=ZERO if version == "stepline" else (SKIPPED if skip else MIXED), notes=unread_note(predictions),
+        handling=ZERO if version == "stepline" else (SKIPPED if skip else MIXED), notes=notes,
     )   # fmt: skip
+
+
+def _cut_note(given: Mapping[str, list[Event]]) -> tuple[str, ...]:
+    """Return a note of videos with more predictions than densevid_eval takes."""
+    long = [id for id, rows in given.items() if len(rows) > MOST_PREDICTIONS]
+    first = f"densevid takes the first {MOST_PREDICTIONS} predictions of a video, SODA all"
+    return (f"{first}: {len(long)} videos have more, such as {long[0]}",) if long else ()
 
 
 def _statistics(

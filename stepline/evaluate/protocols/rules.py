@@ -25,7 +25,9 @@ EACH = (
     "task out (seeds 0 to 19)"
 )
 ORDERED = "as each, but all steps of the task once and in order, by dynamic programming on -log softmax over steps"
-ORDERED_SHARED = "as ordered; videos without predictions are left out"
+ORDERED_SHARED = (
+    "as ordered; videos without predictions are left out, and so are steps shown only after the last row of the scores"
+)
 EACH_ALL = "as each, but one test set of all annotated videos"
 PLACED = (
     "of the texts that the video shows: R@1: the predicted second (a segment's middle) lies in [start, end) of any "
