@@ -98,17 +98,17 @@ class BackboneSettings(Settings):
 
     width: Annotated[int, Field(ge=32)] = 128  # C
     action_shared: Share = 0.20  # cosine between an action as text and as picture; CLIP-like: objects are better known
-    object_shared: Share = 0.45
-    walk: Amount = 2.0  # nuisance that drifts: AR(1); the strongest dial of difficulty
+    object_shared: Share = 0.40
+    walk: Amount = 1.75  # nuisance that drifts: AR(1); the strongest dial of difficulty
     walk_memory: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.8  # its correlation over one second
     white: Amount = 0.8  # nuisance without memory
     video: Amount = 0.8  # constant over a video
     instance: Amount = 0.45  # how one showing of a step differs from the step
-    narration: StyleSettings = StyleSettings(distortion=0.7, noise=0.9)
+    narration: StyleSettings = StyleSettings(distortion=0.75, noise=0.9)
     step: StyleSettings = StyleSettings(distortion=0.4, noise=0.8)
     recipe: StyleSettings = StyleSettings(distortion=0.4, noise=0.7)
     style_bias: Amount = 0.6  # norm of what all texts of one kind have in common
-    style_shared: Share = 0.5  # of the distortion's variance, what written steps and articles share
+    style_shared: Share = 0.7  # of the distortion's variance, what written steps and articles share
 
 
 class SceneSettings(Settings):
