@@ -12,6 +12,7 @@ from stepline.errors import DatasetError
 from stepline.evaluate.statistics import DRAWS, LEVEL, Floats, Statistic, choose, cluster, interval, resample, score
 
 FEW = 30     # videos under which a percentile interval over them is known to be too narrow
+TIE = 1e-12  # scores this close are equal: sums of the same numbers over other videos differ by some 1e-16
 LISTED = 5   # ids that the printed table names; the JSON holds all
 
 
@@ -138,12 +139,18 @@ def compare(first: Scores, second: Scores, *, draws: int = DRAWS, seed: int = 0)
     ours, theirs = resample(one, draws=draws, seed=seed), resample(other, draws=draws, seed=seed)
     differences, beaten = {}, {}
     for name in names:
-        apart = ours[name] - theirs[name]
+        apart = _apart(ours[name], theirs[name])
         known_draws = apart[~np.isnan(apart)]
-        differences[name] = Metric(score(one[name]) - score(other[name]), *interval(apart), one[name].items)
+        whole = _apart(np.array([score(one[name])]), np.array([score(other[name])]))
+        differences[name] = Metric(float(whole[0]), *interval(apart), one[name].items)
         beaten[name] = float((known_draws <= 0).mean()) if len(known_draws) else math.nan
     single = tuple(sorted({*first.statistics} ^ {*second.statistics}))
     return Comparison(len(shared), differences, beaten, single, second.missing, second.extra, second.notes)
+
+
+def _apart(first: Floats, second: Floats) -> Floats:
+    """Return first - second, 0 where only the order of the sums makes them differ: a tie is not a gain."""
+    return np.where(np.isclose(first, second, rtol=TIE, atol=TIE), 0.0, first - second)
 
 
 def as_table(made: Report, against: Comparison | None = None) -> str:

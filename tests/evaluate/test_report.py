@@ -54,6 +54,14 @@ def test_a_system_differs_from_itself_by_exactly_nothing():
     assert found.beaten["R@1"] == 1
 
 
+def test_equal_systems_tie_exactly_whatever_else_one_of_them_scored():
+    values = np.random.default_rng(0).random(67)
+    one, other = scores(values), scores(values[::2], videos=[f"v{n}" for n in range(0, 67, 2)])
+    found = compare(one, other)
+    assert (found.differences["R@1"].value, found.differences["R@1"].low, found.differences["R@1"].high) == (0, 0, 0)
+    assert found.beaten["R@1"] == 1
+
+
 def test_pairing_is_by_id_whatever_the_order_and_over_shared_videos_only():
     one = scores([2, 0, 1, 2], videos="abcd")
     other = scores([0, 1, 0, 2], videos="dcbx")
