@@ -30,6 +30,8 @@ SUFFIXES = frozenset({".mp4", ".m4v", ".mov", ".mkv", ".webm", ".avi", ".mpg", "
 PROVISIONAL = "provisional"  # in a warning: a deadline or a silent server made this result, so it is done again
 
 KEYFRAME_WIDTH = 480  # pixels; sharp on a phone, about 20 kB a step
+SMALL_WIDTH = 320  # pixels; about 9 kB, where a page has very many
+MANY_STEPS = 60  # from which key frames are small, so that the page of an hour stays a few MB
 
 
 @dataclass(frozen=True)
@@ -196,8 +198,9 @@ def keyframes(record: Record, path: Path) -> dict[str, bytes]:
     from stepline.media import stills
 
     at = {step.id: step.at for step in record.steps if step.status == "shown" and step.at is not None}
+    width = KEYFRAME_WIDTH if len(at) < MANY_STEPS else SMALL_WIDTH
     try:
-        pictures = {still.time: _jpeg(still.image) for still in stills(path, list(at.values()), KEYFRAME_WIDTH)}
+        pictures = {still.time: _jpeg(still.image) for still in stills(path, list(at.values()), width)}
     except SteplineError as error:  # the page is still worth having; the reason goes to the log
         log.warning("no key frames: %s", error)
         return {}

@@ -18,6 +18,7 @@ from stepline import __version__
 from stepline.asr.settings import AsrSettings
 from stepline.errors import MediaError, SettingsError
 from stepline.media.settings import MediaSettings
+from stepline.memory import give_back
 from stepline.models import sha256
 from stepline.nasva.settings import NasvaSettings
 from stepline.overrun import within
@@ -98,6 +99,7 @@ def understand(request: Request, settings: StepsSettings, *, progress: Progress 
     # Before the reading: what is replaced meanwhile is then done again.
     digest, made_from = sha256(request.path), fingerprint(request, settings)
     (heard, end, sound_warnings), (steps, dropped, notes), seen = _attend(request, info, settings, progress)
+    give_back()
     duration = round(max(end, seen.end) or info.duration, 3)
     if duration <= 0:
         raise MediaError(f"{request.path}: nothing in it can be decoded; convert it to mp4 and try again")
@@ -128,6 +130,7 @@ def _attend(
         seeing.add_done_callback(lambda done: _stop_if_failed(done, stop))
         try:
             listened = hear(request, info, settings, progress=progress, stop=stop)
+            give_back()  # the recogniser's, before the grammar is loaded
             proposed = propose(request, listened[0].transcript, settings)
             return listened, proposed, seeing.result()
         except StoppedError:

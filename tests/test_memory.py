@@ -1,0 +1,21 @@
+import ctypes
+
+from stepline import memory
+
+
+def test_a_c_library_that_cannot_trim_is_no_error(monkeypatch):
+    monkeypatch.setattr(memory.ctypes, "CDLL", lambda _: object())
+    assert memory.give_back() is None
+
+
+def test_the_c_library_is_asked_to_trim(monkeypatch):
+    asked = []
+
+    class Library:
+        @staticmethod
+        def malloc_trim(keep):
+            asked.append(keep)
+
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: Library)
+    memory.give_back()
+    assert asked == [0]
