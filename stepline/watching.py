@@ -4,9 +4,13 @@ from collections.abc import Callable, Iterable, Iterator
 from threading import Event
 from typing import TypeAlias, TypeVar
 
+from stepline.memory import give_back
+
 Progress: TypeAlias = Callable[[str, float, float], None]   # the stage's name, the second reached, the duration
 
 T = TypeVar("T")
+
+TIDY = 300.0  # seconds of video; rare enough to cost nothing
 
 
 class StoppedError(Exception):
@@ -21,11 +25,19 @@ def watched(
     progress: Progress | None,
     stop: Event | None,
 ) -> Iterator[T]:
-    """Yield the items of one kind, reporting how far into the video each one is. Raises StoppedError at `stop`."""
+    """Yield the items of one kind, reporting how far into the video each one is. Raises StoppedError at `stop`.
+
+    Every TIDY seconds of the video, memory that was freed meanwhile goes back to the system.
+    """
+    tidied = 0.0
     for item in items:
         if stop is not None and stop.is_set():
             raise StoppedError(stage)
         if isinstance(item, kind):
+            second = float(getattr(item, "time", getattr(item, "start", 0.0)))
+            if second >= tidied + TIDY:
+                give_back()
+                tidied = second
             if progress is not None:
-                progress(stage, float(getattr(item, "time", getattr(item, "start", 0.0))), duration)
+                progress(stage, second, duration)
             yield item
