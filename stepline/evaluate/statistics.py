@@ -51,8 +51,8 @@ def divide(above: Floats, below: Floats) -> Floats:
 
 
 @dataclass(frozen=True)
-class Ratio:
-    """Sum over videos of `hits` divided by the sum of `totals`; with totals of 1 the mean over videos. Both (V,)."""
+class Counted:
+    """What every video of a ratio brings: `hits` of its `totals`, both (V,)."""
 
     hits: Floats
     totals: Floats
@@ -71,6 +71,11 @@ class Ratio:
     def items(self) -> int:
         """The sum of totals."""
         return int(self.totals.sum())
+
+
+@dataclass(frozen=True)
+class Ratio(Counted):
+    """Sum over videos of `hits` divided by the sum of `totals`; with totals of 1 the mean over videos."""
 
     def __call__(self, weights: Floats) -> Floats:
         """Return (B,) ratios."""
@@ -78,32 +83,15 @@ class Ratio:
 
 
 @dataclass(frozen=True)
-class GroupedRatio:
+class GroupedRatio(Counted):
     """A Ratio in each group of videos, then the unweighted mean over groups, then over sets of videos.
 
-    hits, totals: (V,). group: (V,) 0..G-1. sets: (S, V) bool, which videos each test set holds.
+    group: (V,) 0..G-1. sets: (S, V) bool, which videos each test set holds.
     A group without items in a set is left out of that set's mean.
     """
 
-    hits: Floats
-    totals: Floats
     group: Integers
     sets: npt.NDArray[np.bool_]
-
-    @property
-    def videos(self) -> int:
-        """V."""
-        return len(self.hits)
-
-    @property
-    def width(self) -> int:
-        """V."""
-        return len(self.hits)
-
-    @property
-    def items(self) -> int:
-        """The sum of totals."""
-        return int(self.totals.sum())
 
     def by_group(self, weights: Floats) -> Floats:
         """Return (S, B, G) ratios, NaN where a group has no items."""
