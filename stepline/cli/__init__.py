@@ -1,0 +1,34 @@
+"""The command line: a thin command a verb. Data on stdout, talk on stderr; exit 0 done, 1 an error, 2 wrong usage."""
+
+import logging
+import os
+
+import click
+
+# A waiting OpenMP thread must sleep, not spin: on a busy machine spinning makes a run 6x slower. Set before torch.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+from stepline import __version__
+from stepline.cli.group import Group
+from stepline.cli.installed import datasets, doctor
+from stepline.cli.steps import steps
+from stepline.cli.transcribe import transcribe
+from stepline.evaluate.command import evaluate
+
+COMMANDS = (steps, transcribe, doctor, datasets, evaluate)
+
+
+@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="stepline")
+@click.option("-v", "--verbose", is_flag=True, help="Say what each stage does.")
+def main(verbose: bool) -> None:
+    """Turn narrated how-to videos into clean, time-aligned steps."""
+    logging.basicConfig(
+        level=logging.INFO if verbose else logging.WARNING, format="%(levelname).1s %(name)s: %(message)s"
+    )
+    if not verbose:
+        logging.getLogger("faster_whisper").setLevel(logging.ERROR)
+
+
+for command in COMMANDS:
+    main.add_command(command)
