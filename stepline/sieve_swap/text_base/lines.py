@@ -1,0 +1,44 @@
+"""What a text base holds: how-to documents, each a title and its steps, with source and licence on every line."""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+
+@dataclass(frozen=True, slots=True)
+class TextStep:
+    """One human-written step.
+
+    id: "document#position", both of the line that was read first. document: that document's id. position: from 0,
+    its place there. source: a link or a file's name. licence: None where nobody stated one.
+    """
+
+    id: str
+    text: str
+    document: str
+    position: int
+    source: str
+    licence: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One how-to text. steps: in their order, single steps, in the document's own wording."""
+
+    id: str
+    title: str
+    steps: tuple[TextStep, ...]
+    source: str
+    licence: str | None = None
+    ingredients: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """What a reader left out. reason: one of a few, fit for counting. place: "file, row 12". detail: what was seen."""
+
+    reason: str
+    place: str
+    detail: str = ""
+
+
+Read: TypeAlias = Document | Rejected

@@ -1,0 +1,28 @@
+"""Settings of text bases: reading, merging, embedding, searching; nothing heavy is imported here."""
+
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import Field
+
+from stepline.settings import Settings
+
+Count: TypeAlias = Annotated[int, Field(ge=1)]
+Share: TypeAlias = Annotated[float, Field(ge=0.0, le=1.0)]
+Engine: TypeAlias = Literal["exact", "flat", "ivf", "hnsw"]
+
+
+class TextBaseSettings(Settings):
+    """How a text base is built and searched."""
+
+    encoder: str = "minilm"        # a name that is known, or a folder in the sentence-transformers layout (MPNet)
+    precision: Literal["float16", "float32"] = "float16"   # of the vectors on disk
+    merge: Share = 0.9             # Jaccard likeness of word pairs from which two lines are one; 1 = the same words
+    longest_document: Count = 100_000   # characters; a longer one is left out
+    longest_step: Count = 1_000    # characters; a longer line is left out
+    memory: Count = 512            # MiB that merging, embedding and a search may use beyond model and libraries
+    shard: Count = 2_000           # documents a file while reading
+    block: Count = 4_096           # lines embedded between two writes
+    batch: Count = 64              # lines embedded at once
+    engine: Engine = "exact"       # index built with the base: exact needs none; flat, ivf, hnsw need FAISS
+    recall: Share = 0.98           # recall@1 that an approximate index must measure
+    seed: int = 0                  # of the index's k-means and of the probes that measure its recall
