@@ -1,7 +1,9 @@
 """The grounding network on disk: one safetensors file that carries its settings, so that neither goes alone."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +23,30 @@ VERSION = 1   # of the names of the weights; a reader refuses any other
 SHOWN = 3   # wrong keys that an error names
 
 
-def write_aligner(model: Aligner, path: Path) -> None:
+@dataclass(frozen=True)
+class Space:
+    """Whose features a network was trained on: video, the label of a FeatureSequence; text, the encoder of the texts.
+
+    text is a name that `text.embed` takes ("minilm"), or the backbone's own where it encodes texts itself ("clip").
+    """
+
+    video: str
+    text: str
+
+
+def write_aligner(model: Aligner, path: Path, space: Space | None = None) -> None:
     """Write a network, float32. Raises StoreError when the disk refuses."""
-    write_weights(model.settings, model.state_dict(), path)
+    write_weights(model.settings, model.state_dict(), path, space)
 
 
-def write_weights(settings: ModelSettings, weights: Mapping[str, Tensor], path: Path) -> None:
-    """Write the weights of a network and its settings in one file, whole or not at all."""
+def write_weights(
+    settings: ModelSettings, weights: Mapping[str, Tensor], path: Path, space: Space | None = None
+) -> None:
+    """Write the weights of a network, its settings and its space in one file, whole or not at all."""
     tensors = {key: weights[key].detach().to("cpu", torch.float32).contiguous() for key in sorted(weights)}
-    header = {"kind": KIND, "version": VERSION, "settings": settings.model_dump(mode="json")}
+    header: dict[str, Any] = {"kind": KIND, "version": VERSION, "settings": settings.model_dump(mode="json")}
+    if space is not None:
+        header["space"] = asdict(space)
     with atomic_path(path) as partial:
         save_file(tensors, partial, metadata={"stepline": json.dumps(header, sort_keys=True)})
 
@@ -46,14 +63,33 @@ def read_aligner(path: Path) -> Aligner:
 
 def read_weights(path: Path) -> tuple[ModelSettings, dict[str, Tensor]]:
     """Return the settings and weights of a file, as they are. Raises ModelError for any other file."""
+    with _opened(path) as file:
+        settings = _settings(_header(file))
+        return settings, {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (no mapping)
+
+
+def read_space(path: Path) -> Space | None:
+    """Return whose features the network in a file was trained on, None where it does not say. Raises ModelError."""
+    with _opened(path) as file:
+        header = _header(file)
+        _settings(header)
+        return Space(**header["space"]) if "space" in header else None
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    """Yield an open file; what is wrong with it while it is read becomes a ModelError."""
     try:
         with safe_open(path, framework="pt") as file:
-            header = json.loads((file.metadata() or {}).get("stepline", "{}"))
-            weights = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (no mapping)
-        return _settings(header), weights
-    except (OSError, SafetensorError, ValueError, ValidationError) as error:
+            yield file
+    except (OSError, SafetensorError, ValueError, ValidationError, TypeError) as error:
         reason = str(error).splitlines()[0]
         raise ModelError(f"{path}: not a grounding network of Stepline ({reason}); give one that it wrote") from error
+
+
+def _header(file: Any) -> dict[str, Any]:
+    header: dict[str, Any] = json.loads((file.metadata() or {}).get("stepline", "{}"))
+    return header
 
 
 def _settings(header: dict[str, Any]) -> ModelSettings:
