@@ -44,7 +44,7 @@ class Browser:
         self._buffer, self._last, self._pages = b"", 0, {}
 
     def open(self, path, *, width=1280, height=900, dark=False, scale=1):
-        """Open a file in a new tab and wait until it has loaded."""
+        """Open a file, or an address, in a new tab and wait until it has loaded."""
         target = self.send("Target.createTarget", url="about:blank")["targetId"]
         session = self.send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         page = self._pages[session] = Page(self, session)
@@ -54,7 +54,7 @@ class Browser:
         page.send("Emulation.setDeviceMetricsOverride", **screen)
         features = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
         page.send("Emulation.setEmulatedMedia", features=features)
-        page.send("Page.navigate", url=path.resolve().as_uri())
+        page.send("Page.navigate", url=path if isinstance(path, str) else path.resolve().as_uri())
         page.wait_until("document.readyState === 'complete'")
         return page
 

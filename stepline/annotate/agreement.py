@@ -1,0 +1,69 @@
+"""Which clips people agree on, and how well they agree beyond chance."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from stepline.annotate.answers import Answer
+
+ASKED = 7    # annotators a clip; WYS2, section 4
+NEEDED = 5   # of them who must say the same for the clip to be kept
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How well annotators agree: clips that enough of them answered, kept ones, and Fleiss' kappa (None: undefined)."""
+
+    clips: int
+    complete: int
+    shown: int
+    unshown: int
+    kappa: float | None
+    same: float | None
+
+
+def keep(answers: Iterable[Answer], *, asked: int = ASKED, needed: int = NEEDED) -> dict[str, bool | None]:
+    """Return what each clip with `asked` answers is said to show; None where fewer than `needed` say the same.
+
+    Answers past the first `asked` of a clip do not count.
+    """
+    verdicts: dict[str, bool | None] = {}
+    for clip, said in _votes(answers).items():
+        if len(said) >= asked:
+            yes = sum(said[:asked])
+            verdicts[clip] = True if yes >= needed else False if asked - yes >= needed else None
+    return verdicts
+
+
+def agreement(answers: Iterable[Answer], *, asked: int = ASKED, needed: int = NEEDED) -> Agreement:
+    """Return how well the annotators agree on the clips that `asked` of them answered."""
+    answers = list(answers)
+    votes = _votes(answers)
+    verdicts = keep(answers, asked=asked, needed=needed)
+    counts = np.array([(sum(votes[clip][:asked]), asked - sum(votes[clip][:asked])) for clip in verdicts])
+    kappa, same = fleiss(counts.reshape(-1, 2))
+    kept = list(verdicts.values())
+    return Agreement(len(votes), len(verdicts), kept.count(True), kept.count(False), kappa, same)
+
+
+def fleiss(counts: "np.ndarray[tuple[int, ...], np.dtype[np.int_]]") -> tuple[float | None, float | None]:
+    """Return Fleiss' kappa (1971) and the share of pairs that agree; counts: (items, categories), equal row sums.
+
+    Kappa is None where it is undefined: no item, one annotator, or all answers alike.
+    """
+    if not len(counts) or counts[0].sum() < 2:
+        return None, None
+    raters = int(counts[0].sum())
+    pairs = (counts * (counts - 1)).sum(axis=1) / (raters * (raters - 1))   # (items,)
+    chance = float(((counts.sum(axis=0) / counts.sum()) ** 2).sum())
+    same = float(pairs.mean())
+    return (None if chance == 1.0 else (same - chance) / (1 - chance)), same
+
+
+def _votes(answers: Iterable[Answer]) -> dict[str, list[bool]]:
+    votes: dict[str, list[bool]] = defaultdict(list)
+    for answer in answers:
+        votes[answer.clip].append(answer.shown)
+    return votes

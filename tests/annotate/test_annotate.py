@@ -1,0 +1,192 @@
+"""Clips, answers, who is asked what, and what is kept."""
+
+import json
+
+import pytest
+
+from stepline.annotate import Answer, Answers, Clip, Desk, agreement, keep, read_clips, write_clips
+from stepline.annotate.agreement import fleiss
+from stepline.annotate.clips import known
+from stepline.annotate.export import export
+from stepline.errors import DatasetError, StoreError
+from stepline.records import Record, Sentence, Span, Transcript, Video
+from stepline.store import to_json
+
+
+def clip(name, seconds=4.0, **more):
+    return Clip(id=name, video="film.mp4", span=Span(0.0, seconds), text=f"say {name}", **more)
+
+
+def said(name, who, shown, **more):
+    return Answer(clip=name, annotator=who, shown=shown, confidence="very", **more)
+
+
+def votes(name, yes, no):
+    return [said(name, f"w{n}", n < yes) for n in range(yes + no)]
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+def watch(desk, clock, who, shown, seconds=4.0):
+    task = desk.next(who)
+    desk.begin(who, task.clip.id)
+    clock.now += seconds
+    desk.answer(said(task.clip.id, who, shown))
+    return task
+
+
+def test_five_of_seven_must_agree():
+    assert keep(votes("a", 5, 2)) == {"a": True}
+    assert keep(votes("a", 2, 5)) == {"a": False}
+    assert keep(votes("a", 4, 3)) == {"a": None}
+    assert keep(votes("a", 5, 1)) == {}   # six answers only
+    assert keep([*votes("a", 4, 3), said("a", "late", True)]) == {"a": None}   # an eighth does not count
+
+
+def test_kappa_by_hand():
+    # Two items, four raters: (4, 0) and (1, 3). Pairs that agree: 1 and 6/12; their mean .75.
+    # Shares 5/8 and 3/8: chance 34/64 = .53125; kappa (.75 - .53125) / (1 - .53125) = .4667.
+    import numpy as np
+
+    kappa, same = fleiss(np.array([[4, 0], [1, 3]]))
+    assert same == pytest.approx(0.75)
+    assert kappa == pytest.approx(0.466667, abs=1e-6)
+    assert fleiss(np.array([[3, 0], [3, 0]])) == (None, 1.0)   # everyone always says yes: nothing to correct for
+    assert fleiss(np.zeros((0, 2), int)) == (None, None)
+
+
+def test_agreement_counts_only_clips_with_all_answers():
+    found = agreement(votes("a", 7, 0) + votes("b", 1, 6) + votes("c", 4, 3) + votes("d", 3, 0))
+    assert (found.clips, found.complete, found.shown, found.unshown) == (4, 3, 1, 1)
+
+
+def test_qualifying_questions_come_first_and_gate(tmp_path, clock):
+    questions = [clip(f"q{n}", shown=True) for n in range(3)]
+    desk = Desk([clip("a")], Answers(tmp_path / "a.jsonl"), qualifying=questions, right=2, asked=2, clock=clock)
+    for shown in (True, True, False):
+        assert watch(desk, clock, "ann", shown).stage == "qualify"
+    assert watch(desk, clock, "ann", True).stage == "annotate"
+    assert desk.next("ann").stage == "done"
+    for shown in (True, False, False):
+        watch(desk, clock, "bob", shown)
+    assert desk.next("bob").stage == "not qualified"
+    assert [answer.annotator for answer in desk.annotations()] == ["ann"]
+
+
+def test_clips_nearest_to_all_their_answers_come_first(tmp_path, clock):
+    desk = Desk([clip("a"), clip("b")], Answers(tmp_path / "a.jsonl"), asked=2, clock=clock)
+    assert watch(desk, clock, "ann", True).clip.id == "a"
+    assert watch(desk, clock, "ann", True).clip.id == "b"
+    desk = Desk([clip("c"), clip("b"), clip("a")], Answers(tmp_path / "a.jsonl"), asked=2, clock=clock)
+    assert watch(desk, clock, "bob", True).clip.id == "b"   # an answer each, and it stands first
+    assert watch(desk, clock, "bob", True).clip.id == "a"
+    assert desk.next("cat").clip.id == "c"                  # the others have both of theirs
+
+
+def test_an_answer_before_the_clip_can_have_ended_is_refused(tmp_path, clock):
+    desk = Desk([clip("a", 4.0)], Answers(tmp_path / "a.jsonl"), clock=clock)
+    with pytest.raises(DatasetError, match="not watched to its end"):
+        desk.answer(said("a", "ann", True))
+    desk.begin("ann", "a")
+    clock.now = 3.0
+    with pytest.raises(DatasetError, match="4.0 s long"):
+        desk.answer(said("a", "ann", True))
+    clock.now = 4.0
+    desk.answer(said("a", "ann", True, seconds=99.0))
+    assert [answer.seconds for answer in Answers(tmp_path / "a.jsonl")] == [4.0]   # the server's clock, not the page's
+
+
+def test_only_the_clip_that_was_asked_about_can_be_answered(tmp_path, clock):
+    desk = Desk([clip("a"), clip("b")], Answers(tmp_path / "a.jsonl"), clock=clock)
+    desk.begin("ann", "b")
+    clock.now = 9.0
+    with pytest.raises(DatasetError, match="not the clip that was asked about"):
+        desk.answer(said("b", "ann", True))
+    with pytest.raises(DatasetError, match="no such clip"):
+        desk.begin("ann", "z")
+
+
+def test_answers_outlive_a_kill_in_mid_line(tmp_path):
+    path = tmp_path / "answers.jsonl"
+    answers = Answers(path)
+    answers.add(said("a", "ann", True))
+    whole = path.read_bytes()
+    path.write_bytes(whole + b'{"clip": "b", "anno')
+    again = Answers(path)
+    assert [answer.clip for answer in again] == ["a"]
+    again.add(said("c", "ann", False))
+    assert [answer.clip for answer in Answers(path)] == ["a", "c"]
+    path.write_text("{}\n" + whole.decode())
+    with pytest.raises(StoreError, match=r"answers.jsonl:1: not an answer"):
+        Answers(path)
+
+
+def test_sentences_of_records_become_clips_of_three_seconds_at_least(tmp_path):
+    def sentence(start, end):
+        return Sentence(text=f"at {start}", span=Span(start, end))
+
+    spoken = Transcript(sentences=(sentence(0.0, 1.0), sentence(4.0, 9.0), sentence(9.0, 10.0)))
+    record = Record(id="film", video=Video(id="film", path="/film.mp4", duration=10.0), transcript=spoken)
+    (tmp_path / "film.json").write_text(to_json(record))
+    spans = [(clip.span.start, clip.span.end) for clip in read_clips(tmp_path / "film.json")]
+    assert spans == [(0.0, 3.0), (4.0, 9.0), (7.0, 10.0)]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[]", "no sentence with a video"),
+        ("[1]", "not a list of clips"),
+        ("nonsense", "not JSON"),
+        ('[{"id": "a", "video": "v", "span": {"start": 2, "end": 1}, "text": "t"}]', "not a list of clips"),
+    ],
+)
+def test_a_wrong_list_of_clips_is_named(tmp_path, text, message):
+    (tmp_path / "clips.json").write_text(text)
+    with pytest.raises(DatasetError, match=message):
+        read_clips(tmp_path / "clips.json")
+
+
+def test_clips_are_read_as_written_and_ids_stand_once(tmp_path):
+    clips = [clip("a", shown=False), clip("b")]
+    write_clips(clips, tmp_path / "clips.json")
+    assert read_clips(tmp_path / "clips.json") == clips
+    with pytest.raises(DatasetError, match="'b' has no known answer"):
+        known(clips, tmp_path / "clips.json")
+    write_clips([clip("a"), clip("a")], tmp_path / "clips.json")
+    with pytest.raises(DatasetError, match="'a'; every clip needs its own"):
+        read_clips(tmp_path / "clips.json")
+    with pytest.raises(DatasetError, match="cannot be"):
+        Desk([clip("a")], Answers(tmp_path / "a.jsonl"), qualifying=[clip("q", shown=True)], right=6)
+
+
+def test_the_set_is_scored_as_any_other_reference(tmp_path, stepline):
+    clips = [clip("a"), clip("b"), clip("c")]
+    export(clips, votes("a", 6, 1) + votes("b", 0, 7) + votes("c", 4, 3), tmp_path)
+    assert json.loads((tmp_path / "vnd.json").read_text()) == {"a": 1, "b": 0}
+    assert [one.shown for one in read_clips(tmp_path / "vnd_clips.json")] == [True, False]
+    report = json.loads((tmp_path / "vnd_report.json").read_text())
+    assert report["without consensus"] == ["c"]
+    (tmp_path / "p.json").write_text('{"a": 0.9, "b": 0.2}')
+    given = ("--predictions", tmp_path / "p.json", "--reference", tmp_path / "vnd.json")
+    done = stepline("evaluate", "vnd", *given, "--json")
+    assert done.exit_code == 0, done.output
+    assert '"ROC-AUC"' in done.stdout
+
+
+def test_nothing_agreed_is_an_error_of_one_line(tmp_path, stepline):
+    write_clips([clip("a")], tmp_path / "clips.json")
+    done = stepline("annotate", "vnd", tmp_path / "clips.json", "--out", tmp_path, "--export")
+    assert (done.exit_code, len(done.stderr.splitlines())) == (1, 1)
+    done = stepline("annotate", "vnd", tmp_path / "clips.json", "--out", tmp_path, "--needed", "3")
+    assert "more than half" in done.stderr

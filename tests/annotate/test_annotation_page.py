@@ -1,0 +1,92 @@
+"""The page as an annotator uses it, and what the server refuses."""
+
+import http.client
+import json
+import threading
+
+import pytest
+from show_browser import CHROMIUM, Browser
+
+from stepline.annotate import Answers, Clip, Desk
+from stepline.annotate.server import serve
+from stepline.records import Span
+
+
+@pytest.fixture
+def server(tmp_path, small_video):
+    def one(name, start, **more):
+        return Clip(id=name, video=str(small_video), span=Span(start, start + 1.0), text=f"<b>{name}</b>", **more)
+
+    answers = Answers(tmp_path / "answers.jsonl")
+    desk = Desk([one("a", 0.5)], answers, qualifying=[one("q", 0.0, shown=True)], right=1, asked=1)
+    running = serve(desk, tmp_path / "clips")
+    threading.Thread(target=running.serve_forever, daemon=True).start()
+    running.answers = answers
+    yield running
+    running.shutdown()
+    running.server_close()
+
+
+def ask(server, method, path, body=None, **headers):
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=30)
+    connection.request(method, path, body, {name.replace("_", "-"): value for name, value in headers.items()})
+    reply = connection.getresponse()
+    data = reply.read()
+    connection.close()
+    return reply, data
+
+
+def test_clips_are_given_whole_and_in_ranges(server):
+    reply, whole = ask(server, "GET", "/clip/1.mp4")
+    assert (reply.status, reply.headers["Content-Type"], whole[4:8]) == (200, "video/mp4", b"ftyp")
+    reply, part = ask(server, "GET", "/clip/1.mp4", Range="bytes=4-7")
+    assert (reply.status, part) == (206, b"ftyp")
+    assert reply.headers["Content-Range"] == f"bytes 4-7/{len(whole)}"
+    assert ask(server, "GET", "/clip/1.mp4", Range="bytes=-3")[1] == whole[-3:]
+    assert ask(server, "GET", "/clip/7.mp4")[0].status == 400
+    assert ask(server, "GET", "/clip/../page.html")[0].status == 400
+
+
+def test_other_names_and_other_sites_are_refused(server):
+    assert ask(server, "GET", "/", Host="evil.example:80")[0].status == 403
+    told = json.dumps({"annotator": "ann", "clip": "q"})
+    assert ask(server, "POST", "/begin", told)[0].status == 400   # a form of another site cannot send the header
+    assert ask(server, "POST", "/begin", told, X_Stepline="annotate")[0].status == 200
+    assert ask(server, "POST", "/begin", "x" * 5000, X_Stepline="annotate")[0].status == 400
+    assert ask(server, "POST", "/answer", "{}", X_Stepline="annotate")[0].status == 400
+    reply, data = ask(server, "GET", "/next?annotator=%3Cscript%3E")
+    assert (reply.status, b"script" in data) == (400, False)
+
+
+def test_an_answer_that_comes_at_once_is_refused(server):
+    told = {"clip": "q", "annotator": "ann", "shown": True, "confidence": "very"}
+    reply, data = ask(server, "POST", "/answer", json.dumps(told), X_Stepline="annotate")
+    assert (reply.status, "watched to its end" in json.loads(data)["error"]) == (409, True)
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(CHROMIUM is None, reason="no `chromium` on PATH; Debian: apt install chromium")
+def test_an_annotator_watches_answers_and_goes_on(server, tmp_path):
+    browser = Browser(tmp_path / "profile")
+    try:
+        page = browser.open(f"http://127.0.0.1:{server.server_port}/")
+        page.run("document.getElementById('name').value = 'ann'")
+        page.click("#who button")
+        for name in ("q", "a"):
+            page.wait_until(f"document.getElementById('text').textContent === '<b>{name}</b>'")
+            assert page.run("document.getElementById('questions').disabled")
+            page.wait_until("!document.getElementById('questions').disabled")
+            page.click("input[value=yes]")
+            page.click("input[value=somewhat]")
+            if name == "q":
+                page.screenshot(tmp_path / "page.png")
+            page.click("#questions button")
+        page.wait_until("!document.getElementById('end').hidden")
+        assert "That was all" in page.run("document.getElementById('end').textContent")
+        assert not page.complaints()
+    finally:
+        browser.close()
+    assert [(answer.clip, answer.shown, answer.confidence) for answer in server.answers] == [
+        ("q", True, "somewhat"),
+        ("a", True, "somewhat"),
+    ]
