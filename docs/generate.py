@@ -3,6 +3,7 @@
 import inspect
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -19,12 +20,19 @@ NOTE = "<!-- made by docs/generate.py; edit the code instead -->\n"
 def command_line() -> str:
     """Return the help of every command as Markdown."""
     parts = [f"# Command line\n\n{NOTE}"]
-    commands = [("stepline", main), *((f"stepline {name}", main.commands[name]) for name in sorted(main.commands))]
-    for name, command in commands:
+    for name, command in _commands("stepline", main):
         context = click.Context(command, info_name=name, max_content_width=100, terminal_width=100)
         context.help_option_names = ["-h", "--help"]
         parts.append(f"## {name}\n\n```\n{command.get_help(context)}\n```\n")
     return "\n".join(parts)
+
+
+def _commands(name: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
+    """Yield a command with its name, then those below it."""
+    yield name, command
+    if isinstance(command, click.Group):
+        for below in sorted(command.commands):
+            yield from _commands(f"{name} {below}", command.commands[below])
 
 
 def settings() -> str:

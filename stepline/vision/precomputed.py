@@ -17,7 +17,7 @@ import numpy as np
 from stepline.errors import ModelError, SettingsError, ShapeError, StoreError
 from stepline.records import FeatureSequence, Matrix
 from stepline.vision.backbone import Pictures
-from stepline.vision.foreign import read_arrays
+from stepline.features.foreign import read_arrays
 from stepline.vision.settings import VisionSettings
 
 SUFFIXES = (".safetensors", ".npy", ".mp4.npy", ".webm.npy", ".npz", ".pth.tar", ".pth", ".pt")

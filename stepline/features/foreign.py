@@ -1,5 +1,6 @@
 """Array files of other projects, read without running anything that they may carry."""
 
+import io
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,6 +10,9 @@ import numpy as np
 
 from stepline.errors import StoreError
 
+TORCH = (".pth", ".pt", ".pth.tar")
+KINDS = (".npy", ".npz", ".safetensors", *TORCH)
+
 
 def read_arrays(path: Path) -> tuple[Any, Mapping[str, str]]:
     """Return what a file holds, with every tensor as a numpy array, and its metadata ({} where it has none).
@@ -17,17 +21,26 @@ def read_arrays(path: Path) -> tuple[Any, Mapping[str, str]]:
     "text" in the metadata of a .safetensors file joins its arrays, since that format holds no strings.
     Raises StoreError when the file cannot be read, or would have to run code to be read.
     """
-    name = path.name.lower()
+    return _read(str(path), path)
+
+
+def parse_arrays(place: str, data: bytes) -> tuple[Any, Mapping[str, str]]:
+    """Return what the bytes of such a file hold, as `read_arrays` does; `place` ends as the file's name would."""
+    return _read(place, data)
+
+
+def _read(place: str, source: Path | bytes) -> tuple[Any, Mapping[str, str]]:
+    name = place.lower()
+    if not name.endswith(KINDS):
+        raise StoreError(f"{place}: unknown kind of feature file; give .npy, .npz, .safetensors, .pth or .pth.tar")
     try:
         if name.endswith((".npy", ".npz")):
-            return _read_numpy(path), {}
+            return _read_numpy(source), {}
         if name.endswith(".safetensors"):
-            return _read_safetensors(path)
-        if name.endswith((".pth", ".pt", ".pth.tar")):
-            return _read_torch(path), {}
+            return _read_safetensors(source)
+        return _read_torch(source), {}
     except Exception as error:  # a damaged file makes torch.load raise almost anything, IndexError among it
-        raise StoreError(f"{path}: cannot be read ({_reason(error)}); extract the features again") from error
-    raise StoreError(f"{path}: unknown kind of feature file; give .npy, .npz, .safetensors, .pth or .pth.tar")
+        raise StoreError(f"{place}: cannot be read ({_reason(error)}); extract the features again") from error
 
 
 def _reason(error: Exception) -> str:
@@ -40,26 +53,36 @@ def _reason(error: Exception) -> str:
     )
 
 
-def _read_numpy(path: Path) -> Any:
-    content = np.load(path, allow_pickle=False)
+def _opened(source: Path | bytes) -> Any:
+    return io.BytesIO(source) if isinstance(source, bytes) else source
+
+
+def _read_numpy(source: Path | bytes) -> Any:
+    content = np.load(_opened(source), allow_pickle=False)
     if isinstance(content, np.ndarray):
         return content
     with content:
         return dict(content)
 
 
-def _read_safetensors(path: Path) -> tuple[dict[str, Any], Mapping[str, str]]:
-    from safetensors import safe_open
+def _read_safetensors(source: Path | bytes) -> tuple[dict[str, Any], Mapping[str, str]]:
+    if isinstance(source, bytes):
+        from safetensors.numpy import load
 
-    with safe_open(path, framework="np") as file:
-        metadata = file.metadata() or {}
-        arrays: dict[str, Any] = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (no mapping)
+        arrays: dict[str, Any] = load(source)
+        metadata = json.loads(source[8 : 8 + int.from_bytes(source[:8], "little")]).get("__metadata__", {})
+    else:
+        from safetensors import safe_open
+
+        with safe_open(source, framework="np") as file:
+            metadata = file.metadata() or {}
+            arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (no mapping)
     if "text" in metadata:
         arrays["text"] = json.loads(metadata["text"])
     return arrays, metadata
 
 
-def _read_torch(path: Path) -> Any:
+def _read_torch(source: Path | bytes) -> Any:
     """Unpickle tensors, plain containers and plain numpy arrays, and nothing else."""
     import torch
 
@@ -72,7 +95,7 @@ def _read_torch(path: Path) -> Any:
         (rebuild, "numpy.core.multiarray._reconstruct"),
     ]
     with torch.serialization.safe_globals(numpy_types):
-        return _plain(torch.load(path, map_location="cpu", weights_only=True))
+        return _plain(torch.load(_opened(source), map_location="cpu", weights_only=True))
 
 
 def _plain(content: Any) -> Any:

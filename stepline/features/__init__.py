@@ -1,0 +1,14 @@
+"""Features of many items on disk: safetensors shards of float16 rows, each with a Parquet index, read in place.
+
+    with FeatureWriter(folder) as writer: writer.add("video1", values, rate=1.0, backbone="clip")
+    FeatureStore(folder).read("video1")        # FeatureSequence, float32
+
+A folder is a store: shard-00000.safetensors, shard-00000.parquet, ... ; a shard without its index does not count.
+"""
+
+from stepline.features.importing import Imported, import_features
+from stepline.features.index import Lines, Stored
+from stepline.features.store import FeatureStore
+from stepline.features.writer import FeatureWriter
+
+__all__ = ["FeatureStore", "FeatureWriter", "Imported", "Lines", "Stored", "import_features"]

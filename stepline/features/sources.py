@@ -1,0 +1,137 @@
+"""Where features come from, and how each file is named after its item.
+
+    {sub}/{id}.mp4.npy, {id}.webm.npy, {id}.npy        HowTo100M's S3D features, anybody's own
+    {sub}/{id}.pth.tar, {id}.pth, {id}.pt              InternVideo's and CLIP's features; a dict with texts
+    {id}.safetensors, {id}.npz                         what `stepline steps` and others wrote
+    {key}.{ending} in a .tar                           WebDataset: the id is what stands before the first dot
+    any of these that holds {id: (T, D), ...}          VidChapters' one file of all videos
+"""
+
+import tarfile
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stepline.errors import StoreError
+from stepline.features.foreign import KINDS, parse_arrays, read_arrays
+from stepline.features.index import Lines
+
+ENDINGS = (".mp4.npy", ".webm.npy", ".mkv.npy", ".pth.tar", *KINDS)
+VALUES = ("values", "features")   # the names under which a file of several arrays may keep the features
+
+
+@dataclass(frozen=True)
+class Found:
+    """A file, or a member of an archive, that may hold features; `read` gives what is in it and its metadata."""
+
+    id: str
+    place: str
+    read: Callable[[], tuple[Any, Mapping[str, str]]]
+
+
+@dataclass(frozen=True)
+class Content:
+    """What a file says of one item. said: the id that it gives itself, None where it gives none."""
+
+    id: str
+    values: Any
+    metadata: Mapping[str, str]
+    lines: Lines | None = None
+    said: str | None = None
+
+
+def find_features(source: Path, ending: str | None = None) -> Iterator[Found]:
+    """Yield the feature files of a folder (all below it, in name order), of a .tar, or the one file.
+
+    ending: of the names that count, for example .video.npy in a WebDataset that holds several arrays a key.
+    Raises StoreError when there is no such file, or no feature file in it.
+    """
+    if not source.exists():
+        raise StoreError(f"{source}: no such file or folder; give features, a folder of them, or a WebDataset's .tar")
+    paths = sorted(path for path in source.rglob("*") if path.is_file()) if source.is_dir() else [source]
+    any_found = False
+    for path in paths:
+        for found in _in_file(path, ending):
+            any_found = True
+            yield found
+    if not any_found:
+        wanted = f"that ends with {ending}" if ending else f"({' '.join(ENDINGS)}, or these in a .tar)"
+        raise StoreError(f"{source}: holds no feature file {wanted}; give the folder that does")
+
+
+def contents(found: Found) -> Iterator[Content]:
+    """Yield what a file holds: one item, or each of a dict of items. Raises StoreError when it cannot be read."""
+    content, metadata = found.read()
+    if not isinstance(content, Mapping):
+        yield Content(found.id, content, metadata)
+        return
+    named = [name for name in VALUES if name in content]
+    if named:
+        said = content.get("vid")
+        yield Content(found.id, content[named[0]], metadata, _lines(content), None if said is None else str(said))
+    elif len(content) == 1 and not str(next(iter(content))).strip("0123456789arx_"):
+        yield Content(found.id, next(iter(content.values())), metadata)   # numpy's own names, arr_0
+    else:
+        for id, values in content.items():
+            yield Content(str(id), values, metadata)
+
+
+def item_id(name: str, ending: str | None = None) -> str | None:
+    """Return the id that a file's name gives; None where it is no feature file."""
+    for known in (ending,) if ending else ENDINGS:
+        if name.lower().endswith(known.lower()) and len(name) > len(known):
+            return name[: -len(known)]
+    return None
+
+
+def _in_file(path: Path, ending: str | None) -> Iterator[Found]:
+    if path.name.endswith(".tar") and not path.name.endswith(".pth.tar"):
+        yield from _in_tar(path, ending)
+        return
+    id = item_id(path.name, ending)
+    if id is not None and not path.name.startswith("."):
+        yield Found(id, str(path), lambda: read_arrays(path))
+
+
+def _in_tar(path: Path, ending: str | None) -> Iterator[Found]:
+    """Yield a WebDataset's members; each is read while the archive stands at it."""
+    try:
+        with tarfile.open(path) as archive:
+            for member in archive:
+                name = member.name.rpartition("/")[2]
+                key, dot, rest = name.partition(".")
+                if not (member.isfile() and key and item_id(name, ending)):
+                    continue
+                if ending and f"{dot}{rest}".lower() != ending.lower():
+                    continue
+                file = archive.extractfile(member)
+                data = file.read() if file is not None else b""
+                yield _member(key, f"{path}:{member.name}", data)
+    except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
+        raise StoreError(f"{path}: a damaged archive ({error}); download it again") from error
+
+
+def _member(key: str, place: str, data: bytes) -> Found:
+    return Found(key, place, lambda: parse_arrays(place, data))
+
+
+def _lines(content: Mapping[str, Any]) -> Lines | None:
+    """Return the texts beside the features, as NaSVA's loader takes them: {vid, start, end, text, features}."""
+    if "text" not in content:
+        return None
+    texts = tuple(str(text) for text in np.atleast_1d(content["text"]))
+    try:
+        starts, ends = (_times(content.get(name)) for name in ("start", "end"))
+    except (ValueError, TypeError) as error:
+        raise StoreError(f"its times are no numbers ({error}); extract the text features again") from error
+    return Lines(texts, starts, ends)
+
+
+def _times(column: Any) -> tuple[float, ...]:
+    if column is None:
+        return ()
+    return tuple(float(value) for value in np.atleast_1d(np.asarray(column, dtype=np.float64)))

@@ -1,0 +1,168 @@
+"""Files as other projects name them go in under their item's id; what is no features stays out, with its reason."""
+
+import io
+import json
+import tarfile
+
+import numpy as np
+import pytest
+import torch
+from numpy.testing import assert_allclose
+
+from stepline.errors import StoreError
+from stepline.features import FeatureStore, import_features
+from stepline.features.flaws import DROPPED, counted, read_dropped
+
+
+def rows(seed=0, count=5, width=4):
+    return np.random.default_rng(seed).normal(size=(count, width)).astype(np.float32)
+
+
+def npy(values):
+    file = io.BytesIO()
+    np.save(file, values)
+    return file.getvalue()
+
+
+def pth(content):
+    file = io.BytesIO()
+    torch.save(content, file)
+    return file.getvalue()
+
+
+def write(folder, files):
+    for name, data in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    return folder
+
+
+def tar(path, files):
+    with tarfile.open(path, "w") as archive:
+        for name, data in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            archive.addfile(member, io.BytesIO(data))
+    return path
+
+
+def test_every_kind_of_file_gives_its_item(tmp_path):
+    source = write(tmp_path / "in", {
+        "a.mp4.npy": npy(rows(1)),
+        "b.webm.npy": npy(rows(2).astype(np.float64)),
+        "sub/c.pth.tar": pth(torch.from_numpy(rows(3)).half()),
+        "sub/d.pth": pth(torch.from_numpy(rows(4)).bfloat16()),
+        "with.dot.npy": npy(rows(5)),
+        "all.pth": pth({"e": torch.from_numpy(rows(6)), "f": torch.from_numpy(rows(7, 2))}),
+        "notes.txt": b"no features",
+    })  # fmt: skip
+    done = import_features(source, tmp_path / "store", backbone="s3d", rate=2.0)
+    assert sorted(done.added) == ["a", "b", "c", "d", "e", "f", "with.dot"]
+    assert done.dropped == ()
+    store = FeatureStore(tmp_path / "store")
+    for seed, id in enumerate(["a", "b", "c", "d", "with.dot", "e"], start=1):
+        assert_allclose(store.matrix(id), rows(seed), atol=0.01)
+    assert store.read("f").values.shape == (2, 4)
+    assert (store.read("f").rate, store.read("f").backbone) == (2.0, "s3d")
+
+
+def test_a_webdataset_is_keyed_by_what_stands_before_the_first_dot(tmp_path):
+    files = {"x/k1.video.npy": npy(rows(1)), "x/k1.text.npy": npy(rows(2, 2)), "x/k1.json": b"{}"}
+    archive = tar(tmp_path / "000.tar", files | {"x/k2.video.npy": npy(rows(3))})
+    import_features(archive, tmp_path / "video", ending=".video.npy")
+    import_features(archive, tmp_path / "text", ending=".text.npy")
+    assert list(FeatureStore(tmp_path / "video")) == ["k1", "k2"]
+    assert_allclose(FeatureStore(tmp_path / "text").matrix("k1"), rows(2, 2), atol=0.01)
+    both = import_features(archive, tmp_path / "both")   # two arrays of one key: the first, and the second is told
+    assert counted(both.dropped) == {"its id came before": 1}
+
+
+def test_texts_and_their_times_come_along(tmp_path):
+    said = {"vid": "v", "start": [1.0, 4.0], "end": [3.0, 9.5], "text": ["cut it", "mix it"]}
+    write(tmp_path / "in", {"v.pth": pth(said | {"features": torch.from_numpy(rows(1, 2))})})
+    import_features(tmp_path / "in", tmp_path / "store")
+    lines = FeatureStore(tmp_path / "store").lines("v")
+    assert lines.texts == ("cut it", "mix it")
+    assert (lines.starts, lines.ends) == ((1.0, 4.0), (3.0, 9.5))
+
+
+def test_what_is_no_features_is_left_out_with_its_reason(tmp_path):
+    broken = rows(1)
+    broken[2, 1] = np.nan
+    source = write(tmp_path / "in", {
+        "1/good.npy": npy(rows(0)),
+        "1/empty.npy": npy(rows(0, 0)),
+        "1/nan.npy": npy(broken),
+        "1/flat.npy": npy(rows(0)[0]),
+        "1/great.npy": npy(rows(0) * 1e6),
+        "1/wide.npy": npy(rows(0, 5, 6)),
+        "1/cut.npy": npy(rows(0))[:-7],
+        "2/good.npy": npy(rows(9)),
+        "2/other.pth": pth({"vid": "another", "text": ["a"], "features": torch.ones(1, 4)}),
+        "2/texts.pth": pth({"vid": "texts", "text": ["a"], "features": torch.ones(2, 4)}),
+        "2/code.pth": pth({"features": print}),
+    })  # fmt: skip
+    done = import_features(source, tmp_path / "store", width=4)
+    assert list(done.added) == ["good"]
+    assert {each.id: each.reason for each in done.dropped} == {
+        "empty": "it has no row",
+        "nan": "it holds NaN or infinity",
+        "flat": "it holds no (rows, width) of float numbers",
+        "great": "its values are beyond half precision",
+        "wide": "its width is another",
+        "cut": "the file cannot be read",
+        "good": "its id came before",
+        "other": "it says that it is another item",
+        "texts": "its texts or times are not as many as its rows",
+        "code": "the file cannot be read",
+    }
+    assert read_dropped(tmp_path / "store" / DROPPED) == done.dropped
+    assert_allclose(FeatureStore(tmp_path / "store").matrix("good"), rows(0), atol=0.01)   # the first, not the other
+
+
+def test_an_import_that_was_stopped_goes_on_and_reads_nothing_twice(tmp_path):
+    source = write(tmp_path / "in", {f"v{number}.npy": npy(rows(number)) for number in range(6)})
+    seen = []
+
+    def stop(id):
+        seen.append(id)
+        if len(seen) == 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        import_features(source, tmp_path / "store", shard_bytes=80, report=stop)
+    again = import_features(source, tmp_path / "store", shard_bytes=80)
+    assert (again.already, list(again.added)) == (4, ["v4", "v5"])
+    assert len(FeatureStore(tmp_path / "store")) == 6
+    third = import_features(source, tmp_path / "store")
+    assert (third.already, third.added, third.dropped) == (6, (), ())
+
+
+def test_a_source_without_features_is_told(tmp_path):
+    with pytest.raises(StoreError, match="no such file or folder"):
+        import_features(tmp_path / "none", tmp_path / "store")
+    with pytest.raises(StoreError, match="holds no feature file"):
+        import_features(write(tmp_path / "in", {"a.txt": b""}), tmp_path / "store")
+    (tmp_path / "cut.tar").write_bytes(tar(tmp_path / "whole.tar", {"a.npy": npy(rows())}).read_bytes()[:700])
+    with pytest.raises(StoreError, match="a damaged archive"):
+        import_features(tmp_path / "cut.tar", tmp_path / "store")
+
+
+def test_the_commands_import_and_check(tmp_path, stepline):
+    broken = rows(1)
+    broken[0, 0] = np.inf
+    source = write(tmp_path / "in", {"a.npy": npy(rows()), "b.npy": npy(broken)})
+    made = stepline("features", "import", source, "--out", tmp_path / "store", "--backbone", "clip")
+    assert made.exit_code == 0
+    assert "added 1 items (5 rows)" in made.stdout
+    assert "dropped 1: it holds NaN or infinity" in made.stderr
+    told = json.loads(stepline("features", "check", tmp_path / "store", "--json").stdout)
+    assert told == {
+        "items": 1, "rows": 5, "hours": 0.0, "widths": [4], "backbones": ["clip"], "faults": {},
+        "dropped": {"it holds NaN or infinity": 1},
+    }  # fmt: skip
+    nothing = stepline("features", "import", write(tmp_path / "bad", {"c.npy": npy(broken)}), "--out", tmp_path / "new")
+    assert nothing.exit_code == 1
+    assert "nothing in it could be stored" in nothing.stderr
+    assert stepline("features", "check", tmp_path / "in").exit_code == 1

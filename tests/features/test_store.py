@@ -1,0 +1,113 @@
+"""A store gives back what was put in, from many shards, and tells what is damaged."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from stepline.errors import ShapeError, StoreError
+from stepline.features import FeatureStore, FeatureWriter, Lines
+from stepline.features.index import index_path, shard_path
+
+
+def rows(seed=0, count=5, width=4):
+    return np.random.default_rng(seed).normal(size=(count, width)).astype(np.float32)
+
+
+def fill(folder, count=7, **options):
+    with FeatureWriter(folder, **options) as writer:
+        for number in range(count):
+            writer.add(f"v{number}", rows(number, number + 1), rate=1.0, backbone="clip")
+    return FeatureStore(folder)
+
+
+def test_items_come_back_from_their_shards(tmp_path):
+    store = fill(tmp_path, shard_bytes=60)
+    assert len(list(tmp_path.glob("*.safetensors"))) > 2
+    assert list(store) == [f"v{number}" for number in range(7)]
+    for number in range(7):
+        assert store[f"v{number}"].rows == number + 1
+        assert_allclose(store.matrix(f"v{number}"), rows(number, number + 1), atol=2e-3)
+    assert store.matrix("v3").dtype == np.float32
+    assert store.widths == (4,)
+    assert list(store.faults()) == []
+
+
+def test_any_safetensors_reader_reads_a_shard(tmp_path):
+    from safetensors.numpy import load_file
+
+    fill(tmp_path)
+    assert load_file(shard_path(tmp_path, 0))["values"].shape == (28, 4)
+
+
+def test_a_store_grows_and_refuses_an_id_twice(tmp_path):
+    fill(tmp_path, 2)
+    with FeatureWriter(tmp_path) as writer:
+        assert "v1" in writer
+        with pytest.raises(StoreError, match="v1: its id came before"):
+            writer.add("v1", rows(), rate=1.0, backbone="clip")
+        writer.add("late", rows(), rate=1.0, backbone="clip")
+    assert list(FeatureStore(tmp_path)) == ["v0", "v1", "late"]
+
+
+@pytest.mark.parametrize(
+    ("id", "values", "kind", "message"),
+    [
+        ("v", np.full((2, 4), np.nan, np.float32), ShapeError, "NaN or infinity .row 0"),
+        ("v", rows(0, 0), ShapeError, "it has no row"),
+        ("v", rows(0, 2, 3), ShapeError, "its width is another .3, not 4"),
+        ("v", np.ones((2, 4), np.int64), ShapeError, "float numbers"),
+        ("", rows(), StoreError, "its id is no plain name"),
+        ("a/b", rows(), StoreError, "its id is no plain name"),
+    ],
+)
+def test_what_is_no_features_is_refused_by_name(tmp_path, id, values, kind, message):
+    with FeatureWriter(tmp_path, width=4) as writer, pytest.raises(kind, match=message):
+        writer.add(id, values, rate=1.0, backbone="clip")
+    with pytest.raises(StoreError, match="no feature store"):
+        FeatureStore(tmp_path)
+
+
+def test_texts_must_be_as_many_as_rows(tmp_path):
+    with FeatureWriter(tmp_path) as writer, pytest.raises(ShapeError, match="not as many as its rows"):
+        writer.add("v", rows(), rate=1.0, backbone="clip", lines=Lines(("one", "two")))
+
+
+def test_what_is_missing_or_damaged_is_told(tmp_path):
+    store = fill(tmp_path, shard_bytes=60)
+    with pytest.raises(StoreError, match="no features of 'w'; import them"):
+        store.read("w")
+    path = shard_path(tmp_path, 1)
+    path.write_bytes(path.read_bytes()[:-2])
+    damaged = FeatureStore(tmp_path)
+    lost = {fault.id for fault in damaged.faults()}
+    assert lost == {id for id, stored in damaged.items() if stored.shard == 1}
+    with pytest.raises(StoreError, match="not a whole shard of features"):
+        damaged.read(sorted(lost)[0])
+    index_path(tmp_path, 2).write_bytes(b"damaged")
+    with pytest.raises(StoreError, match="cannot be read"):
+        FeatureStore(tmp_path)
+
+
+def test_a_shard_without_its_index_does_not_count(tmp_path):
+    fill(tmp_path, shard_bytes=60)
+    held = len(FeatureStore(tmp_path))
+    last = max(tmp_path.glob("shard-*.parquet"))
+    last.unlink()   # as a process killed between the two leaves it
+    assert len(FeatureStore(tmp_path)) < held
+    assert list(fill_rest(tmp_path).faults()) == []
+
+
+def fill_rest(folder):
+    with FeatureWriter(folder) as writer:
+        for number in range(7):
+            if f"v{number}" not in writer:
+                writer.add(f"v{number}", rows(number, number + 1), rate=1.0, backbone="clip")
+    store = FeatureStore(folder)
+    assert len(store) == 7
+    return store
+
+
+def test_two_widths_are_no_one_store(tmp_path):
+    fill(tmp_path, 2)
+    with pytest.raises(ShapeError, match="4 wide, not 5"):
+        FeatureWriter(tmp_path, width=5)
