@@ -4,7 +4,7 @@ Everything streams: memory does not grow with the duration. Files are untrusted:
 nothing but the named file itself is ever opened.
 """
 
-from stepline.media.clips import cut
+from stepline.media.clips import cut, splice
 from stepline.media.frames import Frame
 from stepline.media.probe import MediaInfo, probe
 from stepline.media.reader import Reader, frames, sound
@@ -24,5 +24,6 @@ __all__ = [
     "frames_at",
     "probe",
     "sound",
+    "splice",
     "stills",
 ]

@@ -1,13 +1,13 @@
 """Cuts clips out of a video, exact to the frame and to the sample."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from stepline.errors import MediaError
+from stepline.errors import MediaError, SettingsError
 from stepline.media.frames import display_size, quarter_turns
 from stepline.media.seeking import start_before
 from stepline.media.settings import MediaSettings
@@ -27,23 +27,70 @@ def cut(path: Path | str, span: Span, out: Path, settings: MediaSettings | None 
 
     Raises MediaError where the video has nothing in that span, StoreError where `out` cannot be written.
     """
+    splice(path, (span,), out, settings)
+
+
+def splice(path: Path | str, spans: Sequence[Span], out: Path, settings: MediaSettings | None = None) -> None:
+    """Write several spans, one after the other in the order given, as one mp4 as `cut` does.
+
+    Raises MediaError where the video has nothing in any of them, SettingsError where there is none.
+    """
     import av
 
+    if not spans:
+        raise SettingsError("nothing to cut: no span was chosen; choose at least one")
     settings = settings or MediaSettings()
-    with open_media(path, settings) as source:
-        first = start_before(source, span.start)
-        with atomic_path(out) as partial, av.open(f"file:{partial}", "w", format="mp4") as clip:
-            tracks: dict[int, _Pictures | _Sounds] = {}
-            if first is not None:
-                tracks[source.picture.index] = _Pictures(source, clip, span, first, settings)
+    with atomic_path(out) as partial, av.open(f"file:{partial}", "w", format="mp4") as container:
+        clip = _Clip(container, path, spans[0], settings)
+        offset = 0.0
+        for span in spans:
+            clip.add(path, span, offset)
+            offset += span.duration
+        clip.finish()
+        if not clip.written:
+            raise MediaError(
+                f"{path}: nothing to cut between {spans[0].start:g} and {spans[-1].end:g} s; "
+                "the video, or what can be read of it, ends before"
+            )
+
+
+class _Clip:
+    """The file that is written: one picture and one sound encoder, through which every span goes."""
+
+    def __init__(self, container: Any, path: Path | str, first: Span, settings: MediaSettings) -> None:
+        self._settings = settings
+        self._picture: _Pictures | None = None
+        self._sound: _Sounds | None = None
+        with open_media(path, settings) as source:
+            frame = start_before(source, first.start)
+            if frame is not None:
+                self._picture = _Pictures(source, container, frame, settings)
             if source.sound is not None:
-                tracks[source.sound.index] = _Sounds(source, clip, span)
+                self._sound = _Sounds(source, container)
+
+    @property
+    def written(self) -> bool:
+        """Whether anything went into the file."""
+        return any(track is not None and track.written for track in (self._picture, self._sound))
+
+    def add(self, path: Path | str, span: Span, offset: float) -> None:
+        """Append a span of the source; `offset`: where in the clip it starts."""
+        with open_media(path, self._settings) as source:
+            start_before(source, span.start)
+            tracks: dict[int, _Pictures | _Sounds] = {}
+            if self._picture is not None and source.picture is not None:
+                tracks[source.picture.index] = self._picture
+            if self._sound is not None and source.sound is not None:
+                tracks[source.sound.index] = self._sound
+            for track in tracks.values():
+                track.begin(source, span, offset)
             _copy(source, tracks, span)
-            if not any(track.written for track in tracks.values()):
-                raise MediaError(
-                    f"{path}: nothing to cut between {span.start:g} and {span.end:g} s; "
-                    "the video, or what can be read of it, ends before"
-                )
+
+    def finish(self) -> None:
+        """Write what the encoders hold back."""
+        for track in (self._picture, self._sound):
+            if track is not None:
+                track.finish()
 
 
 def _copy(source: Source, tracks: "dict[int, _Pictures | _Sounds]", span: Span) -> None:
@@ -55,17 +102,16 @@ def _copy(source: Source, tracks: "dict[int, _Pictures | _Sounds]", span: Span) 
         if all(track.done for track in tracks.values()) or source.packet_end(packet) > span.end + BEHIND:
             break
     for track in tracks.values():
-        track.finish()
+        track.end()
 
 
 class _Pictures:
-    """The picture of a clip: every frame that is on screen within the span, upright, for as long as it is."""
+    """The picture of a clip: every frame that is on screen within a span, upright, for as long as it is."""
 
-    def __init__(self, source: Source, clip: Any, span: Span, first: Any, settings: MediaSettings) -> None:
+    def __init__(self, source: Source, clip: Any, first: Any, settings: MediaSettings) -> None:
         import av
 
-        self._clip, self._span = clip, span
-        self._timing = source.timing()
+        self._clip = clip
         name = "libx264" if "libx264" in av.codecs_available else "h264"
         rate = Fraction(picture_rate(source.picture)).limit_denominator(1001)
         self._stream = clip.add_stream(name, rate=rate, options={"crf": QUALITY, "preset": "veryfast"})
@@ -75,11 +121,18 @@ class _Pictures:
         context.width, context.height = self._size
         context.pix_fmt, context.time_base = "yuv420p", Fraction(1, TICKS)
         context.thread_count = settings.threads   # the bytes depend on it
-        self._held: tuple[float, float, Any] | None = None
         self._lengths: dict[int, int] = {}   # ticks that a frame is shown, by its time stamp
-        self.written = self.done = False
+        self.written = False
+
+    def begin(self, source: Source, span: Span, offset: float) -> None:
+        """Take the frames of a span from now on, put `offset` s into the clip."""
+        self._timing, self._span = source.timing(), span
+        self._shift = offset - span.start
+        self._held: tuple[float, float, Any] | None = None
+        self.done = False
 
     def take(self, frame: Any) -> None:
+        """Take a decoded frame; the one before is shown up to it."""
         time, length = self._timing.place(frame)
         if time >= self._span.end:
             self._release(self._span.end)
@@ -90,9 +143,13 @@ class _Pictures:
             self._release(time)
         self._held = (max(time, self._span.start), time + length, frame)
 
-    def finish(self) -> None:
+    def end(self) -> None:
+        """End the span: its last frame stays as long as it does in the source."""
         if self._held is not None:
             self._release(min(self._held[1], self._span.end))
+
+    def finish(self) -> None:
+        """Write what the encoder holds back."""
         if self.written:
             self._mux(self._stream.encode(None))
 
@@ -102,7 +159,7 @@ class _Pictures:
             return
         start, _, frame = self._held
         self._held = None
-        stamp, end = (round((second - self._span.start) * TICKS) for second in (start, until))
+        stamp, end = (round((second + self._shift) * TICKS) for second in (start, until))
         if end <= stamp:
             return
         picture = self._upright(frame)
@@ -129,39 +186,55 @@ class _Pictures:
 
 
 class _Sounds:
-    """The sound of a clip: exactly the samples within the span."""
+    """The sound of a clip: exactly the samples within a span; where the next span follows, silence fills what lacks."""
 
-    def __init__(self, source: Source, clip: Any, span: Span) -> None:
-        self._clip, self._span = clip, span
-        self._clock = source.clock()
-        channels = min(2, source.sound.codec_context.channels)
-        self._layout = "mono" if channels == 1 else "stereo"
-        self._line = Line(rate=CLIP_RATE, channels=channels)
+    def __init__(self, source: Source, clip: Any) -> None:
+        self._clip = clip
+        self._channels = min(2, source.sound.codec_context.channels)
+        self._layout = "mono" if self._channels == 1 else "stereo"
         self._stream = clip.add_stream("aac", rate=CLIP_RATE, layout=self._layout)
-        self.written = self.done = False
+        self._next = 0   # the clip's sample that the encoder gets next
+        self.written = False
+
+    def begin(self, source: Source, span: Span, offset: float) -> None:
+        """Take the sound of a span from now on, put `offset` s into the clip."""
+        self._clock, self._span = source.clock(), span
+        self._line = Line(rate=CLIP_RATE, channels=self._channels)
+        self._first, self._last = round(offset * CLIP_RATE), round((offset + span.duration) * CLIP_RATE)
+        self.done = False
+        if self._first > self._next:
+            self._encode(np.zeros((self._channels, self._first - self._next), np.float32))
 
     def take(self, frame: Any) -> None:
+        """Take a decoded frame."""
         time = self._clock.place(frame.pts, frame.time_base, frame.samples / frame.sample_rate)
         self.done = self.done or time >= self._span.end
         if not self.done:
             self._write(self._line.take(time, frame))
 
-    def finish(self) -> None:
+    def end(self) -> None:
+        """End the span."""
         self._write(self._line.finish())
+
+    def finish(self) -> None:
+        """Write what the encoder holds back."""
         if self.written:
             self._clip.mux(self._stream.encode(None))
 
     def _write(self, blocks: Iterator[tuple[float, Any]]) -> None:
+        for start, samples in blocks:
+            offset = self._first + round((start - self._span.start) * CLIP_RATE)   # the block's first sample
+            inside = samples[:, max(0, self._first - offset) : max(0, self._last - offset)]
+            if inside.shape[1]:
+                self._next = max(self._first, offset)
+                self._encode(inside)
+                self.written = True
+
+    def _encode(self, samples: Any) -> None:
         import av
 
-        for start, samples in blocks:
-            offset = round((start - self._span.start) * CLIP_RATE)   # of the block's first sample within the clip
-            last = round(self._span.duration * CLIP_RATE) - offset
-            inside = samples[:, max(0, -offset) : max(0, last)]
-            if inside.shape[1] == 0:
-                continue
-            frame = av.AudioFrame.from_ndarray(np.ascontiguousarray(inside), format="fltp", layout=self._layout)
-            frame.sample_rate, frame.time_base = CLIP_RATE, Fraction(1, CLIP_RATE)
-            frame.pts = max(0, offset)
-            self.written = True
-            self._clip.mux(self._stream.encode(frame))
+        frame = av.AudioFrame.from_ndarray(np.ascontiguousarray(samples), format="fltp", layout=self._layout)
+        frame.sample_rate, frame.time_base = CLIP_RATE, Fraction(1, CLIP_RATE)
+        frame.pts = self._next
+        self._next += samples.shape[1]
+        self._clip.mux(self._stream.encode(frame))

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from made_videos import index_of, make_video, tone
 
-from stepline.errors import MediaError, StoreError
-from stepline.media import cut, frames, probe, sound
+from stepline.errors import MediaError, SettingsError, StoreError
+from stepline.media import cut, frames, probe, sound, splice
 from stepline.records import Span
 
 TIMES = [k / 10 for k in range(100)]   # 10 s
@@ -98,3 +98,29 @@ def test_a_folder_that_cannot_be_written_is_told(video: Path, tmp_path: Path) ->
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="cannot be written"):
         cut(video, Span(1.0, 2.0), tmp_path / "file" / "b.mp4")
+
+
+def test_spans_are_joined_in_the_order_given_and_stay_in_step(video: Path, tmp_path: Path) -> None:
+    # The tone starts at 6.4 s with picture 64: 1.5 s of another part before it, then 0.4 s into the second span.
+    splice(video, [Span(1.0, 2.5), Span(6.0, 7.0), Span(3.0, 3.5)], tmp_path / "b.mp4")
+    assert probe(tmp_path / "b.mp4").duration == pytest.approx(3.0, abs=0.05)
+    shown = [index_of(frame.image) for frame in frames(tmp_path / "b.mp4", 10.0)]
+    assert shown == [k % 20 for k in (*range(10, 25), *range(60, 70), *range(30, 35))]
+    assert onset(tmp_path / "b.mp4") == pytest.approx(1.5 + 0.4, abs=0.03)
+
+
+def test_many_spans_do_not_drift(video: Path, tmp_path: Path) -> None:
+    before = [Span(k / 3, k / 3 + 1 / 7) for k in range(15)]   # lengths that no sample or tick rate divides
+    splice(video, [*before, Span(6.0, 7.0)], tmp_path / "b.mp4")
+    assert onset(tmp_path / "b.mp4") == pytest.approx(15 / 7 + 0.4, abs=0.03)
+
+
+def test_a_span_that_lacks_sound_keeps_the_next_in_step(tmp_path: Path) -> None:
+    half = make_video(tmp_path / "a.mp4", times=TIMES, codec="libx264", sounds=[(4.0, beep(2.4, 6.0))])
+    splice(half, [Span(0.0, 2.0), Span(6.0, 7.0)], tmp_path / "b.mp4")   # no sound before 4 s
+    assert onset(tmp_path / "b.mp4") == pytest.approx(2.0 + 0.4, abs=0.03)
+
+
+def test_no_span_is_an_error(video: Path, tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="no span"):
+        splice(video, [], tmp_path / "b.mp4")
