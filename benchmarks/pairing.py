@@ -1,0 +1,191 @@
+"""Measures pairing against the pairwise loop: speed, growth with the list entries touched, peak memory.
+
+    python benchmarks/pairing.py [--videos 10000] [--documents 200000]
+
+Word sets come from the real recipes of ../shared/data/recipes_json, inflated by a seeded script: a document takes two
+real recipes' words, each kept with probability 1/2 (so that sizes and word frequencies stay those of real recipes),
+and one of their titles with a word of the other; a video takes a document's title and most of its words, the words of
+two others (people talk of more than the one dish) and words of speech that no recipe has. Both sides get the same
+ready sets: finding content words costs both the same. The pairwise loop, Python sets with the title test first, runs
+on a random sample of 10^6 pairs and is extrapolated; a second one without the title test is shown beside it. CPU
+seconds, one thread, the two sides in turn, minimum and median of the rounds.
+"""
+
+import argparse
+import gzip
+import json
+import resource
+import statistics
+import time
+from pathlib import Path
+
+import numpy as np
+
+from stepline.sieve_swap.content import content_words, title_words
+from stepline.sieve_swap.pairing import Pairing, Vocabulary, WordSets
+from stepline.sieve_swap.settings import PairingSettings
+
+DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "recipes_json" / "recipes.json.gz"
+OUT = Path(__file__).resolve().parent / "results" / "pairing.json"
+REAL = 4000        # recipes whose words are found; the rest is inflation
+CHATTER = 3000     # words of speech that no recipe has
+SAMPLED = 1_000_000
+ROUNDS = 3
+SEED = 5
+
+
+def real_sets(vocabulary: Vocabulary) -> tuple[list[list[int]], list[list[int]]]:
+    with gzip.open(DATA) as file:
+        recipes = list(json.load(file).values())[:REAL]
+    titles = [vocabulary.add(words) for words in title_words([recipe["title"] for recipe in recipes])]
+    contents = [vocabulary.add(words) for words in content_words([" ".join(recipe["steps"]) for recipe in recipes])]
+    kept = [(title, content) for title, content in zip(titles, contents, strict=True) if title and content]
+    return [title for title, _ in kept], [sorted(set(content)) for _, content in kept]
+
+
+def inflate(titles, contents, count, chance):
+    """Return `count` documents' titles and contents, each mixed from two real ones."""
+    out_titles, out_contents = [], []
+    for a, b in chance.integers(0, len(titles), (count, 2)):
+        out_titles.append([*titles[a], int(chance.choice(titles[b]))])
+        both = np.union1d(contents[a], contents[b])
+        out_contents.append(both[chance.random(len(both)) < 0.5].tolist())
+    return out_titles, out_contents
+
+
+def videos_of(titles, contents, count, chance):
+    """Return `count` videos' titles and words: a document's, of two others, and chatter (UNKNOWN)."""
+    out_titles, out_contents = [], []
+    for a, b, c in chance.integers(0, len(titles), (count, 3)):
+        words = [word for word in contents[a] if chance.random() < 0.7]
+        words += [word for other in (contents[b], contents[c]) for word in other]
+        out_titles.append(titles[a])
+        out_contents.append([*set(words), *([-1] * int(chance.integers(20, 120)))])
+    return out_titles, out_contents
+
+
+def pairwise(videos, documents, sample, settings, *, title_first):
+    """Return how many of the sampled pairs are kept, by the plain loop."""
+    kept = 0
+    for video, number in sample:
+        title, content, size = videos[video]
+        other_title, other = documents[number]
+        if title_first and not (title & other_title):
+            continue
+        shared = len(content & other)
+        if shared / (size + len(other) - shared) >= settings.iou and shared / len(other) >= settings.recall:
+            kept += bool(title & other_title)
+    return kept
+
+
+def cpu(call):
+    start = time.process_time()
+    result = call()
+    return time.process_time() - start, result
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--videos", type=int, default=10_000)
+    parser.add_argument("--documents", type=int, default=200_000)
+    wanted = parser.parse_args()
+    chance = np.random.default_rng(SEED)
+    settings = PairingSettings()
+    vocabulary = Vocabulary()
+    real = real_sets(vocabulary)
+    documents = inflate(*real, wanted.documents, chance)
+    videos = videos_of(*documents, wanted.videos, chance)
+    document_sets, video_sets = tuple(map(WordSets.of, documents)), tuple(map(WordSets.of, videos))
+    python_documents = [(set(title), set(content)) for title, content in zip(*documents, strict=True)]
+    python_videos = [
+        (set(title), {word for word in content if word >= 0}, len(content))
+        for title, content in zip(*videos, strict=True)
+    ]
+    sample = np.stack(
+        [chance.integers(0, wanted.videos, SAMPLED), chance.integers(0, wanted.documents, SAMPLED)], axis=1
+    ).tolist()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    index_seconds, pairing = cpu(lambda: Pairing(*document_sets, len(vocabulary)))
+    loops, plain, ours = [], [], []
+    for _ in range(ROUNDS):
+        loops.append(cpu(lambda: pairwise(python_videos, python_documents, sample, settings, title_first=True)))
+        plain.append(cpu(lambda: pairwise(python_videos, python_documents, sample, settings, title_first=False)))
+        ours.append(cpu(lambda: list(pairing.all_pairs(*video_sets, settings))))
+    found = ours[0][1]
+    scale = wanted.videos * wanted.documents / SAMPLED
+    loop_seconds = [seconds * scale for seconds, _ in loops]
+    plain_seconds = [seconds * scale for seconds, _ in plain]
+    our_seconds = [seconds for seconds, _ in ours]
+    check(python_videos, python_documents, settings, found)
+    growth = growth_with_entries(pairing, video_sets, settings)
+    report = {
+        "videos": wanted.videos,
+        "documents": wanted.documents,
+        "words": len(vocabulary),
+        "mean words of a document": float(np.mean(document_sets[1].sizes)),
+        "mean words of a video": float(np.mean(video_sets[1].sizes)),
+        "pairs kept": sum(map(len, found)),
+        "pairs expected from the sample": loops[0][1] * scale,
+        "index, CPU s": index_seconds,
+        "pairing, CPU s (min, median)": [min(our_seconds), statistics.median(our_seconds)],
+        "pairwise loop, title first, CPU s extrapolated (min, median)": [
+            min(loop_seconds), statistics.median(loop_seconds),
+        ],
+        "pairwise loop, no title test first (min, median)": [min(plain_seconds), statistics.median(plain_seconds)],
+        "times faster, minima": min(loop_seconds) / min(our_seconds),
+        "times faster, medians": statistics.median(loop_seconds) / statistics.median(our_seconds),
+        "times faster with the index, minima": min(loop_seconds) / (min(our_seconds) + index_seconds),
+        "entries touched": sum(pairs.touched for pairs in found),
+        "growth": growth,
+        "peak MiB of the process": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "peak MiB before the index (the loop's own Python sets)": before,
+    }
+    OUT.parent.mkdir(exist_ok=True)
+    OUT.write_text(json.dumps(report, indent=2) + "\n")
+    print(json.dumps(report, indent=2))
+
+
+def check(python_videos, python_documents, settings, found) -> None:
+    """Raise where a video's pairs are not those of the loop over all documents."""
+    for video in range(0, len(python_videos), max(1, len(python_videos) // 5)):
+        title, content, size = python_videos[video]
+        expected = []
+        for number, (other_title, other) in enumerate(python_documents):
+            shared = len(content & other)
+            if (
+                title & other_title
+                and shared / (size + len(other) - shared) >= settings.iou
+                and shared / len(other) >= settings.recall
+            ):
+                expected.append(number)
+        if expected != found[video].documents.tolist():
+            raise SystemExit(f"video {video}: {len(expected)} pairs by the loop, {len(found[video])} here")
+
+
+def growth_with_entries(pairing, video_sets, settings):
+    """Return CPU seconds against entries touched, the videos in ten groups by entries, and how straight the line is."""
+    titles, contents = video_sets
+    sizes = contents.sizes
+    touched = np.array([pairs.touched for pairs in pairing.all_pairs(*video_sets, settings)])
+    rows = []
+    for group in np.array_split(np.argsort(touched, kind="stable"), 10):
+        seconds = min(
+            cpu(lambda g=group: [pairing.pairs(titles[v], contents[v], int(sizes[v]), settings) for v in g])[0]
+            for _ in range(3)
+        )
+        rows.append((float(touched[group].mean()), seconds / len(group)))
+    entries, seconds = np.array(rows).T
+    slope, offset = np.polyfit(entries, seconds, 1)
+    fitted = slope * entries + offset
+    straight = 1 - ((seconds - fitted) ** 2).sum() / ((seconds - seconds.mean()) ** 2).sum()
+    return {
+        "mean entries a video": entries.tolist(),
+        "CPU ms a video": (seconds * 1e3).tolist(),
+        "ns an entry": slope * 1e9,
+        "us a video": offset * 1e6,
+        "R2 of the line": float(straight),
+    }
+
+
+if __name__ == "__main__":
+    main()

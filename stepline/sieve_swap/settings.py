@@ -1,0 +1,56 @@
+"""Settings of Sieve & Swap: what is paired, sieved, swapped, and how much of it is held at once."""
+
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import Field
+
+from stepline.settings import Settings
+
+Count: TypeAlias = Annotated[int, Field(ge=1)]
+Share: TypeAlias = Annotated[float, Field(ge=0.0, le=1.0)]
+Positive: TypeAlias = Annotated[float, Field(gt=0.0)]
+Variant: TypeAlias = Literal["raw", "only-sieve", "swap", "mix"]
+Scope: TypeAlias = Literal["retained", "paired", "all"]
+
+
+class PairingSettings(Settings):
+    """Which videos and documents belong together (section 4.2, eq. 5)."""
+
+    longest_video: Positive = 600.0   # seconds; a longer video is left out (10 minutes in the paper)
+    smallest_category: Count = 5      # videos of one task that there must be; 1 = a task may be alone
+    iou: Share = 0.1                  # least token-IoU of a transcript and a document
+    recall: Share = 0.3               # least token-recall
+    recall_of: Literal["document", "transcript"] = "document"   # whose words the recall is a share of
+    validation_iou: Share = 0.2       # a video whose best pair reaches it goes to the validation split
+    numerals: bool = False            # count numerals and units among the content words, as appendix A.1 does
+
+
+class MatchSettings(Settings):
+    """Which step a sentence is replaced by, and when it is sieved (section 4.2, eq. 6)."""
+
+    variant: Variant = "swap"            # raw: every sentence; only-sieve: the kept ones; swap: their steps; mix: both
+    scope: Scope = "retained"            # steps of all paired documents, of the video's own, or of the whole base
+    method: Literal["nearest", "monotone"] = "nearest"   # monotone: in the order of one paired document
+    similarity: Share = 0.62             # least cosine of sentence and step (0.75 in the paper, with MPNet)
+    merge: Literal["before", "after"] = "after"   # short neighbours before retrieval, or hits on one step after
+    longest_merged: Positive = 8.0       # seconds; only shorter sentences merge before retrieval
+    merge_gap: Positive = 4.0            # seconds; only neighbours closer than this merge
+    candidates: Count = 5                # nearest steps tried until one keeps numbers, units and negation
+    check: bool = True                   # refuse a step that changes a number, a unit or a negation
+    new_numbers: bool = True             # a step may state a number of which the sentence says nothing
+
+
+class RunSettings(Settings):
+    """How a whole collection is gone through; none of them changes what a video gives."""
+
+    shard: Count = 256                # videos held at once, and videos a file
+    words: Count = 20_000             # documents whose words are counted at once
+    batch: Count = 64                 # segments embedded at once
+
+
+class SieveSwapSettings(Settings):
+    """Every setting of `stepline sieve-swap`."""
+
+    pairing: PairingSettings = PairingSettings()
+    match: MatchSettings = MatchSettings()
+    run: RunSettings = RunSettings()
