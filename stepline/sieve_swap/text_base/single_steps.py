@@ -1,0 +1,127 @@
+"""Paragraphs cut into single steps: "Bake at 375 degrees F. for 1 hr. Cool." is two, not four.
+
+A full stop after a unit or an abbreviation ends a step only where the next word begins one.
+"""
+
+import html
+import re
+import unicodedata
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+CLOSING = "\"'”’»)]}*_"
+OPENING = "\"'“‘«([{*_-–—"
+FULL_STOPS = ".!?…。！？"
+
+_LIST_MARK = re.compile(
+    r"^\s*(?:[-*•·‣▪–—]+|\(?(?:step\s+)?\d{1,3}\s*[.):]|step\s+\d{1,3}\s*[.:)-]?)\s+", re.IGNORECASE
+)
+_INNER_MARK = re.compile(r"(?:(?<=[.!?;:)])|^)\s*\(?\b\d{1,2}[.)]\s+(?=[A-Z])")
+_GLUED = re.compile(r"(?<=[a-z]{2}[.!?])(?=[A-Z][a-z])")
+_LINK = re.compile(r"!?\[([^\]]*)\]\([^)\s]*\)")
+_TAG = re.compile(r"</?[a-zA-Z][^<>]{0,200}>")
+_BREAK = re.compile(r"<(?:br|p|li)\b[^<>]{0,200}>|</(?:p|li)>", re.IGNORECASE)
+_MARKUP = re.compile(r"(\*\*|__|`+|(?<!\w)[*_](?=\w)|(?<=[\w.!?])[*_](?!\w))")
+_LETTERS = re.compile(r"[^\W\d_]{2}")
+_WEB = re.compile(r"www\.|https?:|@|\w\.com\b", re.IGNORECASE)
+
+
+def single_steps(text: str) -> list[str]:
+    """Return the single steps of a text, in order: lines, list items and sentences, without their marks."""
+    return [step for line in plain(text).splitlines() for step in _steps_of_line(line)]
+
+
+def plain(text: str) -> str:
+    """Return the text without HTML, Markdown and control characters; NFC; lines kept."""
+    text = unicodedata.normalize("NFC", html.unescape(_BREAK.sub("\n", text)))
+    text = _MARKUP.sub("", _LINK.sub(r"\1", _TAG.sub(" ", text)))
+    lines = (" ".join(_visible(line).split()) for line in text.splitlines())
+    return "\n".join(line for line in lines if line)
+
+
+def has_words(text: str) -> bool:
+    """Tell whether a text holds at least two letters in a row."""
+    return _LETTERS.search(text) is not None
+
+
+def _visible(line: str) -> str:
+    if line.isprintable():
+        return line
+    return "".join(" " if unicodedata.category(c) in ("Cc", "Cf", "Zs", "Co", "Cs") else c for c in line)
+
+
+def _steps_of_line(line: str) -> Iterator[str]:
+    line = _LIST_MARK.sub("", line).lstrip("#> ")
+    line = _INNER_MARK.sub(" \n", line)
+    for part in line.split("\n"):
+        spaced = " ".join(word if _WEB.search(word) else _GLUED.sub(" ", word) for word in part.split())
+        for step in _sentences(spaced.split()):
+            yield from (inner for inner in _unwrapped(step) if has_words(inner))
+
+
+def _unwrapped(step: str) -> list[str]:
+    """Return the sentences of a bracket that holds several: "(Stir. Taste.)"; any other step as it is."""
+    if not (step.startswith("(") and step.endswith(")") and step.count("(") == 1):
+        return [step]
+    inner = list(_sentences(step[1:-1].split()))
+    return inner if len(inner) > 1 else [step]
+
+
+def _sentences(tokens: list[str]) -> Iterator[str]:
+    """Yield the sentences of a line; none ends inside round brackets that are closed."""
+    line = " ".join(tokens)
+    balanced = line.count("(") == line.count(")")
+    depth = 0
+    start = 0
+    for place, word in enumerate(tokens):
+        depth += word.count("(") - word.count(")")
+        following = tokens[place + 1] if place + 1 < len(tokens) else None
+        if (not balanced or depth <= 0) and (following is None or ends_step(word, following)):
+            yield " ".join(tokens[start : place + 1])
+            start = place + 1
+    if start < len(tokens):
+        yield " ".join(tokens[start:])
+
+
+def ends_step(word: str, following: str) -> bool:
+    """Tell whether a step ends between two words of a line."""
+    bare = word.rstrip(CLOSING)
+    if not bare or bare[-1] not in FULL_STOPS:
+        return False
+    next_word = following.lstrip(OPENING)
+    if not next_word:
+        return False
+    begins = next_word.casefold().rstrip(".,;:!?" + CLOSING) in words()["verbs"]
+    if next_word[0].islower():
+        return begins and not _is_quantity(bare) and not bare.endswith("..")
+    if bare[-1] != ".":
+        return True
+    stem = bare.rstrip(".").casefold().lstrip(OPENING)
+    if _is_quantity(bare):
+        return next_word[0].isalpha() and (begins or _begins_in_capitals(next_word))
+    return next_word[0].isalpha() if stem in words()["measures"] else True
+
+
+def _is_quantity(bare: str) -> bool:
+    stem = bare.rstrip(".").casefold().lstrip(OPENING)
+    unit = stem.lstrip("0123456789./½¼¾⅓⅔⅛-")   # "8oz."
+    letter = len(unit) == 1 and unit.isalpha() and unit not in words()["measures"]
+    return bare[-1] == "." and (unit in words()["quantities"] or letter)
+
+
+def _begins_in_capitals(word: str) -> bool:
+    return word.casefold().rstrip(".,;:!?" + CLOSING) in words()["capitals"]
+
+
+@cache
+def words() -> dict[str, frozenset[str]]:
+    """Return the sections of step_words.txt: verbs, capitals, quantities, measures."""
+    text = Path(__file__).with_name("step_words.txt").read_text(encoding="utf-8")
+    found: dict[str, set[str]] = {}
+    for line in text.splitlines():
+        if line.startswith("["):
+            found[line.strip("[]")] = set()
+        elif found and not line.startswith("#"):
+            found[list(found)[-1]].update(line.split())
+    return {name: frozenset(members) for name, members in found.items()}
