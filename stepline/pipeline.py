@@ -5,6 +5,7 @@ each decoded once, side by side: while one core recognises speech and writes ste
 """
 
 import logging
+import math
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
@@ -202,17 +203,19 @@ def see(
     if settings.vision.backbone == "none":
         return Seen()
     from stepline.media import Frame, Reader
-    from stepline.vision import ActivityMeter, Precomputed, VideoEncoder, load_backbone
+    from stepline.vision import ActivityMeter, Precomputed, VideoEncoder, frames_a_row, load_backbone
 
     vision = settings.vision
     backbone = load_backbone(vision)
     ready = backbone.features(request.id) if isinstance(backbone, Precomputed) else None
     encoder = VideoEncoder(backbone, rate=vision.rate, batch=vision.batch)
     meter = ActivityMeter(rate=vision.rate, cut_ratio=vision.cut_ratio, cut_floor=vision.cut_floor)
-    rate = vision.rate * LOOKS
+    rate, looks = vision.rate * max(LOOKS, frames_a_row(backbone)), 0
     reader = Reader(request.path, frame_rate=rate, frame_size=vision.frame_size, sound=False, settings=settings.media)
     for frame in watched(reader, Frame, "looking", info.duration, progress, stop):
-        meter.add(frame)
+        if frame.time * vision.rate * LOOKS >= looks:   # motion is measured at one pace, however many frames come
+            meter.add(frame)
+            looks = math.floor(frame.time * vision.rate * LOOKS) + 1
         if ready is None:
             encoder.add(frame)
     features = ready or encoder.finish()

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from stepline.errors import SettingsError
 from stepline.vision.activity import Activity, ActivityMeter, measure_activity
-from stepline.vision.backbone import Backbone
+from stepline.vision.backbone import Backbone, ClipBackbone, frames_a_row
 from stepline.vision.clip import load_clip
 from stepline.vision.conse import load_conse
 from stepline.vision.encode import VideoEncoder, encode_video
@@ -21,19 +21,29 @@ __all__ = [
     "Activity",
     "ActivityMeter",
     "Backbone",
+    "ClipBackbone",
     "Precomputed",
     "VideoEncoder",
     "VisionSettings",
     "encode_video",
+    "frames_a_row",
     "load_backbone",
     "measure_activity",
     "read_precomputed",
     "read_text_features",
 ]
 
+
+def _load_s3d(settings: VisionSettings) -> Backbone:
+    from stepline.vision.s3d.backbone import load_s3d  # torch, which may wait until it is wanted
+
+    return load_s3d(settings)
+
+
 BACKBONES: dict[str, Callable[[VisionSettings], Backbone]] = {
     "conse": load_conse,
     "clip": load_clip,
+    "s3d": _load_s3d,
     "precomputed": load_precomputed,
 }
 

@@ -1,7 +1,7 @@
 """What every backbone offers: pictures and texts as vectors of one space."""
 
 from collections.abc import Sequence
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +10,7 @@ from stepline.errors import ShapeError
 from stepline.records import Matrix
 
 Pictures: TypeAlias = npt.NDArray[np.uint8]   # (B, H, W, 3) RGB
+Clips: TypeAlias = npt.NDArray[np.uint8]   # (B, T, H, W, 3) RGB
 
 
 class Backbone(Protocol):
@@ -28,6 +29,23 @@ class Backbone(Protocol):
 
     def encode_texts(self, texts: Sequence[str]) -> Matrix:
         """Return (K, D) float32 unit rows."""
+
+
+@runtime_checkable
+class ClipBackbone(Backbone, Protocol):
+    """A backbone that sees movement: a row of features is a clip of `clip_frames` pictures, spread over the row."""
+
+    @property
+    def clip_frames(self) -> int:
+        """Pictures a clip."""
+
+    def encode_clips(self, clips: Clips) -> Matrix:
+        """Return (B, D) float32 unit rows for uint8 RGB clips (B, T, H, W, 3)."""
+
+
+def frames_a_row(backbone: Backbone) -> int:
+    """Return how many pictures the backbone wants of every row."""
+    return backbone.clip_frames if isinstance(backbone, ClipBackbone) else 1
 
 
 def check_pictures(pictures: Pictures) -> None:

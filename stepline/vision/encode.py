@@ -9,7 +9,7 @@ import numpy as np
 
 from stepline.errors import SettingsError
 from stepline.records import FeatureSequence, Matrix
-from stepline.vision.backbone import Backbone, Pictures
+from stepline.vision.backbone import Backbone, ClipBackbone, Pictures, frames_a_row
 
 if TYPE_CHECKING:
     from stepline.media import Frame
@@ -24,8 +24,10 @@ def encode_video(
 ) -> FeatureSequence:
     """Return the features of a video: row t shows the frame nearest the middle of [t/rate, (t+1)/rate).
 
-    frames: in any order of sizes but sorted by time, at any rate from `rate` up. A row without a frame repeats the
-    row before it (the first one, the row after it), as a player shows it; a warning says how many did.
+    A backbone of clips is shown `clip_frames` frames of each row, the nearest to the middles of as many equal parts.
+    frames: in any order of sizes but sorted by time, at any rate from `rate` up (for clips, `clip_frames` times it). A
+    row without a frame repeats the row before it (the first one, the row after it), as a player shows it; a warning
+    says how many did.
     """
     encoder = VideoEncoder(backbone, rate=rate, batch=batch)
     for frame in frames:
@@ -34,7 +36,10 @@ def encode_video(
 
 
 class VideoEncoder:
-    """Collects frames one at a time; keeps at most `batch` pictures. `repeated`: rows that no frame fell into."""
+    """Collects frames one at a time; keeps at most `batch` rows. `repeated`: rows that no frame fell into.
+
+    A row is divided into as many parts as the backbone wants pictures; each takes the frame nearest its middle.
+    """
 
     def __init__(self, backbone: Backbone, *, rate: float = 1.0, batch: int = 4) -> None:
         if not (math.isfinite(rate) and rate > 0):
@@ -43,25 +48,31 @@ class VideoEncoder:
         self._backbone = backbone
         self._rate = rate
         self._batch = batch
-        self._candidate: tuple[int, float, Pictures] | None = None   # row, distance from its middle, image (H, W, 3)
-        self._waiting: list[Pictures] = []
-        self._rows: list[int] = []   # the row of every picture that was encoded or waits
+        self._parts = frames_a_row(backbone)
+        self._candidate: tuple[int, float, Pictures] | None = None   # part, distance from its middle, image (H, W, 3)
+        self._row: dict[int, Pictures] = {}   # the pictures of the row that is open, by their part of it
+        self._waiting: list[Pictures] = []   # rows: pictures (H, W, 3), or clips (T, H, W, 3)
+        self._rows: list[int] = []   # the row of everything that was encoded or waits
         self._encoded: list[Matrix] = []
 
     def add(self, frame: "Frame") -> None:
-        """Take one frame; it is kept only if it is the nearest to the middle of its row so far."""
-        row = math.floor((frame.time + SLACK) * self._rate)
-        distance = abs((row + 0.5) / self._rate - frame.time)
+        """Take one frame; it is kept only if it is the nearest to the middle of its part so far."""
+        rate = self._rate * self._parts
+        part = math.floor((frame.time + SLACK) * rate)
+        distance = abs((part + 0.5) / rate - frame.time)
         if self._candidate is not None:
-            if row < self._candidate[0] or (row == self._candidate[0] and distance >= self._candidate[1]):
-                return   # a late frame (its row is closed), or one farther from the middle
-            if row > self._candidate[0]:
-                self._close_row()
-        self._candidate = (row, distance, frame.image)
+            if part < self._candidate[0] or (part == self._candidate[0] and distance >= self._candidate[1]):
+                return   # a late frame (its part is closed), or one farther from the middle
+            if part > self._candidate[0]:
+                self._close_part()
+                if part // self._parts > self._rows[-1]:
+                    self._close_row()
+        self._candidate = (part, distance, frame.image)
 
     def finish(self) -> FeatureSequence:
         """Return the features; no frame at all gives no row."""
         if self._candidate is not None:
+            self._close_part()
             self._close_row()
         self._encode()
         if not self._rows:
@@ -73,18 +84,33 @@ class VideoEncoder:
             logger.warning("%d of %d rows had no frame and repeat their neighbour", len(self.repeated), len(wanted))
         return FeatureSequence(np.concatenate(self._encoded)[source], self._rate, self._backbone.name)
 
-    def _close_row(self) -> None:
+    def _close_part(self) -> None:
+        """Keep the candidate as its part's picture; one of another size than its row's starts the row anew."""
         assert self._candidate is not None
-        row, _, image = self._candidate
-        if self._waiting and self._waiting[0].shape != image.shape:
-            self._encode()   # a batch holds one size; a stream may change it
-        self._rows.append(row)
-        self._waiting.append(image)
+        part, _, image = self._candidate
+        row = part // self._parts
+        if not self._rows or self._rows[-1] != row:
+            self._rows.append(row)
+        if self._row and next(iter(self._row.values())).shape != image.shape:
+            self._row = {}
+        self._row[part % self._parts] = image
         self._candidate = None
+
+    def _close_row(self) -> None:
+        """Let the open row wait to be encoded."""
+        images, self._row = self._row, {}
+        held = [images[min(images, key=lambda known: abs(known - part))] for part in range(self._parts)]
+        row = np.stack(held) if isinstance(self._backbone, ClipBackbone) else held[0]
+        if self._waiting and self._waiting[0].shape != row.shape:
+            self._encode()   # a batch holds one size; a stream may change it
+        self._waiting.append(row)
         if len(self._waiting) >= self._batch:
             self._encode()
 
     def _encode(self) -> None:
+        """Encode what waits. `self._rows` may hold one row more, the open one."""
         if self._waiting:
-            self._encoded.append(self._backbone.encode_images(np.stack(self._waiting)))
+            rows = np.stack(self._waiting)
+            own = self._backbone
+            self._encoded.append(own.encode_clips(rows) if isinstance(own, ClipBackbone) else own.encode_images(rows))
             self._waiting = []

@@ -11,10 +11,12 @@ from stepline.settings import Settings
 class VisionSettings(Settings):
     """How frames become features."""
 
-    backbone: Literal["conse", "clip", "precomputed", "none"] = "conse"   # "none": speech alone
-    path: Path | None = None   # clip: checkpoint folder; precomputed: feature file, or folder of <video id>.<suffix>
+    backbone: Literal["conse", "clip", "s3d", "precomputed", "none"] = "conse"   # "none": speech alone
+    path: Path | None = None   # clip: checkpoint folder; s3d: weights; precomputed: feature file or folder of them
     texts: Path | None = None   # precomputed: text features (.pth, .npz, .safetensors) of the lines to ground
     hub: str | None = None   # clip: a checkpoint's name on the model hub; naming one allows the download
+    dictionary: Path | None = None   # s3d: s3d_dict.npy; None: the one beside the weights
+    tokens: Literal["released", "tan"] = "released"   # s3d: how texts are cut into words; TAN keeps unknown ones
     rate: Annotated[float, Field(gt=0.0)] = 1.0   # rows per second; the NaSVA paper's 1 Hz
     frame_size: Annotated[int, Field(ge=32)] = 256   # pixels of a frame's shorter side as the decoder hands it over
     batch: Annotated[int, Field(ge=1)] = 4   # frames encoded at once; 4 fits the caches best; for speed alone

@@ -1,4 +1,4 @@
-"""Tiny random CLIP and SigLIP checkpoints, written by transformers and read by the code under test."""
+"""Random CLIP and SigLIP checkpoints, written by transformers, and S3D weights in the released form."""
 
 from pathlib import Path
 
@@ -43,6 +43,22 @@ def write_clip(folder: Path, kind: str = "clip") -> Path:
     model.eval().save_pretrained(folder)
     whole(image_processor=processor, tokenizer=tokenizer).save_pretrained(folder)
     return folder
+
+
+def write_s3d(folder: Path, texts: list[str]) -> Path:
+    """Write S3D weights under their released names, and beside them a dictionary of the words of the texts."""
+    import numpy as np
+    import torch
+
+    from stepline.vision.s3d import S3D, Words
+
+    words = sorted({word for text in texts for word in text.split()})
+    np.save(folder / "s3d_dict.npy", np.array(words))
+    torch.manual_seed(1)
+    text = {f"text_module.{name}": value for name, value in Words(len(words) + 1).state_dict().items()}
+    path = folder / "s3d_howto100m.pth"
+    torch.save({**S3D().state_dict(), **text}, path)
+    return path
 
 
 def _tokenizer():

@@ -5,7 +5,7 @@ import sys
 
 import numpy as np
 import pytest
-from checkpoints import write_clip
+from checkpoints import write_clip, write_s3d
 from numpy.testing import assert_allclose
 from vision_samples import NOISE
 
@@ -29,6 +29,7 @@ def make_precomputed(folder):
 MAKERS = {
     "conse": lambda folder: VisionSettings(),
     "clip": make_clip,
+    "s3d": lambda folder: VisionSettings(backbone="s3d", path=write_s3d(folder, TEXTS)),
     "precomputed": make_precomputed,
 }
 SEEING = [name for name in BACKBONES if name != "precomputed"]

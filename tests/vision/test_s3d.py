@@ -1,0 +1,273 @@
+"""S3D-G against what the official code gave for weights in closed form, and the fast form against the plain one."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from checkpoints import write_s3d
+from vision_samples import frame
+
+from stepline.errors import ModelError, SettingsError, ShapeError
+from stepline.media import Frame
+from stepline.vision import VisionSettings, encode_video, load_backbone
+from stepline.vision.s3d import S3D, Dictionary, FoldedS3D, Words, read_dictionary, read_s3d
+from stepline.vision.s3d.backbone import SIDE, prepare
+
+PARITY = Path(__file__).parents[3] / "shared" / "s3d_parity" / "expected.json"
+WORDS = 66_249   # of the released dictionary
+BOUND = 1e-5   # relative L2
+
+
+@pytest.fixture(scope="module")
+def official():
+    if not PARITY.exists():
+        pytest.skip(f"{PARITY} is not here")
+    return json.loads(PARITY.read_text())
+
+
+@pytest.fixture(scope="module")
+def network():
+    return filled(S3D())
+
+
+@pytest.fixture(scope="module")
+def folded(network):
+    return FoldedS3D(network)
+
+
+def filled(module, prefix=""):
+    """The module with the parity case's weights: a wave over each tensor's elements, as its README says."""
+    module.load_state_dict({name: wave(prefix + name, value) for name, value in module.state_dict().items()})
+    return module.eval()
+
+
+def wave(name, like):
+    if name.endswith("num_batches_tracked"):
+        return torch.zeros((), dtype=torch.int64)
+    i = np.arange(like.numel(), dtype=np.int64)
+    shift = sum(name.encode()) % 97
+    if like.ndim >= 2:
+        height = 1.0 if name.endswith("word_embd.weight") else 2.7 / np.sqrt(like.numel() / like.shape[0])
+        values = height * np.sin(0.37 * i + shift + (i * i) % 10007)
+    else:
+        sine = np.sin(0.37 * i + shift)
+        of = {"running_mean": 0.05 * sine, "running_var": 1 + 0.2 * sine**2, "bias": 0.05 * sine}
+        values = of.get(name.rpartition(".")[2], 1 + 0.1 * sine)
+    return torch.from_numpy(values.astype(np.float32)).reshape(like.shape)
+
+
+def clips(shape):
+    return torch.from_numpy((0.5 + 0.5 * np.sin(0.013 * np.arange(np.prod(shape)))).astype(np.float32)).reshape(shape)
+
+
+def distance(given, wanted):
+    given, wanted = np.asarray(given, np.float64), np.asarray(wanted, np.float64)
+    return np.linalg.norm(given - wanted) / np.linalg.norm(wanted)
+
+
+def assert_same(output, wanted):
+    flat = output.flatten()
+    assert list(output.shape) == wanted["shape"]
+    assert abs(float(flat.double().norm()) / wanted["l2"] - 1) < BOUND
+    usual = wanted["l2"] / np.sqrt(flat.numel())   # the samples may all be zero
+    for sample, values in ((flat[:16], wanted["first16"]), (flat[:: wanted["stride"]][:16], wanted["every_stride16"])):
+        values = np.array(values)
+        assert np.linalg.norm(sample.numpy() - values) < BOUND * max(np.linalg.norm(values), 4 * usual)
+
+
+@pytest.mark.parametrize("case", range(3))
+def test_every_block_gives_what_the_official_code_gives(official, network, case):
+    wanted = official["cases"][case]
+    with torch.no_grad():
+        stages = dict(network.stages(clips(wanted["input_shape"])))
+        joint = network(clips(wanted["input_shape"]))
+    assert_same(stages.pop("space_to_depth"), wanted["space_to_depth"])
+    assert list(stages) == list(wanted["blocks"])
+    for name, output in stages.items():
+        assert_same(output, wanted["blocks"][name])
+    assert distance(joint, wanted["video_embedding"]) < BOUND
+
+
+@pytest.mark.parametrize("case", range(3))
+def test_the_fast_form_gives_what_the_official_code_gives(official, folded, case):
+    wanted = official["cases"][case]
+    assert distance(folded.pooled(clips(wanted["input_shape"])), wanted["mixed_5c_pooled"]) < BOUND
+    assert distance(folded(clips(wanted["input_shape"])), wanted["video_embedding"]) < BOUND
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 16, 64, 64), (1, 3, 10, 80, 112), (3, 3, 2, 32, 48)])
+def test_the_fast_form_is_the_plain_one(network, folded, shape):
+    with torch.no_grad():
+        assert distance(folded(clips(shape)), network(clips(shape))) < BOUND
+
+
+def test_parameters_are_as_many_as_published(official):
+    with torch.device("meta"):
+        video, words = S3D(), Words(WORDS + 1)
+    count = [sum(weight.numel() for weight in module.parameters()) for module in (video, words)]
+    assert count == [9_670_800, 21_540_536] == [official["parameters"]["video"], official["parameters"]["text_module"]]
+
+
+def test_names_and_shapes_are_those_of_the_released_file(official):
+    with torch.device("meta"):
+        video, words = S3D().state_dict(), Words(WORDS + 1).state_dict()
+    ours = {**video, **{f"text_module.{name}": value for name, value in words.items()}}
+    assert {name: list(value.shape) for name, value in ours.items()} == {
+        name: entry["shape"] for name, entry in official["state_dict"].items()
+    }
+
+
+def test_texts_give_what_the_official_code_gives(official):
+    wanted = official["text"]
+    tokens = Dictionary([f"w{place + 1}" for place in range(WORDS)]).tokens(wanted["sentences"])
+    assert tokens.tolist() == wanted["tokens"]
+    with torch.no_grad():
+        joint = filled(Words(WORDS + 1), "text_module.")(tokens)
+    assert distance(joint, wanted["text_embedding"]) < BOUND
+
+
+def test_tan_keeps_the_place_of_an_unknown_word():
+    dictionary = Dictionary(["cut", "banana"])
+    assert dictionary.tokens(["Cut THE banana!"])[0, :4].tolist() == [1, 2, 0, 0]
+    assert dictionary.tokens(["Cut THE banana!"], "tan")[0, :4].tolist() == [1, 0, 2, 0]
+    assert dictionary.tokens(["cut " * 40]).shape == (1, 16)
+    assert dictionary.tokens(["cut " * 40], "tan").shape == (1, 32)
+
+
+def test_tan_never_counts_padding():
+    torch.manual_seed(0)
+    words = Words(3).eval()
+    with torch.no_grad():
+        words.word_embd.weight[0] = 50.0   # were padding a word, it would win
+        alone = words(torch.tensor([[1]]))
+        torch.testing.assert_close(words(torch.tensor([[1, 0]]), "tan"), alone)
+        torch.testing.assert_close(words(torch.tensor([[0, 1, 0, 0]]), "tan"), alone)
+        assert not torch.allclose(words(torch.tensor([[1, 0]])), alone)
+        assert torch.isfinite(words(torch.tensor([[0, 0]]), "tan")).all()
+
+
+@pytest.mark.parametrize("shape", [(1, 3, 15, 64, 64), (1, 3, 16, 63, 64), (1, 1, 16, 64, 64), (3, 16, 64, 64)])
+def test_clips_of_odd_sides_are_refused(network, shape):
+    with pytest.raises(ShapeError, match="even"):
+        network(torch.zeros(shape))
+
+
+def test_training_reaches_every_weight():
+    torch.manual_seed(0)
+    network = S3D().train()
+    network(torch.rand(2, 3, 4, 32, 32)).square().sum().backward()
+    assert [name for name, weight in network.named_parameters() if weight.grad is None] == []
+
+
+# ---------------------------------------------------------------- files
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory):
+    return write_s3d(tmp_path_factory.mktemp("s3d"), ["cut the banana"])
+
+
+def changed(weights, tmp_path, change):
+    content = torch.load(weights, weights_only=True)
+    change(content)
+    torch.save(content, tmp_path / "changed.pth")
+    return tmp_path / "changed.pth"
+
+
+def test_released_names_are_read_even_without_the_counts_of_batches(weights, tmp_path):
+    def older(content):
+        for name in [name for name in content if name.endswith("num_batches_tracked")]:
+            del content[name]
+
+    video, words = read_s3d(changed(weights, tmp_path, older), 4)
+    whole = torch.load(weights, weights_only=True)
+    assert all(torch.equal(value, whole[name]) for name, value in video.state_dict().items())
+    assert torch.equal(words.word_embd.weight, whole["text_module.word_embd.weight"])
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda content: content.pop("mixed_4d.gating_b1.fc.bias"), "mixed_4d.gating_b1.fc.bias is missing"),
+        (lambda content: content.update(extra=torch.zeros(1)), "extra is unknown"),
+        (lambda content: content.update({"fc.weight": torch.zeros(512, 512)}), r"fc.weight is \(512, 512\)"),
+        (lambda content: content["fc.bias"].fill_(float("nan")), "fc.bias holds NaN"),
+        (lambda content: content.update({"fc.weight": "text"}), "no tensors by name"),
+    ],
+)
+def test_weights_that_do_not_fit_are_named(weights, tmp_path, change, told):
+    with pytest.raises(ModelError, match=told):
+        read_s3d(changed(weights, tmp_path, change), 4)
+
+
+def test_a_dictionary_of_another_size_is_told(weights):
+    with pytest.raises(ModelError, match="3 word vectors for a dictionary of 9 words"):
+        read_s3d(weights, 10)
+
+
+def test_a_file_that_is_no_checkpoint_is_refused(tmp_path):
+    (tmp_path / "broken.pth").write_bytes(b"not a checkpoint")
+    with pytest.raises(ModelError, match="broken.pth"):
+        read_s3d(tmp_path / "broken.pth", 4)
+
+
+@pytest.mark.parametrize("array", [np.array([["a"]]), np.array([1, 2]), np.array(["a", "a"]), np.array([{}], object)])
+def test_a_dictionary_that_is_none_is_refused(tmp_path, array):
+    np.save(tmp_path / "d.npy", array)
+    with pytest.raises(ModelError, match="s3d_dict.npy"):
+        read_dictionary(tmp_path / "d.npy")
+
+
+def test_a_missing_dictionary_or_path_is_told(tmp_path):
+    with pytest.raises(ModelError, match="s3d_dict.npy"):
+        load_backbone(VisionSettings(backbone="s3d", path=tmp_path / "s3d.pth"))
+    with pytest.raises(SettingsError, match="vision.path"):
+        load_backbone(VisionSettings(backbone="s3d"))
+
+
+# ---------------------------------------------------------------- pictures and frames
+
+
+def test_a_clip_is_its_middle_square_from_0_to_1():
+    wide = np.zeros((1, 2, 4, 8, 3), np.uint8)
+    wide[:, :, :, 2:6] = 255   # the middle square is white, the sides are black
+    prepared = prepare(torch.from_numpy(wide))
+    assert prepared.shape == (1, 3, 2, SIDE, SIDE)
+    assert torch.equal(prepared, torch.ones_like(prepared))
+
+
+class FirstAndLast:
+    """Encodes a clip of four pictures as the grey levels of its first and its last."""
+
+    name, dim, clip_frames = "ends", 2, 4
+
+    def encode_clips(self, clips):
+        return clips[:, [0, -1], 0, 0, 0].astype(np.float32)
+
+    def encode_images(self, pictures):
+        raise AssertionError("a backbone of clips is shown clips")
+
+    def encode_texts(self, texts):
+        return np.zeros((len(texts), 2), np.float32)
+
+
+def test_a_row_of_a_clip_backbone_is_shown_the_frames_of_its_second():
+    features = encode_video([frame((k + 0.5) / 4, k) for k in range(12)], FirstAndLast())
+    assert features.values.tolist() == [[0, 3], [4, 7], [8, 11]]
+
+
+def test_a_part_of_a_second_without_a_frame_takes_the_nearest_one():
+    features = encode_video([frame(0.4, 1), frame(0.6, 2), frame(1.9, 3)], FirstAndLast(), batch=1)
+    assert features.values.tolist() == [[1, 2], [3, 3]]
+
+
+def test_a_second_without_any_frame_repeats_its_neighbour():
+    features = encode_video([frame(0.1, 1), frame(2.9, 5)], FirstAndLast())
+    assert features.values.tolist() == [[1, 1], [1, 1], [5, 5]]
+
+
+def test_a_picture_that_changes_its_size_within_a_second_starts_the_second_anew():
+    frames = [frame(0.1, 1), Frame(0.6, np.full((30, 30, 3), 9, np.uint8))]
+    assert encode_video(frames, FirstAndLast()).values.tolist() == [[9, 9]]
