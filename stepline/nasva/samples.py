@@ -1,0 +1,229 @@
+"""Texts, their vectors and the features of their videos as samples, each read from disk when it is looked at.
+
+What does not fit is left out and told with its reason; nothing ever takes the place of something else.
+"""
+
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from stepline.batches import Sample
+from stepline.errors import ShapeError
+from stepline.features import FeatureStore, Stored
+from stepline.nasva.data_settings import DataSettings, Kind
+from stepline.nasva.targets import labelled_sample
+from stepline.nasva.told import Told
+from stepline.records import FeatureSequence, Span
+
+Places: TypeAlias = npt.NDArray[np.float64]
+Rows: TypeAlias = npt.NDArray[np.int32]
+
+NO_VIDEO = "there are no features of its video"
+NO_VECTORS = "there are no features of its texts"
+OTHER_TEXTS = "the features of its texts are of other texts"
+OTHER_LENGTH = "its video and its features differ in length"
+OTHER_WIDTH = "its features have another width"
+TWICE = "the video came before"
+EXCLUDED = "it is excluded"
+NO_TEXT = "it has no text"
+NO_LABEL = "none of its texts has a label"
+PAST = "all its labels lie past the end of what is seen"
+
+
+@dataclass(frozen=True)
+class Omitted:
+    """The texts of a video that are no sample; reason: one of the wordings above, value: what was found."""
+
+    video: str
+    kind: Kind
+    reason: str
+    value: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A sample that is not read yet. places: (N, 3) of text, start, end; rows: of its text vectors, (K,)."""
+
+    video: str
+    kind: Kind
+    places: Places
+    rows: Rows
+    length: int
+
+
+class AlignerSamples(Sequence[Sample]):
+    """Samples that are read when they are asked for; their lengths are known without reading.
+
+    lengths: feature rows of each sample; omitted: what is no sample, and why; labelled: texts with a label.
+    """
+
+    def __init__(
+        self,
+        parts: Sequence[_Part],
+        features: FeatureStore,
+        vectors: Mapping[Kind, FeatureStore],
+        settings: DataSettings,
+        omitted: Sequence[Omitted] = (),
+    ) -> None:
+        self._parts, self._features, self._vectors, self._settings = parts, features, vectors, settings
+        self.omitted = tuple(omitted)
+        self.lengths = [part.length for part in parts]
+        self.texts = sum(len(part.rows) for part in parts)
+        self.labelled = sum(len(np.unique(part.places[:, 0])) for part in parts)
+        self.videos = tuple(dict.fromkeys(part.video for part in parts))
+
+    def __len__(self) -> int:
+        return len(self._parts)
+
+    @overload
+    def __getitem__(self, index: int) -> Sample: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Sample]: ...
+    def __getitem__(self, index: int | slice) -> Sample | Sequence[Sample]:
+        """Return a sample as it lies on disk now. Raises ShapeError where it holds NaN meanwhile."""
+        if isinstance(index, slice):
+            return [self[each] for each in range(*index.indices(len(self)))]
+        part = self._parts[index]
+        found = self._features.read(part.video)
+        features = FeatureSequence(found.values[: part.length], found.rate, found.backbone)
+        vectors = self._vectors[part.kind].matrix(part.video)[part.rows]   # (K, C)
+        spans: list[list[Span]] = [[] for _ in part.rows]
+        for text, start, end in part.places.tolist():
+            spans[int(text)].append(Span(start, end))
+        name = f"{part.video} ({part.kind})"
+        return labelled_sample(name, features, vectors, spans, ordered=True, rule=self._settings.label_rule)
+
+    def widths(self) -> tuple[int, int]:
+        """Return the widths of the video features and of the text vectors. Raises ShapeError without any sample."""
+        if not self._parts:
+            raise ShapeError(f"no sample is left of {len(self.omitted)}: {_told(self.reasons())}; mend the sources")
+        part = self._parts[0]
+        return self._features[part.video].width, self._vectors[part.kind][part.video].width
+
+    def reasons(self) -> dict[str, int]:
+        """Return how many were left out for each reason, the most frequent first."""
+        return dict(Counter(each.reason for each in self.omitted).most_common())
+
+    def split(self, share: float) -> tuple["AlignerSamples", "AlignerSamples"]:
+        """Return the samples to train on and those held out: a share of the videos, chosen by their ids alone."""
+        held = {video for video in self.videos if zlib.crc32(video.encode()) < share * 2**32}
+        kept, out = ([part for part in self._parts if (part.video in held) is side] for side in (False, True))
+        given = (self._features, self._vectors, self._settings)
+        return AlignerSamples(kept, *given, self.omitted), AlignerSamples(out, *given)
+
+    def first(self, count: int) -> "AlignerSamples":
+        """Return the first samples alone."""
+        return AlignerSamples(self._parts[:count], self._features, self._vectors, self._settings)
+
+
+def gather_samples(
+    told: Iterable[Told],
+    features: FeatureStore,
+    vectors: Mapping[Kind, FeatureStore],
+    settings: DataSettings | None = None,
+    *,
+    excluded: frozenset[str] = frozenset(),
+) -> AlignerSamples:
+    """Return what can be trained on: a sample a video and kind of text, so that a video may come twice an epoch.
+
+    vectors: of each kind, a store keyed by the videos' ids; one that keeps its texts must hold those that are told, one
+    that does not as many. excluded: ids of videos that are left out (a benchmark's own).
+    """
+    settings = settings or DataSettings()
+    gathering = _Gathering(features, vectors, settings, excluded)
+    for each in told:
+        gathering.take(each)
+    return AlignerSamples(gathering.parts, features, vectors, settings, gathering.omitted)
+
+
+class _Gathering:
+    def __init__(
+        self,
+        features: FeatureStore,
+        vectors: Mapping[Kind, FeatureStore],
+        settings: DataSettings,
+        excluded: frozenset[str],
+    ) -> None:
+        self._features, self._vectors, self._settings, self._excluded = features, vectors, settings, excluded
+        self._seen: set[tuple[str, Kind]] = set()
+        self._widths: dict[str, int] = {}   # of the first video, and of the first texts
+        self.parts: list[_Part] = []
+        self.omitted: list[Omitted] = []
+
+    def take(self, told: Told) -> None:
+        """Add the texts of a video, or note why not."""
+        flaw = self._flaw(told)
+        if flaw is None:
+            rows = matching_rows(told, self._vectors[told.kind])
+            if rows is None:
+                flaw = OTHER_TEXTS, f"{len(told.texts)} texts, {self._vectors[told.kind][told.video].rows} vectors"
+            else:
+                flaw = self._add(told, rows)
+        if flaw is not None:
+            self.omitted.append(Omitted(told.video, told.kind, *flaw))
+
+    def _flaw(self, told: Told) -> tuple[str, str] | None:
+        key = told.video, told.kind
+        if key in self._seen:
+            return TWICE, ""
+        self._seen.add(key)
+        if told.video in self._excluded:
+            return EXCLUDED, ""
+        if not told.texts:
+            return NO_TEXT, ""
+        if told.video not in self._features:
+            return NO_VIDEO, ""
+        if told.video not in self._vectors[told.kind]:
+            return NO_VECTORS, ""
+        stored = self._features[told.video]
+        seconds = stored.rows / stored.rate
+        if told.duration is not None and abs(told.duration - seconds) > self._settings.slack:
+            return OTHER_LENGTH, f"{told.duration:g} s and {seconds:g} s"
+        return self._other_width({"video": stored, "text": self._vectors[told.kind][told.video]})
+
+    def _other_width(self, stored: Mapping[str, Stored]) -> tuple[str, str] | None:
+        for name, each in stored.items():
+            if each.width != self._widths.setdefault(name, each.width):
+                return OTHER_WIDTH, f"{name} {each.width}, not {self._widths[name]}"
+        return None
+
+    def _add(self, told: Told, rows: Rows) -> tuple[str, str] | None:
+        stored = self._features[told.video]
+        length = min(stored.rows, self._settings.longest)
+        spans = [(text, span) for text, spans in enumerate(told.spans) for span in spans]
+        seen = [(text, span.start, span.end) for text, span in spans if span.start < length / stored.rate]
+        if not seen:
+            return (PAST, f"{length / stored.rate:g} s") if spans else (NO_LABEL, "")
+        places = np.array(seen, dtype=np.float64).reshape(-1, 3)
+        if self._settings.unlabelled == "drop":
+            labelled, numbers = np.unique(places[:, 0], return_inverse=True)
+            rows, places[:, 0] = rows[labelled.astype(np.int64)], numbers
+        self.parts.append(_Part(told.video, told.kind, places, rows, length))
+        return None
+
+
+def matching_rows(told: Told, vectors: FeatureStore) -> Rows | None:
+    """Return which stored vector is that of each text, (K,); None where they are of other texts.
+
+    A reader may have left out texts that the store still holds, so the texts need only come in the same order.
+    """
+    lines = vectors.lines(told.video)
+    if lines is None:
+        return np.arange(len(told.texts), dtype=np.int32) if vectors[told.video].rows == len(told.texts) else None
+    rows: list[int] = []
+    stored = enumerate(text.strip() for text in lines.texts)
+    for text in told.texts:
+        row = next((number for number, known in stored if known == text.strip()), None)
+        if row is None:
+            return None
+        rows.append(row)
+    return np.array(rows, dtype=np.int32)
+
+
+def _told(reasons: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} x {reason}" for reason, count in reasons.items()) or "nothing was given"

@@ -1,0 +1,98 @@
+"""What is told of a video, and where each text is placed: from records, from public datasets, from stored texts."""
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from stepline.datasets import DATASETS, stream
+from stepline.errors import DatasetError
+from stepline.features import FeatureStore
+from stepline.nasva.data_settings import Kind, StepPlace
+from stepline.records import Record, Span, Step
+from stepline.store import read_parquet, read_record
+
+
+@dataclass(frozen=True)
+class Told:
+    """The texts of one kind of a video; spans: the places of each, none where it has no label.
+
+    duration: seconds of the video as its source states it, None where it does not.
+    """
+
+    video: str
+    kind: Kind
+    texts: tuple[str, ...]
+    spans: tuple[tuple[Span, ...], ...]
+    duration: float | None = None
+
+
+def read_told(source: str, kind: Kind, place: StepPlace = "shown_or_said") -> Iterator[Told]:
+    """Yield what a source tells of each video: "narration", its sentences; "step", its steps.
+
+    source: Stepline's records (.parquet, .json, or a folder of .json), `name:path` of a public dataset (`stepline
+    datasets`; a dataset that people annotated gives their steps), or a feature store of texts that have times.
+    Raises DatasetError or StoreError for any other.
+    """
+    name, colon, path = source.partition(":")
+    if colon and name in DATASETS:
+        field = DATASETS[name].gives
+        records = (entry.record for entry in stream(name, Path(path)) if entry.record is not None)
+        yield from tell(records, kind, place, annotated=field == "reference" and kind == "step")
+    elif is_store(Path(source)):
+        yield from _in_store(FeatureStore(Path(source)), kind)
+    else:
+        yield from tell(_records(Path(source)), kind, place)
+
+
+def is_store(path: Path) -> bool:
+    """Tell whether a folder is a feature store."""
+    return path.is_dir() and next(path.glob("shard-*.parquet"), None) is not None
+
+
+def tell(
+    records: Iterable[Record], kind: Kind, place: StepPlace = "shown_or_said", *, annotated: bool = False
+) -> Iterator[Told]:
+    """Yield the texts of records; annotated: of the steps that people placed, which only such datasets may give."""
+    for record in records:
+        if kind == "narration":
+            sentences = record.transcript.sentences if record.transcript else ()
+            texts, spans = tuple(each.text for each in sentences), tuple((each.span,) for each in sentences)
+            yield Told(record.video.id, kind, texts, spans, record.video.duration)
+            continue
+        steps = record.reference if annotated else record.steps
+        places = tuple(step.spans if annotated else _place(step, place) for step in steps)
+        yield Told(record.video.id, kind, tuple(step.text for step in steps), places, record.video.duration)
+
+
+def _place(step: Step, place: StepPlace) -> tuple[Span, ...]:
+    """Return the one span that labels a step: the best where it is shown, or where it is said."""
+    shown = step.spans[:1] if place != "said" else ()
+    said = (step.said,) if step.said is not None and place != "shown" else ()
+    return shown or said
+
+
+def _records(path: Path) -> Iterator[Record]:
+    if path.suffix == ".parquet":
+        yield from read_parquet(path)
+        return
+    files = sorted(path.glob("*.json")) if path.is_dir() else [path]
+    if not files or not path.exists():
+        known = "records (.parquet, .json or a folder of them), NAME:PATH of `stepline datasets`, or a store of texts"
+        raise DatasetError(f"{path}: no texts to train on; give {known}")
+    for file in files:
+        yield read_record(file)
+
+
+def _in_store(store: FeatureStore, kind: Kind) -> Iterator[Told]:
+    for id in store:
+        lines = store.lines(id)
+        if lines is None or not lines.starts or not lines.ends:
+            raise DatasetError(f"{store.folder}: {id} has no texts with times; give the annotations beside the store")
+        spans = tuple(_span(start, end) for start, end in zip(lines.starts, lines.ends, strict=True))
+        yield Told(id, kind, lines.texts, spans)
+
+
+def _span(start: float, end: float) -> tuple[Span, ...]:
+    """Return the times as a span, or none where they are none (WhisperX leaves some out, some are reversed)."""
+    return (Span(start, end),) if math.isfinite(start + end) and 0 <= start < end else ()
