@@ -1,4 +1,4 @@
-"""Fits P(the picture shows it | its wording) to WhenAct and writes stepline/nasva/visible_text.json.
+"""Fits P(the picture shows it | its wording) to WhenAct and writes stepline/text/visible_text.json.
 
     python benchmarks/fit_visible_text.py
 
@@ -18,7 +18,7 @@ from whenact_data import FOLDS, Array, folds, read_actions
 from stepline.text import embed
 
 ROOT = Path(__file__).resolve().parents[1]
-OUT = ROOT / "stepline" / "nasva" / "visible_text.json"
+OUT = ROOT / "stepline" / "text" / "visible_text.json"
 RESULT = ROOT / "benchmarks" / "results" / "visible_text.json"
 RIDGE = 1e-4   # the best of 1e-3, 3e-4, 1e-4, 3e-5 by held-out likelihood
 BINS = 10      # of the calibration error

@@ -5,7 +5,7 @@ from stepline.nasva.evidence import Activity
 from stepline.nasva.ground import Grounding, GroundReport, ground
 from stepline.nasva.place import place_texts
 from stepline.nasva.prior import ShownPrior, load_prior
-from stepline.nasva.visible import visible
+from stepline.text.visible import visible
 
 __all__ = [
     "Activity",

@@ -27,9 +27,9 @@ from stepline.nasva.match import match
 from stepline.nasva.prior import Array, load_prior
 from stepline.nasva.settings import GroundSettings
 from stepline.nasva.shots import Units, units
-from stepline.nasva.visible import visible as visible_by_wording
 from stepline.nasva.windows import Window, cut_activity, cut_features, cut_steps, placed_back, windows
 from stepline.records import Alignment, FeatureSequence, Matrix, Span, Step, Transcript
+from stepline.text.visible import visible as visible_by_wording
 
 log = logging.getLogger(__name__)
 

@@ -6,12 +6,15 @@ A logistic regression on MiniLM vectors, fitted to WhenAct's labels by `benchmar
 import functools
 import json
 from importlib import resources
+from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from stepline.errors import ShapeError
-from stepline.nasva.prior import Array
 from stepline.records import Matrix
+
+Array: TypeAlias = npt.NDArray[np.float64]
 
 
 def visible(vectors: Matrix) -> Array:
@@ -24,5 +27,5 @@ def visible(vectors: Matrix) -> Array:
 
 @functools.cache
 def _model() -> tuple[Array, float]:
-    model = json.loads(resources.files("stepline.nasva").joinpath("visible_text.json").read_text(encoding="utf-8"))
+    model = json.loads(resources.files("stepline.text").joinpath("visible_text.json").read_text(encoding="utf-8"))
     return np.array(model["weights"]), float(model["intercept"])
