@@ -56,7 +56,7 @@ class Done:
 def find_videos(paths: Iterable[Path]) -> list[Path]:
     """Return the named files and the videos inside named folders, in the order named, each once.
 
-    A folder's videos come sorted; hidden files and the clips that `--clips` cut are none of them.
+    A folder's videos come sorted; hidden files and the clips and summaries that Stepline cut are none of them.
     """
     found: dict[Path, Path] = {}
     for path in paths:
@@ -73,8 +73,10 @@ def _is_video(file: Path) -> bool:
 
 
 def _is_clip(file: Path) -> bool:
-    from stepline.show import CLIPS_SUFFIX
+    from stepline.show import CLIPS_SUFFIX, SUMMARY_SUFFIX
 
+    if file.name.endswith(SUMMARY_SUFFIX):
+        return file.with_name(file.name.removesuffix(SUMMARY_SUFFIX) + ".json").is_file()
     home = file.parent
     return home.name.endswith(CLIPS_SUFFIX) and home.with_name(home.name.removesuffix(CLIPS_SUFFIX) + ".json").is_file()
 

@@ -14,10 +14,11 @@ from stepline.cli.features import features
 from stepline.cli.group import Group
 from stepline.cli.installed import datasets, doctor
 from stepline.cli.steps import steps
+from stepline.cli.summarize import summarize
 from stepline.cli.transcribe import transcribe
 from stepline.evaluate.command import evaluate
 
-COMMANDS = (steps, transcribe, doctor, datasets, evaluate, annotate, features)
+COMMANDS = (steps, summarize, transcribe, doctor, datasets, evaluate, annotate, features)
 
 
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

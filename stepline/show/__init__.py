@@ -7,12 +7,14 @@ from stepline.show.jsonld import jsonld
 from stepline.show.names import safe_stem
 from stepline.show.outputs import OUTPUTS, Extras, lacking, output_path, write_outputs
 from stepline.show.page import page
+from stepline.show.storyboard import SUMMARY_SUFFIX, storyboard
 from stepline.show.terminal import TRANSCRIPTS, step_table
 from stepline.show.webvtt import srt, webvtt
 
 __all__ = [
     "CLIPS_SUFFIX",
     "OUTPUTS",
+    "SUMMARY_SUFFIX",
     "TRANSCRIPTS",
     "ChapterPlan",
     "Extras",
@@ -27,6 +29,7 @@ __all__ = [
     "safe_stem",
     "srt",
     "step_table",
+    "storyboard",
     "webvtt",
     "write_clips",
     "write_outputs",

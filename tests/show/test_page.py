@@ -9,7 +9,7 @@ from show_samples import HOSTILE, make_alignment, make_step
 
 from stepline.records import Alignment, Record, Sentence, Span, Transcript, Video
 from stepline.show import page
-from stepline.show.page import media_link
+from stepline.show.markup import media_link
 from stepline.show.page.picture import match, picture, png, pool
 from stepline.show.page.timeline import lanes, ticks, timeline
 from stepline.show.page.view import flatten, view

@@ -1,6 +1,5 @@
 """What the page says of each step and sentence, ready for the template: words and seconds, no markup."""
 
-import base64
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -8,6 +7,7 @@ from typing import Literal
 from pydantic import JsonValue
 
 from stepline.records import Alignment, Dropped, Record, Sentence, Span, Step
+from stepline.show.markup import picture_link
 from stepline.show.plain import clock, one_line, sentence_case
 from stepline.show.shown import shown_span
 
@@ -178,7 +178,7 @@ def _step(number: int, step: Step, sentences: tuple[Sentence, ...], picture: byt
         sources=sources,
         provenance=" · ".join(part for part in (step.source_text, step.licence) if part) or None,
         alternatives=step.alternatives,
-        picture="data:image/jpeg;base64," + base64.b64encode(picture).decode() if picture else None,
+        picture=picture_link(picture) if picture else None,
     )
 
 

@@ -1,0 +1,134 @@
+"""What a summary keeps and where it is cut; numbers by hand."""
+
+import json
+
+import numpy as np
+import pytest
+
+from stepline.errors import MediaError, SettingsError, ShapeError
+from stepline.records import Record, Sentence, Span, Step, Transcript, Video, Word
+from stepline.wys2.summary import summarize
+from stepline.wys2.summary_settings import SummarySettings
+
+EXACT = SummarySettings(pad=0.0)
+
+
+def step(name, start, end, *, score=0.8, sources=(), at=None, status="shown"):
+    at = (start + end) / 2 if at is None else at
+    return Step(id=name, text=name, spans=(Span(start, end),), at=at, status=status, score=score, sources=sources)
+
+
+def spoken(*sentences):
+    return Transcript(sentences=tuple(Sentence(text="x", span=Span(a, b)) for a, b in sentences))
+
+
+def record(*steps, transcript=None, duration=100.0):
+    return Record(id="v", video=Video(id="v", duration=duration), transcript=transcript, steps=steps)
+
+
+def spans(segments):
+    return [(segment.span.start, segment.span.end) for segment in segments]
+
+
+def test_every_shown_step_is_kept_and_no_other():
+    made = record(step("a", 10.0, 15.0), step("b", 30.0, 35.0, status="said"), step("c", 50.0, 60.0))
+    assert spans(summarize(made)) == [(10.0, 15.0), (50.0, 60.0)]
+
+
+def test_steps_that_touch_or_nearly_touch_are_one_segment():
+    made = record(step("b", 15.5, 20.0), step("a", 10.0, 15.0), step("c", 21.0, 22.0))
+    found = summarize(made)
+    assert spans(found) == [(10.0, 20.0), (21.0, 22.0)]   # half a second joins, a whole one does not
+    assert [one.id for one in found[0].steps] == ["a", "b"]
+
+
+def test_a_sentence_that_a_step_rests_on_is_kept_whole():
+    made = record(step("a", 10.0, 15.0, sources=(0, 1)), transcript=spoken((8.0, 11.0), (14.0, 17.5)))
+    assert spans(summarize(made, EXACT)) == [(8.0, 17.5)]
+
+
+def test_a_greeting_goes_where_that_leaves_the_step():
+    said = spoken((8.0, 11.0), (14.0, 17.5))
+    assert spans(summarize(record(step("a", 10.0, 15.0), transcript=said), EXACT)) == [(11.0, 14.0)]
+    # Its most likely second lies inside the first sentence: that one stays, whole.
+    assert spans(summarize(record(step("a", 10.0, 15.0, at=10.5), transcript=said), EXACT)) == [(8.0, 14.0)]
+
+
+def test_an_end_far_inside_a_long_sentence_moves_to_a_words_end_only():
+    words = tuple(Word(text="w", span=Span(float(n), n + 0.8)) for n in range(40))
+    said = Transcript(sentences=(Sentence(text="x", span=Span(0.0, 39.8), words=words),))
+    made = record(step("a", 10.4, 20.9, sources=(0,)), transcript=said)
+    assert spans(summarize(made, EXACT)) == [(10.0, 20.9)]   # 20.9 lies between two words
+
+
+def test_a_little_of_the_pause_is_kept_but_nothing_of_the_sentence_before():
+    said = spoken((5.0, 7.95), (8.0, 11.0), (12.0, 13.0))
+    made = record(step("a", 9.0, 10.0, sources=(1,)), transcript=said)
+    assert spans(summarize(made, SummarySettings(pad=0.2))) == [(7.95, 11.2)]
+
+
+def test_a_target_takes_what_gains_most_a_second():
+    made = record(step("a", 0.0, 10.0, score=0.9), step("b", 20.0, 24.0, score=0.8), step("c", 40.0, 45.0, score=0.7))
+    # Gains a second: .09, .2, .14.
+    assert spans(summarize(made, SummarySettings(seconds=9.5))) == [(20.0, 24.0), (40.0, 45.0)]
+    assert spans(summarize(made, SummarySettings(share=0.04))) == [(20.0, 24.0)]
+    assert spans(summarize(made, SummarySettings(seconds=19.0))) == [(0.0, 10.0), (20.0, 24.0), (40.0, 45.0)]
+
+
+def test_overlapping_steps_cost_their_shared_seconds_once():
+    made = record(step("a", 0.0, 8.0, score=0.8), step("b", 2.0, 9.0, score=0.5), step("c", 30.0, 36.0, score=0.55))
+    # a gains .1 a second, then b adds one second; c would add six.
+    assert spans(summarize(made, SummarySettings(seconds=9.0))) == [(0.0, 9.0)]
+
+
+def test_importance_decides_between_equal_steps():
+    made = record(step("a", 0.0, 10.0), step("b", 20.0, 30.0))
+    importance = np.zeros(100, np.float32)
+    importance[20:30] = 1.0
+    assert spans(summarize(made, SummarySettings(seconds=10.0), importance)) == [(20.0, 30.0)]
+    for wrong in (np.full(9, np.nan, np.float32), np.zeros((2, 2), np.float32), np.zeros(0, np.float32)):
+        with pytest.raises(ShapeError, match="one a second"):
+            summarize(made, importance=wrong)
+
+
+def test_a_target_shorter_than_any_step_shows_part_of_the_surest():
+    made = record(step("a", 0.0, 10.0, score=0.6), step("b", 20.0, 40.0, score=0.9, at=25.0))
+    assert spans(summarize(made, SummarySettings(seconds=4.0))) == [(23.0, 27.0)]
+    ((start, end),) = spans(summarize(record(step("b", 20.0, 40.0, at=20.5)), SummarySettings(seconds=4.0)))
+    assert (start, end) == (20.0, 24.0)
+
+
+def test_nothing_shown_is_an_error_that_says_so():
+    with pytest.raises(MediaError, match="no step of it is shown"):
+        summarize(record(step("a", 1.0, 2.0, status="said")))
+
+
+@pytest.mark.parametrize("text", ["", "0", "-3", "120%", "0%", "a minute", "1:2:3"])
+def test_a_length_that_is_none_is_refused(text):
+    from stepline.cli.summarize import read_length
+
+    with pytest.raises(SettingsError, match="give seconds"):
+        read_length(text)
+
+
+def test_lengths_are_read():
+    from stepline.cli.summarize import read_length
+
+    assert read_length("1:30").target(500.0) == 90.0
+    assert read_length("25%").target(500.0) == 125.0
+    assert read_length(None).target(500.0) is None
+
+
+def test_the_command_writes_a_film_and_a_storyboard(stepline, small_video, captions_file, tmp_path):
+    from stepline.media import probe
+
+    arguments = ("summarize", small_video, "--captions", captions_file, "--out", tmp_path)
+    done = stepline(*arguments, "--json")
+    assert done.exit_code == 0, done.output
+    told = json.loads(done.stdout)
+    film = tmp_path / f"{small_video.stem}.summary.mp4"
+    assert probe(film).duration == pytest.approx(told["seconds"], abs=0.1)
+    board = film.with_suffix(".html").read_text()
+    assert all(one["text"][1:] in board for segment in told["segments"] for one in segment["steps"])
+    shorter = stepline(*arguments, "--length", "2", "--json")
+    assert json.loads(shorter.stdout)["seconds"] <= 2.0
