@@ -1,0 +1,101 @@
+"""The cross-check of a swap: numbers, units and negation stay."""
+
+import pytest
+
+from stepline.sieve_swap.agreement import change, polarity, quantities
+from stepline.sieve_swap.agreement.check import NEGATION, NEW, NUMBER, UNIT
+
+
+@pytest.mark.parametrize(
+    ("text", "stated"),
+    [
+        ("add two eggs", [(2, 2, "count", "")]),
+        ("1 1/2 cups", [(1.5, 1.5, "volume", "cup")]),
+        ("1½ cups", [(1.5, 1.5, "volume", "cup")]),
+        ("one and a half cups", [(1.5, 1.5, "volume", "cup")]),
+        ("half a cup of milk", [(0.5, 0.5, "volume", "cup")]),
+        ("a quarter cup", [(0.25, 0.25, "volume", "cup")]),
+        ("three quarters of a cup", [(0.75, 0.75, "volume", "cup")]),
+        ("two thirds cup", [(2 / 3, 2 / 3, "volume", "cup")]),
+        ("a cup of sugar", [(1, 1, "volume", "cup")]),
+        ("an hour and a half", [(1.5, 1.5, "time", "h")]),
+        ("bake 8-10 minutes", [(8, 10, "time", "min")]),
+        ("bake for eight to ten minutes", [(8, 10, "time", "min")]),
+        ("at three fifty degrees", [(350, 350, "temperature", "")]),
+        ("at three hundred and seventy five degrees", [(375, 375, "temperature", "")]),
+        ("at 350°F", [(350, 350, "temperature", "F")]),
+        ("180 degrees Celsius", [(180, 180, "temperature", "C")]),
+        ("bake at 350 F.", [(350, 350, "temperature", "F")]),
+        ("a 10-inch pan", [(10, 10, "length", "inch")]),
+        ("1,500 rpm", [(1500, 1500, "count", "")]),
+        ("cut it in half", [(0.5, 0.5, "count", "")]),
+        ("a dozen eggs", [(12, 12, "count", "")]),
+        ("half a dozen eggs", [(6, 6, "count", "")]),
+        ("this one is my favorite, give it a second", []),
+        ("a few minutes", []),
+        ("5/0 and / and 1/", [(1, 1, "count", "")]),
+        ("", []),
+    ],
+)
+def test_amounts_are_read_as_they_are_said(text, stated):
+    found = [(amount.low, amount.high, amount.kind, amount.unit) for amount in quantities(text)]
+    assert [row[2:] for row in found] == [row[2:] for row in stated]
+    assert [row[:2] for row in found] == [pytest.approx(row[:2]) for row in stated]
+
+
+@pytest.mark.parametrize(
+    ("said", "step"),
+    [
+        ("so add two eggs", "Beat in 2 eggs."),
+        ("about half a cup of milk", "Stir in 1/2 cup milk."),
+        ("put in eight tablespoons of butter", "Add 1/2 cup butter."),
+        ("a hundred and eighty celsius, so 180 degrees celsius", "Preheat oven to 350 degrees F."),
+        ("get the oven to three fifty degrees", "Preheat the oven to 350°F."),
+        ("bake it for ten minutes", "Bake 8 to 10 minutes."),
+        ("bake for an hour", "Bake for 60 minutes."),
+        ("add the flour", "Add 2 cups flour."),
+        ("two cups of flour and a teaspoon of salt", "Add 2 cups flour."),
+        ("don't forget to add the salt", "Add the salt."),
+        ("do not season it yet", "Do not season."),
+        ("one pound of beef", "Brown 450 g beef."),
+    ],
+)
+def test_a_step_that_says_the_same_changes_nothing(said, step):
+    assert change(said, step) is None
+
+
+@pytest.mark.parametrize(
+    ("said", "step", "reason"),
+    [
+        ("add two eggs", "Beat in 3 eggs.", NUMBER),
+        ("bake it at 350 degrees fahrenheit", "Bake at 400 degrees F.", NUMBER),
+        ("bake it at 350 degrees fahrenheit", "Bake at 350 degrees C.", UNIT),
+        ("two cups of sugar", "Add 2 tablespoons sugar.", UNIT),
+        ("let it sit for ten minutes", "Let stand 10 hours.", UNIT),
+        ("ten minutes in the pan", "Cut into 10-inch strips.", UNIT),
+        ("cut it in half", "Cut into quarters.", NUMBER),
+        ("one cup of flour and two cups of sugar", "Add 2 cups flour and 2 cups sugar.", NUMBER),
+        ("twelve volts", "Set the supply to 24 volts.", NUMBER),
+        ("do not season the water", "Season the water.", NEGATION),
+        ("season the water", "Do not season the water.", NEGATION),
+        ("don't put any salt in", "Season to taste.", NEGATION),
+        ("stir it well", "Never stir the rice.", NEGATION),
+        ("cover the pot and simmer", "Simmer uncovered.", NEGATION),
+        ("without the lid on never stir", "Cook with the lid on, do not cover.", NEGATION),
+    ],
+)
+def test_a_change_is_named(said, step, reason):
+    assert change(said, step) == reason
+
+
+def test_a_number_of_which_nothing_is_said_is_refused_only_on_demand():
+    assert change("add the flour", "Add 2 cups flour.") is None
+    assert change("add the flour", "Add 2 cups flour.", new_numbers=False) == NEW
+    assert change("add two cups of flour", "Add 2 cups flour.", new_numbers=False) is None
+
+
+def test_what_a_text_denies_ends_with_its_clause():
+    found = polarity("do not stir the rice, cover the pot")
+    assert found.denied == {"stir", "ric"}
+    assert found.affirmed == {"cover", "pot"}
+    assert not polarity("don't worry about it").negative
