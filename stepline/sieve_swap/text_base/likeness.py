@@ -1,6 +1,7 @@
 """When two lines say the same: a key of their normal words, and a sketch (MinHash) that finds near-duplicates.
 
-Lines whose numbers, units or negations differ are never the same: "bake 30 minutes" is not "bake 40 minutes".
+Lines that differ in more than light words ("and", "it", a plural) are never the same, nor are lines whose numbers,
+units or negations differ: "bake 30 minutes" is not "bake 40 minutes", salt is not pepper.
 Source of the sketch: Broder 1997 (MinHash), Indyk and Motwani 1998 (bands).
 """
 
@@ -17,7 +18,7 @@ import numpy.typing as npt
 Hashes = npt.NDArray[np.uint64]
 
 BANDS = 6    # two lines are compared when one band of their sketches agrees:
-DEPTH = 4    # at a likeness of 0.9 that misses 2 pairs in 1,000, at 0.5 it compares 1 in 3
+DEPTH = 2    # at a likeness of 0.7 that misses 2 pairs in 100, at 0.9 hardly any
 
 # Spellings that mean one unit; the value stands for all of them.
 UNITS = {
@@ -42,12 +43,22 @@ UNITS = {
     **dict.fromkeys(("f", "fahrenheit"), "fahrenheit"),
     **dict.fromkeys(("celsius", "centigrade"), "celsius"),
 }
-NEGATIONS = frozenset("no not never without none neither nor cannot avoid don dont doesn isn won t n".split())
-NUMBERS = frozenset(
-    "one two three four five six seven eight nine ten eleven twelve fifteen twenty thirty forty fifty sixty hundred "
-    "half quarter third thirds quarters halves dozen once twice double triple".split()
-)
-NOISE = frozenset("a an the degrees degree deg".split())   # words that change nothing
+UNIT_NAMES = frozenset(UNITS.values())
+NEGATIONS = frozenset({
+    *("no", "not", "never", "without", "none", "neither", "nor", "cannot", "avoid", "don", "dont", "doesn", "isn"),
+    *("won", "t", "n"),
+})
+NUMBERS = frozenset({
+    *("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "fifteen"),
+    *("twenty", "thirty", "forty", "fifty", "sixty", "hundred", "half", "halves", "third", "thirds", "quarter"),
+    *("quarters", "dozen", "once", "twice", "double", "triple"),
+})
+NOISE = frozenset({"a", "an", "the", "degrees", "degree", "deg"})   # words that change nothing
+# Words in which near-duplicates may differ; any other word, a plural apart, must be in both.
+LIGHT = frozenset({
+    *("and", "then", "it", "its", "them", "they", "this", "that", "these", "those", "to", "of", "your", "you", "is"),
+    *("are", "be", "will", "in", "into", "on", "onto", "for", "at", "with", "there", "just", "until", "till", "from"),
+})
 
 _WORD = re.compile(r"\d+(?:[./]\d+)*|[^\W\d_]+")
 _FRACTIONS = {ord(c): f" {unicodedata.normalize('NFKC', c).replace(chr(0x2044), '/')} " for c in "¼½¾⅓⅔⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞"}
@@ -80,16 +91,23 @@ def line_key(text: str) -> int:
 
 
 def weighty(words: Sequence[str]) -> tuple[str, ...]:
-    """Return the words that two lines must share in order to be the same: numbers, units, negations."""
-    units = UNITS.values()
-    return tuple(w for w in words if w[0].isdigit() or w in NEGATIONS or w in NUMBERS or w in units)
+    """Return what two lines must share to be the same: numbers, units and negations in order, then all other words.
+
+    The other words are sorted, without light ones and plurals.
+    """
+    ordered = tuple(w for w in words if w[0].isdigit() or w in NEGATIONS or w in NUMBERS or w in UNIT_NAMES)
+    return (*ordered, "|", *sorted({_singular(word) for word in words if word not in LIGHT}))
+
+
+def _singular(word: str) -> str:
+    return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word
 
 
 def sketch(texts: Sequence[str]) -> Sketch:
     """Return the sketch of some lines; each line's is the same whatever lines stand beside it."""
     lines = [normal_words(text) for text in texts]
     keys = np.array([_hash(" ".join(words)) for words in lines], dtype=np.uint64)
-    guards = np.array([_hash("|".join(weighty(words))) for words in lines], dtype=np.uint64)
+    guards = np.array([_hash(" ".join(weighty(words))) for words in lines], dtype=np.uint64)
     sets = [_pairs(words) for words in lines]
     ends = np.cumsum([len(found) for found in sets], dtype=np.int64)
     pairs = np.concatenate([*sets, np.empty(0, dtype=np.uint32)])
@@ -110,7 +128,7 @@ def _pairs(words: Sequence[str]) -> npt.NDArray[np.uint32]:
 
 
 def _bands(pairs: npt.NDArray[np.uint32], ends: npt.NDArray[np.int64], guards: Hashes) -> Hashes:
-    """Return (N, BANDS) hashes of DEPTH minima each, mixed with the guard of numbers, units and negations."""
+    """Return (N, BANDS) hashes of DEPTH minima each, mixed with the guard of weighty words."""
     if not len(ends):
         return np.empty((0, BANDS), dtype=np.uint64)
     starts = np.concatenate([[0], ends[:-1]])

@@ -49,8 +49,8 @@ def near_duplicates(sketches: Sequence[Sketch], known: int, threshold: float, me
         for row, leader in _candidates([part.bands[:, band] for part in sketches], known, memory):
             if leader < earliest[row] and jaccard(lines[row], lines[leader]) >= threshold:
                 earliest[row] = leader
-    for row in np.flatnonzero(earliest < count):
-        leader = stands[earliest[row]]   # the line that stands for the near one may be farther
+    for row in np.flatnonzero(earliest < count).tolist():
+        leader = int(stands[earliest[row]])   # the line that stands for the near one may be farther
         if leader == earliest[row] or jaccard(lines[row], lines[leader]) >= threshold:
             stands[row] = leader
     return stands
