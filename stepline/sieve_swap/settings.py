@@ -5,6 +5,7 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import Field
 
 from stepline.settings import Settings
+from stepline.sieve_swap.text_base.settings import TextBaseSettings
 
 Count: TypeAlias = Annotated[int, Field(ge=1)]
 Share: TypeAlias = Annotated[float, Field(ge=0.0, le=1.0)]
@@ -31,6 +32,7 @@ class MatchSettings(Settings):
     variant: Variant = "swap"            # raw: every sentence; only-sieve: the kept ones; swap: their steps; mix: both
     scope: Scope = "retained"            # steps of all paired documents, of the video's own, or of the whole base
     method: Literal["nearest", "monotone"] = "nearest"   # monotone: in the order of one paired document
+    ordered_documents: Count = 20        # paired documents, the likeliest first, that "monotone" tries
     similarity: Share = 0.62             # least cosine of sentence and step (0.75 in the paper, with MPNet)
     merge: Literal["before", "after"] = "after"   # short neighbours before retrieval, or hits on one step after
     longest_merged: Positive = 8.0       # seconds; only shorter sentences merge before retrieval
@@ -45,12 +47,12 @@ class RunSettings(Settings):
 
     shard: Count = 256                # videos held at once, and videos a file
     words: Count = 20_000             # documents whose words are counted at once
-    batch: Count = 64                 # segments embedded at once
 
 
 class SieveSwapSettings(Settings):
     """Every setting of `stepline sieve-swap`."""
 
+    text_base: TextBaseSettings = TextBaseSettings()   # how a base is built from texts that are not one yet
     pairing: PairingSettings = PairingSettings()
     match: MatchSettings = MatchSettings()
     run: RunSettings = RunSettings()

@@ -1,0 +1,135 @@
+"""Records whose narration is sieved, and swapped for human-written steps where it tells one (eqs. 3, 4, 6, 7).
+
+    raw          every sentence as it was said (the paper's Raw ASR)
+    only-sieve   the sentences that a step is near to, as they were said
+    swap         that step instead of the sentence; what was said is kept among `alternatives`
+    mix          both, as two steps with the same seconds
+
+The seconds are those of the speech, in `spans` and in `said`: the paper keeps the transcript's times. Nobody has looked
+at the picture, so `status` stays None; a NaSVA model may place the steps anew, since these are ordinary records.
+"""
+
+import itertools
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from stepline.errors import ShapeError
+from stepline.records import Dropped, Matrix, Record, Sentence, Step
+from stepline.sieve_swap.matching import (
+    Documents,
+    Match,
+    Miss,
+    Outcome,
+    merge_matches,
+    nearest_steps,
+    ordered_steps,
+)
+from stepline.sieve_swap.segments import Segment, segments
+from stepline.sieve_swap.settings import MatchSettings
+from stepline.sieve_swap.text_base.base import TextBase
+
+Embed = Callable[[Sequence[str]], Matrix]
+
+
+def sieve_and_swap(
+    records: Sequence[Record],
+    base: TextBase,
+    settings: MatchSettings,
+    *,
+    paired: Sequence[Documents] | None = None,
+    retained: Documents | None = None,
+    embed: Embed | None = None,
+) -> list[Record]:
+    """Return each record with its swapped steps and, in `dropped`, the sentences that were sieved out and why.
+
+    paired: each record's documents, the likeliest first; needed by scope "paired" and method "monotone". retained: the
+    documents of scope "retained"; None searches all. embed: texts to (N, D) unit vectors; None is the base's encoder.
+    Earlier steps of a record are replaced. Raises ShapeError where the numbers do not fit.
+    """
+    if paired is not None and len(paired) != len(records):
+        raise ShapeError(f"paired must have one entry a record: {len(records)}, not {len(paired)}")
+    if paired is None and (settings.scope == "paired" or settings.method == "monotone"):
+        raise ShapeError("scope 'paired' and method 'monotone' need each record's documents; give `paired`")
+    told = [segments(_sentences(record), settings) for record in records]
+    if settings.variant == "raw":
+        return [_raw(record, pieces) for record, pieces in zip(records, told, strict=True)]
+    texts = [segment.text for pieces in told for segment in pieces]
+    vectors = (embed or _embedding(base))(texts)
+    cuts = np.cumsum([0, *map(len, told)])
+    outcomes = _outcomes(told, vectors, cuts, base, settings, paired, retained)
+    return [
+        _swapped(record, merge_matches(found, settings), settings)
+        for record, found in zip(records, outcomes, strict=True)
+    ]
+
+
+def _sentences(record: Record) -> Sequence[Sentence]:
+    return record.transcript.sentences if record.transcript else ()
+
+
+def _embedding(base: TextBase) -> Embed:
+    from stepline.text import embed
+
+    return lambda texts: embed(texts, model=base.encoder)
+
+
+def _outcomes(
+    told: Sequence[Sequence[Segment]],
+    vectors: Matrix,
+    cuts: Documents,
+    base: TextBase,
+    settings: MatchSettings,
+    paired: Sequence[Documents] | None,
+    retained: Documents | None,
+) -> list[list[Outcome]]:
+    """Return the outcomes of each record; steps of one set of documents are searched for all records at once."""
+    if settings.method == "nearest" and settings.scope != "paired":
+        documents = retained if settings.scope == "retained" else None
+        found = nearest_steps([s for pieces in told for s in pieces], vectors, base, documents, settings)
+        return [found[start:end] for start, end in itertools.pairwise(cuts)]
+    match = ordered_steps if settings.method == "monotone" else nearest_steps
+    return [
+        match(pieces, vectors[start:end], base, documents, settings)
+        for pieces, start, end, documents in zip(told, cuts[:-1], cuts[1:], paired or (), strict=True)
+    ]
+
+
+def _raw(record: Record, pieces: Sequence[Segment]) -> Record:
+    steps = [_step(number, piece, piece.text) for number, piece in enumerate(pieces)]
+    return record.model_copy(update={"steps": tuple(steps)})
+
+
+def _swapped(record: Record, outcomes: Sequence[Outcome], settings: MatchSettings) -> Record:
+    steps: list[Step] = []
+    for match in outcomes:
+        if isinstance(match, Match):
+            steps += [_step_of(match, len(steps) + place, form) for place, form in enumerate(_forms(settings))]
+    sentences = _sentences(record)
+    sieved = [
+        Dropped(what="sentence", text=sentences[source].text, reason=miss.reason)
+        for miss in outcomes
+        if isinstance(miss, Miss)
+        for source in miss.segment.sources
+    ]
+    return Record.model_validate(dict(record) | {"steps": tuple(steps), "dropped": (*record.dropped, *sieved)})
+
+
+def _forms(settings: MatchSettings) -> tuple[str, ...]:
+    return ("swap", "only-sieve") if settings.variant == "mix" else (settings.variant,)
+
+
+def _step_of(match: Match, number: int, form: str) -> Step:
+    score = min(1.0, max(0.0, match.similarity))
+    if form == "only-sieve":
+        return _step(number, match.segment, match.segment.text, score=score)
+    source = f"{match.step.source}: {match.step.id}"
+    said = (match.segment.text,)
+    made = {"score": score, "source_text": source, "licence": match.step.licence, "alternatives": said}
+    return _step(number, match.segment, match.step.text, **made)
+
+
+def _step(number: int, segment: Segment, text: str, **more: object) -> Step:
+    """Return a step at the seconds in which it is said."""
+    placed = {"spans": (segment.span,), "said": segment.span, "sources": segment.sources}
+    return Step.model_validate({"id": str(number), "text": text, **placed, **more})

@@ -1,0 +1,144 @@
+"""Sieve and swap (eq. 6): each output line can be checked by eye."""
+
+import numpy as np
+import pytest
+from small_base import SmallBase
+
+from stepline.errors import ShapeError
+from stepline.records import Record, Sentence, Span, Transcript, Video
+from stepline.sieve_swap.agreement.check import NEGATION, NUMBER
+from stepline.sieve_swap.matching import FAR, UNORDERED, UNPAIRED
+from stepline.sieve_swap.segments import segments
+from stepline.sieve_swap.settings import MatchSettings
+from stepline.sieve_swap.swap import sieve_and_swap
+
+BASE = SmallBase()
+SPOKEN = [
+    (0.0, 3.0, "hello my dear friends and welcome"),
+    (4.0, 9.0, "peel two cloves of garlic"),
+    (10.0, 13.0, "rub the toast"),
+    (13.5, 15.0, "rub the toast with garlic"),
+    (30.0, 33.0, "rub the toast with garlic"),
+    (34.0, 36.0, "drizzle it with olive oil"),
+]
+
+
+def record(spoken=SPOKEN, identity="v1"):
+    sentences = tuple(Sentence(text=text, span=Span(start, end)) for start, end, text in spoken)
+    return Record(id=identity, video=Video(id=identity), transcript=Transcript(sentences=sentences))
+
+
+def swapped(spoken=SPOKEN, paired=None, retained=None, base=BASE, **settings):
+    chosen = MatchSettings(**({"scope": "all", "similarity": 0.55} | settings))
+    made = sieve_and_swap([record(spoken)], base, chosen, paired=paired, retained=retained, embed=base.embed)
+    return made[0]
+
+
+def lines(made):
+    return [(step.spans[0].start, step.spans[0].end, step.text, step.sources) for step in made.steps]
+
+
+def test_the_golden_run():
+    made = swapped()
+    assert lines(made) == [
+        (4.0, 9.0, "Peel 2 cloves garlic.", (1,)),
+        (10.0, 15.0, "Rub the toast with the garlic.", (2, 3)),
+        (30.0, 33.0, "Rub the toast with the garlic.", (4,)),      # 15 s later: told again, not merged
+        (34.0, 36.0, "Drizzle with olive oil.", (5,)),
+    ]
+    assert [(item.text, item.reason) for item in made.dropped] == [("hello my dear friends and welcome", FAR)]
+    first = made.steps[0]
+    assert (first.source_text, first.licence, first.alternatives) == (
+        "tests: d0#0", "CC0-1.0", ("peel two cloves of garlic",),
+    )
+    # Shared words: peel, cloves, garlic; said: 5 words ("two" and "of" are unknown, 2 in one place), the step: 4.
+    assert first.score == pytest.approx(3 / (np.sqrt(1 + 1 + 1 + 4) * np.sqrt(4)), abs=1e-6)
+    assert (first.status, first.said) == (None, Span(4.0, 9.0))
+
+
+@pytest.mark.parametrize(
+    ("variant", "texts"),
+    [
+        ("raw", [text for _, _, text in SPOKEN]),
+        ("only-sieve", ["peel two cloves of garlic", "rub the toast rub the toast with garlic",
+                        "rub the toast with garlic", "drizzle it with olive oil"]),
+        ("mix", ["Peel 2 cloves garlic.", "peel two cloves of garlic",
+                 "Rub the toast with the garlic.", "rub the toast rub the toast with garlic",
+                 "Rub the toast with the garlic.", "rub the toast with garlic",
+                 "Drizzle with olive oil.", "drizzle it with olive oil"]),
+    ],
+)  # fmt: skip
+def test_the_variants_keep_the_seconds(variant, texts):
+    made = swapped(variant=variant)
+    assert [step.text for step in made.steps] == texts
+    assert [step.id for step in made.steps] == [str(number) for number in range(len(texts))]
+    assert all(step.spans == (step.said,) for step in made.steps)
+
+
+def test_a_similarity_exactly_at_the_threshold_is_kept():
+    spoken = [(0.0, 1.0, "drain the beans")]
+    assert len(swapped(spoken, similarity=1.0).steps) == 1   # the same words: cosine 1
+    assert [item.reason for item in swapped([(0.0, 1.0, "drain beans")], similarity=0.9).dropped] == [FAR]
+
+
+def test_a_step_that_changes_a_number_gives_way_to_the_next_nearest():
+    base = SmallBase([("A", ["Peel 3 cloves of garlic."]), ("B", ["Peel 2 cloves garlic now."])])
+    spoken = [(0.0, 2.0, "peel 2 cloves of garlic")]
+    assert [step.text for step in swapped(spoken, base=base).steps] == ["Peel 2 cloves garlic now."]
+    assert [item.reason for item in swapped(spoken, base=base, candidates=1).dropped] == [NUMBER]
+    assert [step.text for step in swapped(spoken, base=base, check=False).steps] == ["Peel 3 cloves of garlic."]
+
+
+def test_a_negation_is_never_swapped_away():
+    assert [item.reason for item in swapped([(0.0, 2.0, "do salt yet")]).dropped] == [NEGATION]
+    assert [step.text for step in swapped([(0.0, 2.0, "do not salt it yet")]).steps] == ["Do not salt yet."]
+
+
+def test_only_the_steps_of_the_asked_documents_are_searched():
+    spoken = [(0.0, 2.0, "drain the beans"), (9.0, 12.0, "remove the wheel")]
+    bicycle = np.array([2])
+    assert [step.text for step in swapped(spoken).steps] == ["Drain the beans.", "Remove the wheel."]
+    assert [step.text for step in swapped(spoken, scope="retained", retained=bicycle).steps] == ["Remove the wheel."]
+    assert [step.text for step in swapped(spoken, scope="paired", paired=[bicycle]).steps] == ["Remove the wheel."]
+    nothing = swapped(spoken, scope="paired", paired=[np.array([], np.int64)])
+    assert [item.reason for item in nothing.dropped] == [UNPAIRED, UNPAIRED]
+
+
+def test_monotone_matching_keeps_one_document_s_order():
+    spoken = [(0.0, 2.0, "drain the beans"), (9.0, 12.0, "mix beans and onion"), (20.0, 22.0, "chop 1 onion")]
+    nearest = swapped(spoken)
+    assert [step.text[:4] for step in nearest.steps] == ["Drai", "Mix ", "Chop"]
+    ordered = swapped(spoken, method="monotone", paired=[np.array([2, 1])])
+    # Cosines: mixing 4 / (2 sqrt 6) = .82, chopping 3 / (2 sqrt 3) = .87. Chopping comes first in the document, so only
+    # one of the two can stay.
+    assert [step.text[:4] for step in ordered.steps] == ["Drai", "Chop"]
+    assert [item.reason for item in ordered.dropped] == [UNORDERED]
+
+
+def test_short_neighbours_merge_before_retrieval_when_asked():
+    spoken = [(0, 5, "a"), (6, 9, "b"), (9.5, 12, "c"), (16.1, 18, "d"), (18, 27, "e"), (27, 28, "f"), (29, 30, " ")]
+    found = record([(float(start), float(end), text) for start, end, text in spoken]).transcript.sentences
+    # a and b: 5 s and 3 s, 1 s apart. a b lasts 9 s, so c stays out; c and d are 4.1 s apart; e lasts 9 s.
+    settings = MatchSettings(merge="before")
+    assert [piece.text for piece in segments(found, settings)] == ["a b", "c", "d", "e", "f"]
+    assert segments(found, settings)[0].sources == (0, 1)
+    assert [piece.text for piece in segments(found, MatchSettings(merge="after"))] == list("abcdef")
+
+
+def test_a_gap_of_exactly_the_limit_does_not_merge():
+    found = record([(0.0, 2.0, "a"), (6.0, 8.0, "b")]).transcript.sentences
+    assert len(segments(found, MatchSettings(merge="before"))) == 2
+    assert len(segments(found, MatchSettings(merge="before", merge_gap=4.01))) == 1
+
+
+def test_a_record_without_speech_has_no_steps():
+    silent = Record(id="v", video=Video(id="v"))
+    made = sieve_and_swap([silent], BASE, MatchSettings(scope="all"), embed=BASE.embed)
+    assert made == [silent]
+
+
+def test_documents_are_asked_for_where_they_are_needed():
+    with pytest.raises(ShapeError, match="give `paired`"):
+        swapped(method="monotone")
+    with pytest.raises(ShapeError, match="one entry a record: 1, not 0"):
+        swapped(paired=[])
