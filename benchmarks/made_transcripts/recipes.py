@@ -1,0 +1,53 @@
+"""The written recipes that videos are made from: titles, ingredients and single steps, read where they lie."""
+
+import gzip
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from stepline.sieve_swap.text_base.single_steps import single_steps
+from stepline.writing.word_sets import word_set
+
+DATA = Path(__file__).resolve().parents[2] / ".." / "shared" / "data"
+FOLDERS = ("recipes_json", "recipes_based_cooking")
+MEASURES = word_set(
+    """
+    cup cups tablespoon tablespoons teaspoon teaspoons ounce ounces pound pounds oz lb lbs tbsp tsp can cans jar bunch
+    package packages packet container clove cloves stick sticks slice slices pinch dash sprig sprigs large small medium
+    fresh freshly dried ground chopped minced sliced diced grated shredded packed quart quarts pint pints g kg ml l
+    kosher unsalted boneless skinless whole ripe bottle box bag head of for and or to taste frozen canned cooked finely
+    thinly plus extra about inch thick heaping level cold hot warm peeled cubed crushed toasted hard lean all-purpose
+    extra-virgin your favorite optional optional: into a an the with s
+    """
+)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One recipe. id: unlike any other's, folders apart. steps: single steps, in order."""
+
+    id: str
+    title: str
+    ingredients: tuple[str, ...]
+    steps: tuple[str, ...]
+
+
+def read_recipes(data: Path = DATA, *, folders: Sequence[str] = FOLDERS) -> list[Recipe]:
+    """Return all the recipes in the folders, by folder and name."""
+    found = []
+    for folder in folders:
+        table = json.loads(gzip.decompress((data / folder / "recipes.json.gz").read_bytes()))
+        for slug in sorted(table):
+            row = table[slug]
+            steps = tuple(step for paragraph in row["steps"] for step in single_steps(paragraph))
+            found.append(Recipe(f"{folder}/{slug}", row["title"].strip(), tuple(row["ingredients"]), steps))
+    return found
+
+
+def short_name(ingredient: str) -> str:
+    """Return what a cook calls an ingredient: its last two plain words; empty when none is left."""
+    head = re.split(r"[,(;–]| and | or ", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", ingredient))[0].lower()
+    words = [word for word in re.findall(r"[a-zéñ'-]+", head) if word not in MEASURES]
+    return " ".join(words[-2:])
