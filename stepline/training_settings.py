@@ -1,6 +1,6 @@
 """Settings of the training loop; nothing heavy is imported here."""
 
-from typing import Annotated, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
 from pydantic import Field
 
@@ -8,6 +8,9 @@ from stepline.settings import Settings
 
 Count: TypeAlias = Annotated[int, Field(ge=1)]
 Amount: TypeAlias = Annotated[float, Field(ge=0.0)]
+Device: TypeAlias = Literal["auto", "cpu", "cuda"]
+
+WITHOUT_EFFECT: Final = ("readers", "device", "save_every")   # on what is learnt: a run may be resumed with others
 
 
 class TrainSettings(Settings):
@@ -21,3 +24,5 @@ class TrainSettings(Settings):
     seed: Annotated[int, Field(ge=0)] = 0   # of the order of videos, of dropout and of whatever a batch draws
     bf16: bool = False             # mixed precision; twice as slow on a CPU without its own bf16 units
     save_every: Count = 200        # steps between checkpoints: what a killed run loses at most
+    readers: Annotated[int, Field(ge=0)] = 2   # threads that read the next batches; 0: none, each step reads its own
+    device: Device = "auto"        # "auto": a GPU where there is one

@@ -79,7 +79,7 @@ KILLED = """
 import sys, time
 from pathlib import Path
 sys.path.insert(0, {tests!r})
-from test_training import QUICK, fit, network, task
+from test_loop import QUICK, fit, network, task
 fit(network(), task(), QUICK, Path({folder!r}), lambda progress: time.sleep(0.05))
 """
 
