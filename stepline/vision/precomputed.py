@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from stepline.errors import ModelError, SettingsError, ShapeError, StoreError
+from stepline.features.foreign import read_arrays
 from stepline.records import FeatureSequence, Matrix
 from stepline.vision.backbone import Pictures
-from stepline.features.foreign import read_arrays
 from stepline.vision.settings import VisionSettings
 
 SUFFIXES = (".safetensors", ".npy", ".mp4.npy", ".webm.npy", ".npz", ".pth.tar", ".pth", ".pt")
@@ -92,8 +92,10 @@ def find_precomputed(folder: Path, video_id: str) -> Path:
     raise StoreError(f"{folder}: no features for video {video_id!r}; expected {video_id} + one of {' '.join(SUFFIXES)}")
 
 
-def read_precomputed(path: Path, *, rate: float = 1.0, width: int | None = None) -> FeatureSequence:
-    """Return the features in a file, as float32 unit rows (a row of zeros stays zero).
+def read_precomputed(
+    path: Path, *, rate: float = 1.0, width: int | None = None, unit: bool = True
+) -> FeatureSequence:
+    """Return the features in a file, as float32 unit rows (a row of zeros stays zero); as they are without `unit`.
 
     rate: rows per second, for files that do not say it; Stepline's own do. width: what D must be, if known.
     Raises StoreError when the file cannot be read, ShapeError when what it holds is no (T, D) of finite numbers.
@@ -102,7 +104,8 @@ def read_precomputed(path: Path, *, rate: float = 1.0, width: int | None = None)
     values = _matrix(path, _pick(path, content))
     if width is not None and values.shape[1] != width:
         raise ShapeError(f"{path}: {values.shape[1]} wide, the texts' features {width}; use one encoder for both")
-    return FeatureSequence(_unit(values), _rate(path, metadata, rate), metadata.get("backbone", Precomputed.name))
+    rows = _unit(values) if unit else values
+    return FeatureSequence(rows, _rate(path, metadata, rate), metadata.get("backbone", Precomputed.name))
 
 
 def read_text_features(path: Path) -> TextFeatures:

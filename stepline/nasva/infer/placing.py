@@ -1,0 +1,95 @@
+"""Steps placed by a trained network: how texts fit (`align`), rivals and order (`order`), spans, and a verdict each."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from stepline.errors import ShapeError
+from stepline.nasva.aligner_settings import AlignerSettings
+from stepline.nasva.infer.align import Fit
+from stepline.nasva.infer.order import Chances, chances
+from stepline.nasva.infer.shown import Calibration, evidence, uncalibrated
+from stepline.nasva.infer.spans import spans
+from stepline.nasva.prior import Array, load_prior
+from stepline.records import Alignment, Span, Status, Step
+
+log = logging.getLogger(__name__)
+
+UNCALIBRATED = "P(shown) is not calibrated: `stepline calibrate` fits it on videos whose truth is known"
+
+
+@dataclass(frozen=True)
+class Placing:
+    """Steps with spans, at, score and status; alignment: P(step k is being shown at t), (K, T); note: what to know.
+
+    A step that is not shown has no spans; spans and at hold the best guess for every one, as benchmarks ask for.
+    """
+
+    steps: tuple[Step, ...]
+    alignment: Alignment
+    chances: Chances
+    spans: tuple[Span, ...]
+    at: tuple[float, ...]
+    note: str | None
+
+
+def place_steps(
+    steps: Sequence[Step],
+    fit: Fit,
+    calibration: Calibration | None = None,
+    *,
+    settings: AlignerSettings | None = None,
+    duration: float | None = None,
+    before: Array | None = None,
+) -> Placing:
+    """Return the steps placed where the network, and what is said when, show them.
+
+    fit: of the steps' texts, in their order. `said` of a step weighs in by `settings.speech`. duration: seconds, where
+    the last row covers less than a whole one. before: (K, K) P(step i comes before step j). Raises ShapeError.
+    """
+    settings = settings or AlignerSettings()
+    if len(fit.scores) != len(steps):
+        raise ShapeError(f"{len(fit.scores)} rows of scores for {len(steps)} steps; give one row a step")
+    logistic = calibration.modes.get(settings.mode) if calibration is not None else None
+    note = UNCALIBRATED if logistic is None else None
+    shown = logistic(evidence(fit)) if logistic is not None else uncalibrated(fit)
+    found = chances(fit.scores, shown, settings, prior=_prior(steps, fit), before=before)
+    end = fit.scores.shape[1] / fit.rate if duration is None else duration
+    shown_in = spans(found.at, fit.rate, settings, end=end)
+    at = [min((best + 0.5) / fit.rate, (best / fit.rate + end) / 2) for best in found.best.tolist()]
+    placed = tuple(
+        _placed(step, span, second, float(p), settings)
+        for step, span, second, p in zip(steps, shown_in, at, found.shown, strict=True)
+    )
+    held = np.minimum(found.at * found.shown[:, None], 1.0).astype(np.float32)
+    alignment = Alignment(tuple(step.text for step in steps), held, fit.rate, "probability")
+    log.info("aligner: %d of %d steps shown", sum(step.status == "shown" for step in placed), len(placed))
+    return Placing(placed, alignment, found, tuple(shown_in), tuple(at), note)
+
+
+def _placed(step: Step, span: Span, at: float, p: float, settings: AlignerSettings) -> Step:
+    """Return the step with its verdict; one that is not shown has no spans."""
+    if p < settings.shown_threshold:
+        status: Status = "not found" if step.said is None else "said"
+        return step.model_copy(update={"spans": (), "at": None, "score": p, "status": status})
+    return step.model_copy(update={"spans": (span,), "at": at, "score": p, "status": "shown"})
+
+
+def _prior(steps: Sequence[Step], fit: Fit) -> Array | None:
+    """Return (K, T) P(shown in a row | when the step is said); None where no step is said."""
+    if all(step.said is None for step in steps):
+        return None
+    rows = fit.scores.shape[1]
+    second = (np.arange(rows) / fit.rate).astype(np.int64)
+    seconds = int(second[-1]) + 1
+    curves = [load_prior().over(_inside(step.said, seconds), seconds)[second] for step in steps]
+    return np.array([curve / curve.sum() for curve in curves])
+
+
+def _inside(said: Span | None, seconds: int) -> list[Span]:
+    """Return the passage where it lies in the video; said after the last row, its end is nearest."""
+    if said is None:
+        return []
+    return [Span(min(said.start, seconds - 1.0), min(max(said.end, said.start + 1e-3), float(seconds)))]

@@ -1,0 +1,121 @@
+import numpy as np
+import pytest
+import torch
+from aligner_samples import WIDTH, tiny
+
+from stepline.errors import ShapeError
+from stepline.nasva.aligner_settings import AlignerSettings
+from stepline.nasva.infer.align import NOWHERE, align, fit_texts, windows
+from stepline.nasva.model import Aligner
+from stepline.records import FeatureSequence, Span
+
+SMALL = AlignerSettings(whole=20, window=16, stride=8, batch=3)
+
+
+def network(**changes):
+    torch.manual_seed(0)
+    return Aligner(tiny(**changes)).eval()
+
+
+def video(rows, seed=0):
+    return FeatureSequence(np.random.default_rng(seed).normal(size=(rows, WIDTH)).astype(np.float32), 1.0, "drawn")
+
+
+def vectors(texts, seed=1):
+    return np.random.default_rng(seed).normal(size=(texts, WIDTH)).astype(np.float32)
+
+
+def test_a_short_video_is_aligned_at_once():
+    aligner, features, texts = network(), video(20), vectors(3)
+    alignment = align(aligner, features, ["a", "b", "c"], texts)
+    assert (alignment.kind, alignment.rate, alignment.scores.shape) == ("cosine", 1.0, (3, 20))
+    fit = fit_texts(aligner, features, texts, settings=SMALL)
+    assert np.array_equal(fit.scores, alignment.scores)
+    assert fit.alignable is None
+
+
+def test_windows_are_tans():
+    parts = windows(200, 5, None, AlignerSettings(whole=100, window=64, stride=16))
+    assert [part.start for part in parts] == list(range(0, 168, 16))
+    assert (parts[0].end, parts[-1].end) == (64, 200)
+    assert {(part.first, part.last) for part in parts} == {(0, 5)}
+
+
+@pytest.mark.parametrize("rows", [21, 24, 25, 31, 32, 33, 100])
+def test_every_row_lies_in_a_window(rows):
+    covered = np.zeros(rows, dtype=bool)
+    for part in windows(rows, 1, None, SMALL):
+        assert part.end - part.start <= SMALL.window
+        covered[part.start : part.end] = True
+    assert covered.all()
+
+
+def test_scores_of_windows_are_averaged_and_their_padding_changes_nothing():
+    aligner, features, texts = network(), video(29), vectors(4)
+    fit = fit_texts(aligner, features, texts, settings=SMALL)   # windows 0-16, 8-24, 16-29: the last is padded
+    alone = [
+        align(aligner, FeatureSequence(features.values[a:b], 1.0, "drawn"), "abcd", texts).scores
+        for a, b in ((0, 16), (8, 24), (16, 29))
+    ]
+    expected = np.zeros((4, 29))
+    expected[:, :8] = alone[0][:, :8]
+    expected[:, 8:16] = (alone[0][:, 8:] + alone[1][:, :8]) / 2
+    expected[:, 16:24] = (alone[1][:, 8:] + alone[2][:, :8]) / 2
+    expected[:, 24:] = alone[2][:, 8:]
+    np.testing.assert_allclose(fit.scores, expected, atol=1e-5)
+
+
+def test_the_network_never_sees_more_rows_than_a_window_holds(monkeypatch):
+    aligner, seen = network(), []
+    forward = Aligner.forward
+    monkeypatch.setattr(Aligner, "forward", lambda self, batch: seen.append(batch.video.shape) or forward(self, batch))
+    for rows in (100, 1000):
+        fit_texts(aligner, video(rows), vectors(2), settings=SMALL)
+        assert {shape[1] for shape in seen} <= {16, 12, 13, 14, 15}
+        assert max(shape[0] for shape in seen) == 3
+
+
+def test_a_narration_is_sought_near_where_it_is_said():
+    said = [Span(float(t), t + 2.0) for t in range(0, 100, 10)]
+    settings = SMALL.model_copy(update={"mode": "narration"})
+    fit = fit_texts(network(), video(100), vectors(10), said=said, settings=settings)
+    assert (fit.scores[0, 40:] == NOWHERE).all()
+    assert (fit.scores[0, :16] > NOWHERE).all()
+    assert (fit.scores[9, :50] == NOWHERE).all()
+    assert (fit.scores.argmax(axis=1)[[0, 9]] // 40 == [0, 2]).sum() >= 1
+    assert (fit.scores > NOWHERE).any(axis=1).all()
+
+
+def test_only_narrations_know_their_places():
+    aligner, features, texts = network(), video(18), vectors(4)
+    turned = texts[::-1].copy()
+    steps, other = (align(aligner, features, "abcd", some).scores for some in (texts, turned))
+    np.testing.assert_allclose(steps, other[::-1], atol=1e-5)
+    told, other = (align(aligner, features, "abcd", some, mode="narration").scores for some in (texts, turned))
+    assert np.abs(told - other[::-1]).max() > 1e-3
+
+
+def test_the_head_is_asked_where_there_is_one():
+    fit = fit_texts(network(alignability=True), video(29), vectors(4), settings=SMALL)
+    assert fit.alignable.shape == (4,)
+    assert np.isfinite(fit.alignable).all()
+
+
+def test_no_text_gives_no_row():
+    assert fit_texts(network(), video(12), vectors(0)).scores.shape == (0, 12)
+
+
+@pytest.mark.parametrize(
+    ("features", "texts", "said", "reason"),
+    [
+        (FeatureSequence(np.ones((9, 5), np.float32), 1.0, "other"), vectors(2), None, "video features have width 5"),
+        (video(9), np.ones((2, 5), np.float32), None, "text features have width 5"),
+        (video(9), np.full((2, WIDTH), np.nan, np.float32), None, "text features hold NaN"),
+        (FeatureSequence(np.ones((0, WIDTH), np.float32), 1.0, "other"), vectors(2), None, "no feature row"),
+        (video(9), vectors(2)[0], None, "text vectors must be"),
+        (video(9), vectors(2), [Span(0.0, 1.0)], "1 times for 2 texts"),
+    ],
+)
+def test_what_does_not_fit_is_named(features, texts, said, reason):
+    with pytest.raises(ShapeError, match=reason):
+        fit_texts(network(), features, texts, said=said)

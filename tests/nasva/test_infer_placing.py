@@ -1,0 +1,81 @@
+import numpy as np
+import pytest
+
+from stepline.errors import ShapeError
+from stepline.nasva.aligner_settings import AlignerSettings
+from stepline.nasva.infer.align import Fit
+from stepline.nasva.infer.placing import UNCALIBRATED, place_steps
+from stepline.nasva.infer.shown import Calibration, Logistic
+from stepline.nasva.infer.spans import spans
+from stepline.records import Span, Step
+
+BY_RISE = Calibration("abc", {"step": Logistic((0.0,) * 6, (1.0,) * 6, (0.0, 20.0, 0.0, 0.0, 0.0, 0.0), -10.0)})
+
+
+def fit():
+    """The first text rises by 1 in rows 10 to 14, most in row 12, the second by 0.1."""
+    scores = np.zeros((2, 40), np.float32)
+    scores[0, 10:15], scores[0, 12], scores[1, 30] = 1.0, 1.05, 0.1
+    return Fit(scores, None, 1.0)
+
+
+def steps(**said):
+    return [Step(id="1", text="cut the lemon", **said), Step(id="2", text="chill it", **said)]
+
+
+def test_a_step_that_stands_out_is_shown_and_the_other_is_not():
+    placing = place_steps(steps(), fit(), BY_RISE)
+    first, second = placing.steps
+    assert (first.status, first.at) == ("shown", 12.5)
+    assert first.spans[0].iou(Span(10.0, 15.0)) > 0.7
+    assert first.score > 0.99
+    assert (second.status, second.spans, second.at) == ("not found", (), None)
+    assert (placing.at[1], placing.note) == (30.5, None)
+    assert placing.alignment.scores[0, 10:15].sum() == pytest.approx(1.0, abs=0.02)
+
+
+def test_a_step_that_is_said_but_not_shown_says_so():
+    assert place_steps(steps(said=Span(3.0, 5.0)), fit(), BY_RISE).steps[1].status == "said"
+
+
+def test_without_calibration_that_is_told():
+    assert place_steps(steps(), fit()).note == UNCALIBRATED
+
+
+def test_speech_counts_where_it_is_known():
+    scores = np.zeros((1, 60), np.float32)
+    scores[0, [10, 50]] = 0.6
+    step = Step(id="1", text="cut the lemon", said=Span(49.0, 51.0))
+    assert place_steps([step], Fit(scores, None, 1.0)).at == (50.5,)
+    late = step.model_copy(update={"said": Span(90.0, 95.0)})   # after the last row
+    assert place_steps([late], Fit(scores, None, 1.0)).at == (50.5,)
+
+
+def test_times_stay_inside_a_video_whose_last_second_is_short():
+    scores = np.zeros((1, 10), np.float32)
+    scores[0, 9] = 1.0
+    placing = place_steps(steps()[:1], Fit(scores, None, 1.0), BY_RISE, duration=9.3)
+    assert placing.steps[0].spans[0].end <= 9.3
+    assert placing.at[0] == pytest.approx(9.15)
+
+
+def test_spans_follow_the_rule():
+    at = np.zeros((1, 40))
+    at[0, 18:23] = 0.1, 0.2, 0.4, 0.2, 0.1
+    by = {rule: spans(at, 1.0, AlignerSettings(spans=rule, smooth=1))[0] for rule in ("start", "center", "grown")}
+    assert by == {"start": Span(20.0, 28.0), "center": Span(16.5, 24.5), "grown": Span(19.0, 22.0)}
+    assert spans(at, 2.0, AlignerSettings(spans="start"))[0] == Span(10.0, 18.0)
+    assert spans(at, 1.0, AlignerSettings(spans="start"), end=25.0)[0] == Span(20.0, 25.0)
+
+
+def test_one_dim_second_does_not_cut_a_span():
+    at = np.full((1, 40), 1e-6)
+    at[0, 15:26] = 0.1
+    at[0, 20] = 0.001
+    assert spans(at, 1.0)[0].iou(Span(15.0, 26.0)) > 0.7
+    assert spans(at, 1.0, AlignerSettings(smooth=1))[0].duration <= 6
+
+
+def test_scores_of_other_steps_are_refused():
+    with pytest.raises(ShapeError, match="2 rows of scores for 1 steps"):
+        place_steps(steps()[:1], fit())
