@@ -1,0 +1,153 @@
+"""Self-training in a tiny simulated world: rounds, what is kept on disk, and what is told of them."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from stepline.errors import SettingsError, ShapeError, StoreError
+from stepline.nasva.coarse import coarse_spans
+from stepline.nasva.model_settings import ModelSettings
+from stepline.nasva.selftrain import SelfTraining
+from stepline.nasva.selftrain_settings import RefineSettings, SelfTrainSettings
+from stepline.nasva.written import Written, read_labels, step_samples, write_labels
+from stepline.records import Span
+from stepline.training_settings import TrainSettings
+from stepline.world.simulate import SimulationSettings, simulate
+
+MODEL = ModelSettings(
+    video_width=128, text_width=128, width=32, heads=2, encoder_layers=1, decoder_layers=1, feed_forward=64,
+    projection=16, text_positions=128,
+)  # fmt: skip
+TRAINING = TrainSettings(epochs=3, learning_rate=2e-3, save_every=5)
+SETTINGS = SelfTrainSettings(rounds=2, teacher_epochs=2, held_out=0.2, enough=1.0)
+
+
+def written(video):
+    record, features = video.record, video.features()
+    likeness = video.embeddings("step") @ video.embeddings("narration").T
+    duration = float(len(features.values))
+    kept, _ = coarse_spans(record.steps, record.transcript.sentences, likeness, duration=duration)
+    said = {step.id: step.said for step in kept}
+    truth = video.shown("step")[:, : len(features.values)]
+    return Written(video.id, features, video.vectors("step"), tuple(said.get(s.id) for s in record.steps), truth)
+
+
+@pytest.fixture(scope="module")
+def videos():
+    return tuple(written(video) for video in simulate(0, SimulationSettings(videos=24, held_out=0.0)).samples)
+
+
+@pytest.fixture
+def training(videos, tmp_path):
+    return SelfTraining(videos, tmp_path / "out", model=MODEL, training=TRAINING, settings=SETTINGS)
+
+
+def files(folder):
+    return {str(path.relative_to(folder)): path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
+
+
+def test_two_rounds_give_labels_a_network_and_a_report_each(training, videos):
+    done = training.run()
+    assert [report.number for report in done.rounds] == [0, 1, 2]
+    first, second, last = done.rounds
+    assert first.texts == sum(len(video.said) for video in videos)
+    assert (first.kept, second.kept) == (pytest.approx(1.0, abs=0.05), 1.0)
+    assert first.moved is None
+    assert second.moved > 0
+    assert 0 < second.iou < 1
+    assert first.agreement is None
+    assert 0 <= second.agreement <= 1
+    assert (last.agreement, last.alignable) == (None, None)   # its labels train the final network alone
+    assert all(0 < report.inside < report.shown < 1 for report in done.rounds)
+    assert len(done.labels) == len(videos)
+    assert not any(path.name.endswith(".training") for path in training.folder.rglob("*"))
+
+
+def test_a_run_that_is_done_is_not_redone(training):
+    once = training.run()
+    before = files(training.folder)
+    again = training.run()
+    assert files(training.folder) == before
+    assert again.labels == once.labels
+    assert again.rounds == once.rounds
+    for weight, other in zip(once.network.parameters(), again.network.parameters(), strict=True):
+        assert torch.equal(weight, other)
+
+
+def test_a_killed_run_goes_on_and_ends_as_if_it_had_not_been(training, tmp_path):
+    whole = training.run()
+
+    def stop(name, progress):
+        if name == "round-1/teacher-0" and progress.step == 2:
+            raise KeyboardInterrupt
+
+    parts = replace(training, folder=tmp_path / "parts", progress=stop)
+    with pytest.raises(KeyboardInterrupt):
+        parts.run()
+    before = files(parts.folder)
+    assert {"report.json", "round-0/labels.json", "round-0/teacher-1.safetensors", "round-1/labels.json"} <= set(before)
+    done = replace(parts, progress=None).run()
+    assert files(parts.folder)["round-0/teacher-0.safetensors"] == before["round-0/teacher-0.safetensors"]
+    assert done.labels == whole.labels
+    for weight, other in zip(whole.network.parameters(), done.network.parameters(), strict=True):
+        assert torch.equal(weight, other)
+
+
+def test_rounds_end_when_two_agree_on_videos_that_no_teacher_saw(training):
+    easy = SETTINGS.model_copy(update={"rounds": 5, "enough": 0.0})
+    assert len(replace(training, settings=easy).run().rounds) == 2   # the first that can be compared
+
+
+def test_no_round_trains_on_the_first_labels_alone(training, videos):
+    done = replace(training, settings=SETTINGS.model_copy(update={"rounds": 0})).run()
+    assert done.labels == tuple(video.said for video in videos)
+
+
+def test_labels_may_come_from_the_pictures(training, videos):
+    seen = replace(training, settings=SETTINGS.model_copy(update={"rounds": 0, "first": "video"})).run()
+    assert seen.labels != tuple(video.said for video in videos)
+    assert all(span is not None for places in seen.labels for span in places)
+
+
+def test_another_run_does_not_go_on_in_its_folder(training):
+    replace(training, settings=SETTINGS.model_copy(update={"rounds": 0})).run()
+    with pytest.raises(SettingsError, match="another run"):
+        training.run()
+
+
+def test_a_threshold_that_keeps_nothing_ends_the_run(training):
+    high = RefineSettings(threshold=0.99, threshold_kind="cosine")
+    with pytest.raises(ShapeError, match="0 of"):
+        replace(training, settings=SETTINGS.model_copy(update={"refine": high})).run()
+
+
+def test_nothing_labelled_is_an_error(training, videos):
+    silent = [replace(video, said=(None,) * len(video.said)) for video in videos]
+    with pytest.raises(ShapeError, match="no step has a label"):
+        replace(training, videos=silent).run()
+
+
+def test_samples_hold_the_steps_with_a_label_or_all(videos):
+    labels = [(Span(0.0, 2.0), *[None] * (len(videos[0].said) - 1)), (None,) * len(videos[1].said)]
+    (sample,) = step_samples(videos[:2], labels)
+    assert sample.positive.sum(axis=1).tolist() == [2]
+    every = step_samples(videos[:2], labels, keep_all=True)
+    assert [len(one.text) for one in every] == [len(video.said) for video in videos[:2]]
+    assert [int(one.positive.sum()) for one in every] == [2, 0]
+
+
+def test_labels_are_read_back_and_refused_for_other_videos(tmp_path):
+    path = tmp_path / "labels.json"
+    labels = ((Span(0.0, 1.5), None), ())
+    write_labels(path, ["a", "b"], labels)
+    assert read_labels(path, [("a", 2), ("b", 0)]) == labels
+    with pytest.raises(StoreError, match="other texts"):
+        read_labels(path, [("a", 3), ("b", 0)])
+    with pytest.raises(StoreError, match="'c'"):
+        read_labels(path, [("c", 1)])
+
+
+def test_places_and_vectors_must_fit(videos):
+    with pytest.raises(ShapeError, match="need as many places"):
+        replace(videos[0], said=())
