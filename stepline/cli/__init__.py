@@ -10,6 +10,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 from stepline import __version__
 from stepline.cli.annotate import annotate
+from stepline.cli.excluded import excluded
 from stepline.cli.features import features
 from stepline.cli.group import Group
 from stepline.cli.installed import datasets, doctor
@@ -18,7 +19,7 @@ from stepline.cli.summarize import summarize
 from stepline.cli.transcribe import transcribe
 from stepline.evaluate.command import evaluate
 
-COMMANDS = (steps, summarize, transcribe, doctor, datasets, evaluate, annotate, features)
+COMMANDS = (steps, summarize, transcribe, doctor, datasets, evaluate, annotate, features, excluded)
 
 
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
