@@ -11,15 +11,17 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 from stepline import __version__
 from stepline.cli.annotate import annotate
 from stepline.cli.excluded import excluded
+from stepline.cli.experiment import experiment
 from stepline.cli.features import features
 from stepline.cli.group import Group
 from stepline.cli.installed import datasets, doctor
 from stepline.cli.steps import steps
 from stepline.cli.summarize import summarize
+from stepline.cli.train import train
 from stepline.cli.transcribe import transcribe
 from stepline.evaluate.command import evaluate
 
-COMMANDS = (steps, summarize, transcribe, doctor, datasets, evaluate, annotate, features, excluded)
+COMMANDS = (steps, summarize, transcribe, doctor, datasets, evaluate, annotate, features, experiment, excluded, train)
 
 
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

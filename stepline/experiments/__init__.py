@@ -1,0 +1,1 @@
+"""Whole tables of a paper, remade: what is trained, with what, and how its scores stand beside the published ones."""
