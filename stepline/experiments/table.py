@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import mean
 
 from stepline.experiments.claims import Claim
 from stepline.experiments.nasva_tables import SAID, STEPS, Row
@@ -75,8 +76,8 @@ def spread(values: Sequence[float]) -> str:
     """Return the mean, and from least to most where there are several."""
     if not values:
         return "–"
-    mean = f"{sum(values) / len(values):.1f}"
-    return mean if len(values) == 1 else f"{mean} ({min(values):.1f} to {max(values):.1f})"
+    middle = f"{mean(values):.1f}"
+    return middle if len(values) == 1 else f"{middle} ({min(values):.1f} to {max(values):.1f})"
 
 
 def _table(table: str, lines: Sequence[Line]) -> str:
@@ -85,7 +86,7 @@ def _table(table: str, lines: Sequence[Line]) -> str:
     head = ["row", *(["published: steps, narrations"] if published else []), *(NAMES[name] for name in columns)]
     rows = [
         [line.row.words, *([_published(line.row)] if published else []),
-         *(spread(line.scores.get(name, ())) for name in columns), f"{sum(line.cpu_seconds) / len(line.cpu_seconds):.0f}"]
+         *(spread(line.scores.get(name, ())) for name in columns), f"{mean(line.cpu_seconds):.0f}"]
         for line in lines
     ]  # fmt: skip
     return f"### {TITLES[table]}\n\n{_grid([*head, 'CPU s'], rows)}"
@@ -105,7 +106,7 @@ def _claims(judged: Sequence[Judged]) -> str:
     said = {True: "holds", False: "**does not hold**", None: "not asserted"}
     rows = [
         [one.claim.words, "–" if one.claim.published is None else f"{one.claim.published:+.1f}",
-         ", ".join(f"{gain:+.1f}" for gain in one.gains), f"{sum(one.gains) / len(one.gains):+.1f}",
+         ", ".join(f"{gain:+.1f}" for gain in one.gains), f"{mean(one.gains):+.1f}",
          "–" if one.claim.least is None else f"> {one.claim.least:g}", said[one.claim.holds(one.gains)]]
         for one in judged
     ]  # fmt: skip
