@@ -1,12 +1,17 @@
 """What a terminal shows while work goes on."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import click
+
 if TYPE_CHECKING:
+    from stepline.training import Progress as Training
     from stepline.watching import Progress
+
+OFTEN = 30.0   # seconds between the lines of a training that no terminal shows
 
 
 @contextmanager
@@ -33,3 +38,45 @@ def progress_bars() -> Iterator["Progress | None"]:
             bars.update(tasks[stage], completed=second)
 
         yield report
+
+
+@contextmanager
+def training_bar() -> Iterator[Callable[["Training"], None]]:
+    """Yield what shows each step of a training: a bar on a terminal, else a line now and then, both on stderr."""
+    if not sys.stderr.isatty():
+        yield _lines()
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    shown = TextColumn("loss {task.fields[loss]:.3f}  {task.fields[score]}  {task.fields[memory]:.2f} GiB")
+    columns = (MofNCompleteColumn(), BarColumn(), shown, TimeRemainingColumn(compact=True))
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+        bar = bars.add_task("", total=None, loss=float("nan"), score="", memory=0.0)
+
+        def report(progress: "Training") -> None:
+            from stepline.training import peak_memory
+
+            score = {} if progress.score is None else {"score": f"held out {progress.score:.3f}"}
+            known = {"loss": progress.loss, "memory": peak_memory() / 2**30} | score
+            bars.update(bar, total=progress.steps, completed=progress.step, **known)
+
+        yield report
+
+
+def _lines() -> Callable[["Training"], None]:
+    told = -OFTEN
+
+    def report(progress: "Training") -> None:
+        nonlocal told
+        from stepline.training import peak_memory
+
+        if progress.score is None and progress.step < progress.steps and progress.seconds < told + OFTEN:
+            return
+        told = progress.seconds
+        left = progress.seconds / max(progress.taken, 1) * (progress.steps - progress.step)
+        score = "" if progress.score is None else f", held out {progress.score:.3f}"
+        numbers = f"loss {progress.loss:.3f}{score}, {left:.0f} s left, at most {peak_memory() / 2**30:.2f} GiB"
+        click.echo(f"step {progress.step} of {progress.steps}: {numbers}", err=True)
+
+    return report

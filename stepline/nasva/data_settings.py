@@ -9,6 +9,7 @@ from stepline.settings import Settings
 
 Kind: TypeAlias = Literal["narration", "step"]
 StepPlace: TypeAlias = Literal["shown_or_said", "shown", "said"]
+HeldOutScore: TypeAlias = Literal["recall", "loss"]
 Unlabelled: TypeAlias = Literal["keep", "drop"]
 
 
@@ -21,4 +22,5 @@ class DataSettings(Settings):
     longest: Annotated[int, Field(ge=1, le=1200)] = 1200   # rows of a video that are seen; supplement: 1200 s
     slack: Annotated[float, Field(ge=0.0)] = 5.0   # seconds that a video's stated length may differ from its features'
     held_out: Share = 0.0          # share of the videos, by their ids, that are not trained on but choose the best
-    held_out_most: Annotated[int, Field(ge=1)] = 500   # videos of them that are looked at
+    held_out_most: Annotated[int, Field(ge=1)] = 500   # samples of them that are looked at
+    held_out_score: HeldOutScore = "recall"   # what chooses the best: the share of texts whose best row has their label

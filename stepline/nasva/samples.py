@@ -15,6 +15,7 @@ import numpy.typing as npt
 from stepline.batches import Sample
 from stepline.errors import ShapeError
 from stepline.features import FeatureStore, Stored
+from stepline.nasva.checkpoint import Space
 from stepline.nasva.data_settings import DataSettings, Kind
 from stepline.nasva.targets import labelled_sample
 from stepline.nasva.told import Told
@@ -28,6 +29,7 @@ NO_VECTORS = "there are no features of its texts"
 OTHER_TEXTS = "the features of its texts are of other texts"
 OTHER_LENGTH = "its video and its features differ in length"
 OTHER_WIDTH = "its features have another width"
+OTHER_BACKBONE = "its features come from another network"
 TWICE = "the video came before"
 EXCLUDED = "it is excluded"
 NO_TEXT = "it has no text"
@@ -60,6 +62,7 @@ class AlignerSamples(Sequence[Sample]):
     """Samples that are read when they are asked for; their lengths are known without reading.
 
     lengths: feature rows of each sample; omitted: what is no sample, and why; labelled: texts with a label.
+    asked: the texts come as a benchmark asks them, narrations in their order, steps in none; else all are in order.
     """
 
     def __init__(
@@ -69,8 +72,11 @@ class AlignerSamples(Sequence[Sample]):
         vectors: Mapping[Kind, FeatureStore],
         settings: DataSettings,
         omitted: Sequence[Omitted] = (),
+        *,
+        asked: bool = False,
     ) -> None:
         self._parts, self._features, self._vectors, self._settings = parts, features, vectors, settings
+        self._asked = asked
         self.omitted = tuple(omitted)
         self.lengths = [part.length for part in parts]
         self.texts = sum(len(part.rows) for part in parts)
@@ -96,7 +102,8 @@ class AlignerSamples(Sequence[Sample]):
         for text, start, end in part.places.tolist():
             spans[int(text)].append(Span(start, end))
         name = f"{part.video} ({part.kind})"
-        return labelled_sample(name, features, vectors, spans, ordered=True, rule=self._settings.label_rule)
+        ordered = part.kind == "narration" or not self._asked
+        return labelled_sample(name, features, vectors, spans, ordered=ordered, rule=self._settings.label_rule)
 
     def widths(self) -> tuple[int, int]:
         """Return the widths of the video features and of the text vectors. Raises ShapeError without any sample."""
@@ -105,20 +112,27 @@ class AlignerSamples(Sequence[Sample]):
         part = self._parts[0]
         return self._features[part.video].width, self._vectors[part.kind][part.video].width
 
+    def space(self) -> Space:
+        """Return whose features these are. Raises ShapeError without any sample."""
+        self.widths()
+        part = self._parts[0]
+        stored = self._features[part.video]
+        return Space(stored.backbone, self._vectors[part.kind][part.video].backbone, stored.rate)
+
     def reasons(self) -> dict[str, int]:
         """Return how many were left out for each reason, the most frequent first."""
         return dict(Counter(each.reason for each in self.omitted).most_common())
 
     def split(self, share: float) -> tuple["AlignerSamples", "AlignerSamples"]:
-        """Return the samples to train on and those held out: a share of the videos, chosen by their ids alone."""
+        """Return the samples to train on and those held out: a share of the videos, chosen by their ids alone.
+
+        Of those held out, the first `held_out_most`, as a benchmark asks them.
+        """
         held = {video for video in self.videos if zlib.crc32(video.encode()) < share * 2**32}
         kept, out = ([part for part in self._parts if (part.video in held) is side] for side in (False, True))
         given = (self._features, self._vectors, self._settings)
-        return AlignerSamples(kept, *given, self.omitted), AlignerSamples(out, *given)
-
-    def first(self, count: int) -> "AlignerSamples":
-        """Return the first samples alone."""
-        return AlignerSamples(self._parts[:count], self._features, self._vectors, self._settings)
+        out = out[: self._settings.held_out_most]
+        return AlignerSamples(kept, *given, self.omitted), AlignerSamples(out, *given, asked=True)
 
 
 def gather_samples(
@@ -151,7 +165,7 @@ class _Gathering:
     ) -> None:
         self._features, self._vectors, self._settings, self._excluded = features, vectors, settings, excluded
         self._seen: set[tuple[str, Kind]] = set()
-        self._widths: dict[str, int] = {}   # of the first video, and of the first texts
+        self._first: dict[str, Stored] = {}   # the first video's features, and the first texts'
         self.parts: list[_Part] = []
         self.omitted: list[Omitted] = []
 
@@ -184,12 +198,15 @@ class _Gathering:
         seconds = stored.rows / stored.rate
         if told.duration is not None and abs(told.duration - seconds) > self._settings.slack:
             return OTHER_LENGTH, f"{told.duration:g} s and {seconds:g} s"
-        return self._other_width({"video": stored, "text": self._vectors[told.kind][told.video]})
+        return self._unlike("video", stored) or self._unlike("text", self._vectors[told.kind][told.video])
 
-    def _other_width(self, stored: Mapping[str, Stored]) -> tuple[str, str] | None:
-        for name, each in stored.items():
-            if each.width != self._widths.setdefault(name, each.width):
-                return OTHER_WIDTH, f"{name} {each.width}, not {self._widths[name]}"
+    def _unlike(self, name: str, stored: Stored) -> tuple[str, str] | None:
+        """Return how features differ from the first ones, which a network for both could not tell apart."""
+        first = self._first.setdefault(name, stored)
+        if stored.width != first.width:
+            return OTHER_WIDTH, f"{name} {stored.width}, not {first.width}"
+        if stored.backbone != first.backbone:
+            return OTHER_BACKBONE, f"{name} {stored.backbone}, not {first.backbone}"
         return None
 
     def _add(self, told: Told, rows: Rows) -> tuple[str, str] | None:

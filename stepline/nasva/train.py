@@ -11,7 +11,8 @@ from stepline.batches import Sample, collate
 from stepline.nasva.loss import Loss, alignability_loss, grounding_loss
 from stepline.nasva.model import Aligner
 from stepline.nasva.model_settings import LossSettings, ModelSettings
-from stepline.training import Progress, Task, fit
+from stepline.nasva.samples import AlignerSamples
+from stepline.training import Judge, Progress, Task, fit
 from stepline.training_settings import TrainSettings
 
 
@@ -24,6 +25,8 @@ def train_aligner(
     settings: TrainSettings | None = None,
     start: Aligner | None = None,
     report: Callable[[Progress], None] | None = None,
+    judge: Judge | None = None,
+    device: str | torch.device = "cpu",
 ) -> Aligner:
     """Return a network trained on the samples, from fresh weights or on from those of `start`, at rest.
 
@@ -32,7 +35,8 @@ def train_aligner(
     settings = settings or TrainSettings()
     torch.manual_seed(settings.seed)   # of fresh weights
     network = start or Aligner(model or ModelSettings())
-    fit(network, aligner_task(samples, loss or LossSettings()), settings, folder, report)
+    network.to(device)
+    fit(network, aligner_task(samples, loss or LossSettings()), settings, folder, report, judge=judge)
     return network
 
 
@@ -51,7 +55,8 @@ def aligner_task(samples: Sequence[Sample], settings: LossSettings) -> Task[Samp
     def draw(chosen: Sequence[Sample], chance: np.random.Generator) -> list[Sample]:
         return draw_order(chosen, settings, chance)
 
-    return Task(samples, lambda sample: len(sample.video), draw, losses)
+    lengths = samples.lengths if isinstance(samples, AlignerSamples) else None
+    return Task(samples, lambda sample: len(sample.video), draw, losses, lengths)
 
 
 def draw_order(samples: Sequence[Sample], settings: LossSettings, chance: np.random.Generator) -> list[Sample]:

@@ -1,11 +1,10 @@
-"""What a run tells on disk: JSON lines, and TensorBoard's events where they are asked for."""
+"""What a run tells on disk: JSON lines, one a step."""
 
 import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from stepline.errors import SettingsError
 from stepline.store import atomic_path
 
 LOG = "log.jsonl"
@@ -35,28 +34,3 @@ class Log:
         """Hand the lines to the disk, so that a checkpoint never knows of steps that the log does not."""
         self._file.flush()
         os.fsync(self._file.fileno())
-
-
-class Events:
-    """The same numbers as curves that TensorBoard draws; an optional extra."""
-
-    def __init__(self, folder: Path) -> None:
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError as error:
-            cure = "pip install 'stepline[train]', or leave --tensorboard out"
-            raise SettingsError(f"TensorBoard's package is not here; {cure}") from error
-        self._kind, self._folder = SummaryWriter, folder
-        self._writer: SummaryWriter | None = None
-
-    def write(self, step: int, values: Mapping[str, float]) -> None:
-        """Add a point to each curve; points of steps that are taken again go."""
-        if self._writer is None:
-            self._writer = self._kind(str(self._folder), purge_step=step)
-        for name, value in values.items():
-            self._writer.add_scalar(name, value, step)
-
-    def close(self) -> None:
-        """Write what is left."""
-        if self._writer is not None:
-            self._writer.close()

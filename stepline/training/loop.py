@@ -73,7 +73,8 @@ class Judge:
 class Progress:
     """One step that was taken: `step` of `steps`, its loss, the learning rate, and seconds since the loop began.
 
-    waited: seconds of them spent waiting for samples. score: what the judge says, after the last step of an epoch.
+    taken: steps since then. waited: seconds of them spent waiting for samples. score: what the judge says, after the
+    last step of an epoch.
     """
 
     step: int
@@ -81,6 +82,7 @@ class Progress:
     loss: float
     learning_rate: float
     seconds: float
+    taken: int = 0
     waited: float = 0.0
     score: float | None = None
 
@@ -130,7 +132,8 @@ def fit(
             score = _judged(model, judge, best) if judge is not None and one.last else None
             best = max((known for known in (best, score) if known is not None), default=None)
             rate, seconds = optimizer.param_groups[0]["lr"], time.monotonic() - began
-            progress = Progress(one.step + 1, steps, loss, rate, seconds, drawn.waited, score)
+            done = one.step + 1
+            progress = Progress(done, steps, loss, rate, seconds, done - point.step, drawn.waited, score)
             if lines is not None:
                 lines.write(_line(progress))
                 if progress.step % settings.save_every == 0 or progress.step == steps:

@@ -1,6 +1,8 @@
 """Several processes that train as one: each has a share of every batch, and sums are over all of them."""
 
 import os
+import resource
+import sys
 from collections.abc import Callable
 from datetime import timedelta
 from typing import TypeVar
@@ -33,6 +35,12 @@ def start_processes(device: Device = "auto") -> torch.device:
         cure = "pip install 'stepline[train]'"
         raise ModelError(f"training in several processes needs accelerate, which is not here; {cure}") from error
     return torch.device(PartialState(cpu=device == "cpu", timeout=PATIENCE).device)
+
+
+def end_processes() -> None:
+    """Leave the other processes, where there are some; without it torch complains at the end."""
+    if distributed.is_available() and distributed.is_initialized():
+        distributed.destroy_process_group()
 
 
 def place() -> tuple[int, int]:
@@ -76,6 +84,14 @@ def share_gradients(model: nn.Module) -> None:
     summed(flat)
     for weight, part in zip(weights, flat.split([weight.numel() for weight in weights]), strict=True):
         weight.grad = part.view_as(weight)
+
+
+def peak_memory() -> int:
+    """Return the most bytes that this process has held: of the GPU where it uses one, else of main memory."""
+    if torch.cuda.is_available() and torch.cuda.max_memory_allocated():
+        return int(torch.cuda.max_memory_allocated())
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def agreed(number: int, device: torch.device) -> bool:
