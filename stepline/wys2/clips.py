@@ -1,0 +1,106 @@
+"""From records to clips: a few seconds of video, what is said in them, and which key-step they show.
+
+Key-steps are a record's reference (COIN, CrossTask): people's labels, which training may read and no stage does.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from stepline.errors import DatasetError
+from stepline.records import Record, Span, Step
+from stepline.writing.coreference import resolve_pronouns
+from stepline.wys2.settings import ClipSettings
+
+
+@dataclass(frozen=True)
+class Clip:
+    """A clip: the sentence that it belongs to, its words, and the text of the key-step that its middle shows, if any.
+
+    candidates: the sentences nearest to its middle, its own first.
+    """
+
+    video: str
+    span: Span
+    sentence: int
+    text: str
+    task: str | None
+    key_step: str | None
+    candidates: tuple[int, ...] = ()
+
+
+def narrated_clips(record: Record, settings: ClipSettings | None = None) -> list[Clip]:
+    """Return the clips of a record: each sentence is cut into pieces of about `stride`, a clip around each middle.
+
+    Raises DatasetError without narration, for narration past the end of the video, and where no key-step has a time
+    (records without any key-step are unlabelled, and no error).
+    """
+    settings = settings or ClipSettings()
+    sentences = record.transcript.sentences if record.transcript else ()
+    if not sentences:
+        raise DatasetError(f"{record.id}: no narration; give its transcript, or leave the video out")
+    duration = record.video.duration or max(sentence.span.end for sentence in sentences)
+    if sentences[-1].span.start >= duration:
+        late = f"somebody speaks at {sentences[-1].span.start:g} s of {duration:g} s"
+        raise DatasetError(f"{record.id}: {late}; check whose transcript it is")
+    _check_times(record)
+    texts = [sentence.text for sentence in sentences]
+    spoken = resolve_pronouns(texts) if settings.resolve else texts
+    middles = [sentence.span.center for sentence in sentences]
+    clips: list[Clip] = []
+    for row, sentence in enumerate(sentences):
+        for middle in _middles(sentence.span.start, min(sentence.span.end, duration), settings.stride):
+            span = _around(middle, duration, settings.seconds)
+            step = shown_at(record.reference, middle)
+            text = None if step is None else step.text
+            clip = Clip(record.id, span, row, spoken[row], record.video.task, text)
+            clips.append(replace(clip, candidates=_nearest(middles, middle, row, settings.candidates)))
+    return clips
+
+
+def shown_at(steps: Sequence[Step], second: float) -> Step | None:
+    """Return the step whose span covers the second; of several, the one whose span begins last."""
+    covering = [(span.start, step) for step in steps for span in step.spans if second in span]
+    return max(covering, key=lambda pair: pair[0])[1] if covering else None
+
+
+def _check_times(record: Record) -> None:
+    if record.reference and not any(step.spans for step in record.reference):
+        raise DatasetError(
+            f"{record.id}: none of its {len(record.reference)} key-steps has a time; give annotations with times"
+        )
+
+
+def _middles(start: float, end: float, stride: float) -> Iterator[float]:
+    """Yield the middles of a sentence's clips."""
+    count = max(1, round((end - start) / stride))
+    for piece in range(count):
+        yield start + (piece + 0.5) * (end - start) / count
+
+
+def _around(middle: float, duration: float, seconds: float) -> Span:
+    """Return a clip of that length around a second, moved into the video; all of a shorter video."""
+    start = min(max(0.0, middle - seconds / 2), max(0.0, duration - seconds))
+    return Span(start, min(duration, start + seconds))
+
+
+def _nearest(middles: Sequence[float], second: float, own: int, count: int) -> tuple[int, ...]:
+    """Return the sentences nearest to a second, the clip's own first."""
+    others = sorted((row for row in range(len(middles)) if row != own), key=lambda row: abs(middles[row] - second))
+    return (own, *others[: count - 1])
+
+
+def split_videos(videos: Sequence[str], seed: int) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
+    """Return the videos of training, validation and test: 20 % are withheld, the rest is split 80:20 (section 4).
+
+    The split depends on the seed and on the ids, not on their order. Raises DatasetError for fewer than three.
+    """
+    import numpy as np
+
+    known = sorted(set(videos))
+    if len(known) < 3:
+        raise DatasetError(f"{len(known)} videos cannot be split in three; give at least 3")
+    order = [known[place] for place in np.random.default_rng(seed).permutation(len(known))]
+    test = max(1, math.floor(0.2 * len(order) + 0.5))
+    validation = max(1, math.floor(0.2 * (len(order) - test) + 0.5))
+    return frozenset(order[test + validation :]), frozenset(order[test : test + validation]), frozenset(order[:test])
