@@ -129,3 +129,20 @@ class EqualAligner(nn.Module):
         equal = cls(model.settings)
         equal.load_state_dict(taken)
         return equal
+
+
+def plain_loss(aligned: Aligned, batch: Batch, temperature: float = 0.07) -> Tensor:
+    """Return the released loss as its formula reads: rivals from the whole batch, every decoder layer, all rows."""
+    layers, size, texts, seconds = *aligned.text.shape[:3], aligned.video.shape[1]
+    shown = batch.positive & ~batch.video_pad[:, None] & ~batch.text_pad[:, :, None]   # (B, K, T)
+    positive = torch.zeros(size, texts, size, seconds, dtype=torch.bool, device=shown.device)
+    for number in range(size):
+        positive[number, :, number] = shown[number]
+    positive = positive.view(size * texts, size * seconds)   # (B K, B T)
+    total = aligned.text.new_zeros(())
+    for text in aligned.text:
+        logits = text.flatten(0, 1) @ aligned.video.flatten(0, 1).T / temperature   # (B K, B T)
+        logits = logits.masked_fill(batch.video_pad.flatten(), -1e4)
+        losses = logits.logsumexp(dim=1) - logits.masked_fill(~positive, -1e4).logsumexp(dim=1)   # (B K,)
+        total = total + losses[positive.any(dim=1)].sum()
+    return total / layers / (size * texts)

@@ -1,14 +1,14 @@
-"""Attention whose positions enter queries and keys alone, and the feed-forward beside it.
+"""Attention whose positions enter queries and keys alone.
 
-Letters: B batch, N queries, M keys, H heads, D width. `key_keep` (B, 1, 1, M) is True where a key may be seen.
-The place of a row is projected once for all videos: (x + p) W = x W + p W, and p W has no B.
+Letters: B batch, N queries of a video, M keys of it, R rows of all videos, H heads, D width.
 """
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from stepline.nasva.dropout import relu_drop_
+from stepline.nasva.linear import Linear, affine
+from stepline.nasva.rows import Rows
 
 
 class Attention(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
@@ -18,55 +18,62 @@ class Attention(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
         super().__init__()
         self.heads, self.dropout = heads, dropout
         self.project = nn.Linear(width, 3 * width)   # rows: query, key, value
-        self.out = nn.Linear(width, width)
+        self.out = Linear(width, width)
         nn.init.xavier_uniform_(self.project.weight)   # as nn.MultiheadAttention, whose own the release keeps
 
-    def within(self, rows: Tensor, place: Tensor | None, key_keep: Tensor) -> Tensor:
-        """Return rows (B, N, D) attended by themselves. place: (N, D) or (B, N, D)."""
-        query, key, value = self.project(rows).chunk(3, dim=-1)   # each (B, N, D)
-        if place is not None:
-            width = rows.shape[-1]
-            at_query, at_key = F.linear(place, self.project.weight[: 2 * width]).chunk(2, dim=-1)
-            query, key = query + at_query, key + at_key
-        return self._attend(query, key, value, key_keep)
+    def within(self, rows: Tensor, place: Tensor | None, layout: Rows) -> Tensor:
+        """Return rows (R, D) attended by those of their own video. place: (R, D)."""
+        if place is None:
+            query, key, value = self._project(rows, 0, 3)   # each (R, D)
+        else:
+            query, key = self._project(rows + place, 0, 2)
+            (value,) = self._project(rows, 2, 3)
+        return self._attend(query, key, value, layout, layout)
 
     def across(
-        self, rows: Tensor, place: Tensor | None, memory: Tensor, memory_place: Tensor | None, key_keep: Tensor
+        self,
+        rows: Tensor,
+        place: Tensor | None,
+        layout: Rows,
+        memory: Tensor,
+        memory_place: Tensor | None,
+        memory_layout: Rows,
     ) -> Tensor:
-        """Return rows (B, N, D) attended by memory (B, M, D); places as in `within`."""
-        width = rows.shape[-1]
-        weight, bias = self.project.weight, self.project.bias
-        query = F.linear(rows if place is None else rows + place, weight[:width], bias[:width])   # (B, N, D)
-        key, value = F.linear(memory, weight[width:], bias[width:]).chunk(2, dim=-1)   # each (B, M, D)
-        if memory_place is not None:
-            key = key + F.linear(memory_place, weight[width : 2 * width])
-        return self._attend(query, key, value, key_keep)
+        """Return rows (R, D) attended by the memory of their video; places as in `within`."""
+        (query,) = self._project(rows if place is None else rows + place, 0, 1)   # (R, D)
+        if memory_place is None:
+            key, value = self._project(memory, 1, 3)
+        else:
+            (key,) = self._project(memory + memory_place, 1, 2)
+            (value,) = self._project(memory, 2, 3)
+        return self._attend(query, key, value, layout, memory_layout)
 
-    def _attend(self, query: Tensor, key: Tensor, value: Tensor, key_keep: Tensor) -> Tensor:
+    def _project(self, rows: Tensor, first: int, end: int) -> tuple[Tensor, ...]:
+        """Return parts `first` to `end` of query, key and value, each (R, D)."""
+        part = slice(first * rows.shape[-1], end * rows.shape[-1])
+        parts: tuple[Tensor, ...] = affine(rows, self.project.weight[part], self.project.bias[part]).chunk(
+            end - first, dim=-1
+        )
+        return parts
+
+    def _attend(self, query: Tensor, key: Tensor, value: Tensor, layout: Rows, seen: Rows) -> Tensor:
+        if layout.even and seen.even:
+            query, key, value = (part.unflatten(0, (seen.batch, -1)) for part in (query, key, value))   # (B, N or M, D)
+            return self.out(self._mix(query, key, value, seen.key_keep).flatten(0, 1))
+        keeps = [None] * seen.batch if seen.key_keep is None else seen.key_keep.split(1)
+        mixed = []
+        for one, keys, values, keep in zip(
+            query.split(layout.lengths), key.split(seen.lengths), value.split(seen.lengths), keeps, strict=True
+        ):
+            mixed.append(self._mix(one[None], keys[None], values[None], keep)[0] if len(one) else one)   # (N, D)
+        return self.out(torch.cat(mixed))   # (R, D)
+
+    def _mix(self, query: Tensor, key: Tensor, value: Tensor, key_keep: Tensor | None) -> Tensor:
+        """Return values (B, M, D) mixed for each query, (B, N, D)."""
         query, key, value = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in (query, key, value))
         drop = self.dropout if self.training else 0.0
         mixed = F.scaled_dot_product_attention(query, key, value, key_keep, drop)   # (B, H, N, D/H)
-        return self.out(mixed.transpose(1, 2).flatten(2))   # (B, N, D)
-
-
-class FeedForward(nn.Module):  # type: ignore[misc]
-    """Two linear layers with ReLU and dropout between them."""
-
-    def __init__(self, width: int, inner: int, dropout: float) -> None:
-        super().__init__()
-        self.wide = nn.Linear(width, inner)
-        self.narrow = nn.Linear(inner, width)
-        self.dropout = dropout
-
-    def forward(self, rows: Tensor) -> Tensor:
-        """Return (B, N, D) for rows (B, N, D)."""
-        inner = self.wide(rows.flatten(0, 1))   # (B N, F), flat: what is no view can be overwritten for nothing
-        return self.narrow(relu_drop_(inner, self.dropout, self.training)).view(rows.shape)
-
-
-def keys_to_see(key_pad: Tensor) -> Tensor:
-    """Return the keys that attention may see, (B, 1, 1, M); where all are padding, all, so that nothing is NaN."""
-    return (~key_pad | key_pad.all(dim=1, keepdim=True))[:, None, None, :]
+        return mixed.transpose(1, 2).flatten(2)   # (B, N, D)
 
 
 def sine_positions(count: int, width: int, device: torch.device) -> Tensor:

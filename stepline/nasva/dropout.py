@@ -1,8 +1,7 @@
 """Dropout that does not cost as much as the matrix product beside it.
 
 On a CPU PyTorch draws one 64-bit number an element, and keeps the mask in float32; here four elements share one, and
-the mask is kept in a byte, or not at all where ReLU comes first: what is positive is what was kept. On other devices
-PyTorch's own, which is fused there.
+the mask is kept in a byte. On other devices PyTorch's own, which is fused there.
 """
 
 from typing import Any
@@ -22,15 +21,8 @@ def drop(rows: Tensor, share: float, training: bool) -> Tensor:
     return _Drop.apply(rows, share) if rows.device.type == "cpu" else F.dropout(rows, share)
 
 
-def relu_drop_(rows: Tensor, share: float, training: bool) -> Tensor:
-    """Return `drop` of the rows' positive part; rows (N, F), the widest of all tensors, are overwritten."""
-    if not training or not share or not rows.numel():
-        return F.relu(rows, inplace=True)
-    return _ReluDrop.apply(rows, share) if rows.device.type == "cpu" else F.dropout(F.relu_(rows), share)
-
-
-def _kept(rows: Tensor, share: float) -> Tensor:
-    """Return which elements stay, bool of the rows' shape, from torch's generator."""
+def kept(rows: Tensor, share: float) -> Tensor:
+    """Return which elements stay when a share is dropped, bool of the rows' shape, from torch's generator; CPU."""
     numbers = torch.empty(-(-rows.numel() // LANES), dtype=torch.int64).random_(-(2**63), None)
     lanes = numbers.view(torch.int16)[: rows.numel()]   # each even over [-32768, 32768)
     return (lanes < round((1 - share) * 65536) - 32768).view(rows.shape)
@@ -39,29 +31,13 @@ def _kept(rows: Tensor, share: float) -> Tensor:
 class _Drop(Function):  # type: ignore[misc]   # torch is untyped to mypy here
     @staticmethod
     def forward(context: Any, rows: Tensor, share: float) -> Tensor:
-        kept = _kept(rows, share)
-        context.save_for_backward(kept)
+        mask = kept(rows, share)
+        context.save_for_backward(mask)
         context.scale = 1 / (1 - share)
-        return (rows * kept).mul_(context.scale)
+        return (rows * mask).mul_(context.scale)
 
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(context: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        (kept,) = context.saved_tensors
-        return (gradient * kept).mul_(context.scale), None
-
-
-class _ReluDrop(Function):  # type: ignore[misc]
-    @staticmethod
-    def forward(context: Any, rows: Tensor, share: float) -> Tensor:
-        context.scale = 1 / (1 - share)
-        rows.relu_().mul_(_kept(rows, share)).mul_(context.scale)
-        context.mark_dirty(rows)
-        context.save_for_backward(rows)   # which the next product keeps anyway
-        return rows
-
-    @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
-    def backward(context: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        (shown,) = context.saved_tensors
-        return torch.ops.aten.threshold_backward(gradient, shown, 0).mul_(context.scale), None
+        (mask,) = context.saved_tensors
+        return (gradient * mask).mul_(context.scale), None

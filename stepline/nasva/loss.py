@@ -7,16 +7,20 @@ Letters: B batch, K texts, T feature rows, d projection, L decoder layers.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.autograd.function import Function, once_differentiable
 
 from stepline.batches import Batch
 from stepline.errors import ShapeError
+from stepline.nasva.linear import own
 from stepline.nasva.model import Aligned, products
 from stepline.nasva.model_settings import AlignabilityTargets, LossSettings
 
+BLOCK = 128   # texts whose similarities to all seconds of a batch are in memory at a time: 5 MB at B 8, T 1200
 FAR = -1e4   # logit of what is left out; finite, so that no gradient is NaN (a real logit is at most 1 / tau)
 
 
@@ -61,9 +65,34 @@ def grounding_loss(aligned: Aligned, batch: Batch, settings: LossSettings | None
 def _rivals_in_batch(text: Tensor, video: Tensor, video_pad: Tensor) -> Tensor:
     """Return the log of the sum over all real seconds of the batch, (L, B, K), for texts divided by tau."""
     apart = video_pad.flatten() * FAR   # (B T,), added in the product itself: the matrix is the largest of the loss
+    rows, seconds = text.flatten(0, 2), video.flatten(0, 1)   # (L B K, d), (B T, d)
+    if own(rows):
+        return _Rivals.apply(rows, seconds, apart).view(text.shape[:3])   # (L, B, K)
     with torch.autocast(video.device.type, enabled=False):
-        logits = torch.addmm(apart, text.flatten(0, 2), video.flatten(0, 1).T)   # (L B K, B T)
-    return logits.logsumexp(dim=1).view(text.shape[:3])   # (L, B, K)
+        return torch.addmm(apart, rows, seconds.T).logsumexp(dim=1).view(text.shape[:3])   # (L, B, K)
+
+
+class _Rivals(Function):  # type: ignore[misc]   # torch is untyped to mypy here
+    """logsumexp(rows seconds^T + apart) along each row, (N,); the matrix is made block by block, backward once more."""
+
+    @staticmethod
+    def forward(context: Any, rows: Tensor, seconds: Tensor, apart: Tensor) -> Tensor:
+        blocks = [torch.addmm(apart, block, seconds.T).logsumexp(dim=1) for block in rows.split(BLOCK)]
+        sums = torch.cat(blocks) if blocks else rows.new_zeros(0)
+        context.save_for_backward(rows, seconds, apart, sums)
+        return sums
+
+    @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]
+    def backward(context: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:
+        rows, seconds, apart, sums = context.saved_tensors
+        to_rows, to_seconds = torch.zeros_like(rows), torch.zeros_like(seconds)
+        parts = (whole.split(BLOCK) for whole in (rows, sums, gradient, to_rows))
+        for block, total, above, into in zip(*parts, strict=True):
+            share = torch.addmm(apart, block, seconds.T).sub_(total[:, None]).exp_().mul_(above[:, None])
+            into.copy_(share @ seconds)
+            to_seconds.addmm_(share.T, block)
+        return to_rows, to_seconds, None
 
 
 def alignability_loss(aligned: Aligned, batch: Batch, targets: AlignabilityTargets = "kept") -> Loss:

@@ -6,7 +6,8 @@
 
 Source: NaSVA, section 3.2. Differs, as the released weights need it: LayerNorm on the projections, places added to
 queries and keys at every attention and never to values; `form="paper"` does as printed.
-Letters: B batch, K texts, T feature rows, C input width, D width, d projection, L decoder layers.
+Letters: B batch, K texts, T feature rows, C input width, D width, d projection, L decoder layers; inside the network
+a batch is one matrix of R rows, the seconds or the texts of all its videos (`rows.py`).
 """
 
 from dataclasses import dataclass
@@ -16,9 +17,12 @@ from torch import Tensor, nn
 
 from stepline.batches import Batch
 from stepline.errors import ShapeError
-from stepline.nasva.attention import Attention, FeedForward, keys_to_see, sine_positions
+from stepline.nasva.attention import Attention, sine_positions
 from stepline.nasva.dropout import drop
+from stepline.nasva.feed_forward import FeedForward
+from stepline.nasva.linear import Linear
 from stepline.nasva.model_settings import ModelSettings
+from stepline.nasva.rows import Rows
 
 SPREAD = 0.02   # standard deviation of fresh weights; released code
 FAINT = 1e-6   # a vector shorter than this has no direction: its cosines are 0, and so are its gradients
@@ -71,29 +75,36 @@ class Aligner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
     def forward(self, batch: Batch) -> Aligned:
         """Return how the texts of a batch fit its seconds. Raises ShapeError for inputs that do not fit."""
         self._check(batch)
-        video_keep, text_keep = keys_to_see(batch.video_pad), keys_to_see(batch.text_pad)
-        video, video_place = self._place(self.video_in(self._scale(batch.video)), self._seconds(batch))   # (B, T, D)
+        seconds, texts = Rows.of(batch.video_pad, never_none=True), Rows.of(batch.text_pad, never_none=False)
+        video = self.video_in(self._scale(seconds.pack(batch.video)))   # (R, D)
+        video, video_place = self._place(video, seconds.pack(self._seconds(batch)))
         for layer in self.encoder:
-            video = layer(video, video_place, video_keep)
-        text, text_place = self._place(self.text_in(self._scale(batch.text)), self._order(batch))   # (B, K, D)
+            video = layer(video, video_place, seconds)
+        text = self.text_in(self._scale(texts.pack(batch.text)))   # (R, D)
+        text, text_place = self._place(text, texts.pack(self._order(batch)))
         outputs = []
         for layer in self.decoder:
-            text = layer(text, text_place, text_keep, video, video_place, video_keep)
+            text = layer(text, text_place, texts, video, video_place, seconds)
             outputs.append(self.decoder_norm(text))
-        return self._compare(torch.stack(outputs), video)
+        return self._compare(torch.stack(outputs), video, texts, seconds)
 
-    def _compare(self, text: Tensor, video: Tensor) -> Aligned:
+    def _compare(self, text: Tensor, video: Tensor, texts: Rows, seconds: Rows) -> Aligned:
         """Return unit vectors, float32 whatever autocast says: a bf16 cosine near 1 errs by 0.06 after tau."""
         with torch.autocast(video.device.type, enabled=False):
-            alignable = self.alignable(text[-1].float()).squeeze(-1) if self.alignable is not None else None   # (B, K)
-            return Aligned(_unit(self.text_out(text.float())), _unit(self.video_out(video.float())), alignable)
+            text, video = text.float(), video.float()   # (L, R, D), (R, D)
+            head = self.alignable
+            alignable = texts.unpack(head(text[-1])).squeeze(-1) if head is not None else None   # (B, K)
+            shown, seen = texts.unpack(_unit(self.text_out(text))), seconds.unpack(_unit(self.video_out(video)))
+            return Aligned(shown, seen, alignable)
 
     def _place(self, rows: Tensor, place: Tensor) -> tuple[Tensor, Tensor | None]:
         """Return the rows, and the places that attention is to add; the paper adds them here, once."""
         return (rows, place) if self.settings.form == "released" else (rows + place, None)
 
     def _seconds(self, batch: Batch) -> Tensor:
-        return sine_positions(batch.video.shape[1], self.settings.width, batch.video.device)   # (T, D)
+        """Return the fixed places of seconds, (B, T, D)."""
+        place = sine_positions(batch.video.shape[1], self.settings.width, batch.video.device)   # (T, D)
+        return place.expand(len(batch.video), -1, -1)
 
     def _order(self, batch: Batch) -> Tensor:
         """Return the learned places of the texts, zero where they are in no order, (B, K, D)."""
@@ -132,9 +143,9 @@ class EncoderLayer(nn.Module):  # type: ignore[misc]
         self.attention_norm, self.feed_norm = (nn.LayerNorm(settings.width) for _ in range(2))
         self.dropout = settings.dropout
 
-    def forward(self, video: Tensor, place: Tensor | None, keep: Tensor) -> Tensor:
-        """Return (B, T, D) for video (B, T, D)."""
-        video = self.attention_norm(video + self._drop(self.attention.within(video, place, keep)))
+    def forward(self, video: Tensor, place: Tensor | None, layout: Rows) -> Tensor:
+        """Return (R, D) for video (R, D)."""
+        video = self.attention_norm(video + self._drop(self.attention.within(video, place, layout)))
         return self.feed_norm(video + self._drop(self.feed(video)))
 
     def _drop(self, rows: Tensor) -> Tensor:
@@ -156,14 +167,14 @@ class DecoderLayer(nn.Module):  # type: ignore[misc]
         self,
         text: Tensor,
         place: Tensor | None,
-        keep: Tensor,
+        layout: Rows,
         video: Tensor,
         video_place: Tensor | None,
-        video_keep: Tensor,
+        video_layout: Rows,
     ) -> Tensor:
-        """Return (B, K, D) for text (B, K, D) and video (B, T, D)."""
-        text = self.self_norm(text + self._drop(self.self_attention.within(text, place, keep)))
-        seen = self.cross_attention.across(text, place, video, video_place, video_keep)   # (B, K, D)
+        """Return (R, D) for text (R, D) and the rows of the video."""
+        text = self.self_norm(text + self._drop(self.self_attention.within(text, place, layout)))
+        seen = self.cross_attention.across(text, place, layout, video, video_place, video_layout)   # (R, D)
         text = self.cross_norm(text + self._drop(seen))
         return self.feed_norm(text + self._drop(self.feed(text)))
 
@@ -172,7 +183,7 @@ class DecoderLayer(nn.Module):  # type: ignore[misc]
 
 
 def _projection(given: int, settings: ModelSettings) -> nn.Module:
-    linear = nn.Linear(given, settings.width)
+    linear = Linear(given, settings.width)
     return nn.Sequential(linear, nn.LayerNorm(settings.width)) if settings.form == "released" else nn.Sequential(linear)
 
 

@@ -9,6 +9,7 @@ from torch.testing import assert_close
 
 from stepline.batches import Batch, Sample, collate
 from stepline.errors import ShapeError
+from stepline.nasva import loss as loss_module
 from stepline.nasva.loss import Loss, agreement, alignability_loss, grounding_loss, kept
 from stepline.nasva.model import Aligned, Aligner
 from stepline.nasva.model_settings import LossSettings
@@ -216,3 +217,18 @@ def test_the_alignability_head_learns_from_its_targets(name):
 def test_without_the_head_its_loss_is_refused():
     with pytest.raises(ShapeError, match=r"set model\.alignability=true"):
         alignability_loss(Aligner(tiny())(batch()), batch())
+
+
+def test_rivals_block_by_block_equal_the_whole_matrix(monkeypatch):
+    monkeypatch.setattr(loss_module, "BLOCK", 3)
+    torch.manual_seed(0)
+    text, video = torch.randn(2, 2, 4, 5, requires_grad=True), torch.randn(2, 6, 5, requires_grad=True)
+    pad = torch.tensor([[False] * 6, [False] * 4 + [True] * 2])
+    found = loss_module._rivals_in_batch(text, video, pad)   # (2, 2, 4)
+    logits = torch.einsum("lbkd,csd->lbkcs", text, video).masked_fill(pad, -1e4)
+    expected = logits.flatten(3).logsumexp(dim=3)
+    assert_close(found, expected)
+    weights = torch.randn(2, 2, 4)
+    gradients = (torch.autograd.grad((out * weights).sum(), (text, video)) for out in (found, expected))
+    for ours, theirs in zip(*gradients, strict=True):
+        assert_close(ours, theirs)
