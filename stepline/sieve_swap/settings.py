@@ -19,6 +19,7 @@ class PairingSettings(Settings):
 
     longest_video: Positive = 600.0   # seconds; a longer video is left out (10 minutes in the paper)
     smallest_category: Count = 5      # videos of one task that there must be; 1 = a task may be alone
+    category: str = ""                # only HowTo100M's videos of this category_1 ("Food and Entertaining"); "" = all
     iou: Share = 0.1                  # least token-IoU of a transcript and a document
     recall: Share = 0.3               # least token-recall
     recall_of: Literal["document", "transcript"] = "document"   # whose words the recall is a share of

@@ -1,0 +1,134 @@
+"""The videos that go in, one at a time: records in JSON or Parquet, or HowTo100M's captions with its table of videos.
+
+    FILE.parquet, FILE.json, FILE.jsonl     records of Stepline
+    FOLDER                                  such files, sorted by name
+    caption.json, raw_caption.json          HowTo100M: {id: {"text": [], "start": [], "end": []}}, streamed
+      beside them HowTo100M_v1.csv          id -> category and task
+                  task_ids.csv              task -> title
+                  htm_vlen.csv              id -> seconds (vid,vlen)
+
+Nothing is held but the video at hand and HowTo100M's tables, which are arrays. What cannot be read is told, not raised.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from stepline.datasets.draft import Draft
+from stepline.datasets.node import Node
+from stepline.datasets.reading import Entry
+from stepline.errors import DatasetError, StoreError
+from stepline.records import Record
+from stepline.sieve_swap.json_stream import Damage, members
+from stepline.sieve_swap.video_table import VideoTable
+from stepline.store import from_json, read_record
+
+SUFFIXES = (".parquet", ".json", ".jsonl")
+CAPTIONS = ("caption.json", "raw_caption.json")
+
+
+@dataclass(frozen=True)
+class Unread:
+    """A video, or a file, that could not be read. place: where; reason: why, in one line."""
+
+    place: str
+    reason: str
+
+
+Read: TypeAlias = Record | Unread
+
+
+def read_videos(path: Path) -> Iterator[Read]:
+    """Yield every video of a file or folder, in a fixed order. Raises DatasetError where there is nothing to read."""
+    if not path.exists():
+        raise DatasetError(f"{path}: is not there; give records (.parquet, .json) or HowTo100M's caption.json")
+    files = [path] if path.is_file() else _files(path)
+    for file in files:
+        if file.suffix == ".parquet":
+            yield from _parquet(file)
+        elif file.suffix == ".jsonl":
+            yield from _lines(file)
+        else:
+            yield from _json(file)
+
+
+def _files(folder: Path) -> list[Path]:
+    captions = [folder / name for name in CAPTIONS if (folder / name).is_file()]
+    files = captions[:1] or sorted(
+        file for file in folder.rglob("*") if file.suffix in SUFFIXES and not file.name.startswith(".")
+    )
+    if not files:
+        raise DatasetError(f"{folder}: holds no {', '.join(SUFFIXES)} file; `stepline transcribe --out` writes records")
+    return files
+
+
+def _parquet(file: Path) -> Iterator[Read]:
+    """Yield the records of a Parquet file; a cell that is no record is told, damage ends the file."""
+    import pyarrow as arrow
+    import pyarrow.parquet as parquet
+
+    try:
+        opened = parquet.ParquetFile(file)
+        row = 0
+        for batch in opened.iter_batches(batch_size=64, columns=["record"]):
+            for cell in batch.column(0):
+                place = f"{file}: row {row}"
+                row += 1
+                yield _record(cell.as_py() or "", place)
+    except (OSError, arrow.ArrowException, UnicodeDecodeError) as error:
+        yield Unread(str(file), f"not a readable Parquet file of records ({str(error).splitlines()[0][:200]})")
+
+
+def _lines(file: Path) -> Iterator[Read]:
+    try:
+        with file.open("rb") as lines:
+            for number, line in enumerate(lines, start=1):
+                if line.strip():
+                    yield _record(line, f"{file}: line {number}")
+    except OSError as error:
+        yield Unread(str(file), f"cannot be read ({error.strerror})")
+
+
+def _record(text: str | bytes, place: str) -> Read:
+    try:
+        return from_json(text, place)
+    except StoreError as error:
+        return Unread(place, str(error))
+
+
+def _json(file: Path) -> Iterator[Read]:
+    """Yield one record, or the videos of HowTo100M's captions, whichever the file holds."""
+    try:
+        with file.open("rb") as opened:
+            head = opened.read(256)
+        if b'"version"' in head:
+            yield read_record(file)
+            return
+        table = VideoTable(file.parent)
+    except (OSError, StoreError) as error:
+        yield Unread(str(file), str(error))
+        return
+    for key, value in members(file):
+        if isinstance(value, Damage):
+            yield Unread(f"{file}: {key}".removesuffix(": "), value.reason)
+        else:
+            yield _captioned(key, value, file, table)
+
+
+def _captioned(video: str, value: object, file: Path, table: VideoTable) -> Read:
+    """Return a video of HowTo100M's captions as a record; cues that do not fit are left out as the readers do."""
+    node = Node(value, f"{file}: {video}")
+    try:
+        starts, ends, texts = (list(node[column].rows()) for column in ("start", "end", "text"))
+        if not len(starts) == len(ends) == len(texts):
+            return Unread(node.place, f"{len(starts)} starts, {len(ends)} ends and {len(texts)} texts")
+        draft = Draft(video)
+        for start, end, text in zip(starts, ends, texts, strict=True):
+            draft.hear(text.text(), start.number(), end.number())
+        entry: Entry = draft.entry()
+    except (DatasetError, ValueError) as error:
+        return Unread(node.place, str(error))
+    if entry.record is None:
+        return Unread(node.place, "; ".join(row.reason for row in entry.rejected) or "holds nothing")
+    return table.completed(entry.record)
