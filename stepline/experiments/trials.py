@@ -14,7 +14,7 @@ from stepline.batches import Flags, Sample
 from stepline.errors import DatasetError
 from stepline.evaluate.ranking import roc_auc
 from stepline.experiments.corpus import Corpus, Lesson, simulated
-from stepline.experiments.teaching import first_labels, narration_samples, written
+from stepline.experiments.teaching import first_labels, lessons_written, narration_samples
 from stepline.experiments.trial import Trial
 from stepline.nasva.checkpoint import read_aligner, write_aligner
 from stepline.nasva.labels import Places, best_scores, refine
@@ -68,7 +68,7 @@ class Laboratory:
         """Return the labels of the written steps that a trial trains on."""
         if not trial.teachers:
             return first_labels(corpus.lessons, trial.labels)
-        steps = unplaced(written(corpus.lessons))
+        steps = unplaced(lessons_written(corpus.lessons))
         matrices = [alignment_matrices(self.network(teacher), steps) for teacher in trial.teachers]
         rates = [lesson.features.rate for lesson in corpus.lessons]
         return refine(matrices, rates, trial.labels.rounds[-1].refine)
@@ -123,9 +123,10 @@ def recall_at_one(matrices: Sequence[Matrix], truths: Sequence[Flags]) -> float:
 
 
 def _samples(trial: Trial, corpus: Corpus, labels: Sequence[Places]) -> list[Sample]:
-    steps = step_samples(written(corpus.lessons), labels, keep_all=trial.head is not None) if labels else []
+    given = lessons_written(corpus.lessons)
+    steps = step_samples(given, labels, keep_all=trial.head is not None) if labels else []
     narrations = narration_samples(corpus.lessons, really=trial.planted) if "W" in trial.texts else []
-    return steps + narrations
+    return [*steps, *narrations]
 
 
 def _quality(lessons: Sequence[Lesson], labels: Sequence[Places]) -> dict[str, float]:

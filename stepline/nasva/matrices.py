@@ -38,7 +38,7 @@ def _aligned(network: Aligner, samples: Sequence[Sample]) -> Iterator[tuple[tupl
     """Yield what the network says of each batch, and which samples the batch holds."""
     network.eval()
     device = next(network.parameters()).device
-    lengths = [len(sample.video) for sample in samples]
+    lengths = samples.lengths if hasattr(samples, "lengths") else [len(sample.video) for sample in samples]
     for chosen in bucketed(lengths, BATCH, seed=0, epoch=0):
         batch = collate([samples[index] for index in chosen], max(LONGEST, *lengths))
         with torch.inference_mode():

@@ -18,7 +18,7 @@ import json
 import logging
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -34,7 +34,15 @@ from stepline.nasva.model_settings import LossSettings, ModelSettings
 from stepline.nasva.rounds import RoundReport, agreement, alignable_share, inside_share, kept_share, moved
 from stepline.nasva.selftrain_settings import SelfTrainSettings
 from stepline.nasva.train import train_aligner
-from stepline.nasva.written import Written, read_labels, shifted, step_samples, unplaced, write_labels
+from stepline.nasva.written import (
+    Written,
+    read_labels,
+    step_samples,
+    together,
+    unplaced,
+    with_foreign_texts,
+    write_labels,
+)
 from stepline.records import Matrix
 from stepline.store import write_atomic
 from stepline.training import Progress
@@ -65,6 +73,7 @@ class SelfTraining:
     loss: LossSettings = field(default_factory=LossSettings)
     training: TrainSettings = field(default_factory=TrainSettings)
     settings: SelfTrainSettings = field(default_factory=SelfTrainSettings)
+    sources: Mapping[str, str | None] = field(default_factory=dict)   # where the videos come from, to tell runs apart
     progress: Callable[[str, Progress], None] | None = None
 
     def run(self) -> SelfTrained:
@@ -105,10 +114,10 @@ class SelfTraining:
         held = [self.videos[index] for index in self._held_out()]
         teachers = self._teachers(number)
         own = self._mean(teachers, held)
-        foreign = self._mean(teachers, [replace(a, vectors=b.vectors, said=b.said) for a, b in shifted(held)])
+        foreign = self._mean(teachers, with_foreign_texts(held))
         agreed = None
         if number:
-            rows = [self.settings.same * one.features.rate for one in held]
+            rows = [self.settings.same * one.rate for one in held]
             agreed = agreement(self._mean(self._teachers(number - 1), held), own, rows)
         return replace(report, alignable=alignable_share(own, foreign), agreement=agreed)
 
@@ -117,7 +126,7 @@ class SelfTraining:
         truths = [video.truth for video in self.videos if video.truth is not None]
         if len(truths) != len(self.videos):
             return report
-        inside, shown = inside_share(labels, truths, [video.features.rate for video in self.videos])
+        inside, shown = inside_share(labels, truths, [video.rate for video in self.videos])
         return replace(report, inside=inside, shown=shown)
 
     # ------------------------------------------------------------ what a round makes
@@ -135,7 +144,8 @@ class SelfTraining:
         if self.settings.first == "asr":
             return tuple(video.said for video in self.videos)
         grown = self.settings.refine.model_copy(update={"threshold": 0.0, "threshold_kind": "quantile", "agree": None})
-        likeness = [alikeness(video.features.values, video.vectors) for video in self.videos]
+        read = (video.read() for video in self.videos)
+        likeness = [alikeness(features.values, vectors) for features, vectors in read]
         return refine([likeness], self._rates(), grown.model_copy(update={"position": "center", "seconds": None}))
 
     def _relabelled(self, number: int) -> tuple[Places, ...]:
@@ -158,7 +168,7 @@ class SelfTraining:
 
     def _final(self, labels: Sequence[Places]) -> Aligner:
         keep_all = self.model.alignability and self.loss.alignability == "kept"   # what lost its label is a target too
-        samples = [*step_samples(self.videos, labels, keep_all=keep_all), *self.others]
+        samples = together(step_samples(self.videos, labels, keep_all=keep_all), self.others)
         return self._trained("aligner", samples, self.training)
 
     def _trained(self, name: str, samples: Sequence[Sample], settings: TrainSettings) -> Aligner:
@@ -188,13 +198,11 @@ class SelfTraining:
             write_atomic(path, plan)
 
     def _plan(self) -> dict[str, object]:
-        digest = hashlib.sha256()
-        for video in self.videos:
-            digest.update(repr((video.id, video.features.values.shape, video.said)).encode())
-            digest.update(video.vectors.tobytes())
+        digest = hashlib.sha256(repr([(video.id, video.rows, video.said) for video in self.videos]).encode())
         parts = {"model": self.model, "loss": self.loss, "training": self.training, "settings": self.settings}
         settings = {name: part.model_dump(mode="json") for name, part in parts.items()}
-        return settings | {"videos": len(self.videos), "others": len(self.others), "content": digest.hexdigest()}
+        counts = {"videos": len(self.videos), "others": len(self.others)}
+        return settings | counts | {"sources": dict(self.sources), "content": digest.hexdigest()}
 
     def _reports(self) -> tuple[RoundReport, ...]:
         path = self.folder / "report.json"
@@ -212,7 +220,7 @@ class SelfTraining:
         return sorted(chosen.tolist())
 
     def _rates(self) -> list[float]:
-        return [video.features.rate for video in self.videos]
+        return [video.rate for video in self.videos]
 
     def _mean(self, networks: Sequence[Aligner], videos: Sequence[Written]) -> list[Matrix]:
         matrices = [alignment_matrices(network, unplaced(videos)) for network in networks]

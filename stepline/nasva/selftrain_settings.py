@@ -36,7 +36,6 @@ class SelfTrainSettings(Settings):
     """Rounds of training on labels and labelling anew: NaSVA section 3.3."""
 
     first: FirstLabels = "asr"     # where the first labels come from; "video": likeness to the picture (Step-Video)
-    floor: Share = 0.20            # eps1, a step whose best score stays below has no first label; NaSVA section 4.2
     rounds: Annotated[int, Field(ge=0, le=20)] = 1   # times that labels are made anew; NaSVA section 4.2
     teachers: Count = 2            # networks of other seeds whose matrices are averaged; the paper has one
     teacher_epochs: Count = 4      # a teacher stops early: one that trains long learns its labels' noise by heart

@@ -34,15 +34,26 @@ def read_told(source: str, kind: Kind, place: StepPlace = "shown_or_said") -> It
     datasets`; a dataset that people annotated gives their steps), or a feature store of texts that have times.
     Raises DatasetError or StoreError for any other.
     """
-    name, colon, path = source.partition(":")
+    name, colon, _ = source.partition(":")
     if colon and name in DATASETS:
         field = DATASETS[name].gives
-        records = (entry.record for entry in stream(name, Path(path)) if entry.record is not None)
-        yield from tell(records, kind, place, annotated=field == "reference" and kind == "step")
+        yield from tell(read_records(source), kind, place, annotated=field == "reference" and kind == "step")
     elif is_store(Path(source)):
         yield from _in_store(FeatureStore(Path(source)), kind)
     else:
-        yield from tell(_records(Path(source)), kind, place)
+        yield from tell(read_records(source), kind, place)
+
+
+def read_records(source: str) -> Iterator[Record]:
+    """Yield the records of a source: .parquet, .json, a folder of .json, or `name:path` of a public dataset.
+
+    Raises DatasetError or StoreError for any other.
+    """
+    name, colon, path = source.partition(":")
+    if colon and name in DATASETS:
+        yield from (entry.record for entry in stream(name, Path(path)) if entry.record is not None)
+    else:
+        yield from _records(Path(source))
 
 
 def is_store(path: Path) -> bool:

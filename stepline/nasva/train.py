@@ -11,7 +11,6 @@ from stepline.batches import Sample, collate
 from stepline.nasva.loss import Loss, alignability_loss, grounding_loss
 from stepline.nasva.model import Aligner
 from stepline.nasva.model_settings import LossSettings, ModelSettings
-from stepline.nasva.samples import AlignerSamples
 from stepline.training import Judge, Progress, Task, fit
 from stepline.training_settings import TrainSettings
 
@@ -55,7 +54,7 @@ def aligner_task(samples: Sequence[Sample], settings: LossSettings) -> Task[Samp
     def draw(chosen: Sequence[Sample], chance: np.random.Generator) -> list[Sample]:
         return draw_order(chosen, settings, chance)
 
-    lengths = samples.lengths if isinstance(samples, AlignerSamples) else None
+    lengths = samples.lengths if hasattr(samples, "lengths") else None   # known without reading the samples
     return Task(samples, lambda sample: len(sample.video), draw, losses, lengths)
 
 

@@ -4,9 +4,10 @@ Letters: K steps, T feature rows, C input width.
 """
 
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import overload
 
 from stepline.batches import Flags, Sample
 from stepline.errors import ShapeError, StoreError
@@ -18,34 +19,88 @@ from stepline.store import write_atomic
 
 @dataclass(frozen=True)
 class Written:
-    """A video and the steps written for it: vectors (K, C); said: where each is said, None where nobody says it.
+    """A video and the steps written for it; said: where each of the K is said, None where nobody says it.
 
-    truth: (K, T) where each is really shown, of simulated videos; reports use it, nothing else does.
-    Raises ShapeError when they do not fit together.
+    rows: of its features, rate a second. read: returns the features and the step vectors (K, C), from disk where they
+    lie there. truth: (K, T) where each step is really shown, of simulated videos; reports use it, nothing else does.
     """
 
     id: str
-    features: FeatureSequence
-    vectors: Matrix
     said: Places
+    rows: int
+    rate: float
+    read: Callable[[], tuple[FeatureSequence, Matrix]]
     truth: Flags | None = None
 
-    def __post_init__(self) -> None:
-        if len(self.said) != len(self.vectors):
-            raise ShapeError(f"{self.id}: {len(self.vectors)} step vectors need as many places, not {len(self.said)}")
+
+class WrittenSamples(Sequence[Sample]):
+    """Samples that are made when they are asked for; lengths: feature rows of each."""
+
+    def __init__(self, make: Callable[[int], Sample], lengths: Sequence[int]) -> None:
+        self._make = make
+        self.lengths = list(lengths)
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    @overload
+    def __getitem__(self, index: int) -> Sample: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Sample]: ...
+    def __getitem__(self, index: int | slice) -> Sample | Sequence[Sample]:
+        """Return a sample as it is now."""
+        if isinstance(index, slice):
+            return [self._make(each) for each in range(*index.indices(len(self)))]
+        return self._make(range(len(self))[index])
+
+
+def written(
+    id: str, features: FeatureSequence, vectors: Matrix, said: Places, truth: Flags | None = None
+) -> Written:
+    """Return a video whose features and vectors are in memory. Raises ShapeError when they do not fit together."""
+    if len(said) != len(vectors):
+        raise ShapeError(f"{id}: {len(vectors)} step vectors need as many places, not {len(said)}")
+    return Written(id, said, len(features.values), features.rate, lambda: (features, vectors), truth)
 
 
 def step_samples(
-    videos: Iterable[Written], labels: Iterable[Places], *, keep_all: bool = False
-) -> list[Sample]:
+    videos: Sequence[Written], labels: Sequence[Places], *, keep_all: bool = False
+) -> WrittenSamples:
     """Return the steps as training samples: those with a label, or all; a video without any is left out."""
-    samples = []
+    chosen = []
     for video, places in zip(videos, labels, strict=True):
-        rows = [row for row, span in enumerate(places) if keep_all or span is not None]
-        if rows:
-            spans = [[span] if (span := places[row]) is not None else [] for row in rows]
-            samples.append(labelled_sample(video.id, video.features, video.vectors[rows], spans, ordered=True))
-    return samples
+        texts = [text for text, span in enumerate(places) if keep_all or span is not None]
+        if texts:
+            chosen.append((video, texts, [[span] if (span := places[text]) is not None else [] for text in texts]))
+
+    def make(index: int) -> Sample:
+        video, texts, spans = chosen[index]
+        features, vectors = video.read()
+        return labelled_sample(video.id, features, vectors[texts], spans, ordered=True)
+
+    return WrittenSamples(make, [video.rows for video, _, _ in chosen])
+
+
+def unplaced(videos: Sequence[Written]) -> WrittenSamples:
+    """Return all steps of all videos as samples without a label, for a network to place."""
+    return step_samples([*videos], [(None,) * len(video.said) for video in videos], keep_all=True)
+
+
+def together(first: WrittenSamples, others: Sequence[Sample]) -> WrittenSamples:
+    """Return the samples of both."""
+    lengths = others.lengths if hasattr(others, "lengths") else [len(sample.video) for sample in others]
+    count = len(first)
+    return WrittenSamples(lambda at: first[at] if at < count else others[at - count], [*first.lengths, *lengths])
+
+
+def with_foreign_texts(videos: Sequence[Written]) -> list[Written]:
+    """Return each video with the texts of the one half the way round, which it does not show."""
+    half = max(1, len(videos) // 2)
+    return [_mixed(video, videos[(place + half) % len(videos)]) for place, video in enumerate(videos)]
+
+
+def _mixed(video: Written, other: Written) -> Written:
+    return replace(video, said=other.said, read=lambda: (video.read()[0], other.read()[1]), truth=None)
 
 
 def write_labels(path: Path, ids: Sequence[str], labels: Sequence[Places]) -> None:
@@ -64,14 +119,3 @@ def read_labels(path: Path, videos: Sequence[tuple[str, int]]) -> tuple[Places, 
     if [len(places) for places in labels] != [count for _, count in videos]:
         raise StoreError(f"{path}: labels of other texts; remove the folder to start again")
     return labels
-
-
-def unplaced(videos: Sequence[Written]) -> list[Sample]:
-    """Return all steps of all videos as samples without a label, for a network to place; labels are of no effect."""
-    return [labelled_sample(v.id, v.features, v.vectors, [()] * len(v.vectors), ordered=True) for v in videos]
-
-
-def shifted(videos: Sequence[Written]) -> list[tuple[Written, Written]]:
-    """Return each video with the one half the way round, whose texts it does not show."""
-    half = max(1, len(videos) // 2)
-    return [(video, videos[(place + half) % len(videos)]) for place, video in enumerate(videos)]

@@ -10,7 +10,7 @@ from stepline.nasva.coarse import coarse_spans
 from stepline.nasva.model_settings import ModelSettings
 from stepline.nasva.selftrain import SelfTraining
 from stepline.nasva.selftrain_settings import RefineSettings, SelfTrainSettings
-from stepline.nasva.written import Written, read_labels, step_samples, write_labels
+from stepline.nasva.written import read_labels, step_samples, unplaced, with_foreign_texts, write_labels, written
 from stepline.records import Span
 from stepline.training_settings import TrainSettings
 from stepline.world.simulate import SimulationSettings, simulate
@@ -23,19 +23,19 @@ TRAINING = TrainSettings(epochs=3, learning_rate=2e-3, save_every=5)
 SETTINGS = SelfTrainSettings(rounds=2, teacher_epochs=2, held_out=0.2, enough=1.0)
 
 
-def written(video):
+def simulated(video):
     record, features = video.record, video.features()
     likeness = video.embeddings("step") @ video.embeddings("narration").T
     duration = float(len(features.values))
     kept, _ = coarse_spans(record.steps, record.transcript.sentences, likeness, duration=duration)
     said = {step.id: step.said for step in kept}
     truth = video.shown("step")[:, : len(features.values)]
-    return Written(video.id, features, video.vectors("step"), tuple(said.get(s.id) for s in record.steps), truth)
+    return written(video.id, features, video.vectors("step"), tuple(said.get(s.id) for s in record.steps), truth)
 
 
 @pytest.fixture(scope="module")
 def videos():
-    return tuple(written(video) for video in simulate(0, SimulationSettings(videos=24, held_out=0.0)).samples)
+    return tuple(simulated(video) for video in simulate(0, SimulationSettings(videos=24, held_out=0.0)).samples)
 
 
 @pytest.fixture
@@ -148,6 +148,16 @@ def test_labels_are_read_back_and_refused_for_other_videos(tmp_path):
         read_labels(path, [("c", 1)])
 
 
+def test_foreign_texts_are_those_of_another_video(videos):
+    foreign = unplaced(with_foreign_texts(videos[:4]))
+    own = unplaced(videos[:4])
+    assert foreign.lengths == own.lengths
+    for place, sample in enumerate(foreign):
+        assert (sample.video == own[place].video).all()
+        assert (sample.text == own[(place + 2) % 4].text).all()
+
+
 def test_places_and_vectors_must_fit(videos):
+    features, vectors = videos[0].read()
     with pytest.raises(ShapeError, match="need as many places"):
-        replace(videos[0], said=())
+        written("v", features, vectors, ())
