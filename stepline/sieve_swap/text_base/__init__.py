@@ -1,5 +1,19 @@
 """Bases of how-to texts: read from many forms, built once on disk, searched by meaning."""
 
+from stepline.sieve_swap.text_base.base import TextBase, open_base
+from stepline.sieve_swap.text_base.build import build_base, prepared_base
+from stepline.sieve_swap.text_base.indexes import add_index
 from stepline.sieve_swap.text_base.lines import Document, Rejected, TextStep
+from stepline.sieve_swap.text_base.readers import read_source
 
-__all__ = ["Document", "Rejected", "TextStep"]
+__all__ = [
+    "Document",
+    "Rejected",
+    "TextBase",
+    "TextStep",
+    "add_index",
+    "build_base",
+    "open_base",
+    "prepared_base",
+    "read_source",
+]

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from stepline.errors import StoreError
 from stepline.store import atomic_path
 
-KINDS = {".u32": np.dtype("<u4"), ".u64": np.dtype("<u8"), ".i64": np.dtype("<i8")}
+KINDS: dict[str, np.dtype[Any]] = {".u32": np.dtype("<u4"), ".u64": np.dtype("<u8"), ".i64": np.dtype("<i8")}
 
 
 def write_arrays(path: Path, pieces: Iterable[npt.NDArray[Any]]) -> None:
@@ -29,17 +29,17 @@ def read_array(path: Path, width: int = 0) -> npt.NDArray[Any]:
         shape = (size // kind.itemsize,) if width == 0 else (size // (kind.itemsize * width), width)
         if size == 0:
             return np.empty(shape, dtype=kind)
-        found = np.memmap(path, dtype=kind, mode="r")
-        return found.reshape(shape)
+        found: npt.NDArray[Any] = np.memmap(path, dtype=kind, mode="r").reshape(shape)
     except (OSError, ValueError) as error:
         raise StoreError(f"{path}: not readable ({error}); build the text base again") from error
+    return found
 
 
 def write_vectors(path: Path, pieces: Iterable[npt.NDArray[Any]], shape: tuple[int, int], precision: str) -> None:
     """Write rows of vectors as one .npy of a known shape, a piece at a time, whole or not at all."""
     kind = np.dtype(precision).newbyteorder("<")
     with atomic_path(path) as partial, partial.open("wb") as file:
-        header = {"descr": np.lib.format.dtype_to_descr(kind), "fortran_order": False, "shape": shape}
+        header = {"descr": kind.str, "fortran_order": False, "shape": shape}
         np.lib.format.write_array_header_1_0(file, header)
         for piece in pieces:
             file.write(np.ascontiguousarray(piece, dtype=kind).tobytes())

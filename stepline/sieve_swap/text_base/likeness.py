@@ -87,7 +87,12 @@ def normal_words(text: str) -> tuple[str, ...]:
 
 def line_key(text: str) -> int:
     """Return 64 bits that are equal for lines of the same normal words, in the same order."""
-    return _hash(" ".join(normal_words(text)))
+    return text_key(" ".join(normal_words(text)))
+
+
+def text_key(text: str) -> int:
+    """Return 64 bits of a text's BLAKE2b."""
+    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
 
 
 def weighty(words: Sequence[str]) -> tuple[str, ...]:
@@ -106,8 +111,8 @@ def _singular(word: str) -> str:
 def sketch(texts: Sequence[str]) -> Sketch:
     """Return the sketch of some lines; each line's is the same whatever lines stand beside it."""
     lines = [normal_words(text) for text in texts]
-    keys = np.array([_hash(" ".join(words)) for words in lines], dtype=np.uint64)
-    guards = np.array([_hash(" ".join(weighty(words))) for words in lines], dtype=np.uint64)
+    keys = np.array([text_key(" ".join(words)) for words in lines], dtype=np.uint64)
+    guards = np.array([text_key(" ".join(weighty(words))) for words in lines], dtype=np.uint64)
     sets = [_pairs(words) for words in lines]
     ends = np.cumsum([len(found) for found in sets], dtype=np.int64)
     pairs = np.concatenate([*sets, np.empty(0, dtype=np.uint32)])
@@ -145,10 +150,6 @@ def _bands(pairs: npt.NDArray[np.uint32], ends: npt.NDArray[np.int64], guards: H
     return bands
 
 
-def _hash(text: str) -> int:
-    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
-
-
 @lru_cache(maxsize=1 << 18)
 def _word_hash(word: str) -> int:
-    return _hash(word)
+    return text_key(word)

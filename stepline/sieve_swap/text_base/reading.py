@@ -68,7 +68,7 @@ def read_shard(path: Path) -> list[dict[str, Any]]:
     try:
         rows: list[dict[str, Any]] = parquet.read_table(path).to_pylist()
     except (OSError, arrow.ArrowException) as error:
-        raise StoreError(f"{path}: not readable ({str(error).splitlines()[0]}); remove its folder, build again") from error
+        raise StoreError(f"{path}: not readable ({str(error).splitlines()[0]}); remove it and build again") from error
     return rows
 
 
