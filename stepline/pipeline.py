@@ -9,31 +9,28 @@ import math
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, TypeAlias
 
 from pydantic import JsonValue
 
 from stepline import __version__
-from stepline.asr.settings import AsrSettings
 from stepline.errors import MediaError, SettingsError
-from stepline.media.settings import MediaSettings
 from stepline.memory import give_back
 from stepline.models import sha256
-from stepline.nasva.settings import NasvaSettings
 from stepline.overrun import within
 from stepline.records import Alignment, Dropped, FeatureSequence, Record, Step, Transcript, Video
-from stepline.settings import Settings
-from stepline.vision.settings import VisionSettings
+from stepline.request import Request, StepsSettings, fingerprint
 from stepline.watching import Progress, StoppedError, watched
-from stepline.writing.settings import WritingSettings
 
 if TYPE_CHECKING:
     from stepline.asr import Heard
     from stepline.media import MediaInfo
     from stepline.nasva import Grounding
+    from stepline.nasva.infer import AlignerGrounding, Loaded
     from stepline.vision import Activity, Backbone
+
+__all__ = ["Request", "StepsSettings", "Understanding", "fingerprint", "hear", "place", "propose", "see", "understand"]
 
 log = logging.getLogger(__name__)
 
@@ -44,30 +41,6 @@ NO_SOUND = "it has no sound track"
 NO_PICTURE = "no picture in it can be seen, so nothing counts as shown"
 
 LOOKS = 3  # frames a feature row: an odd number puts one on the middle of the row; the others measure motion
-
-
-class StepsSettings(Settings):
-    """Every setting of the main job, one section a package."""
-
-    media: MediaSettings = MediaSettings()
-    asr: AsrSettings = AsrSettings()
-    writing: WritingSettings = WritingSettings()
-    vision: VisionSettings = VisionSettings()
-    nasva: NasvaSettings = NasvaSettings()
-
-
-@dataclass(frozen=True)
-class Request:
-    """One video and what the user gives with it.
-
-    id: keys the outputs. captions: a file that stands for recognition. texts: the user's own lines to ground,
-    instead of steps written from the speech.
-    """
-
-    path: Path
-    id: str
-    captions: Path | None = None
-    texts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -99,6 +72,7 @@ def understand(request: Request, settings: StepsSettings, *, progress: Progress 
     info = probe(request.path, settings.media)
     # Before the reading: what is replaced meanwhile is then done again.
     digest, made_from = sha256(request.path), fingerprint(request, settings)
+    loaded = load_aligner(settings)
     (heard, end, sound_warnings), (steps, dropped, notes), seen = _attend(request, info, settings, progress)
     give_back()
     duration = round(max(end, seen.end) or info.duration, 3)
@@ -106,7 +80,8 @@ def understand(request: Request, settings: StepsSettings, *, progress: Progress 
         raise MediaError(f"{request.path}: nothing in it can be decoded; convert it to mp4 and try again")
     kept = within(duration, heard.transcript, steps, keep_all_steps=bool(request.texts))
     seeable = bool(kept.steps) and info.has_picture
-    grounding = place(kept.steps, duration, kept.transcript, seen, settings) if seeable else None
+    grounding = place(kept.steps, duration, kept.transcript, seen, settings, loaded) if seeable else None
+    notes = (*notes, *grounding.report.doubts) if grounding else notes
     record = Record(
         id=request.id,
         video=Video(id=request.id, path=str(request.path.absolute()), duration=duration, sha256=digest),
@@ -224,13 +199,39 @@ def see(
     return Seen(features, meter.finish(), backbone, reader.end, warnings)
 
 
+def load_aligner(settings: StepsSettings) -> "Loaded | None":
+    """Return the trained network that the settings name, before the minutes of work that one which is no fit costs."""
+    path, vision = settings.nasva.aligner.path, settings.vision
+    if path is None:
+        return None
+    from stepline.nasva.infer import load
+
+    loaded = load(path)
+    if vision.backbone == "none":
+        raise SettingsError(f"{path}: a trained network needs pictures; take out vision.backbone=none")
+    loaded.check_space(vision.backbone, vision.text_space, rate=vision.rate)
+    loaded.check_scale(unit=vision.backbone != "precomputed" or vision.unit)
+    return loaded
+
+
 def place(
-    steps: Sequence[Step], duration: float, transcript: Transcript, seen: Seen, settings: StepsSettings
-) -> "Grounding":
+    steps: Sequence[Step],
+    duration: float,
+    transcript: Transcript,
+    seen: Seen,
+    settings: StepsSettings,
+    loaded: "Loaded | None" = None,
+) -> "Grounding | AlignerGrounding":
     """Return the steps with the seconds in which they are shown, their scores and the alignment."""
     from stepline.nasva import ground
 
     vectors = seen.backbone.encode_texts([step.text for step in steps]) if seen.backbone else None
+    if loaded is not None and seen.features is not None and vectors is not None:
+        from stepline.nasva.infer import ground_by_aligner
+
+        return ground_by_aligner(
+            steps, loaded, seen.features, vectors, settings=settings.nasva.aligner, duration=duration
+        )
     return ground(
         steps,
         duration=duration,
@@ -249,38 +250,12 @@ def _unshown(steps: Sequence[Step]) -> tuple[Step, ...]:
     )
 
 
-def fingerprint(request: Request, settings: StepsSettings) -> dict[str, JsonValue]:
-    """Return everything that decides the result beside the video's own bytes, as plain values."""
-    inputs: dict[str, JsonValue] = {
-        "captions": _digest(request.captions),
-        "texts": list(request.texts),
-        "features": _features(request, settings.vision),
-    }
-    return {**settings.model_dump(mode="json"), "inputs": inputs}
-
-
-def _features(request: Request, vision: VisionSettings) -> JsonValue:
-    """Return the sha256 of the ready features that stand for a backbone, those of the video and of the texts."""
-    if vision.backbone != "precomputed" or vision.path is None:
-        return None
-    from stepline.vision.precomputed import find_precomputed
-
-    video = find_precomputed(vision.path, request.id) if vision.path.is_dir() else vision.path
-    return [_digest(video), _digest(vision.texts)]
-
-
-def _digest(file: Path | None) -> str | None:
-    """Return the sha256 of a file that the user gave; None where it is not there, which its reader will tell."""
-    if file is None or not file.is_file():
-        return None
-    try:
-        return sha256(file)
-    except OSError as error:
-        raise SettingsError(f"{file}: cannot be read ({error.strerror}); give a file that can") from error
-
-
 def _models(
-    request: Request, transcript: Transcript, seen: Seen, settings: StepsSettings, grounding: "Grounding | None"
+    request: Request,
+    transcript: Transcript,
+    seen: Seen,
+    settings: StepsSettings,
+    grounding: "Grounding | AlignerGrounding | None",
 ) -> dict[str, JsonValue]:
     return {
         "stepline": __version__,

@@ -13,6 +13,7 @@ from stepline.cli.annotate import annotate
 from stepline.cli.excluded import excluded
 from stepline.cli.experiment import experiment
 from stepline.cli.features import features
+from stepline.cli.ground import ground
 from stepline.cli.group import Group
 from stepline.cli.installed import datasets, doctor
 from stepline.cli.steps import steps
@@ -21,7 +22,9 @@ from stepline.cli.train import train
 from stepline.cli.transcribe import transcribe
 from stepline.evaluate.command import evaluate
 
-COMMANDS = (steps, summarize, transcribe, doctor, datasets, evaluate, annotate, features, experiment, excluded, train)
+COMMANDS = (
+    steps, ground, summarize, transcribe, doctor, datasets, evaluate, annotate, features, experiment, excluded, train,
+)
 
 
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -41,8 +41,11 @@ def chosen_settings(options: dict[str, Any]) -> "StepsSettings":
         "writing.writer": options.get("writer"),
         "vision.backbone": options.get("backbone"),
         "vision.path": options.get("weights"),
+        "nasva.aligner.path": options.get("aligner"),
+        "nasva.aligner.mode": options.get("mode"),
+        "nasva.aligner.order": options.get("order"),
     }
-    given = [f"{key}={toml_string(value)}" for key, value in shorthand.items() if value is not None]
+    given = [f"{key}={toml_string(str(value))}" for key, value in shorthand.items() if value is not None]
     return load_settings(StepsSettings, options["settings_file"], [*options["overrides"], *given])
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from stepline.pipeline import Request, StepsSettings
     from stepline.records import Record
 
+BACKBONES = ("conse", "clip", "s3d", "precomputed", "none")
 FORMATS = ("json", "html", "vtt", "srt", "chapters", "jsonld")
 
 
@@ -25,8 +26,9 @@ FORMATS = ("json", "html", "vtt", "srt", "chapters", "jsonld")
 @click.option("-o", "--out", type=click.Path(path_type=Path), default=Path("out"), show_default=True, help="Folder.")
 @click.option("--texts", type=click.Path(path_type=Path), help="Your own lines to find, one a line (a recipe).")
 @click.option("--writer", type=click.Choice(["extractive", "llm"]), help="Who writes the steps.")
-@click.option("--backbone", type=click.Choice(["conse", "clip", "s3d", "precomputed", "none"]), help="What sees the picture.")
+@click.option("--backbone", type=click.Choice(BACKBONES), help="What sees the picture.")
 @click.option("--weights", help="The backbone's checkpoint or feature file.")
+@click.option("--aligner", type=click.Path(path_type=Path), help="A trained network that places the steps.")
 @click.option("--format", "formats", type=click.Choice(FORMATS), multiple=True, help="Only this output, and the JSON.")
 @click.option("--clips", is_flag=True, help="Cut an mp4 of every step that is shown.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, of several videos a line each, not a table.")

@@ -28,10 +28,12 @@ class Space:
     """Whose features a network was trained on: video, the label of a FeatureSequence; text, the encoder of the texts.
 
     text is a name that `text.embed` takes ("minilm"), or the backbone's own where it encodes texts itself ("clip").
+    rate: feature rows per second.
     """
 
     video: str
     text: str
+    rate: float = 1.0
 
 
 def write_aligner(model: Aligner, path: Path, space: Space | None = None) -> None:

@@ -53,6 +53,11 @@ class GroundReport:
     shots: int
     note: str
 
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """What the user should know before trusting the steps: nothing here, the weights tell all."""
+        return ()
+
 
 @dataclass(frozen=True)
 class Grounding:

@@ -4,6 +4,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
 
+from stepline.nasva.aligner_settings import AlignerSettings
 from stepline.settings import Settings
 
 Share: TypeAlias = Annotated[float, Field(ge=0.0, le=1.0)]
@@ -55,3 +56,4 @@ class NasvaSettings(Settings):
 
     coarse: CoarseSettings = CoarseSettings()
     ground: GroundSettings = GroundSettings()
+    aligner: AlignerSettings = AlignerSettings()

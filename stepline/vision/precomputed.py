@@ -37,8 +37,10 @@ class Precomputed:
 
     name = "precomputed"
 
-    def __init__(self, path: Path, *, rate: float, texts: Path | None) -> None:
+    def __init__(self, path: Path, *, rate: float, texts: Path | None, unit: bool = True) -> None:
+        """unit: whether all rows are scaled to length 1."""
         self._path = path
+        self._unit = unit
         self._rate = rate
         self._texts = texts
 
@@ -48,24 +50,25 @@ class Precomputed:
         return int(self._text_features.values.shape[1])
 
     def features(self, video_id: str) -> FeatureSequence:
-        """Return the features of one video, as unit rows. Raises StoreError or ShapeError, which say what is wrong."""
+        """Return the features of one video. Raises StoreError or ShapeError, which say what is wrong."""
         path = self._path if self._path.is_file() else find_precomputed(self._path, video_id)
         width = self.dim if self._texts is not None else None
-        return read_precomputed(path, rate=self._rate, width=width)
+        return read_precomputed(path, rate=self._rate, width=width, unit=self._unit)
 
     def encode_images(self, pictures: Pictures) -> Matrix:
         """Raise ModelError: there is no network behind ready features."""
         raise ModelError(f"vision.backbone=precomputed cannot encode {len(pictures)} pictures; use conse or clip")
 
     def encode_texts(self, texts: Sequence[str]) -> Matrix:
-        """Return (K, D) unit rows, looked up by the exact text. Raises StoreError for a text without features."""
+        """Return (K, D), looked up by the exact text. Raises StoreError for a text without features."""
         known = {text: row for row, text in enumerate(self._text_features.texts)}
         if missing := [text for text in texts if text not in known]:
             raise StoreError(
                 f"{self._texts}: no features for {missing[0]!r} ({len(missing)} of {len(texts)} texts missing); "
                 "extract them with the encoder that made the video features"
             )
-        return _unit(self._text_features.values[[known[text] for text in texts]])
+        values: Matrix = self._text_features.values[[known[text] for text in texts]]
+        return _unit(values) if self._unit else values
 
     @cached_property
     def _text_features(self) -> TextFeatures:
@@ -78,7 +81,7 @@ def load_precomputed(settings: VisionSettings) -> Precomputed:
     """Return the features that `settings.path` and `settings.texts` name; files are read when they are asked for."""
     if settings.path is None or not settings.path.exists():
         raise SettingsError(f"vision.path {settings.path}: give a feature file, or a folder of <video id>.npy files")
-    return Precomputed(settings.path, rate=settings.rate, texts=settings.texts)
+    return Precomputed(settings.path, rate=settings.rate, texts=settings.texts, unit=settings.unit)
 
 
 def find_precomputed(folder: Path, video_id: str) -> Path:

@@ -14,6 +14,7 @@ class VisionSettings(Settings):
     backbone: Literal["conse", "clip", "s3d", "precomputed", "none"] = "conse"   # "none": speech alone
     path: Path | None = None   # clip: checkpoint folder; s3d: weights; precomputed: feature file or folder of them
     texts: Path | None = None   # precomputed: text features (.pth, .npz, .safetensors) of the lines to ground
+    unit: bool = True   # precomputed: rows scaled to length 1; false for a network trained on rows as they are
     hub: str | None = None   # clip: a checkpoint's name on the model hub; naming one allows the download
     dictionary: Path | None = None   # s3d: s3d_dict.npy; None: the one beside the weights
     tokens: Literal["released", "tan"] = "released"   # s3d: how texts are cut into words; TAN keeps unknown ones
@@ -24,3 +25,8 @@ class VisionSettings(Settings):
     text_model: str = "minilm"   # conse: the space of names and texts, as `text.embed` takes it
     cut_ratio: Annotated[float, Field(gt=1.0)] = 4.0   # a cut changes colour this many times more than its neighbours
     cut_floor: Annotated[float, Field(ge=0.0, le=1.0)] = 0.2   # and at least this share of the pixels' colours
+
+    @property
+    def text_space(self) -> str:
+        """Name of the encoder whose vectors texts become: that of conse's texts, else the backbone's own."""
+        return self.text_model if self.backbone == "conse" else self.backbone

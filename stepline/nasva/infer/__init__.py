@@ -8,10 +8,11 @@
 from stepline.nasva.infer.align import Fit, align, fit_texts
 from stepline.nasva.infer.load import Loaded, find_aligner, load
 from stepline.nasva.infer.order import Chances, chances
-from stepline.nasva.infer.placing import Placing, place_steps
+from stepline.nasva.infer.placing import AlignerGrounding, Placing, ground_by_aligner, place_steps
 from stepline.nasva.infer.shown import Calibration, fit_calibration
 
 __all__ = [
+    "AlignerGrounding",
     "Calibration",
     "Chances",
     "Fit",
@@ -22,6 +23,7 @@ __all__ = [
     "find_aligner",
     "fit_calibration",
     "fit_texts",
+    "ground_by_aligner",
     "load",
     "place_steps",
 ]

@@ -30,14 +30,23 @@ class Loaded:
         if features.values.shape[1] != width:
             given = f"{features.backbone} features are {features.values.shape[1]} wide"
             raise ModelError(f"{self.path}: trained on features {width} wide, {given}; {self._cure()}")
-        if self.space is None:
-            return
-        if features.backbone not in (self.space.video, ANY):
-            given = f"on features of {self.space.video!r}, given are {features.backbone!r}"
-            raise ModelError(f"{self.path}: trained {given}; {self._cure()}")
-        if texts not in (self.space.text, ANY, None):
-            given = f"on texts of {self.space.text!r}, given are {texts!r}"
-            raise ModelError(f"{self.path}: trained {given}; {self._cure()}")
+        self.check_space(features.backbone, texts, rate=features.rate)
+
+    def check_space(self, video: str, texts: str | None, *, rate: float) -> None:
+        """Raise ModelError where the backbone, the encoder of the texts or the rate is not that of its training."""
+        space = self.space or Space(ANY, ANY, rate)
+        for what, own, given in (("features", space.video, video), ("texts", space.text, texts or ANY)):
+            if own != given and ANY not in (own, given):
+                raise ModelError(f"{self.path}: trained on {what} of {own!r}, given are {given!r}; {self._cure()}")
+        if rate != space.rate:
+            rates = f"trained at {space.rate:g} rows per second, given are {rate:g}"
+            raise ModelError(f"{self.path}: {rates}; set vision.rate={space.rate:g}")
+
+    def check_scale(self, *, unit: bool) -> None:
+        """Raise ModelError where rows were scaled to length 1 for a network that takes them as they are."""
+        if unit and self.aligner.settings.feature_scale == "none":
+            cure = "give ready features and vision.unit=false"
+            raise ModelError(f"{self.path}: trained on feature rows as they are, not on rows of length 1; {cure}")
 
     def _cure(self) -> str:
         named = f" ({self.space.video}, texts {self.space.text})" if self.space else ""

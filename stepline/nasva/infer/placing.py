@@ -8,12 +8,13 @@ import numpy as np
 
 from stepline.errors import ShapeError
 from stepline.nasva.aligner_settings import AlignerSettings
-from stepline.nasva.infer.align import Fit
+from stepline.nasva.infer.align import Fit, fit_texts
+from stepline.nasva.infer.load import Loaded
 from stepline.nasva.infer.order import Chances, chances
 from stepline.nasva.infer.shown import Calibration, evidence, uncalibrated
 from stepline.nasva.infer.spans import spans
 from stepline.nasva.prior import Array, load_prior
-from stepline.records import Alignment, Span, Status, Step
+from stepline.records import Alignment, FeatureSequence, Matrix, Span, Status, Step
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +34,28 @@ class Placing:
     spans: tuple[Span, ...]
     at: tuple[float, ...]
     note: str | None
+
+
+@dataclass(frozen=True)
+class AlignerReport:
+    """Which trained network placed the steps, by the sha256 of its file; calibrated: whether its P(shown) is."""
+
+    aligner: str
+    calibrated: bool
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """What the user should know before trusting P(shown)."""
+        return () if self.calibrated else (UNCALIBRATED,)
+
+
+@dataclass(frozen=True)
+class AlignerGrounding:
+    """What `ground` gives, by a trained network: steps, alignment (K, T) P(step k is being shown at t), a report."""
+
+    steps: tuple[Step, ...]
+    alignment: Alignment
+    report: AlignerReport
 
 
 def place_steps(
@@ -67,6 +90,33 @@ def place_steps(
     alignment = Alignment(tuple(step.text for step in steps), held, fit.rate, "probability")
     log.info("aligner: %d of %d steps shown", sum(step.status == "shown" for step in placed), len(placed))
     return Placing(placed, alignment, found, tuple(shown_in), tuple(at), note)
+
+
+def ground_by_aligner(
+    steps: Sequence[Step],
+    loaded: Loaded,
+    features: FeatureSequence,
+    vectors: Matrix,
+    *,
+    settings: AlignerSettings | None = None,
+    duration: float | None = None,
+    before: Array | None = None,
+) -> AlignerGrounding:
+    """Return steps placed in a video by a trained network, as `ground` does without one.
+
+    vectors: (K, C) of the steps, of the network's own space. Raises ModelError, ShapeError where something does not
+    fit it.
+    """
+    settings = settings or AlignerSettings()
+    loaded.check(features)
+    said = [step.said for step in steps]
+    known = [span for span in said if span is not None]
+    fit = fit_texts(
+        loaded.aligner, features, vectors, said=known if len(known) == len(said) else None, settings=settings
+    )
+    placing = place_steps(steps, fit, loaded.calibration, settings=settings, duration=duration, before=before)
+    report = AlignerReport(loaded.sha256, placing.note is None)
+    return AlignerGrounding(placing.steps, placing.alignment, report)
 
 
 def _placed(step: Step, span: Span, at: float, p: float, settings: AlignerSettings) -> Step:
