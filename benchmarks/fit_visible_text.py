@@ -24,14 +24,14 @@ RIDGE = 1e-4   # the best of 1e-3, 3e-4, 1e-4, 3e-5 by held-out likelihood
 BINS = 10      # of the calibration error
 
 
-def fit(x: Array, y: Array) -> Array:
+def fit(x: Array, y: Array, ridge: float = RIDGE) -> Array:
     """Return the weights (D + 1,), the last one the intercept."""
     wide = np.column_stack([x, np.ones(len(x))])
 
     def loss(w: Array) -> tuple[float, Array]:
         z = wide @ w
-        value = float((np.logaddexp(0, z) - y * z).mean() + RIDGE * (w[:-1] ** 2).sum())
-        return value, wide.T @ (1 / (1 + np.exp(-z)) - y) / len(y) + np.append(2 * RIDGE * w[:-1], 0)
+        value = float((np.logaddexp(0, z) - y * z).mean() + ridge * (w[:-1] ** 2).sum())
+        return value, wide.T @ (1 / (1 + np.exp(-z)) - y) / len(y) + np.append(2 * ridge * w[:-1], 0)
 
     return np.asarray(minimize(loss, np.zeros(wide.shape[1]), jac=True, method="L-BFGS-B").x)
 

@@ -35,6 +35,8 @@ class MatchSettings(Settings):
     method: Literal["nearest", "monotone"] = "nearest"   # monotone: in the order of one paired document
     ordered_documents: Count = 20        # paired documents, the likeliest first, that "monotone" tries
     similarity: Share = 0.62             # least cosine of sentence and step (0.75 in the paper, with MPNet)
+    sieve: Literal["similarity", "wording"] = "similarity"   # wording: a sentence must sound like an instruction, too
+    instruction: Share = 0.5             # least P(it tells a step), by its wording, for sieve "wording"
     merge: Literal["before", "after"] = "after"   # short neighbours before retrieval, or hits on one step after
     longest_merged: Positive = 8.0       # seconds; only shorter sentences merge before retrieval
     merge_gap: Positive = 4.0            # seconds; only neighbours closer than this merge

@@ -28,6 +28,7 @@ from stepline.sieve_swap.matching import (
 from stepline.sieve_swap.segments import Segment, segments
 from stepline.sieve_swap.settings import MatchSettings
 from stepline.sieve_swap.text_base.base import TextBase
+from stepline.sieve_swap.wording import ENCODER, IDLE_TALK, instructing
 
 Embed = Callable[[Sequence[str]], Matrix]
 
@@ -58,6 +59,10 @@ def sieve_and_swap(
     vectors = (embed or _embedding(base))(texts)
     cuts = np.cumsum([0, *map(len, told)])
     outcomes = _outcomes(told, vectors, cuts, base, settings, paired, retained)
+    if settings.sieve == "wording":
+        known = vectors if embed is None and base.encoder == ENCODER else None
+        verdicts = iter(instructing(texts, settings.instruction, known))
+        outcomes = [[_heard(outcome, next(verdicts)) for outcome in found] for found in outcomes]
     return [
         _swapped(record, merge_matches(found, settings), settings)
         for record, found in zip(records, outcomes, strict=True)
@@ -93,6 +98,11 @@ def _outcomes(
         match(pieces, vectors[start:end], base, documents, settings)
         for pieces, start, end, documents in zip(told, cuts[:-1], cuts[1:], paired or (), strict=True)
     ]
+
+
+def _heard(outcome: Outcome, instructs: bool) -> Outcome:
+    """Return the outcome, or a miss where a step is near to what sounds like no instruction."""
+    return outcome if instructs or isinstance(outcome, Miss) else Miss(outcome.segment, IDLE_TALK)
 
 
 def _raw(record: Record, pieces: Sequence[Segment]) -> Record:
