@@ -18,12 +18,14 @@ from stepline.cli.group import Group
 from stepline.cli.installed import datasets, doctor
 from stepline.cli.steps import steps
 from stepline.cli.summarize import summarize
+from stepline.cli.text_base import text_base
 from stepline.cli.train import train
 from stepline.cli.transcribe import transcribe
 from stepline.evaluate.command import evaluate
 
 COMMANDS = (
     steps, ground, summarize, transcribe, doctor, datasets, evaluate, annotate, features, experiment, excluded, train,
+    text_base,
 )
 
 

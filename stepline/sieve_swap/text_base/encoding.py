@@ -1,6 +1,7 @@
 """The lines of a part embedded, block by block: what is embedded survives a kill."""
 
 import hashlib
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from stepline.sieve_swap.text_base.arrays import read_vectors, write_vectors
 from stepline.sieve_swap.text_base.settings import TextBaseSettings
 from stepline.text import embed
 from stepline.text.embedding import load_encoder
+
+log = logging.getLogger(__name__)
 
 FILES = ("model.safetensors", "tokenizer.json", "config.json", "modules.json", "1_Pooling/config.json")
 
@@ -34,6 +37,7 @@ def write_embeddings(part: Path, count: int, width: int, settings: TextBaseSetti
         if not blocks[-1].exists():
             vectors = embed(texts, model=settings.encoder, batch=settings.batch)
             write_vectors(blocks[-1], [vectors], (len(texts), width), settings.precision)
+            log.info("embedded %d of %d steps", min(count, (number + 1) * settings.block), count)
     write_vectors(part / "vectors.npy", _pieces(blocks), (count, width), settings.precision)
 
 

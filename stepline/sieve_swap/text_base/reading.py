@@ -1,6 +1,7 @@
 """Sources read into shards of documents, a fixed number each: what is read survives a kill."""
 
 import json
+import logging
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -13,6 +14,8 @@ from stepline.sieve_swap.text_base.manifest import EXAMPLES
 from stepline.sieve_swap.text_base.readers import read_source
 from stepline.sieve_swap.text_base.settings import TextBaseSettings
 from stepline.store import atomic_path, write_atomic
+
+log = logging.getLogger(__name__)
 
 FIELDS = ("id", "title", "source", "licence", "texts", "ingredients", "origin")
 
@@ -57,6 +60,7 @@ def read_shards(
                 break
         ended = len(rows) < settings.shard
         shards.append(_write(work, len(shards), rows, (seen, tallies, ended)))
+        log.info("read %d documents", (len(shards) - 1) * settings.shard + len(rows))
     return shards, tallies
 
 
