@@ -26,7 +26,7 @@ import numpy as np
 
 from stepline.batches import Sample
 from stepline.errors import SettingsError, ShapeError, StoreError
-from stepline.nasva.checkpoint import read_aligner, write_aligner
+from stepline.nasva.checkpoint import Space, read_aligner, write_aligner
 from stepline.nasva.labels import Places, alikeness, refine
 from stepline.nasva.matrices import alignment_matrices
 from stepline.nasva.model import Aligner
@@ -74,6 +74,7 @@ class SelfTraining:
     training: TrainSettings = field(default_factory=TrainSettings)
     settings: SelfTrainSettings = field(default_factory=SelfTrainSettings)
     sources: Mapping[str, str | None] = field(default_factory=dict)   # where the videos come from, to tell runs apart
+    space: Space | None = None   # whose features they are, for the networks' files to say
     progress: Callable[[str, Progress], None] | None = None
 
     def run(self) -> SelfTrained:
@@ -182,7 +183,7 @@ class SelfTraining:
             network = train_aligner(
                 samples, folder, model=self.model, loss=self.loss, settings=settings, report=tell
             )
-            write_aligner(network, path)
+            write_aligner(network, path, self.space)
             shutil.rmtree(folder)
         return read_aligner(path)
 

@@ -1,0 +1,121 @@
+"""`stepline refine` on a tiny simulated dataset on disk: records and stores in, placed records and a network out."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from stepline.cli import main
+from stepline.errors import ShapeError
+from stepline.features import FeatureWriter, Lines
+from stepline.nasva.checkpoint import read_aligner, read_space
+from stepline.nasva.refine_settings import RefineRunSettings
+from stepline.nasva.refining import UNLABELLED, RefineSources, _Reading, refine_dataset, refined_records
+from stepline.records import Record, Sentence, Span, Step, Transcript, Video
+from stepline.settings import load_settings
+from stepline.store import read_parquet, write_parquet
+from stepline.world.simulate import SimulationSettings, simulate
+
+SMALL = (
+    "model.width=32", "model.heads=2", "model.encoder_layers=1", "model.decoder_layers=1", "model.feed_forward=64",
+    "model.projection=16", "train.epochs=2", "train.learning_rate=2e-3", "rounds.teacher_epochs=1", "rounds.teachers=1",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory):
+    """Records of 12 videos, and stores of the features and step vectors of all but the last."""
+    folder = tmp_path_factory.mktemp("dataset")
+    samples = simulate(0, SimulationSettings(videos=12, held_out=0.0)).samples
+    write_parquet((sample.record for sample in samples), folder / "records.parquet")
+    with FeatureWriter(folder / "features") as features, FeatureWriter(folder / "steps") as steps:
+        for sample in samples[:-1]:
+            found = sample.features()
+            features.add(sample.id, found.values, rate=found.rate, backbone=found.backbone)
+            lines = Lines(tuple(step.text for step in sample.record.steps))
+            steps.add(sample.id, sample.vectors("step"), rate=1.0, backbone="world", lines=lines)
+    return folder
+
+
+def command(dataset, out, *more):
+    sources = ["--features", dataset / "features", "--step-vectors", dataset / "steps", "--out", out]
+    given = [part for pair in SMALL for part in ("--set", pair)]
+    return ["refine", str(dataset / "records.parquet"), *map(str, sources), *given, *more]
+
+
+def test_the_command_places_steps_and_a_rerun_does_nothing_again(dataset, tmp_path):
+    out = tmp_path / "out"
+    first = CliRunner().invoke(main, command(dataset, out, "--json"), catch_exceptions=False)
+    assert first.exit_code == 0, first.stderr
+    told = json.loads(first.stdout)
+    assert [one["number"] for one in told["rounds"]] == [0, 1]
+    assert "11 videos refined, 1 left out" in first.stderr
+    assert "there are no features of its video" in first.stderr
+    refined = list(read_parquet(out / "refined.parquet"))
+    given = {record.id: record for record in read_parquet(dataset / "records.parquet")}
+    assert len(refined) == 11
+    for record in refined:
+        assert len(record.steps) == len(given[record.id].steps)   # nothing is dropped by default
+        assert all(step.status == "shown" and 0 < step.spans[0].duration <= 8.0 for step in record.steps)
+        assert record.transcript == given[record.id].transcript
+    assert read_aligner(out / "aligner.safetensors").settings.video_width == 128
+    assert read_space(out / "aligner.safetensors").video == "world-usual"
+    teacher = out / "round-0" / "teacher-0.safetensors"
+    before = teacher.stat().st_mtime_ns
+    again = CliRunner().invoke(main, command(dataset, out), catch_exceptions=False)
+    assert again.exit_code == 0
+    assert teacher.stat().st_mtime_ns == before
+    assert "aligner:" not in again.stderr
+    assert again.stdout.splitlines()[0].split() == [
+        "round", "texts", "kept", "alignable", "moved", "iou", "agreement", "inside", "shown"
+    ]  # fmt: skip
+
+
+def test_narrations_are_learnt_beside_the_steps(dataset, tmp_path):
+    samples = simulate(0, SimulationSettings(videos=12, held_out=0.0)).samples
+    with FeatureWriter(tmp_path / "said") as said:
+        for sample in samples:
+            lines = Lines(tuple(one.text for one in sample.record.transcript.sentences))
+            said.add(sample.id, sample.vectors("narration"), rate=1.0, backbone="world", lines=lines)
+    records = str(dataset / "records.parquet")
+    sources = RefineSources(records, dataset / "features", str(dataset / "steps"), records, str(tmp_path / "said"))
+    steps = {}
+    settings = load_settings(RefineRunSettings, None, [*SMALL, "rounds.rounds=0"])
+    refine_dataset(sources, tmp_path / "out", settings, lambda name, told: steps.update({name: told.steps}))
+    assert steps == {"aligner": 2 * 3}   # 22 samples in batches of 8, 2 epochs
+
+
+def test_a_threshold_that_keeps_nothing_is_told_in_one_line(dataset, tmp_path):
+    high = ["--set", "rounds.refine.threshold=0.99", "--set", "rounds.refine.threshold_kind=cosine"]
+    done = CliRunner().invoke(main, command(dataset, tmp_path / "out", *high))
+    assert done.exit_code == 1
+    assert "texts keep a label, fewer than 2%" in done.stderr
+    assert "refine.threshold_kind=quantile" in done.stderr
+
+
+def test_steps_without_a_place_are_linked_to_the_narration():
+    spoken = {"Chop the onion now.": Span(2.0, 4.0), "Boil rice.": Span(8.0, 9.0)}
+    sentences = tuple(Sentence(text=text, span=span) for text, span in spoken.items())
+    steps = (Step(id="1", text="Boil the rice"), Step(id="2", text="Chop the onion"))
+    record = Record(id="a", video=Video(id="a", duration=12.0), transcript=Transcript(sentences=sentences), steps=steps)
+    said = _Reading(None, None, RefineRunSettings())._said(record, 12.0)
+    assert said == (Span(8.0, 9.0), Span(2.0, 4.0))
+    assert _Reading(None, None, RefineRunSettings())._said(record, 5.0) == (None, Span(2.0, 4.0))
+
+
+def test_a_dataset_without_features_is_an_error(dataset, tmp_path):
+    strange = Record(id="a", video=Video(id="a"), steps=(Step(id="1", text="Boil"),))
+    write_parquet([strange], tmp_path / "other.parquet")
+    sources = RefineSources(str(tmp_path / "other.parquet"), dataset / "features", str(dataset / "steps"))
+    with pytest.raises(ShapeError, match="no video has steps and features"):
+        refine_dataset(sources, tmp_path / "out")
+    assert "no features of its video" in (tmp_path / "out" / "omitted.jsonl").read_text()
+
+
+def test_what_loses_its_label_is_dropped_with_its_reason():
+    steps = (Step(id="1", text="Boil"), Step(id="2", text="Stir"))
+    record = Record(id="r", video=Video(id="a"), steps=steps)
+    given = iter([record, record, Record(id="o", video=Video(id="b"))])
+    (done,) = refined_records(given, {"a": (None, Span(1.0, 2.0))})
+    assert [(step.id, step.spans) for step in done.steps] == [("2", (Span(1.0, 2.0),))]
+    assert [(one.text, one.reason) for one in done.dropped] == [("Boil", UNLABELLED)]
