@@ -16,8 +16,8 @@ from stepline.cli.features import features
 from stepline.cli.ground import ground
 from stepline.cli.group import Group
 from stepline.cli.installed import datasets, doctor
-from stepline.cli.refine import refine
 from stepline.cli.predict import calibrate, predict
+from stepline.cli.refine import refine
 from stepline.cli.steps import steps
 from stepline.cli.summarize import summarize
 from stepline.cli.text_base import text_base
@@ -26,8 +26,22 @@ from stepline.cli.transcribe import transcribe
 from stepline.evaluate.command import evaluate
 
 COMMANDS = (
-    steps, ground, predict, calibrate, summarize, transcribe, doctor, datasets, evaluate, annotate, features, experiment, excluded,
-    train, refine, text_base,
+    steps,
+    ground,
+    predict,
+    calibrate,
+    summarize,
+    transcribe,
+    doctor,
+    datasets,
+    evaluate,
+    annotate,
+    features,
+    excluded,
+    experiment,
+    train,
+    refine,
+    text_base,
 )
 
 

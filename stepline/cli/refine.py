@@ -62,7 +62,7 @@ def refine(dataset: str, features: Path, out: Path, settings_file: Path | None, 
 
 def _table(rounds: "tuple[RoundReport, ...]") -> str:
     """Return a line a round; shares in per cent, seconds, - where it is not known."""
-    lines = [("round", "texts", *COLUMNS)]
+    lines: list[tuple[str, ...]] = [("round", "texts", *COLUMNS)]
     for one in rounds:
         values = [getattr(one, name) for name in COLUMNS]
         lines.append((str(one.number), str(one.texts), *(_cell(*pair) for pair in zip(COLUMNS, values, strict=True))))
