@@ -116,13 +116,20 @@ def prepare(sources: Sources, folder: Path, settings: RunSettings, start: Path |
     kinds = [kind for kind in KINDS if sources.of(kind) is not None]
     if not kinds:
         raise DatasetError("no texts to train on; give --narrations, --steps or both")
-    features = FeatureStore(sources.features)
+    features = _video_features(sources.features)
     vectors = {kind: first_then_all(partial(_vectors, sources, kind, settings, folder)) for kind in kinds}
     told = (each for kind in kinds for each in _told(sources, kind, settings))
     samples = gather_samples(told, features, vectors, settings.data, excluded=_excluded(sources.excluded))
     widths = samples.widths()
     kept, held_out = samples.split(settings.data.held_out)
     return Prepared(kept, held_out, starting_network(settings, widths, start))
+
+
+def _video_features(path: Path) -> FeatureStore:
+    features = FeatureStore(path)
+    if features.lines(next(iter(features))) is not None:
+        raise DatasetError(f"{path}: holds features of texts, not of videos; give the store of the videos' features")
+    return features
 
 
 def starting_network(settings: RunSettings, widths: tuple[int, int], start: Path | None) -> Aligner:

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 from stepline.errors import ModelError, SettingsError, ShapeError
-from stepline.training import CHECKPOINT, LOG, Task, fit
+from stepline.training import CHECKPOINT, LOG, Judge, Task, fit
 from stepline.training_settings import TrainSettings
 
 QUICK = TrainSettings(epochs=3, batch=2, learning_rate=1e-2, save_every=2)
@@ -136,6 +137,78 @@ def test_nothing_to_train_on_and_a_loss_that_is_not_finite_are_told(tmp_path):
     broken = Task(task().samples, len, draw, lambda model, samples: [Sum(model[0].bias.sum() * float("nan"), 1)])
     with pytest.raises(ShapeError, match="step 1: the loss is nan"):
         fit(network(), broken, QUICK, tmp_path)
+
+
+def test_one_step_is_adamws_by_hand(tmp_path):
+    """Weight 2, gradient 3 cut to norm 1: m = 0.1 and v = 0.001 are both set right to 1, so the step is the rate."""
+    model = nn.Linear(1, 1, bias=False)
+    model.weight.data.fill_(2.0)
+    pull = Task([0.0], int, lambda samples, chance: samples, lambda model, samples: [Sum(3 * model.weight.sum(), 1)])
+    fit(model, pull, TrainSettings(epochs=1, batch=1, learning_rate=0.1, weight_decay=0.5), tmp_path)
+    assert model.weight.item() == pytest.approx(2 * (1 - 0.1 * 0.5) - 0.1 * 1 / (1 + 1e-8), abs=1e-6)
+    saved = load_file(tmp_path / CHECKPOINT)
+    assert saved["optimizer.0.exp_avg"].item() == pytest.approx(0.1)   # (1 - 0.9) of the gradient after the cut
+    assert saved["optimizer.0.exp_avg_sq"].item() == pytest.approx(0.001)
+    torchs = nn.Linear(1, 1, bias=False)
+    torchs.weight.data.fill_(2.0)
+    torchs.weight.grad = torch.ones(1, 1)
+    torch.optim.AdamW(torchs.parameters(), lr=0.1, weight_decay=0.5).step()
+    assert model.weight.item() == pytest.approx(torchs.weight.item(), abs=1e-6)
+
+
+def test_the_best_network_is_kept_and_known_after_a_stop(tmp_path):
+    """Scores 1, 3, 2 of three epochs: the second is kept, also when the run is stopped in between."""
+    scores, kept = {4: 1.0, 8: 3.0, 12: 2.0}, []
+
+    def judge(steps):
+        return Judge(lambda model, rank, size: (2 * scores[len(steps)], 2), lambda model: kept.append(len(steps)))
+
+    def run(folder, steps, stop=None):
+        def report(progress):
+            if progress.step == stop:
+                raise Interrupted
+
+        def counting(model, samples):
+            steps.append(1)
+            return losses(model, samples)
+
+        fit(network(), replace(task(), losses=counting), QUICK, folder, report, judge=judge(steps))
+
+    run(tmp_path / "whole", [])
+    assert kept == [4, 8]
+    lines = [json.loads(line) for line in (tmp_path / "whole" / LOG).read_text().splitlines()]
+    assert {line["step"]: line["score"] for line in lines if "score" in line} == scores
+    kept.clear()
+    with pytest.raises(Interrupted):
+        run(tmp_path / "parts", [], stop=9)
+    run(tmp_path / "parts", [1] * 8)
+    assert kept == [4, 8]   # 2.0 is not better than what was kept before the stop
+    assert (tmp_path / "parts" / LOG).read_text() == (tmp_path / "whole" / LOG).read_text()
+
+
+def test_samples_need_not_be_read_to_be_measured(tmp_path):
+    read = []
+
+    class Lazy(list):
+        def __getitem__(self, index):
+            read.append(index)
+            return super().__getitem__(index)
+
+        def __iter__(self):
+            raise AssertionError("every sample was read to learn its length")
+
+    samples = Lazy(task().samples)
+    lengths = [int(sample[0] > 0) for sample in task().samples]
+    fit(network(), replace(task(), samples=samples, lengths=lengths), QUICK, tmp_path / "lazy")
+    fit(network(), task(), QUICK, tmp_path / "plain")
+    assert weights(tmp_path / "lazy") == weights(tmp_path / "plain")
+    assert sorted(read) == sorted(list(range(7)) * 3)
+
+
+def test_threads_that_read_ahead_change_nothing(tmp_path):
+    for readers in (0, 3):
+        fit(network(), task(), QUICK.model_copy(update={"readers": readers}), tmp_path / str(readers))
+    assert weights(tmp_path / "0") == weights(tmp_path / "3")
 
 
 def test_biases_do_not_decay(tmp_path):

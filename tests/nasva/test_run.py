@@ -1,0 +1,279 @@
+"""`stepline train nasva`, from stores on disk to networks: it learns, resumes bit for bit, and names what is wrong."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file
+from training_data import WIDTH, command, write_stores
+
+from stepline.batches import collate
+from stepline.features import FeatureStore, FeatureWriter
+from stepline.features.index import shard_path
+from stepline.nasva.checkpoint import read_aligner, read_space, write_aligner
+from stepline.nasva.held_out import hits
+from stepline.nasva.model import Aligner
+from stepline.nasva.samples import gather_samples
+from stepline.nasva.told import read_told
+from stepline.training import CHECKPOINT, LOG
+
+QUICK = ("epochs=4", "batch=3", "learning_rate=3e-3", "save_every=4")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory):
+    return write_stores(tmp_path_factory.mktemp("stores"))
+
+
+def recall(network, stores):
+    """R@1 of a network on what it was trained on."""
+    told = [each for kind in ("narration", "step") for each in read_told(str(stores / kind), kind)]
+    vectors = {kind: FeatureStore(stores / kind) for kind in ("narration", "step")}
+    batch = collate(list(gather_samples(told, FeatureStore(stores / "video"), vectors)))
+    with torch.no_grad():
+        hit, count = hits(network(batch), batch)
+    return float(hit / count)
+
+
+def log(folder):
+    return [json.loads(line) for line in (folder / LOG).read_text().splitlines()]
+
+
+def test_it_overfits_one_batch(tmp_path, stepline):
+    stores = write_stores(tmp_path / "stores", 2)
+    settings = ("epochs=150", "batch=4", "learning_rate=3e-3", "save_every=1000")
+    drop = ("--set", "model.dropout=0.0", "--set", "loss.shuffled=0.0")
+    made = stepline(*command(stores, tmp_path / "run", *settings, options=drop))
+    assert made.exit_code == 0, made.stderr
+    assert log(tmp_path / "run")[-1]["loss"] < 0.01   # nothing is left to gain: 0 is where all weight is on the labels
+    assert recall(read_aligner(tmp_path / "run" / "aligner.safetensors"), stores) == 1.0
+
+
+def test_it_learns_under_bf16(tmp_path, stores, stepline):
+    settings = ("epochs=25", "batch=8", "learning_rate=3e-3", "bf16=true")
+    assert stepline(*command(stores, tmp_path, *settings)).exit_code == 0
+    losses = [line["loss"] for line in log(tmp_path)]
+    assert np.mean(losses[-4:]) < 0.4 * np.mean(losses[:4])
+    network = read_aligner(tmp_path / "aligner.safetensors")
+    assert {weight.dtype for weight in network.parameters()} == {torch.float32}
+    assert recall(network, stores) > 0.8
+
+
+def test_the_folder_tells_what_the_run_is(tmp_path, stores, stepline):
+    held = ("--set", "data.held_out=0.3", "--tensorboard", "--json")
+    made = stepline(*command(stores, tmp_path, *QUICK, options=held))
+    told = json.loads(made.stdout)
+    assert told["files"] == [str(tmp_path / name) for name in ("aligner.safetensors", "best.safetensors")]
+    run = json.loads((tmp_path / "run.json").read_text())
+    assert run["settings"]["model"]["video_width"] == WIDTH
+    assert run["versions"]["torch"] == torch.__version__
+    assert run["data"]["samples"] + run["data"]["held_out"] == 16
+    scores = [line["score"] for line in log(tmp_path) if "score" in line]
+    assert len(scores) == 4   # one an epoch
+    assert read_space(tmp_path / "best.safetensors").video == "drawn"
+    assert list((tmp_path / "events").iterdir())
+    again = stepline(*command(stores, tmp_path, *QUICK, options=held))
+    assert "steps" not in json.loads(again.stdout)   # it was finished
+
+
+def test_one_kind_of_text_is_trained_alone(tmp_path, stores, stepline):
+    assert stepline(*command(stores, tmp_path, "epochs=1", kinds=["steps"])).exit_code == 0
+    assert json.loads((tmp_path / "run.json").read_text())["data"]["samples"] == 8
+    nothing = stepline("train", "nasva", "--features", stores / "video", "--out", tmp_path / "none")
+    assert nothing.exit_code == 1
+    assert "give --narrations, --steps or both" in nothing.stderr
+
+
+def started(arguments, *launcher):
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
+    program = [sys.executable, *launcher, "-m", "stepline", *arguments]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    return subprocess.Popen(program, env=environment, start_new_session=True, **quiet)
+
+
+def wait_until(found, child):
+    deadline = time.monotonic() + 300
+    while not found():
+        assert time.monotonic() < deadline
+        assert child.poll() is None, "it ended before it could be killed"
+
+
+def kill(child):
+    os.killpg(child.pid, signal.SIGKILL)
+    child.wait()
+
+
+def test_a_run_killed_during_a_checkpoint_ends_with_the_same_bits(tmp_path, stores, stepline):
+    settings = ("epochs=16", "batch=3", "learning_rate=1e-3", "save_every=1")   # 96 steps
+    arguments = command(stores, tmp_path / "killed", *settings, options=("--set", "model.attention_dropout=0.1"))
+    child = started(arguments)
+    folder = tmp_path / "killed"
+    begun = folder / CHECKPOINT
+    wait_until(lambda: begun.exists() and log(folder)[10:] and list(folder.glob(".last*.partial*")), child)
+    kill(child)
+    assert load_file(begun)   # whole: the one before, or the new one
+    assert len(log(folder)) < 96   # it was killed on its way
+    made = stepline(*arguments)
+    assert made.exit_code == 0, made.stderr
+    assert not list(folder.glob(".*partial*"))
+    assert [line["step"] for line in log(folder)] == list(range(1, 97))
+    whole = command(stores, tmp_path / "whole", *settings, options=("--set", "model.attention_dropout=0.1"))
+    assert stepline(*whole).exit_code == 0
+    for name in (CHECKPOINT, LOG, "aligner.safetensors"):
+        assert (folder / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
+
+
+def test_a_checkpoint_is_at_most_its_interval_behind(tmp_path, stores):
+    """Steps of which the log knows and the checkpoint does not are taken again: fewer than save_every."""
+    folder = tmp_path / "run"
+    child = started(command(stores, folder, "epochs=400", "batch=3", "save_every=7"))
+    wait_until(lambda: (folder / CHECKPOINT).exists(), child)
+    time.sleep(0.3)
+    kill(child)
+    with safe_open(folder / CHECKPOINT, framework="pt") as file:
+        step = json.loads(file.metadata()["stepline"])["step"]
+    assert step % 7 == 0
+    lines = [line for line in (folder / LOG).read_text().splitlines(keepends=True) if line.endswith("\n")]
+    assert step <= len(lines) <= step + 7   # killed between the log's 7 lines and the checkpoint: they are taken again
+
+
+def test_another_run_in_the_folder_is_refused(tmp_path, stores, stepline):
+    assert stepline(*command(stores, tmp_path, *QUICK)).exit_code == 0
+    for other in (command(stores, tmp_path, *QUICK, kinds=["steps"]), command(stores, tmp_path, *QUICK, "seed=3"),
+                  command(stores, tmp_path, *QUICK, options=("--set", "loss.form=release"))):  # fmt: skip
+        refused = stepline(*other)
+        assert refused.exit_code == 1
+        assert "another run, with other settings or sources; give another --out" in refused.stderr
+
+
+# ---------------------------------------------------------------- a network to train on
+
+
+def test_training_goes_on_from_a_network(tmp_path, stores, stepline):
+    assert stepline(*command(stores, tmp_path / "first", *QUICK)).exit_code == 0
+    first = tmp_path / "first" / "aligner.safetensors"
+    assert stepline(*command(stores, tmp_path / "second", *QUICK, options=("--start", first))).exit_code == 0
+    assert log(tmp_path / "second")[0]["loss"] < log(tmp_path / "first")[0]["loss"]
+    other = stepline(*command(stores, tmp_path / "third", options=("--start", first, "--set", "model.width=64")))
+    assert "model.width=64" in other.stderr
+    assert "leave it out, or leave --start out" in other.stderr
+
+
+def test_the_authors_weights_are_trained_on(tmp_path, shared, stepline):
+    path = shared / "nasva_parity" / "tiny_checkpoint_fp32.pth"
+    if not path.exists():
+        pytest.skip("needs the weights in the released format")
+    from stepline.nasva.official import import_official
+
+    settings, weights = import_official(path)
+    with_widths(tmp_path / "video", settings.video_width)
+    with_widths(tmp_path / "step", settings.text_width, texts=True)
+    made = stepline("train", "nasva", "--features", tmp_path / "video", "--steps", tmp_path / "step", "--start", path,
+                    "--out", tmp_path / "run", "--set", "train.epochs=1", "--set", "train.learning_rate=1e-9",
+                    "--set", "train.device=cpu")  # fmt: skip
+    assert made.exit_code == 0, made.stderr
+    trained = load_file(tmp_path / "run" / "aligner.safetensors")
+    torch.testing.assert_close(trained, {name: weights[name] for name in trained}, atol=1e-6, rtol=0)
+
+
+def with_widths(folder, width, *, texts=False):
+    from stepline.features import Lines
+
+    with FeatureWriter(folder) as writer:
+        for number in range(3):
+            values = np.random.default_rng(number).normal(size=(4 if texts else 20, width)).astype(np.float32)
+            starts = tuple(4.0 * k for k in range(4))
+            lines = Lines(("a", "b", "c", "d"), starts, tuple(start + 2 for start in starts)) if texts else None
+            writer.add(f"v{number}", values, rate=1.0, backbone="drawn", lines=lines)
+
+
+@pytest.mark.parametrize("kind", ["noise", "text", "another", "narrow"])
+def test_a_wrong_checkpoint_is_named(tmp_path, stores, stepline, kind):
+    path = tmp_path / ("start.pth" if kind in ("noise", "another") else "start.safetensors")
+    if kind == "noise":
+        path.write_bytes(bytes(range(256)) * 8)
+    elif kind == "another":
+        torch.save({"model_state_dict": {"linear.weight": torch.ones(2, 2)}}, path)
+    elif kind == "text":
+        path.write_text("no weights")
+    else:
+        from aligner_samples import tiny
+
+        write_aligner(Aligner(tiny(video_width=WIDTH + 1)), path)
+    made = stepline(*command(stores, tmp_path / "run", options=("--start", path)))
+    assert made.exit_code == 1
+    expected = {
+        "noise": "cannot be read as weights", "another": "not NaSVA's released network",
+        "text": "not a grounding network of Stepline", "narrow": "give the features that it was trained on",
+    }  # fmt: skip
+    assert expected[kind] in made.stderr
+    assert made.stderr.count("\n") == 1
+    assert not (tmp_path / "run" / "aligner.safetensors").exists()
+
+
+# ---------------------------------------------------------------- bad input
+
+
+def test_features_that_became_nan_on_disk_stop_the_run_by_name(tmp_path, stepline):
+    stores = write_stores(tmp_path / "stores", 2)
+    path = shard_path(stores / "video", 0)
+    data = bytearray(path.read_bytes())
+    data[-2:] = np.float16(np.nan).tobytes()
+    path.write_bytes(data)
+    made = stepline(*command(stores, tmp_path / "run", *QUICK))
+    assert made.exit_code == 1
+    assert "hold NaN or infinity; extract them again" in made.stderr
+    assert stepline("features", "check", stores / "video").exit_code == 1
+
+
+def test_what_is_left_out_is_told_and_listed(tmp_path, stores, stepline):
+    part = tmp_path / "video"
+    with FeatureWriter(part) as writer:
+        for id in ("v1", "v3", "v4", "v7"):
+            writer.add(id, FeatureStore(stores / "video").matrix(id), rate=1.0, backbone="drawn")
+    excluded = tmp_path / "test.txt"
+    excluded.write_text("v3\nv9\n")
+    arguments = command(stores, tmp_path / "run", *QUICK, options=("--exclude", excluded))
+    arguments[arguments.index("--features") + 1] = str(part)
+    made = stepline(*arguments)
+    assert "6 samples of 3 videos" in made.stderr
+    assert "left out 8: there are no features of its video" in made.stderr
+    assert "left out 2: it is excluded" in made.stderr
+    omitted = [json.loads(line) for line in (tmp_path / "run" / "omitted.jsonl").read_text().splitlines()]
+    assert len(omitted) == 10
+
+
+def other_videos(folder):
+    with FeatureWriter(folder) as writer:
+        writer.add("elsewhere", np.ones((20, WIDTH), np.float32), rate=1.0, backbone="drawn")
+    return folder
+
+
+def test_no_sample_left_and_no_store_are_errors(tmp_path, stores, stepline):
+    arguments = command(stores, tmp_path / "run", *QUICK)
+    arguments[arguments.index("--features") + 1] = str(stores / "step")   # features of texts, by mistake
+    mistaken = stepline(*arguments)
+    assert "holds features of texts, not of videos" in mistaken.stderr
+    arguments[arguments.index("--features") + 1] = str(other_videos(tmp_path / "other"))
+    assert "no sample is left of 16: 16 x there are no features of its video" in stepline(*arguments).stderr
+    arguments[arguments.index("--features") + 1] = str(tmp_path / "nothing")
+    missing = stepline(*arguments)
+    assert missing.exit_code == 1
+    assert "no feature store; `stepline features import SOURCE" in missing.stderr
+    wide = stepline(*command(stores, tmp_path / "wide", options=("--set", "model.video_width=768")))
+    assert "model.video_width=768, the features have 12; leave the setting out" in wide.stderr
