@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from stepline.errors import ShapeError
-from stepline.sieve_swap.pairing import Pairing, Vocabulary, WordSets, threshold_table
+from stepline.sieve_swap.pairing import Pairing, Vocabulary, WordSets, common_words, threshold_table
 from stepline.sieve_swap.settings import PairingSettings
 
 DOCUMENTS = [
@@ -113,3 +113,20 @@ def test_the_table_counts_what_each_pair_of_thresholds_keeps():
     assert (rows[0.1, 0.9].videos, rows[0.1, 0.9].documents, rows[0.1, 0.9].pairs) == (1, 1, 1)
     assert (rows[0.3, 0.3].videos, rows[0.3, 0.3].pairs) == (2, 2)
     assert rows[0.6, 0.3].pairs == 0
+
+
+def test_pairs_are_exact_with_more_words_than_become_bits():
+    chance = np.random.default_rng(11)
+    documents = WordSets.of(sets(chance, 200, 3, 1900)), WordSets.of(sets(chance, 200, 200, 1900))
+    videos = WordSets.of(sets(chance, 10, 20, 1900)), WordSets.of(sets(chance, 10, 300, 1900))
+    settings = PairingSettings(iou=0.05, recall=0.1)
+    found = list(Pairing(*documents, 1900).all_pairs(*videos, settings))
+    assert sum(map(len, found)) > 0
+    for video, pairs in enumerate(found):
+        expected = loop(videos, documents, video, settings)
+        assert list(zip(pairs.documents, pairs.iou, pairs.recall, strict=True)) == expected
+
+
+def test_bits_are_counted_by_old_numpy_as_by_new():
+    values = np.array([0, 1, 2**64 - 1, 2**63 + 5], dtype=np.uint64)
+    assert common_words.by_bytes(values).tolist() == [0, 1, 64, 3]

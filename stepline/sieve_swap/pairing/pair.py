@@ -4,9 +4,9 @@
     token-recall  |A and R| / |R|          or / |A|: the paper does not say whose words it is a share of
 
 Eq. 5 as printed has a malformed set-builder; it is read as "some document shares at least one title word". Nothing
-is compared pairwise: an inverted index gives the documents that share a title word, ranked by size, so that the sizes
-that could reach the thresholds are one slice of each list; then the rarest words go first, and a document falls out
-as soon as it misses more words than it may. The result is exactly that of the pairwise loop.
+is compared pairwise. An inverted index gives the documents that share a title word, ranked by size, so that the sizes
+that could reach the thresholds are one slice of each list. Of these the commonest words are counted as bits; where
+that count plus all rare words could do, the rare words are counted too. The result is exactly the pairwise loop's.
 """
 
 from collections.abc import Iterator
@@ -15,12 +15,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from stepline.sieve_swap.pairing.common_words import CommonWords
 from stepline.sieve_swap.pairing.word_sets import Numbers, Words, WordSets
 from stepline.sieve_swap.settings import PairingSettings
 
-RAREST = 16      # words of a document, the rarest first, that are looked at before all of them
-LOOKS = 4        # of these between two clearings of the candidates
-SLACK = 1e-9     # so that rounding never drops a pair that is exactly at a threshold
+SLACK = 1e-6     # so that rounding never drops a pair that is exactly at a threshold
 
 Ratios = npt.NDArray[np.float64]
 
@@ -51,11 +50,15 @@ class Pairing:
         sizes = contents.sizes
         self._document = np.argsort(sizes, kind="stable").astype(np.int32)   # rank -> document
         self._sizes = sizes[self._document].astype(np.int32)                 # ascending
-        self._starts, self._words = _ranked(contents, self._document, vocabulary)
-        self._rare = _first_columns(self._starts, self._words, vocabulary)
-        self._title_starts, self._title_ranks = _inverted(titles, self._document, vocabulary)
-        self._absent = np.ones(vocabulary + 1, dtype=np.uint8)
-        self._absent[vocabulary] = 0                                         # padding is never missed
+        rank = np.empty(len(sizes), dtype=np.int32)
+        rank[self._document] = np.arange(len(sizes), dtype=np.int32)
+        self._title_starts, self._title_ranks = _inverted(titles, rank, vocabulary)
+        owners = np.repeat(rank, np.diff(contents.starts)).astype(np.int32)
+        self._common = CommonWords(owners, contents.words, len(sizes), vocabulary)
+        rare = np.flatnonzero(self._common.bit[contents.words] < 0)
+        self._rare_starts, self._rare_words = _grouped(owners[rare], contents.words[rare], len(sizes))
+        self._rare_sizes = np.diff(self._rare_starts).astype(np.uint16)
+        self._present = np.zeros(vocabulary, dtype=bool)
 
     def pairs(self, title: Words, content: Words, size: int, settings: PairingSettings) -> Pairs:
         """Return the documents that go with one video.
@@ -63,13 +66,13 @@ class Pairing:
         title, content: numbers of the video's words, each once. size: how many content words it has, with those that
         no document has.
         """
-        ranks, touched = self._sharing_a_title_word(title, size, settings)
-        self._absent[content] = 0
-        try:
-            ranks, seen = self._not_missing_too_much(ranks, size, settings)
-            shared = self._shared(ranks)
-        finally:
-            self._absent[content] = 1
+        ranks = self._sharing_a_title_word(title, size, settings)
+        touched = len(ranks)
+        common = self._common.shared(content, ranks)
+        likely = common + self._rare_sizes[ranks] >= self._needed(ranks, size, settings)
+        ranks, places = np.unique(ranks[likely], return_index=True)   # one that shares two title words comes twice
+        rare, looked_at = self._rare_shared(content, ranks)
+        shared = common[likely][places] + rare
         sizes = self._sizes[ranks]
         whole = sizes if settings.recall_of == "document" else np.full(len(ranks), size)
         iou = shared / np.maximum(1, size + sizes - shared)
@@ -77,7 +80,7 @@ class Pairing:
         kept = np.flatnonzero((iou >= settings.iou) & (recall >= settings.recall))
         documents = self._document[ranks[kept]].astype(np.int64)
         order = np.argsort(documents)
-        return Pairs(documents[order], iou[kept][order], recall[kept][order], touched + seen)
+        return Pairs(documents[order], iou[kept][order], recall[kept][order], touched + looked_at)
 
     def all_pairs(self, titles: WordSets, contents: WordSets, settings: PairingSettings) -> Iterator[Pairs]:
         """Yield the pairs of each video in turn."""
@@ -85,16 +88,12 @@ class Pairing:
         for video in range(len(titles)):
             yield self.pairs(titles[video], contents[video], int(sizes[video]), settings)
 
-    def _sharing_a_title_word(self, title: Words, size: int, settings: PairingSettings) -> tuple[Words, int]:
-        """Return the ranks that share a title word and have a size that could do, each once, and how many were read."""
+    def _sharing_a_title_word(self, title: Words, size: int, settings: PairingSettings) -> Words:
+        """Return the ranks that share a title word and have a size that could do, once for each word shared."""
         low, high = self._ranks_of_likely_size(size, settings)
-        slices = [self._title_ranks[self._title_starts[word] : self._title_starts[word + 1]] for word in title]
-        slices = [ranks[np.searchsorted(ranks, low) : np.searchsorted(ranks, high)] for ranks in slices]
-        touched = sum(map(len, slices))
-        if not touched:
-            return np.empty(0, dtype=np.int32), 0
-        slices = [ranks for ranks in slices if len(ranks)]
-        return (slices[0] if len(slices) == 1 else np.unique(np.concatenate(slices))), touched
+        lists = [self._title_ranks[self._title_starts[word] : self._title_starts[word + 1]] for word in title]
+        cuts = [ranks[slice(*np.searchsorted(ranks, (low, high)))] for ranks in lists]
+        return np.concatenate([np.empty(0, dtype=np.int32), *cuts])
 
     def _ranks_of_likely_size(self, size: int, settings: PairingSettings) -> tuple[int, int]:
         """Return the ranks [low, high) whose documents have neither too few words for the thresholds nor too many."""
@@ -107,58 +106,36 @@ class Pairing:
         low, high = np.searchsorted(self._sizes, [least - SLACK, most + SLACK], side="left")
         return int(low), int(high)
 
-    def _not_missing_too_much(self, ranks: Words, size: int, settings: PairingSettings) -> tuple[Words, int]:
-        """Return the ranks whose rarest words do not yet rule them out, and how many words were looked at."""
-        sizes = self._sizes[ranks]
-        whole = sizes if settings.recall_of == "document" else size
-        needed = np.maximum(settings.recall * whole, settings.iou / (1 + settings.iou) * (size + sizes))
-        spare = np.floor(sizes - needed + SLACK).astype(np.int16)
-        seen = 0
-        for first in range(0, RAREST, LOOKS):
-            for column in self._rare[first : first + LOOKS]:
-                spare -= self._absent[column[ranks]]
-            seen += LOOKS * len(ranks)
-            kept = spare >= 0
-            ranks, spare = ranks[kept], spare[kept]
-        return ranks, seen
+    def _needed(self, ranks: Words, size: int, settings: PairingSettings) -> npt.NDArray[np.float32]:
+        """Return how many words each document must share to reach both thresholds, a trifle less for rounding."""
+        sizes = self._sizes[ranks].astype(np.float32)
+        by_iou = np.float32(settings.iou / (1 + settings.iou)) * (sizes + np.float32(size))
+        by_recall = np.float32(settings.recall) * (sizes if settings.recall_of == "document" else np.float32(size))
+        needed: npt.NDArray[np.float32] = np.maximum(by_iou, by_recall) * np.float32(1 - SLACK) - np.float32(SLACK)
+        return needed
 
-    def _shared(self, ranks: Words) -> Numbers:
-        """Return how many words each of the ranked documents shares with the marked ones."""
-        starts = self._starts[ranks]
-        lengths = self._starts[ranks + 1] - starts
+    def _rare_shared(self, content: Words, ranks: Words) -> tuple[Numbers, int]:
+        """Return how many rare words each document shares with a video, and how many were looked at."""
+        starts = self._rare_starts[ranks]
+        lengths = self._rare_starts[ranks + 1] - starts
         ends = np.cumsum(lengths)
-        places = np.arange(int(ends[-1]) if len(ends) else 0) + np.repeat(starts - (ends - lengths), lengths)
-        owner = np.repeat(np.arange(len(ranks)), lengths)
-        present = self._absent[self._words[places]] == 0
-        return np.bincount(owner[present], minlength=len(ranks)).astype(np.int64)
+        count = int(ends[-1]) if len(ends) else 0
+        places = np.arange(count) + np.repeat(starts - (ends - lengths), lengths)
+        self._present[content] = True
+        seen = np.concatenate([[0], np.cumsum(self._present[self._rare_words[places]])])
+        self._present[content] = False
+        return seen[ends] - seen[ends - lengths], count
 
 
-def _ranked(contents: WordSets, document: Words, vocabulary: int) -> tuple[Numbers, Words]:
-    """Return the sets in the order of their ranks, the rarest word of each first: starts (N + 1,), words."""
-    frequency = np.bincount(contents.words, minlength=vocabulary)
-    lengths = np.diff(contents.starts)
-    rank = np.empty(len(document), dtype=np.int32)
-    rank[document] = np.arange(len(document), dtype=np.int32)
-    order = np.lexsort((contents.words, frequency[contents.words], np.repeat(rank, lengths)))
-    starts = np.concatenate([[0], np.cumsum(lengths[document])]).astype(np.int64)
-    return starts, contents.words[order]
+def _grouped(owners: Words, words: Words, count: int) -> tuple[Numbers, Words]:
+    """Return the words by owner: starts (count + 1,) and words."""
+    order = np.argsort(owners, kind="stable")
+    starts = np.concatenate([[0], np.cumsum(np.bincount(owners, minlength=count))]).astype(np.int64)
+    return starts, words[order]
 
 
-def _first_columns(starts: Numbers, words: Words, vocabulary: int) -> list[Words]:
-    """Return the first, second, ... word of every set, `vocabulary` where it has fewer: RAREST arrays of (N,)."""
-    columns = []
-    for place in range(RAREST):
-        column = np.full(len(starts) - 1, vocabulary, dtype=np.int32)
-        has = np.flatnonzero(np.diff(starts) > place)
-        column[has] = words[starts[has] + place]
-        columns.append(column)
-    return columns
-
-
-def _inverted(titles: WordSets, document: Words, vocabulary: int) -> tuple[Numbers, Words]:
+def _inverted(titles: WordSets, rank: Words, vocabulary: int) -> tuple[Numbers, Words]:
     """Return the ranks of the documents that have each word in their title, ascending: starts (V + 1,), ranks."""
-    rank = np.empty(len(document), dtype=np.int32)
-    rank[document] = np.arange(len(document), dtype=np.int32)
     owners = np.repeat(rank, np.diff(titles.starts))
     order = np.lexsort((owners, titles.words))
     counts = np.bincount(titles.words, minlength=vocabulary)
