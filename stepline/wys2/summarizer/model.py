@@ -1,0 +1,88 @@
+"""The network: segments see each other through a transformer, and each says how much it matters.
+
+Letters: B videos, S segments, C and E widths of what is seen and said, D width between layers.
+"""
+
+import json
+import math
+from pathlib import Path
+from typing import cast
+
+import torch
+import torch.nn.functional as F
+from pydantic import ValidationError
+from torch import Tensor, nn
+
+from stepline.errors import ModelError, ShapeError
+from stepline.store import atomic_path
+from stepline.wys2.summarizer.settings import SummarizerSettings
+
+KIND = "stepline.wys2.summarizer"
+
+__all__ = ["Summarizer", "SummarizerSettings", "read_summarizer", "write_summarizer"]
+
+
+class Summarizer(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
+    """Scores the segments of a batch of videos."""
+
+    def __init__(self, settings: SummarizerSettings) -> None:
+        super().__init__()
+        self.settings = settings
+        self.project = nn.Linear(settings.video_width + settings.text_width, settings.width)
+        layer = nn.TransformerEncoderLayer(
+            settings.width, settings.heads, 4 * settings.width, settings.dropout, batch_first=True, norm_first=True
+        )
+        self.encoder = nn.TransformerEncoder(layer, settings.layers, enable_nested_tensor=False)
+        self.score = nn.Sequential(nn.LayerNorm(settings.width), nn.Linear(settings.width, 1))
+
+    def forward(self, seen: Tensor, said: Tensor, pad: Tensor) -> Tensor:
+        """Return logits (B, S) of how much each segment matters. seen (B, S, C), said (B, S, E), pad (B, S)."""
+        wanted = (self.settings.video_width, self.settings.text_width)
+        if (seen.shape[-1], said.shape[-1]) != wanted:
+            given = (seen.shape[-1], said.shape[-1])
+            raise ShapeError(f"segments are {given} wide (seen, said), not {wanted}; use the same backbone")
+        inputs = torch.cat([_even(seen), _even(said)], dim=-1)                      # (B, S, C + E)
+        hidden = self.project(inputs) + _positions(seen.shape[1], self.settings.width, seen.device)
+        hidden = self.encoder(hidden, src_key_padding_mask=pad)                     # (B, S, D)
+        return cast(Tensor, self.score(hidden)[..., 0])                             # (B, S)
+
+
+def _even(rows: Tensor) -> Tensor:
+    """Return rows of spread 1: rows of length 1 would drown in their positions. Zero rows stay zero."""
+    return F.layer_norm(rows, rows.shape[-1:]) if rows.shape[-1] else rows
+
+
+def _positions(count: int, width: int, device: torch.device) -> Tensor:
+    """Return sines and cosines (S, D) of a segment's number."""
+    steps = torch.exp(torch.arange(0, width, 2, device=device) * (-math.log(10_000.0) / width))
+    angles = torch.arange(count, device=device)[:, None] * steps
+    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1)
+
+
+def write_summarizer(model: Summarizer, path: Path, backbone: str) -> None:
+    """Write a network with its settings and the name of the backbone whose features it takes."""
+    from safetensors.torch import save_file
+
+    tensors = {key: value.detach().cpu().contiguous() for key, value in model.state_dict().items()}
+    header = {"kind": KIND, "backbone": backbone, "settings": model.settings.model_dump(mode="json")}
+    with atomic_path(path) as partial:
+        save_file(tensors, partial, metadata={"stepline": json.dumps(header, sort_keys=True)})
+
+
+def read_summarizer(path: Path) -> tuple[Summarizer, str]:
+    """Return the network that a file holds, at rest, and its backbone's name. Raises ModelError for any other file."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="pt") as file:
+            header = json.loads((file.metadata() or {})["stepline"])
+            weights = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (no mapping)
+        if header["kind"] != KIND:
+            raise ValueError(f"kind {header['kind']!r}")
+        model = Summarizer(SummarizerSettings.model_validate_json(json.dumps(header["settings"])))
+        model.load_state_dict(weights)
+    except (OSError, SafetensorError, ValueError, KeyError, RuntimeError, ValidationError) as error:
+        reason = str(error).splitlines()[0]
+        raise ModelError(f"{path}: not a summarizer of Stepline ({reason}); give one that it wrote") from error
+    model.eval()
+    return model, str(header["backbone"])
