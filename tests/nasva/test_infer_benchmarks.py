@@ -1,0 +1,226 @@
+"""A small network, trained in the simulated world, answers its benchmarks from files, and the answers are scored."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+import torch
+from aligner_samples import tiny
+
+from stepline.batches import Sample
+from stepline.errors import DatasetError, ModelError, StoreError
+from stepline.features import FeatureWriter
+from stepline.nasva.aligner_settings import AlignerSettings
+from stepline.nasva.checkpoint import Space, write_aligner
+from stepline.nasva.coarse import narration_labels
+from stepline.nasva.infer.benchmarks import Given, asked_by, predict
+from stepline.nasva.infer.load import load
+from stepline.nasva.infer.sources import Features, Vectors
+from stepline.nasva.model import Aligner
+from stepline.nasva.model_settings import ModelSettings
+from stepline.nasva.train import train_aligner
+from stepline.records import Span
+from stepline.training_settings import TrainSettings
+from stepline.world.simulate import EASY, simulate, write_dataset
+from stepline.world.simulate.texts import texts as worded
+
+SETTINGS = AlignerSettings()
+WORLD = EASY.model_copy(update={"videos": 120, "held_out": 0.25})
+SIZES = {"video_width": 128, "text_width": 128, "width": 64, "heads": 4, "encoder_layers": 1, "decoder_layers": 1}
+
+
+@pytest.fixture(scope="module")
+def simulation():
+    return simulate(4, WORLD)
+
+
+@pytest.fixture(scope="module")
+def world(simulation, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("world")
+    write_dataset(simulation, folder)
+    write_crosstask(simulation, folder / "crosstask")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def trained(simulation, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("trained")
+    samples = [labelled(one, style) for one in simulation.samples if one.subset == "train"
+               for style in ("narration", "step")]   # fmt: skip
+    network = train_aligner(
+        [one for one in samples if len(one.text)],
+        folder / "run",
+        model=ModelSettings(**SIZES, feed_forward=128, dropout=0.0),
+        settings=TrainSettings(epochs=4, batch=8, learning_rate=2e-3, save_every=1000),
+    )
+    write_aligner(network, folder / "aligner.safetensors", Space("world-usual", "world"))
+    return folder
+
+
+def labelled(one, style):
+    features, spans = one.features().values, [Span(float(a), float(b)) for a, b in one.lines(style).times]
+    shown = narration_labels(spans, len(features), "covering").astype(bool)
+    return Sample(f"{one.id} {style}", features, one.vectors(style), shown, ordered=True)
+
+
+def write_crosstask(simulation, folder):
+    """The recipes of the held-out videos as CrossTask has them: a task is a title with its lines, in their order."""
+    (folder / "annotations").mkdir(parents=True)
+    held = [one for one in simulation.samples if one.subset != "train"]
+    tasks = {one.task.number: worded(one.recipe) for one in held}
+    blocks = [f"{n}\ntask {n}\nurl\n{len(lines)}\n{','.join(lines)}\n" for n, lines in sorted(tasks.items())]
+    (folder / "tasks_primary.txt").write_text("\n".join(blocks))
+    (folder / "videos.csv").write_text("".join(f"{one.task.number},{one.id},url\n" for one in held))
+    for one in held:
+        rows = [(k + 1, *span) for k, step in enumerate(one.recipe.step) for span in one.timeline.of(int(step))]
+        with (folder / "annotations" / f"{one.task.number}_{one.id}.csv").open("w") as file:
+            csv.writer(file).writerows(rows)
+
+
+def answered(stepline, world, trained, benchmark, reference, out, *more):
+    style = "narration" if benchmark == "htm-align" else "recipe"
+    given = ("--features", world / "features" / "usual", "--texts", world / "texts" / "usual" / style)
+    return stepline(
+        "predict", benchmark, "--aligner", trained, *given, "--reference", world / reference, "--out", out, *more
+    )
+
+
+def score(stepline, benchmark, predictions, reference, *more):
+    result = stepline("evaluate", benchmark, "--predictions", predictions, "--reference", reference, "--json", *more)
+    assert result.exit_code == 0, result.output
+    return {name: metric["value"] for name, metric in json.loads(result.stdout)["metrics"].items()}
+
+
+def held_out(simulation):
+    return [one for one in simulation.samples if one.subset != "train"]
+
+
+def test_htm_align_is_answered_as_its_evaluator_reads_it(stepline, simulation, world, trained, tmp_path):
+    out = tmp_path / "out.json"
+    assert answered(stepline, world, trained, "htm-align", "htm_align.json", out).exit_code == 0
+    tree = json.loads(out.read_text())
+    assert sorted(tree) == sorted(one.id for one in held_out(simulation))
+    right = asked = 0
+    for one in held_out(simulation):
+        for second, window in zip(tree[one.id]["seconds"], one.narration.window, strict=True):
+            if window >= 0:
+                start, end = one.timeline.windows[window]
+                right += start <= second <= end
+                asked += 1
+    scores = score(stepline, "htm-align", out, world / "htm_align.json", "--convention", "nasva")
+    assert scores["R@1"] == pytest.approx(right / asked)
+    assert scores["R@1"] > 0.4   # chance: 0.09
+    assert score(stepline, "htm-align", out, world / "htm_align.json")["ROC-AUC alignable"] > 0.6
+
+
+def test_ht_step_is_answered_in_seconds_and_in_segments(stepline, simulation, world, trained, tmp_path):
+    scores = {}
+    for name in ("out.json", "out.csv"):
+        given = (stepline, world, trained, "ht-step", "ht-step", tmp_path / name, "--subset", "val_seen")
+        assert answered(*given).exit_code == 0
+        scores[name] = score(stepline, "ht-step", tmp_path / name, world / "ht-step", "--subset", "val_seen")
+    tree = json.loads((tmp_path / "out.json").read_text())
+    assert all(isinstance(second, int) for seconds in tree.values() for second in seconds)
+    hits = []
+    for one in held_out(simulation):
+        for step, second in zip(one.recipe.step, tree[one.id], strict=True):
+            if windows := [one.timeline.windows[row] for row in np.flatnonzero(one.timeline.steps == step)]:
+                hits.append(any(start <= second <= end for start, end in windows))
+    assert scores["out.json"]["R@1"] == pytest.approx(np.mean(hits))
+    assert scores["out.json"]["R@1"] > 0.45
+    assert scores["out.csv"]["mAP label-aware"] > 0.2
+    assert scores["out.csv"]["Recall@IoU 0.5"] > 0.3
+
+
+def test_crosstask_gains_by_its_order(stepline, world, trained, tmp_path):
+    found = []
+    for order in ("none", "given"):
+        out = tmp_path / f"{order}.json"
+        assert answered(stepline, world, trained, "crosstask", "crosstask", out, "--order", order).exit_code == 0
+        found.append(score(stepline, "crosstask", out, world / "crosstask", "--convention", "each-all")["average R@1"])
+    assert found[0] > 0.5
+    assert json.loads((tmp_path / "none.json").read_text()) != json.loads((tmp_path / "given.json").read_text())
+
+
+def test_missing_and_broken_videos_are_named_and_listed(stepline, simulation, world, trained, tmp_path):
+    ids = [one.id for one in held_out(simulation)]
+    features = tmp_path / "features"
+    features.mkdir()
+    for one in held_out(simulation)[2:]:
+        torch.save(torch.from_numpy(one.features().values), features / f"{one.id}.pth.tar")
+    np.save(features / f"{ids[0]}.npy", np.full((70, 128), np.nan, np.float32))
+    texts = world / "texts" / "usual" / "narration"
+    job = ("predict", "htm-align", "--aligner", trained, "--features", features, "--texts", texts,
+           "--reference", world / "htm_align.json", "--out", tmp_path / "out.json")   # fmt: skip
+    result = stepline(*job)
+    assert result.exit_code == 1
+    assert f"2 of {len(ids)} videos are not in" in result.stderr
+    assert f"missing: {ids[1]}:" in result.stderr
+    listed = json.loads((tmp_path / "out.json.missing.json").read_text())
+    assert "NaN" in listed[ids[0]]
+    assert "no features for video" in listed[ids[1]]
+    assert sorted(json.loads((tmp_path / "out.json").read_text())) == sorted(ids[2:])
+    assert stepline(*job, "--allow-missing").exit_code == 0
+    missing = stepline("evaluate", "htm-align", "--predictions", tmp_path / "out.json", "--json",
+                       "--reference", world / "htm_align.json").stdout   # fmt: skip
+    assert json.loads(missing)["missing"] == ids[:2]
+
+
+def test_stores_stand_for_folders_of_files(simulation, world, trained, tmp_path):
+    one = held_out(simulation)[0]
+    loaded = load(trained)
+    with FeatureWriter(tmp_path / "videos") as writer:
+        writer.add(one.id, one.features().values, rate=1.0, backbone="world-usual")
+    asked = [each for each in asked_by("htm-align", world / "htm_align.json").asked if each.id == one.id]
+    files = Given(Features(world / "features" / "usual"), Vectors(world / "texts" / "usual" / "narration", loaded))
+    store = Given(Features(tmp_path / "videos"), files.vectors)
+    for name, given in (("files", files), ("store", store)):
+        predict("htm-align", asked, loaded, given, tmp_path / f"{name}.json", SETTINGS)
+    assert (tmp_path / "files.json").read_text() == (tmp_path / "store.json").read_text()
+
+
+def test_a_calibration_is_fitted_stored_and_used(stepline, world, trained, tmp_path):
+    file = tmp_path / "aligner.safetensors"
+    file.write_bytes((trained / "aligner.safetensors").read_bytes())
+    texts = world / "texts" / "usual" / "recipe"
+    job = ("--aligner", file, "--features", world / "features" / "usual", "--texts", texts)
+    result = stepline("calibrate", "ht-step", *job, "--reference", world / "ht-step", "--subset", "train", "--json")
+    assert result.exit_code == 0, result.output
+    quality = json.loads(result.stdout)
+    assert quality["error_after"] < 0.5 * quality["error_before"]
+    assert quality["area_after"] > quality["area_before"]
+    assert set(load(file).calibration.modes) == {"step"}
+    out = tmp_path / "after.csv"
+    assert answered(stepline, world, file, "ht-step", "ht-step", out, "--subset", "val_seen").exit_code == 0
+    scores = [float(row["score"]) for row in csv.DictReader(out.read_text().splitlines())]
+    assert 0.35 < np.mean(scores) < 0.65   # half of an article's lines are shown
+
+
+def test_what_does_not_fit_is_named(stepline, world, trained, tmp_path):
+    narrow, reference = tmp_path / "narrow.safetensors", world / "htm_align.json"
+    write_aligner(Aligner(tiny()), narrow)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "none.json").write_text("{}")
+    usual = world / "features" / "usual"
+    for aligner, features, told, reason in (
+        (narrow, usual, reference, "its texts are vectors 12 wide of an encoder that it does not name"),
+        (trained, tmp_path / "absent", reference, "no such folder of features"),
+        (trained, usual, reference, "world"),
+        (tmp_path / "absent", usual, reference, "no such file"),
+    ):
+        result = stepline("predict", "htm-align", "--aligner", aligner, "--features", features,
+                          "--reference", told, "--out", tmp_path / "out.json")   # fmt: skip
+        assert (result.exit_code, result.stderr.count("\n")) == (1, 1), result.output
+        assert reason in result.stderr
+    loaded = load(trained)
+    asked = asked_by("htm-align", reference).asked[:3]
+    vectors = Vectors(world / "texts" / "usual" / "narration", loaded)
+    with pytest.raises(DatasetError, match="none of 3 videos can be answered"):
+        predict("htm-align", asked, loaded, Given(Features(tmp_path / "empty"), vectors), tmp_path / "o", SETTINGS)
+    with pytest.raises(DatasetError, match="trained on features 12 wide"):
+        predict("htm-align", asked, load(narrow), Given(Features(usual), vectors), tmp_path / "o", SETTINGS)
+    with pytest.raises(ModelError, match="give --texts"):
+        Vectors(None, load(narrow))
+    with pytest.raises(StoreError, match="texts have no vector"):
+        vectors.read(asked[0].video, ["a line that nobody says"])
