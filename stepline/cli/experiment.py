@@ -8,7 +8,7 @@ import click
 
 from stepline.cli.group import Group
 
-TABLES = ("2", "3", "4", "8", "9", "beyond", "head", "dropout")
+TABLES = ("2", "3", "4", "8", "9", "beyond", "head", "dropout", "size")
 
 
 @click.group(cls=Group)
@@ -23,6 +23,7 @@ def experiment() -> None:
 @click.option("--table", "tables", type=click.Choice(TABLES), multiple=True, help="Only this table.")
 @click.option("--small/--full", default=True, show_default=True, help="A network of seconds, or the paper's.")
 @click.option("--videos", type=click.IntRange(min=2), help="Videos to train on, instead of the form's own number.")
+@click.option("--data", type=click.Path(path_type=Path), help="Real data in a folder (docs/selftraining.md), not the world.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
 def nasva_tables(out: Path, seeds: int, tables: tuple[str, ...], **options: Any) -> None:
     """NaSVA's tables 2, 3, 4, 8 and 9 in the simulated world, its orderings, and what goes beyond it.
@@ -43,7 +44,7 @@ def nasva_tables(out: Path, seeds: int, tables: tuple[str, ...], **options: Any)
     with progress_bars() as progress:
         show = progress
         report = (lambda done, count: show("trainings", done, count)) if show is not None else None
-        Plan(out, range(seeds), tables, size, report).run()
+        Plan(out, range(seeds), tables, size, report, options["data"]).run()
     name = "tables.json" if options["as_json"] else "tables.md"
     text = (out / name).read_text(encoding="utf-8")
     click.echo(json.dumps(json.loads(text)) if options["as_json"] else text, nl=options["as_json"])

@@ -33,7 +33,7 @@ def start(eps2: float, seconds: float | None = 8.0) -> Round:
 
 def fixed(eps2: float, position: Position, seconds: float | None) -> Round:
     """Return a refinement of the paper's tables, with the share that stands for eps2."""
-    return Round(refine=RefineSettings(threshold=DROPPED[eps2], position=position, seconds=seconds))
+    return Round(refine=RefineSettings(threshold=DROPPED[eps2], position=position, seconds=seconds), eps2=eps2)
 
 
 def round_of(*, teachers: int = 1, agree: float | None = None, position: Position = "center") -> Round:
@@ -62,7 +62,8 @@ ALL_PLANTED = labelled(first="planted", texts="W+S").model_copy(update={"planted
 
 def rows() -> tuple[Row, ...]:
     """Return all rows, those of the paper's orderings first."""
-    return (*_table_2(), *_table_3(), *_beyond(), *_table_4(), *_table_8(), *_table_9(), *_heads(), *_dropout())
+    papers = (*_table_2(), *_table_3(), *_beyond(), *_table_4(), *_table_8(), *_table_9())
+    return (*papers, *_heads(), *_dropout(), *_paper_network())
 
 
 def _table_2() -> list[Row]:
@@ -166,9 +167,21 @@ def _dropout() -> list[Row]:
     ]
 
 
-def sized(trial: Trial, size: Size, seed: int) -> Trial:
-    """Return a trial of another size and seed."""
-    return trial.model_copy(update={"size": size, "seed": seed})
+def _paper_network() -> list[Row]:
+    ours = labelled(OURS)
+    return [
+        Row("size", "D 64, 1 + 1 layers, first labels", EARLY),
+        Row("size", "D 256, 3 + 3 layers, first labels", EARLY.model_copy(update={"paper_network": True})),
+        Row("size", "D 64, 1 + 1 layers, our labels", ours.model_copy(update={"early": True})),
+        Row("size", "D 256, 3 + 3 layers, our labels", ours.model_copy(update={"paper_network": True, "early": True})),
+    ]
+
+
+def sized(trial: Trial, size: Size, seed: int, *, cosines: bool = False) -> Trial:
+    """Return a trial of another size and seed; cosines: with the paper's own thresholds."""
+    rounds = tuple(each.in_cosines for each in trial.labels.rounds) if cosines else trial.labels.rounds
+    plan = trial.labels.model_copy(update={"rounds": rounds})
+    return trial.model_copy(update={"size": size, "seed": seed, "labels": plan})
 
 
 def _one(steps: float) -> dict[str, float]:

@@ -16,6 +16,7 @@ TITLES = {
     "9": "Table 9: rounds of self-training",
     "beyond": "Beyond the paper: a student better than its early-stopped teacher; S alone where not said",
     "head": "Alignability: ROC-AUC of the head beside the best cosine's; two teachers that agree, S alone",
+    "size": "Networks of the paper's size, trained as long as a teacher; S alone",
     "dropout": "Attention dropout; two teachers that agree, S alone",
 }
 AUC = ("recipe AUC cosine", "recipe AUC head", "narration AUC cosine", "narration AUC head")
@@ -33,11 +34,15 @@ NAMES = {
 
 @dataclass(frozen=True)
 class Line:
-    """A row with what its trials gave: each score a seed, in per cent, and the CPU seconds, teachers included."""
+    """A row with what its trials gave: each score a seed, in per cent, and the CPU seconds, teachers included.
+
+    failure: why one of them could not be trained; there are no scores then.
+    """
 
     row: Row
     scores: Mapping[str, tuple[float, ...]]
     cpu_seconds: tuple[float, ...]
+    failure: str | None = None
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,7 @@ def as_json(lines: Sequence[Line], judged: Sequence[Judged], seeds: Sequence[int
     rows = [
         {"table": line.row.table, "row": line.row.words, "published": dict(line.row.published),
          "scores": {name: list(values) for name, values in line.scores.items()}, "cpu_seconds": list(line.cpu_seconds),
+         "failure": line.failure,
          "trial": line.row.trial.model_dump(mode="json")}
         for line in lines
     ]  # fmt: skip
@@ -85,17 +91,25 @@ def _table(table: str, lines: Sequence[Line]) -> str:
     published = table in "23489"
     head = ["row", *(["published: steps, narrations"] if published else []), *(NAMES[name] for name in columns)]
     rows = [
-        [line.row.words, *([_published(line.row)] if published else []),
-         *(spread(line.scores.get(name, ())) for name in columns), f"{mean(line.cpu_seconds):.0f}"]
+        [_words(line), *([_published(line.row)] if published else []),
+         *(spread(line.scores.get(name, ())) for name in columns), _seconds(line)]
         for line in lines
     ]  # fmt: skip
     return f"### {TITLES[table]}\n\n{_grid([*head, 'CPU s'], rows)}"
 
 
+def _seconds(line: Line) -> str:
+    return f"{mean(line.cpu_seconds):.0f}" if line.cpu_seconds else "–"
+
+
+def _words(line: Line) -> str:
+    return line.row.words if line.failure is None else f"{line.row.words}: {line.failure}"
+
+
 def _columns(table: str) -> tuple[str, ...]:
     if table == "head":
         return (STEPS, SAID, *AUC)
-    return (STEPS, SAID) if table in ("2", "4", "dropout") else (STEPS, SAID, "labels kept", "labels inside")
+    return (STEPS, SAID) if table in ("2", "4", "size", "dropout") else (STEPS, SAID, "labels kept", "labels inside")
 
 
 def _published(row: Row) -> str:

@@ -43,6 +43,15 @@ class Round(Settings):
 
     refine: RefineSettings
     teachers: Count = 1
+    eps2: Share | None = None      # the paper's cosine that `refine.threshold` stands for in the simulated world
+
+    @property
+    def in_cosines(self) -> "Round":
+        """The round with the paper's own threshold, for features of which it was chosen."""
+        if self.eps2 is None:
+            return self
+        refine = self.refine.model_copy(update={"threshold": self.eps2, "threshold_kind": "cosine"})
+        return self.model_copy(update={"refine": refine})
 
 
 class LabelPlan(Settings):
@@ -65,6 +74,7 @@ class Trial(Settings):
     labels: LabelPlan = LabelPlan()
     early: bool = False            # trained as long as a teacher, not as long as a final network
     attention_dropout: Share = 0.0
+    paper_network: bool = False    # the final network has the paper's size, its teachers that of `size`
     head: AlignabilityTargets | None = None
     size: Size = Size()
 

@@ -4,7 +4,7 @@ import json
 import logging
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from stepline.errors import DatasetError
 from stepline.evaluate.ranking import roc_auc
 from stepline.experiments.corpus import Corpus, Lesson, simulated
 from stepline.experiments.teaching import first_labels, lessons_written, narration_samples
-from stepline.experiments.trial import Trial
+from stepline.experiments.trial import PAPER_SIZE, Size, Trial
 from stepline.nasva.checkpoint import read_aligner, write_aligner
 from stepline.nasva.labels import Places, best_scores, refine
 from stepline.nasva.matrices import alignable_logits, alignment_matrices
@@ -46,9 +46,12 @@ class Laboratory:
     """Where trials are run and kept."""
 
     folder: Path
+    corpus: Callable[[Trial], Corpus] = lambda trial: simulated(
+        trial.seed, trial.backbone, trial.recogniser, trial.size
+    )
 
     def outcome(self, trial: Trial) -> Outcome:
-        """Return what a trial gives, from disk where it has been run."""
+        """Return what a trial gives, from disk where it has been run. Raises ShapeError where it cannot be trained."""
         path = self.folder / trial.key / "outcome.json"
         if not path.exists():
             self._run(trial)
@@ -74,7 +77,7 @@ class Laboratory:
         return refine(matrices, rates, trial.labels.rounds[-1].refine)
 
     def _run(self, trial: Trial) -> None:
-        corpus = simulated(trial.seed, trial.backbone, trial.recogniser, trial.size)
+        corpus = self.corpus(trial)
         labels = self.labels(trial, corpus) if trial.texts != "W" else ()
         place = self.folder / trial.key
         began = time.process_time()
@@ -139,7 +142,7 @@ def _quality(lessons: Sequence[Lesson], labels: Sequence[Places]) -> dict[str, f
 
 
 def _model(trial: Trial, corpus: Corpus) -> ModelSettings:
-    size, first = trial.size, corpus.lessons[0]
+    size, first = _network_size(trial), corpus.lessons[0]
     return ModelSettings(
         video_width=first.features.values.shape[1], text_width=first.step_vectors.shape[1], width=size.width,
         heads=size.heads, encoder_layers=size.layers, decoder_layers=size.layers, feed_forward=size.feed_forward,
@@ -147,12 +150,20 @@ def _model(trial: Trial, corpus: Corpus) -> ModelSettings:
     )  # fmt: skip
 
 
+def _network_size(trial: Trial) -> Size:
+    """Return the trial's size, with the paper's network in it where the trial has that."""
+    if not trial.paper_network:
+        return trial.size
+    lasting = ("videos", "held_out", "epochs", "teacher_epochs")
+    return PAPER_SIZE.model_copy(update={name: getattr(trial.size, name) for name in lasting})
+
+
 def _loss(trial: Trial) -> LossSettings:
     return LossSettings() if trial.head is None else LossSettings(alignability=trial.head)
 
 
 def _training(trial: Trial) -> TrainSettings:
-    size = trial.size
+    size = _network_size(trial)
     epochs = size.teacher_epochs if trial.early else size.epochs
     seed = trial.seed + SECOND_SEED * trial.again
     return TrainSettings(epochs=epochs, learning_rate=size.learning_rate, seed=seed, save_every=10_000)

@@ -2,14 +2,19 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from stepline.experiments.claims import ASSERTED, REPORTED, Claim
 from stepline.experiments.nasva import Plan
 from stepline.experiments.nasva_tables import EARLY, FIRST, NARRATED, OURS, PAPER, STEPS, Row, labelled, rows, sized
+from stepline.experiments.on_disk import read_corpus
 from stepline.experiments.table import TITLES, Judged, Line, as_json, as_markdown, spread
-from stepline.experiments.trial import Size
+from stepline.experiments.trial import Round, Size
 from stepline.experiments.trials import Outcome
+from stepline.features import import_features
+from stepline.nasva.selftrain_settings import RefineSettings
+from stepline.world.simulate import SimulationSettings, simulate, write_dataset
 
 TINY = Size(videos=16, held_out=6, width=16, heads=2, feed_forward=16, projection=8, epochs=1, teacher_epochs=1)
 
@@ -87,6 +92,43 @@ def test_a_head_is_scored_beside_the_best_cosine(tmp_path):
     without, kept, agreement = (line.scores for line in lines)
     assert "recipe AUC head" not in without
     assert {"recipe AUC head", "narration AUC head", "recipe AUC cosine"} <= kept.keys() & agreement.keys()
+
+
+def test_a_threshold_that_keeps_no_label_is_a_row_that_says_so(tmp_path, monkeypatch):
+    high = Round(refine=RefineSettings(threshold=0.99, threshold_kind="cosine"))
+    chosen = (Row("8", "high", labelled(high)), Row("8", "first labels", EARLY))
+    monkeypatch.setattr("stepline.experiments.nasva.rows", lambda: chosen)
+    failed, trained = Plan(tmp_path, (0,), (), TINY).run()[0]
+    assert (dict(failed.scores), trained.failure) == ({}, None)
+    assert "texts keep a label" in failed.failure
+    assert "| high: 0 of " in (tmp_path / "tables.md").read_text()
+
+
+def test_real_data_are_read_from_stores_and_have_the_papers_own_thresholds(tmp_path):
+    simulation = simulate(0, SimulationSettings(videos=10, held_out=0.3))
+    write_dataset(simulation, tmp_path / "raw")
+    raw, data = tmp_path / "raw", tmp_path / "data"
+    import_features(raw / "features/usual", data / "usual/video", backbone="usual")
+    for style in ("narration", "step", "recipe"):
+        import_features(raw / "texts/usual" / style, data / "usual" / style)
+    for style in ("narration", "step"):
+        import_features(raw / "texts/embedder" / style, data / "linking" / style)
+    (raw / "ht-step").rename(data / "ht-step")
+    (raw / "htm_align.json").rename(data / "htm_align.json")
+    corpus = read_corpus(data, EARLY)
+    assert sorted(lesson.id for lesson in corpus.lessons) == sorted(one.id for one in simulation.samples[:7])
+    planted = {one.id: one for one in simulation.samples}
+    for lesson in corpus.lessons:
+        whole = planted[lesson.id]
+        assert np.allclose(lesson.likeness, whole.embeddings("step") @ whole.embeddings("narration").T, atol=1e-2)
+    assert [len(samples) for samples in corpus.tests.values()] == [3, 3]
+    for sample in corpus.tests["recipe"]:
+        assert (sample.positive.any(axis=1) == planted[sample.id].shown("recipe").any(axis=1)).all()
+    trial = sized(labelled(*PAPER), TINY, 0, cosines=True)
+    assert trial.labels.rounds[0].refine.threshold_kind == "cosine"
+    assert trial.labels.rounds[0].refine.threshold == 0.8
+    lines, _ = Plan(tmp_path / "out", (0,), ("dropout",), TINY, data=data).run()
+    assert 0 <= lines[0].scores[STEPS][0] <= 100
 
 
 @pytest.mark.slow
