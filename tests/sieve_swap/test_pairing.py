@@ -119,7 +119,7 @@ def test_pairs_are_exact_with_more_words_than_become_bits():
     chance = np.random.default_rng(11)
     documents = WordSets.of(sets(chance, 200, 3, 1900)), WordSets.of(sets(chance, 200, 200, 1900))
     videos = WordSets.of(sets(chance, 10, 20, 1900)), WordSets.of(sets(chance, 10, 300, 1900))
-    settings = PairingSettings(iou=0.05, recall=0.1)
+    settings = PairingSettings(iou=0.02, recall=0.03)
     found = list(Pairing(*documents, 1900).all_pairs(*videos, settings))
     assert sum(map(len, found)) > 0
     for video, pairs in enumerate(found):
