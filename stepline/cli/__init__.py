@@ -23,6 +23,7 @@ from stepline.cli.summarize import summarize
 from stepline.cli.text_base import text_base
 from stepline.cli.train import train
 from stepline.cli.transcribe import transcribe
+from stepline.cli.wys2 import wys2_tables
 from stepline.evaluate.command import evaluate
 
 COMMANDS = (
@@ -43,6 +44,8 @@ COMMANDS = (
     refine,
     text_base,
 )
+
+experiment.add_command(wys2_tables)
 
 
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -68,10 +68,14 @@ def by_similarity(similarity: Array, settings: LabelSettings) -> Flags:
 
 def by_relevance(clips: Sequence[Clip]) -> Flags:
     """Return VR: clips with any key-step. Raises DatasetError when there is none."""
-    labels = np.array([clip.key_step is not None for clip in clips], dtype=np.bool_)
-    if not labels.any():
-        raise DatasetError(f"none of {len(clips)} clips has a key-step; VR labels need key-steps with times")
-    return labels
+    return by_relevance_of(np.array([clip.key_step is not None for clip in clips], dtype=np.bool_))
+
+
+def by_relevance_of(has_step: Flags) -> Flags:
+    """Return VR of clips of which is known whether they show a key-step, (N,). Raises DatasetError when none does."""
+    if not has_step.any():
+        raise DatasetError(f"none of {len(has_step)} clips has a key-step; VR labels need key-steps with times")
+    return has_step
 
 
 def by_consensus(tasks: npt.NDArray[np.int64], video: Array, text: Array, settings: LabelSettings) -> Flags:
