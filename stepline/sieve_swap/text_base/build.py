@@ -51,6 +51,7 @@ def build_base(
     """
     settings = settings or TextBaseSettings()
     check_writable(folder)
+    sweep(folder)
     entries = tuple(_source_entry(source, licence) for source in sources)
     facts = encoder_facts(settings.encoder)
     plan = digest([VERSION, [entry.model_dump() for entry in entries], _planned(settings), facts])

@@ -49,7 +49,7 @@ class Nearest:
             found = scores[better].argmax(dim=1, keepdim=True)   # (b, 1), the first of equal ones
             tile = best[better].unsqueeze(1)
         else:
-            tile, found = scores[better].topk(min(self.k, scores.shape[1]), dim=1)   # (b, <= k)
+            tile, found = top(scores[better], min(self.k, scores.shape[1]))   # (b, <= k)
         cosines = torch.cat([self.cosines[places], tile], dim=1)
         candidates = torch.cat([self.rows[places], rows[found]], dim=1)
         by_row = torch.argsort(candidates, dim=1, stable=True)
@@ -62,6 +62,18 @@ class Nearest:
         """Return rows (N, k) and cosines (N, k)."""
         missing = self.rows == NOTHING
         return self.rows.cpu().numpy(), self.cosines.masked_fill(missing, -1.0).clamp(-1.0, 1.0).cpu().numpy()
+
+
+def top(scores: "Tensor", k: int) -> tuple["Tensor", "Tensor"]:
+    """Return the k greatest of each row and their columns, (n, k) both; equal ones the lower column first to last."""
+    import torch
+
+    values, columns = scores.topk(k, dim=1)
+    tied = torch.nonzero((scores >= values[:, -1:]).sum(dim=1) > k).squeeze(1)   # topk cuts ties anyhow
+    if len(tied):
+        columns[tied] = torch.argsort(scores[tied], dim=1, descending=True, stable=True)[:, :k]
+        values[tied] = scores[tied].gather(1, columns[tied])
+    return values, columns
 
 
 def nearest_exact(queries: Matrix, blocks: Iterable[Block], k: int = 1) -> tuple[Rows, Matrix]:

@@ -127,7 +127,7 @@ def jaccard(one: npt.NDArray[np.uint32], other: npt.NDArray[np.uint32]) -> float
 
 def _pairs(words: Sequence[str]) -> npt.NDArray[np.uint32]:
     """Return the hashes of the neighbouring words' pairs, the ends of the line counting as words: sorted, unique."""
-    codes = np.array([1, *map(_word_hash, words), 2], dtype=np.uint64)
+    codes = np.array([1, *map(_word_hash, map(_singular, words)), 2], dtype=np.uint64)
     mixed = codes[:-1] * np.uint64(0x9E3779B97F4A7C15) + codes[1:] * np.uint64(0xC2B2AE3D27D4EB4F)
     return np.unique((mixed >> np.uint64(32)).astype(np.uint32))
 
