@@ -39,6 +39,18 @@ def test_every_format_gives_the_same_unit_rows(name, kind, tmp_path):
     assert (features.rate, features.backbone) == (2.0, "precomputed")
 
 
+def test_rows_stay_as_they_are_where_a_network_wants_them_so(tmp_path):
+    path = write(tmp_path / "v.npy")
+    assert np.array_equal(read_precomputed(path, unit=False).values, VALUES)
+    torch.save({"text": ["cut", "stir", "rest"], "features": torch.from_numpy(VALUES)}, tmp_path / "texts.pth")
+    settings = VisionSettings(backbone="precomputed", path=path, texts=tmp_path / "texts.pth", unit=False)
+    backbone = load_backbone(settings)
+    assert np.array_equal(backbone.features("v").values, VALUES)
+    assert np.array_equal(backbone.encode_texts(["stir"]), VALUES[1:2])
+    assert settings.text_space == "precomputed"
+    assert VisionSettings().text_space == "minilm"
+
+
 def test_a_bfloat16_tensor_is_read(tmp_path):
     torch.save(torch.from_numpy(VALUES).bfloat16(), tmp_path / "v.pth")
     assert_allclose(read_precomputed(tmp_path / "v.pth").values, UNIT, atol=1e-6)
