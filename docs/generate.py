@@ -12,6 +12,7 @@ from pydantic_core import PydanticUndefined
 
 from stepline.cli import main
 from stepline.pipeline import StepsSettings
+from stepline.sieve_swap.settings import SieveSwapSettings
 
 DOCS = Path(__file__).parent
 NOTE = "<!-- made by docs/generate.py; edit the code instead -->\n"
@@ -38,10 +39,13 @@ def _commands(name: str, command: click.Command) -> Iterator[tuple[str, click.Co
 def settings() -> str:
     """Return a table of every setting: key, default, what it means."""
     rows = "\n".join(_rows(StepsSettings, ""))
+    swapping = "\n".join(_rows(SieveSwapSettings, ""))
     return (
         f"# Settings\n\n{NOTE}\nGive them in a TOML file (`--settings run.toml`) or one by one "
         "(`--set asr.beam=5`, which\nwins). An unknown key is an error that names the nearest known one.\n\n"
-        f"| key | default | meaning |\n|---|---|---|\n{rows}\n"
+        f"| key | default | meaning |\n|---|---|---|\n{rows}\n\n"
+        "## `stepline sieve-swap` and `stepline text-base`\n\n"
+        f"| key | default | meaning |\n|---|---|---|\n{swapping}\n"
     )
 
 

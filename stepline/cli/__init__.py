@@ -18,6 +18,7 @@ from stepline.cli.group import Group
 from stepline.cli.installed import datasets, doctor
 from stepline.cli.predict import calibrate, predict
 from stepline.cli.refine import refine
+from stepline.cli.sieve_swap import sieve_swap
 from stepline.cli.steps import steps
 from stepline.cli.summarize import summarize
 from stepline.cli.text_base import text_base
@@ -39,6 +40,7 @@ COMMANDS = (
     annotate,
     features,
     excluded,
+    sieve_swap,
     experiment,
     train,
     refine,
