@@ -15,6 +15,7 @@ COMMANDS = {
     "grounding": ("grounding.py", "--cache", CACHE),
     "llm_local": ("llm_local.py",),
     "media": ("media.py", CLIPS / "howto100m_money_clip.mp4"),
+    "retrieval": ("retrieval.py",),
     "speed": ("speed.py", CLIPS / "howto100m_money_clip.mp4"),
     "vision": ("vision.py",),
     "whenact": ("whenact.py",),
