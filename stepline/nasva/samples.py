@@ -17,11 +17,10 @@ from stepline.errors import ShapeError
 from stepline.features import FeatureStore, Stored
 from stepline.nasva.checkpoint import Space
 from stepline.nasva.data_settings import DataSettings, Kind
-from stepline.nasva.targets import labelled_sample
+from stepline.nasva.targets import labelled_rows
 from stepline.nasva.told import Told
-from stepline.records import FeatureSequence, Span
+from stepline.records import FeatureSequence
 
-Places: TypeAlias = npt.NDArray[np.float64]
 Rows: TypeAlias = npt.NDArray[np.int32]
 
 NO_VIDEO = "there are no features of its video"
@@ -34,7 +33,7 @@ TWICE = "the video came before"
 EXCLUDED = "it is excluded"
 NO_TEXT = "it has no text"
 NO_LABEL = "none of its texts has a label"
-PAST = "all its labels lie past the end of what is seen"
+PAST = "all its labels lie outside of what is seen"
 
 
 @dataclass(frozen=True)
@@ -49,11 +48,11 @@ class Omitted:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A sample that is not read yet. places: (N, 3) of text, start, end; rows: of its text vectors, (K,)."""
+    """A sample that is not read yet. labels: (N, 3) of text, first row, row after the last; rows: of its vectors."""
 
     video: str
     kind: Kind
-    places: Places
+    labels: Rows
     rows: Rows
     length: int
 
@@ -80,7 +79,7 @@ class AlignerSamples(Sequence[Sample]):
         self.omitted = tuple(omitted)
         self.lengths = [part.length for part in parts]
         self.texts = sum(len(part.rows) for part in parts)
-        self.labelled = sum(len(np.unique(part.places[:, 0])) for part in parts)
+        self.labelled = sum(len(np.unique(part.labels[:, 0])) for part in parts)
         self.videos = tuple(dict.fromkeys(part.video for part in parts))
 
     def __len__(self) -> int:
@@ -95,15 +94,13 @@ class AlignerSamples(Sequence[Sample]):
         if isinstance(index, slice):
             return [self[each] for each in range(*index.indices(len(self)))]
         part = self._parts[index]
-        found = self._features.read(part.video)
-        features = FeatureSequence(found.values[: part.length], found.rate, found.backbone)
+        video = self._features.matrix(part.video)[: part.length]   # (T, C)
         vectors = self._vectors[part.kind].matrix(part.video)[part.rows]   # (K, C)
-        spans: list[list[Span]] = [[] for _ in part.rows]
-        for text, start, end in part.places.tolist():
-            spans[int(text)].append(Span(start, end))
-        name = f"{part.video} ({part.kind})"
+        positive = np.zeros((len(vectors), len(video)), dtype=np.bool_)
+        for text, start, stop in part.labels.tolist():
+            positive[text, start:stop] = True
         ordered = part.kind == "narration" or not self._asked
-        return labelled_sample(name, features, vectors, spans, ordered=ordered, rule=self._settings.label_rule)
+        return Sample(f"{part.video} ({part.kind})", video, vectors, positive, ordered)
 
     def widths(self) -> tuple[int, int]:
         """Return the widths of the video features and of the text vectors. Raises ShapeError without any sample."""
@@ -212,15 +209,20 @@ class _Gathering:
     def _add(self, told: Told, rows: Rows) -> tuple[str, str] | None:
         stored = self._features[told.video]
         length = min(stored.rows, self._settings.longest)
-        spans = [(text, span) for text, spans in enumerate(told.spans) for span in spans]
-        seen = [(text, span.start, span.end) for text, span in spans if span.start < length / stored.rate]
-        if not seen:
-            return (PAST, f"{length / stored.rate:g} s") if spans else (NO_LABEL, "")
-        places = np.array(seen, dtype=np.float64).reshape(-1, 3)
+        seen = FeatureSequence(np.zeros((length, 1), dtype=np.float32), stored.rate, stored.backbone)
+        found = [
+            (text, labelled_rows(span, seen, self._settings.label_rule))
+            for text, spans in enumerate(told.spans)
+            for span in spans
+        ]
+        kept = [(text, rows.start, rows.stop) for text, rows in found if rows.start < min(rows.stop, length)]
+        if not kept:
+            return (PAST, f"{length / stored.rate:g} s") if found else (NO_LABEL, "")
+        labels = np.array(kept, dtype=np.int32)   # (N, 3)
         if self._settings.unlabelled == "drop":
-            labelled, numbers = np.unique(places[:, 0], return_inverse=True)
-            rows, places[:, 0] = rows[labelled.astype(np.int64)], numbers
-        self.parts.append(_Part(told.video, told.kind, places, rows, length))
+            labelled, labels[:, 0] = np.unique(labels[:, 0], return_inverse=True)
+            rows = rows[labelled]
+        self.parts.append(_Part(told.video, told.kind, labels, rows, length))
         return None
 
 

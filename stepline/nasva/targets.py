@@ -40,11 +40,12 @@ def targets(spans: Sequence[Sequence[Span]], features: FeatureSequence, rule: La
     labels = np.zeros((len(spans), len(features.values)), dtype=np.bool_)
     for row, places in zip(labels, spans, strict=True):
         for span in places:
-            row[_rows(span, features, rule)] = True
+            row[labelled_rows(span, features, rule)] = True
     return labels
 
 
-def _rows(span: Span, features: FeatureSequence, rule: LabelRule) -> slice:
+def labelled_rows(span: Span, features: FeatureSequence, rule: LabelRule = "covering") -> slice:
+    """Return the rows that a span labels; past the last row, or empty, where it labels none."""
     if rule == "inclusive":
         return slice(math.ceil(span.start * features.rate), math.floor(span.end * features.rate) + 1)
     rows = features.rows(span)

@@ -1,0 +1,140 @@
+"""Does training ever wait for features? Samples a second from a store on disk, and the share of the time waited.
+
+    python benchmarks/feature_loading.py        # writes benchmarks/results/feature_loading.json
+
+Videos of 60 to 1200 rows and 5 to 100 texts, 768 wide (0.97 MB a video on average), in batches of 8, as in NaSVA's
+training. `cold`: the shards are dropped from the system's memory first, so that every row comes from disk.
+`step`: a stand-in for a GPU that takes that long a batch and leaves the processor free.
+"""
+
+import argparse
+import json
+import os
+import tempfile
+import time
+from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+import numpy as np
+import torch
+from torch import nn
+
+from stepline.batches import Sample
+from stepline.features import FeatureStore, FeatureWriter
+from stepline.nasva.model import Aligner
+from stepline.nasva.model_settings import LossSettings, ModelSettings
+from stepline.nasva.samples import AlignerSamples, gather_samples
+from stepline.nasva.told import Told
+from stepline.nasva.train import aligner_task, draw_order
+from stepline.records import Span
+from stepline.training import Task, fit
+from stepline.training.ahead import Ahead
+from stepline.training_settings import TrainSettings
+
+WIDTH, BATCH = 768, 8
+AUTHORS = (340_000 + 370_000) * 12 / (20 * 3600)   # samples a second on their RTX 3090: 20 h, NaSVA section 4.2
+
+
+def write_stores(folder: Path, videos: int) -> list[Told]:
+    chance = np.random.default_rng(0)
+    told = []
+    with FeatureWriter(folder / "video") as video, FeatureWriter(folder / "step") as texts:
+        for number in range(videos):
+            rows, count = int(chance.integers(60, 1201)), int(chance.integers(5, 101))
+            for writer, size in ((video, rows), (texts, count)):
+                values = chance.normal(size=(size, WIDTH)).astype(np.float32)
+                writer.add(f"v{number}", values, rate=1.0, backbone="drawn")
+            starts = np.sort(chance.uniform(0, rows - 8, count)).tolist()
+            spans = tuple((Span(start, start + 8),) for start in starts)
+            told.append(Told(f"v{number}", "step", tuple(map(str, range(count))), spans))
+    return told
+
+
+def opened(folder: Path, told: list[Told], *, cold: bool) -> AlignerSamples:
+    if cold:
+        for path in folder.rglob("*.safetensors"):
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    return gather_samples(told, FeatureStore(folder / "video"), {"step": FeatureStore(folder / "step")})
+
+
+def alone(samples: AlignerSamples, readers: int) -> dict[str, float]:
+    """Read every sample once, with nothing else to do."""
+    began, used = time.perf_counter(), time.process_time()
+    for _ in Ahead(range(len(samples)), lambda index: samples[index], readers):
+        pass
+    wall, used = time.perf_counter() - began, time.process_time() - used
+    return {"samples_a_second": len(samples) / wall, "cpu_ms_a_sample": 1000 * used / len(samples)}
+
+
+def with_a_step(samples: AlignerSamples, readers: int, seconds: float, folder: Path) -> dict[str, float]:
+    """Train something that takes `seconds` a batch, and say what share of the time it waited."""
+    model = nn.Linear(1, 1)
+
+    def losses(network: nn.Module, _: object) -> list[object]:
+        time.sleep(seconds)
+        part = type("Part", (), {"total": network.weight.sum(), "count": torch.tensor(1)})
+        return [part()]
+
+    def draw(chosen: list[Sample], chance: np.random.Generator) -> list[Sample]:
+        return draw_order(chosen, LossSettings(), chance)
+
+    task = Task(samples, lambda sample: len(sample.video), draw, losses, samples.lengths)
+    return trained(model, task, readers, folder)
+
+
+def with_the_network(samples: AlignerSamples, readers: int, folder: Path) -> dict[str, float]:
+    """Train the network of the released size on this processor."""
+    network = Aligner(ModelSettings(video_width=WIDTH, text_width=WIDTH))
+    return trained(network, aligner_task(samples, LossSettings()), readers, folder)
+
+
+def trained(model: nn.Module, task: Task, readers: int, folder: Path) -> dict[str, float]:
+    seen = []
+    settings = TrainSettings(epochs=1, batch=BATCH, readers=readers, save_every=10_000)
+    fit(model, task, settings, folder, seen.append)
+    last = seen[-1]
+    rate = last.taken * BATCH / last.seconds
+    return {"waited_share": last.waited / last.seconds, "samples_a_second": rate}
+
+
+def measure(videos: int, network_videos: int) -> list[dict[str, object]]:
+    rows: list[dict[str, object]] = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        told = write_stores(folder, videos)
+        for cold in (True, False):
+            for readers in (0, 1, 2):
+                row = {"what": "reading alone", "cold": cold, "readers": readers}
+                rows.append(row | alone(opened(folder, told, cold=cold), readers))
+                for seconds in (0.02, 0.05):
+                    row = {"what": f"step {1000 * seconds:.0f} ms", "cold": cold, "readers": readers}
+                    place = folder / f"{cold}-{readers}-{seconds}"
+                    rows.append(row | with_a_step(opened(folder, told, cold=cold), readers, seconds, place))
+        for readers in (0, 2):
+            samples = opened(folder, told[:network_videos], cold=True)
+            row = {"what": "the network, one thread", "cold": True, "readers": readers}
+            rows.append(row | with_the_network(samples, readers, folder / f"network-{readers}"))
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--videos", type=int, default=400)
+    parser.add_argument("--network-videos", type=int, default=48)
+    chosen = parser.parse_args()
+    torch.set_num_threads(1)
+    rows = measure(chosen.videos, chosen.network_videos)
+    found = {"videos": chosen.videos, "authors_samples_a_second": AUTHORS, "rows": rows}
+    path = Path(__file__).parent / "results" / "feature_loading.json"
+    path.write_text(json.dumps(found, indent=1) + "\n")
+    for row in rows:
+        numbers = {name: f"{value:.3g}" if isinstance(value, float) else value for name, value in row.items()}
+        print("  ".join(f"{name} {value}" for name, value in numbers.items()))
+
+
+if __name__ == "__main__":
+    main()
