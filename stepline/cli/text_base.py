@@ -94,8 +94,8 @@ def show(base: Path, as_json: bool) -> None:
 @click.argument("base", type=click.Path(path_type=Path))
 @click.argument("texts", nargs=-1, required=True)
 @click.option("-k", "count", type=click.IntRange(min=1), default=3, show_default=True, help="Steps a text.")
-@click.option("--engine", type=click.Choice(("exact", *ENGINES)), default="exact", show_default=True)
-def ask(base: Path, texts: tuple[str, ...], count: int, engine: str) -> None:
+@click.option("--engine", type=click.Choice(("exact", *ENGINES)), help="By default the index built last, if any.")
+def ask(base: Path, texts: tuple[str, ...], count: int, engine: str | None) -> None:
     """Print the steps of BASE that are nearest to each of TEXTS: cosine, step, source.
 
     \b

@@ -18,6 +18,7 @@ from stepline.sieve_swap.text_base.manifest import Manifest
 from stepline.sieve_swap.text_base.settings import Engine
 from stepline.sieve_swap.text_base.tables import DOCUMENT_GROUP, STEP_GROUP
 
+PIECE = 16_384     # vectors of chosen documents compared at a time
 KEPT_GROUPS = 64   # row groups kept in memory, the latest used; a few MB each at most
 
 
@@ -40,8 +41,14 @@ class TextBase:
         self._documents = _Table(self._parts, "documents.parquet", numbers, DOCUMENT_GROUP)
         self._vectors = open_vectors(folder, manifest)
         self._indexes: dict[Engine, Index] = {}
+        self._last: tuple[Rows, Rows] | None = None   # documents asked for last, and their rows
         if len(self._vectors) != manifest.steps:
             raise StoreError(f"{folder}: {len(self._vectors)} vectors for {manifest.steps} steps; build it again")
+
+    @property
+    def engine(self) -> Engine:
+        """What searches unless another is named: the index built last, "exact" where there is none."""
+        return self.manifest.indexes[-1].engine if self.manifest.indexes else "exact"
 
     def documents(self) -> Iterator[Document]:
         """Yield every document in reading order, in its own wording; the place of one is its number."""
@@ -88,7 +95,7 @@ class TextBase:
         queries: Matrix,
         k: int = 1,
         *,
-        engine: Engine = "exact",
+        engine: Engine | None = None,
         effort: int | None = None,
         documents: Sequence[int] | Rows | None = None,
     ) -> tuple[Rows, Matrix]:
@@ -96,13 +103,15 @@ class TextBase:
 
         queries: (N, D) unit vectors. Best first, equal cosines to the lower row. Where fewer than k steps exist, the
         rest are row -1 with cosine -1. documents: search the steps of these only (then always exactly).
-        engine: any but exact needs its index (`add_index`). effort: lists probed, or ef; None is the one that
-        measured the recall asked for. Raises ShapeError for another width, StoreError for an index that is missing.
+        engine: any but exact needs its index (`add_index`); None is the index built last, exact where there is none.
+        effort: lists probed, or ef; None is the one that measured the recall asked for.
+        Raises ShapeError for another width, StoreError for an index that is missing.
         """
         if queries.ndim != 2 or queries.shape[1] != self.width:
             raise ShapeError(f"queries {queries.shape}: need (N, {self.width}); embed them with {self.encoder}")
         if documents is not None:
             return self._nearest_of(queries, k, documents)
+        engine = engine or self.engine
         if engine == "exact":
             return nearest_exact(queries, self._vectors.blocks(), k)
         entry = next((entry for entry in self.manifest.indexes if entry.engine == engine), None)
@@ -115,11 +124,18 @@ class TextBase:
         return self._indexes[engine].search(queries, k, entry.effort if effort is None else effort)
 
     def _nearest_of(self, queries: Matrix, k: int, documents: Sequence[int] | Rows) -> tuple[Rows, Matrix]:
-        """Search the steps of some documents."""
-        lists = [self.rows_of(int(number)) for number in documents]
-        rows = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *lists]))
-        places, cosines = nearest_exact(queries, [(0, self._vectors.take(rows))], k)
-        return np.where(places < 0, -1, np.append(rows, -1)[places]), cosines
+        """Search the steps of some documents, read a piece at a time."""
+        rows = self._rows_of_all(np.unique(np.asarray(documents, dtype=np.int64)))
+        pieces = ((at, self._vectors.take(rows[at : at + PIECE])) for at in range(0, len(rows), PIECE))
+        places, cosines = nearest_exact(queries, pieces, k)
+        return np.append(rows, -1)[places], cosines   # place -1, nothing, is row -1
+
+    def _rows_of_all(self, documents: Rows) -> Rows:
+        """Return the rows that some documents hold, ascending; those of the last documents asked for are kept."""
+        if self._last is None or not np.array_equal(self._last[0], documents):
+            lists = [self.rows_of(number) for number in documents.tolist()]
+            self._last = documents, np.unique(np.concatenate([np.empty(0, dtype=np.int64), *lists]))
+        return self._last[1]
 
 
 def open_base(folder: Path) -> TextBase:

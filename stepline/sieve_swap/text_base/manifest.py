@@ -9,6 +9,7 @@ from pydantic import Field, ValidationError
 
 from stepline.errors import StoreError
 from stepline.records import Frozen
+from stepline.sieve_swap.text_base.settings import Engine
 from stepline.store import write_atomic
 
 VERSION: Literal[1] = 1   # of the layout on disk; a reader refuses any other
@@ -62,7 +63,7 @@ class CurvePoint(Frozen):
 class IndexEntry(Frozen):
     """An approximate index. effort: the least that reached the recall asked for; probes: queries measured."""
 
-    engine: str
+    engine: Engine
     steps: Count
     effort: Count
     recall: float

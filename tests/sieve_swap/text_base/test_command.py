@@ -6,6 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from stepline.cli import main
+from stepline.sieve_swap.text_base import open_base
 
 ITEMS = [{"id": "tea", "title": "Tea", "steps": ["Boil the water.", "Pour the tea."], "source": "book"}, {"id": "x"}]
 
@@ -43,6 +44,7 @@ def test_a_text_is_answered_with_the_nearest_steps_and_where_they_are_from(base)
 def test_an_index_is_built_and_used(base):
     assert run("ask", base, "pour some tea", "--engine", "lists").exit_code == 1
     assert "lists: recall@1 1.000 at effort 1" in run("index", base).stderr
+    assert open_base(base).engine == "lists"
     assert "Pour the tea." in run("ask", base, "pour some tea", "--engine", "lists", "-k", "1").stdout
 
 
