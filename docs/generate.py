@@ -11,10 +11,15 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from stepline.cli import main
+from stepline.nasva.run_settings import RunSettings
 from stepline.pipeline import StepsSettings
 from stepline.sieve_swap.settings import SieveSwapSettings
 
 DOCS = Path(__file__).parent
+OTHERS = {   # commands with settings of their own
+    "`stepline sieve-swap` and `stepline text-base`": SieveSwapSettings,
+    "`stepline train nasva`": RunSettings,
+}
 NOTE = "<!-- made by docs/generate.py; edit the code instead -->\n"
 
 
@@ -39,13 +44,14 @@ def _commands(name: str, command: click.Command) -> Iterator[tuple[str, click.Co
 def settings() -> str:
     """Return a table of every setting: key, default, what it means."""
     rows = "\n".join(_rows(StepsSettings, ""))
-    swapping = "\n".join(_rows(SieveSwapSettings, ""))
+    others = "".join(
+        f"\n## {command}\n\n| key | default | meaning |\n|---|---|---|\n{chr(10).join(_rows(kind, ''))}\n"
+        for command, kind in OTHERS.items()
+    )
     return (
         f"# Settings\n\n{NOTE}\nGive them in a TOML file (`--settings run.toml`) or one by one "
         "(`--set asr.beam=5`, which\nwins). An unknown key is an error that names the nearest known one.\n\n"
-        f"| key | default | meaning |\n|---|---|---|\n{rows}\n\n"
-        "## `stepline sieve-swap` and `stepline text-base`\n\n"
-        f"| key | default | meaning |\n|---|---|---|\n{swapping}\n"
+        f"| key | default | meaning |\n|---|---|---|\n{rows}\n{others}"
     )
 
 
