@@ -9,6 +9,7 @@ import click
 from stepline.cli.group import Group
 
 TABLES = ("2", "3", "4", "8", "9", "beyond", "head", "dropout", "size")
+ALL = 10**9   # videos, more than there are
 
 
 @click.group(cls=Group)
@@ -23,7 +24,7 @@ def experiment() -> None:
 @click.option("--table", "tables", type=click.Choice(TABLES), multiple=True, help="Only this table.")
 @click.option("--small/--full", default=True, show_default=True, help="A network of seconds, or the paper's.")
 @click.option("--videos", type=click.IntRange(min=2), help="Videos to train on, instead of the form's own number.")
-@click.option("--data", type=click.Path(path_type=Path), help="Real data in a folder (docs/selftraining.md), not the world.")
+@click.option("--data", type=click.Path(path_type=Path), help="Real data (docs/selftraining.md), not the world.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
 def nasva_tables(out: Path, seeds: int, tables: tuple[str, ...], **options: Any) -> None:
     """NaSVA's tables 2, 3, 4, 8 and 9 in the simulated world, its orderings, and what goes beyond it.
@@ -39,8 +40,8 @@ def nasva_tables(out: Path, seeds: int, tables: tuple[str, ...], **options: Any)
     from stepline.experiments.trial import PAPER_SIZE, Size
 
     size = Size() if options["small"] else PAPER_SIZE
-    if options["videos"] is not None:
-        size = size.model_copy(update={"videos": options["videos"]})
+    videos = options["videos"] or (size.videos if options["data"] is None else ALL)
+    size = size.model_copy(update={"videos": videos})
     with progress_bars() as progress:
         show = progress
         report = (lambda done, count: show("trainings", done, count)) if show is not None else None
