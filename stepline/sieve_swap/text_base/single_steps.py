@@ -23,6 +23,7 @@ _LINK = re.compile(r"!?\[([^\]]*)\]\([^)\s]*\)")
 _TAG = re.compile(r"</?[a-zA-Z][^<>]{0,200}>")
 _BREAK = re.compile(r"<(?:br|p|li)\b[^<>]{0,200}>|</(?:p|li)>", re.IGNORECASE)
 _MARKUP = re.compile(r"(\*\*|__|`+|(?<!\w)[*_](?=\w)|(?<=[\w.!?])[*_](?!\w))")
+_MARKED = re.compile(r"[*_`\]]")
 _LETTERS = re.compile(r"[^\W\d_]{2}")
 _WEB = re.compile(r"www\.|https?:|@|\w\.com\b", re.IGNORECASE)
 
@@ -34,8 +35,11 @@ def single_steps(text: str) -> list[str]:
 
 def plain(text: str) -> str:
     """Return the text without HTML, Markdown and control characters; NFC; lines kept."""
-    text = unicodedata.normalize("NFC", html.unescape(_BREAK.sub("\n", text)))
-    text = _MARKUP.sub("", _LINK.sub(r"\1", _TAG.sub(" ", text)))
+    if "<" in text or "&" in text:
+        text = _TAG.sub(" ", html.unescape(_BREAK.sub("\n", text)))
+    if _MARKED.search(text):
+        text = _MARKUP.sub("", _LINK.sub(r"\1", text))
+    text = unicodedata.normalize("NFC", text)
     lines = (" ".join(_visible(line).split()) for line in text.splitlines())
     return "\n".join(line for line in lines if line)
 
@@ -55,8 +59,10 @@ def _steps_of_line(line: str) -> Iterator[str]:
     line = _LIST_MARK.sub("", line).lstrip("#> ")
     line = _INNER_MARK.sub(" \n", line)
     for part in line.split("\n"):
-        spaced = " ".join(word if _WEB.search(word) else _GLUED.sub(" ", word) for word in part.split())
-        for step in _sentences(spaced.split()):
+        tokens = part.split()
+        if _GLUED.search(part):
+            tokens = " ".join(word if _WEB.search(word) else _GLUED.sub(" ", word) for word in tokens).split()
+        for step in _sentences(tokens):
             yield from (inner for inner in _unwrapped(step) if has_words(inner))
 
 

@@ -30,8 +30,9 @@ def read_csv(path: Path, settings: TextBaseSettings, licence: str | None) -> Ite
         rows = _Rows(file)
         header = _header(path, rows)
         try:
+            file_stem = stem(path)
             for number, row in rows:
-                place = Place(path.name, stem(path), f"row {number}", licence)
+                place = Place(path.name, file_stem, f"row {number}", licence)
                 if isinstance(row, str):
                     yield Rejected(row, str(place))
                 else:
