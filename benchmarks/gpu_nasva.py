@@ -1,10 +1,12 @@
 """Measures training of the grounding network on a GPU, and projects the paper's whole training.
 
-    python benchmarks/gpu_nasva.py [--steps N]
+    python benchmarks/gpu_nasva.py [--steps N] [--device cuda|cpu] [--small]
 
 bf16 or float32, torch.compile or not, the released loss or the paper's, batch 8, T 1200 / K 100 and T 400 / K 50.
-Projected: 340,000 + 370,000 samples x 12 epochs (the authors: about 20 h on an RTX 3090) at the speed of T 400 / K 50,
-the mean length of the paper's videos. Without a GPU it says so and ends. Writes benchmarks/results/gpu_nasva.json.
+Projected: 340,000 + 370,000 samples x 12 epochs (the authors: about 20 h on an RTX 3090) at each row's speed; T 400 is
+near the mean length of the paper's videos. The share of peak counts what real rows need, not what padding costs.
+Without a GPU it says so and ends; --device cpu --small goes through every line in seconds, and proves that alone.
+Writes benchmarks/results/gpu_nasva.json, with --small nothing.
 """
 
 import argparse
@@ -12,11 +14,14 @@ import itertools
 import json
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
-from nasva_speed import SHAPES, batch, floating_operations
+from media import peak_mib
+from nasva_data import batch
+from nasva_speed import SHAPES, floating_operations, real_lengths
 from torch import nn
 
 from stepline.nasva.loss import grounding_loss
@@ -25,71 +30,124 @@ from stepline.nasva.model_settings import LossForm, LossSettings, ModelSettings
 
 RESULTS = Path(__file__).parent / "results" / "gpu_nasva.json"
 SAMPLES = (340_000 + 370_000) * 12  # seen in the paper's training; both datasets, 12 epochs
-WARM = 5  # steps before the clock starts
+WARM = 5  # steps before the clock starts; the first compiles
+SMALL = {"T 40, K 5": (2, 40, 5)}
+SMALL_MODEL = ModelSettings(width=32, heads=4, encoder_layers=1, decoder_layers=1, feed_forward=64, projection=16)
+FORMS: tuple[LossForm, ...] = ("release", "paper")
 
 
-def measure(shape: tuple[int, int, int], form: LossForm, steps: int, *, bf16: bool, compiled: bool) -> dict[str, float]:
-    """Return samples a second, peak memory (MiB) and TFLOP/s of training on one batch."""
-    torch.manual_seed(0)
-    torch.cuda.reset_peak_memory_stats()
-    model = Aligner(ModelSettings()).cuda().train()
-    network: nn.Module = torch.compile(model) if compiled else model
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=5e-5, fused=True)
-    data, settings = batch(*shape).to("cuda"), LossSettings(form=form)
-    for number in range(WARM + steps):
-        if number == WARM:
-            torch.cuda.synchronize()
-            began = time.perf_counter()
-        with torch.autocast("cuda", torch.bfloat16, enabled=bf16):
-            loss = grounding_loss(network(data), data, settings).mean
+def wait(device: str) -> None:
+    """Return when the device has done what it was given."""
+    if device == "cuda":
+        torch.cuda.synchronize()
+
+
+def memory_mib(device: str) -> float:
+    """Return the most memory that was in use: of the GPU since the last reset, of the process on a CPU."""
+    return torch.cuda.max_memory_allocated() / 2**20 if device == "cuda" else peak_mib()
+
+
+class Trainer:
+    """A network on a device with what one step does."""
+
+    def __init__(self, settings: ModelSettings, form: LossForm, device: str, *, bf16: bool, compiled: bool) -> None:
+        torch.manual_seed(0)
+        torch.compiler.reset()  # else the second shape would be compiled for any
+        self.model = Aligner(settings).to(device).train()
+        self.network: nn.Module = torch.compile(self.model, dynamic=False) if compiled else self.model
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4, weight_decay=5e-5, fused=True)
+        self.settings, self.device, self.bf16 = LossSettings(form=form), device, bf16
+
+    def step(self, data: Any) -> float:
+        """Take one step; its loss waits for the device only where it is read."""
+        with torch.autocast(self.device, torch.bfloat16, enabled=self.bf16):
+            loss = grounding_loss(self.network(data), data, self.settings).mean
         loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad()
-    torch.cuda.synchronize()
+        nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        return loss.detach()
+
+
+def measure(trainer: Trainer, shape: tuple[int, int, int], steps: int) -> dict[str, float]:
+    """Return samples a second, peak memory (MiB) and TFLOP/s of training on one batch."""
+    given = batch(*shape)
+    operations = 3 * floating_operations(real_lengths(given), trainer.model.settings)
+    data = given.to(trainer.device)
+    for _ in range(WARM):
+        loss = trainer.step(data)
+    wait(trainer.device)
+    if trainer.device == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+    began = time.perf_counter()
+    for _ in range(steps):
+        loss = trainer.step(data)
+    wait(trainer.device)
     seconds = (time.perf_counter() - began) / steps
     return {
         "samples_per_s": shape[0] / seconds,
-        "peak_mib": torch.cuda.max_memory_allocated() / 2**20,
-        "tflops": 3 * floating_operations(*shape, ModelSettings()) / seconds / 1e12,
-        "loss": loss.item(),
+        "peak_mib": memory_mib(trainer.device),
+        "tflops": operations / seconds / 1e12,
+        "loss": float(loss),
     }
 
 
-def peak(bf16: bool) -> float:
-    """Return the TFLOP/s of a large matrix product, what this GPU reaches at most."""
-    size, kind = 8192, torch.bfloat16 if bf16 else torch.float32
-    a = torch.randn(size, size, device="cuda", dtype=kind)
+def peak(device: str, size: int, *, bf16: bool) -> float:
+    """Return the TFLOP/s of a large matrix product, what this device reaches at most; float32 without TF32."""
+    a = torch.randn(size, size, device=device, dtype=torch.bfloat16 if bf16 else torch.float32)
     best = 0.0
     for _ in range(10):
-        torch.cuda.synchronize()
+        wait(device)
         began = time.perf_counter()
         a @ a
-        torch.cuda.synchronize()
+        wait(device)
         best = max(best, 2 * size**3 / (time.perf_counter() - began) / 1e12)
     return best
+
+
+def rows(device: str, steps: int, *, small: bool) -> Iterator[dict[str, Any]]:
+    """Yield a row for each shape, loss, precision and way."""
+    peaks = {bf16: peak(device, 256 if small else 8192, bf16=bf16) for bf16 in (True, False)}
+    settings = SMALL_MODEL if small else ModelSettings()
+    shapes = SMALL if small else SHAPES
+    for (shape, sizes), form, bf16, compiled in itertools.product(shapes.items(), FORMS, (True, False), (False, True)):
+        found = measure(Trainer(settings, form, device, bf16=bf16, compiled=compiled), sizes, steps)
+        yield {
+            "shape": shape,
+            "loss_form": form,
+            "bf16": bf16,
+            "compiled": compiled,
+            **found,
+            "peak_tflops": peaks[bf16],
+            "share_of_peak": found["tflops"] / peaks[bf16],
+            "hours_of_the_papers_training": SAMPLES / found["samples_per_s"] / 3600,
+        }
+
+
+def show(row: dict[str, Any]) -> None:
+    """Print one row."""
+    kind = f"{'bf16' if row['bf16'] else 'fp32'} {'compiled' if row['compiled'] else 'plain':8s}"
+    speed = f"{row['samples_per_s']:8.1f} samples/s {row['peak_mib']:7.0f} MiB {row['share_of_peak']:6.1%} of peak"
+    hours = f"paper's training in {row['hours_of_the_papers_training']:.1f} h, loss {row['loss']:.3f}"
+    print(f"{row['shape']:15s} {row['loss_form']:8s} {kind} {speed}  {hours}", flush=True)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=30)
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    parser.add_argument("--small", action="store_true", help="a tiny network and batch: whether it runs, not how fast")
     given = parser.parse_args()
-    if not torch.cuda.is_available():
-        print("no GPU here: nothing is measured")
+    if given.device == "cuda" and not torch.cuda.is_available():
+        print("no GPU here: nothing is measured; --device cpu --small goes through the lines")
         return 0
-    peaks = {bf16: peak(bf16) for bf16 in (True, False)}
-    rows: list[dict[str, Any]] = []
-    forms: tuple[LossForm, ...] = ("release", "paper")
-    for (shape, sizes), form, bf16, compiled in itertools.product(SHAPES.items(), forms, (True, False), (False, True)):
-        found = measure(sizes, form, given.steps, bf16=bf16, compiled=compiled)
-        share = found["tflops"] / peaks[bf16]
-        hours = SAMPLES / found["samples_per_s"] / 3600
-        rows.append({"shape": shape, "loss_form": form, "bf16": bf16, "compiled": compiled, **found, "share": share})
-        speed = f"{found['samples_per_s']:8.0f} samples/s {found['peak_mib']:7.0f} MiB {share:5.1%} of peak"
-        kind = f"{'bf16' if bf16 else 'fp32'} {'compiled' if compiled else 'plain':8s}"
-        print(f"{shape:15s} {form:8s} {kind} {speed}  paper's training in {hours:.1f} h", flush=True)
-    result = {"gpu": torch.cuda.get_device_name(), "peak_tflops": {str(k): v for k, v in peaks.items()}, "rows": rows}
-    RESULTS.write_text(json.dumps(result, indent=2) + "\n")
+    found = []
+    for row in rows(given.device, given.steps, small=given.small):
+        show(row)
+        found.append(row)
+    if not given.small:
+        name = torch.cuda.get_device_name() if given.device == "cuda" else "none (CPU)"
+        RESULTS.write_text(json.dumps({"device": name, "torch": torch.__version__, "rows": found}, indent=2) + "\n")
     return 0
 
 

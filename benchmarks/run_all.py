@@ -15,6 +15,8 @@ COMMANDS = {
     "grounding": ("grounding.py", "--cache", CACHE),
     "llm_local": ("llm_local.py",),
     "media": ("media.py", CLIPS / "howto100m_money_clip.mp4"),
+    "nasva_gpu": ("gpu_nasva.py",),
+    "nasva_speed": ("nasva_speed.py",),
     "retrieval": ("retrieval.py",),
     "speed": ("speed.py", CLIPS / "howto100m_money_clip.mp4"),
     "vision": ("vision.py",),
