@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 FILES = ("index.faiss",)
 LINKS = 32            # neighbours of a node in the graph
 BUILD_EFFORT = 80     # nodes looked at when one is added to the graph
-POINTS = 64           # vectors a centroid is trained on
+POINTS = 32           # vectors a centroid is trained on
 
 
 def library() -> Any:

@@ -18,8 +18,8 @@ from stepline.sieve_swap.text_base.exact import Nearest, Rows, as_tensor, best_d
 if TYPE_CHECKING:
     from stepline.sieve_swap.text_base.vectors import VectorStore
 
-ROUNDS = 8           # of k-means
-POINTS = 64          # vectors a centroid is trained on
+ROUNDS = 6           # of k-means
+POINTS = 32          # vectors a centroid is trained on
 QUERIES = 32_768     # queries asked together
 PIECE = 16_384       # vectors copied at a time
 FILES = ("centroids.npy", "bounds.i64", "order.i64", "vectors.npy")
