@@ -26,7 +26,7 @@ def train() -> None:
 @click.option("--steps", metavar="SOURCE", help="Steps and their places: the same kinds of source.")
 @click.option("--narration-vectors", metavar="VECTORS", help="A store of text features, minilm, conse or clip:FOLDER.")
 @click.option("--step-vectors", metavar="VECTORS", help="The same, of the steps.")
-@click.option("--exclude", type=click.Path(path_type=Path), help="File of video ids to leave out, one a line.")
+@click.option("--exclude", multiple=True, type=click.Path(path_type=Path), help="A list of evaluation videos.")
 @click.option("-o", "--out", type=click.Path(path_type=Path), required=True, help="Folder of the run.")
 @click.option("--start", type=click.Path(path_type=Path), help="Network to train on: ours, or the authors' .pth.")
 @click.option("--settings", "settings_file", type=click.Path(path_type=Path), help="A TOML file of settings.")
@@ -50,7 +50,7 @@ def nasva(out: Path, settings_file: Path | None, overrides: tuple[str, ...], **o
 
     settings = load_settings(RunSettings, settings_file, overrides)
     names = ("features", "narrations", "steps", "narration_vectors", "step_vectors")
-    sources = Sources(**{name: options[name] for name in names}, excluded=options["exclude"])
+    sources = Sources(**{name: options[name] for name in names}, excluded=tuple(options["exclude"]))
     curves = Curves(out / "events") if options["tensorboard"] else None
     seen: list[Progress] = []
     with _shown(curves) as report:

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from stepline.datasets.excluded import read_excluded
 from stepline.errors import DatasetError, SettingsError, ShapeError, StoreError
 from stepline.features import FeatureStore
 from stepline.nasva.checkpoint import read_aligner, write_aligner
@@ -45,7 +46,7 @@ DROPS = ("dropout", "attention_dropout")   # settings of a network that may chan
 @dataclass(frozen=True)
 class Sources:
     """What a run reads. features: a store; narrations, steps: as `read_told` takes them; each one's vectors: a store of
-    text features, or an encoder as `text_encoder` takes it; excluded: a file of video ids, one a line.
+    text features, or an encoder as `text_encoder` takes it; excluded: lists that `stepline excluded` wrote.
     """
 
     features: Path
@@ -53,7 +54,7 @@ class Sources:
     steps: str | None = None
     narration_vectors: str | None = None
     step_vectors: str | None = None
-    excluded: Path | None = None
+    excluded: tuple[Path, ...] = ()
 
     def of(self, kind: Kind) -> str | None:
         """Return where the texts of a kind come from."""
@@ -119,7 +120,7 @@ def prepare(sources: Sources, folder: Path, settings: RunSettings, start: Path |
     features = _video_features(sources.features)
     vectors = {kind: first_then_all(partial(_vectors, sources, kind, settings, folder)) for kind in kinds}
     told = (each for kind in kinds for each in _told(sources, kind, settings))
-    samples = gather_samples(told, features, vectors, settings.data, excluded=_excluded(sources.excluded))
+    samples = gather_samples(told, features, vectors, settings.data, excluded=read_excluded(sources.excluded))
     widths = samples.widths()
     kept, held_out = samples.split(settings.data.held_out)
     return Prepared(kept, held_out, starting_network(settings, widths, start))
@@ -186,15 +187,6 @@ def _vectors(sources: Sources, kind: Kind, settings: RunSettings, folder: Path) 
     )
 
 
-def _excluded(path: Path | None) -> frozenset[str]:
-    if path is None:
-        return frozenset()
-    try:
-        return frozenset(path.read_text(encoding="utf-8").split())
-    except (OSError, UnicodeDecodeError) as error:
-        raise StoreError(f"{path}: cannot be read ({error}); give a text file of video ids, one a line") from error
-
-
 def _judge(prepared: Prepared, folder: Path, settings: RunSettings) -> Judge | None:
     if not len(prepared.held_out):
         return None
@@ -209,7 +201,7 @@ def _claim(sources: Sources, folder: Path, settings: RunSettings, start: Path | 
     """Write what the run is. Raises SettingsError when the folder holds another one."""
     tree = settings.model_copy(update={"model": prepared.network.settings}).model_dump(mode="json")
     lasting = tree | {"train": {name: value for name, value in tree["train"].items() if name not in WITHOUT_EFFECT}}
-    given = {name: None if value is None else str(value) for name, value in asdict(sources).items()}
+    given = json.loads(json.dumps(asdict(sources), default=str))
     run = {"settings": lasting, "sources": given | {"start": None if start is None else str(start)}}
     path = folder / RUN
     if path.exists():
