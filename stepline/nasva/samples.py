@@ -5,7 +5,7 @@ What does not fit is left out and told with its reason; nothing ever takes the p
 
 import zlib
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, overload
 
@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stepline.batches import Sample
+from stepline.datasets.excluded import Excluded
 from stepline.errors import ShapeError
 from stepline.features import FeatureStore, Stored
 from stepline.nasva.checkpoint import Space
@@ -138,7 +139,7 @@ def gather_samples(
     vectors: Mapping[Kind, FeatureStore],
     settings: DataSettings | None = None,
     *,
-    excluded: Container[str] = frozenset(),
+    excluded: Excluded | frozenset[str] = frozenset(),
 ) -> AlignerSamples:
     """Return what can be trained on: a sample a video and kind of text, so that a video may come twice an epoch.
 
@@ -158,7 +159,7 @@ class _Gathering:
         features: FeatureStore,
         vectors: Mapping[Kind, FeatureStore],
         settings: DataSettings,
-        excluded: Container[str],
+        excluded: Excluded | frozenset[str],
     ) -> None:
         self._features, self._vectors, self._settings, self._excluded = features, vectors, settings, excluded
         self._seen: set[tuple[str, Kind]] = set()
