@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 WIDTH, HEIGHT = 460, 210            # pixels
-LEFT, RIGHT, TOP, BOTTOM = 52, 8, 14, 40
+LEFT, RIGHT, TOP, BOTTOM = 52, 8, 22, 40
 TICKS = 4                           # marks on an axis
 LINE = 17                           # pixels a row of a list of bars
 NAME, NUMBER = 250, 60              # pixels for a row's name and number
@@ -52,8 +52,13 @@ def _bars(row: Sequence[float], number: int, groups: int, wide: float, top: floa
             high = tall * value / top
             x = LEFT + wide * (place + number / groups)
             size = f'width="{max(0.6, wide / groups - 0.8):.1f}" height="{high:.1f}"'
-            out.append(f'<rect class="s{number}" x="{x:.1f}" y="{TOP + tall - high:.1f}" {size}/>')
+            out.append(f'<rect class="{_series(number, groups)}" x="{x:.1f}" y="{TOP + tall - high:.1f}" {size}/>')
     return "".join(out)
+
+
+def _series(number: int, groups: int) -> str:
+    """Return the class that gives a bar its colour: grey is what was before, green what is."""
+    return f"s{number}" if groups > 1 else "s1"
 
 
 def _axis(places: range, wide: float, unit: str, bar: float, last: int | None) -> str:
@@ -97,7 +102,8 @@ def ranked(rows: Sequence[tuple[str, Sequence[float]]], forms: Sequence[str]) ->
         for number, value in enumerate(values):
             thick = (LINE - 4) / len(values)
             size = f'width="{room * value / top:.1f}" height="{thick:.1f}"'
-            out.append(f'<rect class="s{number}" x="{NAME}" y="{y + 2 + thick * number:.1f}" {size}/>')
+            mark = _series(number, len(values))
+            out.append(f'<rect class="{mark}" x="{NAME}" y="{y + 2 + thick * number:.1f}" {size}/>')
             x = NAME + room + 8 + NUMBER * number
             out.append(f'<text x="{x}" y="{y + 12}">{forms[number].format(value)}</text>')
     height, width = LINE * len(rows) + 4, WIDTH + 120
