@@ -32,6 +32,7 @@ class Recipe:
     title: str
     ingredients: tuple[str, ...]
     steps: tuple[str, ...]
+    url: str = ""
 
 
 def read_recipes(data: Path = DATA, *, folders: Sequence[str] = FOLDERS) -> list[Recipe]:
@@ -42,7 +43,9 @@ def read_recipes(data: Path = DATA, *, folders: Sequence[str] = FOLDERS) -> list
         for slug in sorted(table):
             row = table[slug]
             steps = tuple(step for paragraph in row["steps"] for step in single_steps(paragraph))
-            found.append(Recipe(f"{folder}/{slug}", row["title"].strip(), tuple(row["ingredients"]), steps))
+            identity = f"{folder}/{slug}"
+            url = row.get("url", f"based.cooking/{slug}")
+            found.append(Recipe(identity, row["title"].strip(), tuple(row["ingredients"]), steps, url))
     return found
 
 

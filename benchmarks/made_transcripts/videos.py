@@ -41,10 +41,15 @@ class MadeVideo:
     in_base: bool
 
 
-def make_videos(recipes: Sequence[Recipe], count: int = 300, seed: int = 0) -> list[MadeVideo]:
-    """Return `count` videos, half of them development and half test; of each half, half the recipes are in the base."""
+def make_videos(
+    recipes: Sequence[Recipe], count: int = 300, seed: int = 0, *, first_folder: bool = True
+) -> list[MadeVideo]:
+    """Return `count` videos, half of them development and half test; of each half, half the recipes are in the base.
+
+    first_folder: take five of six from the larger folder; otherwise all come from the smaller one.
+    """
     rng = Random(seed)
-    chosen = _chosen(recipes, count, rng)
+    chosen = _chosen(recipes, count, SECOND_FOLDER * count // 300 if first_folder else count, rng)
     made = []
     for place, recipe in enumerate(chosen):
         half: Half = "development" if place < count // 2 else "test"
@@ -52,12 +57,11 @@ def make_videos(recipes: Sequence[Recipe], count: int = 300, seed: int = 0) -> l
     return made
 
 
-def _chosen(recipes: Sequence[Recipe], count: int, rng: Random) -> list[Recipe]:
+def _chosen(recipes: Sequence[Recipe], count: int, few: int, rng: Random) -> list[Recipe]:
     """Draw recipes of fitting length and unlike titles, from both folders, in random order."""
     fitting = {recipe.title.lower(): recipe for recipe in recipes if _fits(recipe)}
     second = [one for one in fitting.values() if one.id.startswith("recipes_based_cooking")]
     first = [one for one in fitting.values() if not one.id.startswith("recipes_based_cooking")]
-    few = min(SECOND_FOLDER * count // 300, len(second))
     chosen = rng.sample(second, few) + rng.sample(first, count - few)
     rng.shuffle(chosen)
     return chosen

@@ -29,6 +29,8 @@ from stepline.sieve_swap.agreement.check import NEGATION, NEW, NUMBER, UNIT
         ("a 10-inch pan", [(10, 10, "length", "inch")]),
         ("1,500 rpm", [(1500, 1500, "count", "")]),
         ("cut it in half", [(0.5, 0.5, "count", "")]),
+        ("about 2 more minutes", [(2, 2, "time", "min")]),
+        ("one point five to two hours", [(1.5, 2, "time", "h")]),
         ("a dozen eggs", [(12, 12, "count", "")]),
         ("half a dozen eggs", [(6, 6, "count", "")]),
         ("this one is my favorite, give it a second", []),

@@ -62,6 +62,8 @@ def _single(words: Sequence[str], place: int) -> tuple[float, int] | None:
     if found is None:
         return None
     value, after = found
+    if after + 1 < len(words) and words[after] == "point" and SMALL.get(words[after + 1], 10) < 10:
+        return value + SMALL[words[after + 1]] / 10, after + 2   # one point five
     if after < len(words) and words[after] in DOZEN:
         return value * DOZEN[words[after]], after + 1
     if list(words[after : after + 2]) == ["and", "a"] and after + 2 < len(words) and words[after + 2] in PARTS:

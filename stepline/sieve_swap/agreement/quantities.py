@@ -45,6 +45,7 @@ UNITS: dict[str, tuple[str, float]] = {
 VAGUE = frozenset({"s", "sec", "second", "min", "minute", "day", "l", "m", "c", "g", "h"})   # "a second" is no time
 DEGREES = frozenset({"°", "degree", "degrees", "deg"})
 SCALES = {"f": "F", "fahrenheit": "F", "c": "C", "celsius": "C", "centigrade": "C"}
+BEFORE_UNIT = frozenset({"-", "a", "an", "of", "the", "more", "additional", "extra", "full", "whole", "heaping"})
 LOOK = 3   # words after a quantity among which its thing is sought
 AS_UNITS_DIFFER = 0.06   # cooks' equivalents: 1 cup is 240 ml or 250, 1 oz 30 g
 DEGREES_DIFFER = 6.0     # Celsius: 350 F is 180 C in every cookbook, and 176.7 by arithmetic
@@ -126,8 +127,8 @@ def _quantity(words: Sequence[str], place: int) -> tuple[Quantity, int] | None:
 
 
 def _unit_behind(words: Sequence[str], place: int, ahead: int) -> tuple[str, str, int] | None:
-    """Return the unit that stands so many small words behind a number: 10-inch, half a cup, 3/4 of a cup."""
-    small = all(word in ("-", "a", "an", "of", "the") for word in words[place : place + ahead])
+    """Return the unit that stands so many small words behind a number: 10-inch, half a cup, 2 more cups."""
+    small = all(word in BEFORE_UNIT for word in words[place : place + ahead])
     return _unit(words, place + ahead) if small else None
 
 
