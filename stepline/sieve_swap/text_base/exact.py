@@ -110,7 +110,7 @@ def as_tensor(vectors: npt.NDArray[Any], device: str) -> "Tensor":
     import torch
 
     copied = np.array(vectors)   # read from disk here; memory-mapped rows cannot be written to
-    if copied.dtype.newbyteorder("=") != copied.dtype or copied.dtype.byteorder == ">":
+    if not copied.dtype.isnative:
         copied = copied.astype(copied.dtype.newbyteorder("="))
     return torch.from_numpy(copied).to(device).float()
 

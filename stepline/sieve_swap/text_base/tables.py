@@ -70,7 +70,7 @@ def write_tables(
 
 
 def line_sketch(part: Path) -> Sketch:
-    """Return the sketch of a part's lines, memory-mapped; its keys are left empty but for their number."""
+    """Return the sketch of a part's lines, memory-mapped; in place of keys stands the first band, for its length."""
     bands = read_array(part / "bands.u64", BANDS)
     return Sketch(bands[:, 0], bands, read_array(part / "pairs.u32"), read_array(part / "ends.i64"))
 

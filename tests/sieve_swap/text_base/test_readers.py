@@ -3,6 +3,7 @@
 import gzip
 import json
 from collections import Counter
+from pathlib import Path
 
 import pyarrow
 import pyarrow.parquet
@@ -187,3 +188,22 @@ def test_a_source_of_no_known_form_says_which_there_are(tmp_path):
         read(written(tmp_path, "a.doc", "x"))
     with pytest.raises(DatasetError, match="no such file or folder"):
         read(tmp_path / "none")
+
+
+SHARED = Path(__file__).resolve().parents[4] / "shared" / "data"   # real texts are not part of the project
+
+
+@pytest.mark.skipif(not SHARED.exists(), reason="the shared real texts are not beside the project")
+@pytest.mark.parametrize(
+    ("name", "documents", "fewest_steps"),
+    [
+        ("recipes_based_cooking/recipes.json.gz", 217, 2_000),
+        ("youwikihow/tasks.json.gz", 911, 5_000),
+        ("ivsum_wikihow/how_to_steps.json.gz", 1_457, 20_000),
+    ],
+)
+def test_real_collections_are_read_whole(name, documents, fewest_steps):
+    found, reasons = read(SHARED / name)
+    assert (len(found), reasons) == (documents, {})
+    assert sum(len(document.steps) for document in found) >= fewest_steps
+    assert all(document.title and all(len(step.text) > 1 for step in document.steps) for document in found)
