@@ -16,6 +16,7 @@ Letters: K texts, T feature rows.
 import hashlib
 import json
 import logging
+import os
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -23,6 +24,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from stepline.batches import Sample
 from stepline.errors import SettingsError, ShapeError, StoreError
@@ -45,8 +47,8 @@ from stepline.nasva.written import (
 )
 from stepline.records import Matrix
 from stepline.store import write_atomic
-from stepline.training import Progress
-from stepline.training_settings import TrainSettings
+from stepline.training import Progress, start_processes
+from stepline.training_settings import WITHOUT_EFFECT, TrainSettings
 
 log = logging.getLogger(__name__)
 
@@ -80,9 +82,11 @@ class SelfTraining:
     def run(self) -> SelfTrained:
         """Do, or go on with, all rounds and the final training.
 
-        Raises ShapeError when hardly a text keeps a label, SettingsError when the folder holds another run,
-        StoreError when a file of it is damaged.
+        Raises ShapeError when hardly a text keeps a label, SettingsError when the folder holds another run or torchrun
+        started several processes, StoreError when a file of it is damaged.
         """
+        if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+            raise SettingsError("self-training runs in one process, not in several; start it without torchrun")
         self._claim()
         reports = self._reports()
         while not self._done(reports):
@@ -180,12 +184,14 @@ class SelfTraining:
             report = self.progress
             tell = (lambda progress: report(name, progress)) if report is not None else None
             folder = self.folder / f"{name}.training"
-            network = train_aligner(
-                samples, folder, model=self.model, loss=self.loss, settings=settings, report=tell
+            trained = train_aligner(
+                samples, folder, model=self.model, loss=self.loss, settings=settings, report=tell, device=self._device()
             )
-            write_aligner(network, path, self.space)
+            write_aligner(trained, path, self.space)
             shutil.rmtree(folder)
-        return read_aligner(path)
+        network = read_aligner(path)
+        network.to(self._device())
+        return network
 
     # ------------------------------------------------------------ what the run is
 
@@ -201,7 +207,7 @@ class SelfTraining:
     def _plan(self) -> dict[str, object]:
         digest = hashlib.sha256(repr([(video.id, video.rows, video.said) for video in self.videos]).encode())
         parts = {"model": self.model, "loss": self.loss, "training": self.training, "settings": self.settings}
-        settings = {name: part.model_dump(mode="json") for name, part in parts.items()}
+        settings = {name: part.model_dump(mode="json", exclude=set(WITHOUT_EFFECT)) for name, part in parts.items()}
         counts = {"videos": len(self.videos), "others": len(self.others)}
         return settings | counts | {"sources": dict(self.sources), "content": digest.hexdigest()}
 
@@ -219,6 +225,9 @@ class SelfTraining:
         count = round(self.settings.held_out * len(self.videos)) if self.settings.rounds else 0
         chosen = np.random.default_rng([self.training.seed, len(self.videos)]).permutation(len(self.videos))[:count]
         return sorted(chosen.tolist())
+
+    def _device(self) -> torch.device:
+        return start_processes(self.training.device)
 
     def _rates(self) -> list[float]:
         return [video.rate for video in self.videos]
