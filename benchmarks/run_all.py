@@ -18,6 +18,7 @@ COMMANDS = {
     "nasva_gpu": ("gpu_nasva.py",),
     "nasva_speed": ("nasva_speed.py",),
     "retrieval": ("retrieval.py",),
+    "sieve_swap": ("sieve_swap.py", "--cache", CACHE.with_name("stepline-sieve-swap")),
     "speed": ("speed.py", CLIPS / "howto100m_money_clip.mp4"),
     "vision": ("vision.py",),
     "whenact": ("whenact.py",),
