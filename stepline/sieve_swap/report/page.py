@@ -138,8 +138,8 @@ def _example(record: Record) -> str:
         for place, sentence in enumerate(sentences)
     )
     right = "".join(
-        f'<li class="{_colour(told.index(step.sources))}"><b>{_clock(step.said.start if step.said else 0.0)}</b> {escape(step.text)}'
-        f"<small>{escape(_source(step.source_text, step.licence, step.score))}</small></li>"
+        f'<li class="{_colour(told.index(step.sources))}"><b>{_clock(step.said.start if step.said else 0.0)}</b> '
+        f"{escape(step.text)}<small>{escape(_source(step.source_text, step.licence, step.score))}</small></li>"
         for step in record.steps
     )
     title = escape(record.video.title or record.id)
