@@ -75,6 +75,7 @@ def test_it_learns_under_bf16(tmp_path, stores, stepline):
 
 
 def test_the_folder_tells_what_the_run_is(tmp_path, stores, stepline):
+    pytest.importorskip("tensorboard", reason="curves need the extra `train`")
     held = ("--set", "data.held_out=0.3", "--tensorboard", "--json")
     made = stepline(*command(stores, tmp_path, *QUICK, options=held))
     told = json.loads(made.stdout)

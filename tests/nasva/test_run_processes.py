@@ -14,6 +14,8 @@ from training_data import command, write_stores
 from stepline.cli import main
 from stepline.training import CHECKPOINT
 
+pytest.importorskip("accelerate", reason="several processes need the extra `train`")
+
 SETTINGS = ("batch=3", "learning_rate=1e-3", "save_every=4")
 STILL = ("--set", "model.dropout=0.0")   # each process draws its own dropout, so equality needs none
 LOSSES = 1e-5
