@@ -24,7 +24,7 @@ from stepline.cli.summarize import summarize
 from stepline.cli.text_base import text_base
 from stepline.cli.train import train
 from stepline.cli.transcribe import transcribe
-from stepline.cli.wys2 import wys2_tables
+from stepline.cli.wys2 import train_wys2, wys2_tables
 from stepline.evaluate.command import evaluate
 
 COMMANDS = (
@@ -48,6 +48,7 @@ COMMANDS = (
 )
 
 experiment.add_command(wys2_tables)
+train.add_command(train_wys2)
 
 
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -1,0 +1,106 @@
+"""A training run of the detector as one folder.
+
+    run.json               settings, counts, every round's threshold and ROC-AUC, why videos were left out
+    videos.json            which videos were for training, validation and test; test videos are never looked at
+    round-N/               checkpoint and log of each training, from which a killed run goes on
+    detector.safetensors   the last round's network
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from stepline.batches import Flags
+from stepline.errors import DatasetError, SettingsError
+from stepline.evaluate.ranking import roc_auc
+from stepline.store import write_atomic
+from stepline.training import Progress
+from stepline.wys2.checkpoint import write_detector
+from stepline.wys2.clips import split_videos
+from stepline.wys2.gather import Gathered, infer_labels
+from stepline.wys2.model import Detector
+from stepline.wys2.pairs import Pair
+from stepline.wys2.pseudo_label import Labelled, Round, Validation, pseudo_label
+from stepline.wys2.settings import DetectorSettings, Wys2Settings
+from stepline.wys2.train import score_pairs, train_detector
+
+DETECTOR, RUN, VIDEOS = "detector.safetensors", "run.json", "videos.json"
+
+
+def train_run(
+    labelled: Gathered,
+    unlabelled: Gathered | None,
+    folder: Path,
+    settings: Wys2Settings,
+    *,
+    video: str = "",
+    text: str = "",
+    report: Callable[[Progress], None] | None = None,
+) -> Labelled:
+    """Train on clips with key-steps, and in rounds on those without; write the folder and return what came out.
+
+    video, text: what gave features and vectors, kept in the detector's file. Raises DatasetError when no clip is left
+    or validation holds one class of clips only, SettingsError when the folder holds a run with other settings.
+    """
+    if not labelled.clips:
+        raise DatasetError(f"no clip to train on; left out: {dict(labelled.omitted) or 'nothing'}")
+    _claim(folder, settings)
+    parts = split_videos([clip.video for clip in labelled.clips], settings.train.seed)
+    train, held = (labelled.of_videos(part) for part in parts[:2])
+    names = ("train", "validation", "test")
+    write_atomic(folder / VIDEOS, json.dumps(dict(zip(names, map(sorted, parts), strict=True)), indent=1) + "\n")
+    positive = infer_labels(train, settings.labels)
+    validation = Validation([_own(pair) for pair in held.pairs], infer_labels(held, settings.labels))
+    detector = _fitting(settings.detector, train.pairs)
+
+    def taught(pairs: Sequence[Pair], number: int) -> Detector:
+        place = folder / f"round-{number}"
+        return train_detector(
+            pairs, place, detector=detector, contrast=settings.contrast, settings=settings.train, report=report
+        )
+
+    made = _made(train.positive(positive), unlabelled, validation, taught, settings)
+    write_detector(made.detector, folder / DETECTOR, video=video, text=text)
+    counts = {"clips": len(train.clips), "positive": int(positive.sum()), "validation": len(held.clips)}
+    omitted = {"labelled": dict(labelled.omitted), "unlabelled": dict(unlabelled.omitted) if unlabelled else {}}
+    tree = {"settings": settings.model_dump(mode="json"), "counts": counts, "omitted": omitted}
+    write_atomic(folder / RUN, json.dumps({**tree, "rounds": [asdict(one) for one in made.rounds]}, indent=1) + "\n")
+    return made
+
+
+def _made(
+    positive: Sequence[Pair],
+    unlabelled: Gathered | None,
+    validation: Validation,
+    taught: Callable[[Sequence[Pair], int], Detector],
+    settings: Wys2Settings,
+) -> Labelled:
+    if unlabelled is not None:
+        return pseudo_label(positive, [_own(pair) for pair in unlabelled.pairs], validation, taught, settings.pseudo)
+    known: Flags = validation.positive
+    if known.all() or not known.any():
+        raise DatasetError(f"all {len(known)} validation clips are of one class; give more videos, or other labels")
+    network = taught(positive, 0)
+    auc = roc_auc(known.astype(float), score_pairs(network, validation.pairs))
+    return Labelled(network, (Round(0, len(positive), 0, 0, None, auc),))
+
+
+def _own(pair: Pair) -> Pair:
+    """Return a clip with its own text alone."""
+    return Pair(pair.id, pair.video, pair.text[:1])
+
+
+def _fitting(settings: DetectorSettings, pairs: Sequence[Pair]) -> DetectorSettings:
+    """Return the settings with the widths of the features, where the user did not set them."""
+    widths = {"video_width": pairs[0].video.shape[-1], "text_width": pairs[0].text.shape[1]}
+    return settings.model_copy(update={n: width for n, width in widths.items() if n not in settings.model_fields_set})
+
+
+def _claim(folder: Path, settings: Wys2Settings) -> None:
+    """Write the settings into the folder. Raises SettingsError where another run lies."""
+    path, wanted = folder / "settings.json", settings.model_dump_json(indent=1) + "\n"
+    folder.mkdir(parents=True, exist_ok=True)
+    if path.exists() and path.read_text(encoding="utf-8") != wanted:
+        raise SettingsError(f"{path}: another run, with other settings; give another --out, or remove it")
+    write_atomic(path, wanted)

@@ -1,0 +1,83 @@
+"""WYS2's tables on a handful of videos: what is written and kept, not what is measured."""
+
+import json
+
+import numpy as np
+import pytest
+
+from stepline.experiments.wys2_corpus import wys2_corpus
+from stepline.experiments.wys2_tables import Wys2Judged, Wys2Plan
+from stepline.experiments.wys2_trial import MC, SS, VR, Wys2Claim, Wys2Size, alike, grid, wys2_claims, wys2_rows
+from stepline.experiments.wys2_trials import labels_of, training
+from stepline.wys2.settings import LabelSettings
+
+TINY = Wys2Size(labelled=30, unlabelled=10, steps=4)
+
+
+def test_the_test_clips_are_withheld_videos_half_of_them_shown():
+    corpus = wys2_corpus(0, 30, 10)
+    videos = [set(part.videos) for part in (corpus.train, corpus.validation, corpus.test, corpus.unlabelled)]
+    assert not any(one & other for place, one in enumerate(videos) for other in videos[:place])
+    assert corpus.test.truth.mean() == 0.5
+
+
+def test_similar_narrations_are_shown_more_often_than_those_beside_any_key_step():
+    train = wys2_corpus(0, 30, 10).train
+    similar, relevant = (train.truth[labels_of(train, labels)] for labels in (SS.labels, VR.labels))
+    assert similar.mean() > relevant.mean() + 0.2
+    assert relevant.mean() > train.truth.mean()
+
+
+def test_named_pronouns_are_more_like_their_key_step():
+    train = wys2_corpus(0, 30, 10).train
+    shown = train.truth
+    assert np.nanmean(train.cosine()[shown]) > np.nanmean(train.cosine(resolved=False)[shown])
+
+
+def test_tables_are_written_and_trials_kept(tmp_path):
+    plan = Wys2Plan(tmp_path, (0,), ("labels", "baselines"), TINY)
+    lines, judged = plan.run()
+    assert [line.row.words for line in lines][:1] == ["SS, the likest 35 %"]
+    assert {one.claim.words for one in judged} == {
+        "SS above VR", "SS above MC", "SS above words alone", "SS above objects alone",
+        "SS above cosine without training", "MC above VR",
+    }  # fmt: skip
+    told = json.loads((tmp_path / "tables.json").read_text())
+    assert told["rows"][0]["auc"] == [lines[0].outcomes[0].auc]
+    assert "| SS, the likest 35 % | 62.7 |" in (tmp_path / "tables.md").read_text()
+    kept = {path: path.stat().st_mtime_ns for path in (tmp_path / "trials").iterdir()}
+    plan.run()
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "trials").iterdir()} == kept
+
+
+def test_pseudo_labels_are_counted_among_the_positives(tmp_path):
+    plan = Wys2Plan(tmp_path, (0,), ("pseudo-labels",), TINY)
+    none, chosen = (line.outcomes[0] for line in plan.run()[0][:2])
+    assert chosen.positives > none.positives
+    assert 0 < chosen.precision < none.precision <= 1
+
+
+def test_every_claim_is_about_rows_that_are_run():
+    known = {row.trial for row in wys2_rows()}
+    assert all({claim.more, claim.less} <= known for claim in wys2_claims())
+
+
+def test_the_grid_is_c_by_negatives_by_batch_by_rate():
+    assert len({row.trial.key for row in grid()}) == 3 * 4 * 2 * 2
+
+
+def test_a_trial_is_named_by_its_content():
+    assert alike(SS).key == SS.key
+    assert len({SS.key, VR.key, MC.key, alike(SS, seed=1).key}) == 4
+    assert alike(SS, labels=LabelSettings(kind="vr")) == VR
+
+
+def test_trainings_take_about_as_many_steps_whatever_they_are_on():
+    size = Wys2Size(steps=300, batch=128)
+    steps = [training(size, pairs, 0).epochs * -(-pairs // 128) for pairs in (500, 1500, 10_000)]
+    assert all(abs(taken - 300) <= 40 for taken in steps)
+
+
+@pytest.mark.parametrize(("least", "holds"), [(0.01, True), (0.03, False), (None, None)])
+def test_a_claim_holds_when_the_mean_gain_is_more_than_asserted(least, holds):
+    assert Wys2Judged(Wys2Claim("", SS, VR, least), (0.01, 0.03)).holds is holds

@@ -1,0 +1,130 @@
+"""A whole run on a few simulated videos, as a library call and as a command."""
+
+import json
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from stepline.cli import main
+from stepline.errors import DatasetError, SettingsError
+from stepline.features import FeatureStore, FeatureWriter
+from stepline.records import Transcript
+from stepline.store import write_parquet
+from stepline.training_settings import TrainSettings
+from stepline.world.simulate import SimulationSettings, simulate
+from stepline.wys2.checkpoint import read_detector, trained_on
+from stepline.wys2.gather import gather, infer_labels
+from stepline.wys2.run import train_run
+from stepline.wys2.settings import ClipSettings, DetectorSettings, LabelSettings, PseudoSettings, Wys2Settings
+from stepline.wys2.train import score_pairs
+
+PLAIN = ClipSettings(resolve=False)
+SMALL = Wys2Settings(
+    clips=PLAIN,
+    labels=LabelSettings(kind="vr"),
+    detector=DetectorSettings(hidden=16, width=8),
+    pseudo=PseudoSettings(threshold="share", share=0.2),
+    train=TrainSettings(epochs=1, batch=64, learning_rate=1e-3),
+)
+
+
+def words(texts):
+    """Sentences as sums of a random vector a word."""
+    rows = [sum(np.random.default_rng([ord(letter) for letter in word]).standard_normal(16) for word in text.split())
+            for text in texts]  # fmt: skip
+    return np.array(rows, dtype=np.float32)
+
+
+@pytest.fixture(scope="module")
+def world():
+    return simulate(0, SimulationSettings(videos=15))
+
+
+@pytest.fixture(scope="module")
+def store(world, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("store")
+    with FeatureWriter(folder) as writer:
+        for sample in world.samples:
+            features = sample.features()
+            writer.add(sample.id, features.values, rate=features.rate, backbone="world")
+    return FeatureStore(folder)
+
+
+def bare(records):
+    """The records without key-steps."""
+    return [record.model_copy(update={"reference": ()}) for record in records]
+
+
+def test_a_run_leaves_a_detector_and_says_what_it_did(world, store, tmp_path):
+    labelled, further = (
+        gather(records, store, words, PLAIN) for records in (world.records[:10], bare(world.records[10:]))
+    )
+    made = train_run(labelled, further, tmp_path, SMALL, video="world", text="words")
+    assert [one.number for one in made.rounds] == [0, 1]
+    assert made.rounds[1].kept == pytest.approx(0.2 * len(further.clips), abs=1)
+    told = json.loads((tmp_path / "run.json").read_text())
+    assert told["counts"]["clips"] > told["counts"]["positive"] > 0
+    parts = json.loads((tmp_path / "videos.json").read_text())
+    assert [len(parts[name]) for name in ("train", "validation", "test")] == [6, 2, 2]
+    path = tmp_path / "detector.safetensors"
+    assert trained_on(path) == ("world", "words")
+    same = score_pairs(read_detector(path), labelled.pairs[:5])
+    np.testing.assert_array_equal(same, score_pairs(made.detector, labelled.pairs[:5]))
+
+
+def test_a_folder_holds_one_run(world, store, tmp_path):
+    labelled = gather(world.records, store, words, PLAIN)
+    first = train_run(labelled, None, tmp_path, SMALL)
+    again = train_run(labelled, None, tmp_path, SMALL)   # finds its trainings done
+    scores = [score_pairs(made.detector, labelled.pairs) for made in (first, again)]
+    np.testing.assert_array_equal(*scores)
+    with pytest.raises(SettingsError, match="another run"):
+        train_run(labelled, None, tmp_path, SMALL.model_copy(update={"labels": LabelSettings(kind="mc")}))
+
+
+def test_videos_that_cannot_serve_are_left_out_and_counted(world, store):
+    silent = world.records[0].model_copy(update={"transcript": Transcript()})
+    unknown = world.records[1].model_copy(
+        update={"id": "x", "video": world.records[1].video.model_copy(update={"id": "x"})}
+    )
+    untimed = world.records[2].model_copy(
+        update={"reference": tuple(step.model_copy(update={"spans": ()}) for step in world.records[2].reference)}
+    )
+    gathered = gather([silent, unknown, untimed, world.records[3]], store, words, PLAIN)
+    assert {clip.video for clip in gathered.clips} == {world.records[3].id}
+    assert sorted(gathered.omitted.values()) == [1, 1, 1]
+    assert {"no narration", "no features"} < gathered.omitted.keys()
+
+
+def test_narration_may_come_from_another_source(world, store):
+    mute = [record.model_copy(update={"transcript": None}) for record in world.records]
+    said = {record.video.id: record.transcript for record in world.records}
+    assert gather(mute, store, words, PLAIN, said).clips == gather(world.records, store, words, PLAIN).clips
+
+
+def test_consensus_labels_need_the_task_of_every_video(world, store):
+    gathered = gather(world.records, store, words, PLAIN)
+    labels = infer_labels(gathered, LabelSettings(kind="mc"))
+    assert 0 < labels.sum() < len(labels)
+    nameless = [r.model_copy(update={"video": r.video.model_copy(update={"task": None})}) for r in world.records[:3]]
+    with pytest.raises(DatasetError, match="have no task"):
+        infer_labels(gather(nameless, store, words, PLAIN), LabelSettings(kind="mc"))
+
+
+def test_nothing_to_train_on_says_why(store, tmp_path, world):
+    silent = world.records[0].model_copy(update={"transcript": None})
+    with pytest.raises(DatasetError, match="no narration"):
+        train_run(gather([silent], store, words, PLAIN), None, tmp_path, SMALL)
+
+
+def test_the_command_trains_from_records_and_a_store(world, store, tmp_path):
+    write_parquet(world.records, tmp_path / "records.parquet")
+    sizes = ("labels.kind=vr", "clips.resolve=false", "train.epochs=1", "train.learning_rate=1e-3", "detector.width=8")
+    paths = ("--features", store.folder, "--key-steps", tmp_path / "records.parquet", "--out", tmp_path / "run")
+    chosen = [part for one in sizes for part in ("--set", one)]
+    result = CliRunner().invoke(main, ["train", "wys2", *map(str, paths), "--json", *chosen])
+    assert result.exit_code == 0, result.output
+    told = json.loads(result.stdout.splitlines()[-1])
+    assert trained_on(tmp_path / "run" / "detector.safetensors") == ("world", "minilm")
+    assert 0 <= told["rounds"][0]["auc"] <= 1
