@@ -24,6 +24,7 @@ from nasva_data import batch
 from nasva_speed import SHAPES, floating_operations, real_lengths
 from torch import nn
 
+from stepline.batches import Batch
 from stepline.nasva.loss import grounding_loss
 from stepline.nasva.model import Aligner
 from stepline.nasva.model_settings import LossForm, LossSettings, ModelSettings
@@ -54,12 +55,13 @@ class Trainer:
         torch.manual_seed(0)
         torch.compiler.reset()  # else the second shape would be compiled for any
         self.model = Aligner(settings).to(device).train()
-        self.network: nn.Module = torch.compile(self.model, dynamic=False) if compiled else self.model
+        way = "inductor" if device == "cuda" else "eager"  # a CPU is to show that it runs, for which no C++ is compiled
+        self.network: nn.Module = torch.compile(self.model, backend=way, dynamic=False) if compiled else self.model
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4, weight_decay=5e-5, fused=True)
         self.settings, self.device, self.bf16 = LossSettings(form=form), device, bf16
 
-    def step(self, data: Any) -> float:
-        """Take one step; its loss waits for the device only where it is read."""
+    def step(self, data: Batch) -> torch.Tensor:
+        """Take one step and return its loss, which waits for the device only where it is read."""
         with torch.autocast(self.device, torch.bfloat16, enabled=self.bf16):
             loss = grounding_loss(self.network(data), data, self.settings).mean
         loss.backward()
