@@ -38,8 +38,10 @@ def test_a_step_that_is_said_but_not_shown_says_so():
     assert place_steps(steps(said=Span(3.0, 5.0)), fit(), BY_RISE).steps[1].status == "said"
 
 
-def test_without_calibration_that_is_told():
-    assert place_steps(steps(), fit()).note == UNCALIBRATED
+def test_without_calibration_every_step_counts_as_shown_and_that_is_told():
+    placing = place_steps(steps(), fit())
+    assert placing.note == UNCALIBRATED
+    assert [step.status for step in placing.steps] == ["shown", "shown"]
 
 
 def test_speech_counts_where_it_is_known():

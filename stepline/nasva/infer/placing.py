@@ -18,7 +18,7 @@ from stepline.records import Alignment, FeatureSequence, Matrix, Span, Status, S
 
 log = logging.getLogger(__name__)
 
-UNCALIBRATED = "P(shown) is not calibrated: `stepline calibrate` fits it on videos whose truth is known"
+UNCALIBRATED = "P(shown) is not calibrated, so every step counts as shown; `stepline calibrate` fits it to a truth"
 
 
 @dataclass(frozen=True)
@@ -82,8 +82,9 @@ def place_steps(
     end = fit.scores.shape[1] / fit.rate if duration is None else duration
     shown_in = spans(found.at, fit.rate, settings, end=end)
     at = [min((best + 0.5) / fit.rate, (best / fit.rate + end) / 2) for best in found.best.tolist()]
+    floor = settings.shown_threshold if logistic is not None else 0.0
     placed = tuple(
-        _placed(step, span, second, float(p), settings)
+        _placed(step, span, second, float(p), floor)
         for step, span, second, p in zip(steps, shown_in, at, found.shown, strict=True)
     )
     held = np.minimum(found.at * found.shown[:, None], 1.0).astype(np.float32)
@@ -119,9 +120,9 @@ def ground_by_aligner(
     return AlignerGrounding(placing.steps, placing.alignment, report)
 
 
-def _placed(step: Step, span: Span, at: float, p: float, settings: AlignerSettings) -> Step:
-    """Return the step with its verdict; one that is not shown has no spans."""
-    if p < settings.shown_threshold:
+def _placed(step: Step, span: Span, at: float, p: float, floor: float) -> Step:
+    """Return the step with its verdict; one that is not shown, with P(shown) below the floor, has no spans."""
+    if p < floor:
         status: Status = "not found" if step.said is None else "said"
         return step.model_copy(update={"spans": (), "at": None, "score": p, "status": status})
     return step.model_copy(update={"spans": (span,), "at": at, "score": p, "status": "shown"})
