@@ -1,0 +1,63 @@
+"""`stepline sieve-swap` and `stepline excluded` from the command line, with the real encoder."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+from test_collection import VIDEOS, records_of, write_videos
+
+from stepline.cli import main
+
+RECIPES = {
+    "toast": {"title": "Garlic toast", "steps": ["Peel 2 cloves of garlic.", "Rub the toast with the garlic."]},
+    "salad": {"title": "Bean salad", "steps": ["Drain the beans.", "Chop 1 red onion.", "Mix with vinegar."]},
+}
+
+
+def invoke(*arguments):
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+@pytest.fixture
+def base(tmp_path):
+    (tmp_path / "recipes.json").write_text(json.dumps(RECIPES))
+    return tmp_path / "recipes.json"
+
+
+def test_records_are_swapped_from_the_command_line(tmp_path, base):
+    videos = write_videos(tmp_path / "in")
+    (tmp_path / "list.txt").write_text("test youcook2\n")
+    options = ("--text-base", base, "--out", tmp_path / "out", "--exclude", tmp_path / "list.txt")
+    first = invoke("sieve-swap", videos, *options, "--set", "pairing.smallest_category=1", "--json")
+    assert first.exit_code == 0, first.output
+    counts = json.loads(first.stdout)
+    assert counts["excluded"] == {"youcook2": 1}
+    assert sum(counts["videos"].values()) == len(VIDEOS)
+    kept = [*records_of(tmp_path / "out", "train"), *records_of(tmp_path / "out", "validation")]
+    swapped = {step.text for record in kept for step in record.steps}
+    assert swapped <= {text for recipe in RECIPES.values() for text in recipe["steps"]}
+    assert "Peel 2 cloves of garlic." in swapped
+    again = invoke("sieve-swap", videos, *options, "--set", "pairing.smallest_category=1")
+    assert "1 parts, 1 of them done before" in again.stderr
+    other = invoke("sieve-swap", videos, *options)
+    assert other.exit_code == 1
+    assert "give another --out" in other.stderr
+
+
+def test_what_cannot_be_used_is_an_error_in_one_line(tmp_path, base):
+    nothing = invoke("sieve-swap", tmp_path / "none.json", "--text-base", base, "--out", tmp_path / "out")
+    assert nothing.exit_code == 1
+    assert "is not there" in nothing.stderr
+    both = invoke("sieve-swap", tmp_path / "a.json", tmp_path / "b.mp4", "--text-base", base, "--out", tmp_path / "out")
+    assert both.exit_code == 1
+    assert "not both" in both.stderr
+    odd = invoke("excluded", "youcook2", "--out", tmp_path / "list.txt")
+    assert odd.exit_code == 1
+    assert "DATASET=PATH" in odd.stderr
+
+
+def test_the_list_of_evaluation_videos_is_written(tmp_path):
+    (tmp_path / "htm_align.json").write_text(json.dumps({"abcdefghijk": [[1, 0, 2, "stir"]]}))
+    done = invoke("excluded", f"htm-align={tmp_path / 'htm_align.json'}", "--out", tmp_path / "list.txt")
+    assert done.exit_code == 0
+    assert (tmp_path / "list.txt").read_text().splitlines()[-1] == "abcdefghijk\thtm-align"
