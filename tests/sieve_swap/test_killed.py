@@ -60,11 +60,11 @@ def test_a_killed_run_ends_with_the_same_bytes(tmp_path):
     finish(videos, tmp_path / "whole")
     expected = digests(tmp_path / "whole")
     kills = 0
-    for turn in range(6):
+    for turn in range(4):
         out = tmp_path / f"out{turn}"
         for _ in range(2):
             there = sum(1 for file in out.rglob("*") if file.is_file()) if out.exists() else 0
             kills += killed_after_files(videos, out, there + chance.randrange(len(expected) // 2)) == -signal.SIGKILL
         finish(videos, out)
         assert digests(out) == expected
-    assert kills >= 6
+    assert kills >= 4
