@@ -37,7 +37,7 @@ def refine(dataset: str, features: Path, out: Path, settings_file: Path | None, 
 
     \b
     Example:
-      stepline refine howtostep:HowToStep.tar.gz --features store --out refined --set rounds.refine.agree=4.0
+      stepline refine howtostep:HowToStep.tar.gz --features store --out refined --set rounds.teachers=3
     """
     from stepline.nasva.refine_settings import RefineRunSettings
     from stepline.nasva.refining import REFINED, RefineSources, refine_dataset

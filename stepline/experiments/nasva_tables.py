@@ -33,7 +33,8 @@ def start(eps2: float, seconds: float | None = 8.0) -> Round:
 
 def fixed(eps2: float, position: Position, seconds: float | None) -> Round:
     """Return a refinement of the paper's tables, with the share that stands for eps2."""
-    return Round(refine=RefineSettings(threshold=DROPPED[eps2], position=position, seconds=seconds), eps2=eps2)
+    refine = RefineSettings(threshold=DROPPED[eps2], position=position, seconds=seconds, agree=None)
+    return Round(refine=refine, eps2=eps2)
 
 
 def round_of(*, teachers: int = 1, agree: float | None = None, position: Position = "center") -> Round:

@@ -22,7 +22,7 @@ class RefineSettings(Settings):
     position: Position = "center"  # where in its label the best second lies; NaSVA: start, which its table 8 prefers
     seconds: Positive | None = 8.0   # length of a label; None: grown around the best second; NaSVA section 4.2
     grow: Share = 0.7              # zeta, share of the peak at which a grown label ends; NaSVA section 4.2
-    agree: Positive | None = None   # seconds that the teachers' best seconds may lie apart; None: they need not agree
+    agree: Positive | None = 4.0   # seconds that the teachers' best seconds may lie apart; None: they need not agree
     least_kept: Share = 0.02       # share of texts that must keep a label, else it is an error
 
     @model_validator(mode="after")

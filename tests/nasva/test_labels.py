@@ -48,7 +48,7 @@ def test_a_cosine_drops_texts_below_it_and_a_quantile_drops_a_share():
 def test_teachers_are_averaged_and_may_have_to_agree():
     first, second = peaks(1, 8, height=0.5), peaks(3, 2, height=0.9)
     assert agreeing([first, second], 2.0).tolist() == [True, False]
-    both = RefineSettings(position="start", seconds=1.0)
+    both = RefineSettings(position="start", seconds=1.0, agree=None)
     assert refine([[first], [second]], [1.0], both) == ((Span(3.0, 4.0), Span(2.0, 3.0)),)
     agreed = refine([[first], [second]], [1.0], both.model_copy(update={"agree": 2.0}))
     assert agreed == ((Span(3.0, 4.0), None),)

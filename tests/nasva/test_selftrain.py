@@ -52,7 +52,8 @@ def test_two_rounds_give_labels_a_network_and_a_report_each(training, videos):
     assert [report.number for report in done.rounds] == [0, 1, 2]
     first, second, last = done.rounds
     assert first.texts == sum(len(video.said) for video in videos)
-    assert (first.kept, second.kept) == (pytest.approx(1.0, abs=0.05), 1.0)
+    assert first.kept == pytest.approx(1.0, abs=0.05)
+    assert 0.02 < second.kept < 1.0   # the teachers do not agree on all
     assert first.moved is None
     assert second.moved > 0
     assert 0 < second.iou < 1
