@@ -139,6 +139,7 @@ def test_a_run_killed_during_a_checkpoint_ends_with_the_same_bits(tmp_path, stor
         assert (folder / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
 
 
+@pytest.mark.slow
 def test_a_checkpoint_is_at_most_its_interval_behind(tmp_path, stores):
     """Steps of which the log knows and the checkpoint does not are taken again: fewer than save_every."""
     folder = tmp_path / "run"
