@@ -19,7 +19,7 @@ TITLES = {
     "size": "Networks of the paper's size, trained as long as a teacher; S alone",
     "dropout": "Attention dropout; two teachers that agree, S alone",
 }
-AUC = ("recipe AUC cosine", "recipe AUC head", "narration AUC cosine", "narration AUC head")
+AUC = tuple(f"{kind} AUC {of}" for kind in ("recipe", "step", "narration") for of in ("cosine", "head"))
 NAMES = {
     STEPS: "steps R@1",
     SAID: "narrations R@1",
@@ -27,6 +27,8 @@ NAMES = {
     "labels inside": "inside the window",
     "recipe AUC cosine": "steps, cosine",
     "recipe AUC head": "steps, head",
+    "step AUC cosine": "written steps, cosine",
+    "step AUC head": "written steps, head",
     "narration AUC cosine": "narrations, cosine",
     "narration AUC head": "narrations, head",
 }
