@@ -24,6 +24,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 import numpy as np
 
 from stepline.batches import Sample
+from stepline.evaluate.calibration import Logistic, calibration_error, fit_logistic
 from stepline.evaluate.crosstask import ordered_rows, step_costs
 from stepline.evaluate.ranking import roc_auc
 from stepline.evaluate.spans import grounding_fit
@@ -31,13 +32,7 @@ from stepline.nasva.aligner_settings import AlignerSettings
 from stepline.nasva.coarse import narration_labels
 from stepline.nasva.infer.align import Fit, fit_texts
 from stepline.nasva.infer.order import Chances, chances
-from stepline.nasva.infer.shown import (
-    Logistic,
-    calibration_error,
-    evidence,
-    fit_calibration,
-    uncalibrated,
-)
+from stepline.nasva.infer.shown import evidence, uncalibrated
 from stepline.nasva.infer.spans import spans
 from stepline.nasva.model import Aligner
 from stepline.nasva.model_settings import LossSettings, ModelSettings
@@ -111,7 +106,7 @@ def cases(network: Aligner, samples, style: str) -> tuple[list[Case], Logistic]:
     looks = [look(network, one, style) for one in samples if len(one.lines(style))]
     fitted, scored = looks[:FITTED], looks[FITTED:]
     rows = np.concatenate([evidence(fit) for fit, *_ in fitted])
-    logistic = fit_calibration(rows, np.concatenate([shown.any(axis=1) for _, shown, *_ in fitted]))
+    logistic = fit_logistic(rows, np.concatenate([shown.any(axis=1) for _, shown, *_ in fitted]))
     return [Case(fit, shown, own, logistic(evidence(fit)), prior) for fit, shown, own, prior in scored], logistic
 
 

@@ -10,11 +10,12 @@ import torch
 import stepline.world
 from stepline.batches import Sample
 from stepline.errors import ModelError, ShapeError
+from stepline.evaluate.calibration import Logistic
 from stepline.lines import read_order
 from stepline.media import probe
 from stepline.models import sha256
 from stepline.nasva.checkpoint import Space, write_aligner
-from stepline.nasva.infer.shown import Calibration, Logistic, calibration_path, write_calibration
+from stepline.nasva.infer.shown import Calibration, calibration_path, write_calibration
 from stepline.nasva.model import Aligner
 from stepline.nasva.model_settings import ModelSettings
 from stepline.nasva.train import train_aligner

@@ -2,10 +2,11 @@ import numpy as np
 import pytest
 
 from stepline.errors import ShapeError
+from stepline.evaluate.calibration import Logistic
 from stepline.nasva.aligner_settings import AlignerSettings
 from stepline.nasva.infer.align import Fit
 from stepline.nasva.infer.placing import UNCALIBRATED, place_steps
-from stepline.nasva.infer.shown import Calibration, Logistic
+from stepline.nasva.infer.shown import Calibration
 from stepline.nasva.infer.spans import spans
 from stepline.records import Span, Step
 

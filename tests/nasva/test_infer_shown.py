@@ -3,14 +3,12 @@ import json
 import numpy as np
 import pytest
 
-from stepline.errors import DatasetError, ModelError
-from stepline.evaluate.ranking import roc_auc
+from stepline.errors import ModelError
+from stepline.evaluate.calibration import fit_logistic
 from stepline.nasva.infer.align import Fit
 from stepline.nasva.infer.shown import (
     Calibration,
-    calibration_error,
     evidence,
-    fit_calibration,
     read_calibration,
     uncalibrated,
     write_calibration,
@@ -40,49 +38,16 @@ def test_evidence_of_one_text_in_one_row_is_finite():
     assert evidence(Fit(np.zeros((0, 7), np.float32), None, 1.0)).shape == (0, 6)
 
 
-def test_a_fit_is_calibrated_on_other_videos():
-    p = fit_calibration(*drawn())(drawn(seed=1)[0])
-    shown = drawn(seed=1)[1]
-    assert roc_auc(shown.astype(float), p) > 0.8
-    assert calibration_error(shown, p) < 0.08
-
-
-def test_a_feature_that_never_changes_is_no_evidence():
-    rows, shown = drawn()
-    rows[:, 5] = 0.0
-    assert fit_calibration(rows, shown).weights[5] == pytest.approx(0.0, abs=1e-9)
-
-
-def test_a_feature_that_separates_all_stays_finite():
-    rows, shown = drawn()
-    rows[:, 0] = 100.0 * shown
-    p = fit_calibration(rows, shown)(rows)
-    assert np.isfinite(p).all()
-    assert p[shown].min() > p[~shown].max()
-
-
-def test_error_is_the_mean_gap_over_bins():
-    shown = np.array([True, False, True, True])
-    assert calibration_error(shown, np.array([0.5, 0.5, 0.9, 0.9])) == pytest.approx(0.05)
-    assert calibration_error(shown, np.ones(4)) == pytest.approx(0.25)
-
-
 def test_without_a_fit_the_head_or_the_best_cosine_stands_in():
     scores = np.array([[0.4, -0.2], [-0.3, -0.1]], np.float32)
     np.testing.assert_allclose(uncalibrated(Fit(scores, None, 1.0)), [0.4, 0.0])
     np.testing.assert_allclose(uncalibrated(Fit(scores, np.zeros(2, np.float32), 1.0)), [0.5, 0.5])
 
 
-def test_few_texts_are_no_fit():
-    rows, shown = drawn(30)
-    with pytest.raises(DatasetError, match="a calibration needs 20 of each"):
-        fit_calibration(rows, shown)
-
-
 def test_a_calibration_belongs_to_one_network(tmp_path):
     path = tmp_path / "aligner.shown.json"
     assert read_calibration(path, "abc") is None
-    calibration = Calibration("abc", {"step": fit_calibration(*drawn())})
+    calibration = Calibration("abc", {"step": fit_logistic(*drawn())})
     write_calibration(calibration, path)
     assert read_calibration(path, "abc") == calibration
     with pytest.raises(ModelError, match="fitted on another network"):
@@ -92,7 +57,7 @@ def test_a_calibration_belongs_to_one_network(tmp_path):
 @pytest.mark.parametrize("change", [{"evidence": ["best"]}, {"modes": {"step": {"mean": [1.0]}}}, {"modes": None}])
 def test_a_damaged_calibration_is_named(tmp_path, change):
     path = tmp_path / "aligner.shown.json"
-    write_calibration(Calibration("abc", {"step": fit_calibration(*drawn())}), path)
+    write_calibration(Calibration("abc", {"step": fit_logistic(*drawn())}), path)
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
     with pytest.raises(ModelError, match="not a calibration"):
         read_calibration(path, "abc")

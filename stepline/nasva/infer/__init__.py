@@ -9,7 +9,7 @@ from stepline.nasva.infer.align import Fit, align, fit_texts
 from stepline.nasva.infer.load import Loaded, find_aligner, load
 from stepline.nasva.infer.order import Chances, chances
 from stepline.nasva.infer.placing import AlignerGrounding, Placing, ground_by_aligner, place_steps
-from stepline.nasva.infer.shown import Calibration, fit_calibration
+from stepline.nasva.infer.shown import Calibration
 
 __all__ = [
     "AlignerGrounding",
@@ -21,7 +21,6 @@ __all__ = [
     "align",
     "chances",
     "find_aligner",
-    "fit_calibration",
     "fit_texts",
     "ground_by_aligner",
     "load",

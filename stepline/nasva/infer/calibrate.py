@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stepline.errors import DatasetError
+from stepline.evaluate.calibration import Flags, Logistic, calibration_error, fit_logistic
 from stepline.evaluate.ranking import roc_auc
 from stepline.nasva.aligner_settings import AlignerSettings, Mode
 from stepline.nasva.infer.align import Fit
@@ -13,12 +14,8 @@ from stepline.nasva.infer.benchmarks import MODES, Asked, BenchmarkName, Given, 
 from stepline.nasva.infer.load import Loaded
 from stepline.nasva.infer.shown import (
     Calibration,
-    Flags,
-    Logistic,
-    calibration_error,
     calibration_path,
     evidence,
-    fit_calibration,
     uncalibrated,
     write_calibration,
 )
@@ -78,7 +75,7 @@ def judge(looks: Sequence[tuple[Fit, Flags]]) -> Quality:
 
 
 def _fitted(looks: Sequence[tuple[Fit, Flags]]) -> Logistic:
-    return fit_calibration(np.concatenate([evidence(fit) for fit, _ in looks]), np.concatenate([s for _, s in looks]))
+    return fit_logistic(np.concatenate([evidence(fit) for fit, _ in looks]), np.concatenate([s for _, s in looks]))
 
 
 def _stated(looks: Sequence[tuple[Fit, Flags]], logistic: Logistic) -> tuple[Array, Array]:
