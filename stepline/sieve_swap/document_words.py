@@ -28,7 +28,7 @@ CUT = 16   # hex digits of a digest in a file's name
 
 @dataclass(frozen=True)
 class DocumentWords:
-    """The words of each document's title and of its steps, by document number. digest: of all these texts."""
+    """The words of each document's title and of its steps, by number. digest: of texts, sources, licences."""
 
     titles: WordSets
     contents: WordSets
@@ -61,7 +61,8 @@ def _blocks(base: TextBase, size: int) -> Iterator[list[Document]]:
 def _digest(documents: Sequence[Document], *, numerals: bool) -> str:
     digest = hashlib.sha256(repr(numerals).encode())
     for document in documents:
-        for text in (document.id, document.title, *(step.text for step in document.steps)):
+        facts = (document.id, document.title, document.source, document.licence or "")
+        for text in (*facts, *(step.text for step in document.steps)):
             digest.update(text.encode(errors="replace") + b"\0")
     return digest.hexdigest()
 

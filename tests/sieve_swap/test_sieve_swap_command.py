@@ -7,6 +7,7 @@ from click.testing import CliRunner
 from test_collection import VIDEOS, records_of, write_videos
 
 from stepline.cli import main
+from stepline.errors import MediaError
 
 RECIPES = {
     "toast": {"title": "Garlic toast", "steps": ["Peel 2 cloves of garlic.", "Rub the toast with the garlic."]},
@@ -61,3 +62,27 @@ def test_the_list_of_evaluation_videos_is_written(tmp_path):
     done = invoke("excluded", f"htm-align={tmp_path / 'htm_align.json'}", "--out", tmp_path / "list.txt")
     assert done.exit_code == 0
     assert (tmp_path / "list.txt").read_text().splitlines()[-1] == "abcdefghijk\thtm-align"
+
+
+def test_video_files_are_heard_once_and_then_swapped(tmp_path, base, monkeypatch):
+    heard = []
+
+    def listen(path, captions, settings, progress=None):
+        heard.append(path.name)
+        if path.stem == "broken":
+            raise MediaError(f"{path}: nothing in it can be decoded")
+        return VIDEOS[0].model_copy(update={"id": path.stem})
+
+    monkeypatch.setattr("stepline.jobs.listen", listen)
+    for name in ("Garlic_toast.mp4", "broken.mp4"):
+        (tmp_path / name).write_bytes(b"")
+    options = ("--text-base", base, "--out", tmp_path / "out", "--set", "pairing.smallest_category=1")
+    for _ in range(2):
+        done = invoke("sieve-swap", tmp_path / "Garlic_toast.mp4", tmp_path / "broken.mp4", *options)
+        assert done.exit_code == 0, done.output
+        assert "broken.mp4: nothing in it can be decoded" in done.stderr
+    assert heard == ["Garlic_toast.mp4", "broken.mp4", "broken.mp4"]
+    assert [record.id for record in records_of(tmp_path / "out", "validation")] == ["Garlic_toast"]
+    alone = invoke("sieve-swap", tmp_path / "broken.mp4", "--text-base", base, "--out", tmp_path / "other")
+    assert alone.exit_code == 1
+    assert "none of 1 videos could be heard" in alone.stderr
