@@ -129,6 +129,7 @@ def _pseudo() -> list[Wys2Row]:
         Wys2Row("pseudo-labels", "every unlabelled clip taken for shown", EVERYTHING),
         Wys2Row("pseudo-labels", "raw dot product, none", alike(SS, **RAW)),
         Wys2Row("pseudo-labels", "raw dot product, best F1", alike(PSEUDO, **RAW)),
+        Wys2Row("pseudo-labels", "raw dot product, the best 10 %", alike(SS, pseudo=share, **RAW)),
     ]
 
 
