@@ -29,7 +29,8 @@ def spoken_numbers(text: str) -> str:
     text = re.sub(r"(\d)[F]\b", r"\1 degrees", text)
     for short, long in _SHORT.items():
         text = re.sub(short, long, text, flags=re.IGNORECASE)
-    text = re.sub(r"(\d)\s?(?:[-–—x]|to)\s?(?=\d)(?!\d/)", r"\1 to ", text)
+    text = re.sub(r"(\d)\s?[x×]\s?(?=\d)", r"\1 by ", text)
+    text = re.sub(r"(\d)\s?(?:[-–—]|to)\s?(?=\d)(?!\d/)", r"\1 to ", text)
     text = re.sub(r"(\d)-(?=[a-z])", r"\1 ", text)
     return _NUMBER.sub(_spoken, text)
 

@@ -34,7 +34,7 @@ class MatchSettings(Settings):
     scope: Scope = "retained"            # steps of all paired documents, of the video's own, or of the whole base
     method: Literal["nearest", "monotone"] = "nearest"   # monotone: in the order of one paired document
     ordered_documents: Count = 20        # paired documents, the likeliest first, that "monotone" tries
-    similarity: Share = 0.62             # least cosine of sentence and step (0.75 in the paper, with MPNet)
+    similarity: Share = 0.6              # least cosine of sentence and step (0.75 in the paper, with MPNet)
     sieve: Literal["similarity", "wording"] = "similarity"   # wording: a sentence must sound like an instruction, too
     instruction: Share = 0.5             # least P(it tells a step), by its wording, for sieve "wording"
     merge: Literal["before", "after"] = "after"   # short neighbours before retrieval, or hits on one step after
