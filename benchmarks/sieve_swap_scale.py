@@ -29,7 +29,7 @@ HERE = Path(__file__).resolve().parent
 DATA = HERE.parents[1] / "shared" / "data" / "recipes_json" / "recipes.json.gz"
 OUT = HERE / "results" / "sieve_swap_scale.json"
 ROUNDS = 2
-SIZES = (100, 300, 600)     # texts
+SIZES = (40, 80, 160)     # texts
 WIDTH = 384                 # of MiniLM's vectors
 
 
