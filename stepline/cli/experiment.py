@@ -29,7 +29,7 @@ def experiment() -> None:
 def nasva_tables(out: Path, seeds: int, tables: tuple[str, ...], **options: Any) -> None:
     """NaSVA's tables 2, 3, 4, 8 and 9 in the simulated world, its orderings, and what goes beyond it.
 
-    The small form takes about half an hour of one CPU core; a run that was stopped goes on where it was.
+    The small form takes about an hour of one CPU core; a run that was stopped goes on where it was.
 
     \b
     Example:

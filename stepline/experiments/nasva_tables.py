@@ -1,6 +1,6 @@
 """NaSVA's tables 2, 3, 4, 8 and 9 as trials in the simulated world, row for row, and what goes beyond them.
 
-The paper's eps2 is a cosine of its own features. In other worlds 0.8 keeps no label at all (a row says so), so the
+The paper's eps2 is a cosine of its own features. In the simulated world 0.7 and 0.8 keep no label at all, so the
 shares of texts that are dropped stand in for it: 0 for 0.6, 0.15 for 0.7, 0.30 for 0.8. The simulated backbones
 stand in for the real ones by rank alone: dull for S3D-G, usual for CLIP, sharp for InternVideo.
 """
