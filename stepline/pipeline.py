@@ -16,6 +16,7 @@ from pydantic import JsonValue
 
 from stepline import __version__
 from stepline.errors import MediaError, SettingsError
+from stepline.judging import judged, load_judge
 from stepline.memory import give_back
 from stepline.models import sha256
 from stepline.overrun import within
@@ -72,7 +73,7 @@ def understand(request: Request, settings: StepsSettings, *, progress: Progress 
     info = probe(request.path, settings.media)
     # Before the reading: what is replaced meanwhile is then done again.
     digest, made_from = sha256(request.path), fingerprint(request, settings)
-    loaded = load_aligner(settings)
+    loaded, detector = load_aligner(settings), load_judge(settings.judge, settings.vision)
     (heard, end, sound_warnings), (steps, dropped, notes), seen = _attend(request, info, settings, progress)
     give_back()
     duration = round(max(end, seen.end) or info.duration, 3)
@@ -82,18 +83,22 @@ def understand(request: Request, settings: StepsSettings, *, progress: Progress 
     seeable = bool(kept.steps) and info.has_picture
     grounding = place(kept.steps, duration, kept.transcript, seen, settings, loaded) if seeable else None
     notes = (*notes, *grounding.report.doubts) if grounding else notes
+    placed, alignment = (grounding.steps, grounding.alignment) if grounding else (_unshown(kept.steps), None)
+    transcript, judge = kept.transcript, None
+    if info.has_picture:
+        transcript, judge = judged(transcript, placed, alignment, seen, settings.judge, detector)
     record = Record(
         id=request.id,
         video=Video(id=request.id, path=str(request.path.absolute()), duration=duration, sha256=digest),
-        transcript=kept.transcript,
-        steps=grounding.steps if grounding else _unshown(kept.steps),
+        transcript=transcript,
+        steps=placed,
         recipe=request.texts,
         dropped=heard.dropped + dropped + kept.dropped,
         warnings=tuple(dict.fromkeys((*info.warnings, *sound_warnings, *seen.warnings, *notes, *kept.warnings))),
         settings=made_from,
-        models=_models(request, kept.transcript, seen, settings, grounding),
+        models=_models(request, transcript, seen, settings, grounding) | {"judge": judge},
     )
-    return Understanding(record, grounding.alignment if grounding else None)
+    return Understanding(record, alignment)
 
 
 def _attend(

@@ -13,6 +13,7 @@ from stepline.nasva.settings import NasvaSettings
 from stepline.settings import Settings
 from stepline.vision.settings import VisionSettings
 from stepline.writing.settings import WritingSettings
+from stepline.wys2.judge_settings import JudgeSettings
 
 
 class StepsSettings(Settings):
@@ -23,6 +24,7 @@ class StepsSettings(Settings):
     writing: WritingSettings = WritingSettings()
     vision: VisionSettings = VisionSettings()
     nasva: NasvaSettings = NasvaSettings()
+    judge: JudgeSettings = JudgeSettings()
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,7 @@ def fingerprint(request: Request, settings: StepsSettings) -> dict[str, JsonValu
         "texts": list(request.texts),
         "features": _features(request, settings.vision),
         "aligner": _aligner(settings.nasva.aligner.path),
+        "detector": _detector(settings.judge.detector),
     }
     return {**settings.model_dump(mode="json"), "inputs": inputs}
 
@@ -69,6 +72,16 @@ def _aligner(path: Path | None) -> JsonValue:
 
     file = find_aligner(path)
     return [_digest(file), _digest(calibration_path(file))]
+
+
+def _detector(path: Path | None) -> JsonValue:
+    """Return the sha256 of the trained detector and of its calibration."""
+    if path is None:
+        return None
+    from stepline.wys2.detecting import find_detector, shown_path
+
+    file = find_detector(path)
+    return [_digest(file), _digest(shown_path(file))]
 
 
 def _digest(file: Path | None) -> str | None:

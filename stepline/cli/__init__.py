@@ -16,6 +16,7 @@ from stepline.cli.features import features
 from stepline.cli.ground import ground
 from stepline.cli.group import Group
 from stepline.cli.installed import datasets, doctor
+from stepline.cli.judge import judge
 from stepline.cli.predict import calibrate, predict
 from stepline.cli.refine import refine
 from stepline.cli.sieve_swap import sieve_swap
@@ -30,6 +31,7 @@ from stepline.evaluate.command import evaluate
 COMMANDS = (
     steps,
     ground,
+    judge,
     predict,
     calibrate,
     summarize,

@@ -132,9 +132,9 @@ def kind(step: Step) -> Kind:
 
 def mark(index: int, sentence: Sentence, steps: tuple[Step, ...]) -> Mark:
     """Return whether the sentence is shown: as judged, else by the steps that cite it."""
-    if sentence.shown is not None:
-        return "shown" if sentence.shown >= SHOWN_FLOOR else "said"
     kinds = {kind(step) for step in steps if index in step.sources}
+    if sentence.shown is not None and (kinds or sentence.shown >= SHOWN_FLOOR):
+        return "shown" if sentence.shown >= SHOWN_FLOOR else "said"
     return "shown" if "shown" in kinds else "said" if kinds else "none"
 
 

@@ -1,0 +1,101 @@
+"""Does the picture show what is said? P(shown) of every sentence, in the clip in which it is said (WYS2, section 3).
+
+Without a trained detector this is what is weighed, by logistic regressions fitted to drawn videos and measured on
+others (`benchmarks/fit_judge.py`; the numbers are in docs/wys2.md):
+
+    told       whether a step rests on the sentence: chat is hardly ever shown
+    on screen  the likeliest second of its clip to show such a step, by the grounding, which itself weighs the wording,
+               when things are said, the objects that are named and seen, and motion
+    wording    where nothing was grounded: P(shown | the words alone), learnt from real videos (`stepline.text.visible`)
+
+Letters: S sentences, K steps, T feature rows.
+"""
+
+import functools
+import json
+from collections.abc import Sequence
+from importlib import resources
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from stepline.errors import ShapeError
+from stepline.records import Alignment, Matrix, Span, Step, Transcript
+from stepline.text.visible import visible
+
+Array: TypeAlias = npt.NDArray[np.float64]
+
+SHORTEST = 3.0    # s of the clip in which a sentence is judged; WYS2, section 4
+EXTREME = 1e-3    # of a probability that is evidence: none is surer than that
+
+
+def judge_by_words(wording: Matrix, told: Sequence[bool]) -> tuple[float, ...]:
+    """Return P(the picture shows it while it is said) of every sentence, (S,), by its words alone.
+
+    wording: (S, 384) MiniLM vectors. told: whether a step rests on the sentence. Raises ShapeError when they differ.
+    """
+    if len(told) != len(wording):
+        raise ShapeError(f"{len(wording)} sentence vectors need as many flags, not {len(told)}")
+    return _chances("words", logit(visible(wording)), np.asarray(told, dtype=np.float64))
+
+
+def judge_by_grounding(
+    transcript: Transcript, steps: Sequence[Step], alignment: Alignment, *, seconds: float = SHORTEST
+) -> tuple[float, ...]:
+    """Return P(the picture shows it while it is said) of every sentence, (S,), by the steps that were grounded.
+
+    alignment: row k is that of step k. seconds: of the clip, at least. Raises ShapeError for another count of rows.
+    """
+    told, seen = on_screen(transcript, steps, alignment, seconds=seconds)
+    return _chances("grounding", told * logit(seen), told)
+
+
+def on_screen(
+    transcript: Transcript, steps: Sequence[Step], alignment: Alignment, *, seconds: float = SHORTEST
+) -> tuple[Array, Array]:
+    """Return whether a step rests on each sentence (S,), and P(such a step is on screen in its clip) (S,).
+
+    That is the alignment's best in the clip where it holds probabilities, else the step's own P(shown) where its best
+    span reaches into the clip.
+    """
+    if len(alignment.scores) != len(steps):
+        raise ShapeError(f"{len(steps)} steps need as many rows of alignment, not {len(alignment.scores)}")
+    told, seen = np.zeros(len(transcript.sentences)), np.zeros(len(transcript.sentences))
+    for row, step in enumerate(steps):
+        for source in step.sources:
+            clip = clip_of(transcript.sentences[source].span, seconds)
+            told[source] = 1.0
+            seen[source] = max(seen[source], _in_clip(step, alignment, row, clip))
+    return told, seen
+
+
+def _in_clip(step: Step, alignment: Alignment, row: int, clip: Span) -> float:
+    if alignment.kind == "probability":
+        return float(alignment.scores[row, alignment.rows(clip)].max(initial=0.0))
+    return (step.score or 0.0) if step.spans and step.spans[0].overlap(clip) > 0 else 0.0
+
+
+def logit(p: Array) -> Array:
+    """Return log odds, of probabilities that are not too sure."""
+    kept = np.clip(p, EXTREME, 1 - EXTREME)
+    return np.asarray(np.log(kept / (1 - kept)))
+
+
+def clip_of(span: Span, seconds: float = SHORTEST) -> Span:
+    """Return the seconds in which a sentence is judged: its own, widened around their middle to `seconds`."""
+    start = max(0.0, span.start - max(0.0, seconds - span.duration) / 2)
+    return Span(start, max(span.end, start + seconds))
+
+
+def _chances(kind: str, evidence: Array, told: Array) -> tuple[float, ...]:
+    weights = weights_of(kind)
+    logits = np.column_stack([evidence, told, np.ones(len(told))]) @ weights   # (S,)
+    return tuple(float(p) for p in 1 / (1 + np.exp(-logits)))
+
+
+@functools.cache
+def weights_of(kind: str) -> Array:
+    """Return the fitted weights, (3,): of the evidence, of being told, and the intercept."""
+    model = json.loads(resources.files("stepline.wys2").joinpath("judge.json").read_text(encoding="utf-8"))
+    return np.array(model[kind], dtype=np.float64)

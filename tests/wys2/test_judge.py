@@ -1,0 +1,142 @@
+"""Whether the picture shows what is said: evidence by hand, and the judges."""
+
+import json
+
+import numpy as np
+import pytest
+
+from stepline.errors import ModelError, SettingsError, ShapeError
+from stepline.evaluate.calibration import Logistic
+from stepline.judging import judged, load_judge
+from stepline.pipeline import Seen
+from stepline.records import Alignment, FeatureSequence, Sentence, Span, Step, Transcript
+from stepline.vision.settings import VisionSettings
+from stepline.wys2.checkpoint import write_detector
+from stepline.wys2.detecting import Calibrated, calibrate, load_detector, shown_path, write_calibrated
+from stepline.wys2.judge import clip_of, judge_by_grounding, judge_by_words, on_screen, weights_of
+from stepline.wys2.judge_settings import JudgeSettings
+from stepline.wys2.model import Detector
+from stepline.wys2.settings import DetectorSettings
+
+WIDTH = 4
+SMALL = DetectorSettings(video_width=WIDTH, text_width=WIDTH, hidden=8, width=4)
+SURE = Calibrated(Logistic((0.0,), (1.0,), (1.0,), 0.0), 0.05)
+
+
+def spoken(*spans, language="en"):
+    return Transcript(language=language, sentences=tuple(Sentence(text="chop it", span=Span(*span)) for span in spans))
+
+
+def step(*sources, spans=(), score=None):
+    return Step(id="1", text="chop it", sources=sources, spans=tuple(Span(*span) for span in spans), score=score)
+
+
+def probabilities(*rows):
+    return Alignment(("x",) * len(rows), np.array(rows, np.float32), 1.0, "probability")
+
+
+def test_a_short_sentence_is_judged_in_three_seconds_around_it():
+    assert clip_of(Span(10.0, 11.0)) == Span(9.0, 12.0)
+    assert clip_of(Span(0.2, 0.4)) == Span(0.0, 3.0)
+    assert clip_of(Span(10.0, 20.0)) == Span(10.0, 20.0)
+
+
+def test_on_screen_is_the_best_second_of_the_clip_of_any_step_that_rests_on_the_sentence():
+    transcript = spoken((0.0, 3.0), (4.0, 7.0), (8.0, 9.0))
+    rows = probabilities([0.1, 0.2, 0.3, 0.9, 0.5, 0.0, 0.0, 0.0, 0.0, 0.0], [0.0, 0.4, 0, 0, 0, 0, 0, 0, 0, 0])
+    told, seen = on_screen(transcript, [step(0, 1), step(0)], rows)
+    assert told.tolist() == [1.0, 1.0, 0.0]
+    assert seen.tolist() == pytest.approx([0.4, 0.5, 0.0])   # .9 is at second 3, between the two sentences
+
+
+def test_cosines_are_no_chances_so_the_steps_own_counts_where_its_span_is():
+    transcript = spoken((0.0, 3.0), (5.0, 8.0))
+    cosines = Alignment(("x",), np.full((1, 9), 0.9, np.float32), 1.0, "cosine")
+    _, seen = on_screen(transcript, [step(0, 1, spans=((6.0, 7.0),), score=0.6)], cosines)
+    assert seen.tolist() == pytest.approx([0.0, 0.6])
+
+
+def test_what_is_on_screen_is_likelier_shown_than_chat_or_what_is_elsewhere():
+    transcript = spoken((0.0, 3.0), (5.0, 8.0), (10.0, 12.0))
+    row = [0.9] * 4 + [0.01] * 8
+    here, elsewhere, chat = judge_by_grounding(transcript, [step(0), step(1)], probabilities(row, row))
+    assert here > 0.5 > elsewhere
+    assert here > elsewhere > 0
+    assert 0 < chat < 0.1
+
+
+def test_wording_decides_where_nothing_was_grounded():
+    from stepline.text import embed
+
+    vectors = embed(["chop the onion into small pieces", "let it rest overnight"])
+    chop, rest = judge_by_words(vectors, [True, True])
+    assert chop > rest
+    assert judge_by_words(vectors, [False, False])[0] < chop
+    assert weights_of("words")[0] == 1.0   # the wording's own weight, learnt from real narrations
+
+
+def test_arrays_that_do_not_fit_are_named():
+    with pytest.raises(ShapeError, match="2 sentence vectors need as many flags, not 1"):
+        judge_by_words(np.zeros((2, 384), np.float32), [True])
+    with pytest.raises(ShapeError, match="1 steps need as many rows"):
+        on_screen(spoken((0.0, 1.0)), [step(0)], probabilities([0.1], [0.2]))
+
+
+def test_another_language_is_not_judged_by_english_wording():
+    transcript, judge = judged(spoken((0.0, 3.0), language="fr"), [step(0)], None, Seen(), JudgeSettings())
+    assert (transcript.sentences[0].shown, judge) == (None, None)
+    transcript, judge = judged(spoken((0.0, 3.0)), [step(0)], None, Seen(), JudgeSettings())
+    assert judge == "wording"
+    assert 0 < transcript.sentences[0].shown < 1
+
+
+class Backbone:
+    name, dim = "conse", WIDTH
+
+    def encode_texts(self, texts):
+        return np.ones((len(texts), WIDTH), np.float32)
+
+
+@pytest.fixture
+def detector(tmp_path):
+    path = tmp_path / "detector.safetensors"
+    write_detector(Detector(SMALL), path, video="conse")
+    return path
+
+
+def test_a_detector_judges_once_it_is_calibrated(detector):
+    settings = JudgeSettings(detector=detector)
+    with pytest.raises(ModelError, match="its scores are no probabilities"):
+        load_judge(settings, VisionSettings())
+    write_calibrated(SURE, detector)
+    loaded = load_judge(settings, VisionSettings())
+    features = FeatureSequence(np.random.default_rng(0).normal(size=(9, WIDTH)).astype(np.float32), 1.0, "conse")
+    seen = Seen(features, None, Backbone())
+    transcript, judge = judged(spoken((0.0, 3.0), (20.0, 21.0)), [], None, seen, settings, loaded)
+    assert judge == "detector"
+    assert all(0 < sentence.shown < 1 for sentence in transcript.sentences)   # past the picture: its last row
+    with pytest.raises(SettingsError, match="needs pictures"):
+        judged(spoken((0.0, 3.0)), [], None, Seen(), settings, loaded)
+
+
+def test_a_detector_of_another_backbone_or_calibration_is_refused(detector):
+    write_calibrated(SURE, detector)
+    with pytest.raises(SettingsError, match="trained on features of 'conse', these are of 'clip'"):
+        load_judge(JudgeSettings(detector=detector), VisionSettings(backbone="clip"))
+    beside = shown_path(detector)
+    beside.write_text(json.dumps(json.loads(beside.read_text()) | {"detector": "0" * 64}))
+    with pytest.raises(ModelError, match="fitted to another detector"):
+        load_detector(detector)
+    beside.write_text("{}")
+    with pytest.raises(ModelError, match="not a calibration"):
+        load_detector(detector)
+
+
+def test_scores_become_chances_where_there_are_enough_of_both_kinds():
+    chance = np.random.default_rng(0)
+    shown = chance.random(400) < 0.4
+    scores = (chance.normal(size=400) + 2.0 * shown).astype(np.float32)
+    found = calibrate(scores, shown)
+    assert found.error < 0.1
+    assert found.logistic(np.array([[4.0]]))[0] > 0.8 > 0.2 > found.logistic(np.array([[-2.0]]))[0]
+    assert calibrate(scores[:60], shown[:60]) is None
