@@ -23,7 +23,8 @@ COLUMNS = ("kept", "alignable", "moved", "iou", "agreement", "inside", "shown")
 @click.option("--step-vectors", metavar="VECTORS", default="minilm", show_default=True,
               help="A store of text features, minilm, conse or clip:FOLDER.")  # fmt: skip
 @click.option("--narrations", metavar="SOURCE", help="What is said: the final network learns it too (W + S).")
-@click.option("--narration-vectors", metavar="VECTORS", default="minilm", show_default=True, help="The same, of these.")
+@click.option("--narration-vectors", metavar="VECTORS", help="The same; else their own, or the steps' encoder.")
+@click.option("--exclude", multiple=True, type=click.Path(path_type=Path), help="A list of evaluation videos.")
 @click.option("--rounds", type=click.IntRange(min=0, max=20), help="Times that labels are made anew.  [default: 1]")
 @click.option("--settings", "settings_file", type=click.Path(path_type=Path), help="A TOML file of settings.")
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="One setting, e.g. rounds.teachers=1.")
@@ -46,7 +47,8 @@ def refine(dataset: str, features: Path, out: Path, settings_file: Path | None, 
     given = [] if options["rounds"] is None else [f"rounds.rounds={options['rounds']}"]
     settings = load_settings(RefineRunSettings, settings_file, [*options["overrides"], *given])
     names = ("step_vectors", "narrations", "narration_vectors")
-    sources = RefineSources(dataset, features, **{name: options[name] for name in names})
+    given_sources = {name: options[name] for name in names}
+    sources = RefineSources(dataset, features, **given_sources, excluded=tuple(options["exclude"]))
     done = refine_dataset(sources, out, settings, _shown())
     for one in done.omitted[:3]:
         click.echo(f"left out {one.video}: {one.reason} {one.value}".rstrip(), err=True)

@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from stepline.datasets.excluded import Excluded, read_excluded
 from stepline.errors import ShapeError
-from stepline.features import FeatureStore
+from stepline.features import FeatureStore, Stored
 from stepline.nasva import samples as reasons
 from stepline.nasva.checkpoint import Space
 from stepline.nasva.coarse import coarse_spans
@@ -37,14 +38,21 @@ class RefineSources:
     """What a run reads. dataset: as `read_records` takes it; features: a store of the videos' features.
 
     step_vectors: a store, or an encoder as `text_encoder` takes it. narrations: a source of what is said, which the
-    final network learns beside the steps, or None.
+    final network learns beside the steps, or None; narration_vectors: None for the source's own, else as the steps'.
+    excluded: lists that `stepline excluded` wrote.
     """
 
     dataset: str
     features: Path
     step_vectors: str = LINKING
     narrations: str | None = None
-    narration_vectors: str = LINKING
+    narration_vectors: str | None = None
+    excluded: tuple[Path, ...] = ()
+
+    def told_vectors(self) -> str:
+        """Return where the narrations' vectors come from; one network must know them and the steps' alike."""
+        own = self.narrations if is_store(Path(self.narrations or "")) else None
+        return self.narration_vectors or own or (LINKING if is_store(Path(self.step_vectors)) else self.step_vectors)
 
 
 @dataclass(frozen=True)
@@ -70,19 +78,23 @@ def refine_dataset(
     settings = settings or RefineRunSettings()
     features = FeatureStore(sources.features)
     vectors = _vectors(sources.step_vectors, tell(read_records(sources.dataset), "step"), folder / "vectors" / "step")
-    reading = _Reading(features, vectors, settings)
+    excluded = read_excluded(sources.excluded)
+    reading = _Reading(features, vectors, settings, excluded)
     videos = [video for record in read_records(sources.dataset) if (video := reading.take(record)) is not None]
-    folder.mkdir(parents=True, exist_ok=True)
-    write_atomic(folder / OMITTED, "".join(json.dumps(asdict(one)) + "\n" for one in reading.omitted))
+    narrations = _narrations(sources, features, folder, settings, excluded)
+    omitted = (*reading.omitted, *(() if narrations is None else narrations.omitted))
+    write_atomic(folder / OMITTED, "".join(json.dumps(asdict(one), ensure_ascii=False) + "\n" for one in omitted))
     if not videos:
         raise ShapeError(f"{sources.dataset}: no video has steps and features; see {folder / OMITTED}")
-    first = features[videos[0].id]
-    space = Space(first.backbone, vectors[videos[0].id].backbone, first.rate)
-    widths = {"video_width": first.width, "text_width": vectors[videos[0].id].width}
+    first, text = features[videos[0].id], vectors[videos[0].id]
+    space = Space(first.backbone, text.backbone, first.rate)
+    widths = {"video_width": first.width, "text_width": text.width}
+    if narrations is not None:
+        _check_alike(narrations, text)
     training = SelfTraining(
         videos,
         folder,
-        _narrations(sources, features, folder, settings),
+        narrations or (),
         settings.model.model_copy(update=widths),
         settings.loss,
         settings.train,
@@ -94,7 +106,7 @@ def refine_dataset(
     trained = training.run()
     places = dict(zip((video.id for video in videos), trained.labels, strict=True))
     count = write_parquet(refined_records(read_records(sources.dataset), places), folder / REFINED)
-    return Refined(trained, count, tuple(reading.omitted))
+    return Refined(trained, count, omitted)
 
 
 def refined_records(records: Iterator[Record], places: Mapping[str, Places]) -> Iterator[Record]:
@@ -117,10 +129,16 @@ def refined_records(records: Iterator[Record], places: Mapping[str, Places]) -> 
 class _Reading:
     """Turns records into videos to place, noting why one cannot be."""
 
-    def __init__(self, features: FeatureStore, vectors: FeatureStore, settings: RefineRunSettings) -> None:
-        self._features, self._vectors, self._settings = features, vectors, settings
+    def __init__(
+        self,
+        features: FeatureStore,
+        vectors: FeatureStore,
+        settings: RefineRunSettings,
+        excluded: Excluded | frozenset[str] = frozenset(),
+    ) -> None:
+        self._features, self._vectors, self._settings, self._excluded = features, vectors, settings, excluded
         self._seen: set[str] = set()
-        self._widths: dict[str, int] = {}
+        self._first: dict[str, Stored] = {}   # the first video's features, and the first texts'
         self._encode: TextEncoder | None = None
         self.omitted: list[Omitted] = []
 
@@ -147,6 +165,8 @@ class _Reading:
         if id in self._seen:
             return reasons.TWICE, ""
         self._seen.add(id)
+        if id in self._excluded:
+            return reasons.EXCLUDED, ""
         if not record.steps:
             return reasons.NO_TEXT, ""
         if id not in self._features:
@@ -159,14 +179,19 @@ class _Reading:
         if stated is not None and abs(stated - seconds) > self._settings.data.slack:
             return reasons.OTHER_LENGTH, f"{stated:g} s and {seconds:g} s"
         for name, store in {"video": self._features, "text": self._vectors}.items():
-            width = store[id].width
-            if width != self._widths.setdefault(name, width):
-                return reasons.OTHER_WIDTH, f"{name} {width}, not {self._widths[name]}"
+            flaw = reasons.unlike(name, store[id], self._first.setdefault(name, store[id]))
+            if flaw is not None:
+                return flaw
         return None
 
     def _said(self, record: Record, seconds: float) -> Places:
-        """Return where each step is said: as the record has it, else by its likeness to the narration (section 3.1)."""
+        """Return where each step is said: as the record has it, else by its likeness to the narration (section 3.1).
+
+        A record that gives no step's `said` but spans (HowToStep's own) has its first labels in their best spans.
+        """
         steps = record.steps
+        if self._settings.said == "given" and all(step.said is None for step in steps):
+            steps = tuple(step.model_copy(update={"said": next(iter(step.spans), None)}) for step in steps)
         if self._settings.said == "likeness" or all(step.said is None for step in steps):
             steps = self._linked(record)
         return tuple(None if step.said is None or step.said.start >= seconds else step.said for step in steps)
@@ -184,13 +209,26 @@ class _Reading:
 
 
 def _narrations(
-    sources: RefineSources, features: FeatureStore, folder: Path, settings: RefineRunSettings
-) -> AlignerSamples | tuple[()]:
+    sources: RefineSources,
+    features: FeatureStore,
+    folder: Path,
+    settings: RefineRunSettings,
+    excluded: Excluded | frozenset[str],
+) -> AlignerSamples | None:
     if sources.narrations is None:
-        return ()
+        return None
     source = sources.narrations
-    vectors = _vectors(sources.narration_vectors, read_told(source, "narration"), folder / "vectors" / "narration")
-    return gather_samples(read_told(source, "narration"), features, {"narration": vectors}, settings.data)
+    vectors = _vectors(sources.told_vectors(), read_told(source, "narration"), folder / "vectors" / "narration")
+    told = read_told(source, "narration")
+    return gather_samples(told, features, {"narration": vectors}, settings.data, excluded=excluded)
+
+
+def _check_alike(narrations: AlignerSamples, steps: Stored) -> None:
+    """Raise ShapeError where one network cannot learn the narrations beside the steps."""
+    given = narrations.space().text, narrations.widths()[1]
+    if given != (steps.backbone, steps.width):
+        what = f"of {given[0]!r}, {given[1]} wide, the steps' of {steps.backbone!r}, {steps.width} wide"
+        raise ShapeError(f"the narrations' vectors are {what}; give --narration-vectors of the steps' encoder")
 
 
 def _vectors(given: str, told: Iterator[Told], folder: Path) -> FeatureStore:

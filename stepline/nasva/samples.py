@@ -200,12 +200,7 @@ class _Gathering:
 
     def _unlike(self, name: str, stored: Stored) -> tuple[str, str] | None:
         """Return how features differ from the first ones, which a network for both could not tell apart."""
-        first = self._first.setdefault(name, stored)
-        if stored.width != first.width:
-            return OTHER_WIDTH, f"{name} {stored.width}, not {first.width}"
-        if stored.backbone != first.backbone:
-            return OTHER_BACKBONE, f"{name} {stored.backbone}, not {first.backbone}"
-        return None
+        return unlike(name, stored, self._first.setdefault(name, stored))
 
     def _add(self, told: Told, rows: Rows) -> tuple[str, str] | None:
         stored = self._features[told.video]
@@ -225,6 +220,15 @@ class _Gathering:
             rows = rows[labelled]
         self.parts.append(_Part(told.video, told.kind, labels, rows, length))
         return None
+
+
+def unlike(name: str, stored: Stored, first: Stored) -> tuple[str, str] | None:
+    """Return how features differ from the first ones, as a reason and what was found; None where they do not."""
+    if stored.width != first.width:
+        return OTHER_WIDTH, f"{name} {stored.width}, not {first.width}"
+    if stored.backbone != first.backbone:
+        return OTHER_BACKBONE, f"{name} {stored.backbone}, not {first.backbone}"
+    return None
 
 
 def matching_rows(told: Told, vectors: FeatureStore) -> Rows | None:

@@ -2,12 +2,13 @@
 
 import json
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
 from stepline.cli import main
 from stepline.errors import ShapeError
-from stepline.features import FeatureWriter, Lines
+from stepline.features import FeatureStore, FeatureWriter, Lines
 from stepline.nasva.checkpoint import read_aligner, read_space
 from stepline.nasva.refine_settings import RefineRunSettings
 from stepline.nasva.refining import UNLABELLED, RefineSources, _Reading, refine_dataset, refined_records
@@ -91,6 +92,36 @@ def test_a_threshold_that_keeps_nothing_is_told_in_one_line(dataset, tmp_path):
     assert done.exit_code == 1
     assert "texts keep a label, fewer than 2%" in done.stderr
     assert "refine.threshold_kind=quantile" in done.stderr
+
+
+def test_narrations_of_another_encoder_are_refused_before_any_training(dataset, tmp_path):
+    with FeatureWriter(tmp_path / "said") as said:
+        vectors = np.ones((2, 5), dtype=np.float32)
+        lines = Lines(("Chop.", "Boil."), (1.0, 4.0), (3.0, 6.0))
+        said.add(next(iter(FeatureStore(dataset / "features"))), vectors, rate=1.0, backbone="minilm", lines=lines)
+    told = []
+    sources = RefineSources(
+        str(dataset / "records.parquet"), dataset / "features", str(dataset / "steps"), str(tmp_path / "said")
+    )
+    with pytest.raises(ShapeError, match="of 'minilm', 5 wide, the steps' of 'world', 128 wide"):
+        refine_dataset(sources, tmp_path / "out", None, lambda *given: told.append(given))
+    assert told == []
+
+
+def test_evaluation_videos_are_in_no_round(dataset, tmp_path):
+    barred = sorted(FeatureStore(dataset / "features"))[:2]
+    (tmp_path / "excluded.txt").write_text("".join(f"{id}\tht-step\n" for id in barred))
+    done = CliRunner().invoke(main, command(dataset, tmp_path / "out", "--exclude", str(tmp_path / "excluded.txt")))
+    assert done.exit_code == 0, done.stderr
+    assert not {record.video.id for record in read_parquet(tmp_path / "out" / "refined.parquet")} & set(barred)
+    told = [json.loads(line) for line in (tmp_path / "out" / "omitted.jsonl").read_text().splitlines()]
+    assert {one["video"] for one in told if one["reason"] == "it is excluded"} == set(barred)
+
+
+def test_a_dataset_that_gives_only_spans_has_its_first_labels_there():
+    steps = (Step(id="1", text="Boil", spans=(Span(3.0, 5.0), Span(8.0, 9.0))), Step(id="2", text="Stir"))
+    record = Record(id="a", video=Video(id="a"), steps=steps)
+    assert _Reading(None, None, RefineRunSettings())._said(record, 12.0) == (Span(3.0, 5.0), None)
 
 
 def test_steps_without_a_place_are_linked_to_the_narration():
