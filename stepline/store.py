@@ -34,6 +34,8 @@ def atomic_path(path: Path) -> Iterator[Path]:
 
     Raises StoreError, with the cure, when the disk is full or the folder cannot be written.
     """
+    from safetensors import SafetensorError  # what its writers raise, also when the disk is full
+
     partial: Path | None = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -46,8 +48,8 @@ def atomic_path(path: Path) -> Iterator[Path]:
         raise StoreError(
             f"{path}: cannot be written, a file stands where its folder should be; give another --out"
         ) from error
-    except OSError as error:
-        reason = error.strerror or str(error)
+    except (OSError, SafetensorError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
         raise StoreError(f"{path}: cannot be written ({reason}); free some space or give another --out") from error
     finally:
         if partial is not None:

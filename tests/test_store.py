@@ -179,6 +179,22 @@ def test_a_folder_is_checked_before_the_work_and_not_made(tmp_path):
         store.check_writable(tmp_path / "file" / "out")
 
 
+def test_a_disk_that_fills_while_tensors_are_written_is_one_line_with_the_cure(tmp_path):
+    code = (
+        "import resource, sys, numpy, pathlib\n"
+        "from stepline.features.shards import write_shard\n"
+        "from stepline.errors import StoreError\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
+        "try:\n    write_shard(numpy.zeros((100, 100), numpy.float16), pathlib.Path(sys.argv[1]))\n"
+        "except StoreError as error:\n    print(error)\n"
+    )
+    path = tmp_path / "shard.safetensors"
+    done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
+    assert "cannot be written" in done.stdout
+    assert "free some space" in done.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_folder_that_does_not_allow_writing_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(store.os, "access", lambda *_: False)   # a super-user may write anywhere
     with pytest.raises(StoreError, match="does not allow writing"):
