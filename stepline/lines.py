@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stepline.errors import ModelError, SettingsError, ShapeError
+from stepline.models import WEIGHTS
 from stepline.pipeline import load_aligner, see
 from stepline.records import FeatureSequence, Matrix, Record, Step, Video
 from stepline.request import Request, StepsSettings, fingerprint
@@ -73,7 +74,7 @@ def line_vectors(lines: Sequence[str], loaded: "Loaded", file: Path | None, sett
     name, width = (loaded.space.text if loaded.space else "minilm"), loaded.aligner.settings.text_width
     if name == settings.vision.text_space and settings.vision.backbone != "precomputed":
         return load_backbone(settings.vision).encode_texts(lines)
-    if name in ("clip", "s3d", "precomputed") or (loaded.space is None and width != MINILM):
+    if not (name in WEIGHTS or Path(name).is_dir()) or (loaded.space is None and width != MINILM):
         raise ModelError(f"{loaded.path}: its texts are {width} wide vectors of {name!r}; give --text-features of them")
     return embed(lines, model=name)
 

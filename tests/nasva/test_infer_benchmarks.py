@@ -10,7 +10,7 @@ from aligner_samples import tiny
 
 from stepline.batches import Sample
 from stepline.errors import DatasetError, ModelError, StoreError
-from stepline.features import FeatureWriter
+from stepline.features import FeatureWriter, Lines
 from stepline.nasva.aligner_settings import AlignerSettings
 from stepline.nasva.checkpoint import Space, write_aligner
 from stepline.nasva.coarse import narration_labels
@@ -206,7 +206,7 @@ def test_what_does_not_fit_is_named(stepline, world, trained, tmp_path):
     for aligner, features, told, reason in (
         (narrow, usual, reference, "its texts are vectors 12 wide of an encoder that it does not name"),
         (trained, tmp_path / "absent", reference, "no such folder of features"),
-        (trained, usual, reference, "world"),
+        (trained, usual, reference, "vectors 128 wide of 'world'; give --texts"),
         (tmp_path / "absent", usual, reference, "no such file"),
     ):
         result = stepline("predict", "htm-align", "--aligner", aligner, "--features", features,
@@ -220,6 +220,12 @@ def test_what_does_not_fit_is_named(stepline, world, trained, tmp_path):
         predict("htm-align", asked, loaded, Given(Features(tmp_path / "empty"), vectors), tmp_path / "o", SETTINGS)
     with pytest.raises(DatasetError, match="trained on features 12 wide"):
         predict("htm-align", asked, load(narrow), Given(Features(usual), vectors), tmp_path / "o", SETTINGS)
+    with FeatureWriter(tmp_path / "others") as writer:
+        lines = Lines(asked[0].texts)
+        writer.add(asked[0].video, np.ones((len(lines.texts), 128), np.float32), rate=1.0, backbone="clip", lines=lines)
+    given = Given(Features(usual), Vectors(tmp_path / "others", loaded))
+    with pytest.raises(DatasetError, match="trained on texts of 'world', given are 'clip'"):
+        predict("htm-align", asked[:1], loaded, given, tmp_path / "o", SETTINGS)
     with pytest.raises(ModelError, match="give --texts"):
         Vectors(None, load(narrow))
     with pytest.raises(StoreError, match="texts have no vector"):

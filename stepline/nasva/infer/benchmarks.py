@@ -94,7 +94,7 @@ def fits(
     for one in asked:
         try:
             features = given.features.read(one.video)
-            loaded.check(features)
+            loaded.check(features, given.vectors.encoder(one.video))
             fit = fit_texts(loaded.aligner, features, given.vectors.read(one.video, one.texts), settings=settings)
         except SteplineError as error:
             missing[one.id] = str(error)

@@ -8,6 +8,7 @@ import numpy as np
 
 from stepline.errors import ModelError, StoreError
 from stepline.features import FeatureStore
+from stepline.models import WEIGHTS
 from stepline.nasva.infer.load import Loaded
 from stepline.records import FeatureSequence, Matrix
 from stepline.vision.precomputed import TextFeatures, find_precomputed, read_precomputed, read_text_features
@@ -39,6 +40,10 @@ class Vectors:
         self._store = _store(path) if path is not None and not path.is_file() else None
         if path is None:
             self._encoder = _encoder(loaded)
+
+    def encoder(self, video: str) -> str | None:
+        """Return whose the vectors of a video's texts are; None where files do not say it, or the network made them."""
+        return self._store[video].backbone if self._store is not None and video in self._store else None
 
     def read(self, video: str, texts: Sequence[str]) -> Matrix:
         """Return (K, C) vectors of the texts. Raises StoreError where one has none."""
@@ -81,7 +86,12 @@ def _encoder(loaded: Loaded) -> str:
     width = loaded.aligner.settings.text_width
     if loaded.space is None and width == MINILM:
         return "minilm"
-    if loaded.space is None or loaded.space.text in ("clip", "s3d", "precomputed"):
+    if loaded.space is None or not _made_here(loaded.space.text):
         whose = f"of {loaded.space.text!r}" if loaded.space else "of an encoder that it does not name"
         raise ModelError(f"{loaded.path}: its texts are vectors {width} wide {whose}; give --texts, their features")
     return loaded.space.text
+
+
+def _made_here(encoder: str) -> bool:
+    """Tell whether `embed` takes it: "clip", "internvideo" and the like name vectors that only their files hold."""
+    return encoder in WEIGHTS or Path(encoder).is_dir()
