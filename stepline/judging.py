@@ -32,10 +32,11 @@ def load_judge(settings: JudgeSettings, vision: VisionSettings) -> "LoadedDetect
     """Return the trained detector that the settings name, if any; before the minutes of work that a wrong one costs."""
     if settings.detector is None:
         return None
-    from stepline.wys2.detecting import check_backbone, load_detector
+    from stepline.wys2.backbones import check_same
+    from stepline.wys2.detecting import load_detector
 
     loaded = load_detector(settings.detector)
-    check_backbone(loaded, vision.backbone)
+    check_same(loaded.path, (loaded.video, loaded.text), vision.backbone)
     return loaded
 
 
@@ -77,11 +78,12 @@ def _detected(
 ) -> tuple[float, ...]:
     """Return P(shown) by a trained detector. Raises SettingsError where there are no pictures, or none it can read."""
     from stepline.vision import Precomputed
+    from stepline.wys2.backbones import encode_texts
     from stepline.wys2.detecting import judge_by_detector
 
     if seen.features is None or seen.backbone is None or isinstance(seen.backbone, Precomputed):
         raise SettingsError(f"{detector.path}: a detector needs pictures and texts of one kind; set vision.backbone")
-    vectors = seen.backbone.encode_texts([sentence.text for sentence in transcript.sentences])
+    vectors = encode_texts(detector.text, seen.backbone, [sentence.text for sentence in transcript.sentences])
     return judge_by_detector(detector, transcript.sentences, seen.features, vectors, settings.seconds)
 
 

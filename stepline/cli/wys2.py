@@ -69,7 +69,8 @@ def train_wys2(
     from stepline.nasva.told import read_records
     from stepline.settings import load_settings
     from stepline.wys2.gather import gather
-    from stepline.wys2.run import DETECTOR, train_run
+    from stepline.wys2.run import train_run
+    from stepline.wys2.run_files import DETECTOR
     from stepline.wys2.settings import Wys2Settings
 
     settings = load_settings(Wys2Settings, settings_file, overrides)
@@ -80,12 +81,14 @@ def train_wys2(
     further = None
     if options["unlabelled"]:
         further = gather(read_records(options["unlabelled"]), features, encode, settings.clips, transcripts)
-    backbone = features[next(iter(features))].backbone
+    backbone = features.backbone
     with training_bar() as bar:
         made = train_run(labelled, further, out, settings, video=backbone, text=options["vectors"], report=bar)
     for one in made.rounds:
         kept = f", {one.kept} of {one.of} unlabelled ones" if one.of else ""
         click.echo(f"round {one.number}: {one.pairs} clips{kept}; ROC-AUC on validation {one.auc:.3f}", err=True)
+    click.echo(made.told, err=True)
     rounds = [{"number": one.number, "pairs": one.pairs, "kept": one.kept, "auc": one.auc} for one in made.rounds]
+    error = None if made.calibrated is None else made.calibrated.error
     path = str(out / DETECTOR)
-    click.echo(json.dumps({"detector": path, "rounds": rounds}) if as_json else path)
+    click.echo(json.dumps({"detector": path, "rounds": rounds, "calibration_error": error}) if as_json else path)

@@ -7,10 +7,9 @@ from pathlib import Path
 
 from stepline.errors import StoreError
 from stepline.features.flaws import DROPPED, OTHER_ID, TWICE, UNREADABLE, Dropped, read_dropped, write_dropped
+from stepline.features.index import UNKNOWN
 from stepline.features.sources import Content, Found, contents, find_features
 from stepline.features.writer import SHARD_BYTES, FeatureWriter
-
-UNKNOWN = "unknown"   # the backbone of features that do not say it
 
 
 @dataclass(frozen=True)

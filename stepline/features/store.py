@@ -8,7 +8,7 @@ import numpy as np
 
 from stepline.errors import StoreError
 from stepline.features.flaws import DAMAGED, EMPTY, NOT_FINITE, Dropped
-from stepline.features.index import Lines, Stored, read_index, read_lines, shard_path, shards_of
+from stepline.features.index import UNKNOWN, Lines, Stored, read_index, read_lines, shard_path, shards_of
 from stepline.features.shards import Half, map_shard
 from stepline.records import FeatureSequence, Matrix
 
@@ -54,6 +54,14 @@ class FeatureStore(Mapping[str, Stored]):
     def widths(self) -> tuple[int, ...]:
         """The widths of the features: one, unless somebody mixed shards."""
         return tuple(sorted({stored.width for stored in self._stored.values()}))
+
+    @property
+    def backbone(self) -> str:
+        """The name of what made the features, "" where they do not say. Raises StoreError where several did."""
+        names = sorted({stored.backbone for stored in self._stored.values()} - {UNKNOWN})
+        if len(names) > 1:
+            raise StoreError(f"{self.folder}: features of {' and '.join(names)}; keep one backbone a store")
+        return names[0] if names else ""
 
     def matrix(self, id: str) -> Matrix:
         """Return the rows (T, D) of an item as float32. Raises StoreError where there is none."""

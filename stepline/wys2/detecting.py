@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from stepline.batches import Flags
-from stepline.errors import ModelError, SettingsError
+from stepline.errors import ModelError
 from stepline.evaluate.calibration import LEAST, Logistic, calibration_error, fit_logistic, read_logistic
 from stepline.models import sha256
 from stepline.records import FeatureSequence, Matrix, Sentence
@@ -24,6 +24,7 @@ from stepline.wys2.run_files import DETECTOR
 from stepline.wys2.train import score_pairs
 
 KIND = "stepline.wys2.shown"
+NEEDED = 2 * LEAST   # validation clips of either kind: each half must bear a fit
 
 
 @dataclass(frozen=True)
@@ -56,18 +57,9 @@ def load_detector(path: Path) -> LoadedDetector:
     network = read_detector(file)
     beside = shown_path(file)
     if not beside.exists():
-        cure = "train it again with 20 validation clips of either kind or more"
+        cure = f"train it again with {NEEDED} validation clips of either kind or more"
         raise ModelError(f"{file}: no {beside.name} beside it, so its scores are no probabilities; {cure}")
     return LoadedDetector(network, *trained_on(file), _read(beside, sha256(file)), file)
-
-
-def check_backbone(loaded: LoadedDetector, video: str) -> None:
-    """Raise SettingsError where the features are another backbone's than the detector was trained on."""
-    if loaded.video and loaded.video != video:
-        raise SettingsError(
-            f"{loaded.path}: trained on features of {loaded.video!r}, these are of {video!r}; "
-            f"set vision.backbone to {loaded.video}, or give another judge.detector"
-        )
 
 
 def judge_by_detector(
@@ -87,7 +79,10 @@ def judge_by_detector(
 
 
 def calibrate(scores: Matrix, shown: Flags) -> Calibrated | None:
-    """Return the regression of scores (N,) on labels (N,); None where a half has too few clips of either kind."""
+    """Return the regression of scores (N,) on labels (N,); None where a half has too few clips of either kind.
+
+    A half is every second clip, so that a video's clips lie in both: the error is that of other clips of known videos.
+    """
     halves = [(scores[k::2, None].astype(np.float64), shown[k::2]) for k in (0, 1)]
     if any(min(int(known.sum()), int((~known).sum())) < LEAST for _, known in halves):
         return None

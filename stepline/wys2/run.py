@@ -4,11 +4,12 @@
     videos.json            which videos were for training, validation and test; test videos are never looked at
     round-N/               checkpoint and log of each training, from which a killed run goes on
     detector.safetensors   the last round's network
+    detector.shown.json    what turns its scores into P(shown), fitted to the validation clips; not where they are few
 """
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from stepline.batches import Flags
@@ -18,14 +19,31 @@ from stepline.store import write_atomic
 from stepline.training import Progress
 from stepline.wys2.checkpoint import write_detector
 from stepline.wys2.clips import split_videos
+from stepline.wys2.detecting import NEEDED, Calibrated, calibrate, shown_path, write_calibrated
 from stepline.wys2.gather import Gathered, infer_labels
 from stepline.wys2.model import Detector
 from stepline.wys2.pairs import Pair
 from stepline.wys2.pseudo_label import Labelled, Round, Validation, pseudo_label
+from stepline.wys2.run_files import DETECTOR, RUN, VIDEOS
 from stepline.wys2.settings import DetectorSettings, Wys2Settings
 from stepline.wys2.train import score_pairs, train_detector
 
-DETECTOR, RUN, VIDEOS = "detector.safetensors", "run.json", "videos.json"
+
+@dataclass(frozen=True)
+class Trained(Labelled):
+    """A run's detector, its rounds, and its calibration; None where the validation clips were too few."""
+
+    calibrated: Calibrated | None
+    validation: int
+    positive: int
+
+    @property
+    def told(self) -> str:
+        """How far the stated P lies from what is so, or why nothing can be stated."""
+        clips = f"{self.validation} validation clips, {self.positive} of them positive"
+        if self.calibrated is None:
+            return f"not calibrated, so no judge: {clips}; {NEEDED} of either kind are needed"
+        return f"expected calibration error {self.calibrated.error:.3f} on {clips}"
 
 
 def train_run(
@@ -37,7 +55,7 @@ def train_run(
     video: str = "",
     text: str = "",
     report: Callable[[Progress], None] | None = None,
-) -> Labelled:
+) -> Trained:
     """Train on clips with key-steps, and in rounds on those without; write the folder and return what came out.
 
     video, text: what gave features and vectors, kept in the detector's file. Raises DatasetError when no clip is left
@@ -62,11 +80,23 @@ def train_run(
 
     made = _made(train.positive(positive), unlabelled, validation, taught, settings)
     write_detector(made.detector, folder / DETECTOR, video=video, text=text)
+    trained = _calibrated(made, validation, folder / DETECTOR)
     counts = {"clips": len(train.clips), "positive": int(positive.sum()), "validation": len(held.clips)}
     omitted = {"labelled": dict(labelled.omitted), "unlabelled": dict(unlabelled.omitted) if unlabelled else {}}
-    tree = {"settings": settings.model_dump(mode="json"), "counts": counts, "omitted": omitted}
-    write_atomic(folder / RUN, json.dumps({**tree, "rounds": [asdict(one) for one in made.rounds]}, indent=1) + "\n")
-    return made
+    told = {"rounds": [asdict(one) for one in trained.rounds], "calibration": trained.told}
+    tree = {"settings": settings.model_dump(mode="json"), "counts": counts, "omitted": omitted, **told}
+    write_atomic(folder / RUN, json.dumps(tree, indent=1) + "\n")
+    return trained
+
+
+def _calibrated(made: Labelled, held: Validation, detector: Path) -> Trained:
+    """Fit scores to the validation clips' labels, and write the fit beside the detector; none of another stays."""
+    found = calibrate(score_pairs(made.detector, held.pairs), held.positive)
+    if found is None:
+        shown_path(detector).unlink(missing_ok=True)
+    else:
+        write_calibrated(found, detector)
+    return Trained(made.detector, made.rounds, found, len(held.positive), int(held.positive.sum()))
 
 
 def _made(

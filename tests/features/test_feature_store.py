@@ -32,6 +32,18 @@ def test_items_come_back_from_their_shards(tmp_path):
     assert list(store.faults()) == []
 
 
+def test_a_store_names_its_backbone_unless_two_made_it(tmp_path):
+    with FeatureWriter(tmp_path) as writer:
+        writer.add("a", rows(), rate=1.0, backbone="unknown")
+        assert FeatureStore(fill(tmp_path / "clip").folder).backbone == "clip"
+    assert FeatureStore(tmp_path).backbone == ""
+    with FeatureWriter(tmp_path) as writer:
+        writer.add("b", rows(), rate=1.0, backbone="clip")
+        writer.add("c", rows(), rate=1.0, backbone="s3d")
+    with pytest.raises(StoreError, match="features of clip and s3d"):
+        _ = FeatureStore(tmp_path).backbone
+
+
 def test_any_safetensors_reader_reads_a_shard(tmp_path):
     from safetensors.numpy import load_file
 

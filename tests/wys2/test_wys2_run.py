@@ -1,10 +1,12 @@
 """A whole run on a few simulated videos, as a library call and as a command."""
 
 import json
+import re
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from conftest import CAPTIONS
 
 from stepline.cli import main
 from stepline.errors import DatasetError, SettingsError
@@ -118,13 +120,41 @@ def test_nothing_to_train_on_says_why(store, tmp_path, world):
         train_run(gather([silent], store, words, PLAIN), None, tmp_path, SMALL)
 
 
-def test_the_command_trains_from_records_and_a_store(world, store, tmp_path):
+def test_few_validation_clips_give_no_calibration_and_say_so(world, store, tmp_path):
+    (tmp_path / "detector.shown.json").write_text("of an earlier run")
+    made = train_run(gather(world.records[:5], store, words, PLAIN), None, tmp_path, SMALL)
+    assert made.calibrated is None
+    assert not (tmp_path / "detector.shown.json").exists()
+    assert json.loads((tmp_path / "run.json").read_text())["calibration"] == made.told
+    assert re.fullmatch(r"not calibrated, so no judge: \d+ validation clips, \d+ of .*; 40 of either .*", made.told)
+
+
+def test_what_the_command_trains_and_calibrates_judges_a_video(small_video, tmp_path):
+    world = simulate(1, SimulationSettings(videos=28))
     write_parquet(world.records, tmp_path / "records.parquet")
-    sizes = ("labels.kind=vr", "clips.resolve=false", "train.epochs=1", "train.learning_rate=1e-3", "detector.width=8")
-    paths = ("--features", store.folder, "--key-steps", tmp_path / "records.parquet", "--out", tmp_path / "run")
+    with FeatureWriter(tmp_path / "store") as writer:
+        for sample in world.samples:
+            values = np.pad(sample.features().values, ((0, 0), (0, 384 - sample.features().values.shape[1])))
+            writer.add(sample.id, values, rate=1.0, backbone="conse")
+    sizes = ("labels.kind=vr", "clips.resolve=false", "train.epochs=1", "train.learning_rate=1e-3")
+    paths = ("--features", tmp_path / "store", "--key-steps", tmp_path / "records.parquet", "--out", tmp_path / "run")
     chosen = [part for one in sizes for part in ("--set", one)]
     result = CliRunner().invoke(main, ["train", "wys2", *map(str, paths), "--json", *chosen])
     assert result.exit_code == 0, result.output
-    told = json.loads(result.stdout.splitlines()[-1])
-    assert trained_on(tmp_path / "run" / "detector.safetensors") == ("world", "minilm")
-    assert 0 <= told["rounds"][0]["auc"] <= 1
+    assert trained_on(tmp_path / "run" / "detector.safetensors") == ("conse", "minilm")
+    report = json.loads(result.stdout.splitlines()[-1])
+    assert 0 <= report["rounds"][0]["auc"] <= 1
+    error = report["calibration_error"]
+    assert 0 <= error < 0.5
+    assert f"expected calibration error {error:.3f} on" in result.stderr
+    (tmp_path / "said.srt").write_text(CAPTIONS)
+    words = ("--captions", tmp_path / "said.srt", "--detector", tmp_path / "run", "--out", tmp_path / "out", "--json")
+    judged = CliRunner().invoke(main, ["judge", str(small_video), *map(str, words)])
+    assert judged.exit_code == 0, judged.output
+    told = json.loads(judged.stdout)
+    assert told["judge"] == "detector"
+    assert len(told["sentences"]) == 4
+    assert all(0 < sentence["shown"] < 1 for sentence in told["sentences"])
+    other = CliRunner().invoke(main, ["judge", str(small_video), *map(str, words), "--set", "vision.backbone=none"])
+    assert other.exit_code == 1
+    assert "trained on features of 'conse', these are of 'none'" in other.stderr
