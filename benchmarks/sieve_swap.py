@@ -20,7 +20,16 @@ from made_transcripts import MadeVideo, make_videos, read_recipes
 from made_transcripts.base import kept_recipes, made_base
 from made_transcripts.pairs import read_pairs
 from made_transcripts.recipes import DATA
-from sieve_swap_scores import pair_rates, refused, sieve_scores, swap_scores, swaps, violations
+from sieve_swap_scores import (
+    own_words,
+    pair_rates,
+    refused,
+    sieve_scores,
+    swap_scores,
+    swapped_steps,
+    swaps,
+    violations,
+)
 
 from stepline.jobs import listen
 from stepline.pipeline import StepsSettings
@@ -105,6 +114,7 @@ def measured(
     made = sieve_and_swap([video.record for video in videos], base, settings, paired=paired, embed=encode)
     both = list(zip(videos, made, strict=True))
     result: dict[str, object] = {"sieve": sieve_scores(videos, made), "contradictions": len(violations(made))}
+    result["sentences in their own words"] = own_words(made)
     for name, inside in (("source in the base", True), ("source not in the base", False)):
         some = [(video, record) for video, record in both if video.in_base == inside]
         found = swaps(*zip(*some, strict=True))
@@ -115,15 +125,20 @@ def measured(
 
 def plans(best: dict[str, float]) -> dict[str, MatchSettings]:
     """Return what is compared: the paper's rule at its own and at the calibrated threshold, and what goes beyond."""
-    plain, wording = best["similarity"], best["wording"]
+    paper = {"sieve": "similarity", "similarity": best["similarity"], "swap_similarity": 0.0}
+    wording = {"similarity": best["wording"], "swap_similarity": 0.0}
     given = {
-        "the paper's rule, 0.75": {"similarity": PAPER, "check": False},
-        "the paper's rule, calibrated": {"similarity": plain, "check": False},
-        "calibrated, with the check": {"similarity": plain},
-        "sieve by wording": {"similarity": wording, "sieve": "wording", "check": False},
-        "sieve by wording, with the check": {"similarity": wording, "sieve": "wording"},
-        "by wording, check, paired documents only": {"similarity": wording, "sieve": "wording", "scope": "paired"},
-        "by wording, check, in a document's order": {"similarity": wording, "sieve": "wording", "method": "monotone"},
+        "the paper's rule, 0.75": paper | {"similarity": PAPER, "check": False},
+        "the paper's rule, calibrated": paper | {"check": False},
+        "calibrated, with the check": paper | {"unswapped": "drop"},
+        "calibrated, with the check, own words": paper,
+        "sieve by wording": wording | {"check": False},
+        "sieve by wording, with the check": wording | {"unswapped": "drop"},
+        "the same, 20 candidates": wording | {"unswapped": "drop", "candidates": 20},
+        "by wording, check, own words": wording,
+        "the defaults": {"similarity": best["wording"]},
+        "the defaults, paired documents only": {"similarity": best["wording"], "scope": "paired"},
+        "the defaults, in a document's order": {"similarity": best["wording"], "method": "monotone"},
     }
     return {name: MatchSettings.model_validate({"scope": "all"} | fields) for name, fields in given.items()}
 
@@ -165,8 +180,11 @@ def elsewhere(base: TextBase, chosen: dict[str, MatchSettings], encode: Encode) 
         for plan, settings in chosen.items():
             made = sieve_and_swap(records, base, settings, embed=encode)
             kept = sum(len(step.sources) for record in made for step in record.steps)
-            found[plan] = {"sieved out": round(1 - kept / count, 4), "contradictions": len(violations(made))}
-        found["swaps"] = [(r.id, s.alternatives[0], s.text, s.source_text, s.score) for r in made for s in r.steps]
+            found[plan] = {"sieved out": round(1 - kept / count, 4), "in their own words": own_words(made),
+                           "contradictions": len(violations(made))}  # fmt: skip
+        found["swaps"] = [
+            (r.id, s.alternatives[0], s.text, s.source_text, s.score) for r in made for s in swapped_steps(r)
+        ]
         shares[name] = found
     return shares
 
@@ -208,7 +226,7 @@ def main() -> None:
     others = elsewhere(base, whole, encode)
     test = [video for video in videos if video.half == "test"]
     if options.read:
-        rows = to_read(test, base, chosen["sieve by wording, with the check"], encode, others)
+        rows = to_read(test, base, chosen["the defaults"], encode, others)
         options.read.write_text(json.dumps(rows, indent=1), encoding="utf-8")
     for found in others.values():
         del found["swaps"]

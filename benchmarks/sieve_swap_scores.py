@@ -9,7 +9,7 @@ from made_transcripts import MadeVideo
 from made_transcripts.pairs import KINDS, Pair
 from made_transcripts.violations import contradictions
 
-from stepline.records import Matrix, Record
+from stepline.records import Matrix, Record, Step
 
 SAME = 0.8      # Jaccard likeness of words from which two written lines are one (the base merges near-duplicates)
 ALIKE = 0.85    # cosine from which another recipe's line says nearly the same
@@ -60,11 +60,21 @@ def swaps(videos: Sequence[MadeVideo], swapped: Sequence[Record]) -> list[tuple[
     """Return, for each swap of sentences that tell steps, what was said, the step and the true steps."""
     found = []
     for video, record in zip(videos, swapped, strict=True):
-        for step in record.steps:
+        for step in swapped_steps(record):
             told = sorted({place for index in step.sources for place in video.truth[index]})
             if told:
                 found.append((step.alternatives[0], step.text, [video.recipe.steps[place] for place in told]))
     return found
+
+
+def swapped_steps(record: Record) -> list[Step]:
+    """Return the steps that come from the base; the others keep what was said."""
+    return [step for step in record.steps if step.source_text]
+
+
+def own_words(swapped: Sequence[Record]) -> int:
+    """Return how many sentences were kept in their own words."""
+    return sum(len(step.sources) for record in swapped for step in record.steps if not step.source_text)
 
 
 def violations(swapped: Sequence[Record]) -> list[tuple[str, str, str]]:
@@ -72,7 +82,7 @@ def violations(swapped: Sequence[Record]) -> list[tuple[str, str, str]]:
     return [
         (kind, step.alternatives[0], step.text)
         for record in swapped
-        for step in record.steps
+        for step in swapped_steps(record)
         for kind in contradictions(step.alternatives[0], step.text)
     ]
 

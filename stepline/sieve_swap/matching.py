@@ -34,6 +34,14 @@ class Match:
 
 
 @dataclass(frozen=True)
+class Unswapped:
+    """A piece of narration that tells a step, though no written one is near enough and agrees: it keeps its words."""
+
+    segment: Segment
+    similarity: float
+
+
+@dataclass(frozen=True)
 class Miss:
     """A piece of narration that is sieved out. reason: one of a few, fit for counting."""
 
@@ -41,7 +49,7 @@ class Miss:
     reason: str
 
 
-Outcome: TypeAlias = Match | Miss
+Outcome: TypeAlias = Match | Unswapped | Miss
 
 
 def nearest_steps(
@@ -49,13 +57,14 @@ def nearest_steps(
 ) -> list[Outcome]:
     """Return for each segment its nearest step that keeps what was said; documents: search the steps of these only.
 
-    vectors: (S, D) unit. A step below `similarity` is never taken; with `check`, one that changes a number, a unit or
-    a negation gives way to the next nearest, up to `candidates`.
+    vectors: (S, D) unit. No step as near as `floor`: sieved out. With `check`, one that changes a number, a unit or a
+    negation gives way to the next nearest, up to `candidates`. None of them nearer than `swap_similarity` and in
+    agreement: `unswapped` says what becomes of the segment.
     """
     if not told or (documents is not None and not len(documents)):
         return [Miss(segment, UNPAIRED) for segment in told]
     rows, cosines = base.nearest(vectors, settings.candidates if settings.check else 1, documents=documents)
-    near_enough = (cosines >= settings.similarity - ROUNDING) & (rows >= 0)
+    near_enough = (cosines >= settings.floor - ROUNDING) & (rows >= 0)
     wanted = np.unique(rows[near_enough])
     steps = dict(zip(wanted.tolist(), base.steps(wanted), strict=True)) if len(wanted) else {}
     outcomes: list[Outcome] = []
@@ -69,13 +78,20 @@ def nearest_steps(
 
 
 def _first_that_agrees(segment: Segment, tried: Sequence[tuple[TextStep, float]], settings: MatchSettings) -> Outcome:
-    refused = FAR
+    reason = FAR
     for step, cosine in tried:
+        if cosine < settings.swap_similarity - ROUNDING:
+            break
         changed = change(segment.text, step.text, new_numbers=settings.new_numbers) if settings.check else None
         if changed is None:
             return Match(segment, step, cosine)
-        refused = changed if refused == FAR else refused
-    return Miss(segment, refused)
+        reason = changed if reason == FAR else reason
+    return _unmatched(segment, reason, tried[0][1], settings) if tried else Miss(segment, FAR)
+
+
+def _unmatched(segment: Segment, reason: str, cosine: float, settings: MatchSettings) -> Outcome:
+    """Return what becomes of a segment that passes the sieve and has no step; cosine: of its nearest."""
+    return Unswapped(segment, cosine) if settings.unswapped == "own words" else Miss(segment, reason)
 
 
 def ordered_steps(
@@ -86,23 +102,34 @@ def ordered_steps(
     documents: those tried, the likeliest first; ties prefer the earlier. Steps that change what was said are not taken.
     """
     best_gain, best_rows = 0.0, np.full(len(told), IDLE, dtype=np.int64)
-    best_cosines = np.zeros(len(told), dtype=np.float32)
+    best_cosines: Matrix = np.zeros(len(told), dtype=np.float32)
     for document in documents[: settings.ordered_documents]:
         rows = base.rows_of(int(document))
         similarity = vectors @ base.vectors(rows).T                              # (S, K)
         allowed = _without_changes(told, similarity, base.steps(rows), settings)
-        assigned, gain = monotone(allowed, settings.similarity)
+        assigned, gain = monotone(allowed, settings.floor)
         if gain > best_gain:
             place = np.maximum(assigned, 0)
             best_gain, best_rows = gain, np.where(assigned == IDLE, IDLE, rows[place])
-            best_cosines = np.take_along_axis(similarity, place[:, None], axis=1)[:, 0]
+            told_at = np.take_along_axis(similarity, place[:, None], axis=1)[:, 0]
+            best_cosines = np.where(assigned == IDLE, _refused(similarity, allowed, settings.floor), told_at)
     taken = best_rows[best_rows != IDLE]
     steps = iter(base.steps(taken) if len(taken) else [])
     missed = UNORDERED if len(documents) else UNPAIRED
-    return [
-        Miss(segment, missed) if row == IDLE else Match(segment, next(steps), float(cosine))
-        for segment, row, cosine in zip(told, best_rows, best_cosines, strict=True)
-    ]
+    outcomes: list[Outcome] = []
+    for segment, row, cosine in zip(told, best_rows, best_cosines.tolist(), strict=True):
+        step = None if row == IDLE else next(steps)
+        if step is not None and cosine >= settings.swap_similarity - ROUNDING:
+            outcomes.append(Match(segment, step, cosine))
+        else:
+            outcomes.append(_unmatched(segment, missed, cosine, settings) if cosine > 0 else Miss(segment, missed))
+    return outcomes
+
+
+def _refused(similarity: Matrix, allowed: Matrix, floor: float) -> Matrix:
+    """Return the cosine of each segment's nearest step (S,) where all near ones change what was said; 0 elsewhere."""
+    only = (similarity >= floor).any(axis=1) & ~(allowed >= floor).any(axis=1)
+    return np.where(only, similarity.max(axis=1, initial=0.0), 0.0).astype(np.float32)
 
 
 def _without_changes(
@@ -112,7 +139,7 @@ def _without_changes(
     if not settings.check:
         return similarity
     allowed: Matrix = similarity.copy()
-    for row, column in np.argwhere(similarity >= settings.similarity):
+    for row, column in np.argwhere(similarity >= settings.floor):
         if change(told[row].text, steps[column].text, new_numbers=settings.new_numbers) is not None:
             allowed[row, column] = -1.0
     return allowed

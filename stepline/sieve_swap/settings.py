@@ -13,6 +13,8 @@ Positive: TypeAlias = Annotated[float, Field(gt=0.0)]
 Variant: TypeAlias = Literal["raw", "only-sieve", "swap", "mix"]
 Scope: TypeAlias = Literal["retained", "paired", "all"]
 
+FLOORS = {"wording": 0.46, "similarity": 0.6}   # of MiniLM, calibrated on hand-made pairs (docs/sieve_swap.md)
+
 
 class PairingSettings(Settings):
     """Which videos and documents belong together (section 4.2, eq. 5)."""
@@ -34,15 +36,22 @@ class MatchSettings(Settings):
     scope: Scope = "retained"            # steps of all paired documents, of the video's own, or of the whole base
     method: Literal["nearest", "monotone"] = "nearest"   # monotone: in the order of one paired document
     ordered_documents: Count = 20        # paired documents, the likeliest first, that "monotone" tries
-    similarity: Share = 0.6              # least cosine of sentence and step (0.75 in the paper, with MPNet)
-    sieve: Literal["similarity", "wording"] = "similarity"   # wording: a sentence must sound like an instruction, too
+    sieve: Literal["wording", "similarity"] = "wording"   # wording: a sentence must sound like an instruction, too
     instruction: Share = 0.5             # least P(it tells a step), by its wording, for sieve "wording"
+    similarity: Share | None = None      # least cosine to a step of what is kept (0.75 in the paper); None: by `sieve`
+    swap_similarity: Share = 0.6         # least cosine at which a kept sentence is swapped; 0: as soon as it is kept
+    unswapped: Literal["own words", "drop"] = "own words"   # what becomes of a kept sentence without a step to swap
     merge: Literal["before", "after"] = "after"   # short neighbours before retrieval, or hits on one step after
     longest_merged: Positive = 8.0       # seconds; only shorter sentences merge before retrieval
     merge_gap: Positive = 4.0            # seconds; only neighbours closer than this merge
     candidates: Count = 5                # nearest steps tried until one keeps numbers, units and negation
     check: bool = True                   # refuse a step that changes a number, a unit or a negation
     new_numbers: bool = True             # a step may state a number of which the sentence says nothing
+
+    @property
+    def floor(self) -> float:
+        """Least cosine at which a sentence passes the sieve."""
+        return FLOORS[self.sieve] if self.similarity is None else self.similarity
 
 
 class RunSettings(Settings):

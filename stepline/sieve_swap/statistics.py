@@ -14,6 +14,7 @@ from stepline.sieve_swap.content import content_words
 DENSITY = 20     # steps of the density of content words, each 5 per cent
 LONG = 60        # words or seconds from which on they are counted as one
 TEN = 10         # seconds of a video's length that are one bar
+KEPT, OWN = "swapped", "kept in its own words"
 KEPT_WORDS = 2_000   # most frequent words that a part keeps
 
 
@@ -21,7 +22,7 @@ class Statistics(Frozen):
     """Counts that can be added. Keys are numbers in words where they are bars of a histogram."""
 
     videos: dict[str, int] = Field(default_factory=dict)          # split, or why a video was left out
-    sentences: dict[str, int] = Field(default_factory=dict)       # "kept", or why one was sieved
+    sentences: dict[str, int] = Field(default_factory=dict)       # KEPT, OWN, or why one was sieved
     steps_a_video: dict[str, int] = Field(default_factory=dict)
     words_a_step: dict[str, int] = Field(default_factory=dict)
     seconds_a_step: dict[str, int] = Field(default_factory=dict)
@@ -56,10 +57,10 @@ def count(records: Sequence[Record], splits: Sequence[str]) -> Statistics:
     words_before, density_before = _content(before)
     words_after, density_after = _content(after)
     sieved = Counter(item.reason for record in records for item in _sentences(record.dropped))
-    kept = sum(len({source for step in record.steps for source in step.sources}) for record in records)
+    kept = Counter(kind for record in records for kind in _kept(record).values())
     return Statistics(
         videos=_sorted(Counter(splits)),
-        sentences=_sorted(sieved + Counter({"kept": kept})),
+        sentences=_sorted(sieved + kept),
         steps_a_video=_sorted(Counter(str(len(record.steps)) for record in records)),
         words_a_step=_bars([len(text.split()) for text in after]),
         seconds_a_step=_bars([step.said.duration for step in steps if step.said]),
@@ -82,6 +83,12 @@ def document_of(source_text: str) -> str:
 
 def _sentences(dropped: Sequence[Dropped]) -> list[Dropped]:
     return [item for item in dropped if item.what == "sentence"]
+
+
+def _kept(record: Record) -> dict[int, str]:
+    """Return how each kept sentence was kept; a step without source_text has the words that were said."""
+    own = {source: OWN for step in record.steps if not step.source_text for source in step.sources}
+    return own | {source: KEPT for step in record.steps if step.source_text for source in step.sources}
 
 
 def _bars(values: Sequence[float]) -> dict[str, int]:

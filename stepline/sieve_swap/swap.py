@@ -5,6 +5,9 @@
     swap         that step instead of the sentence; what was said is kept among `alternatives`
     mix          both, as two steps with the same seconds
 
+A sentence whose near steps all change a number, a unit or a negation keeps its own words (`refused`): a step without
+`source_text`, licence and `alternatives` has not been swapped.
+
 The seconds are those of the speech, in `spans` and in `said`: the paper keeps the transcript's times. Nobody has looked
 at the picture, so `status` stays None; a NaSVA model may place the steps anew, since these are ordinary records.
 """
@@ -21,6 +24,7 @@ from stepline.sieve_swap.matching import (
     Match,
     Miss,
     Outcome,
+    Unswapped,
     merge_matches,
     nearest_steps,
     ordered_steps,
@@ -45,7 +49,8 @@ def sieve_and_swap(
     """Return each record with its swapped steps and, in `dropped`, the sentences that were sieved out and why.
 
     paired: each record's documents, the likeliest first; needed by scope "paired" and method "monotone". retained: the
-    documents of scope "retained"; None searches all. embed: texts to (N, D) unit vectors; None is the base's encoder.
+    documents of scope "retained"; None searches all. embed: texts to the (N, D) unit vectors of the base's
+    encoder; None loads that.
     Earlier steps of a record are replaced. Raises ShapeError where the numbers do not fit.
     """
     if paired is not None and len(paired) != len(records):
@@ -60,7 +65,7 @@ def sieve_and_swap(
     cuts = np.cumsum([0, *map(len, told)])
     outcomes = _outcomes(told, vectors, cuts, base, settings, paired, retained)
     if settings.sieve == "wording":
-        known = vectors if embed is None and base.encoder == ENCODER else None
+        known = vectors if base.encoder == ENCODER else None
         verdicts = iter(instructing(texts, settings.instruction, known))
         outcomes = [[_heard(outcome, next(verdicts)) for outcome in found] for found in outcomes]
     return [
@@ -115,6 +120,8 @@ def _swapped(record: Record, outcomes: Sequence[Outcome], settings: MatchSetting
     for match in outcomes:
         if isinstance(match, Match):
             steps += [_step_of(match, len(steps) + place, form) for place, form in enumerate(_forms(settings))]
+        elif isinstance(match, Unswapped):
+            steps.append(_step(len(steps), match.segment, match.segment.text, score=_score(match)))
     sentences = _sentences(record)
     sieved = [
         Dropped(what="sentence", text=sentences[source].text, reason=miss.reason)
@@ -130,13 +137,17 @@ def _forms(settings: MatchSettings) -> tuple[str, ...]:
 
 
 def _step_of(match: Match, number: int, form: str) -> Step:
-    score = min(1.0, max(0.0, match.similarity))
+    score = _score(match)
     if form == "only-sieve":
         return _step(number, match.segment, match.segment.text, score=score)
     source = f"{match.step.source}: {match.step.id}"
     said = (match.segment.text,)
     made = {"score": score, "source_text": source, "licence": match.step.licence, "alternatives": said}
     return _step(number, match.segment, match.step.text, **made)
+
+
+def _score(outcome: Match | Unswapped) -> float:
+    return min(1.0, max(0.0, outcome.similarity))
 
 
 def _step(number: int, segment: Segment, text: str, **more: object) -> Step:

@@ -29,7 +29,8 @@ def record(spoken=SPOKEN, identity="v1"):
 
 
 def swapped(spoken=SPOKEN, paired=None, retained=None, base=BASE, **settings):
-    chosen = MatchSettings(**({"scope": "all", "similarity": 0.55} | settings))
+    plain = {"scope": "all", "sieve": "similarity", "similarity": 0.55, "swap_similarity": 0.0, "unswapped": "drop"}
+    chosen = MatchSettings(**(plain | settings))
     made = sieve_and_swap([record(spoken)], base, chosen, paired=paired, retained=retained, embed=base.embed)
     return made[0]
 
@@ -92,6 +93,34 @@ def test_a_step_that_changes_a_number_gives_way_to_the_next_nearest():
 def test_a_negation_is_never_swapped_away():
     assert [item.reason for item in swapped([(0.0, 2.0, "do salt yet")]).dropped] == [NEGATION]
     assert [step.text for step in swapped([(0.0, 2.0, "do not salt it yet")]).steps] == ["Do not salt yet."]
+
+
+def test_a_sentence_whose_near_steps_all_disagree_keeps_its_own_words_when_asked():
+    spoken = [(0.0, 2.0, "do salt yet"), (9.0, 12.0, "drain the beans"), (20.0, 22.0, "hello my friends")]
+    made = swapped(spoken, unswapped="own words")
+    assert lines(made) == [(0.0, 2.0, "do salt yet", (0,)), (9.0, 12.0, "Drain the beans.", (1,))]
+    own = made.steps[0]
+    assert (own.source_text, own.licence, own.alternatives) == (None, None, ())
+    assert own.score == pytest.approx(3 / np.sqrt(3 * 4))   # do, salt, yet of "Do not salt yet."
+    assert [item.text for item in made.dropped] == ["hello my friends"]
+    mixed = swapped(spoken, unswapped="own words", variant="mix")
+    assert [step.text for step in mixed.steps] == ["do salt yet", "Drain the beans.", "drain the beans"]
+
+
+@pytest.mark.parametrize("method", ["nearest", "monotone"])
+def test_a_step_that_is_near_enough_to_keep_a_sentence_may_be_too_far_to_replace_it(method):
+    spoken = [(0.0, 2.0, "drain the beans"), (9.0, 12.0, "mix beans and onion"), (20.0, 22.0, "do salt yet")]
+    given = {"method": method, "paired": [np.array([1])], "swap_similarity": 0.9}
+    made = swapped(spoken, **given, unswapped="own words")   # cosines: 1, 4 / (2 sqrt 6) = .82, .87 but negated
+    assert [step.text for step in made.steps] == ["Drain the beans.", "mix beans and onion", "do salt yet"]
+    assert [step.source_text is None for step in made.steps] == [False, True, True]
+    assert [step.text for step in swapped(spoken, **given).steps] == ["Drain the beans."]
+
+
+def test_the_threshold_of_the_sieve_goes_with_the_sieve():
+    assert MatchSettings().floor == 0.46
+    assert MatchSettings(sieve="similarity").floor == 0.6
+    assert MatchSettings(sieve="similarity", similarity=0.0).floor == 0.0
 
 
 def test_only_the_steps_of_the_asked_documents_are_searched():

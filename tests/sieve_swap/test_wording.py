@@ -37,7 +37,7 @@ def test_the_sieve_by_wording_drops_talk_that_a_step_is_near_to():
     base = SmallBase()
     kept = {}
     for sieve in ("similarity", "wording"):
-        settings = MatchSettings(scope="all", similarity=0.5, sieve=sieve)
+        settings = MatchSettings(scope="all", similarity=0.5, swap_similarity=0.5, sieve=sieve)
         kept[sieve] = sieve_and_swap([spoken], base, settings, embed=base.embed)[0]
     assert [step.sources for step in kept["similarity"].steps] == [(0,), (1,)]
     assert [step.sources for step in kept["wording"].steps] == [(1,)]

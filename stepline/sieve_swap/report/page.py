@@ -8,7 +8,7 @@ from stepline.records import Record
 from stepline.sieve_swap.pairing import ThresholdRow
 from stepline.sieve_swap.report.plots import grouped, histogram, ranked
 from stepline.sieve_swap.shards import TRAIN, VALIDATION
-from stepline.sieve_swap.statistics import DENSITY, LONG, TEN, Statistics
+from stepline.sieve_swap.statistics import DENSITY, KEPT, LONG, OWN, TEN, Statistics
 
 COLOURS = 8      # colours of matched lines; style.css names them c0 to c7
 TOP = 50         # documents in the list, as in figure 5a
@@ -54,9 +54,10 @@ def _numbers(s: Statistics) -> str:
     videos = s.videos.get(TRAIN, 0) + s.videos.get(VALIDATION, 0)
     steps = sum(s.words_a_step.values())
     sentences = sum(s.sentences.values())
+    swapped, own = s.sentences.get(KEPT, 0), s.sentences.get(OWN, 0)
     rows = {
         "videos in, videos kept": f"{sum(s.videos.values()):,}, {videos:,}",
-        "sentences in, sentences kept": f"{sentences:,}, {s.sentences.get('kept', 0):,}",
+        "sentences in, swapped, kept in own words": f"{sentences:,}, {swapped:,}, {own:,}",
         "steps out": f"{steps:,}",
         "steps a video": f"{steps / max(1, videos):.1f}",
         "seconds a step": f"{s.seconds / max(1, steps):.1f}",
@@ -153,7 +154,7 @@ def _colour(number: int | None) -> str:
 
 def _source(source: str | None, licence: str | None, score: float | None) -> str:
     if source is None:
-        return ""
+        return f"own words; similarity {score:.2f}" if score is not None else ""
     return f"{source}; licence: {licence or 'not stated'}; similarity {score or 0.0:.2f}"
 
 
