@@ -217,6 +217,8 @@ def read_parquet(path: Path) -> Iterator[Record]:
     import pyarrow as arrow
     import pyarrow.parquet as parquet
 
+    if not path.exists():
+        raise StoreError(f"{path}: no such file; give records that Stepline wrote")
     try:
         file = parquet.ParquetFile(path)
         for batch in file.iter_batches(columns=["record"]):

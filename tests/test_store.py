@@ -97,6 +97,11 @@ def test_parquet_loses_nothing(record, tmp_path):
     assert next(store.read_parquet(path)) == record
 
 
+def test_a_parquet_file_that_is_not_there_is_called_so(tmp_path):
+    with pytest.raises(StoreError, match="none.parquet: no such file"):
+        list(store.read_parquet(tmp_path / "none.parquet"))
+
+
 def test_a_damaged_parquet_file_is_an_error(tmp_path):
     path = tmp_path / "x.parquet"
     path.write_bytes(b"PAR1 not really")

@@ -48,3 +48,6 @@ def test_a_file_that_is_no_text_is_refused(tmp_path):
         read_excluded([tmp_path / "list.txt"])
     with pytest.raises(DatasetError, match="cannot be read"):
         read_excluded([tmp_path / "none.txt"])
+    (tmp_path / "htm_align.json").write_text('{"abcdefghijk": [[1, 0, 2, "stir"]]}')
+    with pytest.raises(DatasetError, match="line 1 is no video id.*stepline excluded"):
+        read_excluded([tmp_path / "htm_align.json"])
