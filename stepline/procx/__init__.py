@@ -1,0 +1,1 @@
+"""ProcX: finds and describes the steps of a video from its features alone (Batra et al., ECCV 2024, section 5)."""
