@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from stepline.errors import StoreError
+from stepline.errors import ShapeError, StoreError
 from stepline.features.flaws import DAMAGED, EMPTY, NOT_FINITE, Dropped
 from stepline.features.index import UNKNOWN, Lines, Stored, read_index, read_lines, shard_path, shards_of
 from stepline.features.shards import Half, map_shard
@@ -72,7 +72,10 @@ class FeatureStore(Mapping[str, Stored]):
 
     def read(self, id: str) -> FeatureSequence:
         """Return the features of a video. Raises StoreError where there are none, ShapeError for NaN."""
-        return FeatureSequence(self.matrix(id), self[id].rate, self[id].backbone)
+        try:
+            return FeatureSequence(self.matrix(id), self[id].rate, self[id].backbone)
+        except ShapeError as error:
+            raise ShapeError(f"{self.folder}: {id}: {error}") from error
 
     def lines(self, id: str) -> Lines | None:
         """Return the texts that an item's rows are vectors of; None where they are none."""

@@ -123,3 +123,12 @@ def test_two_widths_are_no_one_store(tmp_path):
     fill(tmp_path, 2)
     with pytest.raises(ShapeError, match="4 wide, not 5"):
         FeatureWriter(tmp_path, width=5)
+
+
+def test_a_video_whose_rows_turn_nan_on_disk_is_named(tmp_path):
+    store = fill(tmp_path, 2)
+    path = shard_path(tmp_path, 0)
+    path.write_bytes(path.read_bytes()[:-2] + np.float16(np.nan).tobytes())   # the last number of the last video
+    assert len(store.read("v0").values) == 1
+    with pytest.raises(ShapeError, match="v1: .*NaN or infinity"):
+        FeatureStore(tmp_path).read("v1")
