@@ -28,8 +28,8 @@ HEARD = "heard"   # folder in --out for what is said in given video files
 def sieve_swap(videos: tuple[Path, ...], base: Path, out: Path, **options: Any) -> None:
     """Sieve the narration of VIDEOS and swap it for the nearest human-written steps of a text base.
 
-    VIDEOS: records (.parquet, .json, .jsonl or a folder of them), HowTo100M's caption.json, or video files, which are
-    transcribed first. A run that was stopped goes on where it was when it is asked for again.
+    VIDEOS: records (.parquet, .json, .jsonl or a folder of them), HowTo100M's caption.json or csv of each video, or
+    video files, which are transcribed first. A run that was stopped goes on where it was when it is asked for again.
 
     \b
     Example:

@@ -12,6 +12,7 @@ from stepline.errors import DatasetError
 from stepline.records import Record
 
 VIDEOS, TITLES, LENGTHS = "HowTo100M_v1.csv", "task_ids.csv", "htm_vlen.csv"
+TABLES = (VIDEOS, TITLES, LENGTHS)
 BLOCK = 65_536                     # rows held as objects at once
 ID, NUMBER, WORDS = 16, 12, 48     # bytes kept of an id, a number and a category
 

@@ -3,6 +3,7 @@
     FILE.parquet, FILE.json, FILE.jsonl     records of Stepline
     FOLDER                                  such files, sorted by name
     caption.json, raw_caption.json          HowTo100M: {id: {"text": [], "start": [], "end": []}}, streamed
+    VIDEO.csv                               HowTo100M: one video's start,end,text
       beside them HowTo100M_v1.csv          id -> category and task
                   task_ids.csv              task -> title
                   htm_vlen.csv              id -> seconds (vid,vlen)
@@ -10,21 +11,24 @@
 Nothing is held but the video at hand and HowTo100M's tables, which are arrays. What cannot be read is told, not raised.
 """
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
+from stepline.asr.captions.tables import read_table
+from stepline.asr.captions.text import read_text
 from stepline.datasets.draft import Draft
 from stepline.datasets.node import Node
 from stepline.datasets.reading import Entry
-from stepline.errors import DatasetError, StoreError
+from stepline.errors import CaptionError, DatasetError, StoreError
 from stepline.records import Record
 from stepline.sieve_swap.json_stream import Damage, members
-from stepline.sieve_swap.video_table import VideoTable
+from stepline.sieve_swap.video_table import TABLES, VideoTable
 from stepline.store import from_json, read_record
 
-SUFFIXES = (".parquet", ".json", ".jsonl")
+SUFFIXES = (".parquet", ".json", ".jsonl", ".csv")
 CAPTIONS = ("caption.json", "raw_caption.json")
 
 
@@ -42,21 +46,26 @@ Read: TypeAlias = Record | Unread
 def read_videos(path: Path) -> Iterator[Read]:
     """Yield every video of a file or folder, in a fixed order. Raises DatasetError where there is nothing to read."""
     if not path.exists():
-        raise DatasetError(f"{path}: is not there; give records (.parquet, .json) or HowTo100M's caption.json")
+        raise DatasetError(f"{path}: is not there; give records (.parquet, .json) or HowTo100M's captions")
     files = [path] if path.is_file() else _files(path)
+    table = functools.lru_cache(maxsize=1)(VideoTable)   # files of one folder share its tables
     for file in files:
         if file.suffix == ".parquet":
             yield from _parquet(file)
         elif file.suffix == ".jsonl":
             yield from _lines(file)
+        elif file.suffix == ".csv":
+            yield _of_csv(file, table)
         else:
-            yield from _json(file)
+            yield from _json(file, table)
 
 
 def _files(folder: Path) -> list[Path]:
     captions = [folder / name for name in CAPTIONS if (folder / name).is_file()]
     files = captions[:1] or sorted(
-        file for file in folder.rglob("*") if file.suffix in SUFFIXES and not file.name.startswith(".")
+        file
+        for file in folder.rglob("*")
+        if file.suffix in SUFFIXES and not file.name.startswith(".") and file.name not in TABLES
     )
     if not files:
         raise DatasetError(f"{folder}: holds no {', '.join(SUFFIXES)} file; `stepline transcribe --out` writes records")
@@ -97,7 +106,16 @@ def _record(text: str | bytes, place: str) -> Read:
         return Unread(place, str(error))
 
 
-def _json(file: Path) -> Iterator[Read]:
+def _of_csv(file: Path, table: Callable[[Path], VideoTable]) -> Read:
+    try:
+        cues = read_table(read_text(file), str(file))
+    except CaptionError as error:
+        return Unread(str(file), str(error))
+    timed = [(cue.text, cue.start, cue.end) for cue in cues if cue.start is not None and cue.end is not None]
+    return _video(file.stem, timed, str(file), table(file.parent))
+
+
+def _json(file: Path, table: Callable[[Path], VideoTable]) -> Iterator[Read]:
     """Yield one record, or the videos of HowTo100M's captions, whichever the file holds."""
     try:
         with file.open("rb") as opened:
@@ -105,7 +123,7 @@ def _json(file: Path) -> Iterator[Read]:
         if b'"version"' in head:
             yield read_record(file)
             return
-        table = VideoTable(file.parent)
+        tables = table(file.parent)
     except (OSError, StoreError) as error:
         yield Unread(str(file), str(error))
         return
@@ -113,7 +131,7 @@ def _json(file: Path) -> Iterator[Read]:
         if isinstance(value, Damage):
             yield Unread(f"{file}: {key}".removesuffix(": "), value.reason)
         else:
-            yield _captioned(key, value, file, table)
+            yield _captioned(key, value, file, tables)
 
 
 def _captioned(video: str, value: object, file: Path, table: VideoTable) -> Read:
@@ -123,12 +141,23 @@ def _captioned(video: str, value: object, file: Path, table: VideoTable) -> Read
         starts, ends, texts = (list(node[column].rows()) for column in ("start", "end", "text"))
         if not len(starts) == len(ends) == len(texts):
             return Unread(node.place, f"{len(starts)} starts, {len(ends)} ends and {len(texts)} texts")
-        draft = Draft(video)
-        for start, end, text in zip(starts, ends, texts, strict=True):
-            draft.hear(text.text(), start.number(), end.number())
-        entry: Entry = draft.entry()
+        rows = [
+            (text.text(), start.number(), end.number()) for start, end, text in zip(starts, ends, texts, strict=True)
+        ]
     except (DatasetError, ValueError) as error:
         return Unread(node.place, str(error))
+    return _video(video, rows, node.place, table)
+
+
+def _video(video: str, rows: Sequence[tuple[str, float, float]], place: str, table: VideoTable) -> Read:
+    """Return a record of what is said, (text, start, end) a row, with what the tables know of its video."""
+    try:
+        draft = Draft(video)
+        for text, start, end in rows:
+            draft.hear(text, start, end)
+        entry: Entry = draft.entry()
+    except ValueError as error:
+        return Unread(place, str(error))
     if entry.record is None:
-        return Unread(node.place, "; ".join(row.reason for row in entry.rejected) or "holds nothing")
+        return Unread(place, "; ".join(row.reason for row in entry.rejected) or "holds nothing")
     return table.completed(entry.record)

@@ -43,6 +43,17 @@ def test_captions_without_tables_are_read_too(tmp_path):
     assert [record.id for record in read_videos(tmp_path / "raw_caption.json")] == list(CAPTIONS)
 
 
+def test_howto100m_s_csv_of_each_video_is_read_with_the_same_tables(howto):
+    (howto / "caption.json").unlink()
+    (howto / "aaaaaaaaaaa.csv").write_text('start,end,text\n0.0,2.0,hello\n2.0,5.0,"peel, then chop"\n')
+    (howto / "bbbbbbbbbbb.csv").write_text("start,end\n0.0,2.0\n")
+    first, second = read_videos(howto)
+    assert (first.video.id, first.video.title, first.video.duration) == ("aaaaaaaaaaa", "Peel Garlic", 61.5)
+    assert [sentence.text for sentence in first.transcript.sentences] == ["hello", "peel, then chop"]
+    assert isinstance(second, Unread)
+    assert "needs the columns start,end,text" in second.reason
+
+
 def test_a_table_without_its_columns_is_an_error(howto):
     (howto / "HowTo100M_v1.csv").write_text("a,b\n1,2\n")
     with pytest.raises(DatasetError, match="lacks the column 'video_id'"):
