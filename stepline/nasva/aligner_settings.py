@@ -25,6 +25,7 @@ class AlignerSettings(Settings):
     window: Count = 600            # rows of a window of a longer video; TAN: 64
     stride: Count = 300            # rows from window to window, at most half a window; TAN: 16
     batch: Count = 4               # windows aligned at once
+    bf16: bool = False             # reckon in bfloat16, faster where the processor has it; moves a score by up to 0.006
     temperature: Positive = 0.07   # tau that turns cosines into chances; NaSVA section 4.2, smaller is sharper
     compete: Amount = 1.0          # how far texts compete for seconds; 0 not at all
     order: Order = "none"          # "given": texts shown in another order than they stand in cost `order_cost`

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import Function, once_differentiable
 
-from stepline.nasva.dropout import kept
+from stepline.nasva.dropout import thin
 from stepline.nasva.linear import Linear, own, product
 
 BLOCK = 1024   # rows a block: 8 MB at F 2048, which the allocator keeps for the next one
@@ -37,17 +37,20 @@ class FeedForward(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy
 
 
 class _Blocks(Function):  # type: ignore[misc]
+    """What is kept is scaled by the first layer's weights, which are fewer than what it makes of the rows."""
+
     @staticmethod
     def forward(
         context: Any, rows: Tensor, wide: Tensor, wide_bias: Tensor, narrow: Tensor, narrow_bias: Tensor, share: float
     ) -> Tensor:
-        context.scale = 1 / (1 - share)
+        scale = context.scale = 1 / (1 - share)
         learns = any(context.needs_input_grad)
+        wide, wide_bias = (wide * scale, wide_bias * scale) if share else (wide, wide_bias)
         shown, out = [], rows.new_empty(len(rows), len(narrow))
         for block, into in zip(rows.split(BLOCK), out.split(BLOCK), strict=True):
             inner = product(block, wide, wide_bias, relu=True)   # (BLOCK, F)
             if share:
-                inner.mul_(kept(inner, share)).mul_(context.scale)
+                thin(inner, share)
             into.copy_(product(inner, narrow, narrow_bias))
             shown += [inner] if learns else []
         context.save_for_backward(rows, wide, narrow, *shown)   # what is positive is what was kept
@@ -57,16 +60,16 @@ class _Blocks(Function):  # type: ignore[misc]
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(context: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         rows, wide, narrow, *shown = context.saved_tensors
-        gradient = gradient.contiguous()
-        to_rows, to_wide, to_narrow = (torch.zeros_like(given) for given in (rows, wide, narrow))
+        scale, gradient = context.scale, gradient.contiguous()
+        to_rows, to_wide, to_narrow = torch.empty_like(rows), wide.new_zeros(wide.shape[::-1]), torch.zeros_like(narrow)
         to_wide_bias = wide.new_zeros(len(wide))
         blocks = zip(shown, *(whole.split(BLOCK) for whole in (rows, gradient, to_rows)), strict=True)
         for inner, block, above, into in blocks:
-            to_narrow.addmm_(above.t(), inner)
+            to_narrow += product(above.t(), inner.t(), None)
             below = product(above, narrow.t(), None)   # (BLOCK, F)
             torch.ops.aten.threshold_backward.grad_input(below, inner, 0, grad_input=below)
-            below.mul_(context.scale)
-            to_wide.addmm_(below.t(), block)
+            to_wide += product(block.t(), below.t(), None)   # (D, F): faster than its transpose
             to_wide_bias += below.sum(0)
             into.copy_(product(below, wide.t(), None))
-        return to_rows, to_wide, to_wide_bias, to_narrow, gradient.sum(0), None
+        to_wide = to_wide.mul_(scale).t().contiguous()
+        return to_rows, to_wide, to_wide_bias.mul_(scale), to_narrow, gradient.sum(0), None

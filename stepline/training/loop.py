@@ -206,7 +206,7 @@ def _optimizer(model: nn.Module, settings: TrainSettings) -> torch.optim.AdamW:
     matrices = [weight for weight in model.parameters() if weight.ndim > 1]
     others = [weight for weight in model.parameters() if weight.ndim <= 1]
     groups = [{"params": matrices, "weight_decay": settings.weight_decay}, {"params": others, "weight_decay": 0.0}]
-    return torch.optim.AdamW(groups, lr=settings.learning_rate)
+    return torch.optim.AdamW(groups, lr=settings.learning_rate, fused=True)
 
 
 def _judged(model: nn.Module, judge: Judge, best: float | None) -> float:

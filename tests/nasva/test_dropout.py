@@ -1,7 +1,8 @@
 import pytest
 import torch
 
-from stepline.nasva.dropout import drop
+from stepline.nasva import dropout
+from stepline.nasva.dropout import drop, thin
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5])
@@ -36,3 +37,14 @@ def test_at_rest_or_without_a_share_nothing_is_dropped():
     assert drop(rows, 0.5, training=False) is rows
     assert drop(rows, 0.0, training=True) is rows
     assert drop(rows[:0], 0.5, training=True).shape == (0, 4)
+
+
+def test_thinning_draws_chunk_by_chunk_and_leaves_the_rest_as_it_is(monkeypatch):
+    monkeypatch.setattr(dropout, "CHUNK", 10)
+    torch.manual_seed(0)
+    rows = torch.full((99, 101), 3.0)   # the last chunk is of 9
+    thin(rows, 0.3)
+    assert set(rows.unique().tolist()) == {0.0, 3.0}
+    assert (rows == 0).float().mean().item() == pytest.approx(0.3, abs=0.02)   # 4 standard errors
+    chunks = rows.view(-1)[:9990].view(-1, 10)
+    assert len(chunks.unique(dim=0)) > 100   # no chunk repeats another's numbers

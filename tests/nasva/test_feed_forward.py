@@ -22,7 +22,7 @@ def test_blocks_give_what_the_layers_give_with_the_same_gradients(monkeypatch, s
     feed, rows, upstream = FeedForward(6, 20, share), torch.randn(21, 6, requires_grad=True), torch.randn(21, 6)
     stays = torch.rand(21, 20) >= share
     blocks = iter(stays.split(8))
-    monkeypatch.setattr(feed_forward, "kept", lambda inner, share: next(blocks))
+    monkeypatch.setattr(feed_forward, "thin", lambda inner, share: inner.mul_(next(blocks)))
     given = [rows, *feed.parameters()]
     found, expected = feed(rows), by_layers(feed, rows, stays / (1 - share))
     assert_close(found, expected)

@@ -128,7 +128,7 @@ def _passes(
         for first in range(0, len(parts), settings.batch):
             some = parts[first : first + settings.batch]
             batch = collate([_sample(part, video, vectors, settings.mode) for part in some], longest=len(video))
-            with torch.inference_mode():
+            with torch.inference_mode(), torch.autocast(device.type, torch.bfloat16, enabled=settings.bf16):
                 aligned = aligner(batch.to(device))
                 scores = aligned.scores.cpu().numpy()   # (B, K, T)
                 logits = None if aligned.alignable is None else aligned.alignable.cpu().numpy()
