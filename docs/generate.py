@@ -14,11 +14,15 @@ from stepline.cli import main
 from stepline.nasva.run_settings import RunSettings
 from stepline.pipeline import StepsSettings
 from stepline.sieve_swap.settings import SieveSwapSettings
+from stepline.wys2.settings import Wys2Settings
+from stepline.wys2.summarizer.settings import SummarizerRunSettings
 
 DOCS = Path(__file__).parent
 OTHERS = {   # commands with settings of their own
     "`stepline sieve-swap` and `stepline text-base`": SieveSwapSettings,
     "`stepline train nasva`": RunSettings,
+    "`stepline train summarizer`": SummarizerRunSettings,
+    "`stepline train wys2`": Wys2Settings,
 }
 NOTE = "<!-- made by docs/generate.py; edit the code instead -->\n"
 

@@ -22,6 +22,7 @@ from stepline.cli.refine import refine
 from stepline.cli.sieve_swap import sieve_swap
 from stepline.cli.steps import steps
 from stepline.cli.summarize import summarize
+from stepline.cli.summarizer import train_summarizer
 from stepline.cli.text_base import text_base
 from stepline.cli.train import train
 from stepline.cli.transcribe import transcribe
@@ -50,6 +51,7 @@ COMMANDS = (
 )
 
 experiment.add_command(wys2_tables)
+train.add_command(train_summarizer)
 train.add_command(train_wys2)
 
 

@@ -15,9 +15,13 @@ from stepline.errors import SettingsError
 @click.argument("video", type=click.Path(path_type=Path))
 @click.option("-o", "--out", type=click.Path(path_type=Path), default=Path("out"), show_default=True, help="Folder.")
 @click.option("--length", help="At most so long: 45 (seconds), 1:30 or 25%. Without it every shown step is kept.")
+@click.option("--summarizer", type=click.Path(path_type=Path), help="What weighs the seconds: "
+              "a network of `stepline train summarizer`, its file or folder.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @settings_options
-def summarize(video: Path, out: Path, length: str | None, as_json: bool, **options: Any) -> None:
+def summarize(
+    video: Path, out: Path, length: str | None, summarizer: Path | None, as_json: bool, **options: Any
+) -> None:
     """Cut VIDEO down to the seconds that show its steps: an mp4 and a storyboard.
 
     The steps come from `stepline steps`, which is run first where OUT does not hold its result.
@@ -28,15 +32,17 @@ def summarize(video: Path, out: Path, length: str | None, as_json: bool, **optio
     """
     from stepline.jobs import Wanted, name_videos, run
     from stepline.pipeline import Request
-    from stepline.summaries import write_summary
+    from stepline.summaries import load_summarizer, weigh, write_summary
 
     limits = read_length(length)
     settings = chosen_settings(options)
+    loaded = None if summarizer is None else load_summarizer(summarizer, settings.vision)
     ((identity, path),) = name_videos([video], out).items()
     request = Request(path, identity, options["captions"])
     with progress_bars() as progress:
         record = run(request, settings, Wanted(out, ("json",)), progress).record
-    summary = write_summary(record, path, out, limits)
+        importance = None if loaded is None else weigh(record, request, settings, loaded, progress)
+    summary = write_summary(record, path, out, limits, importance)
     click.echo(_json(summary) if as_json else _table(summary), nl=False)
     for file in summary.files:
         click.echo(f"wrote {file}", err=True)

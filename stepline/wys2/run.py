@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from stepline.batches import Flags
-from stepline.errors import DatasetError, SettingsError
+from stepline.errors import DatasetError
 from stepline.evaluate.ranking import roc_auc
 from stepline.store import write_atomic
 from stepline.training import Progress
@@ -24,7 +24,7 @@ from stepline.wys2.gather import Gathered, infer_labels
 from stepline.wys2.model import Detector
 from stepline.wys2.pairs import Pair
 from stepline.wys2.pseudo_label import Labelled, Round, Validation, pseudo_label
-from stepline.wys2.run_files import DETECTOR, RUN, VIDEOS
+from stepline.wys2.run_files import DETECTOR, RUN, VIDEOS, claim
 from stepline.wys2.settings import DetectorSettings, Wys2Settings
 from stepline.wys2.train import score_pairs, train_detector
 
@@ -63,7 +63,7 @@ def train_run(
     """
     if not labelled.clips:
         raise DatasetError(f"no clip to train on; left out: {dict(labelled.omitted) or 'nothing'}")
-    _claim(folder, settings)
+    claim(folder, settings)
     parts = split_videos([clip.video for clip in labelled.clips], settings.train.seed)
     train, held = (labelled.of_videos(part) for part in parts[:2])
     names = ("train", "validation", "test")
@@ -125,12 +125,3 @@ def _fitting(settings: DetectorSettings, pairs: Sequence[Pair]) -> DetectorSetti
     """Return the settings with the widths of the features, where the user did not set them."""
     widths = {"video_width": pairs[0].video.shape[-1], "text_width": pairs[0].text.shape[1]}
     return settings.model_copy(update={n: width for n, width in widths.items() if n not in settings.model_fields_set})
-
-
-def _claim(folder: Path, settings: Wys2Settings) -> None:
-    """Write the settings into the folder. Raises SettingsError where another run lies."""
-    path, wanted = folder / "settings.json", settings.model_dump_json(indent=1) + "\n"
-    folder.mkdir(parents=True, exist_ok=True)
-    if path.exists() and path.read_text(encoding="utf-8") != wanted:
-        raise SettingsError(f"{path}: another run, with other settings; give another --out, or remove it")
-    write_atomic(path, wanted)

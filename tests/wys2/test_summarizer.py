@@ -89,10 +89,10 @@ def test_nothing_to_learn_from_is_an_error(tmp_path):
 
 def test_a_network_is_read_as_written_and_other_files_are_refused(tmp_path):
     network = Summarizer(TINY).eval()
-    write_summarizer(network, tmp_path / "s.safetensors", "conse")
-    again, backbone = read_summarizer(tmp_path / "s.safetensors")
-    assert backbone == "conse"
-    np.testing.assert_array_equal(importance(network, made(1)), importance(again, made(1)))
+    write_summarizer(network, tmp_path / "s.safetensors", video="conse", text="minilm")
+    again = read_summarizer(tmp_path / "s.safetensors")
+    assert (again.video, again.text) == ("conse", "minilm")
+    np.testing.assert_array_equal(importance(network, made(1)), importance(again.network, made(1)))
     (tmp_path / "t.safetensors").write_bytes(b"junk")
     with pytest.raises(ModelError, match="not a summarizer of Stepline"):
         read_summarizer(tmp_path / "t.safetensors")

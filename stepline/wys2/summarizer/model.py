@@ -5,6 +5,7 @@ Letters: B videos, S segments, C and E widths of what is seen and said, D width 
 
 import json
 import math
+from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
@@ -19,7 +20,7 @@ from stepline.wys2.summarizer.settings import SummarizerSettings
 
 KIND = "stepline.wys2.summarizer"
 
-__all__ = ["Summarizer", "SummarizerSettings", "read_summarizer", "write_summarizer"]
+__all__ = ["LoadedSummarizer", "Summarizer", "SummarizerSettings", "read_summarizer", "write_summarizer"]
 
 
 class Summarizer(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
@@ -59,18 +60,28 @@ def _positions(count: int, width: int, device: torch.device) -> Tensor:
     return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1)
 
 
-def write_summarizer(model: Summarizer, path: Path, backbone: str) -> None:
-    """Write a network with its settings and the name of the backbone whose features it takes."""
+@dataclass(frozen=True)
+class LoadedSummarizer:
+    """A network at rest, the backbones whose features and texts it takes ("": unknown or none), and its file."""
+
+    network: Summarizer
+    video: str
+    text: str
+    path: Path
+
+
+def write_summarizer(model: Summarizer, path: Path, *, video: str = "", text: str = "") -> None:
+    """Write a network with its settings and the names of what gave its features and sentence vectors."""
     from safetensors.torch import save_file
 
     tensors = {key: value.detach().cpu().contiguous() for key, value in model.state_dict().items()}
-    header = {"kind": KIND, "backbone": backbone, "settings": model.settings.model_dump(mode="json")}
+    header = {"kind": KIND, "video": video, "text": text, "settings": model.settings.model_dump(mode="json")}
     with atomic_path(path) as partial:
         save_file(tensors, partial, metadata={"stepline": json.dumps(header, sort_keys=True)})
 
 
-def read_summarizer(path: Path) -> tuple[Summarizer, str]:
-    """Return the network that a file holds, at rest, and its backbone's name. Raises ModelError for any other file."""
+def read_summarizer(path: Path) -> LoadedSummarizer:
+    """Return the network that a file holds. Raises ModelError for any other file, and for NaN in it."""
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -79,10 +90,12 @@ def read_summarizer(path: Path) -> tuple[Summarizer, str]:
             weights = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (no mapping)
         if header["kind"] != KIND:
             raise ValueError(f"kind {header['kind']!r}")
+        if not all(bool(value.isfinite().all()) for value in weights.values()):
+            raise ValueError("weights hold NaN")
         model = Summarizer(SummarizerSettings.model_validate_json(json.dumps(header["settings"])))
         model.load_state_dict(weights)
+        model.eval()
+        return LoadedSummarizer(model, str(header["video"]), str(header["text"]), path)
     except (OSError, SafetensorError, ValueError, KeyError, RuntimeError, ValidationError) as error:
         reason = str(error).splitlines()[0]
         raise ModelError(f"{path}: not a summarizer of Stepline ({reason}); give one that it wrote") from error
-    model.eval()
-    return model, str(header["backbone"])

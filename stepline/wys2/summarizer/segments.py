@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
+from stepline.batches import Flags
 from stepline.errors import ShapeError
 from stepline.records import FeatureSequence, Matrix, Record, Span, Step
 from stepline.wys2.summarizer.settings import SummarizerSettings
@@ -53,6 +55,12 @@ def segmented(
     return Segmented(record.id, seen.astype(np.float32), said, matters)
 
 
+def seconds_shown(record: Record, duration: float) -> Flags:
+    """Return which seconds of a video some reference step shows at their middle, (ceil(duration),)."""
+    middles = np.arange(math.ceil(duration - 1e-9), dtype=np.float64) + 0.5
+    return _inside(middles, record.reference)
+
+
 def _said(record: Record, spans: Sequence[Span], vectors: Matrix | None, width: int) -> Matrix:
     """Return (S, E): the mean vector of the sentences that overlap each segment."""
     said = np.zeros((len(spans), width), dtype=np.float32)
@@ -72,8 +80,13 @@ def _said(record: Record, spans: Sequence[Span], vectors: Matrix | None, width: 
 def _covered(span: Span, steps: Sequence[Step]) -> float:
     """Return the share of a span's tenths of a second that some step shows."""
     ticks = span.start + (np.arange(round(span.duration * 10)) + 0.5) / 10
-    inside = np.zeros(len(ticks), dtype=bool)
+    return float(_inside(ticks, steps).mean())
+
+
+def _inside(times: npt.NDArray[np.floating], steps: Sequence[Step]) -> Flags:
+    """Return at which times, (N,), some step is shown."""
+    inside = np.zeros(len(times), dtype=np.bool_)
     for step in steps:
         for shown in step.spans:
-            inside |= (ticks >= shown.start) & (ticks < shown.end)
-    return float(inside.mean())
+            inside |= (times >= shown.start) & (times < shown.end)
+    return inside

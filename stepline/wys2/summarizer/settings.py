@@ -15,8 +15,8 @@ TRAINING = TrainSettings(epochs=20, batch=16, learning_rate=1e-3)   # its own de
 class SummarizerSettings(Settings):
     """The network and its segments: IV-Sum, section 3; sizes that it leaves open are small."""
 
-    video_width: Count = 512       # of a feature row
-    text_width: Annotated[int, Field(ge=0)] = 0   # of a sentence vector; 0: speech is not used
+    video_width: Count = 512       # of a feature row; a training run takes that of its features
+    text_width: Annotated[int, Field(ge=0)] = 0   # of a sentence vector; 0: speech is not used; so too
     seconds: Annotated[float, Field(gt=0.0)] = 4.0   # of a segment; IV-Sum: 32 frames at 8 a second
     width: Count = 128             # between layers
     heads: Count = 4
@@ -28,3 +28,10 @@ class SummarizerSettings(Settings):
         if self.width % self.heads or self.width % 2:
             raise ValueError(f"width {self.width} must be even and a multiple of heads {self.heads}")
         return self
+
+
+class SummarizerRunSettings(Settings):
+    """Everything that makes a summarizer."""
+
+    summarizer: SummarizerSettings = SummarizerSettings()
+    train: TrainSettings = TRAINING

@@ -1,0 +1,146 @@
+"""Training the summarizer from records and a store, its scores, IV-Sum's annotations, and summaries that it weighs."""
+
+import json
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from conftest import CAPTIONS
+from wys2_samples import record
+
+from stepline.cli import main
+from stepline.errors import DatasetError, SettingsError
+from stepline.features import FeatureStore, FeatureWriter
+from stepline.records import Span
+from stepline.store import write_parquet
+from stepline.training_settings import TrainSettings
+from stepline.wys2.summarizer import Summarizer, SummarizerSettings, read_summarizer, write_summarizer
+from stepline.wys2.summarizer.frames import read_frames
+from stepline.wys2.summarizer.run import gather_lessons, train_summarizer_run
+from stepline.wys2.summarizer.score import score_summaries
+from stepline.wys2.summarizer.settings import SummarizerRunSettings
+
+SMALL = SummarizerRunSettings(
+    summarizer=SummarizerSettings(width=16, heads=2, layers=1), train=TrainSettings(epochs=20, learning_rate=1e-2)
+)
+
+
+@pytest.fixture(scope="module")
+def videos():
+    """Twelve videos of 40 s, each with one step of 12 s somewhere."""
+    starts = np.random.default_rng(0).integers(0, 7, 12) * 4.0
+    return [
+        record((start, start + 4, "cut it"), steps=[("cut", start, start + 12)], duration=40.0, id=f"v{number}")
+        for number, start in enumerate(starts)
+    ]
+
+
+@pytest.fixture(scope="module")
+def store(videos, tmp_path_factory):
+    """Features whose first number is high where the step is shown."""
+    chance, folder = np.random.default_rng(1), tmp_path_factory.mktemp("store")
+    with FeatureWriter(folder) as writer:
+        for video in videos:
+            rows = chance.normal(size=(40, 8)).astype(np.float32)
+            span = video.reference[0].spans[0]
+            rows[int(span.start) : int(span.end), 0] += 4
+            writer.add(video.id, rows, rate=1.0, backbone="made")
+    return FeatureStore(folder)
+
+
+def test_scores_by_hand():
+    shown = np.array([True, False, False, True])
+    one = score_summaries([np.array([0.9, 0.8, 0.1, 0.7, 1.0], np.float32)], [shown])   # the fifth second is past it
+    assert one.f == pytest.approx(2 * (2 / 3) * 1 / (2 / 3 + 1))
+    assert one.tau == pytest.approx(2 / np.sqrt(6 * 4))   # 3 of 4 unlike pairs in order; of 6, 2 tie in the reference
+    flat = score_summaries([np.ones(4, np.float32)], [shown])
+    assert (flat.f, flat.tau, flat.rho) == (pytest.approx(2 / 3), 0.0, 0.0)
+    nothing = score_summaries([np.ones(4, np.float32)], [np.zeros(4, bool)])
+    assert (nothing.f, nothing.tau, nothing.videos) == (None, None, 1)
+    assert score_summaries([], []).f is None
+
+
+def test_a_run_learns_what_is_shown_and_scores_videos_that_it_never_saw(videos, store, tmp_path):
+    silent = videos[0].model_copy(update={"transcript": None})
+    lessons = gather_lessons([*videos[1:], silent, record(id="x")], store, None, SMALL.summarizer)
+    assert lessons.omitted == {"no features": 1}
+    made = train_summarizer_run(lessons, tmp_path, SMALL, video="made")
+    assert made.videos == 10
+    assert made.scores.videos == 2
+    assert made.scores.f > 0.9
+    assert made.scores.rho > 0.7
+    told = json.loads((tmp_path / "run.json").read_text())
+    assert (told["videos"], told["withheld"]["f"]) == (10, made.scores.f)
+    assert read_summarizer(tmp_path / "summarizer.safetensors").video == "made"
+    with pytest.raises(SettingsError, match="another run"):
+        train_summarizer_run(lessons, tmp_path, SummarizerRunSettings())
+
+
+def test_speech_is_used_where_it_is_asked_for(videos, store):
+    def encode(texts):
+        return np.ones((len(texts), 3), np.float32)
+
+    silent = videos[0].model_copy(update={"transcript": None})
+    untimed = record((0.0, 2.0, "hello"), steps=[("cut",)], id="v1")
+    lessons = gather_lessons([silent, untimed, *videos[2:]], store, encode, SMALL.summarizer)
+    assert lessons.omitted == {"no narration": 1, "no reference step has a time": 1}
+    assert {sample.said.shape for sample in lessons.samples} == {(10, 3)}
+    told = gather_lessons([silent], store, encode, SMALL.summarizer, {"v0": videos[0].transcript})
+    assert told.samples[0].said.any()
+    with pytest.raises(DatasetError, match="0 videos to train on, 3 are needed; left out: {'no narration': 1"):
+        train_summarizer_run(gather_lessons([silent], store, encode, SMALL.summarizer), store.folder / "no", SMALL)
+
+
+def test_frames_of_ones_are_spans_at_eight_a_second(tmp_path):
+    path = tmp_path / "annotations.json"
+    path.write_text(json.dumps({"a": [0] * 8 + [1] * 16 + [0] * 4 + [1] * 4, "b": [0, 0]}))
+    a, b = read_frames(path)
+    assert [step.spans for step in a.reference] == [(Span(1.0, 3.0),), (Span(3.5, 4.0),)]
+    assert (a.video.duration, b.reference) == (4.0, ())
+    for frames in ([0, 2], "text", [[1]], None):
+        path.write_text(json.dumps({"a": frames}))
+        with pytest.raises(DatasetError, match="a: not a list of 0 and 1"):
+            list(read_frames(path))
+
+
+def test_the_command_trains_with_and_without_speech(videos, store, tmp_path):
+    write_parquet(videos, tmp_path / "records.parquet")
+    given = ["--features", store.folder, "--key-steps", tmp_path / "records.parquet", "--set", "train.epochs=1"]
+    for name, more in {"pictures": [], "both": ["--vectors", "minilm"]}.items():
+        words = ["train", "summarizer", *given, "--out", tmp_path / name, "--json", *more]
+        result = CliRunner().invoke(main, list(map(str, words)))
+        assert result.exit_code == 0, result.output
+        told = json.loads(result.stdout.splitlines()[-1])
+        loaded = read_summarizer(tmp_path / name / "summarizer.safetensors")
+        assert told["summarizer"] == str(loaded.path)
+        assert told["withheld"]["videos"] == 2
+        assert (loaded.text, loaded.network.settings.text_width) == (("minilm", 384) if more else ("", 0))
+    neither = CliRunner().invoke(main, ["train", "summarizer", "--features", str(store.folder), "--out", "x"])
+    assert neither.exit_code == 1
+    assert "give --key-steps or --frames" in neither.stderr
+
+
+def test_a_summary_is_weighed_by_a_network_of_its_own_backbone(small_video, tmp_path):
+    (tmp_path / "said.srt").write_text(CAPTIONS)
+    (tmp_path / "run").mkdir()
+    for width in (384, 16):
+        settings = SummarizerSettings(video_width=width, text_width=384, width=16, heads=2, layers=1)
+        name = "run/summarizer" if width == 384 else "narrow"
+        write_summarizer(Summarizer(settings), tmp_path / f"{name}.safetensors", video="conse", text="minilm")
+    words = ["summarize", str(small_video), "--captions", str(tmp_path / "said.srt"), "--out", str(tmp_path / "out")]
+    plain, weighed, narrow, other = (
+        CliRunner().invoke(main, [*words, "--json", *more])
+        for more in (
+            [],
+            ["--summarizer", str(tmp_path / "run")],
+            ["--summarizer", str(tmp_path / "narrow.safetensors")],
+            ["--summarizer", str(tmp_path / "run"), "--set", "vision.backbone=none"],
+        )
+    )
+    assert plain.exit_code == weighed.exit_code == 0, weighed.output
+    one, another = (json.loads(result.stdout)["segments"] for result in (plain, weighed))
+    assert [row["start"] for row in one] == [row["start"] for row in another]
+    assert all(row["value"] > less["value"] > 0 for row, less in zip(one, another, strict=True))
+    assert (narrow.exit_code, other.exit_code) == (1, 1)
+    assert "segments are (384, 384) wide (seen, said), not (16, 384)" in narrow.stderr
+    assert "trained on features of 'conse', these are of 'none'" in other.stderr
