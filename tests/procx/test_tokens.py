@@ -1,0 +1,134 @@
+import gzip
+import json
+import subprocess
+import sys
+
+import pytest
+
+from stepline.errors import ModelError, ShapeError
+from stepline.procx.text_settings import VocabularySettings
+from stepline.procx.tokens import (
+    BEGIN,
+    END,
+    PAD,
+    load_vocabulary,
+    normalise,
+    save_vocabulary,
+    train_vocabulary,
+)
+
+SENTENCES = ["cut the onion", "cut the red onions, then fry them", "fry the onion in butter", "the butter"] * 3
+SMALL = VocabularySettings(size=250)
+
+
+@pytest.fixture(scope="module")
+def vocabulary():
+    return train_vocabulary(SENTENCES, SMALL)
+
+
+def test_common_words_are_one_token_and_others_are_pieces(vocabulary):
+    assert [vocabulary.tokens[n] for n in vocabulary.encode("cut the onion")] == ["cut", "the", "onion"]
+    pieces = [vocabulary.tokens[n] for n in vocabulary.encode("cuts")]
+    assert pieces == ["cut", "##s"]
+
+
+ODD = [
+    "Sauté the jalapeño, at 180 °C!",
+    "½ cup (100 g)",
+    "切る 🍳 \ue003",
+    "don't",
+    "##s # [PAD] [END]",
+    "a" * 350,
+    "切" * 150,
+    "x\ty\n z",
+]
+
+
+@pytest.mark.parametrize("sentence", ODD)
+@pytest.mark.parametrize("lower", [True, False])
+def test_any_sentence_comes_back_as_it_was(sentence, lower):
+    vocabulary = train_vocabulary(SENTENCES, VocabularySettings(size=320, lower=lower))
+    numbers = vocabulary.encode(sentence)
+    assert PAD not in numbers   # which stands for the unknown
+    assert vocabulary.decode(numbers).replace(" ", "") == normalise(sentence, lower).replace(" ", "")
+    if len(sentence) < 100:
+        assert vocabulary.decode(numbers) == normalise(sentence, lower)
+
+
+def test_blanks_are_no_token(vocabulary):
+    assert vocabulary.encode(" \n ") == []
+    assert vocabulary.decode([]) == ""
+
+
+def test_what_follows_the_end_mark_is_not_said(vocabulary):
+    onion = vocabulary.encode("onion")
+    assert vocabulary.decode([BEGIN, *onion, END, *onion, PAD]) == "onion"
+
+
+def test_half_bytes_that_are_no_character_do_not_stop_it(vocabulary):
+    assert vocabulary.decode(vocabulary.encode("é")[:2]) == "�"   # the first of its two bytes
+    assert vocabulary.decode(vocabulary.encode("é")[:1]) == ""
+
+
+def test_a_number_that_is_no_token_is_an_error(vocabulary):
+    with pytest.raises(ShapeError, match="token 9999"):
+        vocabulary.decode([9999])
+
+
+def test_the_same_sentences_in_any_order_give_the_same_vocabulary(vocabulary):
+    assert train_vocabulary(SENTENCES[::-1], SMALL) == vocabulary
+
+
+def test_another_process_gives_the_same_vocabulary(vocabulary):
+    code = (
+        "from stepline.procx.tokens import *; from stepline.procx.text_settings import *;"
+        f"print(train_vocabulary({SENTENCES!r}, VocabularySettings(size=250)).sha256)"
+    )
+    found = {subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout for _ in range(2)}
+    assert found == {vocabulary.sha256 + "\n"}
+
+
+def test_a_size_without_room_for_the_characters_is_an_error():
+    with pytest.raises(ShapeError, match="no room"):
+        train_vocabulary(SENTENCES, VocabularySettings(size=100))
+
+
+def test_no_sentence_gives_a_vocabulary_that_spells():
+    vocabulary = train_vocabulary([])
+    assert vocabulary.decode(vocabulary.encode("an egg")) == "an egg"
+
+
+def test_it_is_read_as_it_was_written(vocabulary, tmp_path):
+    path = tmp_path / "vocabulary.json"
+    save_vocabulary(vocabulary, path)
+    assert load_vocabulary(path) == vocabulary
+    assert json.loads(path.read_text())["sha256"] == vocabulary.sha256
+
+
+def test_a_changed_or_broken_file_is_an_error(vocabulary, tmp_path):
+    path = tmp_path / "vocabulary.json"
+    save_vocabulary(vocabulary, path)
+    path.write_text(path.read_text().replace('"onion"', '"union"'))
+    with pytest.raises(ModelError, match="was changed"):
+        load_vocabulary(path)
+    for text in ("[]", "{", '{"tokens": 3, "lower": true, "sha256": ""}'):
+        path.write_text(text)
+        with pytest.raises(ModelError, match="not a vocabulary"):
+            load_vocabulary(path)
+    with pytest.raises(ModelError, match="not a vocabulary"):
+        load_vocabulary(tmp_path / "none.json")
+
+
+def sentences_of(shared, part):
+    path = shared / "data" / "youcook2" / f"{part}.json.gz"
+    return [s for video in json.loads(gzip.decompress(path.read_bytes())).values() for s in video["sentences"]]
+
+
+def test_held_out_sentences_of_youcook2_have_no_unknown_token(shared):
+    vocabulary = train_vocabulary(sentences_of(shared, "train"))
+    assert len(vocabulary) <= 10_000
+    held_out = sentences_of(shared, "val")
+    encoded = [vocabulary.encode(sentence) for sentence in held_out]
+    assert sum(PAD in numbers for numbers in encoded) == 0
+    assert [vocabulary.decode(numbers) for numbers in encoded] == [normalise(s, lower=True) for s in held_out]
+    assert sum(map(len, encoded)) / sum(len(s.split()) for s in held_out) < 1.1   # tokens a word
