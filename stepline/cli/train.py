@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,14 +60,16 @@ def nasva(out: Path, settings_file: Path | None, overrides: tuple[str, ...], **o
             seen[:] = [progress]
             report(progress)
 
-        train_run(sources, out, settings, start=options["start"], report=watch, told=_tell)
+        told = partial(_tell, excluding=bool(sources.excluded))
+        train_run(sources, out, settings, start=options["start"], report=watch, told=told)
     if is_first():
         _conclude(out, seen[0] if seen else None, as_json=options["as_json"])
     end_processes()
 
 
-def _tell(prepared: "Prepared") -> None:
-    """Say what is trained on, and what is left out."""
+def _tell(prepared: "Prepared", *, excluding: bool) -> None:
+    """Say what is trained on, and what is left out; also that nothing was, where lists of videos were to be."""
+    from stepline.nasva.samples import EXCLUDED
     from stepline.training import is_first
 
     if not is_first():
@@ -76,6 +79,8 @@ def _tell(prepared: "Prepared") -> None:
     click.echo(f"{told}; {samples.labelled} of {samples.texts} texts have a label", err=True)
     for reason, count in samples.reasons().items():
         click.echo(f"left out {count}: {reason}", err=True)
+    if excluding and EXCLUDED not in samples.reasons():
+        click.echo("warning: no video of the sources is in the lists of --exclude", err=True)
 
 
 def _conclude(out: Path, last: "Progress | None", *, as_json: bool) -> None:

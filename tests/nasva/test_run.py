@@ -260,6 +260,13 @@ def test_what_is_left_out_is_told_and_listed(tmp_path, stores, stepline):
     assert len(omitted) == 10
 
 
+def test_a_list_that_excludes_nothing_is_warned_of(tmp_path, stores, stepline):
+    (tmp_path / "test.txt").write_text("elsewhere\tht-step\n")
+    made = stepline(*command(stores, tmp_path / "run", *QUICK, options=("--exclude", tmp_path / "test.txt")))
+    assert "warning: no video of the sources is in the lists of --exclude" in made.stderr
+    assert "is excluded" not in made.stderr
+
+
 def other_videos(folder):
     with FeatureWriter(folder) as writer:
         writer.add("elsewhere", np.ones((20, WIDTH), np.float32), rate=1.0, backbone="drawn")
