@@ -19,7 +19,7 @@ import numpy as np
 
 from stepline import __version__
 from stepline.datasets.excluded import Excluded
-from stepline.errors import SettingsError
+from stepline.errors import SettingsError, StoreError
 from stepline.memory import give_back
 from stepline.records import Dropped, Record, Video
 from stepline.sieve_swap import shards, statistics
@@ -39,6 +39,7 @@ from stepline.store import check_writable, write_atomic
 log = logging.getLogger(__name__)
 
 WORDS = "words"
+NAMED = 3   # unreadable videos whose reason is said
 UNPAIRED = "no document goes with it"
 SAID = Callable[[str], None]
 Part: TypeAlias = tuple[int, list[Read]]
@@ -72,13 +73,15 @@ def run(job: Job) -> Outcome:
 
     Raises SettingsError where `out` holds a run with other settings, and what the readers raise.
     """
+    if not job.base.step_count:
+        raise StoreError(f"{job.base.folder}: the text base holds no step; build it from texts that have some")
     check_writable(job.out)
     _same_run(job)
     shards.swept(job.out)
     words = document_words(job.base, _words_folder(job), job.settings)
     job.say(f"{len(words.titles)} documents with {len(words.vocabulary)} different content words")
     door = Door(job.settings.pairing, job.excluded)
-    job.say(f"{door.count(read_videos(job.videos))} videos to go through")
+    job.say(f"{door.count(_told(job))} videos to go through")
     pairs = _pair(job, words, door)
     retained = _retained(pairs) if _paired_at_all(job.settings) else None
     parts, earlier = _swap(job, words, pairs, retained)
@@ -87,6 +90,17 @@ def run(job: Job) -> Outcome:
     job.say(f"{len(parts)} parts, {earlier} of them done before, {stale} stale files removed")
     sums = statistics.add([Statistics.model_validate_json(part.read_bytes()) for part in parts])
     return Outcome(sums, tuple(parts), tuple(pairs), earlier)
+
+
+def _told(job: Job) -> Iterator[Read]:
+    """Yield every video, saying why the first few are not readable; the records of `left_out` say it of each."""
+    unread = 0
+    for video in read_videos(job.videos):
+        if isinstance(video, Unread):
+            unread += 1
+            if unread <= NAMED:
+                job.say(f"left out: {video.place}: {video.reason}")
+        yield video
 
 
 def _same_run(job: Job) -> None:

@@ -8,7 +8,7 @@ from small_base import SmallBase
 
 from stepline.datasets import read
 from stepline.datasets.excluded import Excluded
-from stepline.errors import DatasetError, SettingsError
+from stepline.errors import DatasetError, SettingsError, StoreError
 from stepline.records import Record, Sentence, Span, Transcript, Video
 from stepline.settings import validate
 from stepline.sieve_swap import collection
@@ -165,9 +165,11 @@ def test_what_cannot_be_read_is_counted_and_survived(tmp_path):
         file.write(b"\x00\xff binary junk\n{\"version\": 1, \"id\": 7}\n")
     (folder / "broken.parquet").write_bytes(b"PAR1 no")
     (folder / "long.json").write_text('{"aaaaaaaaaaa": {"start": [0], "end": [1, 2], "text": ["x"]}, "bbb": {"start"')
-    base = SmallBase()
-    outcome = run(Job(folder, base, tmp_path / "out", settings(), embed=base.embed))
+    base, said = SmallBase(), []
+    outcome = run(Job(folder, base, tmp_path / "out", settings(), embed=base.embed, say=said.append))
     assert outcome.statistics.videos["it cannot be read"] == 5
+    assert "broken.parquet" in next(line for line in said if line.startswith("left out"))
+    assert sum(line.startswith("left out") for line in said) == 3
     assert {"beans1", "garlic2"} <= {record.id for record in records_of(tmp_path / "out", "validation")}
 
 
@@ -175,6 +177,11 @@ def test_nothing_to_read_is_an_error(tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(DatasetError, match="holds no"):
         run(Job(tmp_path / "empty", SmallBase(), tmp_path / "out", settings()))
+
+
+def test_a_base_without_a_step_is_an_error(tmp_path):
+    with pytest.raises(StoreError, match="holds no step"):
+        run(Job(write_videos(tmp_path / "in"), SmallBase([]), tmp_path / "out", settings()))
 
 
 def test_no_more_videos_are_held_than_a_part_has(tmp_path, monkeypatch):
