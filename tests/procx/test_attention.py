@@ -1,0 +1,298 @@
+"""Deformable attention: worked by hand, against recorded values, and against sampling with grid_sample."""
+
+import importlib.util
+import json
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from stepline.errors import ShapeError
+from stepline.procx.attention import DeformableAttention, deformable_attention, key_aware_attention
+from stepline.procx.settings import AttentionSettings
+
+PLAIN = Path(__file__).resolve().parents[2] / "benchmarks" / "plain_deformable.py"
+LENGTHS = {"ordinary": (8, 4, 2), "unequal": (5, 11, 3), "of one": (6, 1, 1), "empty": (0, 7, 0)}
+FORMS = ("vanilla", "key-aware")
+PADDINGS = ("zero", "border")
+
+
+@pytest.fixture(scope="module")
+def plain():
+    spec = importlib.util.spec_from_file_location("plain_deformable", PLAIN)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def line(*values):
+    """One video, one head, one number a position: (1, M, 1, 1)."""
+    return torch.tensor(values)[None, :, None, None]
+
+
+def points(*locations):
+    """One video, one query, one head, one level: (1, 1, 1, 1, P)."""
+    return torch.tensor(locations)[None, None, None, None]
+
+
+def read(value, locations, padding="zero", lengths=None):
+    """What each point alone reads."""
+    eye = torch.eye(locations.shape[-1])
+    lengths = lengths or (value.shape[1],)
+    return [
+        deformable_attention(value, locations, weights.view(1, 1, 1, 1, -1), lengths, padding).item() for weights in eye
+    ]
+
+
+def inputs(lengths, *, dtype=torch.float32, heads=2, width=4, queries=5, count=3):
+    chance = torch.Generator().manual_seed(3)
+
+    def draw(*shape):
+        return torch.randn(*shape, generator=chance, dtype=dtype).requires_grad_()
+
+    total, shape = sum(lengths), (2, queries, heads, len(lengths), count)
+    locations = (0.5 + 0.7 * torch.randn(*shape, generator=chance, dtype=dtype)).requires_grad_()   # some outside
+    return draw(2, queries, heads, width), draw(2, total, heads, width), draw(2, total, heads, width), locations, shape
+
+
+def both_ways(form, plain, lengths, padding, dtype=torch.float32):
+    """Outputs and gradients of the fast form and of the sampling one."""
+    query, key, value, locations, shape = inputs(lengths, dtype=dtype)
+    if form == "vanilla":
+        weights = query.flatten(3)[..., :1, None] * torch.ones(shape, dtype=dtype)
+        given = (value, locations, weights.detach().requires_grad_())
+        ways = (deformable_attention, plain.deformable)
+    else:
+        given = (query, key, value, locations)
+        ways = (key_aware_attention, plain.key_aware)
+    back = torch.linspace(-1, 1, query.numel(), dtype=dtype).view_as(query)
+    found = []
+    for way in ways:
+        mixed = way(*given, lengths, padding)
+        found.append((mixed, *torch.autograd.grad(mixed, given, back)))
+    return found
+
+
+def layer(form="key-aware", padding="zero", **changes):
+    torch.manual_seed(0)
+    sizes = {"width": 16, "heads": 4, "levels": 3, "points": 2} | changes
+    made = DeformableAttention(AttentionSettings(form=form, padding=padding, **sizes))
+    for parameter in made.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    return made
+
+
+def rows(count, width=16):
+    return torch.randn(2, count, width, generator=torch.Generator().manual_seed(count))
+
+
+def test_a_centre_reads_its_position_and_between_two_it_is_linear():
+    # centres of 4 positions: 1/8, 3/8, 5/8, 7/8; 0.4 is 0.1 of a step past 3/8
+    assert read(line(10.0, 20.0, 40.0, 80.0), points(0.125, 0.5, 0.4)) == pytest.approx([10, 30, 22])
+
+
+def test_beyond_the_ends_zero_padding_fades_and_border_padding_stays():
+    value, where = line(10.0, 80.0), points(0.0, -0.25, -3.0, 1.0, 1.5)   # centres 1/4, 3/4; 0.0 is half a step before
+    assert read(value, where, "zero") == pytest.approx([5, 0, 0, 40, 0])
+    assert read(value, where, "border") == pytest.approx([10, 10, 10, 80, 80])
+
+
+def test_levels_are_read_apart():
+    value = line(1.0, 2.0, 30.0)   # a level of two positions and one of one
+    locations = torch.tensor([0.75, 0.5]).view(1, 1, 1, 2, 1)
+    for weights, wanted in (([1.0, 0.0], 2.0), ([0.0, 1.0], 30.0)):
+        mixed = deformable_attention(value, locations, torch.tensor(weights).view(1, 1, 1, 2, 1), (2, 1))
+        assert mixed.item() == pytest.approx(wanted)
+
+
+def test_an_empty_level_is_zero():
+    locations = torch.tensor([0.5, 0.5, 0.5]).view(1, 1, 1, 3, 1)
+    for padding in PADDINGS:
+        mixed = deformable_attention(line(5.0), locations, torch.ones(1, 1, 1, 3, 1), (0, 1, 0), padding)
+        assert mixed.item() == pytest.approx(5.0)
+
+
+def test_key_aware_weights_are_the_softmax_of_scaled_products():
+    # width 4, so products are halved: query ln 9 meets keys 1 and 0: exp(ln 9 / 2) = 3 against 1
+    query = torch.tensor([math.log(9), 0, 0, 0]).view(1, 1, 1, 4)
+    key = torch.tensor([[1.0, 0, 0, 0], [0, 0, 0, 0]]).view(1, 2, 1, 4)
+    value = torch.tensor([[8.0, 0, 0, 0], [0, 4, 0, 0]]).view(1, 2, 1, 4)
+    mixed = key_aware_attention(query, key, value, points(0.25, 0.75), (2,))
+    assert_close(mixed.flatten(), torch.tensor([6.0, 1, 0, 0]))
+
+
+def test_a_point_in_padding_takes_part_in_the_softmax():
+    ones = torch.ones(1, 1, 1, 1)
+    mixed = key_aware_attention(torch.tensor([math.log(3)]).view(1, 1, 1, 1), ones, ones, points(0.5, 9.0), (1,))
+    assert mixed.item() == pytest.approx(0.75)   # exp(ln 3) of 3 + exp(0)
+
+
+def test_recorded_values_are_met(shared):
+    case = json.loads((shared / "metric_cases" / "deform_attn_1d.json").read_text())
+    value, locations = (torch.tensor(case[name]) for name in ("value[N,S,M,D]", "sampling_locations[N,Lq,M,L,P]"))
+    weights, lengths = torch.tensor(case["attention_weights"]), case["temporal_shapes"]
+    mixed = deformable_attention(value, locations, weights, lengths, "border")
+    assert_close(mixed.flatten(2), torch.tensor(case["output[N,Lq,M*D]"]), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("lengths", LENGTHS.values(), ids=LENGTHS)
+@pytest.mark.parametrize("padding", PADDINGS)
+@pytest.mark.parametrize("form", FORMS)
+def test_outputs_and_gradients_equal_those_of_sampling(plain, form, padding, lengths):
+    for ours, theirs in zip(*both_ways(form, plain, lengths, padding), strict=True):
+        assert_close(ours, theirs, rtol=1e-5, atol=1e-5 * max(1.0, float(theirs.detach().abs().max())))
+    for ours, theirs in zip(*both_ways(form, plain, lengths, padding, torch.float64), strict=True):
+        assert_close(ours, theirs, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("padding", PADDINGS)
+@pytest.mark.parametrize("form", FORMS)
+def test_gradients_are_those_of_finite_differences(form, padding):
+    lengths = (4, 1, 0, 2)
+    query, key, value, locations, shape = inputs(lengths, dtype=torch.float64, queries=2, width=2, count=2)
+    if form == "vanilla":
+        given = (value, locations, torch.rand(shape, dtype=torch.float64).requires_grad_())
+        assert torch.autograd.gradcheck(lambda *some: deformable_attention(*some, lengths, padding), given)
+    else:
+        given = (query, key, value, locations)
+        assert torch.autograd.gradcheck(lambda *some: key_aware_attention(*some, lengths, padding), given)
+
+
+@pytest.mark.parametrize("padding", PADDINGS)
+def test_on_a_centre_the_slope_is_that_to_the_right(plain, padding):
+    """Where points start; a slope of zero there would never move them."""
+    value, weights = line(10.0, 20.0, 50.0), torch.ones(1, 1, 1, 1, 1)
+    for way in (deformable_attention, plain.deformable):
+        locations = points(0.5).requires_grad_()
+        way(value, locations, weights, (3,), padding).backward()
+        assert locations.grad.item() == pytest.approx(3 * (50 - 20))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_padding_is_read_as_zeros(form):
+    attend, memory = layer(form), rows(14)
+    pad = torch.zeros(2, 14, dtype=torch.bool)
+    pad[0, 6:8] = pad[1, 11] = True
+    places = torch.rand(2, 5, 3, 2)
+    before = attend(rows(5), places, memory, (8, 4, 2), pad)
+    assert_close(attend(rows(5), places, memory.masked_fill(pad[..., None], 1e4), (8, 4, 2), pad), before)
+    assert not torch.allclose(attend(rows(5), places, memory, (8, 4, 2)), before)
+
+
+def test_offsets_are_positions_beside_a_point_and_shares_of_half_a_box():
+    attend = layer(width=2, heads=1, levels=2, points=2)
+    torch.nn.init.zeros_(attend.offsets.weight)
+    with torch.no_grad():
+        attend.offsets.bias.copy_(torch.tensor([1.0, -2.0, 1.0, 0.0]))   # two points of each level
+    query = torch.zeros(1, 1, 2)
+    beside = attend.locations(query, torch.full((1, 1, 2, 1), 0.5), (10, 4))
+    assert_close(beside.flatten(), torch.tensor([0.6, 0.3, 0.75, 0.5]))   # 1/10, -2/10, 1/4
+    box = torch.tensor([0.5, 0.4]).expand(1, 1, 2, 2)
+    within = attend.locations(query, box, (10, 4))
+    assert_close(within.flatten(), torch.tensor([0.6, 0.3, 0.6, 0.5]))   # 0.4 * 0.5 / 2 = 0.1 an offset
+
+
+def test_points_start_on_both_sides_of_the_reference():
+    attend = DeformableAttention(AttentionSettings(width=8, heads=4, levels=1, points=2))
+    offsets = attend.locations(torch.randn(1, 1, 8), torch.zeros(1, 1, 1, 1), (1,)).flatten()
+    assert_close(offsets, torch.tensor([1.0, 2, 0, 0, -1, -2, 0, 0]), atol=1e-6, rtol=0)   # cosines of quarter turns
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_layer_equals_its_parts_sampled(plain, form):
+    attend, memory, query, lengths = layer(form), rows(14), rows(5), (8, 4, 2)
+    places = torch.rand(2, 5, 3, 1)
+    locations = attend.locations(query, places, lengths)
+
+    def heads(projected):
+        return projected.unflatten(-1, (4, -1))
+
+    value = heads(attend.value(memory))
+    if form == "vanilla":
+        weights = heads(attend.weights(query)).softmax(-1).view_as(locations)
+        mixed = plain.deformable(value, locations, weights, lengths)
+    else:
+        mixed = plain.key_aware(heads(attend.query(query)), heads(attend.key(memory)), value, locations, lengths)
+    assert_close(attend(query, places, memory, lengths), attend.out(mixed.flatten(2)), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_half_precision_keeps_locations_exact(form):
+    # bfloat16 holds 8 bits: at 250 of 256 positions it would miss by one
+    attend, memory, query = layer(form, levels=1), rows(256), rows(6)
+    places = torch.linspace(0.9, 1.0, 12).view(2, 6, 1, 1)
+    exact = attend(query, places, memory, (256,))
+    with torch.autocast("cpu", torch.bfloat16):
+        rounded = attend(query, places, memory, (256,))
+        locations = attend.locations(query, places, (256,))
+    assert rounded.dtype == torch.bfloat16
+    assert locations.dtype == torch.float32
+    rounded.float().sum().backward()
+    assert all(parameter.grad.isfinite().all() for parameter in attend.parameters())
+    assert float((rounded - exact).detach().abs().max()) < 0.05 * float(exact.detach().abs().max())
+
+
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")   # the compiler's own doing
+@pytest.mark.parametrize("form", FORMS)
+def test_compiling_breaks_no_graph_and_changes_nothing(form):
+    attend, memory, query, places = layer(form), rows(14), rows(5), torch.rand(2, 5, 3, 2)
+    compiled = torch.compile(attend, backend="eager", fullgraph=True)
+    found = []
+    for way in (attend, compiled):
+        attend.zero_grad()
+        mixed = way(query, places, memory, (8, 4, 2))
+        mixed.square().sum().backward()
+        found.append([mixed, *(parameter.grad.clone() for parameter in attend.parameters())])
+    for ours, theirs in zip(*found, strict=True):
+        assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
+
+
+def test_a_location_that_is_no_number_gives_none_and_harms_no_other_query():
+    query, key, value, locations, _ = inputs((4, 2))
+    with torch.no_grad():
+        locations[0, 0] = math.nan
+    mixed = key_aware_attention(query, key, value, locations, (4, 2))
+    assert mixed[0, 0].isnan().all()
+    assert mixed[0, 1:].isfinite().all()
+    assert mixed[1].isfinite().all()
+
+
+def test_no_query_and_no_video_give_none():
+    for videos, queries in ((2, 0), (0, 3)):
+        value = torch.randn(videos, 6, 2, 4, requires_grad=True)
+        mixed = deformable_attention(value, *(torch.rand(2, videos, queries, 2, 1, 3)), (6,))
+        mixed.sum().backward()
+        assert mixed.shape == (videos, queries, 2, 4)
+        assert not value.grad.any()
+
+
+@pytest.mark.parametrize(
+    ("shapes", "lengths", "message"),
+    [
+        (((2, 6, 2, 4), (2, 5, 2, 2, 3), (2, 5, 2, 2, 3)), (4, 3), r"levels of \(4, 3\) positions need 7"),
+        (((2, 0, 2, 4), (2, 5, 2, 1, 3), (2, 5, 2, 1, 3)), (0,), r"need 0, at least 1"),
+        (((2, 6, 2, 4), (2, 5, 3, 2, 3), (2, 5, 3, 2, 3)), (4, 2), r"locations must be \(2, queries, 2, 2, points\)"),
+        (((2, 6, 2, 4), (2, 5, 2, 2, 3), (2, 5, 2, 2, 1)), (4, 2), r"weights must be \(2, 5, 2, 2, 3\)"),
+    ],
+)
+def test_shapes_that_do_not_fit_are_refused(shapes, lengths, message):
+    with pytest.raises(ShapeError, match=message):
+        deformable_attention(*(torch.zeros(shape) for shape in shapes), lengths)
+
+
+def test_references_of_another_number_of_levels_are_refused():
+    with pytest.raises(ShapeError, match=r"references must be \(2, 5, 3, 1\) or \(2, 5, 3, 2\), for 3 levels"):
+        layer()(rows(5), torch.rand(2, 5, 2, 1), rows(14), (8, 4, 2))
+
+
+def test_keys_of_another_shape_are_refused():
+    query, key, value, locations, _ = inputs((4, 2))
+    with pytest.raises(ShapeError, match=r"query and key must be \(2, 5, 2, 4\) and \(2, 6, 2, 4\)"):
+        key_aware_attention(query, key[:, :5], value, locations, (4, 2))
+
+
+def test_a_width_that_heads_do_not_divide_is_refused():
+    with pytest.raises(ValueError, match="width 10 must be a multiple of heads 4"):
+        AttentionSettings(width=10, heads=4)
