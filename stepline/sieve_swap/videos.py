@@ -103,14 +103,14 @@ def _record(text: str | bytes, place: str) -> Read:
     try:
         return from_json(text, place)
     except StoreError as error:
-        return Unread(place, str(error))
+        return Unread(place, str(error).removeprefix(f"{place}: "))
 
 
 def _of_csv(file: Path, table: Callable[[Path], VideoTable]) -> Read:
     try:
         cues = read_table(read_text(file), str(file))
     except CaptionError as error:
-        return Unread(str(file), str(error))
+        return Unread(str(file), str(error).removeprefix(f"{file}: "))
     timed = [(cue.text, cue.start, cue.end) for cue in cues if cue.start is not None and cue.end is not None]
     return _video(file.stem, timed, str(file), table(file.parent))
 
