@@ -9,8 +9,9 @@
 
 import tarfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,7 @@ def find_features(source: Path, ending: str | None = None) -> Iterator[Found]:
     """Yield the feature files of a folder (all below it, in name order), of a .tar, or the one file.
 
     ending: of the names that count, for example .video.npy in a WebDataset that holds several arrays a key.
-    Raises StoreError when there is no such file, or no feature file in it.
+    Raises StoreError when there is no such file, no feature file in it, or several arrays a key and no ending.
     """
     if not source.exists():
         raise StoreError(f"{source}: no such file or folder; give features, a folder of them, or a WebDataset's .tar")
@@ -98,21 +99,39 @@ def _in_file(path: Path, ending: str | None) -> Iterator[Found]:
 
 
 def _in_tar(path: Path, ending: str | None) -> Iterator[Found]:
-    """Yield a WebDataset's members; each is read while the archive stands at it."""
+    """Yield a WebDataset's members; the members of a key follow each other, and all are seen before one is read."""
     try:
         with tarfile.open(path) as archive:
-            for member in archive:
-                name = member.name.rpartition("/")[2]
-                key, dot, rest = name.partition(".")
-                if not (member.isfile() and key and item_id(name, ending)):
-                    continue
-                if ending and f"{dot}{rest}".lower() != ending.lower():
-                    continue
-                file = archive.extractfile(member)
-                data = file.read() if file is not None else b""
-                yield _member(key, f"{path}:{member.name}", data)
+            for key, group in groupby(_members(archive, ending), lambda member: _key_and_ending(member)[0]):
+                members = list(group)
+                _one_ending(path, key, members)
+                for member in members:
+                    file = archive.extractfile(member)
+                    data = file.read() if file is not None else b""
+                    yield _member(key, f"{path}:{member.name}", data)
     except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
         raise StoreError(f"{path}: a damaged archive ({error}); download it again") from error
+
+
+def _members(archive: tarfile.TarFile, ending: str | None) -> Iterator[tarfile.TarInfo]:
+    """Yield the members that may hold features; `ending` is all that stands behind the key."""
+    for member in archive:
+        key, rest = _key_and_ending(member)
+        if member.isfile() and key and item_id(f"{key}{rest}", ending) and rest.lower() == (ending or rest).lower():
+            yield member
+
+
+def _key_and_ending(member: tarfile.TarInfo) -> tuple[str, str]:
+    key, dot, rest = member.name.rpartition("/")[2].partition(".")
+    return key, f"{dot}{rest}"
+
+
+def _one_ending(path: Path, key: str, members: Sequence[tarfile.TarInfo]) -> None:
+    """Raise StoreError where a key has several arrays: which of them is wanted, only its user knows."""
+    endings = sorted({_key_and_ending(member)[1] for member in members})
+    if len(endings) > 1:
+        cure = f"give the one that is wanted, for example --ending {endings[-1]}"
+        raise StoreError(f"{path}: {key} holds several arrays, {', '.join(endings)}; {cure}")
 
 
 def _member(key: str, place: str, data: bytes) -> Found:

@@ -74,8 +74,20 @@ def test_a_webdataset_is_keyed_by_what_stands_before_the_first_dot(tmp_path):
     import_features(archive, tmp_path / "text", ending=".text.npy")
     assert list(FeatureStore(tmp_path / "video")) == ["k1", "k2"]
     assert_allclose(FeatureStore(tmp_path / "text").matrix("k1"), rows(2, 2), atol=0.01)
-    both = import_features(archive, tmp_path / "both")   # two arrays of one key: the first, and the second is told
-    assert counted(both.dropped) == {"its id came before": 1}
+
+
+def test_which_of_several_arrays_of_a_key_is_meant_must_be_said(tmp_path):
+    files = {"x/k1.text.npy": npy(rows(2, 2)), "x/k1.json": b"{}", "x/k1.video.npy": npy(rows(1))}
+    archive = tar(tmp_path / "000.tar", {"x/k0.video.npy": npy(rows(3))} | files)
+    with pytest.raises(StoreError, match=r"k1 holds several arrays, \.text\.npy, \.video\.npy; .*--ending"):
+        import_features(archive, tmp_path / "both")
+
+
+def test_a_key_that_comes_again_later_keeps_its_first_array(tmp_path):
+    files = {"x/k1.npy": npy(rows(1)), "x/k2.npy": npy(rows(2)), "y/k1.npy": npy(rows(3))}
+    done = import_features(tar(tmp_path / "000.tar", files), tmp_path / "store")
+    assert counted(done.dropped) == {"its id came before": 1}
+    assert_allclose(FeatureStore(tmp_path / "store").matrix("k1"), rows(1), atol=0.01)
 
 
 def test_texts_and_their_times_come_along(tmp_path):
