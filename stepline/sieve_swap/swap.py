@@ -50,7 +50,7 @@ def sieve_and_swap(
 
     paired: each record's documents, the likeliest first; needed by scope "paired" and method "monotone". retained: the
     documents of scope "retained"; None searches all. embed: texts to the (N, D) unit vectors of the base's
-    encoder; None loads that.
+    encoder; None is `base.embed`, which refuses an encoder that has changed since.
     Earlier steps of a record are replaced. Raises ShapeError where the numbers do not fit.
     """
     if paired is not None and len(paired) != len(records):
@@ -61,7 +61,7 @@ def sieve_and_swap(
     if settings.variant == "raw":
         return [_raw(record, pieces) for record, pieces in zip(records, told, strict=True)]
     texts = [segment.text for pieces in told for segment in pieces]
-    vectors = (embed or _embedding(base))(texts)
+    vectors = (embed or base.embed)(texts)
     cuts = np.cumsum([0, *map(len, told)])
     outcomes = _outcomes(told, vectors, cuts, base, settings, paired, retained)
     if settings.sieve == "wording":
@@ -76,12 +76,6 @@ def sieve_and_swap(
 
 def _sentences(record: Record) -> Sequence[Sentence]:
     return record.transcript.sentences if record.transcript else ()
-
-
-def _embedding(base: TextBase) -> Embed:
-    from stepline.text import embed
-
-    return lambda texts: embed(texts, model=base.encoder)
 
 
 def _outcomes(
