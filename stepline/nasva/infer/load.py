@@ -9,8 +9,9 @@ from stepline.nasva.checkpoint import Space, read_aligner, read_space
 from stepline.nasva.infer.shown import Calibration, calibration_path, read_calibration
 from stepline.nasva.model import Aligner
 from stepline.records import FeatureSequence
+from stepline.training.checkpoints import CHECKPOINT
 
-NAMES = ("best.safetensors", "aligner.safetensors", "last.safetensors")   # what a folder is searched for, in this order
+NAMES = ("best.safetensors", "aligner.safetensors")   # what a folder is searched for, in this order
 ANY = "precomputed"   # label of ready features that do not say whose they are: their owner answers for them
 
 
@@ -60,6 +61,8 @@ def find_aligner(path: Path) -> Path:
     for name in NAMES:
         if (path / name).is_file():
             return path / name
+    if (path / CHECKPOINT).is_file():
+        raise ModelError(f"{path}: the run is not finished; run `stepline train nasva` again to end it")
     found = sorted(path.glob("*.safetensors")) if path.is_dir() else []
     if len(found) == 1:
         return found[0]
