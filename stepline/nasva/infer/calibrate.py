@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stepline.errors import DatasetError
-from stepline.evaluate.calibration import Flags, Logistic, calibration_error, fit_logistic
+from stepline.evaluate.calibration import LEAST, Flags, Logistic, calibration_error, fit_logistic
 from stepline.evaluate.ranking import roc_auc
 from stepline.nasva.aligner_settings import AlignerSettings, Mode
 from stepline.nasva.infer.align import Fit
@@ -42,7 +42,7 @@ def calibrate(
 ) -> tuple[Quality, dict[str, str]]:
     """Fit P(shown) to all videos, store it beside the network, and return its quality and why videos are missing.
 
-    Raises DatasetError with too few texts of either kind.
+    Raises DatasetError with too few texts of either kind in a half of the videos.
     """
     settings = settings.model_copy(update={"mode": MODES[name]})
     missing: dict[str, str] = {}
@@ -57,8 +57,13 @@ def calibrate(
 
 
 def judge(looks: Sequence[tuple[Fit, Flags]]) -> Quality:
-    """Return how good P(shown) is, each half of the videos judged by a fit to the other."""
+    """Return how good P(shown) is, each half of the videos judged by a fit to the other.
+
+    Raises DatasetError with too few texts of either kind in a half.
+    """
     halves = looks[::2], looks[1::2]
+    for half in halves:
+        _check_half(half)
     after = [_stated(judged, _fitted(fitted)) for fitted, judged in (halves, halves[::-1])]
     before = np.concatenate([uncalibrated(fit) for fit, _ in looks])
     truth = np.concatenate([shown for _, shown in looks])
@@ -72,6 +77,15 @@ def judge(looks: Sequence[tuple[Fit, Flags]]) -> Quality:
         area_before=roc_auc(truth.astype(np.float64), before),
         area_after=roc_auc(known, p),
     )
+
+
+def _check_half(looks: Sequence[tuple[Fit, Flags]]) -> None:
+    """Raise DatasetError where a half of the videos has too few texts of either kind for a fit."""
+    known = np.concatenate([shown for _, shown in looks])
+    shown, absent = int(known.sum()), int((~known).sum())
+    if min(shown, absent) < LEAST:
+        counts = f"{shown} texts shown and {absent} not in a half of the videos"
+        raise DatasetError(f"{counts}; each half, fitted to judge the other, needs {LEAST} of each kind: add videos")
 
 
 def _fitted(looks: Sequence[tuple[Fit, Flags]]) -> Logistic:
