@@ -62,6 +62,24 @@ def test_times_stay_inside_a_video_whose_last_second_is_short():
     assert placing.at[0] == pytest.approx(9.15)
 
 
+def test_the_second_of_a_step_lies_in_its_span():
+    scores = np.zeros((1, 40), np.float32)
+    scores[0, 2], scores[0, 20:27], scores[0, 23] = 1.0, 0.9, 0.91   # row 2 alone is best, seven others together
+    placing = place_steps(steps()[:1], Fit(scores, None, 1.0))
+    assert placing.chances.best.tolist() == [2]
+    assert placing.steps[0].spans[0].iou(Span(20.0, 27.0)) > 0.7
+    assert placing.steps[0].at == 23.5
+
+
+@pytest.mark.parametrize("rule", ["start", "center", "grown"])
+@pytest.mark.parametrize(("rate", "end"), [(1.0, 40.0), (1.0, 37.2), (3.0, 13.1), (0.7, 60.0)])
+def test_every_rule_keeps_the_second_in_the_span(rule, rate, end):
+    scores = np.random.default_rng(0).normal(scale=0.3, size=(60, 40)).astype(np.float32)
+    named = [Step(id=str(k), text=str(k)) for k in range(60)]
+    placing = place_steps(named, Fit(scores, None, rate), settings=AlignerSettings(spans=rule), duration=end)
+    assert all(span.start <= at <= span.end for span, at in zip(placing.spans, placing.at, strict=True))
+
+
 def test_spans_follow_the_rule():
     at = np.zeros((1, 40))
     at[0, 18:23] = 0.1, 0.2, 0.4, 0.2, 0.1

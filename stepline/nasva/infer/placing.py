@@ -12,7 +12,7 @@ from stepline.nasva.infer.align import Fit, fit_texts
 from stepline.nasva.infer.load import Loaded
 from stepline.nasva.infer.order import Chances, chances
 from stepline.nasva.infer.shown import Calibration, evidence, uncalibrated
-from stepline.nasva.infer.spans import spans
+from stepline.nasva.infer.spans import best_inside, spans
 from stepline.nasva.prior import Array, load_prior
 from stepline.records import Alignment, FeatureSequence, Matrix, Span, Status, Step
 
@@ -25,7 +25,8 @@ UNCALIBRATED = "P(shown) is not calibrated, so every step counts as shown; `step
 class Placing:
     """Steps with spans, at, score and status; alignment: P(step k is being shown at t), (K, T); note: what to know.
 
-    A step that is not shown has no spans; spans and at hold the best guess for every one, as benchmarks ask for.
+    A step that is not shown has no spans. spans holds the best guess for every one, as benchmarks ask for, and at the
+    best second in it; the best of all seconds, which benchmarks ask for too, is `chances.best`.
     """
 
     steps: tuple[Step, ...]
@@ -81,7 +82,7 @@ def place_steps(
     found = chances(fit.scores, shown, settings, prior=_prior(steps, fit), before=before)
     end = fit.scores.shape[1] / fit.rate if duration is None else duration
     shown_in = spans(found.at, fit.rate, settings, end=end)
-    at = [min((best + 0.5) / fit.rate, (best / fit.rate + end) / 2) for best in found.best.tolist()]
+    at = best_inside(found.at, shown_in, fit.rate, end=end)
     floor = settings.shown_threshold if logistic is not None else 0.0
     placed = tuple(
         _placed(step, span, second, float(p), floor)

@@ -1,8 +1,13 @@
 """From chances to seconds: the paper's fixed spans, and spans grown around the peak.
 
 The paper takes 8 s from the best second (its round 1; `start`) or grows a window around it (rounds 2 and 3). Here
-chances are first summed over `smooth` rows, so that a span is not cut by one dim second. Letters: K texts, T rows.
+chances are first summed over `smooth` rows, so that a span is not cut by one dim second. One bright second among dim
+ones may then lie outside of its span: the second of a text that has a span is the best one in it, which in a world that
+no result uses (seed 10) is right more often, R@1 +1.9 to +3.5. Letters: K texts, T rows.
 """
+
+import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -28,6 +33,18 @@ def spans(at: Array, rate: float, settings: AlignerSettings | None = None, *, en
         pairs = [(best - back, best - back + length) for best in at.argmax(axis=1).tolist()]
     last = at.shape[1] / rate if end is None else end
     return [_inside(start / rate, stop / rate, last) for start, stop in pairs]
+
+
+def best_inside(at: Array, placed: Sequence[Span], rate: float, *, end: float) -> list[float]:
+    """Return the second of each text: the middle of its likeliest row in its span. end: of the video, seconds."""
+    return [_best_inside(row, span, rate, end) for row, span in zip(at, placed, strict=True)]
+
+
+def _best_inside(row: Array, span: Span, rate: float, end: float) -> float:
+    first = math.floor(span.start * rate)
+    best = first + int(row[first : max(math.ceil(span.end * rate), first + 1)].argmax())
+    middle = min((best + 0.5) / rate, (best / rate + end) / 2)   # of what the video shows of the row
+    return min(max(middle, span.start), span.end)
 
 
 def _grown(row: Array, share: float) -> tuple[float, float]:
