@@ -10,6 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from stepline.procx.attention import DeformableAttention
+
 MODES = {"zero": "zeros", "border": "border"}
 
 
@@ -60,3 +62,19 @@ def key_aware(
     logits = (asked @ keys.permute(0, 2, 1, 3)) / math.sqrt(query.shape[-1])  # (B H, N, 1, L P)
     mixed = logits.softmax(-1) @ values.permute(0, 2, 3, 1)  # (B H, N, 1, D)
     return mixed.squeeze(2).unflatten(0, (len(value), -1)).transpose(1, 2)
+
+
+def layer(
+    attend: DeformableAttention, query: Tensor, references: Tensor, memory: Tensor, lengths: Sequence[int]
+) -> Tensor:
+    """Return what a layer gives, (B, N, C), its points sampled."""
+    settings = attend.settings
+    locations = attend.locations(query, references, lengths)
+    value = attend.value(memory).unflatten(-1, (settings.heads, -1))
+    if settings.form == "vanilla":
+        weights = attend.weights(query).unflatten(-1, (settings.heads, -1)).softmax(-1).view_as(locations)
+        mixed = deformable(value, locations, weights, lengths, settings.padding)
+    else:
+        asked, key = (part.unflatten(-1, (settings.heads, -1)) for part in (attend.query(query), attend.key(memory)))
+        mixed = key_aware(asked, key, value, locations, lengths, settings.padding)
+    return attend.out(mixed.flatten(2))

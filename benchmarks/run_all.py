@@ -12,6 +12,7 @@ CACHE = Path(tempfile.gettempdir()) / "stepline-drawn"  # drawn videos, made onc
 
 COMMANDS = {
     "asr": ("asr.py", "--clips", CLIPS),
+    "deformable_attention": ("deformable_attention.py",),
     "grounding": ("grounding.py", "--cache", CACHE),
     "llm_local": ("llm_local.py",),
     "media": ("media.py", CLIPS / "howto100m_money_clip.mp4"),

@@ -202,20 +202,8 @@ def test_points_start_on_both_sides_of_the_reference():
 
 @pytest.mark.parametrize("form", FORMS)
 def test_the_layer_equals_its_parts_sampled(plain, form):
-    attend, memory, query, lengths = layer(form), rows(14), rows(5), (8, 4, 2)
-    places = torch.rand(2, 5, 3, 1)
-    locations = attend.locations(query, places, lengths)
-
-    def heads(projected):
-        return projected.unflatten(-1, (4, -1))
-
-    value = heads(attend.value(memory))
-    if form == "vanilla":
-        weights = heads(attend.weights(query)).softmax(-1).view_as(locations)
-        mixed = plain.deformable(value, locations, weights, lengths)
-    else:
-        mixed = plain.key_aware(heads(attend.query(query)), heads(attend.key(memory)), value, locations, lengths)
-    assert_close(attend(query, places, memory, lengths), attend.out(mixed.flatten(2)), rtol=1e-5, atol=1e-5)
+    attend, given = layer(form), (rows(5), torch.rand(2, 5, 3, 1), rows(14), (8, 4, 2))
+    assert_close(attend(*given), plain.layer(attend, *given), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("form", FORMS)
