@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stepline.batches import Flags
+from stepline.batches import Flags, LazySamples
 from stepline.errors import DatasetError
 from stepline.experiments.corpus import Lesson
 from stepline.experiments.trial import LabelPlan
@@ -12,7 +12,7 @@ from stepline.nasva.coarse import coarse_spans
 from stepline.nasva.labels import Places, alikeness, refine
 from stepline.nasva.selftrain_settings import RefineSettings
 from stepline.nasva.settings import CoarseSettings
-from stepline.nasva.written import Written, WrittenSamples, step_samples, written
+from stepline.nasva.written import Written, step_samples, written
 from stepline.records import Span
 
 VIDEO_LABELS = RefineSettings(threshold=0.0, position="center", seconds=None)   # grown around the likest second
@@ -43,7 +43,7 @@ def lessons_written(lessons: Sequence[Lesson]) -> list[Written]:
     return [written(one.id, one.features, one.step_vectors, (None,) * len(one.steps)) for one in lessons]
 
 
-def narration_samples(lessons: Sequence[Lesson], *, really: bool) -> WrittenSamples:
+def narration_samples(lessons: Sequence[Lesson], *, really: bool) -> LazySamples:
     """Return the sentences as samples, each labelled where it is spoken, or where it is really shown."""
     places = [
         planted(one, one.sentence_truth) if really else tuple(each.span for each in one.sentences) for one in lessons

@@ -123,7 +123,7 @@ def _items(video: Sample) -> Iterator[Item]:
     shown = video.shown("narration")
     last = min(shown.shape[1], len(features.values)) - 1
     line = {text: row for row, text in enumerate(video.record.recipe)}
-    steps, said, clear = video.embeddings("recipe"), video.embeddings("narration"), _resolved(video)
+    steps, said, clear = video.embeddings("recipe"), video.embeddings("narration"), resolved(video)
     for clip in narrated_clips(video.record, settings):
         row, middle = clip.sentence, clip.span.center
         second = min(int(middle), last)
@@ -142,7 +142,7 @@ def _items(video: Sample) -> Iterator[Item]:
         )
 
 
-def _resolved(video: Sample) -> Matrix:
+def resolved(video: Sample) -> Matrix:
     """Return the embeddings of the narration after most dropped objects were named."""
     rng = np.random.default_rng([video.world.seed, video.index, 3])
     lines = video.narration

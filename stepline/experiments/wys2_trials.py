@@ -61,7 +61,7 @@ def _trained(trial: Wys2Trial, corpus: Wys2Corpus, place: Path) -> Wys2Outcome:
     scores: Mapping[str, Matrix | Array]
     precision, positives = math.nan, 0
     if trial.kind == "detector":
-        network, precision, positives = _detector(trial, corpus, place)
+        network, precision, positives = train_on(trial, corpus, place)
         scores = {name: score_pairs(network, _plain(clips)) for name, clips in _held(corpus).items()}
     else:
         scores = {name: _baseline(trial, corpus, clips) for name, clips in _held(corpus).items()}
@@ -91,7 +91,7 @@ def labels_of(clips: Clips, settings: LabelSettings, *, resolved: bool = True) -
     return by_consensus(clips.tasks, seen, said, settings)
 
 
-def _detector(trial: Wys2Trial, corpus: Wys2Corpus, place: Path) -> tuple[Detector, float, int]:
+def train_on(trial: Wys2Trial, corpus: Wys2Corpus, place: Path) -> tuple[Detector, float, int]:
     """Return the network, the precision of what it was trained on, and how many clips that was."""
     chosen = corpus.train.where(_positive(trial, corpus.train))
     pairs = [item.overlapping if trial.overlapping else item.pair for item in chosen.items]
