@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from stepline.settings import Settings
 
 Count: TypeAlias = Annotated[int, Field(ge=1)]
-Layers: TypeAlias = Annotated[int, Field(ge=0)]
+Whole: TypeAlias = Annotated[int, Field(ge=0)]
 CaptionerKind: TypeAlias = Literal["transformer", "lstm"]
 
 
@@ -28,14 +28,14 @@ class CaptionerSettings(Settings):
     kind: CaptionerKind = "transformer"   # "lstm": PDVC's, one layer, without its deformable attention
     width: Count = 512             # D, as of the queries; PDVC
     heads: Count = 8
-    text_layers: Layers = 2        # that see words alone; CoCa has as many as of the next
+    text_layers: Count = 2         # that see words alone; CoCa has as many as of the next
     joint_layers: Count = 2        # that see the query as well
-    transcript_layers: Layers = 1  # that read a transcript, where one is given
+    transcript_layers: Whole = 1  # that read a transcript, where one is given
     feed_forward: Count = 2048
     projection: Count = 256        # d of the vectors that the contrastive loss compares
     dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.1   # section E.2
     longest: Count = 48            # most tokens of a caption, its end mark included; PDVC: 30 words
-    longest_transcript: Count = 512   # most tokens of a transcript; the rest is left out
+    longest_transcript: Count = 128   # most tokens of what is said around a step; the rest is left out
 
     @model_validator(mode="after")
     def _fits(self) -> "CaptionerSettings":
@@ -49,4 +49,5 @@ class SearchSettings(Settings):
 
     beam: Count = 1                # hypotheses kept a caption; 1: the likeliest token each time, as PDVC
     length_penalty: Annotated[float, Field(ge=0.0)] = 1.0   # captions are ranked by log P / tokens^this; with a beam
+    shortest: Whole = 1           # fewest tokens before the end mark; 0: a caption may be empty
     longest: Count | None = None   # most tokens; None: as many as the network can

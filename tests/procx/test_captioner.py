@@ -1,0 +1,238 @@
+from dataclasses import replace
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from stepline.errors import ShapeError
+from stepline.procx.captioner import Captioner, Context, without_transcript
+from stepline.procx.captions import captions
+from stepline.procx.contrast import Temperature
+from stepline.procx.losses import caption_loss
+from stepline.procx.lstm_captioner import LstmCaptioner
+from stepline.procx.search import write
+from stepline.procx.text_settings import CaptionerSettings, SearchSettings, VocabularySettings
+from stepline.procx.tokens import BEGIN, train_vocabulary
+
+SENTENCES = [
+    "cut the onion into thin rings",
+    "fry the onion in butter",
+    "fry the onion in oil, then add garlic",
+    "crack 2 eggs into the pan",
+    "serve",
+    "serve the eggs with toast",
+]
+VOCABULARY = train_vocabulary(SENTENCES, VocabularySettings(size=300, rare=1))
+KINDS = {"transformer": Captioner, "lstm": LstmCaptioner}
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Threads that wait for each other take a hundred times as long where others use the machine."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def tiny(**changes):
+    settings = CaptionerSettings(
+        width=32, heads=4, text_layers=1, joint_layers=1, feed_forward=64, projection=8, dropout=0.0, longest=16
+    )
+    return settings.model_copy(update=changes)
+
+
+def made(kind="transformer", seed=0, **changes):
+    torch.manual_seed(seed)
+    network = KINDS[kind](tiny(**changes), len(VOCABULARY)).eval()
+    with torch.no_grad():   # fresh embeddings are so faint that all words would be alike
+        network.words.weight.mul_(20)
+    return network
+
+
+def everything(count=4, seed=0):
+    """Context of `count` captions of two videos, features and transcript padded."""
+    chance = torch.Generator().manual_seed(seed)
+    pad = torch.arange(5) >= torch.tensor([[5], [3]])
+    transcript_pad = torch.arange(6) >= torch.tensor([6, 2, 0, 4])[:count, None]   # the third: nobody speaks
+    return Context(
+        queries=torch.randn(count, 32, generator=chance),
+        features=torch.randn(2, 5, 32, generator=chance),
+        video=torch.tensor([0, 0, 1, 1])[:count],
+        feature_pad=pad,
+        transcript=torch.randint(3, len(VOCABULARY), (count, 6), generator=chance),
+        transcript_pad=transcript_pad,
+    )
+
+
+def batch(count=4):
+    return captions(SENTENCES[:count], VOCABULARY, 16)
+
+
+def test_a_word_never_sees_those_after_it():
+    network, data = made(), batch()
+    changed = data.tokens.clone()
+    changed[:, 3:] = torch.randint(3, len(VOCABULARY), changed[:, 3:].shape)
+    with torch.no_grad():
+        first = network(data.tokens, data.token_pad, everything())
+        second = network(changed, data.token_pad, everything())
+    assert_close(first.logits[:, :3], second.logits[:, :3])
+    assert (first.logits[:, 3] - second.logits[:, 3]).abs().max() > 0.01
+    assert (first.text - second.text).abs().max() > 0.01   # CLS sees them all
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_padding_of_words_features_and_transcript_changes_nothing(kind):
+    network, data, context = made(kind), batch(), everything()
+    wide = replace(
+        context,
+        features=torch.cat([context.features, torch.full((2, 3, 32), 9.0)], dim=1),
+        feature_pad=torch.cat([context.feature_pad, torch.ones(2, 3, dtype=torch.bool)], dim=1),
+        transcript=torch.cat([context.transcript, torch.full((4, 2), 7)], dim=1),
+        transcript_pad=torch.cat([context.transcript_pad, torch.ones(4, 2, dtype=torch.bool)], dim=1),
+    )
+    tokens = torch.cat([data.tokens, torch.full((4, 3), 7)], dim=1)
+    pad = torch.cat([data.token_pad, torch.ones(4, 3, dtype=torch.bool)], dim=1)
+    with torch.no_grad():
+        first, second = network(data.tokens, data.token_pad, context), network(tokens, pad, wide)
+    assert_close(first.logits, second.logits[:, : data.tokens.shape[1]], atol=1e-5, rtol=0)
+    if first.text is not None:
+        assert_close(first.text, second.text, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("part", ["queries", "features", "transcript"])
+def test_every_part_of_the_context_is_heard(part):
+    network, data, context = made(), batch(), everything()
+    other = replace(context, **{part: everything(seed=1).__getattribute__(part)})
+    with torch.no_grad():
+        first, second = (network(data.tokens, data.token_pad, about).logits for about in (context, other))
+    assert (first - second)[3].abs().max() > 1e-3
+
+
+def test_a_silent_transcript_is_no_transcript():
+    network, data, context = made(), batch(), everything()
+    silent = replace(context, transcript_pad=torch.ones(4, 6, dtype=torch.bool))
+    with torch.no_grad():
+        heard = network(data.tokens, data.token_pad, silent).logits
+        without = network(data.tokens, data.token_pad, without_transcript(context)).logits
+        empty = network(data.tokens, data.token_pad, replace(context, transcript=context.transcript[:, :0])).logits
+    assert_close(heard, without, atol=1e-5, rtol=0)
+    assert_close(empty, without)
+
+
+def test_videos_share_their_features_but_captions_see_their_own():
+    network, data, context = made(), batch(), without_transcript(everything())
+    with torch.no_grad():
+        together = network(data.tokens, data.token_pad, context).logits
+        alone = replace(
+            context,
+            queries=context.queries[2:3],
+            features=context.features[1:],
+            video=torch.tensor([0]),
+            feature_pad=context.feature_pad[1:],
+        )
+        assert_close(together[2:3], network(data.tokens[2:3], data.token_pad[2:3], alone).logits, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_writing_word_by_word_equals_reading_at_once(kind):
+    network, data, context = made(kind), batch(), everything()
+    with torch.no_grad():
+        at_once = network(data.tokens, data.token_pad, context).logits   # (M, W, V)
+        writing = network.begin(context)
+        one_by_one = torch.stack([network.go_on(column, writing) for column in data.tokens.T], dim=1)
+    assert_close(one_by_one[~data.token_pad], at_once[~data.token_pad], atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_hypotheses_taken_over_remember_their_own_words(kind):
+    """Two hypotheses a caption; after the first word the second's past becomes both's."""
+    network, context = made(kind), without_transcript(everything(2))
+    words = torch.tensor([[BEGIN, 40, 41], [BEGIN, 50, 51]])
+    with torch.no_grad():
+        writing = network.begin(context)
+        network.go_on(words[:, 0], writing)
+        writing.take(torch.tensor([0, 0, 1, 1]))
+        network.go_on(torch.tensor([30, 40, 30, 50]), writing)
+        writing.take(torch.tensor([1, 1, 3, 3]))
+        cached = network.go_on(torch.tensor([41, 60, 51, 60]), writing)[[0, 2]]
+        at_once = network(words, torch.zeros(2, 3, dtype=torch.bool), context).logits[:, 2]
+    assert_close(cached, at_once, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_caption_is_no_row_and_a_zero_gradient(kind):
+    network = made(kind)
+    none = torch.zeros(0, 5, dtype=torch.int64)
+    told = network(none, none.bool(), Context(torch.zeros(0, 32)))
+    assert told.logits.shape == (0, 5, len(VOCABULARY))
+    loss = caption_loss(told.logits, none, none.bool()).mean
+    loss.backward()
+    assert loss == 0
+    assert all(torch.isfinite(weight.grad).all() for weight in network.parameters() if weight.grad is not None)
+
+
+def test_gradients_are_finite_where_a_transcript_is_all_padding():
+    network, data = made().train(), batch()
+    told = network(data.tokens, data.token_pad, everything())
+    (caption_loss(told.logits, data.wanted, data.token_pad).mean + told.text.sum()).backward()
+    assert all(torch.isfinite(weight.grad).all() for weight in network.parameters() if weight.grad is not None)
+
+
+WRONG = {
+    "of width 8": (lambda c: replace(c, queries=torch.zeros(4, 8)), "captioner.width"),
+    "features of nobody": (lambda c: replace(c, video=None), "both or neither"),
+    "a long transcript": (lambda c: replace(c, transcript=torch.zeros(4, 200, dtype=torch.int64)), "at most 128"),
+    "other captions": (lambda c: Context(torch.zeros(3, 32)), r"tokens must be \(3"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_a_context_that_does_not_fit_is_an_error(case):
+    change, message = WRONG[case]
+    data = batch()
+    with pytest.raises(ShapeError, match=message):
+        made()(data.tokens, data.token_pad, change(everything()))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_batch_is_learnt_word_for_word(kind):
+    torch.manual_seed(0)
+    network = KINDS[kind](tiny(), len(VOCABULARY))
+    temperature, data = Temperature(), captions(SENTENCES, VOCABULARY, 16)
+    context = Context(torch.randn(6, 32))
+    optimizer = torch.optim.AdamW([*network.parameters(), *temperature.parameters()], lr=5e-3)
+    for _ in range(120):
+        told = network(data.tokens, data.token_pad, context)
+        loss = caption_loss(told.logits, data.wanted, data.token_pad, 0.2).mean
+        if told.text is not None:
+            similarity = network.query_vectors(context.queries) @ told.text.T / temperature()
+            loss = loss + torch.nn.functional.cross_entropy(similarity, torch.arange(6))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    network.eval()
+    for settings in (SearchSettings(), SearchSettings(beam=3)):
+        written = write(network, context, settings)
+        assert [VOCABULARY.decode(one.tokens) for one in written] == SENTENCES
+        assert all(one.ended for one in written)
+    if kind == "transformer":
+        text = network(data.tokens, data.token_pad, context).text
+        assert (network.query_vectors(context.queries) @ text.T).argmax(dim=1).tolist() == list(range(6))
+
+
+def test_a_transcript_can_be_copied():
+    """The query says nothing; only what is spoken tells which sentence to write."""
+    torch.manual_seed(0)
+    network = Captioner(tiny(), len(VOCABULARY))
+    data = captions(SENTENCES, VOCABULARY, 16)
+    context = Context(torch.zeros(6, 32), transcript=data.tokens, transcript_pad=data.token_pad)
+    optimizer = torch.optim.AdamW(network.parameters(), lr=5e-3)
+    for _ in range(120):
+        loss = caption_loss(network(data.tokens, data.token_pad, context).logits, data.wanted, data.token_pad).mean
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    network.eval()
+    assert [VOCABULARY.decode(one.tokens) for one in write(network, context)] == SENTENCES
+    assert len({one.tokens for one in write(network, without_transcript(context))}) == 1

@@ -1,0 +1,27 @@
+from stepline.procx.captions import captions
+from stepline.procx.text_settings import VocabularySettings
+from stepline.procx.tokens import BEGIN, END, PAD, train_vocabulary
+
+VOCABULARY = train_vocabulary(["cut the onion", "fry the egg"] * 3, VocabularySettings(size=250))
+
+
+def test_tokens_are_read_one_place_before_they_are_wanted():
+    made = captions(["cut the onion", "egg"], VOCABULARY, longest=8)
+    cut, the, onion = VOCABULARY.encode("cut the onion")
+    (egg,) = VOCABULARY.encode("egg")
+    assert made.tokens.tolist() == [[BEGIN, cut, the, onion], [BEGIN, egg, PAD, PAD]]
+    assert made.wanted.tolist() == [[cut, the, onion, END], [egg, END, PAD, PAD]]
+    assert made.token_pad.tolist() == [[False] * 4, [False, False, True, True]]
+    assert made.cut == 0
+
+
+def test_a_long_one_is_cut_counted_and_does_not_end():
+    made = captions(["cut the onion", "egg"], VOCABULARY, longest=3)
+    assert made.wanted[0].tolist() == VOCABULARY.encode("cut the onion")
+    assert END not in made.wanted[0]
+    assert made.cut == 1
+
+
+def test_a_blank_sentence_is_its_end_and_no_sentence_is_no_row():
+    assert captions([" "], VOCABULARY, longest=3).wanted.tolist() == [[END]]
+    assert captions([], VOCABULARY, longest=3).tokens.shape == (0, 0)
