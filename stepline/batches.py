@@ -3,9 +3,9 @@
 Letters: B batch, K texts, T feature rows, C width of what a backbone gives.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import TypeAlias
+from typing import TypeAlias, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -51,6 +51,27 @@ class Sample:
         """Return the sample with its texts in a random order, and so marked."""
         order = chance.permutation(len(self.text))
         return replace(self, text=self.text[order], positive=self.positive[order], ordered=False)
+
+
+class LazySamples(Sequence[Sample]):
+    """Samples that are made, or read, when they are asked for; lengths: feature rows of each, known without that."""
+
+    def __init__(self, make: Callable[[int], Sample], lengths: Sequence[int]) -> None:
+        self._make = make
+        self.lengths = list(lengths)
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    @overload
+    def __getitem__(self, index: int) -> Sample: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Sample]: ...
+    def __getitem__(self, index: int | slice) -> Sample | Sequence[Sample]:
+        """Return a sample as it is now. Raises ShapeError where its source holds NaN meanwhile."""
+        if isinstance(index, slice):
+            return [self._make(each) for each in range(*index.indices(len(self)))]
+        return self._make(range(len(self))[index])
 
 
 @dataclass(frozen=True)

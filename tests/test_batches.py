@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from stepline.batches import Sample, bucketed, collate, pad
+from stepline.batches import LazySamples, Sample, bucketed, collate, pad
 from stepline.errors import ShapeError
 
 
@@ -103,3 +103,14 @@ def test_buckets_depend_on_seed_and_epoch_alone():
     assert list(bucketed(lengths, 4, seed=5, epoch=2)) != first
     assert list(bucketed(lengths, 4, seed=6, epoch=1)) != first
     assert list(bucketed([], 4, seed=5, epoch=1)) == []
+
+
+def test_lazy_samples_are_made_when_they_are_asked_for():
+    made = []
+    samples = LazySamples(lambda index: made.append(index) or make(seconds=index + 1), [1, 2, 3])
+    assert (len(samples), samples.lengths, made) == (3, [1, 2, 3], [])
+    assert len(samples[-1].video) == 3
+    assert [len(each.video) for each in samples[:2]] == [1, 2]
+    assert made == [2, 0, 1]
+    with pytest.raises(IndexError):
+        samples[3]

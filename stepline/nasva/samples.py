@@ -7,12 +7,12 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias, overload
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from stepline.batches import Sample
+from stepline.batches import LazySamples, Sample
 from stepline.datasets.excluded import Excluded
 from stepline.errors import ShapeError
 from stepline.features import FeatureStore, Stored
@@ -58,10 +58,10 @@ class _Part:
     length: int
 
 
-class AlignerSamples(Sequence[Sample]):
-    """Samples that are read when they are asked for; their lengths are known without reading.
+class AlignerSamples(LazySamples):
+    """Samples that are read from disk when they are asked for.
 
-    lengths: feature rows of each sample; omitted: what is no sample, and why; labelled: texts with a label.
+    omitted: what is no sample, and why; labelled: texts with a label.
     asked: the texts come as a benchmark asks them, narrations in their order, steps in none; else all are in order.
     """
 
@@ -75,25 +75,16 @@ class AlignerSamples(Sequence[Sample]):
         *,
         asked: bool = False,
     ) -> None:
+        super().__init__(self._read, [part.length for part in parts])
         self._parts, self._features, self._vectors, self._settings = parts, features, vectors, settings
         self._asked = asked
         self.omitted = tuple(omitted)
-        self.lengths = [part.length for part in parts]
         self.texts = sum(len(part.rows) for part in parts)
         self.labelled = sum(len(np.unique(part.labels[:, 0])) for part in parts)
         self.videos = tuple(dict.fromkeys(part.video for part in parts))
 
-    def __len__(self) -> int:
-        return len(self._parts)
-
-    @overload
-    def __getitem__(self, index: int) -> Sample: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Sample]: ...
-    def __getitem__(self, index: int | slice) -> Sample | Sequence[Sample]:
-        """Return a sample as it lies on disk now. Raises ShapeError where it holds NaN meanwhile."""
-        if isinstance(index, slice):
-            return [self[each] for each in range(*index.indices(len(self)))]
+    def _read(self, index: int) -> Sample:
+        """Return a sample as it lies on disk now."""
         part = self._parts[index]
         video = self._features.matrix(part.video)[: part.length]   # (T, C)
         vectors = self._vectors[part.kind].matrix(part.video)[part.rows]   # (K, C)

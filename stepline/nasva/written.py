@@ -7,9 +7,8 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import overload
 
-from stepline.batches import Flags, Sample
+from stepline.batches import Flags, LazySamples, Sample
 from stepline.errors import ShapeError, StoreError
 from stepline.nasva.labels import Places
 from stepline.nasva.targets import labelled_sample
@@ -33,27 +32,6 @@ class Written:
     truth: Flags | None = None
 
 
-class WrittenSamples(Sequence[Sample]):
-    """Samples that are made when they are asked for; lengths: feature rows of each."""
-
-    def __init__(self, make: Callable[[int], Sample], lengths: Sequence[int]) -> None:
-        self._make = make
-        self.lengths = list(lengths)
-
-    def __len__(self) -> int:
-        return len(self.lengths)
-
-    @overload
-    def __getitem__(self, index: int) -> Sample: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Sample]: ...
-    def __getitem__(self, index: int | slice) -> Sample | Sequence[Sample]:
-        """Return a sample as it is now."""
-        if isinstance(index, slice):
-            return [self._make(each) for each in range(*index.indices(len(self)))]
-        return self._make(range(len(self))[index])
-
-
 def written(
     id: str, features: FeatureSequence, vectors: Matrix, said: Places, truth: Flags | None = None
 ) -> Written:
@@ -65,7 +43,7 @@ def written(
 
 def step_samples(
     videos: Sequence[Written], labels: Sequence[Places], *, keep_all: bool = False
-) -> WrittenSamples:
+) -> LazySamples:
     """Return the steps as training samples: those with a label, or all; a video without any is left out."""
     chosen = []
     for video, places in zip(videos, labels, strict=True):
@@ -78,19 +56,19 @@ def step_samples(
         features, vectors = video.read()
         return labelled_sample(video.id, features, vectors[texts], spans, ordered=True)
 
-    return WrittenSamples(make, [video.rows for video, _, _ in chosen])
+    return LazySamples(make, [video.rows for video, _, _ in chosen])
 
 
-def unplaced(videos: Sequence[Written]) -> WrittenSamples:
+def unplaced(videos: Sequence[Written]) -> LazySamples:
     """Return all steps of all videos as samples without a label, for a network to place."""
     return step_samples([*videos], [(None,) * len(video.said) for video in videos], keep_all=True)
 
 
-def together(first: WrittenSamples, others: Sequence[Sample]) -> WrittenSamples:
+def together(first: LazySamples, others: Sequence[Sample]) -> LazySamples:
     """Return the samples of both."""
-    lengths = others.lengths if hasattr(others, "lengths") else [len(sample.video) for sample in others]
+    lengths = others.lengths if isinstance(others, LazySamples) else [len(sample.video) for sample in others]
     count = len(first)
-    return WrittenSamples(lambda at: first[at] if at < count else others[at - count], [*first.lengths, *lengths])
+    return LazySamples(lambda at: first[at] if at < count else others[at - count], [*first.lengths, *lengths])
 
 
 def with_foreign_texts(videos: Sequence[Written]) -> list[Written]:
