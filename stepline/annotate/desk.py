@@ -49,19 +49,35 @@ class Desk:
         self._qualifying, self._right, self._asked = list(qualifying), right, asked
         self._answers, self._clock, self._lock = answers, clock, Lock()
         self._begun: dict[tuple[str, str], float] = {}
+        self._given: dict[str, str] = {}   # the clip that each annotator has before them, whatever others answer
 
     def next(self, annotator: str) -> Task:
-        """Return what the annotator does next. Clips nearest to having all their answers come first."""
+        """Return what the annotator does next. Clips nearest to having all their answers come first.
+
+        A clip that was given stays theirs until they answer it.
+        """
+        with self._lock:
+            task = self._next(annotator)
+            if task.clip is not None:
+                self._given[annotator] = task.clip.id
+            return task
+
+    def _next(self, annotator: str) -> Task:
         mine, count = self._mine(annotator)
         waiting = [clip for clip in self._qualifying if clip.id not in mine]
         if waiting:
             return Task("qualify", waiting[0], len(waiting) - 1)
         if self._right > self._rightly(mine) and self._qualifying:
             return Task("not qualified")
-        open_clips = [clip for clip in self.to_annotate if clip.id not in mine and count[clip.id] < self._asked]
+        given = self._given.get(annotator)
+        open_clips = [
+            clip for clip in self.to_annotate
+            if clip.id not in mine and (count[clip.id] < self._asked or clip.id == given)
+        ]  # fmt: skip
         if not open_clips:
             return Task("done")
-        return Task("annotate", max(open_clips, key=lambda clip: count[clip.id]), len(open_clips) - 1)
+        chosen = max(open_clips, key=lambda clip: (clip.id == given, count[clip.id]))
+        return Task("annotate", chosen, len(open_clips) - 1)
 
     def begin(self, annotator: str, clip: str) -> None:
         """Note that the annotator starts to watch a clip."""
@@ -75,15 +91,15 @@ class Desk:
 
         Raises DatasetError for any other answer.
         """
-        task = self.next(answer.annotator)
-        if task.clip is None or task.clip.id != answer.clip:
-            raise DatasetError(f"{answer.clip!r} is not the clip that was asked about; load the page again")
         with self._lock:
+            clip = self._next(answer.annotator).clip
+            if clip is None or clip.id != answer.clip:
+                raise DatasetError(f"{answer.clip!r} is not the clip that was asked about; load the page again")
             begun = self._begun.get((answer.annotator, answer.clip))
-        watched = 0.0 if begun is None else self._clock() - begun
-        if begun is None or watched < task.clip.span.duration - EARLY:
-            raise DatasetError(f"the clip was not watched to its end; it is {task.clip.span.duration:.1f} s long")
-        self._answers.add(answer.model_copy(update={"seconds": round(watched, 2)}))
+            watched = 0.0 if begun is None else self._clock() - begun
+            if begun is None or watched < clip.span.duration - EARLY:
+                raise DatasetError(f"the clip was not watched to its end; it is {clip.span.duration:.1f} s long")
+            self._answers.add(answer.model_copy(update={"seconds": round(watched, 2)}))
 
     def annotations(self) -> list[Answer]:
         """Return the answers about clips to annotate, by people who are qualified."""

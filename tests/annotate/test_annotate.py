@@ -93,6 +93,22 @@ def test_clips_nearest_to_all_their_answers_come_first(tmp_path, clock):
     assert desk.next("cat").clip.id == "c"                  # the others have both of theirs
 
 
+def test_a_clip_stays_an_annotators_whatever_others_answer_meanwhile(tmp_path, clock):
+    answers = Answers(tmp_path / "a.jsonl")
+    desk = Desk([clip("a"), clip("b")], answers, asked=2, clock=clock)
+    given = desk.next("ann").clip.id
+    assert given == "a"
+    desk.begin("ann", "a")
+    answers.add(said("b", "bob", True))   # now b is nearer to having all its answers
+    assert desk.next("ann").clip.id == "a"
+    for who in ("cat", "dan"):
+        answers.add(said("a", who, True))   # and now a has all of its own
+    clock.now = 4.0
+    desk.answer(said("a", "ann", False))
+    assert desk.next("ann").clip.id == "b"
+    assert desk.next("eve").clip.id == "b"   # a is nobody's any more
+
+
 def test_an_answer_before_the_clip_can_have_ended_is_refused(tmp_path, clock):
     desk = Desk([clip("a", 4.0)], Answers(tmp_path / "a.jsonl"), clock=clock)
     with pytest.raises(DatasetError, match="not watched to its end"):
