@@ -26,15 +26,6 @@ VOCABULARY = train_vocabulary(SENTENCES, VocabularySettings(size=300, rare=1))
 KINDS = {"transformer": Captioner, "lstm": LstmCaptioner}
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Threads that wait for each other take a hundred times as long where others use the machine."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 def tiny(**changes):
     settings = CaptionerSettings(
         width=32, heads=4, text_layers=1, joint_layers=1, feed_forward=64, projection=8, dropout=0.0, longest=16
