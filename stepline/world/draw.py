@@ -4,7 +4,7 @@ import math
 from functools import lru_cache
 from random import Random
 
-from PIL import Image, ImageDraw, ImageFilter, ImageFont
+from PIL import Image, ImageFilter
 
 from stepline.world import sprites
 from stepline.world.camera import MARGIN, Film, Picture, View, window
@@ -21,6 +21,7 @@ from stepline.world.settings import RenderSettings
 from stepline.world.sprites import Sprite
 from stepline.world.things import THINGS
 from stepline.world.things.thing import SOFT_COLORS, Thing
+from stepline.world.title_card import titled
 
 WIDE_FILL, CLOSE_FILL = 0.62, 0.86  # share of the frame's height for a target and the hands above it
 HEADROOM = 0.36  # frame heights above a target that the item and the hand need
@@ -77,7 +78,7 @@ class Stage:
         view = self._view(scene)
         image = self._backdrop(scene, view, scene.kind in ("table", "roll"))
         if scene.kind == "title":
-            return _titled(image, scene.caption or "")
+            return titled(image, scene.caption or "")
         if scene.kind == "talk":
             return image
         under = [name for name in scene.props if _lies_under(name, scene.target)]
@@ -288,20 +289,3 @@ def _cast(image: Image.Image, x: float, y: float, width: float, flat: float = TI
 @lru_cache(maxsize=256)
 def _shadow(width: int, height: int) -> Image.Image:
     return shadow(width, height)
-
-
-def _titled(image: Image.Image, caption: str) -> Image.Image:
-    """Return a title card: the blurred place, darkened, with its caption in the middle."""
-    card = Image.blend(image.filter(ImageFilter.GaussianBlur(9)), Image.new("RGB", image.size, (24, 28, 38)), 0.5)
-    draw = ImageDraw.Draw(card)
-    words, lines = caption.split(), [""]
-    for word in words:
-        if len(lines[-1]) + len(word) > 20:
-            lines.append("")
-        lines[-1] = f"{lines[-1]} {word}".strip()
-    font = ImageFont.load_default(card.height * 0.11)
-    for index, line in enumerate(lines):
-        y = card.height * (0.5 + 0.15 * (index - (len(lines) - 1) / 2))
-        draw.text((card.width / 2 + 2, y + 3), line, font=font, fill=(10, 10, 14), anchor="mm")
-        draw.text((card.width / 2, y), line, font=font, fill=(250, 246, 236), anchor="mm")
-    return card
