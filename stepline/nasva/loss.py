@@ -6,7 +6,6 @@ A text with no positive row, a padded one, or a label past the end of a cut vide
 Letters: B batch, K texts, T feature rows, d projection, L decoder layers.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -19,23 +18,11 @@ from stepline.errors import ShapeError
 from stepline.nasva.linear import own
 from stepline.nasva.model import Aligned, products
 from stepline.nasva.model_settings import AlignabilityTargets, LossSettings
+from stepline.training.loss import Loss
 
 BLOCK = 128   # texts whose similarities to all seconds of a batch are in memory at a time: 5 MB at B 8, T 1200
 FAR = -1e4   # logit of what is left out; finite, so that no gradient is NaN (a real logit is at most 1 / tau)
 NEVER = -torch.inf   # the same where something is always left in; exp is ten times as fast there as at FAR
-
-
-@dataclass(frozen=True)
-class Loss:
-    """A sum, and how many texts it is over: several processes add both up before they divide."""
-
-    total: Tensor
-    count: Tensor
-
-    @property
-    def mean(self) -> Tensor:
-        """The sum a text; exactly 0 when there is none."""
-        return self.total / self.count.clamp(min=1)
 
 
 def grounding_loss(aligned: Aligned, batch: Batch, settings: LossSettings | None = None) -> Loss:

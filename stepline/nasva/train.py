@@ -8,10 +8,11 @@ import torch
 from torch import nn
 
 from stepline.batches import Sample, collate
-from stepline.nasva.loss import Loss, alignability_loss, grounding_loss
+from stepline.nasva.loss import alignability_loss, grounding_loss
 from stepline.nasva.model import Aligner
 from stepline.nasva.model_settings import LossSettings, ModelSettings
 from stepline.training import Judge, Progress, Task, fit
+from stepline.training.loss import Loss
 from stepline.training_settings import TrainSettings
 
 
@@ -48,7 +49,7 @@ def aligner_task(samples: Sequence[Sample], settings: LossSettings) -> Task[Samp
         parts = [grounding_loss(aligned, batch, settings)]
         if aligned.alignable is not None:
             head = alignability_loss(aligned, batch, settings.alignability)
-            parts.append(Loss(settings.alignability_weight * head.total, head.count))
+            parts.append(head.weighted(settings.alignability_weight))
         return parts
 
     def draw(chosen: Sequence[Sample], chance: np.random.Generator) -> list[Sample]:

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from stepline.batches import bucketed
 from stepline.errors import ModelError, ShapeError
@@ -24,22 +24,11 @@ from stepline.store import sweep
 from stepline.training.ahead import Ahead
 from stepline.training.checkpoints import CHECKPOINT, Point, resume, save
 from stepline.training.log import LOG, Log
+from stepline.training.loss import Loss
 from stepline.training.processes import agreed, place, share_gradients, summed
 from stepline.training_settings import TrainSettings
 
 S = TypeVar("S")
-
-
-class Summed(Protocol):
-    """A part of the loss: a sum, and how many it is over."""
-
-    @property
-    def total(self) -> Tensor:
-        """The sum."""
-
-    @property
-    def count(self) -> Tensor:
-        """How many it is over; a sum over nothing counts as 0."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +42,7 @@ class Task(Generic[S]):
     samples: Sequence[S]
     length: Callable[[S], int]
     draw: Callable[[Sequence[S], np.random.Generator], Sequence[S]]
-    losses: Callable[[nn.Module, Sequence[S]], Sequence[Summed]]
+    losses: Callable[[nn.Module, Sequence[S]], Sequence[Loss]]
     lengths: Sequence[int] | None = None
 
 

@@ -17,8 +17,8 @@ from stepline.batches import Flags, pad
 from stepline.errors import DatasetError, ShapeError
 from stepline.records import Matrix
 from stepline.training import Progress, Task, fit
+from stepline.training.loss import Loss
 from stepline.training_settings import TrainSettings
-from stepline.wys2.losses import Loss
 
 TRAINING = TrainSettings(epochs=8, batch=16, learning_rate=3e-3, weight_decay=1e-4)   # its own; the paper tells none
 HIDDEN = 64   # between the head's layers

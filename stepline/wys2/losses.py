@@ -3,21 +3,12 @@
 Letters: B clips, P candidate texts of a clip. scores (B, B, P): of clip i with candidate p of clip j, -inf on padding.
 """
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
 from stepline.errors import ShapeError
+from stepline.training.loss import Loss
 from stepline.wys2.settings import ContrastSettings
-
-
-@dataclass(frozen=True)
-class Loss:
-    """A sum, and how many clips it is over."""
-
-    total: Tensor
-    count: Tensor
 
 
 def contrast(scores: Tensor, settings: ContrastSettings) -> Loss:

@@ -10,8 +10,9 @@ from torch import nn
 from stepline.errors import DatasetError
 from stepline.records import Matrix
 from stepline.training import Progress, Task, fit
+from stepline.training.loss import Loss
 from stepline.training_settings import TrainSettings
-from stepline.wys2.losses import Loss, contrast
+from stepline.wys2.losses import contrast
 from stepline.wys2.model import Detector
 from stepline.wys2.pairs import Pair, collate_pairs
 from stepline.wys2.settings import TRAINING, ContrastSettings, DetectorSettings

@@ -1,30 +1,22 @@
 """Training the summarizer: each segment's own importance, through `stepline.training.fit`."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 
 from stepline.batches import pad
 from stepline.errors import ShapeError
 from stepline.training import Progress, Task, fit
+from stepline.training.loss import Loss
 from stepline.training_settings import TrainSettings
 from stepline.wys2.summarizer.model import Summarizer
 from stepline.wys2.summarizer.segments import Segmented
 from stepline.wys2.summarizer.settings import TRAINING, SummarizerSettings
 from stepline.wys2.summary import Importance
-
-
-@dataclass(frozen=True)
-class _Loss:
-    """A sum, and how many segments it is over."""
-
-    total: Tensor
-    count: Tensor
 
 
 def train_summarizer(
@@ -49,7 +41,7 @@ def train_summarizer(
     return network
 
 
-def _losses(network: nn.Module, chosen: Sequence[Segmented]) -> list[_Loss]:
+def _losses(network: nn.Module, chosen: Sequence[Segmented]) -> list[Loss]:
     device = next(network.parameters()).device
     seen, missing = pad([sample.seen for sample in chosen])                          # (B, S, C), (B, S)
     said, _ = pad([sample.said for sample in chosen])
@@ -57,7 +49,7 @@ def _losses(network: nn.Module, chosen: Sequence[Segmented]) -> list[_Loss]:
     logits = network(seen.to(device), said.to(device), missing.to(device))           # (B, S)
     kept = (~missing).to(device)
     each = F.binary_cross_entropy_with_logits(logits, matters[..., 0].to(device), reduction="none")
-    return [_Loss((each * kept).sum(), kept.sum().float())]
+    return [Loss((each * kept).sum(), kept.sum().float())]
 
 
 def importance(network: Summarizer, sample: Segmented) -> Importance:
