@@ -14,6 +14,7 @@ COMMANDS = {
     "asr": ("asr.py", "--clips", CLIPS),
     "deformable_attention": ("deformable_attention.py",),
     "grounding": ("grounding.py", "--cache", CACHE),
+    "judge_clips": ("judge_clips.py", "--out", CACHE.with_name("stepline-judged")),
     "llm_local": ("llm_local.py",),
     "media": ("media.py", CLIPS / "howto100m_money_clip.mp4"),
     "nasva_gpu": ("gpu_nasva.py",),

@@ -38,8 +38,17 @@ def judge(video: Path, out: Path, detector: str | None, as_json: bool, **options
         record = run(Request(path, identity, options["captions"]), settings, Wanted(out, ("json",)), progress).record
     for warning in record.warnings:
         click.echo(f"warning: {warning}", err=True)
-    click.echo(f"judged by: {record.models.get('judge') or 'nobody: not English, and no --detector'}", err=True)
+    click.echo(f"judged by: {record.models.get('judge') or _nobody(record)}", err=True)
     click.echo(_json(record) if as_json else _table(record), nl=False)
+
+
+def _nobody(record: "Record") -> str:
+    """Return why no sentence was judged."""
+    if record.transcript is None or not record.transcript.sentences:
+        return "nobody: nothing is said"
+    language = record.transcript.language
+    foreign = language is not None and not language.lower().startswith("en")
+    return "nobody: not English, and no --detector" if foreign else "nobody: there is no picture"
 
 
 def _table(record: "Record") -> str:

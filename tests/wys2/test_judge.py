@@ -9,8 +9,9 @@ from stepline.errors import ModelError, SettingsError, ShapeError
 from stepline.evaluate.calibration import Logistic
 from stepline.judging import judged, load_judge
 from stepline.pipeline import Seen
-from stepline.records import Alignment, FeatureSequence, Sentence, Span, Step, Transcript
+from stepline.records import Alignment, FeatureSequence, Record, Sentence, Span, Step, Transcript, Video
 from stepline.vision.settings import VisionSettings
+from stepline.wys2.backbones import check_same, encode_texts
 from stepline.wys2.checkpoint import write_detector
 from stepline.wys2.detecting import Calibrated, calibrate, load_detector, shown_path, write_calibrated
 from stepline.wys2.judge import clip_of, judge_by_grounding, judge_by_words, on_screen, weights_of
@@ -130,6 +131,36 @@ def test_a_detector_of_another_backbone_or_calibration_is_refused(detector):
     beside.write_text("{}")
     with pytest.raises(ModelError, match="not a calibration"):
         load_detector(detector)
+
+
+@pytest.mark.parametrize(
+    ("transcript", "why"),
+    [
+        (None, "nobody: nothing is said"),
+        (Transcript(), "nobody: nothing is said"),
+        (spoken((0.0, 1.0), language="fr"), "nobody: not English, and no --detector"),
+        (spoken((0.0, 1.0)), "nobody: there is no picture"),
+        (spoken((0.0, 1.0), language=None), "nobody: there is no picture"),
+    ],
+)
+def test_the_command_says_why_nobody_judged(transcript, why):
+    from stepline.cli.judge import _nobody
+
+    assert _nobody(Record(id="v", video=Video(id="v"), transcript=transcript)) == why
+
+
+@pytest.mark.parametrize("name", ["minilm", ""])
+def test_texts_are_encoded_as_in_training(name):
+    vectors = encode_texts(name, Backbone(), ["chop it"])
+    assert vectors.shape == ((1, 384) if name else (1, WIDTH))
+
+
+def test_text_vectors_of_another_backbone_are_refused(tmp_path):
+    check_same(tmp_path, ("", ""), "clip")
+    check_same(tmp_path, ("clip", "clip:folder"), "clip")
+    check_same(tmp_path, ("conse", "minilm"), "conse")
+    with pytest.raises(SettingsError, match="trained on text vectors of 'clip'"):
+        check_same(tmp_path, ("", "clip:folder"), "conse")
 
 
 def test_scores_become_chances_where_there_are_enough_of_both_kinds():
