@@ -136,9 +136,10 @@ def plans(best: dict[str, float]) -> dict[str, MatchSettings]:
         "sieve by wording, with the check": wording | {"unswapped": "drop"},
         "the same, 20 candidates": wording | {"unswapped": "drop", "candidates": 20},
         "by wording, check, own words": wording,
-        "the defaults": {"similarity": best["wording"]},
-        "the defaults, paired documents only": {"similarity": best["wording"], "scope": "paired"},
-        "the defaults, in a document's order": {"similarity": best["wording"], "method": "monotone"},
+        "the same, swapped from 0.60": {"similarity": best["wording"]},
+        "the same, swapped from 0.60, paired documents only": {"similarity": best["wording"], "scope": "paired"},
+        "the same, swapped from 0.60, in a document's order": {"similarity": best["wording"], "method": "monotone"},
+        "the defaults": {},
     }
     return {name: MatchSettings.model_validate({"scope": "all"} | fields) for name, fields in given.items()}
 

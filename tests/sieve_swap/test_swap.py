@@ -118,7 +118,7 @@ def test_a_step_that_is_near_enough_to_keep_a_sentence_may_be_too_far_to_replace
 
 
 def test_the_threshold_of_the_sieve_goes_with_the_sieve():
-    assert MatchSettings().floor == 0.46
+    assert MatchSettings().floor == 0.55
     assert MatchSettings(sieve="similarity").floor == 0.6
     assert MatchSettings(sieve="similarity", similarity=0.0).floor == 0.0
 
