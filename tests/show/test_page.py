@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from show_samples import HOSTILE, make_alignment, make_step
 
-from stepline.records import Alignment, Record, Sentence, Span, Transcript, Video
+from stepline.records import Alignment, Record, Sentence, Span, Step, Transcript, Video
 from stepline.show import page
 from stepline.show.markup import media_link
 from stepline.show.page.picture import match, picture, png, pool
