@@ -284,7 +284,7 @@ if __name__ == "__main__":
     import tempfile
 
     from click.testing import CliRunner
-    from conftest import CAPTIONS, draw_video
+    from small_video import CAPTIONS, draw_video
 
     from stepline.cli import main
 

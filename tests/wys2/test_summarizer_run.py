@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from conftest import CAPTIONS
+from small_video import CAPTIONS
 from wys2_samples import record
 
 from stepline.cli import main

@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from conftest import CAPTIONS
+from small_video import CAPTIONS
 
 from stepline.cli import main
 from stepline.errors import DatasetError, SettingsError

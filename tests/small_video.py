@@ -1,0 +1,42 @@
+"""A video of a few seconds that every test may draw, and captions for it."""
+
+import numpy as np
+
+CAPTIONS = """1
+00:00:00,500 --> 00:00:03,000
+Hello everyone and welcome back to my channel.
+
+2
+00:00:03,500 --> 00:00:06,000
+First slice the lemons.
+
+3
+00:00:07,000 --> 00:00:10,000
+Then pour the juice into the bowl.
+
+4
+00:00:11,000 --> 00:00:14,000
+Now whisk the sugar into the water until it dissolves.
+"""
+
+
+def draw_video(path, *, seconds=16, rate=10, size=(160, 120), sound=True, **options):
+    """Write a small video of a moving square over changing colours, with a quiet hum, and return its path."""
+    import av
+
+    with av.open(str(path), "w", **options) as out:
+        picture = out.add_stream("libx264", rate=rate, width=size[0], height=size[1], pix_fmt="yuv420p")
+        hum = out.add_stream("aac", rate=16_000, layout="mono") if sound else None
+        for index in range(seconds * rate):
+            image = np.full((size[1], size[0], 3), (index // (4 * rate) * 60 + 30) % 255, np.uint8)
+            left = index * 2 % (size[0] - 40)
+            image[40:80, left : left + 40] = (220, 60, 30)
+            out.mux(picture.encode(av.VideoFrame.from_ndarray(image, format="rgb24")))
+        out.mux(picture.encode(None))
+        if hum is not None:
+            tone = (0.01 * np.sin(np.arange(seconds * 16_000) * 0.05)).astype(np.float32)
+            frame = av.AudioFrame.from_ndarray(tone[None], format="fltp", layout="mono")
+            frame.sample_rate = 16_000
+            out.mux(hum.encode(frame))
+            out.mux(hum.encode(None))
+    return path
