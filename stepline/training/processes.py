@@ -38,8 +38,12 @@ def start_processes(device: Device = "auto") -> torch.device:
 
 
 def end_processes() -> None:
-    """Leave the other processes, where there are some; without it torch complains at the end."""
+    """Leave the other processes, where there are some, once all are done; without it torch complains at the end.
+
+    They go together: one that leaves while the first still writes can abort in the threads of its connections.
+    """
     if distributed.is_available() and distributed.is_initialized():
+        distributed.barrier()
         distributed.destroy_process_group()
 
 
