@@ -2,19 +2,11 @@
 
 import numpy as np
 import pytest
+from drawn_evidence import drawn
 
 from stepline.errors import DatasetError
 from stepline.evaluate.calibration import calibration_error, fit_logistic
 from stepline.evaluate.ranking import roc_auc
-
-
-def drawn(count=400, seed=0):
-    """Evidence of which the second column tells a text that is shown, and the others nothing."""
-    chance = np.random.default_rng(seed)
-    shown = chance.random(count) < 0.4
-    rows = chance.normal(size=(count, 6))
-    rows[:, 1] += 1.5 * shown
-    return rows, shown
 
 
 def test_a_fit_is_calibrated_on_other_videos():

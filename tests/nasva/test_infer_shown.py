@@ -2,6 +2,7 @@ import json
 
 import numpy as np
 import pytest
+from drawn_evidence import drawn
 
 from stepline.errors import ModelError
 from stepline.evaluate.calibration import fit_logistic
@@ -13,15 +14,6 @@ from stepline.nasva.infer.shown import (
     uncalibrated,
     write_calibration,
 )
-
-
-def drawn(count=400, seed=0):
-    """Evidence of which the second column tells a text that is shown, and the others nothing."""
-    chance = np.random.default_rng(seed)
-    shown = chance.random(count) < 0.4
-    rows = chance.normal(size=(count, 6))
-    rows[:, 1] += 1.5 * shown
-    return rows, shown
 
 
 def test_evidence_is_what_a_row_looks_like():
