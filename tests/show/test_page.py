@@ -75,13 +75,14 @@ def test_sentences_say_whether_they_are_shown_by_the_steps_that_cite_them(record
     assert marks == ["none", "shown", "shown", "shown", "shown", "none", *["shown"] * 4, "said", "shown", "none"]
 
 
-def test_a_judged_sentence_is_marked_as_judged():
+def test_a_sentence_is_marked_as_its_steps_are_and_else_as_judged():
     sentences = (Sentence(text="a", span=Span(0, 1), shown=0.5), Sentence(text="b", span=Span(1, 2), shown=0.49))
-    said = Step(id="1", text="b", sources=(1,), status="shown", spans=(Span(5, 6),))
-    record = Record(id="r", video=Video(id="r"), transcript=Transcript(sentences=sentences), steps=(said,))
-    assert [sentence.mark for sentence in view(record, None, {}).sentences] == ["shown", "said"]
-    chat = record.model_copy(update={"steps": ()})   # what no step rests on is chat, not something said but not shown
+    chat = Record(id="r", video=Video(id="r"), transcript=Transcript(sentences=sentences))
     assert [sentence.mark for sentence in view(chat, None, {}).sentences] == ["shown", "none"]
+    shown = Step(id="1", text="b", sources=(1,), status="shown", spans=(Span(5, 6),))
+    said = Step(id="2", text="a", sources=(0,), status="said")
+    told = chat.model_copy(update={"steps": (shown, said)})   # the page must not contradict itself
+    assert [sentence.mark for sentence in view(told, None, {}).sentences] == ["said", "shown"]
 
 
 def test_a_step_shown_far_from_its_words_says_so(record):

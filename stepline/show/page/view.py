@@ -131,11 +131,11 @@ def kind(step: Step) -> Kind:
 
 
 def mark(index: int, sentence: Sentence, steps: tuple[Step, ...]) -> Mark:
-    """Return whether the sentence is shown: as judged, else by the steps that cite it."""
+    """Return whether the sentence is shown: by the steps that cite it, as the page says of them; else as judged."""
     kinds = {kind(step) for step in steps if index in step.sources}
-    if sentence.shown is not None and (kinds or sentence.shown >= SHOWN_FLOOR):
-        return "shown" if sentence.shown >= SHOWN_FLOOR else "said"
-    return "shown" if "shown" in kinds else "said" if kinds else "none"
+    if kinds:
+        return "shown" if "shown" in kinds else "said"
+    return "shown" if sentence.shown is not None and sentence.shown >= SHOWN_FLOOR else "none"
 
 
 def flatten(tree: Mapping[str, JsonValue], prefix: str = "") -> tuple[tuple[str, str], ...]:
