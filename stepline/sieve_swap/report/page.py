@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from importlib.resources import files
 
+from stepline.plots import grouped, histogram, ranked
 from stepline.records import Record
 from stepline.sieve_swap.pairing import ThresholdRow
-from stepline.sieve_swap.report.plots import grouped, histogram, ranked
 from stepline.sieve_swap.shards import TRAIN, VALIDATION
 from stepline.sieve_swap.statistics import DENSITY, KEPT, LONG, OWN, TEN, Statistics
 

@@ -1,8 +1,10 @@
-"""Plots as SVG text: bars, and bars in pairs. Nothing is drawn that is not counted."""
+"""Bars as SVG text: histograms, bars in pairs, and lists of bars. Nothing is drawn that is not counted."""
 
 import itertools
 from collections.abc import Mapping, Sequence
 from html import escape
+
+from stepline.plots.canvas import NOTHING, canvas, short
 
 WIDTH, HEIGHT = 460, 210            # pixels
 LEFT, RIGHT, TOP, BOTTOM = 52, 8, 22, 40
@@ -24,7 +26,7 @@ def grouped(series: Mapping[str, Mapping[str, int]], unit: str, *, bar: float = 
     values = {name: {int(key): count for key, count in counts.items()} for name, counts in series.items()}
     keys = sorted({key for counts in values.values() for key in counts})
     if not keys:
-        return "<p>Nothing to draw.</p>"
+        return NOTHING
     step = min((b - a for a, b in itertools.pairwise(keys)), default=1)
     places = range(keys[0], keys[-1] + step, step)
     shares = len(values) > 1
@@ -37,11 +39,8 @@ def grouped(series: Mapping[str, Mapping[str, int]], unit: str, *, bar: float = 
     marks = [_bars(row, number, len(heights), wide, top) for number, row in enumerate(heights.values())]
     legend = "".join(_legend(number, name) for number, name in enumerate(heights) if name)
     axis = _axis(places, wide, unit, bar, last) + _scale(top, shares)
-    label = escape(f"{unit}: {', '.join(filter(None, heights)) or 'histogram'}")
-    return (
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" role="img" aria-label="{label}">'
-        f"{axis}{''.join(marks)}{legend}</svg>"
-    )
+    label = f"{unit}: {', '.join(filter(None, heights)) or 'histogram'}"
+    return canvas(WIDTH, HEIGHT, label, f"{axis}{''.join(marks)}{legend}")
 
 
 def _bars(row: Sequence[float], number: int, groups: int, wide: float, top: float) -> str:
@@ -92,13 +91,13 @@ def _legend(number: int, name: str) -> str:
 def ranked(rows: Sequence[tuple[str, Sequence[float]]], forms: Sequence[str]) -> str:
     """Return named rows with a bar for each series; forms: how the number of each is written, as "{:,.0f}"."""
     if not rows:
-        return "<p>Nothing to draw.</p>"
+        return NOTHING
     top = max(max(values) for _, values in rows) or 1.0
     room = WIDTH + 120 - NAME - NUMBER * len(forms)
     out = []
     for place, (name, values) in enumerate(rows):
         y = LINE * place
-        out.append(f'<text x="{NAME - 6}" y="{y + 12}" class="e">{escape(_short(name))}</text>')
+        out.append(f'<text x="{NAME - 6}" y="{y + 12}" class="e">{escape(short(name))}</text>')
         for number, value in enumerate(values):
             thick = (LINE - 4) / len(values)
             size = f'width="{room * value / top:.1f}" height="{thick:.1f}"'
@@ -106,12 +105,4 @@ def ranked(rows: Sequence[tuple[str, Sequence[float]]], forms: Sequence[str]) ->
             out.append(f'<rect class="{mark}" x="{NAME}" y="{y + 2 + thick * number:.1f}" {size}/>')
             x = NAME + room + 8 + NUMBER * number
             out.append(f'<text x="{x}" y="{y + 12}">{forms[number].format(value)}</text>')
-    height, width = LINE * len(rows) + 4, WIDTH + 120
-    return (
-        f'<svg viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img" aria-label="bars">'
-        f"{''.join(out)}</svg>"
-    )
-
-
-def _short(name: str, longest: int = 40) -> str:
-    return name if len(name) <= longest else name[: longest - 1] + "…"
+    return canvas(WIDTH + 120, LINE * len(rows) + 4, "bars", "".join(out))
