@@ -1,30 +1,18 @@
-"""The page that annotators use, served on this machine alone.
-
-Only requests to localhost by name are answered, so no other site's page can reach it by rebinding a name, and answers
-must carry a header that another site's form cannot send.
-"""
+"""The page that annotators use, served on this machine alone."""
 
 import json
-import logging
-from collections.abc import Callable
 from functools import partial
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from importlib.resources import files
 from pathlib import Path
 from threading import Lock
-from urllib.parse import parse_qs, urlsplit
-
-from pydantic import ValidationError
+from urllib.parse import SplitResult, parse_qs
 
 from stepline.annotate.answers import Answer
 from stepline.annotate.desk import Desk
-from stepline.errors import SteplineError
+from stepline.annotate.visit import HOST, LocalVisit
 
-log = logging.getLogger(__name__)
-
-HOST = "127.0.0.1"
-LARGEST = 4096   # bytes of an answer
 POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; media-src 'self'; connect-src 'self'"
 FILES = {
     "/": ("page.html", "text/html"),
@@ -57,51 +45,38 @@ class _Cuts:
         return path.read_bytes()
 
 
-class _Visit(BaseHTTPRequestHandler):
+class _Visit(LocalVisit):
     """One request."""
 
-    protocol_version = "HTTP/1.1"
+    word = "annotate"
+    policy = POLICY
 
     def __init__(self, desk: Desk, cuts: _Cuts, *rest: object) -> None:
         self._desk, self._cuts = desk, cuts
         self._numbers = {id: number for number, id in enumerate(desk.clips)}
         super().__init__(*rest)   # type: ignore[arg-type]
 
-    def do_GET(self) -> None:
+    def give(self, address: SplitResult) -> None:
         """Give the page, the next task or a clip."""
-        if not self._local():
-            return
-        address = urlsplit(self.path)
         if address.path in FILES:
             name, kind = FILES[address.path]
-            self._reply((files(__package__) / name).read_bytes(), f"{kind}; charset=utf-8")
+            self.reply((files(__package__) / name).read_bytes(), f"{kind}; charset=utf-8")
         elif address.path == "/next":
-            self._try(lambda: self._next(parse_qs(address.query).get("annotator", [""])[0]))
+            self._next(parse_qs(address.query).get("annotator", [""])[0])
         elif address.path.startswith("/clip/"):
-            self._try(lambda: self._clip(address.path.removeprefix("/clip/").removesuffix(".mp4")))
+            self._clip(address.path.removeprefix("/clip/").removesuffix(".mp4"))
         else:
-            self._fail(HTTPStatus.NOT_FOUND, "no such page")
-
-    def do_POST(self) -> None:
-        """Take an answer, or the word that a clip has begun."""
-        if not self._local():
-            return
-        length = self.headers.get("Content-Length", "")
-        if self.headers.get("X-Stepline") != "annotate" or not length.isdigit() or int(length) > LARGEST:
-            self.close_connection = True
-            self._fail(HTTPStatus.BAD_REQUEST, "not an answer of this page")
-            return
-        body = self.rfile.read(int(length))
-        self._try(lambda: self._take(self.path, body))
+            self.fail(HTTPStatus.NOT_FOUND, "no such page")
 
     def _next(self, annotator: str) -> None:
         task = self._desk.next(_named(annotator))
         reply: dict[str, object] = {"stage": task.stage, "left": task.left}
         if task.clip is not None:
             reply |= {"clip": task.clip.id, "text": task.clip.text, "media": f"/clip/{self._numbers[task.clip.id]}.mp4"}
-        self._reply(json.dumps(reply).encode(), "application/json")
+        self.reply(json.dumps(reply).encode(), "application/json")
 
-    def _take(self, path: str, body: bytes) -> None:
+    def take(self, path: str, body: bytes) -> None:
+        """Take an answer, or the word that a clip has begun."""
         if path == "/begin":
             told = json.loads(body)
             self._desk.begin(_named(str(told["annotator"])), str(told["clip"]))
@@ -109,7 +84,7 @@ class _Visit(BaseHTTPRequestHandler):
             self._desk.answer(Answer.model_validate_json(body))
         else:
             raise KeyError(path)
-        self._reply(b"{}", "application/json")
+        self.reply(b"{}", "application/json")
 
     def _clip(self, number: str) -> None:
         data = self._cuts.file(int(number))
@@ -117,51 +92,10 @@ class _Visit(BaseHTTPRequestHandler):
         part = data[first : last + 1]
         extra = {"Accept-Ranges": "bytes"}
         if len(part) == len(data):
-            self._reply(part, "video/mp4", extra=extra)
+            self.reply(part, "video/mp4", extra=extra)
         else:
             extra["Content-Range"] = f"bytes {first}-{last}/{len(data)}"
-            self._reply(part, "video/mp4", HTTPStatus.PARTIAL_CONTENT, extra)
-
-    def _try(self, act: Callable[[], None]) -> None:
-        try:
-            act()
-        except SteplineError as error:
-            self._fail(HTTPStatus.CONFLICT, str(error))
-        except (ValidationError, ValueError, KeyError, IndexError, TypeError):
-            self._fail(HTTPStatus.BAD_REQUEST, "that request makes no sense here; load the page again")
-        except ConnectionError:
-            log.info("an annotator left before the reply was sent")
-
-    def _local(self) -> bool:
-        host = self.headers.get("Host", "").rpartition(":")[0]
-        if host in ("localhost", HOST):
-            return True
-        self.close_connection = True
-        self._fail(HTTPStatus.FORBIDDEN, f"ask for {HOST} by that name")
-        return False
-
-    def _fail(self, status: HTTPStatus, reason: str) -> None:
-        self._reply(json.dumps({"error": reason}).encode(), "application/json", status)
-
-    def _reply(
-        self, data: bytes, kind: str, status: HTTPStatus = HTTPStatus.OK, extra: dict[str, str] | None = None
-    ) -> None:
-        headers = {
-            "Content-Type": kind,
-            "Content-Length": str(len(data)),
-            "Content-Security-Policy": POLICY,
-            "X-Content-Type-Options": "nosniff",
-            "Cache-Control": "no-store",
-        }
-        self.send_response(status)
-        for name, value in (headers | (extra or {})).items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, form: str, *values: object) -> None:
-        """Tell the log instead of stderr."""
-        log.info(form, *values)
+            self.reply(part, "video/mp4", HTTPStatus.PARTIAL_CONTENT, extra)
 
 
 def _named(annotator: str) -> str:

@@ -49,7 +49,8 @@ def vnd(clips: Path, out: Path, **options: Any) -> None:
 
 
 def _serve(desk: Any, out: Path, port: int) -> None:
-    from stepline.annotate.server import HOST, serve
+    from stepline.annotate.server import serve
+    from stepline.annotate.visit import HOST
     from stepline.errors import SettingsError
 
     try:
