@@ -1,0 +1,1 @@
+"""Many videos to a dataset: sources, recipes, engines that survive what goes wrong, and what they export."""

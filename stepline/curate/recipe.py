@@ -1,0 +1,54 @@
+"""A recipe: which stages a run has, and the settings of each, as one file."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from stepline.curate.engine_settings import EngineSettings, LimitsSettings
+from stepline.curate.stage import Stage, Stages
+from stepline.errors import SettingsError
+from stepline.request import StepsSettings
+from stepline.settings import Settings, load_settings
+
+FOLDER = Path(__file__).parent / "recipes"
+
+
+class Recipe(Settings):
+    """Every setting of `stepline curate`. C3: add filter, train, refine, sieve_swap; C2: source, export."""
+
+    stages: tuple[str, ...] = ()   # names of the stages, each after those that it needs
+    threads: int = 1               # threads of a dataset stage (training); they decide its last bits
+    steps: StepsSettings = StepsSettings()
+    limits: LimitsSettings = LimitsSettings()
+    engine: EngineSettings = EngineSettings()
+
+
+def load_recipe(name: str, overrides: Sequence[str] = ()) -> Recipe:
+    """Return a recipe by the name of one that comes with the package, or by the path of a TOML file.
+
+    Raises SettingsError for an unknown name, key or value.
+    """
+    known = sorted(file.stem for file in FOLDER.glob("*.toml"))
+    path = FOLDER / f"{name}.toml" if name in known else Path(name)
+    if not path.is_file():
+        raise SettingsError(f"{name}: no such recipe; name one of {', '.join(known)}, or a TOML file")
+    return load_settings(Recipe, path, overrides)
+
+
+def chosen_stages(recipe: Recipe, stages: Stages) -> tuple[Stage, ...]:
+    """Return the stages of a recipe in its order.
+
+    Raises SettingsError for a stage that is unknown, named twice, or named before what it needs.
+    """
+    chosen: dict[str, Stage] = {}
+    for name in recipe.stages:
+        if name not in stages:
+            raise SettingsError(f"recipe: no stage {name!r}; there are {', '.join(sorted(stages))}")
+        if name in chosen:
+            raise SettingsError(f"recipe: stage {name!r} is named twice; name it once")
+        for need in stages[name].needs:
+            if need not in chosen:
+                raise SettingsError(f"recipe: stage {name!r} needs {need!r} before it; add it to `stages`")
+        chosen[name] = stages[name]
+    if not chosen:
+        raise SettingsError("recipe: it names no stage; list some in `stages`")
+    return tuple(chosen.values())
