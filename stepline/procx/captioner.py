@@ -29,6 +29,8 @@ class Context:
 
     queries: (M, D). features: (B, T, D) fused rows of the videos, or None; video: (M,) whose each caption is;
     feature_pad: (B, T). transcript: (M, A) tokens of what is said around each, or None; transcript_pad: (M, A).
+    For the LSTM alone: levels (B, P, D), `lengths` positions of each one after the other, feature_pad (B, P) then, and
+    boxes (M, 2), the center and length of each caption's step.
     """
 
     queries: Tensor
@@ -37,6 +39,9 @@ class Context:
     feature_pad: Tensor | None = None
     transcript: Tensor | None = None
     transcript_pad: Tensor | None = None
+    levels: Tensor | None = None
+    lengths: tuple[int, ...] = ()
+    boxes: Tensor | None = None
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
-"""PDVC's captioner in its plain form, the baseline: one LSTM layer fed with the last word and the query.
+"""PDVC's captioner, the baseline: one LSTM layer fed with the last word, the query, and what it looks at.
 
-PDVC's own attends to the features at each word with deformable attention; this is the variant without, which its paper
-finds a little worse. Letters: M captions, W tokens, D width, V vocabulary, R rows written at a time.
+Without the attention's settings it looks at nothing: the plain variant, which PDVC's paper finds a little worse.
+Letters: M captions, W tokens, D width, V vocabulary, R rows written at a time.
 """
 
 from dataclasses import dataclass
@@ -11,30 +11,40 @@ from torch import Tensor, nn
 
 from stepline.errors import ShapeError
 from stepline.procx.captioner import Context, Told
+from stepline.procx.looking import Looking, View
+from stepline.procx.settings import AttentionSettings
 from stepline.procx.text_settings import CaptionerSettings
 
 
 @dataclass
 class LstmWriting:
-    """A caption under way: the queries (R, D), and the layer's state, two of (1, R, D)."""
+    """A caption under way: the queries (R, D), the layer's state, and what is looked at (None: nothing)."""
 
     queries: Tensor
-    state: tuple[Tensor, Tensor]
+    hidden: Tensor
+    cell: Tensor
+    view: View | None
 
     def take(self, rows: Tensor) -> None:
         """Go on with these rows, (R,) indices into the present ones."""
-        self.queries, self.state = self.queries[rows], (self.state[0][:, rows], self.state[1][:, rows])
+        self.queries, self.hidden, self.cell = self.queries[rows], self.hidden[rows], self.cell[rows]
+        self.view = None if self.view is None else self.view.take(rows)
 
 
 class LstmCaptioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
-    """A caption word by word from the query alone; features and transcript of the context are not looked at."""
+    """A caption word by word from the query and, with `attention`, the levels; a transcript is not read."""
 
-    def __init__(self, settings: CaptionerSettings, vocabulary: int) -> None:
+    def __init__(
+        self, settings: CaptionerSettings, vocabulary: int, attention: AttentionSettings | None = None
+    ) -> None:
         super().__init__()
         self.settings, self.longest = settings, settings.longest
-        self.words = nn.Embedding(vocabulary, settings.width)
-        self.lstm = nn.LSTM(2 * settings.width, settings.width, batch_first=True)
-        self.out = nn.Linear(settings.width, vocabulary)
+        width = settings.width
+        self.words = nn.Embedding(vocabulary, width)
+        self.looking = None if attention is None else Looking(attention)
+        self.fed = nn.Linear(2 * width, 4 * width)   # word and query to the gates
+        self.kept = nn.Linear(width if attention is None else 2 * width, 4 * width)   # what is seen, and the state
+        self.out = nn.Linear(width, vocabulary)
         self.drop = nn.Dropout(settings.dropout)
         nn.init.uniform_(self.words.weight, -0.1, 0.1)   # PDVC
 
@@ -43,18 +53,29 @@ class LstmCaptioner(nn.Module):  # type: ignore[misc]   # torch is untyped to my
         if len(tokens) != len(context.queries):
             raise ShapeError(f"{len(tokens)} captions cannot be of {len(context.queries)} queries; give one each")
         queries = context.queries[:, None].expand(-1, tokens.shape[1], -1)   # (M, W, D)
-        if not len(tokens):
+        if not tokens.numel():
             return Told(self.out(queries), None)
-        rows, _ = self.lstm(torch.cat((self.words(tokens), queries), dim=-1))   # (M, W, D)
+        writing = self.begin(context)
+        fed = self.fed(torch.cat((self.words(tokens), queries), dim=-1))   # (M, W, 4 D)
+        rows = torch.stack([self._step(gates, writing) for gates in fed.unbind(1)], dim=1)   # (M, W, D)
         return Told(self.out(self.drop(rows)), None)
 
     def begin(self, context: Context) -> LstmWriting:
         """Return the state from which captions of this context are written."""
-        empty = context.queries.new_zeros(1, *context.queries.shape)
-        return LstmWriting(context.queries, (empty, empty))
+        empty = torch.zeros_like(context.queries)
+        return LstmWriting(context.queries, empty, empty, self.looking and self.looking.view(context))
 
     def go_on(self, tokens: Tensor, writing: LstmWriting) -> Tensor:
         """Return the logits (R, V) of what comes after the last tokens (R,)."""
-        fed = torch.cat((self.words(tokens), writing.queries), dim=-1)[:, None]   # (R, 1, 2 D)
-        rows, writing.state = self.lstm(fed, writing.state)
-        return self.out(rows[:, 0])
+        fed = self.fed(torch.cat((self.words(tokens), writing.queries), dim=-1))   # (R, 4 D)
+        return self.out(self._step(fed, writing))
+
+    def _step(self, fed: Tensor, writing: LstmWriting) -> Tensor:
+        """Return the layer's next hidden state (R, D), and keep it. fed: (R, 4 D), what word and query add to gates."""
+        kept = writing.hidden
+        if self.looking is not None and writing.view is not None:
+            kept = torch.cat((self.looking(writing.hidden, writing.view), writing.hidden), dim=-1)   # (R, 2 D)
+        take, forget, new, show = (fed + self.kept(kept)).chunk(4, dim=-1)   # (R, D) each
+        writing.cell = forget.sigmoid() * writing.cell + take.sigmoid() * new.tanh()
+        writing.hidden = show.sigmoid() * writing.cell.tanh()
+        return writing.hidden

@@ -25,7 +25,7 @@ class VocabularySettings(Settings):
 class CaptionerSettings(Settings):
     """The network that says what a query saw: CoCa's decoder, or PDVC's LSTM as a baseline."""
 
-    kind: CaptionerKind = "transformer"   # "lstm": PDVC's, one layer, without its deformable attention
+    kind: CaptionerKind = "transformer"   # "lstm": PDVC's, one layer
     width: Count = 512             # D, as of the queries; PDVC
     heads: Count = 8
     text_layers: Count = 2         # that see words alone; CoCa has as many as of the next

@@ -1,0 +1,139 @@
+"""Videos with their steps, as the network and its losses take them.
+
+Letters: B videos, T feature rows, R rows after resizing, C width of what a backbone gives, S steps of all videos,
+A tokens of what is said.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from stepline.errors import ShapeError
+from stepline.procx.captions import Captions, captions, padded_tokens
+from stepline.procx.model_settings import ModelSettings
+from stepline.procx.resize import resize
+from stepline.procx.targets import Targets, targets
+from stepline.procx.tokens import Vocabulary
+from stepline.records import Matrix
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One video with its steps. values: (T, C) float32, T may be 0; spans in seconds, each with its sentence.
+
+    said: what is spoken around each step, None where nobody is listened to. The steps may stand in any order.
+    Raises ShapeError when the parts do not fit together.
+    """
+
+    id: str
+    values: Matrix
+    duration: float
+    spans: tuple[tuple[float, float], ...] = ()
+    sentences: tuple[str, ...] = ()
+    said: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.values.ndim != 2 or not np.isfinite(self.values).all():
+            raise ShapeError(f"{self.id}: features must be finite, (rows, width), not {self.values.shape}")
+        if len(self.sentences) != len(self.spans) or len(self.said or self.spans) != len(self.spans):
+            raise ShapeError(f"{self.id}: {len(self.spans)} spans need as many sentences, not {len(self.sentences)}")
+
+    @property
+    def order(self) -> list[int]:
+        """Which step comes first, second, ...: by start, then end."""
+        return sorted(range(len(self.spans)), key=lambda step: self.spans[step])
+
+
+@dataclass(frozen=True)
+class Videos:
+    """What the network looks at. values: (B, R, C); durations: (B,) seconds; empty: (B,), True where no row is known.
+
+    empty is None when every video has rows.
+    """
+
+    values: Tensor
+    durations: Tensor
+    empty: Tensor | None = None
+
+    def to(self, device: str | torch.device) -> "Videos":
+        """Return the videos on another device."""
+        empty = None if self.empty is None else self.empty.to(device)
+        return Videos(self.values.to(device), self.durations.to(device), empty)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Videos, and what should be said of them.
+
+    captions: S sentences, video by video in the order of the targets' steps, which is that of time. said: (S, A) tokens
+    spoken around each step, and said_pad; both None where no video has any.
+    """
+
+    ids: tuple[str, ...]
+    videos: Videos
+    targets: Targets
+    captions: Captions
+    said: Tensor | None = None
+    said_pad: Tensor | None = None
+
+    def to(self, device: str | torch.device) -> "Batch":
+        """Return the batch on another device."""
+        said, pad = (part if part is None else part.to(device) for part in (self.said, self.said_pad))
+        return Batch(
+            self.ids, self.videos.to(device), self.targets.to(device), self.captions.to(device), said=said, said_pad=pad
+        )
+
+    def rows(self, video: Tensor, step: Tensor) -> Tensor:
+        """Return which caption belongs to each step of each video, both (M,): (M,)."""
+        counts = self.targets.counts
+        return (counts.cumsum(0) - counts)[video] + step
+
+
+def videos(values: Sequence[Matrix], durations: Sequence[float], rows: int, width: int | None = None) -> Videos:
+    """Return features (T, C) of several videos, resized; one without rows is zeros, and so marked.
+
+    width: C, needed only where every video is empty. Raises ShapeError when widths differ or there is no video.
+    """
+    widths = {one.shape[1] for one in values if len(one)} | (set() if width is None else {width})
+    if len(widths) != 1 or len(values) != len(durations):
+        raise ShapeError(f"features of one batch must have one width, not {sorted(widths)}; use one backbone")
+    blank = np.zeros((rows, widths.pop()), dtype=np.float32)
+    stacked = np.stack([resize(one, rows) if len(one) else blank for one in values])   # (B, R, C)
+    empty = torch.tensor([not len(one) for one in values])
+    seconds = torch.tensor(list(durations), dtype=torch.float32)
+    return Videos(torch.from_numpy(stacked), seconds, empty if bool(empty.any()) else None)
+
+
+def collate(samples: Sequence[Sample], vocabulary: Vocabulary, settings: ModelSettings) -> Batch:
+    """Return the samples as one batch; all steps of all videos are kept, in the order of time.
+
+    Raises ShapeError when there is no sample, widths do not fit, or a span is reversed or outside its video.
+    """
+    if not samples:
+        raise ShapeError("a batch needs at least one video, not 0")
+    seen = [sample.values for sample in samples]
+    durations = [sample.duration for sample in samples]
+    ordered = [(sample, step) for sample in samples for step in sample.order]
+    said, said_pad = _said(ordered, vocabulary, settings.captioner.longest_transcript)
+    return Batch(
+        tuple(sample.id for sample in samples),
+        videos(seen, durations, settings.rows, settings.features),
+        targets([[sample.spans[step] for step in sample.order] for sample in samples], durations),
+        captions([sample.sentences[step] for sample, step in ordered], vocabulary, settings.captioner.longest),
+        said,
+        said_pad,
+    )
+
+
+def _said(
+    ordered: Sequence[tuple[Sample, int]], vocabulary: Vocabulary, longest: int
+) -> tuple[Tensor, Tensor] | tuple[None, None]:
+    """Return the tokens (S, A) of what is said around each step, cut to the longest, and where they are padding."""
+    if all(sample.said is None for sample, _ in ordered):
+        return None, None
+    return padded_tokens(
+        [vocabulary.encode(sample.said[step])[:longest] if sample.said else [] for sample, step in ordered]
+    )
