@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from stepline.settings import validate
-from stepline.world.simulate import SHORT, YOUCOOK2, SimulationSettings, statistics, stream, zero_shot
+from stepline.world.simulate import SHORT, TASTY, YOUCOOK2, SimulationSettings, statistics, stream, zero_shot
 from stepline.world.simulate.settings import BACKBONES, WORLDS
 
 SEEDS = (0, 1, 2)
@@ -129,3 +129,10 @@ def test_nothing_counted_is_nan() -> None:
     assert all(math.isnan(value) for value in empty.values())
     silent = validate(SimulationSettings, {"writer": {"step_kept": 0.0, "object_chat_kept": 0.0, "chat_kept": 0.0}})
     assert math.isnan(zero_shot(stream(0, silent, count=2))["step"])
+
+
+def test_tasty_videos_are_short_and_full_of_steps() -> None:
+    found = statistics(sample for seed in SEEDS for sample in stream(seed, TASTY, count=60))
+    assert found["duration"] == pytest.approx(54, abs=8)  # ProcX section E.1: 54 s
+    assert found["windows"] == pytest.approx(9, abs=1)  # nine instructions
+    assert found["window_s"] == pytest.approx(6, abs=0.6)  # section 7.2: six seconds

@@ -186,6 +186,13 @@ YOUCOOK2 = SimulationSettings(
     narration=NarrationSettings(more_mentions=1.6),
 )  # fmt: skip
 
+TASTY = SimulationSettings(   # ProcX section E.1: 54 s, nine steps of six seconds, one after the other
+    timeline=TimelineSettings(
+        present=0.8, least_present=4, swapped=0.05, window_median=5.4, window_sigma=0.4, window_least=1.5,
+        window_most=18.0, gap_mean=0.3, gap_shape=0.5, margin_mean=1.0, margin_shape=1.0, shortest=20.0, longest=120.0,
+    ),
+)  # fmt: skip
+
 EASY = SimulationSettings(difficulty=0.6)
 
-WORLDS: dict[str, SimulationSettings] = {"short": SHORT, "youcook2": YOUCOOK2, "easy": EASY}
+WORLDS: dict[str, SimulationSettings] = {"short": SHORT, "youcook2": YOUCOOK2, "tasty": TASTY, "easy": EASY}
