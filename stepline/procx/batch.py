@@ -24,7 +24,8 @@ from stepline.records import Matrix
 class Sample:
     """One video with its steps. values: (T, C) float32, T may be 0; spans in seconds, each with its sentence.
 
-    said: what is spoken around each step, None where nobody is listened to. The steps may stand in any order.
+    said: what is spoken around each step, None where nobody is listened to. others: further wordings of each step, ()
+    where there are none; a batch is made of `sentences` alone. The steps may stand in any order.
     Raises ShapeError when the parts do not fit together.
     """
 
@@ -34,12 +35,14 @@ class Sample:
     spans: tuple[tuple[float, float], ...] = ()
     sentences: tuple[str, ...] = ()
     said: tuple[str, ...] | None = None
+    others: tuple[tuple[str, ...], ...] = ()
 
     def __post_init__(self) -> None:
         if self.values.ndim != 2 or not np.isfinite(self.values).all():
             raise ShapeError(f"{self.id}: features must be finite, (rows, width), not {self.values.shape}")
-        if len(self.sentences) != len(self.spans) or len(self.said or self.spans) != len(self.spans):
-            raise ShapeError(f"{self.id}: {len(self.spans)} spans need as many sentences, not {len(self.sentences)}")
+        for name, texts in (("sentences", self.sentences), ("said", self.said), ("others", self.others or None)):
+            if texts is not None and len(texts) != len(self.spans):
+                raise ShapeError(f"{self.id}: {len(self.spans)} spans need as many {name}, not {len(texts)}")
 
     @property
     def order(self) -> list[int]:
