@@ -1,6 +1,7 @@
 """A recipe: which stages a run has, and the settings of each, as one file."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from stepline.curate.engine_settings import EngineSettings, LimitsSettings
@@ -35,7 +36,7 @@ def load_recipe(name: str, overrides: Sequence[str] = ()) -> Recipe:
 
 
 def chosen_stages(recipe: Recipe, stages: Stages) -> tuple[Stage, ...]:
-    """Return the stages of a recipe in its order.
+    """Return the stages of a recipe in its order, each with what it takes among its needs.
 
     Raises SettingsError for a stage that is unknown, named twice, or named before what it needs.
     """
@@ -48,7 +49,8 @@ def chosen_stages(recipe: Recipe, stages: Stages) -> tuple[Stage, ...]:
         for need in stages[name].needs:
             if need not in chosen:
                 raise SettingsError(f"recipe: stage {name!r} needs {need!r} before it; add it to `stages`")
-        chosen[name] = stages[name]
+        taken = tuple(take for take in stages[name].takes if take in chosen)
+        chosen[name] = replace(stages[name], needs=(*stages[name].needs, *taken), takes=())
     if not chosen:
         raise SettingsError("recipe: it names no stage; list some in `stages`")
     return tuple(chosen.values())

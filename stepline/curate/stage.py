@@ -65,7 +65,8 @@ class Gathered:
     """What a dataset stage gets: all items (sorted by id), and the results of its needs, read one at a time.
 
     folder: local, the stage's own; what it holds after `run` is its result. results(stage): (item, bytes) of every
-    item that has all of the stage's video needs, sorted by id. failures: of every other item, the first of each.
+    item without a failure in any video stage before this one, sorted by id. failures: of every other item, the first
+    in the recipe's order.
     folders: of needs that are dataset stages. out: the run's place, for what is published beside the cells.
     """
 
@@ -89,10 +90,11 @@ class Stage:
     """One stage. run: a module's own function (it is sent to processes by name): Work -> bytes, or Gathered -> None.
 
     version: raise it when the result changes, so that it is made anew. needs: the stages whose results it reads.
-    reads: "media" the video file; "speech" the captions, and only where there are none the video; "picture" the ready
-    features, else the video; "about" title, task, category and duration. settings: exactly what of a recipe decides
-    the result, with the sha256 of every file that it names. suffix: of its cells. gpu: it can use one.
-    resumes: a dataset stage that goes on in a folder where it was killed; others start in an empty one.
+    takes: needs that count only where the recipe has them before it. reads: "media" the video file; "speech" the
+    captions, and only where there are none the video; "picture" the ready features, else the video; "about" title,
+    task, category and duration. settings: exactly what of a recipe decides the result, with the sha256 of every file
+    that it names. suffix: of its cells. gpu: it can use one. resumes: a dataset stage that goes on in a folder where
+    it was killed; others start in an empty one.
     """
 
     name: str
@@ -100,6 +102,7 @@ class Stage:
     kind: Kind
     run: Callable[[Work], bytes] | Callable[[Gathered], None]
     needs: tuple[str, ...] = ()
+    takes: tuple[str, ...] = ()
     reads: tuple[Reads, ...] = ()
     settings: Callable[["Recipe"], JsonValue] = _nothing
     suffix: str = ".json"

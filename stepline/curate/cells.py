@@ -1,0 +1,97 @@
+"""Results and failures of units, as files below OUT that are there whole or not at all."""
+
+import json
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from stepline.curate.stage import Failure, Stage
+from stepline.curate.units import CELLS, FAILURES, cell_name, failure_name
+from stepline.errors import StoreError
+
+if TYPE_CHECKING:
+    from stepline.curate.places import Place
+
+DIGITS = 16   # hex digits of a key that are enough to know it by: among 10 million keys no two agree in them
+
+
+class Cells:
+    """What a run has made so far. An object store is listed once a stage: asking it for each key would take days."""
+
+    def __init__(self, place: "Place") -> None:
+        self.place = place
+        self._kept: dict[str, Known] = {}
+        self._failed: dict[str, Known] = {}
+
+    def has(self, stage: Stage, key: str) -> bool:
+        """Tell whether a result is there."""
+        return self._knows(self._kept, CELLS, stage, key, cell_name(stage, key))
+
+    def read(self, stage: Stage, key: str) -> bytes:
+        """Return a result. Raises StoreError where it is not there."""
+        return self.place.read(cell_name(stage, key))
+
+    def write(self, stage: Stage, key: str, data: bytes) -> None:
+        """Keep a result, whole or not at all. Raises StoreError where there is no room or no permission."""
+        self.place.write(cell_name(stage, key), data)
+        self.note(stage, key)
+
+    def note(self, stage: Stage, key: str) -> None:
+        """Know of a result that another process has written."""
+        if stage.name in self._kept:
+            self._kept[stage.name].add(key)
+
+    def failure(self, stage: Stage, key: str) -> Failure | None:
+        """Return why a unit has no result, where that was found out before."""
+        name = failure_name(stage, key)
+        if not self._knows(self._failed, FAILURES, stage, key, name):
+            return None
+        try:
+            return Failure(**json.loads(self.place.read(name)))
+        except (ValueError, TypeError) as error:
+            raise StoreError(f"{name}: not a failure that Stepline wrote ({error}); remove it") from error
+
+    def fail(self, stage: Stage, key: str, failure: Failure) -> Failure:
+        """Keep a failure, with the attempts of earlier runs added; return it."""
+        before = self.failure(stage, key)
+        told = replace(failure, attempts=failure.attempts + (before.attempts if before else 0))
+        self.place.write(failure_name(stage, key), json.dumps(asdict(told), indent=1).encode())
+        if stage.name in self._failed:
+            self._failed[stage.name].add(key)
+        return told
+
+    def _knows(self, known: "dict[str, Known]", root: str, stage: Stage, key: str, name: str) -> bool:
+        if self.place.local is not None:
+            return self.place.exists(name)
+        if stage.name not in known:
+            known[stage.name] = Known.of(self.place, f"{root}/{stage.name}")
+        return key in known[stage.name]
+
+
+class Known:
+    """A set of keys: 8 bytes for each that was listed, a number for each that came since."""
+
+    def __init__(self, listed: "npt.NDArray[np.uint64]") -> None:
+        self._listed = listed
+        self._added: set[int] = set()
+
+    @classmethod
+    def of(cls, place: "Place", folder: str) -> "Known":
+        """List a stage's folder of keys."""
+        keys = (name.rpartition("/")[2].partition(".")[0] for name in place.list(folder))
+        return cls(np.sort(np.fromiter((_number(key) for key in keys), dtype=np.uint64)))
+
+    def __contains__(self, key: str) -> bool:
+        number = _number(key)
+        at = int(np.searchsorted(self._listed, np.uint64(number)))
+        return number in self._added or (at < len(self._listed) and int(self._listed[at]) == number)
+
+    def add(self, key: str) -> None:
+        """Take a key in."""
+        self._added.add(_number(key))
+
+
+def _number(key: str) -> int:
+    return int(key[:DIGITS], 16)
