@@ -19,6 +19,7 @@ class TrainSettings(Settings):
     epochs: Count = 12             # NaSVA section 4.2; its released configuration has 20
     batch: Count = 8               # videos a step; supplement
     learning_rate: Annotated[float, Field(gt=0.0)] = 1e-4   # at the start; falls to 0 as a cosine; section 4.2
+    warmup: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0   # share of the steps in which it first rises from 0; 0: none
     weight_decay: Amount = 5e-5    # AdamW's, of matrices alone; released code
     clip: Annotated[float, Field(gt=0.0)] = 1.0   # greatest norm of a gradient; released code
     seed: Annotated[int, Field(ge=0)] = 0   # of the order of videos, of dropout and of whatever a batch draws

@@ -171,7 +171,7 @@ def _step(
     rank, size = place()
     torch.manual_seed(drawn.seed + rank)
     for group in optimizer.param_groups:
-        group["lr"] = settings.learning_rate * (1 + math.cos(math.pi * drawn.step / steps)) / 2
+        group["lr"] = settings.learning_rate * _pace(drawn.step, steps, settings.warmup)
     device = next(model.parameters()).device
     with torch.autocast(device.type, torch.bfloat16, enabled=settings.bf16):
         parts = task.losses(model, drawn.samples[rank::size] or drawn.samples[:1])
@@ -188,6 +188,14 @@ def _step(
     nn.utils.clip_grad_norm_(model.parameters(), settings.clip)
     optimizer.step()
     return value
+
+
+def _pace(step: int, steps: int, warmup: float) -> float:
+    """Return the share of the learning rate that a step has: it rises evenly, then falls as a cosine to 0."""
+    rising = round(warmup * steps)
+    if step < rising:
+        return (step + 1) / (rising + 1)
+    return (1 + math.cos(math.pi * (step - rising) / (steps - rising))) / 2
 
 
 def _optimizer(model: nn.Module, settings: TrainSettings) -> torch.optim.AdamW:

@@ -242,3 +242,15 @@ def test_two_processes_do_as_one_also_when_stopped_and_resumed(tmp_path):
     assert [line["loss"] for line in two] == pytest.approx([line["loss"] for line in one], abs=1e-5)
     expected, found = (load_file(tmp_path / name / CHECKPOINT) for name in ("one", "two"))
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
+
+
+def test_the_learning_rate_rises_evenly_then_falls_as_a_cosine(tmp_path):
+    told = []
+    settings = TrainSettings(epochs=10, batch=4, learning_rate=1e-2, warmup=0.3)
+    fit(network(), task(), settings, tmp_path, told.append)
+    rates = [one.learning_rate for one in told]
+    rising = round(0.3 * len(rates))
+    assert rates[:rising] == pytest.approx([1e-2 * (step + 1) / (rising + 1) for step in range(rising)])
+    assert rates[rising] == 1e-2   # the top, from which the cosine falls
+    assert rates[rising:] == sorted(rates[rising:], reverse=True)
+    assert rates[-1] < 2e-3
