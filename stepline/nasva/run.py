@@ -8,11 +8,9 @@
 """
 
 import json
-import sys
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +18,7 @@ import torch
 from torch import nn
 
 from stepline.datasets.excluded import read_excluded
-from stepline.errors import DatasetError, SettingsError, ShapeError, StoreError
+from stepline.errors import DatasetError, SettingsError, ShapeError
 from stepline.features import FeatureStore
 from stepline.nasva.checkpoint import read_aligner, write_aligner
 from stepline.nasva.data_settings import Kind
@@ -35,11 +33,10 @@ from stepline.nasva.told import Told, is_store, read_told
 from stepline.nasva.train import train_aligner
 from stepline.store import write_atomic
 from stepline.training import Judge, Progress, first_then_all, is_first, start_processes
-from stepline.training_settings import WITHOUT_EFFECT
+from stepline.training.run_file import claim_run, lasting
 
-RUN, OMITTED, BEST, FINAL = "run.json", "omitted.jsonl", "best.safetensors", "aligner.safetensors"
+OMITTED, BEST, FINAL = "omitted.jsonl", "best.safetensors", "aligner.safetensors"
 KINDS: tuple[Kind, ...] = ("narration", "step")
-PACKAGES = ("stepline", "torch", "numpy", "safetensors", "accelerate")
 DROPS = ("dropout", "attention_dropout")   # settings of a network that may change when it is trained on
 
 
@@ -199,20 +196,9 @@ def _judge(prepared: Prepared, folder: Path, settings: RunSettings) -> Judge | N
 
 def _claim(sources: Sources, folder: Path, settings: RunSettings, start: Path | None, prepared: Prepared) -> None:
     """Write what the run is. Raises SettingsError when the folder holds another one."""
-    tree = settings.model_copy(update={"model": prepared.network.settings}).model_dump(mode="json")
-    lasting = tree | {"train": {name: value for name, value in tree["train"].items() if name not in WITHOUT_EFFECT}}
-    given = json.loads(json.dumps(asdict(sources), default=str))
-    run = {"settings": lasting, "sources": given | {"start": None if start is None else str(start)}}
-    path = folder / RUN
-    if path.exists():
-        try:
-            known = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise StoreError(f"{path}: cannot be read ({error}); remove it, or give another --out") from error
-        if any(known.get(name) != value for name, value in run.items()):
-            raise SettingsError(f"{path}: another run, with other settings or sources; give another --out")
-    counts = _counts(prepared)
-    write_atomic(path, json.dumps(run | {"versions": versions(), "data": counts}, indent=2) + "\n")
+    whole = settings.model_copy(update={"model": prepared.network.settings})
+    given = asdict(sources) | {"start": start}
+    claim_run(folder, {"settings": lasting(whole), "sources": given}, {"data": _counts(prepared)})
     lines = (json.dumps(asdict(each), ensure_ascii=False) + "\n" for each in prepared.samples.omitted)
     write_atomic(folder / OMITTED, "".join(lines))
 
@@ -224,13 +210,3 @@ def _counts(prepared: Prepared) -> dict[str, Any]:
         "held_out": len(prepared.held_out), "omitted": samples.reasons(),
     }  # fmt: skip
 
-
-def versions() -> dict[str, str]:
-    """Return the versions on which a run depends."""
-    found = {"python": ".".join(map(str, sys.version_info[:3]))}
-    for package in PACKAGES:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return found
