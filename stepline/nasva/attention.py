@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from stepline.nasva.linear import Linear, affine
+from stepline.layers.linear import Linear, affine
 from stepline.nasva.rows import Rows
 
 

@@ -15,7 +15,7 @@ from torch.autograd.function import Function, once_differentiable
 
 from stepline.batches import Batch
 from stepline.errors import ShapeError
-from stepline.nasva.linear import own
+from stepline.layers.linear import own
 from stepline.nasva.model import Aligned, products
 from stepline.nasva.model_settings import AlignabilityTargets, LossSettings
 from stepline.training.loss import Loss

@@ -17,10 +17,10 @@ from torch import Tensor, nn
 
 from stepline.batches import Batch
 from stepline.errors import ShapeError
+from stepline.layers.dropout import drop
+from stepline.layers.feed_forward import FeedForward
+from stepline.layers.linear import Linear
 from stepline.nasva.attention import Attention, sine_positions
-from stepline.nasva.dropout import drop
-from stepline.nasva.feed_forward import FeedForward
-from stepline.nasva.linear import Linear
 from stepline.nasva.model_settings import ModelSettings
 from stepline.nasva.rows import Rows
 

@@ -12,8 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import Function, once_differentiable
 
-from stepline.nasva.dropout import thin
-from stepline.nasva.linear import Linear, own, product
+from stepline.layers.dropout import thin
+from stepline.layers.linear import Linear, own, product
 
 BLOCK = 1024   # rows a block: 8 MB at F 2048, which the allocator keeps for the next one
 

@@ -23,7 +23,8 @@ def drop(rows: Tensor, share: float, training: bool) -> Tensor:
     """Return rows with a share of elements set to 0 and the rest scaled to the same mean; as they are at rest."""
     if not training or not share or not rows.numel():
         return rows
-    return _Drop.apply(rows, share) if rows.device.type == "cpu" else F.dropout(rows, share)
+    ours = rows.device.type == "cpu" and not torch.compiler.is_compiling()
+    return _Drop.apply(rows, share) if ours else F.dropout(rows, share)
 
 
 def kept(count: int, share: float) -> Iterator[Tensor]:

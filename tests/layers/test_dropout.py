@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from stepline.nasva import dropout
-from stepline.nasva.dropout import drop, thin
+from stepline.layers import dropout
+from stepline.layers.dropout import drop, thin
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5])
