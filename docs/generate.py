@@ -13,6 +13,7 @@ from pydantic_core import PydanticUndefined
 from stepline.cli import main
 from stepline.nasva.run_settings import RunSettings
 from stepline.pipeline import StepsSettings
+from stepline.procx.run_settings import ProcxRunSettings
 from stepline.sieve_swap.settings import SieveSwapSettings
 from stepline.wys2.settings import Wys2Settings
 from stepline.wys2.summarizer.settings import SummarizerRunSettings
@@ -21,6 +22,7 @@ DOCS = Path(__file__).parent
 OTHERS = {   # commands with settings of their own
     "`stepline sieve-swap` and `stepline text-base`": SieveSwapSettings,
     "`stepline train nasva`": RunSettings,
+    "`stepline train procx`": ProcxRunSettings,
     "`stepline train summarizer`": SummarizerRunSettings,
     "`stepline train wys2`": Wys2Settings,
 }

@@ -18,6 +18,7 @@ from stepline.cli.group import Group
 from stepline.cli.installed import datasets, doctor
 from stepline.cli.judge import judge
 from stepline.cli.predict import calibrate, predict
+from stepline.cli.procx import train_procx
 from stepline.cli.refine import refine
 from stepline.cli.sieve_swap import sieve_swap
 from stepline.cli.steps import steps
@@ -51,6 +52,7 @@ COMMANDS = (
 )
 
 experiment.add_command(wys2_tables)
+train.add_command(train_procx)
 train.add_command(train_summarizer)
 train.add_command(train_wys2)
 

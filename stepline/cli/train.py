@@ -54,7 +54,7 @@ def nasva(out: Path, settings_file: Path | None, overrides: tuple[str, ...], **o
     sources = Sources(**{name: options[name] for name in names}, excluded=tuple(options["exclude"]))
     curves = Curves(out / "events") if options["tensorboard"] else None
     seen: list[Progress] = []
-    with _shown(curves) as report:
+    with shown_steps(curves) as report:
 
         def watch(progress: "Progress") -> None:
             seen[:] = [progress]
@@ -104,7 +104,7 @@ def _conclude(out: Path, last: "Progress | None", *, as_json: bool) -> None:
 
 
 @contextmanager
-def _shown(curves: Any) -> Iterator[Callable[["Progress"], None]]:
+def shown_steps(curves: Any) -> Iterator[Callable[["Progress"], None]]:
     """Yield what shows each step: a bar on a terminal, else a line an epoch's end; and TensorBoard's curves."""
     from stepline.cli.progress import training_bar
     from stepline.training import is_first
