@@ -62,6 +62,20 @@ def fleiss(counts: "np.ndarray[tuple[int, ...], np.dtype[np.int_]]") -> tuple[fl
     return (None if chance == 1.0 else (same - chance) / (1 - chance)), same
 
 
+def cohen(
+    one: "np.ndarray[tuple[int, ...], np.dtype[np.int_]]", other: "np.ndarray[tuple[int, ...], np.dtype[np.int_]]"
+) -> float | None:
+    """Return Cohen's kappa (1960) of two people's categories, (items,) each; None where it is undefined.
+
+    Each person's own shares make the chance, which Fleiss' kappa takes from both together.
+    """
+    if not len(one):
+        return None
+    kinds = np.union1d(one, other)
+    chance = float(sum((one == kind).mean() * (other == kind).mean() for kind in kinds))
+    return None if chance == 1.0 else (float((one == other).mean()) - chance) / (1 - chance)
+
+
 def _votes(answers: Iterable[Answer]) -> dict[str, list[bool]]:
     votes: dict[str, list[bool]] = defaultdict(list)
     for answer in answers:

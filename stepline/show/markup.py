@@ -11,12 +11,16 @@ if TYPE_CHECKING:
     from jinja2 import Template
 
 
-def policy(style: str, script: str | None = None) -> str:
-    """Return a Content-Security-Policy: this script, this style, pictures inside the page, the video beside it."""
+def policy(style: str, script: str | None = None, *, answers: bool = False) -> str:
+    """Return a Content-Security-Policy: this script, this style, pictures inside the page, the video beside it.
+
+    answers: the script may send to the server that gave the page, and to nobody else.
+    """
     scripts = f"script-src '{_hash(script)}'; " if script is not None else ""
+    connect = "connect-src 'self'; " if answers else ""
     return (
         f"default-src 'none'; {scripts}style-src '{_hash(style)}'; "
-        "img-src data:; media-src 'self' file: blob:; base-uri 'none'; form-action 'none'"
+        f"{connect}img-src data:; media-src 'self' file: blob:; base-uri 'none'; form-action 'none'"
     )
 
 
