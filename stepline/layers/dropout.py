@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.function import Function, once_differentiable
 
 LANES = 4   # 16-bit lanes of a 64-bit number, one an element; a share is thus met to 1 / 65536
@@ -25,6 +25,18 @@ def drop(rows: Tensor, share: float, training: bool) -> Tensor:
         return rows
     ours = rows.device.type == "cpu" and not torch.compiler.is_compiling()
     return _Drop.apply(rows, share) if ours else F.dropout(rows, share)
+
+
+class Drop(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
+    """`drop` as a part of a network."""
+
+    def __init__(self, share: float) -> None:
+        super().__init__()
+        self.share = share
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """Return rows of any shape, a share of their elements dropped in training."""
+        return drop(rows, self.share, self.training)
 
 
 def kept(count: int, share: float) -> Iterator[Tensor]:

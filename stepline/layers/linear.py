@@ -35,7 +35,7 @@ def affine(rows: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 
 def own(rows: Tensor) -> bool:
-    """Return whether rows are of a kind for which this project has its own way: float32 on a CPU, uncompiled, no autocast."""
+    """Return whether rows are of a kind that goes the project's own way: float32 on a CPU, no autocast, no compiler."""
     if torch.compiler.is_compiling():   # which fuses better than any of it
         return False
     return rows.device.type == "cpu" and rows.dtype == torch.float32 and not torch.is_autocast_enabled("cpu")

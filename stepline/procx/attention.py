@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from stepline.errors import ShapeError
+from stepline.layers.linear import Linear
 from stepline.procx.reading import mix, products
 from stepline.procx.settings import AttentionSettings, Padding
 from stepline.procx.taps import Taps, taps
@@ -65,13 +66,13 @@ class DeformableAttention(nn.Module):  # type: ignore[misc]   # torch is untyped
         super().__init__()
         self.settings = settings
         width, count = settings.width, settings.heads * settings.levels * settings.points
-        self.offsets = nn.Linear(width, count)
-        self.value = nn.Linear(width, width)
-        self.out = nn.Linear(width, width)
+        self.offsets = Linear(width, count)
+        self.value = Linear(width, width)
+        self.out = Linear(width, width)
         if settings.form == "key-aware":
-            self.query, self.key = nn.Linear(width, width), nn.Linear(width, width)
+            self.query, self.key = Linear(width, width), Linear(width, width)
         else:
-            self.weights = nn.Linear(width, count)
+            self.weights = Linear(width, count)
         self._start()
 
     def _start(self) -> None:

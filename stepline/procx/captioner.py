@@ -17,6 +17,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from stepline.errors import ShapeError
+from stepline.layers.dropout import Drop
+from stepline.layers.linear import affine
 from stepline.procx.text_layers import Attention, Layer, Memory
 from stepline.procx.text_settings import CaptionerSettings
 
@@ -85,7 +87,7 @@ class Captioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
             _layer(settings, crosses=False) for _ in range(settings.transcript_layers)
         )
         self.kinds = nn.Parameter(torch.randn(3, width) * SPREAD)   # added to query, features, transcript
-        self.drop = nn.Dropout(settings.dropout)
+        self.drop = Drop(settings.dropout)
         for table in (self.words, self.places, self.transcript_places):
             nn.init.normal_(table.weight, std=SPREAD)
 
@@ -126,7 +128,7 @@ class Captioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
         return self._logits(rows)[:, 0]
 
     def _logits(self, rows: Tensor) -> Tensor:
-        return F.linear(self.norm(rows), self.words.weight, self.bias)
+        return affine(self.norm(rows), self.words.weight, self.bias)
 
     def _remember(self, context: Context) -> list[Memory]:
         """Return each joint layer's keys and values of the context; those of features are made once a video."""

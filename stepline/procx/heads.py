@@ -8,6 +8,7 @@ import math
 import torch
 from torch import Tensor, nn
 
+from stepline.layers.linear import Linear
 from stepline.procx.model_settings import ModelSettings
 
 RARE = 0.01   # P(a query found a step) at the start; RetinaNet, PDVC's code
@@ -23,7 +24,7 @@ class Heads(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
         width = settings.attention.width
         self.sure = nn.Linear(width, 1)
         self.box = nn.Sequential(
-            nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 2)
+            Linear(width, width), nn.ReLU(), Linear(width, width), nn.ReLU(), nn.Linear(width, 2)
         )
         self.count = nn.Linear(width, settings.most_steps + 1)
         nn.init.constant_(self.sure.bias, -math.log((1 - RARE) / RARE))

@@ -8,6 +8,9 @@ from collections.abc import Sequence
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from stepline.layers import feed_forward
+from stepline.layers.dropout import Drop
+from stepline.layers.linear import Linear
 from stepline.procx.attention import DeformableAttention
 from stepline.procx.model_settings import ModelSettings
 
@@ -20,7 +23,7 @@ class EncoderLayer(nn.Module):  # type: ignore[misc]   # torch is untyped to myp
         self.attention = DeformableAttention(settings.attention)
         self.attention_norm = nn.LayerNorm(settings.attention.width)
         self.feed = FeedForward(settings)
-        self.drop = nn.Dropout(settings.dropout)
+        self.drop = Drop(settings.dropout)
 
     def forward(
         self, rows: Tensor, places: Tensor, references: Tensor, lengths: Sequence[int], pad: Tensor | None
@@ -41,7 +44,7 @@ class DecoderLayer(nn.Module):  # type: ignore[misc]
         self.attention = DeformableAttention(settings.attention)
         self.attention_norm = nn.LayerNorm(width)
         self.feed = FeedForward(settings)
-        self.drop = nn.Dropout(settings.dropout)
+        self.drop = Drop(settings.dropout)
 
     def forward(
         self,
@@ -65,8 +68,8 @@ class SelfAttention(nn.Module):  # type: ignore[misc]
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
         self.heads = heads
-        self.asked = nn.Linear(width, 2 * width)   # queries and keys
-        self.value, self.out = nn.Linear(width, width), nn.Linear(width, width)
+        self.asked = Linear(width, 2 * width)   # queries and keys
+        self.value, self.out = Linear(width, width), Linear(width, width)
 
     def forward(self, placed: Tensor, rows: Tensor) -> Tensor:
         """Return what rows (B, N, D) read of each other, (B, N, D); placed: rows with their places, which are asked."""
@@ -81,11 +84,11 @@ class FeedForward(nn.Module):  # type: ignore[misc]
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
-        width, share = settings.attention.width, settings.dropout
-        self.wide, self.narrow = nn.Linear(width, settings.feed_forward), nn.Linear(settings.feed_forward, width)
-        self.inner_drop, self.drop, self.norm = nn.Dropout(share), nn.Dropout(share), nn.LayerNorm(width)
+        width = settings.attention.width
+        self.feed = feed_forward.FeedForward(width, settings.feed_forward, settings.dropout)
+        self.drop, self.norm = Drop(settings.dropout), nn.LayerNorm(width)
 
     def forward(self, rows: Tensor) -> Tensor:
-        """Return (..., D) for rows (..., D)."""
-        inner = self.inner_drop(self.wide(rows).relu())
-        return self.norm(rows + self.drop(self.narrow(inner)))
+        """Return (B, N, D) for rows (B, N, D)."""
+        fed = self.feed(rows.flatten(0, 1)).view(rows.shape)
+        return self.norm(rows + self.drop(fed))

@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from stepline.errors import ShapeError
+from stepline.layers.linear import Linear
 from stepline.procx.captioner import Context
 from stepline.procx.settings import AttentionSettings
 from stepline.procx.taps import taps
@@ -45,9 +46,9 @@ class Looking(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
         super().__init__()
         self.settings = settings
         width, count = settings.width, settings.levels * settings.points
-        self.offsets = nn.Linear(2 * width, count)
-        self.value, self.hint, self.hidden = (nn.Linear(width, width) for _ in range(3))
-        self.share = nn.Linear(width, 1)
+        self.offsets = Linear(2 * width, count)
+        self.value, self.hint, self.hidden = (Linear(width, width) for _ in range(3))
+        self.share = Linear(width, 1)
         nn.init.zeros_(self.offsets.weight)
         spread = 2 * torch.arange(settings.points) + 1 - settings.points   # -3, -1, 1, 3 of 4
         with torch.no_grad():

@@ -10,6 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from stepline.errors import ShapeError
+from stepline.layers.dropout import Drop
+from stepline.layers.linear import Linear
 from stepline.procx.captioner import Context, Told
 from stepline.procx.looking import Looking, View
 from stepline.procx.settings import AttentionSettings
@@ -42,10 +44,10 @@ class LstmCaptioner(nn.Module):  # type: ignore[misc]   # torch is untyped to my
         width = settings.width
         self.words = nn.Embedding(vocabulary, width)
         self.looking = None if attention is None else Looking(attention)
-        self.fed = nn.Linear(2 * width, 4 * width)   # word and query to the gates
-        self.kept = nn.Linear(width if attention is None else 2 * width, 4 * width)   # what is seen, and the state
-        self.out = nn.Linear(width, vocabulary)
-        self.drop = nn.Dropout(settings.dropout)
+        self.fed = Linear(2 * width, 4 * width)   # word and query to the gates
+        self.kept = Linear(width if attention is None else 2 * width, 4 * width)   # what is seen, and the state
+        self.out = Linear(width, vocabulary)
+        self.drop = Drop(settings.dropout)
         nn.init.uniform_(self.words.weight, -0.1, 0.1)   # PDVC
 
     def forward(self, tokens: Tensor, token_pad: Tensor, context: Context) -> Told:  # noqa: ARG002

@@ -86,6 +86,7 @@ class ProcX(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
         self.decoder = nn.ModuleList(DecoderLayer(settings) for _ in range(layers))
         self.heads = nn.ModuleList(Heads(settings, first=layer == 0) for layer in range(layers))
         transformer = settings.captioner.kind == "transformer"
+        self.fused_norm = nn.LayerNorm(width) if transformer and settings.fuse else None   # else they drown the query
         self.captioner: Captioner | LstmCaptioner = (
             Captioner(settings.captioner, vocabulary)
             if transformer
@@ -103,7 +104,7 @@ class ProcX(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
             raise ShapeError(f"features must be {wanted}, not {tuple(values.shape)}; set model.features to their width")
         levels, lengths, pad = self._encode(videos)
         queries, proposed = self._decode(levels, lengths, pad)
-        rows = fused(levels, lengths) if self.settings.fuse and self.settings.captioner.kind == "transformer" else None
+        rows = None if self.fused_norm is None else self.fused_norm(fused(levels, lengths))
         return Seen(proposed, queries, levels, lengths, rows, videos.empty)
 
     def _encode(self, videos: Videos) -> tuple[Tensor, tuple[int, ...], Tensor | None]:

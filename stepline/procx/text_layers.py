@@ -10,6 +10,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from stepline.layers.dropout import Drop
+from stepline.layers.linear import Linear
+
 
 @dataclass(frozen=True)
 class Memory:
@@ -44,8 +47,8 @@ class Attention(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
         self.heads = heads
-        self.query, self.remembered = nn.Linear(width, width), nn.Linear(width, 2 * width)
-        self.out = nn.Linear(width, width)
+        self.query, self.remembered = Linear(width, width), Linear(width, 2 * width)
+        self.out = Linear(width, width)
 
     def remember(self, rows: Tensor, pad: Tensor | None = None) -> Memory:
         """Return rows (M, S, D) as keys and values. pad: (M, S), True where a row is padding."""
@@ -79,8 +82,8 @@ class Layer(nn.Module):  # type: ignore[misc]
         self.within, self.within_norm = Attention(width, heads), nn.LayerNorm(width)
         self.across = Attention(width, heads) if crosses else None
         self.across_norm = nn.LayerNorm(width) if crosses else None
-        self.feed = nn.Sequential(nn.Linear(width, inner), nn.GELU(), nn.Dropout(dropout), nn.Linear(inner, width))
-        self.feed_norm, self.drop = nn.LayerNorm(width), nn.Dropout(dropout)
+        self.feed = nn.Sequential(Linear(width, inner), nn.GELU(), Drop(dropout), Linear(inner, width))
+        self.feed_norm, self.drop = nn.LayerNorm(width), Drop(dropout)
 
     def forward(
         self, rows: Tensor, context: Memory | None = None, *, keep: Tensor | None = None, causal: bool = False
