@@ -1,0 +1,102 @@
+"""Only steps of which everything holds: written as one, supported by what is said, shown, and placed alike.
+
+Four readers: the wording (`sieve_swap.wording`), the likeness to the sentences that a step rests on, P(shown) of
+whoever placed it last, and the overlap of two places: the grounding's, which trains nothing, and the network's.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from stepline.curate.stage import Failure, Gathered
+from stepline.curate.stage_settings import CleanSettings
+from stepline.curate.stages.dataset import RECORDS, last_folder, last_records, read_left_out, write_dataset
+from stepline.records import Dropped, Record, Span, Step
+from stepline.store import read_parquet
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+IDLE, UNSAID, UNSEEN = "its wording tells no step", "nothing that is said supports it", "it is not shown"
+ASTRAY, FEW = "grounding and network place it apart", "too few clean steps are left of it"
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What is known of one step. wording: P(it tells a step); support: best cosine to its sentences, 0 without any."""
+
+    wording: float
+    support: float
+    shown: float
+    agreement: float
+
+
+def clean(gathered: Gathered) -> None:
+    """Write the records with their clean steps; the others are in `dropped`, each with its reason."""
+    settings = gathered.recipe.clean
+    left_out = read_left_out(last_folder(gathered))
+    first = {record.id: record.steps for record in read_parquet(gathered.folders["gather"] / RECORDS)}
+    agree = "refine" in gathered.folders and "ground" in gathered.recipe.stages
+
+    def kept() -> Iterator[Record]:
+        for record in last_records(gathered):
+            cleaned = cleaned_record(record, first[record.id] if agree else (), settings)
+            if len(cleaned.steps) >= max(1, settings.least):
+                yield cleaned
+            else:
+                left_out[record.id] = Failure(record.id, "clean", "left out", FEW)
+
+    records = list(kept())
+    write_dataset(gathered.folder, records, left_out)
+    gathered.say(f"{sum(len(record.steps) for record in records)} clean steps in {len(records)} videos")
+
+
+def cleaned_record(record: Record, grounded: "Sequence[Step]", settings: CleanSettings) -> Record:
+    """Return the record without the steps that fail; grounded: where the grounding has them, none to ask it nothing."""
+    steps: list[Step] = []
+    dropped: list[Dropped] = []
+    for step, known in zip(record.steps, judged_steps(record, grounded), strict=True):
+        reason = refusal(step, known, settings)
+        if reason is None:
+            steps.append(step)
+        else:
+            dropped.append(Dropped(what="step", text=step.text, reason=reason))
+    return record.model_copy(update={"steps": tuple(steps), "dropped": (*record.dropped, *dropped)})
+
+
+def judged_steps(record: Record, grounded: "Sequence[Step]") -> list[Judged]:
+    """Return what the four readers say of each step."""
+    from stepline.sieve_swap.wording import instructs
+    from stepline.text import embed
+
+    if not record.steps:
+        return []
+    sentences = record.transcript.sentences if record.transcript else ()
+    vectors = embed([step.text for step in record.steps])
+    likeness = vectors @ embed([one.text for one in sentences]).T   # (K, S)
+    places = {step.id: step.spans for step in grounded}
+    return [
+        Judged(
+            float(wording),
+            max((float(row[source]) for source in step.sources), default=0.0),
+            step.score if step.score is not None else 0.0,
+            _agreement(step.spans, places.get(step.id)) if grounded else 1.0,
+        )
+        for step, wording, row in zip(record.steps, instructs(vectors), likeness, strict=True)
+    ]
+
+
+def refusal(step: Step, known: Judged, settings: CleanSettings) -> str | None:
+    """Return why a step goes, the first reason of several; None where it stays."""
+    if known.wording < settings.written:
+        return IDLE
+    if known.support < settings.supported:
+        return UNSAID
+    if step.status != "shown" or not step.spans or known.shown < settings.shown:
+        return UNSEEN
+    return ASTRAY if known.agreement < settings.placed else None
+
+
+def _agreement(spans: "Sequence[Span]", others: "Sequence[Span] | None") -> float:
+    """Return the IoU of two best spans, 0 where one side has none."""
+    return spans[0].iou(others[0]) if spans and others else 0.0
