@@ -1,0 +1,129 @@
+"""Trying again what may work the next time, and saying in one line why something never will."""
+
+import asyncio
+import errno
+import logging
+import random
+import time
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+from stepline.curate.settings import PlaceSettings
+from stepline.errors import StoreError
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+LONGEST_PAUSE = 30.0   # s between two tries
+BUSY = frozenset({408, 425, 429, 500, 502, 503, 504})   # statuses of HTTP that another try may cure
+BROKEN = frozenset({   # what clients call a connection that failed; they are named, since they need not be installed
+    "HTTPClientError", "ClientConnectionError", "ClientPayloadError", "IncompleteRead", "ResponseParserError",
+})  # fmt: skip
+PASSING = frozenset({errno.EAGAIN, errno.EBUSY, errno.EINTR, errno.EIO, errno.ESTALE, errno.EREMOTEIO, errno.ETIMEDOUT})
+CREDENTIALS = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or a profile, or anonymous=true for a public bucket"
+UNKNOWN_KEY = frozenset({"InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken", "401"})
+NO_CREDENTIALS = frozenset({
+    "NoCredentialsError", "PartialCredentialsError", "NoAuthTokenError", "DefaultCredentialsError",
+})  # fmt: skip
+
+
+class ShortReadError(OSError):
+    """Fewer or more bytes came than were asked for."""
+
+
+def persist(action: Callable[[], T], place: str, settings: PlaceSettings) -> T:
+    """Return what `action` does, tried again after transient failures, with growing pauses.
+
+    place: what messages call it; it must hold no secret. Raises StoreError, in one line, for a permanent failure at
+    once and for a transient one after the last try. No text of the server or its client gets into a message.
+    """
+    for attempt in range(1, settings.attempts + 1):
+        try:
+            return action()
+        except StoreError:
+            raise
+        except (asyncio.CancelledError, MemoryError):
+            raise
+        except Exception as error:  # fsspec's clients raise whatever they like; each is told or tried again below
+            reason = passing(error)
+            if reason is None:
+                raise StoreError(f"{place}: {permanent(error)}") from error
+            if attempt == settings.attempts:
+                cure = "see whether its server is up, then run again: what is done stays done"
+                raise StoreError(f"{place}: {reason}, {attempt} times in a row; {cure}") from error
+            pause = min(LONGEST_PAUSE, settings.pause * 2 ** (attempt - 1)) * random.uniform(0.5, 1.0)
+            log.info("%s: %s; try %d of %d in %.1f s", place, reason, attempt + 1, settings.attempts, pause)
+            time.sleep(pause)
+    raise AssertionError("attempts is at least 1")
+
+
+def passing(error: BaseException) -> str | None:
+    """Return why another try may succeed; None where it cannot."""
+    if any(kind.__name__ in BROKEN for each in _chain(error) for kind in type(each).__mro__):
+        return "the connection failed"
+    status = _status(error)
+    if status is not None:
+        return f"the server answered {status}" if status in BUSY else None
+    for each in _chain(error):
+        if isinstance(each, ShortReadError):
+            return "an answer broke off"
+        if isinstance(each, (TimeoutError, asyncio.TimeoutError)):
+            return "no answer in time"
+        if isinstance(each, ConnectionError):
+            return "the connection failed"
+        if isinstance(each, OSError) and each.errno in PASSING:
+            return "the disk or server is busy"
+    return None
+
+
+def permanent(error: BaseException) -> str:
+    """Return what is wrong and what to do about it."""
+    names = {kind.__name__ for each in _chain(error) for kind in type(each).__mro__}
+    code = _code(error)
+    if names & NO_CREDENTIALS:
+        return f"no credentials were found; {CREDENTIALS}"
+    if code == "NoSuchBucket":
+        return "there is no such bucket; make it first, or correct its name"
+    if code in UNKNOWN_KEY:
+        return f"the server does not know these credentials ({code}); {CREDENTIALS}"
+    if "PermissionError" in names or _status(error) in (401, 403):
+        return "access is denied; ask its owner for the right to read, and to write where a dataset goes"
+    if "FileNotFoundError" in names or _status(error) == 404:
+        return "is not there; correct the address"
+    if "IsADirectoryError" in names:
+        return "is a folder; give a file"
+    detail = f" {code or _status(error) or ''}".rstrip()
+    return f"cannot be reached ({type(error).__name__}{detail}); correct the address or its settings"
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error and what caused it."""
+    seen: set[int] = set()
+    each: BaseException | None = error
+    while each is not None and id(each) not in seen:
+        seen.add(id(each))
+        yield each
+        each = each.__cause__ or (None if each.__suppress_context__ else each.__context__)
+
+
+def _status(error: BaseException) -> int | None:
+    """Return the status of HTTP that an error of botocore, aiohttp or gcsfs carries."""
+    for each in _chain(error):
+        response = getattr(each, "response", None)
+        metadata = response.get("ResponseMetadata", {}) if isinstance(response, dict) else {}
+        for found in (metadata.get("HTTPStatusCode"), getattr(each, "status", None), getattr(each, "code", None)):
+            if isinstance(found, int) and 100 <= found < 600 and found != 200:
+                return found
+            if isinstance(found, str) and found.isdigit() and len(found) == 3:
+                return int(found)
+    return None
+
+
+def _code(error: BaseException) -> str:
+    """Return the word by which an S3 server names an error; "" where there is none."""
+    for each in _chain(error):
+        response = getattr(each, "response", None)
+        if isinstance(response, dict):
+            return str(response.get("Error", {}).get("Code", ""))
+    return ""

@@ -1,0 +1,238 @@
+import logging
+import os
+import time
+
+import pytest
+from s3_server import SECRET, s3_server
+
+from stepline.curate.places import Place
+from stepline.curate.settings import PlaceSettings
+from stepline.errors import StoreError
+
+QUICK = PlaceSettings(pause=0.001, seconds=5.0, block=1)
+BIG = bytes(range(256)) * 4096 * 3   # 3 MiB: three blocks
+
+
+@pytest.fixture
+def faults(monkeypatch):
+    pytest.importorskip("moto", reason="needs moto")
+    pytest.importorskip("s3fs", reason="needs s3fs")
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    with s3_server(monkeypatch) as faults:
+        from stepline.curate import filesystems
+
+        filesystems._made.cache_clear()   # a new server on a new port
+        filesystems.filesystem("s3://bucket", QUICK).mkdir("bucket")
+        yield faults
+        filesystems._made.cache_clear()
+
+
+@pytest.fixture(params=["local", "memory", "s3"])
+def root(request, tmp_path):
+    if request.param == "s3":
+        request.getfixturevalue("faults")
+    urls = {"local": str(tmp_path), "memory": f"memory://{tmp_path.name}", "s3": "s3://bucket/some"}
+    return Place(urls[request.param], QUICK)
+
+
+def test_what_is_written_is_read_listed_and_stamped_alike_everywhere(root, tmp_path):
+    file = root / "a" / "one.bin"
+    assert not file.exists()
+    file.write(b"0123456789")
+    (root / "two.txt").write("zwei")
+    assert file.exists()
+    assert file.read() == b"0123456789"
+    assert file.read(2, 5) == b"234"
+    assert file.size() == 10
+    found = {each.name: each for each in root.list()}
+    assert set(found) == {"a/one.bin", "two.txt"}
+    assert found["a/one.bin"].size == 10
+    assert found["a/one.bin"].stamp == file.stamp()
+    assert file.fetch(tmp_path / "copy") == file.stamp()
+    assert (tmp_path / "copy").read_bytes() == b"0123456789"
+    file.remove()
+    file.remove()
+    assert not file.exists()
+
+
+def test_a_changed_file_has_another_stamp(root):
+    file = root / "one.txt"
+    file.write("before")
+    before = file.stamp()
+    time.sleep(0.02)
+    file.write("behind")
+    assert file.stamp() != before
+
+
+def test_large_files_go_and_come_in_blocks_and_can_be_read_from_anywhere(root, tmp_path):
+    source = tmp_path / "source.bin"
+    source.write_bytes(BIG)
+    (root / "big.bin").put(source)
+    (root / "big.bin").fetch(tmp_path / "again.bin")
+    assert (tmp_path / "again.bin").read_bytes() == BIG
+    with (root / "big.bin").open() as file:
+        file.seek(1_500_000)
+        assert file.read(4) == BIG[1_500_000:1_500_004]
+        assert file.read() == BIG[1_500_004:]
+
+
+def test_a_part_of_a_file_is_a_file(root, tmp_path):
+    (root / "shard.tar").write(b"0123456789")
+    part = Place(f"{root.url}/shard.tar#bytes=2-6/clip.mp4", QUICK)
+    assert part.name == "clip.mp4"
+    assert (part.read(), part.read(1, 3), part.size(), part.local) == (b"2345", b"34", 4, None)
+    part.fetch(tmp_path / "clip.mp4")
+    assert (tmp_path / "clip.mp4").read_bytes() == b"2345"
+    assert part.stamp().startswith((root / "shard.tar").stamp())
+    with pytest.raises(StoreError, match="a part of a file cannot be written"):
+        part.write(b"")
+
+
+def test_hidden_files_are_not_listed(tmp_path):
+    for name in ("seen.txt", ".hidden", ".git/config"):
+        (Place(str(tmp_path)) / name).write("x")
+    assert [found.name for found in Place(str(tmp_path)).list()] == ["seen.txt"]
+
+
+def test_injected_500s_and_503s_are_tried_again(faults, tmp_path):
+    faults.every = 2
+    root = Place("s3://bucket/run", QUICK)
+    for name in ("a.bin", "b.bin"):
+        (root / name).write(BIG)
+    assert [found.name for found in root.list()] == ["a.bin", "b.bin"]
+    (root / "a.bin").fetch(tmp_path / "a.bin")
+    assert (tmp_path / "a.bin").read_bytes() == BIG
+    assert faults.failed >= 5
+
+
+def test_a_slow_read_is_given_up_and_asked_for_again(faults, tmp_path):
+    settings = PlaceSettings(pause=0.001, seconds=0.5, block=1)
+    file = Place("s3://bucket/slow.bin", settings)
+    file.write(BIG)
+    faults.slow_every, faults.slow_seconds = 3, 2.0
+    file.fetch(tmp_path / "slow.bin")
+    assert (tmp_path / "slow.bin").read_bytes() == BIG
+    assert faults.slowed >= 1
+
+
+def test_listings_of_more_than_a_page_are_whole(faults, monkeypatch):
+    monkeypatch.setattr("stepline.curate.filesystems.PAGE", 3)
+    for number in range(8):
+        (Place("s3://bucket/many", QUICK) / f"{number}.txt").write("x")
+    faults.every = 3
+    assert [found.name for found in Place("s3://bucket/many", QUICK).list()] == [f"{number}.txt" for number in range(8)]
+
+
+def test_a_server_that_never_recovers_ends_in_one_line_and_leaves_no_file(faults, tmp_path):
+    Place("s3://bucket/a.bin", QUICK).write(BIG)
+    faults.only = ("500 Internal Server Error", b"InternalError")
+    with pytest.raises(StoreError, match="answered 500, 6 times in a row; see whether its server is up") as caught:
+        Place("s3://bucket/a.bin", QUICK).fetch(tmp_path / "a.bin")
+    assert "\n" not in str(caught.value)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (("403 Forbidden", b"AccessDenied"), "access is denied; ask its owner"),
+        (("403 Forbidden", b"SignatureDoesNotMatch"), "does not know these credentials"),
+        (("404 Not Found", b"NoSuchBucket"), "no such bucket; make it first"),
+        (("404 Not Found", b"NoSuchKey"), "is not there; correct the address"),
+    ],
+)
+def test_a_refusal_is_told_at_once_with_its_cure_and_without_a_secret(faults, answer, message, caplog):
+    caplog.set_level(logging.DEBUG, logger="stepline")
+    faults.only = answer
+    before = faults.requests
+    with pytest.raises(StoreError, match=message) as caught:
+        Place("s3://bucket/a.bin", QUICK).read()
+    assert faults.requests <= before + 2   # the client itself may ask where the bucket lies
+    assert "\n" not in str(caught.value)
+    assert SECRET not in str(caught.value) + caplog.text
+
+
+def test_missing_credentials_are_told_with_their_names(faults, monkeypatch, tmp_path):
+    from stepline.curate import filesystems
+
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    filesystems._made.cache_clear()
+    with pytest.raises(StoreError, match="no credentials were found; set AWS_ACCESS_KEY_ID"):
+        Place("s3://bucket/a.bin", QUICK).read()
+
+
+def test_a_file_that_changes_while_it_is_read_is_not_kept(tmp_path, monkeypatch):
+    root = Place(f"memory://{tmp_path.name}", QUICK)
+    file = root / "film.bin"
+    file.write(BIG)
+    read = Place.read
+
+    def replaced(self, *limits):
+        monkeypatch.setattr(Place, "read", read)
+        data = read(self, *limits)
+        time.sleep(0.02)
+        self.write(BIG[::-1])
+        return data
+
+    monkeypatch.setattr(Place, "read", replaced)
+    with pytest.raises(StoreError, match="it changed while it was read"):
+        file.fetch(tmp_path / "film.bin")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_missing_package_and_an_unknown_kind_name_the_cure(monkeypatch):
+    from stepline.curate import filesystems
+
+    def lacks(*arguments, **options):
+        raise ImportError("Install s3fs to access S3")
+
+    filesystems._made.cache_clear()
+    monkeypatch.setattr("fsspec.filesystem", lacks)
+    with pytest.raises(StoreError, match=r"s3:// needs the package s3fs; pip install 'stepline\[cloud\]'"):
+        Place("s3://bucket/a").read()
+    with pytest.raises(StoreError, match=r"s4://: no such kind of address; did you mean s3"):
+        Place("s4://bucket/a").read()
+
+
+def test_messages_show_no_password_and_no_signed_query():
+    place = Place("https://user:password@host/folder/film.mp4?signature=abc")
+    assert place.shown == "https://host/folder/film.mp4"
+    assert repr(place) == "Place('https://host/folder/film.mp4')"
+    assert place.name == "film.mp4"
+
+
+def test_files_of_a_web_server_are_fetched(tmp_path):
+    pytest.importorskip("aiohttp", reason="needs aiohttp")
+    import functools
+    import http.server
+    import threading
+
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *arguments):
+            pass
+
+    (tmp_path / "served").mkdir()
+    (tmp_path / "served" / "film.bin").write_bytes(b"film" * 100)
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=tmp_path / "served"))
+    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+    try:
+        place = Place(f"http://127.0.0.1:{server.server_port}/film.bin", QUICK)
+        assert place.read() == b"film" * 100
+        assert place.exists()
+        with pytest.raises(StoreError, match="is not there"):
+            Place(f"http://127.0.0.1:{server.server_port}/none.bin", QUICK).read()
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def test_a_disk_that_refuses_is_told_in_one_line(tmp_path):
+    if os.geteuid() == 0:
+        (tmp_path / "file").write_text("x")
+        with pytest.raises(StoreError, match="cannot be written"):
+            (Place(str(tmp_path)) / "file" / "below").write("x")
+    with pytest.raises(StoreError, match="is a folder; give a file"):
+        Place(str(tmp_path)).read()
