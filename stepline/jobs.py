@@ -120,7 +120,7 @@ def run(request: Request, settings: StepsSettings, wanted: Wanted, progress: Pro
     for folder in (wanted.out, wanted.out / f"{stem}{CLIPS_SUFFIX}"):
         sweep(folder)
     understanding = understand(request, settings, progress=progress)
-    _refuse_the_speechless(request, understanding.record)
+    _refuse_the_speechless(request, understanding.record, settings)
     return Done(understanding.record, write(request, understanding, wanted), False)
 
 
@@ -162,9 +162,11 @@ def _stands(record: Record, wanted: Wanted) -> bool:
     return not lacking(record, wanted.out, wanted.formats) and all(clip.is_file() for clip in clips)
 
 
-def _refuse_the_speechless(request: Request, record: Record) -> None:
-    if request.texts or (record.transcript and record.transcript.sentences):
+def _refuse_the_speechless(request: Request, record: Record, settings: StepsSettings) -> None:
+    if request.texts or (record.transcript and record.transcript.sentences) or record.models.get("describer"):
         return
+    if settings.procx.when == "alone":
+        raise MediaError(f"{request.path}: no picture in it can be seen, so nothing can be described; give another")
     reasons = sorted({item.reason for item in record.dropped})
     left_out = f" (left out: {'; '.join(reasons)})" if reasons else ""
     silent = f": {NO_SOUND}" if NO_SOUND in record.warnings else ""
@@ -172,7 +174,7 @@ def _refuse_the_speechless(request: Request, record: Record) -> None:
         raise CaptionError(f"{request.captions}: holds no sentence to write steps from{left_out}; give other captions")
     raise MediaError(
         f"{request.path}: no speech to write steps from{silent}{left_out}; give its words with --captions FILE, "
-        "or your own lines to look for with --texts FILE"
+        "your own lines to look for with --texts FILE, or a network that describes with --describe MODEL"
     )
 
 

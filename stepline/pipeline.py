@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from pydantic import JsonValue
 
 from stepline import __version__
+from stepline.describing import described, load_describer
 from stepline.errors import MediaError, SettingsError
 from stepline.judging import judged, load_judge
 from stepline.memory import give_back
@@ -74,6 +75,7 @@ def understand(request: Request, settings: StepsSettings, *, progress: Progress 
     # Before the reading: what is replaced meanwhile is then done again.
     digest, made_from = sha256(request.path), fingerprint(request, settings)
     loaded, detector = load_aligner(settings), load_judge(settings.judge, settings.vision)
+    describer = load_describer(settings.procx, settings.vision)
     (heard, end, sound_warnings), (steps, dropped, notes), seen = _attend(request, info, settings, progress)
     give_back()
     duration = round(max(end, seen.end) or info.duration, 3)
@@ -85,18 +87,24 @@ def understand(request: Request, settings: StepsSettings, *, progress: Progress 
     notes = (*notes, *grounding.report.doubts) if grounding else notes
     placed, alignment = (grounding.steps, grounding.alignment) if grounding else (_unshown(kept.steps), None)
     transcript, judge = kept.transcript, None
+    pictures = described(describer, seen.features, transcript, placed, settings.procx, duration)
     if info.has_picture:
         transcript, judge = judged(transcript, placed, alignment, seen, settings.judge, detector)
     record = Record(
         id=request.id,
         video=Video(id=request.id, path=str(request.path.absolute()), duration=duration, sha256=digest),
         transcript=transcript,
-        steps=placed,
+        steps=placed or pictures.steps,
         recipe=request.texts,
-        dropped=heard.dropped + dropped + kept.dropped,
-        warnings=tuple(dict.fromkeys((*info.warnings, *sound_warnings, *seen.warnings, *notes, *kept.warnings))),
+        captions=pictures.captions,
+        dropped=heard.dropped + dropped + kept.dropped + pictures.dropped,
+        warnings=tuple(
+            dict.fromkeys(
+                (*info.warnings, *sound_warnings, *seen.warnings, *notes, *kept.warnings, *pictures.notes)
+            )
+        ),
         settings=made_from,
-        models=_models(request, transcript, seen, settings, grounding) | {"judge": judge},
+        models=_models(request, transcript, seen, settings, grounding) | {"judge": judge, "describer": pictures.told},
     )
     return Understanding(record, alignment)
 
@@ -138,6 +146,10 @@ def hear(
 
     Given captions stand for recognition; a video without a sound track has an empty transcript.
     """
+    if settings.procx.when == "alone" and not settings.procx.speech:
+        from stepline.asr import Heard
+
+        return Heard(Transcript(), ()), 0.0, ()
     if request.captions is not None:
         from stepline.asr import read_captions
 
@@ -156,6 +168,8 @@ def propose(
     request: Request, transcript: Transcript, settings: StepsSettings
 ) -> Proposed:
     """Return the steps to look for: the user's own lines, else what a writer makes of the transcript."""
+    if settings.procx.when == "alone":
+        return (), (), ()
     if request.texts:
         from stepline.nasva import place_texts
         from stepline.text import embed

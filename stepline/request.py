@@ -10,6 +10,7 @@ from stepline.errors import SettingsError
 from stepline.media.settings import MediaSettings
 from stepline.models import sha256
 from stepline.nasva.settings import NasvaSettings
+from stepline.procx.describe_settings import DescribeSettings
 from stepline.settings import Settings
 from stepline.vision.settings import VisionSettings
 from stepline.writing.settings import WritingSettings
@@ -25,6 +26,7 @@ class StepsSettings(Settings):
     vision: VisionSettings = VisionSettings()
     nasva: NasvaSettings = NasvaSettings()
     judge: JudgeSettings = JudgeSettings()
+    procx: DescribeSettings = DescribeSettings()
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,7 @@ def fingerprint(request: Request, settings: StepsSettings) -> dict[str, JsonValu
         "features": _features(request, settings.vision),
         "aligner": _aligner(settings.nasva.aligner.path),
         "detector": _detector(settings.judge.detector),
+        "describer": _describer(settings.procx.path),
     }
     return {**settings.model_dump(mode="json"), "inputs": inputs}
 
@@ -82,6 +85,15 @@ def _detector(path: Path | None) -> JsonValue:
 
     file = find_detector(path)
     return [_digest(file), _digest(shown_path(file))]
+
+
+def _describer(path: Path | None) -> JsonValue:
+    """Return the sha256 of the network that describes. Raises ModelError where there is none."""
+    if path is None:
+        return None
+    from stepline.procx.checkpoint import find_model
+
+    return _digest(find_model(path))
 
 
 def _digest(file: Path | None) -> str | None:

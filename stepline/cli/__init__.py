@@ -10,6 +10,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 from stepline import __version__
 from stepline.cli.annotate import annotate
+from stepline.cli.describe import describe
 from stepline.cli.excluded import excluded
 from stepline.cli.experiment import experiment
 from stepline.cli.features import features
@@ -34,6 +35,7 @@ COMMANDS = (
     steps,
     ground,
     judge,
+    describe,
     predict,
     calibrate,
     summarize,

@@ -44,6 +44,7 @@ def chosen_settings(options: dict[str, Any]) -> "StepsSettings":
         "nasva.aligner.path": options.get("aligner"),
         "nasva.aligner.mode": options.get("mode"),
         "nasva.aligner.order": options.get("order"),
+        "procx.path": options.get("describer"),
     }
     given = [f"{key}={toml_string(str(value))}" for key, value in shorthand.items() if value is not None]
     return load_settings(StepsSettings, options["settings_file"], [*options["overrides"], *given])

@@ -29,6 +29,8 @@ FORMATS = ("json", "html", "vtt", "srt", "chapters", "jsonld")
 @click.option("--backbone", type=click.Choice(BACKBONES), help="What sees the picture.")
 @click.option("--weights", help="The backbone's checkpoint or feature file.")
 @click.option("--aligner", type=click.Path(path_type=Path), help="A trained network that places the steps.")
+@click.option("--describe", "describer", type=click.Path(path_type=Path), help="A network of `stepline train procx`, "
+              "which tells the steps where speech tells none.")  # fmt: skip
 @click.option("--format", "formats", type=click.Choice(FORMATS), multiple=True, help="Only this output, and the JSON.")
 @click.option("--clips", is_flag=True, help="Cut an mp4 of every step that is shown.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, of several videos a line each, not a table.")
@@ -63,7 +65,7 @@ def steps(videos: tuple[Path, ...], **options: Any) -> None:
             complain(error)
             failed += 1
             continue
-        click.echo(_result(done.record, as_json=options["as_json"], alone=len(paths) == 1), nl=False)
+        click.echo(printed(done.record, as_json=options["as_json"], alone=len(paths) == 1), nl=False)
         for file in done.files:
             click.echo(f"wrote {file}", err=True)
         if "chapters" in options["formats"]:
@@ -101,7 +103,7 @@ def _say_why_no_chapters(record: "Record") -> None:
         click.echo(f"no chapters: {reason}", err=True)
 
 
-def _result(record: "Record", *, as_json: bool, alone: bool) -> str:
+def printed(record: "Record", *, as_json: bool, alone: bool) -> str:
     """Return what stdout gets of a video: its table, or its JSON, on one line where others follow."""
     from stepline.show import step_table
     from stepline.store import to_json

@@ -30,13 +30,14 @@ ANY = ("", "unknown", "precomputed")   # backbones of features that do not say w
 
 @dataclass(frozen=True)
 class Trained:
-    """What a network was trained on: the backbone of its features, rows a second, and seconds of speech around a step.
+    """What a network was trained on: the backbone of its features, and rows a second.
 
-    around: None where it never read what is said.
+    unit: its feature rows had length 1. around: seconds before and after a step whose speech it reads, None for none.
     """
 
     backbone: str
     rate: float = 1.0
+    unit: bool = False
     around: float | None = None
 
 
@@ -67,6 +68,12 @@ class Loaded:
         if rate != own.rate:
             rates = f"trained at {own.rate:g} rows per second, given are {rate:g}"
             raise ModelError(f"{self.path}: {rates}; set vision.rate={own.rate:g}")
+
+    def check_scale(self, *, unit: bool) -> None:
+        """Raise ModelError where rows were scaled to length 1 for a network that takes them as they are."""
+        if unit and not self.trained.unit:
+            cure = "give ready features and vision.unit=false"
+            raise ModelError(f"{self.path}: trained on feature rows as they are, not on rows of length 1; {cure}")
 
     def check_speech(self) -> None:
         """Raise ModelError where it never read what is said."""

@@ -9,6 +9,7 @@ from stepline.procx.text_settings import Count, SearchSettings, Whole
 from stepline.settings import Settings
 
 Share: TypeAlias = Annotated[float, Field(ge=0.0, le=1.0)]
+When: TypeAlias = Literal["speechless", "always", "alone"]
 Half: TypeAlias = Annotated[float, Field(ge=0.0, le=0.5)]
 Amount: TypeAlias = Annotated[float, Field(ge=0.0)]
 
@@ -17,6 +18,7 @@ class DescribeSettings(Settings):
     """Which of the network's proposals are steps, and how their sentences are found."""
 
     path: Path | None = None       # the trained network: its file, or the folder of its run
+    when: When = "speechless"      # speech tells no step; "always": its steps are `captions`; "alone": no speech is used
     count: Whole | None = None     # steps of a video; None: as many as the network counts
     least: Whole = 1               # steps, where the network counts fewer; PDVC's code
     floor: Share = 0.0             # a proposal less sure than this is no step, whatever the count

@@ -11,9 +11,11 @@ import json
 import statistics
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -35,6 +37,7 @@ from stepline.training.run_file import claim_run, lasting
 
 BEST, FINAL = NAMES
 OMITTED, SEEDS = "omitted.jsonl", "seeds.json"
+UNIT = 0.01   # how far from 1 the length of a unit row may lie; features are stored in half precision
 DROPS = ("dropout", "captioner.dropout")   # settings of a network that may change when it is trained on
 
 
@@ -64,12 +67,14 @@ class Prepared:
     start: Loaded | None
     crowded: int
 
-    @property
+    @cached_property
     def trained(self) -> Trained:
         """What the network says it was trained on; one that read speech before still does."""
         kind, data = self.samples.kind, self.settings.data
         before = self.start.trained.around if self.start else None
-        return Trained(kind.backbone, kind.rate, data.around if data.speech else before)
+        lengths = np.linalg.norm(self.samples[0].values, axis=1)   # (T,)
+        unit = bool(np.allclose(lengths[lengths > 0], 1.0, atol=UNIT))
+        return Trained(kind.backbone, kind.rate, unit, data.around if data.speech else before)
 
     def network(self) -> ProcX | None:
         """Return the network to go on from, one of its own each time; None for fresh weights."""

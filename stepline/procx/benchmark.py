@@ -1,0 +1,103 @@
+"""A dense-captioning benchmark answered with a trained network, in the official form that `evaluate` reads."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from stepline.datasets import read, segments, write_densevid
+from stepline.errors import DatasetError, SteplineError
+from stepline.procx.checkpoint import Loaded
+from stepline.procx.describe import Clip, Describer
+from stepline.procx.describe_settings import DescribeSettings
+from stepline.records import FeatureSequence, Record, Transcript, Video
+
+NO_LENGTH = "its features hold no row"
+
+
+class Reader(Protocol):
+    """Where the features of videos are."""
+
+    def read(self, video: str) -> FeatureSequence:
+        """Return the features of a video. Raises a SteplineError that says what is wrong."""
+
+
+@dataclass(frozen=True)
+class Questions:
+    """The ids that a benchmark asks for, in its order, and by id why others of its files are not asked."""
+
+    asked: tuple[str, ...]
+    unasked: Mapping[str, str]
+
+    def reasons(self) -> dict[str, int]:
+        """Return how many are not asked for each reason, the most frequent first."""
+        return dict(Counter(self.unasked.values()).most_common())
+
+
+@dataclass(frozen=True)
+class Answered:
+    """How many videos and steps the file holds, and why the other videos are not in it, by id."""
+
+    count: int
+    steps: int
+    missing: dict[str, str]
+
+
+def asked_by(name: str, reference: Path, subset: str | None = None) -> Questions:
+    """Return the videos of a benchmark. Raises DatasetError where its file cannot be read or holds none."""
+    reading = read(name, reference, subset=subset)
+    if not reading.records:
+        raise DatasetError(f"{reference}: holds no video{f' of subset {subset!r}' if subset else ''} to describe")
+    unasked = {row.id: row.reason for row in reading.rejected if row.what == "video"}
+    return Questions(tuple(record.id for record in reading.records), unasked)
+
+
+def predict(
+    asked: Sequence[str],
+    loaded: Loaded,
+    features: Reader,
+    out: Path,
+    settings: DescribeSettings,
+    *,
+    spoken: Mapping[str, Transcript] | None = None,
+) -> Answered:
+    """Write the steps of the asked videos as densevid_eval's results, and return what is in it and what is not.
+
+    spoken: what is said, by id, for a network that reads speech; a video without is read in silence.
+    Raises DatasetError when no video at all can be answered.
+    """
+    if settings.speech:
+        loaded.check_speech()
+    describer = Describer(loaded.model, loaded.vocabulary, settings, loaded.trained.around or 0.0)
+    missing: dict[str, str] = {}
+    records: list[Record] = []
+    for first in range(0, len(asked), settings.batch):
+        clips = _clips(asked[first : first + settings.batch], loaded, features, spoken or {}, missing)
+        for id, told in zip(clips, describer.describe(list(clips.values())), strict=True):
+            records.append(Record(id=id, video=Video(id=id), steps=told.steps))
+    if not records:
+        id, reason = next(iter(missing.items()))
+        raise DatasetError(f"none of {len(asked)} videos can be answered, the first, {id}, since: {reason}")
+    write_densevid(segments(records), out)
+    return Answered(len(records), sum(len(record.steps) for record in records), missing)
+
+
+def _clips(
+    ids: Sequence[str], loaded: Loaded, features: Reader, spoken: Mapping[str, Transcript], missing: dict[str, str]
+) -> dict[str, Clip]:
+    """Return the videos that can be described; `missing` gets the others with the reason."""
+    clips: dict[str, Clip] = {}
+    for id in ids:
+        try:
+            found = features.read(id)
+            loaded.check(found)
+        except SteplineError as error:
+            missing[id] = str(error)
+            continue
+        if not len(found.values):
+            missing[id] = NO_LENGTH
+            continue
+        said = spoken[id].sentences if id in spoken else ()
+        clips[id] = Clip(found.values, found.duration, found.duration, said)
+    return clips
