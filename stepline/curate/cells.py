@@ -31,11 +31,11 @@ class Cells:
 
     def read(self, stage: Stage, key: str) -> bytes:
         """Return a result. Raises StoreError where it is not there."""
-        return self.place.read(cell_name(stage, key))
+        return (self.place / cell_name(stage, key)).read()
 
     def write(self, stage: Stage, key: str, data: bytes) -> None:
         """Keep a result, whole or not at all. Raises StoreError where there is no room or no permission."""
-        self.place.write(cell_name(stage, key), data)
+        (self.place / cell_name(stage, key)).write(data)
         self.note(stage, key)
 
     def note(self, stage: Stage, key: str) -> None:
@@ -49,7 +49,7 @@ class Cells:
         if not self._knows(self._failed, FAILURES, stage, key, name):
             return None
         try:
-            return Failure(**json.loads(self.place.read(name)))
+            return Failure(**json.loads((self.place / name).read()))
         except (ValueError, TypeError) as error:
             raise StoreError(f"{name}: not a failure that Stepline wrote ({error}); remove it") from error
 
@@ -57,16 +57,16 @@ class Cells:
         """Keep a failure, with the attempts of earlier runs added; return it."""
         before = self.failure(stage, key)
         told = replace(failure, attempts=failure.attempts + (before.attempts if before else 0))
-        self.place.write(failure_name(stage, key), json.dumps(asdict(told), indent=1).encode())
+        (self.place / failure_name(stage, key)).write(json.dumps(asdict(told), indent=1))
         if stage.name in self._failed:
             self._failed[stage.name].add(key)
         return told
 
     def _knows(self, known: "dict[str, Known]", root: str, stage: Stage, key: str, name: str) -> bool:
         if self.place.local is not None:
-            return self.place.exists(name)
+            return (self.place / name).exists()
         if stage.name not in known:
-            known[stage.name] = Known.of(self.place, f"{root}/{stage.name}")
+            known[stage.name] = Known.of(self.place / f"{root}/{stage.name}")
         return key in known[stage.name]
 
 
@@ -78,9 +78,9 @@ class Known:
         self._added: set[int] = set()
 
     @classmethod
-    def of(cls, place: "Place", folder: str) -> "Known":
+    def of(cls, folder: "Place") -> "Known":
         """List a stage's folder of keys."""
-        keys = (name.rpartition("/")[2].partition(".")[0] for name in place.list(folder))
+        keys = (found.name.rpartition("/")[2].partition(".")[0] for found in folder.list())
         return cls(np.sort(np.fromiter((_number(key) for key in keys), dtype=np.uint64)))
 
     def __contains__(self, key: str) -> bool:

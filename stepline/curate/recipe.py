@@ -1,12 +1,25 @@
 """A recipe: which stages a run has, and the settings of each, as one file."""
 
+import difflib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from stepline.curate.engine_settings import EngineSettings, LimitsSettings
+from stepline.curate.settings import ExportSettings, PlaceSettings, SourceSettings
 from stepline.curate.stage import Stage, Stages
+from stepline.curate.stage_settings import (
+    CleanSettings,
+    CoarseStageSettings,
+    FilterSettings,
+    GatherSettings,
+    PlacingSettings,
+    SwapStageSettings,
+    VisibleSettings,
+)
 from stepline.errors import SettingsError
+from stepline.nasva.refine_settings import RefineRunSettings
+from stepline.nasva.run_settings import RunSettings
 from stepline.request import StepsSettings
 from stepline.settings import Settings, load_settings
 
@@ -14,11 +27,23 @@ FOLDER = Path(__file__).parent / "recipes"
 
 
 class Recipe(Settings):
-    """Every setting of `stepline curate`. C3: add filter, train, refine, sieve_swap; C2: source, export."""
+    """Every setting of `stepline curate`."""
 
     stages: tuple[str, ...] = ()   # names of the stages, each after those that it needs
     threads: int = 1               # threads of a dataset stage (training); they decide its last bits
-    steps: StepsSettings = StepsSettings()
+    source: SourceSettings = SourceSettings()
+    steps: StepsSettings = StepsSettings()   # recogniser, writer, backbone, coarse placing, grounding and judge
+    filter: FilterSettings = FilterSettings()
+    coarse: CoarseStageSettings = CoarseStageSettings()
+    gather: GatherSettings = GatherSettings()
+    sieve_swap: SwapStageSettings = SwapStageSettings()
+    train: RunSettings = RunSettings()
+    refine: RefineRunSettings = RefineRunSettings()
+    place: PlacingSettings = PlacingSettings()
+    clean: CleanSettings = CleanSettings()
+    visible: VisibleSettings = VisibleSettings()
+    export: ExportSettings = ExportSettings()
+    places: PlaceSettings = PlaceSettings()
     limits: LimitsSettings = LimitsSettings()
     engine: EngineSettings = EngineSettings()
 
@@ -43,7 +68,9 @@ def chosen_stages(recipe: Recipe, stages: Stages) -> tuple[Stage, ...]:
     chosen: dict[str, Stage] = {}
     for name in recipe.stages:
         if name not in stages:
-            raise SettingsError(f"recipe: no stage {name!r}; there are {', '.join(sorted(stages))}")
+            near = difflib.get_close_matches(name, stages, n=1)
+            cure = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(stages))}"
+            raise SettingsError(f"recipe: no stage {name!r}; {cure}")
         if name in chosen:
             raise SettingsError(f"recipe: stage {name!r} is named twice; name it once")
         for need in stages[name].needs:

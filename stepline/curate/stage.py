@@ -81,7 +81,8 @@ class Gathered:
     say: Callable[[str], None] = log.info
 
 
-def _nothing(recipe: "Recipe") -> JsonValue:   # noqa: ARG001
+def no_settings(recipe: "Recipe") -> JsonValue:   # noqa: ARG001
+    """Return what decides a stage that no setting decides."""
     return None
 
 
@@ -104,7 +105,7 @@ class Stage:
     needs: tuple[str, ...] = ()
     takes: tuple[str, ...] = ()
     reads: tuple[Reads, ...] = ()
-    settings: Callable[["Recipe"], JsonValue] = _nothing
+    settings: Callable[["Recipe"], JsonValue] = no_settings
     suffix: str = ".json"
     gpu: bool = False
     resumes: bool = False

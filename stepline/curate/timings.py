@@ -52,14 +52,16 @@ class Journal:
             self._beside.cleanup()
 
     def _copy(self) -> None:
-        self._place.write(self._name, self._path.read_bytes())
+        (self._place / self._name).write(self._path.read_bytes())
         self._copied = time.monotonic()
 
 
 def read_timings(place: "Place") -> Iterator[Mapping[str, JsonValue]]:
     """Yield every whole line of every journal below OUT, in the order of the journals' names."""
-    for name in place.list(TIMINGS):
-        lines = place.read(name).split(b"\n")
+    folder = place / TIMINGS
+    names = sorted(found.name for found in folder.list()) if folder.local is None or folder.exists() else []
+    for name in names:
+        lines = (folder / name).read().split(b"\n")
         for line in lines[:-1]:   # what follows the last line's end was cut off
             try:
                 fields = json.loads(line)

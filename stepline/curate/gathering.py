@@ -1,0 +1,114 @@
+"""Dataset stages: each runs once, in the driver, over all videos, with a fixed number of threads."""
+
+import os
+import resource
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import cast
+
+from pydantic import JsonValue
+
+from stepline.curate.cells import Cells
+from stepline.curate.folders import Folders
+from stepline.curate.items import Item, Refused
+from stepline.curate.plan import Fate, Plan, fate
+from stepline.curate.stage import Gathered, Stage
+from stepline.curate.supervise import ONE_THREAD
+from stepline.curate.timings import Journal
+from stepline.errors import StoreError
+
+
+@dataclass(frozen=True)
+class Collection:
+    """All videos of a run, sorted by id, and what the source refused."""
+
+    items: Sequence[Item]
+    refused: Sequence[Refused]
+
+
+def run_dataset_stage(
+    stage: Stage, plan: Plan, cells: Cells, collection: Collection, journal: Journal, say: Callable[[str], None]
+) -> Plan:
+    """Make a dataset stage's folder where it is not there yet, and return the plan that knows of it.
+
+    Raises StoreError where a video's results are missing though its stages have run.
+    """
+    fates = tuple(_fates(plan, cells, collection.items, stage))
+    refused: JsonValue = [[one.id, one.reason] for one in collection.refused]
+    key = plan.dataset_key(stage, fates, refused)
+    folders = Folders(cells.place)
+    if not folders.done(stage.name, key):
+        say(f"{stage.name}: {sum(one.failure is None for one in fates)} of {len(fates)} videos")
+        _run(stage, key, plan, cells, fates, collection.refused, journal, say)
+        folders.finish(stage.name, key)
+    return replace(plan, dataset_keys={**plan.dataset_keys, stage.name: key})
+
+
+def _fates(plan: Plan, cells: Cells, items: Sequence[Item], stage: Stage) -> Iterator[Fate]:
+    before = plan.before(stage)
+    for item in items:
+        found = fate(plan, cells, item, before)
+        if found is None:
+            raise StoreError(f"{item.id}: a result of its stages was removed while the run went on; run it again")
+        yield found
+
+
+def _run(
+    stage: Stage,
+    key: str,
+    plan: Plan,
+    cells: Cells,
+    fates: Sequence[Fate],
+    refused: Sequence[Refused],
+    journal: Journal,
+    say: Callable[[str], None],
+) -> None:
+    folders = Folders(cells.place)
+
+    def results(name: str) -> Iterator[tuple[Item, bytes]]:
+        for one in fates:
+            if one.failure is None:
+                yield one.item, cells.read(plan.stages[name], one.keys[name])
+
+    gathered = Gathered(
+        folder=folders.started(stage, key),
+        items=[one.item for one in fates],
+        recipe=plan.recipe,
+        out=cells.place,
+        results=results,
+        failures={one.item.id: one.failure for one in fates if one.failure is not None},
+        refused=refused,
+        folders=here(folders, plan.dataset_keys, stage.needs),
+        say=say,
+    )
+    journal.write("start", id=None, stage=stage.name, key=key)
+    cpu, wall = time.process_time(), time.monotonic()
+    with fixed_threads(plan.recipe.threads):
+        cast(Callable[[Gathered], None], stage.run)(gathered)
+    took = {"cpu": round(time.process_time() - cpu, 4), "wall": round(time.monotonic() - wall, 4)}
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    size = sum(path.stat().st_size for path in gathered.folder.rglob("*") if path.is_file())
+    journal.write("dataset", id=None, stage=stage.name, key=key, ok=True, **took, peak_rss=peak, bytes=size)
+
+
+def here(folders: Folders, keys: Mapping[str, str], needs: Sequence[str]) -> dict[str, Path]:
+    """Return the folders of those needs that are dataset stages, on this machine."""
+    return {need: folders.here(need, keys[need]) for need in needs if need in keys}
+
+
+@contextmanager
+def fixed_threads(count: int) -> Iterator[None]:
+    """Have numeric libraries use a number of threads, whatever the machine has: it decides the last bits of a sum."""
+    before = {name: os.environ.get(name) for name in ONE_THREAD}
+    os.environ.update(dict.fromkeys(ONE_THREAD, str(count)))
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(count)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name) if value is None else os.environ.update({name: value})

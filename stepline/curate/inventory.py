@@ -1,0 +1,57 @@
+"""What a run works on, beside its results: its recipe and its videos, for `status`, reports and other machines."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import TYPE_CHECKING, TypeVar
+
+from stepline.curate.gathering import Collection
+from stepline.curate.items import Item, Refused
+from stepline.curate.recipe import Recipe
+from stepline.errors import StoreError
+from stepline.settings import validate
+
+if TYPE_CHECKING:
+    from stepline.curate.places import Place
+
+T = TypeVar("T", Item, Refused)
+
+RECIPE, ITEMS, REFUSED = "recipe.json", "items.jsonl", "refused.jsonl"
+
+
+def write_inventory(out: "Place", recipe: Recipe, collection: Collection) -> None:
+    """Write a run's recipe, items and refused items below OUT."""
+    (out / RECIPE).write(recipe.model_dump_json(indent=1))
+    (out / ITEMS).write("".join(to_line(item) + "\n" for item in collection.items))
+    (out / REFUSED).write("".join(to_line(one) + "\n" for one in collection.refused))
+
+
+def read_recipe(out: "Place") -> Recipe:
+    """Return the recipe of the last run on OUT. Raises StoreError where there was none."""
+    place = out / RECIPE
+    if not place.exists():
+        raise StoreError(f"{out.shown}: no run of `stepline curate` has begun here; give the folder that --out named")
+    return validate(Recipe, json.loads(place.read()))
+
+
+def read_items(out: "Place") -> Iterator[Item]:
+    """Yield the items of the last run on OUT, sorted by id."""
+    yield from (from_line(Item, line) for line in (out / ITEMS).read().splitlines())
+
+
+def read_refused(out: "Place") -> Iterator[Refused]:
+    """Yield what the source of the last run on OUT refused."""
+    yield from (from_line(Refused, line) for line in (out / REFUSED).read().splitlines())
+
+
+def to_line(one: Item | Refused) -> str:
+    """Return an item as one line of JSON, without what is not known of it."""
+    return json.dumps({name: value for name, value in asdict(one).items() if value is not None}, ensure_ascii=False)
+
+
+def from_line(kind: type[T], line: bytes | str) -> T:
+    """Return the item of a line."""
+    try:
+        return kind(**json.loads(line))
+    except (ValueError, TypeError) as error:
+        raise StoreError(f"{ITEMS}: a line is none that Stepline wrote ({error}); run again") from error

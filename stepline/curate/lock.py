@@ -1,0 +1,89 @@
+"""One driver at a time on one OUT: a lock that ends with its holder, however that ends."""
+
+import contextlib
+import json
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stepline.errors import SettingsError, StoreError
+
+if TYPE_CHECKING:
+    from stepline.curate.places import Place
+
+NAME = "driver.json"
+BEAT = 20.0    # seconds between the signs of life that a driver leaves in an object store
+STALE = 90.0   # seconds without one after which its lock counts as left by a dead driver
+
+
+@contextlib.contextmanager
+def sole_driver(out: "Place") -> Iterator[None]:
+    """Hold OUT for this process. Raises SettingsError where another one has it."""
+    with _beating(out) if out.local is None else _locked_file(out, out.local / NAME):
+        yield
+
+
+@contextlib.contextmanager
+def _locked_file(out: "Place", path: Path) -> Iterator[None]:
+    """Lock a file of this machine or of a shared disk: the system frees it when its holder dies."""
+    import fcntl
+
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("a+b")
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be written ({error.strerror}); give another --out") from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            file.seek(0)
+            raise SettingsError(_taken(out, file.read())) from error
+        file.truncate(0)
+        file.write(_signature())
+        file.flush()
+        yield
+
+
+@contextlib.contextmanager
+def _beating(out: "Place") -> Iterator[None]:
+    """Leave signs of life in an object store, which has no locks."""
+    place, ours, stop = out / NAME, f"{socket.gethostname()}-{os.getpid()}-{time.time_ns()}", threading.Event()
+    if place.exists():
+        before = place.read()
+        with contextlib.suppress(ValueError, TypeError, KeyError):
+            if time.time() - float(json.loads(before)["at"]) < STALE:
+                raise SettingsError(_taken(out, before))
+
+    def beat() -> None:
+        while not stop.wait(BEAT):
+            with contextlib.suppress(StoreError):   # the next one may come through; the run's own writes will tell
+                place.write(_signature(ours))
+
+    place.write(_signature(ours))
+    thread = threading.Thread(target=beat, daemon=True, name="beat")
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+        place.remove()
+
+
+def _signature(name: str = "") -> bytes:
+    known = {"host": socket.gethostname(), "process": os.getpid(), "at": time.time(), "name": name}
+    return json.dumps(known).encode()
+
+
+def _taken(out: "Place", content: bytes) -> str:
+    try:
+        known = json.loads(content)
+        who = f"process {known['process']} on {known['host']}"
+    except (ValueError, TypeError, KeyError):
+        who = "another process"
+    return f"{out.shown}: {who} works on it; wait for its end, or give another --out"

@@ -1,0 +1,57 @@
+"""What goes between a supervisor and the process that works for it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from stepline.curate.recipe import Recipe
+from stepline.curate.stage import FailureKind, Stage
+from stepline.curate.units import Unit
+
+Became: TypeAlias = Literal["done", "run"] | FailureKind
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a worker is told once. stages: of kind "video"; out: URL of the run's place.
+
+    folders: local, of the dataset stages that are done, by stage.
+    """
+
+    recipe: Recipe
+    stages: Mapping[str, Stage]
+    out: str
+    folders: Mapping[str, Path] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Order:
+    """One unit to do. files: where what it reads is on this machine: "media", "captions", "features"."""
+
+    unit: Unit
+    files: Mapping[str, Path] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A worker has started. seconds: what that took."""
+
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What became of an order. "done": its cell is written; "run": the whole run must end, as `reason` says.
+
+    cpu, wall: seconds; peak_rss, bytes: bytes; first: the worker had not done this stage before, so its models loaded.
+    """
+
+    became: Became
+    reason: str = ""
+    cpu: float = 0.0
+    wall: float = 0.0
+    peak_rss: int = 0
+    bytes: int = 0
+    first: bool = False
+    notes: Mapping[str, float] = field(default_factory=dict)

@@ -1,0 +1,97 @@
+"""What is to be done: for each video its units with their keys, and which of them may run next.
+
+A video's units run in the recipe's order; one that fails ends what comes after it. Which failure a video has is thus
+the same whatever ran first.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Literal, TypeAlias
+
+from pydantic import JsonValue
+
+from stepline.curate.cells import Cells
+from stepline.curate.items import Item
+from stepline.curate.recipe import Recipe
+from stepline.curate.stage import Failure, Stage
+from stepline.curate.units import Unit, key, stage_inputs
+
+State: TypeAlias = Literal["waiting", "running", "done", "failed"]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A recipe's stages with what decides each, and the keys of the dataset stages that are done already."""
+
+    recipe: Recipe
+    stages: Mapping[str, Stage]
+    settings: Mapping[str, JsonValue]
+    dataset_keys: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, recipe: Recipe, stages: Sequence[Stage]) -> "Plan":
+        """Ask each stage once what of the recipe decides it."""
+        settings = {stage.name: stage.settings(recipe) for stage in stages}
+        return cls(recipe, {stage.name: stage for stage in stages}, settings)
+
+    def phases(self) -> Iterator[tuple[Stage, ...]]:
+        """Yield runs of stages of one kind, in the recipe's order."""
+        for _, stages in groupby(self.stages.values(), key=lambda stage: stage.kind):
+            yield tuple(stages)
+
+    def units(self, item: Item) -> tuple[Unit, ...]:
+        """Return a video's units in the recipe's order, as far as the dataset stages that they need are done."""
+        keys = dict(self.dataset_keys)
+        units = []
+        for stage in self.stages.values():
+            if stage.kind != "video" or any(need not in keys for need in stage.needs):
+                continue
+            needs = {need: keys[need] for need in stage.needs}
+            keys[stage.name] = key(stage, item, self.settings[stage.name], needs)
+            units.append(Unit(item, stage.name, keys[stage.name], needs))
+        return tuple(units)
+
+    def before(self, stage: Stage) -> list[str]:
+        """Return the video stages that stand before a stage in the recipe."""
+        names = list(self.stages)
+        return [name for name in names[: names.index(stage.name)] if self.stages[name].kind == "video"]
+
+    def dataset_key(self, stage: Stage, fates: Sequence["Fate"], refused: JsonValue) -> str:
+        """Return the name of a dataset stage's folder: a sha256 of what it is, reads and needs."""
+        digest = hashlib.sha256()
+        needs = {need: self.dataset_keys[need] for need in stage.needs if need in self.dataset_keys}
+        about = [stage.name, stage.version, self.settings[stage.name], self.recipe.threads]
+        digest.update(json.dumps([about, sorted(needs.items()), refused], sort_keys=True, allow_nan=False).encode())
+        for fate in fates:
+            known = [fate.item.id, stage_inputs(stage, fate.item)]
+            why = [fate.failure.stage, fate.failure.kind, fate.failure.reason] if fate.failure else None
+            keys = [fate.keys[need] for need in stage.needs if need in fate.keys] if fate.failure is None else None
+            digest.update(json.dumps([known, keys, why], sort_keys=True, allow_nan=False).encode())
+        return digest.hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """What has become of a video in the stages before another: the key of each result, or the first failure."""
+
+    item: Item
+    keys: Mapping[str, str]
+    failure: Failure | None
+
+
+def fate(plan: Plan, cells: Cells, item: Item, stages: Sequence[str]) -> Fate | None:
+    """Return what became of a video in some stages; None where a result is missing without a failure."""
+    keys = {}
+    for unit in plan.units(item):
+        if unit.stage not in stages:
+            continue
+        stage = plan.stages[unit.stage]
+        keys[unit.stage] = unit.key
+        if cells.has(stage, unit.key):
+            continue
+        failure = cells.failure(stage, unit.key)
+        return None if failure is None else Fate(item, {}, failure)
+    return Fate(item, keys, None)
