@@ -22,7 +22,7 @@ BROKEN = frozenset({   # what clients call a connection that failed; they are na
 })  # fmt: skip
 PASSING = frozenset({errno.EAGAIN, errno.EBUSY, errno.EINTR, errno.EIO, errno.ESTALE, errno.EREMOTEIO, errno.ETIMEDOUT})
 CREDENTIALS = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or a profile, or anonymous=true for a public bucket"
-UNKNOWN_KEY = frozenset({"InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken", "401"})
+UNKNOWN_KEY = frozenset({"InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken"})
 NO_CREDENTIALS = frozenset({
     "NoCredentialsError", "PartialCredentialsError", "NoAuthTokenError", "DefaultCredentialsError",
 })  # fmt: skip
@@ -88,7 +88,7 @@ def permanent(error: BaseException) -> str:
     if code in UNKNOWN_KEY:
         return f"the server does not know these credentials ({code}); {CREDENTIALS}"
     if "PermissionError" in names or _status(error) in (401, 403):
-        return "access is denied; ask its owner for the right to read, and to write where a dataset goes"
+        return "access is denied; check the credentials, or ask its owner for the right to read, and to write --out"
     if "FileNotFoundError" in names or _status(error) == 404:
         return "is not there; correct the address"
     if "IsADirectoryError" in names:
@@ -122,8 +122,6 @@ def _status(error: BaseException) -> int | None:
 
 def _code(error: BaseException) -> str:
     """Return the word by which an S3 server names an error; "" where there is none."""
-    for each in _chain(error):
-        response = getattr(each, "response", None)
-        if isinstance(response, dict):
-            return str(response.get("Error", {}).get("Code", ""))
-    return ""
+    responses = (getattr(each, "response", None) for each in _chain(error))
+    codes = [str(each.get("Error", {}).get("Code", "")) for each in responses if isinstance(each, dict)]
+    return next((code for code in codes if code and not code.isdigit()), "")
