@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from stepline.procx.model_settings import ModelSettings
 
-GROUPS = 32   # of the group normalisation, as many as divide the width; PDVC's code
+GROUPED = 16   # channels normalised together: the 32 groups of PDVC's width 512; a lone one would lose its level
 PERIOD = 10_000   # of the slowest sine; PDVC's code
 
 
@@ -40,7 +40,7 @@ def _step(width_in: int, width: int, level: int) -> nn.Sequential:
     convolution = nn.Conv1d(width_in, width, **kernel)
     nn.init.xavier_uniform_(convolution.weight)
     nn.init.zeros_(convolution.bias)
-    return nn.Sequential(convolution, nn.GroupNorm(math.gcd(GROUPS, width), width))
+    return nn.Sequential(convolution, nn.GroupNorm(width // math.gcd(GROUPED, width), width))
 
 
 class Places(nn.Module):  # type: ignore[misc]
