@@ -1,6 +1,7 @@
 """Bars as SVG text: histograms, bars in pairs, and lists of bars. Nothing is drawn that is not counted."""
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from html import escape
 
@@ -74,12 +75,19 @@ def _axis(places: range, wide: float, unit: str, bar: float, last: int | None) -
 
 def _scale(top: float, shares: bool) -> str:
     tall = HEIGHT - TOP - BOTTOM
+    step = _round_step(100 * top if shares else max(1.0, top)) / (100 if shares else 1)
     out = []
-    for tick in range(TICKS + 1):
-        value, y = top * tick / TICKS, TOP + tall * (1 - tick / TICKS)
-        text = f"{100 * value:.3g} %" if shares else f"{value:,.4g}"
+    for tick in range(int(top / step + 1e-9) + 1):
+        value, y = step * tick, TOP + tall * (1 - step * tick / top)
+        text = f"{100 * value:.3g} %" if shares else f"{value:,.10g}"
         out.append(f'<text x="{LEFT - 5}" y="{y + 4:.1f}" class="e">{text}</text>')
     return "".join(out)
+
+
+def _round_step(top: float) -> float:
+    """Return 1, 2 or 5 times a power of ten, so that at most TICKS of it fit below top."""
+    power = 10.0 ** math.floor(math.log10(top / TICKS))
+    return next(power * factor for factor in (1, 2, 5, 10) if power * factor * TICKS >= top)
 
 
 def _legend(number: int, name: str) -> str:

@@ -6,7 +6,7 @@ from html import escape
 
 from stepline.plots.canvas import NOTHING, canvas, short
 
-NAME, NUMBER, ROOM = 250, 74, 256   # pixels for a row's name, its number, its bar
+NAME, NUMBER, ROOM = 244, 66, 270   # pixels for a row's name, its number, its bar
 LINE = 19                           # pixels a row
 
 
@@ -40,9 +40,9 @@ def fall(levels: Sequence[Level]) -> str:
 def _row(place: int, name: str, number: str, start: float, share: float, series: str) -> str:
     y = LINE * place
     full = f"<title>{escape(name)}</title>"
-    x, wide = NAME + ROOM * max(0.0, start), max(0.7, ROOM * share)
+    x, wide = NAME + NUMBER + ROOM * max(0.0, start), max(0.7, ROOM * share)
     bar = f'x="{x:.1f}" y="{y + 3}" width="{wide:.1f}" height="{LINE - 6}"'
     return (
         f'<text x="{NAME - 8}" y="{y + 14}" class="e">{escape(short(name))}{full}</text><rect class="{series}" {bar}/>'
-        f'<text x="{NAME + ROOM + NUMBER - 4}" y="{y + 14}" class="e">{number}</text>'
+        f'<text x="{NAME + NUMBER - 10}" y="{y + 14}" class="e">{number}</text>'
     )

@@ -38,7 +38,7 @@ def plane(vectors: Matrix) -> npt.NDArray[np.floating]:
     try:
         from sklearn.manifold import TSNE
     except ImportError as error:
-        raise ModelError("scikit-learn: not installed, and t-SNE needs it; pip install scikit-learn") from error
+        raise ModelError("scikit-learn: not installed, and t-SNE needs it; pip install 'stepline[report]'") from error
     perplexity = min(PERPLEXITY, (len(vectors) - 1) / 3)
     reduced = TSNE(perplexity=perplexity, init="pca", random_state=SEED, n_jobs=1).fit_transform(vectors)
     return np.asarray(reduced, dtype=np.float64)

@@ -1,0 +1,180 @@
+"""The audit: who is asked what, verdicts that survive a kill, and the table that they give."""
+
+import http.client
+import json
+import threading
+
+import numpy as np
+import pytest
+from made_records import record
+from show_browser import CHROMIUM, Browser
+
+from stepline.annotate.agreement import cohen
+from stepline.curate.audit.sample import draw
+from stepline.curate.audit.server import serve
+from stepline.curate.audit.table import accords, means, rows
+from stepline.curate.audit.verdicts import Verdict, Verdicts, take_over
+from stepline.curate.report.findings import find
+from stepline.curate.report.page import page
+from stepline.curate.report_settings import ReportSettings
+from stepline.curate.shares import written
+from stepline.errors import DatasetError, StoreError
+
+RECORDS = [
+    record(
+        f"v{n}", [(f"Chop {n}", 5.0, 0.9), (f"Fry {n}", None, 0.2)], [(f"hello {n}", 1.0, 0.1), (f"chop {n}", 5.0, 0.8)]
+    )
+    for n in range(4)
+]
+
+
+def ids(sample, kind):
+    return [asked.id for asked in sample.asked if asked.kind == kind]
+
+
+def test_sentences_and_placed_steps_are_asked_about():
+    sample = draw(RECORDS, videos=2, texts=1)
+    assert len(sample.titles) == 2
+    assert len(ids(sample, "narration")) == len(ids(sample, "step")) == 2
+    assert draw(reversed(RECORDS), videos=2, texts=1) == sample
+    assert draw(RECORDS, videos=2, texts=1, seed=5) != sample
+
+
+def test_other_seconds_are_another_question():
+    moved = record("v0", [("Chop 0", 6.0, 0.9)])
+    assert ids(draw(RECORDS[:1]), "step") != ids(draw([moved]), "step")
+
+
+def test_the_table_by_hand():
+    sample = draw(RECORDS[:2])
+    steps, narration = ids(sample, "step"), ids(sample, "narration")
+    told = [
+        (steps[0], "ann", "aligned"), (steps[1], "ann", "misplaced"), (steps[1], "bob", "not shown"),
+        (narration[0], "ann", "unsure"), ("gone", "ann", "aligned"),
+    ]  # fmt: skip
+    said = [Verdict(asked=asked, annotator=who, said=word) for asked, who, word in told]
+    raw, final = rows(sample, said)
+    assert (raw.checked, raw.unsure, written(raw.alignable)) == (0, 1, "not known")
+    assert final.checked == 2
+    assert written(final.alignable) == "75.0 % [50.0, 100.0]"   # 1 and, half of two people, 1/2
+    assert written(final.aligned) == "50.0 % [0.0, 100.0]"
+    assert means(sample, said, "alignable", "step") == {steps[0]: 1.0, steps[1]: 0.5}
+
+
+def test_cohens_kappa_by_hand():
+    # 20 both yes, 15 both no, 5 and 10 apart: same .7; chance .5 x .6 + .5 x .4 = .5; kappa .4 (Wikipedia's example).
+    one = np.repeat([1, 1, 0, 0], [20, 5, 10, 15])
+    other = np.repeat([1, 0, 1, 0], [20, 5, 10, 15])
+    assert cohen(one, other) == pytest.approx(0.4)
+    assert cohen(np.ones(3, dtype=int), np.ones(3, dtype=int)) is None
+
+
+def test_two_people_agree_beyond_chance_or_not():
+    sample = draw(RECORDS)
+    asked = [one.id for one in sample.asked]
+    ann = [Verdict(asked=id, annotator="ann", said="aligned" if n % 2 else "not shown") for n, id in enumerate(asked)]
+    bob = [verdict.model_copy(update={"annotator": "bob"}) for verdict in ann]
+    assert accords(sample, ann) == []
+    alignable, aligned = accords(sample, [*ann, *bob])
+    assert (alignable.people, alignable.texts, alignable.kappa, alignable.same) == (("ann", "bob"), 12, 1.0, 1.0)
+    assert (aligned.low, aligned.high) == (1.0, 1.0)
+    eve = [verdict.model_copy(update={"annotator": "eve", "said": "misplaced"}) for verdict in ann]
+    alignable, aligned = accords(sample, [*ann, *bob, *eve])
+    # Fleiss by hand: six texts (3, 0), six (1, 2); pairs .6667; yes 24 of 36: chance 5/9; kappa .25.
+    assert alignable.kappa == pytest.approx(0.25)
+    assert aligned.kappa == pytest.approx((2 / 3 - 5 / 9) / (4 / 9))   # six (2, 1), six (0, 3): 12 of 36 yes
+
+
+@pytest.fixture
+def served(tmp_path):
+    found = find(RECORDS, ReportSettings(frames=False))
+    verdicts = Verdicts(tmp_path / "verdicts.jsonl")
+    server = serve(lambda: page(found, list(verdicts)), found.sample, verdicts)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    server.sample, server.file = found.sample, tmp_path / "verdicts.jsonl"
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+def ask(server, method, path, body=None, **headers):
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=30)
+    connection.request(method, path, body, {name.replace("_", "-"): value for name, value in headers.items()})
+    reply = connection.getresponse()
+    data = reply.read()
+    connection.close()
+    return reply.status, data
+
+
+def say(server, asked, who, said, **headers):
+    body = json.dumps({"asked": asked, "annotator": who, "said": said})
+    return ask(server, "POST", "/verdict", body, **({"X_Stepline": "audit"} | headers))
+
+
+def test_a_verdict_is_on_disk_when_it_is_taken_and_is_each_persons_own(served):
+    first = served.sample.asked[0].id
+    assert say(served, first, "ann", "aligned") == (200, b"{}")
+    assert say(served, first, "ann", "misplaced")[0] == 200
+    assert say(served, first, "bob", "unsure")[0] == 200
+    kept = {(one.annotator, one.said) for one in Verdicts(served.file)}
+    assert kept == {("ann", "misplaced"), ("bob", "unsure")}
+    assert json.loads(ask(served, "GET", "/verdicts?annotator=ann")[1]) == {"said": {first: "misplaced"}}
+    assert "raw narration" in ask(served, "GET", "/")[1].decode()
+
+
+def test_what_is_no_verdict_of_the_page_is_refused(served):
+    first = served.sample.asked[0].id
+    assert say(served, first, "ann", "perhaps")[0] == 400
+    assert say(served, "another", "ann", "aligned")[0] == 409
+    assert say(served, first, "", "aligned")[0] == 400
+    assert say(served, first, "ann", "aligned", X_Stepline="annotate")[0] == 400
+    assert say(served, first, "ann", "aligned", Host="evil.example:80")[0] == 403
+    assert ask(served, "GET", "/../verdicts.jsonl")[0] == 404
+    assert not served.file.exists()
+
+
+def test_a_line_that_a_kill_cut_short_is_forgotten(tmp_path):
+    file = tmp_path / "verdicts.jsonl"
+    Verdicts(file).add(Verdict(asked="a", annotator="ann", said="aligned"))
+    with file.open("ab") as open_file:
+        open_file.write(b'{"asked": "b", "anno')
+    verdicts = Verdicts(file)
+    verdicts.add(Verdict(asked="c", annotator="ann", said="unsure"))
+    assert [one.asked for one in Verdicts(file)] == ["a", "c"]
+
+
+def test_verdicts_of_another_machine_are_taken_over_whole_or_not_at_all(tmp_path):
+    verdicts = Verdicts(tmp_path / "verdicts.jsonl")
+    saved = tmp_path / "ann.jsonl"
+    line = Verdict(asked="a", annotator="ann", said="aligned").model_dump_json() + "\n"
+    saved.write_text(line + line.replace('"a"', '"b"'))
+    with pytest.raises(DatasetError, match="'b' is not in this run's sample"):
+        take_over(saved, verdicts, frozenset("a"))
+    assert list(verdicts) == []
+    assert take_over(saved, verdicts, frozenset("ab")) == 2
+    saved.write_text("hello\n")
+    with pytest.raises(StoreError, match="ann.jsonl:1: not a verdict"):
+        take_over(saved, verdicts, frozenset("ab"))
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(CHROMIUM is None, reason="needs a Chromium")
+def test_two_people_audit_in_a_browser(served, tmp_path):
+    browser = Browser(tmp_path / "profile")
+    try:
+        for who, keys in (("ann", "112"), ("bob", "132")):
+            tab = browser.open(f"http://127.0.0.1:{served.server_port}/", width=390)
+            tab.run(f"(() => {{ part('name').value = '{who}'; document.querySelector('#who button').click(); }})()")
+            for number, key in enumerate(keys):
+                tab.wait_until(f"said.size === {number} && !saving && !part('work').hidden")
+                tab.press(key, ord(key), key)
+            tab.wait_until("said.size === 3")
+            assert tab.complaints() == []
+            assert tab.run("document.documentElement.scrollWidth") == 390
+        tab = browser.open(f"http://127.0.0.1:{served.server_port}/")
+        assert "ann, bob" in tab.run("part('accord').textContent")
+    finally:
+        browser.close()
+    words = {"1": "aligned", "2": "misplaced", "3": "not shown"}
+    kept = [(one.annotator, one.said) for one in Verdicts(served.file)]
+    assert kept == [*(("ann", words[key]) for key in "112"), *(("bob", words[key]) for key in "132")]

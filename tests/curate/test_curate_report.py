@@ -1,0 +1,193 @@
+"""The report: what it counts, what it estimates, and that no text of a video can become markup."""
+
+import json
+import re
+from html import unescape
+
+import numpy as np
+import pytest
+from made_records import left_out, lost, record
+
+from stepline.curate.places import Place
+from stepline.curate.report import write_report
+from stepline.curate.report.biases import biases
+from stepline.curate.report.counts import Counts
+from stepline.curate.report.falls import commonest, text_levels, video_levels
+from stepline.curate.report.findings import find
+from stepline.curate.report.page import page
+from stepline.curate.report.task_steps import task_steps
+from stepline.curate.report.twins import twins
+from stepline.curate.report_settings import ReportSettings
+from stepline.curate.shares import corrected, share, written
+from stepline.curate.some import Some
+from stepline.curate.stage import Failure
+from stepline.errors import StoreError
+from stepline.sieve_swap.text_base.lines import Document, TextStep
+from stepline.store import write_parquet
+
+SETTINGS = ReportSettings(frames=False)
+EVIL = "</script><img src=x onerror=alert(1)>"
+WHISK = record(
+    "whisk",
+    [("Whisk the eggs", 10.0, 0.9), ("Pour in the milk slowly", 4.0, 0.5), ("Fry it", None, 0.1)],
+    [("now whisk the eggs", 9.0, 0.8), ("I love eggs", 12.0, 0.1)],
+    task="Make an omelette",
+    dropped=[lost("hello", "chat: greets 3 viewers"), lost("hi", "chat: greets 12 viewers")],
+)
+RECORDS = [WHISK, left_out("mute", "nothing is said in 3.5 s"), left_out("dumb", "nothing is said in 12 s")]
+
+
+def test_counts_of_one_kept_video_by_hand():
+    counts = Counts()
+    assert [counts.add(each) for each in RECORDS] == [True, False, False]
+    assert (counts.videos, counts.kept, counts.steps, counts.placed) == (3, 1, 3, 2)
+    assert (counts.sentences, counts.told) == (2, 1)
+    assert (counts.step_words, counts.step_seconds) == (10, 8.0)
+    assert (counts.neighbours, counts.out_of_order) == (1, 1)
+    assert counts.words_a_step == {"3": 1, "5": 1, "2": 1}
+    assert counts.words_a_minute == {"4": 1}   # seven words in 5 s are 84 a minute: the bar from 80
+    assert (counts.narration_shown.sums, counts.narration_shown.texts) == ([pytest.approx(0.9)], [2])
+
+
+def test_a_fall_joins_reasons_that_differ_in_numbers():
+    found = find(RECORDS, SETTINGS)
+    first, last = video_levels(found)
+    assert (first.count, first.lost, last.count) == (3, (("nothing is said in # s", 2),), 1)
+    written = text_levels(found.counts)[2]
+    assert (written.count, written.lost) == (5, (("chat: greets # viewers", 2),))
+
+
+def test_a_failure_is_told_at_its_stage_once_and_only_of_videos_that_are_left_out():
+    failures = [
+        Failure("mute", "transcribe", "error", "nothing is said in 3.5 s"),
+        Failure("mute", "probe", "hang", "more than 60 s"),
+        Failure("whisk", "probe", "error", "of an earlier run"),
+    ]
+    found = find(RECORDS, SETTINGS, failures=failures, stages=("probe", "transcribe"))
+    assert [(row.stage, row.reason, row.count, row.videos) for row in found.reasons] == [
+        ("probe", "more than # s", 1, ("mute",))
+    ]
+
+
+def test_the_rarest_reasons_stand_together():
+    reasons = Counts().left_out
+    reasons.update({"reason a": 9, "reason b": 8, "reason c": 7, "reason d": 6, "reason e": 5, "reason f": 4})
+    reasons.update({"reason g": 2, "reason h": 1})
+    assert commonest(reasons)[-2:] == (("reason f", 4), ("2 other reasons", 3))
+
+
+def test_a_share_and_its_interval():
+    assert written(share([1.0, 2.0], [2.0, 2.0])) == "75.0 % [50.0, 100.0]"   # draws of two videos: 50, 75 or 100
+    assert written(share([], [])) == "not known"
+    generator = np.random.default_rng(0)
+    hits = generator.binomial(10, 0.3, size=5000).astype(float)
+    many = share(list(hits), [10.0] * 5000)
+    assert many.high - many.low == pytest.approx(2 * 1.96 * hits.std(ddof=1) / 10 / np.sqrt(5000), rel=0.01)
+
+
+def test_verdicts_move_the_scores_of_all_texts_by_how_far_these_are_off():
+    scores, verdicts = {"a": 0.9, "b": 0.7, "c": 0.5}, {"a": 1.0, "b": 0.0}
+    moved = corrected(scores, verdicts, {"a": "v", "b": "w", "c": "v"}, 0.6)
+    assert moved.value == pytest.approx(0.6 + (0.1 - 0.7) / 2)
+    assert (moved.texts, moved.videos) == (2, 2)
+    assert moved.low == pytest.approx(0.0)   # 0.6 - 0.7 is no share
+    assert moved.high == pytest.approx(0.7)
+
+
+def test_near_duplicates_are_steps_said_alike_and_videos_made_of_them():
+    found = twins({
+        "a": ["Whisk the eggs.", "Pour in the milk", "Fry the omelette in butter"],
+        "b": ["whisk eggs", "pour in the milk", "Fry the omelette in butter!"],
+        "c": ["Change the tire", "Whisk the eggs", "Loosen every lug nut first"],
+    })
+    assert [(line.text, line.videos, line.wordings) for line in found.lines] == [
+        ("Whisk the eggs.", 3, 2), ("Fry the omelette in butter", 2, 1), ("Pour in the milk", 2, 1),
+    ]  # fmt: skip
+    assert (found.repeated, found.groups) == (7, (("a", "b"),))
+
+
+def test_tasks_are_set_beside_documents_of_their_title():
+    line = TextStep("d#0", "Whisk", "d", 0, "book")
+    documents = [
+        Document("d", "Make an Omelette", (line,) * 3, "book"),
+        Document("e", "How to make an omelette", (line,) * 2, "book"),
+        Document("f", "Make soup", (line,), "book"),
+    ]
+    (row,) = task_steps({"How to Make an Omelette": 7, "Change a tire": 2}, documents)
+    assert (row.aligned, row.told, row.documents) == (7, 5, 2)
+
+
+def test_some_are_the_same_in_any_order_and_all_are_as_likely():
+    ids = [f"v{n}" for n in range(200)]
+    forward, backward = Some(20), Some(20)
+    for one, other in zip(ids, reversed(ids), strict=True):
+        forward.add(one, one)
+        backward.add(other, other)
+    assert forward.chosen() == backward.chosen()
+    assert len(forward.chosen()) == 20
+    times = 0
+    for seed in range(300):
+        some = Some(20, seed=seed)
+        for one in ids:
+            some.add(one, one)
+        times += "v7" in dict(some.chosen())
+    assert 15 <= times <= 45   # 30 expected, standard deviation 5
+
+
+def test_biases_follow_from_the_counts():
+    counts = Counts()
+    for each in RECORDS:
+        counts.add(each)
+    told = " ".join(biases(counts))
+    assert "100 % of the videos have one language: en." in told
+    assert "67 % of the videos are left out" in told
+    assert "100 % of neighbouring steps are shown in another order" in told
+
+
+@pytest.mark.parametrize("records", [[], [left_out("a", "silent")], [record("bare")], RECORDS])
+def test_any_dataset_gives_a_page(records):
+    html = page(find(records, SETTINGS))
+    assert html.count("<section") == html.count("</section>") == 9
+    assert ("no video came in" in html) == (not records)
+
+
+def test_no_text_becomes_markup():
+    evil = record(EVIL, [(EVIL, 3.0, 0.5)] * 7, [(EVIL, 1.0, 0.5)], task=EVIL, title=EVIL, language=EVIL)
+    out = left_out("b", EVIL)
+    failures = [Failure("b", EVIL, "error", EVIL)]
+    html = page(find([evil, out], SETTINGS, failures=failures, provenance={EVIL: EVIL + "\n"}, stages=(EVIL,)))
+    assert "<img" not in html
+    assert html.count("</script>") == 2   # the page's own
+    told = json.loads(re.search(r'id="asked">(.*?)</script>', html, re.DOTALL)[1])
+    assert {one["text"] for one in told["asked"]} == {EVIL}
+    assert "score" not in told["asked"][0]
+
+
+def test_the_page_fetches_nothing_and_knows_no_other_script():
+    html = page(find(RECORDS, SETTINGS))
+    assert "default-src 'none'; script-src 'sha256-" in unescape(html)
+    assert not re.findall(r'(?:src|href)="(?!#|data:)', html)
+
+
+def test_a_report_is_written_from_what_a_run_left(tmp_path):
+    data = tmp_path / "dataset" / "data"
+    data.mkdir(parents=True)
+    write_parquet(RECORDS[:1], data / "train-0.parquet")
+    write_parquet(RECORDS[1:], data / "left_out-0.parquet")
+    reason = "nothing is said in 3.5 s"
+    failure = {"id": "mute", "stage": "transcribe", "kind": "error", "reason": reason, "attempts": 1}
+    folder = tmp_path / "failures" / "transcribe"
+    folder.mkdir(parents=True)
+    (folder / "k.json").write_text(json.dumps(failure))
+    (tmp_path / "run.json").write_text(json.dumps({"stages": ["probe", "transcribe"], "source": None}))
+    found = write_report(Place(str(tmp_path)), SETTINGS).findings
+    assert found.counts.kept == 1
+    assert found.stages == ("probe", "transcribe")
+    html = (tmp_path / "report.html").read_text()
+    assert "nothing is said in # s" in html
+    assert "1 of 3 videos" in html
+
+
+def test_no_dataset_is_an_error_that_says_so(tmp_path):
+    with pytest.raises(StoreError, match="no dataset yet"):
+        write_report(Place(str(tmp_path)), SETTINGS)
