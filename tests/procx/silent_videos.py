@@ -1,0 +1,108 @@
+"""Silent videos that a tiny ProcX learns in seconds: each kind of step has its look; and a command's arguments."""
+
+import json
+
+import numpy as np
+
+from stepline.features import FeatureWriter
+from stepline.procx.batch import Sample
+from stepline.procx.model_settings import ModelSettings
+from stepline.procx.settings import AttentionSettings
+from stepline.procx.text_settings import CaptionerSettings
+from stepline.records import FeatureSequence, Record, Sentence, Span, Step, Transcript, Video
+
+WIDTH, SECONDS = 8, 24
+DOINGS = ("cut the onion", "fry the bacon", "boil the water", "add the salt")
+TINY = ModelSettings(
+    features=WIDTH,
+    rows=16,
+    attention=AttentionSettings(width=16, heads=2, levels=2, points=2),
+    encoder_layers=1,
+    decoder_layers=2,
+    feed_forward=32,
+    dropout=0.0,
+    queries=6,
+    most_steps=4,
+    captioner=CaptionerSettings(
+        width=16, heads=2, text_layers=1, joint_layers=1, feed_forward=32, projection=8, dropout=0.0, longest=12,
+        longest_transcript=12,
+    ),
+)  # fmt: skip
+OPTIONS = (
+    "model.rows=16", "model.attention.width=16", "model.attention.heads=2", "model.attention.levels=2",
+    "model.attention.points=2", "model.encoder_layers=1", "model.decoder_layers=2", "model.feed_forward=32",
+    "model.dropout=0.0", "model.queries=6", "model.most_steps=4", "model.captioner.width=16",
+    "model.captioner.heads=2", "model.captioner.text_layers=1", "model.captioner.joint_layers=1",
+    "model.captioner.feed_forward=32", "model.captioner.projection=8", "model.captioner.dropout=0.0",
+    "model.captioner.longest=12", "model.captioner.longest_transcript=12", "train.device=cpu",
+)  # fmt: skip
+
+
+def records(count=6, seed=0):
+    """Return videos of 24 s with two steps of people, swapped steps with what was said, and speech; no features."""
+    chance = np.random.default_rng(seed)
+    made = []
+    for number in range(count):
+        kinds = chance.permutation(len(DOINGS))[:2]
+        starts = (2.0 + number % 3, 13.0 + number % 2)
+        spans = [Span(start, start + 6.0) for start in starts]
+        texts = [DOINGS[kind] for kind in kinds]
+        said = [Sentence(text=f"now we {text}", span=span) for text, span in zip(texts, spans, strict=True)]
+        both = list(enumerate(zip(texts, spans, said, strict=True)))
+        made.append(
+            Record(
+                id=f"v{number}",
+                video=Video(id=f"v{number}", duration=float(SECONDS)),
+                transcript=Transcript(language="en", sentences=tuple(said)),
+                reference=tuple(Step(id=str(k), text=text, spans=(span,)) for k, (text, span, _) in both),
+                steps=tuple(
+                    Step(id=str(k), text=text, spans=(span,), said=span, alternatives=(one.text,), sources=(k,))
+                    for k, (text, span, one) in both
+                ),
+            )
+        )
+    return made
+
+
+def features(record):
+    """Return (24, 8) rows: noise, and the look of a step while it is shown."""
+    chance = np.random.default_rng([int(record.id[1:]), 7])
+    values = 0.2 * chance.normal(size=(SECONDS, WIDTH)).astype(np.float32)
+    for step in record.reference:
+        span = step.spans[0]
+        values[int(span.start) : int(span.end), DOINGS.index(step.text)] += 2.0
+    return FeatureSequence(values, 1.0, "drawn")
+
+
+def samples(count=6):
+    """Return the videos as a network takes them, in memory."""
+    return [
+        Sample(
+            record.id,
+            features(record).values,
+            float(SECONDS),
+            tuple((step.spans[0].start, step.spans[0].end) for step in record.reference),
+            tuple(step.text for step in record.reference),
+        )
+        for record in records(count)
+    ]
+
+
+def write_videos(folder, count=6):
+    """Write a store of features and an annotation file in YouCook2's flat form; return their paths."""
+    writer, tree = FeatureWriter(folder / "store"), {}
+    for record in records(count):
+        found = features(record)
+        writer.add(record.id, found.values, rate=found.rate, backbone=found.backbone)
+        spans = [[step.spans[0].start, step.spans[0].end] for step in record.reference]
+        texts = [step.text for step in record.reference]
+        tree[record.id] = {"duration": SECONDS, "timestamps": spans, "sentences": texts}
+    writer.flush()
+    (folder / "yc2_train.json").write_text(json.dumps(tree))
+    return folder / "store", folder / "yc2_train.json"
+
+
+def train_command(store, steps, out, *settings, options=()):
+    """Return the arguments of `stepline train procx`; settings: key=value."""
+    sets = [part for each in (*OPTIONS, *settings) for part in ("--set", each)]
+    return ["train", "procx", "--features", str(store), "--steps", str(steps), "--out", str(out), *sets, *options]
