@@ -26,7 +26,6 @@ from stepline.curate.inventory import write_inventory
 from stepline.curate.items import Item, Refused
 from stepline.curate.local import cores, work_through
 from stepline.curate.lock import sole_driver
-from stepline.curate.open_video import OpenVideo
 from stepline.curate.places import Place
 from stepline.curate.plan import Plan, fate
 from stepline.curate.progress import Progress, Report
@@ -34,7 +33,7 @@ from stepline.curate.recipe import Recipe, chosen_stages
 from stepline.curate.scratch import scratch_folder
 from stepline.curate.stage import Failure, Stages
 from stepline.curate.timings import Journal
-from stepline.curate.work import Task
+from stepline.curate.work import Finished, Task
 from stepline.errors import DatasetError
 from stepline.store import check_writable
 
@@ -132,15 +131,15 @@ def _carried_out(
         if job.recipe.engine.name == "ray":
             from stepline.curate.ray_engine import work_on_ray
 
-            work_on_ray(task, items, scratch, journal)
+            work_on_ray(task, items)
         else:
             work_through(task, items, job.recipe.engine.workers or cores(), scratch, journal)
     return plan
 
 
-def _counting(progress: Progress, report: Report) -> Callable[[OpenVideo], None]:
-    def told(video: OpenVideo) -> None:
-        progress.count(video.failure, earlier=not video.worked)
+def _counting(progress: Progress, report: Report) -> Callable[[Finished], None]:
+    def told(finished: Finished) -> None:
+        progress.count(finished.failure, earlier=not finished.worked)
         report(progress)
 
     return told

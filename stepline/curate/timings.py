@@ -41,17 +41,20 @@ class Journal:
     def write(self, event: str, **fields: JsonValue) -> None:
         """Add one line."""
         self._file.write(json.dumps({"event": event, "at": round(time.time(), 3), **fields}).encode() + b"\n")
-        if self._beside is not None and time.monotonic() - self._copied > OFTEN:
-            self._copy()
+        if time.monotonic() - self._copied > OFTEN:
+            self.copy()
 
     def close(self) -> None:
         """End the journal."""
         self._file.close()
+        self.copy()
         if self._beside is not None:
-            self._copy()
             self._beside.cleanup()
 
-    def _copy(self) -> None:
+    def copy(self) -> None:
+        """Have the lines so far where OUT is."""
+        if self._beside is None:
+            return
         (self._place / self._name).write(self._path.read_bytes())
         self._copied = time.monotonic()
 

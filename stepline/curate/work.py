@@ -23,6 +23,15 @@ SOON = 0.02   # seconds to wait while a file is on its way and every worker is f
 
 
 @dataclass(frozen=True)
+class Finished:
+    """A video that nothing is left to do for. failure: the first; worked: it took work in this run."""
+
+    item: Item
+    failure: Failure | None
+    worked: bool
+
+
+@dataclass(frozen=True)
 class Task:
     """Some stages over some videos. retry: also what failed before. told: called as each video is finished."""
 
@@ -30,7 +39,7 @@ class Task:
     cells: Cells
     stages: Sequence[str]
     retry: bool = False
-    told: Callable[[OpenVideo], None] = lambda video: None   # noqa: ARG005
+    told: Callable[[Finished], None] = lambda finished: None   # noqa: ARG005
 
 
 class Round:
@@ -62,7 +71,7 @@ class Round:
             task = self._task
             video = OpenVideo(task.plan, task.cells, item, task.stages, retry=task.retry)
             if video.finished:
-                task.told(video)
+                task.told(Finished(video.item, video.failure, video.worked))
             else:
                 self._open[item.id] = video
 
@@ -113,6 +122,6 @@ class Round:
         video.settle(unit, failure)
         if video.finished:
             del self._open[unit.item.id]
-            task.told(video)
+            task.told(Finished(video.item, video.failure, video.worked))
         if video.finished or not video.files():
             self._fetcher.release(video.item)

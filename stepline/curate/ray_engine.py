@@ -1,0 +1,163 @@
+"""The Ray engine: the videos of a run spread over the actors of a cluster by Ray Data.
+
+Only items and what became of them go through Ray, a few hundred bytes a video; results go to OUT as cells, which every
+node must reach. Each actor owns a supervised worker process of the kind that the local engine has, so that a video that
+hangs or crashes takes no actor with it. What the engine is leaves no trace in a dataset.
+"""
+
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import groupby
+from typing import Any
+
+from stepline.curate.cells import Cells
+from stepline.curate.fetching import Fetcher
+from stepline.curate.inventory import from_line, to_line
+from stepline.curate.items import Item
+from stepline.curate.local import MIB, cores, setup_of
+from stepline.curate.places import Place
+from stepline.curate.plan import Plan
+from stepline.curate.scratch import scratch_folder
+from stepline.curate.stage import Failure, Stage
+from stepline.curate.team import Team
+from stepline.curate.timings import Journal
+from stepline.curate.work import Finished, Round, Task
+from stepline.errors import ModelError, SteplineError
+
+QUIET = {
+    "RAY_USAGE_STATS_ENABLED": "0",   # nothing leaves the machine
+    "RAY_DATA_DISABLE_PROGRESS_BARS": "1",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+}
+SHARES = 16     # batches an actor, at least, so that none waits long for the last
+LARGEST = 32    # videos a batch
+
+
+@dataclass(frozen=True)
+class Share:
+    """What an actor is told: a task's parts, which travel, and where the run is."""
+
+    plan: Plan
+    out: str
+    stages: tuple[str, ...]
+    retry: bool
+
+
+class Actor:
+    """Does some stages of the videos that Ray gives it. Its models stay loaded between batches."""
+
+    def __init__(self, share: Share) -> None:
+        self._held = contextlib.ExitStack()
+        place = Place(share.out, share.plan.recipe.places)
+        scratch = self._held.enter_context(scratch_folder())
+        self._journal = Journal(place)
+        self._finished: list[Finished] = []
+        self._task = Task(share.plan, Cells(place), share.stages, share.retry, self._finished.append)
+        engine = share.plan.recipe.engine
+        self._ahead = engine.ahead
+        self._fetcher = Fetcher(scratch, engine.cache * MIB, share.plan.recipe.places)
+        self._team = Team(setup_of(self._task), 1, self._journal, scratch)
+
+    def __call__(self, batch: dict[str, Any]) -> dict[str, list[str]]:
+        """Return a batch with what became of each video; rows that an earlier group could not do pass through."""
+        rows = [json.loads(line) for line in batch["row"]]
+        items = [from_line(Item, row["item"]) for row in rows if row["failure"] is None and row["ends"] is None]
+        try:
+            Round(self._task, self._team, self._fetcher, iter(items), self._ahead).run()
+        except SteplineError as error:   # it ends the run; the driver says so
+            return {"row": [json.dumps({**row, "ends": str(error)}) for row in rows]}
+        self._journal.copy()
+        became = {one.item.id: one for one in self._finished}
+        self._finished.clear()
+        return {"row": [json.dumps(_with(row, became)) for row in rows]}
+
+
+def _with(row: dict[str, Any], became: dict[str, Finished]) -> dict[str, Any]:
+    """Return a row with what became of its video in this group."""
+    one = became.get(json.loads(row["item"])["id"])
+    if one is None:
+        return row
+    failure = asdict(one.failure) if one.failure else None
+    return {**row, "failure": failure, "worked": row["worked"] or one.worked}
+
+
+def work_on_ray(task: Task, items: Iterable[Item]) -> None:
+    """Do the stages of a task for all items on a Ray cluster: the one named, else one that is started here.
+
+    Raises ModelError where Ray is not installed, SteplineError where the run must end.
+    """
+    fresh = {"failure": None, "worked": False, "ends": None}
+    lines = [{"row": json.dumps({"item": to_line(item), **fresh})} for item in items]
+    if not lines:
+        return
+    with cluster(task.plan) as ray:
+        for row in _mapped(ray, task, lines).iter_rows():
+            known = json.loads(row["row"])
+            if known["ends"] is not None:
+                raise SteplineError(known["ends"])
+            failure = Failure(**known["failure"]) if known["failure"] else None
+            task.told(Finished(from_line(Item, known["item"]), failure, known["worked"]))
+
+
+def _mapped(ray: Any, task: Task, lines: Sequence[dict[str, str]]) -> Any:
+    """Return the lazy dataset: a pool of actors for each group of stages, one after another, streaming."""
+    engine = task.plan.recipe.engine
+    most = engine.workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
+    batch = min(LARGEST, max(1, len(lines) // (most * SHARES)))
+    data = ray.data.from_items(list(lines), override_num_blocks=-(-len(lines) // batch))
+    for stages, gpus in groups([task.plan.stages[name] for name in task.stages], engine.gpus):
+        share = Share(task.plan, task.cells.place.url, stages, task.retry)
+        data = data.map_batches(
+            Actor,
+            fn_constructor_args=(share,),
+            batch_size=batch,
+            num_cpus=1,
+            num_gpus=gpus or None,
+            compute=ray.data.ActorPoolStrategy(min_size=min(engine.fewest, most), max_size=most),
+        )
+    return data
+
+
+def groups(stages: Sequence[Stage], gpus: float) -> list[tuple[tuple[str, ...], float]]:
+    """Return runs of stages that one actor does, with the GPUs it takes: all stages in one where there are no GPUs."""
+    runs = groupby(stages, key=lambda stage: bool(gpus) and stage.gpu)
+    return [(tuple(stage.name for stage in run), gpus if uses else 0.0) for uses, run in runs]
+
+
+@contextlib.contextmanager
+def cluster(plan: Plan) -> Iterator[Any]:
+    """Yield `ray`, connected to a cluster: one that is there already stays, one that is started here ends."""
+    try:
+        os.environ.update({name: value for name, value in QUIET.items() if name not in os.environ})
+        import ray
+        import ray.data
+    except ImportError as error:
+        raise ModelError("engine.name=ray needs Ray, which is not here; pip install 'stepline[ray]'") from error
+    ours = not ray.is_initialized()
+    if ours:
+        engine = plan.recipe.engine
+        address = engine.address or os.environ.get("RAY_ADDRESS") or "local"
+        started_here = {"num_cpus": engine.workers or cores(), "include_dashboard": False} if address == "local" else {}
+        with _importable():
+            ray.init(address=address, log_to_driver=False, logging_level="ERROR", **started_here)
+    ray.data.DataContext.get_current().enable_progress_bars = False
+    try:
+        yield ray
+    finally:
+        if ours:
+            ray.shutdown()
+
+
+@contextlib.contextmanager
+def _importable() -> Iterator[None]:
+    """Have processes that are started meanwhile find modules where this one does."""
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
+    try:
+        yield
+    finally:
+        os.environ.pop("PYTHONPATH") if before is None else os.environ.update(PYTHONPATH=before)

@@ -1,0 +1,48 @@
+import json
+
+import pytest
+from fake_stages import STAGES, recipe, videos
+
+from stepline.curate.driver import Job, curate
+from stepline.curate.ray_engine import groups
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning", "ignore::FutureWarning")
+TEXTS = {"a": "one two", "b": "three", "bad": "corrupt", "c": "four five six", "crash": "exit", "quiet": "silent"}
+
+
+def tree(folder):
+    """Every file of a run that its dataset rests on: name -> bytes."""
+    files = (path for part in ("cells", "failures", "stages", "dataset") for path in (folder / part).rglob("*"))
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files if path.is_file()}
+
+
+@pytest.fixture(scope="module")
+def ray_here(tmp_path_factory):
+    """One Ray on this machine for all tests of the module: it takes seconds to start."""
+    pytest.importorskip("ray", reason="needs Ray: pip install 'stepline[ray]'")
+    from stepline.curate.plan import Plan
+    from stepline.curate.ray_engine import cluster
+
+    with cluster(Plan(recipe(engine="ray"), {}, {})) as ray:
+        yield ray
+
+
+@pytest.mark.parametrize(
+    "stages", [STAGES.keys() - {"share"}, pytest.param(STAGES.keys(), marks=pytest.mark.slow)], ids=["short", "all"]
+)
+def test_both_engines_give_the_same_bytes(tmp_path, ray_here, monkeypatch, stages):
+    monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
+    items = videos(tmp_path / "in", TEXTS)
+    named = [name for name in STAGES if name in stages]
+    for engine in ("local", "ray"):
+        outcome = curate(Job(recipe(engine=engine, stages=named), str(tmp_path / engine), STAGES), items)
+        found = [(failure.id, failure.kind) for failure in outcome.failures]
+        assert found == [("bad", "error"), ("crash", "crash"), ("quiet", "left out")]
+    assert tree(tmp_path / "local") == tree(tmp_path / "ray")
+    assert json.loads((tmp_path / "ray/dataset/dataset.json").read_text())["videos"].keys() == {"a", "b", "c"}
+
+
+def test_stages_that_can_use_a_gpu_have_actors_of_their_own():
+    stages = [STAGES[name] for name in ("read", "count", "double", "share")]
+    assert groups(stages, 0.0) == [(("read", "count", "double", "share"), 0.0)]
+    assert groups(stages, 0.5) == [(("read", "count"), 0.0), (("double",), 0.5), (("share",), 0.0)]
