@@ -2,8 +2,9 @@
 
 from stepline.curate.stage import Failure, Gathered
 from stepline.curate.stage_settings import VisibleSettings
-from stepline.curate.stages.dataset import last_folder, last_records, read_left_out, write_dataset
+from stepline.curate.stages.dataset import RECORDS, read_left_out, write_dataset
 from stepline.records import Dropped, Record, Step
+from stepline.store import read_parquet
 
 UNSHOWN, NOBODY = "the picture does not show it", "nobody could judge what is said in it"
 FEW = "too few of its sentences are shown"
@@ -12,9 +13,10 @@ FEW = "too few of its sentences are shown"
 def visible(gathered: Gathered) -> None:
     """Write records whose steps are the sentences that are shown while they are said; the others are dropped."""
     settings = gathered.recipe.visible
-    left_out = read_left_out(last_folder(gathered))
+    source = gathered.folders["gather"]
+    left_out = read_left_out(source)
     kept: list[Record] = []
-    for record in last_records(gathered):
+    for record in read_parquet(source / RECORDS):
         reason = NOBODY if not _is_judged(record) else None
         shown = visible_record(record, settings)
         if reason is None and len(shown.steps) < settings.least:

@@ -1,0 +1,39 @@
+"""Items, work and records for the tests of curate's stages."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from stepline.curate.items import Item
+from stepline.curate.recipe import Recipe
+from stepline.curate.stage import Failure, Gathered, Work
+from stepline.records import Record, Sentence, Span, Step, Transcript, Video
+
+NARRATION = "Chop the onion into small pieces. My grandmother loved this kitchen. Then fry the onion in a pan."
+
+
+def transcript(*texts: str, seconds: float = 4.0, language: str | None = "en") -> Transcript:
+    """Return sentences said one after the other, each for so many seconds."""
+    sentences = [
+        Sentence(text=text, span=Span(n * seconds, (n + 1) * seconds)) for n, text in enumerate(texts)
+    ]
+    return Transcript(language=language, sentences=tuple(sentences))
+
+
+def record(id: str, *steps: Step, said: Transcript | None = None, duration: float = 40.0) -> Record:
+    """Return a record with steps."""
+    video = Video(id=id, duration=duration)
+    return Record(id=id, video=video, transcript=said or transcript("Chop the onion."), steps=steps)
+
+
+def work(recipe: Recipe, item: Item | None = None, **given: object) -> Work:
+    """Return what a video stage gets."""
+    return Work(item or Item("one"), recipe, **given)   # type: ignore[arg-type]
+
+
+def gathered(
+    folder: Path, recipe: Recipe, folders: Mapping[str, Path], failures: Mapping[str, Failure] | None = None
+) -> Gathered:
+    """Return what a dataset stage without video needs gets."""
+    folder.mkdir(parents=True, exist_ok=True)
+    nothing = iter(())
+    return Gathered(folder, (), recipe, None, lambda stage: nothing, failures or {}, (), folders)   # type: ignore[arg-type]

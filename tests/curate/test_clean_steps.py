@@ -1,0 +1,84 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+from curate_cells import gathered, record, transcript
+
+from stepline.curate.recipe import Recipe
+from stepline.curate.stage import Failure
+from stepline.curate.stage_settings import CleanSettings, VisibleSettings
+from stepline.curate.stages import clean, visible
+from stepline.curate.stages.clean import ASTRAY, FEW, IDLE, UNSAID, UNSEEN, Judged, cleaned_record, refusal
+from stepline.curate.stages.dataset import RECORDS, read_left_out, write_dataset
+from stepline.curate.stages.visible import visible_record
+from stepline.records import Span, Step
+from stepline.store import read_parquet
+
+SHOWN = Step(id="1", text="chop the onion", spans=(Span(0.0, 4.0),), status="shown", score=0.9, sources=(0,))
+SETTINGS = CleanSettings(written=0.5, supported=0.4, shown=0.5, placed=0.3)
+
+
+@pytest.mark.parametrize(
+    ("known", "reason"),
+    [
+        (Judged(0.9, 0.8, 0.9, 0.5), None),
+        (Judged(0.4, 0.8, 0.9, 0.5), IDLE),
+        (Judged(0.9, 0.3, 0.9, 0.5), UNSAID),
+        (Judged(0.9, 0.8, 0.4, 0.5), UNSEEN),
+        (Judged(0.9, 0.8, 0.9, 0.2), ASTRAY),
+    ],
+)
+def test_a_step_goes_for_the_first_of_four_reasons(known: Judged, reason: str | None) -> None:
+    assert refusal(SHOWN, known, SETTINGS) == reason
+
+
+def test_a_step_that_is_only_said_is_not_shown() -> None:
+    said = SHOWN.model_copy(update={"status": "said", "spans": ()})
+    assert refusal(said, Judged(0.9, 0.8, 0.9, 1.0), SETTINGS) == UNSEEN
+
+
+def test_four_readers_judge_the_steps_of_a_record() -> None:
+    said = transcript("Chop the onion into small pieces.", "My grandmother loved her garden.")
+    idle = SHOWN.model_copy(update={"id": "2", "text": "grandmother loved her garden", "sources": (1,)})
+    unsaid = SHOWN.model_copy(update={"id": "3", "text": "pump up the tire"})
+    made = cleaned_record(record("a", SHOWN, idle, unsaid, said=said), (SHOWN, idle, unsaid), SETTINGS)
+    assert [step.id for step in made.steps] == ["1"]
+    assert [one.reason for one in made.dropped] == [IDLE, UNSAID]
+    apart = SHOWN.model_copy(update={"spans": (Span(20.0, 24.0),)})
+    astray = cleaned_record(record("a", SHOWN, said=said), (apart,), SETTINGS)
+    assert [one.reason for one in astray.dropped] == [ASTRAY]
+
+
+def test_a_video_without_a_clean_step_is_left_out_beside_those_before(tmp_path: Path) -> None:
+    said = transcript("Chop the onion.")
+    unseen = SHOWN.model_copy(update={"status": "said", "spans": ()})
+    records = [record("a", SHOWN, said=said), record("b", unseen, said=said)]
+    (tmp_path / "gather").mkdir()
+    write_dataset(tmp_path / "gather", records, {"c": Failure("c", "filter", "left out", "it is too short")})
+    clean.clean(gathered(tmp_path / "clean", Recipe(), {"gather": tmp_path / "gather"}))
+    assert [one.id for one in read_parquet(tmp_path / "clean" / RECORDS)] == ["a"]
+    left_out = read_left_out(tmp_path / "clean")
+    assert {id: one.reason for id, one in left_out.items()} == {"b": FEW, "c": "it is too short"}
+
+
+def test_sentences_that_are_shown_become_steps_and_the_others_are_dropped(tmp_path: Path) -> None:
+    said = transcript("Chop the onion.", "I love this kitchen.")
+    sentences = tuple(
+        one.model_copy(update={"shown": p}) for one, p in zip(said.sentences, (0.8, 0.2), strict=True)
+    )
+    judged = record("a", said=said.model_copy(update={"sentences": sentences}))
+    made = visible_record(judged, VisibleSettings(shown=0.5))
+    assert [(step.text, step.spans, step.score) for step in made.steps] == [("Chop the onion.", (Span(0.0, 4.0),), 0.8)]
+    assert [one.text for one in made.dropped] == ["I love this kitchen."]
+    (tmp_path / "gather").mkdir()
+    write_dataset(tmp_path / "gather", [judged, record("b", said=said)], {})
+    visible.visible(gathered(tmp_path / "visible", Recipe(), {"gather": tmp_path / "gather"}))
+    assert [one.id for one in read_parquet(tmp_path / "visible" / RECORDS)] == ["a"]
+    assert read_left_out(tmp_path / "visible")["b"].reason == "nobody could judge what is said in it"
+
+
+def test_a_step_without_sources_has_no_support() -> None:
+    lonely = SHOWN.model_copy(update={"sources": ()})
+    (known,) = clean.judged_steps(record("a", lonely), ())
+    assert known.support == 0.0
+    assert np.isclose(known.agreement, 1.0)   # nobody else placed it

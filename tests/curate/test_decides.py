@@ -1,0 +1,90 @@
+from pathlib import Path
+
+import pytest
+
+from stepline.curate.recipe import Recipe, load_recipe
+from stepline.curate.stages import STAGES
+from stepline.curate.stages.decides import named, text_source
+from stepline.errors import SettingsError
+from stepline.settings import load_settings
+
+
+def touched(*overrides: str) -> set[str]:
+    """Return the stages whose own settings differ once these are changed."""
+    before, after = load_settings(Recipe), load_settings(Recipe, None, overrides)
+    names = set(STAGES) - {"sieve-swap", "export"}
+    return {name for name in names if STAGES[name].settings(before) != STAGES[name].settings(after)}
+
+
+@pytest.mark.parametrize(
+    ("override", "stages"),
+    [
+        ("filter.words=20", {"filter"}),
+        ("coarse.said=cited", {"coarse"}),
+        ("steps.nasva.coarse.grow=0.5", {"coarse"}),
+        ("steps.nasva.ground.order=0.5", {"ground"}),
+        ("steps.asr.beam=1", {"transcribe"}),
+        ("steps.vision.rate=2.0", {"encode"}),
+        ("steps.judge.seconds=4.0", {"judge"}),
+        ("gather.same_words=0.5", {"gather"}),
+        ("train.train.epochs=3", {"train"}),
+        ("refine.rounds.rounds=2", {"refine"}),
+        ("place.aligner.smooth=3", {"refine"}),
+        ("clean.shown=0.7", {"clean"}),
+        ("visible.shown=0.7", {"visible"}),
+        ("threads=2", {"train", "refine"}),
+    ],
+)
+def test_a_setting_touches_the_stages_that_read_it_alone(override: str, stages: set[str]) -> None:
+    assert touched(override) == stages
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "steps.asr.threads=4",
+        "steps.vision.batch=8",
+        "steps.writing.llm.concurrency=8",
+        "train.train.readers=0",
+        "refine.train.save_every=5",
+        "engine.workers=2",
+        "limits.seconds=5.0",
+        "source.kind=folder",
+        "export.rows=10",
+    ],
+)
+def test_speed_and_places_touch_no_result(override: str) -> None:
+    assert touched(override) == set()
+
+
+def test_the_words_asked_of_a_model_count_only_where_one_is_asked() -> None:
+    assert touched("steps.writing.llm.floor=0.3") == set()
+    asked = ("steps.writing.writer=llm", "steps.writing.llm.base_url=http://127.0.0.1:1/v1")
+    one = load_settings(Recipe, None, [*asked, "steps.writing.llm.floor=0.3"])
+    other = load_settings(Recipe, None, asked)
+    elsewhere = load_settings(Recipe, None, [asked[0], asked[1].replace("1:1", "2:2")])
+    write = STAGES["write"].settings
+    assert write(one) != write(other)
+    assert write(other) == write(elsewhere)   # the same model at another address
+
+
+def test_a_named_file_counts_by_its_bytes(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("1")
+    first = named(tmp_path)
+    assert named(tmp_path / "a") != first
+    (tmp_path / "a").write_text("2")
+    assert named(tmp_path) != first
+    assert named(None) is None
+    with pytest.raises(SettingsError, match="it is not there"):
+        named(tmp_path / "b")
+
+
+def test_sieve_and_swap_asks_for_a_text_base() -> None:
+    with pytest.raises(SettingsError, match="stepline text-base build"):
+        STAGES["sieve-swap"].settings(load_recipe("sieve_swap"))
+
+
+def test_steps_are_encoded_in_the_space_of_the_features() -> None:
+    assert text_source(load_settings(Recipe)) == "minilm"
+    clip = load_settings(Recipe, None, ["steps.vision.backbone=clip", "steps.vision.path=weights"])
+    assert text_source(clip) == "clip:weights"

@@ -1,0 +1,48 @@
+import pytest
+from curate_cells import NARRATION, transcript, work
+
+from stepline.curate.recipe import Recipe
+from stepline.curate.stage import LeftOutError
+from stepline.curate.stage_settings import FilterSettings
+from stepline.curate.stages import filtering
+from stepline.curate.stages.filtering import FEW, LANGUAGE, LONG, SHORT, SILENT, SPARSE, refusal
+from stepline.curate.stages.parts import Drafted, Probed, Spoken, to_bytes
+from stepline.records import Step
+
+SETTINGS = FilterSettings(shortest=5, longest=600, words=10, words_a_minute=15, steps=2)
+
+
+@pytest.mark.parametrize(
+    ("language", "duration", "words", "steps", "reason"),
+    [
+        ("en", 60.0, 100, 3, None),
+        ("en-US", 60.0, 100, 3, None),
+        (None, 60.0, 100, 3, None),   # nobody tells the language
+        ("en", 4.9, 100, 3, SHORT),
+        ("en", 600.5, 2000, 3, LONG),
+        ("es", 60.0, 100, 3, LANGUAGE),
+        ("es", 60.0, 9, 3, SILENT),   # two words are no language
+        ("en", 60.0, 14, 3, SPARSE),
+        ("en", 60.0, 15, 3, None),
+        ("en", 60.0, 100, 1, FEW),
+        ("en", 0.0, 100, 2, None),   # of an unknown length nothing is said
+    ],
+)
+def test_a_video_is_left_out_for_its_first_reason(
+    language: str | None, duration: float, words: int, steps: int, reason: str | None
+) -> None:
+    assert refusal(language, duration, words, steps, SETTINGS) == reason
+
+
+def test_the_stage_counts_words_and_raises_the_reason() -> None:
+    spoken = Spoken(transcript=transcript(*NARRATION.split(". ")))
+    steps = tuple(Step(id=str(n), text="chop it") for n in range(2))
+    results = {
+        "probe": to_bytes(Probed(duration=20.0, picture=True, sound=True)),
+        "transcribe": to_bytes(spoken),
+        "write": to_bytes(Drafted(steps=steps)),
+    }
+    assert b'"words":18' in filtering.keep(work(Recipe(), results=results))
+    few = results | {"write": to_bytes(Drafted(steps=()))}
+    with pytest.raises(LeftOutError, match="too few steps"):
+        filtering.keep(work(Recipe(), results=few))

@@ -1,0 +1,98 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+from curate_cells import NARRATION, transcript, work
+
+from stepline.curate.items import Item
+from stepline.curate.recipe import Recipe
+from stepline.curate.stages import picture, shown, speech
+from stepline.curate.stages.parts import Drafted, Grounded, Judged, Placed, Probed, Spoken, from_bytes, to_bytes, unpack
+from stepline.errors import MediaError
+from stepline.pipeline import Seen
+from stepline.records import FeatureSequence, Step
+from stepline.settings import load_settings
+
+VTT = """WEBVTT
+
+00:00:01.000 --> 00:00:04.000
+Chop the onion into small pieces.
+
+00:00:06.000 --> 00:00:09.000
+Then fry the onion in a pan.
+"""
+
+
+def test_captions_stand_for_recognition(tmp_path: Path) -> None:
+    (tmp_path / "one.vtt").write_text(VTT)
+    spoken = from_bytes(Spoken, speech.transcribe(work(Recipe(), captions=tmp_path / "one.vtt")))
+    assert spoken.transcript.sentences[0].text == "Chop the onion into small pieces."
+
+
+def test_an_item_without_a_file_says_nothing_and_lasts_as_its_source_tells() -> None:
+    item = Item("one", duration=30.0)
+    assert from_bytes(Spoken, speech.transcribe(work(Recipe(), item))).transcript.sentences == ()
+    assert from_bytes(Probed, picture.probe(work(Recipe(), item))).duration == 30.0
+    assert picture.unpacked(picture.encode(work(Recipe(), item))).features is None
+
+
+def cells(*texts: str, steps: tuple[Step, ...], duration: float = 20.0) -> dict[str, bytes]:
+    rows = np.eye(20, 384, dtype=np.float32)
+    return {
+        "probe": to_bytes(Probed(duration=duration, picture=True, sound=True)),
+        "transcribe": to_bytes(Spoken(transcript=transcript(*texts))),
+        "write": to_bytes(Drafted(steps=steps)),
+        "encode": picture.packed(Seen(FeatureSequence(rows, 1.0, "conse"), end=duration)),
+    }
+
+
+def test_a_step_is_said_where_the_sentences_most_like_it_are() -> None:
+    steps = (Step(id="1", text="fry the onion"), Step(id="2", text="chop the onion"))
+    placed = from_bytes(Placed, speech.coarse(work(Recipe(), results=cells(*NARRATION.split(". "), steps=steps))))
+    first, second = placed.steps
+    assert first.said is not None
+    assert second.said is not None
+    assert (first.said.start, second.said.start) == (8.0, 0.0)
+    assert (first.sources, second.sources) == ((2,), (0,))
+
+
+def test_cited_sentences_stay_where_the_recipe_says_so_and_what_is_past_the_end_goes() -> None:
+    recipe = load_settings(Recipe, None, ["coarse.said=cited"])
+    said = transcript(*NARRATION.split(". ")).sentences
+    steps = tuple(Step(id=str(n), text="do it", said=said[n].span, sources=(n,)) for n in (0, 2))
+    results = cells(*NARRATION.split(". "), steps=steps, duration=7.0)
+    placed = from_bytes(Placed, speech.coarse(work(recipe, results=results)))
+    assert [step.sources for step in placed.steps] == [(0,)]
+    assert placed.duration == 7.0
+    assert [one.what for one in placed.dropped] == ["sentence", "step"]
+
+
+def test_a_video_of_no_length_is_an_error() -> None:
+    results = cells("Chop it.", steps=(), duration=0.0)
+    with pytest.raises(MediaError, match="nobody tells how long it is"):
+        speech.coarse(work(Recipe(), results=results))
+
+
+def test_steps_nobody_can_see_are_only_said_and_nobody_judges() -> None:
+    steps = (Step(id="1", text="chop the onion"),)
+    results = cells("Chop the onion.", steps=steps) | {"encode": picture.packed(Seen(end=20.0))}
+    results["coarse"] = speech.coarse(work(Recipe(), results=results))
+    results["ground"] = shown.ground(work(Recipe(), results=results))
+    grounded, arrays = unpack(Grounded, results["ground"])
+    assert [step.status for step in grounded.steps] == ["said"]
+    assert arrays == {}
+    judged = from_bytes(Judged, shown.judge(work(Recipe(), results=results)))
+    assert judged.judge is None
+
+
+def test_steps_are_grounded_and_sentences_judged_by_what_is_seen() -> None:
+    steps = (Step(id="1", text="chop the onion"),)
+    results = cells("Chop the onion.", steps=steps)
+    results["coarse"] = speech.coarse(work(Recipe(), results=results))
+    results["ground"] = shown.ground(work(Recipe(), results=results))
+    grounded, arrays = unpack(Grounded, results["ground"])
+    assert arrays["scores"].shape == (1, 20)
+    assert grounded.steps[0].status in ("shown", "said")
+    judged = from_bytes(Judged, shown.judge(work(Recipe(), results=results)))
+    assert judged.judge == "grounding"
+    assert judged.transcript.sentences[0].shown is not None
