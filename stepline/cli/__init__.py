@@ -10,6 +10,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 from stepline import __version__
 from stepline.cli.annotate import annotate
+from stepline.cli.curate import curate
 from stepline.cli.describe import describe
 from stepline.cli.excluded import excluded
 from stepline.cli.experiment import experiment
@@ -50,6 +51,7 @@ COMMANDS = (
     experiment,
     train,
     refine,
+    curate,
     text_base,
 )
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
+    from stepline.curate.progress import Progress as Curation
     from stepline.training import Progress as Training
     from stepline.watching import Progress
 
@@ -62,6 +63,47 @@ def training_bar() -> Iterator[Callable[["Training"], None]]:
             bars.update(bar, total=progress.steps, completed=progress.step, **known)
 
         yield report
+
+
+@contextmanager
+def curation_bar() -> Iterator[Callable[["Curation"], None]]:
+    """Yield what shows a run over many videos: a bar on a terminal, else a line now and then, both on stderr."""
+    if not sys.stderr.isatty():
+        yield _video_lines()
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[told]}"))
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+        bar = bars.add_task("videos", total=None, told="")
+
+        def report(progress: "Curation") -> None:
+            bars.update(bar, total=progress.total, completed=progress.done, told=_told(progress))
+
+        yield report
+
+
+def _video_lines() -> Callable[["Curation"], None]:
+    told = 0.0
+
+    def report(progress: "Curation") -> None:
+        nonlocal told
+        if progress.done < progress.total and progress.seconds < told + OFTEN:
+            return
+        told = progress.seconds
+        click.echo(f"{progress.done} of {progress.total} videos: {_told(progress)}", err=True)
+
+    return report
+
+
+def _told(progress: "Curation") -> str:
+    """Return rate, time left and failures in words."""
+    rate = f"{progress.rate:,.0f} an hour" if progress.rate else f"{progress.earlier} of an earlier run"
+    left = f", {progress.left / 60:.0f} min left" if progress.left else ""
+    lost = f", {progress.kinds['left out']} left out" if progress.kinds["left out"] else ""
+    failed = f", {progress.failed} failed" if progress.failed else ""
+    return f"{rate}{left}{lost}{failed}"
 
 
 def _lines() -> Callable[["Training"], None]:

@@ -1,6 +1,6 @@
 """A run from its source to its dataset: the videos through their stages, then the stages over all of them.
 
-    OUT/recipe.json, items.jsonl, refused.jsonl     what is done with what
+    OUT/run.json, items.jsonl, refused.jsonl        what is done with what
     OUT/cells, failures                             results of units of work, and why there are none
     OUT/stages/STAGE/KEY/                           what a dataset stage made
     OUT/timings/*.jsonl, driver.json                what it took; who works on it
@@ -42,7 +42,8 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Job:
-    """One run. stages: the table that the recipe's names are looked up in. limit: only the first videos by id.
+    """One run. stages: the table that the recipe's names are looked up in. source: as it was named.
+    limit: only the first videos by id.
 
     report: called as videos finish; say: called with a line now and then.
     """
@@ -50,6 +51,7 @@ class Job:
     recipe: Recipe
     out: str
     stages: Stages
+    source: str = ""
     limit: int | None = None
     retry_failed: bool = False
     report: Report = lambda progress: None   # noqa: ARG005
@@ -80,7 +82,7 @@ def curate(job: Job, source: Iterable[Item | Refused]) -> Outcome:
         check_writable(out.local)
     with sole_driver(out), scratch_folder() as scratch:
         collection = collected(source, job.limit)
-        write_inventory(out, job.recipe, collection)
+        write_inventory(out, job.recipe, collection, job.source)
         journal = Journal(out)
         try:
             started: dict[str, JsonValue] = {"version": __version__, "engine": job.recipe.engine.name, "cores": cores()}

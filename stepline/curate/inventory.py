@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, TypeVar
 
+from stepline import __version__
 from stepline.curate.gathering import Collection
 from stepline.curate.items import Item, Refused
 from stepline.curate.recipe import Recipe
@@ -16,22 +17,24 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", Item, Refused)
 
-RECIPE, ITEMS, REFUSED = "recipe.json", "items.jsonl", "refused.jsonl"
+RUN, ITEMS, REFUSED = "run.json", "items.jsonl", "refused.jsonl"
 
 
-def write_inventory(out: "Place", recipe: Recipe, collection: Collection) -> None:
-    """Write a run's recipe, items and refused items below OUT."""
-    (out / RECIPE).write(recipe.model_dump_json(indent=1))
+def write_inventory(out: "Place", recipe: Recipe, collection: Collection, source: str) -> None:
+    """Write what a run is, its items and its refused items below OUT. source: as it was named."""
+    about = {"source": source, "version": __version__, "stages": list(recipe.stages)}
+    counts = {"items": len(collection.items), "refused": len(collection.refused)}
+    (out / RUN).write(json.dumps({**about, **counts, "recipe": recipe.model_dump(mode="json")}, indent=1))
     (out / ITEMS).write("".join(to_line(item) + "\n" for item in collection.items))
     (out / REFUSED).write("".join(to_line(one) + "\n" for one in collection.refused))
 
 
 def read_recipe(out: "Place") -> Recipe:
     """Return the recipe of the last run on OUT. Raises StoreError where there was none."""
-    place = out / RECIPE
+    place = out / RUN
     if not place.exists():
         raise StoreError(f"{out.shown}: no run of `stepline curate` has begun here; give the folder that --out named")
-    return validate(Recipe, json.loads(place.read()))
+    return validate(Recipe, json.loads(place.read())["recipe"])
 
 
 def read_items(out: "Place") -> Iterator[Item]:

@@ -75,15 +75,38 @@ def _beating(out: "Place") -> Iterator[None]:
         place.remove()
 
 
+def holder(out: "Place") -> str | None:
+    """Return which process works on OUT; None where none does."""
+    place = out / NAME
+    if not place.exists():
+        return None
+    content = place.read()
+    if out.local is None:
+        with contextlib.suppress(ValueError, TypeError, KeyError):
+            return _who(content) if time.time() - float(json.loads(content)["at"]) < STALE else None
+        return None
+    import fcntl
+
+    with (out.local / NAME).open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return _who(content)
+    return None
+
+
 def _signature(name: str = "") -> bytes:
     known = {"host": socket.gethostname(), "process": os.getpid(), "at": time.time(), "name": name}
     return json.dumps(known).encode()
 
 
 def _taken(out: "Place", content: bytes) -> str:
+    return f"{out.shown}: {_who(content)} works on it; wait for its end, or give another --out"
+
+
+def _who(content: bytes) -> str:
     try:
         known = json.loads(content)
-        who = f"process {known['process']} on {known['host']}"
+        return f"process {known['process']} on {known['host']}"
     except (ValueError, TypeError, KeyError):
-        who = "another process"
-    return f"{out.shown}: {who} works on it; wait for its end, or give another --out"
+        return "another process"

@@ -59,6 +59,10 @@ class Plan:
         names = list(self.stages)
         return [name for name in names[: names.index(stage.name)] if self.stages[name].kind == "video"]
 
+    def needs_met(self, stage: Stage) -> bool:
+        """Tell whether the dataset stages that a stage needs are done."""
+        return all(need in self.dataset_keys for need in stage.needs if self.stages[need].kind == "dataset")
+
     def dataset_key(self, stage: Stage, fates: Sequence["Fate"], refused: JsonValue) -> str:
         """Return the name of a dataset stage's folder: a sha256 of what it is, reads and needs."""
         digest = hashlib.sha256()

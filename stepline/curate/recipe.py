@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from stepline.curate.engine_settings import EngineSettings, LimitsSettings
+from stepline.curate.report_settings import ReportSettings
 from stepline.curate.settings import ExportSettings, PlaceSettings, SourceSettings
 from stepline.curate.stage import Stage, Stages
 from stepline.curate.stage_settings import (
@@ -43,6 +44,7 @@ class Recipe(Settings):
     clean: CleanSettings = CleanSettings()
     visible: VisibleSettings = VisibleSettings()
     export: ExportSettings = ExportSettings()
+    report: ReportSettings = ReportSettings()
     places: PlaceSettings = PlaceSettings()
     limits: LimitsSettings = LimitsSettings()
     engine: EngineSettings = EngineSettings()

@@ -6,7 +6,8 @@ from fake_stages import STAGES, recipe, videos
 from stepline.curate.driver import Job, curate
 from stepline.curate.ray_engine import groups
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning", "ignore::FutureWarning")
+OF_RAY = ("DeprecationWarning", "ResourceWarning", "FutureWarning")
+pytestmark = pytest.mark.filterwarnings(*(f"ignore::{name}" for name in OF_RAY))
 TEXTS = {"a": "one two", "b": "three", "bad": "corrupt", "c": "four five six", "crash": "exit", "quiet": "silent"}
 
 

@@ -1,0 +1,38 @@
+"""`stepline curate` as one call: a source, a recipe, a dataset and its report."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from stepline.curate.driver import Job, Outcome, curate, place_of
+from stepline.curate.places import Place
+from stepline.curate.progress import Report
+from stepline.curate.recipe import Recipe
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a run is asked for. source, out: URLs or paths. limit: only the first videos by id."""
+
+    source: str
+    recipe: Recipe
+    out: str
+    limit: int | None = None
+    retry_failed: bool = False
+
+
+def run(asked: Asked, report: Report, say: Callable[[str], None]) -> tuple[Outcome, Place]:
+    """Make the dataset that a recipe makes of a source, and its report; return what came of it and where it is.
+
+    Raises a SteplineError in one line for what ends a run; whatever was finished is kept for the next one.
+    """
+    from stepline.curate.report import write_report
+    from stepline.curate.sources import read_source
+    from stepline.curate.stages import STAGES
+
+    recipe = asked.recipe
+    job = Job(recipe, asked.out, STAGES, asked.source, asked.limit, asked.retry_failed, report, say)
+    out = place_of(job)
+    outcome = curate(job, read_source(asked.source, recipe.source, recipe.places))
+    if "export" in recipe.stages:
+        write_report(out, recipe.report, asked.source)
+    return outcome, out

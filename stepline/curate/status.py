@@ -1,0 +1,127 @@
+"""What a run has come to, from its files alone: anybody may ask while it works, or after it was killed."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from pydantic import JsonValue
+
+from stepline.curate.cells import Cells
+from stepline.curate.folders import Folders
+from stepline.curate.inventory import read_items, read_recipe, read_refused
+from stepline.curate.items import Item, Refused
+from stepline.curate.lock import holder
+from stepline.curate.plan import Fate, Plan, fate
+from stepline.curate.recipe import chosen_stages
+from stepline.curate.stage import Failure, Stage, Stages
+from stepline.curate.timings import read_timings
+
+if TYPE_CHECKING:
+    from stepline.curate.places import Place
+
+
+@dataclass
+class StageState:
+    """One stage. done, waiting: its units, of which a dataset stage has one; failed: units by kind of failure.
+
+    never: units that will not run, because their video failed before. cpu: seconds that it took in all runs.
+    """
+
+    name: str
+    done: int = 0
+    waiting: int = 0
+    never: int = 0
+    failed: Counter[str] = field(default_factory=Counter)
+    cpu: float = 0.0
+
+
+@dataclass(frozen=True)
+class Status:
+    """A run. worker: who works on it now, None = nobody. rate: units an hour in the last run; left: seconds at it."""
+
+    videos: int
+    refused: int
+    stages: tuple[StageState, ...]
+    failures: tuple[Failure, ...]
+    worker: str | None
+    rate: float | None
+    left: float | None
+
+
+def status(out: "Place", stages: Stages) -> Status:
+    """Return what the last run on OUT has come to. Raises StoreError where there was none."""
+    recipe = read_recipe(out)
+    plan = Plan.of(recipe, chosen_stages(recipe, stages))
+    items, refused, cells = tuple(read_items(out)), tuple(read_refused(out)), Cells(out)
+    states = {name: StageState(name) for name in plan.stages}
+    failures: dict[str, Failure] = {}
+    for stage in plan.stages.values():
+        if stage.kind == "video":
+            _count_units(stage, plan, cells, items, states[stage.name], failures)
+        else:
+            plan = _count_whole(stage, plan, cells, items, refused, states[stage.name])
+    rate = _took(read_timings(out), states)
+    waiting = sum(state.waiting for state in states.values())
+    left = waiting / rate * 3600 if rate and waiting else None
+    listed = tuple(failures[identity] for identity in sorted(failures))
+    return Status(len(items), len(refused), tuple(states.values()), listed, holder(out), rate, left)
+
+
+def _count_units(
+    stage: Stage, plan: Plan, cells: Cells, items: Sequence[Item], state: StageState, failures: dict[str, Failure]
+) -> None:
+    """Count what became of a stage's units, and note the videos that it failed for."""
+    for item in items:
+        if item.id in failures:
+            state.never += 1
+            continue
+        unit = next((unit for unit in plan.units(item) if unit.stage == stage.name), None)
+        if unit is not None and cells.has(stage, unit.key):
+            state.done += 1
+            continue
+        failure = cells.failure(stage, unit.key) if unit is not None else None
+        if failure is None:
+            state.waiting += 1
+        else:
+            state.failed[failure.kind] += 1
+            failures[item.id] = failure
+
+
+def _count_whole(
+    stage: Stage, plan: Plan, cells: Cells, items: Sequence[Item], refused: Sequence[Refused], state: StageState
+) -> Plan:
+    """Tell whether a dataset stage is done, and return the plan that knows of it."""
+    fates: list[Fate] = []
+    for item in items:
+        found = fate(plan, cells, item, plan.before(stage))
+        if found is not None:
+            fates.append(found)
+    known: JsonValue = [[one.id, one.reason] for one in refused]
+    able = len(fates) == len(items) and plan.needs_met(stage)
+    key = plan.dataset_key(stage, fates, known) if able else ""
+    if not able or not Folders(cells.place).done(stage.name, key):
+        state.waiting = 1
+        return plan
+    state.done = 1
+    return replace(plan, dataset_keys={**plan.dataset_keys, stage.name: key})
+
+
+def _took(lines: Iterable[Mapping[str, JsonValue]], states: Mapping[str, StageState]) -> float | None:
+    """Add up what stages took; return the units an hour of the last run, None where it has finished none."""
+    begun, last, units = 0.0, 0.0, 0
+    timed = [(_number(line, "at"), line) for line in lines]
+    for at, line in sorted(timed, key=lambda pair: pair[0]):
+        event, name = line.get("event"), str(line.get("stage"))
+        if event == "run":
+            begun, units = at, 0
+        if event in ("end", "dataset") and name in states:
+            states[name].cpu += _number(line, "cpu")
+            units += 1
+            last = at
+    return units / max(last - begun, 1e-9) * 3600 if units else None
+
+
+def _number(line: Mapping[str, JsonValue], name: str) -> float:
+    value = line.get(name)
+    return float(value) if isinstance(value, (int, float)) else 0.0
