@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from stepline.cli import main
+from stepline.curate.recipe import Recipe
 from stepline.nasva.run_settings import RunSettings
 from stepline.pipeline import StepsSettings
 from stepline.procx.run_settings import ProcxRunSettings
@@ -20,6 +21,7 @@ from stepline.wys2.summarizer.settings import SummarizerRunSettings
 
 DOCS = Path(__file__).parent
 OTHERS = {   # commands with settings of their own
+    "`stepline curate` (a recipe)": Recipe,
     "`stepline sieve-swap` and `stepline text-base`": SieveSwapSettings,
     "`stepline train nasva`": RunSettings,
     "`stepline train procx`": ProcxRunSettings,
@@ -66,6 +68,9 @@ def _rows(kind: type[BaseModel], prefix: str) -> list[str]:
     meanings = _comments(kind)
     for name, field in kind.model_fields.items():
         child = field.annotation
+        if child in (StepsSettings, *OTHERS.values()):
+            rows.append(f"| `{prefix}{name}.*` | | {meanings.get(name, '')}: see its own table |")
+            continue
         if isinstance(child, type) and issubclass(child, BaseModel):
             rows += _rows(child, f"{prefix}{name}.")
             continue
