@@ -1,0 +1,122 @@
+"""What a sample took, read from the journals of its runs."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from pydantic import JsonValue
+
+from stepline.evaluate.statistics import Floats
+
+QUANTITIES = ("cpu", "wall", "bytes", "tokens")   # CPU seconds, seconds, bytes of cells, a language model's tokens
+
+
+@dataclass
+class StageCosts:
+    """A video stage. spent: quantity -> (n,) of each sampled item, 0 where it was not reached, models left out.
+
+    load: quantity -> what a worker's first unit took beyond others of its size. units: how many ran. failed: of them.
+    """
+
+    spent: dict[str, Floats]
+    load: dict[str, float]
+    units: int = 0
+    failed: int = 0
+
+
+@dataclass
+class Costs:
+    """All that a sample took. dataset: stage -> [(videos of that run, cpu, wall, bytes)], in the order run.
+
+    lead: seconds from the start of a run to its first unit. gap: seconds a worker waits between two units.
+    """
+
+    stages: dict[str, StageCosts]
+    dataset: dict[str, list[tuple[int, float, float, float]]]
+    lead: float
+    gap: float
+    runs: list[int] = field(default_factory=list)   # videos of each run
+
+
+def read_costs(lines: Iterable[Mapping[str, JsonValue]], items: Sequence[str]) -> Costs:
+    """Return the costs of a sample (ids, in order) from the lines of its journals, in the order written."""
+    told = sorted(lines, key=lambda line: _number(line, "at"))
+    ends = [line for line in told if line["event"] == "end"]
+    names = list(dict.fromkeys(str(line["stage"]) for line in ends))
+    dataset: dict[str, list[tuple[int, float, float, float]]] = defaultdict(list)
+    runs: list[int] = []
+    for line in told:
+        if line["event"] == "run":
+            runs.append(int(_number(line, "videos")))
+        elif line["event"] == "dataset":
+            took = (_number(line, "cpu"), _number(line, "wall"), _number(line, "bytes"))
+            dataset[str(line["stage"])].append((runs[-1] if runs else len(items), *took))
+    stages = {name: _stage([line for line in ends if line["stage"] == name], items) for name in names}
+    return Costs(stages, dict(dataset), _lead(told), _gap(told), runs)
+
+
+def _stage(ends: Sequence[Mapping[str, JsonValue]], items: Sequence[str]) -> StageCosts:
+    """Return a stage's costs. A unit that was tried again counts whole; one made under several keys, by their mean."""
+    units: dict[str, dict[str, list[Mapping[str, JsonValue]]]] = {item: defaultdict(list) for item in items}
+    for line in ends:
+        if line["id"] in units:
+            units[str(line["id"])][str(line["key"])].append(line)
+    found = [unit for item in units.values() for unit in item.values()]
+    costs = StageCosts({}, {}, len(found), sum(not unit[-1]["ok"] for unit in found))
+    for quantity in QUANTITIES:
+        whole = {id(unit): sum(_quantity(line, quantity) for line in unit) for unit in found}
+        others = [whole[id(unit)] for unit in found if not _first(unit)]
+        usual = float(np.median(others)) if others and quantity in ("cpu", "wall") else float("inf")
+        extra = [max(0.0, whole[id(unit)] - usual) for unit in found if _first(unit)]
+        costs.load[quantity] = float(np.mean(extra)) if extra else 0.0
+        for unit in filter(_first, found):   # a first unit counts as the others do
+            whole[id(unit)] = min(whole[id(unit)], usual)
+        means = [[whole[id(unit)] for unit in item.values()] for item in units.values()]
+        costs.spent[quantity] = np.array([sum(values) / len(values) if values else 0.0 for values in means])
+    return costs
+
+
+def _first(unit: Sequence[Mapping[str, JsonValue]]) -> bool:
+    """Tell whether a unit was its worker's first of the stage, and so paid for the models."""
+    return any(bool(line.get("first")) for line in unit)
+
+
+def _quantity(line: Mapping[str, JsonValue], quantity: str) -> float:
+    if quantity != "tokens":
+        return _number(line, quantity)
+    return sum(_number(line, name) for name in line if name.startswith("tokens"))
+
+
+def _lead(told: Sequence[Mapping[str, JsonValue]]) -> float:
+    """Return the mean seconds from a run's beginning, reading its source included, to its first unit."""
+    found = []
+    began: float | None = None
+    for line in told:
+        if line["event"] == "run":
+            began = _number(line, "at") - _number(line, "seconds")
+        elif line["event"] == "start" and line.get("id") is not None and began is not None:
+            found.append(_number(line, "at") - began)
+            began = None
+    return float(np.mean(found)) if found else 0.0
+
+
+def _gap(told: Sequence[Mapping[str, JsonValue]]) -> float:
+    """Return the median seconds that a worker waits between a unit's end and its next one's start."""
+    worker: dict[str, JsonValue] = {}
+    free: dict[JsonValue, float] = {}
+    gaps = []
+    for line in told:
+        key = str(line.get("key"))
+        if line["event"] == "start" and "worker" in line:
+            worker[key] = line["worker"]
+            if line["worker"] in free:
+                gaps.append(_number(line, "at") - free.pop(line["worker"]))
+        elif line["event"] == "end" and key in worker:
+            free[worker.pop(key)] = _number(line, "at")
+    return max(0.0, float(np.median(gaps))) if gaps else 0.0
+
+
+def _number(line: Mapping[str, JsonValue], name: str) -> float:
+    value = line.get(name)
+    return float(value) if isinstance(value, (int, float)) else 0.0
