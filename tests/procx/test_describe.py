@@ -1,0 +1,200 @@
+"""The steps of silent videos by a tiny network: defined for every video, and the words of the settings are kept."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from silent_videos import DOINGS, SECONDS, TINY, WIDTH, features, records, samples
+
+from stepline.errors import SettingsError, ShapeError
+from stepline.procx.choosing import Proposals
+from stepline.procx.describe import Clip, Described, describe, describe_many
+from stepline.procx.describe_settings import DescribeSettings
+from stepline.procx.model import ProcX
+from stepline.procx.proposals import propose, with_likelihood, written
+from stepline.procx.text_settings import CaptionerSettings, SearchSettings, VocabularySettings
+from stepline.procx.tokens import train_vocabulary
+from stepline.procx.train import soda_judge, train_procx
+from stepline.records import FeatureSequence, Sentence, Span
+from stepline.training_settings import TrainSettings
+
+WORDS = train_vocabulary(DOINGS, VocabularySettings(size=300))
+
+
+@pytest.fixture(scope="module")
+def fresh():
+    torch.manual_seed(0)
+    return ProcX(TINY, len(WORDS)).eval()
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A network that has learned where the steps of six videos are."""
+    torch.set_num_threads(1)
+    settings = TrainSettings(epochs=60, batch=6, learning_rate=1e-2, warmup=0.1, readers=0, save_every=1000)
+    return train_procx(
+        samples(), tmp_path_factory.mktemp("run"), vocabulary=WORDS, model=TINY, settings=settings
+    )
+
+
+def clips(count=6):
+    return [Clip(features(one).values, float(SECONDS), float(SECONDS)) for one in records(count)]
+
+
+def test_a_trained_network_finds_the_steps(trained):
+    total, count = soda_judge(samples(), lambda network: None).measure(trained, 0, 1)
+    assert total / count > 0.6   # by two halves: 0.50
+    for found in describe_many(trained, WORDS, clips()):
+        assert len(found.steps) == 2
+        starts = [step.spans[0].start for step in found.steps]
+        assert starts == sorted(starts)
+        assert [step.id for step in found.steps] == ["1", "2"]
+        for step in found.steps:
+            assert step.status == "shown"
+            assert step.text
+            assert step.at in step.spans[0]
+            assert 0 < step.score < 1
+            assert step.spans[0].end <= SECONDS
+
+
+def test_no_video_changes_another(trained):
+    together = describe_many(trained, WORDS, clips(), DescribeSettings(batch=4))
+    alone = [describe_many(trained, WORDS, [clip])[0] for clip in clips()]
+    for one, other in zip(together, alone, strict=True):
+        assert [step.text for step in one.steps] == [step.text for step in other.steps]
+        for a, b in zip(one.steps, other.steps, strict=True):
+            assert a.spans[0].start == pytest.approx(b.spans[0].start, abs=2e-3)
+            assert a.score == pytest.approx(b.score, abs=2e-3)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 2, 5, 2000])
+def test_every_length_of_video_is_defined(fresh, rows):
+    values = np.random.default_rng(0).normal(size=(rows, WIDTH)).astype(np.float32)
+    found = describe(fresh, WORDS, FeatureSequence(values, 1.0, "drawn"), DescribeSettings(count=3))
+    assert isinstance(found, Described)
+    assert len(found.steps) + len(found.dropped) == (3 if rows else 0)
+    assert all(0 <= step.spans[0].start < step.spans[0].end <= rows for step in found.steps)
+
+
+def test_an_empty_video_in_a_batch_has_no_steps_and_harms_none(fresh):
+    empty = Clip(np.zeros((0, WIDTH), np.float32), 1.0, 1.0)
+    both = describe_many(fresh, WORDS, [clips(1)[0], empty])
+    assert both[1] == Described()
+    assert [step.spans for step in both[0].steps] == [
+        step.spans for step in describe_many(fresh, WORDS, clips(1))[0].steps
+    ]
+    assert describe_many(fresh, WORDS, [empty]) == [Described()]
+    assert describe_many(fresh, WORDS, []) == []
+
+
+def test_the_count_can_be_set_and_nothing_is_an_answer(fresh):
+    assert len(describe_many(fresh, WORDS, clips(1), DescribeSettings(count=100))[0].steps) <= TINY.queries
+    assert describe_many(fresh, WORDS, clips(1), DescribeSettings(count=0))[0].steps == ()
+    assert describe_many(fresh, WORDS, clips(1), DescribeSettings(floor=1.0))[0].steps == ()
+
+
+def test_a_hundred_steps_can_be_told():
+    torch.manual_seed(0)
+    crowded = TINY.model_copy(update={"queries": 120})
+    found = describe_many(ProcX(crowded, len(WORDS)).eval(), WORDS, clips(1), DescribeSettings(count=100))[0]
+    assert len(found.steps) + len(found.dropped) == 100
+    assert [step.id for step in found.steps] == [str(number) for number in range(1, len(found.steps) + 1)]
+
+
+def test_a_video_that_ends_before_its_features_has_no_step_past_its_end(fresh):
+    values = features(records(1)[0])
+    found = describe(fresh, WORDS, values, DescribeSettings(count=6), duration=12.0)
+    assert all(step.spans[0].end <= 12.0 for step in found.steps)
+    assert len(found.steps) + len(found.dropped) == 6
+
+
+def test_steps_that_are_to_stand_apart_do(trained):
+    settings = DescribeSettings(choose="apart", count=6)
+    for found in describe_many(trained, WORDS, clips(), settings):
+        spans = [step.spans[0] for step in found.steps]
+        assert all(one.end <= two.start + 1e-9 for one, two in itertools.pairwise(spans))
+
+
+def test_somebody_else_may_choose(fresh):
+    seen = []
+
+    def chooser(number, video):
+        assert isinstance(video, Proposals)
+        seen.append(number)
+        return [5, 2]
+
+    found = describe_many(fresh, WORDS, clips(3), DescribeSettings(batch=2), chooser=chooser)
+    assert seen == [0, 1, 2]
+    assert all(len(one.steps) + len(one.dropped) == 2 for one in found)
+
+
+def test_a_captions_likelihood_ranks_as_pdvc_does(fresh):
+    settings = DescribeSettings(caption_weight=1.0)
+    found = propose(fresh, [clips(1)[0].values], [24.0])
+    assert found.videos[0].likelihood is None
+    likelihood = with_likelihood(fresh, found, settings).videos[0].likelihood
+    assert likelihood.shape == (TINY.queries,)
+    assert (likelihood < 0).all()
+    doubled = with_likelihood(fresh, found, DescribeSettings(caption_weight=2.0)).videos[0].likelihood
+    assert doubled == pytest.approx(2 * likelihood)
+    assert with_likelihood(fresh, found, DescribeSettings()) is found
+    assert describe_many(fresh, WORDS, clips(1), settings)[0].steps
+
+
+def test_speech_is_read_only_where_it_is_asked_for(fresh):
+    said = (Sentence(text="fry the bacon well", span=Span(0.0, 24.0)),)
+    values = features(records(1)[0])
+    clip = Clip(values.values, 24.0, 24.0, said)
+    silent = describe_many(fresh, WORDS, [clip], DescribeSettings(count=4))[0]
+    assert silent == describe_many(fresh, WORDS, clips(1), DescribeSettings(count=4))[0]
+    heard = describe_many(fresh, WORDS, [clip], DescribeSettings(count=4, speech=True))[0]
+    assert [step.spans for step in heard.steps] == [step.spans for step in silent.steps]
+    nothing = describe_many(fresh, WORDS, clips(1), DescribeSettings(count=4, speech=True))[0]
+    assert [step.text for step in nothing.steps] == [step.text for step in silent.steps]   # nobody speaks
+
+
+def test_what_is_said_changes_what_is_likely(fresh):
+    found = propose(fresh, [clips(1)[0].values], [24.0])
+
+    def likelihood(said):
+        (row,) = written(fresh, found, [[0, 1]], SearchSettings(), said=said, vocabulary=WORDS)
+        return [one.log_probability for one in row]
+
+    silent = likelihood(None)
+    assert likelihood([["", ""]]) == pytest.approx(silent)
+    heard = likelihood([["fry the bacon well", ""]])
+    assert heard[0] != pytest.approx(silent[0])
+    assert heard[1] == pytest.approx(silent[1])
+
+
+def test_a_captioner_without_ears_refuses_speech():
+    deaf = TINY.model_copy(update={"captioner": CaptionerSettings(**TINY.captioner.model_dump() | {"kind": "lstm"})})
+    network = ProcX(deaf, len(WORDS)).eval()
+    assert describe_many(network, WORDS, clips(1))[0].steps
+    with pytest.raises(SettingsError, match="reads no speech"):
+        describe_many(network, WORDS, clips(1), DescribeSettings(speech=True))
+
+
+def test_words_that_no_training_had_are_read_and_written():
+    strange = ("flambé the crêpes", "刺身を切る", "zzyzx")
+    network = ProcX(TINY, len(WORDS)).eval()
+    said = tuple(Sentence(text=text, span=Span(0.0, 24.0)) for text in strange)
+    found = describe_many(
+        network, WORDS, [Clip(clips(1)[0].values, 24.0, 24.0, said)], DescribeSettings(speech=True, count=2)
+    )
+    assert len(found[0].steps) + len(found[0].dropped) == 2
+
+
+def test_beams_write_as_likely_captions_or_likelier(trained):
+    beam = DescribeSettings(search=SearchSettings(beam=3, length_penalty=0.0))
+    assert all(len(one.steps) == 2 for one in describe_many(trained, WORDS, clips(), beam))
+
+
+def test_features_that_do_not_fit_are_refused(fresh):
+    with pytest.raises(ShapeError, match="one width"):
+        describe_many(fresh, WORDS, [Clip(np.zeros((4, 3), np.float32), 4.0, 4.0)])
+    with pytest.raises(ShapeError, match="finite"):
+        Clip(np.full((4, WIDTH), np.nan, np.float32), 4.0, 4.0)
+    with pytest.raises(ShapeError, match="above 0"):
+        Clip(np.zeros((4, WIDTH), np.float32), 4.0, 0.0)

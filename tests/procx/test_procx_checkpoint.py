@@ -1,0 +1,116 @@
+"""ProcX on disk: what is read back is the same network, and any other file is one line."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from silent_videos import DOINGS, TINY, WIDTH
+
+from stepline.errors import ModelError
+from stepline.models import sha256
+from stepline.procx.batch import videos
+from stepline.procx.checkpoint import Trained, load_model, write_model
+from stepline.procx.model import ProcX
+from stepline.procx.text_settings import VocabularySettings
+from stepline.procx.tokens import train_vocabulary
+from stepline.records import FeatureSequence
+
+WORDS = train_vocabulary(DOINGS, VocabularySettings(size=300))
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    torch.manual_seed(0)
+    network = ProcX(TINY, len(WORDS)).eval()
+    path = tmp_path_factory.mktemp("network") / "procx.safetensors"
+    write_model(network, WORDS, path, Trained("drawn", 2.0, unit=True, around=4.0))
+    return network, path
+
+
+def header(path):
+    from safetensors import safe_open
+
+    with safe_open(path, framework="pt") as file:
+        return json.loads(file.metadata()["stepline"])
+
+
+def rewritten(path, place, tree=None, weights=None):
+    """Write the file again with another header or other weights."""
+    save_file(weights or load_file(path), place, metadata={"stepline": json.dumps(tree or header(path))})
+    return place
+
+
+def test_what_is_read_is_what_was_written(written):
+    network, path = written
+    loaded = load_model(path.parent)   # a folder is searched
+    assert loaded.vocabulary == WORDS
+    assert loaded.trained == Trained("drawn", 2.0, unit=True, around=4.0)
+    assert loaded.sha256 == sha256(path)
+    assert not loaded.model.training
+    seen = videos([np.ones((9, WIDTH), np.float32)], [9.0], TINY.rows)
+    with torch.no_grad():
+        assert torch.equal(loaded.model(seen).proposed.boxes, network(seen).proposed.boxes)
+
+
+def test_another_kind_of_file_is_one_line(written, tmp_path):
+    _, path = written
+    (tmp_path / "text.safetensors").write_text("hello")
+    rewritten(path, tmp_path / "aligner.safetensors", header(path) | {"kind": "stepline.nasva.aligner"})
+    rewritten(path, tmp_path / "new.safetensors", header(path) | {"version": 2})
+    bad = header(path) | {"vocabulary": {"tokens": ["a"], "lower": True}}
+    rewritten(path, tmp_path / "words.safetensors", bad)
+    cut = tmp_path / "cut.safetensors"
+    shutil.copy(path, cut)
+    cut.write_bytes(cut.read_bytes()[:-100])
+    for file in sorted(tmp_path.glob("*.safetensors")):
+        with pytest.raises(ModelError, match="give one that `stepline train procx` wrote") as error:
+            load_model(file)
+        assert "\n" not in str(error.value)
+    with pytest.raises(ModelError, match="no such file"):
+        load_model(tmp_path / "none")
+    with pytest.raises(ModelError, match="holds none of"):
+        load_model(tmp_path)
+    (tmp_path / "last.safetensors").write_text("")
+    with pytest.raises(ModelError, match="not finished"):
+        load_model(tmp_path)
+
+
+def test_weights_that_do_not_fit_are_named(written, tmp_path):
+    _, path = written
+    weights = load_file(path)
+    nan = weights | {"reference.weight": torch.full_like(weights["reference.weight"], torch.nan)}
+    with pytest.raises(ModelError, match=r"reference\.weight holds NaN"):
+        load_model(rewritten(path, tmp_path / "nan.safetensors", weights=nan))
+    fewer = {name: value for name, value in weights.items() if name != "reference.weight"}
+    with pytest.raises(ModelError, match=r"reference\.weight is missing"):
+        load_model(rewritten(path, tmp_path / "fewer.safetensors", weights=fewer))
+    with pytest.raises(ModelError, match="more is unknown"):
+        load_model(rewritten(path, tmp_path / "more.safetensors", weights=weights | {"more": torch.ones(1)}))
+
+
+def test_features_of_another_kind_are_refused(written):
+    loaded = load_model(written[1])
+    values = np.ones((4, WIDTH), np.float32)
+    loaded.check(FeatureSequence(values, 2.0, "drawn"))
+    loaded.check(FeatureSequence(values, 2.0, "precomputed"))
+    with pytest.raises(ModelError, match="trained on features of 'drawn', given are 's3d'"):
+        loaded.check(FeatureSequence(values, 2.0, "s3d"))
+    with pytest.raises(ModelError, match="trained at 2 rows per second, given are 1"):
+        loaded.check(FeatureSequence(values, 1.0, "drawn"))
+    with pytest.raises(ModelError, match="8 wide, drawn features are 3 wide"):
+        loaded.check(FeatureSequence(values[:, :3], 2.0, "drawn"))
+
+
+def test_speech_and_scale_are_those_of_the_training(written, tmp_path):
+    network, path = written
+    load_model(path).check_speech()
+    load_model(path).check_scale(unit=True)
+    raw = tmp_path / "raw.safetensors"
+    write_model(network, WORDS, raw, Trained("drawn"))
+    with pytest.raises(ModelError, match="trained on pictures alone"):
+        load_model(raw).check_speech()
+    with pytest.raises(ModelError, match="not on rows of length 1"):
+        load_model(raw).check_scale(unit=True)

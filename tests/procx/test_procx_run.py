@@ -1,0 +1,199 @@
+"""`stepline train procx`, from a store and annotations to networks that describe, predict and are scored."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from silent_videos import OPTIONS, TINY, features, records, train_command, write_videos
+
+from stepline.errors import ModelError, SettingsError
+from stepline.procx.checkpoint import Trained, load_model, write_model
+from stepline.procx.model import ProcX
+from stepline.procx.run import Sources, train_run
+from stepline.procx.run_settings import ProcxRunSettings
+from stepline.procx.text_settings import VocabularySettings
+from stepline.procx.tokens import train_vocabulary
+from stepline.settings import load_settings
+from stepline.store import read_record, write_features, write_parquet
+from stepline.training import CHECKPOINT, LOG
+
+QUICK = ("train.epochs=3", "train.batch=3", "train.save_every=2", "vocabulary.size=300")   # 6 steps
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("videos")
+    store, flat = write_videos(folder)
+    write_parquet(records(), folder / "swapped.parquet")
+    return store, f"youcook2:{flat}", folder / "swapped.parquet"
+
+
+def chosen(*settings):
+    return load_settings(ProcxRunSettings, None, [*OPTIONS, *QUICK, *settings])
+
+
+def told(folder):
+    return json.loads((folder / "run.json").read_text())
+
+
+def test_from_training_to_a_score(tmp_path, stores, stepline):
+    store, flat, _ = stores
+    longer = ("train.epochs=60", "train.batch=6", "train.learning_rate=1e-2", "vocabulary.size=300")
+    made = stepline(*train_command(store, flat, tmp_path / "run", *longer, options=("--json",)))
+    assert made.exit_code == 0, made.stderr
+    assert json.loads(made.stdout)["files"] == [str(tmp_path / "run" / "procx.safetensors")]
+    loaded = load_model(tmp_path / "run")
+    assert loaded.trained == Trained("drawn", 1.0)
+    assert loaded.model.settings == TINY
+    prediction = tmp_path / "p.json"
+    options = ("--model", tmp_path / "run", "--features", store)
+    reference = ("--reference", flat.partition(":")[2])
+    assert stepline("predict", "youcook2", *options, *reference, "--out", prediction).exit_code == 0
+    scored = stepline("evaluate", "youcook2", "--predictions", prediction, *reference, "--json")
+    assert scored.exit_code == 0, scored.stderr
+    report = json.loads(scored.stdout)
+    assert report["metrics"]["SODA_d"]["value"] > 0.6   # by two halves: 0.50
+    assert (report["videos"], report["missing"], report["extra"]) == (6, [], [])
+    ready = tmp_path / "v0.safetensors"
+    write_features(features(records()[0]), ready)
+    described = stepline("describe", ready, "--model", tmp_path / "run", "--out", tmp_path / "out", "--format", "vtt")
+    assert described.exit_code == 0, described.stderr
+    record = read_record(tmp_path / "out" / "v0.json")
+    assert len(record.steps) == 2
+    assert record.models["describer"] == {"network": loaded.sha256, "speech": False}
+    assert record.settings["inputs"]["describer"] == loaded.sha256
+    assert (tmp_path / "out" / "v0.vtt").is_file()
+    rows = json.loads(prediction.read_text())["results"]["v0"]
+    assert [row["sentence"] for row in rows] == [step.text for step in record.steps]
+
+
+def test_videos_without_features_are_listed_and_scored_as_missing(tmp_path, stores, stepline):
+    store, flat, _ = stores
+    words = train_vocabulary(["cut the onion"], VocabularySettings(size=300))
+    write_model(ProcX(TINY, len(words)), words, tmp_path / "procx.safetensors", Trained("drawn"))
+    tree = json.loads(Path(flat.partition(":")[2]).read_text())
+    tree["gone"] = tree["v0"]
+    (tmp_path / "yc2_val.json").write_text(json.dumps(tree))
+    prediction, reference = tmp_path / "p.json", ("--reference", tmp_path / "yc2_val.json")
+    run = ("predict", "youcook2", "--model", tmp_path, "--features", store, *reference, "--out", prediction)
+    made = stepline(*run)
+    assert made.exit_code == 1
+    assert "1 of 7 videos are not in" in made.stderr
+    assert list(json.loads((tmp_path / "p.json.missing.json").read_text())) == ["gone"]
+    assert stepline(*run, "--allow-missing").exit_code == 0
+    scored = stepline("evaluate", "youcook2", "--predictions", prediction, *reference, "--json")
+    assert json.loads(scored.stdout)["missing"] == ["gone"]
+    for wrong in (("--aligner", tmp_path), ("--texts", tmp_path)):
+        refused = stepline(*run, *wrong)
+        assert refused.exit_code == 1
+        assert "leave --" in refused.stderr
+    assert "answered by --aligner" in stepline("predict", "ht-step", *run[2:]).stderr
+    deaf = stepline(*run, "--transcripts", stores[2])
+    assert "trained on pictures alone" in deaf.stderr
+
+
+def test_a_run_that_was_stopped_ends_with_the_same_bits(tmp_path, stores):
+    sources = Sources(stores[0], str(stores[2]))
+    settings = chosen("data.wording=any", "data.speech=0.5", "model.dropout=0.2", "data.held_out=0.3")
+
+    def stop(progress):
+        if progress.step == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train_run(sources, tmp_path / "stopped", settings, report=stop)
+    assert not (tmp_path / "stopped" / "procx.safetensors").exists()
+    outcomes = [train_run(sources, tmp_path / name, settings) for name in ("stopped", "whole")]
+    assert outcomes[0][0].loss == outcomes[1][0].loss
+    for name in (CHECKPOINT, LOG, "procx.safetensors", "best.safetensors"):
+        assert (tmp_path / "stopped" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
+    assert load_model(tmp_path / "whole").trained.around == 10.0
+    with pytest.raises(SettingsError, match="another run"):
+        train_run(sources, tmp_path / "whole", chosen())
+
+
+def test_fine_tuning_goes_on_from_a_network_with_its_words(tmp_path, stores, stepline):
+    store, flat, swapped = stores
+    multiple = ("loss.contrast=multiple", "data.wording=any")
+    first = train_command(store, swapped, tmp_path / "first", *QUICK, *multiple, options=("--words", flat))
+    assert stepline(*first).exit_code == 0
+    start = ("--start", tmp_path / "first")
+    sets = [part for each in (*QUICK, "model.dropout=0.3") for part in ("--set", each)]
+    run = ("train", "procx", "--features", store, "--steps", flat, *sets, *start, "--set", "train.device=cpu")
+    made = stepline(*run, "--out", tmp_path / "second")
+    assert made.exit_code == 0, made.stderr
+    before, after = load_model(tmp_path / "first"), load_model(tmp_path / "second")
+    assert after.vocabulary == before.vocabulary
+    assert after.model.settings == before.model.settings.model_copy(update={"dropout": 0.3})
+    assert told(tmp_path / "second")["sources"]["start"] == [str(tmp_path / "first"), before.sha256]
+    moved = (after.model.reference.weight - before.model.reference.weight).abs().max()
+    assert 0 < moved < 0.1   # on from there, not from fresh weights
+    refused = stepline(*run, "--out", tmp_path / "third", "--set", "model.queries=9")
+    assert refused.exit_code == 1
+    assert "model.queries=9" in refused.stderr
+    assert "leave --start out" in refused.stderr
+
+
+def test_several_seeds_have_a_mean_and_a_spread(tmp_path, stores, stepline):
+    seeds = ("--seeds", "2", "--json")
+    made = stepline(*train_command(*stores[:2], tmp_path, *QUICK, "data.held_out=0.3", options=seeds))
+    assert made.exit_code == 0, made.stderr
+    tree = json.loads((tmp_path / "seeds.json").read_text())
+    losses = [row["loss"] for row in tree["seeds"]]
+    assert [row["folder"] for row in tree["seeds"]] == ["seed-0", "seed-1"]
+    assert losses[0] != losses[1]
+    assert tree["loss"]["mean"] == pytest.approx(sum(losses) / 2)
+    assert tree["loss"]["spread"] == pytest.approx(abs(losses[0] - losses[1]) / 2**0.5)
+    assert tree["score"]["mean"] == pytest.approx(sum(row["score"] for row in tree["seeds"]) / 2)
+    for seed in (0, 1):
+        assert told(tmp_path / f"seed-{seed}")["settings"]["train"]["seed"] == seed
+        assert (tmp_path / f"seed-{seed}" / "procx.safetensors").is_file()
+
+
+def test_the_folder_tells_what_the_run_is(tmp_path, stores, stepline):
+    excluded = tmp_path / "excluded.txt"
+    excluded.write_text("v1\tyoucook2\n")
+    given = ("--exclude", excluded, "--set", "model.queries=1")
+    made = stepline(*train_command(*stores[:2], tmp_path / "run", *QUICK, options=given))
+    assert made.exit_code == 0, made.stderr
+    assert "5 videos have more steps than 1 queries" in made.stderr
+    assert "left out 1: it is excluded" in made.stderr
+    run = told(tmp_path / "run")
+    assert run["data"] | {"tokens": 0} == {
+        "videos": 5, "steps": 10, "crowded": 5, "held_out": 0, "tokens": 0, "omitted": {"it is excluded": 1},
+    }  # fmt: skip
+    assert run["settings"]["data"]["target"] == "reference"
+    assert run["versions"]["torch"] == torch.__version__
+    omitted = [json.loads(line) for line in (tmp_path / "run" / "omitted.jsonl").read_text().splitlines()]
+    assert [row["video"] for row in omitted] == ["v1"]
+
+
+def test_what_does_not_fit_is_one_line(tmp_path, stores, stepline):
+    store, flat, swapped = stores
+    words = train_vocabulary(["cut"], VocabularySettings(size=300))
+    other = tmp_path / "other.safetensors"
+    write_model(ProcX(TINY, len(words)), words, other, Trained("s3d"))
+    deaf = ("--set", "model.captioner.kind=lstm", "--set", "data.speech=1.0")
+    for says, steps, given in (
+        ("no steps to train on", tmp_path / "none", ()),
+        ("leave --subset out", swapped, ("--subset", "val")),
+        ("no video is left to train on", flat, ("--subset", "val")),
+        ("model.features=3", flat, ("--set", "model.features=3")),
+        ("takes features of 's3d'", flat, ("--start", other)),
+        ("not a ProcX network", flat, ("--start", swapped)),
+        ("reads no speech", swapped, deaf),
+        ("did you mean", flat, ("--set", "train.epoch=3")),
+    ):
+        failed = stepline(*train_command(store, steps, tmp_path / "out", *QUICK, options=given))
+        assert failed.exit_code == 1, says
+        assert says in failed.stderr
+        assert len(failed.stderr.strip().splitlines()) == 1, failed.stderr
+    with pytest.raises(ModelError, match="no such file"):
+        train_run(Sources(store, flat), tmp_path / "out", chosen(), start=tmp_path / "none")
+
+
+def test_the_defaults_are_the_papers_whatever_else_is_set():
+    settings = load_settings(ProcxRunSettings, None, ["train.epochs=3"])
+    assert (settings.train.weight_decay, settings.train.clip, settings.train.batch) == (1e-3, 0.1, 8)
+    assert settings.train.learning_rate == 1e-4
