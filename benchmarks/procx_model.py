@@ -1,0 +1,191 @@
+"""Measures a training step and inference of ProcX's whole network against the same network in its plain form.
+
+    python benchmarks/procx_model.py [--rounds N] [--sizes paper small pdvc]
+
+Batch 8, 256 rows of S3D's width, 62 steps with sentences of 5 to 13 words, a vocabulary of 10,000: forward, all losses
+with their matching, backward, clipping, AdamW. Variants take turns in one process at one thread: CPU seconds, minima
+and medians. "grid_sample": points are sampled; "plain": so, and linear layers, feed-forward and dropout are PyTorch's
+own. The share of each part is of one profiled step. Memory is the peak of a process of its own, above the idle one.
+Writes benchmarks/results/procx_model.json.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import nullcontext
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from alternating import alternate, peak_rate
+from media import peak_mib
+from plain_procx import plain
+from procx_parts import shares
+from torch import nn
+
+from stepline.procx.batch import Batch, Sample, collate
+from stepline.procx.criterion import training_losses
+from stepline.procx.loss_settings import PDVC as PDVC_LOSSES
+from stepline.procx.loss_settings import LossSettings
+from stepline.procx.model import ProcX
+from stepline.procx.model_settings import PDVC, PROCX, SMALL, ModelSettings
+from stepline.procx.settings import AttentionForm
+from stepline.procx.tokens import HALF_BYTES, MARKS, Vocabulary
+
+RESULTS = Path(__file__).parent / "results" / "procx_model.json"
+COUNTS = (8, 6, 9, 7, 8, 10, 5, 9)  # steps of the videos; YouCook2: 7.7
+WORDS = 9_981  # with marks and half bytes 10,000 tokens
+FORMS: tuple[AttentionForm, ...] = ("key-aware", "vanilla")
+SIZES: dict[str, ModelSettings] = {"paper": PROCX, "small": SMALL, "pdvc": PDVC}
+OURS, SAMPLED, PLAIN = "stepline", "grid_sample", "plain"
+
+
+def vocabulary(words: int = WORDS) -> Vocabulary:
+    """Return words that mean nothing, one token each."""
+    return Vocabulary((*MARKS, *HALF_BYTES, *(f"w{number}" for number in range(words))))
+
+
+def batch(settings: ModelSettings, words: Vocabulary, counts: tuple[int, ...] = COUNTS) -> Batch:
+    """Return a video for each count, its steps even in time."""
+    chance = np.random.default_rng(0)
+    known = words.tokens[len(MARKS) + len(HALF_BYTES) :]
+
+    def video(count: int) -> Sample:
+        values = chance.standard_normal((300, settings.features)).astype(np.float32)
+        spans = tuple((300 * step / count, 300 * (step + 0.8) / count) for step in range(count))
+        sentences = tuple(" ".join(chance.choice(known, chance.integers(5, 14))) for _ in spans)
+        return Sample("video", values, 300.0, spans, sentences)
+
+    return collate([video(count) for count in counts], words, settings)
+
+
+class Trainer:
+    """A network with what one step does, and a batch."""
+
+    def __init__(self, settings: ModelSettings, *, device: str = "cpu", words: int = WORDS) -> None:
+        torch.manual_seed(0)
+        held = vocabulary(words)
+        self.model = ProcX(settings, len(held)).to(device).train()
+        self.losses = PDVC_LOSSES if settings.captioner.kind == "lstm" else LossSettings()
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4, weight_decay=1e-3, fused=True)
+        self.batch = batch(settings, held).to(device)
+
+    def loss(self) -> torch.Tensor:
+        """Return the loss of the batch."""
+        parts = training_losses(self.model, self.batch, self.losses)
+        return torch.stack([part.mean for part in parts]).sum()
+
+    def step(self) -> torch.Tensor:
+        """Take one step and return its loss."""
+        loss = self.loss()
+        loss.backward()
+        nn.utils.clip_grad_norm_(self.model.parameters(), 0.1)
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        return loss.detach()
+
+    def propose(self) -> None:
+        """Look at the batch without gradients, and write nothing."""
+        self.model.eval()
+        with torch.inference_mode():
+            self.model(self.batch.videos)
+        self.model.train()
+
+
+WAYS: dict[str, Callable[[], Any]] = {OURS: nullcontext, SAMPLED: partial(plain, layers=False), PLAIN: plain}
+
+
+def within(way: str, work: Callable[[], object]) -> None:
+    """Do some work in one of the ways."""
+    with WAYS[way]():
+        work()
+
+
+def with_form(settings: ModelSettings, form: AttentionForm) -> ModelSettings:
+    """Return the settings with another attention."""
+    return settings.model_copy(update={"attention": settings.attention.model_copy(update={"form": form})})
+
+
+def difference(trainer: Trainer) -> float:
+    """Return how far the loss of the plain way is from ours, as a share of it, without dropout."""
+    trainer.model.eval()
+    with torch.no_grad():
+        ours = float(trainer.loss())
+        with plain():
+            theirs = float(trainer.loss())
+    trainer.model.train()
+    return abs(ours - theirs) / abs(theirs)
+
+
+def measure(size: str, form: AttentionForm, rounds: int) -> dict[str, Any]:
+    """Return times, shares and memory of one network."""
+    trainer = Trainer(with_form(SIZES[size], form))
+    found: dict[str, Any] = {
+        "parameters": sum(weight.numel() for weight in trainer.model.parameters()),
+        "loss_difference": difference(trainer),
+    }
+    for kind, work in (("step", trainer.step), ("propose", trainer.propose)):
+        sides = {way: partial(within, way, work) for way in WAYS}
+        for side in sides.values():
+            side()
+        found[kind] = alternate(sides, rounds)
+    found["shares"] = shares(trainer.model, trainer.step)
+    del trainer
+    found["memory_mib"] = {way: memory(way, size, form) for way in WAYS}
+    return found
+
+
+def memory(way: str, size: str, form: str) -> float:
+    """Return the MiB of a training step at its peak, above network, optimizer and batch, in a process of its own."""
+    command = [sys.executable, __file__, "--memory-of", way, size, form]
+    return float(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
+
+
+def report_memory(way: str, size: str, form: AttentionForm) -> None:
+    """Print the MiB of a step; the process ends after it."""
+    small, trainer = Trainer(with_form(SMALL, form)), Trainer(with_form(SIZES[size], form))
+    within(way, small.step)  # what a first call loads
+    idle = peak_mib()
+    for _ in range(2):
+        within(way, trainer.step)
+    print(peak_mib() - idle)
+
+
+def show(title: str, found: dict[str, Any]) -> None:
+    """Print the tables of one network."""
+    million = found["parameters"] / 1e6
+    print(f"\n{title}: {million:.1f} M weights, loss differs by {found['loss_difference']:.1e}", flush=True)
+    for kind in ("step", "propose"):
+        for way, row in found[kind].items():
+            pairs = [(row[f"cpu_{key}_s"], found[kind][OURS][f"cpu_{key}_s"]) for key in ("min", "median")]
+            cells = " ".join(f"{value:8.3f}" for value, _ in pairs) + " ".join(f"{a / b:7.2f}x" for a, b in pairs)
+            print(f"  {kind:9s}{way:12s}{cells}", flush=True)
+    for way, mib in found["memory_mib"].items():
+        print(f"  {'memory':9s}{way:12s}{mib:8.0f} MiB", flush=True)
+    print("  shares   " + ", ".join(f"{name} {share:.0%}" for name, share in found["shares"].items()), flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3, metavar="N", help="turns of every variant (default 3)")
+    parser.add_argument("--sizes", nargs="+", choices=tuple(SIZES), default=list(SIZES))
+    parser.add_argument("--memory-of", nargs=3, metavar=("WAY", "SIZE", "FORM"), help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    if given.memory_of:
+        report_memory(*given.memory_of)
+        return
+    results: dict[str, Any] = {"torch": torch.__version__, "rounds": given.rounds, "peak_gflops": peak_rate()}
+    for size in given.sizes:
+        for form in FORMS if size != "pdvc" else ("vanilla",):
+            results[f"{size}, {form}"] = measure(size, form, given.rounds)
+            show(f"{size}, {form}", results[f"{size}, {form}"])
+    RESULTS.write_text(json.dumps(results, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

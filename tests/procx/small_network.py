@@ -1,0 +1,74 @@
+"""A small ProcX, and videos whose features say where the steps are."""
+
+import numpy as np
+import torch
+
+from stepline.procx.batch import Sample, collate
+from stepline.procx.model import ProcX
+from stepline.procx.model_settings import ModelSettings
+from stepline.procx.settings import AttentionSettings
+from stepline.procx.text_settings import CaptionerSettings, VocabularySettings
+from stepline.procx.tokens import train_vocabulary
+
+SENTENCES = (
+    "cut the onion into thin rings",
+    "fry the onion in butter",
+    "serve the eggs with toast",
+    "crack 2 eggs into the pan",
+    "add salt",
+)
+VOCABULARY = train_vocabulary(SENTENCES, VocabularySettings(size=300, rare=1))
+WIDTH = 16   # of a feature row
+
+
+def tiny(form="key-aware", kind="transformer", **changes):
+    sizes = {"width": 32, "heads": 4, "text_layers": 1, "joint_layers": 1, "feed_forward": 64, "projection": 16}
+    captioner = CaptionerSettings(kind=kind, **sizes, dropout=0.0, longest=16)
+    settings = ModelSettings(
+        features=WIDTH,
+        rows=32,
+        attention=AttentionSettings(width=32, heads=4, form=form),
+        encoder_layers=1,
+        decoder_layers=2,
+        feed_forward=64,
+        dropout=0.0,
+        queries=8,
+        most_steps=6,
+        longest_duration=64,
+        captioner=captioner,
+    )
+    return settings.model_copy(update=changes)
+
+
+def network(settings=None, seed=0, stirred=False):
+    """Fresh, or stirred: with weights in the places that begin as zeros."""
+    torch.manual_seed(seed)
+    model = ProcX(settings or tiny(), len(VOCABULARY))
+    if stirred:
+        with torch.no_grad():
+            for weight in model.parameters():
+                weight.add_(0.05 * torch.randn_like(weight))
+    return model
+
+
+def sample(name="a", rows=40, duration=100.0, steps=3, said=False, seed=0):
+    """Steps that fill four fifths of the video, evenly."""
+    values = np.random.default_rng(seed).standard_normal((rows, WIDTH)).astype(np.float32)
+    spans = tuple((duration * step / steps, duration * (step + 0.8) / steps) for step in range(steps))
+    sentences = tuple(SENTENCES[step % len(SENTENCES)] for step in range(steps))
+    return Sample(name, values, duration, spans, sentences, sentences[::-1] if said else None)
+
+
+def three():
+    """One video with three steps, one with two, one without any."""
+    spans, features = ((5.0, 20.0), (30.0, 50.0), (60.0, 95.0)), np.random.default_rng(0)
+    values = [features.standard_normal((rows, WIDTH)).astype(np.float32) for rows in (40, 20, 9)]
+    return [
+        Sample("a", values[0], 100.0, spans, SENTENCES[:3]),
+        Sample("b", values[1], 50.0, ((2.0, 10.0), (25.0, 40.0)), SENTENCES[3:]),
+        Sample("c", values[2], 30.0),
+    ]
+
+
+def made(samples, settings=None):
+    return collate(samples, VOCABULARY, settings or tiny())

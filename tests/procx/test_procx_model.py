@@ -1,0 +1,158 @@
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load, save
+from small_network import WIDTH, made, network, sample, three, tiny
+from torch.testing import assert_close
+
+from stepline.errors import ShapeError
+from stepline.procx.batch import Videos, videos
+from stepline.procx.model import chosen
+from stepline.procx.model_settings import PDVC, PROCX, SMALL, SMALL_PDVC
+from stepline.procx.pyramid import fused, sine_positions
+from stepline.procx.search import write
+
+FORMS = [("key-aware", "transformer"), ("vanilla", "lstm")]
+
+
+def look(model, samples, settings=None):
+    with torch.no_grad():
+        return model.eval()(made(samples, settings).videos)
+
+
+def said(model, seen, video, query):
+    """Logits of a fixed sentence's words, of the last layer's queries."""
+    tokens = torch.arange(3, 8).expand(len(video), -1)
+    with torch.no_grad():
+        context = model.context(seen, chosen(-1, torch.tensor(video), torch.tensor(query)))
+        return model.captioner(tokens, torch.zeros_like(tokens, dtype=torch.bool), context).logits
+
+
+@pytest.mark.parametrize("settings", [PROCX, PDVC, SMALL, SMALL_PDVC])
+def test_presets_are_settings_that_fit(settings):
+    assert type(settings).model_validate(settings.model_dump()) == settings
+
+
+def test_shapes_are_by_layer_video_and_query():
+    seen = look(network(), three())
+    assert seen.proposed.logits.shape == (2, 3, 8)
+    assert seen.proposed.boxes.shape == (2, 3, 8, 2)
+    assert seen.proposed.counts.shape == (2, 3, 7)
+    assert seen.queries.shape == (2, 3, 8, 32)
+    assert seen.lengths == (32, 16, 8, 4)
+    assert seen.fused.shape == (3, 32, 32)
+
+
+@pytest.mark.parametrize(("form", "kind"), FORMS)
+def test_other_videos_of_the_batch_change_nothing(form, kind):
+    settings = tiny(form, kind)
+    model = network(settings, stirred=True)
+    alone, together = look(model, three()[1:2], settings), look(model, three(), settings)
+    for name in ("logits", "boxes", "counts"):
+        assert_close(getattr(together.proposed, name)[:, 1:2], getattr(alone.proposed, name), atol=1e-5, rtol=1e-5)
+    assert_close(said(model, together, [0, 1], [2, 3])[1:], said(model, alone, [0], [3]), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("form", "kind"), FORMS)
+def test_an_empty_video_is_defined_and_changes_no_other(form, kind):
+    settings = tiny(form, kind)
+    model = network(settings, stirred=True)
+    nothing = [sample("none", rows=0, steps=0)]
+    seen, without = look(model, [*three(), *nothing], settings), look(model, three(), settings)
+    assert seen.empty.tolist() == [False, False, False, True]
+    assert torch.isfinite(seen.proposed.boxes).all()
+    assert torch.isfinite(said(model, seen, [3], [0])).all()
+    assert_close(seen.proposed.boxes[:, :3], without.proposed.boxes, atol=1e-5, rtol=1e-5)
+    assert len(write(model.captioner, model.context(look(model, nothing, settings), picked(0, 1)))) == 1
+
+
+def picked(video, query):
+    return chosen(-1, torch.tensor([video]), torch.tensor([query]))
+
+
+@pytest.mark.parametrize(("form", "kind"), FORMS)
+def test_a_video_of_one_row_and_a_network_of_one_row_are_defined(form, kind):
+    short = [sample(rows=1, duration=1.0, steps=1)]
+    for rows in (1, 32):
+        settings = tiny(form, kind, rows=rows)
+        seen = look(network(settings), short, settings)
+        assert torch.isfinite(seen.proposed.boxes).all()
+        assert seen.lengths[-1] == max(1, rows // 8)
+
+
+def test_each_layer_moves_the_boxes_of_the_one_before():
+    model = network()
+    with torch.no_grad():
+        model.heads[1].box[-1].bias.copy_(torch.tensor([1.0, 0.0]))
+        first, second = look(model, three()).proposed.boxes
+    assert_close(second.logit(), first.logit() + torch.tensor([1.0, 0.0]), atol=1e-4, rtol=1e-4)
+    with torch.no_grad():
+        start = model.reference(model.query_places.weight).sigmoid()[:, 0]
+    assert_close(first[0, :, 0], start)
+    assert_close(first[..., 1], torch.full((3, 8), torch.tensor(-2.0).sigmoid().item()))
+
+
+def test_without_refinement_each_layer_begins_anew():
+    settings = tiny(refine=False)
+    model = network(settings)
+    with torch.no_grad():
+        model.heads[0].box[-1].bias.copy_(torch.tensor([3.0, 0.0]))
+        first, second = look(model, three(), settings).proposed.boxes[..., 0]
+        start = model.reference(model.query_places.weight)[:, 0]
+    assert_close(first.logit(), (start + 3.0).expand(3, -1), atol=1e-4, rtol=1e-4)
+    assert_close(second.logit(), start.expand(3, -1), atol=1e-4, rtol=1e-4)
+
+
+def test_a_fresh_network_is_unsure_of_every_query():
+    sure = look(network(), three()).proposed.logits.sigmoid()
+    assert sure.max() < 0.1
+
+
+def test_durations_beyond_the_longest_look_alike():
+    model = network(stirred=True).eval()
+    values = made(three()).videos.values[:1].expand(3, -1, -1)
+    with torch.no_grad():
+        counts = model(Videos(values, torch.tensor([20.0, 64.0, 900.0]))).proposed.counts[-1]
+    assert_close(counts[1], counts[2], atol=1e-5, rtol=1e-5)
+    assert (counts[0] - counts[1]).abs().max() > 1e-4
+
+
+def test_levels_are_stretched_and_added():
+    """A level of 4 and one of 2 rows: linear between the middles, the ends held."""
+    levels = torch.tensor([[1.0, 1, 1, 1, 0, 4]])[..., None]
+    assert_close(fused(levels, (4, 2))[0, :, 0], torch.tensor([1.0, 2.0, 4.0, 5.0]))
+
+
+def test_positions_are_sines_and_cosines_in_turn():
+    """At half of the video and width 4 the angles are pi and pi / 100."""
+    found = sine_positions(torch.tensor([0.5]), 4)
+    wanted = torch.tensor([[0.0, -1.0, np.sin(np.pi / 100), np.cos(np.pi / 100)]], dtype=torch.float32)
+    assert_close(found, wanted, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize(("form", "kind"), FORMS)
+def test_its_state_makes_it_again(form, kind):
+    settings = tiny(form, kind)
+    first, second = network(settings, seed=1), network(settings, seed=2)
+    second.load_state_dict(load(save(first.state_dict())))
+    one, other = look(first, three(), settings), look(second, three(), settings)
+    assert_close(one.proposed.boxes, other.proposed.boxes, atol=0, rtol=0)
+    assert_close(said(first, one, [0], [1]), said(second, other, [0], [1]), atol=0, rtol=0)
+
+
+def test_features_of_another_width_are_refused():
+    with pytest.raises(ShapeError, match=f"videos, rows, {WIDTH}"):
+        network()(videos([np.zeros((3, 5), np.float32)], [3.0], 8))
+
+
+def test_the_lstm_looks_at_its_own_box_alone():
+    """Features far from a caption's box change the video that other captions see, not this one's words."""
+    settings = tiny("vanilla", "lstm")
+    model = network(settings, stirred=True).eval()
+    seen = look(model, three()[:1], settings)
+    seen.proposed.boxes[-1, 0, 0] = torch.tensor([0.1, 0.1])
+    before = said(model, seen, [0], [0])
+    seen.levels[:, 28:32] += 5.0   # the end of the finest level
+    assert_close(said(model, seen, [0], [0]), before)
+    seen.levels[:, 2:5] += 5.0
+    assert (said(model, seen, [0], [0]) - before).abs().max() > 1e-3
