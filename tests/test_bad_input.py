@@ -174,6 +174,12 @@ CASES = (
     # models and features
     Case("no such recogniser", options("--model", "whisper-enormous"), "whisper-enormous"),
     Case("a folder that holds no recogniser", options("--model", "{folder}"), "model.bin"),
+    Case("no such network that describes", options("--describe", "{folder}/none"), "no such file"),
+    Case(
+        "a network that describes, which is none",
+        written("m.safetensors", "no", "--describe", "{folder}/m.safetensors"),
+        "not a ProcX network",
+    ),
     Case("no such checkpoint", options("--backbone", "clip", "--weights", "{folder}/none"), "none"),
     Case("a checkpoint folder without one", options("--backbone", "clip", "--weights", "{folder}"), ""),
     Case("ready features without a file", options("--backbone", "precomputed"), "vision.path"),

@@ -1,0 +1,159 @@
+"""A network that describes, in the main job and in `stepline describe`: fresh weights, a real backbone."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from small_video import draw_video
+
+from stepline.models import sha256
+from stepline.procx.checkpoint import Trained, write_model
+from stepline.procx.model import ProcX
+from stepline.procx.model_settings import ModelSettings
+from stepline.procx.settings import AttentionSettings
+from stepline.procx.text_settings import CaptionerSettings, VocabularySettings
+from stepline.procx.tokens import train_vocabulary
+from stepline.records import FeatureSequence
+from stepline.store import from_json, read_record, write_features
+
+WIDTH = 384   # of conse's features
+SIZES = ModelSettings(
+    features=WIDTH,
+    rows=16,
+    attention=AttentionSettings(width=16, heads=2, levels=2, points=2),
+    encoder_layers=1,
+    decoder_layers=1,
+    feed_forward=32,
+    queries=5,
+    most_steps=4,
+    captioner=CaptionerSettings(width=16, heads=2, text_layers=1, joint_layers=1, feed_forward=32, longest=6),
+)
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory):
+    """A folder with a fresh network of conse's features that reads speech; its words mean nothing."""
+    torch.manual_seed(0)
+    words = train_vocabulary(["slice the lemons"], VocabularySettings(size=300))
+    folder = tmp_path_factory.mktemp("network")
+    write_model(ProcX(SIZES, len(words)), words, folder / "procx.safetensors", Trained("conse", unit=True, around=5.0))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def silent(tmp_path_factory):
+    return draw_video(tmp_path_factory.mktemp("silent") / "silent.mp4", sound=False)
+
+
+def test_the_main_job_describes_a_video_without_speech(stepline, network, silent, tmp_path):
+    job = ("steps", silent, "--out", tmp_path)
+    refused = stepline(*job)
+    assert refused.exit_code == 1
+    assert "a network that describes with --describe MODEL" in refused.stderr
+    made = stepline(*job, "--describe", network)
+    assert made.exit_code == 0, made.stderr
+    record = read_record(tmp_path / "silent.json")
+    assert record.steps
+    assert all(step.status == "shown" and step.spans[0].end <= 16.0 for step in record.steps)
+    assert record.models["describer"] == {"network": sha256(network / "procx.safetensors"), "speech": False}
+    assert any("told from the pictures" in warning for warning in record.warnings)
+    assert (tmp_path / "silent.html").is_file()   # every output takes it as it is
+    assert "done before" in stepline(*job, "--describe", network).stderr
+
+
+def test_the_network_is_part_of_what_decides_the_result(network, silent):
+    from stepline.pipeline import Request, StepsSettings, fingerprint
+    from stepline.procx.describe_settings import DescribeSettings
+
+    settings = StepsSettings(procx=DescribeSettings(path=network))
+    before = fingerprint(Request(silent, "silent"), settings)["inputs"]["describer"]
+    assert before == sha256(network / "procx.safetensors")
+    assert fingerprint(Request(silent, "silent"), StepsSettings())["inputs"]["describer"] is None
+
+
+def test_speech_goes_before_pictures_unless_both_are_asked_for(stepline, network, small_video, captions_file, tmp_path):
+    job = ("steps", small_video, "--captions", captions_file, "--format", "json", "--describe", network)
+    assert stepline(*job, "--out", tmp_path / "one").exit_code == 0
+    spoken = read_record(tmp_path / "one" / "small.json")
+    assert spoken.models["describer"] is None
+    assert spoken.steps[0].sources
+    assert not spoken.captions
+    assert stepline(*job, "--out", tmp_path / "two", "--set", "procx.when=always").exit_code == 0
+    both = read_record(tmp_path / "two" / "small.json")
+    assert both.steps == spoken.steps
+    assert both.captions
+    assert both.models["describer"] is not None
+
+
+def test_describe_tells_a_video_from_its_pictures_alone(stepline, network, small_video, captions_file, tmp_path):
+    job = ("describe", small_video, "--model", network, "--out", tmp_path, "--count", "3", "--json")
+    made = stepline(*job, "--format", "vtt")
+    assert made.exit_code == 0, made.stderr
+    record = from_json(made.stdout)
+    assert record == read_record(tmp_path / "small.json")
+    assert len(record.steps) == 3
+    assert record.transcript.sentences == ()   # nobody listened
+    assert {path.name for path in tmp_path.iterdir()} == {"small.json", "small.vtt"}
+    heard = stepline(*job, "--speech", "--captions", captions_file)
+    assert heard.exit_code == 0, heard.stderr
+    spoken = from_json(heard.stdout)
+    assert len(spoken.transcript.sentences) == 3 + 1
+    assert [step.spans for step in spoken.steps] == [step.spans for step in record.steps]
+    assert spoken.models["describer"]["speech"] is True
+
+
+def test_a_video_of_a_second_is_told(stepline, network, tmp_path):
+    short = draw_video(tmp_path / "short.mp4", seconds=1, sound=False)
+    made = stepline("describe", short, "--model", network, "--out", tmp_path / "out", "--json")
+    assert made.exit_code == 0, made.stderr
+    record = from_json(made.stdout)
+    assert all(step.spans[0].end <= record.video.duration == 1.0 for step in record.steps)
+
+
+def test_several_sources_are_told_one_after_another(stepline, network, silent, tmp_path):
+    ready = tmp_path / "ready.safetensors"
+    values = np.random.default_rng(0).normal(size=(20, WIDTH)).astype(np.float32)
+    write_features(FeatureSequence(values, 1.0, "conse"), ready)
+    broken = tmp_path / "broken.npy"
+    broken.write_text("no")
+    made = stepline("describe", silent, ready, broken, "--model", network, "--out", tmp_path / "out", "--json")
+    assert made.exit_code == 1
+    assert "2 of 3 sources done, 1 failed" in made.stderr
+    assert "broken.npy" in made.stderr
+    assert [json.loads(line)["id"] for line in made.stdout.splitlines()] == ["silent", "ready"]
+    assert read_record(tmp_path / "out" / "ready.json").video.duration == 20.0
+
+
+def test_what_does_not_fit_is_one_line(stepline, network, silent, small_video, tmp_path):
+    other = tmp_path / "other.safetensors"
+    words = train_vocabulary(["cut"], VocabularySettings(size=300))
+    write_model(ProcX(SIZES, len(words)), words, other, Trained("s3d", unit=True))
+    quick = tmp_path / "quick.safetensors"
+    write_model(ProcX(SIZES, len(words)), words, quick, Trained("conse", 4.0, unit=True))
+    nan = tmp_path / "nan.npy"
+    np.save(nan, np.full((4, WIDTH), np.nan, np.float32))
+    narrow = tmp_path / "narrow.npy"
+    np.save(narrow, np.ones((4, 3), np.float32))
+    sound = draw_video(tmp_path / "copy.mp4", sound=False)
+    (tmp_path / "c.srt").write_text("1\n00:00:01,000 --> 00:00:02,000\nhi\n")
+    describe = ("describe", silent, "--model")
+    for says, command in (
+        ("no such file", (*describe, tmp_path / "none")),
+        ("not a ProcX network", (*describe, silent)),
+        ("trained on features of 's3d', given are 'conse'", (*describe, other)),
+        ("trained at 4 rows per second", (*describe, quick)),
+        ("trained on pictures alone", (*describe, other, "--speech", "--set", "vision.backbone=s3d")),
+        ("needs pictures", (*describe, network, "--set", "vision.backbone=none")),
+        ("NaN", ("describe", nan, "--model", network)),
+        ("are 3 wide", ("describe", narrow, "--model", network)),
+        ("--captions is for one video", (*describe, network, sound, "--captions", tmp_path / "c.srt")),
+        ("did you mean", (*describe, network, "--set", "procx.chose=apart")),
+        ("procx.path is not set", ("steps", silent, "--set", "procx.when=alone")),
+        ("needs pictures", ("steps", silent, "--describe", network, "--backbone", "none")),
+    ):
+        failed = stepline(*command, "--out", tmp_path / "out")
+        assert failed.exit_code == 1, (says, failed.output)
+        assert says in failed.stderr, failed.stderr
+        assert len([line for line in failed.stderr.splitlines() if line.startswith("stepline: ")]) == 1, failed.stderr
+    assert not (tmp_path / "out").exists()
