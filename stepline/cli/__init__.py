@@ -11,6 +11,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 from stepline import __version__
 from stepline.cli.annotate import annotate
 from stepline.cli.curate import curate
+from stepline.cli.curate_report import audit, report
 from stepline.cli.describe import describe
 from stepline.cli.excluded import excluded
 from stepline.cli.experiment import experiment
@@ -55,6 +56,8 @@ COMMANDS = (
     text_base,
 )
 
+curate.add_command(audit)
+curate.add_command(report)
 experiment.add_command(wys2_tables)
 train.add_command(train_procx)
 train.add_command(train_summarizer)

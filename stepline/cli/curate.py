@@ -12,6 +12,7 @@ from stepline.cli.progress import curation_bar
 if TYPE_CHECKING:
     from stepline.curate.driver import Outcome
     from stepline.curate.recipe import Recipe
+    from stepline.curate.run import Asked
     from stepline.curate.status import Status
 
 NAMED = 5   # failures that are said one by one
@@ -40,6 +41,7 @@ def curate() -> None:
 @click.option("--workers", type=click.IntRange(min=1), help="Worker processes; one a core by default.")
 @click.option("--limit", type=click.IntRange(min=1), help="Only the first videos by id.")
 @click.option("--retry-failed", is_flag=True, help="Try again what failed before.")
+@click.option("--dry-run", is_flag=True, help="Work on a sample, tell what the whole would take, and end.")
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="One setting, e.g. limits.seconds=600.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def run(source: str, recipe: str, out: str, **options: Any) -> None:
@@ -57,6 +59,9 @@ def run(source: str, recipe: str, out: str, **options: Any) -> None:
 
     chosen = _recipe(recipe, options)
     asked = Asked(source, chosen, out, options["limit"], options["retry_failed"])
+    if options["dry_run"]:
+        _forecast(asked, options["as_json"])
+        return
     with curation_bar() as report:
         outcome, place = carry_out(asked, report, lambda line: click.echo(line, err=True))
     _tell_failures(outcome)
@@ -64,6 +69,17 @@ def run(source: str, recipe: str, out: str, **options: Any) -> None:
     dataset = f"{place.shown}/dataset"
     as_json = json.dumps({**told, "seconds": round(outcome.seconds, 1), "dataset": dataset})
     click.echo(as_json if options["as_json"] else dataset)
+
+
+def _forecast(asked: "Asked", as_json: bool) -> None:
+    from stepline.curate.forecast import dry_run, written
+    from stepline.curate.forecast.written import as_json as to_json
+    from stepline.curate.run import job_of, read
+
+    with curation_bar() as report:
+        job = job_of(asked, report, lambda line: click.echo(line, err=True))
+        told = dry_run(job, list(read(asked)), asked.recipe.forecast)
+    click.echo(to_json(told) if as_json else written(told))
 
 
 def _recipe(name: str, options: dict[str, Any]) -> "Recipe":

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from stepline.curate.engine_settings import EngineSettings, LimitsSettings
+from stepline.curate.forecast_settings import ForecastSettings
 from stepline.curate.report_settings import ReportSettings
 from stepline.curate.settings import ExportSettings, PlaceSettings, SourceSettings
 from stepline.curate.stage import Stage, Stages
@@ -45,6 +46,7 @@ class Recipe(Settings):
     visible: VisibleSettings = VisibleSettings()
     export: ExportSettings = ExportSettings()
     report: ReportSettings = ReportSettings()
+    forecast: ForecastSettings = ForecastSettings()
     places: PlaceSettings = PlaceSettings()
     limits: LimitsSettings = LimitsSettings()
     engine: EngineSettings = EngineSettings()

@@ -1,9 +1,10 @@
 """`stepline curate` as one call: a source, a recipe, a dataset and its report."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from stepline.curate.driver import Job, Outcome, curate, place_of
+from stepline.curate.items import Item, Refused
 from stepline.curate.places import Place
 from stepline.curate.progress import Report
 from stepline.curate.recipe import Recipe
@@ -26,13 +27,24 @@ def run(asked: Asked, report: Report, say: Callable[[str], None]) -> tuple[Outco
     Raises a SteplineError in one line for what ends a run; whatever was finished is kept for the next one.
     """
     from stepline.curate.report import write_report
-    from stepline.curate.sources import read_source
+
+    job = job_of(asked, report, say)
+    out = place_of(job)
+    outcome = curate(job, read(asked))
+    if "export" in asked.recipe.stages:
+        write_report(out, asked.recipe.report)
+    return outcome, out
+
+
+def job_of(asked: Asked, report: Report, say: Callable[[str], None]) -> Job:
+    """Return what is asked for as a job of the driver's, with the stages that come along."""
     from stepline.curate.stages import STAGES
 
-    recipe = asked.recipe
-    job = Job(recipe, asked.out, STAGES, asked.source, asked.limit, asked.retry_failed, report, say)
-    out = place_of(job)
-    outcome = curate(job, read_source(asked.source, recipe.source, recipe.places))
-    if "export" in recipe.stages:
-        write_report(out, recipe.report, asked.source)
-    return outcome, out
+    return Job(asked.recipe, asked.out, STAGES, asked.source, asked.limit, asked.retry_failed, report, say)
+
+
+def read(asked: Asked) -> Iterator[Item | Refused]:
+    """Yield the videos of the source, and what it refuses."""
+    from stepline.curate.sources import read_source
+
+    return read_source(asked.source, asked.recipe.source, asked.recipe.places)

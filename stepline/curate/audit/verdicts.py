@@ -36,7 +36,7 @@ def take_over(file: Path, verdicts: Verdicts, known: frozenset[str]) -> int:
     known: ids of this sample. Raises DatasetError for a verdict on another text, StoreError for a file that is none.
     """
     try:
-        lines = file.read_text(encoding="utf-8").splitlines()
+        lines = [line for line in file.read_text(encoding="utf-8").split("\n") if line]
     except (OSError, UnicodeDecodeError) as error:
         raise StoreError(f"{file}: cannot be read ({error}); give the verdicts that the page saved") from error
     found = []
