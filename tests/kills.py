@@ -1,0 +1,94 @@
+"""Runs of curate that are killed at random moments, and what to count of them."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+from stepline.curate.places import Place
+from stepline.curate.timings import read_timings
+
+
+def start_driver(code, cache):
+    """Start Python on some code, with this process's modules, and return it."""
+    paths = os.pathsep.join(filter(None, sys.path))
+    variables = {**os.environ, "PYTHONPATH": paths, "STEPLINE_CACHE": str(cache)}
+    return subprocess.Popen([sys.executable, "-c", code], env=variables, stderr=subprocess.PIPE)
+
+
+def finish(code, cache):
+    """Run a driver to its end."""
+    driver = start_driver(code, cache)
+    _, said = driver.communicate(timeout=500)
+    assert driver.returncode == 0, said.decode()
+
+
+def run_with_kills(code, out, cache, kills, *, between, seed):
+    """Kill the driver, or one of its workers, at `kills` random moments `between` seconds apart; then finish.
+
+    Returns how often each was killed.
+    """
+    chance, killed = random.Random(seed), Counter()
+    driver = start_driver(code, cache)
+    while sum(killed.values()) < kills:
+        time.sleep(chance.uniform(*between))
+        if driver.poll() is not None:   # it came to its end before: what is left is little
+            assert driver.returncode == 0, driver.stderr.read().decode()
+            break
+        workers = children(driver.pid)
+        if workers and chance.random() < 0.5:
+            os.kill(chance.choice(workers), signal.SIGKILL)
+            killed["worker"] += 1
+            continue
+        driver.kill()
+        driver.communicate()
+        killed["driver"] += 1
+        for worker in workers:
+            wait_for_end(worker)
+        driver = start_driver(code, cache)
+    _, said = driver.communicate(timeout=500)
+    assert driver.returncode == 0, said.decode()
+    return killed
+
+
+def children(process):
+    """The processes that a process has started."""
+    try:
+        return [int(word) for word in Path(f"/proc/{process}/task/{process}/children").read_text().split()] + [
+            int(word)
+            for thread in Path(f"/proc/{process}/task").iterdir()
+            if thread.name != str(process)
+            for word in (thread / "children").read_text().split()
+        ]
+    except OSError:
+        return []
+
+
+def wait_for_end(process, seconds=10.0):
+    """Wait until a process is gone, or only its parent's notice of it is left."""
+    ends = time.monotonic() + seconds
+    while time.monotonic() < ends:
+        try:
+            state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            return
+        if state in "ZX":
+            return
+        time.sleep(0.02)
+    raise AssertionError(f"process {process} outlives its driver")
+
+
+def begun(out):
+    """How often each unit was begun: (stage, id) -> times."""
+    lines = read_timings(Place(str(out)))
+    return Counter((line["stage"], line["id"]) for line in lines if line["event"] == "start" and line["id"])
+
+
+def tree(folder):
+    """Every file that a dataset rests on, but how often failures were tried: name -> bytes."""
+    files = (path for part in ("cells", "stages", "dataset") for path in (Path(folder) / part).rglob("*"))
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files if path.is_file()}
