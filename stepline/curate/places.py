@@ -160,12 +160,16 @@ class Place:
             raise StoreError(f"{self.shown}: it changed while it was read; run again when it is complete")
         return stamp
 
-    def open(self) -> BinaryIO:
-        """Return the file for reading from any byte; what a lost connection cuts off is asked for again."""
+    def open(self, buffer: int | None = None) -> BinaryIO:
+        """Return the file for reading from any byte; what a lost connection cuts off is asked for again.
+
+        buffer: bytes read at a time; none: a block of the settings.
+        """
         if (path := self.local) is not None:
             return cast(BinaryIO, self._try(lambda: path.open("rb")))
         size = self.size()
-        return cast(BinaryIO, io.BufferedReader(_Blocks(self, size), min(self.settings.block * MIB, max(size, 1))))
+        at_once = min(buffer or self.settings.block * MIB, max(size, 1))
+        return cast(BinaryIO, io.BufferedReader(_Blocks(self, size), at_once))
 
     def list(self) -> Iterator[Found]:
         """Yield every file below a folder; hidden ones are left out. The order is the server's.

@@ -26,7 +26,7 @@ def members(path: Path) -> Iterator[tuple[str, object]]:
     """
     try:
         with _opened(path) as file:
-            yield from _Reader(file).members()
+            yield from Reader(file).members()
     except (OSError, EOFError, zlib.error) as error:
         yield "", Damage(f"cannot be read to its end ({error})")
 
@@ -39,13 +39,19 @@ def _opened(path: Path) -> IO[str]:
     return path.open(encoding="utf-8-sig", errors="replace")
 
 
-class _Reader:
-    """A buffer over a text file: `text[place:]` is what has not been read."""
+class Reader:
+    """A buffer over a text file: `text[place:]` is what has not been read.
+
+    last: from which character of the file to which the last value lies; source: its text.
+    """
 
     def __init__(self, file: IO[str]) -> None:
         self.file, self.text, self.place, self.decoder = file, "", 0, json.JSONDecoder()
+        self.passed = 0   # characters before those of `text`
+        self.last, self.source = (0, 0), ""
 
     def members(self) -> Iterator[tuple[str, object]]:
+        """Yield key and value of each member, and a Damage last where the file breaks off."""
         if self._next() != "{":
             yield "", Damage("is no JSON object")
             return
@@ -88,7 +94,8 @@ class _Reader:
             try:
                 value, end = self.decoder.raw_decode(self.text, self.place)
                 if end < len(self.text) or not self._more():
-                    self.place = end
+                    self.last = (self.passed + self.place, self.passed + end)
+                    self.source, self.place = self.text[self.place : end], end
                     return cast(object, value)
             except (json.JSONDecodeError, RecursionError) as error:
                 if len(self.text) - self.place > LONGEST:
@@ -99,5 +106,6 @@ class _Reader:
 
     def _more(self, size: int = BLOCK) -> bool:
         block = self.file.read(size)
+        self.passed += self.place
         self.text, self.place = self.text[self.place :] + block, 0
         return bool(block)

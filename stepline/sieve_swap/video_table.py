@@ -65,20 +65,20 @@ class VideoTable:
 
         self._videos = table(VIDEOS, (("video_id", ID), ("category_1", WORDS), ("task_id", NUMBER)))
         self._lengths = table(LENGTHS, (("vid", ID), ("vlen", NUMBER)))
-        self._titles = _titles(folder / TITLES)
+        self._titles = read_titles(folder / TITLES)
 
     def completed(self, record: Record) -> Record:
         """Return a record with its video's task, title and duration, and its category in `settings`."""
         category, task = (self._videos.find(record.video.id) if self._videos else None) or (None, None)
         length = self._lengths.find(record.video.id) if self._lengths else None
         title = self._titles.get(task, task) if task else None
-        known = {"title": title, "task": title, "duration": _seconds(length[0]) if length else None}
+        known = {"title": title, "task": title, "duration": seconds_of(length[0]) if length else None}
         video = record.video.model_copy(update={name: value for name, value in known.items() if value is not None})
         settings = record.settings | ({"category": category} if category else {})
         return record.model_copy(update={"video": video, "settings": settings})
 
 
-def _titles(path: Path) -> dict[str, str]:
+def read_titles(path: Path) -> dict[str, str]:
     """Return task -> title of a file of "id<tab>title" lines, without a header."""
     if not path.is_file():
         return {}
@@ -87,7 +87,8 @@ def _titles(path: Path) -> dict[str, str]:
         return {task.strip(): title.strip() for task, _, title in lines if title.strip()}
 
 
-def _seconds(cell: str) -> float | None:
+def seconds_of(cell: str) -> float | None:
+    """Return the seconds in a cell; None where it holds no length."""
     try:
         value = float(cell)
     except ValueError:

@@ -1,0 +1,82 @@
+"""HowTo100M as it is published: a table of ids, categories and tasks; captions and features by id.
+
+    FOLDER/HowTo100M_v1.csv            video_id, category_1, category_2, rank, task_id
+    FOLDER/task_ids.csv, htm_vlen.csv  titles of tasks, lengths of videos; where they are
+    FOLDER/caption.json or raw_caption.json, or a folder `captions` of ID.csv     unless source.captions names them
+    source.features, source.videos     folders of ID.mp4.npy and of ID.mp4; where they are
+"""
+
+import csv
+import io
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from stepline.curate.items import Item, Refused
+from stepline.curate.places import Place
+from stepline.curate.settings import PlaceSettings, SourceSettings
+from stepline.curate.sources.beside import Beside
+from stepline.curate.sources.choosing import Choice
+from stepline.curate.sources.sorting import Entry
+from stepline.errors import DatasetError
+from stepline.sieve_swap.video_table import LENGTHS, TITLES, VIDEOS, Table, read_titles, seconds_of
+
+COLUMNS = ("video_id", "category_1", "task_id")
+CAPTIONS = ("caption.json", "raw_caption.json")
+FOLDER = "captions"
+NOTHING = "neither its video nor captions nor features of it are here"
+
+
+def read_howto100m(
+    place: Place, settings: SourceSettings, choice: Choice, places: PlaceSettings
+) -> Iterator[Entry]:
+    """Yield the wanted rows of HowTo100M's table. Raises DatasetError where the table is missing or another."""
+    table = place if place.name.endswith(".csv") else place / VIDEOS
+    folder = Place(table.url.rpartition("/")[0] or ".", places)
+    beside = Beside(settings.model_copy(update={"captions": settings.captions or _captions(folder)}), places)
+    lengths, titles = _tables(folder)
+    for row in _rows(table):
+        if not choice.takes(row["video_id"], row["category_1"] or None):
+            continue
+        task = titles.get(row["task_id"], row["task_id"]) or None
+        length = lengths.find(row["video_id"]) if lengths is not None else None
+        item = beside.completed(
+            Item(
+                row["video_id"], title=task, task=task, category=row["category_1"] or None,
+                duration=seconds_of(length[0]) if length else None,
+            )
+        )  # fmt: skip
+        here = item.video or item.captions or item.features
+        yield item if here else Refused(item.id, NOTHING)
+
+
+def _rows(table: Place) -> Iterator[dict[str, str]]:
+    try:
+        with table.open() as file:
+            rows = csv.DictReader(io.TextIOWrapper(file, encoding="utf-8-sig", errors="replace", newline=""))
+            lacking = [column for column in COLUMNS if column not in (rows.fieldnames or ())]
+            if lacking:
+                cure = "give HowTo100M_v1.csv, or source.kind=list for a list of your own"
+                raise DatasetError(f"{table.shown}: it lacks the column {lacking[0]!r}; {cure}")
+            for row in rows:
+                yield {column: (row[column] or "").strip() for column in COLUMNS}
+    except csv.Error as error:
+        raise DatasetError(f"{table.shown}: not valid csv ({error}); download it again") from error
+
+
+def _captions(folder: Place) -> str | None:
+    for name in (*CAPTIONS, FOLDER):
+        if (folder / name).exists():
+            return (folder / name).url
+    return None
+
+
+def _tables(folder: Place) -> tuple[Table | None, dict[str, str]]:
+    """Return the lengths by id and the titles by task, of the tables that are there."""
+    with tempfile.TemporaryDirectory(prefix="stepline-tables-") as scratch:
+        for name in (LENGTHS, TITLES):
+            if (folder / name).exists():
+                (folder / name).fetch(Path(scratch) / name)
+        lengths = Path(scratch) / LENGTHS
+        table = Table(lengths, (("vid", 16), ("vlen", 12))) if lengths.is_file() else None
+        return table, read_titles(Path(scratch) / TITLES)

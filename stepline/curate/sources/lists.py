@@ -1,0 +1,187 @@
+"""A list of videos in Parquet, csv, tsv or JSON lines: a row a video, its columns as the settings name them."""
+
+import csv
+import difflib
+import gzip
+import io
+import json
+import math
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import PurePosixPath
+from typing import BinaryIO, TextIO, TypeAlias, cast
+
+from stepline.curate.items import Item, Refused
+from stepline.curate.places import Place
+from stepline.curate.settings import ColumnsSettings
+from stepline.curate.sources.addresses import root_of, whole_address
+from stepline.curate.sources.beside import Beside
+from stepline.curate.sources.choosing import Choice
+from stepline.curate.sources.sorting import Entry
+from stepline.curate.sources.stamps import Stamps
+from stepline.errors import DatasetError
+
+Row: TypeAlias = Mapping[str, object]
+Rows: TypeAlias = Iterator[Row]
+
+ROWS = 10_000          # of a Parquet file held at once
+DAMAGE = (OSError, EOFError, zlib.error, csv.Error, UnicodeDecodeError)
+FILES = ("video", "captions", "features")
+
+
+def read_list(
+    place: Place, columns: ColumnsSettings, choice: Choice, beside: Beside, stamps: Stamps
+) -> Iterator[Entry]:
+    """Yield a row's video each, of those that are wanted; a row whose file is not there is refused.
+
+    Raises DatasetError for a file that cannot be read, or that lacks a column that is needed, with the nearest name.
+    """
+    with ExitStack() as opened:
+        names, rows = _opened(place, opened)
+        known = _known(place, names, columns)
+        root = root_of(place.url)
+        for number, row in enumerate(rows, start=1):
+            cells = {field: _text(row.get(column)) for field, column in known.items()}
+            id = cells.get("id") or PurePosixPath(cells.get("video", "")).name.rpartition(".")[0]
+            if not id:
+                yield Refused(f"row {number}", "its row has neither an id nor a video's address")
+            elif choice.takes(id, cells.get("category") or None):
+                yield _entry(id, cells, root, beside, stamps)
+
+
+def _entry(id: str, cells: Mapping[str, str], root: str, beside: Beside, stamps: Stamps) -> Entry:
+    urls = {field: whole_address(cells[field], root) for field in FILES if cells.get(field)}
+    item = beside.completed(
+        Item(
+            id, urls.get("video"), "", urls.get("captions"), "", urls.get("features"), "",
+            cells.get("title") or None, cells.get("task") or None, cells.get("category") or None,
+            _seconds(cells.get("duration", "")),
+        )
+    )  # fmt: skip
+    for field in urls:
+        stamp = stamps.of(urls[field])
+        if stamp is None:
+            return Refused(id, f"its {'file of ' * (field != 'video')}{field} is not there")
+        item = _stamped(item, field, stamp)
+    if item.video is None and item.captions is None and item.features is None:
+        return Refused(id, "its row names no file, and none of its id is in the folders of the settings")
+    return item
+
+
+def _stamped(item: Item, field: str, stamp: str) -> Item:
+    if field == "video":
+        return replace(item, stamp=stamp)
+    return replace(item, captions_stamp=stamp) if field == "captions" else replace(item, features_stamp=stamp)
+
+
+def _known(place: Place, names: Sequence[str], columns: ColumnsSettings) -> dict[str, str]:
+    """Return field -> column of those that the list has. Raises DatasetError for one that it must have."""
+    wanted = columns.model_dump()
+    known = {field: column for field, column in wanted.items() if column in names}
+    default = ColumnsSettings().model_dump()
+    renamed = [field for field in wanted if wanted[field] != default[field]]
+    lacking = next((field for field in renamed if field not in known), None)
+    if lacking is None and not {"id", "video"} & set(known):
+        lacking = "video"
+    if lacking is not None:
+        near = difflib.get_close_matches(wanted[lacking], names, n=1, cutoff=0.5)
+        cure = f"did you mean source.columns.{lacking}={near[0]}?" if near else f"it has {', '.join(names)[:200]}"
+        raise DatasetError(f"{place.shown}: it lacks the column {wanted[lacking]!r}; {cure}")
+    return known
+
+
+def _opened(place: Place, opened: ExitStack) -> tuple[Sequence[str], Rows]:
+    """Return the columns of a list and its rows; its file is closed with `opened`."""
+    name = place.name.lower().removesuffix(".gz")
+    file = opened.enter_context(place.open())
+    if name.endswith(".parquet"):
+        return _parquet(place, file)
+    text = opened.enter_context(_text_of(file))
+    return _lines(place, text) if name.endswith((".jsonl", ".ndjson")) else _table(place, text)
+
+
+def _parquet(place: Place, opened: BinaryIO) -> tuple[Sequence[str], Rows]:
+    import pyarrow as arrow
+    import pyarrow.parquet as parquet
+
+    def rows() -> Rows:
+        try:
+            for batch in file.iter_batches(batch_size=ROWS):
+                yield from batch.to_pylist()
+        except (OSError, arrow.ArrowException) as error:
+            raise _damaged(place, error) from error
+
+    try:
+        file = parquet.ParquetFile(opened)
+        return list(file.schema_arrow.names), rows()
+    except (OSError, arrow.ArrowException) as error:
+        raise _damaged(place, error) from error
+
+
+def _table(place: Place, text: TextIO) -> tuple[Sequence[str], Rows]:
+    try:
+        head = text.readline()
+        names = next(csv.reader([head], delimiter="\t" if "\t" in head else ","), [])
+        rows = csv.DictReader(text, names, delimiter="\t" if "\t" in head else ",")
+        return [name.strip() for name in names], _checked(place, rows, len(names))
+    except DAMAGE as error:
+        raise _damaged(place, error) from error
+
+
+def _checked(place: Place, rows: "csv.DictReader[str]", cells: int) -> Rows:
+    try:
+        for row in rows:
+            if None in row or None in row.values():
+                raise DatasetError(f"{place.shown}: line {rows.line_num + 1} does not hold {cells} cells; correct it")
+            yield cast(Row, row)
+    except DAMAGE as error:
+        raise _damaged(place, error) from error
+
+
+def _lines(place: Place, text: TextIO) -> tuple[Sequence[str], Rows]:
+    """Return the columns of the first line; later lines may have others."""
+    rows = _objects(place, text)
+    first = next(rows, {})
+
+    def all_rows() -> Rows:
+        if first:
+            yield first
+        yield from rows
+
+    return list(first), all_rows()
+
+
+def _objects(place: Place, text: TextIO) -> Rows:
+    try:
+        for number, line in enumerate(text, start=1):
+            if line.strip():
+                row = json.loads(line)
+                if not isinstance(row, dict):
+                    raise DatasetError(f"{place.shown}: line {number} is no JSON object; give one a line")
+                yield row
+    except (*DAMAGE, ValueError, RecursionError) as error:
+        raise _damaged(place, error) from error
+
+
+def _text_of(file: BinaryIO) -> io.TextIOWrapper:
+    packed = file.read(2) == b"\x1f\x8b"
+    file.seek(0)
+    return io.TextIOWrapper(gzip.open(file) if packed else file, encoding="utf-8-sig", newline="")
+
+
+def _damaged(place: Place, error: Exception) -> DatasetError:
+    return DatasetError(f"{place.shown}: cannot be read ({str(error).splitlines()[0][:200]}); write the list again")
+
+
+def _text(cell: object) -> str:
+    return "" if cell is None else str(cell).strip()
+
+
+def _seconds(cell: str) -> float | None:
+    try:
+        value = float(cell)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) and value > 0 else None

@@ -1,0 +1,62 @@
+"""Any source to entries: what kind it is, what is wanted of it, in the order of ids."""
+
+from collections.abc import Iterator
+
+from stepline.curate.places import DEFAULTS as PLACES
+from stepline.curate.places import Place
+from stepline.curate.settings import PlaceSettings, SourceSettings
+from stepline.curate.sources.beside import Beside
+from stepline.curate.sources.choosing import Choice
+from stepline.curate.sources.endings import is_list
+from stepline.curate.sources.folder import read_folder
+from stepline.curate.sources.howto100m import read_howto100m
+from stepline.curate.sources.lists import read_list
+from stepline.curate.sources.sorting import Entry, in_order
+from stepline.curate.sources.stamps import Stamps
+from stepline.curate.sources.webdataset import BRACES, read_webdataset
+from stepline.errors import DatasetError
+from stepline.sieve_swap.video_table import VIDEOS
+
+DEFAULTS = SourceSettings()
+
+
+def read_source(
+    url: str, settings: SourceSettings = DEFAULTS, places: PlaceSettings = PLACES
+) -> Iterator[Entry]:
+    """Yield the videos of a folder, list, set of tars or HowTo100M, sorted by id, each an Item or why it is Refused.
+
+    url: a path, or s3://, gs://, http(s)://. Memory does not grow with the source beyond about 100 bytes a video
+    that a folder lists. Raises DatasetError or StoreError, in one line, where the source cannot be read as a whole.
+    """
+    choice = Choice(settings)
+    yield from in_order(choice.made(_entries(Place(url, places), settings, choice, places)))
+
+
+def _entries(place: Place, settings: SourceSettings, choice: Choice, places: PlaceSettings) -> Iterator[Entry]:
+    kind = settings.kind if settings.kind != "auto" else _kind(place)
+    if kind == "howto100m":
+        return read_howto100m(place, settings, choice, places)
+    beside = Beside(settings, places)
+    if kind == "list":
+        return read_list(place, settings.columns, choice, beside, Stamps(places, look=settings.stamps))
+    if kind == "webdataset":
+        return read_webdataset(place, beside)
+    return read_folder(place, beside)
+
+
+def _kind(place: Place) -> str:
+    """Return what an address is: by its name, else by what it holds."""
+    if place.name == VIDEOS:
+        return "howto100m"
+    if place.name.endswith(".tar") or BRACES.search(place.url):
+        return "webdataset"
+    if is_list(place.name):
+        return "list"
+    if (path := place.local) is not None and not path.exists():
+        raise DatasetError(f"{place.shown}: is not there; give a folder of videos, a list of them, tars or HowTo100M")
+    if path is not None and path.is_file():
+        raise DatasetError(f"{place.shown}: one file is no source; give its folder, or `stepline steps` for one video")
+    if (place / VIDEOS).exists():
+        return "howto100m"
+    first = next(place.list(), None)
+    return "webdataset" if first is not None and first.name.endswith(".tar") else "folder"

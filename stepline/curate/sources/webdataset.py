@@ -1,0 +1,111 @@
+"""WebDataset tars: a video a key, with its captions and what is known of it beside it, read where they lie.
+
+    000123.mp4, 000123.vtt (or .srt, or .json with text and times), 000123.json ({"title": ..., "duration": ...}),
+    000123.npy
+
+Only headers are read here; a member is a part of its tar, and fetched as one when its turn comes.
+"""
+
+import json
+import re
+import tarfile
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from stepline.curate.items import Item, Refused
+from stepline.curate.places import Place
+from stepline.curate.sources.beside import Beside
+from stepline.curate.sources.endings import captions_id, features_id, video_id
+from stepline.curate.sources.sorting import Entry
+from stepline.errors import DatasetError, StoreError
+
+BRACES = re.compile(r"\{(\d+)\.\.(\d+)\}")   # shard-{00000..00099}.tar
+HEADERS = 64 * 1024   # bytes read at a time; a header has 512
+LARGEST = 2**20       # bytes of a .json that may be looked into
+ABOUT = ("title", "task", "category", "duration")
+
+
+def read_webdataset(place: Place, beside: Beside) -> Iterator[Entry]:
+    """Yield the videos of a tar, of every tar in a folder, or of numbered ones: shard-{00000..00099}.tar."""
+    for tar in tars_of(place):
+        yield from _in_tar(tar, beside)
+
+
+def tars_of(place: Place) -> list[Place]:
+    """Return the tars that an address means, sorted by name. Raises DatasetError where there is none."""
+    found = BRACES.search(place.url)
+    if found:
+        first, last = found.groups()
+        numbers = range(int(first), int(last) + 1)
+        return [
+            Place(BRACES.sub(str(number).zfill(len(first)), place.url, count=1), place.settings) for number in numbers
+        ]
+    if place.name.endswith(".tar"):
+        return [place]
+    tars = sorted(each.name for each in place.list() if each.name.endswith(".tar"))
+    if not tars:
+        raise DatasetError(f"{place.shown}: no .tar in it; give a tar, a folder of them, or shard-{{00000..00099}}.tar")
+    return [place / name for name in tars]
+
+
+def _in_tar(place: Place, beside: Beside) -> Iterator[Entry]:
+    stamp = place.stamp()
+    try:
+        with place.open(HEADERS) as file, tarfile.open(fileobj=file, mode="r:") as archive:
+            members = (member for member in archive if member.isreg() and _key(member))
+            for key, group in groupby(members, _key):
+                yield _item(key, list(group), place, stamp, beside)
+    except (tarfile.TarError, EOFError) as error:
+        cure = "unpack it where it is compressed, else download it again"
+        raise DatasetError(f"{place.shown}: not a tar that can be read in place ({error}); {cure}") from error
+
+
+def _key(member: tarfile.TarInfo) -> str:
+    return member.name.rpartition("/")[2].partition(".")[0]
+
+
+def _item(key: str, members: Sequence[tarfile.TarInfo], place: Place, stamp: str, beside: Beside) -> Entry:
+    def part(member: tarfile.TarInfo | None) -> tuple[str | None, str]:
+        if member is None:
+            return None, ""
+        first, last = member.offset_data, member.offset_data + member.size
+        return f"{place.url}#bytes={first}-{last}/{member.name.rpartition('/')[2]}", f"{stamp}+{first}-{last}"
+
+    videos = [member for member in members if video_id(member.name)]
+    if len(videos) > 1:
+        return Refused(key, f"its key has {len(videos)} videos in the tar; give each a key of its own")
+    about, is_captions = _about(members, place)
+    captions = sorted(
+        (known[1], member.name, member)
+        for member in members
+        if (known := captions_id(member.name)) and (is_captions or not member.name.endswith(".json"))
+    )
+    features = next((member for member in members if features_id(member.name)), None)
+    named = [part(videos[0] if videos else None), part(captions[0][2] if captions else None), part(features)]
+    flat = [cell for each in named for cell in each]
+    item = beside.completed(Item(key, *flat, **about))   # type: ignore[arg-type]   # addresses and stamps in turn
+    if item.video is None and item.captions is None and item.features is None:
+        return Refused(key, "its key holds neither a video nor captions nor features")
+    return item
+
+
+def _about(members: Sequence[tarfile.TarInfo], place: Place) -> tuple[dict[str, str | float], bool]:
+    """Return what a key's .json says of its video, and whether it holds captions instead."""
+    found = next((m for m in members if m.name.endswith(".json") and 0 < m.size <= LARGEST), None)
+    if found is None:
+        return {}, True
+    try:
+        tree = json.loads(place.read(found.offset_data, found.offset_data + found.size))
+    except StoreError:
+        raise
+    except ValueError:
+        return {}, False   # no captions either
+    if not isinstance(tree, dict) or {"segments", "events"} & set(tree) or {"text", "start", "end"} <= set(tree):
+        return {}, True
+    about: dict[str, str | float] = {
+        name: tree[name] for name in ABOUT[:3] if isinstance(tree.get(name), str) and tree[name]
+    }
+    duration = tree.get("duration")
+    if isinstance(duration, (int, float)) and not isinstance(duration, bool) and 0 < duration < float("inf"):
+        about["duration"] = float(duration)
+    return about, False
