@@ -10,8 +10,9 @@ from pathlib import Path
 from stepline.curate.cells import Cells
 from stepline.curate.fetching import Fetcher
 from stepline.curate.items import Item
-from stepline.curate.open_video import OpenVideo
+from stepline.curate.open_video import OpenVideo, urls
 from stepline.curate.order import Order
+from stepline.curate.places import Place
 from stepline.curate.plan import Plan
 from stepline.curate.stage import Failure
 from stepline.curate.supervise import Watched
@@ -106,7 +107,7 @@ class Round:
         try:
             files = self._fetcher.ready(video.item, video.files_of(unit))
         except SteplineError as error:
-            self._settle(unit, Failure(video.item.id, unit.stage, "error", " ".join(str(error).split())))
+            self._settle(unit, Failure(video.item.id, unit.stage, "error", _plain(error, video.item)))
             return None
         self._coming = self._coming or files is None
         return files
@@ -125,3 +126,11 @@ class Round:
             task.told(Finished(video.item, video.failure, video.worked))
         if video.finished or not video.files():
             self._fetcher.release(video.item)
+
+
+def _plain(error: SteplineError, item: Item) -> str:
+    """Return why files of an item cannot be fetched, in one line, without where they are."""
+    reason = str(error)
+    for url in urls(item).values():
+        reason = reason.replace(Place(url).shown, item.id)
+    return " ".join(reason.split())

@@ -1,0 +1,76 @@
+import time
+
+import pytest
+from fake_stages import STAGES, recipe
+
+from stepline.curate.driver import Job, curate
+from stepline.curate.fetching import Fetcher
+from stepline.curate.items import Item
+from stepline.curate.places import Place
+from stepline.curate.settings import PlaceSettings
+from stepline.errors import SteplineError
+
+
+def fetched(fetcher, item, names=("media",)):
+    """Wait for files of an item and return where they are."""
+    for _ in range(500):
+        fetcher.want(item, names)
+        files = fetcher.ready(item, names)
+        if files is not None:
+            return files
+        time.sleep(0.01)
+    raise AssertionError("nothing came")
+
+
+@pytest.fixture
+def fetcher(tmp_path):
+    """A fetcher with room for 10 bytes."""
+    made = Fetcher(tmp_path / "scratch", 10, PlaceSettings(attempts=1))
+    yield made
+    made.close()
+    assert not list((tmp_path / "scratch").glob("*"))
+
+
+def stored(tmp_path, name, data):
+    place = Place(f"memory://{tmp_path.name}/{name}.mp4")
+    place.write(data)
+    return Item(name, video=place.url, stamp=place.stamp())
+
+
+def test_a_file_of_this_machine_is_used_where_it_is(tmp_path, fetcher):
+    (tmp_path / "a.mp4").write_bytes(b"abc")
+    assert fetched(fetcher, Item("a", video=str(tmp_path / "a.mp4"))) == {"media": tmp_path / "a.mp4"}
+    fetcher.release(Item("a"))
+    assert (tmp_path / "a.mp4").exists()
+
+
+def test_fetched_files_are_removed_and_bounded(tmp_path, fetcher):
+    first, second = stored(tmp_path, "a", b"x" * 12), stored(tmp_path, "b", b"y" * 12)
+    path = fetched(fetcher, first)["media"]
+    assert path.read_bytes() == b"x" * 12
+    assert path.suffix == ".mp4"
+    fetcher.want(second, ["media"])
+    time.sleep(0.05)
+    assert fetcher.ready(second, ["media"]) is None   # the 10 bytes are full
+    fetcher.release(first)
+    assert not path.exists()
+    assert fetched(fetcher, second)["media"].read_bytes() == b"y" * 12
+
+
+def test_what_cannot_be_fetched_says_why(tmp_path, fetcher):
+    with pytest.raises(SteplineError):
+        fetched(fetcher, Item("a", video=f"memory://{tmp_path.name}/none.mp4"))
+
+
+def test_a_run_fetches_what_is_elsewhere_and_lists_what_is_gone(tmp_path, monkeypatch):
+    monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
+    here = stored(tmp_path, "here", b"one two three")
+    gone = Item("gone", video=f"memory://{tmp_path.name}/gone.mp4", stamp="1")
+    out = f"memory://{tmp_path.name}/out"
+    job = Job(recipe(places={"attempts": 1}), str(tmp_path / "out"), STAGES)
+    outcome = curate(job, [gone, here])
+    assert [(failure.id, failure.stage, failure.kind) for failure in outcome.failures] == [("gone", "read", "error")]
+    assert outcome.failures[0].reason.startswith("gone: ")
+    assert '"here"' in (tmp_path / "out/dataset/dataset.json").read_text()
+    assert not list((tmp_path / "cache/curate").iterdir())
+    assert not Place(out).exists()

@@ -1,0 +1,56 @@
+import dataclasses
+
+import pytest
+from fake_stages import STAGES, recipe, videos
+
+from stepline.curate.driver import Job, curate
+from stepline.curate.places import Place
+from stepline.curate.progress import Progress
+from stepline.curate.stage import Failure, Gathered
+from stepline.curate.status import status
+from stepline.errors import StoreError
+
+
+def stop(gathered: Gathered) -> None:
+    """Stand for a stage that is interrupted."""
+    raise KeyboardInterrupt
+
+
+def test_status_counts_what_is_done_failed_and_waiting(tmp_path, monkeypatch):
+    monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
+    items = videos(tmp_path / "in", {"a": "one", "b": "odd", "c": "silent", "d": "two"})
+    broken = {**STAGES, "publish": dataclasses.replace(STAGES["publish"], run=stop)}
+    told = []
+    with pytest.raises(KeyboardInterrupt):
+        curate(Job(recipe(), str(tmp_path / "out"), broken, report=lambda one: told.append(one.done)), items)
+    found = status(Place(str(tmp_path / "out")), STAGES)
+    counts = {stage.name: (stage.done, dict(stage.failed), stage.never, stage.waiting) for stage in found.stages}
+    assert counts == {
+        "read": (2, {"error": 1, "left out": 1}, 0, 0),
+        "count": (2, {}, 2, 0),
+        "double": (2, {}, 2, 0),
+        "total": (1, {}, 0, 0),
+        "publish": (0, {}, 0, 1),
+    }
+    assert found.videos == 4
+    assert [failure.id for failure in found.failures] == ["b", "c"]
+    assert found.worker is None
+    assert found.rate > 0
+    assert told == [0, 1, 2, 3, 4]
+
+
+def test_there_is_no_status_without_a_run(tmp_path):
+    with pytest.raises(StoreError, match="no run of `stepline curate` has begun here"):
+        status(Place(str(tmp_path)), STAGES)
+
+
+def test_progress_knows_its_rate_and_what_is_left():
+    progress = Progress(total=10, began=0.0)
+    assert progress.rate is None
+    progress.count(None, earlier=True)
+    assert progress.rate is None   # an earlier run's videos say nothing of this one's pace
+    progress.count(Failure("a", "read", "hang", "slow"), earlier=False)
+    progress.count(Failure("b", "read", "left out", "short"), earlier=False)
+    assert progress.failed == 1
+    assert progress.rate == pytest.approx(2 / progress.seconds * 3600, rel=1e-3)
+    assert progress.left == pytest.approx(7 / 2 * progress.seconds, rel=1e-3)

@@ -1,0 +1,27 @@
+from stepline.curate.places import Place
+from stepline.curate.timings import Journal, read_timings
+
+
+def test_a_journal_outlives_a_cut_last_line(tmp_path):
+    journal = Journal(Place(str(tmp_path)))
+    journal.write("start", id="a", stage="read")
+    journal.write("end", id="a", stage="read", cpu=0.5)
+    (file,) = (tmp_path / "timings").iterdir()
+    with file.open("ab") as end:
+        end.write(b'{"event": "start", "id": "b"')   # the process was killed here
+    journal.close()
+    lines = list(read_timings(Place(str(tmp_path))))
+    assert [(line["event"], line["id"]) for line in lines] == [("start", "a"), ("end", "a")]
+
+
+def test_there_are_no_timings_before_a_run(tmp_path):
+    assert list(read_timings(Place(str(tmp_path)))) == []
+    assert list(read_timings(Place(f"memory://{tmp_path.name}"))) == []
+
+
+def test_an_object_store_gets_its_journal_at_the_end(tmp_path):
+    place = Place(f"memory://{tmp_path.name}-store")
+    journal = Journal(place)
+    journal.write("run", videos=3)
+    journal.close()
+    assert [line["videos"] for line in read_timings(place)] == [3]

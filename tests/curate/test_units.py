@@ -1,0 +1,134 @@
+from dataclasses import replace
+
+import pytest
+from fake_stages import STAGES, recipe
+
+from stepline.curate.cells import Cells
+from stepline.curate.items import Item
+from stepline.curate.open_video import OpenVideo
+from stepline.curate.places import Place
+from stepline.curate.plan import Plan, fate
+from stepline.curate.recipe import Recipe, chosen_stages, load_recipe
+from stepline.curate.stage import Failure
+from stepline.curate.units import key, reads
+from stepline.errors import SettingsError, StoreError
+
+ITEM = Item("a", video="a.mp4", stamp="10-1", captions="a.vtt", captions_stamp="3-1", title="Whisk")
+READ = STAGES["read"]
+
+
+def test_a_key_changes_with_all_that_decides_a_result_and_nothing_else():
+    first = key(READ, ITEM, None, {})
+    assert first == key(READ, replace(ITEM, title="Stir", stamp="11-1"), None, {})   # it reads captions, not these
+    others = [
+        key(READ, replace(ITEM, captions_stamp="3-2"), None, {}),
+        key(READ, replace(ITEM, captions=None), None, {}),
+        key(READ, replace(ITEM, id="b"), None, {}),
+        key(replace(READ, version=2), ITEM, None, {}),
+        key(READ, ITEM, {"beam": 5}, {}),
+        key(READ, ITEM, None, {"probe": "0f"}),
+        key(replace(READ, reads=("speech", "about")), ITEM, None, {}),
+    ]
+    assert len({first, *others}) == 8
+
+
+def test_a_stage_reads_captions_and_features_where_there_are_some_and_else_the_video():
+    looks = replace(READ, reads=("speech", "picture"))
+    assert reads(looks, ITEM) == {"captions", "media"}
+    assert reads(looks, replace(ITEM, features="a.npy")) == {"captions", "features"}
+    assert reads(looks, replace(ITEM, captions=None)) == {"media"}
+
+
+def test_what_a_recipe_says_of_its_engine_changes_no_key():
+    plans = [
+        Plan.of(one, chosen_stages(one, STAGES))
+        for one in (recipe(workers=1, seconds=5.0), recipe(workers=7, engine="ray", memory=99))
+    ]
+    assert plans[0].units(ITEM) == plans[1].units(ITEM)
+    assert plans[0].dataset_key(STAGES["total"], [], None) == plans[1].dataset_key(STAGES["total"], [], None)
+
+
+def test_a_recipe_must_hold_together():
+    with pytest.raises(SettingsError, match="no stage 'reed'"):
+        chosen_stages(Recipe(stages=("reed",)), STAGES)
+    with pytest.raises(SettingsError, match="'count' needs 'read' before it"):
+        chosen_stages(Recipe(stages=("count", "read")), STAGES)
+    with pytest.raises(SettingsError, match="'read' is named twice"):
+        chosen_stages(Recipe(stages=("read", "read")), STAGES)
+    with pytest.raises(SettingsError, match="names no stage"):
+        chosen_stages(Recipe(), STAGES)
+    with pytest.raises(SettingsError, match="no such recipe"):
+        load_recipe("no-such-recipe")
+
+
+def test_what_a_stage_takes_counts_only_where_the_recipe_has_it():
+    with_share = chosen_stages(recipe(stages=list(STAGES)), STAGES)
+    assert [stage.needs for stage in with_share if stage.name == "publish"] == [("total", "double", "share")]
+    assert chosen_stages(recipe(), STAGES)[-1].needs == ("total", "double")
+
+
+@pytest.fixture(params=["disk", "memory"])
+def cells(request, tmp_path):
+    """Cells on a disk, and in an object store that is listed and cannot be locked."""
+    return Cells(Place(str(tmp_path) if request.param == "disk" else f"memory://{tmp_path.name}"))
+
+
+def test_a_result_and_a_failure_are_there_again(cells):
+    assert not cells.has(READ, "ab12" * 16)
+    cells.write(READ, "ab12" * 16, b"text")
+    assert cells.fail(READ, "cd34" * 16, Failure("a", "read", "hang", "slow")).attempts == 1
+    assert cells.fail(READ, "cd34" * 16, Failure("a", "read", "crash", "gone")).attempts == 2
+    for known in (cells, Cells(cells.place)):
+        assert known.has(READ, "ab12" * 16)
+        assert known.read(READ, "ab12" * 16) == b"text"
+        assert known.failure(READ, "cd34" * 16) == Failure("a", "read", "crash", "gone", 2)
+        assert known.failure(READ, "ab12" * 16) is None
+        assert not known.has(READ, "cd34" * 16)
+
+
+def test_a_damaged_failure_is_named(cells):
+    cells.fail(READ, "cd34" * 16, Failure("a", "read", "hang", "slow"))
+    (cells.place / f"failures/read/{'cd34' * 16}.json").write("{}")
+    with pytest.raises(StoreError, match="not a failure that Stepline wrote"):
+        cells.failure(READ, "cd34" * 16)
+
+
+def opened(cells, **options):
+    plan = Plan.of(recipe(), chosen_stages(recipe(), STAGES))
+    return plan, OpenVideo(plan, cells, ITEM, ("read", "count", "double"), **options)
+
+
+def test_units_of_a_video_run_in_order(cells):
+    _, video = opened(cells)
+    read, count, _ = video.units
+    assert video.next_unit() == read
+    video.start(read)
+    assert video.next_unit() is None
+    assert video.next_unit(ahead=True) is None   # what comes next needs it
+    video.settle(read, None)
+    assert video.next_unit() == count
+    assert not video.finished
+
+
+def test_a_failure_ends_what_comes_after_it(cells):
+    plan, video = opened(cells)
+    read, count, _ = video.units
+    cells.write(READ, read.key, b"{}")
+    failure = cells.fail(STAGES["count"], count.key, Failure("a", "count", "error", "no"))
+    _, again = opened(cells)
+    assert again.finished
+    assert again.failure == failure
+    assert fate(plan, cells, ITEM, ("read", "count", "double")).failure == failure
+    assert opened(cells, retry=True)[1].next_unit() == count
+    for _ in range(2):
+        cells.fail(STAGES["count"], count.key, failure)
+    assert opened(cells, retry=True)[1].finished   # three attempts are the limit
+
+
+def test_a_result_outweighs_an_earlier_failure(cells):
+    plan, video = opened(cells)
+    read = video.units[0]
+    cells.fail(READ, read.key, Failure("a", "read", "hang", "slow"))
+    cells.write(READ, read.key, b"{}")
+    assert fate(plan, cells, ITEM, ("read",)).failure is None
+    assert fate(plan, cells, ITEM, ("read", "count")) is None
