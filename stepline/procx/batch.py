@@ -68,11 +68,24 @@ class Videos:
 
 
 @dataclass(frozen=True)
+class Others:
+    """Further wordings of steps: O sentences, each of step (O,) of video (O,), which are numbers in the targets."""
+
+    sentences: Captions
+    video: Tensor
+    step: Tensor
+
+    def to(self, device: str | torch.device) -> "Others":
+        """Return them on another device."""
+        return Others(self.sentences.to(device), self.video.to(device), self.step.to(device))
+
+
+@dataclass(frozen=True)
 class Batch:
     """Videos, and what should be said of them.
 
     captions: S sentences, video by video in the order of the targets' steps, which is that of time. said: (S, A) tokens
-    spoken around each step, and said_pad; both None where no video has any.
+    spoken around each step, and said_pad; both None where no video has any. others: None where no step has any.
     """
 
     ids: tuple[str, ...]
@@ -81,13 +94,14 @@ class Batch:
     captions: Captions
     said: Tensor | None = None
     said_pad: Tensor | None = None
+    others: Others | None = None
 
     def to(self, device: str | torch.device) -> "Batch":
         """Return the batch on another device."""
         said, pad = (part if part is None else part.to(device) for part in (self.said, self.said_pad))
-        return Batch(
-            self.ids, self.videos.to(device), self.targets.to(device), self.captions.to(device), said=said, said_pad=pad
-        )
+        others = None if self.others is None else self.others.to(device)
+        seen = self.videos.to(device), self.targets.to(device)
+        return Batch(self.ids, *seen, self.captions.to(device), said=said, said_pad=pad, others=others)
 
     def rows(self, video: Tensor, step: Tensor) -> Tensor:
         """Return which caption belongs to each step of each video, both (M,): (M,)."""
@@ -128,7 +142,22 @@ def collate(samples: Sequence[Sample], vocabulary: Vocabulary, settings: ModelSe
         captions([sample.sentences[step] for sample, step in ordered], vocabulary, settings.captioner.longest),
         said,
         said_pad,
+        _others(samples, vocabulary, settings.captioner.longest),
     )
+
+
+def _others(samples: Sequence[Sample], vocabulary: Vocabulary, longest: int) -> Others | None:
+    """Return the further wordings of all steps, in the order of the targets; None for none."""
+    found = [
+        (video, place, text)
+        for video, sample in enumerate(samples)
+        for place, step in enumerate(sample.order)
+        for text in (sample.others[step] if sample.others else ())
+    ]
+    if not found:
+        return None
+    numbers = torch.tensor([row[:2] for row in found])   # (O, 2)
+    return Others(captions([row[2] for row in found], vocabulary, longest), numbers[:, 0], numbers[:, 1])
 
 
 def _said(

@@ -97,16 +97,25 @@ class Captioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
         Raises ShapeError when there are more tokens than places, or the context is of other captions.
         """
         self._check(tokens, context)
+        rows, text = self._words(tokens, token_pad)
+        for layer, memory in zip(self.joint_layers, self._remember(context), strict=True):
+            rows = layer(rows, memory, causal=True)
+        return Told(self._logits(rows), text)
+
+    def sentence_vectors(self, tokens: Tensor, token_pad: Tensor) -> Tensor:
+        """Return unit vectors (M, d) of sentences alone, (M, W) tokens as `forward` takes them."""
+        return self._words(tokens, token_pad)[1]
+
+    def _words(self, tokens: Tensor, token_pad: Tensor) -> tuple[Tensor, Tensor]:
+        """Return each word's row (M, W, D) after the layers on words alone, and the sentences' unit vectors (M, d)."""
         captions, width = tokens.shape
         rows = self.drop(self.words(tokens) + self.places.weight[:width])   # (M, W, D)
         rows = torch.cat((rows, self.whole.expand(captions, 1, -1)), dim=1)   # (M, W + 1, D)
         keep = _text_keep(token_pad)
         for layer in self.text_layers:
             rows = layer(rows, keep=keep)
-        rows, whole = rows[:, :-1], rows[:, -1]   # (M, W, D), (M, D)
-        for layer, memory in zip(self.joint_layers, self._remember(context), strict=True):
-            rows = layer(rows, memory, causal=True)
-        return Told(self._logits(rows), F.normalize(self.text_out(self.text_norm(whole)).float(), dim=-1))
+        whole = self.text_out(self.text_norm(rows[:, -1]))   # (M, d)
+        return rows[:, :-1], F.normalize(whole.float(), dim=-1)
 
     def query_vectors(self, queries: Tensor) -> Tensor:
         """Return unit vectors (M, d) of queries (M, D), to be compared with those of sentences."""

@@ -5,6 +5,7 @@ MIL-NCE. Letters: M pairs of a query and a step, P sentences, d width.
 """
 
 import math
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -56,7 +57,21 @@ def positives(pairs: Pairs, neighbours: int = 0) -> Tensor:
     """Return which pairs' sentences are right for which pairs' queries, (M, M).
 
     Its own; and with `neighbours`, those of steps so near in the same video. The pairs are of one layer, and the steps
-    of a video sorted in time. The paper leaves the positives of its MIL-InfoNCE open.
+    of a video sorted in time. The paper leaves the positives of its MIL-InfoNCE open; `Wordings` adds more.
     """
     same = pairs.video[:, None] == pairs.video   # (M, M)
     return same & ((pairs.step[:, None] - pairs.step).abs() <= neighbours)
+
+
+@dataclass(frozen=True)
+class Wordings:
+    """Further sentences that are right for steps: unit vectors (O, d), each of step (O,) of video (O,)."""
+
+    vectors: Tensor
+    video: Tensor
+    step: Tensor
+
+    def positives(self, pairs: Pairs, neighbours: int = 0) -> Tensor:
+        """Return which of them are right for which pairs' queries, (M, O); as `positives` has it."""
+        same = pairs.video[:, None] == self.video   # (M, O)
+        return same & ((pairs.step[:, None] - self.step).abs() <= neighbours)

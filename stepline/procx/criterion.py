@@ -7,6 +7,7 @@ from torch import Tensor
 
 from stepline.procx.batch import Batch
 from stepline.procx.captioner import Captioner
+from stepline.procx.contrast import Wordings
 from stepline.procx.loss_settings import LossSettings
 from stepline.procx.losses import caption_loss, contrast_loss, location_losses, told, weighted
 from stepline.procx.matching import Pairs
@@ -46,5 +47,10 @@ def _words(model: ProcX, seen: Seen, batch: Batch, pairs: Pairs, settings: LossS
     caption = caption_loss(says.logits, wanted.wanted, wanted.token_pad, settings.label_smoothing, layers=layers)
     if says.text is None or not isinstance(model.captioner, Captioner) or not settings.contrast_weight:
         return {"caption": caption}
-    vectors = model.captioner.query_vectors(context.queries)   # (M, d)
-    return {"caption": caption, "contrast": contrast_loss(vectors, says.text, pairs, model.temperature(), settings)}
+    vectors, further = model.captioner.query_vectors(context.queries), None   # (M, d)
+    if batch.others is not None and settings.contrast == "multiple":
+        more = batch.others
+        sentences = model.captioner.sentence_vectors(more.sentences.tokens, more.sentences.token_pad)   # (O, d)
+        further = Wordings(sentences, more.video, more.step)
+    compared = contrast_loss(vectors, says.text, pairs, model.temperature(), settings, further)
+    return {"caption": caption, "contrast": compared}

@@ -18,7 +18,7 @@ class DescribeSettings(Settings):
     """Which of the network's proposals are steps, and how their sentences are found."""
 
     path: Path | None = None       # the trained network: its file, or the folder of its run
-    when: When = "speechless"      # speech tells no step; "always": its steps are `captions`; "alone": no speech is used
+    when: When = "speechless"      # speech tells no step; "always", as `captions`; "alone": speech is not asked
     count: Whole | None = None     # steps of a video; None: as many as the network counts
     least: Whole = 1               # steps, where the network counts fewer; PDVC's code
     floor: Share = 0.0             # a proposal less sure than this is no step, whatever the count

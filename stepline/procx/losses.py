@@ -21,7 +21,7 @@ from torch import Tensor
 from stepline.errors import ShapeError
 from stepline.procx.boxes import edges, giou
 from stepline.procx.confidence import focal, varifocal
-from stepline.procx.contrast import contrast, positives
+from stepline.procx.contrast import Wordings, contrast, positives
 from stepline.procx.counting import count_loss
 from stepline.procx.loss_settings import LossSettings
 from stepline.procx.matching import Pairs, match
@@ -108,18 +108,29 @@ def caption_loss(
 IGNORED = -100   # a target that cross_entropy leaves out
 
 
-def contrast_loss(queries: Tensor, texts: Tensor, pairs: Pairs, temperature: Tensor, settings: LossSettings) -> Loss:
+def contrast_loss(
+    queries: Tensor,
+    texts: Tensor,
+    pairs: Pairs,
+    temperature: Tensor,
+    settings: LossSettings,
+    further: Wordings | None = None,
+) -> Loss:
     """Return equation 16 over the pairs. queries, texts: (M, d) unit vectors of each pair's query and sentence.
 
     Each decoder layer's pairs are compared among themselves. The steps of a video must be sorted in time when
-    neighbours count as right ("multiple").
+    neighbours count as right ("multiple"); so do `further` wordings of the steps then, if there are any.
     """
     reach = settings.neighbours if settings.contrast == "multiple" else 0
     layers = pairs.layer.unique().tolist()
     total = queries.sum() * 0
     for layer in layers:
         here, own = pairs.layer == layer, pairs.only(layer)
-        total = total + contrast(queries[here], texts[here], positives(own, reach), temperature) * len(layers)
+        sentences, right = texts[here], positives(own, reach)
+        if further is not None and settings.contrast == "multiple":
+            sentences = torch.cat((sentences, further.vectors))   # (M + O, d)
+            right = torch.cat((right, further.positives(own, reach)), dim=1)
+        total = total + contrast(queries[here], sentences, right, temperature) * len(layers)
     return Loss(total, torch.tensor(len(pairs), device=queries.device))
 
 
