@@ -66,7 +66,7 @@ def run(source: str, recipe: str, out: str, **options: Any) -> None:
         outcome, place = carry_out(asked, report, lambda line: click.echo(line, err=True))
     _tell_failures(outcome)
     told = {"videos": outcome.videos, "failed": len(outcome.failures), "refused": len(outcome.refused)}
-    dataset = f"{place.shown}/dataset"
+    dataset = f"{place.shown}/dataset" if "export" in chosen.stages else place.shown
     as_json = json.dumps({**told, "seconds": round(outcome.seconds, 1), "dataset": dataset})
     click.echo(as_json if options["as_json"] else dataset)
 

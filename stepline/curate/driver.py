@@ -134,6 +134,7 @@ def _carried_out(
             from stepline.curate.ray_engine import work_on_ray
 
             work_on_ray(task, items)
+            cells = Cells(cells.place)   # what is known of a store was listed before other machines wrote to it
         else:
             work_through(task, items, job.recipe.engine.workers or cores(), scratch, journal)
     return plan
