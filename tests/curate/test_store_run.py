@@ -1,0 +1,51 @@
+import json
+
+import pytest
+from fake_stages import STAGES, recipe, videos
+
+from stepline.curate.driver import Job, curate
+from stepline.curate.items import Item
+from stepline.curate.places import Place
+from stepline.curate.settings import PlaceSettings
+from stepline.curate.status import status
+from stepline.curate.timings import read_timings
+
+pytest.importorskip("moto", reason="needs moto, a stand-in for S3: pip install 'moto[s3]'")
+pytest.importorskip("s3fs", reason="needs s3fs: pip install 'stepline[cloud]'")
+
+PATIENT = {"attempts": 8, "pause": 0.01, "seconds": 20.0}
+
+
+@pytest.fixture
+def bucket(monkeypatch):
+    """An S3 server with one bucket."""
+    from s3_server import s3_server
+
+    with s3_server(monkeypatch) as faults:
+        import boto3
+
+        boto3.client("s3").create_bucket(Bucket="films")
+        yield faults
+
+
+def test_a_run_in_a_bucket_that_fails_now_and_then_is_as_one_on_a_disk(tmp_path, monkeypatch, bucket):
+    monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
+    here = videos(tmp_path / "in", {"a": "one two", "bad": "corrupt", "c": "four five six"})
+    there = []
+    for item in here:
+        place = Place(f"s3://films/in/{item.id}.txt")
+        place.put(tmp_path / "in" / f"{item.id}.txt")
+        there.append(Item(item.id, video=place.url, stamp=item.stamp))
+    curate(Job(recipe(), str(tmp_path / "out"), STAGES), here)
+    bucket.every = 7   # each seventh request is answered with an error
+    for _ in range(2):
+        curate(Job(recipe(places=PATIENT), "s3://films/out", STAGES), there)
+    out = Place("s3://films/out", PlaceSettings(**PATIENT))
+    assert (out / "dataset/dataset.json").read() == (tmp_path / "out/dataset/dataset.json").read_bytes()
+    begun = [line["id"] for line in read_timings(out) if line["event"] == "start" and line["stage"] == "read"]
+    assert sorted(begun) == ["a", "bad", "c"]   # the second run found everything
+    found = status(out, STAGES)
+    assert [stage.done for stage in found.stages] == [2, 2, 2, 1, 1]
+    assert found.worker is None
+    assert json.loads((out / "run.json").read())["items"] == 3
+    assert bucket.failed > 10
