@@ -63,7 +63,8 @@ def settings() -> str:
     )
 
 
-def _rows(kind: type[BaseModel], prefix: str) -> list[str]:
+def _rows(kind: type[BaseModel], prefix: str, section: BaseModel | None = None) -> list[str]:
+    """Return a row a setting; section: the default of the section that they are in, whose values they have."""
     rows: list[str] = []
     meanings = _comments(kind)
     for name, field in kind.model_fields.items():
@@ -72,17 +73,22 @@ def _rows(kind: type[BaseModel], prefix: str) -> list[str]:
             rows.append(f"| `{prefix}{name}.*` | | {meanings.get(name, '')}: see its own table |")
             continue
         if isinstance(child, type) and issubclass(child, BaseModel):
-            rows += _rows(child, f"{prefix}{name}.")
+            rows += _rows(child, f"{prefix}{name}.", field.default if section is None else getattr(section, name))
             continue
-        default = "" if field.default is PydanticUndefined else f"`{field.default!r}`"
+        value = field.default if section is None else getattr(section, name)
+        default = "" if value is PydanticUndefined else f"`{value!r}`"
         rows.append(f"| `{prefix}{name}` | {default} | {meanings.get(name, '')} |")
     return rows
 
 
 def _comments(kind: type[BaseModel]) -> dict[str, str]:
     """Return field -> the comment at the end of its line, where the code says what a setting means."""
-    lines = re.findall(r"^    (\w+): .*?  +# (.+)$", inspect.getsource(kind), re.MULTILINE)
-    return {name: comment.replace("|", "\\|") for name, comment in lines}
+    found: dict[str, str] = {}
+    for owner in reversed(kind.__mro__):
+        if issubclass(owner, BaseModel) and owner is not BaseModel:
+            lines = re.findall(r"^    (\w+): .*?  +# (.+)$", inspect.getsource(owner), re.MULTILINE)
+            found |= {name: comment.replace("|", "\\|") for name, comment in lines}
+    return found
 
 
 def generate(check: bool) -> int:

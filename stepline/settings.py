@@ -43,11 +43,27 @@ def load_settings(kind: type[T], path: Path | None = None, overrides: Sequence[s
 
 
 def validate(kind: type[T], tree: Mapping[str, Any]) -> T:
-    """Return `kind` from plain values, as TOML and the command line give them (lists, strings for paths)."""
+    """Return `kind` from plain values, as TOML and the command line give them (lists, strings for paths).
+
+    A section whose default sets some of its fields keeps them where the tree gives only others.
+    """
     try:
-        return kind.model_validate_json(json.dumps(tree, default=str))
+        return kind.model_validate_json(json.dumps(_over_defaults(kind, tree), default=str))
     except ValidationError as error:
         raise SettingsError(_explain(kind, error)) from error
+
+
+def _over_defaults(kind: type[BaseModel], tree: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the tree with what the defaults of its sections set; pydantic would take those of their classes."""
+    sections = {name: field.default for name, field in kind.model_fields.items()}
+    return {name: _over(sections.get(name), given) for name, given in tree.items()}
+
+
+def _over(default: object, given: object) -> object:
+    if not (isinstance(default, BaseModel) and isinstance(given, Mapping)):
+        return given
+    own = default.model_dump(mode="json", exclude_unset=True)
+    return own | {name: _over(getattr(default, name, None), value) for name, value in given.items()}
 
 
 def _read_toml(path: Path) -> dict[str, Any]:

@@ -64,3 +64,29 @@ def test_a_refused_secret_is_not_repeated():
     with pytest.raises(SettingsError, match="api_key_variable") as error:
         load_settings(Server, None, ["api_key_variable=sk-secret"])
     assert "sk-secret" not in str(error.value)
+
+
+class Sizes(Settings):
+    depth: int = 1
+    width: int = 1
+
+
+class Outer(Settings):
+    inner: Sizes = Sizes()
+    count: int = 1
+
+
+class Special(Settings):
+    outer: Outer = Outer(inner=Sizes(depth=7), count=3)
+
+
+def test_a_sections_own_defaults_stay_where_other_fields_are_set():
+    assert load_settings(Special, None, ["outer.count=5"]).outer == Outer(inner=Sizes(depth=7), count=5)
+    assert load_settings(Special, None, ["outer.inner.width=2"]).outer == Outer(inner=Sizes(depth=7, width=2), count=3)
+    with pytest.raises(SettingsError, match="did you mean"):
+        load_settings(Special, None, ["outer.inner.wdth=2"])
+
+
+def test_what_was_not_set_is_still_known_not_to_be():
+    assert load_settings(Special, None, ["outer.count=5"]).outer.inner.model_fields_set == {"depth"}
+    assert load_settings(Outer, None, ["inner.depth=2"]).inner.model_fields_set == {"depth"}
