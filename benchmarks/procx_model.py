@@ -184,7 +184,7 @@ def main() -> None:
         for form in FORMS if size != "pdvc" else ("vanilla",):
             results[f"{size}, {form}"] = measure(size, form, given.rounds)
             show(f"{size}, {form}", results[f"{size}, {form}"])
-    RESULTS.write_text(json.dumps(results, indent=2) + "\n")
+            RESULTS.write_text(json.dumps(results, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ are options. Letters: M captions, B videos, W tokens, T feature rows, A transcri
 projection, R rows written at a time.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -19,7 +20,8 @@ from torch import Tensor, nn
 from stepline.errors import ShapeError
 from stepline.layers.dropout import Drop
 from stepline.layers.linear import affine
-from stepline.procx.text_layers import Attention, Layer, Memory
+from stepline.procx.grouped import Grouped, Seats
+from stepline.procx.text_layers import Attention, Layer, Memory, Readable
 from stepline.procx.text_settings import CaptionerSettings
 
 SPREAD = 0.02   # standard deviation of fresh embeddings; GPT-2
@@ -98,7 +100,7 @@ class Captioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
         """
         self._check(tokens, context)
         rows, text = self._words(tokens, token_pad)
-        for layer, memory in zip(self.joint_layers, self._remember(context), strict=True):
+        for layer, memory in zip(self.joint_layers, self._seen(context), strict=True):
             rows = layer(rows, memory, causal=True)
         return Told(self._logits(rows), text)
 
@@ -138,6 +140,23 @@ class Captioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
 
     def _logits(self, rows: Tensor) -> Tensor:
         return affine(self.norm(rows), self.words.weight, self.bias)
+
+    def _seen(self, context: Context) -> Sequence[Readable]:
+        """Return what each joint layer's captions see, without a copy of a video's rows for each of its captions."""
+        if context.features is None or context.video is None or context.transcript is not None:
+            return self._remember(context)
+        if not len(context.video):
+            return self._remember(context)
+        seats = Seats.of(context.video, len(context.features))
+        attentions: list[Attention] = [layer.across for layer in self.joint_layers]
+        return [
+            Grouped(
+                attention.remember(context.features + self.kinds[1], context.feature_pad),
+                attention.remember((context.queries + self.kinds[0])[:, None]),
+                seats,
+            )
+            for attention in attentions
+        ]
 
     def _remember(self, context: Context) -> list[Memory]:
         """Return each joint layer's keys and values of the context; those of features are made once a video."""

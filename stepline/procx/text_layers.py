@@ -5,6 +5,7 @@ D width.
 """
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 import torch.nn.functional as F
@@ -14,6 +15,16 @@ from stepline.layers.dropout import Drop
 from stepline.layers.linear import Linear
 
 
+class Readable(Protocol):
+    """What may be attended to."""
+
+    def __len__(self) -> int:
+        """Return of how many captions it is, M."""
+
+    def read(self, query: Tensor) -> Tensor:
+        """Return what queries (M, H, W, D/H) read, (M, H, W, D/H)."""
+
+
 @dataclass(frozen=True)
 class Memory:
     """Keys and values (M, H, S, D/H) of what may be attended to; keep (M, 1, 1, S), None: all of it."""
@@ -21,6 +32,15 @@ class Memory:
     keys: Tensor
     values: Tensor
     keep: Tensor | None = None
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def read(self, query: Tensor, keep: Tensor | None = None, *, causal: bool = False) -> Tensor:
+        """Return what queries (M, H, W, D/H) read, (M, H, W, D/H). keep: (M, 1, W, S) in place of its own."""
+        keep = self.keep if keep is None else keep
+        mixed: Tensor = F.scaled_dot_product_attention(query, self.keys, self.values, keep, is_causal=causal)
+        return mixed
 
     def joined(self, other: "Memory") -> "Memory":
         """Return the memory with what comes after it."""
@@ -56,17 +76,17 @@ class Attention(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
         keep = None if pad is None else ~pad[:, None, None]   # (M, 1, 1, S)
         return Memory(self._apart(keys), self._apart(values), keep)
 
-    def forward(self, rows: Tensor, memory: Memory, *, keep: Tensor | None = None, causal: bool = False) -> Tensor:
-        """Return rows (R, W, D) attended to the memory of M captions; R may be a multiple of M, caption by caption.
+    def forward(self, rows: Tensor, memory: Readable) -> Tensor:
+        """Return rows (R, W, D) attended to what M captions see; R may be a multiple of M, caption by caption."""
+        each = len(rows) // len(memory) if len(memory) else 1   # R/M
+        grouped = rows.reshape(len(memory), each * rows.shape[1], rows.shape[2])   # (M, R/M W, D)
+        mixed = memory.read(self._apart(self.query(grouped)))   # (M, H, R/M W, D/H)
+        return self.out(mixed.transpose(1, 2).reshape(rows.shape))
 
-        keep: (M, 1, W, S) in place of the memory's own. causal: row w attends to places up to w alone.
-        """
-        captions = len(memory.keys)
-        each = len(rows) // captions if captions else 1   # R/M
-        grouped = rows.reshape(captions, each * rows.shape[1], rows.shape[2])   # (M, R/M W, D)
-        query = self._apart(self.query(grouped))   # (M, H, R/M W, D/H)
-        keep = memory.keep if keep is None else keep
-        mixed = F.scaled_dot_product_attention(query, memory.keys, memory.values, keep, is_causal=causal)
+    def among(self, rows: Tensor, *, keep: Tensor | None = None, causal: bool = False) -> Tensor:
+        """Return rows (M, W, D) attended to each other. keep: (M, 1, W, W); causal: row w attends up to w alone."""
+        query = self._apart(self.query(rows))   # (M, H, W, D/H)
+        mixed = self.remember(rows).read(query, keep, causal=causal)
         return self.out(mixed.transpose(1, 2).reshape(rows.shape))
 
     def _apart(self, rows: Tensor) -> Tensor:
@@ -86,11 +106,10 @@ class Layer(nn.Module):  # type: ignore[misc]
         self.feed_norm, self.drop = nn.LayerNorm(width), Drop(dropout)
 
     def forward(
-        self, rows: Tensor, context: Memory | None = None, *, keep: Tensor | None = None, causal: bool = False
+        self, rows: Tensor, context: Readable | None = None, *, keep: Tensor | None = None, causal: bool = False
     ) -> Tensor:
-        """Return rows (M, W, D) after the layer; keep and causal as in `Attention`, among the words."""
-        normed = self.within_norm(rows)
-        rows = rows + self.drop(self.within(normed, self.within.remember(normed), keep=keep, causal=causal))
+        """Return rows (M, W, D) after the layer; keep and causal as in `Attention.among`, of the words."""
+        rows = rows + self.drop(self.within.among(self.within_norm(rows), keep=keep, causal=causal))
         return self._rest(rows, context)
 
     def go_on(self, rows: Tensor, past: Memory | None, context: Memory | None) -> tuple[Tensor, Memory]:
@@ -100,7 +119,7 @@ class Layer(nn.Module):  # type: ignore[misc]
         past = here if past is None else past.joined(here)
         return self._rest(rows + self.drop(self.within(normed, past)), context), past
 
-    def _rest(self, rows: Tensor, context: Memory | None) -> Tensor:
+    def _rest(self, rows: Tensor, context: Readable | None) -> Tensor:
         if self.across is not None and self.across_norm is not None and context is not None:
             rows = rows + self.drop(self.across(self.across_norm(rows), context))
         return rows + self.drop(self.feed(self.feed_norm(rows)))
