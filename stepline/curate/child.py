@@ -29,7 +29,7 @@ def main(pipe: int, parent: int) -> None:
     connection = Connection(pipe)
     try:
         bench = Bench(pickle.loads(connection.recv_bytes()))
-        connection.send(Ready(time.monotonic() - began))
+        connection.send(Ready(time.monotonic() - began, time.process_time()))
         while True:
             connection.send(bench.do(connection.recv()))
     except (EOFError, BrokenPipeError, ConnectionResetError):

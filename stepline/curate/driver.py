@@ -75,7 +75,7 @@ def curate(job: Job, source: Iterable[Item | Refused]) -> Outcome:
     Raises SettingsError where the recipe does not hold together or another driver has OUT, DatasetError where the
     source is empty or names a video twice, and what ends a run: missing models, a full disk.
     """
-    began = time.monotonic()
+    began, cpu = time.monotonic(), time.process_time()
     out = place_of(job)
     plan = Plan.of(job.recipe, chosen_stages(job.recipe, job.stages))
     if out.local is not None:
@@ -88,7 +88,8 @@ def curate(job: Job, source: Iterable[Item | Refused]) -> Outcome:
             started: dict[str, JsonValue] = {"version": __version__, "engine": job.recipe.engine.name, "cores": cores()}
             journal.write("run", **started, videos=len(collection.items), seconds=time.monotonic() - began)
             plan = _carried_out(job, plan, Cells(out), collection, journal, scratch)
-            journal.write("ended", seconds=round(time.monotonic() - began, 3))
+            took = {"seconds": round(time.monotonic() - began, 3), "cpu": round(time.process_time() - cpu, 3)}
+            journal.write("ended", **took)
         finally:
             journal.close()
         failures = tuple(_failures(plan, Cells(out), collection.items))

@@ -35,9 +35,10 @@ class Order:
 
 @dataclass(frozen=True)
 class Ready:
-    """A worker has started. seconds: what that took."""
+    """A worker has started. wall, cpu: seconds that it took."""
 
-    seconds: float
+    wall: float
+    cpu: float
 
 
 @dataclass(frozen=True)

@@ -84,18 +84,15 @@ class Watched:
         except (BrokenPipeError, ConnectionResetError):
             return
 
-    def answer(self) -> Reply | Died | None:
-        """Return what came from the process: a reply, its death, or None where it has merely started."""
+    def answer(self) -> Ready | Reply | Died:
+        """Return what came from the process: that it has started, a reply, or its death."""
         try:
             message = self._connection.recv()
         except (EOFError, ConnectionResetError, pickle.UnpicklingError):
             return self._ended(None)
         if isinstance(message, Ready):
             self._ready = True
-            return None
-        if not isinstance(message, Reply):
-            return self._ended(None)
-        return message
+        return message if isinstance(message, (Ready, Reply)) else self._ended(None)
 
     def overrun(self) -> Died | None:
         """Kill a worker that is beyond its limits and return which; None where it is within them."""

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
-from stepline.curate.order import Order, Reply, Setup
+from stepline.curate.order import Order, Ready, Reply, Setup
 from stepline.curate.stage import Failure
 from stepline.curate.supervise import Died, Watched
 from stepline.curate.timings import Journal
@@ -80,8 +80,11 @@ class Team:
             if self._again and worker.free and worker.served == 0:
                 self.give(worker, self._again.popleft())
 
-    def _judged(self, worker: Watched, message: Reply | Died | None) -> Outcome | None:
-        if message is None:
+    def _judged(self, worker: Watched, message: Ready | Reply | Died | None) -> Outcome | None:
+        if isinstance(message, Ready):
+            took = {"cpu": round(message.cpu, 4), "wall": round(message.wall, 4)}
+            self._journal.write("worker", worker=worker.process, **took)
+        if message is None or isinstance(message, Ready):
             return None
         order, seconds, fresh = worker.order, worker.seconds, worker.served == 1
         if isinstance(message, Died):
