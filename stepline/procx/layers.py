@@ -41,7 +41,7 @@ class DecoderLayer(nn.Module):  # type: ignore[misc]
         width = settings.attention.width
         self.among = SelfAttention(width, settings.attention.heads)
         self.among_norm = nn.LayerNorm(width)
-        self.attention = DeformableAttention(settings.attention)
+        self.attention = DeformableAttention(settings.decoder_attention)
         self.attention_norm = nn.LayerNorm(width)
         self.feed = FeedForward(settings)
         self.drop = Drop(settings.dropout)

@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 from pydantic import Field, model_validator
 
-from stepline.procx.settings import AttentionSettings
+from stepline.procx.settings import AttentionForm, AttentionSettings
 from stepline.procx.text_settings import CaptionerSettings, Count, Whole
 from stepline.settings import Settings
 
@@ -18,6 +18,7 @@ class ModelSettings(Settings):
     features: Count = 512          # C of a feature row; S3D: 512
     rows: Count = 256              # that each video is resized to; section 6.3
     attention: AttentionSettings = AttentionSettings()   # of encoder and decoder, and all widths
+    decoder_form: AttentionForm | None = None   # of the decoder's attention; None: as the encoder's; table 2b
     encoder_layers: Count = 4      # section 5 has "scaled up" PDVC's 2
     decoder_layers: Count = 4
     feed_forward: Count = 512      # inside each layer; PDVC's code
@@ -28,6 +29,11 @@ class ModelSettings(Settings):
     refine: bool = True            # each decoder layer moves the boxes of the one before; PDVC's code
     fuse: bool = True              # whether the text decoder sees the fused levels beside its query; appendix D
     captioner: CaptionerSettings = CaptionerSettings()
+
+    @property
+    def decoder_attention(self) -> AttentionSettings:
+        """The decoder's attention: the encoder's, but for its form."""
+        return self.attention.model_copy(update={"form": self.decoder_form or self.attention.form})
 
     @model_validator(mode="after")
     def _fits(self) -> "ModelSettings":
