@@ -22,9 +22,14 @@ ORDER = ("refine", "sieve-swap", "gather")   # whose records a stage reads: the 
 def write_dataset(folder: Path, records: Iterable[Record], left_out: Mapping[str, Failure]) -> int:
     """Write records, sorted by id already, and what was left out; return how many records."""
     count = write_parquet(records, folder / RECORDS)
-    lines = [json.dumps(asdict(left_out[id]), ensure_ascii=False) + "\n" for id in sorted(left_out)]
-    write_atomic(folder / LEFT_OUT, "".join(lines))
+    write_atomic(folder / LEFT_OUT, "".join(_line(left_out[id]) for id in sorted(left_out)))
     return count
+
+
+def _line(failure: Failure) -> str:
+    """Return a failure as a line, without how often it was tried: a run that was retried makes the same dataset."""
+    told = {name: value for name, value in asdict(failure).items() if name != "attempts"}
+    return json.dumps(told, ensure_ascii=False) + "\n"
 
 
 def read_left_out(folder: Path) -> dict[str, Failure]:

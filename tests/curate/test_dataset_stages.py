@@ -1,0 +1,125 @@
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from curate_cells import gathered, transcript
+
+from stepline.curate.items import Item, Refused
+from stepline.curate.recipe import Recipe
+from stepline.curate.stage import Failure, Gathered
+from stepline.curate.stages import gather, refine, train
+from stepline.curate.stages.dataset import FEATURES, LEFT_OUT, RECORDS, read_left_out
+from stepline.curate.stages.parts import Grounded, Judged, Placed, Probed, Spoken, pack, to_bytes
+from stepline.curate.stages.picture import packed
+from stepline.errors import StoreError
+from stepline.features import FeatureStore
+from stepline.pipeline import Seen
+from stepline.records import FeatureSequence, Span, Step
+from stepline.settings import load_settings
+from stepline.store import read_parquet
+
+STAGES = ("probe", "transcribe", "encode", "coarse", "ground", "judge")
+THINGS = ("onion", "carrot", "potato", "tomato", "pepper", "lemon")
+SMALL = [
+    f"{stage}.{setting}"
+    for stage in ("train", "refine")
+    for setting in (
+        "model.width=16", "model.heads=2", "model.encoder_layers=1", "model.decoder_layers=1",
+        "model.feed_forward=16", "model.projection=8", "train.epochs=1",
+    )
+]  # fmt: skip
+
+
+def recipe(*more: str) -> Recipe:
+    listed = str(list(STAGES)).replace("'", '"')
+    return load_settings(Recipe, None, [f"stages={listed}", *SMALL, "refine.rounds.teacher_epochs=1", *more])
+
+
+def cells(number: int) -> dict[str, bytes]:
+    """A video of 12 s in which two steps are told and shown, no two videos alike."""
+    rng = np.random.default_rng(number)
+    thing = THINGS[number % len(THINGS)]
+    said = transcript(f"Chop the {thing} number {number} now.", f"Then fry the {thing} in pan {number}.")
+    steps = tuple(
+        Step(id=str(n + 1), text=f"{verb} the {thing}", said=said.sentences[n].span, sources=(n,))
+        for n, verb in enumerate(("chop", "fry"))
+    )
+    update = {"spans": (Span(1.0, 4.0),), "status": "shown", "score": 0.7}
+    shown = tuple(step.model_copy(update=update) for step in steps)
+    values = rng.standard_normal((12, 24)).astype(np.float32)
+    return {
+        "probe": to_bytes(Probed(duration=12.0, picture=True, sound=True, digest=f"digest {number}")),
+        "transcribe": to_bytes(Spoken(transcript=said)),
+        "encode": packed(Seen(FeatureSequence(values, 1.0, "conse"), end=12.0)),
+        "coarse": to_bytes(Placed(duration=12.0, transcript=said, steps=steps, warnings=("dark",))),
+        "ground": pack(Grounded(steps=shown, kind="probability"), {"scores": np.full((2, 12), 0.1, np.float32)}),
+        "judge": to_bytes(Judged(transcript=said, judge="grounding")),
+    }
+
+
+def over(folder: Path, settings: Recipe, count: int = 6, **more: object) -> Gathered:
+    """Return what `gather` gets; the last video is a copy of the first."""
+    made = [cells(number) for number in range(count)]
+    made.append(made[0])
+    items = [Item(f"video {number}", title=f"Title {number}", task="frying") for number in range(count + 1)]
+
+    def results(stage: str) -> Iterator[tuple[Item, bytes]]:
+        yield from ((item, row[stage]) for item, row in zip(items, made, strict=True))
+
+    return replace(gathered(folder, settings, {}), items=items, results=results, **more)   # type: ignore[arg-type]
+
+
+def test_records_and_features_are_gathered_and_what_came_before_is_left_out(tmp_path: Path) -> None:
+    failures = {"broken": Failure("broken", "probe", "error", "no picture")}
+    refused = (Refused("unwanted", "it is in another category"),)
+    gather.gather(over(tmp_path / "gather", recipe(), failures=failures, refused=refused))
+    records = list(read_parquet(tmp_path / "gather" / RECORDS))
+    assert [one.id for one in records] == [f"video {number}" for number in range(6)]
+    first = records[0]
+    assert (first.video.title, first.video.task, first.video.duration) == ("Title 0", "frying", 12.0)
+    assert first.video.path is None   # of this machine; what publishes it knows where it lies
+    assert [step.status for step in first.steps] == ["shown", "shown"]
+    assert (first.models["judge"], first.models["vision"], first.warnings) == ("grounding", "conse", ("dark",))
+    assert sorted(FeatureStore(tmp_path / "gather" / FEATURES)) == [one.id for one in records]
+    left_out = read_left_out(tmp_path / "gather")
+    assert {id: (one.stage, one.reason) for id, one in left_out.items()} == {
+        "broken": ("probe", "no picture"),
+        "unwanted": ("source", "it is in another category"),
+        "video 6": ("gather", "it is a copy of video 0"),
+    }
+
+
+def test_gathering_twice_gives_the_same_bytes(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        gather.gather(over(tmp_path / name, recipe()))
+    files = [path.relative_to(tmp_path / "one") for path in (tmp_path / "one").rglob("*") if path.is_file()]
+    assert len(files) == 4
+    assert all((tmp_path / "one" / file).read_bytes() == (tmp_path / "two" / file).read_bytes() for file in files)
+
+
+def test_networks_are_trained_and_place_the_steps_for_good_the_same_each_time(tmp_path: Path) -> None:
+    settings = recipe("place.shown_rate=0.5", "train.data.step_place=said", "refine.rounds.refine.agree=12.0")
+    gather.gather(over(tmp_path / "gather", settings, count=24))
+    told: list[str] = []
+    for name in ("one", "two"):
+        given = {"gather": tmp_path / "gather"}
+        train.train(gathered(tmp_path / name / "train", settings, given))
+        refine.refine(replace(gathered(tmp_path / name / "refine", settings, given), say=told.append))
+    assert (tmp_path / "one/train/run/aligner.safetensors").is_file()
+    assert "50% of the steps count as shown" in told
+    records = list(read_parquet(tmp_path / "one/refine" / RECORDS))
+    assert len(records) == 24
+    for record in records:
+        assert all((step.status == "shown") == bool(step.spans) for step in record.steps)
+        assert record.models["placing"] == {"network": "self-trained", "calibrated": True}
+    network = "run/aligner.safetensors"
+    for name in (f"refine/{RECORDS}", f"refine/{LEFT_OUT}", f"refine/{network}", f"train/{network}"):
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+
+
+def test_a_damaged_list_of_what_is_left_out_is_told(tmp_path: Path) -> None:
+    (tmp_path / LEFT_OUT).write_text("{]\n")
+    with pytest.raises(StoreError, match="not a list of what is left out"):
+        read_left_out(tmp_path)
