@@ -9,6 +9,9 @@ import click
 from stepline.cli.group import Group
 
 TABLES = ("2", "3", "4", "8", "9", "beyond", "head", "dropout", "size")
+PROCX_TABLES = (
+    "baselines", "1", "3", "4", "5", "2a", "2b", "contrast", "7b", "data", "decoding", "speech",
+)  # fmt: skip
 ALL = 10**9   # videos, more than there are
 
 
@@ -49,4 +52,38 @@ def nasva_tables(out: Path, seeds: int, tables: tuple[str, ...], **options: Any)
     name = "tables.json" if options["as_json"] else "tables.md"
     text = (out / name).read_text(encoding="utf-8")
     click.echo(json.dumps(json.loads(text)) if options["as_json"] else text, nl=options["as_json"])
+    click.echo(f"wrote {out / 'tables.json'} and {out / 'tables.md'}", err=True)
+
+
+@experiment.command("procx-tables")
+@click.option("-o", "--out", type=click.Path(path_type=Path), default=Path("out/procx-tables"), show_default=True,
+              help="Folder; what it holds already is not trained again.")  # fmt: skip
+@click.option("--seeds", type=click.IntRange(min=1), default=3, show_default=True, help="Worlds and networks.")
+@click.option("--table", "tables", type=click.Choice(PROCX_TABLES), multiple=True, help="Only this table.")
+@click.option("--processes", type=click.IntRange(min=1), default=1, show_default=True, help="Of one thread each.")
+@click.option("--steps", type=click.IntRange(min=1), help="Of every training, instead of the form's own number.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
+def procx_tables(
+    out: Path, seeds: int, tables: tuple[str, ...], processes: int, steps: int | None, as_json: bool
+) -> None:
+    """ProcX's tables 1 to 5 in the simulated world, baselines, ablations, and what goes beyond the paper.
+
+    All of it takes about an hour of CPU time; a run that was stopped goes on where it was.
+
+    \b
+    Example:
+      stepline experiment procx-tables --table 5 --seeds 1 --out tables
+    """
+    from stepline.cli.progress import progress_bars
+    from stepline.experiments.procx_tables import ProcxPlan
+    from stepline.experiments.procx_trial import ProcxSize
+
+    size = ProcxSize() if steps is None else ProcxSize(pretraining_steps=steps, finetuning_steps=steps)
+    with progress_bars() as progress:
+        show = progress
+        report = (lambda done, count: show("trainings", done, count)) if show is not None else None
+        ProcxPlan(out, range(seeds), tables, size, processes, report).run()
+    name = "tables.json" if as_json else "tables.md"
+    text = (out / name).read_text(encoding="utf-8")
+    click.echo(json.dumps(json.loads(text)) if as_json else text, nl=as_json)
     click.echo(f"wrote {out / 'tables.json'} and {out / 'tables.md'}", err=True)
