@@ -27,7 +27,8 @@ def fit(shown: list[bool], rng: np.random.Generator) -> Fit:
 def made(videos: int, share: float, seed: int) -> tuple[list[Fit], list[Fit], list[bool]]:
     rng = np.random.default_rng(seed)
     truth = [[bool(rng.random() < share) for _ in range(5)] for _ in range(videos)]
-    return [fit(one, rng) for one in truth], [fit([False] * 5, rng) for _ in truth], [one for texts in truth for one in texts]
+    own, foreign = [fit(one, rng) for one in truth], [fit([False] * 5, rng) for _ in truth]
+    return own, foreign, [one for texts in truth for one in texts]
 
 
 def test_the_share_is_read_from_how_many_own_texts_look_foreign() -> None:
