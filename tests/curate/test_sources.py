@@ -269,3 +269,11 @@ def test_addresses_in_a_dataset_name_no_folder_of_this_machine():
     assert relative_address("https://me:secret@host/b.mp4?key=1", "/data/list.csv") == "https://host/b.mp4"
     assert relative_address("videos/b.mp4", "videos") == "b.mp4"
     assert relative_address("file:///data/videos/b.mp4", "/data") == "b.mp4"
+
+
+def test_a_relative_source_gives_absolute_addresses_and_paths_of_the_dataset(tmp_path, monkeypatch):
+    filled(tmp_path, videos__sub__b_dot_mp4="b", caps__b_dot_vtt=VTT)
+    monkeypatch.chdir(tmp_path)
+    (b,) = read_source("videos", SourceSettings(captions="caps"))
+    assert (b.video, b.path) == (f"{tmp_path}/videos/sub/b.mp4", "sub/b.mp4")
+    assert b.captions == f"{tmp_path}/caps/b.vtt"

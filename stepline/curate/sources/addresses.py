@@ -1,7 +1,15 @@
 """Addresses inside a source: whole ones from relative ones, and back; a dataset names no folder of a machine."""
 
+import os
+
 from stepline.curate.places import Place
 from stepline.curate.sources.endings import is_list
+
+
+def absolute(place: Place) -> Place:
+    """Return a place that processes with another working folder find, too."""
+    path = place.local
+    return place if path is None or place.url.startswith("file://") else Place(os.path.abspath(path), place.settings)
 
 
 def root_of(source: str) -> str:

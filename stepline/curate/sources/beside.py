@@ -6,6 +6,7 @@ from dataclasses import replace
 from stepline.curate.items import Item
 from stepline.curate.places import Place
 from stepline.curate.settings import PlaceSettings, SourceSettings
+from stepline.curate.sources.addresses import absolute
 from stepline.curate.sources.caption_file import CaptionFile
 from stepline.curate.sources.endings import captions_id, features_id, video_id
 from stepline.curate.sources.files import Files
@@ -20,7 +21,7 @@ class Beside:
         self._features = _files(settings.features, places, features_id, "features")
         captions = settings.captions or ""
         self._captions = (
-            CaptionFile(Place(captions, places))
+            CaptionFile(absolute(Place(captions, places)))
             if captions.lower().endswith(".json")
             else _files(captions or None, places, captions_id, "captions")
         )
@@ -49,7 +50,7 @@ def _files(
 ) -> Files | None:
     if url is None:
         return None
-    place = Place(url, places)
+    place = absolute(Place(url, places))
     files = Files(place, place.list(), id_of)
     if not len(files):
         raise DatasetError(f"source.{what} {place.shown}: no file of {what} in it; correct the folder")

@@ -1,10 +1,13 @@
 """Any source to entries: what kind it is, what is wanted of it, in the order of ids."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
+from stepline.curate.items import Item
 from stepline.curate.places import DEFAULTS as PLACES
 from stepline.curate.places import Place
 from stepline.curate.settings import PlaceSettings, SourceSettings
+from stepline.curate.sources.addresses import absolute, relative_address
 from stepline.curate.sources.beside import Beside
 from stepline.curate.sources.choosing import Choice
 from stepline.curate.sources.endings import is_list
@@ -28,8 +31,11 @@ def read_source(
     url: a path, or s3://, gs://, http(s)://. Memory does not grow with the source beyond about 100 bytes a video
     that a folder lists. Raises DatasetError or StoreError, in one line, where the source cannot be read as a whole.
     """
-    choice = Choice(settings)
-    yield from in_order(choice.made(_entries(Place(url, places), settings, choice, places)))
+    place, choice = absolute(Place(url, places)), Choice(settings)
+    for entry in in_order(choice.made(_entries(place, settings, choice, places))):
+        if isinstance(entry, Item) and entry.video is not None:
+            entry = replace(entry, path=relative_address(entry.video, place.url))
+        yield entry
 
 
 def _entries(place: Place, settings: SourceSettings, choice: Choice, places: PlaceSettings) -> Iterator[Entry]:
