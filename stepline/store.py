@@ -19,6 +19,8 @@ from stepline.records import VERSION, FeatureSequence, Record
 
 PARTIAL = ".partial"  # marks a file that is being written; its name holds the writer's process id
 
+ROWS = 2000   # records of a Parquet file held at once; each is some 10 KiB
+
 _serial = itertools.count()
 
 
@@ -196,20 +198,27 @@ def _unflatten_step(step: dict[str, Any]) -> dict[str, Any]:
 
 
 def write_parquet(records: Iterable[Record], path: Path) -> int:
-    """Write one row a record (id, video id, task, counts, and the whole record as JSON) and return how many."""
+    """Write one row a record (id, video id, task, counts, and the whole record as JSON) and return how many.
+
+    Records are taken one at a time, and `ROWS` of them held at once.
+    """
     import pyarrow as arrow
     import pyarrow.parquet as parquet
 
-    rows = [
-        {"id": r.id, "video": r.video.id, "task": r.video.task, "steps": len(r.steps), "record": to_json(r)}
-        for r in records
-    ]
     names = ["id", "video", "task", "steps", "record"]
     types = [arrow.string(), arrow.string(), arrow.string(), arrow.int32(), arrow.string()]
     schema = arrow.schema(list(zip(names, types, strict=True)), metadata={"stepline_version": str(VERSION)})
-    with atomic_path(path) as partial:
-        parquet.write_table(arrow.Table.from_pylist(rows, schema=schema), partial)
-    return len(rows)
+    count = 0
+    stream = iter(records)
+    with atomic_path(path) as partial, parquet.ParquetWriter(partial, schema) as writer:
+        while part := list(itertools.islice(stream, ROWS)):
+            rows = [
+                {"id": r.id, "video": r.video.id, "task": r.video.task, "steps": len(r.steps), "record": to_json(r)}
+                for r in part
+            ]
+            writer.write_table(arrow.Table.from_pylist(rows, schema=schema))
+            count += len(rows)
+    return count
 
 
 def read_parquet(path: Path) -> Iterator[Record]:
