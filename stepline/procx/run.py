@@ -11,7 +11,7 @@ import json
 import statistics
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ from stepline.procx.tokens import Vocabulary, train_vocabulary
 from stepline.procx.train import soda_judge, train_procx
 from stepline.settings import Settings
 from stepline.store import write_atomic
-from stepline.training import LOG, Judge, Progress, is_first, start_processes
+from stepline.training import LOG, Judge, Progress, first_then_all, is_first, start_processes
 from stepline.training.run_file import claim_run, lasting
 
 BEST, FINAL = NAMES
@@ -179,13 +179,13 @@ def _train_one(
         judge=_judge(prepared, folder),
         device=device,
     )
+    return first_then_all(partial(_finish, network, prepared, folder, whole.train.seed))
+
+
+def _finish(network: ProcX, prepared: Prepared, folder: Path, seed: int) -> Outcome:
+    """Write the network, and return what the log says of the run; the first process has closed it by now."""
     if is_first():
         write_model(network, prepared.vocabulary, folder / FINAL, prepared.trained)
-    return _outcome(whole.train.seed, folder)
-
-
-def _outcome(seed: int, folder: Path) -> Outcome:
-    """Return what the log says of a run that is done."""
     lines = [json.loads(line) for line in (folder / LOG).read_text(encoding="utf-8").splitlines()]
     scores = [line["score"] for line in lines if "score" in line]
     return Outcome(seed, folder, max(scores, default=None), lines[-1]["loss"])
