@@ -29,13 +29,15 @@ class StageCosts:
 class Costs:
     """All that a sample took. dataset: stage -> [(videos of that run, cpu, wall, bytes)], in the order run.
 
-    lead: seconds from the start of a run to its first unit. gap: seconds a worker waits between two units.
+    lead: seconds from the start of a run to its first unit. gap: seconds a worker waits between two units. start: CPU
+    seconds that a fresh worker process takes before its first unit.
     """
 
     stages: dict[str, StageCosts]
     dataset: dict[str, list[tuple[int, float, float, float]]]
     lead: float
     gap: float
+    start: float = 0.0
     runs: list[int] = field(default_factory=list)   # videos of each run
 
 
@@ -53,7 +55,9 @@ def read_costs(lines: Iterable[Mapping[str, JsonValue]], items: Sequence[str]) -
             took = (_number(line, "cpu"), _number(line, "wall"), _number(line, "bytes"))
             dataset[str(line["stage"])].append((runs[-1] if runs else len(items), *took))
     stages = {name: _stage([line for line in ends if line["stage"] == name], items) for name in names}
-    return Costs(stages, dict(dataset), _lead(told), _gap(told), runs)
+    fresh = [_number(line, "cpu") for line in told if line["event"] == "worker"]
+    start = float(np.mean(fresh)) if fresh else 0.0
+    return Costs(stages, dict(dataset), _lead(told), _gap(told), start, runs)
 
 
 def _stage(ends: Sequence[Mapping[str, JsonValue]], items: Sequence[str]) -> StageCosts:

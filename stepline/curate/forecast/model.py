@@ -77,7 +77,7 @@ def forecast(
     stages = [_stage(name, "video", totals, costs.stages[name]) for name, totals in video.items()]
     stages += [_stage(name, "dataset", totals, None) for name, totals in once.items()]
     total = {q: np.sum([t[q] for t in (*video.values(), *once.values())], axis=0) for q in QUANTITIES}
-    load = sum(stage.load["cpu"] for stage in costs.stages.values())
+    load = costs.start + sum(stage.load["cpu"] for stage in costs.stages.values())
     cpu = total["cpu"] + load * workers
     hours = {
         cores: _interval(_wall(costs, video, once, cores, len(everything)) / 3600)

@@ -1,0 +1,229 @@
+"""Measures what knowing 1.2 M videos costs: planning, listing, cells, Parquet, status, disk; with synthetic Records.
+
+    python benchmarks/curate_index.py
+
+Each cost is measured at two sizes, so that its slope is known and not only its mean; what is cheap is measured at the
+whole 1.2 M. CPU seconds at one thread; a record has 100 sentences of 9 words and 10 steps, no single words.
+"""
+
+import gc
+import json
+import os
+import random
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from stepline.curate.cells import Cells, Known
+from stepline.curate.inventory import ITEMS, REFUSED, from_line, to_line
+from stepline.curate.items import Item
+from stepline.curate.places import Found, Place
+from stepline.curate.plan import Plan, fate
+from stepline.curate.recipe import chosen_stages, load_recipe
+from stepline.curate.report.counts import Counts
+from stepline.curate.stages import STAGES
+from stepline.curate.units import cell_name
+from stepline.records import Record, Sentence, Span, Step, Transcript, Video
+from stepline.store import read_parquet, write_parquet
+
+OUT = Path(__file__).resolve().parent / "results" / "curate_index.json"
+WHOLE = 1_200_000
+SENTENCES, STEPS, WORDS = 100, 10, 9
+MEAN_CELL = 6_000   # bytes of a JSON cell, of the order of what a transcript of 100 sentences needs compressed
+
+
+def item(number: int) -> Item:
+    """Return a video as a list in a bucket would name it."""
+    id = f"{number * 2_654_435_761 % 2**32:08x}{number:07d}"
+    url, stamp = f"s3://bucket/videos/{id}.mp4", f"{10**7 + number}-{id}"
+    return Item(id, video=url, stamp=stamp, title=f"How to {id}", task="task")
+
+
+def record(number: int, words: list[str]) -> Record:
+    """Return a video's record of SENTENCES and STEPS."""
+    draw = random.Random(number)
+    said = tuple(
+        Sentence(text=" ".join(draw.choices(words, k=WORDS)), span=Span(4.0 * n, 4.0 * n + 3.5), shown=draw.random())
+        for n in range(SENTENCES)
+    )
+    steps = tuple(
+        Step(
+            id=str(n + 1), text=" ".join(draw.choices(words, k=8)), spans=(Span(40.0 * n, 40.0 * n + 9.0),),
+            at=40.0 * n, said=Span(40.0 * n, 40.0 * n + 3.5), status="shown", score=draw.random(), sources=(10 * n,),
+        )
+        for n in range(STEPS)
+    )  # fmt: skip
+    id = f"v{number:07d}"
+    transcript = Transcript(language="en", sentences=said, recogniser="synthetic")
+    return Record(id=id, video=Video(id=id, duration=400.0, title=id, task="task"), transcript=transcript, steps=steps)
+
+
+def cpu(call: Callable[[], object]) -> float:
+    """Return the CPU seconds of a call."""
+    gc.collect()
+    began = time.process_time()
+    call()
+    return time.process_time() - began
+
+
+def resident() -> float:
+    """Return this process's resident MiB."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def slope(measure: Callable[[int], float], sizes: tuple[int, int]) -> dict[str, float]:
+    """Return CPU seconds at two sizes, microseconds of one more between them, and hours for WHOLE by that slope."""
+    took = [min(measure(size) for _ in range(2)) for size in sizes]
+    each = (took[1] - took[0]) / (sizes[1] - sizes[0])
+    first = took[0] / sizes[0]
+    return {
+        "sizes": list(sizes), "cpu_s": [round(t, 3) for t in took], "us_each_by_slope": round(1e6 * each, 2),
+        "us_each_at_first": round(1e6 * first, 2), "whole_cpu_min": round(each * WHOLE / 60, 2),
+    }  # type: ignore[dict-item] # fmt: skip
+
+
+def planned() -> Plan:
+    """Return the plan of the paper's recipe."""
+    recipe = load_recipe("howtostep")
+    recipe = recipe.model_copy(update={"stages": tuple(name for name in recipe.stages if name in STAGES)})
+    return Plan.of(recipe, chosen_stages(recipe, STAGES))
+
+
+def planning() -> dict[str, object]:
+    """Measure items in memory, their file and their keys, at the whole size where it is cheap."""
+    plan = planned()
+    before = resident()
+    took: dict[str, object] = {}
+    items: list[Item] = []
+    took["items made, whole, cpu_s"] = cpu(lambda: items.extend(map(item, range(WHOLE))))
+    took["items sorted, whole, cpu_s"] = cpu(lambda: items.sort(key=lambda one: one.id))
+    took["items in memory, whole, MiB"] = resident() - before
+    keyed = slope(lambda size: cpu(lambda: [plan.units(one) and None for one in items[:size]]), (20_000, 100_000))
+    took[f"keys of a video's {len(plan.units(items[0]))} stages"] = keyed
+    lines: list[str] = []
+    took["items.jsonl written, whole, cpu_s"] = cpu(lambda: lines.extend(map(to_line, items)))
+    took["items.jsonl, whole, MB"] = sum(len(line) + 1 for line in lines) / 1e6
+    took["items.jsonl read, 100 k, cpu_s"] = cpu(lambda: [from_line(Item, line) for line in lines[:100_000]])
+    return took
+
+
+def listing() -> dict[str, object]:
+    """Measure what a run knows of one stage's cells in an object store, at the whole size."""
+
+    class Listed:
+        """A folder of WHOLE keys."""
+
+        def list(self) -> Iterable[Found]:
+            draw = random.Random(0)
+            return (Found(f"{draw.getrandbits(256):064x}.json", 0, "") for _ in range(WHOLE))
+
+    before, held = resident(), []
+    took = cpu(lambda: held.append(Known.of(Listed())))   # type: ignore[arg-type]
+    keys = [f"{random.Random(n).getrandbits(256):064x}" for n in range(20_000)]
+    asked = cpu(lambda: [key in held[0] for key in keys])
+    return {
+        "one stage listed, whole, cpu_s": took, "one stage known, whole, MiB": resident() - before,
+        "asked, us each": 1e6 * asked / len(keys), "requests of 1000 keys": WHOLE / 1000,
+    }  # fmt: skip
+
+
+def cells(folder: Path) -> dict[str, object]:
+    """Measure cells as files against one packed file, written, asked for and read."""
+    stage = STAGES["transcribe"]
+    body = os.urandom(MEAN_CELL)
+    keys = [f"{random.Random(n).getrandbits(256):064x}" for n in range(20_000)]
+    kept = Cells(Place(str(folder)))
+
+    def packed(size: int) -> float:
+        with (folder / "packed").open("wb") as file:
+            return cpu(lambda: [file.write(body) for _ in range(size)])
+
+    wall = time.monotonic()
+    written = slope(lambda size: cpu(lambda: [kept.write(stage, key, body) for key in keys[:size]]), (1000, 4000))
+    wall = time.monotonic() - wall
+    for key in keys:   # the rest without the flush to disk, to have a folder of this size
+        path = folder / cell_name(stage, key)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(body)
+    blocks = sum(path.stat().st_blocks * 512 for path in folder.rglob("*.json"))
+    sizes = (4000, 20_000)
+    return {
+        "a cell written, flushed": written,
+        "a cell written, wall ms": 1e3 * wall / 10_000,
+        "a cell appended to one file": slope(packed, sizes),
+        "a cell asked for": slope(lambda size: cpu(lambda: [kept.has(stage, key) for key in keys[:size]]), sizes),
+        "a cell read": slope(lambda size: cpu(lambda: [kept.read(stage, key) for key in keys[:size]]), sizes),
+        "disk of a cell over its bytes": blocks / len(keys) / MEAN_CELL,
+    }
+
+
+def parquet(folder: Path) -> dict[str, object]:
+    """Measure records as Parquet, and the report's pass over them."""
+    words = [f"word{n}" for n in range(4000)]
+    records = [record(n, words) for n in range(4000)]
+    path = folder / "records.parquet"
+
+    def written(size: int) -> float:
+        return cpu(lambda: write_parquet(records[:size], path))
+
+    def read(size: int) -> float:
+        write_parquet(records[:size], path)
+        return cpu(lambda: list(read_parquet(path)))
+
+    def counted(size: int) -> float:
+        counts = Counts()
+        return cpu(lambda: [counts.add(one) for one in records[:size]])
+
+    sizes = (1000, 4000)
+    told = {"a record written": slope(written, sizes), "a record read": slope(read, sizes)}
+    told |= {"a record counted for the report": slope(counted, sizes)}
+    write_parquet(records, path)
+    size = path.stat().st_size / len(records)
+    return {**told, "bytes of a record": size, "dataset of records, whole, GB": size * WHOLE / 1e9}
+
+
+def status_time(folder: Path) -> dict[str, object]:
+    """Measure what `status` and a rerun ask of a run whose video stages are all done."""
+    plan = planned()
+    names = [stage.name for stage in plan.stages.values() if stage.kind == "video"]
+    items = [item(number) for number in range(8000)]
+    for one in items:
+        for unit in plan.units(one):
+            path = folder / cell_name(plan.stages[unit.stage], unit.key)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch()
+    place = Place(str(folder))
+    (place / "run.json").write(json.dumps({"recipe": plan.recipe.model_dump(mode="json")}))
+    (place / REFUSED).write("")
+
+    def asked(size: int) -> float:
+        from stepline.curate.status import status
+
+        (place / ITEMS).write("".join(to_line(one) + "\n" for one in items[:size]))
+        return cpu(lambda: status(place, STAGES))
+
+    def skipped(size: int) -> float:
+        known = Cells(place)
+        return cpu(lambda: [fate(plan, known, one, names) for one in items[:size]])
+
+    return {"a video in status": slope(asked, (2000, 8000)), "a video found done": slope(skipped, (2000, 8000))}
+
+
+def main() -> None:
+    """Print and keep every cost."""
+    told: dict[str, object] = {}
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        for name, measure in (
+            ("planning", planning), ("listing", listing), ("cells", lambda: cells(folder / "cells")),
+            ("parquet", lambda: parquet(folder)), ("status", lambda: status_time(folder / "status")),
+        ):  # fmt: skip
+            folder.joinpath(name).mkdir(exist_ok=True)
+            told[name] = measure()
+            print(name, json.dumps(told[name], indent=1), flush=True)
+    OUT.write_text(json.dumps(told, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
