@@ -149,7 +149,7 @@ def _counting(progress: Progress, report: Report) -> Callable[[Finished], None]:
     return told
 
 
-def _unfailed(plan: Plan, cells: Cells, items: Sequence[Item], before: Sequence[str]) -> Iterator[Item]:
+def _unfailed(plan: Plan, cells: Cells, items: Sequence[Item], before: tuple[str, ...]) -> Iterator[Item]:
     """Yield the videos that nothing has failed for so far."""
     for item in items:
         found = fate(plan, cells, item, before) if before else None
@@ -158,7 +158,7 @@ def _unfailed(plan: Plan, cells: Cells, items: Sequence[Item], before: Sequence[
 
 
 def _failures(plan: Plan, cells: Cells, items: Sequence[Item]) -> Iterator[Failure]:
-    stages = [name for name, stage in plan.stages.items() if stage.kind == "video"]
+    stages = tuple(name for name, stage in plan.stages.items() if stage.kind == "video")
     for item in items:
         found = fate(plan, cells, item, stages)
         if found is not None and found.failure is not None:

@@ -15,6 +15,7 @@ class LimitsSettings(Settings):
 
     seconds: Positive = 1800.0   # wall seconds; longer is a hang, and the unit's process is killed
     memory: Count = 6144         # MiB of a worker's resident memory; more, and its process is killed
+    in_a_row: Count = 100        # units of a stage that fail one after another before the run ends: no fault of theirs
     attempts: Count = 3          # times that a failing unit is tried in all, over every --retry-failed
 
 

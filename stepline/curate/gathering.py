@@ -72,7 +72,7 @@ def _run(
     def results(name: str) -> Iterator[tuple[Item, bytes]]:
         for one in fates:
             if one.failure is None:
-                yield one.item, cells.read(plan.stages[name], one.keys[name])
+                yield one.item, cells.read(plan.stages[name], one.key(name))
 
     gathered = Gathered(
         folder=folders.started(stage, key),

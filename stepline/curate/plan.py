@@ -9,7 +9,6 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Literal, TypeAlias
 
 from pydantic import JsonValue
 
@@ -19,7 +18,7 @@ from stepline.curate.recipe import Recipe
 from stepline.curate.stage import Failure, Stage
 from stepline.curate.units import Unit, key, stage_inputs
 
-State: TypeAlias = Literal["waiting", "running", "done", "failed"]
+DIGEST = 32   # bytes of a sha256
 
 
 @dataclass(frozen=True)
@@ -54,10 +53,10 @@ class Plan:
             units.append(Unit(item, stage.name, keys[stage.name], needs))
         return tuple(units)
 
-    def before(self, stage: Stage) -> list[str]:
+    def before(self, stage: Stage) -> tuple[str, ...]:
         """Return the video stages that stand before a stage in the recipe."""
         names = list(self.stages)
-        return [name for name in names[: names.index(stage.name)] if self.stages[name].kind == "video"]
+        return tuple(name for name in names[: names.index(stage.name)] if self.stages[name].kind == "video")
 
     def needs_met(self, stage: Stage) -> bool:
         """Tell whether the dataset stages that a stage needs are done."""
@@ -72,30 +71,38 @@ class Plan:
         for fate in fates:
             known = [fate.item.id, stage_inputs(stage, fate.item)]
             why = [fate.failure.stage, fate.failure.kind, fate.failure.reason] if fate.failure else None
-            keys = [fate.keys[need] for need in stage.needs if need in fate.keys] if fate.failure is None else None
+            keys = [fate.key(need) for need in stage.needs if need in fate.stages] if fate.failure is None else None
             digest.update(json.dumps([known, keys, why], sort_keys=True, allow_nan=False).encode())
         return digest.hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """What has become of a video in the stages before another: the key of each result, or the first failure."""
+    """What has become of a video in some stages: the key of each result, or the first failure.
+
+    digests: the keys as bytes, in the order of `stages`: a million videos of these are held at once.
+    """
 
     item: Item
-    keys: Mapping[str, str]
+    stages: tuple[str, ...]
+    digests: bytes
     failure: Failure | None
 
+    def key(self, stage: str) -> str:
+        """Return the key of a stage's result."""
+        at = self.stages.index(stage) * DIGEST
+        return self.digests[at : at + DIGEST].hex()
 
-def fate(plan: Plan, cells: Cells, item: Item, stages: Sequence[str]) -> Fate | None:
+
+def fate(plan: Plan, cells: Cells, item: Item, stages: tuple[str, ...]) -> Fate | None:
     """Return what became of a video in some stages; None where a result is missing without a failure."""
-    keys = {}
+    digests = []
     for unit in plan.units(item):
         if unit.stage not in stages:
             continue
         stage = plan.stages[unit.stage]
-        keys[unit.stage] = unit.key
-        if cells.has(stage, unit.key):
-            continue
-        failure = cells.failure(stage, unit.key)
-        return None if failure is None else Fate(item, {}, failure)
-    return Fate(item, keys, None)
+        if not cells.has(stage, unit.key):
+            failure = cells.failure(stage, unit.key)
+            return None if failure is None else Fate(item, stages, b"", failure)
+        digests.append(bytes.fromhex(unit.key))
+    return Fate(item, stages, b"".join(digests), None) if len(digests) == len(stages) else None

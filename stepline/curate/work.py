@@ -3,8 +3,9 @@
 Both engines come through here: the local one with all videos and all workers, Ray's actors with a few videos and one.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from stepline.curate.cells import Cells
@@ -34,13 +35,17 @@ class Finished:
 
 @dataclass(frozen=True)
 class Task:
-    """Some stages over some videos. retry: also what failed before. told: called as each video is finished."""
+    """Some stages over some videos. retry: also what failed before. told: called as each video is finished.
+
+    row: failures of each stage since its last success.
+    """
 
     plan: Plan
     cells: Cells
     stages: Sequence[str]
     retry: bool = False
     told: Callable[[Finished], None] = lambda finished: None   # noqa: ARG005
+    row: Counter[str] = field(default_factory=Counter)
 
 
 class Round:
@@ -120,12 +125,24 @@ class Round:
             task.cells.note(stage, unit.key)
         else:
             failure = task.cells.fail(stage, unit.key, failure)
+        self._refuse_a_row(unit, failure)
         video.settle(unit, failure)
         if video.finished:
             del self._open[unit.item.id]
             task.told(Finished(video.item, video.failure, video.worked))
         if video.finished or not video.files():
             self._fetcher.release(video.item)
+
+    def _refuse_a_row(self, unit: Unit, failure: Failure | None) -> None:
+        """Raise SteplineError where a stage fails for video after video, as when a server it asks is down."""
+        row = self._task.row
+        if failure is None or failure.kind == "left out":
+            row[unit.stage] = 0
+            return
+        row[unit.stage] += 1
+        if row[unit.stage] >= self._task.plan.recipe.limits.in_a_row:
+            what = f"stage {unit.stage} failed for {row[unit.stage]} videos in a row, the last with: {failure.reason}"
+            raise SteplineError(f"{what}; cure it and give --retry-failed, or raise limits.in_a_row")
 
 
 def _plain(error: SteplineError, item: Item) -> str:

@@ -150,3 +150,12 @@ def test_the_limit_takes_the_first_videos_by_id(tmp_path):
     outcome = curate(Job(recipe(), str(tmp_path / "out"), STAGES, limit=2), reversed(items))
     assert outcome.videos == 2
     assert set(dataset(tmp_path / "out")["videos"]) == {"a", "b"}
+
+
+def test_a_stage_that_fails_for_video_after_video_ends_the_run(tmp_path):
+    items = videos(tmp_path / "in", dict.fromkeys("abcde", "odd") | {"f": "silent"})
+    limits = {"limits": {"in_a_row": 3}}
+    with pytest.raises(SteplineError, match="read failed for 3 videos in a row, the last with: ZeroDivisionError"):
+        curate(Job(recipe(**limits), str(tmp_path / "out"), STAGES), items)
+    outcome = curate(Job(recipe(limits={"in_a_row": 4}), str(tmp_path / "out"), STAGES), items)
+    assert [failure.id for failure in outcome.failures] == list("abcdef")
