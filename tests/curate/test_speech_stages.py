@@ -36,6 +36,14 @@ def test_an_item_without_a_file_says_nothing_and_lasts_as_its_source_tells() -> 
     assert picture.unpacked(picture.encode(work(Recipe(), item))).features is None
 
 
+def test_a_part_that_a_server_left_open_is_asked_again_and_a_useless_reply_is_not() -> None:
+    start = "sentences 1-10: provisional, from the extractive writer, because "
+    late, useless = start + "the deadline passed", start + "the reply is no numbered list"
+    unsupported = start + "no sentence supports any step of the reply"
+    assert speech.unanswered((useless, unsupported, "a reply was refused")) is None
+    assert speech.unanswered((useless, late)) == late
+
+
 def cells(*texts: str, steps: tuple[Step, ...], duration: float = 20.0) -> dict[str, bytes]:
     rows = np.eye(20, 384, dtype=np.float32)
     return {

@@ -1,5 +1,7 @@
 """What is said, the steps that a writer makes of it, and where each of these is said."""
 
+from collections.abc import Sequence
+
 from stepline import media, pipeline
 from stepline.curate.stage import Work
 from stepline.curate.stages.parts import Drafted, Placed, Probed, Spoken, result, to_bytes, whole
@@ -9,7 +11,10 @@ from stepline.overrun import within
 from stepline.records import Dropped, Step, Transcript
 from stepline.request import Request
 
-PROVISIONAL = "provisional"   # in a writer's note: a deadline or a silent server made this, so it is not kept
+PROVISIONAL = "provisional"   # in a writer's note: another writer served this part
+ITS_OWN = ("of the reply", "the reply is")   # in its reason: the model answered, and no use can be made of it
+CHARACTERS = 4   # a token, of English
+LINE = 5         # characters of a reply's line beside its text: a number, a point, a blank, an end
 
 
 def transcribe(work: Work) -> bytes:
@@ -31,11 +36,34 @@ def write(work: Work) -> bytes:
     """Return the steps that a writer makes of the transcript. Raises WriterError where its model was silent."""
     from stepline.writing import write_steps
 
-    written = write_steps(result(Spoken, work, "transcribe").transcript, work.recipe.steps.writing)
-    provisional = [note for note in written.notes if PROVISIONAL in note]
-    if provisional:
-        raise WriterError(f"{provisional[0]}; --retry-failed asks again")
+    settings = work.recipe.steps.writing
+    transcript = result(Spoken, work, "transcribe").transcript
+    written = write_steps(transcript, settings)
+    late = unanswered(written.notes)
+    if late is not None:
+        raise WriterError(f"{late}; --retry-failed asks again")
+    if settings.writer == "llm":
+        work.notes.update(_tokens(transcript, written.steps, settings.llm.sentences_per_chunk))
     return to_bytes(Drafted(steps=written.steps, dropped=written.dropped, notes=written.notes))
+
+
+def unanswered(notes: Sequence[str]) -> str | None:
+    """Return the first note of a part that a server or a deadline left open, as a later run would not; else None.
+
+    A model's reply that nobody can use stays one, however often it is asked, and the extractive writer's steps stand.
+    """
+    provisional = (note for note in notes if PROVISIONAL in note)
+    return next((note for note in provisional if not any(own in note for own in ITS_OWN)), None)
+
+
+def _tokens(transcript: Transcript, steps: Sequence[Step], size: int) -> dict[str, float]:
+    """Return about how many tokens went to a language model and came back, four characters each."""
+    from stepline.writing.asking import main_prompt, question
+    from stepline.writing.chunks import cut, orders_to_the_model
+
+    asked = [question(main_prompt(), chunk) for chunk in cut(transcript, size, orders_to_the_model(transcript))]
+    told = sum(len(step.text) + LINE for step in steps)
+    return {"tokens_in": sum(map(len, asked)) / CHARACTERS, "tokens_out": told / CHARACTERS}
 
 
 def coarse(work: Work) -> bytes:

@@ -1,0 +1,43 @@
+"""Paper A end to end on drawn and spoken videos, through the command line, against the planted truth."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from stepline.curate.stages.dataset import read_left_out
+from stepline.store import read_parquet
+
+ROOT = Path(__file__).resolve().parents[2]
+SHORT = ["train.train.epochs=2", "refine.train.epochs=2", "refine.rounds.teacher_epochs=2"]
+
+
+def called(*arguments: object) -> str:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT, env=environment).stdout
+
+
+@pytest.mark.slow
+def test_steps_are_shown_twice_as_often_as_what_is_said(tmp_path: Path) -> None:
+    if shutil.which("espeak-ng") is None:
+        pytest.skip("espeak-ng is not installed, and drawn videos need its voice")
+    corpus, out = tmp_path / "corpus", tmp_path / "out"
+    called("benchmarks/curate_corpus.py", corpus, "--videos", 12)
+    settings = [part for setting in SHORT for part in ("--set", setting)]
+    called("-m", "stepline", "curate", corpus / "videos.csv", "--recipe", "benchmarks/curate_howtostep.toml",
+           "--out", out, *settings)  # fmt: skip
+    told = called("benchmarks/curate_truth.py", "--corpus", corpus, "--out", out, "--name", "")
+    assert json.loads(told.splitlines()[0])["kinds"] == {"copy": [1, 0], "usual": [11, 11]}
+    table = [row.split("|") for row in told.splitlines() if "[" in row[40:]]
+    shares = {cells[1].strip(): float(cells[3].split()[0]) for cells in table}
+    assert shares["written steps, where said"] > shares["narrations"] + 0.15
+    (gathered,) = (out / "stages" / "gather").glob("*/records.parquet")
+    assert len(list(read_parquet(gathered))) == 11
+    assert read_left_out(gathered.parent)["howto_00009"].reason == "it is a copy of howto_00000"
+    (refined,) = (out / "stages" / "refine").glob("*/records.parquet")
+    assert all(bool(step.spans) == (step.status == "shown") for one in read_parquet(refined) for step in one.steps)
