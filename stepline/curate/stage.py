@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 Kind: TypeAlias = Literal["video", "dataset"]
-Reads: TypeAlias = Literal["media", "speech", "picture", "about"]
+Reads: TypeAlias = Literal["media", "speech", "picture", "about", "where"]
 FailureKind: TypeAlias = Literal["left out", "error", "hang", "crash", "memory"]
 
 
@@ -93,9 +93,9 @@ class Stage:
     version: raise it when the result changes, so that it is made anew. needs: the stages whose results it reads.
     takes: needs that count only where the recipe has them before it. reads: "media" the video file; "speech" the
     captions, and only where there are none the video; "picture" the ready features, else the video; "about" title,
-    task, category and duration. settings: exactly what of a recipe decides the result, with the sha256 of every file
-    that it names. suffix: of its cells. gpu: it can use one. resumes: a dataset stage that goes on in a folder where
-    it was killed; others start in an empty one.
+    task, category and duration; "where" the addresses of its files. settings: exactly what of a recipe decides the
+    result, with the sha256 of every file that it names. suffix: of its cells. gpu: it can use one. resumes: a dataset
+    stage that goes on in a folder where it was killed; others start in an empty one.
     """
 
     name: str

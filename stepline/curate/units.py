@@ -41,7 +41,8 @@ def stage_inputs(stage: Stage, item: Item) -> list[JsonValue]:
     stamps = {"media": item.stamp, "captions": item.captions_stamp, "features": item.features_stamp}
     about: list[JsonValue] = [item.title, item.task, item.category, item.duration] if "about" in stage.reads else []
     read: list[JsonValue] = [f"{name} {stamps[name]}" for name in sorted(reads(stage, item))]
-    return [*read, about]
+    where: list[JsonValue] = [item.video, item.captions, item.features] if "where" in stage.reads else []
+    return [*read, about, *([where] if where else [])]
 
 
 def reads(stage: Stage, item: Item) -> frozenset[str]:
@@ -52,7 +53,7 @@ def reads(stage: Stage, item: Item) -> frozenset[str]:
             found.add("captions")
         elif kind == "picture" and item.features is not None:
             found.add("features")
-        elif kind != "about" and item.video is not None:
+        elif kind not in ("about", "where") and item.video is not None:
             found.add("media")
     return frozenset(found)
 
