@@ -207,7 +207,11 @@ def status_time(folder: Path) -> dict[str, object]:
         known = Cells(place)
         return cpu(lambda: [fate(plan, known, one, names) for one in items[:size]])
 
-    return {"a video in status": slope(asked, (2000, 8000)), "a video found done": slope(skipped, (2000, 8000))}
+    before = resident()
+    fates = [fate(plan, Cells(place), one, names) for one in items]
+    held = (resident() - before) * 1024 / len(fates)
+    told = {"a video in status": slope(asked, (2000, 8000)), "a video found done": slope(skipped, (2000, 8000))}
+    return {**told, "KiB of a video's keys in memory": held, "keys in memory, whole, GiB": held * WHOLE / 2**20}
 
 
 def main() -> None:

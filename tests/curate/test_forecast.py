@@ -69,6 +69,7 @@ def test_all_videos_by_hand():
     (hear,) = told.stages
     assert hear.cpu.value == pytest.approx(600 * 6)
     assert told.cpu_hours.value == pytest.approx((3600 + 2 * 7) / 3600)
+    assert told.cpu_left.value * 3600 == pytest.approx(3614 - 48)   # the six are done: 3, 5, 7, 9, 11 and 13 s
     # one worker: 600 videos of 12 s and 600 gaps of a quarter; the models; 5 s before the first unit
     assert told.hours[1].value * 3600 == pytest.approx(7200 + 150 + 14 + 5)
     assert told.hours[4].value * 3600 == pytest.approx(7350 / 4 + 14 + 5)

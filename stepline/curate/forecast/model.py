@@ -41,13 +41,17 @@ class StageForecast:
 
 @dataclass(frozen=True)
 class Forecast:
-    """What all videos will take. hours: by cores. sampled: videos whose results the run will not make again."""
+    """What all videos will take. sampled: videos whose results the run finds done; cpu_left: hours without them.
+
+    hours: of the whole, by workers.
+    """
 
     videos: int
     sampled: int
     size: str
     stages: tuple[StageForecast, ...]
     cpu_hours: Interval
+    cpu_left: Interval
     hours: Mapping[int, Interval]
     disk: Interval     # bytes of cells and of dataset stages
     tokens: Interval
@@ -79,6 +83,7 @@ def forecast(
     total = {q: np.sum([t[q] for t in (*video.values(), *once.values())], axis=0) for q in QUANTITIES}
     load = costs.start + sum(stage.load["cpu"] for stage in costs.stages.values())
     cpu = total["cpu"] + load * workers
+    done = sum(float(stage.spent["cpu"].sum()) for stage in costs.stages.values())
     hours = {
         cores: _interval(_wall(costs, video, once, cores, len(everything)) / 3600)
         for cores in sorted({workers, *settings.cores})
@@ -89,6 +94,7 @@ def forecast(
         size=size,
         stages=tuple(stages),
         cpu_hours=_interval(cpu / 3600),
+        cpu_left=_interval(np.maximum(0.0, cpu - done) / 3600),
         hours=hours,
         disk=_interval(total["bytes"]),
         tokens=_interval(total["tokens"]),

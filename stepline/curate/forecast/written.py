@@ -24,19 +24,21 @@ def written(forecast: Forecast) -> str:
         rows.append((stage.name, time(stage.cpu.value), interval, size(stage.bytes.value), failed))
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = ["  ".join(cell.ljust(wide) for cell, wide in zip(row, widths, strict=True)).rstrip() for row in rows]
-    cpu = forecast.cpu_hours
     by = {"duration": "the videos' seconds", "bytes": "the files' sizes", "alike": "nothing: the sizes are not known"}
     lines += ["", f"{forecast.videos:,} videos, from {forecast.sampled} of them; by {by[forecast.size]}"]
-    lines.append(f"CPU: {_span(Interval(cpu.value * HOUR, cpu.low * HOUR, cpu.high * HOUR), time)}")
+    lines.append(f"CPU: {_hours(forecast.cpu_hours)}, of which {_hours(forecast.cpu_left)} are left")
     for cores, hours in forecast.hours.items():
-        seconds = Interval(hours.value * HOUR, hours.low * HOUR, hours.high * HOUR)
-        lines.append(f"with {cores} worker{'s' if cores > 1 else ''}: {_span(seconds, time)}")
+        lines.append(f"with {cores} worker{'s' if cores > 1 else ''}: {_hours(hours)}")
     lines.append(f"disk below OUT: {_span(forecast.disk, size)}")
     if forecast.tokens.value:
         lines.append(f"tokens of language models: {_span(forecast.tokens, '{:,.0f}'.format)}")
     lines.append(f"money at the prices of the settings: {_span(forecast.money, '{:,.2f}'.format)}")
     lines.append("What no video of the sample did (a hang, a damaged file) is not foreseen.")
     return "\n".join(lines)
+
+
+def _hours(hours: Interval) -> str:
+    return _span(Interval(hours.value * HOUR, hours.low * HOUR, hours.high * HOUR), time)
 
 
 def _span(interval: Interval, form: Callable[[float], str]) -> str:
