@@ -123,10 +123,10 @@ def status(out: str, as_json: bool) -> None:
 def _table(found: "Status") -> str:
     """Return a status as a table, a row a stage."""
     lines = [f"{found.videos} videos, {found.refused} not taken; {found.worker or 'nobody works on it now'}"]
-    lines.append(f"{'stage':<12}{'done':>9}{'failed':>9}{'waiting':>9}{'CPU h':>9}")
+    lines.append(f"{'stage':<12}{'done':>9}{'failed':>9}{'waiting':>9}{'CPU s':>9}")
     for stage in found.stages:
         failed = sum(stage.failed.values())
-        lines.append(f"{stage.name:<12}{stage.done:>9,}{failed:>9,}{stage.waiting:>9,}{stage.cpu / 3600:>9.2f}")
+        lines.append(f"{stage.name:<12}{stage.done:>9,}{failed:>9,}{stage.waiting:>9,}{stage.cpu:>9,.0f}")
     if found.left is not None and found.rate is not None:
         lines.append(f"{found.rate:,.0f} units an hour in the last run; {found.left / 3600:.1f} h left at this rate")
     lines += [f"{one.kind}: {one.id}: {one.stage}: {one.reason}" for one in found.failures[:NAMED]]
