@@ -91,6 +91,24 @@ def test_records_and_features_are_gathered_and_what_came_before_is_left_out(tmp_
     }
 
 
+def test_features_that_fit_no_store_are_left_out_of_it_and_the_record_says_so(tmp_path: Path) -> None:
+    one = over(tmp_path / "gather", recipe(), count=2)
+    items = [replace(item, id=id) for item, id in zip(one.items, ("a/b", "c", "d"), strict=True)]
+    rows = [cells(number) for number in range(3)]
+    wide = Seen(FeatureSequence(np.ones((12, 25), dtype=np.float32), 1.0, "conse"), end=12.0)
+    rows[2]["encode"] = packed(wide)
+
+    def results(stage: str) -> Iterator[tuple[Item, bytes]]:
+        yield from ((item, row[stage]) for item, row in zip(items, rows, strict=True))
+
+    gather.gather(replace(one, items=items, results=results))
+    warnings = {made.id: made.warnings[-1] for made in read_parquet(tmp_path / "gather" / RECORDS)}
+    assert warnings["a/b"] == "its features are left out: its id is no plain name 'a/b'"
+    assert warnings["c"] == "dark"
+    assert warnings["d"].startswith("its features are left out: ")
+    assert sorted(FeatureStore(tmp_path / "gather" / FEATURES)) == ["c"]
+
+
 def test_gathering_twice_gives_the_same_bytes(tmp_path: Path) -> None:
     for name in ("one", "two"):
         gather.gather(over(tmp_path / name, recipe()))

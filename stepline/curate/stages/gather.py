@@ -53,12 +53,21 @@ def _repeated(gathered: Gathered) -> dict[str, Failure]:
 
 
 def _records(rows: Iterable[tuple[Item, Row]], features: FeatureWriter, writer: str) -> Iterator[Record]:
-    """Yield the records, adding the features of each to the store."""
+    """Yield the records, adding the features of each to the store; what cannot be added is a warning of its record."""
     for item, row in rows:
+        record = record_of(item, row, writer)
         looked, arrays = unpack(Looked, row["encode"])
-        if "features" in arrays and looked.backbone is not None:
-            features.add(item.id, arrays["features"].astype(np.float16), rate=looked.rate, backbone=looked.backbone)
-        yield record_of(item, row, writer)
+        if "features" not in arrays or looked.backbone is None:
+            yield record
+            continue
+        values = arrays["features"].astype(np.float16)
+        flaw = features.flaw(item.id, values)
+        if flaw is None:
+            features.add(item.id, values, rate=looked.rate, backbone=looked.backbone)
+            yield record
+        else:
+            told = f"its features are left out: {flaw[0]} {flaw[1]}".rstrip()
+            yield record.model_copy(update={"warnings": (*record.warnings, told)})
 
 
 def record_of(item: Item, row: Row, writer: str) -> Record:
