@@ -1,6 +1,5 @@
 """What a run has come to, from its files alone: anybody may ask while it works, or after it was killed."""
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -32,7 +31,7 @@ class StageState:
     done: int = 0
     waiting: int = 0
     never: int = 0
-    failed: Counter[str] = field(default_factory=Counter)
+    failed: dict[str, int] = field(default_factory=dict)
     cpu: float = 0.0
 
 
@@ -84,7 +83,7 @@ def _count_units(
         if failure is None:
             state.waiting += 1
         else:
-            state.failed[failure.kind] += 1
+            state.failed[failure.kind] = state.failed.get(failure.kind, 0) + 1
             failures[item.id] = failure
 
 

@@ -1,0 +1,58 @@
+import json
+
+import pytest
+from fake_stages import STAGES
+
+
+@pytest.fixture
+def films(tmp_path, monkeypatch):
+    """A folder of "videos" and a recipe of fake stages; the command line finds these stages by name."""
+    monkeypatch.setattr("stepline.curate.stages.STAGES", STAGES)
+    monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "films").mkdir()
+    for name, text in {"a": "one two", "b": "silent", "c": "odd", "d": "three"}.items():
+        (tmp_path / "films" / f"{name}.mp4").write_text(text)
+    (tmp_path / "fake.toml").write_text('stages = ["read", "count", "double", "total"]\n')
+    return tmp_path
+
+
+def test_a_run_says_what_went_through_and_status_tells_it_again(films, stepline):
+    asked = ("curate", films / "films", "--recipe", films / "fake.toml", "--out", films / "out", "--workers", 1)
+    done = stepline(*asked)
+    assert done.exit_code == 0, done.output
+    assert done.stdout.strip() == str(films / "out")
+    assert "4 of 4 videos" in done.stderr
+    assert "error: c: read: ZeroDivisionError: by nothing" in done.stderr
+    assert "2 of 4 videos went through, 2 left out or failed, 0 not taken" in done.stderr
+    again = stepline(*asked, "--json")
+    assert {key: json.loads(again.stdout)[key] for key in ("videos", "failed", "refused")} == {
+        "videos": 4, "failed": 2, "refused": 0
+    }
+    shown = stepline("curate", "status", films / "out")
+    rows = {line.split()[0]: line.split()[1:4] for line in shown.stdout.splitlines()[1:6]}
+    assert "nobody works on it now" in shown.stdout
+    assert rows["read"] == ["2", "2", "0"]
+    assert rows["total"] == ["1", "0", "0"]
+    told = json.loads(stepline("curate", "status", films / "out", "--json").stdout)
+    assert [failure["id"] for failure in told["failures"]] == ["b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--recipe", "howtostp"), "howtostp: no such recipe"),
+        (("--set", "limits.second=3"), "did you mean 'limits.seconds'?"),
+        (("--set", 'stages=["total"]'), "stage 'total' needs 'double' before it"),
+    ],
+)
+def test_a_wrong_recipe_is_one_line(films, stepline, words, said):
+    done = stepline("curate", films / "films", "--recipe", films / "fake.toml", "--out", films / "out", *words)
+    assert done.exit_code == 1
+    assert said in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_there_is_no_status_of_a_folder_without_a_run(tmp_path, stepline):
+    done = stepline("curate", "status", tmp_path)
+    assert done.exit_code == 1
+    assert "no run of `stepline curate` has begun here" in done.stderr
