@@ -66,22 +66,25 @@ def batch(settings: ModelSettings, words: Vocabulary, counts: tuple[int, ...] = 
 class Trainer:
     """A network with what one step does, and a batch."""
 
-    def __init__(self, settings: ModelSettings, *, device: str = "cpu", words: int = WORDS) -> None:
+    def __init__(
+        self, settings: ModelSettings, *, device: str = "cpu", words: int = WORDS, counts: tuple[int, ...] = COUNTS
+    ) -> None:
         torch.manual_seed(0)
         held = vocabulary(words)
         self.model = ProcX(settings, len(held)).to(device).train()
         self.losses = PDVC_LOSSES if settings.captioner.kind == "lstm" else LossSettings()
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4, weight_decay=1e-3, fused=True)
-        self.batch = batch(settings, held).to(device)
+        self.batch = batch(settings, held, counts).to(device)
 
     def loss(self) -> torch.Tensor:
         """Return the loss of the batch."""
         parts = training_losses(self.model, self.batch, self.losses)
         return torch.stack([part.mean for part in parts]).sum()
 
-    def step(self) -> torch.Tensor:
-        """Take one step and return its loss."""
-        loss = self.loss()
+    def step(self, *, bf16: bool = False) -> torch.Tensor:
+        """Take one step and return its loss, which waits for the device only where it is read."""
+        with torch.autocast(self.batch.videos.values.device.type, torch.bfloat16, enabled=bf16):
+            loss = self.loss()
         loss.backward()
         nn.utils.clip_grad_norm_(self.model.parameters(), 0.1)
         self.optimizer.step()

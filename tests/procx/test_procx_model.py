@@ -156,3 +156,15 @@ def test_the_lstm_looks_at_its_own_box_alone():
     assert_close(said(model, seen, [0], [0]), before)
     seen.levels[:, 2:5] += 5.0
     assert (said(model, seen, [0], [0]) - before).abs().max() > 1e-3
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")   # the compiler's own doing
+@pytest.mark.parametrize("form", ["key-aware", "vanilla"])
+def test_compiling_breaks_no_graph_and_changes_nothing(form):
+    model, batch = network(tiny(form), stirred=True), made(three())
+    compiled = torch.compile(model, backend="eager", fullgraph=True)
+    one, other = model(batch.videos), compiled(batch.videos)
+    assert_close(other.proposed.boxes, one.proposed.boxes)
+    other.queries.square().sum().backward()
+    assert model.queries.weight.grad.isfinite().all()
