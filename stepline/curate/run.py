@@ -4,10 +4,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from stepline.curate.driver import Job, Outcome, curate, place_of
+from stepline.curate.folders import Folders
 from stepline.curate.items import Item, Refused
 from stepline.curate.places import Place
 from stepline.curate.progress import Report
 from stepline.curate.recipe import Recipe
+from stepline.curate.units import DATASET
 
 
 @dataclass(frozen=True)
@@ -26,12 +28,14 @@ def run(asked: Asked, report: Report, say: Callable[[str], None]) -> tuple[Outco
 
     Raises a SteplineError in one line for what ends a run; whatever was finished is kept for the next one.
     """
+    from stepline.curate.export import publish
     from stepline.curate.report import write_report
 
     job = job_of(asked, report, say)
     out = place_of(job)
     outcome = curate(job, read(asked))
     if "export" in asked.recipe.stages:
+        publish(Folders(out).here("export", outcome.plan.dataset_keys["export"]), out / DATASET)
         write_report(out, asked.recipe.report)
     return outcome, out
 

@@ -15,6 +15,7 @@ from stepline.curate.items import Item
 from stepline.curate.stage import Stage
 
 CELLS, FAILURES = "cells", "failures"
+DATASET = "dataset"   # below OUT: what is published
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,8 @@ def stage_inputs(stage: Stage, item: Item) -> list[JsonValue]:
     stamps = {"media": item.stamp, "captions": item.captions_stamp, "features": item.features_stamp}
     about: list[JsonValue] = [item.title, item.task, item.category, item.duration] if "about" in stage.reads else []
     read: list[JsonValue] = [f"{name} {stamps[name]}" for name in sorted(reads(stage, item))]
-    where: list[JsonValue] = [item.video, item.captions, item.features] if "where" in stage.reads else []
+    addresses: list[JsonValue] = [item.path, item.video, item.captions, item.features]
+    where = addresses if "where" in stage.reads else []
     return [*read, about, *([where] if where else [])]
 
 

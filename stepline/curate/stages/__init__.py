@@ -4,6 +4,7 @@ from stepline.curate.stage import Stage, Stages
 from stepline.curate.stages import (
     clean,
     decides,
+    export,
     filtering,
     gather,
     picture,
@@ -44,5 +45,9 @@ STAGES: Stages = {
         ),
         Stage("clean", 1, "dataset", clean.clean, ("gather",), settings=decides.clean, takes=("sieve-swap", "refine")),
         Stage("visible", 1, "dataset", visible.visible, ("gather", "judge"), settings=decides.visible),
+        Stage(
+            "export", 1, "dataset", export.export, ("gather",), reads=("about", "where"), settings=decides.export,
+            takes=("sieve-swap", "refine", "clean", "visible"),
+        ),
     )
 }

@@ -16,7 +16,7 @@ from stepline.records import Record
 from stepline.store import read_parquet, write_atomic, write_parquet
 
 RECORDS, LEFT_OUT, FEATURES = "records.parquet", "left_out.jsonl", "features"
-ORDER = ("refine", "sieve-swap", "gather")   # whose records a stage reads: the last of the recipe's
+ORDER = ("visible", "clean", "refine", "sieve-swap", "gather")   # whose records a stage reads: the last of the recipe's
 
 
 def write_dataset(folder: Path, records: Iterable[Record], left_out: Mapping[str, Failure]) -> int:

@@ -127,6 +127,11 @@ def visible(recipe: "Recipe") -> JsonValue:
     return _plain(recipe.visible)
 
 
+def export(recipe: "Recipe") -> JsonValue:
+    """Return what decides `export`; its card tells the stages."""
+    return {"export": _plain(recipe.export), "stages": list(recipe.stages)}
+
+
 def text_source(recipe: "Recipe") -> str:
     """Return the encoder of the steps' vectors, as `text_encoder` takes it: that of the features' own space."""
     vision = recipe.steps.vision

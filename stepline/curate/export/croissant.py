@@ -1,0 +1,98 @@
+"""A dataset as ML Commons' Croissant 1.0 describes it: files with their sha256, and records with typed fields."""
+
+import json
+from collections.abc import Mapping, Sequence
+
+from pydantic import JsonValue
+
+from stepline.curate.export.rows import COLUMNS, NUMBER, NUMBERS, TEXTS, WHOLE
+from stepline.curate.export.shards import LEFT_OUT, TRAIN, Written
+from stepline.curate.settings import ExportSettings
+
+CONFORMS = "http://mlcommons.org/croissant/1.0"
+FORMATS = {
+    ".parquet": "application/x-parquet", ".safetensors": "application/octet-stream", ".tar": "application/x-tar",
+}  # fmt: skip
+KINDS = {NUMBER: "sc:Float", NUMBERS: "sc:Float", WHOLE: "sc:Integer"}
+WORDS = {   # of Croissant 1.0's context, those that are used here
+    "citeAs": "cr:citeAs", "column": "cr:column", "conformsTo": "dct:conformsTo", "cr": "http://mlcommons.org/croissant/",
+    "dct": "http://purl.org/dc/terms/", "extract": "cr:extract", "field": "cr:field", "fileObject": "cr:fileObject",
+    "fileSet": "cr:fileSet", "includes": "cr:includes", "recordSet": "cr:recordSet", "repeated": "cr:repeated",
+    "rai": "http://mlcommons.org/croissant/RAI/", "sc": "https://schema.org/", "source": "cr:source",
+}  # fmt: skip
+
+
+def croissant(told: Mapping[str, JsonValue], written: Sequence[Written], settings: ExportSettings) -> str:
+    """Return a dataset's metadata as JSON-LD. It has no date: the same content would have another file tomorrow."""
+    biases = told["biases"]
+    tree: dict[str, object] = {
+        "@context": {
+            "@language": "en",
+            "@vocab": "https://schema.org/",
+            **WORDS,
+            "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
+        },
+        "@type": "sc:Dataset",
+        "conformsTo": CONFORMS,
+        "name": settings.name,
+        "description": f"Time-aligned steps of {told['videos']} narrated how-to videos: {told['steps']} steps, "
+        f"{told['sentences']} spoken sentences, {told['left_out']} videos left out with their reasons.",
+        "license": settings.licence,
+        "version": "1.0.0",
+        "isAccessibleForFree": True,
+        "citeAs": "Name the dataset, the sha256 of its dataset.json, and Stepline; the papers are in its README.",
+        "rai:dataBiases": list(biases) if isinstance(biases, list) else [],
+        "rai:dataCollection": "Steps are written from speech and placed in the picture by programs; see README.md.",
+        "distribution": [*(_file(each) for each in written), *(_set(split) for split in _splits(written))],
+        "recordSet": [_records(split) for split in _splits(written)],
+    }
+    return json.dumps(tree, indent=1, ensure_ascii=False) + "\n"
+
+
+def _splits(written: Sequence[Written]) -> list[str]:
+    return [split for split in (TRAIN, LEFT_OUT) if any(each.path.startswith(f"data/{split}-") for each in written)]
+
+
+def _file(each: Written) -> dict[str, object]:
+    ending = each.path[each.path.rfind(".") :]
+    return {
+        "@type": "cr:FileObject",
+        "@id": each.path,
+        "name": each.path,
+        "contentUrl": each.path,
+        "contentSize": f"{each.bytes} B",
+        "encodingFormat": FORMATS[ending],
+        "sha256": each.sha256,
+    }
+
+
+def _set(split: str) -> dict[str, object]:
+    return {
+        "@type": "cr:FileSet",
+        "@id": f"{split}-shards",
+        "name": f"{split}-shards",
+        "encodingFormat": FORMATS[".parquet"],
+        "includes": f"data/{split}-*.parquet",
+    }
+
+
+def _records(split: str) -> dict[str, object]:
+    return {
+        "@type": "cr:RecordSet",
+        "@id": split,
+        "name": split,
+        "description": "a video a record" if split == TRAIN else "the videos that are left out, with the reasons",
+        "key": {"@id": f"{split}/id"},
+        "field": [
+            {
+                "@type": "cr:Field",
+                "@id": f"{split}/{column.name}",
+                "name": f"{split}/{column.name}",
+                "description": column.meaning,
+                "dataType": KINDS.get(column.kind, "sc:Text"),
+                **({"repeated": True} if column.kind in (TEXTS, NUMBERS) else {}),
+                "source": {"fileSet": {"@id": f"{split}-shards"}, "extract": {"column": column.name}},
+            }
+            for column in COLUMNS
+        ],
+    }

@@ -1,0 +1,70 @@
+"""Small records, reasons and features to export."""
+
+import numpy as np
+
+from stepline.curate.export import Contents, export_dataset
+from stepline.curate.items import Item
+from stepline.curate.settings import ExportSettings
+from stepline.curate.stage import Failure
+from stepline.features import FeatureStore, FeatureWriter
+from stepline.records import Dropped, Record, Sentence, Span, Step, Transcript, Video
+
+STAGES = ("probe", "transcribe", "write", "coarse", "gather", "export")
+LEFT_OUT = {
+    "bad": Failure("bad", "probe", "error", "no picture in it can be seen", attempts=2),
+    "huge": Failure("huge", "transcribe", "memory", "it took more than 6144 MiB"),
+    "twin": Failure("twin", "gather", "left out", "it is a copy of v01"),
+    "zz": Failure("zz", "source", "left out", "evaluates: a video of youcook2"),
+}
+
+
+def record(number):
+    """A video of two sentences and two steps, the second without a span, the first from a text base."""
+    id = f"v{number:02}"
+    sentences = tuple(
+        Sentence(text=text, span=Span(start, start + 2), shown=shown)
+        for text, start, shown in (("First slice the lemons.", 1.0, 0.75), ("Thanks for watching!", 9.0, None))
+    )
+    steps = (
+        Step(id="1", text="slice the lemons", spans=(Span(2.0, 4.5), Span(7.0, 8.0)), at=3.0, status="shown", score=0.5,
+             sources=(0,), source_text="Slice lemons.", licence="CC BY-SA 4.0"),
+        Step(id="2", text="squeeze", status="not found", sources=(0,)),
+    )  # fmt: skip
+    return Record(
+        id=id,
+        video=Video(
+            id=id, path=f"/home/somebody/{id}.mp4", duration=12.0 + number, title=f"Tea | {number}", task="Make Tea",
+        ),
+        transcript=Transcript(language="en", sentences=sentences, recogniser="whisper-tiny.en"),
+        steps=steps,
+        dropped=(Dropped(what="step", text="hello", reason="it is no step"),),
+        models={"asr": "whisper-tiny.en", "writer": "extractive", "vision": "conse", "grounding": {"a": 1}},
+    )  # fmt: skip
+
+
+def contents(tmp_path, count=5, **others):
+    """Contents of some records with features for all but the second."""
+    folder = tmp_path / "gathered-features"
+    if not folder.exists():
+        with FeatureWriter(folder) as writer:
+            for number in range(count):
+                if number != 1:
+                    writer.add(f"v{number:02}", np.full((3, 2), number, np.float32), rate=1.0, backbone="conse")
+    ids = [f"v{number:02}" for number in range(count)] + list(LEFT_OUT)
+    return Contents(
+        records=lambda: (record(number) for number in range(count)),
+        left_out=LEFT_OUT,
+        items={id: Item(id, f"/home/somebody/videos/{id}.mp4", path=f"{id}.mp4", title=id) for id in ids},
+        stages=STAGES,
+        settings={"probe": {"media": 1}, "train": {"texts": "clip:/weights/big/clip", "data": "/somewhere/of/mine"}},
+        features=FeatureStore(folder) if count else None,
+        **others,
+    )
+
+
+def export(tmp_path, name="dataset", count=5, settings=None, **others):
+    """Export and return the folder with its dataset.json."""
+    folder = tmp_path / name
+    folder.mkdir()
+    settings = settings or ExportSettings(name="Tea", rows=2)
+    return folder, export_dataset(contents(tmp_path, count, **others), folder, settings)

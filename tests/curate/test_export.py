@@ -1,0 +1,196 @@
+import json
+import tarfile
+
+import pytest
+from exported import LEFT_OUT, export, record
+from s3_server import s3_server
+
+from stepline.curate.export import publish
+from stepline.curate.export.card import pairs
+from stepline.curate.export.facts import without_folders
+from stepline.curate.places import Place
+from stepline.curate.settings import ExportSettings, PlaceSettings
+from stepline.features import FeatureStore
+from stepline.models import sha256
+from stepline.store import read_parquet
+
+
+def files_of(folder):
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+
+
+def test_shards_hold_every_record_sorted_and_are_named_by_their_content(tmp_path):
+    folder, told = export(tmp_path)
+    shards = sorted((folder / "data").glob("train-*"))
+    assert [shard.name[:20] for shard in shards] == [f"train-{number:05}-of-00003"[:20] for number in range(3)]
+    assert all(shard.stem.rpartition("-")[2] == sha256(shard)[:16] for shard in shards)
+    records = [each for shard in shards for each in read_parquet(shard)]
+    assert [each.id for each in records] == ["v00", "v01", "v02", "v03", "v04"]
+    whole = record(0)
+    assert records[0] == whole.model_copy(update={"video": whole.video.model_copy(update={"path": "v00.mp4"})})
+    assert (told["videos"], told["left_out"], told["steps"], told["steps_placed"]) == (5, 4, 10, 5)
+
+
+def test_videos_that_are_left_out_have_their_stage_and_reason(tmp_path):
+    folder, told = export(tmp_path)
+    records = [each for shard in sorted((folder / "data").glob("left_out-*")) for each in read_parquet(shard)]
+    assert [each.id for each in records] == sorted(LEFT_OUT)
+    assert [each.dropped[0].text for each in records] == ["probe", "transcribe", "gather", "source"]
+    assert all(each.dropped[0].what == "video" for each in records)
+    falls = {fall["stage"]: (fall["entered"], fall["kept"], fall["dropped"]) for fall in told["stages"]}
+    assert falls["source"] == (9, 8, {"evaluates: a video of youcook#": 1})
+    assert falls["probe"] == (8, 7, {"no picture in it can be seen": 1})
+    assert falls["write"] == (6, 6, {})
+    assert falls["export"] == (5, 5, {})
+
+
+def test_hugging_face_datasets_open_it(tmp_path):
+    datasets = pytest.importorskip("datasets", reason="needs the package datasets")
+    folder, _ = export(tmp_path)
+    files = {"train": f"{folder}/data/train-*.parquet", "left_out": f"{folder}/data/left_out-*.parquet"}
+    found = datasets.load_dataset("parquet", data_files=files, cache_dir=str(tmp_path / "cache"))
+    assert (found["train"].num_rows, found["left_out"].num_rows) == (5, 4)
+    row = found["train"][0]
+    assert row["step_texts"] == ["slice the lemons", "squeeze"]
+    assert (row["step_starts"], row["step_ends"], row["step_scores"]) == ([2.0, None], [4.5, None], [0.5, None])
+    assert (row["sentence_texts"][0], row["sentence_shown"]) == ("First slice the lemons.", [0.75, None])
+    assert (row["path"], row["task"], row["language"], row["steps"]) == ("v00.mp4", "Make Tea", "en", 2)
+    assert row["reason"] is None
+    assert found["left_out"][0]["reason"] == "no picture in it can be seen"
+    by_card = datasets.load_dataset(str(folder), cache_dir=str(tmp_path / "cache"))
+    assert {name: split.num_rows for name, split in by_card.items()} == {"train": 5, "left_out": 4}
+
+
+def test_features_go_along_in_a_store_of_their_own(tmp_path):
+    folder, told = export(tmp_path)
+    store = FeatureStore(folder / "features")
+    assert list(store) == ["v00", "v02", "v03", "v04"]
+    assert store.read("v03").values.tolist() == [[3.0, 3.0]] * 3
+    assert told["with_features"] == 4
+
+
+def test_the_same_content_gives_the_same_bytes_and_another_gives_others(tmp_path):
+    settings = ExportSettings(name="Tea", rows=2, webdataset=True)
+    first, _ = export(tmp_path, "a", settings=settings)
+    second, _ = export(tmp_path, "b", settings=settings)
+    assert files_of(first) == files_of(second)
+    (tmp_path / "other").mkdir()
+    third, _ = export(tmp_path / "other", "c", count=6, settings=settings)
+    assert set(files_of(first)) != set(files_of(third))
+
+
+def test_no_folder_of_this_machine_gets_into_a_dataset(tmp_path):
+    folder, _ = export(tmp_path, settings=ExportSettings(rows=2, webdataset=True))
+    import pyarrow.parquet as parquet
+
+    for name, data in files_of(folder).items():
+        told = data if not name.endswith(".parquet") else str(parquet.read_table(folder / name).to_pylist()).encode()
+        for secret in (b"/home/somebody", b"/somewhere", b"/weights", str(tmp_path).encode()):
+            assert secret not in told, name
+    assert without_folders({"a": ["clip:/weights/clip", "x/y.txt", "and so/or so", 3]}) == {
+        "a": ["clip:clip", "y.txt", "and so/or so", 3]
+    }
+
+
+def test_the_card_tells_counts_reasons_licences_and_how_to_load(tmp_path):
+    folder, _ = export(tmp_path)
+    text = (folder / "README.md").read_text()
+    head, _, body = text.removeprefix("---\n").partition("\n---\n")
+    yaml = pytest.importorskip("yaml", reason="needs PyYAML")
+    front = yaml.safe_load(head)
+    assert (front["pretty_name"], front["license"], front["language"]) == ("Tea", "other", ["en"])
+    assert front["configs"][0]["data_files"][1] == {"split": "left_out", "path": "data/left_out-*.parquet"}
+    for piece in (
+        "| videos | 5 (0.0 h", "| probe | 8 | 7 | no picture in it can be seen 1 |", "CC BY-SA 4.0 5",
+        "efficientnet-lite0 (Apache-2.0)", "whisper-tiny.en (MIT)", 'load_dataset("parquet"', "`step_starts`",
+        "clip:clip", "NaSVA", "evaluates: a video of youcook# 1",
+    ):  # fmt: skip
+        assert piece in body, piece
+
+
+def test_what_strangers_wrote_stays_in_its_cell_of_a_table():
+    assert pairs({"a | b\n`c` <img>": 2, "d": 1, "e": 1, "f": 3}, 2) == r"a \| b \`c\` \<img\> 2, d 1, 4 others"
+    assert pairs({}) == "none"
+
+
+@pytest.mark.filterwarnings("ignore")   # of what mlcroissant itself builds on
+def test_croissant_is_valid_and_gives_the_records(tmp_path):
+    croissant = pytest.importorskip("mlcroissant", reason="needs mlcroissant")
+    folder, _ = export(tmp_path)
+    dataset = croissant.Dataset(jsonld=str(folder / "croissant.json"))
+    assert not dataset.metadata.ctx.issues.errors
+    rows = list(dataset.records("train"))
+    assert [row["train/id"] for row in rows] == [b"v00", b"v01", b"v02", b"v03", b"v04"]
+    assert next(iter(rows[0]["train/step_starts"])) == 2.0
+
+
+def test_croissant_lists_every_file_with_its_digest(tmp_path):
+    folder, told = export(tmp_path)
+    tree = json.loads((folder / "croissant.json").read_text())
+    listed = {each["contentUrl"]: each["sha256"] for each in tree["distribution"] if each["@type"] == "cr:FileObject"}
+    assert listed == {each["path"]: each["sha256"] for each in told["files"]}
+    assert all(sha256(folder / name) == digest for name, digest in listed.items())
+    for required in ("@context", "@type", "conformsTo", "name", "description", "license", "distribution", "recordSet"):
+        assert tree[required]
+
+
+def test_tars_hold_records_steps_and_where_asked_the_video(tmp_path):
+    settings = ExportSettings(rows=2, webdataset=True, media=True)
+    (tmp_path / "v00.mp4").write_bytes(b"film")
+    folder, _ = export(tmp_path, settings=settings, media={"v00": Place(str(tmp_path / "v00.mp4"))})
+    with tarfile.open(folder / "webdataset" / "train-00000.tar") as archive:
+        names = archive.getnames()
+        assert names[:4] == ["v00.json", "v00.vtt", "v00.mp4", "v01.json"]
+        assert archive.extractfile("v00.mp4").read() == b"film"
+        assert json.load(archive.extractfile("v00.json"))["video"]["path"] == "v00.mp4"
+        assert b"slice the lemons" in archive.extractfile("v00.vtt").read().lower()
+        assert {(member.mtime, member.uid, member.uname) for member in archive} == {(0, 0, "")}
+
+
+def test_a_dataset_of_no_video_can_be_loaded(tmp_path):
+    folder, told = export(tmp_path, count=0)
+    (shard,) = (folder / "data").glob("train-*")
+    assert list(read_parquet(shard)) == []
+    assert told["videos"] == 0
+    assert "| videos | 0 (" in (folder / "README.md").read_text()
+
+
+def test_publishing_again_changes_nothing_and_removes_only_our_own_stale_files(tmp_path):
+    folder, _ = export(tmp_path)
+    place = Place(str(tmp_path / "out"))
+    (place / "data/train-00000-of-00009-0000.parquet").write("stale")
+    (place / "notes.txt").write("mine")
+    publish(folder, place)
+    assert {**files_of(folder), "notes.txt": b"mine"} == files_of(tmp_path / "out")
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*")}
+    publish(folder, place)
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*")} == before
+    (tmp_path / "out" / "README.md").unlink()
+    publish(folder, place)
+    assert (tmp_path / "out" / "README.md").read_bytes() == (folder / "README.md").read_bytes()
+
+
+def test_a_dataset_goes_to_s3_byte_for_byte_through_500s_and_slow_answers(tmp_path, monkeypatch):
+    pytest.importorskip("moto", reason="needs moto")
+    pytest.importorskip("s3fs", reason="needs s3fs")
+    import logging
+
+    from stepline.curate import filesystems
+
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    settings = PlaceSettings(pause=0.001, seconds=1.0)
+    folder, _ = export(tmp_path)
+    with s3_server(monkeypatch) as faults:
+        filesystems._made.cache_clear()
+        filesystems.filesystem("s3://bucket", settings).mkdir("bucket")
+        faults.every, faults.slow_every, faults.slow_seconds = 3, 17, 1.5
+        place = Place("s3://bucket/run/dataset", settings)
+        publish(folder, place)
+        for found in place.list():
+            (place / found.name).fetch(tmp_path / "back" / found.name)
+        faults.every = faults.slow_every = 0
+        filesystems._made.cache_clear()
+    assert files_of(tmp_path / "back") == files_of(folder)
+    assert faults.failed > 5
+    assert faults.slowed >= 1
