@@ -18,7 +18,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.cluster.hierarchy import fcluster, linkage
 
 from stepline.nasva.evidence import Activity, per_second
 from stepline.nasva.prior import Array
@@ -75,6 +74,8 @@ def pieces(shot: slice) -> list[slice]:
 
 def _groups(shots: Sequence[slice], looks: Array) -> Array:
     """Return the number of the look of each shot, (C,): average linkage of their median thumbnails."""
+    from scipy.cluster.hierarchy import fcluster, linkage  # 0.4 s to import
+
     if len(shots) < 2:
         return np.zeros(len(shots))
     inner = [slice(s.start + 1, s.stop - 1) if s.stop - s.start > 2 else s for s in shots]   # cuts fall within seconds
