@@ -21,6 +21,7 @@ from pydantic import JsonValue
 
 from stepline import __version__
 from stepline.curate.cells import Cells
+from stepline.curate.folders import STAGES
 from stepline.curate.gathering import Collection, run_dataset_stage
 from stepline.curate.inventory import write_inventory
 from stepline.curate.items import Item, Refused
@@ -33,9 +34,10 @@ from stepline.curate.recipe import Recipe, chosen_stages
 from stepline.curate.scratch import scratch_folder
 from stepline.curate.stage import Failure, Stages
 from stepline.curate.timings import Journal
+from stepline.curate.units import CELLS, FAILURES
 from stepline.curate.work import Finished, Task
 from stepline.errors import DatasetError
-from stepline.store import check_writable
+from stepline.store import check_writable, sweep
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +82,9 @@ def curate(job: Job, source: Iterable[Item | Refused]) -> Outcome:
     plan = Plan.of(job.recipe, chosen_stages(job.recipe, job.stages))
     if out.local is not None:
         check_writable(out.local)
-    with sole_driver(out), scratch_folder() as scratch:
+    with sole_driver(out) as killed, scratch_folder() as scratch:
+        if killed and out.local is not None:
+            _sweep(out.local)
         collection = collected(source, job.limit)
         write_inventory(out, job.recipe, collection, job.source)
         journal = Journal(out)
@@ -94,6 +98,14 @@ def curate(job: Job, source: Iterable[Item | Refused]) -> Outcome:
             journal.close()
         failures = tuple(_failures(plan, Cells(out), collection.items))
     return Outcome(len(collection.items), failures, tuple(collection.refused), plan, time.monotonic() - began)
+
+
+def _sweep(out: Path) -> None:
+    """Remove the files that a killed driver's workers left half-written; nobody else ever reads them."""
+    sweep(out)
+    for pattern in (f"{CELLS}/*/*", f"{FAILURES}/*", f"{STAGES}/*"):
+        for folder in out.glob(pattern):
+            sweep(folder)
 
 
 def place_of(job: Job) -> Place:

@@ -21,14 +21,17 @@ STALE = 90.0   # seconds without one after which its lock counts as left by a de
 
 
 @contextlib.contextmanager
-def sole_driver(out: "Place") -> Iterator[None]:
-    """Hold OUT for this process. Raises SettingsError where another one has it."""
-    with _beating(out) if out.local is None else _locked_file(out, out.local / NAME):
-        yield
+def sole_driver(out: "Place") -> Iterator[bool]:
+    """Hold OUT for this process; tell whether the one before it was killed.
+
+    Raises SettingsError where another one has it.
+    """
+    with _beating(out) if out.local is None else _locked_file(out, out.local / NAME) as killed:
+        yield killed
 
 
 @contextlib.contextmanager
-def _locked_file(out: "Place", path: Path) -> Iterator[None]:
+def _locked_file(out: "Place", path: Path) -> Iterator[bool]:
     """Lock a file of this machine or of a shared disk: the system frees it when its holder dies."""
     import fcntl
 
@@ -43,17 +46,23 @@ def _locked_file(out: "Place", path: Path) -> Iterator[None]:
         except BlockingIOError as error:
             file.seek(0)
             raise SettingsError(_taken(out, file.read())) from error
+        file.seek(0)
+        killed = bool(file.read())   # one that ends by itself leaves nothing
         file.truncate(0)
         file.write(_signature())
         file.flush()
-        yield
+        try:
+            yield killed
+        finally:
+            file.truncate(0)
 
 
 @contextlib.contextmanager
-def _beating(out: "Place") -> Iterator[None]:
+def _beating(out: "Place") -> Iterator[bool]:
     """Leave signs of life in an object store, which has no locks."""
     place, ours, stop = out / NAME, f"{socket.gethostname()}-{os.getpid()}-{time.time_ns()}", threading.Event()
-    if place.exists():
+    killed = place.exists()
+    if killed:
         before = place.read()
         with contextlib.suppress(ValueError, TypeError, KeyError):
             if time.time() - float(json.loads(before)["at"]) < STALE:
@@ -68,7 +77,7 @@ def _beating(out: "Place") -> Iterator[None]:
     thread = threading.Thread(target=beat, daemon=True, name="beat")
     thread.start()
     try:
-        yield
+        yield killed
     finally:
         stop.set()
         thread.join()

@@ -7,6 +7,7 @@ hangs or crashes takes no actor with it. What the engine is leaves no trace in a
 
 import contextlib
 import json
+import logging
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -31,6 +32,7 @@ from stepline.errors import ModelError, SteplineError
 QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",   # nothing leaves the machine
     "RAY_DATA_DISABLE_PROGRESS_BARS": "1",
+    "RAY_BACKEND_LOG_LEVEL": "fatal",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
 SHARES = 16     # batches an actor, at least, so that none waits long for the last
@@ -144,6 +146,7 @@ def cluster(plan: Plan) -> Iterator[Any]:
         started_here = {"num_cpus": engine.workers or cores(), "include_dashboard": False} if address == "local" else {}
         with _importable():
             ray.init(address=address, log_to_driver=False, logging_level="ERROR", **started_here)
+    logging.getLogger("ray.data").setLevel(logging.ERROR)
     ray.data.DataContext.get_current().enable_progress_bars = False
     try:
         yield ray

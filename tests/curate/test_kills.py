@@ -53,7 +53,11 @@ def test_workers_end_with_a_driver_that_is_killed_and_its_lock_too(tmp_path, mon
     assert workers
     for worker in workers:
         wait_for_end(worker)
+    half = tmp_path / "out/cells/read/00" / f".key.{workers[0]}-1.partial.json"
+    half.parent.mkdir(parents=True)
+    half.touch()   # what a worker was writing
     assert curate(Job(recipe(), str(tmp_path / "out"), STAGES), items).failures == ()
+    assert not half.exists()
 
 
 def test_ctrl_c_ends_a_run_and_its_workers(tmp_path):

@@ -21,8 +21,8 @@ def test_one_driver_holds_out_at_a_time(out):
         with pytest.raises(SettingsError, match="works on it"), sole_driver(out):
             pass
     assert holder(out) is None
-    with sole_driver(out):
-        pass
+    with sole_driver(out) as killed:
+        assert not killed
 
 
 def test_a_dead_drivers_sign_of_life_in_a_store_grows_stale(tmp_path):
