@@ -1,6 +1,6 @@
 """Measures what knowing 1.2 M videos costs: planning, listing, cells, Parquet, status, disk; with synthetic Records.
 
-    python benchmarks/curate_index.py
+    python benchmarks/curate_index.py [planning listing cells parquet status]
 
 Each cost is measured at two sizes, so that its slope is known and not only its mean; what is cheap is measured at the
 whole 1.2 M. CPU seconds at one thread; a record has 100 sentences of 9 words and 10 steps, no single words.
@@ -10,6 +10,7 @@ import gc
 import json
 import os
 import random
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable
@@ -214,20 +215,24 @@ def status_time(folder: Path) -> dict[str, object]:
     return {**told, "KiB of a video's keys in memory": held, "keys in memory, whole, GiB": held * WHOLE / 2**20}
 
 
-def main() -> None:
-    """Print and keep every cost."""
-    told: dict[str, object] = {}
+def main(parts: list[str]) -> None:
+    """Print and keep every cost, or those of the named parts."""
+    told: dict[str, object] = json.loads(OUT.read_text()) if OUT.exists() else {}
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        for name, measure in (
-            ("planning", planning), ("listing", listing), ("cells", lambda: cells(folder / "cells")),
-            ("parquet", lambda: parquet(folder)), ("status", lambda: status_time(folder / "status")),
-        ):  # fmt: skip
+        measures: dict[str, Callable[[], object]] = {
+            "planning": planning,
+            "listing": listing,
+            "cells": lambda: cells(folder / "cells"),
+            "parquet": lambda: parquet(folder),
+            "status": lambda: status_time(folder / "status"),
+        }
+        for name in parts or measures:
             folder.joinpath(name).mkdir(exist_ok=True)
-            told[name] = measure()
+            told[name] = measures[name]()
             print(name, json.dumps(told[name], indent=1), flush=True)
-    OUT.write_text(json.dumps(told, indent=1) + "\n")
+            OUT.write_text(json.dumps(told, indent=1) + "\n")
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])
