@@ -37,7 +37,7 @@ from stepline.curate.timings import Journal
 from stepline.curate.units import CELLS, FAILURES
 from stepline.curate.work import Finished, Task
 from stepline.errors import DatasetError
-from stepline.store import check_writable, sweep
+from stepline.store import PARTIAL, check_writable
 
 log = logging.getLogger(__name__)
 
@@ -102,10 +102,9 @@ def curate(job: Job, source: Iterable[Item | Refused]) -> Outcome:
 
 def _sweep(out: Path) -> None:
     """Remove the files that a killed driver's workers left half-written; nobody else ever reads them."""
-    sweep(out)
-    for pattern in (f"{CELLS}/*/*", f"{FAILURES}/*", f"{STAGES}/*"):
-        for folder in out.glob(pattern):
-            sweep(folder)
+    for folder in ("", f"{CELLS}/*/*/", f"{FAILURES}/*/", f"{STAGES}/*/"):
+        for partial in out.glob(f"{folder}.*{PARTIAL}*"):
+            partial.unlink(missing_ok=True)
 
 
 def place_of(job: Job) -> Place:

@@ -32,11 +32,12 @@ def scratch_folder() -> Iterator[Path]:
 
 
 def alive(process: int) -> bool:
-    """Tell whether a process of this machine is there."""
+    """Tell whether a process of this machine is there, and not only the notice of its end that nobody took (Linux)."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:
         return False
     except PermissionError:
         return True
-    return True
+    state = Path(f"/proc/{process}/stat")
+    return not (state.is_file() and state.read_text().rpartition(")")[2].split()[0] in "ZX")
