@@ -7,9 +7,10 @@ from s3_server import s3_server
 
 from stepline.curate.export import publish
 from stepline.curate.export.card import pairs
-from stepline.curate.export.facts import without_folders
+from stepline.curate.export.facts import falls, without_folders
 from stepline.curate.places import Place
 from stepline.curate.settings import ExportSettings, PlaceSettings
+from stepline.curate.stage import Failure
 from stepline.features import FeatureStore
 from stepline.models import sha256
 from stepline.store import read_parquet
@@ -39,7 +40,7 @@ def test_videos_that_are_left_out_have_their_stage_and_reason(tmp_path):
     assert [each.dropped[0].text for each in records] == ["probe", "transcribe", "gather", "source"]
     assert all(each.dropped[0].what == "video" for each in records)
     falls = {fall["stage"]: (fall["entered"], fall["kept"], fall["dropped"]) for fall in told["stages"]}
-    assert falls["source"] == (9, 8, {"evaluates: a video of youcook#": 1})
+    assert falls["source"] == (9, 8, {"evaluates: a video of youcook2": 1})
     assert falls["probe"] == (8, 7, {"no picture in it can be seen": 1})
     assert falls["write"] == (6, 6, {})
     assert falls["export"] == (5, 5, {})
@@ -102,11 +103,18 @@ def test_the_card_tells_counts_reasons_licences_and_how_to_load(tmp_path):
     assert (front["pretty_name"], front["license"], front["language"]) == ("Tea", "other", ["en"])
     assert front["configs"][0]["data_files"][1] == {"split": "left_out", "path": "data/left_out-*.parquet"}
     for piece in (
-        "| videos | 5 (0.0 h", "| probe | 8 | 7 | no picture in it can be seen 1 |", "CC BY-SA 4.0 5",
+        "| videos | 5 (0.02 h", "| probe | 8 | 7 | no picture in it can be seen 1 |", "CC BY-SA 4.0 5",
         "efficientnet-lite0 (Apache-2.0)", "whisper-tiny.en (MIT)", 'load_dataset("parquet"', "`step_starts`",
-        "clip:clip", "NaSVA", "evaluates: a video of youcook# 1",
+        "clip:clip", "NaSVA", "evaluates: a video of youcook2 1",
     ):  # fmt: skip
         assert piece in body, piece
+
+
+def test_reasons_that_differ_in_ids_and_numbers_alone_are_one():
+    cut = {"a": "2", "b": "3.5"}
+    reasons = [Failure(id, "probe", "error", f"{id}: no mp4, cut off at {second} s") for id, second in cut.items()]
+    (_, probe, _) = falls(reasons, 1, ("probe", "export"))
+    assert (probe.entered, probe.kept, probe.dropped) == (3, 1, {"no mp4, cut off at # s": 2})
 
 
 def test_what_strangers_wrote_stays_in_its_cell_of_a_table():

@@ -39,9 +39,17 @@ def card(told: Mapping[str, JsonValue], settings: ExportSettings, stages: Sequen
         media=settings.webdataset and settings.media,
         told=told,
         columns=COLUMNS,
-        settings=json.dumps(told["settings"], indent=1, ensure_ascii=False, sort_keys=True).replace("```", "'''"),
+        settings=_settings(told["settings"], stages),
         papers=[paper for stage, paper in PAPERS.items() if stage in stages] or list(PAPERS.values())[:1],
     )
+
+
+def _settings(settings: JsonValue, stages: Sequence[str]) -> dict[str, str]:
+    """Return the settings of each stage as one line of code, in the recipe's order."""
+    known = settings if isinstance(settings, dict) else {}
+    names = [*(name for name in stages if name in known), *sorted(set(known) - set(stages))]
+    lines = {name: json.dumps(known[name], ensure_ascii=False, sort_keys=True) for name in names}
+    return {name: line.replace("`", "'") for name, line in lines.items() if line != "null"}
 
 
 @lru_cache(maxsize=1)

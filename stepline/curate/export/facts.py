@@ -11,7 +11,6 @@ from stepline import __version__
 from stepline.curate.export.shards import Written
 from stepline.curate.report.biases import biases
 from stepline.curate.report.counts import Counts
-from stepline.curate.report.findings import plain
 from stepline.curate.settings import ExportSettings
 from stepline.curate.stage import Failure
 from stepline.models import WEIGHTS
@@ -21,6 +20,7 @@ MAKERS = ("asr", "writer", "vision", "judge")   # of a record's `models`, what t
 NAMED = 50      # distinct makers of one kind that are counted; more would be no names
 STARTS = {"conse": ("efficientnet-lite0", "minilm")}   # weights behind a name
 SOURCE = "source"
+NUMBER = re.compile(r"(?<![A-Za-z\d])\d+(?:[.,:]\d+)*")   # but no part of a word, as in mp4
 PATH = re.compile(r"(\w+:)?[^\s:]*/[^\s:/]+")   # with or without a word before it, as in clip:/weights/clip
 
 
@@ -67,7 +67,7 @@ def falls(left_out: Iterable[Failure], kept: int, stages: Sequence[str]) -> list
     """Return what each stage left out, in the recipe's order; reasons that differ in numbers alone are one."""
     lost: dict[str, Counter[str]] = {}
     for failure in left_out:
-        lost.setdefault(failure.stage, Counter())[plain(failure.reason)] += 1
+        lost.setdefault(failure.stage, Counter())[common_reason(failure)] += 1
     entered = kept + sum(sum(reasons.values()) for reasons in lost.values())
     order = [SOURCE, *stages, *sorted(set(lost) - {SOURCE, *stages})]
     found = []
@@ -77,6 +77,11 @@ def falls(left_out: Iterable[Failure], kept: int, stages: Sequence[str]) -> list
         entered = fall.kept
         found.append(fall)
     return found
+
+
+def common_reason(failure: Failure) -> str:
+    """Return a failure's reason as it reads for every video: without the video's id, with # for each number."""
+    return NUMBER.sub("#", failure.reason.removeprefix(f"{failure.id}: "))
 
 
 def told(
