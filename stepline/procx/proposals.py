@@ -21,6 +21,8 @@ from stepline.procx.text_settings import SearchSettings
 from stepline.procx.tokens import Vocabulary
 from stepline.records import Matrix
 
+AT_ONCE = 64   # captions; each holds the rows of its video, 2 MB in a network of the paper's size
+
 
 @dataclass(frozen=True)
 class Proposing:
@@ -59,20 +61,36 @@ def written(
 
     said: what is spoken around each of them, with the vocabulary that reads it; None: nobody is listened to.
     """
-    device = proposing.seen.queries.device
     pairs = [(video, query) for video, queries in enumerate(asked) for query in queries]
-    if not pairs:
-        return [[] for _ in asked]
+    texts = None if said is None or vocabulary is None else [text for row in said for text in row]
+    found: list[Written] = []
+    for first in range(0, len(pairs), AT_ONCE):
+        part = slice(first, first + AT_ONCE)
+        found += _some(model, proposing, pairs[part], search, vocabulary, None if texts is None else texts[part])
+    rest = iter(found)
+    return [[next(rest) for _ in queries] for queries in asked]
+
+
+@torch.no_grad()  # type: ignore[untyped-decorator]
+def _some(
+    model: ProcX,
+    proposing: Proposing,
+    pairs: Sequence[tuple[int, int]],
+    search: SearchSettings,
+    vocabulary: Vocabulary | None,
+    texts: Sequence[str] | None,
+) -> list[Written]:
+    """Return the captions of (video, query) pairs, with what is said around each where somebody listens."""
+    device = proposing.seen.queries.device
     rows = torch.tensor(pairs, device=device)   # (M, 2)
     tokens: tuple[Tensor, Tensor] | tuple[None, None] = (None, None)
-    if said is not None and vocabulary is not None:
+    if texts is not None and vocabulary is not None:
         longest = model.settings.captioner.longest_transcript
-        heard, pad = padded_tokens([vocabulary.encode(text)[:longest] for texts in said for text in texts])
+        heard, pad = padded_tokens([vocabulary.encode(text)[:longest] for text in texts])
         tokens = heard.to(device), pad.to(device)
-    with torch.no_grad():
-        context = model.context(proposing.seen, chosen(-1, rows[:, 0], rows[:, 1]), *tokens)
-        found = iter(write(model.captioner, context, search))
-    return [[next(found) for _ in queries] for queries in asked]
+    context = model.context(proposing.seen, chosen(-1, rows[:, 0], rows[:, 1]), *tokens)
+    told: list[Written] = write(model.captioner, context, search)
+    return told
 
 
 def with_likelihood(
