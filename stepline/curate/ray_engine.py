@@ -144,8 +144,7 @@ def cluster(plan: Plan) -> Iterator[Any]:
         engine = plan.recipe.engine
         address = engine.address or os.environ.get("RAY_ADDRESS") or "local"
         started_here = {"num_cpus": engine.workers or cores(), "include_dashboard": False} if address == "local" else {}
-        with _importable():
-            ray.init(address=address, log_to_driver=False, logging_level="ERROR", **started_here)
+        _start(ray, address, started_here)
     logging.getLogger("ray.data").setLevel(logging.ERROR)
     ray.data.DataContext.get_current().enable_progress_bars = False
     try:
@@ -153,6 +152,21 @@ def cluster(plan: Plan) -> Iterator[Any]:
     finally:
         if ours:
             ray.shutdown()
+
+
+def _start(ray: Any, address: str, options: dict[str, Any]) -> None:
+    """Connect to a cluster or start one here, which a busy machine may need a second try for."""
+    for last in (False, True):
+        try:
+            with _importable():
+                ray.init(address=address, log_to_driver=False, logging_level="ERROR", **options)
+        except Exception as error:
+            ray.shutdown()
+            if last or address != "local":
+                reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+                raise SteplineError(f"Ray at {address!r} cannot be reached ({reason}); see engine.address") from error
+        else:
+            return
 
 
 @contextlib.contextmanager
