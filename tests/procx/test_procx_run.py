@@ -118,6 +118,8 @@ def test_fine_tuning_goes_on_from_a_network_with_its_words(tmp_path, stores, ste
     multiple = ("loss.contrast=multiple", "data.wording=any")
     first = train_command(store, swapped, tmp_path / "first", *QUICK, *multiple, options=("--words", flat))
     assert stepline(*first).exit_code == 0
+    asked = ("--features", store, "--reference", flat.partition(":")[2], "--out", tmp_path / "zero-shot.json")
+    assert stepline("predict", "youcook2", "--model", tmp_path / "first", *asked).exit_code == 0
     start = ("--start", tmp_path / "first")
     sets = [part for each in (*QUICK, "model.dropout=0.3") for part in ("--set", each)]
     run = ("train", "procx", "--features", store, "--steps", flat, *sets, *start, "--set", "train.device=cpu")
