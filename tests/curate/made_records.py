@@ -22,8 +22,8 @@ def record(id, steps=(), sentences=(), *, task=None, title=None, path=None, dura
     return Record(id=id, video=video, transcript=transcript, steps=made, dropped=tuple(dropped))
 
 
-def left_out(id, reason):
-    return Record(id=id, video=Video(id=id), dropped=(Dropped(what="video", text="", reason=reason),))
+def left_out(id, reason, stage="transcribe"):
+    return Record(id=id, video=Video(id=id), dropped=(Dropped(what="video", text=stage, reason=reason),))
 
 
 def lost(text, reason):

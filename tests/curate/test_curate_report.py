@@ -57,16 +57,24 @@ def test_a_fall_joins_reasons_that_differ_in_numbers():
     assert (written.count, written.lost) == (5, (("chat: greets # viewers", 2),))
 
 
-def test_a_failure_is_told_at_its_stage_once_and_only_of_videos_that_are_left_out():
+def test_a_left_out_video_is_told_at_its_stage_with_the_kind_that_the_run_noted():
     failures = [
         Failure("mute", "transcribe", "error", "nothing is said in 3.5 s"),
-        Failure("mute", "probe", "hang", "more than 60 s"),
+        Failure("dumb", "probe", "hang", "of an earlier run with other settings"),
         Failure("whisk", "probe", "error", "of an earlier run"),
     ]
-    found = find(RECORDS, SETTINGS, failures=failures, stages=("probe", "transcribe"))
-    assert [(row.stage, row.reason, row.count, row.videos) for row in found.reasons] == [
-        ("probe", "more than # s", 1, ("mute",))
+    records = [*RECORDS, left_out("twin", "the same as whisk", "gather"), left_out("cut", "it ends at 2 s", "probe")]
+    found = find(records, SETTINGS, failures=failures, stages=("probe", "transcribe", "gather"))
+    assert [(row.stage, row.kind, row.reason, row.count, row.videos) for row in found.reasons] == [
+        ("probe", "left out", "it ends at # s", 1, ("cut",)),
+        ("transcribe", "error", "nothing is said in # s", 1, ("mute",)),
+        ("transcribe", "left out", "nothing is said in # s", 1, ("dumb",)),
+        ("gather", "left out", "the same as whisk", 1, ("twin",)),
     ]
+    assert [(level.name, level.count) for level in video_levels(found)] == [
+        ("videos before probe", 5), ("videos before transcribe", 4), ("videos before gather", 2),
+        ("videos in the dataset", 1),
+    ]  # fmt: skip
 
 
 def test_the_rarest_reasons_stand_together():

@@ -11,20 +11,13 @@ REASONS = 6    # named at a level; the rest stand together
 
 
 def video_levels(findings: Findings) -> list[Level]:
-    """Return a level for each stage that lost videos, then what is in the dataset.
-
-    A video that is left out with no failure of the run's is counted at the end, under its own reason.
-    """
+    """Return a level for each stage that lost videos, then what is in the dataset."""
     counts = findings.counts
     left = counts.videos
     levels = []
     by_stage: dict[str, Counter[str]] = {}
     for row in findings.reasons:
         by_stage.setdefault(row.stage, Counter())[row.reason] += row.count
-    told = {row.reason for row in findings.reasons}
-    rest = Counter({reason: count for reason, count in _plain(counts.left_out).items() if reason not in told})
-    if rest:
-        by_stage["the dataset"] = rest
     for stage, lost in by_stage.items():
         levels.append(Level(f"videos before {stage}", left, commonest(lost)))
         left -= sum(lost.values())

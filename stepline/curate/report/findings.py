@@ -13,7 +13,7 @@ from stepline.curate.report.twins import Twins, twins
 from stepline.curate.report.words import keywords
 from stepline.curate.report_settings import ReportSettings
 from stepline.curate.some import Some
-from stepline.curate.stage import Failure
+from stepline.curate.stage import Failure, FailureKind
 from stepline.errors import ModelError
 from stepline.records import Record, Step
 from stepline.sieve_swap.text_base.lines import Document
@@ -65,18 +65,19 @@ def find(
 ) -> Findings:
     """Return what a report shows of some records, kept and left out.
 
-    failures: what went wrong, as the run noted it. documents: of a text base to compare tasks with. provenance: lines
-    that say where the dataset comes from. stages: of the recipe, in its order.
+    failures: as the run noted them, which tells a hang from an error. documents: of a text base to compare tasks with.
+    provenance: lines that say where the dataset comes from. stages: of the recipe, in its order.
     """
     counts = Counts()
     drawing = Drawing(videos=settings.audit_videos, texts=settings.audit_texts, seed=settings.seed)
     steps: Some[str] = Some(settings.steps_read, seed=settings.seed)
     videos: Some[tuple[str, ...]] = Some(settings.videos_compared, seed=settings.seed)
     placed = _Placed(settings)
-    left_out = set()
+    noted = {(failure.id, failure.stage): failure.kind for failure in failures}
+    lost: list[Failure] = []
     for record in records:
         if not counts.add(record):
-            left_out.add(record.id)
+            lost.append(_loss(record, noted))
         else:
             drawing.add(record)
             videos.add(record.id, tuple(step.text for step in record.steps))
@@ -86,7 +87,7 @@ def find(
     notes: list[str] = []
     return Findings(
         counts=counts,
-        reasons=_reasons([failure for failure in failures if failure.id in left_out], stages),
+        reasons=_reasons(lost, stages),
         keywords=_keywords([text for _, text in steps.chosen()], notes),
         twins=twins(dict(videos.chosen())),
         plane=_plane(placed, counts, settings, notes),
@@ -96,6 +97,13 @@ def find(
         provenance=provenance or {},
         stages=stages,
     )
+
+
+def _loss(record: Record, noted: Mapping[tuple[str, str], FailureKind]) -> Failure:
+    """Return why a left-out record is one; its `dropped` names the stage as text."""
+    dropped = next(dropped for dropped in record.dropped if dropped.what == "video")
+    stage = dropped.text or "the dataset"
+    return Failure(record.id, stage, noted.get((record.id, stage), "left out"), dropped.reason)
 
 
 class _Placed:
@@ -147,16 +155,10 @@ def _keywords(steps: Sequence[str], notes: list[str]) -> Mapping[str, Counter[st
 
 
 def _reasons(failures: Sequence[Failure], stages: tuple[str, ...]) -> tuple[Reason, ...]:
-    """Return the failures by stage (in the recipe's order), kind and reason, the commonest first in each stage.
-
-    A video counts once, in the first stage that failed: others are of earlier runs with other settings.
-    """
+    """Return the failures by stage (in the recipe's order), kind and reason, the commonest first in each stage."""
     place = {stage: number for number, stage in enumerate(stages)}
-    first: dict[str, Failure] = {}
-    for failure in sorted(failures, key=lambda failure: (place.get(failure.stage, len(place)), failure.stage)):
-        first.setdefault(failure.id, failure)
     groups: dict[tuple[str, str, str], list[str]] = defaultdict(list)
-    for failure in first.values():
+    for failure in failures:
         groups[failure.stage, failure.kind, plain(failure.reason)].append(failure.id)
     rows = [
         Reason(stage, kind, reason, len(ids), tuple(sorted(ids)[:NAMED]))
