@@ -1,7 +1,8 @@
 """What ProcX's tables are made of: narrated videos to pre-train on, and videos with people's captions in two forms.
 
     narrated   videos of the simulated world whose sentences are the steps, at the seconds of the speech: raw, only
-               sieved, or swapped for lines of the world's text base by Sieve & Swap as it is (MiniLM, its defaults)
+               sieved, or swapped for lines of the world's text base by Sieve & Swap as it is (MiniLM, its defaults,
+               but short neighbours merged before: appendix A.2)
     youcook2   videos of two minutes, 5.6 steps that cover half of them, narrated
     tasty      videos of 56 s with 8.9 steps, one after the other
 
@@ -36,10 +37,14 @@ from stepline.text import embed
 from stepline.world.simulate import SHORT, TASTY, SimulationSettings, make_world, recipes, stream
 from stepline.world.simulate import Sample as Simulated
 
-WORLDS: Mapping[Form, SimulationSettings] = {"youcook2": SHORT, "tasty": TASTY}
+DIFFICULTY = 0.5   # factor of the noise in the features, so that a few hundred steps suffice
+WORLDS: Mapping[Form, SimulationSettings] = {
+    "youcook2": SHORT.model_copy(update={"difficulty": DIFFICULTY}),
+    "tasty": TASTY.model_copy(update={"difficulty": DIFFICULTY}),
+}
 FIRST: Mapping[Form, int] = {"youcook2": 100_000, "tasty": 200_000}   # numbers of their first videos
 WORDINGS: tuple[Literal["raw", "only-sieve", "swap"], ...] = ("raw", "only-sieve", "swap")
-VERSION = 1   # of what is kept of Sieve & Swap's work
+VERSION = 2   # of what is kept of Sieve & Swap's work
 
 
 @dataclass(frozen=True)
@@ -74,7 +79,7 @@ def events_of(sample: Sample) -> list[Event]:
 @lru_cache(maxsize=1)
 def procx_corpus(seed: int, size: ProcxSize, folder: Path) -> ProcxCorpus:
     """Return the videos of one world; what Sieve & Swap made of them is kept in `folder`."""
-    videos = list(stream(seed, SHORT, count=size.narrated))
+    videos = list(stream(seed, WORLDS["youcook2"], count=size.narrated))
     seen = {video.id: video.features() for video in videos}
     records = _reworded(videos, seed, folder)
     narrated: dict[Words, tuple[Sample, ...]] = {
@@ -117,7 +122,8 @@ def _reworded(videos: Sequence[Simulated], seed: int, folder: Path) -> dict[Word
             base = build_base([Path(place, "recipes.json")], Path(place, "base"))
             known = Known()
             told = {
-                words: sieve_and_swap(records, base, MatchSettings(variant=words), embed=known) for words in WORDINGS
+                words: sieve_and_swap(records, base, MatchSettings(variant=words, merge="before"), embed=known)
+                for words in WORDINGS
             }
         trees = {words: [json.loads(to_json(one)) for one in found] for words, found in told.items()}
         write_atomic(path, json.dumps(trees) + "\n")

@@ -37,13 +37,18 @@ class ProcxJudged:
 
 @dataclass(frozen=True)
 class Facts:
-    """What tables rest on. scored: ids of the videos scored, by form, a list a seed; swapping: how right Sieve & Swap
-    was, a seed; steps: of all narrated videos, by their words, a seed; cpu_seconds: of all trainings together."""
+    """What tables rest on.
+
+    scored: ids of the videos scored, by form, a list a seed; swapping: how right Sieve & Swap
+    was, a seed; steps: of all narrated videos, by their words, a seed; attention: over how many points it spreads, a
+    seed; cpu_seconds: of all trainings together.
+    """
 
     seeds: tuple[int, ...]
     scored: Mapping[str, Sequence[Sequence[str]]]
     swapping: Sequence[Mapping[str, float]]
     steps: Mapping[str, Sequence[int]]
+    attention: Mapping[str, Sequence[float]]
     cpu_seconds: float
     trainings: int
     size: ProcxSize
@@ -68,7 +73,7 @@ def as_json(lines: Sequence[ProcxLine], judged: Sequence[ProcxJudged], facts: Fa
         "seeds": list(facts.seeds), "size": facts.size.model_dump(mode="json"),
         "cpu_seconds": facts.cpu_seconds, "trainings": facts.trainings,
         "sieve_and_swap": [dict(one) for one in facts.swapping], "narrated_steps": dict(facts.steps),
-        "rows": rows, "claims": claims, "scored": dict(facts.scored),
+        "attention": dict(facts.attention), "rows": rows, "claims": claims, "scored": dict(facts.scored),
     }  # fmt: skip
     return json.dumps(tree, indent=1) + "\n"
 
@@ -85,11 +90,13 @@ def _head(facts: Facts) -> str:
     counts = ", ".join(f"{form} {'/'.join(str(len(ids)) for ids in lists)}" for form, lists in facts.scored.items())
     said = ", ".join(f"{words} {mean(count):.0f}" for words, count in facts.steps.items())
     right = ", ".join(f"{name} {mean(one[name] for one in facts.swapping):.3g}" for name in facts.swapping[0])
+    spread = ", ".join(f"{name} {mean(points):.1f}" for name, points in facts.attention.items())
+    points = f"Points over which a query and head of the last decoder layer spreads: {spread}.\n" if spread else ""
     return (
         f"Protocol of every number: youcook2 and tasty, convention stepline: {DENSE}.\n"
         f"Videos scored, a seed: {counts}; their ids are in tables.json (`scored`). Per cent, the mean of "
         f"{len(facts.seeds)} seeds (least to most). {facts.trainings} trainings, {facts.cpu_seconds:.0f} CPU s.\n"
-        f"Steps of the narrated videos: {said}. Sieve & Swap by the planted truth: {right}.\n"
+        f"Steps of the narrated videos: {said}. Sieve & Swap by the planted truth: {right}.\n{points}"
     )
 
 

@@ -141,7 +141,10 @@ def _views(
     truth = [events_of(one) for one in part.test]
     found: dict[View, dict[str, list[Event]]] = {}
     for view in ("surest", "apart", "oracle"):
-        settings = DescribeSettings(choose="apart" if view == "apart" else "surest", speech=trial.speech)
+        settings = DescribeSettings(
+            choose="apart" if view == "apart" else "surest", speech=trial.speech,
+            caption_weight=1.0 if trial.system == "pdvc" and view == "surest" else 0.0,   # as PDVC ranks
+        )  # fmt: skip
         chooser = oracle(truth) if view == "oracle" else None
         described = describe_many(network, corpus.vocabulary, clips, settings, chooser=chooser)
         found[view] = {
