@@ -7,7 +7,8 @@ from fake_stages import STAGES, recipe, videos
 from stepline.curate.driver import Job, curate
 from stepline.curate.forecast import dry_run
 from stepline.curate.forecast.costs import read_costs
-from stepline.curate.forecast.model import at, forecast, line
+from stepline.curate.forecast.lines import foretells, line, totals
+from stepline.curate.forecast.model import at, forecast
 from stepline.curate.forecast.sizes import sample, sizes
 from stepline.curate.forecast_settings import ForecastSettings
 from stepline.curate.items import Item
@@ -59,6 +60,17 @@ def test_a_unit_tried_again_counts_twice_and_one_under_two_keys_once():
     assert list(read_costs(lines, ["a", "b"]).stages["fit"].spent["cpu"]) == [7.0, 3.0]
 
 
+def test_sizes_that_tell_nothing_are_not_asked():
+    x = np.array([1.0, 2, 3, 4, 5, 6])
+    assert foretells(x, 2 + x)
+    assert not foretells(x, np.array([3.0, 1, 3, 1, 3, 1]))
+    once, generator = np.arange(6)[None], np.random.default_rng(0)
+    # a file of a thousand times the bytes counts as the largest that was seen; the flat one as the mean
+    everything = np.array([*x, 6000.0])
+    assert totals(2 + x, x, everything, once, generator) == pytest.approx(2 * 7 + 21 + 6)
+    assert totals(np.array([3.0, 1, 3, 1, 3, 1]), x, everything, once, generator) == pytest.approx(14)
+
+
 def test_all_videos_by_hand():
     seconds = np.array([4.0, 8, 12, 16, 20, 24])
     costs = read_costs(journal([*seconds]), [f"v{n}" for n in range(6)])
@@ -80,8 +92,8 @@ def test_all_videos_by_hand():
 
 def test_a_stage_over_the_dataset_grows_from_two_sizes_and_pays_its_imports_once():
     # a first run of 8 videos took 30 s, one of 24 took 28, another of 8 took 12: 4 + 1 s a video, 18 s once
-    assert at(np.array([8.0, 24, 8]), np.array([[30.0, 28, 12]]), 300) == pytest.approx(18 + 4 + 300)
-    assert at(np.array([8.0]), np.array([[12.0]]), 300) == pytest.approx(450)
+    assert at(np.array([8.0, 24, 8]), np.array([[30.0, 28, 12]]), np.array([300.0])) == pytest.approx(18 + 4 + 300)
+    assert at(np.array([8.0]), np.array([[12.0]]), np.array([300.0])) == pytest.approx(450)
 
 
 def test_intervals_hold_the_truth_about_as_often_as_they_say():

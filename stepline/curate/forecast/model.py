@@ -1,4 +1,4 @@
-"""From the costs of a sample to those of all videos: a line through size for each stage, drawn again for intervals.
+"""From the costs of a sample to those of all videos, stage by stage, drawn again for intervals.
 
 n sampled items, N items, B draws. What does not grow with the videos is apart: models that each worker loads, the start
 of the driver, and the fixed part of stages that run once over the whole dataset.
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stepline.curate.forecast.costs import QUANTITIES, Costs, StageCosts
+from stepline.curate.forecast.lines import Rows, line, totals
 from stepline.curate.forecast_settings import ForecastSettings
 from stepline.evaluate.statistics import LEVEL, Floats
 
@@ -76,10 +77,14 @@ def forecast(
     generator = np.random.default_rng(settings.seed)
     drawn = generator.integers(len(chosen), size=(settings.draws, len(chosen)))
     drawn[0] = np.arange(len(chosen))   # the first is the sample itself
-    video = {name: _totals(stage, chosen, everything, drawn, generator) for name, stage in costs.stages.items()}
-    once = {name: _dataset(runs, len(everything), settings.draws, generator) for name, runs in costs.dataset.items()}
-    stages = [_stage(name, "video", totals, costs.stages[name]) for name, totals in video.items()]
-    stages += [_stage(name, "dataset", totals, None) for name, totals in once.items()]
+    video: dict[str, Totals] = {
+        name: {q: totals(stage.spent[q], chosen, everything, drawn, generator) for q in QUANTITIES}
+        for name, stage in costs.stages.items()
+    }
+    kept = _kept(costs, drawn) * len(everything)
+    once = {name: _dataset(runs, kept, generator) for name, runs in costs.dataset.items()}
+    stages = [_stage(name, "video", took, costs.stages[name]) for name, took in video.items()]
+    stages += [_stage(name, "dataset", took, None) for name, took in once.items()]
     total = {q: np.sum([t[q] for t in (*video.values(), *once.values())], axis=0) for q in QUANTITIES}
     load = costs.start + sum(stage.load["cpu"] for stage in costs.stages.values())
     cpu = total["cpu"] + load * workers
@@ -105,57 +110,31 @@ def forecast(
 Totals = Mapping[str, Floats]   # quantity -> (B,), the first being the sample's own
 
 
-def _totals(
-    stage: StageCosts, chosen: Floats, everything: Floats, drawn: "np.ndarray[tuple[int, int], np.dtype[np.int64]]",
-    generator: np.random.Generator,
-) -> Totals:   # fmt: skip
-    """Return a video stage's totals over all items, for each draw of the sample."""
-    return {q: _line_totals(stage.spent[q], chosen, everything, drawn, generator) for q in QUANTITIES}
+def _kept(costs: Costs, drawn: Rows) -> Floats:
+    """Return (B,) how many videos a draw keeps for each that the sample keeps: 1 where all are kept."""
+    if not costs.stages:
+        return np.ones(len(drawn))
+    last = list(costs.stages.values())[-1].spent["wall"] > 0
+    return np.asarray(last[drawn].mean(axis=1) / max(1e-9, last.mean()))
 
 
-def _line_totals(
-    spent: Floats, chosen: Floats, everything: Floats, drawn: "np.ndarray[tuple[int, int], np.dtype[np.int64]]",
-    generator: np.random.Generator,
-) -> Floats:   # fmt: skip
-    """Return (B,) sums over N items of a + b x, a and b at least 0, with the noise of N single items added."""
-    x, y = chosen[drawn], spent[drawn]                                   # (B, n)
-    fixed, slope = line(x, y)
-    spread = (y - fixed[:, None] - slope[:, None] * x).std(axis=1) * np.sqrt(len(everything))
-    noise = generator.normal(size=len(drawn)) * spread
-    noise[0] = 0.0
-    return np.asarray(np.maximum(0.0, fixed * len(everything) + slope * everything.sum() + noise))
-
-
-def line(x: Floats, y: Floats) -> tuple[Floats, Floats]:
-    """Return a and b (B,) of the least-squares lines a + b x through points (B, n), with neither below 0."""
-    apart = x - x.mean(axis=1, keepdims=True)
-    variance = (apart**2).sum(axis=1)
-    slope = np.divide((apart * y).sum(axis=1), variance, out=np.zeros(len(x)), where=variance > 0)
-    slope = np.maximum(0.0, slope)
-    fixed = y.mean(axis=1) - slope * x.mean(axis=1)
-    squares = np.maximum(1e-300, (x**2).sum(axis=1))
-    return np.maximum(0.0, fixed), np.where(fixed < 0, (x * y).sum(axis=1) / squares, slope)
-
-
-def _dataset(
-    runs: list[tuple[int, float, float, float]], videos: int, draws: int, generator: np.random.Generator
-) -> Totals:
-    """Return a dataset stage's totals: a line through the numbers of videos of the sample's runs.
+def _dataset(runs: list[tuple[int, float, float, float]], videos: Floats, generator: np.random.Generator) -> Totals:
+    """Return a dataset stage's totals for (B,) videos: a line through the numbers of videos of the sample's runs.
 
     The first run also paid for imports and models; what it took beyond the last run of its size is added once.
     """
     count = np.array([run[0] for run in runs], dtype=np.float64)
-    found = {"tokens": np.zeros(draws)}
+    found = {"tokens": np.zeros(len(videos))}
     for place, quantity in ((1, "cpu"), (2, "wall"), (3, "bytes")):
         values = np.array([run[place] for run in runs])
-        noise = np.exp(generator.normal(0.0, NOISE if quantity != "bytes" else 0.0, size=(draws, len(runs))))
+        noise = np.exp(generator.normal(0.0, NOISE if quantity != "bytes" else 0.0, size=(len(videos), len(runs))))
         noise[0] = 1.0
         found[quantity] = at(count, values * noise, videos)
     return found
 
 
-def at(count: Floats, values: Floats, videos: int) -> Floats:
-    """Return (B,) values for so many videos. count: (R,) videos of each run; values: (B, R) what it took."""
+def at(count: Floats, values: Floats, videos: Floats) -> Floats:
+    """Return (B,) values for (B,) videos. count: (R,) videos of each run; values: (B, R) what it took."""
     if len(count) == 1:
         return np.asarray(values[:, 0] / count[0] * videos)
     later = slice(1, None) if len(count) > 2 else slice(None)
@@ -167,11 +146,11 @@ def at(count: Floats, values: Floats, videos: int) -> Floats:
 
 def _wall(costs: Costs, video: Mapping[str, Totals], once: Mapping[str, Totals], cores: int, videos: int) -> Floats:
     """Return (B,) seconds of a run with so many workers: shared work, what each loads, gaps, what runs once."""
-    shared = np.sum([totals["wall"] for totals in video.values()], axis=0) if video else np.zeros(1)
+    shared = np.sum([took["wall"] for took in video.values()], axis=0) if video else np.zeros(1)
     load = sum(stage.load["wall"] for stage in costs.stages.values())
     sampled = max(1, max((len(stage.spent["cpu"]) for stage in costs.stages.values()), default=1))
     units = sum(int((stage.spent["cpu"] > 0).sum()) for stage in costs.stages.values()) * videos / sampled
-    serial = np.sum([totals["wall"] for totals in once.values()], axis=0) if once else np.zeros(1)
+    serial = np.sum([took["wall"] for took in once.values()], axis=0) if once else np.zeros(1)
     return np.asarray(costs.lead + load + (shared + costs.gap * units) / cores + serial)
 
 
@@ -184,8 +163,8 @@ def _money(cpu: Floats, total: Totals, gpus: float, wall: Floats, settings: Fore
     )
 
 
-def _stage(name: str, kind: str, totals: Totals, costs: StageCosts | None) -> StageForecast:
-    found = {quantity: _interval(totals[quantity]) for quantity in QUANTITIES}
+def _stage(name: str, kind: str, took: Totals, costs: StageCosts | None) -> StageForecast:
+    found = {quantity: _interval(took[quantity]) for quantity in QUANTITIES}
     load = costs.load["cpu"] if costs else 0.0
     return StageForecast(name, kind, **found, load=load, failed=costs.failed / costs.units if costs else 0.0)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from stepline.curate.forecast.model import line
+from stepline.curate.forecast.lines import line
 from stepline.evaluate.statistics import Floats
 
 TYPICAL = 1e-9   # s; below it a stage was not reached
