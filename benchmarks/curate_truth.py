@@ -8,102 +8,30 @@ Alignable: the sentence or step says something that is really shown somewhere. W
 lies where that is shown; `tight`: with an IoU of 0.5 or more. A recognised sentence stands for the true ones with which
 it overlaps by half of the shorter; a step for the true step with which it shares most words, half of its own at least.
 R@1 and IoU are over the written steps that are really shown, the same in every row: one that a stage has dropped or
-placed nowhere is a miss; `kept_steps` counts those alone that a stage keeps. Intervals: bootstrap over videos, 95 %.
+placed nowhere is a miss. `kept_steps` counts those alone that a stage keeps; `steps_of_X` asks every stage for those
+that X keeps: choosing told from placing. "self-trained": the last network places all. Intervals: bootstrap over videos.
 """
 
 import argparse
 import json
-import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from curate_units import Unit, narrations, units_of
 
-from stepline.records import Record, Span, Step
+from stepline.curate.recipe import Recipe
+from stepline.nasva.aligner_settings import AlignerSettings
+from stepline.records import Record
 from stepline.store import read_parquet, read_record
 
 RESULTS = Path(__file__).resolve().parent / "results"
 DRAWS = 2000
-SMALL = "a an the and to of in on with it its that this you your so now then up off out just is are"
-SHARED = 0.5   # share of a step's words that its true step must have
 TIGHT = 0.5    # IoU of a span that is tight
 
 Floats = npt.NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Unit:
-    """One sentence or step: where it is put, and where what it says is really shown (none: nowhere)."""
-
-    video: str
-    place: Span | None
-    at: float | None
-    shown: tuple[Span, ...]
-
-    @property
-    def aligned(self) -> bool:
-        """The middle lies where it is shown."""
-        return self.place is not None and any(self.place.center in span for span in self.shown)
-
-    @property
-    def hit(self) -> bool:
-        """The best second lies where it is shown."""
-        return self.at is not None and any(self.at in span for span in self.shown)
-
-    @property
-    def iou(self) -> float:
-        """With the span where it is shown."""
-        return max((self.place.iou(span) for span in self.shown), default=0.0) if self.place else 0.0
-
-
-def words(text: str) -> set[str]:
-    """Return what a text is about: its words without the smallest, cut to their stems."""
-    return {word[:5] for word in re.findall(r"[a-z]+", text.lower())} - set(SMALL.split())
-
-
-def true_step(step: Step, truth: Record) -> Step | None:
-    """Return the true step that a written one stands for, by words; of equals the one said nearest."""
-    sentences = truth.transcript.sentences if truth.transcript else ()
-    own, best = words(step.text), (0.0, 0.0)
-    found = None
-    for true in truth.reference:
-        told = words(true.text).union(*(words(sentences[source].text) for source in true.sources))
-        shared = len(own & told) / max(1, len(own))
-        near = -abs(true.said.center - step.said.center) if true.said and step.said else -1e9
-        if shared >= SHARED and (found is None or (shared, near) > best):
-            found, best = true, (shared, near)
-    return found
-
-
-def narrations(record: Record, truth: Record) -> list[Unit]:
-    """Return what is said, where it is said."""
-    said = truth.transcript.sentences if truth.transcript else ()
-    shown = {source: step.spans for step in truth.reference for source in step.sources}
-    units = []
-    for one in record.transcript.sentences if record.transcript else ():
-        same = [n for n, true in enumerate(said) if one.span.overlap(true.span) >= half_of(one.span, true.span)]
-        spans = tuple(span for n in same for span in shown.get(n, ()))
-        units.append(Unit(record.id, one.span, one.span.center, spans))
-    return units
-
-
-def half_of(one: Span, other: Span) -> float:
-    """Return half the seconds of the shorter span."""
-    return min(one.duration, other.duration) / 2
-
-
-def units_of(record: Record, truth: Record, *, said: bool = False) -> dict[str, Unit]:
-    """Return a unit a step, by step id; said: where it is said, not where it is shown."""
-    found = {}
-    for step in record.steps:
-        true = true_step(step, truth)
-        place = step.said if said else next(iter(step.spans), None)
-        at = place.center if place is not None and (said or step.at is None) else step.at
-        found[step.id] = Unit(record.id, place, at, true.spans if true else ())
-    return found
 
 
 # ---------------------------------------------------------------- stages
@@ -119,12 +47,20 @@ def stage_folder(out: Path, stage: str) -> Path | None:
     return newest.parent if stage != "train" else newest.parent.parent
 
 
+def read_out(out: Path) -> Recipe:
+    """Return the recipe of a run."""
+    from stepline.curate.inventory import read_recipe
+    from stepline.curate.places import Place
+
+    return read_recipe(Place(str(out)))
+
+
 def records(folder: Path | None) -> dict[str, Record]:
     """Return the records of a stage."""
     return {one.id: one for one in read_parquet(folder / "records.parquet")} if folder is not None else {}
 
 
-def by_network(found: Mapping[str, Record], gather: Path, run: Path) -> dict[str, Record]:
+def by_network(found: Mapping[str, Record], gather: Path, run: Path, settings: AlignerSettings) -> dict[str, Record]:
     """Return the records with their steps placed by a trained network, not calibrated: every step is placed."""
     from stepline.features import FeatureStore
     from stepline.nasva.infer import fit_texts, load, place_steps
@@ -134,7 +70,7 @@ def by_network(found: Mapping[str, Record], gather: Path, run: Path) -> dict[str
     for id, record in found.items():
         if id in vectors and id in features:
             fit = fit_texts(loaded.aligner, features.read(id), vectors.matrix(id))
-            steps = place_steps(record.steps, fit, None, duration=record.video.duration).steps
+            steps = place_steps(record.steps, fit, None, settings=settings, duration=record.video.duration).steps
             placed[id] = record.model_copy(update={"steps": steps})
     return placed
 
@@ -184,9 +120,14 @@ def aligned_rows(stages: Mapping[str, Mapping[str, Unit]], wanted: Sequence[str]
     return rows
 
 
+def placed(units: Mapping[str, Unit]) -> list[str]:
+    """Return the steps that a stage keeps and places, and that are really shown."""
+    return [key for key, unit in units.items() if unit.shown and unit.place]
+
+
 def kept_rows(stages: Mapping[str, Mapping[str, Unit]]) -> dict[str, dict[str, object]]:
     """Return R@1 and IoU of those steps alone that a stage keeps and places, and that are really shown."""
-    return {name: placing([u for u in found.values() if u.shown and u.place]) for name, found in stages.items()}
+    return {name: placing([found[key] for key in placed(found)]) for name, found in stages.items()}
 
 
 def drops(truths: Mapping[str, Record], kept: Mapping[str, Record]) -> dict[str, list[int]]:
@@ -208,9 +149,11 @@ def measure(corpus: Path, out: Path) -> dict[str, object]:
         return {f"{id} {key}": unit for id, units in pairs for key, unit in units.items()}
 
     stages = {"said": stage("gather", said=True), "ground": stage("gather")}
-    if folders["train"] is not None and folders["gather"] is not None:
-        found["trained"] = by_network(found["gather"], folders["gather"], folders["train"] / "run")
-        stages["trained"] = stage("trained")
+    for name, source in (("trained", "train"), ("self-trained", "refine")):
+        folder = folders[source]
+        if folder is not None and folders["gather"] is not None:
+            found[name] = by_network(found["gather"], folders["gather"], folder / "run", read_out(out).place.aligner)
+            stages[name] = stage(name)
     stages |= {name: stage(name) for name in ("refine", "clean") if found[name]}
     told = [unit for id, truth in truths_kept.items() for unit in narrations(found["gather"][id], truth)]
     table = {"narrations": quality(told), "written steps, where said": quality([*stages["said"].values()])}
@@ -226,6 +169,7 @@ def measure(corpus: Path, out: Path) -> dict[str, object]:
         "table5": table,
         "same_steps": aligned_rows(stages, wanted),
         "kept_steps": kept_rows(stages),
+        **{f"steps_of_{n}": aligned_rows(stages, placed(stages[n])) for n in ("refine", "clean") if n in stages},
         "auc": {name: auc(stages[name], found_scores(found, name)) for name in ("ground", "refine") if name in stages},
     }
 
@@ -257,9 +201,9 @@ def markdown(result: Mapping[str, object]) -> str:
         return "{:.3f} [{:.3f}, {:.3f}]".format(*value) if isinstance(value, list) else str(value)
 
     lines = []
-    for name in ("table5", "same_steps", "kept_steps"):
-        rows = result[name]
-        assert isinstance(rows, dict)
+    for name, rows in result.items():
+        if not isinstance(rows, dict) or name in ("kinds", "auc"):
+            continue
         columns = list(next(iter(rows.values())))
         lines += [f"\n| {name} | " + " | ".join(columns) + " |", "|---" * (len(columns) + 1) + "|"]
         lines += [f"| {row} | " + " | ".join(cell(cells[c]) for c in columns) + " |" for row, cells in rows.items()]

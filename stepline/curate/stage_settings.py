@@ -62,6 +62,7 @@ class CleanSettings(Settings):
     supported: Share = 0.4         # least cosine to a sentence that it rests on; MiniLM, as the writers' own floor
     shown: Share = 0.5             # least P(shown)
     placed: Share = 0.3            # least overlap (IoU) of what grounding and network say; 0: they need not agree
+    spans: Literal["grounding", "network"] = "grounding"   # whose span a step gets; the grounding knows where shots end
     least: Count = 1               # steps that a video must keep to stay
 
 

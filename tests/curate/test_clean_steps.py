@@ -44,6 +44,11 @@ def test_four_readers_judge_the_steps_of_a_record() -> None:
     made = cleaned_record(record("a", SHOWN, idle, unsaid, said=said), (SHOWN, idle, unsaid), SETTINGS)
     assert [step.id for step in made.steps] == ["1"]
     assert [one.reason for one in made.dropped] == [IDLE, UNSAID]
+    longer = SHOWN.model_copy(update={"spans": (Span(0.0, 5.0),)})
+    (kept,) = cleaned_record(record("a", SHOWN, said=said), (longer,), SETTINGS).steps
+    assert kept.spans == (Span(0.0, 5.0),)
+    network = SETTINGS.model_copy(update={"spans": "network"})
+    assert cleaned_record(record("a", SHOWN, said=said), (longer,), network).steps == (SHOWN,)
     apart = SHOWN.model_copy(update={"spans": (Span(20.0, 24.0),)})
     astray = cleaned_record(record("a", SHOWN, said=said), (apart,), SETTINGS)
     assert [one.reason for one in astray.dropped] == [ASTRAY]

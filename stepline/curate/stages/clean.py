@@ -58,10 +58,19 @@ def cleaned_record(record: Record, grounded: "Sequence[Step]", settings: CleanSe
     for step, known in zip(record.steps, judged_steps(record, grounded), strict=True):
         reason = refusal(step, known, settings)
         if reason is None:
-            steps.append(step)
+            steps.append(_where_grounded(step, grounded) if settings.spans == "grounding" else step)
         else:
             dropped.append(Dropped(what="step", text=step.text, reason=reason))
     return record.model_copy(update={"steps": tuple(steps), "dropped": (*record.dropped, *dropped)})
+
+
+def _where_grounded(step: Step, grounded: "Sequence[Step]") -> Step:
+    """Return a step with the grounding's span, where that has one; its best second stays if it lies there."""
+    span = next((one.spans[0] for one in grounded if one.id == step.id and one.spans), None)
+    if span is None:
+        return step
+    at = step.at if step.at is not None and step.at in span else span.center
+    return step.model_copy(update={"spans": (span,), "at": at})
 
 
 def judged_steps(record: Record, grounded: "Sequence[Step]") -> list[Judged]:
