@@ -16,6 +16,7 @@ from curate_truth import RESULTS, read_out, records, stage_folder, with_interval
 from curate_units import Unit, units_of
 
 from stepline.curate.recipe import Recipe
+from stepline.curate.stages.train import of_any_width
 from stepline.features import FeatureStore
 from stepline.nasva.infer import fit_texts, load
 from stepline.nasva.model import Aligner
@@ -41,7 +42,7 @@ def placed_by_others(
     """Yield each shown step with the best second of a network that never saw its video."""
     features, ids = FeatureStore(gather / "features"), sorted(found)
     units = {id: units_of(found[id], truths[id]) for id in ids}
-    settings = recipe.train.model_copy(update={"train": recipe.train.train.model_copy(update={"readers": 0})})
+    settings = of_any_width(recipe.train)
     for half in (0, 1):
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)

@@ -3,6 +3,8 @@
 from stepline.curate.stage import Gathered
 from stepline.curate.stages.dataset import FEATURES, RECORDS, last_folder
 from stepline.curate.stages.decides import text_source
+from stepline.nasva.model_settings import ModelSettings
+from stepline.nasva.run_settings import RunSettings
 from stepline.training_settings import TrainSettings
 
 RUN = "run"   # in the stage's folder; `stepline train nasva` makes the same
@@ -22,9 +24,13 @@ def train(gathered: Gathered) -> None:
         counts = f"{len(prepared.samples)} videos, {prepared.samples.labelled} steps with a label"
         gathered.say(f"training on {counts}")
 
-    settings = gathered.recipe.train
-    settings = settings.model_copy(update={"train": alone(settings.train)})
-    train_run(sources, gathered.folder / RUN, settings, told=told)
+    train_run(sources, gathered.folder / RUN, of_any_width(gathered.recipe.train), told=told)
+
+
+def of_any_width(settings: RunSettings) -> RunSettings:
+    """Return the settings without the widths of the features, which are the features' own; see `alone`."""
+    given = settings.model.model_dump(exclude={"video_width", "text_width"})
+    return settings.model_copy(update={"model": ModelSettings(**given), "train": alone(settings.train)})
 
 
 def alone(settings: TrainSettings) -> TrainSettings:
