@@ -2,6 +2,7 @@
 
     python benchmarks/curate_corpus.py CORPUS --videos 300
     stepline curate CORPUS/videos.csv --recipe benchmarks/curate_howtostep.toml --out OUT
+    (the same with "clean" behind "refine": --set 'stages=[...]', for its rows)
     python benchmarks/curate_truth.py --corpus CORPUS --out OUT
 
 Alignable: the sentence or step says something that is really shown somewhere. Well aligned: and the middle of its span
