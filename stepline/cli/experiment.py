@@ -82,7 +82,7 @@ def procx_tables(
     with progress_bars() as progress:
         show = progress
         report = (lambda done, count: show("trainings", done, count)) if show is not None else None
-        ProcxPlan(out, range(1, seeds + 1), tables, size, processes, report).run()   # world 0 chose the size
+        ProcxPlan(out, range(2, seeds + 2), tables, size, processes, report).run()   # worlds 0, 1 chose the size
     name = "tables.json" if as_json else "tables.md"
     text = (out / name).read_text(encoding="utf-8")
     click.echo(json.dumps(json.loads(text)) if as_json else text, nl=as_json)

@@ -107,9 +107,12 @@ def _captioned(seed: int, form: Form, size: ProcxSize) -> Captioned:
 def _samples(
     records: Sequence[Record], features: Mapping[str, FeatureSequence], target: Literal["steps", "captions"], rows: int
 ) -> tuple[Sample, ...]:
-    """Return the samples, their features at the length that the networks take, so that they are resized once."""
+    """Return the samples, their features at the length that the networks take, so that they are resized once.
+
+    Rows have norm sqrt(C) instead of 1: at a hundredth of a network's other numbers, biases would drown them.
+    """
     found = gather_samples(records, features, DataSettings(target=target, speech=1.0))
-    return tuple(replace(one, values=resize(one.values, rows)) for one in found)
+    return tuple(replace(one, values=resize(one.values, rows) * np.float32(one.values.shape[1] ** 0.5)) for one in found)
 
 
 def _reworded(videos: Sequence[Simulated], seed: int, folder: Path) -> dict[Words, list[Record]]:

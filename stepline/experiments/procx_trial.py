@@ -28,7 +28,7 @@ class ProcxSize(Settings):
     """How large the experiment is."""
 
     narrated: Count = 300          # videos to pre-train on
-    captioned: Count = 120         # to fine-tune on, of each form
+    captioned: Count = 400         # to fine-tune on, of each form; YouCook2: 840
     withheld: Count = 80           # to score on, of each form
     features: Count = 128          # C of a feature row, the simulated encoder's
     rows: Count = 64               # of features a video; the paper's 256
@@ -37,7 +37,7 @@ class ProcxSize(Settings):
     layers: Count = 2              # encoder and decoder each; the paper's 4
     queries: Count = 20            # PDVC's 100; a video has 6 or 9 steps, and 11 pieces of narration
     pretraining_steps: Count = 200
-    finetuning_steps: Count = 500
+    finetuning_steps: Count = 600
     batch: Count = 8               # section E.2, fine-tuning
     learning_rate: Annotated[float, Field(gt=0.0)] = 3e-3   # the paper's 1e-4, for a network 100 times as large
     clip: Annotated[float, Field(gt=0.0)] = 1.0   # the paper's 0.1

@@ -1,0 +1,231 @@
+"""ProcX's tables on a handful of videos: what is written, kept and scored, not what is measured."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from stepline.evaluate.protocols.table import evaluate
+from stepline.evaluate.report import report
+from stepline.experiments.procx_attention import point_weights, spread_plot, spread_points
+from stepline.experiments.procx_baselines import even, guessed, nearest_videos, typical_count, usual
+from stepline.experiments.procx_claims import ORDERINGS, procx_claims
+from stepline.experiments.procx_corpus import procx_corpus, share
+from stepline.experiments.procx_rows import PROCX, SYSTEMS, pretrained, procx_rows, zero_shot
+from stepline.experiments.procx_scores import METRICS, oracle, score_events, write_predictions, write_reference
+from stepline.experiments.procx_tables import ProcxPlan, families
+from stepline.experiments.procx_trial import ProcxSize, alike
+from stepline.experiments.procx_trials import lessons, run_trial, training
+from stepline.procx.attention import DeformableAttention, deformable_attention
+from stepline.procx.batch import Sample
+from stepline.procx.choosing import Proposals
+from stepline.procx.model import ProcX
+from stepline.procx.model_settings import ModelSettings
+from stepline.procx.settings import AttentionSettings
+from stepline.procx.text_settings import CaptionerSettings
+
+TINY = ProcxSize(
+    narrated=4, captioned=6, withheld=3, rows=16, width=16, heads=2, layers=1, queries=30, pretraining_steps=1,
+    finetuning_steps=1,
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("procx")
+
+
+@pytest.fixture(scope="module")
+def corpus(folder):
+    return procx_corpus(0, TINY, folder)
+
+
+def sample(name, spans, values=(1.0, 0.0), duration=100.0):
+    texts = tuple(f"{name} {number}" for number in range(len(spans)))
+    return Sample(name, np.array([values], dtype=np.float32), duration, spans, texts)
+
+
+TRAIN = [
+    sample("a", ((0.0, 20.0), (50.0, 100.0)), (1.0, 0.0)),
+    sample("b", ((50.0, 100.0), (20.0, 40.0)), (0.0, 1.0)),
+    sample("c", ((0.0, 10.0), (10.0, 20.0), (20.0, 30.0)), (-1.0, 0.1)),
+]
+TEST = [sample("d", ((0.0, 50.0),), (0.1, 0.9), 50.0)]
+
+
+def test_no_video_is_trained_on_and_scored(corpus):
+    parts = [
+        {one.id for one in part}
+        for part in (corpus.narrated["raw"], *(x for c in corpus.captioned.values() for x in (c.train, c.test)))
+    ]
+    assert [len(part) for part in parts] == [4, 6, 3, 6, 3]
+    assert len(set.union(*parts)) == sum(map(len, parts))
+
+
+def test_the_wordings_of_narrated_videos_differ_as_sieve_and_swap_says(corpus):
+    raw, sieved, swapped = (corpus.narrated[words] for words in ("raw", "only-sieve", "swap"))
+    assert sum(len(one.spans) for one in raw) > 2 * sum(len(one.spans) for one in swapped)
+    assert [one.id for one in corpus.narrated["mix"]] == [one.id for one in (*sieved, *swapped)]
+    said = {text for one in raw for text in one.sentences}
+    assert {text for one in sieved for text in one.sentences} & said
+    assert not {text for one in swapped for text in one.sentences} <= said
+    assert 0.5 < corpus.swapping["tell a step"] <= 1
+    assert 0 < corpus.swapping["swaps right"] <= 1
+
+
+def test_what_sieve_and_swap_made_is_kept(corpus, folder):
+    (kept,) = folder.glob("sieve-swap-*.json")
+    before = kept.stat().st_mtime_ns
+    procx_corpus.cache_clear()
+    again = procx_corpus(0, TINY, folder)
+    assert kept.stat().st_mtime_ns == before
+    assert [one.sentences for one in again.narrated["swap"]] == [one.sentences for one in corpus.narrated["swap"]]
+
+
+def test_places_without_a_look_are_even_or_usual():
+    assert typical_count(TRAIN) == 2
+    assert even(2).tolist() == [[0.0, 0.5], [0.5, 1.0]]
+    np.testing.assert_allclose(usual(TRAIN, 2), [[0.1, 0.3], [0.5, 1.0]])
+
+
+def test_sentences_of_baselines_are_the_commonest_or_the_nearest_videos():
+    assert guessed(TRAIN, TEST, "uniform, nearest") == {"d": [(0.0, 25.0, "b 1"), (25.0, 50.0, "b 0")]}
+    common = [*TRAIN, sample("a", ((0.0, 5.0),))]
+    assert {event[2] for event in guessed(common, TEST, "prior, common")["d"]} == {"a 0"}
+    assert nearest_videos(TRAIN, TEST) == {"d": [(10.0, 20.0, "b 1"), (25.0, 50.0, "b 0")]}
+
+
+def test_the_oracle_takes_the_proposals_that_fit_best_each_once():
+    boxes = np.array([[40.0, 60.0], [0.0, 11.0], [0.0, 10.0], [90.0, 95.0]])
+    proposals = Proposals(100.0, np.array([0.9, 0.9, 0.1, 0.9]), boxes, np.zeros(5))
+    assert oracle([[(0.0, 10.0, ""), (41.0, 60.0, "")]])(0, proposals) == [2, 0]
+
+
+def test_scores_are_those_of_stepline_evaluate(corpus, tmp_path):
+    part = corpus.captioned["youcook2"]
+    given = guessed(part.train, part.test, "uniform, nearest")
+    write_reference(tmp_path / "reference.json", part.reference, {one.id: one.duration for one in part.test})
+    write_predictions(tmp_path / "given.json", given)
+    official = evaluate("youcook2", tmp_path / "given.json", tmp_path / "reference.json")
+    found = score_events(part.reference, given)
+    names = {"SODA-C": "SODA_c", "SODA-D": "SODA_d"}
+    metrics = report(official, draws=2).metrics
+    assert {name: found[name] for name in METRICS} == pytest.approx(
+        {name: 100 * metrics[names.get(name, name)].value for name in METRICS}
+    )
+
+
+def test_tables_are_written_with_their_protocol_and_ids_and_trials_kept(folder, corpus):
+    plan = ProcxPlan(folder, (0,), ("baselines", "5", "speech", "decoding"), TINY)
+    lines, judged = plan.run()
+    assert {"ProcX above even parts", "oracle above the surest"} <= {one.claim.words for one in judged}
+    told = json.loads((folder / "tables.json").read_text())
+    assert told["protocol"]["convention"] == "stepline"
+    assert told["scored"]["tasty"] == [[one.id for one in corpus.captioned["tasty"].test]]
+    assert told["rows"][0]["scores"]["SODA-D"] == list(lines[0].scores["SODA-D"])
+    text = (folder / "tables.md").read_text()
+    assert "convention stepline" in text
+    assert "| Vid2Seq, pictures and speech |" in text
+    kept = {path: path.stat().st_mtime_ns for path in folder.glob("*/outcome.json")}
+    assert len(kept) == len(plan.trials())
+    plan.run()
+    assert {path: path.stat().st_mtime_ns for path in folder.glob("*/outcome.json")} == kept
+
+
+def test_a_run_in_two_processes_trains_what_one_would(folder, tmp_path):
+    plan = ProcxPlan(tmp_path, (0,), ("2b",), TINY, processes=2)
+    (tmp_path / "x").mkdir()
+    two = plan.run()[0]
+    one = ProcxPlan(folder, (0,), ("2b",), TINY).run()[0]
+    assert [line.scores for line in two] == [line.scores for line in one]
+
+
+def test_pre_trainings_are_shared_and_come_first():
+    trials = ProcxPlan(None, (0, 1), ("3", "4"), TINY).trials()
+    swap = alike(zero_shot(PROCX, "swap"), size=TINY)
+    assert trials.count(swap) == 1
+    followers = [trial for trial in trials if trial.start == swap]
+    assert {trial.form for trial in followers} == {"youcook2", "tasty"}
+    assert all(trials.index(swap) < trials.index(trial) for trial in followers)
+    (family,) = [each for each in families(trials) if swap in each]
+    assert family == [swap, *followers]
+
+
+def test_a_trial_is_named_by_its_content():
+    every = {row.trial.key for row in procx_rows()}
+    assert len(every) == len({row.trial for row in procx_rows()})
+    assert alike(PROCX).key == PROCX.key != alike(PROCX, seed=1).key
+
+
+def test_a_zero_shot_trial_learns_from_narration_and_others_from_captions(corpus):
+    trial = alike(pretrained(PROCX, "swap", narrated_share=0.5), size=TINY)
+    assert [one.id for one in lessons(trial.start, corpus)] == [one.id for one in corpus.narrated["swap"][:2]]
+    assert [one.id for one in lessons(trial, corpus)] == [one.id for one in corpus.captioned["youcook2"].train]
+    assert all(one.said is None for one in lessons(trial, corpus))
+    assert all(one.said for one in lessons(alike(PROCX, speech=True, size=TINY), corpus))
+    assert len(share(corpus.narrated["raw"], 0.01)) == 1
+
+
+def test_trainings_take_about_as_many_steps_whatever_they_are_on():
+    trial = alike(PROCX, size=ProcxSize(finetuning_steps=300))
+    steps = [training(trial, count).epochs * -(-count // 8) for count in (12, 30, 60, 120, 600)]
+    assert all(abs(taken - 300) <= 38 for taken in steps)
+
+
+def test_every_claim_is_about_rows_that_there_are():
+    assert len(procx_claims()) == len(ORDERINGS)
+    assert all(claim.metric in METRICS for claim in procx_claims())
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_every_system_trains_on_narration_then_captions(system, folder):
+    trial = alike(pretrained(SYSTEMS[system], "raw"), size=TINY)
+    outcome = run_trial(trial, folder)
+    assert set(run_trial(trial.start, folder).scores) >= {f"{form} surest SODA-C" for form in ("youcook2", "tasty")}
+    assert all(0 <= value <= 1000 for value in outcome.scores.values())
+
+
+@pytest.mark.parametrize("form", ["vanilla", "key-aware"])
+def test_the_weights_of_points_are_those_that_attention_uses(form):
+    torch.manual_seed(0)
+    module = DeformableAttention(AttentionSettings(width=8, heads=2, levels=2, points=3, form=form))
+    with torch.no_grad():
+        for weight in module.parameters():
+            weight.copy_(torch.randn(weight.shape))
+        memory, query = torch.randn(2, 9, 8), torch.randn(2, 4, 8)
+        references = torch.rand(2, 4, 2, 1)
+        weights = point_weights(module, query, references, memory, (6, 3))
+        value = module.value(memory).unflatten(-1, (2, -1))
+        locations = module.locations(query, references, (6, 3))
+        read = deformable_attention(value, locations, weights.view_as(locations), (6, 3))
+        torch.testing.assert_close(module.out(read.flatten(2)), module(query, references, memory, (6, 3)))
+    torch.testing.assert_close(weights.sum(-1), torch.ones(2, 4, 2))
+
+
+def test_spread_is_counted_in_points_and_drawn():
+    settings = ModelSettings(
+        features=4, rows=8, attention=AttentionSettings(width=8, heads=2, form="vanilla"), encoder_layers=1,
+        decoder_layers=1, feed_forward=8, queries=3, captioner=CaptionerSettings(width=8, heads=2),
+    )  # fmt: skip
+    network = ProcX(settings, 80).eval()
+    samples = [Sample("a", np.zeros((5, 4), dtype=np.float32), 10.0)]
+    fresh = spread_points(network, samples)   # fresh weights of points are all alike
+    np.testing.assert_allclose(fresh, np.full(1 * 3 * 2, 16.0), rtol=1e-5)
+    svg = spread_plot({"one": fresh, "other": fresh / 2})
+    assert svg.startswith("<svg ")
+    assert 'xmlns="http://www.w3.org/2000/svg"' in svg
+    assert "other" in svg
+
+
+@pytest.mark.slow
+def test_a_trained_network_is_far_above_guesses_without_a_look(tmp_path):
+    """World 2, the first of the experiment, at its own size, without pre-training."""
+    size = ProcxSize()
+    scores = run_trial(alike(PROCX, seed=2), tmp_path).scores
+    part = procx_corpus(2, size, tmp_path).captioned["youcook2"]
+    for guess in ("uniform, common", "prior, common"):
+        found = score_events(part.reference, guessed(part.train, part.test, guess))
+        assert scores["youcook2 surest SODA-D"] > found["SODA-D"] + 8
+        assert scores["youcook2 surest SODA-C"] > found["SODA-C"] + 2
+        assert scores["youcook2 oracle SODA-D"] > scores["youcook2 surest SODA-D"]
