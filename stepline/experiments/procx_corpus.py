@@ -112,7 +112,13 @@ def _samples(
     Rows have norm sqrt(C) instead of 1: at a hundredth of a network's other numbers, biases would drown them.
     """
     found = gather_samples(records, features, DataSettings(target=target, speech=1.0))
-    return tuple(replace(one, values=resize(one.values, rows) * np.float32(one.values.shape[1] ** 0.5)) for one in found)
+    return tuple(replace(one, values=_unit_numbers(resize(one.values, rows))) for one in found)
+
+
+def _unit_numbers(rows: Matrix) -> Matrix:
+    """Return unit rows (T, C) at the length at which their numbers are about 1."""
+    scaled: Matrix = rows * np.float32(rows.shape[1] ** 0.5)
+    return scaled
 
 
 def _reworded(videos: Sequence[Simulated], seed: int, folder: Path) -> dict[Words, list[Record]]:
