@@ -50,7 +50,7 @@ def stage_folder(out: Path, stage: str) -> Path | None:
 
 def read_out(out: Path) -> Recipe:
     """Return the recipe of a run."""
-    from stepline.curate.inventory import read_recipe
+    from stepline.curate.ledger.inventory import read_recipe
     from stepline.curate.places import Place
 
     return read_recipe(Place(str(out)))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from stepline.curate.audit.sample import Sample
 from stepline.curate.audit.verdicts import FILE, Verdict, Verdicts
-from stepline.curate.inventory import ITEMS, read_items
+from stepline.curate.ledger.inventory import ITEMS, read_items
 from stepline.curate.places import Place
 from stepline.curate.report.findings import Findings, find
 from stepline.curate.report.frames import Frames, key_frames
