@@ -110,7 +110,7 @@ def status(out: str, as_json: bool) -> None:
     Example:
       stepline curate status dataset
     """
-    from stepline.curate.inventory import read_recipe
+    from stepline.curate.ledger.inventory import read_recipe
     from stepline.curate.places import Place
     from stepline.curate.stages import STAGES
     from stepline.curate.status import status as find

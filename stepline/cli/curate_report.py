@@ -67,7 +67,7 @@ def audit(out: str, port: int, browse: bool, files: tuple[Path, ...], table: boo
 
 
 def _place(out: str) -> "Place":
-    from stepline.curate.inventory import RUN, read_recipe
+    from stepline.curate.ledger.inventory import RUN, read_recipe
     from stepline.curate.places import Place
 
     place = Place(out)
@@ -76,7 +76,7 @@ def _place(out: str) -> "Place":
 
 def _settings(out: str, overrides: tuple[str, ...]) -> "ReportSettings":
     """Return the report settings of the run's recipe, changed as asked."""
-    from stepline.curate.inventory import RUN, read_recipe
+    from stepline.curate.ledger.inventory import RUN, read_recipe
     from stepline.curate.places import Place
     from stepline.curate.report_settings import ReportSettings
     from stepline.settings import load_settings

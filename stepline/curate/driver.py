@@ -20,22 +20,22 @@ from pathlib import Path
 from pydantic import JsonValue
 
 from stepline import __version__
-from stepline.curate.cells import Cells
-from stepline.curate.folders import STAGES
-from stepline.curate.gathering import Collection, run_dataset_stage
-from stepline.curate.inventory import write_inventory
-from stepline.curate.items import Item, Refused
-from stepline.curate.local import cores, work_through
-from stepline.curate.lock import sole_driver
+from stepline.curate.engines.local import cores, work_through
+from stepline.curate.engines.scratch import scratch_folder
+from stepline.curate.engines.work import Finished, Task
+from stepline.curate.gathering import run_dataset_stage
+from stepline.curate.items import Collection, Item, Refused
+from stepline.curate.ledger.cells import Cells
+from stepline.curate.ledger.folders import STAGES
+from stepline.curate.ledger.inventory import write_inventory
+from stepline.curate.ledger.lock import sole_driver
+from stepline.curate.ledger.timings import Journal
 from stepline.curate.places import Place
 from stepline.curate.plan import Plan, fate
 from stepline.curate.progress import Progress, Report
 from stepline.curate.recipe import Recipe, chosen_stages
-from stepline.curate.scratch import scratch_folder
 from stepline.curate.stage import Failure, Stages
-from stepline.curate.timings import Journal
 from stepline.curate.units import CELLS, FAILURES
-from stepline.curate.work import Finished, Task
 from stepline.errors import DatasetError
 from stepline.store import PARTIAL, check_writable
 
@@ -143,7 +143,7 @@ def _carried_out(
         items = _unfailed(plan, cells, collection.items, plan.before(phase[0]))
         job.report(progress)
         if job.recipe.engine.name == "ray":
-            from stepline.curate.ray_engine import work_on_ray
+            from stepline.curate.engines.ray_data import work_on_ray
 
             work_on_ray(task, items)
             cells = Cells(cells.place)   # what is known of a store was listed before other machines wrote to it

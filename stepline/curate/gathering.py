@@ -6,28 +6,20 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
 from pydantic import JsonValue
 
-from stepline.curate.cells import Cells
-from stepline.curate.folders import Folders
-from stepline.curate.items import Item, Refused
+from stepline.curate.items import Collection, Item, Refused
+from stepline.curate.ledger.cells import Cells
+from stepline.curate.ledger.folders import Folders
+from stepline.curate.ledger.timings import Journal
 from stepline.curate.plan import Fate, Plan, fate
 from stepline.curate.stage import Gathered, Stage
-from stepline.curate.supervise import ONE_THREAD
-from stepline.curate.timings import Journal
+from stepline.curate.workers.supervise import ONE_THREAD
 from stepline.errors import StoreError
-
-
-@dataclass(frozen=True)
-class Collection:
-    """All videos of a run, sorted by id, and what the source refused."""
-
-    items: Sequence[Item]
-    refused: Sequence[Refused]
 
 
 def run_dataset_stage(

@@ -1,5 +1,6 @@
 """What a run goes over: one item a video, with where its parts are and what tells that one of them changed."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -32,3 +33,11 @@ class Refused:
 
     id: str
     reason: str
+
+
+@dataclass(frozen=True)
+class Collection:
+    """All videos of a run, sorted by id, and what the source refused."""
+
+    items: Sequence[Item]
+    refused: Sequence[Refused]

@@ -12,8 +12,8 @@ from itertools import groupby
 
 from pydantic import JsonValue
 
-from stepline.curate.cells import Cells
 from stepline.curate.items import Item
+from stepline.curate.ledger.cells import Cells
 from stepline.curate.recipe import Recipe
 from stepline.curate.stage import Failure, Stage
 from stepline.curate.units import Unit, key, stage_inputs

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from stepline.curate.driver import Job, Outcome, curate, place_of
-from stepline.curate.folders import Folders
 from stepline.curate.items import Item, Refused
+from stepline.curate.ledger.folders import Folders
 from stepline.curate.places import Place
 from stepline.curate.progress import Report
 from stepline.curate.recipe import Recipe

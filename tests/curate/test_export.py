@@ -184,7 +184,7 @@ def test_a_dataset_goes_to_s3_byte_for_byte_through_500s_and_slow_answers(tmp_pa
     pytest.importorskip("s3fs", reason="needs s3fs")
     import logging
 
-    from stepline.curate import filesystems
+    from stepline.curate.places import filesystems
 
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     settings = PlaceSettings(pause=0.001, seconds=1.0)

@@ -12,8 +12,8 @@ from stepline.curate.forecast.model import at, forecast
 from stepline.curate.forecast.sizes import sample, sizes
 from stepline.curate.forecast_settings import ForecastSettings
 from stepline.curate.items import Item
+from stepline.curate.ledger.timings import read_timings
 from stepline.curate.places import Place
-from stepline.curate.timings import read_timings
 
 SETTINGS = ForecastSettings(sample=6, cores=(1, 4), core_hour=1.0, million_tokens=2.0, gigabyte_month=0.0)
 

@@ -4,9 +4,8 @@ import pytest
 from s3_server import SECRET, s3_server
 from small_video import CAPTIONS, draw_video
 
-from stepline.curate import filesystems
 from stepline.curate.items import Item
-from stepline.curate.places import Place
+from stepline.curate.places import Place, filesystems
 from stepline.curate.recipe import load_recipe
 from stepline.curate.run import Asked, run
 from stepline.curate.settings import PlaceSettings

@@ -5,10 +5,10 @@ from fake_stages import STAGES, recipe, videos
 
 from stepline.curate.driver import Job, curate
 from stepline.curate.items import Item
+from stepline.curate.ledger.timings import read_timings
 from stepline.curate.places import Place
 from stepline.curate.settings import PlaceSettings
 from stepline.curate.status import status
-from stepline.curate.timings import read_timings
 
 pytest.importorskip("moto", reason="needs moto, a stand-in for S3: pip install 'moto[s3]'")
 pytest.importorskip("s3fs", reason="needs s3fs: pip install 'stepline[cloud]'")

@@ -3,9 +3,9 @@ from dataclasses import replace
 import pytest
 from fake_stages import STAGES, recipe
 
-from stepline.curate.cells import Cells
+from stepline.curate.engines.open_video import OpenVideo
 from stepline.curate.items import Item
-from stepline.curate.open_video import OpenVideo
+from stepline.curate.ledger.cells import Cells
 from stepline.curate.places import Place
 from stepline.curate.plan import Plan, fate
 from stepline.curate.recipe import Recipe, chosen_stages, load_recipe

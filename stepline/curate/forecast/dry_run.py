@@ -6,15 +6,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from stepline.curate.driver import Job, collected, curate
+from stepline.curate.engines.local import cores
 from stepline.curate.forecast.costs import read_costs
 from stepline.curate.forecast.model import Forecast, forecast
 from stepline.curate.forecast.sizes import sample, sizes
 from stepline.curate.forecast_settings import ForecastSettings
 from stepline.curate.items import Item, Refused
-from stepline.curate.local import cores
+from stepline.curate.ledger.timings import read_timings
 from stepline.curate.places import Place
 from stepline.curate.recipe import chosen_stages
-from stepline.curate.timings import read_timings
 from stepline.curate.units import CELLS, FAILURES
 
 FOLDER = "forecast"   # below OUT

@@ -4,7 +4,7 @@ import pytest
 from fake_stages import STAGES, recipe
 
 from stepline.curate.driver import Job, curate
-from stepline.curate.fetching import Fetcher
+from stepline.curate.engines.fetching import Fetcher
 from stepline.curate.items import Item
 from stepline.curate.places import Place
 from stepline.curate.settings import PlaceSettings

@@ -6,8 +6,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from stepline.curate.engines.open_video import urls
 from stepline.curate.items import Item
-from stepline.curate.open_video import urls
 from stepline.curate.places import Place
 from stepline.curate.settings import PlaceSettings
 

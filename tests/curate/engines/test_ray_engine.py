@@ -7,7 +7,7 @@ import pytest
 from fake_stages import STAGES, recipe, videos
 
 from stepline.curate.driver import Job, curate
-from stepline.curate.ray_engine import groups
+from stepline.curate.engines.ray_data import groups
 from stepline.errors import SteplineError
 
 OF_RAY = ("DeprecationWarning", "ResourceWarning", "FutureWarning")
@@ -25,8 +25,8 @@ def tree(folder):
 def ray_here(tmp_path_factory):
     """One Ray on this machine for all tests of the module: it takes seconds to start."""
     pytest.importorskip("ray", reason="needs Ray: pip install 'stepline[ray]'")
+    from stepline.curate.engines.ray_data import cluster
     from stepline.curate.plan import Plan
-    from stepline.curate.ray_engine import cluster
 
     with contextlib.ExitStack() as held:
         try:

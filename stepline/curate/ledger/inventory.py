@@ -6,8 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, TypeVar
 
 from stepline import __version__
-from stepline.curate.gathering import Collection
-from stepline.curate.items import Item, Refused
+from stepline.curate.items import Collection, Item, Refused
 from stepline.curate.recipe import Recipe
 from stepline.errors import StoreError
 from stepline.settings import validate

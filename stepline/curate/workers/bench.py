@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import cast
 
-from stepline.curate.cells import Cells
-from stepline.curate.order import Became, Order, Reply, Setup
+from stepline.curate.ledger.cells import Cells
 from stepline.curate.places import Place
 from stepline.curate.stage import LeftOutError, Stage, Work
+from stepline.curate.workers.order import Became, Order, Reply, Setup
 from stepline.errors import ModelError, SettingsError, SteplineError
 
 LONGEST = 400   # characters of a reason

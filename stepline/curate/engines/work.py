@@ -8,17 +8,17 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from stepline.curate.cells import Cells
-from stepline.curate.fetching import Fetcher
+from stepline.curate.engines.fetching import Fetcher
+from stepline.curate.engines.open_video import OpenVideo, urls
 from stepline.curate.items import Item
-from stepline.curate.open_video import OpenVideo, urls
-from stepline.curate.order import Order
+from stepline.curate.ledger.cells import Cells
 from stepline.curate.places import Place
 from stepline.curate.plan import Plan
 from stepline.curate.stage import Failure
-from stepline.curate.supervise import Watched
-from stepline.curate.team import LOOK, Team
 from stepline.curate.units import Unit
+from stepline.curate.workers.order import Order
+from stepline.curate.workers.supervise import Watched
+from stepline.curate.workers.team import LOOK, Team
 from stepline.errors import SteplineError
 
 SOON = 0.02   # seconds to wait while a file is on its way and every worker is free

@@ -4,13 +4,13 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from stepline.curate.fetching import Fetcher
-from stepline.curate.folders import Folders
+from stepline.curate.engines.fetching import Fetcher
+from stepline.curate.engines.work import Round, Task
 from stepline.curate.items import Item
-from stepline.curate.order import Setup
-from stepline.curate.team import Team
-from stepline.curate.timings import Journal
-from stepline.curate.work import Round, Task
+from stepline.curate.ledger.folders import Folders
+from stepline.curate.ledger.timings import Journal
+from stepline.curate.workers.order import Setup
+from stepline.curate.workers.team import Team
 
 MIB = 2**20
 

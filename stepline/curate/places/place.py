@@ -6,18 +6,18 @@
 """
 
 import io
-import json
 import re
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar, cast
 from urllib.parse import unquote
 
-from stepline.curate.attempts import ShortReadError, persist
-from stepline.curate.filesystems import ask, filesystem
+from stepline.curate.places.attempts import ShortReadError, persist
+from stepline.curate.places.blocks import Blocks
+from stepline.curate.places.filesystems import ask, filesystem, objects
+from stepline.curate.places.listing import Found, existing_folder, local_files, part_of, stamp_of
 from stepline.curate.settings import PlaceSettings
 from stepline.errors import StoreError
 from stepline.store import atomic_path, remove, write_atomic
@@ -27,16 +27,6 @@ T = TypeVar("T")
 DEFAULTS = PlaceSettings()
 MIB = 2**20
 PART = re.compile(r"^(?P<file>.+)#bytes=(?P<start>\d+)-(?P<end>\d+)/(?P<name>[^/]+)$", re.DOTALL)
-MARKS = ("ETag", "etag", "md5Hash", "crc32c", "Last-Modified", "LastModified", "updated", "mtime", "created")
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A file of a listing. name: relative to what was listed; stamp: as `Place.stamp` tells it."""
-
-    name: str
-    size: int
-    stamp: str
 
 
 @dataclass(frozen=True)
@@ -116,7 +106,7 @@ class Place:
             whole, first, last = self.part
             return whole.read(first + start, last if end is None else min(last, first + end))
         if (path := self.local) is not None:
-            return self._try(lambda: _part_of(path, start, end))
+            return self._try(lambda: part_of(path, start, end))
         limits = {} if end is None and not start else {"start": start, "end": end}
         return self._try(lambda: self._cat(limits, None if end is None else end - start))
 
@@ -169,7 +159,7 @@ class Place:
             return cast(BinaryIO, self._try(lambda: path.open("rb")))
         size = self.size()
         at_once = min(buffer or self.settings.block * MIB, max(size, 1))
-        return cast(BinaryIO, io.BufferedReader(_Blocks(self, size), at_once))
+        return cast(BinaryIO, io.BufferedReader(Blocks(self, size), at_once))
 
     def list(self) -> Iterator[Found]:
         """Yield every file below a folder; hidden ones are left out. The order is the server's.
@@ -177,10 +167,8 @@ class Place:
         Raises StoreError where there is no such folder on a disk; a prefix that no object has gives nothing.
         """
         if (path := self.local) is not None:
-            yield from _local_files(self._try(lambda: _folder(path)), "")
+            yield from local_files(self._try(lambda: existing_folder(path)), "")
             return
-        from stepline.curate.filesystems import objects
-
         for name, about in objects(self.url, self.settings, self._try):
             if name and not any(part.startswith(".") for part in name.split("/")):
                 yield Found(name, int(about.get("size") or about.get("Size") or 0), stamp_of(about))
@@ -201,74 +189,3 @@ class Place:
 
     def _try(self, action: Callable[[], T]) -> T:
         return persist(action, self.shown, self.settings)
-
-
-def stamp_of(about: dict[str, Any]) -> str:
-    """Return the stamp of a file from what its filesystem says about it."""
-    size = about.get("size", about.get("Size"))
-    mark = next((about[key] for key in MARKS if about.get(key) is not None), "")
-    mark = mark.timestamp() if isinstance(mark, datetime) else mark
-    return f"{size}-{json.dumps(mark, default=str)}".replace('"', "").replace("\\", "")
-
-
-def _part_of(path: Path, start: int, end: int | None) -> bytes:
-    with path.open("rb") as file:
-        file.seek(start)
-        data = file.read() if end is None else file.read(end - start)
-    if end is not None and len(data) != end - start:
-        raise EOFError(f"{len(data)} bytes, not {end - start}")
-    return data
-
-
-def _folder(path: Path) -> Path:
-    if not path.is_dir():
-        raise FileNotFoundError(str(path))
-    return path
-
-
-def _local_files(folder: Path, prefix: str) -> Iterator[Found]:
-    """Yield the files below a local folder, sorted, one folder's names held at a time for each level."""
-    import os
-
-    with os.scandir(folder) as entries:
-        inside = sorted(entries, key=lambda entry: entry.name)
-    for entry in inside:
-        if entry.name.startswith("."):
-            continue
-        if entry.is_dir():
-            yield from _local_files(Path(entry.path), f"{prefix}{entry.name}/")
-        elif entry.is_file():
-            status = entry.stat()
-            yield Found(prefix + entry.name, status.st_size, f"{status.st_size}-{status.st_mtime_ns}")
-
-
-class _Blocks(io.RawIOBase):
-    """A file elsewhere, read by ranges."""
-
-    def __init__(self, place: Place, size: int) -> None:
-        self._place, self._size, self._at = place, size, 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
-        return self._at
-
-    def tell(self) -> int:
-        return self._at
-
-    def readall(self) -> bytes:
-        return b"".join(iter(lambda: self.read(self._place.settings.block * MIB), b""))
-
-    def readinto(self, buffer: Any) -> int:
-        end = min(self._size, self._at + len(buffer))
-        if end <= self._at:
-            return 0
-        data = self._place.read(self._at, end)
-        buffer[: len(data)] = data
-        self._at = end
-        return len(data)

@@ -1,4 +1,4 @@
-"""The process that does units of work: `python -m stepline.curate.child FD PARENT`, started by a supervisor.
+"""The process that does units of work: `python -m stepline.curate.workers.child FD PARENT`, started by a supervisor.
 
 It holds models between units, dies with its parent, and may itself hang, crash or be killed: nobody waits for it.
 """
@@ -13,8 +13,8 @@ import threading
 import time
 from multiprocessing.connection import Connection
 
-from stepline.curate.bench import Bench
-from stepline.curate.order import Ready
+from stepline.curate.workers.bench import Bench
+from stepline.curate.workers.order import Ready
 
 DIE_WITH_PARENT = 1   # PR_SET_PDEATHSIG of Linux's prctl
 LOOK = 1.0            # seconds between looks at who the parent is, where the system does not tell

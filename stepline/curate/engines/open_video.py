@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Literal, TypeAlias
 
-from stepline.curate.cells import Cells
 from stepline.curate.items import Item
+from stepline.curate.ledger.cells import Cells
 from stepline.curate.plan import Plan
 from stepline.curate.stage import Failure
 from stepline.curate.units import Unit, reads

@@ -15,18 +15,18 @@ from dataclasses import asdict, dataclass
 from itertools import groupby
 from typing import Any
 
-from stepline.curate.cells import Cells
-from stepline.curate.fetching import Fetcher
-from stepline.curate.inventory import from_line, to_line
+from stepline.curate.engines.fetching import Fetcher
+from stepline.curate.engines.local import MIB, cores, setup_of
+from stepline.curate.engines.scratch import scratch_folder
+from stepline.curate.engines.work import Finished, Round, Task
 from stepline.curate.items import Item
-from stepline.curate.local import MIB, cores, setup_of
+from stepline.curate.ledger.cells import Cells
+from stepline.curate.ledger.inventory import from_line, to_line
+from stepline.curate.ledger.timings import Journal
 from stepline.curate.places import Place
 from stepline.curate.plan import Plan
-from stepline.curate.scratch import scratch_folder
 from stepline.curate.stage import Failure, Stage
-from stepline.curate.team import Team
-from stepline.curate.timings import Journal
-from stepline.curate.work import Finished, Round, Task
+from stepline.curate.workers.team import Team
 from stepline.errors import ModelError, SteplineError
 
 QUIET = {

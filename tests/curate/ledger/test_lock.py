@@ -3,7 +3,7 @@ import time
 
 import pytest
 
-from stepline.curate.lock import NAME, holder, sole_driver
+from stepline.curate.ledger.lock import NAME, holder, sole_driver
 from stepline.curate.places import Place
 from stepline.errors import SettingsError
 

@@ -1,5 +1,5 @@
+from stepline.curate.ledger.timings import Journal, read_timings
 from stepline.curate.places import Place
-from stepline.curate.timings import Journal, read_timings
 
 
 def test_a_journal_outlives_a_cut_last_line(tmp_path):

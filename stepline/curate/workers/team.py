@@ -14,10 +14,10 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
-from stepline.curate.order import Order, Ready, Reply, Setup
+from stepline.curate.ledger.timings import Journal
 from stepline.curate.stage import Failure
-from stepline.curate.supervise import Died, Watched
-from stepline.curate.timings import Journal
+from stepline.curate.workers.order import Order, Ready, Reply, Setup
+from stepline.curate.workers.supervise import Died, Watched
 from stepline.errors import SteplineError
 
 LOOK = 0.1   # seconds between looks at memory and deadlines

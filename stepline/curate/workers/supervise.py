@@ -17,8 +17,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import IO
 
-from stepline.curate.order import Order, Ready, Reply, Setup
 from stepline.curate.stage import no_settings
+from stepline.curate.workers.order import Order, Ready, Reply, Setup
 from stepline.errors import SteplineError
 
 START = 180.0   # seconds that a process may take to start
@@ -159,7 +159,7 @@ def _sendable(setup: Setup) -> Setup:
 def _started(pipe: int, log: IO[bytes]) -> "subprocess.Popen[bytes]":
     one = dict.fromkeys(ONE_THREAD, "1") | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     return subprocess.Popen(
-        [sys.executable, "-m", "stepline.curate.child", str(pipe), str(os.getpid())],
+        [sys.executable, "-m", "stepline.curate.workers.child", str(pipe), str(os.getpid())],
         stdin=subprocess.DEVNULL,
         stdout=log,
         stderr=log,
