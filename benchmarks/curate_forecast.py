@@ -2,7 +2,9 @@
 
     stepline curate SOURCE --recipe R --out OUT --dry-run --json > forecast.json
     stepline curate SOURCE --recipe R --out OUT
-    python benchmarks/curate_forecast.py forecast.json OUT
+    python benchmarks/curate_forecast.py OUT [forecast.json]
+
+Without forecast.json, the forecast is made from the dry run's journals by the version that runs this.
 
 What the run took of a stage is what the journals of the run and of the dry run's own videos say, so that both sides are
 about all videos. The samples drawn again are of the same size and drawn in the same way, of the video stages alone.
@@ -10,7 +12,7 @@ about all videos. The samples drawn again are of the same size and drawn in the 
 
 import argparse
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -43,6 +45,17 @@ def together(run: Costs, dry: Costs) -> dict[str, StageCosts]:
         spent = {key: np.where(stage.spent["wall"] > 0, stage.spent[key], other.spent[key]) for key in stage.spent}
         found[name] = StageCosts(spent, stage.load, stage.units, stage.failed)
     return found
+
+
+def made_again(out: Path) -> dict[str, object]:
+    """Return the forecast that this version makes from the dry run's journals."""
+    items = list(read_items(Place(str(out))))
+    known = sizes(items)
+    settings = ForecastSettings()
+    (folder,) = out.glob("forecast/*")
+    chosen = sample(known.values, settings.sample, settings.seed)
+    costs = read_costs(read_timings(Place(str(folder))), [items[place].id for place in chosen])
+    return asdict(forecast(costs, known.values[chosen], known.values, settings, size=known.kind))
 
 
 def compared(told: dict[str, object], run: Costs, stages: dict[str, StageCosts]) -> list[dict[str, object]]:
@@ -92,10 +105,10 @@ def redrawn(out: Path, stages: dict[str, StageCosts], count: int) -> dict[str, f
 def main() -> None:
     """Print and keep both tables."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("forecast", type=Path)
     parser.add_argument("out", type=Path)
+    parser.add_argument("forecast", type=Path, nargs="?")
     given = parser.parse_args()
-    text = given.forecast.read_text()
+    text = given.forecast.read_text() if given.forecast else json.dumps(made_again(given.out))
     told = json.loads(text[text.index("{") :])
     run, dry, _ = whole(given.out)
     stages = together(run, dry)

@@ -188,7 +188,7 @@ def status_time(folder: Path) -> dict[str, object]:
     """Measure what `status` and a rerun ask of a run whose video stages are all done."""
     plan = planned()
     names = [stage.name for stage in plan.stages.values() if stage.kind == "video"]
-    items = [item(number) for number in range(8000)]
+    items = [item(number) for number in range(4000)]
     for one in items:
         for unit in plan.units(one):
             path = folder / cell_name(plan.stages[unit.stage], unit.key)
@@ -211,7 +211,7 @@ def status_time(folder: Path) -> dict[str, object]:
     before = resident()
     fates = [fate(plan, Cells(place), one, names) for one in items]
     held = (resident() - before) * 1024 / len(fates)
-    told = {"a video in status": slope(asked, (2000, 8000)), "a video found done": slope(skipped, (2000, 8000))}
+    told = {"a video in status": slope(asked, (1000, 4000)), "a video found done": slope(skipped, (1000, 4000))}
     return {**told, "KiB of a video's keys in memory": held, "keys in memory, whole, GiB": held * WHOLE / 2**20}
 
 

@@ -8,6 +8,7 @@ from stepline.plots.canvas import NOTHING, canvas, short
 
 NAME, NUMBER, ROOM = 244, 66, 270   # pixels for a row's name, its number, its bar
 LINE = 19                           # pixels a row
+LONGEST = 36                        # characters of a name
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,8 @@ def _row(place: int, name: str, number: str, start: float, share: float, series:
     full = f"<title>{escape(name)}</title>"
     x, wide = NAME + NUMBER + ROOM * max(0.0, start), max(0.7, ROOM * share)
     bar = f'x="{x:.1f}" y="{y + 3}" width="{wide:.1f}" height="{LINE - 6}"'
+    named = f"{escape(short(name, LONGEST))}{full}"
     return (
-        f'<text x="{NAME - 8}" y="{y + 14}" class="e">{escape(short(name))}{full}</text><rect class="{series}" {bar}/>'
+        f'<text x="{NAME - 8}" y="{y + 14}" class="e">{named}</text><rect class="{series}" {bar}/>'
         f'<text x="{NAME + NUMBER - 10}" y="{y + 14}" class="e">{number}</text>'
     )

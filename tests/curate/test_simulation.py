@@ -89,6 +89,8 @@ def test_videos_are_measured_ones_scaled_to_their_length():
     drawn = workload(measured, np.array([10.0, 20.0]), np.full(1000, 40.0), bytes_a_second=2.0)
     assert sorted({tuple(row) for row in drawn.times.round(4).tolist()}) == [(8.0, 0.0), (8.0, 3.0)]
     assert drawn.bytes[0] == 80.0
+    far = workload({"hear": np.array([5.0])}, np.array([10.0]), np.array([40.0, 400.0]), far=True)
+    assert far.times[:, 0].tolist() == [20.0, 200.0]
     hung = workload(measured, np.array([10.0, 20.0]), np.full(1000, 40.0), poison=0.5, limit=99.0)
     assert 400 < (hung.times[:, 0] == 99.0).sum() < 600
 

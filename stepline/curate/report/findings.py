@@ -103,7 +103,8 @@ def _loss(record: Record, noted: Mapping[tuple[str, str], FailureKind]) -> Failu
     """Return why a left-out record is one; its `dropped` names the stage as text."""
     dropped = next(dropped for dropped in record.dropped if dropped.what == "video")
     stage = dropped.text or "the dataset"
-    return Failure(record.id, stage, noted.get((record.id, stage), "left out"), dropped.reason)
+    reason = dropped.reason.removeprefix(f"{stage}: ")
+    return Failure(record.id, stage, noted.get((record.id, stage), "left out"), reason)
 
 
 class _Placed:

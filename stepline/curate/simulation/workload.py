@@ -33,6 +33,7 @@ def workload(
     sizes: Floats,
     wanted: Floats,
     *,
+    far: bool = False,
     bytes_a_second: float = 0.0,
     poison: float = 0.0,
     limit: float = 1800.0,
@@ -41,12 +42,13 @@ def workload(
     """Return V videos of the `wanted` durations (V,).
 
     measured: stage -> (n,) seconds of each measured video, 0 where it was not reached; sizes: (n,) their durations. A
-    video is a measured one drawn at random, its stages scaled along each stage's line through duration. poison: share
+    video is a measured one drawn at random, its stages scaled along each stage's line through duration. far: the wanted
+    durations lie far from the measured ones, where a line tells nothing; stages grow in proportion then. poison: share
     of videos that hang in their first stage until `limit` and end there. bytes_a_second: of the media.
     """
     generator = np.random.default_rng(seed)
     drawn = generator.integers(len(sizes), size=len(wanted))
-    columns = [_scaled(spent, sizes, wanted, drawn) for spent in measured.values()]
+    columns = [_scaled(spent, sizes, wanted, drawn, far=far) for spent in measured.values()]
     times = np.stack(columns, axis=1).astype(np.float32)
     hung = generator.random(len(wanted)) < poison
     times[hung] = 0.0
@@ -54,8 +56,10 @@ def workload(
     return Workload(times, (wanted * bytes_a_second).astype(np.float32))
 
 
-def _scaled(spent: Floats, sizes: Floats, wanted: Floats, drawn: npt.NDArray[np.int64]) -> Floats:
+def _scaled(spent: Floats, sizes: Floats, wanted: Floats, drawn: npt.NDArray[np.int64], *, far: bool) -> Floats:
     """Return (V,) seconds: each measured video's own, times how much the line through duration grows to the wanted."""
+    if far:
+        return np.asarray(spent[drawn] / np.maximum(1.0, sizes[drawn]) * wanted)
     reached = spent > TYPICAL
     if not reached.any():
         return np.zeros(len(wanted))
