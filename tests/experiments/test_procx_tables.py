@@ -117,9 +117,9 @@ def test_scores_are_those_of_stepline_evaluate(corpus, tmp_path):
 
 
 def test_tables_are_written_with_their_protocol_and_ids_and_trials_kept(folder, corpus):
-    plan = ProcxPlan(folder, (0,), ("baselines", "5", "speech", "decoding"), TINY)
+    plan = ProcxPlan(folder, (0,), ("baselines", "speech"), TINY)
     lines, judged = plan.run()
-    assert {"ProcX above even parts", "oracle above the surest"} <= {one.claim.words for one in judged}
+    assert [one.claim.words for one in judged] == ["speech beside pictures, Vid2Seq"]
     told = json.loads((folder / "tables.json").read_text())
     assert told["protocol"]["convention"] == "stepline"
     assert told["scored"]["tasty"] == [[one.id for one in corpus.captioned["tasty"].test]]
@@ -133,9 +133,9 @@ def test_tables_are_written_with_their_protocol_and_ids_and_trials_kept(folder, 
     assert {path: path.stat().st_mtime_ns for path in folder.glob("*/outcome.json")} == kept
 
 
+@pytest.mark.slow
 def test_a_run_in_two_processes_trains_what_one_would(folder, tmp_path):
     plan = ProcxPlan(tmp_path, (0,), ("2b",), TINY, processes=2)
-    (tmp_path / "x").mkdir()
     two = plan.run()[0]
     one = ProcxPlan(folder, (0,), ("2b",), TINY).run()[0]
     assert [line.scores for line in two] == [line.scores for line in one]
