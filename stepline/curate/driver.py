@@ -71,9 +71,10 @@ class Outcome:
     seconds: float
 
 
-def curate(job: Job, source: Iterable[Item | Refused]) -> Outcome:
+def curate(job: Job, source: Iterable[Item | Refused], last: Callable[[Outcome], None] | None = None) -> Outcome:
     """Take every video of a source through the recipe and return what came of it.
 
+    last: what is done with that while no other driver may touch OUT.
     Raises SettingsError where the recipe does not hold together or another driver has OUT, DatasetError where the
     source is empty or names a video twice, and what ends a run: missing models, a full disk.
     """
@@ -97,7 +98,11 @@ def curate(job: Job, source: Iterable[Item | Refused]) -> Outcome:
         finally:
             journal.close()
         failures = tuple(_failures(plan, Cells(out), collection.items))
-    return Outcome(len(collection.items), failures, tuple(collection.refused), plan, time.monotonic() - began)
+        refused, seconds = tuple(collection.refused), time.monotonic() - began
+        outcome = Outcome(len(collection.items), failures, refused, plan, seconds)
+        if last is not None:
+            last(outcome)
+    return outcome
 
 
 def _sweep(out: Path) -> None:

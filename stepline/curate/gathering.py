@@ -94,13 +94,23 @@ def here(folders: Folders, keys: Mapping[str, str], needs: Sequence[str]) -> dic
 
 @contextmanager
 def fixed_threads(count: int) -> Iterator[None]:
-    """Have numeric libraries use a number of threads, whatever the machine has: it decides the last bits of a sum."""
+    """Have numeric libraries use a number of threads, whatever the machine has: it decides the last bits of a sum.
+
+    Those that are loaded already are told, those that will be find it in the environment.
+    """
+    from threadpoolctl import threadpool_limits
+
     before = {name: os.environ.get(name) for name in ONE_THREAD}
     os.environ.update(dict.fromkeys(ONE_THREAD, str(count)))
-    if "torch" in sys.modules:
-        sys.modules["torch"].set_num_threads(count)
+    torch = sys.modules.get("torch")
+    threads = torch.get_num_threads() if torch else count
+    if torch:
+        torch.set_num_threads(count)
     try:
-        yield
+        with threadpool_limits(count):
+            yield
     finally:
+        if torch:
+            torch.set_num_threads(threads)
         for name, value in before.items():
             os.environ.pop(name) if value is None else os.environ.update({name: value})

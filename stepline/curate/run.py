@@ -33,11 +33,13 @@ def run(asked: Asked, report: Report, say: Callable[[str], None]) -> tuple[Outco
 
     job = job_of(asked, report, say)
     out = place_of(job)
-    outcome = curate(job, read(asked))
-    if "export" in asked.recipe.stages:
-        publish(Folders(out).here("export", outcome.plan.dataset_keys["export"]), out / DATASET)
-        write_report(out, asked.recipe.report)
-    return outcome, out
+
+    def show(outcome: Outcome) -> None:
+        if "export" in asked.recipe.stages:
+            publish(Folders(out).here("export", outcome.plan.dataset_keys["export"]), out / DATASET)
+            write_report(out, asked.recipe.report)
+
+    return curate(job, read(asked), show), out
 
 
 def job_of(asked: Asked, report: Report, say: Callable[[str], None]) -> Job:

@@ -5,7 +5,7 @@ from fake_stages import STAGES, recipe
 
 from stepline.curate.engines.open_video import OpenVideo
 from stepline.curate.items import Item
-from stepline.curate.ledger.cells import Cells
+from stepline.curate.ledger.cells import Cells, Known
 from stepline.curate.places import Place
 from stepline.curate.plan import Plan, fate
 from stepline.curate.recipe import Recipe, chosen_stages, load_recipe
@@ -84,6 +84,36 @@ def test_a_result_and_a_failure_are_there_again(cells):
         assert known.failure(READ, "cd34" * 16) == Failure("a", "read", "crash", "gone", 2)
         assert known.failure(READ, "ab12" * 16) is None
         assert not known.has(READ, "cd34" * 16)
+
+
+def test_a_failure_in_a_store_is_read_once(tmp_path, monkeypatch):
+    Cells(Place(f"memory://{tmp_path.name}")).fail(READ, "cd34" * 16, Failure("a", "read", "hang", "slow"))
+    cells, asked, read = Cells(Place(f"memory://{tmp_path.name}")), [], Place.read
+    monkeypatch.setattr(Place, "read", lambda place: asked.append(place.name) or read(place))
+    assert cells.failure(READ, "cd34" * 16) == cells.failure(READ, "cd34" * 16)
+    assert len(asked) == 1
+    assert cells.fail(READ, "cd34" * 16, Failure("a", "read", "hang", "slow")).attempts == 2
+    assert cells.failure(READ, "cd34" * 16).attempts == 2
+
+
+def test_one_of_many_machines_asks_for_keys_without_a_listing(tmp_path, monkeypatch):
+    place = Place(f"memory://{tmp_path.name}")
+    Cells(place).write(READ, "ab12" * 16, b"text")
+    monkeypatch.setattr(Place, "list", lambda place: pytest.fail("it listed"))
+    cells = Cells(place, listed=False)
+    assert cells.has(READ, "ab12" * 16)
+    assert not cells.has(READ, "cd34" * 16)
+    assert cells.failure(READ, "cd34" * 16) is None
+
+
+def test_keys_that_came_since_a_listing_are_known_however_many(tmp_path, monkeypatch):
+    monkeypatch.setattr("stepline.curate.ledger.cells.LOOSE", 2)
+    known = Known.of(Place(f"memory://{tmp_path.name}"))
+    keys = [f"{number:02x}" * 32 for number in range(5)]
+    for key_ in keys:
+        known.add(key_)
+    assert all(key_ in known for key_ in keys)
+    assert "ff" * 32 not in known
 
 
 def test_a_damaged_failure_is_named(cells):

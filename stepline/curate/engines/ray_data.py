@@ -17,6 +17,7 @@ from typing import Any
 
 from stepline.curate.engines.fetching import Fetcher
 from stepline.curate.engines.local import MIB, cores, setup_of
+from stepline.curate.engines.open_video import OpenVideo
 from stepline.curate.engines.scratch import scratch_folder
 from stepline.curate.engines.work import Finished, Round, Task
 from stepline.curate.items import Item
@@ -26,6 +27,7 @@ from stepline.curate.ledger.timings import Journal
 from stepline.curate.places import Place
 from stepline.curate.plan import Plan
 from stepline.curate.stage import Failure, Stage
+from stepline.curate.workers.reasons import LONGEST
 from stepline.curate.workers.team import Team
 from stepline.errors import ModelError, SteplineError
 
@@ -58,7 +60,7 @@ class Actor:
         scratch = self._held.enter_context(scratch_folder())
         self._journal = Journal(place)
         self._finished: list[Finished] = []
-        self._task = Task(share.plan, Cells(place), share.stages, share.retry, self._finished.append)
+        self._task = Task(share.plan, Cells(place, listed=False), share.stages, share.retry, self._finished.append)
         engine = share.plan.recipe.engine
         self._ahead = engine.ahead
         self._fetcher = Fetcher(scratch, engine.cache * MIB, share.plan.recipe.places)
@@ -92,17 +94,38 @@ def work_on_ray(task: Task, items: Iterable[Item]) -> None:
 
     Raises ModelError where Ray is not installed, SteplineError where the run must end.
     """
-    fresh = {"failure": None, "worked": False, "ends": None}
-    lines = [{"row": json.dumps({"item": to_line(item), **fresh})} for item in items]
+    lines = list(_to_be_done(task, items))
     if not lines:
         return
-    with cluster(task.plan) as ray:
+    with cluster(task.plan) as ray, _in_one_line(ray):
         for row in _mapped(ray, task, lines).iter_rows():
             known = json.loads(row["row"])
             if known["ends"] is not None:
                 raise SteplineError(known["ends"])
             failure = Failure(**known["failure"]) if known["failure"] else None
             task.told(Finished(from_line(Item, known["item"]), failure, known["worked"]))
+
+
+def _to_be_done(task: Task, items: Iterable[Item]) -> Iterator[dict[str, str]]:
+    """Yield a row for each video that something is left to do for; the others need no actor."""
+    fresh = {"failure": None, "worked": False, "ends": None}
+    for item in items:
+        video = OpenVideo(task.plan, task.cells, item, task.stages, retry=task.retry)
+        if video.finished:
+            task.told(Finished(item, video.failure, worked=False))
+        else:
+            yield {"row": json.dumps({"item": to_line(item), **fresh})}
+
+
+@contextlib.contextmanager
+def _in_one_line(ray: Any) -> Iterator[None]:
+    """Raise what Ray itself cannot go on after as a SteplineError."""
+    try:
+        yield
+    except ray.exceptions.RayError as error:
+        said = next((line for line in reversed(str(error).splitlines()) if line.strip()), "")
+        what = f"Ray ended the work ({type(error).__name__}: {said.strip()[:LONGEST]})"
+        raise SteplineError(f"{what}; what is done stays done, run again") from error
 
 
 def _mapped(ray: Any, task: Task, lines: Sequence[dict[str, str]]) -> Any:

@@ -16,7 +16,9 @@ from stepline.curate.places import Place
 from stepline.curate.plan import Plan
 from stepline.curate.stage import Failure
 from stepline.curate.units import Unit
+from stepline.curate.workers.bench import full
 from stepline.curate.workers.order import Order
+from stepline.curate.workers.reasons import plain
 from stepline.curate.workers.supervise import Watched
 from stepline.curate.workers.team import LOOK, Team
 from stepline.errors import SteplineError
@@ -112,6 +114,8 @@ class Round:
         try:
             files = self._fetcher.ready(video.item, video.files_of(unit))
         except SteplineError as error:
+            if full(error):   # no fault of the video
+                raise
             self._settle(unit, Failure(video.item.id, unit.stage, "error", _plain(error, video.item)))
             return None
         self._coming = self._coming or files is None
@@ -147,7 +151,4 @@ class Round:
 
 def _plain(error: SteplineError, item: Item) -> str:
     """Return why files of an item cannot be fetched, in one line, without where they are."""
-    reason = str(error)
-    for url in urls(item).values():
-        reason = reason.replace(Place(url).shown, item.id)
-    return " ".join(reason.split())
+    return plain(str(error), [Place(url).shown for url in urls(item).values()], item.id)

@@ -14,14 +14,20 @@ from stepline.errors import StoreError
 if TYPE_CHECKING:
     from stepline.curate.places import Place
 
+LOOSE = 65536   # keys that are held as numbers of Python's, 70 bytes each, before they join the others
 DIGITS = 16   # hex digits of a key that are enough to know it by: among 10 million keys no two agree in them
 
 
 class Cells:
-    """What a run has made so far. An object store is listed once a stage: asking it for each key would take days."""
+    """What a run has made so far. An object store is listed once a stage: asking it for each key would take days.
 
-    def __init__(self, place: "Place") -> None:
+    listed: False for one of many who see a few videos each; each key is asked for when it is needed.
+    """
+
+    def __init__(self, place: "Place", *, listed: bool = True) -> None:
         self.place = place
+        self._listed = listed and place.local is None
+        self._read: dict[str, Failure] = {}   # of a store: they are asked for again before each stage over all videos
         self._kept: dict[str, Known] = {}
         self._failed: dict[str, Known] = {}
 
@@ -48,22 +54,28 @@ class Cells:
         name = failure_name(stage, key)
         if not self._knows(self._failed, FAILURES, stage, key, name):
             return None
+        if name in self._read:
+            return self._read[name]
         try:
-            return Failure(**json.loads((self.place / name).read()))
+            found = Failure(**json.loads((self.place / name).read()))
         except (ValueError, TypeError) as error:
             raise StoreError(f"{name}: not a failure that Stepline wrote ({error}); remove it") from error
+        if self._listed:
+            self._read[name] = found
+        return found
 
     def fail(self, stage: Stage, key: str, failure: Failure) -> Failure:
         """Keep a failure, with the attempts of earlier runs added; return it."""
         before = self.failure(stage, key)
         told = replace(failure, attempts=failure.attempts + (before.attempts if before else 0))
         (self.place / failure_name(stage, key)).write(json.dumps(asdict(told), indent=1))
+        self._read.pop(failure_name(stage, key), None)
         if stage.name in self._failed:
             self._failed[stage.name].add(key)
         return told
 
     def _knows(self, known: "dict[str, Known]", root: str, stage: Stage, key: str, name: str) -> bool:
-        if self.place.local is not None:
+        if not self._listed:
             return (self.place / name).exists()
         if stage.name not in known:
             known[stage.name] = Known.of(self.place / f"{root}/{stage.name}")
@@ -71,7 +83,7 @@ class Cells:
 
 
 class Known:
-    """A set of keys: 8 bytes for each that was listed, a number for each that came since."""
+    """A set of keys: 8 bytes for each."""
 
     def __init__(self, listed: "npt.NDArray[np.uint64]") -> None:
         self._listed = listed
@@ -91,6 +103,9 @@ class Known:
     def add(self, key: str) -> None:
         """Take a key in."""
         self._added.add(_number(key))
+        if len(self._added) >= LOOSE:
+            self._listed = np.union1d(self._listed, np.fromiter(self._added, dtype=np.uint64))
+            self._added.clear()
 
 
 def _number(key: str) -> int:

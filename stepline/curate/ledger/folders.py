@@ -47,7 +47,7 @@ class Folders:
     def finish(self, stage: str, key: str) -> None:
         """Say that a folder is whole, once it is at OUT."""
         folder = self._home / stage / key
-        files = sorted(_files(folder))
+        files = {name: (folder / name).stat().st_size for name in sorted(_files(folder))}
         if self._out.local is None:
             for name in files:
                 (self._out / f"{STAGES}/{stage}/{key}/{name}").put(folder / name)
@@ -57,8 +57,9 @@ class Folders:
         """Return a whole folder on this machine, brought from OUT where it must be."""
         folder = self._home / stage / key
         if self._out.local is None:
-            for name in json.loads(self._mark(stage, key).read()):
-                if not (folder / name).is_file():
+            files: dict[str, int] = json.loads(self._mark(stage, key).read())
+            for name, size in files.items():   # what a killed run of this machine left here may be but a part
+                if not (folder / name).is_file() or (folder / name).stat().st_size != size:
                     (self._out / f"{STAGES}/{stage}/{key}/{name}").fetch(folder / name)
         return folder
 

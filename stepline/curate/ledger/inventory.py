@@ -1,8 +1,10 @@
 """What a run works on, beside its results: its recipe and its videos, for `status`, reports and other machines."""
 
 import json
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from stepline import __version__
@@ -10,6 +12,7 @@ from stepline.curate.items import Collection, Item, Refused
 from stepline.curate.recipe import Recipe
 from stepline.errors import StoreError
 from stepline.settings import validate
+from stepline.store import atomic_path
 
 if TYPE_CHECKING:
     from stepline.curate.places import Place
@@ -24,8 +27,17 @@ def write_inventory(out: "Place", recipe: Recipe, collection: Collection, source
     about = {"source": source, "version": __version__, "stages": list(recipe.stages)}
     counts = {"items": len(collection.items), "refused": len(collection.refused)}
     (out / RUN).write(json.dumps({**about, **counts, "recipe": recipe.model_dump(mode="json")}, indent=1))
-    (out / ITEMS).write("".join(to_line(item) + "\n" for item in collection.items))
-    (out / REFUSED).write("".join(to_line(one) + "\n" for one in collection.refused))
+    _write_lines(out / ITEMS, collection.items)
+    _write_lines(out / REFUSED, collection.refused)
+
+
+def _write_lines(place: "Place", things: Iterable[Item | Refused]) -> None:
+    """Write a line a thing, without holding them all."""
+    with tempfile.TemporaryDirectory(prefix="stepline-") as beside:
+        with atomic_path(place.local or Path(beside) / "lines") as partial, partial.open("w", encoding="utf-8") as file:
+            file.writelines(to_line(one) + "\n" for one in things)
+        if place.local is None:
+            place.put(Path(beside) / "lines")
 
 
 def read_recipe(out: "Place") -> Recipe:
@@ -38,12 +50,14 @@ def read_recipe(out: "Place") -> Recipe:
 
 def read_items(out: "Place") -> Iterator[Item]:
     """Yield the items of the last run on OUT, sorted by id."""
-    yield from (from_line(Item, line) for line in (out / ITEMS).read().splitlines())
+    with (out / ITEMS).open() as file:
+        yield from (from_line(Item, line) for line in file)
 
 
 def read_refused(out: "Place") -> Iterator[Refused]:
     """Yield what the source of the last run on OUT refused."""
-    yield from (from_line(Refused, line) for line in (out / REFUSED).read().splitlines())
+    with (out / REFUSED).open() as file:
+        yield from (from_line(Refused, line) for line in file)
 
 
 def to_line(one: Item | Refused) -> str:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 NAME = "driver.json"
 BEAT = 20.0    # seconds between the signs of life that a driver leaves in an object store
+GLANCE = 0.2   # seconds that one who only asks who holds a file may hold it
 STALE = 90.0   # seconds without one after which its lock counts as left by a dead driver
 
 
@@ -41,11 +42,15 @@ def _locked_file(out: "Place", path: Path) -> Iterator[bool]:
     except OSError as error:
         raise StoreError(f"{path}: cannot be written ({error.strerror}); give another --out") from error
     with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            file.seek(0)
-            raise SettingsError(_taken(out, file.read())) from error
+        for last in (False, True):
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError as error:
+                if last:
+                    file.seek(0)
+                    raise SettingsError(_taken(out, file.read())) from error
+                time.sleep(GLANCE)
         file.seek(0)
         killed = bool(file.read())   # one that ends by itself leaves nothing
         file.truncate(0)
@@ -74,6 +79,9 @@ def _beating(out: "Place") -> Iterator[bool]:
                 place.write(_signature(ours))
 
     place.write(_signature(ours))
+    now = place.read()
+    if not _is(now, ours):   # two began at once: the last to sign has it
+        raise SettingsError(_taken(out, now))
     thread = threading.Thread(target=beat, daemon=True, name="beat")
     thread.start()
     try:
@@ -81,7 +89,9 @@ def _beating(out: "Place") -> Iterator[bool]:
     finally:
         stop.set()
         thread.join()
-        place.remove()
+        with contextlib.suppress(StoreError):   # a sign that stays grows stale; what ended the run is to be told
+            if _is(place.read(), ours):
+                place.remove()
 
 
 def holder(out: "Place") -> str | None:
@@ -107,6 +117,13 @@ def holder(out: "Place") -> str | None:
 def _signature(name: str = "") -> bytes:
     known = {"host": socket.gethostname(), "process": os.getpid(), "at": time.time(), "name": name}
     return json.dumps(known).encode()
+
+
+def _is(content: bytes, name: str) -> bool:
+    try:
+        return bool(json.loads(content)["name"] == name)
+    except (ValueError, TypeError, KeyError):
+        return False
 
 
 def _taken(out: "Place", content: bytes) -> str:

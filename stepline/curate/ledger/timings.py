@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 TIMINGS = "timings"
 OFTEN = 60.0   # seconds between the copies of a journal that an object store gets: it cannot append
+LARGEST = 2**22   # bytes of a journal beside a store, which is copied whole: then another one begins
 
 _serial = itertools.count()
 
@@ -30,13 +31,16 @@ class Journal:
 
     def __init__(self, place: "Place") -> None:
         self._place = place
-        self._name = f"{TIMINGS}/{socket.gethostname()}-{os.getpid()}-{time.time_ns():x}-{next(_serial)}.jsonl"
         self._beside = None if place.local is not None else tempfile.TemporaryDirectory(prefix="stepline-")
-        home = place.local or Path(self._beside.name if self._beside else "")
-        self._path = home / self._name
+        self._home = place.local or Path(self._beside.name if self._beside else "")
+        self._copied = time.monotonic()
+        self._begin()
+
+    def _begin(self) -> None:
+        self._name = f"{TIMINGS}/{socket.gethostname()}-{os.getpid()}-{time.time_ns():x}-{next(_serial)}.jsonl"
+        self._path = self._home / self._name
         self._path.parent.mkdir(parents=True, exist_ok=True)
         self._file = self._path.open("ab", buffering=0)
-        self._copied = time.monotonic()
 
     def write(self, event: str, **fields: JsonValue) -> None:
         """Add one line."""
@@ -57,6 +61,10 @@ class Journal:
             return
         (self._place / self._name).write(self._path.read_bytes())
         self._copied = time.monotonic()
+        if not self._file.closed and self._path.stat().st_size > LARGEST:
+            self._file.close()
+            self._path.unlink()
+            self._begin()
 
 
 def read_timings(place: "Place") -> Iterator[Mapping[str, JsonValue]]:

@@ -12,9 +12,9 @@ from stepline.curate.ledger.cells import Cells
 from stepline.curate.places import Place
 from stepline.curate.stage import LeftOutError, Stage, Work
 from stepline.curate.workers.order import Became, Order, Reply, Setup
+from stepline.curate.workers.reasons import plain
 from stepline.errors import ModelError, SettingsError, SteplineError
 
-LONGEST = 400   # characters of a reason
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
@@ -37,7 +37,7 @@ class Bench:
         became, reason, size = self._made(stage, order, notes)
         return Reply(
             became,
-            plain(reason, order),
+            _told(became, reason, order),
             cpu=time.process_time() - cpu,
             wall=time.monotonic() - wall,
             peak_rss=peak_memory(),
@@ -85,7 +85,7 @@ def attempted(run: Callable[[Work], bytes], work: Work) -> tuple[Became, str, by
     except MemoryError:
         return "memory", "there was no memory for it", None
     except Exception as error:   # noqa: BLE001 (a video may break anything; its reason is kept and the run goes on)
-        if any(isinstance(cause, OSError) and cause.errno in FULL for cause in causes(error)):
+        if full(error):
             return "run", f"{error}; free some space", None
         named = str(error) if isinstance(error, SteplineError) else f"{type(error).__name__}: {error}"
         return "error", named, None
@@ -94,20 +94,24 @@ def attempted(run: Callable[[Work], bytes], work: Work) -> tuple[Became, str, by
     return "done", "", data
 
 
+def _told(became: Became, reason: str, order: Order) -> str:
+    """Return a reason as it is kept; what ends the run is for its owner, with all paths."""
+    if became == "run":
+        return " ".join(reason.split())
+    return plain(reason, map(str, order.files.values()), order.unit.item.id)
+
+
+def full(error: BaseException) -> bool:
+    """Tell whether a full disk is behind an error."""
+    return any(isinstance(cause, OSError) and cause.errno in FULL for cause in causes(error))
+
+
 def causes(error: BaseException) -> Iterator[BaseException]:
     """Yield an error and what led to it."""
     cause: BaseException | None = error
     while cause is not None:
         yield cause
         cause = cause.__cause__ or cause.__context__
-
-
-def plain(reason: str, order: Order) -> str:
-    """Return a reason as one line without this machine's paths: the same wherever the unit runs."""
-    for path in order.files.values():
-        reason = reason.replace(str(path), order.unit.item.id)
-    line = " ".join(reason.split())
-    return line if len(line) <= LONGEST else line[:LONGEST] + "..."
 
 
 def forget_peak() -> None:

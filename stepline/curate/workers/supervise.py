@@ -98,10 +98,10 @@ class Watched:
         """Kill a worker that is beyond its limits and return which; None where it is within them."""
         if self._connection.poll():   # the reply is there
             return None
-        if time.monotonic() > self._deadline and not self.free:
-            return self._ended("time")
         if self.order is not None and memory_of(self.process) > self._limits.memory * MIB:
             return self._ended("memory")
+        if time.monotonic() > self._deadline and not self.free:
+            return self._ended("time")
         return None
 
     @property

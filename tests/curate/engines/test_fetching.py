@@ -9,6 +9,7 @@ from stepline.curate.items import Item
 from stepline.curate.places import Place
 from stepline.curate.settings import PlaceSettings
 from stepline.errors import SteplineError
+from stepline.store import atomic_path
 
 
 def fetched(fetcher, item, names=("media",)):
@@ -74,3 +75,16 @@ def test_a_run_fetches_what_is_elsewhere_and_lists_what_is_gone(tmp_path, monkey
     assert '"here"' in (tmp_path / "out/dataset/dataset.json").read_text()
     assert not list((tmp_path / "cache/curate").iterdir())
     assert not Place(out).exists()
+
+
+def test_a_disk_too_full_to_fetch_to_ends_the_run_and_blames_no_video(tmp_path, monkeypatch):
+    monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
+
+    def full(place, path):
+        with atomic_path(path):
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Place, "fetch", full)
+    with pytest.raises(SteplineError, match="No space left on device.*free some space"):
+        curate(Job(recipe(), str(tmp_path / "out"), STAGES), [stored(tmp_path, "a", b"one")])
+    assert not (tmp_path / "out" / "failures").exists()

@@ -7,7 +7,7 @@ from fake_stages import STAGES, recipe, videos
 from stepline.curate.driver import Job, curate
 from stepline.curate.ledger.timings import read_timings
 from stepline.curate.places import Place
-from stepline.errors import SteplineError
+from stepline.errors import SettingsError, SteplineError
 
 TEXTS = {"a": "one two", "b": "three", "c": "four five six"}
 
@@ -77,7 +77,7 @@ LOST = {
     "bad": ["read", "error", "bad: nothing in it can be decoded"],
     "crash": ["read", "crash", "its process ended with signal SIGSEGV"],
     "exit": ["read", "crash", "its process ended with exit code 7"],
-    "hang": ["read", "hang", "it took more than 3 s"],
+    "hang": ["read", "hang", "it took more than 6 s"],
     "hog": ["read", "memory", "it took more than 400 MiB of memory"],
     "odd": ["read", "error", "ZeroDivisionError: by nothing"],
     "quiet": ["read", "left out", "nobody speaks"],
@@ -87,7 +87,7 @@ LOST = {
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells how much memory a process has")
 def test_videos_that_break_a_process_are_isolated_and_listed(tmp_path):
     items = videos(tmp_path / "in", BROKEN)
-    limited = recipe(seconds=3.0, memory=400, workers=2)
+    limited = recipe(seconds=6.0, memory=400, workers=2)
     outcome = curate(Job(limited, str(tmp_path / "out"), STAGES), items)
     (folder,) = (tmp_path / "out/stages/total").glob("*/")
     assert json.loads((folder / "total.json").read_text())["lost"] == LOST
@@ -159,3 +159,14 @@ def test_a_stage_that_fails_for_video_after_video_ends_the_run(tmp_path):
         curate(Job(recipe(**limits), str(tmp_path / "out"), STAGES), items)
     outcome = curate(Job(recipe(limits={"in_a_row": 4}), str(tmp_path / "out"), STAGES), items)
     assert [failure.id for failure in outcome.failures] == list("abcdef")
+
+
+def test_what_comes_last_is_done_while_no_other_driver_may_begin(tmp_path):
+    items, job = videos(tmp_path / "in", {"a": "one"}), Job(recipe(), str(tmp_path / "out"), STAGES)
+
+    def last(outcome):
+        assert outcome.videos == 1
+        with pytest.raises(SettingsError, match="works on it"):
+            curate(job, items)
+
+    curate(job, items, last)

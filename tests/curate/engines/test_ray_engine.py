@@ -7,7 +7,12 @@ import pytest
 from fake_stages import STAGES, recipe, videos
 
 from stepline.curate.driver import Job, curate
-from stepline.curate.engines.ray_data import groups
+from stepline.curate.engines.ray_data import groups, work_on_ray
+from stepline.curate.engines.work import Task
+from stepline.curate.ledger.cells import Cells
+from stepline.curate.places import Place
+from stepline.curate.plan import Plan
+from stepline.curate.recipe import chosen_stages
 from stepline.errors import SteplineError
 
 OF_RAY = ("DeprecationWarning", "ResourceWarning", "FutureWarning")
@@ -26,7 +31,6 @@ def ray_here(tmp_path_factory):
     """One Ray on this machine for all tests of the module: it takes seconds to start."""
     pytest.importorskip("ray", reason="needs Ray: pip install 'stepline[ray]'")
     from stepline.curate.engines.ray_data import cluster
-    from stepline.curate.plan import Plan
 
     with contextlib.ExitStack() as held:
         try:
@@ -60,3 +64,13 @@ def test_stages_that_can_use_a_gpu_have_actors_of_their_own():
     stages = [STAGES[name] for name in ("read", "count", "double", "share")]
     assert groups(stages, 0.0) == [(("read", "count", "double", "share"), 0.0)]
     assert groups(stages, 0.5) == [(("read", "count"), 0.0), (("double",), 0.5), (("share",), 0.0)]
+
+
+def test_videos_that_are_finished_need_no_actor(tmp_path, monkeypatch):
+    monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
+    items = videos(tmp_path / "in", {"a": "one two", "bad": "corrupt"})
+    curate(Job(recipe(), str(tmp_path / "out"), STAGES), items)
+    plan, told = Plan.of(recipe(), chosen_stages(recipe(), STAGES)), []
+    work_on_ray(Task(plan, Cells(Place(str(tmp_path / "out"))), ("read", "count", "double"), told=told.append), items)
+    found = [(one.item.id, one.failure is None, one.worked) for one in told]
+    assert found == [("a", True, False), ("bad", False, False)]

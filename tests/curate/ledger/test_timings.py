@@ -25,3 +25,15 @@ def test_an_object_store_gets_its_journal_at_the_end(tmp_path):
     journal.write("run", videos=3)
     journal.close()
     assert [line["videos"] for line in read_timings(place)] == [3]
+
+
+def test_a_long_journal_beside_a_store_goes_on_in_another_file(tmp_path, monkeypatch):
+    monkeypatch.setattr("stepline.curate.ledger.timings.LARGEST", 10)
+    place = Place(f"memory://{tmp_path.name}-long")
+    journal = Journal(place)
+    for number in range(3):
+        journal.write("end", number=number)
+        journal.copy()
+    journal.close()
+    assert [line["number"] for line in read_timings(place)] == [0, 1, 2]
+    assert len([found for found in (place / "timings").list() if found.size]) == 3

@@ -1,0 +1,37 @@
+from pathlib import Path
+
+import pytest
+from fake_stages import STAGES
+
+from stepline.curate.ledger.folders import Folders
+from stepline.curate.places import Place
+
+KEY = "ab" * 32
+
+
+@pytest.fixture
+def out(tmp_path):
+    """OUT in an object store."""
+    return Place(f"memory://{tmp_path.name}-out")
+
+
+def test_what_a_killed_run_left_of_a_file_is_fetched_anew(tmp_path, monkeypatch, out):
+    for machine in ("first", "second"):
+        monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / machine))
+        folder = Folders(out).started(STAGES["total"], KEY)
+        (folder / "rows.txt").write_text("whole" if machine == "second" else "wh")
+    Folders(out).finish("total", KEY)   # the second one ended
+    monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "first"))
+    assert (Folders(out).here("total", KEY) / "rows.txt").read_text() == "whole"
+
+
+def test_a_folder_begins_empty_but_where_its_stage_goes_on(tmp_path):
+    from dataclasses import replace
+
+    folders = Folders(Place(str(tmp_path)))
+    folder = folders.started(STAGES["total"], KEY)
+    (folder / "half").touch()
+    assert (folders.started(replace(STAGES["total"], resumes=True), KEY) / "half").exists()
+    assert not (folders.started(STAGES["total"], KEY) / "half").exists()
+    assert not folders.done("total", KEY)
+    assert isinstance(folder, Path)
