@@ -279,7 +279,7 @@ def _models(
     return {
         "stepline": __version__,
         "asr": transcript.recogniser,
-        "writer": None if request.texts else settings.writing.writer,
+        "writer": None if request.texts or settings.procx.when == "alone" else settings.writing.writer,
         "vision": seen.backbone.name if seen.backbone else None,
         "grounding": asdict(grounding.report) if grounding else None,
     }

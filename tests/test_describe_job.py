@@ -94,6 +94,7 @@ def test_describe_tells_a_video_from_its_pictures_alone(stepline, network, small
     assert record == read_record(tmp_path / "small.json")
     assert len(record.steps) == 3
     assert record.transcript.sentences == ()   # nobody listened
+    assert record.models["writer"] is None
     assert {path.name for path in tmp_path.iterdir()} == {"small.json", "small.vtt"}
     heard = stepline(*job, "--speech", "--captions", captions_file)
     assert heard.exit_code == 0, heard.stderr
@@ -147,6 +148,8 @@ def test_what_does_not_fit_is_one_line(stepline, network, silent, small_video, t
         ("needs pictures", (*describe, network, "--set", "vision.backbone=none")),
         ("NaN", ("describe", nan, "--model", network)),
         ("are 3 wide", ("describe", narrow, "--model", network)),
+        ("--captions is read only with --speech", (*describe, network, "--captions", tmp_path / "c.srt")),
+        ("no picture to cut", ("describe", narrow, "--model", network, "--clips")),
         ("--captions is for one video", (*describe, network, sound, "--captions", tmp_path / "c.srt")),
         ("did you mean", (*describe, network, "--set", "procx.chose=apart")),
         ("procx.path is not set", ("steps", silent, "--set", "procx.when=alone")),

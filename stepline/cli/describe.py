@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 @click.option("-o", "--out", type=click.Path(path_type=Path), default=Path("described"), show_default=True,
               help="Folder.")  # fmt: skip
 @click.option("--speech", is_flag=True, help="Read what is said as well, for a network that was trained with speech.")
-@click.option("--captions", type=click.Path(path_type=Path), help="Captions to use instead of recognition.")
+@click.option("--captions", type=click.Path(path_type=Path), help="With --speech: captions instead of recognition.")
 @click.option("--count", type=click.IntRange(min=0), help="Steps to tell, instead of as many as the network counts.")
 @click.option("--backbone", type=click.Choice(BACKBONES[:-1]), help="What sees the picture: as in training.")
 @click.option("--weights", help="The backbone's checkpoint or feature file.")
 @click.option("--format", "formats", type=click.Choice(FORMATS), multiple=True, help="This output beside the JSON.")
-@click.option("--clips", is_flag=True, help="Cut an mp4 of every step.")
+@click.option("--clips", is_flag=True, help="Cut an mp4 of every step; videos only.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, of several sources a line each, not a table.")
 @click.option("--force", is_flag=True, help="Do again what is done.")
 @click.option("--settings", "settings_file", type=click.Path(path_type=Path), help="A TOML file of settings.")
@@ -58,6 +58,10 @@ def describe(sources: tuple[Path, ...], **options: Any) -> None:
         raise SettingsError("two sources have the same name; give each a folder of its own with --out")
     if len(named) > 1 and options["captions"] is not None:
         raise SettingsError("--captions is for one video; run each video with its own captions file")
+    if options["captions"] is not None and not settings.procx.speech:
+        raise SettingsError("--captions is read only with --speech; add that, or leave --captions out")
+    if ready and options["clips"]:
+        raise SettingsError(f"--clips: {ready[0]} holds features, no picture to cut; leave --clips out")
     failed = 0
     for identity, path in named.items():
         try:

@@ -4,28 +4,34 @@ from collections.abc import Callable
 
 from stepline.records import Record, Sentence, Step
 from stepline.show.plain import clock, one_line
-from stepline.show.shown import shown_span
+from stepline.show.shown import from_pictures, shown_span
 from stepline.show.webvtt import spoken_srt, spoken_vtt
 from stepline.store import to_json
 
 MARKS = {"shown": "●", "said": "○", "not found": "×", None: "·"}
 
 LEGEND = "● shown  ○ said, but not shown  × not found"
+SEEN = "● told by a network, with its confidence, which is not calibrated"
 
 
 def step_table(record: Record) -> str:
     """Return one line a step: mark, when it is shown, how sure, what to do; a legend; what else there is to know."""
     if not record.steps:
-        return f"{record.id}: no step found in {_sentences(record)}\n"
+        return f"{record.id}: no step found in {_basis(record)}\n"
     shown = sum(step.status == "shown" for step in record.steps)
     count = "1 step" if len(record.steps) == 1 else f"{len(record.steps)} steps"
-    head = f"{record.id}: {count}, {shown} shown, from {_sentences(record)}"
-    return "\n".join([head, "", *map(_line, record.steps), "", LEGEND, ""])
+    head = f"{record.id}: {count}, {shown} shown, from {_basis(record)}"
+    legend = SEEN if from_pictures(record) else LEGEND
+    return "\n".join([head, "", *map(_line, record.steps), "", legend, ""])
 
 
-def _sentences(record: Record) -> str:
+def _basis(record: Record) -> str:
+    """Return what the steps were made from."""
     count = len(record.transcript.sentences) if record.transcript else 0
-    return "1 sentence" if count == 1 else f"{count} sentences"
+    heard = "1 sentence" if count == 1 else f"{count} sentences"
+    if not from_pictures(record):
+        return heard
+    return f"the pictures and {heard}" if count else "the pictures"
 
 
 def _line(step: Step) -> str:

@@ -9,7 +9,7 @@ from pydantic import JsonValue
 from stepline.records import Alignment, Dropped, Record, Sentence, Span, Step
 from stepline.show.markup import picture_link
 from stepline.show.plain import clock, one_line, sentence_case
-from stepline.show.shown import shown_span
+from stepline.show.shown import from_pictures, shown_span
 
 Kind = Literal["shown", "said", "missing", "unplaced"]
 Mark = Literal["shown", "said", "none"]
@@ -22,6 +22,8 @@ BADGES: dict[Kind, str] = {
 }
 MARKS: dict[Mark, str] = {"shown": "said and shown", "said": "said, not shown", "none": "no step"}
 SHOWN_FLOOR = 0.5   # P(the picture shows it) from which a sentence counts as shown
+LIKELY = ("How sure it is that the picture shows this step", "sure that it is shown")
+CONFIDENT = ("The network's own confidence in this step; it is not calibrated", "confidence")
 NEAR = 5.0   # s between saying and showing that are not worth a remark
 
 
@@ -74,13 +76,14 @@ class SentenceView:
 
 @dataclass(frozen=True)
 class View:
-    """Everything the page says. total: seconds on every time axis."""
+    """Everything the page says. total: seconds on every time axis; score: what its per cent are, long and short."""
 
     title: str
     language: str
     facts: tuple[str, ...]
     total: float
     counts: tuple[tuple[Kind, str], ...]
+    score: tuple[str, str]
     steps: tuple[StepView, ...]
     sentences: tuple[SentenceView, ...]
     reference: tuple[tuple[str, tuple[tuple[float, str], ...]], ...]
@@ -102,6 +105,7 @@ def view(record: Record, alignment: Alignment | None, keyframes: Mapping[str, by
         facts=_facts(record),
         total=total_seconds(record, alignment),
         counts=_counts(steps),
+        score=CONFIDENT if from_pictures(record) else LIKELY,
         steps=steps,
         sentences=tuple(_sentence(index, sentence, record.steps) for index, sentence in enumerate(sentences)),
         reference=tuple((sentence_case(one_line(step.text)), _ranges(step.spans)) for step in record.reference),
