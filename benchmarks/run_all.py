@@ -9,9 +9,14 @@ from pathlib import Path
 HERE = Path(__file__).parent
 CLIPS = HERE.parents[1] / "shared" / "data" / "videos"  # real clips are not part of the project
 CACHE = Path(tempfile.gettempdir()) / "stepline-drawn"  # drawn videos, made once
+CORPUS = CACHE.with_name("stepline-corpus")   # drawn how-to videos, what curate_throughput.py goes through
 
 COMMANDS = {
     "asr": ("asr.py", "--clips", CLIPS),
+    "curate_corpus": ("curate_corpus.py", CORPUS),
+    "curate_index": ("curate_index.py",),
+    "curate_sources": ("curate_sources.py",),
+    "curate_throughput": ("curate_throughput.py", CORPUS / "videos.csv", "--recipe", HERE / "curate_howtostep.toml"),
     "deformable_attention": ("deformable_attention.py",),
     "grounding": ("grounding.py", "--cache", CACHE),
     "judge_clips": ("judge_clips.py", "--out", CACHE.with_name("stepline-judged")),

@@ -132,4 +132,8 @@ def _table(found: "Status") -> str:
     lines += [f"{one.kind}: {one.id}: {one.stage}: {one.reason}" for one in found.failures[:NAMED]]
     if len(found.failures) > NAMED:
         lines.append(f"and {len(found.failures) - NAMED} more (--json lists them)")
+    if found.others:
+        held = f"{len(found.others)} folders of other recipes or videos hold {sum(found.others.values()) / 1e6:,.1f} MB"
+        lines.append(f"{held}; those that no run shall come back to can be removed:")
+        lines += [f"  {name}" for name in list(found.others)[:NAMED]]
     return "\n".join(lines)

@@ -37,7 +37,10 @@ class StageState:
 
 @dataclass(frozen=True)
 class Status:
-    """A run. worker: who works on it now, None = nobody. rate: units an hour in the last run; left: seconds at it."""
+    """A run. worker: who works on it now, None = nobody. rate: units an hour in the last run; left: seconds at it.
+
+    others: folders of stages that the last run does not use, by their name below OUT, with their bytes.
+    """
 
     videos: int
     refused: int
@@ -46,6 +49,7 @@ class Status:
     worker: str | None
     rate: float | None
     left: float | None
+    others: Mapping[str, int]
 
 
 def status(out: "Place", stages: Stages) -> Status:
@@ -64,7 +68,8 @@ def status(out: "Place", stages: Stages) -> Status:
     waiting = sum(state.waiting for state in states.values())
     left = waiting / rate * 3600 if rate and waiting else None
     listed = tuple(failures[identity] for identity in sorted(failures))
-    return Status(len(items), len(refused), tuple(states.values()), listed, holder(out), rate, left)
+    others = Folders(out).others(plan.dataset_keys)
+    return Status(len(items), len(refused), tuple(states.values()), listed, holder(out), rate, left, others)
 
 
 def _count_units(

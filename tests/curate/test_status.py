@@ -36,7 +36,19 @@ def test_status_counts_what_is_done_failed_and_waiting(tmp_path, monkeypatch):
     assert [failure.id for failure in found.failures] == ["b", "c"]
     assert found.worker is None
     assert found.rate > 0
+    assert found.others == {}
     assert told == [0, 1, 2, 3, 4]
+
+
+def test_status_names_what_other_recipes_left(tmp_path, monkeypatch):
+    monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
+    items = videos(tmp_path / "in", {"a": "one"})
+    for threads in (1, 2):
+        curate(Job(recipe(threads=threads), str(tmp_path / "out"), STAGES), items)
+    found = status(Place(str(tmp_path / "out")), STAGES)
+    (name, size), = found.others.items()   # what publishes writes nothing into its own folder
+    assert name.startswith("stages/total/")
+    assert size == (tmp_path / "out" / name / "total.json").stat().st_size
 
 
 def test_there_is_no_status_without_a_run(tmp_path):

@@ -7,7 +7,8 @@ done, and brought from there by other machines.
 import hashlib
 import json
 import shutil
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -62,6 +63,20 @@ class Folders:
                 if not (folder / name).is_file() or (folder / name).stat().st_size != size:
                     (self._out / f"{STAGES}/{stage}/{key}/{name}").fetch(folder / name)
         return folder
+
+    def others(self, keys: Mapping[str, str]) -> dict[str, int]:
+        """Return the folders of other keys than a run's: name below OUT -> bytes. keys: of the stages to look at.
+
+        Another recipe or other videos made them, and a run with these finds them again; nothing removes them.
+        """
+        sizes: Counter[str] = Counter()
+        for stage, ours in keys.items():
+            place = self._out / f"{STAGES}/{stage}"
+            for found in place.list() if place.local is None or place.exists() else ():
+                key, inside, _ = found.name.partition("/")
+                if inside and key != ours:
+                    sizes[f"{STAGES}/{stage}/{key}"] += found.size
+        return dict(sorted(sizes.items()))
 
     def _mark(self, stage: str, key: str) -> "Place":
         return self._out / f"{STAGES}/{stage}/{key}.json"

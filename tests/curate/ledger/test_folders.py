@@ -25,6 +25,17 @@ def test_what_a_killed_run_left_of_a_file_is_fetched_anew(tmp_path, monkeypatch,
     assert (Folders(out).here("total", KEY) / "rows.txt").read_text() == "whole"
 
 
+@pytest.mark.parametrize("where", ["disk", "store"])
+def test_folders_of_other_keys_are_named_with_their_size(tmp_path, monkeypatch, where, out):
+    monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
+    folders = Folders(Place(str(tmp_path / "out")) if where == "disk" else out)
+    for key in (KEY, "cd" * 32):
+        (folders.started(STAGES["total"], key) / "rows.txt").write_text("twelve bytes")
+        folders.finish("total", key)
+    assert folders.others({"total": KEY, "publish": KEY}) == {f"stages/total/{'cd' * 32}": 12}
+    assert folders.others({"publish": KEY}) == {}
+
+
 def test_a_folder_begins_empty_but_where_its_stage_goes_on(tmp_path):
     from dataclasses import replace
 
