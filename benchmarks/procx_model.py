@@ -1,12 +1,12 @@
 """Measures a training step and inference of ProcX's whole network against the same network in its plain form.
 
-    python benchmarks/procx_model.py [--rounds N] [--sizes paper small pdvc]
+    python benchmarks/procx_model.py [--rounds N] [--sizes paper small pdvc] [--forms key-aware vanilla]
 
 Batch 8, 256 rows of S3D's width, 62 steps with sentences of 5 to 13 words, a vocabulary of 10,000: forward, all losses
 with their matching, backward, clipping, AdamW. Variants take turns in one process at one thread: CPU seconds, minima
 and medians. "grid_sample": points are sampled; "plain": so, and linear layers, feed-forward and dropout are PyTorch's
 own. The share of each part is of one profiled step. Memory is the peak of a process of its own, above the idle one.
-Writes benchmarks/results/procx_model.json.
+Writes benchmarks/results/procx_model.json; what it does not measure this time stays there.
 """
 
 import argparse
@@ -128,6 +128,7 @@ def measure(size: str, form: AttentionForm, rounds: int) -> dict[str, Any]:
     """Return times, shares and memory of one network."""
     trainer = Trainer(with_form(SIZES[size], form))
     found: dict[str, Any] = {
+        "rounds": rounds,
         "parameters": sum(weight.numel() for weight in trainer.model.parameters()),
         "query_difference": difference(trainer),
     }
@@ -158,6 +159,12 @@ def report_memory(way: str, size: str, form: AttentionForm) -> None:
     print(peak_mib() - idle)
 
 
+def before() -> dict[str, Any]:
+    """Return what was measured earlier."""
+    found: dict[str, Any] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    return found
+
+
 def show(title: str, found: dict[str, Any]) -> None:
     """Print the tables of one network."""
     million = found["parameters"] / 1e6
@@ -176,15 +183,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3, metavar="N", help="turns of every variant (default 3)")
     parser.add_argument("--sizes", nargs="+", choices=tuple(SIZES), default=list(SIZES))
+    parser.add_argument("--forms", nargs="+", choices=FORMS, default=list(FORMS), help="PDVC: vanilla alone")
     parser.add_argument("--memory-of", nargs=3, metavar=("WAY", "SIZE", "FORM"), help=argparse.SUPPRESS)
     given = parser.parse_args()
     torch.set_num_threads(1)
     if given.memory_of:
         report_memory(*given.memory_of)
         return
-    results: dict[str, Any] = {"torch": torch.__version__, "rounds": given.rounds, "peak_gflops": peak_rate()}
+    results = before() | {"torch": torch.__version__, "peak_gflops": peak_rate()}
     for size in given.sizes:
-        for form in FORMS if size != "pdvc" else ("vanilla",):
+        forms: tuple[AttentionForm, ...] = tuple(given.forms) if size != "pdvc" else ("vanilla",)
+        for form in forms:
             results[f"{size}, {form}"] = measure(size, form, given.rounds)
             show(f"{size}, {form}", results[f"{size}, {form}"])
             RESULTS.write_text(json.dumps(results, indent=2) + "\n")
