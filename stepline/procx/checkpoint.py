@@ -109,6 +109,9 @@ def find_model(path: Path) -> Path:
             return path / name
     if (path / CHECKPOINT).is_file():
         raise ModelError(f"{path}: the run is not finished; run `stepline train procx` again to end it")
+    seeds = sorted(found.parent for name in NAMES for found in path.glob(f"seed-*/{name}"))
+    if seeds:
+        raise ModelError(f"{path}: holds a network a seed; give one of them, such as {seeds[0]}")
     what = f"holds none of {', '.join(NAMES)}" if path.is_dir() else "no such file"
     raise ModelError(f"{path}: {what}; give a network that `stepline train procx` wrote")
 
@@ -118,7 +121,9 @@ def load_model(path: Path) -> Loaded:
     file = find_model(path)
     try:
         with safe_open(file, framework="pt") as opened:
-            header: dict[str, Any] = json.loads((opened.metadata() or {}).get("stepline", "{}"))
+            header = json.loads((opened.metadata() or {}).get("stepline", "{}"))
+            if not isinstance(header, dict):
+                raise ValueError("its header is none")
             if header.get("kind") != KIND or header.get("version") != VERSION:
                 raise ValueError(f"kind {header.get('kind')!r}, version {header.get('version')!r}")
             settings = ModelSettings.model_validate_json(json.dumps(header["settings"]))

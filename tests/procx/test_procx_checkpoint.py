@@ -60,6 +60,7 @@ def test_another_kind_of_file_is_one_line(written, tmp_path):
     (tmp_path / "text.safetensors").write_text("hello")
     rewritten(path, tmp_path / "aligner.safetensors", header(path) | {"kind": "stepline.nasva.aligner"})
     rewritten(path, tmp_path / "new.safetensors", header(path) | {"version": 2})
+    rewritten(path, tmp_path / "list.safetensors", [1])
     bad = header(path) | {"vocabulary": {"tokens": ["a"], "lower": True}}
     rewritten(path, tmp_path / "words.safetensors", bad)
     cut = tmp_path / "cut.safetensors"
@@ -72,6 +73,10 @@ def test_another_kind_of_file_is_one_line(written, tmp_path):
     with pytest.raises(ModelError, match="no such file"):
         load_model(tmp_path / "none")
     with pytest.raises(ModelError, match="holds none of"):
+        load_model(tmp_path)
+    (tmp_path / "seed-4").mkdir()
+    shutil.copy(path, tmp_path / "seed-4" / "procx.safetensors")
+    with pytest.raises(ModelError, match="holds a network a seed; give one of them, such as .*seed-4$"):
         load_model(tmp_path)
     (tmp_path / "last.safetensors").write_text("")
     with pytest.raises(ModelError, match="not finished"):
