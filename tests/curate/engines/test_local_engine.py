@@ -28,7 +28,7 @@ def computed(out, *, stage=None):
 
 
 def test_videos_go_through_all_stages(tmp_path):
-    job = Job(recipe(workers=2, stages=list(STAGES)), str(tmp_path / "out"), STAGES)
+    job = Job(recipe(stages=list(STAGES)), str(tmp_path / "out"), STAGES)
     outcome = curate(job, videos(tmp_path / "in", TEXTS))
     shares = dataset(tmp_path / "out")["videos"]
     assert outcome.videos == 3
@@ -66,7 +66,6 @@ BROKEN = {
     "bad": "corrupt",
     "crash": "segfault",
     "empty": "",
-    "exit": "exit",
     "good": "one two",
     "hang": "hang",
     "hog": "hog",
@@ -76,7 +75,6 @@ BROKEN = {
 LOST = {
     "bad": ["read", "error", "bad: nothing in it can be decoded"],
     "crash": ["read", "crash", "its process ended with signal SIGSEGV"],
-    "exit": ["read", "crash", "its process ended with exit code 7"],
     "hang": ["read", "hang", "it took more than 6 s"],
     "hog": ["read", "memory", "it took more than 400 MiB of memory"],
     "odd": ["read", "error", "ZeroDivisionError: by nothing"],

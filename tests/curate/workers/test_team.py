@@ -1,0 +1,58 @@
+import pytest
+from fake_stages import STAGES, recipe
+
+from stepline.curate.items import Item
+from stepline.curate.ledger.timings import Journal
+from stepline.curate.places import Place
+from stepline.curate.stage import Failure
+from stepline.curate.units import Unit
+from stepline.curate.workers.order import Order, Setup
+from stepline.curate.workers.supervise import Died
+from stepline.curate.workers.team import KILLS, Team
+
+ORDER = Order(Unit(Item("a"), "read", "ab" * 32, {}))
+
+
+class Workers:
+    """A worker as a team sees it: what it had to do, and how often it was replaced."""
+
+    def __init__(self, served):
+        self.order, self.served, self.seconds, self.process, self.free, self.given = ORDER, served, 1.0, 7, True, []
+
+    def restart(self):
+        self.order, self.served = None, 0
+
+    def give(self, order):
+        self.given.append(order)
+
+
+@pytest.fixture
+def team(tmp_path):
+    """A team whose processes are not started."""
+    made = Team(Setup(recipe(), STAGES, str(tmp_path)), 1, Journal(Place(str(tmp_path))), tmp_path)
+    yield made
+    made._journal.close()
+
+
+@pytest.mark.parametrize(
+    ("died", "kind", "reason"),
+    [
+        (Died(7, None), "crash", "its process ended with exit code 7"),
+        (Died(-11, None), "crash", "its process ended with signal SIGSEGV"),
+        (Died(-9, "memory"), "memory", "it took more than 1024 MiB of memory"),
+    ],
+)
+def test_only_a_fresh_process_tells_that_a_video_is_to_blame(team, died, kind, reason):
+    worker = Workers(served=2)
+    assert team._judged(worker, died) is None
+    team._workers = [worker]
+    team._repeat()
+    assert worker.given == [ORDER]   # the fresh one gets it before anything else
+    assert team._judged(Workers(served=1), died).failure == Failure("a", "read", kind, reason)
+
+
+def test_a_hang_is_told_at_once_and_a_kill_from_outside_only_after_some(team):
+    assert team._judged(Workers(served=2), Died(-9, "time")).failure.kind == "hang"
+    for _ in range(KILLS - 1):
+        assert team._judged(Workers(served=1), Died(-9, None)) is None
+    assert team._judged(Workers(served=1), Died(-9, None)).failure.kind == "memory"
