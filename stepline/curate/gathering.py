@@ -4,7 +4,9 @@ import os
 import resource
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +22,8 @@ from stepline.curate.plan import Fate, Plan, fate
 from stepline.curate.stage import Gathered, Stage
 from stepline.curate.workers.supervise import ONE_THREAD
 from stepline.errors import StoreError
+
+AT_ONCE = 16   # results of a stage that are read from a store at the same time
 
 
 def run_dataset_stage(
@@ -62,9 +66,8 @@ def _run(
     folders = Folders(cells.place)
 
     def results(name: str) -> Iterator[tuple[Item, bytes]]:
-        for one in fates:
-            if one.failure is None:
-                yield one.item, cells.read(plan.stages[name], one.key(name))
+        kept = (one for one in fates if one.failure is None)
+        return read_ahead(kept, lambda one: cells.read(plan.stages[name], one.key(name)), cells.place.local is None)
 
     gathered = Gathered(
         folder=folders.started(stage, key),
@@ -85,6 +88,21 @@ def _run(
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     size = sum(path.stat().st_size for path in gathered.folder.rglob("*") if path.is_file())
     journal.write("dataset", id=None, stage=stage.name, key=key, ok=True, **took, peak_rss=peak, bytes=size)
+
+
+def read_ahead(fates: Iterable[Fate], read: Callable[[Fate], bytes], far: bool) -> Iterator[tuple[Item, bytes]]:
+    """Yield each item with its result, in order. far: in a store, where reading one by one would be mostly waiting."""
+    if not far:
+        yield from ((one.item, read(one)) for one in fates)
+        return
+    coming: deque[tuple[Item, Future[bytes]]] = deque()
+    with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="cells") as pool:
+        for one in fates:
+            coming.append((one.item, pool.submit(read, one)))
+            if len(coming) > AT_ONCE:
+                item, data = coming.popleft()
+                yield item, data.result()
+        yield from ((item, data.result()) for item, data in coming)
 
 
 def here(folders: Folders, keys: Mapping[str, str], needs: Sequence[str]) -> dict[str, Path]:

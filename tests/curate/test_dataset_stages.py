@@ -10,7 +10,7 @@ from stepline.curate.items import Item, Refused
 from stepline.curate.recipe import Recipe
 from stepline.curate.stage import Failure, Gathered
 from stepline.curate.stages import gather, refine, train
-from stepline.curate.stages.dataset import FEATURES, LEFT_OUT, RECORDS, read_left_out
+from stepline.curate.stages.dataset import FEATURES, LEFT_OUT, RECORDS, read_left_out, write_dataset
 from stepline.curate.stages.parts import Grounded, Judged, Placed, Probed, Spoken, pack, to_bytes
 from stepline.curate.stages.picture import packed
 from stepline.errors import StoreError
@@ -135,6 +135,12 @@ def test_networks_are_trained_and_place_the_steps_for_good_the_same_each_time(tm
     network = "run/aligner.safetensors"
     for name in (f"refine/{RECORDS}", f"refine/{LEFT_OUT}", f"refine/{network}", f"train/{network}"):
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+
+
+def test_a_reason_with_a_line_of_unicodes_own_is_read_again(tmp_path: Path) -> None:
+    lost = {"a": Failure("a", "source", "left out", "its title is 'one\u2028two\x85'")}
+    write_dataset(tmp_path, [], lost)
+    assert read_left_out(tmp_path) == lost
 
 
 def test_a_damaged_list_of_what_is_left_out_is_told(tmp_path: Path) -> None:

@@ -1,11 +1,14 @@
 import os
 import sys
+import threading
 
 import numpy as np
 import torch
 from threadpoolctl import threadpool_info
 
-from stepline.curate.gathering import fixed_threads
+from stepline.curate.gathering import AT_ONCE, fixed_threads, read_ahead
+from stepline.curate.items import Item
+from stepline.curate.plan import Fate
 
 
 def test_libraries_that_are_loaded_already_use_the_recipes_threads_too():
@@ -17,3 +20,22 @@ def test_libraries_that_are_loaded_already_use_the_recipes_threads_too():
         assert os.environ["OPENBLAS_NUM_THREADS"] == "3"
         assert "torch" in sys.modules
     assert (torch.get_num_threads(), [pool["num_threads"] for pool in threadpool_info()]) == before
+
+
+def test_results_in_a_store_are_read_side_by_side_and_come_in_order():
+    fates = [Fate(Item(f"v{number:03d}"), (), b"", None) for number in range(3 * AT_ONCE)]
+    together = threading.Barrier(AT_ONCE, timeout=60)   # broken where fewer are read at a time
+
+    def read(one):
+        together.wait()
+        return one.item.id.encode()
+
+    assert list(read_ahead(fates, read, far=True)) == [(one.item, one.item.id.encode()) for one in fates]
+
+
+def test_results_on_a_disk_are_read_as_they_are_asked_for():
+    asked = []
+    fates = [Fate(Item(id), (), b"", None) for id in "ab"]
+    results = read_ahead(fates, lambda one: asked.append(one.item.id) or b"", far=False)
+    assert next(results) == (Item("a"), b"")
+    assert asked == ["a"]

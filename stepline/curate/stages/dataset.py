@@ -36,7 +36,7 @@ def read_left_out(folder: Path) -> dict[str, Failure]:
     """Return what a stage's folder leaves out, by id. Raises StoreError for a damaged file."""
     path = folder / LEFT_OUT
     try:
-        found = [Failure(**json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
+        found = [Failure(**json.loads(line)) for line in path.read_text(encoding="utf-8").split("\n") if line]
     except (OSError, ValueError, TypeError) as error:
         raise StoreError(f"{path}: not a list of what is left out ({error}); remove the stage's folder") from error
     return {one.id: one for one in found}
