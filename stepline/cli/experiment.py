@@ -62,9 +62,10 @@ def nasva_tables(out: Path, seeds: int, tables: tuple[str, ...], **options: Any)
 @click.option("--table", "tables", type=click.Choice(PROCX_TABLES), multiple=True, help="Only this table.")
 @click.option("--processes", type=click.IntRange(min=1), default=1, show_default=True, help="Of one thread each.")
 @click.option("--steps", type=click.IntRange(min=1), help="Of every training, instead of the form's own number.")
+@click.option("--train/--no-train", default=True, show_default=True, help="Or write what has been run already.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
 def procx_tables(
-    out: Path, seeds: int, tables: tuple[str, ...], processes: int, steps: int | None, as_json: bool
+    out: Path, seeds: int, tables: tuple[str, ...], processes: int, steps: int | None, train: bool, as_json: bool
 ) -> None:
     """ProcX's tables 1 to 5 in the simulated world, baselines, ablations, and what goes beyond the paper.
 
@@ -82,7 +83,7 @@ def procx_tables(
     with progress_bars() as progress:
         show = progress
         report = (lambda done, count: show("trainings", done, count)) if show is not None else None
-        ProcxPlan(out, range(2, seeds + 2), tables, size, processes, report).run()   # worlds 0, 1 chose the size
+        ProcxPlan(out, range(2, seeds + 2), tables, size, processes, train, report).run()   # worlds 0, 1 chose the size
     name = "tables.json" if as_json else "tables.md"
     text = (out / name).read_text(encoding="utf-8")
     click.echo(json.dumps(json.loads(text)) if as_json else text, nl=as_json)

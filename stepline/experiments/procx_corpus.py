@@ -76,7 +76,7 @@ def events_of(sample: Sample) -> list[Event]:
     return [(*sample.spans[step], sample.sentences[step]) for step in sample.order]
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=3)   # tables go from world to world, row by row
 def procx_corpus(seed: int, size: ProcxSize, folder: Path) -> ProcxCorpus:
     """Return the videos of one world; what Sieve & Swap made of them is kept in `folder`."""
     videos = list(stream(seed, WORLDS["youcook2"], count=size.narrated))

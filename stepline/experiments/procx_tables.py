@@ -17,7 +17,7 @@ from stepline.experiments.procx_rows import TITLES, ProcxRow, procx_rows
 from stepline.experiments.procx_scores import METRICS, score_events, view_name
 from stepline.experiments.procx_table import Facts, ProcxJudged, ProcxLine, as_json, as_markdown
 from stepline.experiments.procx_trial import FORMS, Guess, ProcxSize, ProcxTrial, alike
-from stepline.experiments.procx_trials import network_of, run_trial
+from stepline.experiments.procx_trials import has_run, network_of, run_trial
 from stepline.procx.model import ProcX
 from stepline.store import write_atomic
 
@@ -36,11 +36,13 @@ class ProcxPlan:
     tables: Sequence[str] = ()
     size: ProcxSize = field(default_factory=ProcxSize)
     processes: int = 1
+    train: bool = True   # False: only rows whose trials have all been run
     report: Callable[[int, int], None] | None = None
 
     def run(self) -> tuple[list[ProcxLine], list[ProcxJudged]]:
         """Train what is not in the folder yet, write tables.json and tables.md there, and return their content."""
-        self._train()
+        if self.train:
+            self._train()
         rows = self.rows()
         lines = [self._line(row) for row in rows]
         scores = {line.row.name: line.scores for line in lines}
@@ -58,7 +60,11 @@ class ProcxPlan:
 
     def rows(self) -> list[ProcxRow]:
         """Return the rows of the chosen tables."""
-        return [row for row in procx_rows() if row.table in (self.tables or TITLES)]
+        chosen = [row for row in procx_rows() if row.table in (self.tables or TITLES)]
+        return [row for row in chosen if self.train or row.guess is not None or self._ready(row)]
+
+    def _ready(self, row: ProcxRow) -> bool:
+        return all(has_run(self._sized(row.trial, seed), self.folder) for seed in self.seeds)
 
     def trials(self) -> list[ProcxTrial]:
         """Return every training of this plan once, pre-trainings before what goes on from them."""
@@ -129,7 +135,8 @@ class ProcxPlan:
 
     def _attention(self) -> dict[str, list[float]]:
         """Return over how many points attention spreads on average, a seed, where table 2b is asked for."""
-        found = [self._spreads(seed) for seed in self.seeds] if "2b" in (self.tables or TITLES) else []
+        wanted = [row for row in self.rows() if row.table == "2b"]
+        found = [self._spreads(seed) for seed in self.seeds] if wanted else []
         return {name: [float(one[name].mean()) for one in found] for name in (found[0] if found else ())}
 
     def _spreads(self, seed: int) -> dict[str, Floats]:
@@ -137,7 +144,7 @@ class ProcxPlan:
         corpus = procx_corpus(seed, self.size, self.folder)
         networks = {
             row.words: network_of(self._sized(row.trial, seed), corpus, self.folder)
-            for row in procx_rows()
+            for row in self.rows()
             if row.table == "2b"
         }
         test = corpus.captioned["youcook2"].test

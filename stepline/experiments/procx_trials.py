@@ -45,6 +45,8 @@ def run_trial(trial: ProcxTrial, folder: Path) -> ProcxOutcome:
     """Return what a trial gives, from disk where it has been run; its pre-training is run before it."""
     path = folder / trial.key / "outcome.json"
     if not path.exists():
+        if trial.start is not None:
+            run_trial(trial.start, folder)
         corpus = procx_corpus(trial.seed, trial.size, folder)
         began = time.process_time()
         network = _trained(trial, corpus, folder)
@@ -56,6 +58,12 @@ def run_trial(trial: ProcxTrial, folder: Path) -> ProcxOutcome:
         log.info("%s: %.0f CPU s, %s", trial.key, seconds, {name: round(value, 1) for name, value in scores.items()})
     tree = json.loads(path.read_text(encoding="utf-8"))
     return ProcxOutcome(tree["scores"], tree["cpu_seconds"], tree["counted"])
+
+
+def has_run(trial: ProcxTrial, folder: Path) -> bool:
+    """Tell whether a trial's result, and that of its pre-training, are there."""
+    every = (trial, *([trial.start] if trial.start is not None else ()))
+    return all((folder / one.key / "outcome.json").exists() for one in every)
 
 
 def network_of(trial: ProcxTrial, corpus: ProcxCorpus, folder: Path) -> ProcX | Vid2Seq:
