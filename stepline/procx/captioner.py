@@ -11,7 +11,7 @@ projection, R rows written at a time.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import torch
 import torch.nn.functional as F
@@ -202,11 +202,6 @@ class Captioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
         if transcript is not None and (len(transcript) != captions or transcript.shape[1] > most):
             shape = tuple(transcript.shape)
             raise ShapeError(f"a transcript must be ({captions}, at most {most}), captions by tokens, not {shape}")
-
-
-def without_transcript(context: Context) -> Context:
-    """Return the context as of a video in which nobody speaks."""
-    return replace(context, transcript=None, transcript_pad=None)
 
 
 def _layer(settings: CaptionerSettings, *, crosses: bool) -> Layer:

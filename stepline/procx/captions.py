@@ -38,7 +38,12 @@ class Captions:
 
 def captions(sentences: Sequence[str], vocabulary: Vocabulary, longest: int) -> Captions:
     """Return the sentences as tensors, cut after `longest` tokens, the end mark counted; a blank one is that alone."""
-    wanted = [[*vocabulary.encode(sentence), END] for sentence in sentences]
+    return captions_of([vocabulary.encode(sentence) for sentence in sentences], longest)
+
+
+def captions_of(rows: Sequence[Sequence[int]], longest: int) -> Captions:
+    """Return rows of tokens without marks as `captions` does sentences."""
+    wanted = [[*row, END] for row in rows]
     cut = sum(len(row) > longest for row in wanted)
     wanted = [row[:longest] for row in wanted]
     tokens = [[BEGIN, *row[:-1]] for row in wanted]

@@ -17,12 +17,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from stepline.errors import ModelError, ShapeError
+from stepline.errors import ShapeError
 from stepline.procx.text_settings import VocabularySettings
-from stepline.store import write_atomic
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -32,7 +30,7 @@ MARKS: Final = ("[ PAD ]", "[ BEGIN ]", "[ END ]")   # with blanks: no word of a
 HALF_BYTES: Final = tuple(chr(0xE000 + value) for value in range(16))   # of the private use area: no text has them
 LONGEST_WORD = 100   # characters; a longer one goes on as a new word
 INSIDE = "##"   # before a piece that goes on a word
-FORMAT = 1   # of the file
+FORMAT = 1   # of what the sha256 is of
 
 
 @dataclass(frozen=True)
@@ -154,27 +152,6 @@ def _unspell(text: str) -> str:
 
 def _goes_on(piece: str) -> bool:
     return piece.startswith(INSIDE) and len(piece) > len(INSIDE)
-
-
-def save_vocabulary(vocabulary: Vocabulary, path: Path) -> None:
-    """Write the vocabulary as JSON, with its sha256. Raises StoreError when it cannot be written."""
-    tree = {"format": FORMAT, "lower": vocabulary.lower, "sha256": vocabulary.sha256, "tokens": vocabulary.tokens}
-    write_atomic(path, json.dumps(tree, ensure_ascii=False, indent=1) + "\n")
-
-
-def load_vocabulary(path: Path) -> Vocabulary:
-    """Return the vocabulary of a file. Raises ModelError when it is missing, damaged, or not what its sha256 says."""
-    try:
-        tree = json.loads(path.read_bytes())
-        tokens, lower, sha256 = tuple(tree["tokens"]), tree["lower"], tree["sha256"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ModelError(f"{path}: not a vocabulary ({error}); train it again") from error
-    if not isinstance(lower, bool) or not all(isinstance(token, str) for token in tokens):
-        raise ModelError(f"{path}: not a vocabulary (its tokens must be text); train it again")
-    vocabulary = Vocabulary(tokens, lower)
-    if tree.get("format") != FORMAT or vocabulary.sha256 != sha256 or tokens[: len(MARKS)] != MARKS:
-        raise ModelError(f"{path}: the vocabulary was changed after it was written; train it again")
-    return vocabulary
 
 
 def _canonical(tokens: Sequence[str], lower: bool) -> str:

@@ -10,11 +10,10 @@ from torch import Tensor, nn
 from stepline.evaluate.events import Event
 from stepline.procx.batch import Sample, videos
 from stepline.procx.captioner import Context
-from stepline.procx.captions import Captions, padded_tokens
+from stepline.procx.captions import Captions, captions_of, padded_tokens
 from stepline.procx.losses import caption_loss
 from stepline.procx.search import write
 from stepline.procx.text_settings import SearchSettings
-from stepline.procx.tokens import BEGIN, END
 from stepline.procx.vid2seq import Vid2Seq
 from stepline.procx.vid2seq_sequence import Alphabet, Parsed, parse, sequence
 from stepline.procx.vid2seq_settings import Vid2SeqSettings
@@ -85,11 +84,7 @@ def vid2seq_task(samples: Sequence[Told], alphabet: Alphabet, settings: Vid2SeqS
 
 def sequences(samples: Sequence[Told], alphabet: Alphabet, longest: int) -> Captions:
     """Return the videos' sequences as padded tensors; `cut`: how many were longer than `longest`, the end mark too."""
-    wanted = [[*sequence(one.events, one.video.duration, alphabet), END] for one in samples]
-    cut = sum(len(row) > longest for row in wanted)
-    wanted = [row[:longest] for row in wanted]
-    padded, token_pad = padded_tokens(wanted)
-    return Captions(padded_tokens([[BEGIN, *row[:-1]] for row in wanted])[0], padded, token_pad, cut)
+    return captions_of([sequence(one.events, one.video.duration, alphabet) for one in samples], longest)
 
 
 def context_of(network: Vid2Seq, watched: Sequence[Watched], alphabet: Alphabet) -> Context:

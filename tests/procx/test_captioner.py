@@ -5,7 +5,7 @@ import torch
 from torch.testing import assert_close
 
 from stepline.errors import ShapeError
-from stepline.procx.captioner import Captioner, Context, without_transcript
+from stepline.procx.captioner import Captioner, Context
 from stepline.procx.captions import captions
 from stepline.procx.contrast import Temperature
 from stepline.procx.losses import caption_loss
@@ -24,6 +24,11 @@ SENTENCES = [
 ]
 VOCABULARY = train_vocabulary(SENTENCES, VocabularySettings(size=300, rare=1))
 KINDS = {"transformer": Captioner, "lstm": LstmCaptioner}
+
+
+def silent_of(context):
+    """Return the context as of a video in which nobody speaks."""
+    return replace(context, transcript=None, transcript_pad=None)
 
 
 def tiny(**changes):
@@ -105,14 +110,14 @@ def test_a_silent_transcript_is_no_transcript():
     silent = replace(context, transcript_pad=torch.ones(4, 6, dtype=torch.bool))
     with torch.no_grad():
         heard = network(data.tokens, data.token_pad, silent).logits
-        without = network(data.tokens, data.token_pad, without_transcript(context)).logits
+        without = network(data.tokens, data.token_pad, silent_of(context)).logits
         empty = network(data.tokens, data.token_pad, replace(context, transcript=context.transcript[:, :0])).logits
     assert_close(heard, without, atol=1e-5, rtol=0)
     assert_close(empty, without)
 
 
 def test_videos_share_their_features_but_captions_see_their_own():
-    network, data, context = made(), batch(), without_transcript(everything())
+    network, data, context = made(), batch(), silent_of(everything())
     with torch.no_grad():
         together = network(data.tokens, data.token_pad, context).logits
         alone = replace(
@@ -138,7 +143,7 @@ def test_writing_word_by_word_equals_reading_at_once(kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_hypotheses_taken_over_remember_their_own_words(kind):
     """Two hypotheses a caption; after the first word the second's past becomes both's."""
-    network, context = made(kind), without_transcript(everything(2))
+    network, context = made(kind), silent_of(everything(2))
     words = torch.tensor([[BEGIN, 40, 41], [BEGIN, 50, 51]])
     with torch.no_grad():
         writing = network.begin(context)
@@ -226,4 +231,4 @@ def test_a_transcript_can_be_copied():
         optimizer.step()
     network.eval()
     assert [VOCABULARY.decode(one.tokens) for one in write(network, context)] == SENTENCES
-    assert len({one.tokens for one in write(network, without_transcript(context))}) == 1
+    assert len({one.tokens for one in write(network, silent_of(context))}) == 1

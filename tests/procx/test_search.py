@@ -2,9 +2,9 @@ from itertools import pairwise, product
 
 import pytest
 import torch
-from test_captioner import everything, made
+from test_captioner import everything, made, silent_of
 
-from stepline.procx.captioner import Context, without_transcript
+from stepline.procx.captioner import Context
 from stepline.procx.search import beam, greedy, write
 from stepline.procx.text_settings import SearchSettings
 from stepline.procx.tokens import BEGIN, END, PAD
@@ -112,7 +112,7 @@ def test_a_wide_beam_finds_the_best_of_all():
 @pytest.mark.parametrize("size", [1, 2, 5])
 def test_other_captions_of_the_batch_change_none(size):
     """Some end at once, some late: what has ended stays as it was."""
-    network, context = made(), without_transcript(everything())
+    network, context = made(), silent_of(everything())
     settings = SearchSettings(beam=size, longest=10)
     whole = write(network, context, settings)
     for caption in range(4):
@@ -124,7 +124,7 @@ def test_other_captions_of_the_batch_change_none(size):
 
 @pytest.mark.parametrize("size", [2, 4])
 def test_the_reported_probability_is_that_of_the_tokens(size):
-    network, context = made(), without_transcript(everything())
+    network, context = made(), silent_of(everything())
     for caption, written in enumerate(write(network, context, SearchSettings(beam=size, longest=8))):
         wanted = torch.tensor([[*written.tokens, *([END] if written.ended else [])]])
         tokens = torch.cat([torch.tensor([[BEGIN]]), wanted[:, :-1]], dim=1)

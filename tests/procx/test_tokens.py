@@ -5,15 +5,13 @@ import sys
 
 import pytest
 
-from stepline.errors import ModelError, ShapeError
+from stepline.errors import ShapeError
 from stepline.procx.text_settings import VocabularySettings
 from stepline.procx.tokens import (
     BEGIN,
     END,
     PAD,
-    load_vocabulary,
     normalise,
-    save_vocabulary,
     train_vocabulary,
 )
 
@@ -96,27 +94,6 @@ def test_a_size_without_room_for_the_characters_is_an_error():
 def test_no_sentence_gives_a_vocabulary_that_spells():
     vocabulary = train_vocabulary([])
     assert vocabulary.decode(vocabulary.encode("an egg")) == "an egg"
-
-
-def test_it_is_read_as_it_was_written(vocabulary, tmp_path):
-    path = tmp_path / "vocabulary.json"
-    save_vocabulary(vocabulary, path)
-    assert load_vocabulary(path) == vocabulary
-    assert json.loads(path.read_text())["sha256"] == vocabulary.sha256
-
-
-def test_a_changed_or_broken_file_is_an_error(vocabulary, tmp_path):
-    path = tmp_path / "vocabulary.json"
-    save_vocabulary(vocabulary, path)
-    path.write_text(path.read_text().replace('"onion"', '"union"'))
-    with pytest.raises(ModelError, match="was changed"):
-        load_vocabulary(path)
-    for text in ("[]", "{", '{"tokens": 3, "lower": true, "sha256": ""}'):
-        path.write_text(text)
-        with pytest.raises(ModelError, match="not a vocabulary"):
-            load_vocabulary(path)
-    with pytest.raises(ModelError, match="not a vocabulary"):
-        load_vocabulary(tmp_path / "none.json")
 
 
 def sentences_of(shared, part):
