@@ -59,7 +59,8 @@ def nasva_tables(out: Path, seeds: int, tables: tuple[str, ...], **options: Any)
 @click.option("-o", "--out", type=click.Path(path_type=Path), default=Path("out/procx-tables"), show_default=True,
               help="Folder; what it holds already is not trained again.")  # fmt: skip
 @click.option("--seeds", type=click.IntRange(min=1), default=3, show_default=True, help="Worlds and networks.")
-@click.option("--table", "tables", type=click.Choice(PROCX_TABLES), multiple=True, help="Only this table.")
+@click.option("--table", "tables", type=click.Choice(PROCX_TABLES), multiple=True,
+              help="Only this table, also one that is not usual.")  # fmt: skip
 @click.option("--processes", type=click.IntRange(min=1), default=1, show_default=True, help="Of one thread each.")
 @click.option("--steps", type=click.IntRange(min=1), help="Of every training, instead of the form's own number.")
 @click.option("--train/--no-train", default=True, show_default=True, help="Or write what has been run already.")
@@ -69,7 +70,8 @@ def procx_tables(
 ) -> None:
     """ProcX's tables 1 to 5 in the simulated world, baselines, ablations, and what goes beyond the paper.
 
-    All of it takes about an hour of CPU time; a run that was stopped goes on where it was.
+    The usual tables (baselines, 2a, 2b, 5, contrast, decoding, speech) take half an hour of two cores; 1, 3, 4, 7b and
+    data as much again, by --table. A run that was stopped goes on where it was.
 
     \b
     Example:

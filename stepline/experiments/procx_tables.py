@@ -13,7 +13,7 @@ from stepline.experiments.procx_attention import spread_plot, spread_points
 from stepline.experiments.procx_baselines import guessed
 from stepline.experiments.procx_claims import procx_claims
 from stepline.experiments.procx_corpus import procx_corpus
-from stepline.experiments.procx_rows import TITLES, ProcxRow, procx_rows
+from stepline.experiments.procx_rows import TITLES, USUAL, ProcxRow, procx_rows
 from stepline.experiments.procx_scores import METRICS, score_events, view_name
 from stepline.experiments.procx_table import Facts, ProcxJudged, ProcxLine, as_json, as_markdown
 from stepline.experiments.procx_trial import FORMS, Guess, ProcxSize, ProcxTrial, alike
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ProcxPlan:
-    """What is run. tables: by name (none: all). processes: of one thread each.
+    """What is run. tables: by name (none: the usual ones, or all that have been run). processes: of one thread each.
 
     report: told how many of how many trials are done.
     """
@@ -60,7 +60,8 @@ class ProcxPlan:
 
     def rows(self) -> list[ProcxRow]:
         """Return the rows of the chosen tables."""
-        chosen = [row for row in procx_rows() if row.table in (self.tables or TITLES)]
+        tables = self.tables or (USUAL if self.train else TITLES)
+        chosen = [row for row in procx_rows() if row.table in tables]
         return [row for row in chosen if self.train or row.guess is not None or self._ready(row)]
 
     def _ready(self, row: ProcxRow) -> bool:
