@@ -71,7 +71,7 @@ class Loaded:
 
     def check_scale(self, *, unit: bool) -> None:
         """Raise ModelError where rows were scaled to length 1 for a network that takes them as they are."""
-        if unit and not self.trained.unit:
+        if unit and not self.trained.unit and not self.model.settings.standardise:
             cure = "give ready features and vision.unit=false"
             raise ModelError(f"{self.path}: trained on feature rows as they are, not on rows of length 1; {cure}")
 

@@ -23,7 +23,7 @@ from stepline.procx.layers import DecoderLayer, EncoderLayer
 from stepline.procx.losses import Proposed
 from stepline.procx.lstm_captioner import LstmCaptioner
 from stepline.procx.model_settings import ModelSettings
-from stepline.procx.pyramid import Places, Pyramid, fused, middles
+from stepline.procx.pyramid import Places, Pyramid, fused, middles, standardised
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,8 @@ class ProcX(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
 
     def _encode(self, videos: Videos) -> tuple[Tensor, tuple[int, ...], Tensor | None]:
         """Return the encoded levels (B, P, D), their lengths, and which of their positions are of empty videos."""
-        levels = self.pyramid(videos.values)
+        values = standardised(videos.values) if self.settings.standardise else videos.values
+        levels = self.pyramid(values)
         lengths = tuple(level.shape[1] for level in levels)
         rows = torch.cat(levels, dim=1)   # (B, P, D)
         places = self.places(lengths, videos.durations)

@@ -16,6 +16,14 @@ GROUPED = 16   # channels normalised together: the 32 groups of PDVC's width 512
 PERIOD = 10_000   # of the slowest sine; PDVC's code
 
 
+def standardised(values: Tensor) -> Tensor:
+    """Return rows (B, R, C) scaled to length sqrt(C), so that numbers are about 1 whatever the backbone; zero stays zero.
+
+    Unit rows have numbers near 1 / sqrt(C), which the convolutions' biases outgrow before the contents are learned.
+    """
+    return F.normalize(values.float(), dim=-1) * math.sqrt(values.shape[-1])   # (B, R, C)
+
+
 class Pyramid(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
     """Levels of half the length each: a linear map of the rows, then strided convolutions. Source: PDVC's code."""
 

@@ -115,6 +115,9 @@ def test_speech_and_scale_are_those_of_the_training(written, tmp_path):
     load_model(path).check_scale(unit=True)
     raw = tmp_path / "raw.safetensors"
     write_model(network, WORDS, raw, Trained("drawn"))
+    load_model(raw).check_scale(unit=True)   # it gives rows a length of its own
+    as_given = ProcX(network.settings.model_copy(update={"standardise": False}), len(WORDS))
+    write_model(as_given, WORDS, raw, Trained("drawn"))
     with pytest.raises(ModelError, match="trained on pictures alone"):
         load_model(raw).check_speech()
     with pytest.raises(ModelError, match="not on rows of length 1"):

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -9,7 +11,7 @@ from stepline.errors import ShapeError
 from stepline.procx.batch import Videos, videos
 from stepline.procx.model import chosen
 from stepline.procx.model_settings import PDVC, PROCX, SMALL, SMALL_PDVC
-from stepline.procx.pyramid import fused, sine_positions
+from stepline.procx.pyramid import fused, sine_positions, standardised
 from stepline.procx.search import write
 
 FORMS = [("key-aware", "transformer"), ("vanilla", "lstm")]
@@ -78,6 +80,19 @@ def test_a_video_of_one_row_and_a_network_of_one_row_are_defined(form, kind):
         seen = look(network(settings), short, settings)
         assert torch.isfinite(seen.proposed.boxes).all()
         assert seen.lengths[-1] == max(1, rows // 8)
+
+
+def test_rows_are_as_long_as_they_are_wide_and_zero_stays_zero():
+    values = torch.tensor([[[3.0, 0.0, 0.0, 4.0], [0.0, 0.0, 0.0, 0.0]]])
+    assert_close(standardised(values), torch.tensor([[[1.2, 0.0, 0.0, 1.6], [0.0, 0.0, 0.0, 0.0]]]))
+
+
+@pytest.mark.parametrize("settings", [tiny(), tiny(standardise=False)])
+def test_the_scale_of_features_matters_only_where_they_are_taken_as_given(settings):
+    model, one = network(settings, stirred=True), sample()
+    small = replace(one, values=one.values / 100)
+    told, scaled = (look(model, [each], settings).proposed.boxes for each in (one, small))
+    assert torch.allclose(told, scaled, atol=1e-5) == settings.standardise
 
 
 def test_each_layer_moves_the_boxes_of_the_one_before():
