@@ -17,7 +17,7 @@ PERIOD = 10_000   # of the slowest sine; PDVC's code
 
 
 def standardised(values: Tensor) -> Tensor:
-    """Return rows (B, R, C) scaled to length sqrt(C), so that numbers are about 1 whatever the backbone; zero stays zero.
+    """Return rows (B, R, C) scaled to length sqrt(C), so that their numbers are about 1; zero stays zero.
 
     Unit rows have numbers near 1 / sqrt(C), which the convolutions' biases outgrow before the contents are learned.
     """
