@@ -17,7 +17,7 @@ class ModelSettings(Settings):
 
     features: Count = 512          # C of a feature row; S3D: 512
     rows: Count = 256              # that each video is resized to; section 6.3
-    standardise: bool = True       # each row to length sqrt(features): unit rows drown in biases; PDVC's code: as given
+    standardise: bool = True       # numbers are 1 on average: unit rows drown in biases; PDVC's code: as given
     attention: AttentionSettings = AttentionSettings()   # of encoder and decoder, and all widths
     decoder_form: AttentionForm | None = None   # of the decoder's attention; None: as the encoder's; table 2b
     encoder_layers: Count = 4      # section 5 has "scaled up" PDVC's 2

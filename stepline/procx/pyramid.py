@@ -17,11 +17,12 @@ PERIOD = 10_000   # of the slowest sine; PDVC's code
 
 
 def standardised(values: Tensor) -> Tensor:
-    """Return rows (B, R, C) scaled to length sqrt(C), so that their numbers are about 1; zero stays zero.
+    """Return features (B, R, C) scaled so that the numbers of each video are 1 on average; zero stays zero.
 
     Unit rows have numbers near 1 / sqrt(C), which the convolutions' biases outgrow before the contents are learned.
     """
-    return F.normalize(values.float(), dim=-1) * math.sqrt(values.shape[-1])   # (B, R, C)
+    size = values.float().square().mean(dim=(1, 2), keepdim=True).sqrt()   # (B, 1, 1)
+    return values / size.clamp(min=1e-12)
 
 
 class Pyramid(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here

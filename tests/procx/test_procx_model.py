@@ -82,9 +82,9 @@ def test_a_video_of_one_row_and_a_network_of_one_row_are_defined(form, kind):
         assert seen.lengths[-1] == max(1, rows // 8)
 
 
-def test_rows_are_as_long_as_they_are_wide_and_zero_stays_zero():
-    values = torch.tensor([[[3.0, 0.0, 0.0, 4.0], [0.0, 0.0, 0.0, 0.0]]])
-    assert_close(standardised(values), torch.tensor([[[1.2, 0.0, 0.0, 1.6], [0.0, 0.0, 0.0, 0.0]]]))
+def test_numbers_of_a_video_are_one_on_average_and_zero_stays_zero():
+    values = torch.tensor([[[3.0, 0.0], [4.0, 0.0]], [[0.0, 0.0], [0.0, 0.0]]])   # root mean squares 2.5 and 0
+    assert_close(standardised(values), torch.tensor([[[1.2, 0.0], [1.6, 0.0]], [[0.0, 0.0], [0.0, 0.0]]]))
 
 
 @pytest.mark.parametrize("settings", [tiny(), tiny(standardise=False)])
