@@ -16,7 +16,7 @@ TEXTS = {f"v{number:02d}": f"slow 0.1 {'x' * number}" for number in range(10)} |
 def code_of(folder, out, workers=2):
     """A driver's code: all fake stages over the videos of a folder."""
     return (
-        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "   # a background process may ignore it
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "   # a background one ignores it
         "from fake_stages import *; from stepline.curate.driver import Job, curate; from pathlib import Path; "
         f"names = {sorted(TEXTS)!r}; folder = Path({str(folder)!r}); "
         "items = [Item(name, video=str(folder / (name + '.txt')), stamp='1') for name in names]; "
