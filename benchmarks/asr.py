@@ -25,9 +25,9 @@ from stepline.media import Sound, probe, sound
 
 Samples = npt.NDArray[np.float32]
 
-RATE = 16_000   # Hz
+RATE = 16_000  # Hz
 RESULTS = Path(__file__).parent / "results" / "asr.json"
-VOICES = (("en-us", 150), ("en-gb+f3", 165))   # espeak-ng voice, words a minute
+VOICES = (("en-us", 150), ("en-gb+f3", 165))  # espeak-ng voice, words a minute
 TEXTS = (
     "Hi everyone and welcome back to my kitchen. Today I'm going to show you how to make fresh lemonade. First, "
     "wash the lemons under cold water. Then cut each lemon in half with a sharp knife. Squeeze the juice into a "
@@ -157,7 +157,7 @@ def main() -> None:
     if shutil.which("espeak-ng") is None:
         raise SystemExit("espeak-ng is not installed; apt-get install espeak-ng")
     clean = [talk(text, voice, speed, seed) for seed, text in enumerate(TEXTS) for voice, speed in VOICES]
-    transcribe(blocks(clean[0].samples))   # loads what every later run shares
+    transcribe(blocks(clean[0].samples))  # loads what every later run shares
     models = ["whisper-tiny.en", *(["whisper-base"] if options.base else [])]
     results: dict[str, object] = {}
     for name in models:
@@ -167,7 +167,7 @@ def main() -> None:
         louder = [noisy(given, decibels) for given in clean]
         results[f"whisper-tiny.en beam 5, noise {decibels:.0f} dB"] = measure(louder, AsrSettings(model=models[0]))
     for name, row in results.items():
-        print(f"{name:40s}", {key: round(value, 2) for key, value in row.items()})   # type: ignore[attr-defined]
+        print(f"{name:40s}", {key: round(value, 2) for key, value in row.items()})  # type: ignore[attr-defined]
     for path in sorted(options.clips.iterdir()) if options.clips else ():
         if path.suffix not in (".mp4", ".mkv"):
             continue

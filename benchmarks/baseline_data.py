@@ -66,7 +66,7 @@ def hirest(split: str) -> list[Shown]:
               [(str(n), row["segment"]) for n, row in enumerate(v["steps"])], tuple(v["clip_bounds"]))
         for v in items
         if v["steps"] and v["split"] == split
-    ]   # fmt: skip
+    ]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -90,4 +90,4 @@ def crosstask() -> list[TaskVideo]:
             tuple(row["step_id"] - 1 for row in v["steps"]), counts[v["task_id"]],
         )
         for v in videos.values()
-    ]   # fmt: skip
+    ]  # fmt: skip

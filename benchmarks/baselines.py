@@ -26,7 +26,7 @@ from stepline.evaluate.spans import THRESHOLDS, Fit, grounding_fit, hit, overlap
 from stepline.evaluate.statistics import GroupedRatio, Ratio, Statistic, interval, resample, score
 
 OUT = Path(__file__).resolve().parent / "results" / "baselines.json"
-Placer = Callable[[Shown, int], Array]   # video, how many spans -> (K, 2)
+Placer = Callable[[Shown, int], Array]  # video, how many spans -> (K, 2)
 
 
 def measured(statistics: dict[str, Statistic]) -> dict[str, Metric]:
@@ -96,7 +96,7 @@ def placing(videos: Sequence[Shown], place: Placer) -> dict[str, Metric]:
 
 def finding(videos: Sequence[Shown], place: Placer, count: int) -> dict[str, Metric]:
     """Return recall and precision at overlap of `count` spans in every video, whatever they show."""
-    tables = [overlap(place(video, count), np.concatenate(video.instances)) for video in videos]   # (count, M)
+    tables = [overlap(place(video, count), np.concatenate(video.instances)) for video in videos]  # (count, M)
     fits = [Fit(table.max(axis=0), count) for table in tables]
     shown = np.array([float(table.shape[1]) for table in tables])
     made = overlap_statistics(fits, shown)
@@ -156,7 +156,7 @@ def centers(videos: Sequence[TaskVideo]) -> list[Array]:
             for k in range(video.count)
         ])
         for video, part in zip(videos, fold, strict=True)
-    ]   # fmt: skip
+    ]  # fmt: skip
 
 
 def judged(video: TaskVideo, fractions: Array) -> tuple[float, float]:

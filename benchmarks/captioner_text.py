@@ -30,8 +30,8 @@ ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT / ".." / "shared" / "data" / "youcook2"
 OUT = ROOT / "benchmarks" / "results" / "captioner_text.json"
 BATCH = 64
-DISCOUNT = 0.75   # of the trigram; Kneser and Ney
-RATE = 3e-3   # of learning, at the start; falls to 0 over the given time
+DISCOUNT = 0.75  # of the trigram; Kneser and Ney
+RATE = 3e-3  # of learning, at the start; falls to 0 over the given time
 NETWORK = CaptionerSettings(width=128, heads=4, text_layers=1, joint_layers=1, feed_forward=512, dropout=0.2)
 
 
@@ -112,7 +112,7 @@ class Trigram:
             path = [BEGIN, BEGIN, *row]
             for place in range(2, len(path)):
                 self.seen[2][tuple(path[place - 2 : place])][path[place]] += 1
-        for order in (1, 0):   # how many contexts a token follows
+        for order in (1, 0):  # how many contexts a token follows
             for context, after in self.seen[order + 1].items():
                 for token in after:
                     self.seen[order][context[1:]][token] += 1

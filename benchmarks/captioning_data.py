@@ -24,8 +24,19 @@ PLACES = ["pan", "pot", "bowl", "oven", "plate", "board", "skillet", "wok", "tra
 ENDINGS = ["well", "until golden brown", "for ten minutes", "on low heat", "gently", "over the top", "in half"]
 ARTICLES = ["the", "the", "the", "a", "some"]
 SYNONYMS = {
-    "add": "put in", "mix": "combine", "chop": "cut", "fry": "saute", "place": "put", "bowl": "dish", "stir": "mix",
-    "pan": "skillet", "heat": "warm", "cut": "slice", "oil": "olive oil", "until": "till", "some": "a few",
+    "add": "put in",
+    "mix": "combine",
+    "chop": "cut",
+    "fry": "saute",
+    "place": "put",
+    "bowl": "dish",
+    "stir": "mix",
+    "pan": "skillet",
+    "heat": "warm",
+    "cut": "slice",
+    "oil": "olive oil",
+    "until": "till",
+    "some": "a few",
 }
 
 

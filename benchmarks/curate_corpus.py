@@ -143,19 +143,34 @@ def scripted(number: int, seed: int, kind: str) -> tuple[Script, dict[int, Span]
 
 
 def _script(
-    name: str, seed: int, task: Task, steps: Sequence[TaskStep], lines: Sequence[Line], spans: Sequence[Span],
-    places: dict[int, Span], duration: float, kind: str, rng: Random,
+    name: str,
+    seed: int,
+    task: Task,
+    steps: Sequence[TaskStep],
+    lines: Sequence[Line],
+    spans: Sequence[Span],
+    places: dict[int, Span],
+    duration: float,
+    kind: str,
+    rng: Random,
 ) -> Script:
     shots = [_step_shot(task, steps[k], span, rng) for k, span in places.items()]
     for gap in free_spans(list(places.values()), 0.0, duration):
         shots.append(_filler(task, steps, gap, spans, rng))
     true = tuple(
         TrueStep(id=str(k + 1), text=steps[k].text, utterance=n, spans=(places[k],) if k in places else ())
-        for n, line in enumerate(lines) if (k := -1 if line.step is None else line.step) >= 0
+        for n, line in enumerate(lines)
+        if (k := -1 if line.step is None else line.step) >= 0
     )
     utterances = tuple(Utterance(at=span.start, text=line.text) for line, span in zip(lines, spans, strict=True))
     return Script(
-        id=name, seed=seed, title=task.title, task=task.name, duration=duration, utterances=utterances, steps=true,
+        id=name,
+        seed=seed,
+        title=task.title,
+        task=task.name,
+        duration=duration,
+        utterances=utterances,
+        steps=true,
         shots=tuple(sorted(shots, key=lambda shot: shot.span.start)),
         voice=type(voice(seed))("es", 160, 50) if kind == "spanish" else None,
     )
@@ -163,10 +178,18 @@ def _script(
 
 def _step_shot(task: Task, step: TaskStep, span: Span, rng: Random) -> Shot:
     camera = "close" if rng.random() < 0.5 else "wide"
-    return Shot(span=span, scene=Scene(
-        kind="table", place=task.place, camera=camera, action=step.action, item=step.item, target=step.target,
-        props=step.props,
-    ))
+    return Shot(
+        span=span,
+        scene=Scene(
+            kind="table",
+            place=task.place,
+            camera=camera,
+            action=step.action,
+            item=step.item,
+            target=step.target,
+            props=step.props,
+        ),
+    )
 
 
 def _filler(task: Task, steps: Sequence[TaskStep], gap: Span, said: Sequence[Span], rng: Random) -> Shot:

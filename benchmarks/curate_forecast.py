@@ -61,16 +61,16 @@ def made_again(out: Path) -> dict[str, object]:
 def compared(told: dict[str, object], run: Costs, stages: dict[str, StageCosts]) -> list[dict[str, object]]:
     """Return a row a stage, and the sum: CPU seconds forecast, with the interval, and measured."""
     rows: list[dict[str, object]] = []
-    for stage in told["stages"]:   # type: ignore[attr-defined]
+    for stage in told["stages"]:  # type: ignore[attr-defined]
         name = stage["name"]
         once = sum(took[1] for took in run.dataset.get(name, []))
         real = float(stages[name].spent["cpu"].sum()) if name in stages else once
         cpu = stage["cpu"]
         rows.append({"stage": name, "forecast": cpu["value"], "low": cpu["low"], "high": cpu["high"], "measured": real})
-    total = {key: sum(float(row[key]) for row in rows) for key in ("forecast", "measured")}   # type: ignore[arg-type]
+    total = {key: sum(float(row[key]) for row in rows) for key in ("forecast", "measured")}  # type: ignore[arg-type]
     rows.append({"stage": "all", **total, "low": float("nan"), "high": float("nan")})
     for row in rows:
-        row["off"] = float(row["forecast"]) / float(row["measured"]) - 1 if row["measured"] else None   # type: ignore[arg-type]
+        row["off"] = float(row["forecast"]) / float(row["measured"]) - 1 if row["measured"] else None  # type: ignore[arg-type]
     return rows
 
 

@@ -31,7 +31,7 @@ from stepline.store import read_parquet, write_parquet
 OUT = Path(__file__).resolve().parent / "results" / "curate_index.json"
 WHOLE = 1_200_000
 SENTENCES, STEPS, WORDS = 100, 10, 9
-MEAN_CELL = 6_000   # bytes of a JSON cell, of the order of what a transcript of 100 sentences needs compressed
+MEAN_CELL = 6_000  # bytes of a JSON cell, of the order of what a transcript of 100 sentences needs compressed
 
 
 def item(number: int) -> Item:
@@ -120,7 +120,7 @@ def listing() -> dict[str, object]:
             return (Found(f"{draw.getrandbits(256):064x}.json", 0, "") for _ in range(WHOLE))
 
     before, held = resident(), []
-    took = cpu(lambda: held.append(Known.of(Listed())))   # type: ignore[arg-type]
+    took = cpu(lambda: held.append(Known.of(Listed())))  # type: ignore[arg-type]
     keys = [f"{random.Random(n).getrandbits(256):064x}" for n in range(20_000)]
     asked = cpu(lambda: [key in held[0] for key in keys])
     return {
@@ -143,7 +143,7 @@ def cells(folder: Path) -> dict[str, object]:
     wall = time.monotonic()
     written = slope(lambda size: cpu(lambda: [kept.write(stage, key, body) for key in keys[:size]]), (1000, 4000))
     wall = time.monotonic() - wall
-    for key in keys:   # the rest without the flush to disk, to have a folder of this size
+    for key in keys:  # the rest without the flush to disk, to have a folder of this size
         path = folder / cell_name(stage, key)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(body)

@@ -35,17 +35,21 @@ from stepline.evaluate.statistics import Floats
 
 RESULT = Path(__file__).resolve().parent / "results" / "curate_simulation.json"
 VIDEOS = 1_200_000
-MEAN, SPREAD = 390.0, 0.6   # s of a video, and the log's standard deviation; HowTo100M's mean is 6.5 min
+MEAN, SPREAD = 390.0, 0.6  # s of a video, and the log's standard deviation; HowTo100M's mean is 6.5 min
 HOUR = 3600.0
-BYTES_A_SECOND = 60_000.0   # of a video at 0.5 Mbit/s
-POISON = 2e-4               # videos that hang to the limit
+BYTES_A_SECOND = 60_000.0  # of a video at 0.5 Mbit/s
+POISON = 2e-4  # videos that hang to the limit
 CLOUD = Cluster(
     nodes=100, cores=16, start=15.0, slow_share=0.03, slow_speed=0.5, loss_every=200 * HOUR, away=600.0,
     driver_every=100 * HOUR, driver_away=300.0, storage=10e9, stream=50e6,
-)   # fmt: skip
+)  # fmt: skip
 CASES: dict[str, Mapping[str, object]] = {
     "nothing breaks": {
-        "slow_share": 0.0, "loss_every": NEVER, "driver_every": NEVER, "storage": NEVER, "stream": NEVER,
+        "slow_share": 0.0,
+        "loss_every": NEVER,
+        "driver_every": NEVER,
+        "storage": NEVER,
+        "stream": NEVER,
     },
     "as assumed": {},
     "with copies at the end": {"speculate": True},
@@ -58,7 +62,7 @@ CASES: dict[str, Mapping[str, object]] = {
     "a tenth of the nodes": {"nodes": 10},
     "400 nodes": {"nodes": 400},
 }
-LIMITS = {"a hang ends after 5 min": 300.0}   # limits.seconds, 1800 s elsewhere
+LIMITS = {"a hang ends after 5 min": 300.0}  # limits.seconds, 1800 s elsewhere
 
 
 def measured(out: Path, quantity: str) -> tuple[dict[str, Floats], Floats, float, float, float]:
@@ -68,7 +72,7 @@ def measured(out: Path, quantity: str) -> tuple[dict[str, Floats], Floats, float
     costs = read_costs(read_timings(place), [one.id for one in items])
     names = list(costs.stages)
     rows = np.stack([costs.stages[name].spent["cpu"] for name in names], axis=1)
-    done = rows.sum(axis=1) > 0   # the dry run had the others
+    done = rows.sum(axis=1) > 0  # the dry run had the others
     spent = {name: costs.stages[name].spent[quantity][done] for name in names}
     sizes = np.array([seconds for seconds, there in zip(lengths(out), done, strict=True) if there])
     load = sum(stage.load[quantity] for stage in costs.stages.values())
@@ -151,7 +155,7 @@ def main() -> None:
     spent, sizes, load, _, _ = measured(outs[0], "cpu")
     wanted = durations(VIDEOS, MEAN, SPREAD)
     about = {"far": True, "bytes_a_second": BYTES_A_SECOND, "poison": POISON}
-    work = workload(spent, sizes, wanted, **about)   # type: ignore[arg-type]
+    work = workload(spent, sizes, wanted, **about)  # type: ignore[arg-type]
     shares = dict(zip(spent, (work.times.sum(axis=0, dtype=np.float64) / HOUR).round(0).tolist(), strict=True))
     rate = work.seconds / wanted.sum()
     hours = f"{wanted.sum() / HOUR:,.0f} h of video, {work.seconds / HOUR:,.0f} core hours ({rate:.3f} s a second)"
@@ -159,10 +163,10 @@ def main() -> None:
     cases = []
     works = dict.fromkeys(CASES, work)
     for name, limit in LIMITS.items():
-        works[name] = workload(spent, sizes, wanted, limit=limit, **about)   # type: ignore[arg-type]
+        works[name] = workload(spent, sizes, wanted, limit=limit, **about)  # type: ignore[arg-type]
     for name, work in works.items():
         changed, began = CASES.get(name, {}), time.process_time()
-        one = simulate(work, replace(CLOUD, start=max(load, 1.0), **changed))   # type: ignore[arg-type]
+        one = simulate(work, replace(CLOUD, start=max(load, 1.0), **changed))  # type: ignore[arg-type]
         cases.append(row(name, one, work, time.process_time() - began))
         print(json.dumps(cases[-1]), flush=True)
     assumed = {**asdict(CLOUD), "start": load, "poison": POISON, "mean_s": MEAN, "spread": SPREAD}

@@ -1,6 +1,6 @@
 """Sources and exports at size: CPU seconds and peak MiB, each measured in a process of its own.
 
-    python benchmarks/curate_sources.py --rows 1200000 --records 20000
+python benchmarks/curate_sources.py --rows 1200000 --records 20000
 """
 
 import argparse
@@ -15,9 +15,9 @@ import time
 from pathlib import Path
 
 CATEGORIES = ("Food and Entertaining", "Cars & Other Vehicles", "Hobbies and Crafts")
-TASKS = 23_611    # HowTo100M's
-SENTENCES = 100   # of a synthetic record
-CUES = 25         # of a video in the captions
+TASKS = 23_611  # HowTo100M's
+SENTENCES = 100  # of a synthetic record
+CUES = 25  # of a video in the captions
 
 
 def make(folder: Path, rows: int) -> None:

@@ -30,7 +30,7 @@ from stepline.store import read_parquet, read_record
 
 RESULTS = Path(__file__).resolve().parent / "results"
 DRAWS = 2000
-TIGHT = 0.5    # IoU of a span that is tight
+TIGHT = 0.5  # IoU of a span that is tight
 
 Floats = npt.NDArray[np.float64]
 
@@ -198,6 +198,7 @@ def auc(units: Mapping[str, Unit], scores: Mapping[str, float]) -> float:
 
 def markdown(result: Mapping[str, object]) -> str:
     """Return the tables."""
+
     def cell(value: object) -> str:
         return "{:.3f} [{:.3f}, {:.3f}]".format(*value) if isinstance(value, list) else str(value)
 

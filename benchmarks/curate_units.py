@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from stepline.records import Record, Span, Step
 
 SMALL = "a an the and to of in on with it its that this you your so now then up off out just is are"
-SHARED = 0.5   # share of a step's words that its true step must have
+SHARED = 0.5  # share of a step's words that its true step must have
 
 
 @dataclass(frozen=True)

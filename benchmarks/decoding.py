@@ -43,13 +43,13 @@ from stepline.training_settings import TrainSettings
 from stepline.world.simulate import SHORT, simulate
 
 RESULTS = Path(__file__).parent / "results" / "decoding.json"
-WORLD = SHORT.model_copy(update={"videos": 750, "held_out": 1 / 3})   # 500 to train on, 100 to calibrate, 150 scored
+WORLD = SHORT.model_copy(update={"videos": 750, "held_out": 1 / 3})  # 500 to train on, 100 to calibrate, 150 scored
 FITTED = 100
 SMALL = ModelSettings(video_width=128, text_width=128, width=64, heads=4, encoder_layers=1, decoder_layers=1,
-                      feed_forward=256, alignability=True)   # fmt: skip
+                      feed_forward=256, alignability=True)  # fmt: skip
 LEARNING = TrainSettings(epochs=5, batch=8, learning_rate=1e-3)
 THRESHOLDS = (0.3, 0.5, 0.7)
-LONG = (1200, 1800, 3600, 14400)   # rows
+LONG = (1200, 1800, 3600, 14400)  # rows
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def look(network: Aligner, one, style: str) -> tuple[Fit, np.ndarray, list[list[
         [windows[w].tolist() for w in np.flatnonzero(one.timeline.steps == step)] if style == "recipe"
         else [windows[window].tolist()] if window >= 0 else []
         for step, window in zip(lines.step, lines.window, strict=True)
-    ]   # fmt: skip
+    ]  # fmt: skip
     prior = None
     if style != "recipe":
         length = len(features.values)
@@ -248,7 +248,7 @@ def one_seed(seed: int) -> dict[str, object]:
             "rivals": cost(made["step"], decoded(compete=1.0)),
             "rivals, order": cost(made["step"], decoded(compete=1.0, order="given")),
         },
-    }   # fmt: skip
+    }  # fmt: skip
 
 
 def spread(values: list[float]) -> dict[str, float]:
@@ -272,12 +272,12 @@ def memory(rows: int) -> dict[str, float]:
     import torch
 
     torch.manual_seed(0)
-    network = Aligner(ModelSettings(video_width=128, text_width=128)).eval()   # of the released size
+    network = Aligner(ModelSettings(video_width=128, text_width=128)).eval()  # of the released size
     chance = np.random.default_rng(0)
     text = chance.normal(size=(30, 128)).astype(np.float32)
     fit_texts(network, FeatureSequence(chance.normal(size=(64, 128)).astype(np.float32), 1.0, "drawn"), text)
     features = FeatureSequence(chance.normal(size=(rows, 128)).astype(np.float32), 1.0, "drawn")
-    Path("/proc/self/clear_refs").write_text("5")   # the peak counts from here
+    Path("/proc/self/clear_refs").write_text("5")  # the peak counts from here
     before, began = resident("VmRSS"), time.process_time()
     fit_texts(network, features, text)
     grown = resident("VmHWM") - before

@@ -30,14 +30,14 @@ def write(folder: Path) -> None:
     texts = [f"do thing {k}" for k in range(SEGMENTS)]
     ids = [f"video{n:05d}" for n in range(VIDEOS)]
     truth = {id: [[k % 2, s, s + 8, t] for k, (s, t) in enumerate(zip(row, texts, strict=True))]
-             for id, row in zip(ids, starts.tolist(), strict=True)}   # fmt: skip
+             for id, row in zip(ids, starts.tolist(), strict=True)}  # fmt: skip
     save(folder / "htm_align.json", truth)
     save(folder / "htm-align.json", dict(zip(ids, moved.tolist(), strict=True)))
     flat = {id: {"duration": LENGTH, "timestamps": [[s, s + 8] for s in row], "sentences": texts}
-            for id, row in zip(ids, starts.tolist(), strict=True)}   # fmt: skip
+            for id, row in zip(ids, starts.tolist(), strict=True)}  # fmt: skip
     save(folder / "yc2_val.json", flat)
     save(folder / "youcook2.json", {id: [[s, s + 8, t] for s, t in zip(row, texts, strict=True)]
-                                    for id, row in zip(ids, moved.tolist(), strict=True)})   # fmt: skip
+                                    for id, row in zip(ids, moved.tolist(), strict=True)})  # fmt: skip
     write_ht_step(folder, ids, starts, moved)
 
 
@@ -76,7 +76,7 @@ def measure(folder: Path, benchmark: str, convention: str) -> None:
     print(json.dumps({
         "score_s": round(scored - began, 2), "intervals_s": round(done - scored, 2), "peak_mib": round(peak),
         "metrics": len(made.metrics),
-    }))   # fmt: skip
+    }))  # fmt: skip
 
 
 def main() -> None:

@@ -34,7 +34,7 @@ from stepline.training.ahead import Ahead
 from stepline.training_settings import TrainSettings
 
 WIDTH, BATCH = 768, 8
-AUTHORS = (340_000 + 370_000) * 12 / (20 * 3600)   # samples a second on their RTX 3090: 20 h, NaSVA section 4.2
+AUTHORS = (340_000 + 370_000) * 12 / (20 * 3600)  # samples a second on their RTX 3090: 20 h, NaSVA section 4.2
 
 
 def write_stores(folder: Path, videos: int) -> list[Told]:

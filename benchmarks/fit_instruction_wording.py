@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[1]
 OUT = ROOT / "stepline" / "sieve_swap" / "instruction_wording.json"
 RESULT = ROOT / "benchmarks" / "results" / "instruction_wording.json"
 RIDGES = (3e-3, 1e-3, 3e-4, 1e-4, 3e-5)
-TELLINGS = 12   # times that each idle line is said
+TELLINGS = 12  # times that each idle line is said
 
 
 def samples() -> tuple[list[str], Array, list[str]]:

@@ -32,8 +32,8 @@ from stepline.wys2.judge import clip_of, logit, on_screen
 ROOT = Path(__file__).resolve().parents[1]
 OUT = ROOT / "stepline" / "wys2" / "judge.json"
 RESULT = ROOT / "benchmarks" / "results" / "judge.json"
-OVERLAP = 0.5   # s of the clip that must show the step
-RIDGE = 1e-3    # a few hundred sentences; not tuned
+OVERLAP = 0.5  # s of the clip that must show the step
+RIDGE = 1e-3  # a few hundred sentences; not tuned
 COLUMNS = ("wording", "picture", "on screen", "told")
 
 Array = npt.NDArray[np.float64]
@@ -67,9 +67,9 @@ def _evidence(record: Record, pictures: Seen, duration: float) -> dict[str, Arra
     grounding = ground(
         steps, duration=duration, transcript=transcript, features=pictures.features, step_vectors=vectors,
         activity=pictures.activity,
-    )   # fmt: skip
+    )  # fmt: skip
     told, on = on_screen(transcript, grounding.steps, grounding.alignment)
-    cosines = said.astype(np.float64) @ pictures.features.values.T   # (S, T)
+    cosines = said.astype(np.float64) @ pictures.features.values.T  # (S, T)
     spread = (cosines - cosines.mean(axis=1, keepdims=True)) / cosines.std(axis=1, keepdims=True)
     clips = [pictures.features.rows(clip_of(one.span)) for one in transcript.sentences]
     picture = [spread[k, rows].mean() if rows.stop > rows.start else 0.0 for k, rows in enumerate(clips)]
@@ -105,7 +105,7 @@ def fit(evidence: Array, told: Array, shown: Array, weight: float | None = None)
 
 KINDS: dict[str, tuple[str, float | None]] = {
     "words": ("wording", 1.0), "grounding": ("on screen", None), "told and cosine": ("picture", None),
-}   # fmt: skip
+}  # fmt: skip
 
 
 def main() -> None:

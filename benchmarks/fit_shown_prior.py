@@ -19,9 +19,9 @@ from whenact_data import CLIP, Action, Array, read_actions, shown_seconds
 from stepline.nasva.prior import ShownPrior
 
 OUT = Path(__file__).resolve().parents[1] / "stepline" / "nasva" / "shown_prior.json"
-WORDS = 3.0     # seconds, the usual length of a recogniser's sentence
-START = np.log([2.0, 1.0, 2.0, 1.0])   # before scale, before power, after scale, after power
-SHRINK = 1e-4   # weight of the squared distance from START; only keeps the fit from drifting
+WORDS = 3.0  # seconds, the usual length of a recogniser's sentence
+START = np.log([2.0, 1.0, 2.0, 1.0])  # before scale, before power, after scale, after power
+SHRINK = 1e-4  # weight of the squared distance from START; only keeps the fit from drifting
 
 
 def fit(actions: Sequence[Action]) -> ShownPrior:

@@ -20,8 +20,8 @@ from stepline.text import embed
 ROOT = Path(__file__).resolve().parents[1]
 OUT = ROOT / "stepline" / "text" / "visible_text.json"
 RESULT = ROOT / "benchmarks" / "results" / "visible_text.json"
-RIDGE = 1e-4   # the best of 1e-3, 3e-4, 1e-4, 3e-5 by held-out likelihood
-BINS = 10      # of the calibration error
+RIDGE = 1e-4  # the best of 1e-3, 3e-4, 1e-4, 3e-5 by held-out likelihood
+BINS = 10  # of the calibration error
 
 
 def fit(x: Array, y: Array, ridge: float = RIDGE) -> Array:

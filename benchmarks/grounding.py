@@ -26,9 +26,9 @@ from stepline.vision import Activity
 from stepline.world import RenderSettings, Script, make_script, read_script, render, truth, write_script
 
 RESULTS = Path(__file__).resolve().parent / "results"
-FAR = 5.0      # s between the spoken span and the nearest shown one
-DRAWS = 2000   # bootstrap samples
-LOOKS = 4      # frames a second that motion is measured on, as the pipeline does
+FAR = 5.0  # s between the spoken span and the nearest shown one
+DRAWS = 2000  # bootstrap samples
+LOOKS = 4  # frames a second that motion is measured on, as the pipeline does
 
 Array = npt.NDArray[np.float64]
 
@@ -162,7 +162,7 @@ def with_intervals(rows: Sequence[Item]) -> dict[str, list[list[float]]]:
     draws = [summary([r for v in rng.choice(videos, len(videos)) for r in by_video[v]]) for _ in range(DRAWS)]
     table = {}
     for name, values in summary(rows).items():
-        spread = np.nanpercentile([draw[name] for draw in draws], [2.5, 97.5], axis=0)   # (2, 3)
+        spread = np.nanpercentile([draw[name] for draw in draws], [2.5, 97.5], axis=0)  # (2, 3)
         table[name] = [[round(float(x), 4) for x in (v, *spread[:, n])] for n, v in enumerate(values)]
     return table
 

@@ -28,7 +28,7 @@ CLIPS = ROOT.parent / "shared" / "data" / "videos"
 RESULT = ROOT / "benchmarks" / "results" / "judge_clips.json"
 MARKED = "howto100m_money_clip"
 UNMARKED = ("cocoa_tv_chef", "mixing_bowl_hosts", "hair_chat")
-OVERLAP = 0.5   # s of the clip that must show the step, as in fit_judge.py
+OVERLAP = 0.5  # s of the clip that must show the step, as in fit_judge.py
 
 
 def marked_as(sentence: Sentence, marked: list[dict[str, Any]]) -> tuple[bool, bool]:

@@ -32,7 +32,7 @@ def main() -> None:
     gguf = Path(sys.argv[1]) if len(sys.argv) > 1 else packaged()
     settings = LlmSettings(gguf=gguf, cache=False, max_tokens=int(sys.argv[2]) if len(sys.argv) > 2 else 256)
     model = LocalModel(settings)
-    model.ask("Say yes.", seed=1, until=time.monotonic() + 60)   # load it before the clock starts
+    model.ask("Say yes.", seed=1, until=time.monotonic() + 60)  # load it before the clock starts
     waiter = Waiter(model, settings, main_prompt(), open_cache(False), until=time.monotonic() + 3600)
     rows = [row(path, waiter, settings) for path in sorted((HERE / "transcripts").glob("*.json"))]
     rows = [one for one in rows if one]

@@ -24,8 +24,8 @@ import av
 
 from stepline.media import Frame, MediaSettings, Reader
 
-RATE = 2.0   # frames/s wanted, as the vision stage asks for
-SIDE = 224   # pixels of the shorter side
+RATE = 2.0  # frames/s wanted, as the vision stage asks for
+SIDE = 224  # pixels of the shorter side
 RESULTS = Path(__file__).parent / "results" / "media.json"
 
 

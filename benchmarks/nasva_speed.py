@@ -44,7 +44,7 @@ OURS, HALF, DROPS = "stepline", "stepline, bf16", "stepline, attention dropout 0
 REFERENCES = ("as released", "attention dropout 0", "equal function")
 RELEASE = LossSettings(form="release")
 PARTS = ("steps", "memory", "epoch", "loading")
-VIDEOS = 32   # of an epoch of mixed lengths
+VIDEOS = 32  # of an epoch of mixed lengths
 
 
 def build(name: str) -> nn.Module:
@@ -252,9 +252,7 @@ def main() -> None:
     if "steps" in given.only:
         results["steps"] = measure_steps(given.quick)
     if "memory" in given.only:
-        results["memory_mib"] = {
-            shape: {name: memory(name, shape) for name in (OURS, *REFERENCES)} for shape in SHAPES
-        }
+        results["memory_mib"] = {shape: {name: memory(name, shape) for name in (OURS, *REFERENCES)} for shape in SHAPES}
         print("\npeak memory of a training step (MiB)", json.dumps(results["memory_mib"], indent=2), flush=True)
     if "epoch" in given.only:
         results["epoch"] = epochs(1 if given.quick else 2)

@@ -173,7 +173,7 @@ def pair_alone(file: Path) -> None:
     )
     pairing = Pairing(titles, contents, int(arrays["vocabulary"]))
     sizes = video_contents.sizes
-    for video in range(0, len(sizes), 10):   # one after another, so that their number changes nothing
+    for video in range(0, len(sizes), 10):  # one after another, so that their number changes nothing
         pairing.pairs(video_titles[video], video_contents[video], int(sizes[video]), PairingSettings())
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 

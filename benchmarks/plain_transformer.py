@@ -39,18 +39,13 @@ class PlainAligner(nn.Module):
         """Return unit vectors of texts (L, B, K, d) and seconds (B, T, d)."""
         place = sine_positions(batch.video.shape[1], self.text_place.embedding_dim, batch.video.device)
         video = self.encoder(self.video_in(batch.video) + place, src_key_padding_mask=batch.video_pad)
-        lost = batch.video_pad.shape[1] - video.shape[1]   # its fast path drops a padded end
+        lost = batch.video_pad.shape[1] - video.shape[1]  # its fast path drops a padded end
         video = F.pad(video, (0, 0, 0, lost))
         text = self.text_in(batch.text)
         text = text + self.text_place.weight[: text.shape[1]] * batch.ordered[:, None, None]
         outputs = []
         for layer in self.decoder.layers:
-            text = layer(
-                text,
-                video,
-                tgt_key_padding_mask=batch.text_pad,
-                memory_key_padding_mask=batch.video_pad,
-            )
+            text = layer(text, video, tgt_key_padding_mask=batch.text_pad, memory_key_padding_mask=batch.video_pad)
             outputs.append(self.decoder.norm(text))
         return Aligned(
             F.normalize(self.text_out(torch.stack(outputs)), dim=-1), F.normalize(self.video_out(video), dim=-1), None
@@ -134,15 +129,15 @@ class EqualAligner(nn.Module):
 def plain_loss(aligned: Aligned, batch: Batch, temperature: float = 0.07) -> Tensor:
     """Return the released loss as its formula reads: rivals from the whole batch, every decoder layer, all rows."""
     layers, size, texts, seconds = *aligned.text.shape[:3], aligned.video.shape[1]
-    shown = batch.positive & ~batch.video_pad[:, None] & ~batch.text_pad[:, :, None]   # (B, K, T)
+    shown = batch.positive & ~batch.video_pad[:, None] & ~batch.text_pad[:, :, None]  # (B, K, T)
     positive = torch.zeros(size, texts, size, seconds, dtype=torch.bool, device=shown.device)
     for number in range(size):
         positive[number, :, number] = shown[number]
-    positive = positive.view(size * texts, size * seconds)   # (B K, B T)
+    positive = positive.view(size * texts, size * seconds)  # (B K, B T)
     total = aligned.text.new_zeros(())
     for text in aligned.text:
-        logits = text.flatten(0, 1) @ aligned.video.flatten(0, 1).T / temperature   # (B K, B T)
+        logits = text.flatten(0, 1) @ aligned.video.flatten(0, 1).T / temperature  # (B K, B T)
         logits = logits.masked_fill(batch.video_pad.flatten(), -1e4)
-        losses = logits.logsumexp(dim=1) - logits.masked_fill(~positive, -1e4).logsumexp(dim=1)   # (B K,)
+        losses = logits.logsumexp(dim=1) - logits.masked_fill(~positive, -1e4).logsumexp(dim=1)  # (B K,)
         total = total + losses[positive.any(dim=1)].sum()
     return total / layers / (size * texts)

@@ -26,17 +26,17 @@ from pathlib import Path
 import numpy as np
 
 HERE = Path(__file__).parent
-DATA = HERE.parents[1] / "shared" / "data"   # real texts are not part of the project
+DATA = HERE.parents[1] / "shared" / "data"  # real texts are not part of the project
 STEPS, SEGMENTS, REAL, HELD = 500_000, 20_000, 20_000, 2_000
-GRAPH_STEPS = 60_000   # of the graph: it is slow to build
+GRAPH_STEPS = 60_000  # of the graph: it is slow to build
 WIDTH = 384
 SPREAD = 0.45
 SEED = 5
-SLICE = 4_096          # segments timed at once
-COMPARED = 512         # segments searched exactly in turns with an index
-SQUARE = 4_096         # side of the matrices whose product is the machine's peak
+SLICE = 4_096  # segments timed at once
+COMPARED = 512  # segments searched exactly in turns with an index
+SQUARE = 4_096  # side of the matrices whose product is the machine's peak
 WANTED = 0.98
-ENOUGH = 0.985         # recall, of real segments, too, at which a curve ends
+ENOUGH = 0.985  # recall, of real segments, too, at which a curve ends
 ENGINES = ("exact", "lists", "ivf", "hnsw")
 
 
@@ -216,7 +216,7 @@ def approximate(engine: str, folder: Path, segments: np.ndarray, threads: int) -
     for effort in index.efforts():
         alone = cpu(lambda: nearest_exact(some, store.blocks()))[0] / len(some)
         spent, (_, cosines) = cpu(lambda effort=effort: index.search(segments, 1, effort))
-        hit = cosines[:, 0] >= true - 1e-4   # float16 and float32 vectors differ by less
+        hit = cosines[:, 0] >= true - 1e-4  # float16 and float32 vectors differ by less
         each = spent / len(segments)
         curve.append(
             {

@@ -9,7 +9,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 CLIPS = HERE.parents[1] / "shared" / "data" / "videos"  # real clips are not part of the project
 CACHE = Path(tempfile.gettempdir()) / "stepline-drawn"  # drawn videos, made once
-CORPUS = CACHE.with_name("stepline-corpus")   # drawn how-to videos, what curate_throughput.py goes through
+CORPUS = CACHE.with_name("stepline-corpus")  # drawn how-to videos, what curate_throughput.py goes through
 
 COMMANDS = {
     "asr": ("asr.py", "--clips", CLIPS),

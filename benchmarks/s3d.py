@@ -22,7 +22,7 @@ import torch
 from stepline.vision.s3d import S3D, FoldedS3D
 
 RESULTS = Path(__file__).parent / "results" / "s3d.json"
-SHAPE = (3, 16, 224, 224)   # of a clip
+SHAPE = (3, 16, 224, 224)  # of a clip
 
 
 def main():
@@ -54,7 +54,7 @@ def speeds(count, rounds):
     took = {side: {"cpu": [], "wall": []} for side in sides}
     with torch.inference_mode():
         for run in sides.values():
-            run(clips[:1])   # warm
+            run(clips[:1])  # warm
         for _ in range(rounds):
             for side, run in sides.items():
                 cpu, wall = time.process_time(), time.perf_counter()
@@ -85,7 +85,7 @@ def peak(side, count):
     run = network if side == "plain" else FoldedS3D(network)
     with torch.inference_mode():
         run(torch.rand(count, *SHAPE))
-    status = Path("/proc/self/status").read_text()   # not ru_maxrss, which a child takes over from its parent
+    status = Path("/proc/self/status").read_text()  # not ru_maxrss, which a child takes over from its parent
     return round(int(status.split("VmHWM:")[1].split()[0]) / 1024, 1)
 
 

@@ -47,9 +47,9 @@ from stepline.text import embed
 RESULT = Path(__file__).parent / "results" / "sieve_swap.json"
 CACHE = Path(tempfile.gettempdir()) / "stepline-sieve-swap"
 GRID = [round(float(t), 2) for t in np.arange(0.3, 0.82, 0.02)]
-PAPER = 0.75   # with MPNet
-CLIPS = ("howto100m_money_clip", "cocoa_tv_chef", "mixing_bowl_hosts", "hair_chat")   # those with English speech
-READ = {"youcook2": 40, "clips": 10, "made": 50}   # swaps that a person reads
+PAPER = 0.75  # with MPNet
+CLIPS = ("howto100m_money_clip", "cocoa_tv_chef", "mixing_bowl_hosts", "hair_chat")  # those with English speech
+READ = {"youcook2": 40, "clips": 10, "made": 50}  # swaps that a person reads
 Encode = Callable[[Sequence[str]], Matrix]
 
 

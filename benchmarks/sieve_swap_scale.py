@@ -29,8 +29,8 @@ HERE = Path(__file__).resolve().parent
 DATA = HERE.parents[1] / "shared" / "data" / "recipes_json" / "recipes.json.gz"
 OUT = HERE / "results" / "sieve_swap_scale.json"
 ROUNDS = 2
-SIZES = (40, 80, 160)     # texts
-WIDTH = 384                 # of MiniLM's vectors
+SIZES = (40, 80, 160)  # texts
+WIDTH = 384  # of MiniLM's vectors
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def project(slopes: Slopes, scale: Scale, entries_a_pair: float) -> dict[str, fl
     """Return the hours of one core for each stage. entries_a_pair: entries touched a video and document."""
     steps = scale.recipes * scale.steps_a_recipe
     tagged = scale.recipes * scale.words_a_recipe + scale.videos * scale.words_a_video
-    counted = scale.kept_videos * scale.words_a_video * 2   # the report's words, before and after
+    counted = scale.kept_videos * scale.words_a_video * 2  # the report's words, before and after
     seconds = {
         "content words of recipes and transcripts": tagged * slopes.word,
         "pairing": scale.videos * (slopes.video + slopes.entry * entries_a_pair * scale.recipes),

@@ -11,8 +11,8 @@ from made_transcripts.violations import contradictions
 
 from stepline.records import Matrix, Record, Step
 
-SAME = 0.8      # Jaccard likeness of words from which two written lines are one (the base merges near-duplicates)
-ALIKE = 0.85    # cosine from which another recipe's line says nearly the same
+SAME = 0.8  # Jaccard likeness of words from which two written lines are one (the base merges near-duplicates)
+ALIKE = 0.85  # cosine from which another recipe's line says nearly the same
 
 
 def pair_rates(pairs: Sequence[Pair], cosine: Matrix, instructs: Sequence[bool], threshold: float) -> dict[str, float]:

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")   # before torch; waiting threads must not starve a busy machine
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch; waiting threads must not starve a busy machine
 
 import numpy as np
 import torch
@@ -32,7 +32,7 @@ from stepline.vision.efficientnet import EPSILON, MEAN, SCALE, EfficientNetLite0
 OUT = Path(__file__).resolve().parent / "results" / "vision.json"
 FRAMES = 32
 ROUNDS = 5
-SENTENCES = 100   # of 12 words
+SENTENCES = 100  # of 12 words
 
 PARTS = {
     "import numpy + pydantic": "import numpy, pydantic",

@@ -20,7 +20,7 @@ from stepline.nasva.decode import occupancy
 from stepline.nasva.settings import GroundSettings
 
 OUT = Path(__file__).resolve().parent / "results" / "whenact.json"
-DRAWS = 2000   # bootstrap samples
+DRAWS = 2000  # bootstrap samples
 METRICS = ("log-likelihood", "coverage", "IoU", "R@1", "80 % set")
 
 

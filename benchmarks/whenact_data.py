@@ -13,7 +13,7 @@ import numpy.typing as npt
 from stepline.records import Span
 
 DATA = Path(__file__).resolve().parents[1] / ".." / "shared" / "data" / "whenact" / "narrated_actions.json.gz"
-CLIP = 60    # seconds in a clip; WhenAct's miniclips are cut there
+CLIP = 60  # seconds in a clip; WhenAct's miniclips are cut there
 FOLDS = 5
 
 Array = npt.NDArray[np.float64]
@@ -47,7 +47,7 @@ def shown_seconds(shown: Sequence[tuple[float, float]]) -> Array:
     t = np.arange(CLIP)
     rows = np.array([np.clip(np.minimum(t + 1, end) - np.maximum(t, start), 0, None) for start, end in shown])
     for row, (start, _) in zip(rows, shown, strict=True):
-        if row.sum() == 0:   # a moment without length: the second that holds it
+        if row.sum() == 0:  # a moment without length: the second that holds it
             row[min(CLIP - 1, int(start))] = 1
     return rows / rows.sum(axis=1, keepdims=True)
 

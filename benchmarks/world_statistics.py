@@ -30,9 +30,9 @@ from stepline.world.simulate.settings import RECOGNISERS
 
 OUT = Path(__file__).resolve().parent / "results" / "world_statistics.json"
 SEEDS = (0, 1, 2)
-VIDEOS = 300   # a seed
-RECALLED = 100   # videos a seed whose recall is measured
-TIMED = 300   # videos whose cost is measured
+VIDEOS = 300  # a seed
+RECALLED = 100  # videos a seed whose recall is measured
+TIMED = 300  # videos whose cost is measured
 SHOWN = ("short", "youcook2")
 
 REAL = {

@@ -23,7 +23,7 @@ from stepline.writing.english import parser, verbs
 
 HERE = Path(__file__).resolve().parent
 SHARED = HERE.parent.parent / "shared"
-FIRST_RUNS = HERE / "writing_first_runs.json"   # what came out before any error was looked at; never re-made
+FIRST_RUNS = HERE / "writing_first_runs.json"  # what came out before any error was looked at; never re-made
 WORDS_A_SECOND = 2.5  # an ordinary pace; these transcripts carry no times and the writer needs some
 OBJECTS = ("dobj", "nsubjpass", "attr", "oprd")
 

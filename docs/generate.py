@@ -20,7 +20,7 @@ from stepline.wys2.settings import Wys2Settings
 from stepline.wys2.summarizer.settings import SummarizerRunSettings
 
 DOCS = Path(__file__).parent
-OTHERS = {   # commands with settings of their own
+OTHERS = {  # commands with settings of their own
     "`stepline curate` (a recipe)": Recipe,
     "`stepline sieve-swap` and `stepline text-base`": SieveSwapSettings,
     "`stepline train nasva`": RunSettings,

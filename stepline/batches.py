@@ -17,8 +17,8 @@ from stepline.records import Matrix
 
 Flags: TypeAlias = npt.NDArray[np.bool_]
 
-LONGEST = 1200   # rows of a video that training sees; NaSVA's supplement: seconds, at one row a second
-POOL = 50   # batches among which videos of like length are sought; more pad less, but shuffle less
+LONGEST = 1200  # rows of a video that training sees; NaSVA's supplement: seconds, at one row a second
+POOL = 50  # batches among which videos of like length are sought; more pad less, but shuffle less
 
 
 @dataclass(frozen=True)
@@ -104,12 +104,12 @@ def collate(samples: Sequence[Sample], longest: int = LONGEST) -> Batch:
         raise ShapeError("a batch needs at least one video, not 0")
     video, video_pad = pad([sample.video[:longest] for sample in samples])
     text, text_pad = pad([sample.text for sample in samples])
-    positive = np.zeros((*text_pad.shape, video_pad.shape[1]), dtype=np.bool_)   # (B, K, T)
+    positive = np.zeros((*text_pad.shape, video_pad.shape[1]), dtype=np.bool_)  # (B, K, T)
     for row, sample in zip(positive, samples, strict=True):
         labels = sample.positive[:, :longest]
         row[: labels.shape[0], : labels.shape[1]] = labels
     ids = tuple(sample.id for sample in samples)
-    ordered = torch.tensor([sample.ordered for sample in samples])   # (B,)
+    ordered = torch.tensor([sample.ordered for sample in samples])  # (B,)
     return Batch(ids, video, video_pad, text, text_pad, torch.from_numpy(positive), ordered)
 
 
@@ -119,10 +119,10 @@ def pad(rows: Sequence[Matrix]) -> tuple[Tensor, Tensor]:
     if len(widths) != 1:
         raise ShapeError(f"rows of one batch must have one width, not {widths}; use one backbone for all videos")
     lengths = torch.tensor([len(values) for values in rows])
-    padded = np.zeros((len(rows), int(lengths.max()), widths[0]), dtype=np.float32)   # (B, N, C)
+    padded = np.zeros((len(rows), int(lengths.max()), widths[0]), dtype=np.float32)  # (B, N, C)
     for row, values in zip(padded, rows, strict=True):
         row[: len(values)] = values
-    return torch.from_numpy(padded), torch.arange(padded.shape[1]) >= lengths[:, None]   # (B, N)
+    return torch.from_numpy(padded), torch.arange(padded.shape[1]) >= lengths[:, None]  # (B, N)
 
 
 def bucketed(lengths: Sequence[int], size: int, *, seed: int, epoch: int) -> Iterator[tuple[int, ...]]:

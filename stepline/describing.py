@@ -68,13 +68,7 @@ def described(
     loaded.check(features)
     around = loaded.trained.around or 0.0
     found = describe(
-        loaded.model,
-        loaded.vocabulary,
-        features,
-        settings,
-        duration=duration,
-        said=transcript.sentences,
-        around=around,
+        loaded.model, loaded.vocabulary, features, settings, duration=duration, said=transcript.sentences, around=around
     )
     told: JsonValue = {"network": loaded.sha256, "speech": settings.speech}
     if written:

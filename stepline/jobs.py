@@ -116,7 +116,7 @@ def run(request: Request, settings: StepsSettings, wanted: Wanted, progress: Pro
         earlier = _earlier(request, settings, wanted.out / f"{stem}.json")
         if earlier is not None and _stands(earlier, wanted):
             return Done(earlier, (), True)
-    check_writable(wanted.out)   # before the minutes of work that would be lost
+    check_writable(wanted.out)  # before the minutes of work that would be lost
     for folder in (wanted.out, wanted.out / f"{stem}{CLIPS_SUFFIX}"):
         sweep(folder)
     understanding = understand(request, settings, progress=progress)
@@ -184,7 +184,7 @@ def write(request: Request, understanding: Understanding, wanted: Wanted) -> tup
 
     record = understanding.record
     if lacking(record, wanted.out, ["json"]):
-        remove_clips(record, wanted.out)   # of another result: they show other seconds
+        remove_clips(record, wanted.out)  # of another result: they show other seconds
     clips = write_clips(record, request.path, wanted.out) if wanted.clips else []
     files = write_outputs(
         record,

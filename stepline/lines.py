@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from stepline.nasva.infer import Loaded
     from stepline.nasva.prior import Array
 
-MINILM = 384   # width of its vectors
+MINILM = 384  # width of its vectors
 
 
 def find_lines(

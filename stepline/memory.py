@@ -10,6 +10,6 @@ def give_back() -> None:
     """
     try:
         trim = ctypes.CDLL(None).malloc_trim
-    except (OSError, AttributeError, TypeError):   # not glibc: macOS, musl, Windows
+    except (OSError, AttributeError, TypeError):  # not glibc: macOS, musl, Windows
         return
     trim(0)

@@ -22,7 +22,7 @@ def within(duration: float, transcript: Transcript, steps: Sequence[Step], *, ke
     keep_all_steps: a step that rests on nothing else stays, as one that is not spoken of (the user's own lines).
     """
     sentences = tuple(sentence for sentence in transcript.sentences if sentence.span.start < duration)
-    late = transcript.sentences[len(sentences) :]   # sorted by start, so that the others keep their numbers
+    late = transcript.sentences[len(sentences) :]  # sorted by start, so that the others keep their numbers
     if not late:
         return Kept(transcript, tuple(steps))
     shorter = transcript.model_copy(update={"sentences": sentences})

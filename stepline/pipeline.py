@@ -36,8 +36,8 @@ __all__ = ["Request", "StepsSettings", "Understanding", "fingerprint", "hear", "
 
 log = logging.getLogger(__name__)
 
-Listened: TypeAlias = "tuple[Heard, float, tuple[str, ...]]"   # what is said, the last second read, warnings
-Proposed: TypeAlias = tuple[tuple[Step, ...], tuple[Dropped, ...], tuple[str, ...]]   # steps, what was left out, notes
+Listened: TypeAlias = "tuple[Heard, float, tuple[str, ...]]"  # what is said, the last second read, warnings
+Proposed: TypeAlias = tuple[tuple[Step, ...], tuple[Dropped, ...], tuple[str, ...]]  # steps, what was left out, notes
 
 NO_SOUND = "it has no sound track"
 NO_PICTURE = "no picture in it can be seen, so nothing counts as shown"
@@ -99,9 +99,7 @@ def understand(request: Request, settings: StepsSettings, *, progress: Progress 
         captions=pictures.captions,
         dropped=heard.dropped + dropped + kept.dropped + pictures.dropped,
         warnings=tuple(
-            dict.fromkeys(
-                (*info.warnings, *sound_warnings, *seen.warnings, *notes, *kept.warnings, *pictures.notes)
-            )
+            dict.fromkeys((*info.warnings, *sound_warnings, *seen.warnings, *notes, *kept.warnings, *pictures.notes))
         ),
         settings=made_from,
         models=_models(request, transcript, seen, settings, grounding) | {"judge": judge, "describer": pictures.told},
@@ -123,7 +121,7 @@ def _attend(
             proposed = propose(request, listened[0].transcript, settings)
             return listened, proposed, seeing.result()
         except StoppedError:
-            seeing.result()   # raises what went wrong there
+            seeing.result()  # raises what went wrong there
             raise
         finally:
             stop.set()
@@ -164,9 +162,7 @@ def hear(
     return heard, reader.end, reader.warnings
 
 
-def propose(
-    request: Request, transcript: Transcript, settings: StepsSettings
-) -> Proposed:
+def propose(request: Request, transcript: Transcript, settings: StepsSettings) -> Proposed:
     """Return the steps to look for: the user's own lines, else what a writer makes of the transcript."""
     if settings.procx.when == "alone":
         return (), (), ()
@@ -207,7 +203,7 @@ def see(
     rate, looks = vision.rate * max(LOOKS, frames_a_row(backbone)), 0
     reader = Reader(request.path, frame_rate=rate, frame_size=vision.frame_size, sound=False, settings=settings.media)
     for frame in watched(reader, Frame, "looking", info.duration, progress, stop):
-        if frame.time * vision.rate * LOOKS >= looks:   # motion is measured at one pace, however many frames come
+        if frame.time * vision.rate * LOOKS >= looks:  # motion is measured at one pace, however many frames come
             meter.add(frame)
             looks = math.floor(frame.time * vision.rate * LOOKS) + 1
         if ready is None:

@@ -9,7 +9,7 @@ from stepline.asr.settings import AsrSettings
 from stepline.errors import SettingsError
 from stepline.media.settings import MediaSettings
 from stepline.models import sha256
-from stepline.nasva.settings import NasvaSettings
+from stepline.nasva.nasva_settings import NasvaSettings
 from stepline.procx.describe_settings import DescribeSettings
 from stepline.settings import Settings
 from stepline.vision.settings import VisionSettings

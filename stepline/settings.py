@@ -8,9 +8,9 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeAlias, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from stepline.errors import SettingsError
 
@@ -18,6 +18,13 @@ if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
+
+
+Count: TypeAlias = Annotated[int, Field(ge=1)]
+CountOrZero: TypeAlias = Annotated[int, Field(ge=0)]
+Fraction: TypeAlias = Annotated[float, Field(ge=0.0, le=1.0)]
+NonNegative: TypeAlias = Annotated[float, Field(ge=0.0)]
+Positive: TypeAlias = Annotated[float, Field(gt=0.0)]
 
 
 class Settings(BaseModel):

@@ -19,7 +19,7 @@ from stepline.records import VERSION, FeatureSequence, Record
 
 PARTIAL = ".partial"  # marks a file that is being written; its name holds the writer's process id
 
-ROWS = 2000   # records of a Parquet file held at once; each is some 10 KiB
+ROWS = 2000  # records of a Parquet file held at once; each is some 10 KiB
 
 _serial = itertools.count()
 

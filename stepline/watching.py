@@ -6,7 +6,7 @@ from typing import TypeAlias, TypeVar
 
 from stepline.memory import give_back
 
-Progress: TypeAlias = Callable[[str, float, float], None]   # the stage's name, the second reached, the duration
+Progress: TypeAlias = Callable[[str, float, float], None]  # the stage's name, the second reached, the duration
 
 T = TypeVar("T")
 
@@ -18,12 +18,7 @@ class StoppedError(Exception):
 
 
 def watched(
-    items: Iterable[object],
-    kind: type[T],
-    stage: str,
-    duration: float,
-    progress: Progress | None,
-    stop: Event | None,
+    items: Iterable[object], kind: type[T], stage: str, duration: float, progress: Progress | None, stop: Event | None
 ) -> Iterator[T]:
     """Yield the items of one kind, reporting how far into the video each one is. Raises StoppedError at `stop`.
 

@@ -30,7 +30,7 @@ def read(work: Work) -> bytes:
     elif word == "exit":
         os._exit(7)
     elif word == "hog":
-        held = [bytearray(os.urandom(1 << 20) * 16) for _ in range(200)]   # 3 GiB, 16 MiB at a time
+        held = [bytearray(os.urandom(1 << 20) * 16) for _ in range(200)]  # 3 GiB, 16 MiB at a time
         time.sleep(len(held))
     elif word == "model":
         raise ModelError("no weights; install some")

@@ -36,7 +36,7 @@ def run_with_kills(code, out, cache, kills, *, between, seed):
     driver = start_driver(code, cache)
     while sum(killed.values()) < kills:
         time.sleep(chance.uniform(*between))
-        if driver.poll() is not None:   # it came to its end before: what is left is little
+        if driver.poll() is not None:  # it came to its end before: what is left is little
             assert driver.returncode == 0, driver.stderr.read().decode()
             break
         workers = children(driver.pid)

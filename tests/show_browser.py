@@ -22,7 +22,7 @@ FLAGS = (
     "--autoplay-policy=no-user-gesture-required",
     "--remote-debugging-pipe",
 )
-PATIENCE = 30.0   # s after which an unanswered command is an error
+PATIENCE = 30.0  # s after which an unanswered command is an error
 CHROMIUM = shutil.which("chromium")
 
 

@@ -8,7 +8,7 @@ from stepline.media import frames, sound
 from stepline.summaries import write_summary
 from stepline.wys2.summary_settings import SummarySettings
 
-NEAR = 0.05   # s
+NEAR = 0.05  # s
 
 
 def check_summary(record, out):

@@ -97,7 +97,7 @@ def test_lines_are_found_in_ready_features(stepline, trained, lines, truth, feat
     assert (right, asked) == (9, 9)
     table = stepline("ground", file, "--texts", lines, "--aligner", trained, "--mode", "narration")
     assert truth[0].text in table.stdout
-    assert "not calibrated" in table.stderr   # for narrations nothing was fitted
+    assert "not calibrated" in table.stderr  # for narrations nothing was fitted
 
 
 def test_lines_are_found_in_a_video(stepline, trained, small_video, lines):

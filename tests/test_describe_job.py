@@ -17,7 +17,7 @@ from stepline.procx.tokens import train_vocabulary
 from stepline.records import FeatureSequence
 from stepline.store import from_json, read_record, write_features
 
-WIDTH = 384   # of conse's features
+WIDTH = 384  # of conse's features
 SIZES = ModelSettings(
     features=WIDTH,
     rows=16,
@@ -58,7 +58,7 @@ def test_the_main_job_describes_a_video_without_speech(stepline, network, silent
     assert all(step.status == "shown" and step.spans[0].end <= 16.0 for step in record.steps)
     assert record.models["describer"] == {"network": sha256(network / "procx.safetensors"), "speech": False}
     assert any("told from the pictures" in warning for warning in record.warnings)
-    assert (tmp_path / "silent.html").is_file()   # every output takes it as it is
+    assert (tmp_path / "silent.html").is_file()  # every output takes it as it is
     assert "done before" in stepline(*job, "--describe", network).stderr
 
 
@@ -93,7 +93,7 @@ def test_describe_tells_a_video_from_its_pictures_alone(stepline, network, small
     record = from_json(made.stdout)
     assert record == read_record(tmp_path / "small.json")
     assert len(record.steps) == 3
-    assert record.transcript.sentences == ()   # nobody listened
+    assert record.transcript.sentences == ()  # nobody listened
     assert record.models["writer"] is None
     assert {path.name for path in tmp_path.iterdir()} == {"small.json", "small.vtt"}
     heard = stepline(*job, "--speech", "--captions", captions_file)

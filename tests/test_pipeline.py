@@ -54,7 +54,7 @@ def test_an_interrupt_while_the_picture_is_waited_for_stops_it(small_video, monk
     monkeypatch.setattr(Endless, "at_third", staticmethod(interrupt))
     monkeypatch.setattr(pipeline, "hear", lambda *_arguments, **_options: (Heard(Transcript()), 0.0, ()))
     monkeypatch.setattr(pipeline, "propose", nothing_to_do)
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)   # a background process may ignore it
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a background process may ignore it
     try:
         with pytest.raises(KeyboardInterrupt):
             understand(Request(small_video, "small"), StepsSettings())
@@ -79,9 +79,7 @@ def test_a_video_replaced_while_it_is_read_is_known_by_what_was_there_first(smal
 def test_other_features_under_the_same_path_are_another_input(tmp_path):
     folder = tmp_path / "features"
     folder.mkdir()
-    settings = StepsSettings.model_validate_json(
-        f'{{"vision": {{"backbone": "precomputed", "path": "{folder}"}}}}'
-    )
+    settings = StepsSettings.model_validate_json(f'{{"vision": {{"backbone": "precomputed", "path": "{folder}"}}}}')
     prints = []
     for value in (1.0, 2.0):
         np.save(folder / "v.npy", np.full((4, 2), value, np.float32))

@@ -201,6 +201,6 @@ def test_a_disk_that_fills_while_tensors_are_written_is_one_line_with_the_cure(t
 
 
 def test_a_folder_that_does_not_allow_writing_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(store.os, "access", lambda *_: False)   # a super-user may write anywhere
+    monkeypatch.setattr(store.os, "access", lambda *_: False)  # a super-user may write anywhere
     with pytest.raises(StoreError, match="does not allow writing"):
         store.check_writable(tmp_path)

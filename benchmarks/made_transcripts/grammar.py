@@ -18,24 +18,24 @@ from stepline.writing.word_sets import word_set
 if TYPE_CHECKING:
     from spacy.tokens import Doc, Token
 
-SYNONYM = 0.85     # how often a verb is said by another one
-MOVED = 0.3        # how often a phrase of place or time goes to the front of its clause
-DROPPED = 0.22     # how often a phrase of place or manner is left out
-FRONTED = 0.12     # how often the object comes first and a pronoun takes its place: "your onions chop them"
-GONE_IN = 0.25     # of clauses that add or put: "in go the onions"
-PRONOUN = 0.45     # how often an object that was just named becomes "it" or "them"
-SHORTENED = 0.4    # how often a list of three or more loses one or more
-SHORTER = 0.5      # how often an adjective or adverb is left out
+SYNONYM = 0.85  # how often a verb is said by another one
+MOVED = 0.3  # how often a phrase of place or time goes to the front of its clause
+DROPPED = 0.22  # how often a phrase of place or manner is left out
+FRONTED = 0.12  # how often the object comes first and a pronoun takes its place: "your onions chop them"
+GONE_IN = 0.25  # of clauses that add or put: "in go the onions"
+PRONOUN = 0.45  # how often an object that was just named becomes "it" or "them"
+SHORTENED = 0.4  # how often a list of three or more loses one or more
+SHORTER = 0.5  # how often an adjective or adverb is left out
 PUT_IN = frozenset({"add", "place", "put", "pour", "stir", "mix", "drop"})
-ALONE = word_set("bake simmer cook stir cool chill refrigerate")   # verbs that are reworded without an object, too
+ALONE = word_set("bake simmer cook stir cool chill refrigerate")  # verbs that are reworded without an object, too
 OBJECTS = frozenset({"dobj", "obj"})
 LOOSE = frozenset({"prep", "advmod", "npadvmod", "advcl"})
 CLAUSES = frozenset({"conj", "ccomp", "parataxis", "dep"})
 PLACES = frozenset({"in", "on", "onto", "over", "into", "with"})
 LEFT_OUT = frozenset({"amod", "advmod"})
 JOINTS = word_set("and or when until while but you then so that if before after with")
-MOVABLE = word_set("in on while when after before once")   # a phrase that may open a clause begins with one
-THINGS = frozenset({"dobj", "obj", "pobj", "conj", "attr", "nsubj"})   # roles of a noun that speech gives an article
+MOVABLE = word_set("in on while when after before once")  # a phrase that may open a clause begins with one
+THINGS = frozenset({"dobj", "obj", "pobj", "conj", "attr", "nsubj"})  # roles of a noun that speech gives an article
 CARRIES_MEANING = word_set("not without only never hot cold half more less other remaining")
 
 
@@ -45,10 +45,10 @@ class Clause:
 
     verb: str
     object: str
-    chunks: tuple[tuple[str, str], ...]   # (role, words)
+    chunks: tuple[tuple[str, str], ...]  # (role, words)
     plural: bool
     negated: bool
-    head: str                             # the object's head noun, empty without one
+    head: str  # the object's head noun, empty without one
 
 
 def clauses_of(steps: Sequence[str], rng: Random) -> list[list[Clause]]:

@@ -6,14 +6,14 @@ from random import Random
 from made_transcripts.tables import choices
 from stepline.writing.word_sets import word_set
 
-FILLER = 0.035     # a word: a filler before it
-AGAIN = 0.005      # a word: said twice
-MISHEARD = 0.05    # a word of the table: heard as another
-LOST = 0.005       # a word: not heard at all
-PUNCTUATED = 0.4   # a video: written with capitals and full stops
+FILLER = 0.035  # a word: a filler before it
+AGAIN = 0.005  # a word: said twice
+MISHEARD = 0.05  # a word of the table: heard as another
+LOST = 0.005  # a word: not heard at all
+PUNCTUATED = 0.4  # a video: written with capitals and full stops
 FILLERS = ("um", "uh", "like", "you know", "kind of", "basically", "just", "right", "sort of", "I mean", "actually")
 OPENERS = ("so", "okay", "alright", "okay so", "um", "and", "now", "well", "yeah so")
-OPENED = 0.25      # a sentence: begins with an opener
+OPENED = 0.25  # a sentence: begins with an opener
 LOST_NEVER = word_set("not don't never no without skip")
 NUMBERS = re.compile(
     r"^(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\w+teen|\w+ty|hundred|half|quarters?|thirds?"

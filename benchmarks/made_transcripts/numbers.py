@@ -24,7 +24,7 @@ def spoken_numbers(text: str) -> str:
     """Return the text with its numbers, fractions, ranges and short units in words."""
     for sign, fraction in SIGNS.items():
         text = re.sub(rf"(?<=\d){sign}", f" {fraction}", text).replace(sign, fraction)
-    text = re.sub(r"\s*\((?:\d|about \d)[^)]*(?:C|degrees C|°C|F|cm|g|ml)\.?\)", "", text)   # the same in other units
+    text = re.sub(r"\s*\((?:\d|about \d)[^)]*(?:C|degrees C|°C|F|cm|g|ml)\.?\)", "", text)  # the same in other units
     text = re.sub(r"\s?(?:degrees|°|º)\s?[FC]\b\.?", " degrees", text, flags=re.IGNORECASE)
     text = re.sub(r"(\d)[F]\b", r"\1 degrees", text)
     for short, long in _SHORT.items():

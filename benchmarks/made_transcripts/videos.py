@@ -15,14 +15,14 @@ from stepline.records import Record, Sentence, Span, Transcript, Video
 
 Half: TypeAlias = Literal["development", "test"]
 
-STEPS = (4, 14)        # single steps that a recipe must have for a video, from and to
-SECOND_FOLDER = 50     # videos from the second, smaller folder
-MERGED = 0.12          # a step: run together with the next one into one sentence
-SPLIT = 0.3            # a step of several clauses: cut into two sentences
-SKIPPED = 0.04         # a step: not said
-IDLE_BETWEEN = 0.62    # after a sentence: an idle line; then another with IDLE_AGAIN
+STEPS = (4, 14)  # single steps that a recipe must have for a video, from and to
+SECOND_FOLDER = 50  # videos from the second, smaller folder
+MERGED = 0.12  # a step: run together with the next one into one sentence
+SPLIT = 0.3  # a step of several clauses: cut into two sentences
+SKIPPED = 0.04  # a step: not said
+IDLE_BETWEEN = 0.62  # after a sentence: an idle line; then another with IDLE_AGAIN
 IDLE_AGAIN = 0.4
-WORDS_A_SECOND = 2.6   # of speech
+WORDS_A_SECOND = 2.6  # of speech
 MIDDLE = ("taste", "anecdotes", "equipment", "about the food", "talk about the video", "plans and other days",
           "jokes and noises", "sponsors")  # fmt: skip
 
@@ -89,9 +89,7 @@ def _made(recipe: Recipe, half: Half, in_base: bool, rng: Random) -> MadeVideo:
     return MadeVideo(record, recipe, tuple(steps for _, steps in kept), half, in_base)
 
 
-def _instructions(
-    steps: Sequence[Sequence[Clause]], half: Half, rng: Random
-) -> list[tuple[str, tuple[int, ...]]]:
+def _instructions(steps: Sequence[Sequence[Clause]], half: Half, rng: Random) -> list[tuple[str, tuple[int, ...]]]:
     """Return what is said of the steps, sentence by sentence, with the steps that each says."""
     said: list[tuple[str, tuple[int, ...]]] = []
     named, open_ended = "", False

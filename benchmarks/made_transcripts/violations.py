@@ -15,7 +15,7 @@ UNITS = {
     "pound": "pound", "ounces": "ounce", "ounce": "ounce",
 }  # fmt: skip
 NEGATIONS = re.compile(r"\b(?:not|don't|never|without|avoid)\b")
-HARMLESS = re.compile(r"\b(?:don't|do not|never) (?:forget|worry|be shy)\b")   # frames of speech that forbid nothing
+HARMLESS = re.compile(r"\b(?:don't|do not|never) (?:forget|worry|be shy)\b")  # frames of speech that forbid nothing
 _VALUES = {cardinal(number): float(number) for number in range(1, 1000) if not 100 < number < 200} | {
     "a quarter": 0.25, "three quarters": 0.75, "half a": 0.5, "half": 0.5, "a third": 1 / 3, "two thirds": 2 / 3,
     "an eighth": 0.125, "three eighths": 0.375,

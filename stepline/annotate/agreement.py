@@ -8,8 +8,8 @@ import numpy as np
 
 from stepline.annotate.answers import Answer
 
-ASKED = 7    # annotators a clip; WYS2, section 4
-NEEDED = 5   # of them who must say the same for the clip to be kept
+ASKED = 7  # annotators a clip; WYS2, section 4
+NEEDED = 5  # of them who must say the same for the clip to be kept
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def fleiss(counts: "np.ndarray[tuple[int, ...], np.dtype[np.int_]]") -> tuple[fl
     if not len(counts) or counts[0].sum() < 2:
         return None, None
     raters = int(counts[0].sum())
-    pairs = (counts * (counts - 1)).sum(axis=1) / (raters * (raters - 1))   # (items,)
+    pairs = (counts * (counts - 1)).sum(axis=1) / (raters * (raters - 1))  # (items,)
     chance = float(((counts.sum(axis=0) / counts.sum()) ** 2).sum())
     same = float(pairs.mean())
     return (None if chance == 1.0 else (same - chance) / (1 - chance)), same

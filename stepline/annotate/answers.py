@@ -7,9 +7,10 @@ from pydantic import Field
 
 from stepline.annotate.kept import Kept
 from stepline.records import Frozen
+from stepline.settings import NonNegative
 
-Confidence: TypeAlias = Literal["very", "somewhat", "not"]   # WYS2, supplement 2
-NAME = r"[\w][\w .@-]{0,59}"   # of an annotator
+Confidence: TypeAlias = Literal["very", "somewhat", "not"]  # WYS2, supplement 2
+NAME = r"[\w][\w .@-]{0,59}"  # of an annotator
 
 
 class Answer(Frozen):
@@ -20,7 +21,7 @@ class Answer(Frozen):
     shown: bool
     confidence: Confidence
     reason: Annotated[str, Field(max_length=500)] = ""
-    seconds: Annotated[float, Field(ge=0.0)] = 0.0
+    seconds: NonNegative = 0.0
 
 
 class Answers(Kept[Answer]):

@@ -12,7 +12,7 @@ from stepline.errors import DatasetError
 from stepline.records import Frozen, Record, Span
 from stepline.store import read_parquet, read_record, write_atomic
 
-SHORTEST = 3.0   # s; a shorter sentence is widened around its middle: WYS2's clips are 3 s
+SHORTEST = 3.0  # s; a shorter sentence is widened around its middle: WYS2's clips are 3 s
 
 
 class Clip(Frozen):
@@ -62,7 +62,7 @@ def known(clips: Sequence[Clip], source: Path) -> list[Clip]:
     """Return qualifying clips. Raises DatasetError where one has no known answer."""
     without = [clip.id for clip in clips if clip.shown is None]
     if without:
-        raise DatasetError(f"{source}: {without[0]!r} has no known answer; give \"shown\": true or false")
+        raise DatasetError(f'{source}: {without[0]!r} has no known answer; give "shown": true or false')
     return list(clips)
 
 

@@ -13,8 +13,8 @@ from stepline.annotate.clips import Clip
 from stepline.errors import DatasetError
 
 Stage: TypeAlias = Literal["qualify", "annotate", "done", "not qualified"]
-RIGHT = 6      # of nine qualifying questions that must be right; WYS2, supplement 2
-EARLY = 0.3    # s by which a clock may say that a clip ended too soon
+RIGHT = 6  # of nine qualifying questions that must be right; WYS2, supplement 2
+EARLY = 0.3  # s by which a clock may say that a clip ended too soon
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Desk:
         self._qualifying, self._right, self._asked = list(qualifying), right, asked
         self._answers, self._clock, self._lock = answers, clock, Lock()
         self._begun: dict[tuple[str, str], float] = {}
-        self._given: dict[str, str] = {}   # the clip that each annotator has before them, whatever others answer
+        self._given: dict[str, str] = {}  # the clip that each annotator has before them, whatever others answer
 
     def next(self, annotator: str) -> Task:
         """Return what the annotator does next. Clips nearest to having all their answers come first.

@@ -26,7 +26,7 @@ class Kept(Generic[T]):
         self._path, self._kind, self._key, self._noun = path, kind, key, noun
         self._lock = Lock()
         self._given: dict[Hashable, T] = {}
-        self._whole = 0   # bytes of whole lines
+        self._whole = 0  # bytes of whole lines
         for given in self._read():
             self._given[key(given)] = given
 

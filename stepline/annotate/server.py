@@ -54,7 +54,7 @@ class _Visit(LocalVisit):
     def __init__(self, desk: Desk, cuts: _Cuts, *rest: object) -> None:
         self._desk, self._cuts = desk, cuts
         self._numbers = {id: number for number, id in enumerate(desk.clips)}
-        super().__init__(*rest)   # type: ignore[arg-type]
+        super().__init__(*rest)  # type: ignore[arg-type]
 
     def give(self, address: SplitResult) -> None:
         """Give the page, the next task or a clip."""

@@ -24,8 +24,8 @@ class LocalVisit(BaseHTTPRequestHandler):
     """One request. A child says what it gives and takes, its header's word, and the policy of its pages."""
 
     protocol_version = "HTTP/1.1"
-    word = ""            # what the header X-Stepline must say
-    largest = 4096       # bytes of what may be sent
+    word = ""  # what the header X-Stepline must say
+    largest = 4096  # bytes of what may be sent
     policy = "default-src 'none'"
 
     def give(self, address: SplitResult) -> None:

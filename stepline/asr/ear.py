@@ -63,7 +63,7 @@ class Ear:
 
         voiced = float((window.voice >= self._settings.voice).sum()) * FRAME / SAMPLE_RATE
         if voiced < self._settings.switch_voice:
-            return passage   # too little to tell a language from
+            return passage  # too little to tell a language from
         self._undecided = False
         if (passage.log_probability or 0.0) >= self._settings.switch_below and not _stuck(passage):
             return passage

@@ -13,8 +13,8 @@ STOCK = re.compile(
     r"|you|bye( bye)?|(please )?(like and )?(subscribe|share)\b.*|.*\bsubscribe to (my|our|the) channel.*"
     r"|(i'll |i will |we'll )?see you (all )?(again )?(in the )?(next|later|soon).*|to be continued|the end"
     r"|(sub)?(titles|titled|captions|captioned|transcribed|translated|transcription) (by|from)\b.*|.*\bamara org\b.*"
-)   # end cards of the videos that Whisper learned from; it writes them over music and silence
-MOSTLY = 0.5   # share of a window's sentences that are not believed, from which the rest is doubted too
+)  # end cards of the videos that Whisper learned from; it writes them over music and silence
+MOSTLY = 0.5  # share of a window's sentences that are not believed, from which the rest is doubted too
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 DEFAULTS = AsrSettings()
-UNREAD = 1.5        # s of speech after a window's last word from which the next window starts at that word's end
-BEFORE = 0.2        # s before a cut sentence at which it is read again
+UNREAD = 1.5  # s of speech after a window's last word from which the next window starts at that word's end
+BEFORE = 0.2  # s before a cut sentence at which it is read again
 LONGEST_TEXT = 300  # characters of a dropped text that are kept
 
 

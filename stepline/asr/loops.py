@@ -3,9 +3,9 @@
 import re
 from collections.abc import Sequence
 
-LONGEST_PHRASE = 12   # words of a phrase that may repeat
-REPEATS = 4           # times in a row from which a phrase is a loop; people say a thing three times
-REPEATS_OF_A_WORD = 6   # times for a single word: "no, no, no, no" is speech
+LONGEST_PHRASE = 12  # words of a phrase that may repeat
+REPEATS = 4  # times in a row from which a phrase is a loop; people say a thing three times
+REPEATS_OF_A_WORD = 6  # times for a single word: "no, no, no, no" is speech
 
 
 def looped(words: Sequence[str]) -> set[int]:

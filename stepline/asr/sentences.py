@@ -6,13 +6,15 @@ from itertools import pairwise
 
 from stepline.records import Sentence, Span, Word
 
-ABBREVIATIONS = frozenset({
-    *("mr", "mrs", "ms", "dr", "prof", "st", "vs", "etc", "approx", "vol", "fig", "inc", "ltd", "jr", "sr", "e.g"),
-    *("i.e", "a.m", "p.m", "u.s", "u.k", "oz", "lb", "lbs", "tbsp", "tsp", "min", "max"),
-})   # a full stop after these ends nothing
+ABBREVIATIONS = frozenset(
+    {
+        *("mr", "mrs", "ms", "dr", "prof", "st", "vs", "etc", "approx", "vol", "fig", "inc", "ltd", "jr", "sr", "e.g"),
+        *("i.e", "a.m", "p.m", "u.s", "u.k", "oz", "lb", "lbs", "tbsp", "tsp", "min", "max"),
+    }
+)  # a full stop after these ends nothing
 CLOSING = "\"'”’»)]}"
 FULL_STOPS = ".!?…。！？"
-SHORTEST_WORD = 0.02   # s; a word whose end is not after its start gets this long
+SHORTEST_WORD = 0.02  # s; a word whose end is not after its start gets this long
 
 
 def sentences(words: Sequence[Word], *, pause: float, longest: float) -> list[Sentence]:

@@ -12,9 +12,9 @@ from stepline.asr.voice import FRAME, SAMPLE_RATE, Samples, quietest, voice_prob
 if TYPE_CHECKING:
     from stepline.media import Sound
 
-LONGEST_GAP = 1.0   # s; a larger hole in the stream ends the window instead of being filled with silence
-CONTEXT = 3.0       # s of sound before a window that the voice detector hears first: it starts cold otherwise
-ADVANCE = 0.25      # of a window that at least is left behind when the next one starts early
+LONGEST_GAP = 1.0  # s; a larger hole in the stream ends the window instead of being filled with silence
+CONTEXT = 3.0  # s of sound before a window that the voice detector hears first: it starts cold otherwise
+ADVANCE = 0.25  # of a window that at least is left behind when the next one starts early
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Tape:
         self._settings = settings
         self._size = int(settings.window * SAMPLE_RATE)
         self._start = 0.0
-        self._taken = 0   # samples of the window given last
+        self._taken = 0  # samples of the window given last
         self._held: Samples = np.zeros(0, np.float32)
         self._before: Samples = np.zeros(0, np.float32)
 
@@ -91,7 +91,7 @@ class Tape:
 
     def _forget(self, count: int) -> None:
         heard = np.concatenate([self._before, self._held[:count]])
-        keep = int(CONTEXT * SAMPLE_RATE / FRAME) * FRAME   # whole frames, so that the detector's stay aligned
+        keep = int(CONTEXT * SAMPLE_RATE / FRAME) * FRAME  # whole frames, so that the detector's stay aligned
         self._before = heard[len(heard) - min(keep, len(heard) // FRAME * FRAME) :]
         self._held = self._held[count:]
         self._start += count / SAMPLE_RATE

@@ -5,9 +5,9 @@ import numpy.typing as npt
 
 Samples = npt.NDArray[np.float32]
 
-SAMPLE_RATE = 16_000   # Hz, of all sound in Stepline
-FRAME = 512            # samples a frame of the detector, 32 ms
-HYSTERESIS = 0.15      # a stretch of speech goes on until P(speech) falls this far under the threshold (Silero)
+SAMPLE_RATE = 16_000  # Hz, of all sound in Stepline
+FRAME = 512  # samples a frame of the detector, 32 ms
+HYSTERESIS = 0.15  # a stretch of speech goes on until P(speech) falls this far under the threshold (Silero)
 
 
 def voice_probability(samples: Samples) -> Samples:

@@ -14,7 +14,7 @@ from stepline.asr.voice import SAMPLE_RATE, Samples, speech
 from stepline.errors import ModelError, SettingsError
 from stepline.records import Span, Word
 
-SHORTEST_WORD = 0.02   # s, one step of Whisper's clock
+SHORTEST_WORD = 0.02  # s, one step of Whisper's clock
 
 
 class Whisper:
@@ -35,12 +35,12 @@ class Whisper:
             _joined(window, runs),
             language=self.language,
             beam_size=beam or self._settings.beam,
-            temperature=0.0,   # sampling would give other words on the next run
-            condition_on_previous_text=False,   # a loop in one window must not reach the next
-            without_timestamps=True,   # one reading a window; the word times come from cross-attention
+            temperature=0.0,  # sampling would give other words on the next run
+            condition_on_previous_text=False,  # a loop in one window must not reach the next
+            without_timestamps=True,  # one reading a window; the word times come from cross-attention
             word_timestamps=True,
-            no_speech_threshold=None,   # filters.py doubts, and says why
-            vad_filter=False,   # done above, once
+            no_speech_threshold=None,  # filters.py doubts, and says why
+            vad_filter=False,  # done above, once
         )
         if self.language is None:
             self.language = str(info.language)

@@ -12,8 +12,8 @@ from stepline.asr.tape import Window
 from stepline.errors import ModelError
 from stepline.records import Span, Word
 
-DEFAULT_MODEL = "base"   # whisperx's own name for Whisper base
-BATCH = 8                # stretches of speech that whisperx reads at once
+DEFAULT_MODEL = "base"  # whisperx's own name for Whisper base
+BATCH = 8  # stretches of speech that whisperx reads at once
 
 
 class WhisperX:
@@ -29,7 +29,7 @@ class WhisperX:
 
     def read(self, window: Window, *, beam: int | None = None) -> Passage:
         """Return what is said in the window; words that the aligner could not place carry no time."""
-        del beam   # whisperx takes it when it loads
+        del beam  # whisperx takes it when it loads
         if not (window.voice >= self._settings.voice).any():
             return Passage(())
         heard = self._model.transcribe(window.samples, batch_size=BATCH, language=self.language)
@@ -45,8 +45,9 @@ class WhisperX:
             try:
                 self._aligners[language] = self._package.load_align_model(language_code=language, device="cpu")
             except (ValueError, OSError, RuntimeError) as error:
-                raise ModelError(f"whisperx: no alignment model for {language!r} ({_line(error)}); "
-                                 "set asr.recogniser=whisper") from error
+                raise ModelError(
+                    f"whisperx: no alignment model for {language!r} ({_line(error)}); set asr.recogniser=whisper"
+                ) from error
         return self._aligners[language]
 
 
@@ -54,8 +55,10 @@ def _package() -> Any:
     try:
         import whisperx
     except ImportError as error:
-        raise ModelError("asr.recogniser whisperx: the package is not installed; "
-                         "pip install 'stepline[whisperx]', or set asr.recogniser=whisper") from error
+        raise ModelError(
+            "asr.recogniser whisperx: the package is not installed; "
+            "pip install 'stepline[whisperx]', or set asr.recogniser=whisper"
+        ) from error
     return whisperx
 
 
@@ -63,7 +66,11 @@ def _load(package: Any, settings: AsrSettings) -> Any:
     name = settings.model or DEFAULT_MODEL
     try:
         return package.load_model(
-            name, "cpu", compute_type=settings.compute, language=settings.language, threads=settings.threads,
+            name,
+            "cpu",
+            compute_type=settings.compute,
+            language=settings.language,
+            threads=settings.threads,
             asr_options={"beam_size": settings.beam},
         )
     except (ValueError, OSError, RuntimeError) as error:

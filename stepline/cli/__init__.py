@@ -30,7 +30,7 @@ from stepline.cli.summarizer import train_summarizer
 from stepline.cli.text_base import text_base
 from stepline.cli.train import train
 from stepline.cli.transcribe import transcribe
-from stepline.cli.wys2 import train_wys2, wys2_tables
+from stepline.cli.wys2 import train_wys2
 from stepline.evaluate.command import evaluate
 
 COMMANDS = (
@@ -58,7 +58,6 @@ COMMANDS = (
 
 curate.add_command(audit)
 curate.add_command(report)
-experiment.add_command(wys2_tables)
 train.add_command(train_procx)
 train.add_command(train_summarizer)
 train.add_command(train_wys2)

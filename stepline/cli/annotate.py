@@ -73,6 +73,7 @@ def _export(desk: Any, out: Path, options: dict[str, Any]) -> None:
     kappa = "undefined" if found.kappa is None else f"{found.kappa:.2f}"
     click.echo(
         f"{found.shown} shown and {found.unshown} not shown of {found.complete} clips answered by all; "
-        f"Fleiss' kappa {kappa}", err=True,
+        f"Fleiss' kappa {kappa}",
+        err=True,
     )
     click.echo(f"wrote {out / LABELS}", err=True)

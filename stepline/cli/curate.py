@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from stepline.curate.run import Asked
     from stepline.curate.status import Status
 
-NAMED = 5   # failures that are said one by one
+NAMED = 5  # failures that are said one by one
 
 
 class RunByDefault(Group):

@@ -101,4 +101,3 @@ def _one(request: "Request", settings: "StepsSettings", wanted: "Wanted", *, rea
     for file in files:
         click.echo(f"wrote {file}", err=True)
     return record
-

@@ -12,7 +12,9 @@ TABLES = ("2", "3", "4", "8", "9", "beyond", "head", "dropout", "size")
 PROCX_TABLES = (
     "baselines", "1", "3", "4", "5", "2a", "2b", "contrast", "7b", "data", "decoding", "speech",
 )  # fmt: skip
-ALL = 10**9   # videos, more than there are
+WYS2_TABLES = ("labels", "baselines", "pseudo-labels", "options", "grid")
+WYS2_USES = ("summaries", "alignability")
+ALL = 10**9  # videos, more than there are
 
 
 @click.group(cls=Group)
@@ -85,8 +87,51 @@ def procx_tables(
     with progress_bars() as progress:
         show = progress
         report = (lambda done, count: show("trainings", done, count)) if show is not None else None
-        ProcxPlan(out, range(2, seeds + 2), tables, size, processes, train, report).run()   # worlds 0, 1 chose the size
+        ProcxPlan(out, range(2, seeds + 2), tables, size, processes, train, report).run()  # worlds 0, 1 chose the size
     name = "tables.json" if as_json else "tables.md"
     text = (out / name).read_text(encoding="utf-8")
     click.echo(json.dumps(json.loads(text)) if as_json else text, nl=as_json)
     click.echo(f"wrote {out / 'tables.json'} and {out / 'tables.md'}", err=True)
+
+
+@experiment.command("wys2-tables")
+@click.option("-o", "--out", type=click.Path(path_type=Path), default=Path("out/wys2-tables"), show_default=True,
+              help="Folder; what it holds already is not trained again.")  # fmt: skip
+@click.option("--seeds", type=click.IntRange(min=1), default=3, show_default=True, help="Worlds, splits and networks.")
+@click.option(
+    "--table", "tables", type=click.Choice((*WYS2_TABLES, *WYS2_USES)), multiple=True,
+    help="Only this table; grid, summaries and alignability come only when they are named.",
+)  # fmt: skip
+@click.option("--labelled", type=click.IntRange(min=10), help="Videos with key-steps, instead of 400.")
+@click.option("--unlabelled", type=click.IntRange(min=1), help="Videos without, instead of 1500.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
+def wys2_tables(out: Path, seeds: int, tables: tuple[str, ...], **options: Any) -> None:
+    """WYS2's labels, baselines, pseudo-labels, the supplement's grid, and uses, in the simulated world.
+
+    Without --table it takes about five minutes of one CPU core; a run that was stopped goes on where it was.
+
+    \b
+    Example:
+      stepline experiment wys2-tables --table labels --seeds 1 --out tables
+    """
+    from stepline.cli.progress import progress_bars
+    from stepline.experiments.wys2_tables import Wys2Plan
+    from stepline.experiments.wys2_trial import Wys2Size
+    from stepline.experiments.wys2_uses import UsesPlan, UsesSize
+
+    given = {name: options[name] for name in ("labelled", "unlabelled") if options[name] is not None}
+    detectors, uses = ([table for table in tables if table in known] for known in (WYS2_TABLES, WYS2_USES))
+    written = []
+    with progress_bars() as show:
+        report = (lambda done, count: show("trainings", done, count)) if show is not None else None
+        if detectors or not tables:
+            Wys2Plan(out, range(seeds), detectors, Wys2Size(**given), report).run()
+            written.append("tables")
+        if uses:
+            size = UsesSize(**{name: value for name, value in given.items() if name == "labelled"})
+            UsesPlan(out, range(seeds), uses, size, report).run()
+            written.append("uses")
+    for name in written:
+        text = (out / f"{name}.{'json' if options['as_json'] else 'md'}").read_text(encoding="utf-8")
+        click.echo(json.dumps(json.loads(text)) if options["as_json"] else text, nl=options["as_json"])
+        click.echo(f"wrote {out / name}.json and {out / name}.md", err=True)

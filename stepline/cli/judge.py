@@ -63,8 +63,6 @@ def _table(record: "Record") -> str:
 
 def _json(record: "Record") -> str:
     sentences = record.transcript.sentences if record.transcript else ()
-    rows = [
-        {"text": one.text, "start": one.span.start, "end": one.span.end, "shown": one.shown} for one in sentences
-    ]
+    rows = [{"text": one.text, "start": one.span.start, "end": one.span.end, "shown": one.shown} for one in sentences]
     judged = {"id": record.id, "judge": record.models.get("judge"), "sentences": rows}
     return json.dumps(judged, ensure_ascii=False, indent=2) + "\n"

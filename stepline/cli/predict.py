@@ -13,8 +13,8 @@ from stepline.errors import SettingsError, StoreError
 F = TypeVar("F", bound=Callable[..., Any])
 
 BENCHMARKS = ("htm-align", "ht-step", "crosstask")
-DENSE = ("youcook2", "tasty")   # what a network that describes answers
-NAMED = 5   # missing videos that the terminal names; all are in the file
+DENSE = ("youcook2", "tasty")  # what a network that describes answers
+NAMED = 5  # missing videos that the terminal names; all are in the file
 
 
 def benchmark_options(command: F) -> F:

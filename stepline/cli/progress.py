@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from stepline.training import Progress as Training
     from stepline.watching import Progress
 
-OFTEN = 30.0   # seconds between the lines of a training that no terminal shows
+OFTEN = 30.0  # seconds between the lines of a training that no terminal shows
 
 
 @contextmanager

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from stepline.sieve_swap.settings import SieveSwapSettings
 
 VARIANTS = ("raw", "only-sieve", "swap", "mix")
-HEARD = "heard"   # folder in --out for what is said in given video files
+HEARD = "heard"  # folder in --out for what is said in given video files
 
 
 @click.command("sieve-swap")

@@ -105,7 +105,7 @@ def ask(base: Path, texts: tuple[str, ...], count: int, engine: str | None) -> N
     from stepline.sieve_swap.text_base import open_base
 
     opened = open_base(base)
-    rows, cosines = opened.nearest(opened.embed(texts), count, engine=engine)   # type: ignore[arg-type]
+    rows, cosines = opened.nearest(opened.embed(texts), count, engine=engine)  # type: ignore[arg-type]
     for text, found, likeness in zip(texts, rows, cosines, strict=True):
         click.echo(f"{text}:")
         near = [(row, cosine) for row, cosine in zip(found, likeness, strict=True) if row >= 0]

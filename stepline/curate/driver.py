@@ -56,7 +56,7 @@ class Job:
     source: str = ""
     limit: int | None = None
     retry_failed: bool = False
-    report: Report = lambda progress: None   # noqa: ARG005
+    report: Report = lambda progress: None  # noqa: ARG005
     say: Callable[[str], None] = log.info
 
 
@@ -123,7 +123,7 @@ def collected(source: Iterable[Item | Refused], limit: int | None) -> Collection
     items: list[Item] = []
     refused: list[Refused] = []
     for one in source:
-        (items if isinstance(one, Item) else refused).append(one)   # type: ignore[arg-type]
+        (items if isinstance(one, Item) else refused).append(one)  # type: ignore[arg-type]
     items.sort(key=lambda item: item.id)
     for earlier, item in zip(items, islice(items, 1, None), strict=False):
         if earlier.id == item.id:
@@ -133,9 +133,7 @@ def collected(source: Iterable[Item | Refused], limit: int | None) -> Collection
     return Collection(items[:limit], sorted(refused, key=lambda one: one.id))
 
 
-def _carried_out(
-    job: Job, plan: Plan, cells: Cells, collection: Collection, journal: Journal, scratch: Path
-) -> Plan:
+def _carried_out(job: Job, plan: Plan, cells: Cells, collection: Collection, journal: Journal, scratch: Path) -> Plan:
     """Run the phases of a recipe: stages of each video, stages over all, and so on."""
     for phase in plan.phases():
         if phase[0].kind == "dataset":
@@ -151,7 +149,7 @@ def _carried_out(
             from stepline.curate.engines.ray_data import work_on_ray
 
             work_on_ray(task, items)
-            cells = Cells(cells.place)   # what is known of a store was listed before other machines wrote to it
+            cells = Cells(cells.place)  # what is known of a store was listed before other machines wrote to it
         else:
             work_through(task, items, job.recipe.engine.workers or cores(), scratch, journal)
     return plan

@@ -23,7 +23,7 @@ from stepline.curate.stage import Gathered, Stage
 from stepline.curate.workers.supervise import ONE_THREAD
 from stepline.errors import StoreError
 
-AT_ONCE = 16   # results of a stage that are read from a store at the same time
+AT_ONCE = 16  # results of a stage that are read from a store at the same time
 
 
 def run_dataset_stage(

@@ -23,8 +23,8 @@ class Item:
     title: str | None = None
     task: str | None = None
     category: str | None = None
-    duration: float | None = None   # seconds, where the source tells it
-    path: str | None = None         # of the video relative to the source, or its public URL; what a dataset says of it
+    duration: float | None = None  # seconds, where the source tells it
+    path: str | None = None  # of the video relative to the source, or its public URL; what a dataset says of it
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from stepline.curate.recipe import Recipe
 from stepline.curate.stage import Failure, Stage
 from stepline.curate.units import Unit, key, stage_inputs
 
-DIGEST = 32   # bytes of a sha256
+DIGEST = 32  # bytes of a sha256
 
 
 @dataclass(frozen=True)

@@ -31,10 +31,10 @@ FOLDER = Path(__file__).parent / "recipes"
 class Recipe(Settings):
     """Every setting of `stepline curate`."""
 
-    stages: tuple[str, ...] = ()   # names of the stages, each after those that it needs
-    threads: int = 1               # threads of a dataset stage (training); they decide its last bits
+    stages: tuple[str, ...] = ()  # names of the stages, each after those that it needs
+    threads: int = 1  # threads of a dataset stage (training); they decide its last bits
     source: SourceSettings = SourceSettings()
-    steps: StepsSettings = StepsSettings()   # recogniser, writer, backbone, coarse placing, grounding and judge
+    steps: StepsSettings = StepsSettings()  # recogniser, writer, backbone, coarse placing, grounding and judge
     filter: FilterSettings = FilterSettings()
     coarse: CoarseStageSettings = CoarseStageSettings()
     gather: GatherSettings = GatherSettings()

@@ -11,8 +11,8 @@ import numpy as np
 
 from stepline.evaluate.statistics import DRAWS, Floats, Ratio, interval, resample
 
-MANY = 4000     # videos from which the interval follows from the spread between videos instead of from draws
-NORMAL = 1.96   # standard errors each way in a 95 % interval
+MANY = 4000  # videos from which the interval follows from the spread between videos instead of from draws
+NORMAL = 1.96  # standard errors each way in a 95 % interval
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ class Some(Generic[T]):
 
     def __init__(self, count: int, *, seed: int = 0) -> None:
         self._count, self._seed = count, seed
-        self._held: list[tuple[int, str, T]] = []   # a heap, the largest number first
+        self._held: list[tuple[int, str, T]] = []  # a heap, the largest number first
         self.seen = 0
 
     def add(self, name: str, thing: T) -> None:

@@ -75,13 +75,13 @@ class Gathered:
     recipe: "Recipe"
     out: "Place"
     results: Callable[[str], Iterator[tuple[Item, bytes]]]
-    failures: Mapping[str, Failure] = field(default_factory=dict)   # by item id
+    failures: Mapping[str, Failure] = field(default_factory=dict)  # by item id
     refused: Sequence[Refused] = ()
     folders: Mapping[str, Path] = field(default_factory=dict)
     say: Callable[[str], None] = log.info
 
 
-def no_settings(recipe: "Recipe") -> JsonValue:   # noqa: ARG001
+def no_settings(recipe: "Recipe") -> JsonValue:  # noqa: ARG001
     """Return what decides a stage that no setting decides."""
     return None
 

@@ -1,7 +1,7 @@
 """Units of work: a stage of a video, known by a key of all that decides its result.
 
-    OUT/cells/STAGE/k[:2]/KEY.json        a result; that it is there says that it is done
-    OUT/failures/STAGE/KEY.json           why there is none
+OUT/cells/STAGE/k[:2]/KEY.json        a result; that it is there says that it is done
+OUT/failures/STAGE/KEY.json           why there is none
 """
 
 import hashlib
@@ -15,7 +15,7 @@ from stepline.curate.items import Item
 from stepline.curate.stage import Stage
 
 CELLS, FAILURES = "cells", "failures"
-DATASET = "dataset"   # below OUT: what is published
+DATASET = "dataset"  # below OUT: what is published
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ from stepline.datasets.table import stream
 from stepline.errors import DatasetError
 from stepline.store import write_atomic
 
-UNNAMED = "unnamed"           # dataset of a line that names none
-YOUTUBE, PREFIX = 11, "v_"    # letters of a YouTube id; what ActivityNet-style files put before it
-BRACKETS = "{[\"<"   # what JSON and markup begin with, and no id does
+UNNAMED = "unnamed"  # dataset of a line that names none
+YOUTUBE, PREFIX = 11, "v_"  # letters of a YouTube id; what ActivityNet-style files put before it
+BRACKETS = '{["<'  # what JSON and markup begin with, and no id does
 HEAD = "# Ids of evaluation videos and the datasets that hold them; made by `stepline excluded`\n"
 
 
@@ -70,7 +70,7 @@ def read_excluded(paths: Iterable[Path]) -> Excluded:
             cells = line.partition("#")[0].replace(",", " ").split() if not line.startswith("#") else []
             if not cells:
                 continue
-            if not cells[0].isprintable() or cells[0][0] in BRACKETS:   # JSON read as ids would exclude nothing
+            if not cells[0].isprintable() or cells[0][0] in BRACKETS:  # JSON read as ids would exclude nothing
                 cure = "give one id a line; `stepline excluded DATASET=FILE` makes such a list of annotations"
                 raise DatasetError(f"{path}: line {number} is no video id; {cure}")
             held.setdefault(plain_id(cells[0]), set()).update(cells[1:] or [UNNAMED])

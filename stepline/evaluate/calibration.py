@@ -13,9 +13,9 @@ import numpy.typing as npt
 from stepline.errors import DatasetError
 from stepline.evaluate.statistics import Floats
 
-RIDGE = 1.0          # of the weights, in standard deviations; keeps them finite where a feature separates all
-STEPS = 50           # of Newton's method; it ends in ten
-LEAST = 20           # items of each kind that a fit needs
+RIDGE = 1.0  # of the weights, in standard deviations; keeps them finite where a feature separates all
+STEPS = 50  # of Newton's method; it ends in ten
+LEAST = 20  # items of each kind that a fit needs
 
 Flags: TypeAlias = npt.NDArray[np.bool_]
 
@@ -54,7 +54,7 @@ def fit_logistic(rows: Floats, shown: Flags) -> Logistic:
         counts = f"{kinds[0]} texts shown and {kinds[1]} not"
         raise DatasetError(f"{counts}; a calibration needs {LEAST} of each: add videos")
     mean, deviation = rows.mean(axis=0), np.maximum(rows.std(axis=0), 1e-6)
-    scaled = np.column_stack([(rows - mean) / deviation, np.ones(len(rows))])   # (N, F + 1), the last is the bias
+    scaled = np.column_stack([(rows - mean) / deviation, np.ones(len(rows))])  # (N, F + 1), the last is the bias
     weights = np.zeros(scaled.shape[1])
     ridge = np.diag([RIDGE] * (scaled.shape[1] - 1) + [0.0])
     for _ in range(STEPS):

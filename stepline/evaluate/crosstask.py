@@ -13,7 +13,7 @@ from stepline.errors import DatasetError
 from stepline.evaluate.spans import Pairs, as_spans
 from stepline.evaluate.statistics import Floats, Integers
 
-SETS = 20          # random test sets, NaSVA section 4.1
+SETS = 20  # random test sets, NaSVA section 4.1
 TRAIN_VIDEOS = 30  # videos a task that a test set leaves to training, CrossTask section 6
 
 
@@ -74,7 +74,7 @@ def _backward(cost: Floats, exactly_one: bool) -> tuple[Integers, int]:
     total[0] = 0.0
     back = np.zeros((seconds + 1, states), dtype=np.int64)
     for second in range(seconds):
-        was = np.concatenate(([np.inf, np.inf], total))   # was[2 + state]
+        was = np.concatenate(([np.inf, np.inf], total))  # was[2 + state]
         ways = np.stack([was[2 + steps], was[1 + steps], was[steps]])
         if exactly_one:
             ways[0] = np.inf

@@ -19,7 +19,7 @@ from stepline.evaluate.spans import overlap
 from stepline.evaluate.statistics import Floats, Integers, mean_of_known
 
 TIOUS = (0.3, 0.4, 0.5, 0.6, 0.7)
-SHORTEST = 1e-3   # seconds: a shorter annotation is left out, and two whose ends differ by less are one
+SHORTEST = 1e-3  # seconds: a shorter annotation is left out, and two whose ends differ by less are one
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Located:
     segments: Floats
     steps: Integers
     scores: Floats
-    order: Integers   # (N,) place in the file, which decides between equal scores
+    order: Integers  # (N,) place in the file, which decides between equal scores
 
 
 def unrepeated(segments: Floats, steps: Sequence[int]) -> tuple[Floats, tuple[int, ...]]:
@@ -87,7 +87,7 @@ def matches(predicted: Located, truth: Truth, tious: Sequence[float], by_label: 
     by_label: only segments of the predicted step can be taken.
     """
     right = np.zeros((len(tious), len(predicted.scores)), dtype=bool)
-    overlaps = overlap(predicted.segments, truth.segments)   # (N, M)
+    overlaps = overlap(predicted.segments, truth.segments)  # (N, M)
     if by_label:
         same = predicted.steps[:, None] == np.array(truth.steps, dtype=np.int64)[None, :]
         overlaps = np.where(same, overlaps, -1.0)
@@ -118,10 +118,10 @@ class Group:
 
     def precision(self, weights: Floats) -> Floats:
         """Return (B,) interpolated average precisions, mean over the thresholds; NaN where nothing is annotated."""
-        total = weights @ self.annotated                       # (B,)
+        total = weights @ self.annotated  # (B,)
         if not len(self.video):
             return np.where(total > 0, 0.0, np.nan)
-        item = weights[:, self.video]                          # (B, N)
+        item = weights[:, self.video]  # (B, N)
         every = item.cumsum(axis=1)
         out = np.zeros(len(weights))
         for right in self.right:
@@ -171,7 +171,7 @@ class GroundingMap:
 def grounding_map(
     truths: Mapping[str, Truth], predictions: Mapping[str, Located], *, by_label: bool = False,
     tious: Sequence[float] = TIOUS,
-) -> GroundingMap:   # fmt: skip
+) -> GroundingMap:  # fmt: skip
     """Return the article-grounding mAP as a statistic over the videos of `truths`.
 
     Predictions must be of candidate steps already (`Taxonomy.candidates`). A step that no video of the split shows is

@@ -22,7 +22,7 @@ from stepline.evaluate.statistics import Floats
 Convention: TypeAlias = Literal["tan", "nasva"]
 CONVENTIONS: tuple[Convention, ...] = ("tan", "nasva")
 
-NEVER = -6e4   # TAN's score of a second that no window covered, and of one that scores exactly 0
+NEVER = -6e4  # TAN's score of a second that no window covered, and of one that scores exactly 0
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Annotation:
         for row in rows:
             if len(row) != 4 or row[0] not in (0, 1) or not isinstance(row[3], str):
                 raise DatasetError(f"{str(row)[:60]}: not [alignable 0 or 1, start, end, text]; see docs/evaluation.md")
-        spans = as_spans([[row[1], row[2]] for row in rows], "htm-align")   # type: ignore[list-item]
+        spans = as_spans([[row[1], row[2]] for row in rows], "htm-align")  # type: ignore[list-item]
         return cls(np.array([bool(row[0]) for row in rows], dtype=bool), spans, tuple(str(row[3]) for row in rows))
 
     @property
@@ -96,7 +96,7 @@ def tan_windows(annotation: Annotation, rows: int, length: int = 64) -> list[Win
         if index <= 3:
             first = 0
         elif index >= len(starts) - 4:
-            last = min(rows, len(near) - 1)   # TAN ends at the number of rows, not of sentences
+            last = min(rows, len(near) - 1)  # TAN ends at the number of rows, not of sentences
         windows.append(Window(int(start), min(rows, int(start) + length), first, last))
     return windows
 

@@ -57,7 +57,7 @@ class Ranking:
         if not len(self.labels):
             nothing = np.zeros((len(weights), 1))
             return nothing, nothing
-        item = weights[:, self.video[self.order]]                    # (B, N)
+        item = weights[:, self.video[self.order]]  # (B, N)
         positive = item * self.labels[self.order]
         return positive.cumsum(axis=1)[:, self.last], (item - positive).cumsum(axis=1)[:, self.last]
 

@@ -11,9 +11,9 @@ import numpy as np
 from stepline.errors import DatasetError
 from stepline.evaluate.statistics import DRAWS, LEVEL, Floats, Statistic, choose, cluster, interval, resample, score
 
-FEW = 30     # videos under which a percentile interval over them is known to be too narrow
+FEW = 30  # videos under which a percentile interval over them is known to be too narrow
 TIE = 1e-12  # scores this close are equal: sums of the same numbers over other videos differ by some 1e-16
-LISTED = 5   # ids that the printed table names; the JSON holds all
+LISTED = 5  # ids that the printed table names; the JSON holds all
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def report(scores: Scores, *, draws: int = DRAWS, seed: int = 0) -> Report:
         scores.benchmark, scores.protocol, scores.rule, metrics, len(scores.videos), scores.items, scores.missing,
         scores.extra, scores.handling, (*scores.notes, *_few(len(set(sources)))), _rows(scores), draws,
         seed, len(set(sources)),
-    )   # fmt: skip
+    )  # fmt: skip
 
 
 def _few(videos: int) -> tuple[str, ...]:
@@ -219,7 +219,7 @@ def as_json(made: Report, against: Comparison | None = None) -> str:
         tree["against"] = {
             "videos": against.videos, "differences": differences, "not_compared": list(against.single),
             "missing": list(against.missing), "extra": list(against.extra), "notes": list(against.notes),
-        }   # fmt: skip
+        }  # fmt: skip
     return json.dumps(tree, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 

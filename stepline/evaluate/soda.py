@@ -175,9 +175,7 @@ def _triple(worth: float, given: int, wanted: int) -> Triple:
     return precision, recall, 2.0 * precision * recall / (precision + recall) if precision + recall else 0.0
 
 
-def _in_parallel(
-    tasks: Iterator[Task], kind: Kind, swapped_roles: bool, workers: int
-) -> Iterator[tuple[str, Triple]]:
+def _in_parallel(tasks: Iterator[Task], kind: Kind, swapped_roles: bool, workers: int) -> Iterator[tuple[str, Triple]]:
     """Score videos in several processes, in order, never holding more than a few chunks on the way."""
     score = partial(_score_chunk, kind=kind, swapped_roles=swapped_roles)
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from stepline.errors import DatasetError
 from stepline.evaluate.statistics import Floats, Ratio, Statistic
 
-THRESHOLDS = (0.1, 0.3, 0.5, 0.7)   # of intersection over union; usual in moment retrieval, HiREST and HT-Step
+THRESHOLDS = (0.1, 0.3, 0.5, 0.7)  # of intersection over union; usual in moment retrieval, HiREST and HT-Step
 Pair: TypeAlias = Sequence[float] | npt.NDArray[np.floating]
 Pairs: TypeAlias = Sequence[Sequence[float]] | npt.NDArray[np.floating]
 
@@ -86,7 +86,7 @@ def grounding_fit(predicted: Sequence[Pair | None], reference: Sequence[Pairs]) 
         if not len(truth):
             raise DatasetError(f"text {k} has no reference instance; leave out texts that are not in the video")
         if span is not None:
-            best[k] = overlap(as_spans([span], "prediction"), truth).max()   # type: ignore[list-item]
+            best[k] = overlap(as_spans([span], "prediction"), truth).max()  # type: ignore[list-item]
     return Fit(best, sum(span is not None for span in predicted))
 
 

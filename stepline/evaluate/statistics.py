@@ -15,9 +15,9 @@ from stepline.errors import DatasetError
 Floats: TypeAlias = npt.NDArray[np.float64]
 Integers: TypeAlias = npt.NDArray[np.int64]
 
-DRAWS = 1000            # bootstrap draws; the interval's ends then move by about a twentieth of its width
-LEVEL = 95.0            # percent of the draws inside the interval
-CELLS = 4_000_000       # weights held at once: 32 MB of float64
+DRAWS = 1000  # bootstrap draws; the interval's ends then move by about a twentieth of its width
+LEVEL = 95.0  # percent of the draws inside the interval
+CELLS = 4_000_000  # weights held at once: 32 MB of float64
 
 
 class Statistic(Protocol):
@@ -95,8 +95,8 @@ class GroupedRatio(Counted):
 
     def by_group(self, weights: Floats) -> Floats:
         """Return (S, B, G) ratios, NaN where a group has no items."""
-        member = np.eye(int(self.group.max()) + 1)[self.group]   # (V, G)
-        drawn = [weights * held for held in self.sets]           # S x (B, V)
+        member = np.eye(int(self.group.max()) + 1)[self.group]  # (V, G)
+        drawn = [weights * held for held in self.sets]  # S x (B, V)
         return np.stack([divide(d @ (member * self.hits[:, None]), d @ (member * self.totals[:, None])) for d in drawn])
 
     def __call__(self, weights: Floats) -> Floats:

@@ -16,8 +16,8 @@ import numpy.typing as npt
 from stepline.errors import DatasetError
 from stepline.evaluate.statistics import Floats
 
-EPSILON = 1e-8     # added below both fractions, official
-THRESHOLD = 0.5    # a frame is in the summary above it, IV-Sum's test.py
+EPSILON = 1e-8  # added below both fractions, official
+THRESHOLD = 0.5  # a frame is in the summary above it, IV-Sum's test.py
 Numbers: TypeAlias = Sequence[float] | npt.NDArray[np.floating] | npt.NDArray[np.integer]
 
 
@@ -90,7 +90,7 @@ def spearman_rho(first: Numbers, second: Numbers) -> float | None:
     return _correlation(first, second, spearmanr)
 
 
-def _correlation(first: Numbers, second: Numbers, measure) -> float | None:   # type: ignore[no-untyped-def]
+def _correlation(first: Numbers, second: Numbers, measure) -> float | None:  # type: ignore[no-untyped-def]
     one, other = _vector(first, "scores"), _vector(second, "reference scores")
     if len(one) != len(other):
         raise DatasetError(f"{len(one)} scores for {len(other)} reference scores; give one a frame")

@@ -45,7 +45,7 @@ def simulated(seed: int, backbone: str, recogniser: str, size: Size) -> Corpus:
     settings = SimulationSettings(
         videos=size.videos + size.held_out,
         held_out=size.held_out / (size.videos + size.held_out),
-        recogniser=recogniser,   # type: ignore[arg-type]   # checked there
+        recogniser=recogniser,  # type: ignore[arg-type]   # checked there
     )
     videos = list(stream(seed, settings))
     lessons = tuple(_lesson(video, backbone) for video in videos[: size.videos])

@@ -25,7 +25,7 @@ class Plan:
     tables: Sequence[str] = ()
     size: Size = field(default_factory=Size)
     report: Callable[[int, int], None] | None = None
-    data: Path | None = None   # real data, as `on_disk` reads it; else the simulated world
+    data: Path | None = None  # real data, as `on_disk` reads it; else the simulated world
 
     def run(self) -> tuple[list[Line], list[Judged]]:
         """Train what is not in the folder yet, write tables.json and tables.md there, and return their content."""
@@ -55,7 +55,7 @@ class Plan:
                 self.report(done, len(trials))
             try:
                 laboratory.outcome(trial)
-            except ShapeError as error:   # a threshold that keeps no label is a result, not the end
+            except ShapeError as error:  # a threshold that keeps no label is a result, not the end
                 failures[row] = str(error)
         return failures
 

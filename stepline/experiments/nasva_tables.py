@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from stepline.experiments.trial import LabelPlan, Round, Size, Texts, Trial
 from stepline.nasva.selftrain_settings import Position, RefineSettings
 
-DROPPED = {0.6: 0.0, 0.7: 0.15, 0.8: 0.30}   # eps2 of the paper -> share of texts dropped here
+DROPPED = {0.6: 0.0, 0.7: 0.15, 0.8: 0.30}  # eps2 of the paper -> share of texts dropped here
 BACKBONES = {"MIL-NCE S3D-G": "dull", "CLIP-ViT/L-14": "usual", "InternVideo-ViT/L-14": "sharp"}
-STEPS, SAID = "recipe R@1", "narration R@1"   # what stands for HT-Step and for HTM-Align
+STEPS, SAID = "recipe R@1", "narration R@1"  # what stands for HT-Step and for HTM-Align
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def round_of(*, teachers: int = 1, agree: float | None = None, position: Positio
 
 OURS = round_of(teachers=2, agree=4.0)
 PAPER = (start(0.8),)
-SECOND, THIRD = fixed(0.7, "center", None), fixed(0.8, "center", None)   # table 9
+SECOND, THIRD = fixed(0.7, "center", None), fixed(0.8, "center", None)  # table 9
 
 
 def labelled(*rounds: Round, first: str = "asr", floor: float = 0.20, texts: Texts = "S") -> Trial:

@@ -27,7 +27,7 @@ from stepline.nasva.targets import labelled_sample
 from stepline.nasva.told import Told, read_told
 from stepline.records import Matrix, Record, Sentence, Step
 
-TESTS = {"recipe": ("ht-step", "ht-step"), "narration": ("htm-align", "htm_align.json")}   # kind -> dataset, file
+TESTS = {"recipe": ("ht-step", "ht-step"), "narration": ("htm-align", "htm_align.json")}  # kind -> dataset, file
 
 
 def read_corpus(folder: Path, trial: Trial) -> Corpus:
@@ -94,7 +94,7 @@ def _tests(folder: Path, kind: str, at: Path, features: FeatureStore) -> Iterabl
 def _test(record: Record, kind: str, features: FeatureStore, vectors: FeatureStore) -> Sample | None:
     id = record.video.id
     spans = {step.text: step.spans for step in record.reference}
-    texts = record.recipe or tuple(step.text for step in record.reference)   # all headlines, shown or not
+    texts = record.recipe or tuple(step.text for step in record.reference)  # all headlines, shown or not
     told = Told(id, "step", texts, tuple(spans.get(text, ()) for text in texts))
     rows = matching_rows(told, vectors)
     if rows is None:

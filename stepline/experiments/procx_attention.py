@@ -20,7 +20,7 @@ from stepline.procx.model import ProcX
 from stepline.procx.reading import products
 from stepline.procx.taps import taps
 
-AT_ONCE = 16   # videos
+AT_ONCE = 16  # videos
 
 
 @torch.no_grad()  # type: ignore[untyped-decorator]   # torch is untyped to mypy here

@@ -25,7 +25,7 @@ from stepline.records import Matrix
 
 Places: TypeAlias = Literal["uniform", "prior"]
 Texts: TypeAlias = Literal["common", "nearest"]
-Shares: TypeAlias = npt.NDArray[np.float64]   # (K, 2) start and end as fractions of a video
+Shares: TypeAlias = npt.NDArray[np.float64]  # (K, 2) start and end as fractions of a video
 
 
 def guessed(train: Sequence[Sample], test: Sequence[Sample], guess: Guess) -> dict[str, list[Event]]:

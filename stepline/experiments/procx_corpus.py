@@ -37,14 +37,14 @@ from stepline.text import embed
 from stepline.world.simulate import SHORT, TASTY, SimulationSettings, make_world, recipes, stream
 from stepline.world.simulate import Sample as Simulated
 
-DIFFICULTY = 0.5   # factor of the noise in the features, so that a few hundred steps suffice
+DIFFICULTY = 0.5  # factor of the noise in the features, so that a few hundred steps suffice
 WORLDS: Mapping[Form, SimulationSettings] = {
     "youcook2": SHORT.model_copy(update={"difficulty": DIFFICULTY}),
     "tasty": TASTY.model_copy(update={"difficulty": DIFFICULTY}),
 }
-FIRST: Mapping[Form, int] = {"youcook2": 100_000, "tasty": 200_000}   # numbers of their first videos
+FIRST: Mapping[Form, int] = {"youcook2": 100_000, "tasty": 200_000}  # numbers of their first videos
 WORDINGS: tuple[Literal["raw", "only-sieve", "swap"], ...] = ("raw", "only-sieve", "swap")
-VERSION = 2   # of what is kept of Sieve & Swap's work
+VERSION = 2  # of what is kept of Sieve & Swap's work
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def events_of(sample: Sample) -> list[Event]:
     return [(*sample.spans[step], sample.sentences[step]) for step in sample.order]
 
 
-@lru_cache(maxsize=3)   # tables go from world to world, row by row
+@lru_cache(maxsize=3)  # tables go from world to world, row by row
 def procx_corpus(seed: int, size: ProcxSize, folder: Path) -> ProcxCorpus:
     """Return the videos of one world; what Sieve & Swap made of them is kept in `folder`."""
     videos = list(stream(seed, WORLDS["youcook2"], count=size.narrated))
@@ -84,7 +84,7 @@ def procx_corpus(seed: int, size: ProcxSize, folder: Path) -> ProcxCorpus:
     records = _reworded(videos, seed, folder)
     narrated: dict[Words, tuple[Sample, ...]] = {
         words: _samples(told, seen, "steps", size.rows) for words, told in records.items()
-    }   # fmt: skip
+    }  # fmt: skip
     narrated["mix"] = (*narrated["only-sieve"], *narrated["swap"])
     captioned = {form: _captioned(seed, form, size) for form in WORLDS}
     known = [sample for part in narrated.values() for sample in part]

@@ -11,7 +11,7 @@ from stepline.procx.vid2seq import Vid2Seq
 from stepline.procx.vid2seq_sequence import Alphabet
 from stepline.procx.vid2seq_settings import SMALL_VID2SEQ, Vid2SeqSettings
 
-LONGEST = 32   # tokens of a sentence; what is said has 20
+LONGEST = 32  # tokens of a sentence; what is said has 20
 
 
 def model_of(trial: ProcxTrial) -> ModelSettings:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from stepline.experiments.procx_trial import FORMS, Form, Guess, ProcxTrial, View, Words, alike
 
-COLUMNS = ("SODA-C", "METEOR", "CIDEr", "BLEU-4", "SODA-D")   # as the paper's tables have them
+COLUMNS = ("SODA-C", "METEOR", "CIDEr", "BLEU-4", "SODA-D")  # as the paper's tables have them
 
 TITLES = {
     "baselines": "Without a look at the video: places even or usual, captions common or of the nearest training video",
@@ -22,7 +22,7 @@ TITLES = {
     "speech": "With what is said read beside the pictures",
 }
 
-USUAL = ("baselines", "2a", "2b", "5", "contrast", "decoding", "speech")   # fit half an hour of two cores, three worlds
+USUAL = ("baselines", "2a", "2b", "5", "contrast", "decoding", "speech")  # fit half an hour of two cores, three worlds
 
 
 @dataclass(frozen=True)

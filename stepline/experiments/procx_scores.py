@@ -20,7 +20,7 @@ from stepline.procx.choosing import Proposals
 from stepline.procx.describe import Choose
 from stepline.store import write_atomic
 
-METRICS = ("SODA-C", "METEOR", "CIDEr", "BLEU-4", "SODA-D", "F1")   # the order of the paper's columns
+METRICS = ("SODA-C", "METEOR", "CIDEr", "BLEU-4", "SODA-D", "F1")  # the order of the paper's columns
 
 Events = Mapping[str, Sequence[Event]]
 
@@ -70,7 +70,7 @@ def oracle(truth: Sequence[Sequence[Event]]) -> Choose:
 
     def chooser(number: int, proposals: Proposals) -> list[int]:
         wanted = times(list(truth[number]))
-        agree = overlap(wanted, proposals.boxes)   # (steps, queries)
+        agree = overlap(wanted, proposals.boxes)  # (steps, queries)
         _, queries = linear_sum_assignment(-agree)
         return sorted(queries.tolist(), key=lambda query: (*proposals.boxes[query], query))
 

@@ -32,11 +32,11 @@ class ProcxPlan:
     """
 
     folder: Path
-    seeds: Sequence[int] = (2, 3, 4)   # sizes were chosen on worlds 0 and 1
+    seeds: Sequence[int] = (2, 3, 4)  # sizes were chosen on worlds 0 and 1
     tables: Sequence[str] = ()
     size: ProcxSize = field(default_factory=ProcxSize)
     processes: int = 1
-    train: bool = True   # False: only rows whose trials have all been run
+    train: bool = True  # False: only rows whose trials have all been run
     report: Callable[[int, int], None] | None = None
 
     def run(self) -> tuple[list[ProcxLine], list[ProcxJudged]]:
@@ -91,7 +91,7 @@ class ProcxPlan:
             for job in jobs:
                 yield run_all(job, self.folder)
             return
-        for seed in self.seeds:   # what Sieve & Swap makes is kept before two processes need it
+        for seed in self.seeds:  # what Sieve & Swap makes is kept before two processes need it
             procx_corpus(seed, self.size, self.folder)
         context = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(self.processes, mp_context=context, initializer=one_thread) as pool:

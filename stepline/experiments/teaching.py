@@ -15,7 +15,7 @@ from stepline.nasva.settings import CoarseSettings
 from stepline.nasva.written import Written, step_samples, written
 from stepline.records import Span
 
-VIDEO_LABELS = RefineSettings(threshold=0.0, position="center", seconds=None)   # grown around the likest second
+VIDEO_LABELS = RefineSettings(threshold=0.0, position="center", seconds=None)  # grown around the likest second
 
 
 def first_labels(lessons: Sequence[Lesson], plan: LabelPlan) -> tuple[Places, ...]:

@@ -30,7 +30,7 @@ from stepline.training_settings import TrainSettings
 
 log = logging.getLogger(__name__)
 
-SECOND_SEED = 1000   # of a teacher beside the first
+SECOND_SEED = 1000  # of a teacher beside the first
 
 
 @dataclass(frozen=True)

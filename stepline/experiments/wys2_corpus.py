@@ -21,9 +21,9 @@ from stepline.wys2.labels import Array
 from stepline.wys2.pairs import Pair, pair_of
 from stepline.wys2.settings import ClipSettings
 
-RESOLVED = 0.9   # share of the pronouns that resolution names; the simulated writer restores as many
-OVERLAPPING = 16.0   # s of VideoCLIP's clips
-CANDIDATES = 3   # of MIL-NCE; WYS2, section 4
+RESOLVED = 0.9  # share of the pronouns that resolution names; the simulated writer restores as many
+OVERLAPPING = 16.0  # s of VideoCLIP's clips
+CANDIDATES = 3  # of MIL-NCE; WYS2, section 4
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ def clips_of(videos: Iterable[Sample]) -> Clips:
 
 
 def _items(video: Sample) -> Iterator[Item]:
-    settings = ClipSettings(candidates=CANDIDATES, resolve=False)   # the words stand for vectors that know more
+    settings = ClipSettings(candidates=CANDIDATES, resolve=False)  # the words stand for vectors that know more
     features, vectors = video.features(), video.vectors("narration")
     shown = video.shown("narration")
     last = min(shown.shape[1], len(features.values)) - 1

@@ -6,43 +6,40 @@ The simulated sentence encoder is not InferSent: its cosines are lower, so that 
 
 import hashlib
 from dataclasses import dataclass
-from typing import Annotated, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
-from pydantic import Field
-
-from stepline.settings import Settings
+from stepline.settings import Count, Positive, Settings
 from stepline.wys2.settings import ContrastSettings, LabelSettings, PseudoSettings, Score
 
-Count: TypeAlias = Annotated[int, Field(ge=1)]
 Positives: TypeAlias = Literal["labels", "all", "planted"]
 Untrained: TypeAlias = Literal["zero-shot", "objects"]
 
-VERSION = 1   # of what a trial does; another makes all trials new
+VERSION = 1  # of what a trial does; another makes all trials new
 
 
 class Wys2Size(Settings):
     """How large the experiment is."""
 
-    labelled: Count = 400          # videos with key-steps; 20 % withheld, the rest split 80:20
-    unlabelled: Count = 1500       # videos without
-    steps: Count = 300             # of every training, about
-    batch: Count = 128             # WYS2, section 4
-    learning_rate: Annotated[float, Field(gt=0.0)] = 1e-3   # the paper's 1e-5 is for S3D with released weights
+    labelled: Count = 400  # videos with key-steps; 20 % withheld, the rest split 80:20
+    unlabelled: Count = 1500  # videos without
+    steps: Count = 300  # of every training, about
+    batch: Count = 128  # WYS2, section 4
+    learning_rate: Positive = 1e-3  # the paper's 1e-5 is for S3D with released weights
 
 
 class Wys2Trial(Settings):
     """One detector, or what stands for one."""
 
-    seed: int = 0                  # of the world, the split, the network
-    kind: Literal["detector", "text"] | Untrained = "detector"   # "text": words alone, a logistic regression
-    positives: Positives = "labels"   # by the labels, every clip, or by the planted truth
+    seed: int = 0  # of the world, the split, the network
+    kind: Literal["detector", "text"] | Untrained = "detector"  # "text": words alone, a logistic regression
+    positives: Positives = "labels"  # by the labels, every clip, or by the planted truth
     labels: LabelSettings = LabelSettings(quantile=0.35)
-    resolved: bool = True          # pronouns are resolved before texts are compared
+    resolved: bool = True  # pronouns are resolved before texts are compared
     score: Score = "cosine"
     contrast: ContrastSettings = ContrastSettings()
-    overlapping: bool = False      # trained on clips of 16 s
+    overlapping: bool = False  # trained on clips of 16 s
     pseudo: PseudoSettings | None = None
-    everything: bool = False       # all unlabelled clips are taken for positive
+    everything: bool = False  # all unlabelled clips are taken for positive
     size: Wys2Size = Wys2Size()
 
     @property
@@ -153,7 +150,7 @@ def wys2_claims() -> tuple[Wys2Claim, ...]:
         Wys2Claim("SS above MC, raw dot product", alike(SS, **RAW), alike(MC, **RAW), 0.0),
         Wys2Claim("pseudo-labels above none", PSEUDO, SS, 0.015),
         Wys2Claim("pseudo-labels above none, raw dot product", alike(PSEUDO, **RAW), alike(SS, **RAW), 0.0),
-        Wys2Claim("pseudo-labels (the best 10 %) above none", BEST, SS, 0.015),   # the prototype's own form
+        Wys2Claim("pseudo-labels (the best 10 %) above none", BEST, SS, 0.015),  # the prototype's own form
         Wys2Claim("the same, raw dot product", alike(BEST, **RAW), alike(SS, **RAW), 0.0),
         Wys2Claim("pseudo-labels above taking everything", PSEUDO, EVERYTHING, 0.0),
         Wys2Claim("SS above words alone", SS, WORDS, 0.0),

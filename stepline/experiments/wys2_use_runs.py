@@ -35,7 +35,7 @@ from stepline.wys2.summarizer.segments import seconds_shown
 from stepline.wys2.summarizer.settings import TRAINING as SUMMARIZER_TRAINING
 
 RAW, OURS = "raw features", "the detector's features"
-FEW = 20   # videos of a head that has little to learn from
+FEW = 20  # videos of a head that has little to learn from
 
 
 @dataclass(frozen=True)

@@ -6,22 +6,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import mean
-from typing import Annotated, TypeAlias
+from typing import TypeAlias
 
-from pydantic import Field
-
-from stepline.settings import Settings
+from stepline.settings import Count, Settings
 from stepline.store import write_atomic
 
-Count: TypeAlias = Annotated[int, Field(ge=1)]
-Scores: TypeAlias = Mapping[str, Mapping[str, float]]   # row -> measure -> value
+Scores: TypeAlias = Mapping[str, Mapping[str, float]]  # row -> measure -> value
 
-VERSION = 1   # of what a run does; another makes all runs new
+VERSION = 1  # of what a run does; another makes all runs new
 TITLES = {
     "summaries": "Summaries, IV-Sum's form: raw features beside the detector's; held-out videos",
     "alignability": "Alignability: a head on raw features and on the detector's; `stepline evaluate htm-align`",
 }
-PUBLISHED = {   # WYS2, tables 3 and 2
+PUBLISHED = {  # WYS2, tables 3 and 2
     "pictures alone, raw features": "65.2, .095, .202",
     "with speech, raw features": "67.3, .101, .212",
     "with speech, the detector's features": "68.9, .106, .218",
@@ -32,9 +29,9 @@ PUBLISHED = {   # WYS2, tables 3 and 2
 class UsesSize(Settings):
     """How large the experiment is."""
 
-    labelled: Count = 400          # videos with key-steps, from which the detector learns
-    lessons: Count = 100           # further videos, from which summarizers and heads learn
-    tests: Count = 60              # further videos, on which both are scored
+    labelled: Count = 400  # videos with key-steps, from which the detector learns
+    lessons: Count = 100  # further videos, from which summarizers and heads learn
+    tests: Count = 60  # further videos, on which both are scored
     detector_steps: Count = 300
     summarizer_epochs: Count = 20
     head_epochs: Count = 8

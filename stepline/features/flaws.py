@@ -25,7 +25,7 @@ OTHER_ID = "it says that it is another item"
 OTHER_COUNT = "its texts or times are not as many as its rows"
 
 MOST = float(np.finfo(np.float16).max)
-DROPPED = "dropped.jsonl"   # beside the shards
+DROPPED = "dropped.jsonl"  # beside the shards
 
 
 @dataclass(frozen=True)

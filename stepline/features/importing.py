@@ -71,8 +71,8 @@ class _Run:
 
     def __init__(self, writer: FeatureWriter, rate: float, backbone: str | None) -> None:
         self._writer, self._rate, self._backbone = writer, rate, backbone
-        self._places: dict[str, str] = {}   # id -> where it was first found, in this run
-        self.added: dict[str, None] = {}   # in order
+        self._places: dict[str, str] = {}  # id -> where it was first found, in this run
+        self.added: dict[str, None] = {}  # in order
         self.rows = 0
         self.already = 0
         self.dropped: list[Dropped] = []

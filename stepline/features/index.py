@@ -7,11 +7,11 @@ from pathlib import Path
 from stepline.errors import StoreError
 from stepline.store import atomic_path
 
-VERSION = "1"   # of the columns; a reader refuses any other
+VERSION = "1"  # of the columns; a reader refuses any other
 KEY = "stepline_features"
 DTYPE = "float16"
 SHARD = "shard-{:05d}"
-UNKNOWN = "unknown"   # the backbone of features that do not say it
+UNKNOWN = "unknown"  # the backbone of features that do not say it
 PLACES = ("id", "first", "rows", "width", "rate", "backbone", "dtype")
 LINES = ("text", "start", "end")
 

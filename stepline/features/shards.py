@@ -12,8 +12,8 @@ from stepline.store import atomic_path
 
 Half: TypeAlias = npt.NDArray[np.float16]
 
-NAME = "values"   # of the one tensor
-LENGTH = 8   # bytes that tell how long the header is; safetensors' format
+NAME = "values"  # of the one tensor
+LENGTH = 8  # bytes that tell how long the header is; safetensors' format
 
 
 def write_shard(values: Half, path: Path) -> None:
@@ -35,7 +35,7 @@ def map_shard(path: Path) -> Half:
         rows, width = entry["shape"]
         if entry["dtype"] != "F16" or LENGTH + length + 2 * rows * width != size:
             raise ValueError(f"{entry['dtype']} {entry['shape']} in {size} bytes")
-        return np.memmap(path, np.float16, "r", LENGTH + length, (rows, width)).view(np.ndarray)   # slices are cheap
+        return np.memmap(path, np.float16, "r", LENGTH + length, (rows, width)).view(np.ndarray)  # slices are cheap
     except (OSError, ValueError, KeyError, TypeError) as error:
         reason = str(error).splitlines()[0]
         raise StoreError(f"{path}: not a whole shard of features ({reason}); import the features again") from error

@@ -1,10 +1,10 @@
 """Where features come from, and how each file is named after its item.
 
-    {sub}/{id}.mp4.npy, {id}.webm.npy, {id}.npy        HowTo100M's S3D features, anybody's own
-    {sub}/{id}.pth.tar, {id}.pth, {id}.pt              InternVideo's and CLIP's features; a dict with texts
-    {id}.safetensors, {id}.npz                         what `stepline steps` and others wrote
-    {key}.{ending} in a .tar                           WebDataset: the id is what stands before the first dot
-    any of these that holds {id: (T, D), ...}          VidChapters' one file of all videos
+{sub}/{id}.mp4.npy, {id}.webm.npy, {id}.npy        HowTo100M's S3D features, anybody's own
+{sub}/{id}.pth.tar, {id}.pth, {id}.pt              InternVideo's and CLIP's features; a dict with texts
+{id}.safetensors, {id}.npz                         what `stepline steps` and others wrote
+{key}.{ending} in a .tar                           WebDataset: the id is what stands before the first dot
+any of these that holds {id: (T, D), ...}          VidChapters' one file of all videos
 """
 
 import tarfile
@@ -22,7 +22,7 @@ from stepline.features.foreign import KINDS, parse_arrays, read_arrays
 from stepline.features.index import Lines
 
 ENDINGS = (".mp4.npy", ".webm.npy", ".mkv.npy", ".pth.tar", *KINDS)
-VALUES = ("values", "features")   # the names under which a file of several arrays may keep the features
+VALUES = ("values", "features")  # the names under which a file of several arrays may keep the features
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def contents(found: Found) -> Iterator[Content]:
         said = content.get("vid")
         yield Content(found.id, content[named[0]], metadata, _lines(content), None if said is None else str(said))
     elif len(content) == 1 and not str(next(iter(content))).strip("0123456789arx_"):
-        yield Content(found.id, next(iter(content.values())), metadata)   # numpy's own names, arr_0
+        yield Content(found.id, next(iter(content.values())), metadata)  # numpy's own names, arr_0
     else:
         for id, values in content.items():
             yield Content(str(id), values, metadata)

@@ -12,7 +12,7 @@ from stepline.features.index import UNKNOWN, Lines, Stored, read_index, read_lin
 from stepline.features.shards import Half, map_shard
 from stepline.records import FeatureSequence, Matrix
 
-KEPT = 4   # shards whose texts stay in memory
+KEPT = 4  # shards whose texts stay in memory
 
 
 class FeatureStore(Mapping[str, Stored]):

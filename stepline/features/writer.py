@@ -12,7 +12,7 @@ from stepline.features.index import Lines, Stored, index_path, read_index, shard
 from stepline.features.shards import Half, write_shard
 from stepline.store import check_writable, sweep
 
-SHARD_BYTES = 256 * 2**20   # of a shard; what a killed import loses at most, and what writing holds in memory
+SHARD_BYTES = 256 * 2**20  # of a shard; what a killed import loses at most, and what writing holds in memory
 
 
 class FeatureWriter:

@@ -14,9 +14,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import Function, once_differentiable
 
-LANES = 4   # 16-bit lanes of a 64-bit number, one an element; a share is thus met to 1 / 65536
+LANES = 4  # 16-bit lanes of a 64-bit number, one an element; a share is thus met to 1 / 65536
 SEEDS = 2**63 - 1
-CHUNK = 2**18   # elements that stay in the cache while they are drawn for
+CHUNK = 2**18  # elements that stay in the cache while they are drawn for
 
 
 def drop(rows: Tensor, share: float, training: bool) -> Tensor:
@@ -48,7 +48,7 @@ def kept(count: int, share: float) -> Iterator[Tensor]:
     most = round((1 - share) * 65536) - 32768
     for start in range(0, count, CHUNK):
         here = min(CHUNK, count - start)
-        lanes = numbers.random_raw(-(-here // LANES)).view(np.int16)[:here]   # each even over [-32768, 32768)
+        lanes = numbers.random_raw(-(-here // LANES)).view(np.int16)[:here]  # each even over [-32768, 32768)
         yield torch.from_numpy(lanes < most)
 
 

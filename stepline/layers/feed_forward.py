@@ -15,7 +15,7 @@ from torch.autograd.function import Function, once_differentiable
 from stepline.layers.dropout import thin
 from stepline.layers.linear import Linear, own, product
 
-BLOCK = 1024   # rows a block: 8 MB at F 2048, which the allocator keeps for the next one
+BLOCK = 1024  # rows a block: 8 MB at F 2048, which the allocator keeps for the next one
 
 
 class FeedForward(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
@@ -48,12 +48,12 @@ class _Blocks(Function):  # type: ignore[misc]
         wide, wide_bias = (wide * scale, wide_bias * scale) if share else (wide, wide_bias)
         shown, out = [], rows.new_empty(len(rows), len(narrow))
         for block, into in zip(rows.split(BLOCK), out.split(BLOCK), strict=True):
-            inner = product(block, wide, wide_bias, relu=True)   # (BLOCK, F)
+            inner = product(block, wide, wide_bias, relu=True)  # (BLOCK, F)
             if share:
                 thin(inner, share)
             into.copy_(product(inner, narrow, narrow_bias))
             shown += [inner] if learns else []
-        context.save_for_backward(rows, wide, narrow, *shown)   # what is positive is what was kept
+        context.save_for_backward(rows, wide, narrow, *shown)  # what is positive is what was kept
         return out
 
     @staticmethod
@@ -66,9 +66,9 @@ class _Blocks(Function):  # type: ignore[misc]
         blocks = zip(shown, *(whole.split(BLOCK) for whole in (rows, gradient, to_rows)), strict=True)
         for inner, block, above, into in blocks:
             to_narrow += product(above.t(), inner.t(), None)
-            below = product(above, narrow.t(), None)   # (BLOCK, F)
+            below = product(above, narrow.t(), None)  # (BLOCK, F)
             torch.ops.aten.threshold_backward.grad_input(below, inner, 0, grad_input=below)
-            to_wide += product(block.t(), below.t(), None)   # (D, F): faster than its transpose
+            to_wide += product(block.t(), below.t(), None)  # (D, F): faster than its transpose
             to_wide_bias += below.sum(0)
             into.copy_(product(below, wide.t(), None))
         to_wide = to_wide.mul_(scale).t().contiguous()

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import Function, once_differentiable
 
-LARGE = 2**27   # multiplications from which it pays: oneDNN takes 0.3 ms to prepare for a shape that it has not met
+LARGE = 2**27  # multiplications from which it pays: oneDNN takes 0.3 ms to prepare for a shape that it has not met
 Product: TypeAlias = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 
 
@@ -30,13 +30,13 @@ def affine(rows: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """Return rows (..., C) times weight (F, C) transposed, plus bias (F): (..., F)."""
     if not own(rows) or rows.shape[:-1].numel() * weight.numel() < LARGE:
         return F.linear(rows, weight, bias)
-    flat = rows.reshape(-1, rows.shape[-1])   # (N, C)
+    flat = rows.reshape(-1, rows.shape[-1])  # (N, C)
     return _Affine.apply(flat, weight, bias).view(*rows.shape[:-1], len(weight))
 
 
 def own(rows: Tensor) -> bool:
     """Return whether rows are of a kind that goes the project's own way: float32 on a CPU, no autocast, no compiler."""
-    if torch.compiler.is_compiling():   # which fuses better than any of it
+    if torch.compiler.is_compiling():  # which fuses better than any of it
         return False
     return rows.device.type == "cpu" and rows.dtype == torch.float32 and not torch.is_autocast_enabled("cpu")
 
@@ -69,5 +69,5 @@ class _Affine(Function):  # type: ignore[misc]
     def backward(context: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
         rows, weight = context.saved_tensors
         gradient = gradient.contiguous()
-        to_rows = product(gradient, weight.t(), None) if context.needs_input_grad[0] else None   # (N, C)
+        to_rows = product(gradient, weight.t(), None) if context.needs_input_grad[0] else None  # (N, C)
         return to_rows, gradient.t() @ rows, gradient.sum(0)

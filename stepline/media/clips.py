@@ -16,10 +16,10 @@ from stepline.media.source import Source, open_media, picture_rate
 from stepline.records import Span
 from stepline.store import atomic_path
 
-TICKS = 90_000      # a second in the clip's picture time; a multiple of all usual frame rates
+TICKS = 90_000  # a second in the clip's picture time; a multiple of all usual frame rates
 CLIP_RATE = 48_000  # Hz, sound of the clip
-QUALITY = "23"      # x264's crf: its own default, hard to tell from the original
-BEHIND = 10.0       # s by which one stream of a file may lag the other
+QUALITY = "23"  # x264's crf: its own default, hard to tell from the original
+BEHIND = 10.0  # s by which one stream of a file may lag the other
 
 
 def cut(path: Path | str, span: Span, out: Path, settings: MediaSettings | None = None) -> None:
@@ -116,12 +116,12 @@ class _Pictures:
         rate = Fraction(picture_rate(source.picture)).limit_denominator(1001)
         self._stream = clip.add_stream(name, rate=rate, options={"crf": QUALITY, "preset": "veryfast"})
         width, height = display_size(first, source.aspect)
-        self._size = (width + width % 2, height + height % 2)   # 4:2:0 needs even sides
+        self._size = (width + width % 2, height + height % 2)  # 4:2:0 needs even sides
         context = self._stream.codec_context
         context.width, context.height = self._size
         context.pix_fmt, context.time_base = "yuv420p", Fraction(1, TICKS)
-        context.thread_count = settings.threads   # the bytes depend on it
-        self._lengths: dict[int, int] = {}   # ticks that a frame is shown, by its time stamp
+        context.thread_count = settings.threads  # the bytes depend on it
+        self._lengths: dict[int, int] = {}  # ticks that a frame is shown, by its time stamp
         self.written = False
 
     def begin(self, source: Source, span: Span, offset: float) -> None:
@@ -193,7 +193,7 @@ class _Sounds:
         self._channels = min(2, source.sound.codec_context.channels)
         self._layout = "mono" if self._channels == 1 else "stereo"
         self._stream = clip.add_stream("aac", rate=CLIP_RATE, layout=self._layout)
-        self._next = 0   # the clip's sample that the encoder gets next
+        self._next = 0  # the clip's sample that the encoder gets next
         self.written = False
 
     def begin(self, source: Source, span: Span, offset: float) -> None:
@@ -223,7 +223,7 @@ class _Sounds:
 
     def _write(self, blocks: Iterator[tuple[float, Any]]) -> None:
         for start, samples in blocks:
-            offset = self._first + round((start - self._span.start) * CLIP_RATE)   # the block's first sample
+            offset = self._first + round((start - self._span.start) * CLIP_RATE)  # the block's first sample
             inside = samples[:, max(0, self._first - offset) : max(0, self._last - offset)]
             if inside.shape[1]:
                 self._next = max(self._first, offset)

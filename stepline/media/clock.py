@@ -5,8 +5,8 @@ from typing import Any
 
 from stepline.media.damage import Damage
 
-JUMP = 1.0      # s by which time may go back before the stamps count as restarted; rounding stays under it
-BEYOND = 60.0   # s past the claimed end from which a stamp is not believed
+JUMP = 1.0  # s by which time may go back before the stamps count as restarted; rounding stays under it
+BEYOND = 60.0  # s past the claimed end from which a stamp is not believed
 
 
 class Clock:
@@ -49,7 +49,7 @@ class PictureTiming:
     def __init__(self, clock: Clock, rate: float) -> None:
         """rate: frames/s, for frames that do not say how long they last."""
         self._clock, self._length = clock, 1 / rate
-        self._stamp: int | None = None   # of the frame before
+        self._stamp: int | None = None  # of the frame before
 
     def place(self, frame: Any) -> tuple[float, float]:
         """Return when a decoded frame appears and how long it lasts, in s."""

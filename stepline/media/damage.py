@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-SLACK = 1.0   # s that may be missing at the end before a file counts as cut short; encoders round
+SLACK = 1.0  # s that may be missing at the end before a file counts as cut short; encoders round
 
 
 @dataclass

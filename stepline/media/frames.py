@@ -47,7 +47,7 @@ class Shaper:
         from av.video.reformatter import VideoReformatter
 
         if self._scaler is None:
-            self._scaler = VideoReformatter()   # one for all frames: it keeps its tables
+            self._scaler = VideoReformatter()  # one for all frames: it keeps its tables
         return self._scaler
 
     def _fit(self, width: int, height: int) -> tuple[int, int]:

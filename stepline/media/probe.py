@@ -9,7 +9,7 @@ from stepline.media.frames import display_size, quarter_turns
 from stepline.media.settings import MediaSettings
 from stepline.media.source import Source, check_duration, open_media, picture_rate
 
-MOST_PACKETS = 2000   # read in search of the first picture and sound; about half a minute of video
+MOST_PACKETS = 2000  # read in search of the first picture and sound; about half a minute of video
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def _duration(source: Source, settings: MediaSettings) -> float:
     if source.duration is not None:
         return source.duration
     end, count = 0.0, 0
-    with open_media(source.path, settings) as again:   # the other one has read some packets already
+    with open_media(source.path, settings) as again:  # the other one has read some packets already
         for packet in again.packets():
             end = max(end, again.packet_end(packet))
             count += packet.stream.type == "video" and packet.size > 0

@@ -10,7 +10,7 @@ from stepline.media.settings import MediaSettings
 from stepline.media.sounds import Line, Sound
 from stepline.media.source import Source, check_duration, open_media, picture_rate
 
-SPARSE = 4          # frames of the video for each one wanted, from which leaving some out cannot be seen
+SPARSE = 4  # frames of the video for each one wanted, from which leaving some out cannot be seen
 
 
 class Reader:
@@ -75,7 +75,7 @@ class _Pictures:
     def __init__(self, source: Source, picker: Picker, settings: MediaSettings) -> None:
         self._source, self._picker, self._settings = source, picker, settings
         self._timing = source.timing()
-        self.end = 0.0   # s, where the last frame taken stops
+        self.end = 0.0  # s, where the last frame taken stops
 
     def take(self, frame: Any) -> Iterator[Frame]:
         time, length = self._timing.place(frame)
@@ -93,7 +93,7 @@ class _Sounds:
     def __init__(self, source: Source, settings: MediaSettings) -> None:
         self._source, self._settings = source, settings
         self._clock, self._line = source.clock(), Line()
-        self.end = 0.0   # s, where the last frame taken stops
+        self.end = 0.0  # s, where the last frame taken stops
 
     def take(self, frame: Any) -> Iterator[Sound]:
         length = frame.samples / frame.sample_rate

@@ -5,7 +5,7 @@ from typing import Any
 
 from stepline.media.source import MICROSECONDS, Source
 
-STEP_BACK = 1.0   # s before the wanted second tried first, so that its sound is complete; then four times as far
+STEP_BACK = 1.0  # s before the wanted second tried first, so that its sound is complete; then four times as far
 
 
 def start_before(source: Source, second: float) -> Any:
@@ -27,7 +27,7 @@ def seek(source: Source, second: float) -> None:
     """Move the file to the last key frame at or before `second`, or to its start where it cannot be searched."""
     import av
 
-    if not source.exact or second <= 0:   # a key frame that comes late would take the sound before it along
+    if not source.exact or second <= 0:  # a key frame that comes late would take the sound before it along
         source.rewind()
         return
     try:

@@ -4,15 +4,15 @@ from typing import Annotated
 
 from pydantic import Field
 
-from stepline.settings import Settings
+from stepline.settings import Count, Positive, Settings
 
 
 class MediaSettings(Settings):
     """Limits that keep a hostile or broken file from taking the machine, and what decoding may leave out."""
 
-    max_bytes: Annotated[int, Field(ge=1)] = 32 * 2**30               # bytes; a day of 720p is about 20 GiB
-    max_duration: Annotated[float, Field(gt=0.0)] = 12 * 3600.0       # s
-    max_streams: Annotated[int, Field(ge=1)] = 64                     # tracks in one file; films have about 20
-    max_pixels: Annotated[int, Field(ge=1)] = 8192 * 4352             # pixels of one picture; 8K video fits
-    skip_nonref: bool = True   # leave out frames that no other one needs, where far fewer are wanted than there are
-    threads: Annotated[int, Field(ge=1, le=64)] = 1                   # of the picture decoder; speech takes the rest
+    max_bytes: Count = 32 * 2**30  # bytes; a day of 720p is about 20 GiB
+    max_duration: Positive = 12 * 3600.0  # s
+    max_streams: Count = 64  # tracks in one file; films have about 20
+    max_pixels: Count = 8192 * 4352  # pixels of one picture; 8K video fits
+    skip_nonref: bool = True  # leave out frames that no other one needs, where far fewer are wanted than there are
+    threads: Annotated[int, Field(ge=1, le=64)] = 1  # of the picture decoder; speech takes the rest

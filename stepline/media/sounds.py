@@ -9,8 +9,8 @@ import numpy.typing as npt
 
 Samples = npt.NDArray[np.float32]
 
-SAMPLE_RATE = 16_000   # Hz; what Whisper and the voice detector hear
-HOLE = 0.1             # s by which time stamps may disagree with the samples counted; muxers round to a few ms
+SAMPLE_RATE = 16_000  # Hz; what Whisper and the voice detector hear
+HOLE = 0.1  # s by which time stamps may disagree with the samples counted; muxers round to a few ms
 
 
 @dataclass(frozen=True)
@@ -30,27 +30,27 @@ class Line:
     def __init__(self, *, rate: int = SAMPLE_RATE, channels: int = 1) -> None:
         self._rate, self._channels = rate, channels
         self._resampler: Any = None
-        self._origin: float | None = None   # s, time of the first sample
-        self._given = 0                     # samples in blocks already yielded
+        self._origin: float | None = None  # s, time of the first sample
+        self._given = 0  # samples in blocks already yielded
         self._held: list[Samples] = []
-        self._waiting = 0                   # samples in _held
-        self._expected = 0.0                # s, where the next frame starts if there is no hole
+        self._waiting = 0  # samples in _held
+        self._expected = 0.0  # s, where the next frame starts if there is no hole
         self._kind: tuple[Any, ...] = ()
 
     def take(self, time: float, frame: Any) -> Iterator[tuple[float, Samples]]:
         """Yield the blocks that are full once a decoded frame that starts at `time` s has come."""
         length = frame.samples / frame.sample_rate
         if time + length <= 0:
-            return   # lies before the start of the video
+            return  # lies before the start of the video
         if self._origin is None:
             self._origin = self._expected = max(0.0, time)
         if time < self._expected - HOLE:
-            return   # heard already
+            return  # heard already
         kind = (frame.format.name, frame.layout.name, frame.sample_rate)
         if kind != self._kind or time > self._expected + HOLE:
             yield from self._restart(max(0.0, time))
             self._kind = kind
-        frame.pts = None   # the resampler would mend holes by its own rule
+        frame.pts = None  # the resampler would mend holes by its own rule
         for piece in self._resampler.resample(frame):
             yield from self._add(piece.to_ndarray())
         self._expected += length

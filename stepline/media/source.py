@@ -21,11 +21,11 @@ FORMATS = (
 # Containers whose duration FFmpeg guesses from the bit rate, and whose frames may have no time stamps.
 GUESSED = frozenset({"mp3", "aac", "ac3", "eac3", "amr", "mpeg", "h264", "hevc", "m4v", "mpegvideo", "obu", "dv"})
 
-MICROSECONDS = 1_000_000   # FFmpeg's unit for the times of a container
-USUAL_RATE = 25.0     # frames/s taken where a video does not say its own
-MOST_RATE = 1000.0    # frames/s; a time base passes for a rate in some files
-MOST_ASPECT = 4       # of a stored pixel; anamorphic video stays under 2, more is a broken header
-MOST_FAILURES = 100        # read errors in a row after which the rest of a file is given up
+MICROSECONDS = 1_000_000  # FFmpeg's unit for the times of a container
+USUAL_RATE = 25.0  # frames/s taken where a video does not say its own
+MOST_RATE = 1000.0  # frames/s; a time base passes for a rate in some files
+MOST_ASPECT = 4  # of a stored pixel; anamorphic video stays under 2, more is a broken header
+MOST_FAILURES = 100  # read errors in a row after which the rest of a file is given up
 
 
 @dataclass
@@ -41,7 +41,7 @@ class Source:
     sound: Any
     start: float
     duration: float | None
-    exact: bool          # the duration is read, not guessed, and the file can be searched
+    exact: bool  # the duration is read, not guessed, and the file can be searched
     settings: MediaSettings
     damage: Damage = field(default_factory=Damage)
 
@@ -148,7 +148,7 @@ def _open(path: Path, settings: MediaSettings) -> Any:
     options = {
         "format_whitelist": FORMATS,
         "protocol_whitelist": "file",
-        "max_streams": str(max(1000, settings.max_streams)),   # FFmpeg's own guard; ours says which limit it was
+        "max_streams": str(max(1000, settings.max_streams)),  # FFmpeg's own guard; ours says which limit it was
     }
     try:
         return av.open(f"file:{path}", options=options, metadata_errors="replace")
@@ -225,7 +225,7 @@ def _limit_picture(path: Path, picture: Any, settings: MediaSettings) -> None:
             f"{path}: pictures of {context.width}x{context.height} are more than media.max_pixels = "
             f"{settings.max_pixels}; scale the video down (ffmpeg -i IN -vf scale=-2:720 OUT)"
         )
-    context.options = {"max_pixels": str(settings.max_pixels)}   # pictures may grow in mid-stream
+    context.options = {"max_pixels": str(settings.max_pixels)}  # pictures may grow in mid-stream
     context.thread_count = settings.threads
 
 

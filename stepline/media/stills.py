@@ -9,8 +9,8 @@ from stepline.media.seeking import pictures, start_before
 from stepline.media.settings import MediaSettings
 from stepline.media.source import Source, open_media
 
-NEAR = 4.0     # s to the next wanted second up to which decoding on is cheaper than seeking
-LINGER = 1.0   # s after the last picture ends during which it still counts as on screen; rows of features are that long
+NEAR = 4.0  # s to the next wanted second up to which decoding on is cheaper than seeking
+LINGER = 1.0  # s after the last picture ends during which it still counts as on screen; rows of features are that long
 
 
 def frames_at(

@@ -19,8 +19,8 @@ from stepline.nasva.model_settings import ModelSettings
 from stepline.store import atomic_path
 
 KIND = "stepline.nasva.aligner"
-VERSION = 1   # of the names of the weights; a reader refuses any other
-SHOWN = 3   # wrong keys that an error names
+VERSION = 1  # of the names of the weights; a reader refuses any other
+SHOWN = 3  # wrong keys that an error names
 
 
 @dataclass(frozen=True)

@@ -65,8 +65,8 @@ def coarse_scores(
         want = f"({len(steps)}, {len(sentences)})"
         raise ShapeError(f"similarity must be {want}, steps by sentences, not {similarity.shape}")
     labels = narration_labels([s.span for s in sentences], math.ceil(duration), settings.label_rule)
-    chained = softmax(similarity / settings.temperature) @ labels   # (K, S) @ (S, T) -> (K, T)
-    values = np.minimum(chained.round(6), 1.0).astype(np.float32)   # rounded, so that true ties tie
+    chained = softmax(similarity / settings.temperature) @ labels  # (K, S) @ (S, T) -> (K, T)
+    values = np.minimum(chained.round(6), 1.0).astype(np.float32)  # rounded, so that true ties tie
     return Alignment(tuple(step.text for step in steps), values, 1.0, "probability")
 
 
@@ -97,7 +97,7 @@ def softmax(logits: Matrix) -> Matrix:
 
 def grow(row: Matrix, center: int, share: float) -> tuple[int, int]:
     """Return [start, end) rows around `center` whose score is at least `share` of the score there."""
-    floor = share * row[center] - 1e-6   # float32: a neighbour exactly at the share stays in
+    floor = share * row[center] - 1e-6  # float32: a neighbour exactly at the share stays in
     start, end = center, center + 1
     while start > 0 and row[start - 1] >= floor:
         start -= 1

@@ -10,7 +10,7 @@ from stepline.nasva.prior import Array
 from stepline.nasva.settings import GroundSettings
 from stepline.records import Span, Status, Step
 
-SPREAD = 0.5   # of the logarithm of a shown span's length within one video; WhenAct's over all videos is 1.0
+SPREAD = 0.5  # of the logarithm of a shown span's length within one video; WhenAct's over all videos is 1.0
 
 
 def occupancy(centers: Array, shots: Sequence[slice], seconds: float) -> Array:
@@ -19,11 +19,11 @@ def occupancy(centers: Array, shots: Sequence[slice], seconds: float) -> Array:
     A step does not run on across a cut.
     """
     reach = max((shot.stop - shot.start for shot in shots), default=1) - 1
-    box = np.array([_longer(2 * abs(d), seconds) for d in range(-reach, reach + 1)])   # (2 reach + 1,)
+    box = np.array([_longer(2 * abs(d), seconds) for d in range(-reach, reach + 1)])  # (2 reach + 1,)
     held = np.zeros(centers.shape)
     for shot in shots:
         length = shot.stop - shot.start
-        near = box[reach - length + 1 : reach + length]                                # (2 length - 1,)
+        near = box[reach - length + 1 : reach + length]  # (2 length - 1,)
         for row, out in zip(centers[:, shot], held[:, shot], strict=True):
             out[:] = np.convolve(row, near, mode="full")[length - 1 : 2 * length - 1]
     return np.asarray(np.minimum(1.0, held))
@@ -55,7 +55,7 @@ def placed(
     if status != "shown":
         return step.model_copy(update={"spans": (), "at": None, "score": score, "status": status})
     spans = tuple(shown_spans(row, shots, duration, settings))
-    at = min(int(row.argmax()) + 0.5, (int(row.argmax()) + duration) / 2)   # the last second may be a short one
+    at = min(int(row.argmax()) + 0.5, (int(row.argmax()) + duration) / 2)  # the last second may be a short one
     return step.model_copy(update={"spans": spans, "at": at, "score": score, "status": status})
 
 

@@ -11,9 +11,9 @@ import numpy as np
 from stepline.nasva.evidence import LIMIT, NOISE, smoothed
 from stepline.nasva.prior import Array
 
-STILL = 1e-3    # motion below which a picture counts as still, a share of the grey range
-CAP = 1.1         # standard deviations; how fast hands move says nothing about whether they work
-SMOOTH = 2.0    # seconds to either side; a hand pauses, a single second says little
+STILL = 1e-3  # motion below which a picture counts as still, a share of the grey range
+CAP = 1.1  # standard deviations; how fast hands move says nothing about whether they work
+SMOOTH = 2.0  # seconds to either side; a hand pauses, a single second says little
 
 
 def doing(motion: Array | None, shots: Sequence[slice], shape: tuple[int, ...]) -> Array:

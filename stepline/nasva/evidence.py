@@ -16,9 +16,9 @@ from stepline.errors import ShapeError
 from stepline.nasva.prior import Array
 from stepline.records import FeatureSequence, Matrix, Span
 
-LIMIT = 3.0     # standard deviations; evidence beyond is clipped, one odd frame must not decide
-GRID = 0.1      # step of the search for a weight
-NOISE = 1e-6    # a spread of similarity below this is rounding
+LIMIT = 3.0  # standard deviations; evidence beyond is clipped, one odd frame must not decide
+GRID = 0.1  # step of the search for a weight
+NOISE = 1e-6  # a spread of similarity below this is rounding
 
 
 class Activity(Protocol):
@@ -53,7 +53,7 @@ def similarity(features: FeatureSequence, step_vectors: Matrix, seconds: int) ->
     if step_vectors.ndim != 2 or step_vectors.shape[1] != features.values.shape[1]:
         want = f"(K, {features.values.shape[1]})"
         raise ShapeError(f"step vectors must be {want} for features of {features.backbone!r}, not {step_vectors.shape}")
-    cosine = unit(step_vectors.astype(np.float64)) @ unit(by_second(features, seconds)).T   # (K, D) @ (D, T) -> (K, T)
+    cosine = unit(step_vectors.astype(np.float64)) @ unit(by_second(features, seconds)).T  # (K, D) @ (D, T) -> (K, T)
     return np.asarray(cosine)
 
 
@@ -71,7 +71,7 @@ def motion_by_second(activity: Activity, seconds: int) -> Array:
     """Return (T,): the mean motion of each second without the jumps at cuts; NaN where none was measured."""
     motion = np.asarray(activity.motion, dtype=np.float64).copy()
     for cut in activity.cuts:
-        motion[min(len(motion) - 1, int(cut * activity.rate))] = np.nan   # a cut changes much and moves nothing
+        motion[min(len(motion) - 1, int(cut * activity.rate))] = np.nan  # a cut changes much and moves nothing
     out = np.full(seconds, np.nan)
     for t in range(seconds):
         part = motion[round(t * activity.rate) : max(round(t * activity.rate) + 1, round((t + 1) * activity.rate))]

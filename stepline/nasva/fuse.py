@@ -13,8 +13,8 @@ from stepline.nasva.decode import occupancy
 from stepline.nasva.prior import Array
 from stepline.nasva.settings import GroundSettings
 
-ROUNDS = 20         # of the competition for seconds, each half the way; it settles in fewer
-LEAST_FREE = 1e-3   # a second is never wholly taken
+ROUNDS = 20  # of the competition for seconds, each half the way; it settles in fewer
+LEAST_FREE = 1e-3  # a second is never wholly taken
 
 Flags: TypeAlias = npt.NDArray[np.bool_]
 
@@ -39,12 +39,7 @@ class Fused:
 
 
 def fuse(
-    prior: Array,
-    parts: Sequence[Array],
-    said: Flags,
-    base: Array,
-    shots: Sequence[slice],
-    settings: GroundSettings,
+    prior: Array, parts: Sequence[Array], said: Flags, base: Array, shots: Sequence[slice], settings: GroundSettings
 ) -> Fused:
     """Return what speech (prior, (K, T)) and each kind of evidence (parts, (K, T)) say together.
 

@@ -33,8 +33,8 @@ from stepline.text.visible import visible as visible_by_wording
 
 log = logging.getLogger(__name__)
 
-MINILM = 384           # width of the vectors that wording is judged on
-USUAL_WORDING = 0.15   # mean log odds that `visible` gives the step texts of COIN and CrossTask: how-to is not vlogs
+MINILM = 384  # width of the vectors that wording is judged on
+USUAL_WORDING = 0.15  # mean log odds that `visible` gives the step texts of COIN and CrossTask: how-to is not vlogs
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ def _ground(given: _Given, settings: GroundSettings) -> Grounding:
     said = np.array([step.said is not None for step in steps], dtype=bool)
     by_shots = activity is not None and len(activity.looks) > 0 and 0 < len(steps) <= len(shots)
     rate = settings.shown_rate_shots if by_shots else settings.shown_rate
-    if by_shots and visible is None:   # not for one long take: its hands are seen whatever the words
+    if by_shots and visible is None:  # not for one long take: its hands are seen whatever the words
         visible = _worded(features, step_vectors)
     base = _base(said, rate, visible, settings)
     speech = fuse(_prior(passages, 0.0, seconds), [], said, base, shots, settings)
@@ -222,7 +222,7 @@ def _spoken(step: Step, transcript: Transcript | None, duration: float) -> list[
     spans = [transcript.sentences[n].span for n in step.sources] if transcript else []
     passages = [_common(span, step.said) for span in spans if span.overlap(step.said) > 0] or [step.said]
     inside = [Span(p.start, min(p.end, duration)) for p in passages if p.start < duration]
-    return inside or [Span(max(0.0, duration - 1), duration)]   # said after the last frame: the end is nearest
+    return inside or [Span(max(0.0, duration - 1), duration)]  # said after the last frame: the end is nearest
 
 
 def _common(a: Span, b: Span) -> Span:

@@ -11,7 +11,7 @@ from stepline.nasva.model import Aligned
 from stepline.nasva.model_settings import LossSettings
 from stepline.training import Judge
 
-AT_ONCE = 8   # samples
+AT_ONCE = 8  # samples
 
 
 def aligner_judge(
@@ -32,8 +32,8 @@ def aligner_judge(
 
 def hits(aligned: Aligned, batch: Batch) -> tuple[Tensor, Tensor]:
     """Return how many labelled texts have their best row among their labels, and how many there are."""
-    shown = batch.positive & ~batch.video_pad[:, None] & ~batch.text_pad[:, :, None]   # (B, K, T)
-    best = aligned.scores.masked_fill(batch.video_pad[:, None], -2.0).argmax(dim=2, keepdim=True)   # (B, K, 1)
+    shown = batch.positive & ~batch.video_pad[:, None] & ~batch.text_pad[:, :, None]  # (B, K, T)
+    best = aligned.scores.masked_fill(batch.video_pad[:, None], -2.0).argmax(dim=2, keepdim=True)  # (B, K, 1)
     return shown.gather(2, best).sum(), shown.any(dim=2).sum()
 
 

@@ -21,9 +21,9 @@ from stepline.records import Matrix, Span
 
 log = logging.getLogger(__name__)
 
-Places: TypeAlias = tuple[Span | None, ...]   # where each text of one video is placed; None: it has no label
+Places: TypeAlias = tuple[Span | None, ...]  # where each text of one video is placed; None: it has no label
 
-FEW = 0.05   # share of kept labels below which there is a warning
+FEW = 0.05  # share of kept labels below which there is a warning
 
 
 def refine(
@@ -75,13 +75,13 @@ def best_scores(matrix: Matrix) -> Matrix:
 
 def agreeing(matrices: Sequence[Matrix], rows: float) -> Flags:
     """Return for each text (K,) whether all networks' best rows lie at most `rows` apart."""
-    best = np.stack([matrix.argmax(axis=1) for matrix in matrices])   # (networks, K)
+    best = np.stack([matrix.argmax(axis=1) for matrix in matrices])  # (networks, K)
     return np.asarray(np.ptp(best, axis=0) <= rows)
 
 
 def alikeness(video: Matrix, text: Matrix) -> Matrix:
     """Return cosines (K, T) of a backbone's own vectors (K, C) and (T, C): what Step-Video labels rest on."""
-    lengths = np.linalg.norm(text, axis=1)[:, None] * np.linalg.norm(video, axis=1)   # (K, T)
+    lengths = np.linalg.norm(text, axis=1)[:, None] * np.linalg.norm(video, axis=1)  # (K, T)
     return np.asarray(text @ video.T / np.maximum(lengths, 1e-12), dtype=np.float32)
 
 

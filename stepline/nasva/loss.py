@@ -20,9 +20,9 @@ from stepline.nasva.model import Aligned, products
 from stepline.nasva.model_settings import AlignabilityTargets, LossSettings
 from stepline.training.loss import Loss
 
-BLOCK = 128   # texts whose similarities to all seconds of a batch are in memory at a time: 5 MB at B 8, T 1200
-FAR = -1e4   # logit of what is left out; finite, so that no gradient is NaN (a real logit is at most 1 / tau)
-NEVER = -torch.inf   # the same where something is always left in; exp is ten times as fast there as at FAR
+BLOCK = 128  # texts whose similarities to all seconds of a batch are in memory at a time: 5 MB at B 8, T 1200
+FAR = -1e4  # logit of what is left out; finite, so that no gradient is NaN (a real logit is at most 1 / tau)
+NEVER = -torch.inf  # the same where something is always left in; exp is ten times as fast there as at FAR
 
 
 def grounding_loss(aligned: Aligned, batch: Batch, settings: LossSettings | None = None) -> Loss:
@@ -35,17 +35,17 @@ def grounding_loss(aligned: Aligned, batch: Batch, settings: LossSettings | None
     settings = settings or LossSettings()
     release = settings.form == "release"
     every = release if settings.every_layer is None else settings.every_layer
-    text = aligned.text if every else aligned.text[-1:]   # (L or 1, B, K, d)
-    shown = batch.positive & ~batch.video_pad[:, None] & ~batch.text_pad[:, :, None]   # (B, K, T)
-    labelled = shown.any(dim=2)   # (B, K)
+    text = aligned.text if every else aligned.text[-1:]  # (L or 1, B, K, d)
+    shown = batch.positive & ~batch.video_pad[:, None] & ~batch.text_pad[:, :, None]  # (B, K, T)
+    labelled = shown.any(dim=2)  # (B, K)
     text = text / settings.temperature
-    logits = products(text, aligned.video)   # (L, B, K, T)
+    logits = products(text, aligned.video)  # (L, B, K, T)
     if release:
-        rivals = _rivals_in_batch(text, aligned.video, batch.video_pad)   # (L, B, K)
+        rivals = _rivals_in_batch(text, aligned.video, batch.video_pad)  # (L, B, K)
     else:
-        rivals = logits.masked_fill(batch.video_pad[:, None], FAR).logsumexp(dim=3)   # (L, B, K)
-    others = labelled[:, :, None] & ~shown   # (B, K, T); a text without a label keeps all seconds and counts 0 below
-    losses = rivals - logits.masked_fill(others, NEVER).logsumexp(dim=3)   # (L, B, K)
+        rivals = logits.masked_fill(batch.video_pad[:, None], FAR).logsumexp(dim=3)  # (L, B, K)
+    others = labelled[:, :, None] & ~shown  # (B, K, T); a text without a label keeps all seconds and counts 0 below
+    losses = rivals - logits.masked_fill(others, NEVER).logsumexp(dim=3)  # (L, B, K)
     total = torch.where(labelled, losses, 0.0).mean(dim=0).sum()
     count = torch.tensor(labelled.numel(), device=total.device) if release else labelled.sum()
     return Loss(total, count)
@@ -54,12 +54,12 @@ def grounding_loss(aligned: Aligned, batch: Batch, settings: LossSettings | None
 def _rivals_in_batch(text: Tensor, video: Tensor, video_pad: Tensor) -> Tensor:
     """Return the log of the sum over all real seconds of the batch, (L, B, K), for texts divided by tau."""
     far = NEVER if own(text) else FAR
-    apart = torch.where(video_pad.flatten(), far, 0.0)   # (B T,), added in the product itself: that matrix is large
-    rows, seconds = text.flatten(0, 2), video.flatten(0, 1)   # (L B K, d), (B T, d)
+    apart = torch.where(video_pad.flatten(), far, 0.0)  # (B T,), added in the product itself: that matrix is large
+    rows, seconds = text.flatten(0, 2), video.flatten(0, 1)  # (L B K, d), (B T, d)
     if own(rows):
-        return _Rivals.apply(rows, seconds, apart).view(text.shape[:3])   # (L, B, K)
+        return _Rivals.apply(rows, seconds, apart).view(text.shape[:3])  # (L, B, K)
     with torch.autocast(video.device.type, enabled=False):
-        return torch.addmm(apart, rows, seconds.T).logsumexp(dim=1).view(text.shape[:3])   # (L, B, K)
+        return torch.addmm(apart, rows, seconds.T).logsumexp(dim=1).view(text.shape[:3])  # (L, B, K)
 
 
 class _Rivals(Function):  # type: ignore[misc]   # torch is untyped to mypy here
@@ -95,8 +95,8 @@ def alignability_loss(aligned: Aligned, batch: Batch, targets: AlignabilityTarge
     """
     if aligned.alignable is None:
         raise ShapeError("the network has no alignability head; set model.alignability=true")
-    alignable, known = kept(batch) if targets == "kept" else agreement(aligned, batch)   # (B, K) each
-    losses = F.binary_cross_entropy_with_logits(aligned.alignable, alignable.float(), reduction="none")   # (B, K)
+    alignable, known = kept(batch) if targets == "kept" else agreement(aligned, batch)  # (B, K) each
+    losses = F.binary_cross_entropy_with_logits(aligned.alignable, alignable.float(), reduction="none")  # (B, K)
     return Loss(torch.where(known, losses, 0.0).sum(), known.sum())
 
 
@@ -114,8 +114,8 @@ def agreement(aligned: Aligned, batch: Batch) -> tuple[Tensor, Tensor]:
     """
     real = ~batch.text_pad
     with torch.no_grad():
-        scores = products(aligned.text[[0, -1]], aligned.video)   # (2, B, K, T)
-        best = scores.masked_fill(batch.video_pad[:, None], -1.0).amax(dim=3)   # (2, B, K)
+        scores = products(aligned.text[[0, -1]], aligned.video)  # (2, B, K, T)
+        best = scores.masked_fill(batch.video_pad[:, None], -1.0).amax(dim=3)  # (2, B, K)
         upper = best >= _middle(best, real)
     return upper.all(dim=0), (upper[0] == upper[1]) & real
 

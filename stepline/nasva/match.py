@@ -21,12 +21,12 @@ from stepline.nasva.settings import GroundSettings
 from stepline.nasva.shots import Units
 from stepline.records import Span, Step
 
-ROUNDS = 200    # of messages, each half the way; they settle in far fewer
-ORDERINGS = 4   # how often the order is looked at again
-CERTAIN = 4.0   # nats that the picture may say for or against doing
-NEAR = 5.0      # seconds around the words in which a shot answers to them
-START = 1.0     # seconds after the first word at which such a shot usually starts (WhenAct: 1.0)
-AROUND = 2.0    # seconds, how much that varies; Cauchy
+ROUNDS = 200  # of messages, each half the way; they settle in far fewer
+ORDERINGS = 4  # how often the order is looked at again
+CERTAIN = 4.0  # nats that the picture may say for or against doing
+NEAR = 5.0  # seconds around the words in which a shot answers to them
+START = 1.0  # seconds after the first word at which such a shot usually starts (WhenAct: 1.0)
+AROUND = 2.0  # seconds, how much that varies; Cauchy
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def match(
     said = [step.said for step in steps]
     mates = np.array([[bool({*a.sources} & {*b.sources}) and a is not b for b in steps] for a in steps], dtype=float)
     ratio = np.exp(CERTAIN * np.tanh(places.odds / CERTAIN))
-    worth = ratio / (1 - settings.unwritten + settings.unwritten * ratio)   # (U,)
+    worth = ratio / (1 - settings.unwritten + settings.unwritten * ratio)  # (U,)
     lag = _lag(prior_at, places, worth, settings)
     prior = prior_at(lag)
     mass = by_unit(prior, places.slices)
@@ -93,9 +93,9 @@ def started(mass: Array, said: Sequence[Span | None], places: Units) -> Array:
 
 def inversions(pairs: Array) -> Array:
     """Return (K, U): how many other steps are expected out of order if step k stood at unit u."""
-    through = pairs.cumsum(axis=1)                       # P(step j stands at u or before)
+    through = pairs.cumsum(axis=1)  # P(step j stands at u or before)
     before, after = through - pairs, pairs.sum(axis=1, keepdims=True) - through
-    later = before[::-1].cumsum(axis=0)[::-1] - before   # of the steps that come later, those shown before u
+    later = before[::-1].cumsum(axis=0)[::-1] - before  # of the steps that come later, those shown before u
     sooner = after.cumsum(axis=0) - after
     return np.asarray(later + sooner)
 
@@ -105,7 +105,7 @@ def assigned(weight: Array, mates: Array) -> tuple[Array, Array]:
 
     mates: (K, K), 1 where two steps may share a unit, 0 on the diagonal.
     """
-    free = np.ones_like(weight)   # message of unit u to step k: P(no other step has it)
+    free = np.ones_like(weight)  # message of unit u to step k: P(no other step has it)
     for _ in range(ROUNDS):
         total = (weight * free).sum(axis=1, keepdims=True)
         asks = weight / (1 + total - weight * free)

@@ -9,7 +9,7 @@ from stepline.batches import LONGEST, Sample, bucketed, collate
 from stepline.nasva.model import Aligned, Aligner
 from stepline.records import Matrix
 
-BATCH = 16   # videos
+BATCH = 16  # videos
 
 
 def alignment_matrices(network: Aligner, samples: Sequence[Sample]) -> list[Matrix]:

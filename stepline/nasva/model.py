@@ -24,8 +24,8 @@ from stepline.nasva.attention import Attention, sine_positions
 from stepline.nasva.model_settings import ModelSettings
 from stepline.nasva.rows import Rows
 
-SPREAD = 0.02   # standard deviation of fresh weights; released code
-FAINT = 1e-6   # a vector shorter than this has no direction: its cosines are 0, and so are its gradients
+SPREAD = 0.02  # standard deviation of fresh weights; released code
+FAINT = 1e-6  # a vector shorter than this has no direction: its cosines are 0, and so are its gradients
 
 
 @dataclass(frozen=True)
@@ -42,11 +42,11 @@ class Aligned:
     @property
     def scores(self) -> Tensor:
         """A of the last decoder layer, cosines (B, K, T); padded rows and columns mean nothing."""
-        return products(self.text[-1:], self.video)[0]   # (B, K, T)
+        return products(self.text[-1:], self.video)[0]  # (B, K, T)
 
     def layers(self, count: int) -> Tensor:
         """A of the last `count` decoder layers, cosines (count, B, K, T)."""
-        return products(self.text[-count:], self.video)   # (count, B, K, T)
+        return products(self.text[-count:], self.video)  # (count, B, K, T)
 
 
 def products(text: Tensor, video: Tensor) -> Tensor:
@@ -76,11 +76,11 @@ class Aligner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
         """Return how the texts of a batch fit its seconds. Raises ShapeError for inputs that do not fit."""
         self._check(batch)
         seconds, texts = Rows.of(batch.video_pad, never_none=True), Rows.of(batch.text_pad, never_none=False)
-        video = self.video_in(self._scale(seconds.pack(batch.video)))   # (R, D)
+        video = self.video_in(self._scale(seconds.pack(batch.video)))  # (R, D)
         video, video_place = self._place(video, seconds.pack(self._seconds(batch)))
         for layer in self.encoder:
             video = layer(video, video_place, seconds)
-        text = self.text_in(self._scale(texts.pack(batch.text)))   # (R, D)
+        text = self.text_in(self._scale(texts.pack(batch.text)))  # (R, D)
         text, text_place = self._place(text, texts.pack(self._order(batch)))
         outputs = []
         for layer in self.decoder:
@@ -91,9 +91,9 @@ class Aligner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
     def _compare(self, text: Tensor, video: Tensor, texts: Rows, seconds: Rows) -> Aligned:
         """Return unit vectors, float32 whatever autocast says: a bf16 cosine near 1 errs by 0.06 after tau."""
         with torch.autocast(video.device.type, enabled=False):
-            text, video = text.float(), video.float()   # (L, R, D), (R, D)
+            text, video = text.float(), video.float()  # (L, R, D), (R, D)
             head = self.alignable
-            alignable = texts.unpack(head(text[-1])).squeeze(-1) if head is not None else None   # (B, K)
+            alignable = texts.unpack(head(text[-1])).squeeze(-1) if head is not None else None  # (B, K)
             shown, seen = texts.unpack(_unit(self.text_out(text))), seconds.unpack(_unit(self.video_out(video)))
             return Aligned(shown, seen, alignable)
 
@@ -103,14 +103,14 @@ class Aligner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
 
     def _seconds(self, batch: Batch) -> Tensor:
         """Return the fixed places of seconds, (B, T, D)."""
-        place = sine_positions(batch.video.shape[1], self.settings.width, batch.video.device)   # (T, D)
+        place = sine_positions(batch.video.shape[1], self.settings.width, batch.video.device)  # (T, D)
         return place.expand(len(batch.video), -1, -1)
 
     def _order(self, batch: Batch) -> Tensor:
         """Return the learned places of the texts, zero where they are in no order, (B, K, D)."""
-        place = self.text_place.weight[: batch.text.shape[1]]   # (K, D) or fewer: `_check` lets it be unordered only
-        place = nn.functional.pad(place, (0, 0, 0, batch.text.shape[1] - len(place)))   # (K, D)
-        return place * batch.ordered[:, None, None]   # (B, K, D)
+        place = self.text_place.weight[: batch.text.shape[1]]  # (K, D) or fewer: `_check` lets it be unordered only
+        place = nn.functional.pad(place, (0, 0, 0, batch.text.shape[1] - len(place)))  # (K, D)
+        return place * batch.ordered[:, None, None]  # (B, K, D)
 
     def _scale(self, rows: Tensor) -> Tensor:
         """Return the rows with mean square 1 each, or as they are; a row of zeros stays."""
@@ -174,7 +174,7 @@ class DecoderLayer(nn.Module):  # type: ignore[misc]
     ) -> Tensor:
         """Return (R, D) for text (R, D) and the rows of the video."""
         text = self.self_norm(text + self._drop(self.self_attention.within(text, place, layout)))
-        seen = self.cross_attention.across(text, place, layout, video, video_place, video_layout)   # (R, D)
+        seen = self.cross_attention.across(text, place, layout, video, video_place, video_layout)  # (R, D)
         text = self.cross_norm(text + self._drop(seen))
         return self.feed_norm(text + self._drop(self.feed(text)))
 
@@ -190,7 +190,7 @@ def _projection(given: int, settings: ModelSettings) -> nn.Module:
 def _freshen(module: nn.Module) -> None:
     """Draw fresh weights as the released code does; packed attention projections keep Xavier's."""
     if isinstance(module, Attention):
-        nn.init.xavier_uniform_(module.project.weight)   # children come first, so this undoes what follows for them
+        nn.init.xavier_uniform_(module.project.weight)  # children come first, so this undoes what follows for them
     if isinstance(module, nn.Linear | nn.Embedding):
         nn.init.trunc_normal_(module.weight, std=SPREAD)
     if isinstance(module, nn.Linear):

@@ -15,10 +15,10 @@ from stepline.nasva.model_settings import ModelSettings
 
 log = logging.getLogger(__name__)
 
-HEADS = 8   # attention heads; no shape tells, the released configuration does
-DEAD = ("alignable_head.", "timestamp_head.")   # heads that the released code declares and never uses
-FIXED = "visual_pos_enc.pe"   # the sines and cosines of its positions, (1, 5000, D); we make our own
-DRIFT = 1e-2   # how far those may be from ours; float32 sines of angles up to 5000 differ by 1e-3
+HEADS = 8  # attention heads; no shape tells, the released configuration does
+DEAD = ("alignable_head.", "timestamp_head.")  # heads that the released code declares and never uses
+FIXED = "visual_pos_enc.pe"  # the sines and cosines of its positions, (1, 5000, D); we make our own
+DRIFT = 1e-2  # how far those may be from ours; float32 sines of angles up to 5000 differ by 1e-3
 
 # Their name -> ours, tried in turn; N is a layer.
 NAMES = (
@@ -39,8 +39,13 @@ NAMES = (
     (r"decoder\.layers\.(\d+)\.norm3\.", r"decoder.\1.feed_norm."),
     (r"decoder\.layers\.(\d+)\.linear", r"decoder.\1.feed.linear"),
 )
-ENDS = {"in_proj_weight": "project.weight", "in_proj_bias": "project.bias", "out_proj.": "out.", "linear1.": "wide.",
-        "linear2.": "narrow."}
+ENDS = {
+    "in_proj_weight": "project.weight",
+    "in_proj_bias": "project.bias",
+    "out_proj.": "out.",
+    "linear1.": "wide.",
+    "linear2.": "narrow.",
+}
 
 
 def import_official(path: Path) -> tuple[ModelSettings, dict[str, Tensor]]:
@@ -112,6 +117,6 @@ def _layers(weights: Mapping[str, Tensor], part: str) -> int:
 
 
 def _check_positions(given: Tensor, width: int, path: Path) -> None:
-    ours = sine_positions(given.shape[1] if given.ndim == 3 else 1, width, given.device)[None]   # (1, N, D)
+    ours = sine_positions(given.shape[1] if given.ndim == 3 else 1, width, given.device)[None]  # (1, N, D)
     if given.shape != ours.shape or float((given - ours).abs().max()) > DRIFT:
         raise ModelError(f"{path}: {FIXED} are other positions than the fixed ones; such a network cannot be imported")

@@ -30,7 +30,7 @@ def place_texts(
     sentences = transcript.sentences
     if not steps or not sentences:
         return steps
-    cosine = _cosine(text_vectors, sentence_vectors, (len(steps), len(sentences)))   # (K, S)
+    cosine = _cosine(text_vectors, sentence_vectors, (len(steps), len(sentences)))  # (K, S)
     alike = [step for step, row in zip(steps, cosine, strict=True) if row.max() >= settings.likeness]
     chosen = cosine[cosine.max(axis=1) >= settings.likeness]
     duration = float(math.ceil(max(sentence.span.end for sentence in sentences)))

@@ -60,7 +60,7 @@ class ShownPrior:
         """Return (P places, T): the normalised curve around each place in the passage that could hold the words."""
         length = min(self.words, span.duration)
         count = max(1, math.ceil(span.duration / self.words))
-        starts = span.start + lag + (np.arange(count)[:, None] + 0.5) / count * (span.duration - length)   # (P, 1)
+        starts = span.start + lag + (np.arange(count)[:, None] + 0.5) / count * (span.duration - length)  # (P, 1)
         curve = self.fall(signed_distance(np.arange(0.5, seconds), starts, starts + length))
         return np.asarray(curve / curve.sum(axis=1, keepdims=True))
 

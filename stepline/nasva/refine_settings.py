@@ -15,10 +15,10 @@ Said: TypeAlias = Literal["given", "likeness"]
 class RefineRunSettings(Settings):
     """All that `stepline refine` can be told; `model.video_width` and `model.text_width` are the features' own."""
 
-    said: Said = "given"           # where a step is said: as its record has it, or by likeness to the narration anew
+    said: Said = "given"  # where a step is said: as its record has it, or by likeness to the narration anew
     coarse: CoarseSettings = CoarseSettings()
     data: DataSettings = DataSettings()
     model: ModelSettings = ModelSettings()
     loss: LossSettings = LossSettings()
-    train: TrainSettings = TrainSettings()   # of the final network; teachers stop after rounds.teacher_epochs
+    train: TrainSettings = TrainSettings()  # of the final network; teachers stop after rounds.teacher_epochs
     rounds: SelfTrainSettings = SelfTrainSettings()

@@ -1,9 +1,9 @@
 """`stepline refine`: a dataset's steps and a store of features in, steps that are placed and a network out.
 
-    out/refined.parquet    the records, each kept step with its label as its span, the others under `dropped`
-    out/omitted.jsonl      the videos that are in no round, each with its reason
-    out/vectors            text vectors that the run made itself
-    and what `selftrain` keeps: labels, teachers, report, aligner.safetensors
+out/refined.parquet    the records, each kept step with its label as its span, the others under `dropped`
+out/omitted.jsonl      the videos that are in no round, each with its reason
+out/vectors            text vectors that the run made itself
+and what `selftrain` keeps: labels, teachers, report, aligner.safetensors
 """
 
 import json
@@ -29,7 +29,7 @@ from stepline.store import write_atomic, write_parquet
 from stepline.training import Progress
 
 REFINED, OMITTED = "refined.parquet", "omitted.jsonl"
-LINKING = "minilm"   # the text encoder that tells which sentence speaks of a step
+LINKING = "minilm"  # the text encoder that tells which sentence speaks of a step
 UNLABELLED = "no label after self-training: its best score is too low, or the teachers disagree"
 
 
@@ -138,7 +138,7 @@ class _Reading:
     ) -> None:
         self._features, self._vectors, self._settings, self._excluded = features, vectors, settings, excluded
         self._seen: set[str] = set()
-        self._first: dict[str, Stored] = {}   # the first video's features, and the first texts'
+        self._first: dict[str, Stored] = {}  # the first video's features, and the first texts'
         self._encode: TextEncoder | None = None
         self.omitted: list[Omitted] = []
 

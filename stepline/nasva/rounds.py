@@ -9,7 +9,7 @@ from stepline.batches import Flags
 from stepline.nasva.labels import Places, best_scores
 from stepline.records import Matrix, Span
 
-INSIDE = 0.5   # share of a label that must lie in the planted window; NaSVA's table 5 judges by eye
+INSIDE = 0.5  # share of a label that must lie in the planted window; NaSVA's table 5 judges by eye
 
 
 @dataclass(frozen=True)

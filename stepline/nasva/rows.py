@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-PAYS = 1 / 32   # share of padding from which leaving it out pays for attention that goes video by video
+PAYS = 1 / 32  # share of padding from which leaving it out pays for attention that goes video by video
 
 
 @dataclass(frozen=True)
@@ -31,15 +31,15 @@ class Rows:
         so that attention has something to see."""
         batch, longest = pad.shape
         full = (longest,) * batch
-        if pad.device.type != "cpu":   # to ask it how much is padding would wait for it
+        if pad.device.type != "cpu":  # to ask it how much is padding would wait for it
             return cls(batch, longest, full, None, keys_to_see(pad))
-        keep = keys_to_see(pad)[:, 0, 0] if never_none else ~pad   # (B, N)
+        keep = keys_to_see(pad)[:, 0, 0] if never_none else ~pad  # (B, N)
         lost = pad.numel() - int(keep.sum())
         if not lost:
             return cls(batch, longest, full, None, None)
         if lost < PAYS * pad.numel():
             return cls(batch, longest, full, None, keys_to_see(pad))
-        index = keep.flatten().nonzero().squeeze(1)   # (R,)
+        index = keep.flatten().nonzero().squeeze(1)  # (R,)
         return cls(batch, longest, tuple(keep.sum(dim=1).tolist()), index, None)
 
     @property

@@ -1,10 +1,10 @@
 """A training run as one folder: what went in, how it went, and the networks that came out.
 
-    run.json              settings, sources, versions, counts; another run does not go on in this folder
-    omitted.jsonl         the videos that are no sample, each with its reason
-    vectors/{kind}        text vectors that the run made itself
-    log.jsonl, events     loss, learning rate and held-out score a step
-    last.safetensors      what the next step needs; best.safetensors, aligner.safetensors: networks, best and final
+run.json              settings, sources, versions, counts; another run does not go on in this folder
+omitted.jsonl         the videos that are no sample, each with its reason
+vectors/{kind}        text vectors that the run made itself
+log.jsonl, events     loss, learning rate and held-out score a step
+last.safetensors      what the next step needs; best.safetensors, aligner.safetensors: networks, best and final
 """
 
 import json
@@ -21,7 +21,6 @@ from stepline.datasets.excluded import read_excluded
 from stepline.errors import DatasetError, SettingsError, ShapeError
 from stepline.features import FeatureStore
 from stepline.nasva.checkpoint import read_aligner, write_aligner
-from stepline.nasva.data_settings import Kind
 from stepline.nasva.held_out import aligner_judge
 from stepline.nasva.model import Aligner
 from stepline.nasva.model_settings import ModelSettings
@@ -34,10 +33,11 @@ from stepline.nasva.train import train_aligner
 from stepline.store import write_atomic
 from stepline.training import Judge, Progress, first_then_all, is_first, start_processes
 from stepline.training.run_file import claim_run, lasting
+from stepline.training_settings import Kind
 
 OMITTED, BEST, FINAL = "omitted.jsonl", "best.safetensors", "aligner.safetensors"
 KINDS: tuple[Kind, ...] = ("narration", "step")
-DROPS = ("dropout", "attention_dropout")   # settings of a network that may change when it is trained on
+DROPS = ("dropout", "attention_dropout")  # settings of a network that may change when it is trained on
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ def starting_network(settings: RunSettings, widths: tuple[int, int], start: Path
         for name in sizes.keys() & asked.keys():
             if asked[name] != sizes[name]:
                 raise ShapeError(f"model.{name}={asked[name]}, the features have {sizes[name]}; leave the setting out")
-        torch.manual_seed(settings.train.seed)   # of fresh weights
+        torch.manual_seed(settings.train.seed)  # of fresh weights
         return Aligner(settings.model.model_copy(update=sizes))
     network = read_start(start)
     found = network.settings
@@ -179,9 +179,7 @@ def _vectors(sources: Sources, kind: Kind, settings: RunSettings, folder: Path) 
     given = sources.vectors(kind)
     if is_store(Path(given)):
         return FeatureStore(Path(given))
-    return store_vectors(
-        _told(sources, kind, settings), text_encoder(given), folder / "vectors" / kind, name=given
-    )
+    return store_vectors(_told(sources, kind, settings), text_encoder(given), folder / "vectors" / kind, name=given)
 
 
 def _judge(prepared: Prepared, folder: Path, settings: RunSettings) -> Judge | None:
@@ -209,4 +207,3 @@ def _counts(prepared: Prepared) -> dict[str, Any]:
         "videos": len(samples.videos), "samples": len(samples), "texts": samples.texts, "labelled": samples.labelled,
         "held_out": len(prepared.held_out), "omitted": samples.reasons(),
     }  # fmt: skip
-

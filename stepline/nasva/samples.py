@@ -17,10 +17,11 @@ from stepline.datasets.excluded import Excluded
 from stepline.errors import ShapeError
 from stepline.features import FeatureStore, Stored
 from stepline.nasva.checkpoint import Space
-from stepline.nasva.data_settings import DataSettings, Kind
+from stepline.nasva.data_settings import DataSettings
 from stepline.nasva.targets import labelled_rows
 from stepline.nasva.told import Told
 from stepline.records import FeatureSequence
+from stepline.training_settings import Kind
 
 Rows: TypeAlias = npt.NDArray[np.int32]
 
@@ -86,8 +87,8 @@ class AlignerSamples(LazySamples):
     def _read(self, index: int) -> Sample:
         """Return a sample as it lies on disk now."""
         part = self._parts[index]
-        video = self._features.matrix(part.video)[: part.length]   # (T, C)
-        vectors = self._vectors[part.kind].matrix(part.video)[part.rows]   # (K, C)
+        video = self._features.matrix(part.video)[: part.length]  # (T, C)
+        vectors = self._vectors[part.kind].matrix(part.video)[part.rows]  # (K, C)
         positive = np.zeros((len(vectors), len(video)), dtype=np.bool_)
         for text, start, stop in part.labels.tolist():
             positive[text, start:stop] = True
@@ -154,7 +155,7 @@ class _Gathering:
     ) -> None:
         self._features, self._vectors, self._settings, self._excluded = features, vectors, settings, excluded
         self._seen: set[tuple[str, Kind]] = set()
-        self._first: dict[str, Stored] = {}   # the first video's features, and the first texts'
+        self._first: dict[str, Stored] = {}  # the first video's features, and the first texts'
         self.parts: list[_Part] = []
         self.omitted: list[Omitted] = []
 
@@ -205,7 +206,7 @@ class _Gathering:
         kept = [(text, rows.start, rows.stop) for text, rows in found if rows.start < min(rows.stop, length)]
         if not kept:
             return (PAST, f"{length / stored.rate:g} s") if found else (NO_LABEL, "")
-        labels = np.array(kept, dtype=np.int32)   # (N, 3)
+        labels = np.array(kept, dtype=np.int32)  # (N, 3)
         if self._settings.unlabelled == "drop":
             labelled, labels[:, 0] = np.unique(labels[:, 0], return_inverse=True)
             rows = rows[labelled]

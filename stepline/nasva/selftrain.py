@@ -52,7 +52,7 @@ from stepline.training_settings import WITHOUT_EFFECT, TrainSettings
 
 log = logging.getLogger(__name__)
 
-APART = 1000   # between the seeds of teachers of one round, so that no two runs share a teacher
+APART = 1000  # between the seeds of teachers of one round, so that no two runs share a teacher
 
 
 @dataclass(frozen=True)
@@ -75,8 +75,8 @@ class SelfTraining:
     loss: LossSettings = field(default_factory=LossSettings)
     training: TrainSettings = field(default_factory=TrainSettings)
     settings: SelfTrainSettings = field(default_factory=SelfTrainSettings)
-    sources: Mapping[str, str | None] = field(default_factory=dict)   # where the videos come from, to tell runs apart
-    space: Space | None = None   # whose features they are, for the networks' files to say
+    sources: Mapping[str, str | None] = field(default_factory=dict)  # where the videos come from, to tell runs apart
+    space: Space | None = None  # whose features they are, for the networks' files to say
     progress: Callable[[str, Progress], None] | None = None
 
     def run(self) -> SelfTrained:
@@ -110,7 +110,7 @@ class SelfTraining:
         if number:
             apart, iou = moved(self._labels(number - 1), labels)
             report = replace(report, moved=apart, iou=iou)
-        if number < self.settings.rounds:   # the last round's labels train the final network alone
+        if number < self.settings.rounds:  # the last round's labels train the final network alone
             report = self._judge(number, report)
         return replace(self._compare(report, labels), cpu_seconds=time.process_time() - began)
 
@@ -172,7 +172,7 @@ class SelfTraining:
         return self._trained(name, samples, self.training.model_copy(update=changes))
 
     def _final(self, labels: Sequence[Places]) -> Aligner:
-        keep_all = self.model.alignability and self.loss.alignability == "kept"   # what lost its label is a target too
+        keep_all = self.model.alignability and self.loss.alignability == "kept"  # what lost its label is a target too
         samples = together(step_samples(self.videos, labels, keep_all=keep_all), self.others)
         return self._trained("aligner", samples, self.training)
 

@@ -1,59 +1,46 @@
 """Settings of coarse placing and of grounding; nothing heavy is imported here."""
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
-from pydantic import Field
+from stepline.settings import Count, Fraction, NonNegative, Positive, Settings
 
-from stepline.nasva.aligner_settings import AlignerSettings
-from stepline.settings import Settings
-
-Share: TypeAlias = Annotated[float, Field(ge=0.0, le=1.0)]
-Positive: TypeAlias = Annotated[float, Field(gt=0.0)]
 LabelRule: TypeAlias = Literal["covering", "inclusive"]
 
 
 class CoarseSettings(Settings):
     """Where a step is said, by its likeness to the narration (NaSVA section 3.1)."""
 
-    temperature: Positive = 0.07   # nu; the paper gives none, 0.07 is its tau elsewhere; smaller is sharper
-    grow: Share = 0.7              # zeta, share of the peak at which the window stops growing; NaSVA section 4.2
-    floor: Share = 0.20            # eps1, a step whose best score stays below is dropped; NaSVA section 4.2
-    likeness: Share = 0.35         # cosine below which no sentence speaks of a user's own line; MiniLM: unlike < 0.3
-    label_rule: LabelRule = "covering"   # which seconds a narration covers; `coarse.narration_labels` says how
+    temperature: Positive = 0.07  # nu; the paper gives none, 0.07 is its tau elsewhere; smaller is sharper
+    grow: Fraction = 0.7  # zeta, share of the peak at which the window stops growing; NaSVA section 4.2
+    floor: Fraction = 0.20  # eps1, a step whose best score stays below is dropped; NaSVA section 4.2
+    likeness: Fraction = 0.35  # cosine below which no sentence speaks of a user's own line; MiniLM: unlike < 0.3
+    label_rule: LabelRule = "covering"  # which seconds a narration covers; `coarse.narration_labels` says how
 
 
 class GroundSettings(Settings):
     """Where a step is shown, by where it is said and what is seen."""
 
-    shown_rate: Share = 0.6        # P(a written step is shown), before any evidence; NaSVA: 0.606 of its steps are
-    shown_rate_shots: Share = 0.83  # the same in a video cut into as many shots as it has steps; drawn videos: 0.82
-    unsaid_rate: Share = 0.3       # the same for a step that nobody speaks of (a recipe's line); a guess
-    shown_threshold: Share = 0.5   # P(shown) below which a step is only "said"
-    likeness_penalty: Annotated[float, Field(ge=0.0)] = 0.25   # nats a unit of weight that likeness must earn
-    motion_usual: Annotated[float, Field(ge=0.0)] = 0.5   # weight of motion before the video is seen
-    motion_penalty: Annotated[float, Field(ge=0.0)] = 0.5   # nats a unit away from it
-    vision_limit: Positive = 2.0   # greatest weight that vision may earn, a standard deviation; keeps it finite
-    vision_alone: Positive = 2.0   # the weight of likeness where nothing is said, so that none can be earned
-    lag_reach: Annotated[float, Field(ge=0.0)] = 6.0   # seconds, the greatest lag between words and pictures; 0 = none
-    lag_spread: Positive = 2.0     # seconds, how the lag varies from video to video; WhenAct: 1.2 under coarse windows
-    lag_proof: Annotated[float, Field(ge=0.0)] = 0.5   # nats by which a lag must explain the pictures better than none
-    lag_usual: float = 2.0         # seconds, the lag of videos that are cut to their words; drawn videos
-    likeness_shots: Annotated[float, Field(ge=0.0)] = 0.4   # weight of likeness, a standard deviation, among shots
-    unwritten: Share = 0.15        # share of the shots in which something is done that is no step
-    order: Annotated[float, Field(ge=0.0)] = 0.8   # nats that a pair of steps shown in another order costs
-    smooth: Annotated[float, Field(ge=0.0)] = 0.0   # seconds, width of the smoothing of similarity inside a shot
-    wording: Share = 0.5           # how far a step's wording tells whether it is shown; 1 as in WhenAct's vlogs
-    compete: Share = 1.0           # how far steps compete for seconds: 0 not at all, 1 one step a second
-    typical: Positive = 8.0        # seconds an action is shown; WhenAct's median
-    grow: Share = 0.5              # share of the peak at which a shown span stops growing
-    window: Positive = 900.0       # seconds of a long video grounded at once; beyond 1.5 windows it is cut into several
-    context: Annotated[float, Field(ge=0.0)] = 120.0   # seconds looked at on either side; WhenAct: 1 % lie farther off
-    alternatives: Annotated[int, Field(ge=1)] = 3   # spans kept a step, the best first
-
-
-class NasvaSettings(Settings):
-    """Placing steps in the video."""
-
-    coarse: CoarseSettings = CoarseSettings()
-    ground: GroundSettings = GroundSettings()
-    aligner: AlignerSettings = AlignerSettings()
+    shown_rate: Fraction = 0.6  # P(a written step is shown), before any evidence; NaSVA: 0.606 of its steps are
+    shown_rate_shots: Fraction = 0.83  # the same in a video cut into as many shots as it has steps; drawn videos: 0.82
+    unsaid_rate: Fraction = 0.3  # the same for a step that nobody speaks of (a recipe's line); a guess
+    shown_threshold: Fraction = 0.5  # P(shown) below which a step is only "said"
+    likeness_penalty: NonNegative = 0.25  # nats a unit of weight that likeness must earn
+    motion_usual: NonNegative = 0.5  # weight of motion before the video is seen
+    motion_penalty: NonNegative = 0.5  # nats a unit away from it
+    vision_limit: Positive = 2.0  # greatest weight that vision may earn, a standard deviation; keeps it finite
+    vision_alone: Positive = 2.0  # the weight of likeness where nothing is said, so that none can be earned
+    lag_reach: NonNegative = 6.0  # seconds, the greatest lag between words and pictures; 0 = none
+    lag_spread: Positive = 2.0  # seconds, how the lag varies from video to video; WhenAct: 1.2 under coarse windows
+    lag_proof: NonNegative = 0.5  # nats by which a lag must explain the pictures better than none
+    lag_usual: float = 2.0  # seconds, the lag of videos that are cut to their words; drawn videos
+    likeness_shots: NonNegative = 0.4  # weight of likeness, a standard deviation, among shots
+    unwritten: Fraction = 0.15  # share of the shots in which something is done that is no step
+    order: NonNegative = 0.8  # nats that a pair of steps shown in another order costs
+    smooth: NonNegative = 0.0  # seconds, width of the smoothing of similarity inside a shot
+    wording: Fraction = 0.5  # how far a step's wording tells whether it is shown; 1 as in WhenAct's vlogs
+    compete: Fraction = 1.0  # how far steps compete for seconds: 0 not at all, 1 one step a second
+    typical: Positive = 8.0  # seconds an action is shown; WhenAct's median
+    grow: Fraction = 0.5  # share of the peak at which a shown span stops growing
+    window: Positive = 900.0  # seconds of a long video grounded at once; beyond 1.5 windows it is cut into several
+    context: NonNegative = 120.0  # seconds looked at on either side; WhenAct: 1 % lie farther off
+    alternatives: Count = 3  # spans kept a step, the best first

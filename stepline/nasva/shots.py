@@ -23,14 +23,14 @@ from stepline.nasva.evidence import Activity, per_second
 from stepline.nasva.prior import Array
 from stepline.records import FeatureSequence, Span
 
-ALIKE = 0.022          # mean difference of two thumbnails, 0 to 1, up to which two shots look alike
-PIECE = 7.0            # seconds; an uncut stretch holds a step about every so many (WhenAct's shown spans: median 8)
-LONG = 1.5             # a shot longer than so many pieces is cut into pieces
-JOIN = 0.5             # cosine of contrasted features above which two shots next to each other show one action
-JOINED = 8.0            # seconds that such a pair lasts at most (WhenAct: the median of shown spans)
-STILL = 0.02           # change of a spot below which it counts as still
-STEPS, CHAT, AGAIN, MOVES, BASE = 1.5, -0.3, -3.3, 4.8, 1.0   # weights, above
-FEW_STEPS, FEW_CHAT, UTTERANCE = 2.0, 1.0, 3.0   # shrinkage: so many steps, so much chat of 3 s, are spread evenly
+ALIKE = 0.022  # mean difference of two thumbnails, 0 to 1, up to which two shots look alike
+PIECE = 7.0  # seconds; an uncut stretch holds a step about every so many (WhenAct's shown spans: median 8)
+LONG = 1.5  # a shot longer than so many pieces is cut into pieces
+JOIN = 0.5  # cosine of contrasted features above which two shots next to each other show one action
+JOINED = 8.0  # seconds that such a pair lasts at most (WhenAct: the median of shown spans)
+STILL = 0.02  # change of a spot below which it counts as still
+STEPS, CHAT, AGAIN, MOVES, BASE = 1.5, -0.3, -3.3, 4.8, 1.0  # weights, above
+FEW_STEPS, FEW_CHAT, UTTERANCE = 2.0, 1.0, 3.0  # shrinkage: so many steps, so much chat of 3 s, are spread evenly
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def units(
     """Return the places of a video. prior: (K, T) where steps are shown; chat: (T,) seconds of speech of no step."""
     seconds = prior.shape[1]
     looks = per_second(activity.looks, activity.rate, seconds)
-    talk = _by_look(_groups(shots, looks), shots, prior, chat)   # (C,)
+    talk = _by_look(_groups(shots, looks), shots, prior, chat)  # (C,)
     peaks = np.log(per_second(activity.peaks[:, None], activity.rate, seconds)[:, 0] + STILL)
     usual = float(np.nanmedian(peaks)) if np.isfinite(peaks).any() else 0.0
     slices, odds = [], []
@@ -78,8 +78,8 @@ def _groups(shots: Sequence[slice], looks: Array) -> Array:
 
     if len(shots) < 2:
         return np.zeros(len(shots))
-    inner = [slice(s.start + 1, s.stop - 1) if s.stop - s.start > 2 else s for s in shots]   # cuts fall within seconds
-    medians = np.array([np.median(np.nan_to_num(looks[s]), axis=0) for s in inner])          # (C, 192)
+    inner = [slice(s.start + 1, s.stop - 1) if s.stop - s.start > 2 else s for s in shots]  # cuts fall within seconds
+    medians = np.array([np.median(np.nan_to_num(looks[s]), axis=0) for s in inner])  # (C, 192)
     return np.asarray(fcluster(linkage(medians, "average", "cityblock"), ALIKE * medians.shape[1], "distance"))
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from stepline.datasets import DATASETS, stream
 from stepline.errors import DatasetError
 from stepline.features import FeatureStore
-from stepline.nasva.data_settings import Kind, StepPlace
 from stepline.records import Record, Span, Step
 from stepline.store import read_parquet, read_record
+from stepline.training_settings import Kind, StepPlace
 
 
 @dataclass(frozen=True)

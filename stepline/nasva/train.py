@@ -33,7 +33,7 @@ def train_aligner(
     A run in `folder` that was killed is taken up. Raises ShapeError when there is nothing to train on.
     """
     settings = settings or TrainSettings()
-    torch.manual_seed(settings.seed)   # of fresh weights
+    torch.manual_seed(settings.seed)  # of fresh weights
     network = start or Aligner(model or ModelSettings())
     network.to(device)
     fit(network, aligner_task(samples, loss or LossSettings()), settings, folder, report, judge=judge)
@@ -55,7 +55,7 @@ def aligner_task(samples: Sequence[Sample], settings: LossSettings) -> Task[Samp
     def draw(chosen: Sequence[Sample], chance: np.random.Generator) -> list[Sample]:
         return draw_order(chosen, settings, chance)
 
-    lengths = samples.lengths if hasattr(samples, "lengths") else None   # known without reading the samples
+    lengths = samples.lengths if hasattr(samples, "lengths") else None  # known without reading the samples
     return Task(samples, lambda sample: len(sample.video), draw, losses, lengths)
 
 

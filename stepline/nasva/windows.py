@@ -102,4 +102,4 @@ def _moved_step(step: Step, window: Window, number: dict[int, int]) -> Step:
 def _moved(span: Span, window: Window) -> Span:
     """Return a span as the window counts; what begins before it begins with it."""
     start = max(0.0, span.start - window.context.start)
-    return Span(start, max(start + 0.1, span.end - window.context.start))   # never empty
+    return Span(start, max(start + 0.1, span.end - window.context.start))  # never empty

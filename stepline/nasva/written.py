@@ -32,18 +32,14 @@ class Written:
     truth: Flags | None = None
 
 
-def written(
-    id: str, features: FeatureSequence, vectors: Matrix, said: Places, truth: Flags | None = None
-) -> Written:
+def written(id: str, features: FeatureSequence, vectors: Matrix, said: Places, truth: Flags | None = None) -> Written:
     """Return a video whose features and vectors are in memory. Raises ShapeError when they do not fit together."""
     if len(said) != len(vectors):
         raise ShapeError(f"{id}: {len(vectors)} step vectors need as many places, not {len(said)}")
     return Written(id, said, len(features.values), features.rate, lambda: (features, vectors), truth)
 
 
-def step_samples(
-    videos: Sequence[Written], labels: Sequence[Places], *, keep_all: bool = False
-) -> LazySamples:
+def step_samples(videos: Sequence[Written], labels: Sequence[Places], *, keep_all: bool = False) -> LazySamples:
     """Return the steps as training samples: those with a label, or all; a video without any is left out."""
     chosen = []
     for video, places in zip(videos, labels, strict=True):

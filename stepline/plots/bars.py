@@ -7,11 +7,11 @@ from html import escape
 
 from stepline.plots.canvas import NOTHING, canvas, short
 
-WIDTH, HEIGHT = 460, 210            # pixels
+WIDTH, HEIGHT = 460, 210  # pixels
 LEFT, RIGHT, TOP, BOTTOM = 52, 8, 22, 40
-TICKS = 4                           # marks on an axis
-LINE = 17                           # pixels a row of a list of bars
-NAME, NUMBER = 250, 60              # pixels for a row's name and number
+TICKS = 4  # marks on an axis
+LINE = 17  # pixels a row of a list of bars
+NAME, NUMBER = 250, 60  # pixels for a row's name and number
 
 
 def histogram(counts: Mapping[str, int], unit: str, *, bar: float = 1.0, last: int | None = None) -> str:

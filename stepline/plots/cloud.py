@@ -6,12 +6,12 @@ from html import escape
 
 from stepline.plots.canvas import NOTHING, canvas
 
-WIDTH, HEIGHT = 580, 320         # pixels
-SMALLEST, LARGEST = 11.0, 46.0   # pixels of letters
-LETTER = 0.6                     # width of a letter over its height; wide for most fonts, so that words stay apart
-TURN, GROW = 0.35, 1.1           # of the spiral a step: radians, pixels
+WIDTH, HEIGHT = 580, 320  # pixels
+SMALLEST, LARGEST = 11.0, 46.0  # pixels of letters
+LETTER = 0.6  # width of a letter over its height; wide for most fonts, so that words stay apart
+TURN, GROW = 0.35, 1.1  # of the spiral a step: radians, pixels
 
-Box = tuple[float, float, float, float]   # left, top, right, bottom
+Box = tuple[float, float, float, float]  # left, top, right, bottom
 
 
 def cloud(series: Mapping[str, Mapping[str, int]], words: int = 90) -> str:

@@ -6,9 +6,9 @@ from html import escape
 
 from stepline.plots.canvas import NOTHING, canvas, short
 
-NAME, NUMBER, ROOM = 244, 66, 270   # pixels for a row's name, its number, its bar
-LINE = 19                           # pixels a row
-LONGEST = 36                        # characters of a name
+NAME, NUMBER, ROOM = 244, 66, 270  # pixels for a row's name, its number, its bar
+LINE = 19  # pixels a row
+LONGEST = 36  # characters of a name
 
 
 @dataclass(frozen=True)

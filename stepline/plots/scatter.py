@@ -8,8 +8,8 @@ import numpy.typing as npt
 
 from stepline.plots.canvas import NOTHING, canvas
 
-SIDE, EDGE, FOOT = 460, 14, 34   # pixels: width and height of the field, its margin, the legend below
-SHADES = 12                      # colours between first and last; the style sheet names them o0 to o11
+SIDE, EDGE, FOOT = 460, 14, 34  # pixels: width and height of the field, its margin, the legend below
+SHADES = 12  # colours between first and last; the style sheet names them o0 to o11
 
 
 def scatter(points: npt.NDArray[np.floating], order: Sequence[float], names: Sequence[str], legend: str) -> str:
@@ -18,7 +18,7 @@ def scatter(points: npt.NDArray[np.floating], order: Sequence[float], names: Seq
         return NOTHING
     low, high = points.min(axis=0), points.max(axis=0)
     scale = (SIDE - 2 * EDGE) / max(1e-9, float((high - low).max()))
-    placed = EDGE + (points - low) * scale + (SIDE - 2 * EDGE - (high - low) * scale) / 2   # centred on both axes
+    placed = EDGE + (points - low) * scale + (SIDE - 2 * EDGE - (high - low) * scale) / 2  # centred on both axes
     dots = "".join(
         f'<circle class="o{_shade(share)}" cx="{x:.1f}" cy="{y:.1f}" r="4"><title>{escape(name)}</title></circle>'
         for (x, y), share, name in zip(placed, order, names, strict=True)

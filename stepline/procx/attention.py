@@ -51,7 +51,7 @@ def key_aware_attention(
         wanted = f"{(*locations.shape[:3], value.shape[-1])} and {tuple(value.shape)}"
         raise ShapeError(f"query and key must be {wanted}, not {tuple(query.shape)} and {tuple(key.shape)}")
     read = _taps(locations, lengths, padding, key, value)
-    logits = products(query, key, read) / math.sqrt(query.shape[-1])   # (B, N, H, L P)
+    logits = products(query, key, read) / math.sqrt(query.shape[-1])  # (B, N, H, L P)
     return mix(value, logits.softmax(dim=-1), read)
 
 
@@ -84,8 +84,8 @@ class DeformableAttention(nn.Module):  # type: ignore[misc]   # torch is untyped
             else:
                 nn.init.xavier_uniform_(layer.weight)
         heads, levels, points = self.settings.heads, self.settings.levels, self.settings.points
-        side = (torch.arange(heads) * (2 * math.pi / heads)).cos()   # (H,), in [-1, 1]
-        spread = side[:, None, None] * torch.arange(1, points + 1)   # (H, 1, P)
+        side = (torch.arange(heads) * (2 * math.pi / heads)).cos()  # (H,), in [-1, 1]
+        spread = side[:, None, None] * torch.arange(1, points + 1)  # (H, 1, P)
         with torch.no_grad():
             self.offsets.bias.copy_(spread.expand(heads, levels, points).flatten())
 
@@ -107,7 +107,7 @@ class DeformableAttention(nn.Module):  # type: ignore[misc]   # torch is untyped
         value = self._heads(self.value(memory), memory_pad)
         if self.settings.form == "key-aware":
             key = self._heads(self.key(memory), memory_pad)
-            asked = self.query(query).unflatten(-1, (heads, -1))   # (B, N, H, D)
+            asked = self.query(query).unflatten(-1, (heads, -1))  # (B, N, H, D)
             read = key_aware_attention(asked, key, value, locations, lengths, self.settings.padding)
         else:
             weights = self.weights(query).to(locations.dtype).unflatten(-1, (heads, -1)).softmax(dim=-1)
@@ -123,14 +123,14 @@ class DeformableAttention(nn.Module):  # type: ignore[misc]   # torch is untyped
         if references.shape[:-1] != shape or references.shape[-1] not in (1, 2) or len(lengths) != shape[-1]:
             wanted = f"{(*shape, 1)} or {(*shape, 2)}, for {shape[-1]} levels"
             raise ShapeError(f"references must be {wanted}, not {tuple(references.shape)} for {len(lengths)}")
-        references = _exact(references)[:, :, None, :, :, None]   # (B, N, 1, L, 1 or 2, 1)
+        references = _exact(references)[:, :, None, :, :, None]  # (B, N, 1, L, 1 or 2, 1)
         offsets = self.offsets(query).to(references.dtype)
         offsets = offsets.unflatten(-1, (self.settings.heads, self.settings.levels, self.settings.points))
         if references.shape[4] == 2:
             unit = references[..., 1, :] * (0.5 / self.settings.points)
         else:
             length = torch.tensor(lengths, dtype=references.dtype, device=references.device)
-            unit = 1 / length.clamp(min=1)[:, None]   # (L, 1)
+            unit = 1 / length.clamp(min=1)[:, None]  # (L, 1)
         return references[..., 0, :] + offsets * unit
 
     def _heads(self, rows: Tensor, pad: Tensor | None) -> Tensor:

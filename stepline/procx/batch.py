@@ -118,7 +118,7 @@ def videos(values: Sequence[Matrix], durations: Sequence[float], rows: int, widt
     if len(widths) != 1 or len(values) != len(durations):
         raise ShapeError(f"features of one batch must have one width, not {sorted(widths)}; use one backbone")
     blank = np.zeros((rows, widths.pop()), dtype=np.float32)
-    stacked = np.stack([resize(one, rows) if len(one) else blank for one in values])   # (B, R, C)
+    stacked = np.stack([resize(one, rows) if len(one) else blank for one in values])  # (B, R, C)
     empty = torch.tensor([not len(one) for one in values])
     seconds = torch.tensor(list(durations), dtype=torch.float32)
     return Videos(torch.from_numpy(stacked), seconds, empty if bool(empty.any()) else None)
@@ -156,7 +156,7 @@ def _others(samples: Sequence[Sample], vocabulary: Vocabulary, longest: int) -> 
     ]
     if not found:
         return None
-    numbers = torch.tensor([row[:2] for row in found])   # (O, 2)
+    numbers = torch.tensor([row[:2] for row in found])  # (O, 2)
     return Others(captions([row[2] for row in found], vocabulary, longest), numbers[:, 0], numbers[:, 1])
 
 

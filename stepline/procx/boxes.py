@@ -8,7 +8,7 @@ Source: PDVC, as released; Rezatofighi et al. 2019 (gIoU).
 import torch
 from torch import Tensor
 
-EPSILON = 1e-5   # of the video's length, added to unions and hulls; PDVC
+EPSILON = 1e-5  # of the video's length, added to unions and hulls; PDVC
 
 
 def edges(boxes: Tensor) -> Tensor:

@@ -24,7 +24,7 @@ from stepline.procx.grouped import Grouped, Seats
 from stepline.procx.text_layers import Attention, Layer, Memory, Readable
 from stepline.procx.text_settings import CaptionerSettings
 
-SPREAD = 0.02   # standard deviation of fresh embeddings; GPT-2
+SPREAD = 0.02  # standard deviation of fresh embeddings; GPT-2
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Captioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
         width = settings.width
         self.words = nn.Embedding(vocabulary, width)
         self.places = nn.Embedding(settings.longest, width)
-        self.whole = nn.Parameter(torch.randn(width) * SPREAD)   # CLS: stands after the words, has no place
+        self.whole = nn.Parameter(torch.randn(width) * SPREAD)  # CLS: stands after the words, has no place
         self.text_layers = nn.ModuleList(_layer(settings, crosses=False) for _ in range(settings.text_layers))
         self.joint_layers = nn.ModuleList(_layer(settings, crosses=True) for _ in range(settings.joint_layers))
         self.norm, self.text_norm = nn.LayerNorm(width), nn.LayerNorm(width)
@@ -88,7 +88,7 @@ class Captioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
         self.transcript_layers = nn.ModuleList(
             _layer(settings, crosses=False) for _ in range(settings.transcript_layers)
         )
-        self.kinds = nn.Parameter(torch.randn(3, width) * SPREAD)   # added to query, features, transcript
+        self.kinds = nn.Parameter(torch.randn(3, width) * SPREAD)  # added to query, features, transcript
         self.drop = Drop(settings.dropout)
         for table in (self.words, self.places, self.transcript_places):
             nn.init.normal_(table.weight, std=SPREAD)
@@ -111,12 +111,12 @@ class Captioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
     def _words(self, tokens: Tensor, token_pad: Tensor) -> tuple[Tensor, Tensor]:
         """Return each word's row (M, W, D) after the layers on words alone, and the sentences' unit vectors (M, d)."""
         captions, width = tokens.shape
-        rows = self.drop(self.words(tokens) + self.places.weight[:width])   # (M, W, D)
-        rows = torch.cat((rows, self.whole.expand(captions, 1, -1)), dim=1)   # (M, W + 1, D)
+        rows = self.drop(self.words(tokens) + self.places.weight[:width])  # (M, W, D)
+        rows = torch.cat((rows, self.whole.expand(captions, 1, -1)), dim=1)  # (M, W + 1, D)
         keep = _text_keep(token_pad)
         for layer in self.text_layers:
             rows = layer(rows, keep=keep)
-        whole = self.text_out(self.text_norm(rows[:, -1]))   # (M, d)
+        whole = self.text_out(self.text_norm(rows[:, -1]))  # (M, d)
         return rows[:, :-1], F.normalize(whole.float(), dim=-1)
 
     def query_vectors(self, queries: Tensor) -> Tensor:
@@ -131,7 +131,7 @@ class Captioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
 
     def go_on(self, tokens: Tensor, writing: Writing) -> Tensor:
         """Return the logits (R, V) of what comes after the last tokens (R,); `writing` then remembers them."""
-        rows = self.words(tokens)[:, None] + self.places.weight[writing.length]   # (R, 1, D)
+        rows = self.words(tokens)[:, None] + self.places.weight[writing.length]  # (R, 1, D)
         contexts: list[Memory | None] = [None] * len(self.text_layers) + list(writing.contexts)
         for place, layer in enumerate((*self.text_layers, *self.joint_layers)):
             rows, writing.pasts[place] = layer.go_on(rows, writing.pasts[place], contexts[place])
@@ -164,7 +164,7 @@ class Captioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
         memories = []
         for layer in self.joint_layers:
             attention: Attention = layer.across
-            memory = attention.remember((context.queries + self.kinds[0])[:, None])   # of one place
+            memory = attention.remember((context.queries + self.kinds[0])[:, None])  # of one place
             if context.features is not None and context.video is not None:
                 seen = attention.remember(context.features + self.kinds[1], context.feature_pad)
                 memory = memory.joined(seen.take(context.video))
@@ -178,10 +178,10 @@ class Captioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
         if context.transcript is None or not context.transcript.shape[1]:
             return None
         tokens, pad = context.transcript, context.transcript_pad
-        rows = self.drop(self.words(tokens) + self.transcript_places.weight[: tokens.shape[1]])   # (M, A, D)
+        rows = self.drop(self.words(tokens) + self.transcript_places.weight[: tokens.shape[1]])  # (M, A, D)
         keep = None
-        if pad is not None:   # every word sees itself, so that a row of padding alone has no NaN
-            keep = ~pad[:, None, None] | torch.eye(pad.shape[1], dtype=torch.bool, device=pad.device)   # (M, 1, A, A)
+        if pad is not None:  # every word sees itself, so that a row of padding alone has no NaN
+            keep = ~pad[:, None, None] | torch.eye(pad.shape[1], dtype=torch.bool, device=pad.device)  # (M, 1, A, A)
         for layer in self.transcript_layers:
             rows = layer(rows, keep=keep)
         return rows
@@ -212,6 +212,6 @@ def _text_keep(token_pad: Tensor) -> Tensor:
     """Return who sees whom, (M, 1, W + 1, W + 1): words the earlier words and themselves, CLS all real ones."""
     width = token_pad.shape[1] + 1
     earlier = torch.ones(width, width, dtype=torch.bool, device=token_pad.device).tril()
-    real = F.pad(~token_pad, (0, 1), value=True)   # (M, W + 1)
+    real = F.pad(~token_pad, (0, 1), value=True)  # (M, W + 1)
     itself = torch.eye(width, dtype=torch.bool, device=token_pad.device)
     return (earlier & real[:, None, None]) | itself

@@ -55,6 +55,6 @@ def padded_tokens(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
     """Return token rows as (M, W) with PAD after each, and where it stands."""
     width = max(map(len, rows), default=0)
     filled = [[*row, *[PAD] * (width - len(row))] for row in rows]
-    padded = torch.tensor(filled, dtype=torch.int64).view(len(rows), width)   # (M, W)
+    padded = torch.tensor(filled, dtype=torch.int64).view(len(rows), width)  # (M, W)
     lengths = torch.tensor([len(row) for row in rows], dtype=torch.int64)
     return padded, torch.arange(width) >= lengths[:, None]

@@ -22,10 +22,10 @@ from stepline.store import atomic_path
 from stepline.training import CHECKPOINT
 
 KIND = "stepline.procx"
-VERSION = 1   # of the names of the weights; a reader refuses any other
-SHOWN = 3   # wrong weights that an error names
-NAMES = ("best.safetensors", "procx.safetensors")   # what a folder is searched for, in this order
-ANY = ("", "unknown", "precomputed")   # backbones of features that do not say whose they are: their owner answers
+VERSION = 1  # of the names of the weights; a reader refuses any other
+SHOWN = 3  # wrong weights that an error names
+NAMES = ("best.safetensors", "procx.safetensors")  # what a folder is searched for, in this order
+ANY = ("", "unknown", "precomputed")  # backbones of features that do not say whose they are: their owner answers
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from stepline.procx.describe_settings import DescribeSettings
 
 Floats = npt.NDArray[np.float64]
 
-SHORTEST = 0.05   # s; a proposal that is shorter inside the video is no step
+SHORTEST = 0.05  # s; a proposal that is shorter inside the video is no step
 
 
 @dataclass(frozen=True)
@@ -65,14 +65,14 @@ def apart(boxes: Floats, scores: Floats, most: int, overlap: float = 0.0) -> lis
         return []
     ends, starts = boxes[order, 1], boxes[order, 0]
     gains, lengths = scores[order], boxes[order, 1] - boxes[order, 0]
-    shared = ends[:, None] - starts                                # (N, N) row: the earlier one
+    shared = ends[:, None] - starts  # (N, N) row: the earlier one
     before = np.triu(shared <= overlap * np.minimum(lengths[:, None], lengths) + 1e-9, 1)
-    before &= starts[:, None] <= starts   # one inside another comes not before it
-    best = np.full((most + 1, len(order)), -np.inf)   # of k + 1 intervals of which this is the last
+    before &= starts[:, None] <= starts  # one inside another comes not before it
+    best = np.full((most + 1, len(order)), -np.inf)  # of k + 1 intervals of which this is the last
     best[1] = gains
     parents = np.zeros((most + 1, len(order)), dtype=np.int64)
     for count in range(2, most + 1):
-        chances = np.where(before, best[count - 1][:, None], -np.inf)   # (N, N)
+        chances = np.where(before, best[count - 1][:, None], -np.inf)  # (N, N)
         parents[count] = chances.argmax(axis=0)
         best[count] = chances.max(axis=0) + gains
     taken, last = divmod(int(best.argmax()), best.shape[1])

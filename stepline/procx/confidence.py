@@ -14,8 +14,8 @@ def focal(logits: Tensor, matched: Tensor, *, alpha: float, gamma: float) -> Ten
 
     Source: Lin et al. 2017; PDVC has alpha 0.25, gamma 2.
     """
-    toward = torch.where(matched, logits.float(), -logits.float())   # logit of what is right
-    missing = (gamma * F.logsigmoid(-toward)).exp()   # (1 - p_right)^gamma, whose gradient is finite everywhere
+    toward = torch.where(matched, logits.float(), -logits.float())  # logit of what is right
+    missing = (gamma * F.logsigmoid(-toward)).exp()  # (1 - p_right)^gamma, whose gradient is finite everywhere
     return torch.where(matched, alpha, 1 - alpha) * missing * -F.logsigmoid(toward)
 
 
@@ -27,5 +27,5 @@ def varifocal(logits: Tensor, quality: Tensor, *, alpha: float, gamma: float) ->
     """
     logits, quality = logits.float(), quality.detach().float()
     surprise = F.binary_cross_entropy_with_logits(logits, quality, reduction="none")
-    without = alpha * (gamma * F.logsigmoid(logits)).exp()   # alpha p^gamma
+    without = alpha * (gamma * F.logsigmoid(logits)).exp()  # alpha p^gamma
     return torch.where(quality > 0, quality, without) * surprise

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from stepline.errors import ShapeError
 from stepline.procx.matching import Pairs
 
-APART = -1e4   # logit of what is left out; finite, so that no gradient is NaN
-SHARPEST = 0.01   # of temperatures; CLIP
+APART = -1e4  # logit of what is left out; finite, so that no gradient is NaN
+SHARPEST = 0.01  # of temperatures; CLIP
 
 
 class Temperature(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
@@ -42,8 +42,8 @@ def contrast(queries: Tensor, texts: Tensor, positive: Tensor, temperature: Tens
     if not positive.numel():
         return queries.sum() * 0 + texts.sum() * 0
     with torch.autocast(queries.device.type, enabled=False):
-        logits = queries.float() @ texts.float().T / temperature   # (M, P)
-    to_text, to_query = (_surprise(logits, positive, dim) for dim in (1, 0))   # (M,), (P,)
+        logits = queries.float() @ texts.float().T / temperature  # (M, P)
+    to_text, to_query = (_surprise(logits, positive, dim) for dim in (1, 0))  # (M,), (P,)
     return 0.5 * (to_text.sum() + to_query.sum() * len(queries) / len(texts))
 
 
@@ -59,7 +59,7 @@ def positives(pairs: Pairs, neighbours: int = 0) -> Tensor:
     Its own; and with `neighbours`, those of steps so near in the same video. The pairs are of one layer, and the steps
     of a video sorted in time. The paper leaves the positives of its MIL-InfoNCE open; `Wordings` adds more.
     """
-    same = pairs.video[:, None] == pairs.video   # (M, M)
+    same = pairs.video[:, None] == pairs.video  # (M, M)
     return same & ((pairs.step[:, None] - pairs.step).abs() <= neighbours)
 
 
@@ -73,5 +73,5 @@ class Wordings:
 
     def positives(self, pairs: Pairs, neighbours: int = 0) -> Tensor:
         """Return which of them are right for which pairs' queries, (M, O); as `positives` has it."""
-        same = pairs.video[:, None] == self.video   # (M, O)
+        same = pairs.video[:, None] == self.video  # (M, O)
         return same & ((pairs.step[:, None] - self.step).abs() <= neighbours)

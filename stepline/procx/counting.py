@@ -34,12 +34,12 @@ def count_loss(
     logits, true = logits.float(), counts.clamp(max=classes - 1)
     if form == "cross_entropy":
         return -logits.log_softmax(dim=-1).gather(-1, true.expand(logits.shape[:-1])[..., None]).squeeze(-1)
-    right = F.one_hot(true, classes).to(logits)   # (B, C)
-    away = torch.arange(classes, device=logits.device) - true[:, None]   # (B, C)
+    right = F.one_hot(true, classes).to(logits)  # (B, C)
+    away = torch.arange(classes, device=logits.device) - true[:, None]  # (B, C)
     wrong = (1 - (-away.square() / (2 * spread**2)).exp()) ** beta
     weight = torch.where(right > 0, 1.0, wrong) * (1.0 if rates is None else 1 - rates)
     target = right.expand(logits.shape)
-    losses = F.binary_cross_entropy_with_logits(logits, target, reduction="none") * weight   # (..., B, C)
+    losses = F.binary_cross_entropy_with_logits(logits, target, reduction="none") * weight  # (..., B, C)
     return losses.mean(dim=-1)
 
 

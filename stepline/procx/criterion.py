@@ -38,7 +38,7 @@ def losses(
 
 def _words(model: ProcX, seen: Seen, batch: Batch, pairs: Pairs, settings: LossSettings) -> dict[str, Loss]:
     """Return the losses of the pairs' sentences."""
-    rows = batch.rows(pairs.video, pairs.step)   # (M,)
+    rows = batch.rows(pairs.video, pairs.step)  # (M,)
     wanted = batch.captions.take(rows)
     said, said_pad = (None if part is None else part[rows] for part in (batch.said, batch.said_pad))
     context = model.context(seen, pairs, said, said_pad)
@@ -47,10 +47,10 @@ def _words(model: ProcX, seen: Seen, batch: Batch, pairs: Pairs, settings: LossS
     caption = caption_loss(says.logits, wanted.wanted, wanted.token_pad, settings.label_smoothing, layers=layers)
     if says.text is None or not isinstance(model.captioner, Captioner) or not settings.contrast_weight:
         return {"caption": caption}
-    vectors, further = model.captioner.query_vectors(context.queries), None   # (M, d)
+    vectors, further = model.captioner.query_vectors(context.queries), None  # (M, d)
     if batch.others is not None and settings.contrast == "multiple":
         more = batch.others
-        sentences = model.captioner.sentence_vectors(more.sentences.tokens, more.sentences.token_pad)   # (O, d)
+        sentences = model.captioner.sentence_vectors(more.sentences.tokens, more.sentences.token_pad)  # (O, d)
         further = Wordings(sentences, more.video, more.step)
     compared = contrast_loss(vectors, says.text, pairs, model.temperature(), settings, further)
     return {"caption": caption, "contrast": compared}

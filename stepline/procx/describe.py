@@ -22,11 +22,11 @@ from stepline.procx.search import Written
 from stepline.procx.tokens import Vocabulary
 from stepline.records import Dropped, FeatureSequence, Matrix, Sentence, Span, Step
 
-Choose: TypeAlias = Callable[[int, Proposals], Sequence[int]]   # (number of the video, its proposals) to queries
+Choose: TypeAlias = Callable[[int, Proposals], Sequence[int]]  # (number of the video, its proposals) to queries
 
 NO_WORDS = "the network found no words for it"
 TOO_SHORT = f"it lasts less than {SHORTEST:g} s inside the video"
-DIGITS = 3   # of seconds and scores
+DIGITS = 3  # of seconds and scores
 
 
 @dataclass(frozen=True)
@@ -129,9 +129,7 @@ class Describer:
     def _choose(self, number: int, video: Proposals) -> list[int]:
         return list(self.chooser(number, video)) if self.chooser else choose(video, self.settings)
 
-    def _heard(
-        self, clips: Sequence[Clip], found: Proposing, asked: Sequence[Sequence[int]]
-    ) -> list[list[str]] | None:
+    def _heard(self, clips: Sequence[Clip], found: Proposing, asked: Sequence[Sequence[int]]) -> list[list[str]] | None:
         """Return what is said around each asked query of each video; None where nobody listens."""
         if not self.settings.speech:
             return None

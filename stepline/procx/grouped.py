@@ -25,8 +25,8 @@ class Seats:
     @staticmethod
     def of(video: Tensor, videos: int) -> "Seats":
         """Return the seats of captions whose videos these are, (M,), in any order; M above 0."""
-        same = video[:, None] == video   # (M, M)
-        place = same.tril(-1).sum(dim=1)   # captions of the video before it
+        same = video[:, None] == video  # (M, M)
+        place = same.tril(-1).sum(dim=1)  # captions of the video before it
         return Seats(video, place, videos, int(place.max()) + 1)
 
     def seat(self, rows: Tensor) -> Tensor:
@@ -52,11 +52,11 @@ class Grouped:
 
     def read(self, query: Tensor) -> Tensor:
         """Return what queries (M, H, W, D/H) read, (M, H, W, D/H)."""
-        seated = self.seats.seat(query).transpose(1, 2)   # (B, H, K, W, D/H)
+        seated = self.seats.seat(query).transpose(1, 2)  # (B, H, K, W, D/H)
         keys, values = (
             torch.cat((rows, self.seats.seat(own[:, :, 0]).transpose(1, 2)), dim=2)
             for rows, own in ((self.shared.keys, self.own.keys), (self.shared.values, self.own.values))
-        )   # (B, H, T + K, D/H)
+        )  # (B, H, T + K, D/H)
         mixed = F.scaled_dot_product_attention(seated.flatten(2, 3), keys, values, self._keep(query))
         return self.seats.unseat(mixed.view(seated.shape).transpose(1, 2))
 
@@ -64,5 +64,5 @@ class Grouped:
         """Return who sees what, (B or 1, 1, K W, T + K): a word the rows and its own query."""
         most, rows = self.seats.most, self.shared.keys.shape[2]
         itself = torch.eye(most, dtype=torch.bool, device=query.device).repeat_interleave(query.shape[2], dim=0)
-        real = itself.new_ones(1, 1, 1, rows) if self.shared.keep is None else self.shared.keep   # (B or 1, 1, 1, T)
+        real = itself.new_ones(1, 1, 1, rows) if self.shared.keep is None else self.shared.keep  # (B or 1, 1, 1, T)
         return torch.cat((real.expand(-1, -1, len(itself), -1), itself.expand(len(real), 1, -1, -1)), dim=3)

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from stepline.layers.linear import Linear
 from stepline.procx.model_settings import ModelSettings
 
-RARE = 0.01   # P(a query found a step) at the start; RetinaNet, PDVC's code
-FAINT = 1e-5   # shares of a video are kept so far from 0 and 1 before their logit; Deformable DETR
-SHORT = -2.0   # logit of a box's length at the start, about an eighth of the video; PDVC's code
+RARE = 0.01  # P(a query found a step) at the start; RetinaNet, PDVC's code
+FAINT = 1e-5  # shares of a video are kept so far from 0 and 1 before their logit; Deformable DETR
+SHORT = -2.0  # logit of a box's length at the start, about an eighth of the video; PDVC's code
 
 
 class Heads(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
@@ -23,9 +23,7 @@ class Heads(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
         super().__init__()
         width = settings.attention.width
         self.sure = nn.Linear(width, 1)
-        self.box = nn.Sequential(
-            Linear(width, width), nn.ReLU(), Linear(width, width), nn.ReLU(), nn.Linear(width, 2)
-        )
+        self.box = nn.Sequential(Linear(width, width), nn.ReLU(), Linear(width, width), nn.ReLU(), nn.Linear(width, 2))
         self.count = nn.Linear(width, settings.most_steps + 1)
         nn.init.constant_(self.sure.bias, -math.log((1 - RARE) / RARE))
         nn.init.zeros_(self.box[-1].weight)
@@ -38,7 +36,7 @@ class Heads(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
 
         references: (B, N, 1), points, or (B, N, 2), boxes, in [0, 1], which the boxes move from.
         """
-        moved = self.box(queries).float()   # (B, N, 2)
+        moved = self.box(queries).float()  # (B, N, 2)
         near = logit(references.float())
         moved = torch.cat((moved[..., : near.shape[-1]] + near, moved[..., near.shape[-1] :]), dim=-1)
         return self.sure(queries)[..., 0], moved.sigmoid(), self.count(queries.amax(dim=1))

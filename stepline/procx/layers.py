@@ -68,13 +68,13 @@ class SelfAttention(nn.Module):  # type: ignore[misc]
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
         self.heads = heads
-        self.asked = Linear(width, 2 * width)   # queries and keys
+        self.asked = Linear(width, 2 * width)  # queries and keys
         self.value, self.out = Linear(width, width), Linear(width, width)
 
     def forward(self, placed: Tensor, rows: Tensor) -> Tensor:
         """Return what rows (B, N, D) read of each other, (B, N, D); placed: rows with their places, which are asked."""
         parts = (*self.asked(placed).chunk(2, dim=-1), self.value(rows))
-        query, key, value = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in parts)   # (B, H, N, D/H)
+        query, key, value = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in parts)  # (B, H, N, D/H)
         mixed: Tensor = self.out(F.scaled_dot_product_attention(query, key, value).transpose(1, 2).flatten(2))
         return mixed
 

@@ -50,7 +50,7 @@ class Looking(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
         self.value, self.hint, self.hidden = (Linear(width, width) for _ in range(3))
         self.share = Linear(width, 1)
         nn.init.zeros_(self.offsets.weight)
-        spread = 2 * torch.arange(settings.points) + 1 - settings.points   # -3, -1, 1, 3 of 4
+        spread = 2 * torch.arange(settings.points) + 1 - settings.points  # -3, -1, 1, 3 of 4
         with torch.no_grad():
             self.offsets.bias.copy_(spread.repeat(settings.levels))
 
@@ -59,24 +59,24 @@ class Looking(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
         levels, boxes, video = context.levels, context.boxes, context.video
         if levels is None or boxes is None or video is None:
             raise ShapeError("this captioner looks at the video; give the levels, and each caption's video and box")
-        values = self.value(levels)   # (B, P, D)
+        values = self.value(levels)  # (B, P, D)
         if context.feature_pad is not None:
             values = values.masked_fill(context.feature_pad[..., None], 0.0)
-        values = values.flatten(0, 1)   # (B P, D)
+        values = values.flatten(0, 1)  # (B P, D)
         return View(values, self.hint(values), video * levels.shape[1], boxes, context.queries, context.lengths)
 
     def forward(self, hidden: Tensor, view: View) -> Tensor:
         """Return what each caption sees now, (R, D). hidden: (R, D) of the LSTM."""
-        offsets = self.offsets(torch.cat((hidden, view.queries), dim=-1)).float()   # (R, L K)
-        center, length = view.boxes.float().unbind(-1)   # (R,) each
-        places = center[:, None] + offsets * (length[:, None] * (0.5 / self.settings.points))   # (R, L K)
-        shaped = places.unflatten(1, (self.settings.levels, -1))[:, None, None]   # (R, 1, 1, L, K)
+        offsets = self.offsets(torch.cat((hidden, view.queries), dim=-1)).float()  # (R, L K)
+        center, length = view.boxes.float().unbind(-1)  # (R,) each
+        places = center[:, None] + offsets * (length[:, None] * (0.5 / self.settings.points))  # (R, L K)
+        shaped = places.unflatten(1, (self.settings.levels, -1))[:, None, None]  # (R, 1, 1, L, K)
         read = taps(shaped, view.lengths, self.settings.padding, backward=False)
-        rows = read.position.flatten(1) + view.first[:, None]   # (R, 2 L K)
-        left, right = read.left.flatten(1), read.right.flatten(1)   # (R, L K) each
-        hints = F.embedding(rows, view.hints) * torch.cat((left, right), dim=1)[..., None]   # (R, 2 L K, D)
-        hints = torch.add(*hints.chunk(2, dim=1))   # (R, L K, D)
-        shares = self.share((hints + self.hidden(hidden)[:, None]).tanh())[..., 0].float().softmax(dim=-1)   # (R, L K)
-        each = torch.cat((shares * left, shares * right), dim=1)   # (R, 2 L K)
-        seen: Tensor = (each[:, None].to(view.values.dtype) @ F.embedding(rows, view.values))[:, 0]   # (R, D)
+        rows = read.position.flatten(1) + view.first[:, None]  # (R, 2 L K)
+        left, right = read.left.flatten(1), read.right.flatten(1)  # (R, L K) each
+        hints = F.embedding(rows, view.hints) * torch.cat((left, right), dim=1)[..., None]  # (R, 2 L K, D)
+        hints = torch.add(*hints.chunk(2, dim=1))  # (R, L K, D)
+        shares = self.share((hints + self.hidden(hidden)[:, None]).tanh())[..., 0].float().softmax(dim=-1)  # (R, L K)
+        each = torch.cat((shares * left, shares * right), dim=1)  # (R, 2 L K)
+        seen: Tensor = (each[:, None].to(view.values.dtype) @ F.embedding(rows, view.values))[:, 0]  # (R, D)
         return seen

@@ -52,8 +52,8 @@ def location_losses(
     settings = settings or LossSettings()
     pairs = match(proposed.logits, proposed.boxes, targets, settings.match)
     steps = targets.counts.sum()
-    found, true = pairs.queries(proposed.boxes).float(), pairs.steps(targets.boxes)   # (M, 2) each
-    agree = giou(edges(found), edges(true))   # (M,)
+    found, true = pairs.queries(proposed.boxes).float(), pairs.steps(targets.boxes)  # (M, 2) each
+    agree = giou(edges(found), edges(true))  # (M,)
     counted = count_loss(
         proposed.counts,
         targets.counts,
@@ -87,9 +87,7 @@ def told(pairs: Pairs, settings: LossSettings, layers: int) -> Pairs:
     return pairs if settings.text_layers == "every" else pairs.only(layers - 1)
 
 
-def caption_loss(
-    logits: Tensor, tokens: Tensor, token_pad: Tensor, smoothing: float = 0.2, *, layers: int = 1
-) -> Loss:
+def caption_loss(logits: Tensor, tokens: Tensor, token_pad: Tensor, smoothing: float = 0.2, *, layers: int = 1) -> Loss:
     """Return the cross-entropy of the next token. logits: (M, W, V); tokens (M, W) are the ones to be said.
 
     smoothing: share of the target that is spread over all V tokens. A padded token (True in token_pad) adds nothing.
@@ -98,14 +96,14 @@ def caption_loss(
     if logits.shape[:2] != tokens.shape or tokens.shape != token_pad.shape:
         shapes = f"{tuple(logits.shape)}, {tuple(tokens.shape)} and {tuple(token_pad.shape)}"
         raise ShapeError(f"logits must be (captions, tokens, vocabulary), tokens and mask the first two, not {shapes}")
-    wanted = tokens.masked_fill(token_pad, IGNORED).flatten()   # (M W,)
+    wanted = tokens.masked_fill(token_pad, IGNORED).flatten()  # (M W,)
     total = F.cross_entropy(
         logits.float().flatten(0, 1), wanted, ignore_index=IGNORED, reduction="sum", label_smoothing=smoothing
     )
     return Loss(total * layers, (~token_pad).sum())
 
 
-IGNORED = -100   # a target that cross_entropy leaves out
+IGNORED = -100  # a target that cross_entropy leaves out
 
 
 def contrast_loss(
@@ -128,7 +126,7 @@ def contrast_loss(
         here, own = pairs.layer == layer, pairs.only(layer)
         sentences, right = texts[here], positives(own, reach)
         if further is not None and settings.contrast == "multiple":
-            sentences = torch.cat((sentences, further.vectors))   # (M + O, d)
+            sentences = torch.cat((sentences, further.vectors))  # (M + O, d)
             right = torch.cat((right, further.positives(own, reach)), dim=1)
         total = total + contrast(queries[here], sentences, right, temperature) * len(layers)
     return Loss(total, torch.tensor(len(pairs), device=queries.device))

@@ -44,22 +44,22 @@ class LstmCaptioner(nn.Module):  # type: ignore[misc]   # torch is untyped to my
         width = settings.width
         self.words = nn.Embedding(vocabulary, width)
         self.looking = None if attention is None else Looking(attention)
-        self.fed = Linear(2 * width, 4 * width)   # word and query to the gates
-        self.kept = Linear(width if attention is None else 2 * width, 4 * width)   # what is seen, and the state
+        self.fed = Linear(2 * width, 4 * width)  # word and query to the gates
+        self.kept = Linear(width if attention is None else 2 * width, 4 * width)  # what is seen, and the state
         self.out = Linear(width, vocabulary)
         self.drop = Drop(settings.dropout)
-        nn.init.uniform_(self.words.weight, -0.1, 0.1)   # PDVC
+        nn.init.uniform_(self.words.weight, -0.1, 0.1)  # PDVC
 
     def forward(self, tokens: Tensor, token_pad: Tensor, context: Context) -> Told:  # noqa: ARG002
         """Return what comes after each token, no vectors. tokens, token_pad: (M, W), padded at the end."""
         if len(tokens) != len(context.queries):
             raise ShapeError(f"{len(tokens)} captions cannot be of {len(context.queries)} queries; give one each")
-        queries = context.queries[:, None].expand(-1, tokens.shape[1], -1)   # (M, W, D)
+        queries = context.queries[:, None].expand(-1, tokens.shape[1], -1)  # (M, W, D)
         if not tokens.numel():
             return Told(self.out(queries), None)
         writing = self.begin(context)
-        fed = self.fed(torch.cat((self.words(tokens), queries), dim=-1))   # (M, W, 4 D)
-        rows = torch.stack([self._step(gates, writing) for gates in fed.unbind(1)], dim=1)   # (M, W, D)
+        fed = self.fed(torch.cat((self.words(tokens), queries), dim=-1))  # (M, W, 4 D)
+        rows = torch.stack([self._step(gates, writing) for gates in fed.unbind(1)], dim=1)  # (M, W, D)
         return Told(self.out(self.drop(rows)), None)
 
     def begin(self, context: Context) -> LstmWriting:
@@ -69,15 +69,15 @@ class LstmCaptioner(nn.Module):  # type: ignore[misc]   # torch is untyped to my
 
     def go_on(self, tokens: Tensor, writing: LstmWriting) -> Tensor:
         """Return the logits (R, V) of what comes after the last tokens (R,)."""
-        fed = self.fed(torch.cat((self.words(tokens), writing.queries), dim=-1))   # (R, 4 D)
+        fed = self.fed(torch.cat((self.words(tokens), writing.queries), dim=-1))  # (R, 4 D)
         return self.out(self._step(fed, writing))
 
     def _step(self, fed: Tensor, writing: LstmWriting) -> Tensor:
         """Return the layer's next hidden state (R, D), and keep it. fed: (R, 4 D), what word and query add to gates."""
         kept = writing.hidden
         if self.looking is not None and writing.view is not None:
-            kept = torch.cat((self.looking(writing.hidden, writing.view), writing.hidden), dim=-1)   # (R, 2 D)
-        take, forget, new, show = (fed + self.kept(kept)).chunk(4, dim=-1)   # (R, D) each
+            kept = torch.cat((self.looking(writing.hidden, writing.view), writing.hidden), dim=-1)  # (R, 2 D)
+        take, forget, new, show = (fed + self.kept(kept)).chunk(4, dim=-1)  # (R, D) each
         writing.cell = forget.sigmoid() * writing.cell + take.sigmoid() * new.tanh()
         writing.hidden = show.sigmoid() * writing.cell.tanh()
         return writing.hidden

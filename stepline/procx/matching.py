@@ -13,7 +13,7 @@ from stepline.procx.boxes import edges, giou
 from stepline.procx.loss_settings import MatchSettings
 from stepline.procx.targets import Targets
 
-FAINT = 1e-8   # added to probabilities before their logarithm; PDVC
+FAINT = 1e-8  # added to probabilities before their logarithm; PDVC
 
 
 @dataclass(frozen=True)
@@ -55,28 +55,28 @@ def match(logits: Tensor, boxes: Tensor, targets: Targets, settings: MatchSettin
     from scipy.optimize import linear_sum_assignment
 
     _check(logits, boxes, targets)
-    costs = match_costs(logits, boxes, targets, settings or MatchSettings()).cpu()   # (L, B, N, K)
+    costs = match_costs(logits, boxes, targets, settings or MatchSettings()).cpu()  # (L, B, N, K)
     if not bool(torch.isfinite(costs).all()):
         raise ShapeError("a confidence or box of the network is NaN or infinite; lower train.learning_rate")
-    real = [(~pad).nonzero().flatten().tolist() for pad in targets.box_pad.cpu()]   # places of each video's steps
+    real = [(~pad).nonzero().flatten().tolist() for pad in targets.box_pad.cpu()]  # places of each video's steps
     found: list[tuple[int, int, int, int]] = []
     for layer, videos in enumerate(costs.numpy()):
         for video, (cost, places) in enumerate(zip(videos, real, strict=True)):
             queries, steps = linear_sum_assignment(cost[:, places])
             found += [(layer, video, int(query), places[step]) for query, step in zip(queries, steps, strict=True)]
-    layer, video, query, step = torch.tensor(found, dtype=torch.int64, device=logits.device).view(-1, 4).T   # (M,) each
+    layer, video, query, step = torch.tensor(found, dtype=torch.int64, device=logits.device).view(-1, 4).T  # (M,) each
     return Pairs(layer, video, query, step, sum(map(len, real)) * len(logits) - len(found))
 
 
 @torch.no_grad()  # type: ignore[untyped-decorator]   # torch is untyped to mypy here
 def match_costs(logits: Tensor, boxes: Tensor, targets: Targets, settings: MatchSettings) -> Tensor:
     """Return what each pair would cost, (L, B, N, K) float32; padded steps mean nothing."""
-    logits, boxes, wanted = logits.float(), boxes.float(), targets.boxes.float()[:, None]   # (B, 1, K, 2)
+    logits, boxes, wanted = logits.float(), boxes.float(), targets.boxes.float()[:, None]  # (B, 1, K, 2)
     p = logits.sigmoid()
     with_step = settings.alpha * (1 - p) ** settings.gamma * -(p + FAINT).log()
     without = (1 - settings.alpha) * p**settings.gamma * -(1 - p + FAINT).log()
-    apart = (boxes[..., None, :] - wanted).abs().sum(dim=-1)   # (L, B, N, K)
-    agree = giou(edges(boxes)[..., None, :], edges(wanted))   # (L, B, N, K)
+    apart = (boxes[..., None, :] - wanted).abs().sum(dim=-1)  # (L, B, N, K)
+    agree = giou(edges(boxes)[..., None, :], edges(wanted))  # (L, B, N, K)
     return settings.confidence * (with_step - without)[..., None] + settings.l1 * apart - settings.giou * agree
 
 

@@ -86,7 +86,7 @@ class ProcX(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
         self.decoder = nn.ModuleList(DecoderLayer(settings) for _ in range(layers))
         self.heads = nn.ModuleList(Heads(settings, first=layer == 0) for layer in range(layers))
         transformer = settings.captioner.kind == "transformer"
-        self.fused_norm = nn.LayerNorm(width) if transformer and settings.fuse else None   # else they drown the query
+        self.fused_norm = nn.LayerNorm(width) if transformer and settings.fuse else None  # else they drown the query
         self.captioner: Captioner | LstmCaptioner = (
             Captioner(settings.captioner, vocabulary)
             if transformer
@@ -112,11 +112,11 @@ class ProcX(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
         values = standardised(videos.values) if self.settings.standardise else videos.values
         levels = self.pyramid(values)
         lengths = tuple(level.shape[1] for level in levels)
-        rows = torch.cat(levels, dim=1)   # (B, P, D)
+        rows = torch.cat(levels, dim=1)  # (B, P, D)
         places = self.places(lengths, videos.durations)
         pad = _pad(rows, videos.empty)
         where = middles(lengths, rows)[None, :, None, None]
-        references = where.expand(len(rows), -1, len(lengths), -1)   # (B, P, L, 1)
+        references = where.expand(len(rows), -1, len(lengths), -1)  # (B, P, L, 1)
         for layer in self.encoder:
             rows = layer(rows, places, references, lengths, pad)
         return rows, lengths, pad
@@ -124,11 +124,11 @@ class ProcX(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
     def _decode(self, levels: Tensor, lengths: tuple[int, ...], pad: Tensor | None) -> tuple[Tensor, Proposed]:
         """Return the queries of every layer (L, B, N, D), and what is said of them."""
         size = (len(levels), -1, -1)
-        queries, places = self.queries.weight.expand(size), self.query_places.weight.expand(size)   # (B, N, D) each
-        start = references = self.reference(self.query_places.weight).sigmoid().expand(size)   # (B, N, 1)
+        queries, places = self.queries.weight.expand(size), self.query_places.weight.expand(size)  # (B, N, D) each
+        start = references = self.reference(self.query_places.weight).sigmoid().expand(size)  # (B, N, 1)
         kept, said = [], []
         for layer, heads in zip(self.decoder, self.heads, strict=True):
-            beside = references[:, :, None].expand(-1, -1, len(lengths), -1)   # (B, N, levels, 1 or 2)
+            beside = references[:, :, None].expand(-1, -1, len(lengths), -1)  # (B, N, levels, 1 or 2)
             queries = layer(queries, places, beside, levels, lengths, pad)
             kept.append(queries)
             said.append(heads(queries, references))
@@ -136,14 +136,12 @@ class ProcX(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
         logits, boxes, counts = (torch.stack(part) for part in zip(*said, strict=True))
         return torch.stack(kept), Proposed(logits, boxes, counts)
 
-    def context(
-        self, seen: Seen, asked: Chosen, said: Tensor | None = None, said_pad: Tensor | None = None
-    ) -> Context:
+    def context(self, seen: Seen, asked: Chosen, said: Tensor | None = None, said_pad: Tensor | None = None) -> Context:
         """Return what the captions of M queries are about. said: (M, A) tokens spoken around each, and their mask."""
         place = (asked.layer, asked.video, asked.query)
         queries = seen.queries[place]
         if self.settings.captioner.kind == "lstm":
-            boxes = seen.proposed.boxes[place].detach()   # (M, 2)
+            boxes = seen.proposed.boxes[place].detach()  # (M, 2)
             pad = _pad(seen.levels, seen.empty)
             return Context(
                 queries, video=asked.video, feature_pad=pad, levels=seen.levels, lengths=seen.lengths, boxes=boxes

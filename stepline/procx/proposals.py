@@ -21,7 +21,7 @@ from stepline.procx.text_settings import SearchSettings
 from stepline.procx.tokens import Vocabulary
 from stepline.records import Matrix
 
-AT_ONCE = 64   # captions; each holds the rows of its video, 2 MB in a network of the paper's size
+AT_ONCE = 64  # captions; each holds the rows of its video, 2 MB in a network of the paper's size
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,9 @@ def propose(model: ProcX, values: Sequence[Matrix], durations: Sequence[float]) 
     batch = videos(values, durations, model.settings.rows, model.settings.features)
     seen = model(batch.to(next(model.parameters()).device))
     said = seen.proposed
-    sure = said.logits[-1].sigmoid().double().cpu().numpy()   # (B, N)
-    spans = edges(said.boxes[-1].float()).clamp(0.0, 1.0).double().cpu().numpy()   # (B, N, 2)
-    counts = said.counts[-1].double().cpu().numpy()   # (B, C)
+    sure = said.logits[-1].sigmoid().double().cpu().numpy()  # (B, N)
+    spans = edges(said.boxes[-1].float()).clamp(0.0, 1.0).double().cpu().numpy()  # (B, N, 2)
+    counts = said.counts[-1].double().cpu().numpy()  # (B, C)
     found = zip(durations, sure, spans, counts, strict=True)
     return Proposing(seen, tuple(Proposals(length, p, span * length, count) for length, p, span, count in found))
 
@@ -82,7 +82,7 @@ def _some(
 ) -> list[Written]:
     """Return the captions of (video, query) pairs, with what is said around each where somebody listens."""
     device = proposing.seen.queries.device
-    rows = torch.tensor(pairs, device=device)   # (M, 2)
+    rows = torch.tensor(pairs, device=device)  # (M, 2)
     tokens: tuple[Tensor, Tensor] | tuple[None, None] = (None, None)
     if texts is not None and vocabulary is not None:
         longest = model.settings.captioner.longest_transcript

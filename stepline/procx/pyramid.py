@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from stepline.procx.model_settings import ModelSettings
 
-GROUPED = 16   # channels normalised together: the 32 groups of PDVC's width 512; a lone one would lose its level
-PERIOD = 10_000   # of the slowest sine; PDVC's code
+GROUPED = 16  # channels normalised together: the 32 groups of PDVC's width 512; a lone one would lose its level
+PERIOD = 10_000  # of the slowest sine; PDVC's code
 
 
 def standardised(values: Tensor) -> Tensor:
@@ -21,7 +21,7 @@ def standardised(values: Tensor) -> Tensor:
 
     Unit rows have numbers near 1 / sqrt(C), which the convolutions' biases outgrow before the contents are learned.
     """
-    size = values.float().square().mean(dim=(1, 2), keepdim=True).sqrt()   # (B, 1, 1)
+    size = values.float().square().mean(dim=(1, 2), keepdim=True).sqrt()  # (B, 1, 1)
     return values / size.clamp(min=1e-12)
 
 
@@ -36,10 +36,10 @@ class Pyramid(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
 
     def forward(self, values: Tensor) -> list[Tensor]:
         """Return each level of rows (B, R, C), the finest first: (B, R / 2^level, D), halves rounded up."""
-        rows = values.transpose(1, 2)   # (B, C, R)
+        rows = values.transpose(1, 2)  # (B, C, R)
         levels = [self.steps[0](rows)]
-        for step in self.steps[1:]:   # the second level is made of the features, as PDVC's code has it
-            rows = step(rows)   # (B, D, R / 2^level)
+        for step in self.steps[1:]:  # the second level is made of the features, as PDVC's code has it
+            rows = step(rows)  # (B, D, R / 2^level)
             levels.append(rows)
         return [level.transpose(1, 2) for level in levels]
 
@@ -70,21 +70,21 @@ class Places(nn.Module):  # type: ignore[misc]
         """Return the places of all levels' positions, (B, P, D) float32. durations: (B,) seconds."""
         device = durations.device
         share = torch.cat([(torch.arange(length, device=device) + 1) / (length + EPSILON) for length in lengths])
-        sines = sine_positions(share, self.sines).expand(len(durations), -1, -1)   # (B, P, D / 2)
+        sines = sine_positions(share, self.sines).expand(len(durations), -1, -1)  # (B, P, D / 2)
         if self.duration is not None:
-            passed = torch.arange(self.longest, device=device) < durations[:, None].floor()   # (B, 256)
-            long = self.duration(passed.to(self.level.dtype))[:, None]   # (B, 1, D / 2)
+            passed = torch.arange(self.longest, device=device) < durations[:, None].floor()  # (B, 256)
+            long = self.duration(passed.to(self.level.dtype))[:, None]  # (B, 1, D / 2)
             sines = torch.cat((sines, long.expand(-1, sines.shape[1], -1)), dim=-1)
         return sines + torch.repeat_interleave(self.level, torch.tensor(lengths, device=device), dim=0)
 
 
-EPSILON = 1e-6   # PDVC's code
+EPSILON = 1e-6  # PDVC's code
 
 
 def sine_positions(share: Tensor, width: int) -> Tensor:
     """Return sines and cosines in turn, of `width` in all, for shares (P,) of a video: (P, width)."""
-    slow = torch.arange(width, device=share.device) // 2 * 2 / width   # (width,)
-    angle = share[:, None] * (2 * math.pi) / PERIOD**slow   # (P, width)
+    slow = torch.arange(width, device=share.device) // 2 * 2 / width  # (width,)
+    angle = share[:, None] * (2 * math.pi) / PERIOD**slow  # (P, width)
     return torch.stack((angle[:, 0::2].sin(), angle[:, 1::2].cos()), dim=2).flatten(1)
 
 

@@ -19,7 +19,7 @@ from stepline.procx.taps import Taps
 
 def mix(value: Tensor, weight: Tensor, taps: Taps) -> Tensor:
     """Return values (B, M, H, D) at each query's points, times weight (B, N, H, L P), summed: (B, N, H, D)."""
-    each = torch.cat((weight * taps.left, weight * taps.right), dim=3)   # (B, N, H, K)
+    each = torch.cat((weight * taps.left, weight * taps.right), dim=3)  # (B, N, H, K)
     mixed: Tensor = _Mix.apply(value.contiguous(), each, taps.position, taps.row, taps.reader, taps.order, taps.start)
     return mixed
 
@@ -72,8 +72,8 @@ class _Products(Function):  # type: ignore[misc]
 
 def _mixed(table: Tensor, weight: Tensor, row: Tensor) -> Tensor:
     """Return the table's rows of these numbers (B, N, H, K), times weight (B, N, H, K), summed: (B, N, H, D)."""
-    flat = table.view(-1, table.shape[-1])   # (B M H, D)
-    shares = weight.to(table.dtype).view(-1, weight.shape[-1])   # (B N H, K)
+    flat = table.view(-1, table.shape[-1])  # (B M H, D)
+    shares = weight.to(table.dtype).view(-1, weight.shape[-1])  # (B N H, K)
     bags = F.embedding_bag(row.view(-1, row.shape[-1]), flat, mode="sum", per_sample_weights=shares)
     return bags.view(*row.shape[:3], table.shape[-1])
 
@@ -83,8 +83,8 @@ def _spread(query: Tensor, weight: Tensor, table: Tensor, reader: Tensor, order:
 
     Of the table's shape: the transpose of `_mixed`.
     """
-    flat = query.view(-1, query.shape[-1])   # (B N H, D)
-    shares = weight.view(-1).index_select(0, order).to(query.dtype)   # (B N H K,)
+    flat = query.view(-1, query.shape[-1])  # (B N H, D)
+    shares = weight.view(-1).index_select(0, order).to(query.dtype)  # (B N H K,)
     return F.embedding_bag(reader, flat, start, mode="sum", per_sample_weights=shares).view_as(table)
 
 
@@ -95,16 +95,16 @@ def _products(query: Tensor, table: Tensor, position: Tensor) -> Tensor:
     """
     videos, count, heads, taps = position.shape
     places = table.shape[1]
-    line = torch.arange(0, count * places, places, dtype=torch.int32, device=position.device)[:, None]   # (N, 1)
-    cells = (position.transpose(1, 2) + line).flatten(2)   # (B, H, N K), of a dense (N, M)
+    line = torch.arange(0, count * places, places, dtype=torch.int32, device=position.device)[:, None]  # (N, 1)
+    cells = (position.transpose(1, 2) + line).flatten(2)  # (B, H, N K), of a dense (N, M)
     if query.device.type != "cpu" or torch.compiler.is_compiling():
-        dense = torch.einsum("bnhd,bmhd->bhnm", query, table).flatten(2)   # (B, H, N M)
+        dense = torch.einsum("bnhd,bmhd->bhnm", query, table).flatten(2)  # (B, H, N M)
         found = dense.gather(2, cells.long())
     else:
         found = query.new_empty(cells.shape)
         dense = query.new_empty(count, places)
         for video in range(videos):
             for head in range(heads):
-                torch.mm(query[video, :, head], table[video, :, head].t(), out=dense)   # (N, M)
+                torch.mm(query[video, :, head], table[video, :, head].t(), out=dense)  # (N, M)
                 torch.index_select(dense.view(-1), 0, cells[video, head], out=found[video, head])
     return found.view(videos, heads, count, taps).transpose(1, 2).contiguous()

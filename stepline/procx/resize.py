@@ -29,7 +29,7 @@ def resize(values: Matrix, size: int, method: ResizeMethod = "nearest") -> Matri
     low = np.minimum(places.astype(np.int64), max(0, len(values) - 2))
     share = (places - low)[:, None]
     high = np.minimum(low + 1, len(values) - 1)
-    return np.asarray(values[low] * (1 - share) + values[high] * share, dtype=np.float32)   # (L, C)
+    return np.asarray(values[low] * (1 - share) + values[high] * share, dtype=np.float32)  # (L, C)
 
 
 def nearest_rows(length: int, size: int) -> Rows:
@@ -40,5 +40,5 @@ def nearest_rows(length: int, size: int) -> Rows:
     if length < 1 or size < 1:
         raise ShapeError(f"{length} rows cannot be resized to {size}; both must be at least 1")
     apart = max(1, size - 1)
-    doubled = 2 * np.arange(size, dtype=np.int64) * (length - 1) - apart   # 2 (place - 1/2), times `apart`
+    doubled = 2 * np.arange(size, dtype=np.int64) * (length - 1) - apart  # 2 (place - 1/2), times `apart`
     return np.maximum(0, -(-doubled // (2 * apart)))

@@ -1,10 +1,10 @@
 """A training run of ProcX as one folder, from fresh weights (pre-training) or on from a network (fine-tuning).
 
-    run.json              settings, sources, versions, counts; another run does not go on in this folder
-    omitted.jsonl         videos that are no sample and steps that are not asked for, each with its reason
-    log.jsonl, events     loss, learning rate and held-out score a step
-    last.safetensors      what the next step needs; best.safetensors, procx.safetensors: networks, best and final
-    seed-N/               the same of each seed, where several are asked for, and seeds.json: their scores
+run.json              settings, sources, versions, counts; another run does not go on in this folder
+omitted.jsonl         videos that are no sample and steps that are not asked for, each with its reason
+log.jsonl, events     loss, learning rate and held-out score a step
+last.safetensors      what the next step needs; best.safetensors, procx.safetensors: networks, best and final
+seed-N/               the same of each seed, where several are asked for, and seeds.json: their scores
 """
 
 import json
@@ -37,8 +37,8 @@ from stepline.training.run_file import claim_run, lasting
 
 BEST, FINAL = NAMES
 OMITTED, SEEDS = "omitted.jsonl", "seeds.json"
-UNIT = 0.01   # how far from 1 the length of a unit row may lie; features are stored in half precision
-DROPS = ("dropout", "captioner.dropout")   # settings of a network that may change when it is trained on
+UNIT = 0.01  # how far from 1 the length of a unit row may lie; features are stored in half precision
+DROPS = ("dropout", "captioner.dropout")  # settings of a network that may change when it is trained on
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Prepared:
         """What the network says it was trained on; one that read speech before still does."""
         kind, data = self.samples.kind, self.settings.data
         before = self.start.trained.around if self.start else None
-        lengths = np.linalg.norm(self.samples[0].values, axis=1)   # (T,)
+        lengths = np.linalg.norm(self.samples[0].values, axis=1)  # (T,)
         unit = bool(np.allclose(lengths[lengths > 0], 1.0, atol=UNIT))
         return Trained(kind.backbone, kind.rate, unit, data.around if data.speech else before)
 

@@ -13,7 +13,7 @@ from stepline.procx.captioner import Context
 from stepline.procx.text_settings import SearchSettings
 from stepline.procx.tokens import BEGIN, END, PAD
 
-NEVER = float("-inf")   # log P of what may not be said
+NEVER = float("-inf")  # log P of what may not be said
 
 
 class Taken(Protocol):
@@ -64,11 +64,11 @@ def write(writer: Writer[W], context: Context, settings: SearchSettings | None =
 def greedy(writer: Writer[W], context: Context, longest: int, settings: SearchSettings) -> list[Written]:
     """Return captions of the likeliest next tokens."""
     writing = writer.begin(context)
-    last = torch.full((len(context.queries),), BEGIN, device=context.queries.device)   # (M,)
+    last = torch.full((len(context.queries),), BEGIN, device=context.queries.device)  # (M,)
     total, done = context.queries.new_zeros(len(last), dtype=torch.float32), torch.zeros_like(last, dtype=torch.bool)
     said: list[Tensor] = []
     for place in range(longest):
-        best, last = _log_probability(writer.go_on(last, writing), place, settings).max(dim=1)   # (M,) each
+        best, last = _log_probability(writer.go_on(last, writing), place, settings).max(dim=1)  # (M,) each
         total = torch.where(done, total, total + best)
         last = torch.where(done, PAD, last)
         said.append(last)
@@ -87,22 +87,22 @@ def beam(writer: Writer[W], context: Context, longest: int, settings: SearchSett
     captions, k, device = len(context.queries), settings.beam, context.queries.device
     writing = writer.begin(context)
     total = torch.full((captions, k), NEVER, device=device)
-    total[:, 0] = 0.0   # all k begin alike: one of them counts
+    total[:, 0] = 0.0  # all k begin alike: one of them counts
     said = torch.full((captions, k, longest), PAD, device=device)
     last = torch.full((captions, k), BEGIN, device=device)
     best = _Best.none(captions, longest, device)
-    first = torch.arange(captions, device=device)[:, None]   # (M, 1)
+    first = torch.arange(captions, device=device)[:, None]  # (M, 1)
     for place in range(longest):
         tokens = last[:, 0] if place == 0 else last.flatten()
-        scores = _log_probability(writer.go_on(tokens, writing), place, settings)   # (M or M k, V)
+        scores = _log_probability(writer.go_on(tokens, writing), place, settings)  # (M or M k, V)
         scores = scores.view(captions, -1, scores.shape[-1]) + total[:, : 1 if place == 0 else k, None]
-        top, chosen = scores.flatten(1).topk(min(2 * k, scores[0].numel()), dim=1)   # (M, 2 k), of which k go on
+        top, chosen = scores.flatten(1).topk(min(2 * k, scores[0].numel()), dim=1)  # (M, 2 k), of which k go on
         parent, token = chosen // scores.shape[2], chosen % scores.shape[2]
         ends = token == END
         best.offer(top[:, :k].masked_fill(~ends[:, :k], NEVER), said, parent[:, :k], place, settings.length_penalty)
-        going = ends.int().argsort(dim=1, stable=True)[:, :k]   # those that go on first, in their order
+        going = ends.int().argsort(dim=1, stable=True)[:, :k]  # those that go on first, in their order
         total = top.masked_fill(ends, NEVER).gather(1, going)
-        parent, last = parent.gather(1, going), token.gather(1, going)   # (M, k) each
+        parent, last = parent.gather(1, going), token.gather(1, going)  # (M, k) each
         total, parent, last = (_widened(part, k, fill) for part, fill in ((total, NEVER), (parent, 0), (last, PAD)))
         said = said[first, parent]
         said[:, :, place] = last
@@ -129,7 +129,7 @@ class _Best:
 
     def offer(self, total: Tensor, said: Tensor, parent: Tensor, place: int, penalty: float) -> None:
         """Take hypotheses that end here where they rank higher. total: (M, k), NEVER for those that do not end."""
-        value, which = total.max(dim=1)   # all are of one length
+        value, which = total.max(dim=1)  # all are of one length
         rank = value / (place + 1) ** penalty
         better = rank > self.rank
         rows = torch.arange(len(rank), device=rank.device)

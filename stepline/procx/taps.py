@@ -42,25 +42,25 @@ def taps(locations: Tensor, lengths: Sequence[int], padding: Padding, *, backwar
     A location that is NaN has NaN for shares. backward: whether gradients of a table are wanted.
     """
     heads = locations.shape[2]
-    length = _each(lengths, locations)   # (H L P,): long rows broadcast fast, short ones slowly
-    place = locations.flatten(2) * length - 0.5   # (B, N, H L P), in positions of its level
+    length = _each(lengths, locations)  # (H L P,): long rows broadcast fast, short ones slowly
+    place = locations.flatten(2) * length - 0.5  # (B, N, H L P), in positions of its level
     if padding == "border":
         inside = (place > 0) & (place < length - 1)
         place = torch.where(inside, place, place.detach().clamp(torch.zeros_like(length), length - 1))
     floor = place.detach().floor()
-    part = place - floor   # (B, N, H L P) in [0, 1)
+    part = place - floor  # (B, N, H L P) in [0, 1)
     floor = floor.nan_to_num(0.0)
     (left, left_holds), (right, right_holds) = _held(floor, length), _held(floor + 1, length)
     left_share, right_share = (
         share.unflatten(2, (heads, -1)) for share in ((1 - part) * left_holds, part * right_holds)
-    )   # (B, N, H, L P)
+    )  # (B, N, H, L P)
     position, row = _numbers(left, right, lengths, heads)
     return Taps(left_share, right_share, position, row, *_readers(row, sum(lengths), backward=backward))
 
 
 def _each(lengths: Sequence[int], locations: Tensor) -> Tensor:
     """Return the length of every head's, level's and point's level, (H L P,) of the locations' kind."""
-    numbers = torch.tensor(lengths, dtype=locations.dtype, device=locations.device)   # (L,)
+    numbers = torch.tensor(lengths, dtype=locations.dtype, device=locations.device)  # (L,)
     return numbers[:, None].expand(locations.shape[2:]).flatten()
 
 
@@ -76,12 +76,12 @@ def _held(place: Tensor, length: Tensor) -> tuple[Tensor, Tensor]:
 def _numbers(left: Tensor, right: Tensor, lengths: Sequence[int], heads: int) -> tuple[Tensor, Tensor]:
     """Return positions and rows, both (B, N, H, K) int32, of whole places (B, N, H L P) in their levels."""
     total = sum(lengths)
-    starts = [min(sum(lengths[:level]), total - 1) for level in range(len(lengths))]   # an empty one needs some place
+    starts = [min(sum(lengths[:level]), total - 1) for level in range(len(lengths))]  # an empty one needs some place
     points = left.shape[2] // (heads * len(lengths))
-    start = torch.tensor(starts, dtype=torch.int32, device=left.device)[:, None].expand(-1, points)   # (L, P)
+    start = torch.tensor(starts, dtype=torch.int32, device=left.device)[:, None].expand(-1, points)  # (L, P)
     sides = [side.int().unflatten(2, (heads, -1)) for side in (left, right)]
-    position = torch.cat(sides, dim=3) + start.flatten().repeat(2)   # (B, N, H, K)
-    first = _count(len(left), left.device)[:, None] * (total * heads) + _count(heads, left.device)   # (B, H)
+    position = torch.cat(sides, dim=3) + start.flatten().repeat(2)  # (B, N, H, K)
+    first = _count(len(left), left.device)[:, None] * (total * heads) + _count(heads, left.device)  # (B, H)
     return position, position * heads + first[:, None, :, None]
 
 

@@ -38,14 +38,14 @@ def targets(spans: Sequence[Sequence[tuple[float, float]]], durations: Sequence[
     """
     if len(spans) != len(durations):
         raise ShapeError(f"{len(spans)} videos have spans, {len(durations)} a duration; give both for each")
-    boxes = torch.zeros(len(spans), max(map(len, spans), default=0), 2)   # (B, K, 2)
+    boxes = torch.zeros(len(spans), max(map(len, spans), default=0), 2)  # (B, K, 2)
     box_pad = torch.ones(boxes.shape[:2], dtype=torch.bool)
     for video, (steps, duration) in enumerate(zip(spans, durations, strict=True)):
         if not duration > 0:
             raise ShapeError(f"a video's duration must be above 0 seconds, not {duration}")
         for place, (start, end) in enumerate(steps):
             first, last = max(0.0, start) / duration, min(duration, end) / duration
-            if not start <= end or not first <= last:   # NaN too
+            if not start <= end or not first <= last:  # NaN too
                 raise ShapeError(f"step {start}-{end} does not lie in the video's 0-{duration} seconds; leave it out")
             boxes[video, place] = torch.tensor([first, last])
             box_pad[video, place] = False

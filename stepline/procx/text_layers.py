@@ -72,20 +72,20 @@ class Attention(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
 
     def remember(self, rows: Tensor, pad: Tensor | None = None) -> Memory:
         """Return rows (M, S, D) as keys and values. pad: (M, S), True where a row is padding."""
-        keys, values = self.remembered(rows).chunk(2, dim=-1)   # (M, S, D) each
-        keep = None if pad is None else ~pad[:, None, None]   # (M, 1, 1, S)
+        keys, values = self.remembered(rows).chunk(2, dim=-1)  # (M, S, D) each
+        keep = None if pad is None else ~pad[:, None, None]  # (M, 1, 1, S)
         return Memory(self._apart(keys), self._apart(values), keep)
 
     def forward(self, rows: Tensor, memory: Readable) -> Tensor:
         """Return rows (R, W, D) attended to what M captions see; R may be a multiple of M, caption by caption."""
-        each = len(rows) // len(memory) if len(memory) else 1   # R/M
-        grouped = rows.reshape(len(memory), each * rows.shape[1], rows.shape[2])   # (M, R/M W, D)
-        mixed = memory.read(self._apart(self.query(grouped)))   # (M, H, R/M W, D/H)
+        each = len(rows) // len(memory) if len(memory) else 1  # R/M
+        grouped = rows.reshape(len(memory), each * rows.shape[1], rows.shape[2])  # (M, R/M W, D)
+        mixed = memory.read(self._apart(self.query(grouped)))  # (M, H, R/M W, D/H)
         return self.out(mixed.transpose(1, 2).reshape(rows.shape))
 
     def among(self, rows: Tensor, *, keep: Tensor | None = None, causal: bool = False) -> Tensor:
         """Return rows (M, W, D) attended to each other. keep: (M, 1, W, W); causal: row w attends up to w alone."""
-        query = self._apart(self.query(rows))   # (M, H, W, D/H)
+        query = self._apart(self.query(rows))  # (M, H, W, D/H)
         mixed = self.remember(rows).read(query, keep, causal=causal)
         return self.out(mixed.transpose(1, 2).reshape(rows.shape))
 

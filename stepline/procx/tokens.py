@@ -25,12 +25,12 @@ from stepline.procx.text_settings import VocabularySettings
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-PAD, BEGIN, END = range(3)   # numbers of the marks
-MARKS: Final = ("[ PAD ]", "[ BEGIN ]", "[ END ]")   # with blanks: no word of a text can be one
-HALF_BYTES: Final = tuple(chr(0xE000 + value) for value in range(16))   # of the private use area: no text has them
-LONGEST_WORD = 100   # characters; a longer one goes on as a new word
-INSIDE = "##"   # before a piece that goes on a word
-FORMAT = 1   # of what the sha256 is of
+PAD, BEGIN, END = range(3)  # numbers of the marks
+MARKS: Final = ("[ PAD ]", "[ BEGIN ]", "[ END ]")  # with blanks: no word of a text can be one
+HALF_BYTES: Final = tuple(chr(0xE000 + value) for value in range(16))  # of the private use area: no text has them
+LONGEST_WORD = 100  # characters; a longer one goes on as a new word
+INSIDE = "##"  # before a piece that goes on a word
+FORMAT = 1  # of what the sha256 is of
 
 
 @dataclass(frozen=True)

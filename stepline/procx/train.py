@@ -25,7 +25,7 @@ from stepline.training import Judge, Progress, Task, fit
 from stepline.training.loss import Loss
 from stepline.training_settings import TrainSettings
 
-AT_ONCE = 16   # held-out videos
+AT_ONCE = 16  # held-out videos
 
 
 def train_procx(
@@ -49,7 +49,7 @@ def train_procx(
     A run in `folder` that was killed is taken up. Raises ShapeError when there is nothing to train on.
     """
     settings = settings or PROCX_TRAINING
-    torch.manual_seed(settings.seed)   # of fresh weights
+    torch.manual_seed(settings.seed)  # of fresh weights
     network = start or ProcX(model or ModelSettings(), len(vocabulary))
     network.to(device)
     task = procx_task(samples, vocabulary, network.settings, loss or LossSettings(), data)
@@ -66,7 +66,7 @@ def procx_task(
 ) -> Task[Sample]:
     """Return what training learns. Every video counts as equally long, since all are resized to one length."""
     counts = samples.counts if hasattr(samples, "counts") else [len(sample.spans) for sample in samples]
-    rates = count_rates(counts, model.most_steps + 1) if len(samples) else None   # the loop refuses none
+    rates = count_rates(counts, model.most_steps + 1) if len(samples) else None  # the loop refuses none
 
     def losses(network: nn.Module, chosen: Sequence[Sample]) -> Sequence[Loss]:
         device = next(network.parameters()).device

@@ -30,7 +30,7 @@ class Vid2Seq(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
         self.row_places = nn.Embedding(settings.rows, width)
         self.words, self.places = nn.Embedding(alphabet, width), nn.Embedding(settings.longest, width)
         self.speech_places = nn.Embedding(settings.longest_speech, width)
-        self.kinds = nn.Parameter(torch.randn(2, width) * SPREAD)   # added to what is seen, and to what is heard
+        self.kinds = nn.Parameter(torch.randn(2, width) * SPREAD)  # added to what is seen, and to what is heard
         self.video_layers = self._layers(settings.video_layers, crosses=False)
         self.speech_layers = self._layers(settings.speech_layers, crosses=False)
         self.writer_layers = self._layers(settings.writer_layers, crosses=True)
@@ -49,7 +49,7 @@ class Vid2Seq(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
             raise ShapeError(f"features must be (videos, {wanted[0]}, {wanted[1]}), not {tuple(values.shape)}; resize")
         if speech is not None and speech.shape[1] > self.settings.longest_speech:
             raise ShapeError(f"{speech.shape[1]} tokens of speech; cut them to {self.settings.longest_speech}")
-        rows = self.drop(self.rows_norm(self.rows(values)) + self.row_places.weight)   # (B, R, D)
+        rows = self.drop(self.rows_norm(self.rows(values)) + self.row_places.weight)  # (B, R, D)
         for layer in self.video_layers:
             rows = layer(rows)
         videos = torch.arange(len(rows), device=rows.device)
@@ -62,7 +62,7 @@ class Vid2Seq(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
         """
         if tokens.shape[1] > self.longest:
             raise ShapeError(f"{tokens.shape[1]} tokens are more than the {self.longest} places; cut the sequences")
-        rows = self.drop(self.words(tokens) + self.places.weight[: tokens.shape[1]])   # (B, W, D)
+        rows = self.drop(self.words(tokens) + self.places.weight[: tokens.shape[1]])  # (B, W, D)
         for layer, memory in zip(self.writer_layers, self._remember(context), strict=True):
             rows = layer(rows, memory, causal=True)
         return self._logits(rows)
@@ -73,7 +73,7 @@ class Vid2Seq(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
 
     def go_on(self, tokens: Tensor, writing: Writing) -> Tensor:
         """Return the logits (B, V) of what comes after the last tokens (B,); `writing` then remembers them."""
-        rows = self.words(tokens)[:, None] + self.places.weight[writing.length]   # (B, 1, D)
+        rows = self.words(tokens)[:, None] + self.places.weight[writing.length]  # (B, 1, D)
         for place, layer in enumerate(self.writer_layers):
             rows, writing.pasts[place] = layer.go_on(rows, writing.pasts[place], writing.contexts[place])
         writing.length += 1
@@ -105,10 +105,10 @@ class Vid2Seq(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
         tokens, pad = context.transcript, context.transcript_pad
         if tokens is None or not tokens.shape[1]:
             return None
-        rows = self.drop(self.words(tokens) + self.speech_places.weight[: tokens.shape[1]])   # (B, A, D)
+        rows = self.drop(self.words(tokens) + self.speech_places.weight[: tokens.shape[1]])  # (B, A, D)
         keep = None
-        if pad is not None:   # every word sees itself, so that a row of padding alone has no NaN
-            keep = ~pad[:, None, None] | torch.eye(pad.shape[1], dtype=torch.bool, device=pad.device)   # (B, 1, A, A)
+        if pad is not None:  # every word sees itself, so that a row of padding alone has no NaN
+            keep = ~pad[:, None, None] | torch.eye(pad.shape[1], dtype=torch.bool, device=pad.device)  # (B, 1, A, A)
         for layer in self.speech_layers:
             rows = layer(rows, keep=keep)
         return rows

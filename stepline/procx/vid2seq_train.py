@@ -63,7 +63,7 @@ def train_vid2seq(
     A run in `folder` that was killed is taken up. Raises ShapeError when there is nothing to train on.
     """
     settings = settings or TrainSettings()
-    torch.manual_seed(settings.seed)   # of fresh weights
+    torch.manual_seed(settings.seed)  # of fresh weights
     network = start or Vid2Seq(model or Vid2SeqSettings(), len(alphabet))
     network.to(device)
     fit(network, vid2seq_task(samples, alphabet, network.settings), settings, folder, report)

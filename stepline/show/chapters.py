@@ -11,10 +11,10 @@ from stepline.records import Record
 from stepline.show.plain import clock, one_line, sentence_case, shorten
 from stepline.show.shown import shown_span
 
-SHORTEST = 10   # s, YouTube's least length of a chapter
-FEWEST = 3   # chapters, YouTube's least number
-LONGEST_TITLE = 100   # characters; longer ones are cut off in the player anyway
-DESCRIPTION = 5000   # characters that a YouTube description holds
+SHORTEST = 10  # s, YouTube's least length of a chapter
+FEWEST = 3  # chapters, YouTube's least number
+LONGEST_TITLE = 100  # characters; longer ones are cut off in the player anyway
+DESCRIPTION = 5000  # characters that a YouTube description holds
 INTRO = "Intro"
 
 log = logging.getLogger(__name__)

@@ -9,8 +9,8 @@ from stepline.show.plain import one_line
 from stepline.show.shown import shown_span
 from stepline.store import atomic_path, remove
 
-SUFFIX = ".clips"   # of the folder that holds a video's clips
-TITLE = 40   # characters of a step's text in its clip's name
+SUFFIX = ".clips"  # of the folder that holds a video's clips
+TITLE = 40  # characters of a step's text in its clip's name
 
 
 def write_clips(record: Record, path: Path, folder: Path) -> list[Path]:

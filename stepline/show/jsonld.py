@@ -8,7 +8,7 @@ from stepline.records import Record, Span, Step
 from stepline.show.plain import one_line, sentence_case
 from stepline.show.shown import shown_span
 
-UNSAFE = {ord(mark): f"\\u{ord(mark):04x}" for mark in "<>&\u2028\u2029"}   # JSON says the same, HTML cannot be left
+UNSAFE = {ord(mark): f"\\u{ord(mark):04x}" for mark in "<>&\u2028\u2029"}  # JSON says the same, HTML cannot be left
 
 
 def jsonld(record: Record) -> str:
@@ -37,7 +37,7 @@ def _name(record: Record) -> str:
 def _video(record: Record, clips: list[JsonValue]) -> dict[str, JsonValue]:
     video: dict[str, JsonValue] = {"@type": "VideoObject", "name": _name(record), "identifier": record.video.id}
     if record.video.duration is not None:
-        video["duration"] = f"PT{record.video.duration:.3f}".rstrip("0").rstrip(".") + "S"   # ISO 8601
+        video["duration"] = f"PT{record.video.duration:.3f}".rstrip("0").rstrip(".") + "S"  # ISO 8601
     video["hasPart"] = clips
     return video
 
@@ -61,4 +61,4 @@ def _clip(number: int, step: Step, span: Span) -> dict[str, JsonValue]:
 
 
 def _clip_id(number: int) -> str:
-    return f"#step-{number}"   # the page's anchor of the same step
+    return f"#step-{number}"  # the page's anchor of the same step

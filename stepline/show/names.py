@@ -4,10 +4,10 @@ import hashlib
 import re
 import unicodedata
 
-SAFE = re.compile(r"[\w-][\w.-]*")   # letters and digits of any script; no separators, no hidden files
-LONGEST = 120   # bytes, which leaves room for the longest suffix under the 255 that file systems allow
-MARK = "~"   # not in SAFE: a name with a digest can never be some other id's plain name
-DIGEST = 10   # hex digits of the id's sha256
+SAFE = re.compile(r"[\w-][\w.-]*")  # letters and digits of any script; no separators, no hidden files
+LONGEST = 120  # bytes, which leaves room for the longest suffix under the 255 that file systems allow
+MARK = "~"  # not in SAFE: a name with a digest can never be some other id's plain name
+DIGEST = 10  # hex digits of the id's sha256
 
 
 def safe_stem(name: str) -> str:

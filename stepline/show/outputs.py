@@ -84,9 +84,9 @@ def _stands(record: Record, folder: Path, name: str) -> bool:
         found = path.read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
         found = None
-    except OSError:   # writing it will say what is wrong with it
+    except OSError:  # writing it will say what is wrong with it
         return False
-    if name == "html":   # it shows more than the record holds, so it cannot be made again for comparison
+    if name == "html":  # it shows more than the record holds, so it cannot be made again for comparison
         return found is not None and mark(record) in found
     return found == OUTPUTS[name][1](record, Extras())
 

@@ -9,7 +9,7 @@ from stepline.show.markup import media_link, picture_link, policy, template
 from stepline.show.plain import clock, one_line, sentence_case
 from stepline.wys2.summary import Segment
 
-SUMMARY_SUFFIX = ".summary.mp4"   # of the film beside which a storyboard lies
+SUMMARY_SUFFIX = ".summary.mp4"  # of the film beside which a storyboard lies
 
 
 @dataclass(frozen=True)

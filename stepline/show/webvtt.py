@@ -8,7 +8,7 @@ from stepline.show.plain import one_line, sentence_case
 from stepline.show.shown import shown_span
 
 SAID_MARK = "[said, not shown] "
-WORD_JOINER = "\u2060"   # invisible and without width: breaks up what a player would read as markup
+WORD_JOINER = "\u2060"  # invisible and without width: breaks up what a player would read as markup
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def _step_cues(number: int, step: Step, said: bool) -> Iterator[Cue]:
 
 def _cue(number: int, span: Span, text: str) -> Cue:
     start = round(span.start * 1000)
-    return Cue(number, start, max(start + 1, round(span.end * 1000)), text)   # a cue must not be empty
+    return Cue(number, start, max(start + 1, round(span.end * 1000)), text)  # a cue must not be empty
 
 
 def _times(cue: Cue, point: str) -> str:

@@ -32,7 +32,7 @@ class Door:
     settings: PairingSettings
     excluded: Excluded
     tasks: Counter[str] = field(default_factory=Counter)
-    seen: set[int] = field(default_factory=set)   # 8 bytes of an id each: 60 bytes of memory a video
+    seen: set[int] = field(default_factory=set)  # 8 bytes of an id each: 60 bytes of memory a video
 
     def count(self, videos: Iterable[Read]) -> int:
         """Go through all videos once, counting tasks; return how many there are. Then each can be asked for."""

@@ -39,7 +39,7 @@ from stepline.store import check_writable, write_atomic
 log = logging.getLogger(__name__)
 
 WORDS = "words"
-NAMED = 3   # unreadable videos whose reason is said
+NAMED = 3  # unreadable videos whose reason is said
 UNPAIRED = "no document goes with it"
 SAID = Callable[[str], None]
 Part: TypeAlias = tuple[int, list[Read]]
@@ -203,9 +203,7 @@ def _retained(files: Sequence[Path]) -> Documents:
 # ---------------------------------------------------------------- sieving and swapping
 
 
-def _swap(
-    job: Job, words: DocumentWords, pairs: Sequence[Path], retained: Documents | None
-) -> tuple[list[Path], int]:
+def _swap(job: Job, words: DocumentWords, pairs: Sequence[Path], retained: Documents | None) -> tuple[list[Path], int]:
     """Return the files of counts, one a part, and how many were there; a part's counts are written last."""
     match = job.settings.match.model_dump(mode="json")
     searched = None if retained is None else hashlib.sha256(retained.tobytes()).hexdigest()
@@ -230,9 +228,7 @@ def _swap_part(
 ) -> Statistics:
     """Write the records of one part, one file a split that has any, and return its counts."""
     taken = [
-        (video, row)
-        for video, row in zip(part, rows, strict=True)
-        if row.reason is None and isinstance(video, Record)
+        (video, row) for video, row in zip(part, rows, strict=True) if row.reason is None and isinstance(video, Record)
     ]
     paired = [np.asarray(row.documents, dtype=np.int64) for _, row in taken] if _paired_at_all(job.settings) else None
     swapped = sieve_and_swap(

@@ -23,9 +23,9 @@ UNITS = word_set(
     hr hour day
     """
 )
-IDLE_PARTS = ("parser",)   # of the English model: no sentence structure is asked here
-BATCH = 256                # texts a tagger call
-LONGEST = 100_000          # characters of a text that are read; a transcript of ten minutes has about 9,000
+IDLE_PARTS = ("parser",)  # of the English model: no sentence structure is asked here
+BATCH = 256  # texts a tagger call
+LONGEST = 100_000  # characters of a text that are read; a transcript of ten minutes has about 9,000
 
 
 def content_words(texts: Sequence[str], *, numerals: bool = False) -> Iterator[list[str]]:

@@ -23,7 +23,7 @@ from stepline.store import atomic_path
 if TYPE_CHECKING:
     from pyarrow import ListArray as ListColumn
 
-CUT = 16   # hex digits of a digest in a file's name
+CUT = 16  # hex digits of a digest in a file's name
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, cast
 
-BLOCK = 1 << 20        # characters read at a time
-LONGEST = 64 << 20     # characters that one member may have
+BLOCK = 1 << 20  # characters read at a time
+LONGEST = 64 << 20  # characters that one member may have
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Reader:
 
     def __init__(self, file: IO[str]) -> None:
         self.file, self.text, self.place, self.decoder = file, "", 0, json.JSONDecoder()
-        self.passed = 0   # characters before those of `text`
+        self.passed = 0  # characters before those of `text`
         self.last, self.source = (0, 0), ""
 
     def members(self) -> Iterator[tuple[str, object]]:

@@ -21,7 +21,7 @@ FAR = "no step is near enough"
 UNORDERED = "no step of the document that fits best is near enough, in its order"
 UNPAIRED = "the video has no document"
 
-ROUNDING = 1e-6   # of a cosine of float32 vectors, so that equal texts reach a threshold of 1
+ROUNDING = 1e-6  # of a cosine of float32 vectors, so that equal texts reach a threshold of 1
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def ordered_steps(
     best_cosines: Matrix = np.zeros(len(told), dtype=np.float32)
     for document in documents[: settings.ordered_documents]:
         rows = base.rows_of(int(document))
-        similarity = vectors @ base.vectors(rows).T                              # (S, K)
+        similarity = vectors @ base.vectors(rows).T  # (S, K)
         allowed = _without_changes(told, similarity, base.steps(rows), settings)
         assigned, gain = monotone(allowed, settings.floor)
         if gain > best_gain:

@@ -10,7 +10,7 @@ from stepline.records import Matrix
 
 Assigned: TypeAlias = npt.NDArray[np.int64]
 
-IDLE = -1   # the sentence tells no step
+IDLE = -1  # the sentence tells no step
 
 
 def monotone(similarity: Matrix, floor: float) -> tuple[Assigned, float]:
@@ -26,7 +26,7 @@ def monotone(similarity: Matrix, floor: float) -> tuple[Assigned, float]:
     gain = similarity.astype(np.float64) - floor
     # best[k + 1]: most that the sentences so far can gain when the last step told is at most k.
     best = np.zeros(steps + 1)
-    taken = np.zeros((sentences, steps), dtype=bool)   # the sentence tells exactly step k, and that beats idling
+    taken = np.zeros((sentences, steps), dtype=bool)  # the sentence tells exactly step k, and that beats idling
     came_from = np.zeros((sentences, steps + 1), dtype=np.int64)
     for row in range(sentences):
         told = best[1:] + gain[row]

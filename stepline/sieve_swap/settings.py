@@ -1,52 +1,47 @@
 """Settings of Sieve & Swap: what is paired, sieved, swapped, and how much of it is held at once."""
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
-from pydantic import Field
-
-from stepline.settings import Settings
+from stepline.settings import Count, Fraction, Positive, Settings
 from stepline.sieve_swap.text_base.settings import TextBaseSettings
 
-Count: TypeAlias = Annotated[int, Field(ge=1)]
-Share: TypeAlias = Annotated[float, Field(ge=0.0, le=1.0)]
-Positive: TypeAlias = Annotated[float, Field(gt=0.0)]
 Variant: TypeAlias = Literal["raw", "only-sieve", "swap", "mix"]
 Scope: TypeAlias = Literal["retained", "paired", "all"]
 
-FLOORS = {"wording": 0.55, "similarity": 0.6}   # of MiniLM, calibrated on hand-made pairs (docs/sieve_swap.md)
+FLOORS = {"wording": 0.55, "similarity": 0.6}  # of MiniLM, calibrated on hand-made pairs (docs/sieve_swap.md)
 
 
 class PairingSettings(Settings):
     """Which videos and documents belong together (section 4.2, eq. 5)."""
 
-    longest_video: Positive = 600.0   # seconds; a longer video is left out (10 minutes in the paper)
-    smallest_category: Count = 5      # videos of one task that there must be; 1 = a task may be alone
-    category: str = ""                # only HowTo100M's videos of this category_1 ("Food and Entertaining"); "" = all
-    iou: Share = 0.1                  # least token-IoU of a transcript and a document
-    recall: Share = 0.3               # least token-recall
-    recall_of: Literal["document", "transcript"] = "document"   # whose words the recall is a share of
-    validation_iou: Share = 0.2       # a video whose best pair reaches it goes to the validation split
-    numerals: bool = False            # count numerals and units among the content words, as appendix A.1 does
+    longest_video: Positive = 600.0  # seconds; a longer video is left out (10 minutes in the paper)
+    smallest_category: Count = 5  # videos of one task that there must be; 1 = a task may be alone
+    category: str = ""  # only HowTo100M's videos of this category_1 ("Food and Entertaining"); "" = all
+    iou: Fraction = 0.1  # least token-IoU of a transcript and a document
+    recall: Fraction = 0.3  # least token-recall
+    recall_of: Literal["document", "transcript"] = "document"  # whose words the recall is a share of
+    validation_iou: Fraction = 0.2  # a video whose best pair reaches it goes to the validation split
+    numerals: bool = False  # count numerals and units among the content words, as appendix A.1 does
 
 
 class MatchSettings(Settings):
     """Which step a sentence is replaced by, and when it is sieved (section 4.2, eq. 6)."""
 
-    variant: Variant = "swap"            # raw: every sentence; only-sieve: the kept ones; swap: their steps; mix: both
-    scope: Scope = "retained"            # steps of all paired documents, of the video's own, or of the whole base
-    method: Literal["nearest", "monotone"] = "nearest"   # monotone: in the order of one paired document
-    ordered_documents: Count = 20        # paired documents, the likeliest first, that "monotone" tries
-    sieve: Literal["wording", "similarity"] = "wording"   # wording: a sentence must sound like an instruction, too
-    instruction: Share = 0.5             # least P(it tells a step), by its wording, for sieve "wording"
-    similarity: Share | None = None      # least cosine to a step of what is kept (0.75 in the paper); None: by `sieve`
-    swap_similarity: Share = 0.6         # least cosine at which a kept sentence is swapped; 0: as soon as it is kept
-    unswapped: Literal["own words", "drop"] = "own words"   # what becomes of a kept sentence without a step to swap
-    merge: Literal["before", "after"] = "after"   # short neighbours before retrieval, or hits on one step after
-    longest_merged: Positive = 8.0       # seconds; only shorter sentences merge before retrieval
-    merge_gap: Positive = 4.0            # seconds; only neighbours closer than this merge
-    candidates: Count = 5                # nearest steps tried until one keeps numbers, units and negation
-    check: bool = True                   # refuse a step that changes a number, a unit or a negation
-    new_numbers: bool = True             # a step may state a number of which the sentence says nothing
+    variant: Variant = "swap"  # raw: every sentence; only-sieve: the kept ones; swap: their steps; mix: both
+    scope: Scope = "retained"  # steps of all paired documents, of the video's own, or of the whole base
+    method: Literal["nearest", "monotone"] = "nearest"  # monotone: in the order of one paired document
+    ordered_documents: Count = 20  # paired documents, the likeliest first, that "monotone" tries
+    sieve: Literal["wording", "similarity"] = "wording"  # wording: a sentence must sound like an instruction, too
+    instruction: Fraction = 0.5  # least P(it tells a step), by its wording, for sieve "wording"
+    similarity: Fraction | None = None  # least cosine to a step of what is kept (0.75 in the paper); None: by `sieve`
+    swap_similarity: Fraction = 0.6  # least cosine at which a kept sentence is swapped; 0: as soon as it is kept
+    unswapped: Literal["own words", "drop"] = "own words"  # what becomes of a kept sentence without a step to swap
+    merge: Literal["before", "after"] = "after"  # short neighbours before retrieval, or hits on one step after
+    longest_merged: Positive = 8.0  # seconds; only shorter sentences merge before retrieval
+    merge_gap: Positive = 4.0  # seconds; only neighbours closer than this merge
+    candidates: Count = 5  # nearest steps tried until one keeps numbers, units and negation
+    check: bool = True  # refuse a step that changes a number, a unit or a negation
+    new_numbers: bool = True  # a step may state a number of which the sentence says nothing
 
     @property
     def floor(self) -> float:
@@ -57,14 +52,14 @@ class MatchSettings(Settings):
 class RunSettings(Settings):
     """How a whole collection is gone through; none of them changes what a video gives."""
 
-    shard: Count = 256                # videos held at once, and videos a file
-    words: Count = 20_000             # documents whose words are counted at once
+    shard: Count = 256  # videos held at once, and videos a file
+    words: Count = 20_000  # documents whose words are counted at once
 
 
 class SieveSwapSettings(Settings):
     """Every setting of `stepline sieve-swap`."""
 
-    text_base: TextBaseSettings = TextBaseSettings()   # how a base is built from texts that are not one yet
+    text_base: TextBaseSettings = TextBaseSettings()  # how a base is built from texts that are not one yet
     pairing: PairingSettings = PairingSettings()
     match: MatchSettings = MatchSettings()
     run: RunSettings = RunSettings()

@@ -16,7 +16,7 @@ from stepline.store import atomic_path, remove, sweep, to_json
 TRAIN, VALIDATION, LEFT_OUT = "train", "validation", "left_out"
 PAIRS, PARTS = "pairs", "parts"
 FOLDERS = (TRAIN, VALIDATION, LEFT_OUT, PAIRS, PARTS)
-CUT = 16   # hex digits of a digest in a file's name
+CUT = 16  # hex digits of a digest in a file's name
 
 
 @dataclass(frozen=True)

@@ -11,31 +11,31 @@ from stepline.sieve_swap.agreement import change
 from stepline.sieve_swap.agreement.check import NEW
 from stepline.sieve_swap.content import content_words
 
-DENSITY = 20     # steps of the density of content words, each 5 per cent
-LONG = 60        # words or seconds from which on they are counted as one
-TEN = 10         # seconds of a video's length that are one bar
+DENSITY = 20  # steps of the density of content words, each 5 per cent
+LONG = 60  # words or seconds from which on they are counted as one
+TEN = 10  # seconds of a video's length that are one bar
 KEPT, OWN = "swapped", "kept in its own words"
-KEPT_WORDS = 2_000   # most frequent words that a part keeps
+KEPT_WORDS = 2_000  # most frequent words that a part keeps
 
 
 class Statistics(Frozen):
     """Counts that can be added. Keys are numbers in words where they are bars of a histogram."""
 
-    videos: dict[str, int] = Field(default_factory=dict)          # split, or why a video was left out
-    sentences: dict[str, int] = Field(default_factory=dict)       # KEPT, OWN, or why one was sieved
+    videos: dict[str, int] = Field(default_factory=dict)  # split, or why a video was left out
+    sentences: dict[str, int] = Field(default_factory=dict)  # KEPT, OWN, or why one was sieved
     steps_a_video: dict[str, int] = Field(default_factory=dict)
     words_a_step: dict[str, int] = Field(default_factory=dict)
     seconds_a_step: dict[str, int] = Field(default_factory=dict)
-    seconds_a_video: dict[str, int] = Field(default_factory=dict)   # tens
+    seconds_a_video: dict[str, int] = Field(default_factory=dict)  # tens
     density_before: dict[str, int] = Field(default_factory=dict)  # twentieths: content words among a text's words
     density_after: dict[str, int] = Field(default_factory=dict)
-    words_before: dict[str, int] = Field(default_factory=dict)    # content word -> times, raw narration
-    words_after: dict[str, int] = Field(default_factory=dict)     # the same, steps
-    documents: dict[str, int] = Field(default_factory=dict)       # "source: id" of a document -> steps taken from it
+    words_before: dict[str, int] = Field(default_factory=dict)  # content word -> times, raw narration
+    words_after: dict[str, int] = Field(default_factory=dict)  # the same, steps
+    documents: dict[str, int] = Field(default_factory=dict)  # "source: id" of a document -> steps taken from it
     licences: dict[str, int] = Field(default_factory=dict)
-    checks: dict[str, int] = Field(default_factory=dict)          # swaps with a number that is not said, and others
-    excluded: dict[str, int] = Field(default_factory=dict)        # evaluation set -> videos kept out
-    seconds: float = 0.0                                           # of all steps
+    checks: dict[str, int] = Field(default_factory=dict)  # swaps with a number that is not said, and others
+    excluded: dict[str, int] = Field(default_factory=dict)  # evaluation set -> videos kept out
+    seconds: float = 0.0  # of all steps
 
 
 def add(parts: Sequence[Statistics]) -> Statistics:

@@ -13,8 +13,8 @@ from stepline.records import Record
 
 VIDEOS, TITLES, LENGTHS = "HowTo100M_v1.csv", "task_ids.csv", "htm_vlen.csv"
 TABLES = (VIDEOS, TITLES, LENGTHS)
-BLOCK = 65_536                     # rows held as objects at once
-ID, NUMBER, WORDS = 16, 12, 48     # bytes kept of an id, a number and a category
+BLOCK = 65_536  # rows held as objects at once
+ID, NUMBER, WORDS = 16, 12, 48  # bytes kept of an id, a number and a category
 
 Cells = npt.NDArray[np.bytes_]
 

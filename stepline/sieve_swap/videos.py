@@ -48,7 +48,7 @@ def read_videos(path: Path) -> Iterator[Read]:
     if not path.exists():
         raise DatasetError(f"{path}: is not there; give records (.parquet, .json) or HowTo100M's captions")
     files = [path] if path.is_file() else _files(path)
-    table = functools.lru_cache(maxsize=1)(VideoTable)   # files of one folder share its tables
+    table = functools.lru_cache(maxsize=1)(VideoTable)  # files of one folder share its tables
     for file in files:
         if file.suffix == ".parquet":
             yield from _parquet(file)

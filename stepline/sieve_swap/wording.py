@@ -14,7 +14,7 @@ import numpy as np
 from stepline.errors import ShapeError
 from stepline.records import Matrix
 
-ENCODER = "minilm"   # whose vectors the weights are for
+ENCODER = "minilm"  # whose vectors the weights are for
 IDLE_TALK = "it sounds like no instruction"
 
 

@@ -16,7 +16,7 @@ from stepline.records import Matrix
 if TYPE_CHECKING:
     from stepline.text.encoder import SentenceEncoder
 
-_loaded: dict[Path, "SentenceEncoder"] = {}   # one model a folder, kept for the life of the process
+_loaded: dict[Path, "SentenceEncoder"] = {}  # one model a folder, kept for the life of the process
 _loading = threading.Lock()
 
 

@@ -18,7 +18,7 @@ from stepline.errors import ModelError
 from stepline.records import Matrix
 from stepline.text.layout import Layout, read_layout
 
-FARTHEST = 128   # tokens; MPNet puts all larger distances into one bucket
+FARTHEST = 128  # tokens; MPNet puts all larger distances into one bucket
 
 # Our name of each part of a layer -> its name in the checkpoint.
 PARTS = {
@@ -43,7 +43,7 @@ PARTS = {
         "narrow_norm": "output.LayerNorm",
     },
 }
-UNUSED = ("pooler.", "embeddings.position_ids")   # what checkpoints carry beyond the sentence vector
+UNUSED = ("pooler.", "embeddings.position_ids")  # what checkpoints carry beyond the sentence vector
 
 
 class SentenceEncoder:
@@ -71,24 +71,24 @@ class SentenceEncoder:
 
     def _pool(self, tokens: Sequence[Sequence[int]]) -> Tensor:
         longest = max(map(len, tokens))
-        ids = torch.tensor([[*row, *[self.layout.pad] * (longest - len(row))] for row in tokens])   # (B, L)
+        ids = torch.tensor([[*row, *[self.layout.pad] * (longest - len(row))] for row in tokens])  # (B, L)
         token_pad = torch.tensor([[False] * len(row) + [True] * (longest - len(row)) for row in tokens])
-        hidden = self._transform(ids, token_pad)   # (B, L, D)
+        hidden = self._transform(ids, token_pad)  # (B, L, D)
         if self.layout.pooling == "cls":
-            pooled = hidden[:, 0]   # (B, D)
+            pooled = hidden[:, 0]  # (B, D)
         else:
             keep = (~token_pad).unsqueeze(2).float()
-            pooled = (hidden * keep).sum(1) / keep.sum(1)   # (B, D)
+            pooled = (hidden * keep).sum(1) / keep.sum(1)  # (B, D)
         return F.normalize(pooled, dim=1)
 
     def _transform(self, ids: Tensor, token_pad: Tensor) -> Tensor:
         """Return the last layer's token vectors (B, L, D)."""
-        hidden = self._embed(ids)   # (B, L, D)
-        bias = torch.zeros(token_pad.shape).masked_fill(token_pad, float("-inf"))[:, None, None, :]   # (B, 1, 1, L)
+        hidden = self._embed(ids)  # (B, L, D)
+        bias = torch.zeros(token_pad.shape).masked_fill(token_pad, float("-inf"))[:, None, None, :]  # (B, 1, 1, L)
         if self.layout.kind == "mpnet":
-            buckets = distance_buckets(ids.shape[1], self.layout.buckets)   # (L, L)
-            distances = self.weights["encoder.relative_attention_bias.weight"][buckets]   # (L, L, H)
-            bias = bias + distances.permute(2, 0, 1)   # (B, H, L, L)
+            buckets = distance_buckets(ids.shape[1], self.layout.buckets)  # (L, L)
+            distances = self.weights["encoder.relative_attention_bias.weight"][buckets]  # (L, L, H)
+            bias = bias + distances.permute(2, 0, 1)  # (B, H, L, L)
         for layer in range(self.layout.layers):
             hidden = self._layer(layer, hidden, bias)
         return hidden
@@ -97,7 +97,7 @@ class SentenceEncoder:
         weights = self.weights
         first = self.layout.pad + 1 if self.layout.kind == "mpnet" else 0
         positions = torch.arange(first, first + ids.shape[1])
-        hidden = weights["embeddings.word_embeddings.weight"][ids]   # (B, L, D)
+        hidden = weights["embeddings.word_embeddings.weight"][ids]  # (B, L, D)
         hidden = hidden + weights["embeddings.position_embeddings.weight"][positions]
         if self.layout.kind == "bert":
             hidden = hidden + weights["embeddings.token_type_embeddings.weight"][0]
@@ -108,13 +108,13 @@ class SentenceEncoder:
         part = {ours: f"encoder.layer.{layer}.{theirs}" for ours, theirs in PARTS[self.layout.kind].items()}
         heads = self.layout.heads
         query, key, value = (
-            self._linear(part[name], hidden).unflatten(2, (heads, -1)).transpose(1, 2)   # (B, H, L, D / H)
+            self._linear(part[name], hidden).unflatten(2, (heads, -1)).transpose(1, 2)  # (B, H, L, D / H)
             for name in ("query", "key", "value")
         )
-        mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=bias)   # (B, H, L, D / H)
-        mixed = mixed.transpose(1, 2).flatten(2)   # (B, L, D)
+        mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=bias)  # (B, H, L, D / H)
+        mixed = mixed.transpose(1, 2).flatten(2)  # (B, L, D)
         hidden = self._norm(part["mix_norm"], hidden + self._linear(part["mix"], mixed))
-        inner = F.gelu(self._linear(part["widen"], hidden))   # (B, L, 4 D)
+        inner = F.gelu(self._linear(part["widen"], hidden))  # (B, L, 4 D)
         return self._norm(part["narrow_norm"], hidden + self._linear(part["narrow"], inner))
 
     def _linear(self, name: str, hidden: Tensor) -> Tensor:
@@ -132,7 +132,7 @@ def distance_buckets(length: int, buckets: int) -> Tensor:
     to FARTHEST tokens. Source: Raffel et al. 2020 (T5), as MPNet uses it.
     """
     place = torch.arange(length)
-    distance = place[None, :] - place[:, None]   # (L, L), > 0 where the attended token comes later
+    distance = place[None, :] - place[:, None]  # (L, L), > 0 where the attended token comes later
     half, near = buckets // 2, buckets // 4
     steps = distance.abs()
     growth = torch.log(steps.clamp(min=1).float() / near) / torch.log(torch.tensor(FARTHEST / near))
@@ -143,7 +143,7 @@ def distance_buckets(length: int, buckets: int) -> Tensor:
 def _tokenizer(path: Path, longest: int) -> Tokenizer:
     try:
         tokenizer = Tokenizer.from_file(str(path))
-    except Exception as error:   # tokenizers raises no narrower class
+    except Exception as error:  # tokenizers raises no narrower class
         raise ModelError(f"{path}: not a tokenizer ({error}); install the model again") from error
     tokenizer.enable_truncation(longest)
     tokenizer.no_padding()

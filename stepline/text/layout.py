@@ -1,10 +1,10 @@
 """What a model folder in the sentence-transformers layout says about itself; torch-free.
 
-    modules.json                 the parts in order: Transformer, Pooling and, perhaps, Normalize
-    config.json                  the transformer's sizes
-    1_Pooling/config.json        how token vectors become one vector
-    sentence_bert_config.json    the longest input, in tokens
-    tokenizer.json, model.safetensors
+modules.json                 the parts in order: Transformer, Pooling and, perhaps, Normalize
+config.json                  the transformer's sizes
+1_Pooling/config.json        how token vectors become one vector
+sentence_bert_config.json    the longest input, in tokens
+tokenizer.json, model.safetensors
 """
 
 import json
@@ -29,11 +29,11 @@ class Layout:
     inner: int
     vocabulary: int
     positions: int
-    epsilon: float   # of every LayerNorm
-    pad: int   # id of the padding token; MPNet counts its positions from the next number
+    epsilon: float  # of every LayerNorm
+    pad: int  # id of the padding token; MPNet counts its positions from the next number
     longest: int
     pooling: Literal["mean", "cls"]
-    buckets: int   # of relative distance, MPNet only
+    buckets: int  # of relative distance, MPNet only
 
 
 def read_layout(folder: Path) -> Layout:
@@ -76,8 +76,11 @@ def _layout(folder: Path, config: dict[str, Any], pooling: dict[str, Any]) -> La
 
 def _pooling(folder: Path, config: dict[str, Any]) -> Literal["mean", "cls"]:
     """Read both spellings: one flag a mode (sentence-transformers < 5.3) and `pooling_mode`."""
-    flags = [key.removeprefix("pooling_mode_").removesuffix("_tokens").removesuffix("_token")
-             for key, on in config.items() if key.startswith("pooling_mode_") and on]
+    flags = [
+        key.removeprefix("pooling_mode_").removesuffix("_tokens").removesuffix("_token")
+        for key, on in config.items()
+        if key.startswith("pooling_mode_") and on
+    ]
     modes = [config["pooling_mode"]] if "pooling_mode" in config else flags
     if modes == ["mean"]:
         return "mean"

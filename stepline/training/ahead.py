@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 J = TypeVar("J")
 R = TypeVar("R")
 
-EACH = 2   # batches that a thread may be ahead
+EACH = 2  # batches that a thread may be ahead
 
 
 class Ahead(Generic[R]):

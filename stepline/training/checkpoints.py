@@ -19,7 +19,7 @@ from stepline.training_settings import WITHOUT_EFFECT, TrainSettings
 log = logging.getLogger(__name__)
 
 CHECKPOINT = "last.safetensors"
-MOMENTS = ("exp_avg", "exp_avg_sq", "step")   # what AdamW keeps of each weight
+MOMENTS = ("exp_avg", "exp_avg_sq", "step")  # what AdamW keeps of each weight
 
 
 @dataclass(frozen=True)
@@ -43,9 +43,7 @@ def save(
     log.info("%s: checkpoint after step %d", path, point.step)
 
 
-def resume(
-    model: nn.Module, optimizer: torch.optim.AdamW, settings: TrainSettings, path: Path, samples: int
-) -> Point:
+def resume(model: nn.Module, optimizer: torch.optim.AdamW, settings: TrainSettings, path: Path, samples: int) -> Point:
     """Take up a checkpoint where there is one, and return how far it is.
 
     Raises SettingsError when it is of another run, ModelError when it is damaged or of another network.

@@ -81,7 +81,7 @@ class _Drawn(Generic[S]):
     """A step's samples as chance left them, and the seed of what the network draws."""
 
     step: int
-    last: bool   # of its epoch
+    last: bool  # of its epoch
     samples: Sequence[S]
     seed: int
 
@@ -104,7 +104,7 @@ def fit(
     steps = settings.epochs * math.ceil(count / settings.batch)
     if not steps:
         raise ShapeError("nothing to train on: no sample is left; loosen the filter that dropped them")
-    first = place()[0] == 0   # the process that writes
+    first = place()[0] == 0  # the process that writes
     if first:
         folder.mkdir(parents=True, exist_ok=True)
         sweep(folder)
@@ -154,7 +154,7 @@ def _steps(task: Task[S], settings: TrainSettings, done: int) -> Iterator[tuple[
 def _draw(task: Task[S], settings: TrainSettings, step: int, last: bool, chosen: tuple[int, ...]) -> _Drawn[S]:
     """Read the samples of a step and let chance do its part."""
     chance = np.random.default_rng([settings.seed, step])
-    seed = int(chance.integers(2**62))   # of dropout
+    seed = int(chance.integers(2**62))  # of dropout
     return _Drawn(step, last, task.draw([task.samples[index] for index in chosen], chance), seed)
 
 
@@ -175,7 +175,7 @@ def _step(
     device = next(model.parameters()).device
     with torch.autocast(device.type, torch.bfloat16, enabled=settings.bf16):
         parts = task.losses(model, drawn.samples[rank::size] or drawn.samples[:1])
-    here = float(rank < len(drawn.samples))   # a process whose share is empty takes part, and counts for nothing
+    here = float(rank < len(drawn.samples))  # a process whose share is empty takes part, and counts for nothing
     counts = summed(here * torch.stack([part.count.float() for part in parts]))
     loss = here * (torch.stack([part.total for part in parts]) / counts.clamp(min=1)).sum()
     value = float(summed(loss.detach().clone()))

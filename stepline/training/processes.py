@@ -16,7 +16,7 @@ from stepline.training_settings import Device
 
 R = TypeVar("R")
 
-PATIENCE = timedelta(hours=6)   # how long the others wait while the first prepares what all of them read
+PATIENCE = timedelta(hours=6)  # how long the others wait while the first prepares what all of them read
 
 
 def start_processes(device: Device = "auto") -> torch.device:

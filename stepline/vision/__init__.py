@@ -1,8 +1,8 @@
 """Frames to features: what is shown, one row a second.
 
-    backbone = load_backbone(VisionSettings())
-    features = encode_video(frames, backbone, rate=1.0)
-    fit = backbone.encode_texts(["cut the banana"]) @ features.values.T   # (K, T) cosines
+backbone = load_backbone(VisionSettings())
+features = encode_video(frames, backbone, rate=1.0)
+fit = backbone.encode_texts(["cut the banana"]) @ features.values.T   # (K, T) cosines
 """
 
 from collections.abc import Callable

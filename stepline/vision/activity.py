@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
     from stepline.media import Frame
 
-SIDE = 32   # px of the small picture that motion is measured on
-SAMPLES = 4   # a side of each part of the small picture; all the pixels of 720p would take 9 ms a frame
-LEVELS = 4   # of each colour channel in the histogram: 64 bins
-NEIGHBOURS = 4   # frame changes on each side that a cut is compared with
-SLACK = 1e-6   # s; as in encode.py
-GRID = 8   # a side of the thumbnail that tells shots apart by look
-SPOT = 8   # of the 1024 parts: the most changed ones, about a hand
-CHANGED = 0.05   # change of grey of a part that shows at all
-JUMP_FLOOR = 0.25   # share of the parts that show a change at a cut between like-coloured shots
-JUMP_RATIO = 1.4   # times the greatest share among the neighbours
+SIDE = 32  # px of the small picture that motion is measured on
+SAMPLES = 4  # a side of each part of the small picture; all the pixels of 720p would take 9 ms a frame
+LEVELS = 4  # of each colour channel in the histogram: 64 bins
+NEIGHBOURS = 4  # frame changes on each side that a cut is compared with
+SLACK = 1e-6  # s; as in encode.py
+GRID = 8  # a side of the thumbnail that tells shots apart by look
+SPOT = 8  # of the 1024 parts: the most changed ones, about a hand
+CHANGED = 0.05  # change of grey of a part that shows at all
+JUMP_FLOOR = 0.25  # share of the parts that show a change at a cut between like-coloured shots
+JUMP_RATIO = 1.4  # times the greatest share among the neighbours
 
 
 @dataclass(frozen=True)
@@ -61,17 +61,17 @@ class ActivityMeter:
             raise SettingsError(f"rate {rate}: give rows per second > 0")
         self._rate, self._ratio, self._floor = rate, cut_ratio, cut_floor
         self._last: tuple[Matrix, Matrix] | None = None
-        self._times: list[float] = []   # s, of the later frame of each pair
+        self._times: list[float] = []  # s, of the later frame of each pair
         self._motions: list[float] = []
-        self._changes: list[float] = []   # share of the colours that changed, 0 to 1
+        self._changes: list[float] = []  # share of the colours that changed, 0 to 1
         self._peaks: list[float] = []
-        self._jumps: list[float] = []   # share of the parts that changed, 0 to 1
-        self._looks: list[tuple[Matrix, int]] = []   # a row: the sum of its thumbnails, and how many
+        self._jumps: list[float] = []  # share of the parts that changed, 0 to 1
+        self._looks: list[tuple[Matrix, int]] = []  # a row: the sum of its thumbnails, and how many
         self._rows = 0
 
     def add(self, frame: "Frame") -> None:
         """Compare one frame with the one before it."""
-        small = _small(frame.image)   # (32, 32, 3)
+        small = _small(frame.image)  # (32, 32, 3)
         grey, colours = small.mean(2), _histogram(small)
         if self._last is not None:
             self._times.append(frame.time)

@@ -9,8 +9,8 @@ import numpy.typing as npt
 from stepline.errors import ShapeError
 from stepline.records import Matrix
 
-Pictures: TypeAlias = npt.NDArray[np.uint8]   # (B, H, W, 3) RGB
-Clips: TypeAlias = npt.NDArray[np.uint8]   # (B, T, H, W, 3) RGB
+Pictures: TypeAlias = npt.NDArray[np.uint8]  # (B, H, W, 3) RGB
+Clips: TypeAlias = npt.NDArray[np.uint8]  # (B, T, H, W, 3) RGB
 
 
 class Backbone(Protocol):

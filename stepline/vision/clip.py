@@ -52,7 +52,7 @@ class Clip:
 
         with torch.inference_mode():
             encoded = encode(**inputs)
-            vectors = encoded if isinstance(encoded, torch.Tensor) else encoded.pooler_output   # (B, D)
+            vectors = encoded if isinstance(encoded, torch.Tensor) else encoded.pooler_output  # (B, D)
             unit: Matrix = torch.nn.functional.normalize(vectors.float(), dim=1).numpy()
         return unit
 
@@ -74,7 +74,7 @@ def load_clip(settings: VisionSettings) -> Clip:
     try:
         model, report = AutoModel.from_pretrained(source, local_files_only=offline, output_loading_info=True)
         processor = AutoProcessor.from_pretrained(source, local_files_only=offline)
-    except Exception as error:   # transformers raises almost anything for a folder that is not what it expects
+    except Exception as error:  # transformers raises almost anything for a folder that is not what it expects
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ModelError(f"{source}: cannot be loaded ({reason}); give a whole CLIP or SigLIP checkpoint") from error
     _check(source, model, processor, report)

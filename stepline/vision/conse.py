@@ -23,8 +23,8 @@ from stepline.vision.settings import VisionSettings
 if TYPE_CHECKING:
     from stepline.vision.efficientnet import EfficientNetLite0
 
-NAMES = Path(__file__).with_name("imagenet_classes.txt")   # one class a line, in ILSVRC 2012 order
-VECTORS = Path(__file__).with_name("imagenet_classes.safetensors")   # their MiniLM embeddings, float16
+NAMES = Path(__file__).with_name("imagenet_classes.txt")  # one class a line, in ILSVRC 2012 order
+VECTORS = Path(__file__).with_name("imagenet_classes.safetensors")  # their MiniLM embeddings, float16
 
 
 class Conse:
@@ -51,9 +51,9 @@ class Conse:
         check_pictures(pictures)
         if not len(pictures):
             return np.empty((0, self.dim), dtype=np.float32)
-        scores = self._network(torch.from_numpy(np.ascontiguousarray(pictures)))   # (B, 1000)
-        best, rows = scores.softmax(1).topk(self._likeliest, dim=1)   # (B, T)
-        combined = np.einsum("bt,btd->bd", best.numpy(), self._classes[rows.numpy()])   # (B, D)
+        scores = self._network(torch.from_numpy(np.ascontiguousarray(pictures)))  # (B, 1000)
+        best, rows = scores.softmax(1).topk(self._likeliest, dim=1)  # (B, T)
+        combined = np.einsum("bt,btd->bd", best.numpy(), self._classes[rows.numpy()])  # (B, D)
         unit: Matrix = combined / np.linalg.norm(combined, axis=1, keepdims=True)
         return unit
 

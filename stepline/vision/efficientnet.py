@@ -18,9 +18,9 @@ from torch import Tensor
 
 from stepline.errors import ModelError
 
-SIDE = 224   # px, the input is SIDE x SIDE
-MEAN, SCALE = 127.0, 128.0   # of uint8 RGB; Lite's own, not ImageNet's channel statistics
-EPSILON = 1e-3   # of every BatchNorm, as trained in TensorFlow
+SIDE = 224  # px, the input is SIDE x SIDE
+MEAN, SCALE = 127.0, 128.0  # of uint8 RGB; Lite's own, not ImageNet's channel statistics
+EPSILON = 1e-3  # of every BatchNorm, as trained in TensorFlow
 CLASSES = 1000
 
 
@@ -34,7 +34,7 @@ class Stage(NamedTuple):
     width: int
 
 
-STEM, HEAD = 32, 1280   # channels
+STEM, HEAD = 32, 1280  # channels
 STAGES = (
     Stage(1, 3, 1, 1, 16),
     Stage(2, 3, 2, 6, 24),
@@ -51,11 +51,11 @@ class Convolution(NamedTuple):
 
     name: str
     norm: str
-    shape: tuple[int, int, int, int]   # (out, in / groups, kernel, kernel)
+    shape: tuple[int, int, int, int]  # (out, in / groups, kernel, kernel)
     stride: int = 1
     groups: int = 1
-    bounded: bool = True   # ReLU6 follows
-    keeps: bool = False   # its output is added to the block's input
+    bounded: bool = True  # ReLU6 follows
+    keeps: bool = False  # its output is added to the block's input
 
 
 def architecture() -> list[list[Convolution]]:
@@ -103,7 +103,7 @@ class EfficientNetLite0:
             return self._scores(pictures)
 
     def _scores(self, pictures: Tensor) -> Tensor:
-        hidden = prepare(pictures)   # (B, 3, 224, 224)
+        hidden = prepare(pictures)  # (B, 3, 224, 224)
         for part in self._parts:
             block_input = hidden
             for conv, weight, bias in part:
@@ -112,7 +112,7 @@ class EfficientNetLite0:
                     hidden = F.relu6(hidden, inplace=True)
                 if conv.keeps:
                     hidden += block_input
-        return F.linear(hidden.mean((2, 3)), *self._classifier)   # (B, 1280) -> (B, 1000)
+        return F.linear(hidden.mean((2, 3)), *self._classifier)  # (B, 1280) -> (B, 1000)
 
 
 def prepare(pictures: Tensor) -> Tensor:
@@ -120,7 +120,7 @@ def prepare(pictures: Tensor) -> Tensor:
 
     Nothing at the edges is lost; the usual centre crop would cut 44 % of a 16:9 picture away.
     """
-    planes = pictures.permute(0, 3, 1, 2)   # (B, 3, H, W), already channels-last in memory
+    planes = pictures.permute(0, 3, 1, 2)  # (B, 3, H, W), already channels-last in memory
     if planes.shape[2:] != (SIDE, SIDE):
         planes = F.interpolate(planes, (SIDE, SIDE), mode="bilinear", antialias=True)
     return ((planes.flip(2, 3).float() - MEAN) / SCALE).contiguous(memory_format=torch.channels_last)
@@ -131,7 +131,7 @@ def _fold(conv: Convolution, weights: Mapping[str, Tensor]) -> tuple[Tensor, Ten
     gain, shift, mean, variance = (
         weights[f"{conv.norm}.{name}"] for name in ("weight", "bias", "running_mean", "running_var")
     )
-    gain = gain * torch.rsqrt(variance + EPSILON)   # (out,)
+    gain = gain * torch.rsqrt(variance + EPSILON)  # (out,)
     weight = (weights[f"{conv.name}.weight"] * gain[:, None, None, None]).flip(2, 3)
     return weight.contiguous(memory_format=torch.channels_last), shift - mean * gain
 
@@ -140,7 +140,7 @@ def _load(path: Path) -> dict[str, Tensor]:
     """Return the state dict, after every name and shape was checked; nothing but tensors is ever unpickled."""
     try:
         weights = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:   # a damaged file makes torch.load raise almost anything, IndexError among it
+    except Exception as error:  # a damaged file makes torch.load raise almost anything, IndexError among it
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ModelError(f"{path}: not an EfficientNet-Lite0 checkpoint ({reason}); give its state dict") from error
     if not isinstance(weights, dict):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-SLACK = 1e-6   # s; a frame that rounding puts just before a row's start belongs to the row
+SLACK = 1e-6  # s; a frame that rounding puts just before a row's start belongs to the row
 
 
 def encode_video(
@@ -49,10 +49,10 @@ class VideoEncoder:
         self._rate = rate
         self._batch = batch
         self._parts = frames_a_row(backbone)
-        self._candidate: tuple[int, float, Pictures] | None = None   # part, distance from its middle, image (H, W, 3)
-        self._row: dict[int, Pictures] = {}   # the pictures of the row that is open, by their part of it
-        self._waiting: list[Pictures] = []   # rows: pictures (H, W, 3), or clips (T, H, W, 3)
-        self._rows: list[int] = []   # the row of everything that was encoded or waits
+        self._candidate: tuple[int, float, Pictures] | None = None  # part, distance from its middle, image (H, W, 3)
+        self._row: dict[int, Pictures] = {}  # the pictures of the row that is open, by their part of it
+        self._waiting: list[Pictures] = []  # rows: pictures (H, W, 3), or clips (T, H, W, 3)
+        self._rows: list[int] = []  # the row of everything that was encoded or waits
         self._encoded: list[Matrix] = []
 
     def add(self, frame: "Frame") -> None:
@@ -62,7 +62,7 @@ class VideoEncoder:
         distance = abs((part + 0.5) / rate - frame.time)
         if self._candidate is not None:
             if part < self._candidate[0] or (part == self._candidate[0] and distance >= self._candidate[1]):
-                return   # a late frame (its part is closed), or one farther from the middle
+                return  # a late frame (its part is closed), or one farther from the middle
             if part > self._candidate[0]:
                 self._close_part()
                 if part // self._parts > self._rows[-1]:
@@ -102,7 +102,7 @@ class VideoEncoder:
         held = [images[min(images, key=lambda known: abs(known - part))] for part in range(self._parts)]
         row = np.stack(held) if isinstance(self._backbone, ClipBackbone) else held[0]
         if self._waiting and self._waiting[0].shape != row.shape:
-            self._encode()   # a batch holds one size; a stream may change it
+            self._encode()  # a batch holds one size; a stream may change it
         self._waiting.append(row)
         if len(self._waiting) >= self._batch:
             self._encode()

@@ -1,9 +1,9 @@
 """Features that somebody else extracted: the released ones of InternVideo, CLIP and S3D, or a user's own.
 
-    <sub>/<id>.pth.tar   (T, 768) half tensor, 1 row/s    InternVideo and CLIP features of HTM
-    <id>.mp4.npy         (T, 1024) float, 1 row/s         HowTo100M's S3D features; also .webm.npy
-    <id>.pth             {"vid", "start", "end", "text", "features": (K, 768)}   their text features
-    .npy .npz .safetensors .pt                            a user's own, and what `store.write_features` wrote
+<sub>/<id>.pth.tar   (T, 768) half tensor, 1 row/s    InternVideo and CLIP features of HTM
+<id>.mp4.npy         (T, 1024) float, 1 row/s         HowTo100M's S3D features; also .webm.npy
+<id>.pth             {"vid", "start", "end", "text", "features": (K, 768)}   their text features
+.npy .npz .safetensors .pt                            a user's own, and what `store.write_features` wrote
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ from stepline.vision.backbone import Pictures
 from stepline.vision.settings import VisionSettings
 
 SUFFIXES = (".safetensors", ".npy", ".mp4.npy", ".webm.npy", ".npz", ".pth.tar", ".pth", ".pt")
-VALUES = ("values", "features")   # the names under which a file of several arrays may keep the features
+VALUES = ("values", "features")  # the names under which a file of several arrays may keep the features
 
 
 @dataclass(frozen=True)
@@ -95,9 +95,7 @@ def find_precomputed(folder: Path, video_id: str) -> Path:
     raise StoreError(f"{folder}: no features for video {video_id!r}; expected {video_id} + one of {' '.join(SUFFIXES)}")
 
 
-def read_precomputed(
-    path: Path, *, rate: float = 1.0, width: int | None = None, unit: bool = True
-) -> FeatureSequence:
+def read_precomputed(path: Path, *, rate: float = 1.0, width: int | None = None, unit: bool = True) -> FeatureSequence:
     """Return the features in a file, as float32 unit rows (a row of zeros stays zero); as they are without `unit`.
 
     rate: rows per second, for files that do not say it; Stepline's own do. width: what D must be, if known.
@@ -139,7 +137,7 @@ def _matrix(path: Path, array: Any) -> Matrix:
         raise ShapeError(f"{path}: holds a {type(array).__name__}, not an array of features (T, D)")
     if array.ndim != 2 or 0 in array.shape or not np.issubdtype(array.dtype, np.floating):
         raise ShapeError(f"{path}: features must be (T, D) of float numbers, not {array.shape} {array.dtype}")
-    with np.errstate(over="ignore"):   # a float64 beyond float32 becomes infinite and is refused below
+    with np.errstate(over="ignore"):  # a float64 beyond float32 becomes infinite and is refused below
         values: Matrix = array.astype(np.float32)
     if not np.isfinite(values).all():
         row = int(np.flatnonzero(~np.isfinite(values).all(1))[0])

@@ -5,26 +5,26 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from stepline.settings import Settings
+from stepline.settings import Count, Fraction, Positive, Settings
 
 
 class VisionSettings(Settings):
     """How frames become features."""
 
-    backbone: Literal["conse", "clip", "s3d", "precomputed", "none"] = "conse"   # "none": speech alone
-    path: Path | None = None   # clip: checkpoint folder; s3d: weights; precomputed: feature file or folder of them
-    texts: Path | None = None   # precomputed: text features (.pth, .npz, .safetensors) of the lines to ground
-    unit: bool = True   # precomputed: rows scaled to length 1; false for a network trained on rows as they are
-    hub: str | None = None   # clip: a checkpoint's name on the model hub; naming one allows the download
-    dictionary: Path | None = None   # s3d: s3d_dict.npy; None: the one beside the weights
-    tokens: Literal["released", "tan"] = "released"   # s3d: how texts are cut into words; TAN keeps unknown ones
-    rate: Annotated[float, Field(gt=0.0)] = 1.0   # rows per second; the NaSVA paper's 1 Hz
-    frame_size: Annotated[int, Field(ge=32)] = 256   # pixels of a frame's shorter side as the decoder hands it over
-    batch: Annotated[int, Field(ge=1)] = 4   # frames encoded at once; 4 fits the caches best; for speed alone
-    classes: Annotated[int, Field(ge=1, le=1000)] = 10   # conse: T of Norouzi et al. 2013, their best
-    text_model: str = "minilm"   # conse: the space of names and texts, as `text.embed` takes it
-    cut_ratio: Annotated[float, Field(gt=1.0)] = 4.0   # a cut changes colour this many times more than its neighbours
-    cut_floor: Annotated[float, Field(ge=0.0, le=1.0)] = 0.2   # and at least this share of the pixels' colours
+    backbone: Literal["conse", "clip", "s3d", "precomputed", "none"] = "conse"  # "none": speech alone
+    path: Path | None = None  # clip: checkpoint folder; s3d: weights; precomputed: feature file or folder of them
+    texts: Path | None = None  # precomputed: text features (.pth, .npz, .safetensors) of the lines to ground
+    unit: bool = True  # precomputed: rows scaled to length 1; false for a network trained on rows as they are
+    hub: str | None = None  # clip: a checkpoint's name on the model hub; naming one allows the download
+    dictionary: Path | None = None  # s3d: s3d_dict.npy; None: the one beside the weights
+    tokens: Literal["released", "tan"] = "released"  # s3d: how texts are cut into words; TAN keeps unknown ones
+    rate: Positive = 1.0  # rows per second; the NaSVA paper's 1 Hz
+    frame_size: Annotated[int, Field(ge=32)] = 256  # pixels of a frame's shorter side as the decoder hands it over
+    batch: Count = 4  # frames encoded at once; 4 fits the caches best; for speed alone
+    classes: Annotated[int, Field(ge=1, le=1000)] = 10  # conse: T of Norouzi et al. 2013, their best
+    text_model: str = "minilm"  # conse: the space of names and texts, as `text.embed` takes it
+    cut_ratio: Annotated[float, Field(gt=1.0)] = 4.0  # a cut changes colour this many times more than its neighbours
+    cut_floor: Fraction = 0.2  # and at least this share of the pixels' colours
 
     @property
     def text_space(self) -> str:

@@ -106,7 +106,8 @@ def _x264(settings: RenderSettings) -> dict[str, str]:
     """Return x264's options; with macroblock trees on, the same frames gave other bytes from run to run."""
     return {
         "crf": str(settings.quality),
-        "preset": "faster", "x264-params": "mbtree=0",
+        "preset": "faster",
+        "x264-params": "mbtree=0",
         "threads": str(settings.threads),
         "flags": "+bitexact",
     }

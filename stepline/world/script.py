@@ -8,6 +8,7 @@ from pydantic.dataclasses import dataclass as validated_dataclass
 
 from stepline.errors import DatasetError
 from stepline.records import Frozen, Record, Seconds, Sentence, Span, Step, Transcript, Video
+from stepline.settings import CountOrZero, Positive
 from stepline.store import write_atomic
 
 WORLD_VERSION = (
@@ -64,7 +65,7 @@ class TrueStep(Frozen):
 
     id: Annotated[str, Field(min_length=1)]
     text: Annotated[str, Field(min_length=1)]
-    utterance: Annotated[int, Field(ge=0)]
+    utterance: CountOrZero
     spans: tuple[Span, ...] = ()
 
     @property
@@ -89,10 +90,10 @@ class Script(Frozen):
     """
 
     id: Annotated[str, Field(min_length=1)]
-    seed: Annotated[int, Field(ge=0)]
+    seed: CountOrZero
     title: str
     task: str
-    duration: Annotated[float, Field(gt=0.0)]
+    duration: Positive
     shots: Annotated[tuple[Shot, ...], Field(min_length=1)]
     utterances: tuple[Utterance, ...] = ()
     steps: tuple[TrueStep, ...] = ()

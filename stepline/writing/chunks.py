@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from stepline.records import Sentence, Transcript
 
-LONGEST = 6000   # characters of one chunk, some 1,500 tokens: room for prompt and reply in a context of 4,096
+LONGEST = 6000  # characters of one chunk, some 1,500 tokens: room for prompt and reply in a context of 4,096
 
 # Speech that is aimed at a language model, not at a viewer. The loss when it is wrong is one sentence, named in a note.
 _ORDERS = re.compile(
@@ -34,7 +34,7 @@ _ORDERS = re.compile(
 class Chunk:
     """Neighbouring sentences of a transcript, in order; `places` are their indices in it."""
 
-    number: int   # from 1
+    number: int  # from 1
     places: tuple[int, ...]
     sentences: tuple[Sentence, ...]
 

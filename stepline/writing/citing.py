@@ -13,15 +13,15 @@ from stepline.writing.chunks import Chunk
 from stepline.writing.english import parse
 from stepline.writing.merge import union
 
-Embed = Callable[[Sequence[str]], Matrix]   # texts -> (N, D) unit rows
+Embed = Callable[[Sequence[str]], Matrix]  # texts -> (N, D) unit rows
 
-WORDS = 0.5   # weight of the shared share of a step's content words, beside a cosine
-BACK = 0.1   # cost of citing an earlier sentence than the step before: models keep the told order, but for slips
-SHARED = 0.6   # with this share of a step's content words said, WORD_FLOOR x floor is enough; one common verb is not
+WORDS = 0.5  # weight of the shared share of a step's content words, beside a cosine
+BACK = 0.1  # cost of citing an earlier sentence than the step before: models keep the told order, but for slips
+SHARED = 0.6  # with this share of a step's content words said, WORD_FLOOR x floor is enough; one common verb is not
 WORD_FLOOR = 0.5
-BESIDE = 0.85   # a neighbour that scores this share of the best sentence is cited too
-CONTENT = frozenset({"NOUN", "PROPN", "VERB", "ADJ", "NUM"})   # spaCy's coarse tags of the words that carry a step
-LIGHT = frozenset({"be", "have", "do", "go", "get", "make", "use", "take", "put", "let", "thing", "step"})   # no sign
+BESIDE = 0.85  # a neighbour that scores this share of the best sentence is cited too
+CONTENT = frozenset({"NOUN", "PROPN", "VERB", "ADJ", "NUM"})  # spaCy's coarse tags of the words that carry a step
+LIGHT = frozenset({"be", "have", "do", "go", "get", "make", "use", "take", "put", "let", "thing", "step"})  # no sign
 
 
 @dataclass(frozen=True)
@@ -61,10 +61,10 @@ def measure(texts: Sequence[str], sentences: Sequence[str], embed: Embed) -> Sup
     if not texts:
         return Support(np.zeros((0, len(sentences)), np.float32), np.zeros((0, len(sentences)), np.float32))
     rows = embed([*texts, *sentences])
-    cosine = np.asarray(rows[: len(texts)] @ rows[len(texts) :].T, dtype=np.float32)   # (K, S)
+    cosine = np.asarray(rows[: len(texts)] @ rows[len(texts) :].T, dtype=np.float32)  # (K, S)
     words = content_words([*texts, *sentences])
     shared = [[_share(step, said) for said in words[len(texts) :]] for step in words[: len(texts)]]
-    return Support(cosine, np.asarray(shared, dtype=np.float32).reshape(cosine.shape))   # (K, S)
+    return Support(cosine, np.asarray(shared, dtype=np.float32).reshape(cosine.shape))  # (K, S)
 
 
 def in_order(score: Matrix) -> list[int]:
@@ -72,10 +72,10 @@ def in_order(score: Matrix) -> list[int]:
 
     score: (K, S). Ties keep the earlier sentence.
     """
-    best = score[0].astype(np.float64)   # (S,)
-    came = np.zeros(score.shape, dtype=np.int64)   # (K, S): the sentence of the step before
+    best = score[0].astype(np.float64)  # (S,)
+    came = np.zeros(score.shape, dtype=np.int64)  # (K, S): the sentence of the step before
     for k in range(1, len(score)):
-        moves = best[:, None] - BACK * np.tri(len(best), k=-1)   # (S, S): from row to column; below = backwards
+        moves = best[:, None] - BACK * np.tri(len(best), k=-1)  # (S, S): from row to column; below = backwards
         came[k] = moves.argmax(axis=0)
         best = moves.max(axis=0) + score[k]
     path = [int(best.argmax())]

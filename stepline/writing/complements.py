@@ -39,6 +39,7 @@ _BESIDE = frozenset(
     )
 )
 
+
 def parts_of(clause: Clause) -> "list[list[Token]]":
     """Return what follows the verb in a step, one list of tokens a complement, the condition last."""
     own = [child for child in clause.verb.children if _belongs(clause.verb, child)]
@@ -162,6 +163,7 @@ def shortened(parts: "list[list[Token]]") -> "list[list[Token]]":
     while sum(map(len, parts)) + 1 > LONGEST and len(parts) > 1:
         parts = parts[:-1]
     return [part[: LONGEST - 1] for part in parts]
+
 
 def is_rest(clause: Clause) -> bool:
     """Tell whether a clause only lets a thing that was set aside be: "set that to the side, LET IT COOL"."""

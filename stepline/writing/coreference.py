@@ -24,7 +24,7 @@ def resolve_pronouns(sentences: Sequence[str]) -> list[str]:
 
 def _resolved(doc: "Doc", sentence: int, mentions: Mentions) -> str:
     """Return one sentence with its pronouns named, and remember what it names."""
-    names: dict[int, str] = {}   # of pronouns, by token
+    names: dict[int, str] = {}  # of pronouns, by token
     clauses = find_clauses(doc)
     for clause in clauses:
         if before := mentions_before(clause.verb):

@@ -119,11 +119,11 @@ BINDERS = (
     | NAMERS
     | NEVER_ORDERS
     | word_set(
-    """
+        """
     to and or not never they he she who that which don't doesn't didn't please always also only new old small
     big good
     """
-)
+    )
 )
 # What is said with these holds no further order: "don't lift and turn the ...", "in the next video ..., save it".
 NOT_FOR_ALL = word_set("not never video tutorial episode")

@@ -14,7 +14,7 @@ from stepline.writing.servers import Answer, Fault
 
 logger = logging.getLogger(__name__)
 
-ENDS = 1 << 20   # bytes of either end of a model file that name it for the cache: hashing 8 GB would take half a minute
+ENDS = 1 << 20  # bytes of either end of a model file that name it for the cache: hashing 8 GB would take half a minute
 
 
 class LocalModel:
@@ -31,7 +31,7 @@ class LocalModel:
 
     def ask(self, question: str, *, seed: int, until: float) -> Answer:
         """Return the model's answer. Raises Fault when time runs out or the chunk does not fit its context."""
-        if self._server is None:   # not before the first question: all replies may be in the cache
+        if self._server is None:  # not before the first question: all replies may be in the cache
             self._server = _load(self._path, self.settings)
         until = min(until, time.monotonic() + self.settings.timeout)
         words: list[str] = []
@@ -67,7 +67,7 @@ class LocalModel:
             "temperature": self.settings.temperature,
             "seed": seed,
             "stream": True,
-            "cache_prompt": False,   # a reply must not depend on what was asked before
+            "cache_prompt": False,  # a reply must not depend on what was asked before
         }
 
 
@@ -87,7 +87,7 @@ def _load(path: Path, settings: LlmSettings) -> Any:
     parameters.cpuparams.n_threads = threads
     parameters.cpuparams_batch.n_threads = threads
     parameters.verbosity = -1
-    parameters.api_keys = [os.urandom(16).hex()]   # the library listens on a loopback port: nobody else may ask there
+    parameters.api_keys = [os.urandom(16).hex()]  # the library listens on a loopback port: nobody else may ask there
     if settings.chat_template is not None:
         parameters.use_jinja = True
         parameters.chat_template = _read(settings.chat_template)

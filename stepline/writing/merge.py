@@ -23,7 +23,7 @@ def merge_repeats(steps: Iterable[Step], *, near: int = NEAR) -> tuple[Step, ...
     A step without sources is folded into an equal one wherever it stands.
     """
     kept: list[Step] = []
-    told: dict[tuple[str, ...], list[int]] = {}   # the words of an action -> where it stands in `kept`
+    told: dict[tuple[str, ...], list[int]] = {}  # the words of an action -> where it stands in `kept`
     for step in steps:
         places = told.setdefault(_key(step.text), [])
         twin = next((place for place in places if _is_near(kept[place], step, near)), None)
@@ -67,8 +67,5 @@ def _key(text: str) -> tuple[str, ...]:
 
 def _joined(first: Step, second: Step) -> Step:
     return first.model_copy(
-        update={
-            "sources": tuple(sorted({*first.sources, *second.sources})),
-            "said": union([first.said, second.said]),
-        }
+        update={"sources": tuple(sorted({*first.sources, *second.sources})), "said": union([first.said, second.said])}
     )

@@ -9,12 +9,10 @@ from typing import TypeVar
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-GRACE = 1.0   # s beyond the deadline for work that watches it itself to come back
+GRACE = 1.0  # s beyond the deadline for work that watches it itself to come back
 
 
-def run_all(
-    work: Callable[[Item], Result], items: Sequence[Item], *, workers: int, until: float
-) -> dict[int, Result]:
+def run_all(work: Callable[[Item], Result], items: Sequence[Item], *, workers: int, until: float) -> dict[int, Result]:
     """Return the results by place; what is not there soon after the monotonic second `until` is missing.
 
     The first exception that `work` raises is raised here, and no further work begins. The threads are daemons: one
@@ -34,7 +32,7 @@ def run_all(
                 return
             try:
                 done.put((place, work(items[place]), None))
-            except Exception as error:   # noqa: BLE001 - it is raised in the caller's thread
+            except Exception as error:  # noqa: BLE001 - it is raised in the caller's thread
                 stopped.set()
                 done.put((place, None, error))
 
@@ -57,5 +55,5 @@ def _collected(
             break
         if error is not None:
             raise error
-        results[place] = result   # type: ignore[assignment]
+        results[place] = result  # type: ignore[assignment]
     return results

@@ -61,6 +61,7 @@ def phrase(clause: Clause, resolve: Resolver) -> Phrase:
     tokens = sorted({clause.verb, *(token for part in parts for token in part)}, key=lambda token: token.i)
     return Phrase(text, tuple(tokens), resolved)
 
+
 def _resolved(verb: "Token", parts: "list[list[Token]]", resolve: Resolver) -> dict[int, str]:
     """Return names for the pronouns that the verb acts on, by token index."""
     names: dict[int, str] = {}
@@ -89,6 +90,7 @@ def _given(verb: "Token", resolved: dict[int, str]) -> tuple[str, str, int] | No
     if not receivers or not gifts:
         return None
     return gifts[0].lemma_, _text(tokens_of(receivers[0]), resolved), gifts[0].i
+
 
 def _imperative(verb: "Token") -> str:
     lower = str(verb.lower_)

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 from stepline.records import Dropped
 
-LONGEST_REPLY = 20_000   # characters; ten sentences give some 600
-LONGEST_STEP = 200   # characters; HowToStep's steps average 8 words, the longest sensible ones have some 30
-STEPS_A_SENTENCE = 4   # more than this many steps a spoken sentence is a model that loops
-REPEATS = 3   # the same line more often than this is a model that loops
-PROSE = 0.5   # share of a reply's characters that may stand outside the list (an opening line, a closing remark)
+LONGEST_REPLY = 20_000  # characters; ten sentences give some 600
+LONGEST_STEP = 200  # characters; HowToStep's steps average 8 words, the longest sensible ones have some 30
+STEPS_A_SENTENCE = 4  # more than this many steps a spoken sentence is a model that loops
+REPEATS = 3  # the same line more often than this is a model that loops
+PROSE = 0.5  # share of a reply's characters that may stand outside the list (an opening line, a closing remark)
 
 _ITEM = re.compile(r"^\s{0,8}(?:[*_#]{1,3}\s*)?(\d{1,3})[.)](?:[*_]{1,3})?\s+(\S.*)$")
 _NOTHING = re.compile(r"^\W*(?:1[.)]\s*)?none\W*$", re.IGNORECASE)
@@ -113,7 +113,7 @@ def _not_a_list(text: str, items: list[str], sentences: int) -> str | None:
     often = Counter(_plain(item).lower() for item in items).most_common(1)[0][1]
     if often > REPEATS:
         return f"the reply says one step {often} times over"
-    if sum(map(len, items)) < (1 - PROSE) * len(re.sub(r"\s+", " ", text)) - 40:   # 40: one short opening line
+    if sum(map(len, items)) < (1 - PROSE) * len(re.sub(r"\s+", " ", text)) - 40:  # 40: one short opening line
         return "the reply is more prose than numbered list"
     return None
 
@@ -125,7 +125,7 @@ def _read_items(items: list[str], spoken: str, complete: bool) -> Reading:
     if not complete and items:
         dropped.append(_step(items.pop(), "the reply was cut off inside this step; a larger max_tokens lets it end"))
     for item in items:
-        text, found = _without_times(_plain(item)[: 2 * LONGEST_STEP], spoken)   # longer ones are dropped all the same
+        text, found = _without_times(_plain(item)[: 2 * LONGEST_STEP], spoken)  # longer ones are dropped all the same
         times += found
         reason = _unfit(text)
         if reason is None:

@@ -11,7 +11,7 @@ from stepline.store import write_atomic
 
 logger = logging.getLogger(__name__)
 
-VERSION = 1   # of an entry's shape; another one is not read
+VERSION = 1  # of an entry's shape; another one is not read
 
 
 class ReplyCache:
@@ -19,7 +19,7 @@ class ReplyCache:
 
     def __init__(self, folder: Path | None) -> None:
         self.folder = folder
-        self.broken: str | None = None   # why nothing more can be written, for a note to the user
+        self.broken: str | None = None  # why nothing more can be written, for a note to the user
 
     def get(self, key: str) -> str | None:
         """Return the reply under `key`, None when there is none that can be read."""

@@ -16,9 +16,9 @@ from urllib.parse import urlsplit
 from stepline.errors import ModelError, WriterError
 from stepline.writing.llm_settings import LlmSettings
 
-LARGEST = 1_000_000   # bytes of an answer that are read; a full reply with its JSON has some 5,000
-LONGEST_WAIT = 30.0   # s that a server may ask us to wait before the next try
-PASSING = frozenset({408, 409, 425, 429})   # statuses worth a retry, beside all from 500 on
+LARGEST = 1_000_000  # bytes of an answer that are read; a full reply with its JSON has some 5,000
+LONGEST_WAIT = 30.0  # s that a server may ask us to wait before the next try
+PASSING = frozenset({408, 409, 425, 429})  # statuses worth a retry, beside all from 500 on
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Answer:
     complete: bool = True
 
 
-class Fault(Exception):   # noqa: N818 - it never leaves this package
+class Fault(Exception):  # noqa: N818 - it never leaves this package
     """A request that gave no answer.
 
     passing: a retry may help. wait: seconds that the server asks for. rejected: it does not take such a request.
@@ -46,7 +46,7 @@ class Fault(Exception):   # noqa: N818 - it never leaves this package
 class Server(Protocol):
     """Something that answers questions, several at a time where `workers` is more than 1."""
 
-    name: str   # says for the cache which model answers; holds no secret
+    name: str  # says for the cache which model answers; holds no secret
     workers: int
 
     def ask(self, question: str, *, seed: int, until: float) -> Answer:
@@ -67,7 +67,7 @@ class OpenAiServer:
         self.url = settings.base_url or ""
         self.name = f"{self.url} {settings.model}"
         self.workers = settings.concurrency
-        self.reached = False   # whether anybody ever answered at this address
+        self.reached = False  # whether anybody ever answered at this address
         self._openai = openai
         self._http = openai.DefaultHttpxClient(follow_redirects=False, trust_env=not _loopback(self.url))
         self._transport_error = _transport_error(openai)
@@ -76,7 +76,7 @@ class OpenAiServer:
             api_key=_key(settings) or "none",
             max_retries=0,
             http_client=self._http,
-            default_headers={"OpenAI-Organization": openai.Omit(), "OpenAI-Project": openai.Omit()},   # from variables
+            default_headers={"OpenAI-Organization": openai.Omit(), "OpenAI-Project": openai.Omit()},  # from variables
         )
 
     def ask(self, question: str, *, seed: int, until: float) -> Answer:

@@ -40,7 +40,7 @@ class Waiter:
     settings: LlmSettings
     prompt: Prompt
     cache: ReplyCache
-    until: float   # monotonic second of the job's deadline
+    until: float  # monotonic second of the job's deadline
     sleep: Callable[[float], None] = time.sleep
 
     def serve(self, chunk: Chunk) -> Served:
@@ -93,9 +93,7 @@ class Waiter:
         raise Fault(LATE, passing=False)
 
     def _read(self, answer: Answer, chunk: Chunk) -> Reading:
-        return read_reply(
-            answer.text, spoken=chunk.text, sentences=len(chunk.sentences), complete=answer.complete
-        )
+        return read_reply(answer.text, spoken=chunk.text, sentences=len(chunk.sentences), complete=answer.complete)
 
     def _key(self, chunk: Chunk) -> str:
         return reply_cache.key(

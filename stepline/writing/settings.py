@@ -9,5 +9,5 @@ from stepline.writing.llm_settings import LlmSettings
 class WritingSettings(Settings):
     """How steps are written."""
 
-    writer: Literal["extractive", "llm"] = "extractive"   # extractive: spaCy, offline; llm: a language model
-    llm: LlmSettings = LlmSettings()                      # read only when writer = "llm"
+    writer: Literal["extractive", "llm"] = "extractive"  # extractive: spaCy, offline; llm: a language model
+    llm: LlmSettings = LlmSettings()  # read only when writer = "llm"

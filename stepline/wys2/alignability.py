@@ -20,8 +20,8 @@ from stepline.training import Progress, Task, fit
 from stepline.training.loss import Loss
 from stepline.training_settings import TrainSettings
 
-TRAINING = TrainSettings(epochs=8, batch=16, learning_rate=3e-3, weight_decay=1e-4)   # its own; the paper tells none
-HIDDEN = 64   # between the head's layers
+TRAINING = TrainSettings(epochs=8, batch=16, learning_rate=3e-3, weight_decay=1e-4)  # its own; the paper tells none
+HIDDEN = 64  # between the head's layers
 
 
 @dataclass(frozen=True)
@@ -62,10 +62,10 @@ class AlignabilityHead(nn.Module):  # type: ignore[misc]   # torch is untyped to
         if video.shape[-1] != width or text.shape[-1] != width:
             raise ShapeError(f"rows and sentences are {video.shape[-1]} and {text.shape[-1]} wide, the head {width}")
         video, text = (F.layer_norm(each, each.shape[-1:]) for each in (video, text))
-        product = self.both(video[:, None] * text[:, :, None])                          # (B, K, T, hidden)
+        product = self.both(video[:, None] * text[:, :, None])  # (B, K, T, hidden)
         hidden = torch.relu(self.clip(video)[:, None] + self.text(text)[:, :, None] + product)
-        scores = self.out(hidden)[..., 0].masked_fill(video_pad[:, None], -torch.inf)   # (B, K, T)
-        rows = (~video_pad).sum(1, keepdim=True)                                        # (B, 1)
+        scores = self.out(hidden)[..., 0].masked_fill(video_pad[:, None], -torch.inf)  # (B, K, T)
+        rows = (~video_pad).sum(1, keepdim=True)  # (B, 1)
         return cast(Tensor, scores.logsumexp(-1) - rows.log())
 
 
@@ -80,7 +80,7 @@ def train_head(
     known = np.concatenate([sample.alignable for sample in samples]) if samples else np.zeros(0, dtype=np.bool_)
     if known.all() or not known.any():
         raise DatasetError(f"{int(known.sum())} of {len(known)} sentences are alignable; give videos with both kinds")
-    torch.manual_seed(settings.seed)   # of fresh weights
+    torch.manual_seed(settings.seed)  # of fresh weights
     head = AlignabilityHead(samples[0].video.shape[1])
     fit(head, Task(samples, lambda one: len(one.video), lambda chosen, _: chosen, _losses), settings, folder, report)
     return head
@@ -88,10 +88,10 @@ def train_head(
 
 def _losses(head: nn.Module, chosen: Sequence[Told]) -> list[Loss]:
     device = next(head.parameters()).device
-    video, video_pad = pad([one.video for one in chosen])                               # (B, T, D), (B, T)
+    video, video_pad = pad([one.video for one in chosen])  # (B, T, D), (B, T)
     text, text_pad = pad([one.text for one in chosen])
-    known, _ = pad([one.alignable[:, None].astype(np.float32) for one in chosen])       # (B, K, 1)
-    logits = head(video.to(device), text.to(device), video_pad.to(device))              # (B, K)
+    known, _ = pad([one.alignable[:, None].astype(np.float32) for one in chosen])  # (B, K, 1)
+    logits = head(video.to(device), text.to(device), video_pad.to(device))  # (B, K)
     each = F.binary_cross_entropy_with_logits(logits, known[..., 0].to(device), reduction="none")
     kept = (~text_pad).to(device)
     return [Loss((each * kept).sum(), kept.sum().float())]

@@ -10,7 +10,7 @@ from stepline.records import Matrix
 if TYPE_CHECKING:
     from stepline.vision import Backbone
 
-WITH_PICTURES = ("conse", "clip", "s3d")   # text encoders that belong to a backbone; all others know texts alone
+WITH_PICTURES = ("conse", "clip", "s3d")  # text encoders that belong to a backbone; all others know texts alone
 
 
 def check_same(path: Path, trained: tuple[str, str], backbone: str) -> None:

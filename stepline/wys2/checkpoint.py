@@ -15,8 +15,8 @@ from stepline.wys2.model import Detector
 from stepline.wys2.settings import DetectorSettings
 
 KIND = "stepline.wys2.detector"
-VERSION = 1   # of the names of the weights; a reader refuses any other
-SHOWN = 3   # wrong names that an error tells
+VERSION = 1  # of the names of the weights; a reader refuses any other
+SHOWN = 3  # wrong names that an error tells
 
 
 def write_detector(detector: Detector, path: Path, *, video: str = "", text: str = "") -> None:

@@ -24,7 +24,7 @@ from stepline.wys2.run_files import DETECTOR
 from stepline.wys2.train import score_pairs
 
 KIND = "stepline.wys2.shown"
-NEEDED = 2 * LEAST   # validation clips of either kind: each half must bear a fit
+NEEDED = 2 * LEAST  # validation clips of either kind: each half must bear a fit
 
 
 @dataclass(frozen=True)

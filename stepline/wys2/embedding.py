@@ -8,7 +8,7 @@ from stepline.records import FeatureSequence, Matrix, Span
 from stepline.wys2.model import Detector
 from stepline.wys2.pairs import collate_pairs, pair_of
 
-SECONDS = 3.0   # of the clip around each second; WYS2, section 4
+SECONDS = 3.0  # of the clip around each second; WYS2, section 4
 
 
 def embed_seconds(network: Detector, features: FeatureSequence, seconds: float = SECONDS) -> FeatureSequence:

@@ -26,8 +26,8 @@ from stepline.text.visible import visible
 
 Array: TypeAlias = npt.NDArray[np.float64]
 
-SHORTEST = 3.0    # s of the clip in which a sentence is judged; WYS2, section 4
-EXTREME = 1e-3    # of a probability that is evidence: none is surer than that
+SHORTEST = 3.0  # s of the clip in which a sentence is judged; WYS2, section 4
+EXTREME = 1e-3  # of a probability that is evidence: none is surer than that
 
 
 def judge_by_words(wording: Matrix, told: Sequence[bool]) -> tuple[float, ...]:
@@ -90,7 +90,7 @@ def clip_of(span: Span, seconds: float = SHORTEST) -> Span:
 
 def _chances(kind: str, evidence: Array, told: Array) -> tuple[float, ...]:
     weights = weights_of(kind)
-    logits = np.column_stack([evidence, told, np.ones(len(told))]) @ weights   # (S,)
+    logits = np.column_stack([evidence, told, np.ones(len(told))]) @ weights  # (S,)
     return tuple(float(p) for p in 1 / (1 + np.exp(-logits)))
 
 

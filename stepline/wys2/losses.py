@@ -26,14 +26,14 @@ def nce(scores: Tensor, settings: ContrastSettings) -> Loss:
     scores: (B, B), clip by text. Rivals are pairs of the batch that share the clip ("texts"), the text ("videos"), or
     as many of each, of an odd number one text more; which ones is drawn with torch's random numbers.
     """
-    own = scores.diagonal()   # (B,)
+    own = scores.diagonal()  # (B,)
     texts, videos = _shares(settings)
     rivals = []
     if texts != 0:
         rivals.append(_drawn(scores, texts))
     if videos != 0:
         rivals.append(_drawn(scores.T, videos))
-    every = torch.cat([own[:, None], *rivals], dim=1)   # (B, 1 + rivals)
+    every = torch.cat([own[:, None], *rivals], dim=1)  # (B, 1 + rivals)
     return Loss((every.logsumexp(1) - own).sum(), torch.tensor(float(len(own))))
 
 
@@ -44,8 +44,8 @@ def mil_nce(scores: Tensor, *, released: bool) -> Loss:
     loss is log 2 and not 0. Source: Miech et al. 2020, equation 1.
     """
     b = len(scores)
-    mine = scores[torch.arange(b), torch.arange(b)]   # (B, P)
-    rows, columns = scores.flatten(1), scores.transpose(0, 1).flatten(1)   # (B, B P): with its clip, with its texts
+    mine = scores[torch.arange(b), torch.arange(b)]  # (B, P)
+    rows, columns = scores.flatten(1), scores.transpose(0, 1).flatten(1)  # (B, B P): with its clip, with its texts
     if not released:
         diagonal = torch.eye(b, dtype=torch.bool, device=scores.device)
         columns = scores.transpose(0, 1).masked_fill(diagonal[:, :, None], -torch.inf).flatten(1)
@@ -68,6 +68,6 @@ def _drawn(scores: Tensor, count: int | None) -> Tensor:
     b = len(scores)
     if b < 2:
         raise ShapeError("a batch of one clip holds no rival; raise train.batch, or give more clips")
-    chance = torch.rand(b, b, device=scores.device).fill_diagonal_(2.0)   # the diagonal comes last
+    chance = torch.rand(b, b, device=scores.device).fill_diagonal_(2.0)  # the diagonal comes last
     chosen = chance.argsort(1)[:, : min(b - 1, b - 1 if count is None else count)]
     return scores.gather(1, chosen)

@@ -28,7 +28,7 @@ class Detector(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy he
     def forward(self, batch: PairBatch) -> Tensor:
         """Return scores (B, B, P): of clip i with candidate p of clip j; -inf for candidates that are padding."""
         b, p, _ = batch.text.shape
-        texts = self.encode_texts(batch.text.flatten(0, 1))   # (B P, D)
+        texts = self.encode_texts(batch.text.flatten(0, 1))  # (B P, D)
         scores = self.compare(self.encode_clips(batch), texts).view(b, b, p)
         return scores.masked_fill(batch.text_pad[None], -torch.inf)
 
@@ -78,7 +78,7 @@ class Rows(nn.Module):  # type: ignore[misc]
         """Return (B, width)."""
         if batch.video.shape[2] != self.width or batch.video_pad is None:
             raise ShapeError(f"feature rows are {batch.video.shape[2]} wide, the detector takes {self.width}")
-        kept = (~batch.video_pad).to(batch.video.dtype)   # (B, R)
+        kept = (~batch.video_pad).to(batch.video.dtype)  # (B, R)
         mean = torch.einsum("brc,br->bc", batch.video, kept) / kept.sum(1, keepdim=True)
         return cast(Tensor, self.head(mean))
 
@@ -95,7 +95,7 @@ class Frames(nn.Module):  # type: ignore[misc]
 
     def forward(self, batch: PairBatch) -> Tensor:
         """Return (B, width)."""
-        clips = (batch.video.float() / 255).permute(0, 4, 1, 2, 3)   # (B, 3, T, H, W)
+        clips = (batch.video.float() / 255).permute(0, 4, 1, 2, 3)  # (B, 3, T, H, W)
         return cast(Tensor, self.project(self.s3d(clips)))
 
 

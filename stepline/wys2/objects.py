@@ -13,8 +13,8 @@ from stepline.records import Matrix
 from stepline.vision.conse import class_names
 from stepline.writing.english import parse
 
-ENOUGH = 0.6   # share of the named things that must be seen; WYS2, section 4
-SEEN = 0.05   # probability from which a class counts as seen; the paper names no such number
+ENOUGH = 0.6  # share of the named things that must be seen; WYS2, section 4
+SEEN = 0.05  # probability from which a class counts as seen; the paper names no such number
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from stepline.records import Record, Span
 from stepline.wys2.summary_settings import SummarySettings
 
-SHORTEST = 0.5   # s that a span keeps when its ends are moved
+SHORTEST = 0.5  # s that a span keeps when its ends are moved
 
 
 class Pauses:

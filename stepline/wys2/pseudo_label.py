@@ -22,7 +22,7 @@ from stepline.wys2.train import score_pairs
 
 log = logging.getLogger(__name__)
 
-Trainer: TypeAlias = Callable[[Sequence[Pair], int], Detector]   # the pairs and the round, 0 without pseudo-labels
+Trainer: TypeAlias = Callable[[Sequence[Pair], int], Detector]  # the pairs and the round, 0 without pseudo-labels
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def choose_threshold(scores: Matrix, held: Matrix, positive: Flags, settings: Ps
     order = np.argsort(-held, kind="stable")
     right = np.cumsum(positive[order])
     f1 = 2 * right / (np.arange(1, len(held) + 1) + positive.sum())
-    last = np.append(np.diff(held[order]) != 0, True)   # of equal scores, all are above the threshold or none
+    last = np.append(np.diff(held[order]) != 0, True)  # of equal scores, all are above the threshold or none
     return float(held[order][int(np.where(last, f1, -1.0).argmax())])
 
 

@@ -1,10 +1,10 @@
 """A training run of the detector as one folder.
 
-    run.json               settings, counts, every round's threshold and ROC-AUC, why videos were left out
-    videos.json            which videos were for training, validation and test; test videos are never looked at
-    round-N/               checkpoint and log of each training, from which a killed run goes on
-    detector.safetensors   the last round's network
-    detector.shown.json    what turns its scores into P(shown), fitted to the validation clips; not where they are few
+run.json               settings, counts, every round's threshold and ROC-AUC, why videos were left out
+videos.json            which videos were for training, validation and test; test videos are never looked at
+round-N/               checkpoint and log of each training, from which a killed run goes on
+detector.safetensors   the last round's network
+detector.shown.json    what turns its scores into P(shown), fitted to the validation clips; not where they are few
 """
 
 import json

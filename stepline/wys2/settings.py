@@ -4,12 +4,9 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
 
-from stepline.settings import Settings
+from stepline.settings import Count, Fraction, Positive, Settings
 from stepline.training_settings import TrainSettings
 
-Count: TypeAlias = Annotated[int, Field(ge=1)]
-Share: TypeAlias = Annotated[float, Field(ge=0.0, le=1.0)]
-Positive: TypeAlias = Annotated[float, Field(gt=0.0)]
 LabelKind: TypeAlias = Literal["ss", "vr", "mc"]
 Mapping: TypeAlias = Literal["clipped", "halved", "angle"]
 Ranking: TypeAlias = Literal["tasks", "clips"]
@@ -17,58 +14,58 @@ Score: TypeAlias = Literal["dot", "cosine", "joint"]
 Rivals: TypeAlias = Literal["texts", "videos", "both"]
 Objective: TypeAlias = Literal["nce", "mil-nce", "mil-nce-released"]
 
-TRAINING = TrainSettings(epochs=10, batch=128, learning_rate=1e-5, weight_decay=0.0)   # WYS2, section 4; epochs unsaid
+TRAINING = TrainSettings(epochs=10, batch=128, learning_rate=1e-5, weight_decay=0.0)  # WYS2, section 4; epochs unsaid
 
 
 class ClipSettings(Settings):
     """Which clips a narration is cut into: WYS2, section 4."""
 
-    seconds: Positive = 3.0        # of a clip; VideoCLIP's overlapping clips have 16
-    stride: Positive = 3.0         # s between the middles of one sentence's clips; the paper's counts mean 1
-    candidates: Count = 1          # sentences that may tell of a clip, the nearest ones; 3 for MIL-NCE
-    resolve: bool = True           # name what pronouns stand for before texts are compared
+    seconds: Positive = 3.0  # of a clip; VideoCLIP's overlapping clips have 16
+    stride: Positive = 3.0  # s between the middles of one sentence's clips; the paper's counts mean 1
+    candidates: Count = 1  # sentences that may tell of a clip, the nearest ones; 3 for MIL-NCE
+    resolve: bool = True  # name what pronouns stand for before texts are compared
 
 
 class LabelSettings(Settings):
     """Which clips count as visual narrations: WYS2, section 3.1."""
 
-    kind: LabelKind = "ss"         # sentence similarity, visual relevance, or consensus of the modalities
-    similarity: Share = 0.5        # ss: c, the least similarity of narration and key-step
-    quantile: Share | None = None  # ss: instead of c, the share of the clips with a key-step that is kept, likest first
-    mapping: Mapping = "clipped"   # ss: cosine to [0, 1]: max(0, cos), (1 + cos) / 2, or 1 - arccos(cos) / pi
-    text_model: str = "minilm"     # ss: what compares texts; the paper's InferSent is not to be had
-    ranking: Ranking = "clips"     # mc: rank of the clip among the clips of its task, or of its task among the tasks
-    rank: Positive = 0.35          # mc: k; a share of the clips, or a number of tasks
+    kind: LabelKind = "ss"  # sentence similarity, visual relevance, or consensus of the modalities
+    similarity: Fraction = 0.5  # ss: c, the least similarity of narration and key-step
+    quantile: Fraction | None = None  # ss: instead of c, the share of clips with a key-step that is kept, likest first
+    mapping: Mapping = "clipped"  # ss: cosine to [0, 1]: max(0, cos), (1 + cos) / 2, or 1 - arccos(cos) / pi
+    text_model: str = "minilm"  # ss: what compares texts; the paper's InferSent is not to be had
+    ranking: Ranking = "clips"  # mc: rank of the clip among the clips of its task, or of its task among the tasks
+    rank: Positive = 0.35  # mc: k; a share of the clips, or a number of tasks
 
 
 class DetectorSettings(Settings):
     """The two towers: WYS2, section 3.2."""
 
-    video_width: Count = 512       # of a feature row; 512: S3D
-    text_width: Count = 512        # of a text vector
-    video: Literal["head", "s3d"] = "head"   # two layers on ready features, or S3D itself, trained on frames
-    text: Literal["head", "frozen"] = "head"   # two layers, or the vectors as they come (the paper's)
-    hidden: Count = 128            # width between a head's two layers
-    width: Count = 64              # of the space that both towers share; "frozen" texts: their own width
-    score: Score = "dot"           # the paper's raw dot product, a cosine over temperature, or TAN's joint head
-    temperature: Positive = 0.1    # cosine: smaller is sharper
-    dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0   # between a head's two layers
+    video_width: Count = 512  # of a feature row; 512: S3D
+    text_width: Count = 512  # of a text vector
+    video: Literal["head", "s3d"] = "head"  # two layers on ready features, or S3D itself, trained on frames
+    text: Literal["head", "frozen"] = "head"  # two layers, or the vectors as they come (the paper's)
+    hidden: Count = 128  # width between a head's two layers
+    width: Count = 64  # of the space that both towers share; "frozen" texts: their own width
+    score: Score = "dot"  # the paper's raw dot product, a cosine over temperature, or TAN's joint head
+    temperature: Positive = 0.1  # cosine: smaller is sharper
+    dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0  # between a head's two layers
 
 
 class ContrastSettings(Settings):
     """What the detector is trained to tell apart: WYS2, section 3.2, and its baselines."""
 
-    objective: Objective = "nce"   # "mil-nce-released" counts a clip's own candidates twice among the rivals
-    negatives: Count | None = 4    # rivals of a positive, drawn from the batch; None: all of it
-    rivals: Rivals = "texts"       # other texts with the clip, other clips with the text, or as many of each
+    objective: Objective = "nce"  # "mil-nce-released" counts a clip's own candidates twice among the rivals
+    negatives: Count | None = 4  # rivals of a positive, drawn from the batch; None: all of it
+    rivals: Rivals = "texts"  # other texts with the clip, other clips with the text, or as many of each
 
 
 class PseudoSettings(Settings):
     """Pseudo-labels on unlabelled clips: WYS2, section 3.1."""
 
-    rounds: Count = 1              # of labelling and training anew
-    threshold: Literal["best F1", "share"] = "best F1"   # of the validation clips' labels, or a share of the unlabelled
-    share: Share = 0.1             # share: of the unlabelled clips that is kept, the best ones
+    rounds: Count = 1  # of labelling and training anew
+    threshold: Literal["best F1", "share"] = "best F1"  # of the validation clips' labels, or a share of the unlabelled
+    share: Fraction = 0.1  # share: of the unlabelled clips that is kept, the best ones
 
 
 class Wys2Settings(Settings):

@@ -16,7 +16,7 @@ from stepline.records import Record, Span, Step
 from stepline.wys2.pauses import Pauses
 from stepline.wys2.summary_settings import SummarySettings
 
-Importance: TypeAlias = npt.NDArray[np.float32]   # (T,), one a second of the video, in [0, 1]
+Importance: TypeAlias = npt.NDArray[np.float32]  # (T,), one a second of the video, in [0, 1]
 
 
 @dataclass(frozen=True)

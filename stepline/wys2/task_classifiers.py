@@ -15,7 +15,7 @@ from stepline.errors import DatasetError
 from stepline.records import Matrix
 from stepline.wys2.labels import Array
 
-RIDGE = 1e-3   # weight of the squared weights beside the mean loss
+RIDGE = 1e-3  # weight of the squared weights beside the mean loss
 FOLDS = 4
 
 

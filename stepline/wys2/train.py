@@ -17,7 +17,7 @@ from stepline.wys2.model import Detector
 from stepline.wys2.pairs import Pair, collate_pairs
 from stepline.wys2.settings import TRAINING, ContrastSettings, DetectorSettings
 
-AT_ONCE = 512   # pairs that are scored together
+AT_ONCE = 512  # pairs that are scored together
 
 
 def train_detector(
@@ -37,7 +37,7 @@ def train_detector(
     """
     if len(pairs) < 2:
         raise DatasetError(f"{len(pairs)} positive clips; contrast needs two or more: loosen the labels, add videos")
-    torch.manual_seed(settings.seed)   # of fresh weights
+    torch.manual_seed(settings.seed)  # of fresh weights
     network = start or Detector(detector)
     fit(network, detector_task(pairs, contrast or ContrastSettings()), settings, folder, report)
     return network

@@ -49,8 +49,8 @@ def test_five_of_seven_must_agree():
     assert keep(votes("a", 5, 2)) == {"a": True}
     assert keep(votes("a", 2, 5)) == {"a": False}
     assert keep(votes("a", 4, 3)) == {"a": None}
-    assert keep(votes("a", 5, 1)) == {}   # six answers only
-    assert keep([*votes("a", 4, 3), said("a", "late", True)]) == {"a": None}   # an eighth does not count
+    assert keep(votes("a", 5, 1)) == {}  # six answers only
+    assert keep([*votes("a", 4, 3), said("a", "late", True)]) == {"a": None}  # an eighth does not count
 
 
 def test_kappa_by_hand():
@@ -61,7 +61,7 @@ def test_kappa_by_hand():
     kappa, same = fleiss(np.array([[4, 0], [1, 3]]))
     assert same == pytest.approx(0.75)
     assert kappa == pytest.approx(0.466667, abs=1e-6)
-    assert fleiss(np.array([[3, 0], [3, 0]])) == (None, 1.0)   # everyone always says yes: nothing to correct for
+    assert fleiss(np.array([[3, 0], [3, 0]])) == (None, 1.0)  # everyone always says yes: nothing to correct for
     assert fleiss(np.zeros((0, 2), int)) == (None, None)
 
 
@@ -88,9 +88,9 @@ def test_clips_nearest_to_all_their_answers_come_first(tmp_path, clock):
     assert watch(desk, clock, "ann", True).clip.id == "a"
     assert watch(desk, clock, "ann", True).clip.id == "b"
     desk = Desk([clip("c"), clip("b"), clip("a")], Answers(tmp_path / "a.jsonl"), asked=2, clock=clock)
-    assert watch(desk, clock, "bob", True).clip.id == "b"   # an answer each, and it stands first
+    assert watch(desk, clock, "bob", True).clip.id == "b"  # an answer each, and it stands first
     assert watch(desk, clock, "bob", True).clip.id == "a"
-    assert desk.next("cat").clip.id == "c"                  # the others have both of theirs
+    assert desk.next("cat").clip.id == "c"  # the others have both of theirs
 
 
 def test_a_clip_stays_an_annotators_whatever_others_answer_meanwhile(tmp_path, clock):
@@ -99,14 +99,14 @@ def test_a_clip_stays_an_annotators_whatever_others_answer_meanwhile(tmp_path, c
     given = desk.next("ann").clip.id
     assert given == "a"
     desk.begin("ann", "a")
-    answers.add(said("b", "bob", True))   # now b is nearer to having all its answers
+    answers.add(said("b", "bob", True))  # now b is nearer to having all its answers
     assert desk.next("ann").clip.id == "a"
     for who in ("cat", "dan"):
-        answers.add(said("a", who, True))   # and now a has all of its own
+        answers.add(said("a", who, True))  # and now a has all of its own
     clock.now = 4.0
     desk.answer(said("a", "ann", False))
     assert desk.next("ann").clip.id == "b"
-    assert desk.next("eve").clip.id == "b"   # a is nobody's any more
+    assert desk.next("eve").clip.id == "b"  # a is nobody's any more
 
 
 def test_an_answer_before_the_clip_can_have_ended_is_refused(tmp_path, clock):
@@ -119,7 +119,7 @@ def test_an_answer_before_the_clip_can_have_ended_is_refused(tmp_path, clock):
         desk.answer(said("a", "ann", True))
     clock.now = 4.0
     desk.answer(said("a", "ann", True, seconds=99.0))
-    assert [answer.seconds for answer in Answers(tmp_path / "a.jsonl")] == [4.0]   # the server's clock, not the page's
+    assert [answer.seconds for answer in Answers(tmp_path / "a.jsonl")] == [4.0]  # the server's clock, not the page's
 
 
 def test_only_the_clip_that_was_asked_about_can_be_answered(tmp_path, clock):

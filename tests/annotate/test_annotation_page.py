@@ -50,7 +50,7 @@ def test_clips_are_given_whole_and_in_ranges(server):
 def test_other_names_and_other_sites_are_refused(server):
     assert ask(server, "GET", "/", Host="evil.example:80")[0].status == 403
     told = json.dumps({"annotator": "ann", "clip": "q"})
-    assert ask(server, "POST", "/begin", told)[0].status == 400   # a form of another site cannot send the header
+    assert ask(server, "POST", "/begin", told)[0].status == 400  # a form of another site cannot send the header
     assert ask(server, "POST", "/begin", told, X_Stepline="annotate")[0].status == 200
     assert ask(server, "POST", "/begin", "x" * 5000, X_Stepline="annotate")[0].status == 400
     assert ask(server, "POST", "/answer", "{}", X_Stepline="annotate")[0].status == 400

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from stepline.asr import read_captions
 from stepline.errors import CaptionError
 
-MANY = 2_500   # cases a property behind `slow`; five properties make 12,500
+MANY = 2_500  # cases a property behind `slow`; five properties make 12,500
 FEW = 60
 QUIET = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.data_too_large]
 
@@ -123,10 +123,10 @@ PROPERTIES = list(properties(1))
 
 @pytest.mark.parametrize("name", PROPERTIES)
 def test_a_few_cases_hold(name: str, tmp_path: Path) -> None:
-    properties(FEW)[name](tmp_path)   # type: ignore[operator]
+    properties(FEW)[name](tmp_path)  # type: ignore[operator]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PROPERTIES)
 def test_many_cases_hold(name: str, tmp_path: Path) -> None:
-    properties(MANY)[name](tmp_path)   # type: ignore[operator]
+    properties(MANY)[name](tmp_path)  # type: ignore[operator]

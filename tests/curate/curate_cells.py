@@ -13,9 +13,7 @@ NARRATION = "Chop the onion into small pieces. My grandmother loved this kitchen
 
 def transcript(*texts: str, seconds: float = 4.0, language: str | None = "en") -> Transcript:
     """Return sentences said one after the other, each for so many seconds."""
-    sentences = [
-        Sentence(text=text, span=Span(n * seconds, (n + 1) * seconds)) for n, text in enumerate(texts)
-    ]
+    sentences = [Sentence(text=text, span=Span(n * seconds, (n + 1) * seconds)) for n, text in enumerate(texts)]
     return Transcript(language=language, sentences=tuple(sentences))
 
 
@@ -27,7 +25,7 @@ def record(id: str, *steps: Step, said: Transcript | None = None, duration: floa
 
 def work(recipe: Recipe, item: Item | None = None, **given: object) -> Work:
     """Return what a video stage gets."""
-    return Work(item or Item("one"), recipe, **given)   # type: ignore[arg-type]
+    return Work(item or Item("one"), recipe, **given)  # type: ignore[arg-type]
 
 
 def gathered(
@@ -36,4 +34,4 @@ def gathered(
     """Return what a dataset stage without video needs gets."""
     folder.mkdir(parents=True, exist_ok=True)
     nothing = iter(())
-    return Gathered(folder, (), recipe, None, lambda stage: nothing, failures or {}, (), folders)   # type: ignore[arg-type]
+    return Gathered(folder, (), recipe, None, lambda stage: nothing, failures or {}, (), folders)  # type: ignore[arg-type]

@@ -68,9 +68,7 @@ def test_a_video_without_a_clean_step_is_left_out_beside_those_before(tmp_path: 
 
 def test_sentences_that_are_shown_become_steps_and_the_others_are_dropped(tmp_path: Path) -> None:
     said = transcript("Chop the onion.", "I love this kitchen.")
-    sentences = tuple(
-        one.model_copy(update={"shown": p}) for one, p in zip(said.sentences, (0.8, 0.2), strict=True)
-    )
+    sentences = tuple(one.model_copy(update={"shown": p}) for one, p in zip(said.sentences, (0.8, 0.2), strict=True))
     judged = record("a", said=said.model_copy(update={"sentences": sentences}))
     made = visible_record(judged, VisibleSettings(shown=0.5))
     assert [(step.text, step.spans, step.score) for step in made.steps] == [("Chop the onion.", (Span(0.0, 4.0),), 0.8)]
@@ -86,4 +84,4 @@ def test_a_step_without_sources_has_no_support() -> None:
     lonely = SHOWN.model_copy(update={"sources": ()})
     (known,) = clean.judged_steps(record("a", lonely), ())
     assert known.support == 0.0
-    assert np.isclose(known.agreement, 1.0)   # nobody else placed it
+    assert np.isclose(known.agreement, 1.0)  # nobody else placed it

@@ -56,7 +56,7 @@ def test_the_table_by_hand():
     raw, final = rows(sample, said)
     assert (raw.checked, raw.unsure, written(raw.alignable)) == (0, 1, "not known")
     assert final.checked == 2
-    assert written(final.alignable) == "75.0 % [50.0, 100.0]"   # 1 and, half of two people, 1/2
+    assert written(final.alignable) == "75.0 % [50.0, 100.0]"  # 1 and, half of two people, 1/2
     assert written(final.aligned) == "50.0 % [0.0, 100.0]"
     assert means(sample, said, "alignable", "step") == {steps[0]: 1.0, steps[1]: 0.5}
 
@@ -82,7 +82,7 @@ def test_two_people_agree_beyond_chance_or_not():
     alignable, aligned = accords(sample, [*ann, *bob, *eve])
     # Fleiss by hand: six texts (3, 0), six (1, 2); pairs .6667; yes 24 of 36: chance 5/9; kappa .25.
     assert alignable.kappa == pytest.approx(0.25)
-    assert aligned.kappa == pytest.approx((2 / 3 - 5 / 9) / (4 / 9))   # six (2, 1), six (0, 3): 12 of 36 yes
+    assert aligned.kappa == pytest.approx((2 / 3 - 5 / 9) / (4 / 9))  # six (2, 1), six (0, 3): 12 of 36 yes
 
 
 @pytest.fixture

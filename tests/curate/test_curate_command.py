@@ -26,7 +26,9 @@ def test_a_run_says_what_went_through_and_status_tells_it_again(films, stepline)
     assert "2 of 4 videos went through, 2 left out or failed, 0 not taken" in done.stderr
     again = stepline(*asked, "--json")
     assert {key: json.loads(again.stdout)[key] for key in ("videos", "failed", "refused")} == {
-        "videos": 4, "failed": 2, "refused": 0
+        "videos": 4,
+        "failed": 2,
+        "refused": 0,
     }
     shown = stepline("curate", "status", films / "out")
     rows = {line.split()[0]: line.split()[1:4] for line in shown.stdout.splitlines()[1:6]}

@@ -45,7 +45,7 @@ def test_counts_of_one_kept_video_by_hand():
     assert (counts.step_words, counts.step_seconds) == (10, 8.0)
     assert (counts.neighbours, counts.out_of_order) == (1, 1)
     assert counts.words_a_step == {"3": 1, "5": 1, "2": 1}
-    assert counts.words_a_minute == {"4": 1}   # seven words in 5 s are 84 a minute: the bar from 80
+    assert counts.words_a_minute == {"4": 1}  # seven words in 5 s are 84 a minute: the bar from 80
     assert (counts.narration_shown.sums, counts.narration_shown.texts) == ([pytest.approx(0.9)], [2])
 
 
@@ -85,7 +85,7 @@ def test_the_rarest_reasons_stand_together():
 
 
 def test_a_share_and_its_interval():
-    assert written(share([1.0, 2.0], [2.0, 2.0])) == "75.0 % [50.0, 100.0]"   # draws of two videos: 50, 75 or 100
+    assert written(share([1.0, 2.0], [2.0, 2.0])) == "75.0 % [50.0, 100.0]"  # draws of two videos: 50, 75 or 100
     assert written(share([], [])) == "not known"
     generator = np.random.default_rng(0)
     hits = generator.binomial(10, 0.3, size=5000).astype(float)
@@ -98,16 +98,18 @@ def test_verdicts_move_the_scores_of_all_texts_by_how_far_these_are_off():
     moved = corrected(scores, verdicts, {"a": "v", "b": "w", "c": "v"}, 0.6)
     assert moved.value == pytest.approx(0.6 + (0.1 - 0.7) / 2)
     assert (moved.texts, moved.videos) == (2, 2)
-    assert moved.low == pytest.approx(0.0)   # 0.6 - 0.7 is no share
+    assert moved.low == pytest.approx(0.0)  # 0.6 - 0.7 is no share
     assert moved.high == pytest.approx(0.7)
 
 
 def test_near_duplicates_are_steps_said_alike_and_videos_made_of_them():
-    found = twins({
-        "a": ["Whisk the eggs.", "Pour in the milk", "Fry the omelette in butter"],
-        "b": ["whisk eggs", "pour in the milk", "Fry the omelette in butter!"],
-        "c": ["Change the tire", "Whisk the eggs", "Loosen every lug nut first"],
-    })
+    found = twins(
+        {
+            "a": ["Whisk the eggs.", "Pour in the milk", "Fry the omelette in butter"],
+            "b": ["whisk eggs", "pour in the milk", "Fry the omelette in butter!"],
+            "c": ["Change the tire", "Whisk the eggs", "Loosen every lug nut first"],
+        }
+    )
     assert [(line.text, line.videos, line.wordings) for line in found.lines] == [
         ("Whisk the eggs.", 3, 2), ("Fry the omelette in butter", 2, 1), ("Pour in the milk", 2, 1),
     ]  # fmt: skip
@@ -139,7 +141,7 @@ def test_some_are_the_same_in_any_order_and_all_are_as_likely():
         for one in ids:
             some.add(one, one)
         times += "v7" in dict(some.chosen())
-    assert 15 <= times <= 45   # 30 expected, standard deviation 5
+    assert 15 <= times <= 45  # 30 expected, standard deviation 5
 
 
 def test_biases_follow_from_the_counts():
@@ -165,7 +167,7 @@ def test_no_text_becomes_markup():
     failures = [Failure("b", EVIL, "error", EVIL)]
     html = page(find([evil, out], SETTINGS, failures=failures, provenance={EVIL: EVIL + "\n"}, stages=(EVIL,)))
     assert "<img" not in html
-    assert html.count("</script>") == 2   # the page's own
+    assert html.count("</script>") == 2  # the page's own
     told = json.loads(re.search(r'id="asked">(.*?)</script>', html, re.DOTALL)[1])
     assert {one["text"] for one in told["asked"]} == {EVIL}
     assert "score" not in told["asked"][0]

@@ -41,7 +41,7 @@ def test_saved_verdicts_are_taken_over_and_give_the_table(out):
     assert done.exit_code == 0, done.output
     assert "steps of the dataset           3  100.0 % [100.0, 100.0]  50.0 % [50.0, 50.0]" in done.output
     assert "well aligned: Cohen's kappa 0.00 [0.00, 0.00] over 6 texts by ann, bob" in done.output
-    assert "alignable: Cohen's kappa undefined over" in done.output   # nobody ever says no
+    assert "alignable: Cohen's kappa undefined over" in done.output  # nobody ever says no
     assert "ann, bob" in (out / "report.html").read_text()
     again = runner.invoke(main, ["curate", "audit", str(out), "--set", "frames=false", "--table"])
     assert "100.0 % [100.0, 100.0]" in again.output

@@ -68,7 +68,7 @@ def over(folder: Path, settings: Recipe, count: int = 6, **more: object) -> Gath
     def results(stage: str) -> Iterator[tuple[Item, bytes]]:
         yield from ((item, row[stage]) for item, row in zip(items, made, strict=True))
 
-    return replace(gathered(folder, settings, {}), items=items, results=results, **more)   # type: ignore[arg-type]
+    return replace(gathered(folder, settings, {}), items=items, results=results, **more)  # type: ignore[arg-type]
 
 
 def test_records_and_features_are_gathered_and_what_came_before_is_left_out(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_records_and_features_are_gathered_and_what_came_before_is_left_out(tmp_
     assert [one.id for one in records] == [f"video {number}" for number in range(6)]
     first = records[0]
     assert (first.video.title, first.video.task, first.video.duration) == ("Title 0", "frying", 12.0)
-    assert first.video.path is None   # of this machine; what publishes it knows where it lies
+    assert first.video.path is None  # of this machine; what publishes it knows where it lies
     assert [step.status for step in first.steps] == ["shown", "shown"]
     assert (first.models["judge"], first.models["vision"], first.warnings) == ("grounding", "conse", ("dark",))
     assert sorted(FeatureStore(tmp_path / "gather" / FEATURES)) == [one.id for one in records]

@@ -65,7 +65,7 @@ def test_the_words_asked_of_a_model_count_only_where_one_is_asked() -> None:
     elsewhere = load_settings(Recipe, None, [asked[0], asked[1].replace("1:1", "2:2")])
     write = STAGES["write"].settings
     assert write(one) != write(other)
-    assert write(other) == write(elsewhere)   # the same model at another address
+    assert write(other) == write(elsewhere)  # the same model at another address
 
 
 def test_a_named_file_counts_by_its_bytes(tmp_path: Path) -> None:

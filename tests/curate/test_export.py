@@ -122,7 +122,7 @@ def test_what_strangers_wrote_stays_in_its_cell_of_a_table():
     assert pairs({}) == "none"
 
 
-@pytest.mark.filterwarnings("ignore")   # of what mlcroissant itself builds on
+@pytest.mark.filterwarnings("ignore")  # of what mlcroissant itself builds on
 def test_croissant_is_valid_and_gives_the_records(tmp_path):
     croissant = pytest.importorskip("mlcroissant", reason="needs mlcroissant")
     folder, _ = export(tmp_path)

@@ -17,15 +17,15 @@ SETTINGS = FilterSettings(shortest=5, longest=600, words=10, words_a_minute=15, 
     [
         ("en", 60.0, 100, 3, None),
         ("en-US", 60.0, 100, 3, None),
-        (None, 60.0, 100, 3, None),   # nobody tells the language
+        (None, 60.0, 100, 3, None),  # nobody tells the language
         ("en", 4.9, 100, 3, SHORT),
         ("en", 600.5, 2000, 3, LONG),
         ("es", 60.0, 100, 3, LANGUAGE),
-        ("es", 60.0, 9, 3, SILENT),   # two words are no language
+        ("es", 60.0, 9, 3, SILENT),  # two words are no language
         ("en", 60.0, 14, 3, SPARSE),
         ("en", 60.0, 15, 3, None),
         ("en", 60.0, 100, 1, FEW),
-        ("en", 0.0, 100, 2, None),   # of an unknown length nothing is said
+        ("en", 0.0, 100, 2, None),  # of an unknown length nothing is said
     ],
 )
 def test_a_video_is_left_out_for_its_first_reason(

@@ -46,7 +46,7 @@ def test_a_line_has_no_part_below_zero():
 def test_costs_tell_models_waiting_and_starting_apart():
     costs = read_costs(journal([4, 8, 8, 12, 4, 12]), [f"v{n}" for n in range(6)])
     hear = costs.stages["hear"]
-    assert hear.load["cpu"] == pytest.approx(10 - 5)   # the first video's 10 s against the others' median of 5
+    assert hear.load["cpu"] == pytest.approx(10 - 5)  # the first video's 10 s against the others' median of 5
     assert list(hear.spent["cpu"]) == pytest.approx([5, 5, 5, 7, 3, 7])
     assert (costs.lead, costs.gap) == (5.0, pytest.approx(0.25))
     assert (hear.load["tokens"], hear.spent["tokens"].sum()) == (0.0, 6000.0)
@@ -81,7 +81,7 @@ def test_all_videos_by_hand():
     (hear,) = told.stages
     assert hear.cpu.value == pytest.approx(600 * 6)
     assert told.cpu_hours.value == pytest.approx((3600 + 2 * 7) / 3600)
-    assert told.cpu_left.value * 3600 == pytest.approx(3614 - 48)   # the six are done: 3, 5, 7, 9, 11 and 13 s
+    assert told.cpu_left.value * 3600 == pytest.approx(3614 - 48)  # the six are done: 3, 5, 7, 9, 11 and 13 s
     # one worker: 600 videos of 12 s and 600 gaps of a quarter; the models; 5 s before the first unit
     assert told.hours[1].value * 3600 == pytest.approx(7200 + 150 + 14 + 5)
     assert told.hours[4].value * 3600 == pytest.approx(7350 / 4 + 14 + 5)
@@ -108,7 +108,7 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say():
             read_costs(lines, [f"v{n}" for n in range(24)]), x[chosen], x, ForecastSettings(draws=200, cores=(1,))
         )
         held += told.stages[0].cpu.low <= y.sum() <= told.stages[0].cpu.high
-    assert held >= 51   # 57 expected of 60; fewer than 51 has a chance below one in a hundred
+    assert held >= 51  # 57 expected of 60; fewer than 51 has a chance below one in a hundred
 
 
 def test_sizes_are_durations_else_bytes_else_alike():

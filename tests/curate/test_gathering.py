@@ -24,7 +24,7 @@ def test_libraries_that_are_loaded_already_use_the_recipes_threads_too():
 
 def test_results_in_a_store_are_read_side_by_side_and_come_in_order():
     fates = [Fate(Item(f"v{number:03d}"), (), b"", None) for number in range(3 * AT_ONCE)]
-    together = threading.Barrier(AT_ONCE, timeout=60)   # broken where fewer are read at a time
+    together = threading.Barrier(AT_ONCE, timeout=60)  # broken where fewer are read at a time
 
     def read(one):
         together.wait()

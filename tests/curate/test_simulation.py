@@ -23,7 +23,7 @@ def test_one_worker_does_one_video_after_another():
 
 def test_the_earliest_free_worker_takes_the_next_video():
     told = simulate(work([3.0], [1.0], [1.0], [4.0]), Cluster(nodes=2, cores=1, start=0.0))
-    assert (told.makespan, told.waiting) == (6.0, 3.0)   # 3 here; 1, 1 and 4 there
+    assert (told.makespan, told.waiting) == (6.0, 3.0)  # 3 here; 1, 1 and 4 there
 
 
 def test_a_handed_batch_is_not_given_up():
@@ -34,16 +34,14 @@ def test_a_handed_batch_is_not_given_up():
 
 def test_shared_storage_bounds_the_rate_and_one_video_is_fetched_ahead():
     told = simulate(work(*[[1.0]] * 6, size=10.0), Cluster(nodes=6, cores=1, start=0.0, storage=5.0))
-    assert told.makespan == 13.0   # the sixth file is here after 60 / 5 s
+    assert told.makespan == 13.0  # the sixth file is here after 60 / 5 s
     alone = simulate(work(*[[2.0]] * 3, size=10.0), Cluster(nodes=1, cores=1, start=0.0, stream=10.0))
-    assert alone.makespan == 7.0   # only the first is waited for
+    assert alone.makespan == 7.0  # only the first is waited for
 
 
 def test_a_copy_overtakes_a_slow_node():
     cluster = {"nodes": 2, "cores": 1, "start": 0.0, "slow_share": 0.5, "slow_speed": 0.1}
-    seed = next(
-        seed for seed in range(50) if (np.random.default_rng(seed).random(2) < 0.5).tolist() == [False, True]
-    )
+    seed = next(seed for seed in range(50) if (np.random.default_rng(seed).random(2) < 0.5).tolist() == [False, True])
     videos = work([2.0], [2.0])
     assert simulate(videos, Cluster(**cluster), seed=seed).makespan == 20.0
     told = simulate(videos, Cluster(**cluster, speculate=True), seed=seed)
@@ -54,7 +52,7 @@ def test_a_death_takes_the_unit_in_flight_alone():
     videos = work(*[[30.0, 30.0, 30.0]] * 40)
     told = simulate(videos, Cluster(nodes=4, cores=2, start=1.0, loss_every=200.0, away=20.0), seed=2)
     assert told.losses > 5
-    assert told.useful == pytest.approx(videos.seconds)   # what was in cells was not done again
+    assert told.useful == pytest.approx(videos.seconds)  # what was in cells was not done again
     assert 0 < told.lost <= told.losses * 2 * 30.0
     assert told.waiting >= -1e-6
 
@@ -72,7 +70,7 @@ def test_the_books_balance_whatever_breaks(seed):
     assert min(*parts, told.waiting) >= -1e-6
     assert sum(parts) + told.waiting == pytest.approx(15 * told.makespan)
     assert told.restarts > 0
-    assert told.useful + told.copied >= videos.seconds - 1e-3   # slow nodes need longer, none less
+    assert told.useful + told.copied >= videos.seconds - 1e-3  # slow nodes need longer, none less
     assert simulate(videos, cluster, seed=seed) == told
 
 

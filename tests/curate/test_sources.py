@@ -37,7 +37,7 @@ def test_a_folder_gives_its_videos_sorted_with_the_captions_beside_them(tmp_path
     cut, whisk = read_source(str(tmp_path))
     assert (cut.id, whisk.id) == ("cut", "whisk")
     assert cut.video == f"{tmp_path}/sub/cut.MKV"
-    assert cut.captions == f"{tmp_path}/cut.srt"   # no language before one with a language
+    assert cut.captions == f"{tmp_path}/cut.srt"  # no language before one with a language
     assert cut.captions_stamp == Place(cut.captions).stamp()
     assert cut.stamp == Place(cut.video).stamp()
     assert (whisk.captions, whisk.features) == (None, None)
@@ -178,7 +178,7 @@ def test_tars_are_read_where_they_lie(tmp_path, address):
     entries = list(read_source(f"{tmp_path}/{address}"))
     assert ids(entries) == [("b", "Item"), ("b", "Refused"), ("c", "Item"), ("d", "Refused"), ("e", "Refused")]
     first, _again, c, nothing, two = entries
-    assert Place(first.video).read() == b"!"   # the first in the order of the tars
+    assert Place(first.video).read() == b"!"  # the first in the order of the tars
     assert Place(c.video).read() == b"video c"
     assert Place(c.video).name == "c.mp4"
     assert json.loads(Place(c.captions).read()) == CAPTIONS
@@ -208,7 +208,7 @@ def howto100m(tmp_path):
         htm_vlen_dot_csv="vid,vlen\nv2,61\n",
         features__v2_dot_mp4_dot_npy="x",
     )
-    captions = {"v1": {**CAPTIONS, "text": ["Crème brûlée, \"now\"]}"]}, "v2": CAPTIONS, "v3": CAPTIONS}
+    captions = {"v1": {**CAPTIONS, "text": ['Crème brûlée, "now"]}']}, "v2": CAPTIONS, "v3": CAPTIONS}
     (tmp_path / "caption.json").write_text(json.dumps(captions, ensure_ascii=False))
     return tmp_path
 
@@ -221,10 +221,10 @@ def test_howto100m_gives_captions_features_tasks_and_lengths_by_id(howto100m):
     assert (v2.task, v2.title, v2.duration, v2.category) == ("Make Tea", "Make Tea", 61.0, "Food and Entertaining")
     assert (v1.task, v1.duration, v1.video) == ("8", None, None)
     assert v2.features == f"{howto100m}/features/v2.mp4.npy"
-    assert json.loads(Place(v1.captions).read())["text"] == ["Crème brûlée, \"now\"]}"]
+    assert json.loads(Place(v1.captions).read())["text"] == ['Crème brûlée, "now"]}']
     Place(v1.captions).fetch(howto100m / "fetched.json")
     heard = read_captions(howto100m / "fetched.json")
-    assert [sentence.text for sentence in heard.transcript.sentences] == ["Crème brûlée, \"now\"]}"]
+    assert [sentence.text for sentence in heard.transcript.sentences] == ['Crème brûlée, "now"]}']
     assert v1.captions_stamp != v2.captions_stamp
 
 

@@ -46,7 +46,7 @@ def test_status_names_what_other_recipes_left(tmp_path, monkeypatch):
     for threads in (1, 2):
         curate(Job(recipe(threads=threads), str(tmp_path / "out"), STAGES), items)
     found = status(Place(str(tmp_path / "out")), STAGES)
-    (name, size), = found.others.items()   # what publishes writes nothing into its own folder
+    ((name, size),) = found.others.items()  # what publishes writes nothing into its own folder
     assert name.startswith("stages/total/")
     assert size == (tmp_path / "out" / name / "total.json").stat().st_size
 
@@ -60,7 +60,7 @@ def test_progress_knows_its_rate_and_what_is_left():
     progress = Progress(total=10, began=0.0)
     assert progress.rate is None
     progress.count(None, earlier=True)
-    assert progress.rate is None   # an earlier run's videos say nothing of this one's pace
+    assert progress.rate is None  # an earlier run's videos say nothing of this one's pace
     progress.count(Failure("a", "read", "hang", "slow"), earlier=False)
     progress.count(Failure("b", "read", "left out", "short"), earlier=False)
     assert progress.failed == 1

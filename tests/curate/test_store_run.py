@@ -37,13 +37,13 @@ def test_a_run_in_a_bucket_that_fails_now_and_then_is_as_one_on_a_disk(tmp_path,
         place.put(tmp_path / "in" / f"{item.id}.txt")
         there.append(Item(item.id, video=place.url, stamp=item.stamp))
     curate(Job(recipe(), str(tmp_path / "out"), STAGES), here)
-    bucket.every = 7   # each seventh request is answered with an error
+    bucket.every = 7  # each seventh request is answered with an error
     for _ in range(2):
         curate(Job(recipe(places=PATIENT), "s3://films/out", STAGES), there)
     out = Place("s3://films/out", PlaceSettings(**PATIENT))
     assert (out / "dataset/dataset.json").read() == (tmp_path / "out/dataset/dataset.json").read_bytes()
     begun = [line["id"] for line in read_timings(out) if line["event"] == "start" and line["stage"] == "read"]
-    assert sorted(begun) == ["a", "bad", "c"]   # the second run found everything
+    assert sorted(begun) == ["a", "bad", "c"]  # the second run found everything
     found = status(out, STAGES)
     assert [stage.done for stage in found.stages] == [2, 2, 2, 1, 1]
     assert found.worker is None

@@ -19,7 +19,7 @@ READ = STAGES["read"]
 
 def test_a_key_changes_with_all_that_decides_a_result_and_nothing_else():
     first = key(READ, ITEM, None, {})
-    assert first == key(READ, replace(ITEM, title="Stir", stamp="11-1"), None, {})   # it reads captions, not these
+    assert first == key(READ, replace(ITEM, title="Stir", stamp="11-1"), None, {})  # it reads captions, not these
     others = [
         key(READ, replace(ITEM, captions_stamp="3-2"), None, {}),
         key(READ, replace(ITEM, captions=None), None, {}),
@@ -134,7 +134,7 @@ def test_units_of_a_video_run_in_order(cells):
     assert video.next_unit() == read
     video.start(read)
     assert video.next_unit() is None
-    assert video.next_unit(ahead=True) is None   # what comes next needs it
+    assert video.next_unit(ahead=True) is None  # what comes next needs it
     video.settle(read, None)
     assert video.next_unit() == count
     assert not video.finished
@@ -152,7 +152,7 @@ def test_a_failure_ends_what_comes_after_it(cells):
     assert opened(cells, retry=True)[1].next_unit() == count
     for _ in range(2):
         cells.fail(STAGES["count"], count.key, failure)
-    assert opened(cells, retry=True)[1].finished   # three attempts are the limit
+    assert opened(cells, retry=True)[1].finished  # three attempts are the limit
 
 
 def test_a_result_outweighs_an_earlier_failure(cells):

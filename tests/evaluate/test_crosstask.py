@@ -98,7 +98,7 @@ def test_test_sets_leave_30_videos_a_task_out_and_follow_the_seed():
     tasks = {"1": [f"v{n}" for n in range(50)], "2": [f"w{n}" for n in range(30)]}
     sets = random_sets(tasks)
     assert len(sets) == 20
-    assert {len(chosen) for chosen in sets} == {20}   # task 2 has no more than 30 videos
+    assert {len(chosen) for chosen in sets} == {20}  # task 2 has no more than 30 videos
     assert len(set(sets)) == 20
     assert random_sets(tasks) == sets
     assert random_sets(tasks, seed=1)[0] == sets[1]
@@ -136,7 +136,7 @@ def test_scores_are_placed_by_themselves_or_in_order(release):
     tree = {"11_a_a": rows.tolist(), "22_c": np.eye(10)[:, [7]].tolist()}
     assert score(scored(release, tree, convention="each-all").statistics["average R@1"]) == (0.5 + 1) / 2
     with pytest.raises(DatasetError, match="each-all"):
-        scored(release, tree)   # no task has more than 30 videos
+        scored(release, tree)  # no task has more than 30 videos
 
 
 def test_seconds_cannot_be_put_in_order(release):
@@ -174,7 +174,7 @@ def test_spans_give_recall_at_overlap_and_their_middles_are_the_seconds(release)
 def test_steps_after_the_last_row_of_the_scores_are_missed_and_only_officially_left_out(release):
     for n in range(40):
         (release / "annotations" / f"11_n{n}.csv").write_text("1,0,2\n2,5,9\n")
-    tree = {f"11_n{n}": [[1.0, 0.0], [0.0, 1.0]] for n in range(40)}   # two rows of nine
+    tree = {f"11_n{n}": [[1.0, 0.0], [0.0, 1.0]] for n in range(40)}  # two rows of nine
     each = scored(release, tree, convention="each-all")
     assert each.statistics["average R@1"].items == 2 * 40 + 2 + 1
     assert score(each.statistics["average R@1"]) == pytest.approx((40 / 82 + 0) / 2)

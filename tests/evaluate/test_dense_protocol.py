@@ -33,7 +33,7 @@ def values(scores):
 
 def test_perfect_is_best_and_empty_is_0(run):
     perfect, empty = values(run(PERFECT)), values(run({}))
-    assert perfect["SODA_d"] == pytest.approx((1 + 0.5) / 2)   # a segment without length overlaps nothing
+    assert perfect["SODA_d"] == pytest.approx((1 + 0.5) / 2)  # a segment without length overlaps nothing
     assert set(empty.values()) == {0.0}
     assert all(perfect[name] > 0 for name in perfect if not name.startswith("BLEU"))
     assert run({}).missing == ("v_a", "v_b")
@@ -72,9 +72,9 @@ def test_it_equals_the_official_programs_on_youcook2(convention, version):
     assert found["METEOR"] == pytest.approx({"pdvc_2018": 0.201922, "vidchapters": 0.267375}[version], abs=1e-4)
     assert found["CIDEr"] == pytest.approx({"pdvc_2018": 2.333605, "vidchapters": 2.745418}[version], abs=1e-5)
     assert found["BLEU-4"] == pytest.approx({"pdvc_2018": 0.249385, "vidchapters": 0.293394}[version], abs=1e-5)
-    assert found["SODA_c"] == pytest.approx(0.273225, abs=1e-4)   # VidChapters' copy, an empty list scores 0
+    assert found["SODA_c"] == pytest.approx(0.273225, abs=1e-4)  # VidChapters' copy, an empty list scores 0
     for kind, f1 in {"a": 0.271045, "b": 0.348469, "c": 0.281505, "d": 0.515092}.items():
-        assert found[f"SODA_{kind}"] == pytest.approx(f1 * 33 / 34, abs=1e-4)   # fujiso/SODA without the empty list
+        assert found[f"SODA_{kind}"] == pytest.approx(f1 * 33 / 34, abs=1e-4)  # fujiso/SODA without the empty list
 
 
 def test_an_empty_caption_counts_as_a_prediction(run):

@@ -51,7 +51,7 @@ def test_json_against_another_system_and_a_row_a_video(files):
     result = run(
         "vnd", "--predictions", files / "one.json", "--reference", files / "truth.json", "--against",
         files / "other.json", "--per-video", files / "rows.parquet", "--json", "--draws", 50, "--seed", 3,
-    )   # fmt: skip
+    )  # fmt: skip
     tree = json.loads(result.stdout)
     assert tree["videos"] == 40
     assert tree["bootstrap"]["seed"] == 3

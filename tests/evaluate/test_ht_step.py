@@ -71,7 +71,7 @@ def test_each_threshold_equals_the_official_one():
             found[id] = Located(
                 np.array([[r["t-start"], r["t-end"]] for _, r in rows]), np.array([r["label"] for _, r in rows]),
                 np.array([r["score"] for _, r in rows]), np.array([n for n, _ in rows]),
-            )   # fmt: skip
+            )  # fmt: skip
     expected = next(value for key, value in facts.items() if key.startswith("ap_make_A"))
     assert [score(grounding_map(truths, found, tious=[t])) for t in TIOUS] == pytest.approx(expected, abs=1e-12)
 
@@ -99,7 +99,7 @@ def test_perfect_is_1_and_empty_is_0_everywhere(folder):
 def test_any_instance_of_a_step_is_a_hit_and_a_step_counts_once(folder):
     (folder / "p.json").write_text(json.dumps({"v1": [55, 41], "v2": {"pour": 8.0}}))
     found = evaluate("ht-step", folder / "p.json", folder)
-    assert score(found.statistics["R@1"]) == pytest.approx(2 / 3)   # of cut, stir, pour
+    assert score(found.statistics["R@1"]) == pytest.approx(2 / 3)  # of cut, stir, pour
     (folder / "p.json").write_text(json.dumps({"v1": {"0": 20, "stir": None}}))
     assert score(evaluate("ht-step", folder / "p.json", folder).statistics["R@1"]) == pytest.approx(1 / 3)
 

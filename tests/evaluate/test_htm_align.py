@@ -31,8 +31,7 @@ def scored(tmp_path):
 
 @needs_cases
 @pytest.mark.parametrize(
-    ("convention", "expected"),
-    [("tan", "global_official"), ("tan-windows", "overlap_seq"), ("nasva", "nasva_rule")],
+    ("convention", "expected"), [("tan", "global_official"), ("tan-windows", "overlap_seq"), ("nasva", "nasva_rule")]
 )
 def test_it_equals_the_official_evaluator(tmp_path, convention, expected):
     facts = case("htm_align")
@@ -81,7 +80,7 @@ def test_spans_give_recall_at_overlap_and_their_middles_are_the_seconds(scored):
 def test_nasva_leaves_out_videos_without_an_alignable_sentence(scored):
     found = scored({"a": [2, 0, 5], "b": [0]}, convention="nasva")
     assert found.videos == ("a",)
-    assert score(found.statistics["R@1"]) == 0.5   # 5 < 5.2: nothing is rounded
+    assert score(found.statistics["R@1"]) == 0.5  # 5 < 5.2: nothing is rounded
     assert score(scored({"a": [2, 0, 5], "b": [0]}).statistics["R@1"]) == 1
 
 
@@ -91,15 +90,15 @@ def test_the_first_of_equal_seconds_is_taken():
 
 def test_a_score_of_exactly_0_means_not_scored(scored):
     rows = [[-1.0, -1, -0.5, 0, -1, -1, -1, -1, -1, -1]] * 3
-    assert score(scored({"a": rows, "b": [[1.0]]}).statistics["R@1"]) == 0.5   # second 2 is best, not 3
+    assert score(scored({"a": rows, "b": [[1.0]]}).statistics["R@1"]) == 0.5  # second 2 is best, not 3
 
 
 def test_windows_hold_the_sentences_between_those_that_cannot_be_aligned():
-    rows = [[index % 2, 20.0 * index, 20.0 * index + 2, "x"] for index in range(15)]   # odd sentences alignable
+    rows = [[index % 2, 20.0 * index, 20.0 * index + 2, "x"] for index in range(15)]  # odd sentences alignable
     windows = tan_windows(Annotation.from_rows(rows), 300)
     assert [window.start for window in windows] == list(range(0, 268, 16))
     assert windows[0] == Window(0, 64, 0, 6)
-    assert windows[6] == Window(96, 160, 2, 10)   # middles 41 .. 221 lie in [32, 224]
+    assert windows[6] == Window(96, 160, 2, 10)  # middles 41 .. 221 lie in [32, 224]
     assert windows[-1].end == 300
     assert windows[-1].last == 14
 
@@ -120,7 +119,7 @@ def test_a_window_without_an_unalignable_sentence_is_left_out():
 def test_alignable_and_narrated_are_not_the_same():
     truth = Annotation.from_rows(TRUTH["a"])
     assert alignable_labels(truth).tolist() == [True, False, True]
-    said = [[2.5, 4.0], [8, 9], [20, 22]]   # the last is shown, but long before it is said
+    said = [[2.5, 4.0], [8, 9], [20, 22]]  # the last is shown, but long before it is said
     assert narration_labels(truth, said).tolist() == [True, False, False]
     assert narration_labels(truth).tolist() == [True, False, True]
     with pytest.raises(DatasetError, match="same transcript"):
@@ -162,7 +161,7 @@ def test_predictions_for_a_video_that_nasva_leaves_out_are_not_unknown(tmp_path)
         {"a": [1, 2]}, {"a": [1, 2, "x"]}, {"a": [1, 2, True]}, {"a": [[1, 2], [3]]}, {"a": [[1], [2]]}, {"a": 3},
         {"a": [1, 2, 1e999]}, {"a": [[1, None], [1, 2], [1, 2]]}, {"z": [1]}, [], {"a": {"alignability": [1, None, 2]}},
     ],
-)   # fmt: skip
+)  # fmt: skip
 def test_what_does_not_fit_is_an_error_that_names_its_place(scored, tree):
     with pytest.raises(DatasetError, match=r"p\.json|null"):
         scored(tree)

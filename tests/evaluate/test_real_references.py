@@ -29,10 +29,10 @@ def test_the_spoken_centre_of_whenact_scores_the_known_509(tmp_path, whenact):
     (tmp_path / "p.json").write_text(json.dumps(seconds))
     made = report(evaluate("whenact", tmp_path / "p.json", path))
     found = made.metrics["R@1"]
-    assert found.items == 2105 - 8   # windows without length are left out of the reference, and told
+    assert found.items == 2105 - 8  # windows without length are left out of the reference, and told
     assert found.value * found.items / 2105 == pytest.approx(0.5093, abs=1e-4)
     assert any('"span: has no length": 8' in note for note in made.notes)
-    assert made.sources == 115   # clips of one video are drawn together
+    assert made.sources == 115  # clips of one video are drawn together
     assert made.missing == made.extra == ()
 
 

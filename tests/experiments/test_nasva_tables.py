@@ -82,7 +82,7 @@ def test_a_table_is_trained_once_and_a_rerun_only_reads(tmp_path):
     assert [line.row.words for line in lines] == [row.words for row in rows() if row.table == "dropout"]
     assert all(0 <= line.scores[STEPS][0] <= 100 and line.cpu_seconds[0] > 0 for line in lines)
     kept = {path: path.stat().st_mtime_ns for path in (tmp_path / "trials").rglob("*") if path.is_file()}
-    assert sum(path.name == "outcome.json" for path in kept) == 4   # two finals and the two teachers they share
+    assert sum(path.name == "outcome.json" for path in kept) == 4  # two finals and the two teachers they share
     again, _ = plan.run()
     assert again == lines
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "trials").rglob("*") if path.is_file()} == kept

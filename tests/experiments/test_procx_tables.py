@@ -210,7 +210,7 @@ def test_spread_is_counted_in_points_and_drawn():
     )  # fmt: skip
     network = ProcX(settings, 80).eval()
     samples = [Sample("a", np.zeros((5, 4), dtype=np.float32), 10.0)]
-    fresh = spread_points(network, samples)   # fresh weights of points are all alike
+    fresh = spread_points(network, samples)  # fresh weights of points are all alike
     np.testing.assert_allclose(fresh, np.full(1 * 3 * 2, 16.0), rtol=1e-5)
     svg = spread_plot({"one": fresh, "other": fresh / 2})
     assert svg.startswith("<svg ")

@@ -15,12 +15,12 @@ def test_both_tables_are_written_and_kept(tmp_path):
     plan = UsesPlan(tmp_path, (0,), ("summaries", "alignability"), TINY)
     found = plan.run()
     summaries, alignability = (found[table][0] for table in ("summaries", "alignability"))
-    assert summaries["every second"]["tau"] == 0.0   # equal scores rank nothing
+    assert summaries["every second"]["tau"] == 0.0  # equal scores rank nothing
     assert 0.4 < summaries["every second"]["F"] < 0.9
     assert abs(summaries["chance"]["rho"]) < 0.3
     assert len(summaries) == 6
     assert all(0 < row["ROC-AUC"] < 1 for row in alignability.values())
-    assert [path.suffix for path in (tmp_path / "uses").iterdir()] == [".json", ".json"]   # no training is left
+    assert [path.suffix for path in (tmp_path / "uses").iterdir()] == [".json", ".json"]  # no training is left
     kept = {path: path.stat().st_mtime_ns for path in (tmp_path / "uses").iterdir()}
     assert plan.run() == found
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "uses").iterdir()} == kept

@@ -104,7 +104,7 @@ def test_a_shard_without_its_index_does_not_count(tmp_path):
     fill(tmp_path, shard_bytes=60)
     held = len(FeatureStore(tmp_path))
     last = max(tmp_path.glob("shard-*.parquet"))
-    last.unlink()   # as a process killed between the two leaves it
+    last.unlink()  # as a process killed between the two leaves it
     assert len(FeatureStore(tmp_path)) < held
     assert list(fill_rest(tmp_path).faults()) == []
 
@@ -128,7 +128,7 @@ def test_two_widths_are_no_one_store(tmp_path):
 def test_a_video_whose_rows_turn_nan_on_disk_is_named(tmp_path):
     store = fill(tmp_path, 2)
     path = shard_path(tmp_path, 0)
-    path.write_bytes(path.read_bytes()[:-2] + np.float16(np.nan).tobytes())   # the last number of the last video
+    path.write_bytes(path.read_bytes()[:-2] + np.float16(np.nan).tobytes())  # the last number of the last video
     assert len(store.read("v0").values) == 1
     with pytest.raises(ShapeError, match="v1: .*NaN or infinity"):
         FeatureStore(tmp_path).read("v1")

@@ -130,7 +130,7 @@ def test_what_is_no_features_is_left_out_with_its_reason(tmp_path):
         "code": "the file cannot be read",
     }
     assert read_dropped(tmp_path / "store" / DROPPED) == done.dropped
-    assert_allclose(FeatureStore(tmp_path / "store").matrix("good"), rows(0), atol=0.01)   # the first, not the other
+    assert_allclose(FeatureStore(tmp_path / "store").matrix("good"), rows(0), atol=0.01)  # the first, not the other
 
 
 def test_an_import_that_was_stopped_goes_on_and_reads_nothing_twice(tmp_path):

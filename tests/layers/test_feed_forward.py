@@ -35,7 +35,7 @@ def test_the_share_is_dropped_in_training_and_nothing_at_rest():
     torch.manual_seed(0)
     feed, rows = FeedForward(6, 400, 0.25), torch.randn(50, 6)
     with torch.no_grad():
-        feed.narrow.weight.fill_(1.0)   # each output is the sum of what is inside
+        feed.narrow.weight.fill_(1.0)  # each output is the sum of what is inside
         feed.narrow.bias.zero_()
         assert feed(rows)[:, 0].mean().item() == pytest.approx(feed.eval()(rows)[:, 0].mean().item(), rel=0.02)
         assert torch.equal(feed(rows), feed(rows))

@@ -7,9 +7,9 @@ from pathlib import Path
 import av
 import numpy as np
 
-TICKS = 1000   # a second in the picture's time base
+TICKS = 1000  # a second in the picture's time base
 SIZE = (64, 48)
-COUNT = 20     # greys that can be told apart; picture COUNT looks like picture 0
+COUNT = 20  # greys that can be told apart; picture COUNT looks like picture 0
 
 
 def grey(index: int) -> int:
@@ -64,7 +64,7 @@ def _encode_pictures(stream, times, size, last):
     ends = {round(a * TICKS): round(b * TICKS) for a, b in zip(times, [*times[1:], times[-1] + last], strict=True)}
     for index, time in enumerate(times):
         image = np.full((size[1], size[0], 3), grey(index), np.uint8)
-        image[: size[1] // 4, : size[0] // 4] = (255, 0, 0)   # a red corner shows which way is up
+        image[: size[1] // 4, : size[0] // 4] = (255, 0, 0)  # a red corner shows which way is up
         frame = av.VideoFrame.from_ndarray(image, format="rgb24").reformat(format="yuv420p")
         frame.pts, frame.time_base = round(time * TICKS), Fraction(1, TICKS)
         packets += stream.encode(frame)
@@ -80,7 +80,7 @@ def _encode_sounds(stream, sounds, rate):
         for offset in range(0, samples.shape[1], 1024):
             piece = np.ascontiguousarray(samples[:, offset : offset + 1024])
             if piece.shape[1] < 1024:
-                continue   # AAC frames are 1024 samples
+                continue  # AAC frames are 1024 samples
             frame = av.AudioFrame.from_ndarray(piece, format="fltp", layout="mono")
             frame.sample_rate, frame.time_base = rate, Fraction(1, rate)
             frame.pts = round(start * rate) + offset

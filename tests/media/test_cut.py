@@ -8,7 +8,7 @@ from stepline.errors import MediaError, SettingsError, StoreError
 from stepline.media import cut, frames, probe, sound, splice
 from stepline.records import Span
 
-TIMES = [k / 10 for k in range(100)]   # 10 s
+TIMES = [k / 10 for k in range(100)]  # 10 s
 
 
 def beep(at: float, seconds: float) -> np.ndarray:
@@ -70,7 +70,7 @@ def test_sound_before_the_first_picture_is_kept(tmp_path: Path) -> None:
     assert onset(tmp_path / "b.mp4") == pytest.approx(0.5, abs=0.03)
     shown = [index_of(frame.image) for frame in frames(tmp_path / "b.mp4", 10.0)]
     assert shown[9:] == [0, *range(10)]
-    cut(late, Span(0.0, 1.0), tmp_path / "c.mp4")   # no picture at all
+    cut(late, Span(0.0, 1.0), tmp_path / "c.mp4")  # no picture at all
     assert probe(tmp_path / "c.mp4").duration == pytest.approx(1.0, abs=0.05)
 
 
@@ -110,14 +110,14 @@ def test_spans_are_joined_in_the_order_given_and_stay_in_step(video: Path, tmp_p
 
 
 def test_many_spans_do_not_drift(video: Path, tmp_path: Path) -> None:
-    before = [Span(k / 3, k / 3 + 1 / 7) for k in range(15)]   # lengths that no sample or tick rate divides
+    before = [Span(k / 3, k / 3 + 1 / 7) for k in range(15)]  # lengths that no sample or tick rate divides
     splice(video, [*before, Span(6.0, 7.0)], tmp_path / "b.mp4")
     assert onset(tmp_path / "b.mp4") == pytest.approx(15 / 7 + 0.4, abs=0.03)
 
 
 def test_a_span_that_lacks_sound_keeps_the_next_in_step(tmp_path: Path) -> None:
     half = make_video(tmp_path / "a.mp4", times=TIMES, codec="libx264", sounds=[(4.0, beep(2.4, 6.0))])
-    splice(half, [Span(0.0, 2.0), Span(6.0, 7.0)], tmp_path / "b.mp4")   # no sound before 4 s
+    splice(half, [Span(0.0, 2.0), Span(6.0, 7.0)], tmp_path / "b.mp4")  # no sound before 4 s
     assert onset(tmp_path / "b.mp4") == pytest.approx(2.0 + 0.4, abs=0.03)
 
 

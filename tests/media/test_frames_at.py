@@ -6,7 +6,7 @@ from made_videos import index_of, make_video, tone
 
 from stepline.media import frames, frames_at
 
-TIMES = [k / 10 for k in range(200)]   # 20 s, longer than a leap is worth
+TIMES = [k / 10 for k in range(200)]  # 20 s, longer than a leap is worth
 
 
 @pytest.fixture(scope="module")
@@ -22,13 +22,17 @@ def test_each_second_gives_the_frame_on_screen_in_the_order_asked_for(video: Pat
 
 def test_seconds_without_a_picture_give_none(video: Path) -> None:
     assert [frame is None for frame in frames_at(video, [-1.0, 20.5, 21.5, 500.0, float("nan")])] == [
-        True, False, True, True, True,
+        True,
+        False,
+        True,
+        True,
+        True,
     ]
 
 
 def test_they_are_the_frames_that_the_reader_gives(clips: Path) -> None:
     path = clips / "making_water.mp4"
-    read = {frame.time: frame.image for frame in frames(path, 0.25)}   # of 30 frames/s: some are left out
+    read = {frame.time: frame.image for frame in frames(path, 0.25)}  # of 30 frames/s: some are left out
     every = {frame.time: frame.image for frame in frames(path, 10.0)}
     for still in frames_at(path, [2.05, 17.05, 30.05]):
         assert still is not None

@@ -59,7 +59,7 @@ def test_a_file_without_a_stated_duration_is_measured(tmp_path: Path) -> None:
         ("silent_cake.mp4", 10.0, (320, 426), False),
         ("pancake_flip.mkv", 10.4, (426, 240), True),
         ("quilt_clip_zh.mp4", 7.5, (720, 1280), True),
-        ("mixing_bowl_hosts.mp4", 12.0, (427, 240), True),   # stored 320x240 with pixels 4/3 as wide as high
+        ("mixing_bowl_hosts.mp4", 12.0, (427, 240), True),  # stored 320x240 with pixels 4/3 as wide as high
     ],
 )
 def test_real_clips(clips: Path, name: str, duration: float, size: tuple[int, int], sound: bool) -> None:

@@ -34,7 +34,7 @@ def test_each_frame_is_the_one_on_screen_at_its_time(tmp_path: Path, suffix: str
 
 
 def test_an_avi_without_presentation_times_is_read_by_its_decoding_times(tmp_path: Path) -> None:
-    path = make_video(tmp_path / "a.avi", times=[k / 10 for k in range(10)])   # MPEG-4 without B-frames, as most are
+    path = make_video(tmp_path / "a.avi", times=[k / 10 for k in range(10)])  # MPEG-4 without B-frames, as most are
     assert [index_of(frame.image) for frame in frames(path, 10.0)][:9] == list(range(9))
 
 
@@ -76,7 +76,7 @@ def test_sound_is_mono_float_at_16_khz(tmp_path: Path) -> None:
     assert first.samples.shape == (16_000,)
     middle = first.samples[4000:12_000]
     crossings = int(np.sum(np.diff(np.signbit(middle))))
-    assert crossings == pytest.approx(440, abs=2)   # 440 Hz crosses zero 880 times a second
+    assert crossings == pytest.approx(440, abs=2)  # 440 Hz crosses zero 880 times a second
     assert float(np.abs(middle).max()) == pytest.approx(0.5, abs=0.02)
 
 
@@ -86,7 +86,7 @@ def test_a_rotated_video_is_set_upright(tmp_path: Path) -> None:
     assert plain.shape == (48, 64, 3)
     assert turned.shape == (64, 48, 3)
     assert plain[3, 3, 0] > 200
-    assert turned[-4, 3, 0] > 200   # as the ffmpeg program shows it: the red corner goes to the bottom left
+    assert turned[-4, 3, 0] > 200  # as the ffmpeg program shows it: the red corner goes to the bottom left
 
 
 def test_frame_size_is_the_shorter_side(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_frame_size_is_the_shorter_side(tmp_path: Path) -> None:
 def test_a_stream_without_time_stamps_counts_frames(tmp_path: Path) -> None:
     path = make_video(tmp_path / "a.h264", times=[k / 25 for k in range(25)], codec="libx264")
     pictures, _, reader = read(path, 5.0)
-    assert [index_of(frame.image) for frame in pictures] == [2, 7, 12, 17, 2]   # 22 looks like 2
+    assert [index_of(frame.image) for frame in pictures] == [2, 7, 12, 17, 2]  # 22 looks like 2
     assert reader.end == pytest.approx(1.0)
 
 
@@ -111,7 +111,7 @@ def test_joined_recordings_go_on(tmp_path: Path) -> None:
     pictures, blocks, reader = read(two, 2.0)
     seen = [index_of(frame.image) for frame in pictures]
     assert seen[:4] == [2, 7, 12, 17]
-    assert seen[4:8] == pytest.approx([2, 7, 12, 17], abs=2)   # the seam costs a packet or two
+    assert seen[4:8] == pytest.approx([2, 7, 12, 17], abs=2)  # the seam costs a packet or two
     assert sum(len(block.samples) for block in blocks) / 16_000 == pytest.approx(4.0, abs=0.2)
     assert reader.end == pytest.approx(4.0, abs=0.2)
     assert any("mended" in warning for warning in reader.warnings)

@@ -5,7 +5,7 @@ import numpy as np
 from stepline.batches import Sample, collate
 from stepline.nasva.model_settings import ModelSettings
 
-WIDTH = 12   # of the features
+WIDTH = 12  # of the features
 
 
 def tiny(**changes):

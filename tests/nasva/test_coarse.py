@@ -56,7 +56,7 @@ def test_the_inclusive_rule_takes_whole_seconds_with_both_ends():
 
 def test_a_window_grows_while_the_score_is_at_least_the_share_of_the_peak():
     row = np.array([0.9, 0.0, 0.7, 1.0, 0.7, 0.69, 1.0], np.float32)
-    assert grow(row, 3, 0.7) == (2, 5)   # stops at the first second below, and does not jump over it
+    assert grow(row, 3, 0.7) == (2, 5)  # stops at the first second below, and does not jump over it
 
 
 def test_a_step_is_said_where_its_narration_is():
@@ -68,7 +68,7 @@ def test_a_step_is_said_where_its_narration_is():
 
 
 def test_neighbours_of_seven_tenths_of_the_peak_join_the_window():
-    likeness = np.array([[0.0, np.log(0.7), np.log(0.69)]], np.float32)   # 1 : 0.7 : 0.69
+    likeness = np.array([[0.0, np.log(0.7), np.log(0.69)]], np.float32)  # 1 : 0.7 : 0.69
     heard = [sentence(0, 2), sentence(2, 4), sentence(4, 6)]
     kept, _ = coarse_spans([step()], heard, likeness, duration=6, settings=sharp())
     assert kept[0].said == Span(0.0, 4.0)
@@ -82,7 +82,7 @@ def test_the_earliest_of_equal_seconds_is_the_centre():
 
 @pytest.mark.parametrize(("floor", "kept"), [(0.25, 1), (0.26, 0)])
 def test_a_step_below_the_floor_is_dropped_with_its_reason(floor: float, kept: int):
-    heard = [sentence(i, i + 1) for i in range(4)]   # four equal narrations: 0.25 each
+    heard = [sentence(i, i + 1) for i in range(4)]  # four equal narrations: 0.25 each
     likeness = np.zeros((1, 4), np.float32)
     found, dropped = coarse_spans([step()], heard, likeness, duration=4, settings=sharp(floor=floor))
     assert len(found) == kept

@@ -61,7 +61,7 @@ def test_pictures_of_noise_change_almost_nothing():
         noise = np.random.default_rng(seed).normal(size=(60, 32)).astype(np.float32)
         seen = ground(steps, duration=60.0, features=FeatureSequence(noise, 1.0, "test"), step_vectors=WORDS)
         moved += seen.report.moved
-    assert moved <= 5   # of 50 steps
+    assert moved <= 5  # of 50 steps
 
 
 def test_pictures_that_all_look_alike_change_nothing():
@@ -176,8 +176,8 @@ def edited(scenes: list[str], seconds: int) -> Moves:
 
 
 def test_a_step_said_over_a_talking_head_goes_to_the_shot_of_hands_that_nobody_else_needs():
-    scenes = ["talk", "hands", "talk", "hands", "hands", "talk"]   # 8 s each
-    steps = spoken(8.0, 17.0, 33.0)                                # the second is said over the presenter
+    scenes = ["talk", "hands", "talk", "hands", "hands", "talk"]  # 8 s each
+    steps = spoken(8.0, 17.0, 33.0)  # the second is said over the presenter
     grounding = ground(steps, duration=48.0, activity=edited(scenes, 8))
     assert [int(step.at // 8) for step in grounding.steps] == [1, 3, 4]
 

@@ -52,7 +52,7 @@ def test_every_row_lies_in_a_window(rows):
 
 def test_scores_of_windows_are_averaged_and_their_padding_changes_nothing():
     aligner, features, texts = network(), video(29), vectors(4)
-    fit = fit_texts(aligner, features, texts, settings=SMALL)   # windows 0-16, 8-24, 16-29: the last is padded
+    fit = fit_texts(aligner, features, texts, settings=SMALL)  # windows 0-16, 8-24, 16-29: the last is padded
     alone = [
         align(aligner, FeatureSequence(features.values[a:b], 1.0, "drawn"), "abcd", texts).scores
         for a, b in ((0, 16), (8, 24), (16, 29))
@@ -130,7 +130,7 @@ def test_bf16_moves_scores_a_little_and_no_clear_best_row():
     assert fast.alignable.shape == exact.alignable.shape
     moved = np.abs(fast.scores - exact.scores).max()
     assert 0 < moved < 0.02
-    first, second = np.sort(exact.scores, axis=1)[:, :-3:-1].T   # of each text
+    first, second = np.sort(exact.scores, axis=1)[:, :-3:-1].T  # of each text
     clear = first - second > 0.02
     assert clear.any()
     assert np.array_equal(fast.scores.argmax(axis=1)[clear], exact.scores.argmax(axis=1)[clear])

@@ -47,7 +47,7 @@ def world(simulation, tmp_path_factory):
 def trained(simulation, tmp_path_factory):
     folder = tmp_path_factory.mktemp("trained")
     samples = [labelled(one, style) for one in simulation.samples if one.subset == "train"
-               for style in ("narration", "step")]   # fmt: skip
+               for style in ("narration", "step")]  # fmt: skip
     network = train_aligner(
         [one for one in samples if len(one.text)],
         folder / "run",
@@ -110,7 +110,7 @@ def test_htm_align_is_answered_as_its_evaluator_reads_it(stepline, simulation, w
                 asked += 1
     scores = score(stepline, "htm-align", out, world / "htm_align.json", "--convention", "nasva")
     assert scores["R@1"] == pytest.approx(right / asked)
-    assert scores["R@1"] > 0.4   # chance: 0.09
+    assert scores["R@1"] > 0.4  # chance: 0.09
     assert score(stepline, "htm-align", out, world / "htm_align.json")["ROC-AUC alignable"] > 0.6
 
 
@@ -152,7 +152,7 @@ def test_missing_and_broken_videos_are_named_and_listed(stepline, simulation, wo
     np.save(features / f"{ids[0]}.npy", np.full((70, 128), np.nan, np.float32))
     texts = world / "texts" / "usual" / "narration"
     job = ("predict", "htm-align", "--aligner", trained, "--features", features, "--texts", texts,
-           "--reference", world / "htm_align.json", "--out", tmp_path / "out.json")   # fmt: skip
+           "--reference", world / "htm_align.json", "--out", tmp_path / "out.json")  # fmt: skip
     result = stepline(*job)
     assert result.exit_code == 1
     assert f"2 of {len(ids)} videos are not in" in result.stderr
@@ -163,7 +163,7 @@ def test_missing_and_broken_videos_are_named_and_listed(stepline, simulation, wo
     assert sorted(json.loads((tmp_path / "out.json").read_text())) == sorted(ids[2:])
     assert stepline(*job, "--allow-missing").exit_code == 0
     missing = stepline("evaluate", "htm-align", "--predictions", tmp_path / "out.json", "--json",
-                       "--reference", world / "htm_align.json").stdout   # fmt: skip
+                       "--reference", world / "htm_align.json").stdout  # fmt: skip
     assert json.loads(missing)["missing"] == ids[:2]
 
 
@@ -194,7 +194,7 @@ def test_a_calibration_is_fitted_stored_and_used(stepline, world, trained, tmp_p
     out = tmp_path / "after.csv"
     assert answered(stepline, world, file, "ht-step", "ht-step", out, "--subset", "val_seen").exit_code == 0
     scores = [float(row["score"]) for row in csv.DictReader(out.read_text().splitlines())]
-    assert 0.35 < np.mean(scores) < 0.65   # half of an article's lines are shown
+    assert 0.35 < np.mean(scores) < 0.65  # half of an article's lines are shown
 
 
 def test_what_does_not_fit_is_named(stepline, world, trained, tmp_path):
@@ -210,7 +210,7 @@ def test_what_does_not_fit_is_named(stepline, world, trained, tmp_path):
         (tmp_path / "absent", usual, reference, "no such file"),
     ):
         result = stepline("predict", "htm-align", "--aligner", aligner, "--features", features,
-                          "--reference", told, "--out", tmp_path / "out.json")   # fmt: skip
+                          "--reference", told, "--out", tmp_path / "out.json")  # fmt: skip
         assert (result.exit_code, result.stderr.count("\n")) == (1, 1), result.output
         assert reason in result.stderr
     loaded = load(trained)

@@ -14,7 +14,7 @@ def look(shown, absent):
 
 
 def test_each_half_of_the_videos_needs_twenty_texts_of_each_kind():
-    assert judge([look(10, 12)] * 4).videos == 4   # 20 shown and 24 not in each half
-    videos = [look(10, 12), look(10, 9), look(10, 12), look(10, 10)]   # 19 not in the second half
+    assert judge([look(10, 12)] * 4).videos == 4  # 20 shown and 24 not in each half
+    videos = [look(10, 12), look(10, 9), look(10, 12), look(10, 10)]  # 19 not in the second half
     with pytest.raises(DatasetError, match=r"20 texts shown and 19 not in a half of the videos; each half.* needs 20"):
         judge(videos)

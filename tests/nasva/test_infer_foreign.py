@@ -32,15 +32,15 @@ def made(videos: int, share: float, seed: int) -> tuple[list[Fit], list[Fit], li
 
 
 def test_the_share_is_read_from_how_many_own_texts_look_foreign() -> None:
-    foreign = np.linspace(0.0, 0.4, 101)   # median 0.2
-    own = np.array([0.1, 0.9, 0.9, 0.9])   # a quarter of them below it
+    foreign = np.linspace(0.0, 0.4, 101)  # median 0.2
+    own = np.array([0.1, 0.9, 0.9, 0.9])  # a quarter of them below it
     assert shown_share(own, foreign) == pytest.approx(0.5)
     assert shown_share(foreign, foreign) == pytest.approx(0.0, abs=0.02)
 
 
 def test_chances_are_one_where_nothing_foreign_looks_so_and_average_to_the_share() -> None:
     assert shown_chances(np.array([1.0]), 1.0, 0.6)[0] == pytest.approx(1.0, abs=1e-2)
-    assert shown_chances(np.array([0.5]), 1.0, 0.6)[0] == pytest.approx(0.6)   # own and foreign look alike: the prior
+    assert shown_chances(np.array([0.5]), 1.0, 0.6)[0] == pytest.approx(0.6)  # own and foreign look alike: the prior
     assert shown_chances(np.array([0.1]), 1.0, 0.6)[0] == 0.0
 
 
@@ -59,4 +59,4 @@ def test_a_known_share_is_taken_as_it_is_and_one_that_cannot_be_told_is_an_error
     own, foreign, _ = made(40, 0.6, seed=2)
     assert calibrate_by_foreign(NETWORK, own, foreign, rate=0.3)[1] == 0.3
     with pytest.raises(DatasetError, match=r"the share of shown texts comes out as 1\.00"):
-        calibrate_by_foreign(NETWORK, own, own)   # alike in all they show
+        calibrate_by_foreign(NETWORK, own, own)  # alike in all they show

@@ -52,7 +52,7 @@ def test_order_settles_what_the_pictures_leave_open():
     assert chances(scores, np.full(2, 0.9), PLAIN).best.tolist() == [2, 1]
     ordered = PLAIN.model_copy(update={"order": "given"})
     assert chances(scores, np.full(2, 0.9), ordered).best.tolist() == [2, 6]
-    scores[1, 1] = 0.9   # what is clearly seen is believed
+    scores[1, 1] = 0.9  # what is clearly seen is believed
     assert chances(scores, np.full(2, 0.9), ordered).best.tolist() == [2, 1]
 
 

@@ -50,7 +50,7 @@ def test_speech_counts_where_it_is_known():
     scores[0, [10, 50]] = 0.6
     step = Step(id="1", text="cut the lemon", said=Span(49.0, 51.0))
     assert place_steps([step], Fit(scores, None, 1.0)).at == (50.5,)
-    late = step.model_copy(update={"said": Span(90.0, 95.0)})   # after the last row
+    late = step.model_copy(update={"said": Span(90.0, 95.0)})  # after the last row
     assert place_steps([late], Fit(scores, None, 1.0)).at == (50.5,)
 
 
@@ -64,7 +64,7 @@ def test_times_stay_inside_a_video_whose_last_second_is_short():
 
 def test_the_second_of_a_step_lies_in_its_span():
     scores = np.zeros((1, 40), np.float32)
-    scores[0, 2], scores[0, 20:27], scores[0, 23] = 1.0, 0.9, 0.91   # row 2 alone is best, seven others together
+    scores[0, 2], scores[0, 20:27], scores[0, 23] = 1.0, 0.9, 0.91  # row 2 alone is best, seven others together
     placing = place_steps(steps()[:1], Fit(scores, None, 1.0))
     assert placing.chances.best.tolist() == [2]
     assert placing.steps[0].spans[0].iou(Span(20.0, 27.0)) > 0.7

@@ -6,7 +6,7 @@ from stepline.nasva.labels import agreeing, alikeness, least_score, place, refin
 from stepline.nasva.selftrain_settings import RefineSettings
 from stepline.records import Span
 
-ROW = np.array([0.1, 0.2, 0.6, 0.8, 0.6, 0.5, 0.1, 0.0], dtype=np.float32)   # its best second is 3
+ROW = np.array([0.1, 0.2, 0.6, 0.8, 0.6, 0.5, 0.1, 0.0], dtype=np.float32)  # its best second is 3
 
 
 def peaks(*seconds, height=0.5, length=10):
@@ -20,7 +20,7 @@ def test_the_best_second_starts_a_label_or_is_its_middle():
     at_start = RefineSettings(position="start", seconds=4.0)
     assert place(ROW, 1.0, at_start) == Span(3.0, 7.0)
     assert place(ROW, 1.0, at_start.model_copy(update={"position": "center"})) == Span(1.5, 5.5)
-    assert place(ROW, 2.0, at_start) == Span(1.5, 4.0)   # 8 rows at 2 a second are 4 s
+    assert place(ROW, 2.0, at_start) == Span(1.5, 4.0)  # 8 rows at 2 a second are 4 s
 
 
 def test_a_label_ends_with_the_video():
@@ -31,9 +31,9 @@ def test_a_label_ends_with_the_video():
 
 def test_a_label_grows_while_the_score_is_seven_tenths_of_the_peak():
     grown = RefineSettings(seconds=None)
-    assert place(ROW, 1.0, grown) == Span(2.0, 5.0)   # 0.56 and more
+    assert place(ROW, 1.0, grown) == Span(2.0, 5.0)  # 0.56 and more
     assert place(ROW, 1.0, grown.model_copy(update={"grow": 0.6})) == Span(2.0, 6.0)
-    assert place(ROW - 1, 1.0, grown) == Span(3.0, 4.0)   # a share of a score below 0 means nothing
+    assert place(ROW - 1, 1.0, grown) == Span(3.0, 4.0)  # a share of a score below 0 means nothing
 
 
 def test_a_cosine_drops_texts_below_it_and_a_quantile_drops_a_share():

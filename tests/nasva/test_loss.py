@@ -71,7 +71,7 @@ def test_a_corner_of_the_batch_never_makes_the_rest_infinite(case, form):
     loss, gradients = loss_and_gradients(PARTLY[case], form)
     assert 0 < loss < 40
     assert bool(gradients.isfinite().all())
-    assert 0 < gradients.abs().max() < 1e5   # LayerNorm of a row of zeros multiplies by 316; F.normalize by 1e12
+    assert 0 < gradients.abs().max() < 1e5  # LayerNorm of a row of zeros multiplies by 316; F.normalize by 1e12
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -139,19 +139,19 @@ def test_forms_differ_by_rivals_rows_and_layers():
     model, data = Aligner(tiny()), batch()
     aligned = model(data)
     paper, release = (grounding_loss(aligned, data, settings(form)) for form in FORMS)
-    assert (paper.count, release.count) == (7, 8)   # 4 + 3 labelled texts; 2 videos x 4 rows
+    assert (paper.count, release.count) == (7, 8)  # 4 + 3 labelled texts; 2 videos x 4 rows
     last = replace(aligned, text=aligned.text[-1:])
     assert_close(grounding_loss(last, data, settings("paper")).mean, paper.mean)
     assert grounding_loss(last, data, settings("release")).mean != release.mean
-    assert release.total > paper.total   # more rivals
+    assert release.total > paper.total  # more rivals
 
 
 def test_the_official_case_gives_the_official_loss(shared):
     import json
 
     case = json.loads((shared / "metric_cases" / "nasva_loss.json").read_text())
-    cosines = torch.tensor(case["sim(before/0.07) rows=B*S cols=B*T"])   # (6, 8)
-    video = torch.linalg.qr(torch.randn(8, 8))[0]   # (8, 8), unit rows, so that text = cosines @ video
+    cosines = torch.tensor(case["sim(before/0.07) rows=B*S cols=B*T"])  # (6, 8)
+    video = torch.linalg.qr(torch.randn(8, 8))[0]  # (8, 8), unit rows, so that text = cosines @ video
     aligned = Aligned((cosines @ video).view(1, 2, 3, 8), video.view(2, 4, 8), None)
     masks = {name: torch.tensor(case[name]) for name in ("visual_padding_mask", "text_padding_mask", "time_mask")}
     data = Batch(
@@ -188,7 +188,7 @@ def test_kept_labels_are_the_alignable_texts():
 def test_agreement_asks_both_layers():
     """Best scores .9 .8 .2 .1 in the first layer, .9 .1 .8 .2 in the last: the first text is in, the last one out."""
     best = torch.tensor([[0.9, 0.8, 0.2, 0.1], [0.9, 0.1, 0.8, 0.2]])
-    text = torch.stack((best, (1 - best.square()).sqrt()), dim=2)[:, None]   # (2, 1, 4, 2)
+    text = torch.stack((best, (1 - best.square()).sqrt()), dim=2)[:, None]  # (2, 1, 4, 2)
     aligned = Aligned(text, torch.tensor([[[1.0, 0.0]]]), None)
     no = torch.zeros(1, 4, dtype=torch.bool)
     data = Batch(("v",), aligned.video, no[:, :1], text[0], no, no[..., None], no[:, 0])
@@ -225,7 +225,7 @@ def test_rivals_block_by_block_equal_the_whole_matrix(monkeypatch):
     torch.manual_seed(0)
     text, video = torch.randn(2, 2, 4, 5, requires_grad=True), torch.randn(2, 6, 5, requires_grad=True)
     pad = torch.tensor([[False] * 6, [False] * 4 + [True] * 2])
-    found = loss_module._rivals_in_batch(text, video, pad)   # (2, 2, 4)
+    found = loss_module._rivals_in_batch(text, video, pad)  # (2, 2, 4)
     logits = torch.einsum("lbkd,csd->lbkcs", text, video).masked_fill(pad, -1e4)
     expected = logits.flatten(3).logsumexp(dim=3)
     assert_close(found, expected)

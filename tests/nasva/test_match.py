@@ -10,7 +10,7 @@ APART = np.zeros((2, 2))
 
 def test_one_step_and_one_shot_weigh_against_nothing():
     pairs, never = assigned(np.array([[3.0]]), np.zeros((1, 1)))
-    assert pairs[0, 0] == pytest.approx(0.75)   # 3 / (1 + 3)
+    assert pairs[0, 0] == pytest.approx(0.75)  # 3 / (1 + 3)
     assert never[0] == pytest.approx(0.25)
 
 
@@ -41,8 +41,8 @@ def test_the_shot_that_starts_with_the_words_takes_the_mass_near_them():
     places = Units([slice(0, 10), slice(10, 20), slice(20, 30)], np.array([0.0, 10.0, 20.0]), np.zeros(3))
     mass = np.array([[0.5, 0.4, 0.1]])
     out = started(mass, [Span(9.0, 12.0)], places)
-    assert out[0, 1] > 0.85                    # starts 1 s after the first word, as shots do
-    assert out[0, 2] == 0.1                    # 8 s after the last word: far, untouched
+    assert out[0, 1] > 0.85  # starts 1 s after the first word, as shots do
+    assert out[0, 2] == 0.1  # 8 s after the last word: far, untouched
     assert out.sum() == pytest.approx(1.0)
 
 

@@ -47,9 +47,7 @@ def test_padding_never_changes_a_score(form):
 def test_what_stands_in_the_padding_never_matters():
     model, data = fresh(), batch()
     noisy = replace(
-        data,
-        video=data.video + 50 * data.video_pad[..., None],
-        text=data.text - 50 * data.text_pad[..., None],
+        data, video=data.video + 50 * data.video_pad[..., None], text=data.text - 50 * data.text_pad[..., None]
     )
     with torch.inference_mode():
         there, here = model(noisy).scores[1, :3, :14], model(data).scores[1, :3, :14]
@@ -106,7 +104,7 @@ def test_it_learns_under_bf16_with_scores_kept_in_float32():
     aligned = model.eval()(data)
     with torch.autocast("cpu", torch.bfloat16):
         assert model(data).text.dtype == torch.float32
-        assert torch.equal(aligned.layers(2), model(data).layers(2)) is False   # autocast does reach the network
+        assert torch.equal(aligned.layers(2), model(data).layers(2)) is False  # autocast does reach the network
         scores = aligned.scores
         losses = [grounding_loss(aligned, data, LossSettings(form=form)).mean.item() for form in ("paper", "release")]
     assert torch.equal(scores, aligned.scores)
@@ -144,7 +142,7 @@ def test_each_decoder_layer_gives_a_matrix_of_cosines():
 def test_the_default_has_the_released_size():
     with torch.device("meta"):
         model = Aligner(ModelSettings())
-    assert sum(weight.numel() for weight in model.parameters()) == 9_421_827 - 514 - 49_537   # less its unused heads
+    assert sum(weight.numel() for weight in model.parameters()) == 9_421_827 - 514 - 49_537  # less its unused heads
 
 
 def test_every_weight_is_used_and_gets_a_gradient():

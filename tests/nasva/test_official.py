@@ -48,7 +48,7 @@ def test_it_does_what_the_released_code_does(parity, monkeypatch, size, mode, pa
     monkeypatch.setattr(rows, "PAYS", {"left out": 0, "kept": 1}[padding])
     model, data, arrays, expected = run(parity, size, mode)
     aligned = model(data)
-    compared = np.ones(arrays[f"{mode}_cosine"].shape, bool)   # what stands on padding is compared where it is made
+    compared = np.ones(arrays[f"{mode}_cosine"].shape, bool)  # what stands on padding is compared where it is made
     if padding == "left out":
         compared = ~(data.text_pad[:, :, None] | data.video_pad[:, None]).numpy()
     with torch.no_grad():
@@ -64,7 +64,7 @@ def test_it_does_what_the_released_code_does(parity, monkeypatch, size, mode, pa
     for key, norm in expected["grad_norm"].items():
         if norm is not None:
             assert norms.pop(our_name(key)) == pytest.approx(norm, rel=2e-5), key
-    assert set(norms.values()) <= {0.0}   # the places of texts that are in no order
+    assert set(norms.values()) <= {0.0}  # the places of texts that are in no order
 
 
 @pytest.mark.parametrize("mode", ["narration", "step"])

@@ -44,4 +44,4 @@ def test_nothing_said_is_uniform():
 def test_the_shipped_curve_is_a_distribution_with_heavy_tails(said: Span):
     p = load_prior().over([said], 60)
     assert p.sum() == pytest.approx(1.0)
-    assert p.min() > 1e-3   # a Gaussian of the data's spread (12 s) would give less than 1e-6 at 50 s
+    assert p.min() > 1e-3  # a Gaussian of the data's spread (12 s) would give less than 1e-6 at 50 s

@@ -56,7 +56,7 @@ def test_the_command_places_steps_and_a_rerun_does_nothing_again(dataset, tmp_pa
     given = {record.id: record for record in read_parquet(dataset / "records.parquet")}
     assert len(refined) == 11
     for record in refined:
-        assert len(record.steps) == len(given[record.id].steps)   # nothing is dropped by default
+        assert len(record.steps) == len(given[record.id].steps)  # nothing is dropped by default
         assert all(step.status == "shown" and 0 < step.spans[0].duration <= 8.0 for step in record.steps)
         assert record.transcript == given[record.id].transcript
     assert read_aligner(out / "aligner.safetensors").settings.video_width == 128
@@ -83,7 +83,7 @@ def test_narrations_are_learnt_beside_the_steps(dataset, tmp_path):
     steps = {}
     settings = load_settings(RefineRunSettings, None, [*SMALL, "rounds.rounds=0"])
     refine_dataset(sources, tmp_path / "out", settings, lambda name, told: steps.update({name: told.steps}))
-    assert steps == {"aligner": 2 * 3}   # 22 samples in batches of 8, 2 epochs
+    assert steps == {"aligner": 2 * 3}  # 22 samples in batches of 8, 2 epochs
 
 
 def test_a_threshold_that_keeps_nothing_is_told_in_one_line(dataset, tmp_path):

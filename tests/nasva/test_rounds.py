@@ -17,7 +17,7 @@ def test_kept_is_the_share_of_texts_with_a_label():
 
 def test_moved_is_told_of_texts_with_both_labels():
     seconds, iou = moved(BEFORE, AFTER)
-    assert seconds == 1.0   # the median of 2 and 0
+    assert seconds == 1.0  # the median of 2 and 0
     assert iou == pytest.approx((2 / 6 + 1) / 2)
     assert moved(BEFORE, ((None, Span(0.0, 1.0), None),)) == (None, None)
 
@@ -30,8 +30,8 @@ def test_two_rounds_agree_where_their_best_seconds_are_near():
 
 
 def test_alignable_are_those_that_score_above_foreign_texts():
-    null = np.linspace(0.0, 0.2, 101, dtype=np.float32)[:, None]   # median 0.1
-    half_shown = np.concatenate([null[::2], np.full((51, 1), 0.9, np.float32)])   # half of the texts score as null ones
+    null = np.linspace(0.0, 0.2, 101, dtype=np.float32)[:, None]  # median 0.1
+    half_shown = np.concatenate([null[::2], np.full((51, 1), 0.9, np.float32)])  # half of the texts score as null ones
     assert alignable_share([half_shown], [null]) == pytest.approx(0.5, abs=0.02)
     assert alignable_share([null], [null]) == pytest.approx(0.0, abs=0.02)
     assert alignable_share([null + 1], [null]) == 1.0

@@ -60,7 +60,7 @@ def test_it_overfits_one_batch(tmp_path, stepline):
     drop = ("--set", "model.dropout=0.0", "--set", "loss.shuffled=0.0")
     made = stepline(*command(stores, tmp_path / "run", *settings, options=drop))
     assert made.exit_code == 0, made.stderr
-    assert log(tmp_path / "run")[-1]["loss"] < 0.01   # nothing is left to gain: 0 is where all weight is on the labels
+    assert log(tmp_path / "run")[-1]["loss"] < 0.01  # nothing is left to gain: 0 is where all weight is on the labels
     assert recall(read_aligner(tmp_path / "run" / "aligner.safetensors"), stores) == 1.0
 
 
@@ -85,11 +85,11 @@ def test_the_folder_tells_what_the_run_is(tmp_path, stores, stepline):
     assert run["versions"]["torch"] == torch.__version__
     assert run["data"]["samples"] + run["data"]["held_out"] == 16
     scores = [line["score"] for line in log(tmp_path) if "score" in line]
-    assert len(scores) == 4   # one an epoch
+    assert len(scores) == 4  # one an epoch
     assert read_space(tmp_path / "best.safetensors").video == "drawn"
     assert list((tmp_path / "events").iterdir())
     again = stepline(*command(stores, tmp_path, *QUICK, options=held))
-    assert "steps" not in json.loads(again.stdout)   # it was finished
+    assert "steps" not in json.loads(again.stdout)  # it was finished
 
 
 def test_one_kind_of_text_is_trained_alone(tmp_path, stores, stepline):
@@ -120,15 +120,15 @@ def kill(child):
 
 
 def test_a_run_killed_during_a_checkpoint_ends_with_the_same_bits(tmp_path, stores, stepline):
-    settings = ("epochs=16", "batch=3", "learning_rate=1e-3", "save_every=1")   # 96 steps
+    settings = ("epochs=16", "batch=3", "learning_rate=1e-3", "save_every=1")  # 96 steps
     arguments = command(stores, tmp_path / "killed", *settings, options=("--set", "model.attention_dropout=0.1"))
     child = started(arguments)
     folder = tmp_path / "killed"
     begun = folder / CHECKPOINT
     wait_until(lambda: begun.exists() and log(folder)[10:] and list(folder.glob(".last*.partial*")), child)
     kill(child)
-    assert load_file(begun)   # whole: the one before, or the new one
-    assert len(log(folder)) < 96   # it was killed on its way
+    assert load_file(begun)  # whole: the one before, or the new one
+    assert len(log(folder)) < 96  # it was killed on its way
     made = stepline(*arguments)
     assert made.exit_code == 0, made.stderr
     assert not list(folder.glob(".*partial*"))
@@ -151,7 +151,7 @@ def test_a_checkpoint_is_at_most_its_interval_behind(tmp_path, stores):
         step = json.loads(file.metadata()["stepline"])["step"]
     assert step % 7 == 0
     lines = [line for line in (folder / LOG).read_text().splitlines(keepends=True) if line.endswith("\n")]
-    assert step <= len(lines) <= step + 7   # killed between the log's 7 lines and the checkpoint: they are taken again
+    assert step <= len(lines) <= step + 7  # killed between the log's 7 lines and the checkpoint: they are taken again
 
 
 def test_another_run_in_the_folder_is_refused(tmp_path, stores, stepline):
@@ -275,7 +275,7 @@ def other_videos(folder):
 
 def test_no_sample_left_and_no_store_are_errors(tmp_path, stores, stepline):
     arguments = command(stores, tmp_path / "run", *QUICK)
-    arguments[arguments.index("--features") + 1] = str(stores / "step")   # features of texts, by mistake
+    arguments[arguments.index("--features") + 1] = str(stores / "step")  # features of texts, by mistake
     mistaken = stepline(*arguments)
     assert "holds features of texts, not of videos" in mistaken.stderr
     arguments[arguments.index("--features") + 1] = str(other_videos(tmp_path / "other"))

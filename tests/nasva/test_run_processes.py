@@ -17,9 +17,9 @@ from stepline.training import CHECKPOINT
 pytest.importorskip("accelerate", reason="several processes need the extra `train`")
 
 SETTINGS = ("batch=3", "learning_rate=1e-3", "save_every=4")
-STILL = ("--set", "model.dropout=0.0")   # each process draws its own dropout, so equality needs none
+STILL = ("--set", "model.dropout=0.0")  # each process draws its own dropout, so equality needs none
 LOSSES = 1e-5
-WEIGHTS = 1e-4   # measured: 1.0e-5, in biases of keys, whose gradient is rounding alone and which AdamW enlarges
+WEIGHTS = 1e-4  # measured: 1.0e-5, in biases of keys, whose gradient is rounding alone and which AdamW enlarges
 
 
 def free_port():
@@ -77,7 +77,7 @@ def stores(tmp_path):
 
 def test_two_processes_train_as_one_also_when_stopped_and_resumed(tmp_path, stores, stepline):
     held = (*STILL, "--set", "data.held_out=0.3", "--set", "data.held_out_score=loss")
-    settings = ("epochs=6", *SETTINGS)   # 12 samples are left: 24 steps
+    settings = ("epochs=6", *SETTINGS)  # 12 samples are left: 24 steps
     assert stepline(*command(stores, tmp_path / "one", *settings, options=held)).exit_code == 0
     arguments = command(stores, tmp_path / "two", *settings, options=held)
     torch.multiprocessing.spawn(one_of_two, (free_port(), arguments), nprocs=2)
@@ -86,7 +86,7 @@ def test_two_processes_train_as_one_also_when_stopped_and_resumed(tmp_path, stor
 
 @pytest.mark.slow
 def test_torchrun_killed_in_mid_epoch_and_started_again_ends_as_one_process(tmp_path, stores, stepline):
-    settings = ("epochs=4", *SETTINGS)   # 16 samples: 24 steps; of the last batch of an epoch, one process has nothing
+    settings = ("epochs=4", *SETTINGS)  # 16 samples: 24 steps; of the last batch of an epoch, one process has nothing
     assert stepline(*command(stores, tmp_path / "one", *settings, options=STILL)).exit_code == 0
     arguments = command(stores, tmp_path / "two", *settings, options=STILL)
     launcher = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", str(free_port()))

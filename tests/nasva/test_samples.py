@@ -98,12 +98,12 @@ def test_whatever_does_not_fit_is_told_and_nothing_takes_its_place(tmp_path):
         ("test", reasons.EXCLUDED),
     ]
     assert_allclose(made[0].video, vectors(8, 0), atol=2e-3)
-    assert_allclose(made[1].video, vectors(8, 4), atol=2e-3)   # of `near`, the fifth that was stored
+    assert_allclose(made[1].video, vectors(8, 4), atol=2e-3)  # of `near`, the fifth that was stored
 
 
 def test_features_of_another_width_are_left_out(tmp_path):
     features = store(tmp_path / "video", a=8)
-    with FeatureWriter(tmp_path / "wide") as writer:   # as somebody who copies shards together gets it
+    with FeatureWriter(tmp_path / "wide") as writer:  # as somebody who copies shards together gets it
         writer.add("b", vectors(8, width=WIDTH + 1), rate=1.0, backbone="clip")
     for path in (tmp_path / "wide").glob("shard-00000.*"):
         path.rename(tmp_path / "video" / path.name.replace("00000", "00001"))

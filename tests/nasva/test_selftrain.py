@@ -53,13 +53,13 @@ def test_two_rounds_give_labels_a_network_and_a_report_each(training, videos):
     first, second, last = done.rounds
     assert first.texts == sum(len(video.said) for video in videos)
     assert first.kept == pytest.approx(1.0, abs=0.05)
-    assert 0.02 < second.kept < 1.0   # the teachers do not agree on all
+    assert 0.02 < second.kept < 1.0  # the teachers do not agree on all
     assert first.moved is None
     assert second.moved > 0
     assert 0 < second.iou < 1
     assert first.agreement is None
     assert 0 <= second.agreement <= 1
-    assert (last.agreement, last.alignable) == (None, None)   # its labels train the final network alone
+    assert (last.agreement, last.alignable) == (None, None)  # its labels train the final network alone
     assert all(0 < report.inside < report.shown < 1 for report in done.rounds)
     assert len(done.labels) == len(videos)
     assert not any(path.name.endswith(".training") for path in training.folder.rglob("*"))
@@ -97,7 +97,7 @@ def test_a_killed_run_goes_on_and_ends_as_if_it_had_not_been(training, tmp_path)
 
 def test_rounds_end_when_two_agree_on_videos_that_no_teacher_saw(training):
     easy = SETTINGS.model_copy(update={"rounds": 5, "enough": 0.0})
-    assert len(replace(training, settings=easy).run().rounds) == 2   # the first that can be compared
+    assert len(replace(training, settings=easy).run().rounds) == 2  # the first that can be compared
 
 
 def test_no_round_trains_on_the_first_labels_alone(training, videos):

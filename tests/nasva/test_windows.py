@@ -68,7 +68,7 @@ def test_features_and_motion_of_a_window_are_its_own():
     vectors = rng.normal(size=(20, 32)).astype(np.float32)
     values = rng.normal(size=(LENGTH, 32)).astype(np.float32)
     for n in range(20):
-        values[n * 20 + 10 : n * 20 + 17] += 2 * vectors[n]   # each shown five seconds after it is said
+        values[n * 20 + 10 : n * 20 + 17] += 2 * vectors[n]  # each shown five seconds after it is said
     seen = FeatureSequence(values, 1.0, "test")
     activity = Moves(np.full(LENGTH, 0.01, np.float32), cuts=(200.0,))
     grounding = ground(

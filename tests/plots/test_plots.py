@@ -39,7 +39,7 @@ def test_the_commonest_word_is_largest_and_in_the_middle():
     found = dict(re.findall(r'class="m w\d" x="([\d.]+)"[^>]*>([^<]+)<', svg))
     assert {word: float(x) for x, word in found.items()}["chop"] == 290.0
     sizes = [float(size) for size in re.findall(r'font-size="([\d.]+)"', svg)]
-    assert sizes == [46.0, 23.0, 23.0]   # areas follow the counts: half the height for a quarter
+    assert sizes == [46.0, 23.0, 23.0]  # areas follow the counts: half the height for a quarter
     assert "&lt;onion&gt;" in svg
 
 

@@ -18,7 +18,7 @@ SENTENCES = (
     "add salt",
 )
 VOCABULARY = train_vocabulary(SENTENCES, VocabularySettings(size=300, rare=1))
-WIDTH = 16   # of a feature row
+WIDTH = 16  # of a feature row
 
 
 def tiny(form="key-aware", kind="transformer", **changes):

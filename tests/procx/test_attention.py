@@ -53,7 +53,7 @@ def inputs(lengths, *, dtype=torch.float32, heads=2, width=4, queries=5, count=3
         return torch.randn(*shape, generator=chance, dtype=dtype).requires_grad_()
 
     total, shape = sum(lengths), (2, queries, heads, len(lengths), count)
-    locations = (0.5 + 0.7 * torch.randn(*shape, generator=chance, dtype=dtype)).requires_grad_()   # some outside
+    locations = (0.5 + 0.7 * torch.randn(*shape, generator=chance, dtype=dtype)).requires_grad_()  # some outside
     return draw(2, queries, heads, width), draw(2, total, heads, width), draw(2, total, heads, width), locations, shape
 
 
@@ -94,13 +94,13 @@ def test_a_centre_reads_its_position_and_between_two_it_is_linear():
 
 
 def test_beyond_the_ends_zero_padding_fades_and_border_padding_stays():
-    value, where = line(10.0, 80.0), points(0.0, -0.25, -3.0, 1.0, 1.5)   # centres 1/4, 3/4; 0.0 is half a step before
+    value, where = line(10.0, 80.0), points(0.0, -0.25, -3.0, 1.0, 1.5)  # centres 1/4, 3/4; 0.0 is half a step before
     assert read(value, where, "zero") == pytest.approx([5, 0, 0, 40, 0])
     assert read(value, where, "border") == pytest.approx([10, 10, 10, 80, 80])
 
 
 def test_levels_are_read_apart():
-    value = line(1.0, 2.0, 30.0)   # a level of two positions and one of one
+    value = line(1.0, 2.0, 30.0)  # a level of two positions and one of one
     locations = torch.tensor([0.75, 0.5]).view(1, 1, 1, 2, 1)
     for weights, wanted in (([1.0, 0.0], 2.0), ([0.0, 1.0], 30.0)):
         mixed = deformable_attention(value, locations, torch.tensor(weights).view(1, 1, 1, 2, 1), (2, 1))
@@ -126,7 +126,7 @@ def test_key_aware_weights_are_the_softmax_of_scaled_products():
 def test_a_point_in_padding_takes_part_in_the_softmax():
     ones = torch.ones(1, 1, 1, 1)
     mixed = key_aware_attention(torch.tensor([math.log(3)]).view(1, 1, 1, 1), ones, ones, points(0.5, 9.0), (1,))
-    assert mixed.item() == pytest.approx(0.75)   # exp(ln 3) of 3 + exp(0)
+    assert mixed.item() == pytest.approx(0.75)  # exp(ln 3) of 3 + exp(0)
 
 
 def test_recorded_values_are_met(shared):
@@ -185,19 +185,19 @@ def test_offsets_are_positions_beside_a_point_and_shares_of_half_a_box():
     attend = layer(width=2, heads=1, levels=2, points=2)
     torch.nn.init.zeros_(attend.offsets.weight)
     with torch.no_grad():
-        attend.offsets.bias.copy_(torch.tensor([1.0, -2.0, 1.0, 0.0]))   # two points of each level
+        attend.offsets.bias.copy_(torch.tensor([1.0, -2.0, 1.0, 0.0]))  # two points of each level
     query = torch.zeros(1, 1, 2)
     beside = attend.locations(query, torch.full((1, 1, 2, 1), 0.5), (10, 4))
-    assert_close(beside.flatten(), torch.tensor([0.6, 0.3, 0.75, 0.5]))   # 1/10, -2/10, 1/4
+    assert_close(beside.flatten(), torch.tensor([0.6, 0.3, 0.75, 0.5]))  # 1/10, -2/10, 1/4
     box = torch.tensor([0.5, 0.4]).expand(1, 1, 2, 2)
     within = attend.locations(query, box, (10, 4))
-    assert_close(within.flatten(), torch.tensor([0.6, 0.3, 0.6, 0.5]))   # 0.4 * 0.5 / 2 = 0.1 an offset
+    assert_close(within.flatten(), torch.tensor([0.6, 0.3, 0.6, 0.5]))  # 0.4 * 0.5 / 2 = 0.1 an offset
 
 
 def test_points_start_on_both_sides_of_the_reference():
     attend = DeformableAttention(AttentionSettings(width=8, heads=4, levels=1, points=2))
     offsets = attend.locations(torch.randn(1, 1, 8), torch.zeros(1, 1, 1, 1), (1,)).flatten()
-    assert_close(offsets, torch.tensor([1.0, 2, 0, 0, -1, -2, 0, 0]), atol=1e-6, rtol=0)   # cosines of quarter turns
+    assert_close(offsets, torch.tensor([1.0, 2, 0, 0, -1, -2, 0, 0]), atol=1e-6, rtol=0)  # cosines of quarter turns
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -222,7 +222,7 @@ def test_half_precision_keeps_locations_exact(form):
     assert float((rounded - exact).detach().abs().max()) < 0.05 * float(exact.detach().abs().max())
 
 
-@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")   # the compiler's own doing
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # the compiler's own doing
 @pytest.mark.parametrize("form", FORMS)
 def test_compiling_breaks_no_graph_and_changes_nothing(form):
     attend, memory, query, places = layer(form), rows(14), rows(5), torch.rand(2, 5, 3, 2)

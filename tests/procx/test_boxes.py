@@ -22,7 +22,7 @@ def test_the_official_values_are_met(shared):
 
 
 def test_giou_by_hand():
-    apart = giou(torch.tensor([0.0, 0.2]), torch.tensor([0.6, 1.0])).item()   # a gap of 0.4 in a hull of 1
+    apart = giou(torch.tensor([0.0, 0.2]), torch.tensor([0.6, 1.0])).item()  # a gap of 0.4 in a hull of 1
     assert apart == pytest.approx(-0.4, abs=1e-4)
     assert giou(torch.tensor([0.0, 0.5]), torch.tensor([0.25, 0.75])).item() == pytest.approx(1 / 3, abs=1e-4)
 

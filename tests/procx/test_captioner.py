@@ -41,7 +41,7 @@ def tiny(**changes):
 def made(kind="transformer", seed=0, **changes):
     torch.manual_seed(seed)
     network = KINDS[kind](tiny(**changes), len(VOCABULARY)).eval()
-    with torch.no_grad():   # fresh embeddings are so faint that all words would be alike
+    with torch.no_grad():  # fresh embeddings are so faint that all words would be alike
         network.words.weight.mul_(20)
     return network
 
@@ -50,7 +50,7 @@ def everything(count=4, seed=0):
     """Context of `count` captions of two videos, features and transcript padded."""
     chance = torch.Generator().manual_seed(seed)
     pad = torch.arange(5) >= torch.tensor([[5], [3]])
-    transcript_pad = torch.arange(6) >= torch.tensor([6, 2, 0, 4])[:count, None]   # the third: nobody speaks
+    transcript_pad = torch.arange(6) >= torch.tensor([6, 2, 0, 4])[:count, None]  # the third: nobody speaks
     return Context(
         queries=torch.randn(count, 32, generator=chance),
         features=torch.randn(2, 5, 32, generator=chance),
@@ -74,7 +74,7 @@ def test_a_word_never_sees_those_after_it():
         second = network(changed, data.token_pad, everything())
     assert_close(first.logits[:, :3], second.logits[:, :3])
     assert (first.logits[:, 3] - second.logits[:, 3]).abs().max() > 0.01
-    assert (first.text - second.text).abs().max() > 0.01   # CLS sees them all
+    assert (first.text - second.text).abs().max() > 0.01  # CLS sees them all
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -134,7 +134,7 @@ def test_videos_share_their_features_but_captions_see_their_own():
 def test_writing_word_by_word_equals_reading_at_once(kind):
     network, data, context = made(kind), batch(), everything()
     with torch.no_grad():
-        at_once = network(data.tokens, data.token_pad, context).logits   # (M, W, V)
+        at_once = network(data.tokens, data.token_pad, context).logits  # (M, W, V)
         writing = network.begin(context)
         one_by_one = torch.stack([network.go_on(column, writing) for column in data.tokens.T], dim=1)
     assert_close(one_by_one[~data.token_pad], at_once[~data.token_pad], atol=1e-5, rtol=0)

@@ -19,7 +19,7 @@ def proposals(count=3, likelihood=None):
 @pytest.mark.parametrize(
     ("settings", "chosen"),
     [
-        ({}, [1, 0, 2]),   # as many as are counted, in the order of time; the one of no length is none
+        ({}, [1, 0, 2]),  # as many as are counted, in the order of time; the one of no length is none
         ({"count": 1}, [0]),
         ({"count": 0}, []),
         ({"count": 100}, [1, 0, 2, 3]),

@@ -34,7 +34,7 @@ def test_gradients_reach_every_weight():
 def test_gradients_reach_every_weight_of_the_baseline():
     model = network(tiny("vanilla", "lstm"), stirred=True)
     total(model, made(three(), tiny("vanilla", "lstm")), PDVC).backward()
-    assert broken(model) == (["temperature.logarithm"], [])   # PDVC contrasts nothing
+    assert broken(model) == (["temperature.logarithm"], [])  # PDVC contrasts nothing
 
 
 @pytest.mark.parametrize(("form", "kind", "settings"), SYSTEMS)
@@ -75,7 +75,7 @@ def test_the_baseline_captions_every_layer_and_counts_each():
     last = losses(model, batch, PDVC.model_copy(update={"text_layers": "last"}))["caption"]
     every = losses(model, batch, PDVC)["caption"]
     assert int(every.count) == 2 * int(last.count)
-    assert float(every.mean.detach()) > 1.5 * float(last.mean.detach())   # a sum over both layers
+    assert float(every.mean.detach()) > 1.5 * float(last.mean.detach())  # a sum over both layers
 
 
 @pytest.mark.parametrize(("form", "kind", "settings"), SYSTEMS)
@@ -118,8 +118,8 @@ def test_one_batch_is_learnt_word_for_word(form, kind, settings, rate, steps):
     found = []
     for video, count in enumerate((3, 2, 0)):
         surest = said.logits[-1, video].topk(count).indices
-        queries = surest[said.boxes[-1, video, surest, 0].argsort()]   # in time
+        queries = surest[said.boxes[-1, video, surest, 0].argsort()]  # in time
         context = model.context(seen, chosen(-1, torch.full_like(queries, video), queries))
         found += [VOCABULARY.decode(one.tokens) for one in write(model.captioner, context)]
     assert found == list(SENTENCES)
-    assert (said.logits[-1, 2] < 0).all()   # no step: sure of nothing
+    assert (said.logits[-1, 2] < 0).all()  # no step: sure of nothing

@@ -33,9 +33,7 @@ def trained(tmp_path_factory):
     """A network that has learned where the steps of six videos are."""
     torch.set_num_threads(1)
     settings = TrainSettings(epochs=60, batch=6, learning_rate=1e-2, warmup=0.1, readers=0, save_every=1000)
-    return train_procx(
-        samples(), tmp_path_factory.mktemp("run"), vocabulary=WORDS, model=TINY, settings=settings
-    )
+    return train_procx(samples(), tmp_path_factory.mktemp("run"), vocabulary=WORDS, model=TINY, settings=settings)
 
 
 def clips(count=6):
@@ -44,7 +42,7 @@ def clips(count=6):
 
 def test_a_trained_network_finds_the_steps(trained):
     total, count = soda_judge(samples(), lambda network: None).measure(trained, 0, 1)
-    assert total / count > 0.6   # by two halves: 0.50
+    assert total / count > 0.6  # by two halves: 0.50
     for found in describe_many(trained, WORDS, clips()):
         assert len(found.steps) == 2
         starts = [step.spans[0].start for step in found.steps]
@@ -151,7 +149,7 @@ def test_speech_is_read_only_where_it_is_asked_for(fresh):
     heard = describe_many(fresh, WORDS, [clip], DescribeSettings(count=4, speech=True))[0]
     assert [step.spans for step in heard.steps] == [step.spans for step in silent.steps]
     nothing = describe_many(fresh, WORDS, clips(1), DescribeSettings(count=4, speech=True))[0]
-    assert [step.text for step in nothing.steps] == [step.text for step in silent.steps]   # nobody speaks
+    assert [step.text for step in nothing.steps] == [step.text for step in silent.steps]  # nobody speaks
 
 
 def test_what_is_said_changes_what_is_likely(fresh):

@@ -39,7 +39,7 @@ def test_varifocal_is_the_mended_equation(cases):
 def test_a_query_without_a_step_learns_to_be_unsure():
     logits = torch.tensor([2.0], requires_grad=True)
     varifocal(logits, torch.zeros(1), alpha=0.75, gamma=2.0).sum().backward()
-    assert logits.grad.item() > 0.1   # as printed, equation 13 gives exactly 0
+    assert logits.grad.item() > 0.1  # as printed, equation 13 gives exactly 0
 
 
 def test_the_quality_is_a_target_and_learns_nothing():
@@ -139,7 +139,7 @@ def test_every_case_is_finite_with_finite_gradients(case, settings):
     sum(loss.mean for loss in weighted(losses, settings)).backward()
     for values in raw:
         assert torch.isfinite(values.grad).all()
-    assert raw[0].grad.abs().max() > 0   # without steps too: queries learn to be unsure
+    assert raw[0].grad.abs().max() > 0  # without steps too: queries learn to be unsure
     assert raw[2].grad.abs().max() > 0
     if case == "no steps":
         assert losses["giou"].mean == losses["l1"].mean == 0
@@ -247,4 +247,4 @@ def test_weights_are_those_of_section_e2():
     weights = {name: getattr(LossSettings(), f"{name}_weight") for name in losses}
     assert weights == {"giou": 4, "l1": 0.5, "confidence": 2, "count": 0.5, "caption": 5, "contrast": 0.8}
     _, proposed, wanted = network()
-    assert len(weighted(location_losses(proposed, wanted, PDVC)[0], PDVC)) == 3   # PDVC leaves l1 out
+    assert len(weighted(location_losses(proposed, wanted, PDVC)[0], PDVC)) == 3  # PDVC leaves l1 out

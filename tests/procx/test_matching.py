@@ -20,7 +20,7 @@ def drawn(layers=2, videos=3, queries=5, counts=(2, 0, 4), seed=0):
 
 def test_the_official_pairs_are_met(shared):
     case = json.loads((shared / "metric_cases" / "pdvc_losses.json").read_text())["matcher"]
-    logits = torch.tensor(case["logits"])[None, ..., 0]   # (1, 1, 4)
+    logits = torch.tensor(case["logits"])[None, ..., 0]  # (1, 1, 4)
     wanted = Targets(torch.tensor([case["targets_cl"]]), torch.zeros(1, 2, dtype=torch.bool))
     pairs = match(logits, torch.tensor(case["boxes_cl"])[None], wanted)
     assert list(zip(pairs.query.tolist(), pairs.step.tolist(), strict=True)) == [

@@ -51,7 +51,7 @@ def test_a_video_without_rows_is_zeros_and_marked():
     seen = videos([rows(3), rows(0)], [3.0, 1.0], 4)
     assert seen.empty.tolist() == [False, True]
     assert not seen.values[1].any()
-    assert_close(seen.values[0], torch.from_numpy(rows(3)[[0, 1, 1, 2]]))   # 2/3 is row 1, 4/3 too
+    assert_close(seen.values[0], torch.from_numpy(rows(3)[[0, 1, 1, 2]]))  # 2/3 is row 1, 4/3 too
     assert videos([rows(3)], [3.0], 4).empty is None
     assert videos([np.zeros((0, 0), np.float32)], [1.0], 4, WIDTH).values.shape == (1, 4, WIDTH)
 

@@ -45,7 +45,7 @@ def rewritten(path, place, tree=None, weights=None):
 
 def test_what_is_read_is_what_was_written(written):
     network, path = written
-    loaded = load_model(path.parent)   # a folder is searched
+    loaded = load_model(path.parent)  # a folder is searched
     assert loaded.vocabulary == WORDS
     assert loaded.trained == Trained("drawn", 2.0, unit=True, around=4.0)
     assert loaded.sha256 == sha256(path)
@@ -115,7 +115,7 @@ def test_speech_and_scale_are_those_of_the_training(written, tmp_path):
     load_model(path).check_scale(unit=True)
     raw = tmp_path / "raw.safetensors"
     write_model(network, WORDS, raw, Trained("drawn"))
-    load_model(raw).check_scale(unit=True)   # it gives rows a length of its own
+    load_model(raw).check_scale(unit=True)  # it gives rows a length of its own
     as_given = ProcX(network.settings.model_copy(update={"standardise": False}), len(WORDS))
     write_model(as_given, WORDS, raw, Trained("drawn"))
     with pytest.raises(ModelError, match="trained on pictures alone"):

@@ -83,7 +83,7 @@ def test_a_video_of_one_row_and_a_network_of_one_row_are_defined(form, kind):
 
 
 def test_numbers_of_a_video_are_one_on_average_and_zero_stays_zero():
-    values = torch.tensor([[[3.0, 0.0], [4.0, 0.0]], [[0.0, 0.0], [0.0, 0.0]]])   # root mean squares 2.5 and 0
+    values = torch.tensor([[[3.0, 0.0], [4.0, 0.0]], [[0.0, 0.0], [0.0, 0.0]]])  # root mean squares 2.5 and 0
     assert_close(standardised(values), torch.tensor([[[1.2, 0.0], [1.6, 0.0]], [[0.0, 0.0], [0.0, 0.0]]]))
 
 
@@ -167,14 +167,14 @@ def test_the_lstm_looks_at_its_own_box_alone():
     seen = look(model, three()[:1], settings)
     seen.proposed.boxes[-1, 0, 0] = torch.tensor([0.1, 0.1])
     before = said(model, seen, [0], [0])
-    seen.levels[:, 28:32] += 5.0   # the end of the finest level
+    seen.levels[:, 28:32] += 5.0  # the end of the finest level
     assert_close(said(model, seen, [0], [0]), before)
     seen.levels[:, 2:5] += 5.0
     assert (said(model, seen, [0], [0]) - before).abs().max() > 1e-3
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")   # the compiler's own doing
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # the compiler's own doing
 @pytest.mark.parametrize("form", ["key-aware", "vanilla"])
 def test_compiling_breaks_no_graph_and_changes_nothing(form):
     model, batch = network(tiny(form), stirred=True), made(three())

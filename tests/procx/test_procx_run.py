@@ -18,7 +18,7 @@ from stepline.settings import load_settings
 from stepline.store import read_record, write_features, write_parquet
 from stepline.training import CHECKPOINT, LOG
 
-QUICK = ("train.epochs=3", "train.batch=3", "train.save_every=2", "vocabulary.size=300")   # 6 steps
+QUICK = ("train.epochs=3", "train.batch=3", "train.save_every=2", "vocabulary.size=300")  # 6 steps
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def test_from_training_to_a_score(tmp_path, stores, stepline):
     scored = stepline("evaluate", "youcook2", "--predictions", prediction, *reference, "--json")
     assert scored.exit_code == 0, scored.stderr
     report = json.loads(scored.stdout)
-    assert report["metrics"]["SODA_d"]["value"] > 0.6   # by two halves: 0.50
+    assert report["metrics"]["SODA_d"]["value"] > 0.6  # by two halves: 0.50
     assert (report["videos"], report["missing"], report["extra"]) == (6, [], [])
     ready = tmp_path / "v0.safetensors"
     write_features(features(records()[0]), ready)
@@ -130,7 +130,7 @@ def test_fine_tuning_goes_on_from_a_network_with_its_words(tmp_path, stores, ste
     assert after.model.settings == before.model.settings.model_copy(update={"dropout": 0.3})
     assert told(tmp_path / "second")["sources"]["start"] == [str(tmp_path / "first"), before.sha256]
     moved = (after.model.reference.weight - before.model.reference.weight).abs().max()
-    assert 0 < moved < 0.1   # on from there, not from fresh weights
+    assert 0 < moved < 0.1  # on from there, not from fresh weights
     refused = stepline(*run, "--out", tmp_path / "third", "--set", "model.queries=9")
     assert refused.exit_code == 1
     assert "model.queries=9" in refused.stderr

@@ -17,7 +17,7 @@ def test_the_official_cases_are_met_exactly(shared):
 
 
 def test_a_half_rounds_down():
-    assert nearest_rows(2, 3).tolist() == [0, 0, 1]   # places 0, 0.5, 1
+    assert nearest_rows(2, 3).tolist() == [0, 0, 1]  # places 0, 0.5, 1
     assert nearest_rows(4, 7).tolist() == [0, 0, 1, 1, 2, 2, 3]
 
 

@@ -102,7 +102,7 @@ def test_a_wide_beam_finds_the_best_of_all():
         writer.table /= writer.table.sum(dim=1, keepdim=True)
         ranks = {}
         for words in (*product((A, B), repeat=1), *product((A, B), repeat=2), *product((A, B), repeat=3)):
-            path = [BEGIN, *words, END][:4]   # three words are cut before their end
+            path = [BEGIN, *words, END][:4]  # three words are cut before their end
             total = sum(writer.table[a, b].log().item() for a, b in pairwise(path))
             ranks[words] = total / (len(path) - 1) ** penalty
         (written,) = write(writer, one(), SearchSettings(beam=30, length_penalty=penalty, longest=3))

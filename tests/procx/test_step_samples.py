@@ -37,7 +37,7 @@ def gathered(told=None, given=None, excluded=frozenset(), **settings):
         ({"target": "reference"}, ("plain", ())),
         ({"target": "steps"}, ("plain", ())),
         ({"target": "narration"}, ("now we plain", ())),
-        ({"target": "steps", "wording": "said"}, ("now we plain", ())),   # only-sieve
+        ({"target": "steps", "wording": "said"}, ("now we plain", ())),  # only-sieve
         ({"target": "steps", "wording": "any"}, ("plain", ("now we plain",))),
     ],
 )
@@ -98,7 +98,7 @@ def test_features_that_hold_nan_are_refused_when_they_are_read(tmp_path):
     store, _ = write_videos(tmp_path, 2)
     shard = next(store.glob("*.safetensors"))
     data = bytearray(shard.read_bytes())
-    data[-2:] = b"\xff\x7f"   # the last half float of v1: NaN
+    data[-2:] = b"\xff\x7f"  # the last half float of v1: NaN
     shard.write_bytes(data)
     found = gather_samples(records(2), FeatureStore(store))
     assert found[0].id == "v0"

@@ -7,13 +7,7 @@ import pytest
 
 from stepline.errors import ShapeError
 from stepline.procx.text_settings import VocabularySettings
-from stepline.procx.tokens import (
-    BEGIN,
-    END,
-    PAD,
-    normalise,
-    train_vocabulary,
-)
+from stepline.procx.tokens import BEGIN, END, PAD, normalise, train_vocabulary
 
 SENTENCES = ["cut the onion", "cut the red onions, then fry them", "fry the onion in butter", "the butter"] * 3
 SMALL = VocabularySettings(size=250)
@@ -47,7 +41,7 @@ ODD = [
 def test_any_sentence_comes_back_as_it_was(sentence, lower):
     vocabulary = train_vocabulary(SENTENCES, VocabularySettings(size=320, lower=lower))
     numbers = vocabulary.encode(sentence)
-    assert PAD not in numbers   # which stands for the unknown
+    assert PAD not in numbers  # which stands for the unknown
     assert vocabulary.decode(numbers).replace(" ", "") == normalise(sentence, lower).replace(" ", "")
     if len(sentence) < 100:
         assert vocabulary.decode(numbers) == normalise(sentence, lower)
@@ -64,7 +58,7 @@ def test_what_follows_the_end_mark_is_not_said(vocabulary):
 
 
 def test_half_bytes_that_are_no_character_do_not_stop_it(vocabulary):
-    assert vocabulary.decode(vocabulary.encode("é")[:2]) == "�"   # the first of its two bytes
+    assert vocabulary.decode(vocabulary.encode("é")[:2]) == "�"  # the first of its two bytes
     assert vocabulary.decode(vocabulary.encode("é")[:1]) == ""
 
 
@@ -108,4 +102,4 @@ def test_held_out_sentences_of_youcook2_have_no_unknown_token(shared):
     encoded = [vocabulary.encode(sentence) for sentence in held_out]
     assert sum(PAD in numbers for numbers in encoded) == 0
     assert [vocabulary.decode(numbers) for numbers in encoded] == [normalise(s, lower=True) for s in held_out]
-    assert sum(map(len, encoded)) / sum(len(s.split()) for s in held_out) < 1.1   # tokens a word
+    assert sum(map(len, encoded)) / sum(len(s.split()) for s in held_out) < 1.1  # tokens a word

@@ -139,7 +139,7 @@ def test_speech_is_heard_and_its_padding_is_not():
 def test_a_batch_is_learnt_to_its_times_and_word_for_word(tmp_path):
     events = [
         tuple((30.0 * n, 30.0 * n + 20, SENTENCES[(seed + n) % 6]) for n in range(seed)) for seed in range(4)
-    ]   # fmt: skip
+    ]  # fmt: skip
     samples = [Told(str(seed), watched(seed=seed), told) for seed, told in enumerate(events)]
     settings = TrainSettings(epochs=150, batch=4, learning_rate=1e-2, readers=0, save_every=10_000)
     model = train_vid2seq(samples, tmp_path, alphabet=ALPHABET, model=TINY, settings=settings)

@@ -41,7 +41,7 @@ def test_a_further_wording_shares_the_numerator():
     right = Wordings(query, torch.tensor([0]), torch.tensor([0]))
     wrong = Wordings(query, torch.tensor([1]), torch.tensor([0]))
     assert contrast_loss(query, own, one, temperature, MULTIPLE, right).mean == pytest.approx(0.0, abs=1e-6)
-    surprise = math.log(1 + math.e)   # of exp(0) among exp(0) + exp(1); from text to query there is one choice
+    surprise = math.log(1 + math.e)  # of exp(0) among exp(0) + exp(1); from text to query there is one choice
     assert contrast_loss(query, own, one, temperature, MULTIPLE, wrong).mean == pytest.approx(0.5 * surprise)
     single = LossSettings(contrast="pair")
     assert contrast_loss(query, own, one, temperature, single, wrong).mean == pytest.approx(0.0, abs=1e-6)

@@ -87,10 +87,7 @@ def sample_record():
             sentences=tuple(Sentence(text=text, span=Span(a, b), confidence=0.9) for a, b, text in SPOKEN),
         ),
         steps=tuple(make_step(number, *row) for number, row in enumerate(STEPS, start=1)),
-        reference=tuple(
-            make_step(f"r{number}", text, (span,))
-            for number, (text, span) in enumerate(REFERENCE)
-        ),
+        reference=tuple(make_step(f"r{number}", text, (span,)) for number, (text, span) in enumerate(REFERENCE)),
         dropped=(
             Dropped(what="sentence", text="Thank you. Thank you.", reason="a stock phrase over music, 66.2-66.9 s"),
             Dropped(what="step", text="subscribe", reason="it speaks to the viewer about the channel"),

@@ -68,10 +68,7 @@ def test_many_long_titles_fit_into_a_description():
     assert len(found.splitlines()) == 200
 
 
-@given(
-    st.lists(st.floats(0, 4000), max_size=60),
-    st.one_of(st.none(), st.floats(1, 4100)),
-)
+@given(st.lists(st.floats(0, 4000), max_size=60), st.one_of(st.none(), st.floats(1, 4100)))
 def test_youtubes_rules_hold_for_any_steps(starts, duration):
     record = steps_at(*starts, duration=duration)
     text = chapters(record)

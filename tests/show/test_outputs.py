@@ -21,7 +21,7 @@ READERS = {
     "html": lambda text: [float(s["data-start"]) for s in read_page(text).all("li", "step") if "data-start" in s],
 }
 STARTS = [6.0, 10.0, 15.0, 19.0, 23.0, 32.0, 38.0, 46.0, 54.0, 57.5]
-CHAPTERS = [0, 10, 23, 38, 54]   # steps within 10 s of the last chapter have joined it
+CHAPTERS = [0, 10, 23, 38, 54]  # steps within 10 s of the last chapter have joined it
 
 
 @pytest.mark.parametrize("name", OUTPUTS)
@@ -41,7 +41,12 @@ def test_json_loses_nothing(record, tmp_path):
 def test_the_json_comes_last_and_nothing_else_is_left_in_the_folder(record, tmp_path):
     paths = write_outputs(record, tmp_path / "new" / "out")
     assert [path.name.removeprefix("mint-lemonade") for path in paths] == [
-        ".vtt", ".srt", ".chapters.txt", ".howto.jsonld", ".html", ".json",
+        ".vtt",
+        ".srt",
+        ".chapters.txt",
+        ".howto.jsonld",
+        ".html",
+        ".json",
     ]
     assert sorted(paths) == sorted((tmp_path / "new" / "out").iterdir())
 

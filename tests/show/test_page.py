@@ -81,13 +81,13 @@ def test_a_sentence_is_marked_as_its_steps_are_and_else_as_judged():
     assert [sentence.mark for sentence in view(chat, None, {}).sentences] == ["shown", "none"]
     shown = Step(id="1", text="b", sources=(1,), status="shown", spans=(Span(5, 6),))
     said = Step(id="2", text="a", sources=(0,), status="said")
-    told = chat.model_copy(update={"steps": (shown, said)})   # the page must not contradict itself
+    told = chat.model_copy(update={"steps": (shown, said)})  # the page must not contradict itself
     assert [sentence.mark for sentence in view(told, None, {}).sentences] == ["said", "shown"]
 
 
 def test_a_step_shown_far_from_its_words_says_so(record):
     drifts = {step.number: step.drift for step in view(record, None, {}).steps if step.drift}
-    assert drifts == {8: "shown 12 s after it is said"}   # 55.75 - 43.55 = 12.2
+    assert drifts == {8: "shown 12 s after it is said"}  # 55.75 - 43.55 = 12.2
 
 
 def test_the_policy_names_exactly_the_pages_own_script_and_style(record):
@@ -118,7 +118,7 @@ def test_key_frames_are_inside_the_page(record, keyframes):
 
 def test_hostile_text_adds_no_element_and_is_shown_as_it_is(hostile):
     elements = read_page(page(hostile, alignment=make_alignment(hostile), media='"><script>alert(9)</script>.mp4'))
-    assert len(elements.all("script")) == 2   # the HowTo data and the page's own
+    assert len(elements.all("script")) == 2  # the HowTo data and the page's own
     assert len(elements.all("h1")) == 1
     assert len(elements.all("img")) == 0
     assert [step["text"] for step in elements.all("bdi", "text")] == [sentence_case(one_line(text)) for text in HOSTILE]
@@ -208,7 +208,7 @@ def test_a_bar_too_narrow_for_its_number_has_none():
     (row,) = timeline(Record(id="r", video=Video(id="r"), steps=rows), 1000.0).rows
     assert [bar.label for bar in row.bars] == ["", ""]
     (row,) = timeline(Record(id="r", video=Video(id="r"), steps=rows), 500.0).rows
-    assert [bar.label for bar in row.bars] == ["1", ""]   # 4 and 2 per cent
+    assert [bar.label for bar in row.bars] == ["1", ""]  # 4 and 2 per cent
 
 
 def test_a_line_ties_where_a_step_is_said_to_where_it_is_shown():
@@ -217,5 +217,5 @@ def test_a_line_ties_where_a_step_is_said_to_where_it_is_shown():
     record = Record(id="r", video=Video(id="r"), transcript=Transcript(sentences=(sentence,)), steps=(step,))
     drawn = timeline(record, 50.0)
     (tie,) = drawn.ties
-    assert (tie.x1, tie.x2) == (6.0, 25.0)   # 3 s and 12.5 s of 50 s
+    assert (tie.x1, tie.x2) == (6.0, 25.0)  # 3 s and 12.5 s of 50 s
     assert (tie.y1, tie.y2) == (drawn.rows[0].bars[0].y + drawn.rows[0].bars[0].height, drawn.rows[1].bars[0].y)

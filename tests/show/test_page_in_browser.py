@@ -68,7 +68,7 @@ def test_clicks_on_a_sentence_a_bar_and_the_picture_seek_too(open_page):
     page.wait_until(f"{TIME} >= 6.5 && {TIME} < 12")
     page.run("document.getElementById('player').pause()")
     page.click("[data-rows]")
-    page.wait_until(f"Math.abs({TIME} - 33.5) < 0.5")   # the middle of 67 s
+    page.wait_until(f"Math.abs({TIME} - 33.5) < 0.5")  # the middle of 67 s
     cursor = "parseFloat(document.querySelector('[data-rows] [data-cursor]').getAttribute('x1'))"
     page.wait_until(f"Math.abs({cursor} - 50) < 1")
 
@@ -87,7 +87,7 @@ def test_the_keyboard_alone_reaches_and_plays_every_step(open_page):
     page.wait_until("!document.getElementById('player').paused")
     page.press(" ", 32, " ")
     page.wait_until("document.getElementById('player').paused")
-    assert page.run(f"{TIME} < 20")   # the key paused and did not press the button again
+    assert page.run(f"{TIME} < 20")  # the key paused and did not press the button again
     assert page.complaints() == []
 
 
@@ -138,7 +138,7 @@ def test_a_script_that_got_into_the_page_would_not_run(open_page):
 @pytest.mark.parametrize("width", [320, 390, 820])
 def test_a_narrow_screen_never_scrolls_sideways(open_page, name, width):
     page = open_page(name, width=width, height=800)
-    page.click("#step-6 .go")   # in the hostile page a word of 10,000 letters, now shown under the player
+    page.click("#step-6 .go")  # in the hostile page a word of 10,000 letters, now shown under the player
     page.wait_until("!document.getElementById('now').hidden && document.getElementById('now-number').textContent == 6")
     assert page.run("document.documentElement.scrollWidth") <= width
 
@@ -162,7 +162,7 @@ def test_the_dark_scheme_is_followed(open_page):
 
 
 def test_of_steps_that_overlap_the_one_nearest_its_most_likely_second_is_the_one_playing(browser, folder):
-    spans = ((0.0, 20.0), (8.0, 40.0), (50.0, 60.0))   # most likely at 10, 24, 55 s
+    spans = ((0.0, 20.0), (8.0, 40.0), (50.0, 60.0))  # most likely at 10, 24, 55 s
     rows = tuple(make_step(number, "cut", (span,)) for number, span in enumerate(spans, start=1))
     record = Record(id="overlap", video=Video(id="overlap", duration=67.0), steps=rows)
     (path,) = write_outputs(record, folder / "overlap", media=folder / "my film #1.webm", formats=["html"])

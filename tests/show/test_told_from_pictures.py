@@ -30,9 +30,9 @@ def test_the_table_names_the_pictures_and_what_the_score_is():
 @pytest.mark.parametrize(
     "other",
     [
-        record({}),   # no network
-        record(NETWORK, said=Span(1.0, 2.0)),   # told by speech
-        record(NETWORK, captions=record(NETWORK).steps),   # the network's stand beside them
+        record({}),  # no network
+        record(NETWORK, said=Span(1.0, 2.0)),  # told by speech
+        record(NETWORK, captions=record(NETWORK).steps),  # the network's stand beside them
     ],
 )
 def test_other_steps_keep_their_meaning(other):

@@ -154,7 +154,9 @@ def test_the_released_form_is_read_by_the_dataset_s_reader(tmp_path):
     found = {record.id: record for record in read("sieve-swap", tmp_path / "val.json").records}
     first = found["beans1"].steps[0]
     assert (first.text, first.alternatives, first.spans) == (
-        "Drain the beans.", ("drain the beans",), (Span(5.0, 8.0),)
+        "Drain the beans.",
+        ("drain the beans",),
+        (Span(5.0, 8.0),),
     )
 
 
@@ -162,7 +164,7 @@ def test_what_cannot_be_read_is_counted_and_survived(tmp_path):
     folder = tmp_path / "in"
     write_videos(folder)
     with (folder / "videos.jsonl").open("ab") as file:
-        file.write(b"\x00\xff binary junk\n{\"version\": 1, \"id\": 7}\n")
+        file.write(b'\x00\xff binary junk\n{"version": 1, "id": 7}\n')
     (folder / "broken.parquet").write_bytes(b"PAR1 no")
     (folder / "long.json").write_text('{"aaaaaaaaaaa": {"start": [0], "end": [1, 2], "text": ["x"]}, "bbb": {"start"')
     base, said = SmallBase(), []

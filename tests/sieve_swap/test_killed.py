@@ -27,10 +27,7 @@ write_report(job, run(job))
 
 def start(videos, out):
     return subprocess.Popen(
-        [sys.executable, "-c", RUN, str(videos), str(out)],
-        cwd=Path(__file__).parent,
-        stdout=subprocess.PIPE,
-        text=True,
+        [sys.executable, "-c", RUN, str(videos), str(out)], cwd=Path(__file__).parent, stdout=subprocess.PIPE, text=True
     )
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
-FOLDERS = ("recipes_based_cooking",)   # the smaller folder alone keeps this quick
+FOLDERS = ("recipes_based_cooking",)  # the smaller folder alone keeps this quick
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -43,7 +43,7 @@ def test_the_truth_fits_the_sentences_and_the_recipe(videos):
         sentences = video.record.transcript.sentences
         assert len(sentences) == len(video.truth)
         told = [place for steps in video.truth for place in steps]
-        assert told == sorted(told)                            # in the recipe's order
+        assert told == sorted(told)  # in the recipe's order
         assert set(told) <= set(range(len(video.recipe.steps)))
         assert all(first.span.end <= second.span.start for first, second in pairwise(sentences))
         assert video.record.video.duration <= 600
@@ -64,7 +64,7 @@ def test_no_step_is_copied(videos):
         if steps
     ]
     copied = [said for said, lines in pairs if said in lines]
-    assert len(copied) <= 0.02 * len(pairs)   # "serve" stays "serve"
+    assert len(copied) <= 0.02 * len(pairs)  # "serve" stays "serve"
 
 
 def test_the_halves_share_no_idle_line_and_no_frame():
@@ -73,7 +73,7 @@ def test_the_halves_share_no_idle_line_and_no_frame():
     said = {half: {line for lines in idle_lines(half).values() for line in lines} for half in ("development", "test")}
     assert len(said["development"] | said["test"]) >= 200
     assert not said["development"] & said["test"]
-    assert set(frames("development")) & set(frames("test")) <= {"{c}"}   # the bare clause
+    assert set(frames("development")) & set(frames("test")) <= {"{c}"}  # the bare clause
 
 
 def test_the_hand_made_pairs_are_of_known_kinds():

@@ -8,10 +8,10 @@ from stepline.sieve_swap.pairing import Pairing, Vocabulary, WordSets, common_wo
 from stepline.sieve_swap.settings import PairingSettings
 
 DOCUMENTS = [
-    ("bean salad", "bean onion chop mix"),            # 0
+    ("bean salad", "bean onion chop mix"),  # 0
     ("bean soup", "bean onion boil pot water salt"),  # 1
-    ("apple pie", "bean onion chop mix"),             # 2: no title word in common
-    ("green bean", "steam"),                          # 3: no content word in common
+    ("apple pie", "bean onion chop mix"),  # 2: no title word in common
+    ("green bean", "steam"),  # 3: no content word in common
 ]
 VIDEO = ("bean salad bowl", "bean onion chop mix oil friend subscribe channel")
 

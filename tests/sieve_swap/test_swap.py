@@ -44,13 +44,15 @@ def test_the_golden_run():
     assert lines(made) == [
         (4.0, 9.0, "Peel 2 cloves garlic.", (1,)),
         (10.0, 15.0, "Rub the toast with the garlic.", (2, 3)),
-        (30.0, 33.0, "Rub the toast with the garlic.", (4,)),      # 15 s later: told again, not merged
+        (30.0, 33.0, "Rub the toast with the garlic.", (4,)),  # 15 s later: told again, not merged
         (34.0, 36.0, "Drizzle with olive oil.", (5,)),
     ]
     assert [(item.text, item.reason) for item in made.dropped] == [("hello my dear friends and welcome", FAR)]
     first = made.steps[0]
     assert (first.source_text, first.licence, first.alternatives) == (
-        "tests: d0#0", "CC0-1.0", ("peel two cloves of garlic",),
+        "tests: d0#0",
+        "CC0-1.0",
+        ("peel two cloves of garlic",),
     )
     # Shared words: peel, cloves, garlic; said: 5 words ("two" and "of" are unknown, 2 in one place), the step: 4.
     assert first.score == pytest.approx(3 / (np.sqrt(1 + 1 + 1 + 4) * np.sqrt(4)), abs=1e-6)
@@ -78,7 +80,7 @@ def test_the_variants_keep_the_seconds(variant, texts):
 
 def test_a_similarity_exactly_at_the_threshold_is_kept():
     spoken = [(0.0, 1.0, "drain the beans")]
-    assert len(swapped(spoken, similarity=1.0).steps) == 1   # the same words: cosine 1
+    assert len(swapped(spoken, similarity=1.0).steps) == 1  # the same words: cosine 1
     assert [item.reason for item in swapped([(0.0, 1.0, "drain beans")], similarity=0.9).dropped] == [FAR]
 
 
@@ -101,7 +103,7 @@ def test_a_sentence_whose_near_steps_all_disagree_keeps_its_own_words_when_asked
     assert lines(made) == [(0.0, 2.0, "do salt yet", (0,)), (9.0, 12.0, "Drain the beans.", (1,))]
     own = made.steps[0]
     assert (own.source_text, own.licence, own.alternatives) == (None, None, ())
-    assert own.score == pytest.approx(3 / np.sqrt(3 * 4))   # do, salt, yet of "Do not salt yet."
+    assert own.score == pytest.approx(3 / np.sqrt(3 * 4))  # do, salt, yet of "Do not salt yet."
     assert [item.text for item in made.dropped] == ["hello my friends"]
     mixed = swapped(spoken, unswapped="own words", variant="mix")
     assert [step.text for step in mixed.steps] == ["do salt yet", "Drain the beans.", "drain the beans"]
@@ -111,7 +113,7 @@ def test_a_sentence_whose_near_steps_all_disagree_keeps_its_own_words_when_asked
 def test_a_step_that_is_near_enough_to_keep_a_sentence_may_be_too_far_to_replace_it(method):
     spoken = [(0.0, 2.0, "drain the beans"), (9.0, 12.0, "mix beans and onion"), (20.0, 22.0, "do salt yet")]
     given = {"method": method, "paired": [np.array([1])], "swap_similarity": 0.9}
-    made = swapped(spoken, **given, unswapped="own words")   # cosines: 1, 4 / (2 sqrt 6) = .82, .87 but negated
+    made = swapped(spoken, **given, unswapped="own words")  # cosines: 1, 4 / (2 sqrt 6) = .82, .87 but negated
     assert [step.text for step in made.steps] == ["Drain the beans.", "mix beans and onion", "do salt yet"]
     assert [step.source_text is None for step in made.steps] == [False, True, True]
     assert [step.text for step in swapped(spoken, **given).steps] == ["Drain the beans."]

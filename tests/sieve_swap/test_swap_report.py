@@ -44,7 +44,7 @@ def test_a_run_leaves_its_report_beside_its_parts(tmp_path):
     names = [file.name for file in write_report(done, run(done))]
     assert names == ["statistics.json", "report.html", "train.json", "validation.json"]
     text = (tmp_path / "out" / "report.html").read_text()
-    assert "Garlic toast" in text                      # the title of a document, found in the base
+    assert "Garlic toast" in text  # the title of a document, found in the base
     assert "it is an evaluation video" in text
     lines = re.findall(r'<li class="(\w+)"><b>0:05</b> ([^<]*)', text)
     assert ("c0", "peel two cloves of garlic") in lines

@@ -39,7 +39,7 @@ def test_same_texts_give_the_same_bytes():
 
 
 def test_a_text_is_cut_at_the_longest_input():
-    assert_allclose(embed(["cut " * 300]), embed(["cut " * 254]), atol=1e-6)   # 256 tokens with both marks
+    assert_allclose(embed(["cut " * 300]), embed(["cut " * 254]), atol=1e-6)  # 256 tokens with both marks
 
 
 def test_threads_share_one_model(monkeypatch):
@@ -59,7 +59,7 @@ def test_an_unknown_model_is_named():
         embed(["a"], model="no-such-model")
 
 
-@pytest.mark.filterwarnings("ignore")   # of the library that is only compared with
+@pytest.mark.filterwarnings("ignore")  # of the library that is only compared with
 def test_vectors_are_those_of_sentence_transformers():
     library = pytest.importorskip("sentence_transformers")
     texts = [*TEXTS, "Über 200 °C — don't touch! 你好", "mix " * 400]

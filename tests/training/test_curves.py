@@ -18,7 +18,7 @@ def points(folder):
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_curves_hold_each_step_once_also_after_a_stop(tmp_path):
     pytest.importorskip("tensorboard")
-    for steps in ((1, 2, 3), (2, 3, 4)):   # stopped after 3, resumed after 1
+    for steps in ((1, 2, 3), (2, 3, 4)):  # stopped after 3, resumed after 1
         curves = Curves(tmp_path)
         for step in steps:
             curves.write(Progress(step, 4, 10.0 / step, 0.1, 2.0, step, 0.5, 0.25 if step == 4 else None))

@@ -68,10 +68,10 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(tmp_path, step):
     fit(network(), task(), QUICK, tmp_path / "whole")
     with pytest.raises(Interrupted):
         fit(network(), task(), QUICK, tmp_path / "parts", stop_after(step))
-    torch.manual_seed(99)   # whatever the new process draws first
+    torch.manual_seed(99)  # whatever the new process draws first
     seen = []
     fit(network(), task(), QUICK, tmp_path / "parts", lambda progress: seen.append(progress.step))
-    assert seen[0] == step // 2 * 2 + 1   # after the last checkpoint
+    assert seen[0] == step // 2 * 2 + 1  # after the last checkpoint
     assert weights(tmp_path / "parts") == weights(tmp_path / "whole")
     assert (tmp_path / "parts" / LOG).read_text() == (tmp_path / "whole" / LOG).read_text()
 
@@ -147,7 +147,7 @@ def test_one_step_is_adamws_by_hand(tmp_path):
     fit(model, pull, TrainSettings(epochs=1, batch=1, learning_rate=0.1, weight_decay=0.5), tmp_path)
     assert model.weight.item() == pytest.approx(2 * (1 - 0.1 * 0.5) - 0.1 * 1 / (1 + 1e-8), abs=1e-6)
     saved = load_file(tmp_path / CHECKPOINT)
-    assert saved["optimizer.0.exp_avg"].item() == pytest.approx(0.1)   # (1 - 0.9) of the gradient after the cut
+    assert saved["optimizer.0.exp_avg"].item() == pytest.approx(0.1)  # (1 - 0.9) of the gradient after the cut
     assert saved["optimizer.0.exp_avg_sq"].item() == pytest.approx(0.001)
     torchs = nn.Linear(1, 1, bias=False)
     torchs.weight.data.fill_(2.0)
@@ -182,7 +182,7 @@ def test_the_best_network_is_kept_and_known_after_a_stop(tmp_path):
     with pytest.raises(Interrupted):
         run(tmp_path / "parts", [], stop=9)
     run(tmp_path / "parts", [1] * 8)
-    assert kept == [4, 8]   # 2.0 is not better than what was kept before the stop
+    assert kept == [4, 8]  # 2.0 is not better than what was kept before the stop
     assert (tmp_path / "parts" / LOG).read_text() == (tmp_path / "whole" / LOG).read_text()
 
 
@@ -251,6 +251,6 @@ def test_the_learning_rate_rises_evenly_then_falls_as_a_cosine(tmp_path):
     rates = [one.learning_rate for one in told]
     rising = round(0.3 * len(rates))
     assert rates[:rising] == pytest.approx([1e-2 * (step + 1) / (rising + 1) for step in range(rising)])
-    assert rates[rising] == 1e-2   # the top, from which the cosine falls
+    assert rates[rising] == 1e-2  # the top, from which the cosine falls
     assert rates[rising:] == sorted(rates[rising:], reverse=True)
     assert rates[-1] < 2e-3

@@ -27,7 +27,7 @@ def test_a_sudden_change_of_colours_is_a_cut():
 
 def test_steady_change_is_no_cut():
     noise = np.random.default_rng(0).integers(0, 256, (12, 64, 64, 3), dtype=np.uint8)
-    blocks = noise[:, :4, :4].repeat(16, axis=1).repeat(16, axis=2)   # every frame has other colours
+    blocks = noise[:, :4, :4].repeat(16, axis=1).repeat(16, axis=2)  # every frame has other colours
     shown = measure_activity([Frame(place / 2, image) for place, image in enumerate(blocks)])
     assert shown.cuts == ()
     assert (shown.motion > 0.1).all()
@@ -59,7 +59,7 @@ def test_an_impossible_rate_is_refused():
 def test_the_peak_is_the_change_of_the_spot_that_changes_most():
     small = np.zeros((32, 32, 3), dtype=np.uint8)
     moved = small.copy()
-    moved[0, :8] = 255                               # 8 of the 1024 parts turn white: a mean of 8 / 1024, a peak of 1
+    moved[0, :8] = 255  # 8 of the 1024 parts turn white: a mean of 8 / 1024, a peak of 1
     shown = measure_activity([Frame(0.0, small), Frame(0.25, moved)])
     assert_allclose(shown.motion, [8 / 1024], atol=1e-6)
     assert_allclose(shown.peaks, [1.0], atol=1e-6)
@@ -75,5 +75,5 @@ def test_a_cut_between_pictures_of_the_same_colours_is_found():
 def test_looks_are_thumbnails_of_each_second_and_unknown_where_no_frame_fell():
     shown = measure_activity([frame(0.0, 0), frame(0.5, 51), frame(2.0, 255)])
     assert shown.looks.shape == (3, 192)
-    assert_allclose(shown.looks[0], 0.1, atol=1e-6)   # the mean of 0 and 0.2
+    assert_allclose(shown.looks[0], 0.1, atol=1e-6)  # the mean of 0 and 0.2
     assert np.isnan(shown.looks[1]).all()

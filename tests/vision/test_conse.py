@@ -22,7 +22,7 @@ def test_the_classes_are_in_their_standard_order():
 def test_the_stored_vectors_are_the_embeddings_of_the_names():
     rows = [0, 134, 517, 954, 999]
     names = class_names()
-    assert_allclose(read_class_vectors()[rows], embed([names[row] for row in rows]), atol=1e-3)   # stored as float16
+    assert_allclose(read_class_vectors()[rows], embed([names[row] for row in rows]), atol=1e-3)  # stored as float16
 
 
 def test_vectors_of_other_names_are_refused(tmp_path, monkeypatch):
@@ -37,13 +37,13 @@ def test_a_picture_is_the_weighted_mean_of_its_likeliest_names():
     chances = torch.tensor([[0.6, 0.2, 0.15, 0.05]])
     backbone = Conse(lambda _: chances.log(), np.eye(4, dtype=np.float32), likeliest=2, text_model="minilm")
     vector = backbone.encode_images(np.zeros((1, 8, 8, 3), np.uint8))
-    assert_allclose(vector, [[0.6 / 0.4**0.5, 0.2 / 0.4**0.5, 0, 0]], atol=1e-6)   # |(.6, .2)| = sqrt(.4)
+    assert_allclose(vector, [[0.6 / 0.4**0.5, 0.2 / 0.4**0.5, 0, 0]], atol=1e-6)  # |(.6, .2)| = sqrt(.4)
 
 
 def test_the_right_photo_is_found_for_a_caption():
     backbone = load_backbone(VisionSettings())
     photos = np.stack([photo("flower.jpg"), photo("china.jpg")])
-    fit = backbone.encode_texts(["a flower in bloom", "a temple roof"]) @ backbone.encode_images(photos).T   # (K, B)
+    fit = backbone.encode_texts(["a flower in bloom", "a temple roof"]) @ backbone.encode_images(photos).T  # (K, B)
     assert fit.argmax(1).tolist() == [0, 1]
 
 

@@ -13,7 +13,7 @@ from stepline.store import write_features
 from stepline.vision import VisionSettings, load_backbone, read_precomputed, read_text_features
 from stepline.vision.precomputed import find_precomputed
 
-VALUES = np.array([[3, 4], [0, 2], [0, 0]], dtype=np.float32)   # (T, D)
+VALUES = np.array([[3, 4], [0, 2], [0, 0]], dtype=np.float32)  # (T, D)
 UNIT = [[0.6, 0.8], [0, 1], [0, 0]]
 
 

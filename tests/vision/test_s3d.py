@@ -16,8 +16,8 @@ from stepline.vision.s3d import S3D, Dictionary, FoldedS3D, Words, read_dictiona
 from stepline.vision.s3d.backbone import SIDE, prepare
 
 PARITY = Path(__file__).parents[3] / "shared" / "s3d_parity" / "expected.json"
-WORDS = 66_249   # of the released dictionary
-BOUND = 1e-5   # relative L2
+WORDS = 66_249  # of the released dictionary
+BOUND = 1e-5  # relative L2
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,7 @@ def assert_same(output, wanted):
     flat = output.flatten()
     assert list(output.shape) == wanted["shape"]
     assert abs(float(flat.double().norm()) / wanted["l2"] - 1) < BOUND
-    usual = wanted["l2"] / np.sqrt(flat.numel())   # the samples may all be zero
+    usual = wanted["l2"] / np.sqrt(flat.numel())  # the samples may all be zero
     for sample, values in ((flat[:16], wanted["first16"]), (flat[:: wanted["stride"]][:16], wanted["every_stride16"])):
         values = np.array(values)
         assert np.linalg.norm(sample.numpy() - values) < BOUND * max(np.linalg.norm(values), 4 * usual)
@@ -140,7 +140,7 @@ def test_tan_never_counts_padding():
     torch.manual_seed(0)
     words = Words(3).eval()
     with torch.no_grad():
-        words.word_embd.weight[0] = 50.0   # were padding a word, it would win
+        words.word_embd.weight[0] = 50.0  # were padding a word, it would win
         alone = words(torch.tensor([[1]]))
         torch.testing.assert_close(words(torch.tensor([[1, 0]]), "tan"), alone)
         torch.testing.assert_close(words(torch.tensor([[0, 1, 0, 0]]), "tan"), alone)
@@ -232,7 +232,7 @@ def test_a_missing_dictionary_or_path_is_told(tmp_path):
 
 def test_a_clip_is_its_middle_square_from_0_to_1():
     wide = np.zeros((1, 2, 4, 8, 3), np.uint8)
-    wide[:, :, :, 2:6] = 255   # the middle square is white, the sides are black
+    wide[:, :, :, 2:6] = 255  # the middle square is white, the sides are black
     prepared = prepare(torch.from_numpy(wide))
     assert prepared.shape == (1, 3, 2, SIDE, SIDE)
     assert torch.equal(prepared, torch.ones_like(prepared))

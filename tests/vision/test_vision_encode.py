@@ -16,7 +16,7 @@ def levels(frames, **options):
 
 
 def test_a_row_shows_the_frame_nearest_the_middle_of_its_second():
-    assert levels([(0.0, 1), (0.4, 2), (0.8, 3), (1.2, 4), (1.6, 5)]) == [2, 5]   # distances .1 of .4, .1 of 1.6
+    assert levels([(0.0, 1), (0.4, 2), (0.8, 3), (1.2, 4), (1.6, 5)]) == [2, 5]  # distances .1 of .4, .1 of 1.6
 
 
 def test_of_two_equally_near_frames_the_first_is_taken():

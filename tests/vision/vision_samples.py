@@ -6,7 +6,7 @@ import numpy as np
 
 from stepline.media import Frame
 
-NOISE = np.random.default_rng(5).integers(0, 256, (6, 60, 80, 3), dtype=np.uint8)   # (B, H, W, 3)
+NOISE = np.random.default_rng(5).integers(0, 256, (6, 60, 80, 3), dtype=np.uint8)  # (B, H, W, 3)
 
 
 def plain(level: int) -> np.ndarray:

@@ -178,10 +178,7 @@ def test_a_worse_recogniser_writes_other_words() -> None:
     assert said["noisy"] == said["noisy"].lower()
     assert "." in said["aligned"]
     known = set(said["clean"].lower().split())
-    wrong = {
-        grade: np.mean([word not in known for word in text.lower().split()])
-        for grade, text in said.items()
-    }
+    wrong = {grade: np.mean([word not in known for word in text.lower().split()]) for grade, text in said.items()}
     assert wrong["clean"] == 0 < wrong["aligned"] < wrong["noisy"]
 
 

@@ -100,14 +100,14 @@ class FakeServer:
                 try:
                     behaviours[min(place, len(behaviours) - 1)](self)
                 except OSError:
-                    self.close_connection = True   # the client gave up, as it should
+                    self.close_connection = True  # the client gave up, as it should
 
             def log_message(self, *args: Any) -> None:
                 pass
 
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._http.daemon_threads = True
-        self._http.over = threading.Event()   # type: ignore[attr-defined]
+        self._http.over = threading.Event()  # type: ignore[attr-defined]
         self.url = f"http://127.0.0.1:{self._http.server_address[1]}/v1"
 
     def __enter__(self) -> "FakeServer":
@@ -116,7 +116,7 @@ class FakeServer:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._http.over.set()   # type: ignore[attr-defined]
+        self._http.over.set()  # type: ignore[attr-defined]
         self._http.shutdown()
         self._thread.join()
         self._http.server_close()

@@ -8,7 +8,7 @@ from stepline.writing.coreference import resolve_pronouns
     [
         (["Peel the banana.", "Cut it into slices."], ["Peel the banana.", "Cut the banana into slices."]),
         (["Wash the carrots.", "Then chop them."], ["Wash the carrots.", "Then chop the carrots."]),
-        (["Hello everybody.", "Cut it."], ["Hello everybody.", "Cut it."]),   # nothing that it could be
+        (["Hello everybody.", "Cut it."], ["Hello everybody.", "Cut it."]),  # nothing that it could be
         ([], []),
     ],
 )

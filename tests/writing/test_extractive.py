@@ -57,7 +57,7 @@ def test_every_step_cites_a_sentence_that_exists_and_the_ids_count_from_one() ->
     steps = write_extractive(transcript).steps
     assert [step.id for step in steps] == ["1", "2", "3"]
     assert [step.sources for step in steps] == [(0,), (0,), (2,)]
-    Record(id="x", video=Video(id="x"), transcript=transcript, steps=steps)   # refuses a source out of range
+    Record(id="x", video=Video(id="x"), transcript=transcript, steps=steps)  # refuses a source out of range
 
 
 def test_steps_are_not_placed_yet() -> None:

@@ -159,12 +159,12 @@ def test_a_pronoun_gets_the_name_of_the_one_thing_it_can_mean(texts: tuple[str, 
 @pytest.mark.parametrize(
     ("texts", "step"),
     [
-        (("Stir the sugar into the milk.", "Chill it."), "chill it"),                      # sugar or milk?
-        (("Fill the hole with soil.", "Press it down."), "press it down"),                 # hole or soil?
-        (("Take the plates.", "Wipe it."), "wipe it"),                                     # other number
-        (("Open the box.", "Good.", "Nice.", "Fine.", "Turn it."), "turn it"),             # too far back
-        (("Set the opacity to fifty.", "Drag that to the left."), "drag that to the left"),   # points at the picture
-        (("Click the link below.", "Turn it."), "turn it"),                                # chat names nothing
+        (("Stir the sugar into the milk.", "Chill it."), "chill it"),  # sugar or milk?
+        (("Fill the hole with soil.", "Press it down."), "press it down"),  # hole or soil?
+        (("Take the plates.", "Wipe it."), "wipe it"),  # other number
+        (("Open the box.", "Good.", "Nice.", "Fine.", "Turn it."), "turn it"),  # too far back
+        (("Set the opacity to fifty.", "Drag that to the left."), "drag that to the left"),  # points at the picture
+        (("Click the link below.", "Turn it."), "turn it"),  # chat names nothing
     ],
 )
 def test_a_pronoun_stays_where_it_is_not_safe(texts: tuple[str, ...], step: str) -> None:

@@ -50,7 +50,7 @@ def test_matching_is_one_to_one_and_optional_ones_do_not_count(bench: ModuleType
     optional = [bench.Mark(0, "grab", ("salt",))]
     told = steps(("add the salt", 0), ("add the salt", 0), ("grab the salt", 0), ("stir the soup", 2), ("wave", 9))
     got = bench.score(told, actions, optional)
-    assert (got.matched, got.actions, got.counted, got.chat) == (1, 3, 4, 1)   # salt again, another sentence, chat
+    assert (got.matched, got.actions, got.counted, got.chat) == (1, 3, 4, 1)  # salt again, another sentence, chat
     assert got.recall == pytest.approx(1 / 3)
     assert got.precision == pytest.approx(1 / 4)
 

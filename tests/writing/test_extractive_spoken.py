@@ -33,7 +33,7 @@ def test_speech_is_made_plain(text: str, parts: list[str]) -> None:
 
 def test_a_word_keeps_its_place_in_the_sentence() -> None:
     first, second = segments("So um add the salt and then we stir it", 4)
-    assert [word.place for word in first.words] == [2, 2, 3, 4]   # "you" was put before "add"
+    assert [word.place for word in first.words] == [2, 2, 3, 4]  # "you" was put before "add"
     assert [word.place for word in second.words] == [7, 8, 9]
     assert (first.sentence, first.place(0), first.place(len("you add the s"))) == (4, 2, 4)
 

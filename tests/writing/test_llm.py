@@ -67,7 +67,7 @@ def test_the_speech_is_quoted_and_cannot_close_its_quotation() -> None:
     with FakeServer(Answers.says("none")) as server:
         write(server, talk("Cut </b> it <|x", "Fry [it]."))
         question = server.questions()[0]
-    assert question.count("</transcript>") == 2   # once in the instructions, once where the quotation ends
+    assert question.count("</transcript>") == 2  # once in the instructions, once where the quotation ends
     assert "Cut (/b) it (|x" in question
     assert "Fry (it)." in question
 
@@ -257,8 +257,9 @@ def test_the_deadline_serves_what_is_left_by_rules_and_keeps_what_was_answered()
     ("status", "cure"), [(401, "api_key_variable"), (403, "api_key_variable"), (404, "llm.model"), (307, "redirects")]
 )
 def test_a_status_that_concerns_every_request_is_an_error_with_its_cure(status: int, cure: str) -> None:
-    with FakeServer(Answers.status(status, Location="http://127.0.0.1:9/elsewhere")) as server, pytest.raises(
-        WriterError, match=cure
+    with (
+        FakeServer(Answers.status(status, Location="http://127.0.0.1:9/elsewhere")) as server,
+        pytest.raises(WriterError, match=cure),
     ):
         write(server)
 

@@ -85,7 +85,7 @@ def test_ordinary_speech_is_not_withheld(text: str) -> None:
 
 def test_a_tie_keeps_the_told_order_and_a_clear_case_breaks_it() -> None:
     near = np.array([[0.1, 0.5, 0.1], [0.55, 0.1, 0.5]], np.float32)
-    assert in_order(near) == [1, 2]   # .5 + .5 beats .5 + .55 - .1
+    assert in_order(near) == [1, 2]  # .5 + .5 beats .5 + .55 - .1
     clear = np.array([[0.1, 0.5, 0.1], [0.9, 0.1, 0.5]], np.float32)
     assert in_order(clear) == [1, 0]
 
@@ -160,7 +160,7 @@ def test_several_chunks_are_asked_for_at_once(monkeypatch: pytest.MonkeyPatch, t
     together = threading.Barrier(3, timeout=10)
 
     def meets(handler: Any) -> None:
-        together.wait()   # passes only when three requests are open at the same time
+        together.wait()  # passes only when three requests are open at the same time
         Answers.says("none")(handler)
 
     with FakeServer(meets) as server:

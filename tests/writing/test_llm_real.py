@@ -64,7 +64,7 @@ def keeps_the_contract(written: Written) -> None:
     assert written.steps
     for step in written.steps:
         assert step.sources
-        assert 5 not in step.sources   # the sentence that gives orders to the model
+        assert 5 not in step.sources  # the sentence that gives orders to the model
         assert step.said is not None
         assert step.said.start == SPEECH.sentences[step.sources[0]].span.start
         assert (step.spans, step.at, step.status) == ((), None, None)

@@ -153,7 +153,7 @@ def test_a_list_without_a_single_step_is_refused() -> None:
 PIECES = st.sampled_from(
     ["1. ", "2) ", "\n", "**", "- ", "(0:15)", "[12.5-13]", "at 12 seconds", "none", "<think>", "</think>",
      "<b>", "http://x", "```", "cut the onion", "\u202e", "\ud800", "Step 3:", "((((", "]]]]", "1:", "999. ", "\x00"]
-)   # fmt: skip
+)  # fmt: skip
 REPLIES = st.one_of(st.text(), st.lists(PIECES, max_size=40).map("".join))
 
 

@@ -30,7 +30,7 @@ def told(seed, count=4, rows=9):
 def test_products_of_embeddings_are_the_detectors_scores():
     torch.manual_seed(0)
     network = Detector(DETECTOR)
-    pair = pairs(1)[0]   # three rows: the clip of three seconds around the middle one
+    pair = pairs(1)[0]  # three rows: the clip of three seconds around the middle one
     seconds = embed_seconds(network, FeatureSequence(pair.video, 1.0, "x"))
     assert seconds.values.shape == (3, 5)
     product = seconds.values[1] @ embed_sentences(network, pair.text)[0]

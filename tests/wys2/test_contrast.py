@@ -39,7 +39,7 @@ def test_rivals_may_be_other_clips_or_both():
 
 @pytest.mark.parametrize(("rivals", "count"), [("texts", 4), ("videos", 4), ("both", 4), ("texts", 3), ("both", 3)])
 def test_as_many_rivals_are_drawn_as_asked_for(rivals, count):
-    scores = torch.zeros(20, 20)   # every pair alike: the loss counts them
+    scores = torch.zeros(20, 20)  # every pair alike: the loss counts them
     loss = nce(scores, ContrastSettings(negatives=count, rivals=rivals))
     assert mean(loss) == pytest.approx(math.log(1 + count))
 
@@ -82,8 +82,8 @@ def test_the_released_mil_nce_gives_what_the_official_code_gives(texts, wanted):
 
 
 def test_mil_nce_by_hand():
-    shares = torch.tensor([[[2.0, 1.0], [1.0, 1.0]], [[1.0, 2.0], [3.0, 2.0]]])   # exp of the scores, (2, 2, 2)
-    own, texts, clips = [3, 5], [2, 3], [3, 2]   # candidates; other texts with the clip; other clips with the texts
+    shares = torch.tensor([[[2.0, 1.0], [1.0, 1.0]], [[1.0, 2.0], [3.0, 2.0]]])  # exp of the scores, (2, 2, 2)
+    own, texts, clips = [3, 5], [2, 3], [3, 2]  # candidates; other texts with the clip; other clips with the texts
     right = [own[i] / (own[i] + texts[i] + clips[i]) for i in range(2)]
     twice = [own[i] / (2 * own[i] + texts[i] + clips[i]) for i in range(2)]
     assert mean(mil_nce(shares.log(), released=False)) == pytest.approx(-sum(map(math.log, right)) / 2)

@@ -47,7 +47,7 @@ def test_on_screen_is_the_best_second_of_the_clip_of_any_step_that_rests_on_the_
     rows = probabilities([0.1, 0.2, 0.3, 0.9, 0.5, 0.0, 0.0, 0.0, 0.0, 0.0], [0.0, 0.4, 0, 0, 0, 0, 0, 0, 0, 0])
     told, seen = on_screen(transcript, [step(0, 1), step(0)], rows)
     assert told.tolist() == [1.0, 1.0, 0.0]
-    assert seen.tolist() == pytest.approx([0.4, 0.5, 0.0])   # .9 is at second 3, between the two sentences
+    assert seen.tolist() == pytest.approx([0.4, 0.5, 0.0])  # .9 is at second 3, between the two sentences
 
 
 def test_cosines_are_no_chances_so_the_steps_own_counts_where_its_span_is():
@@ -73,7 +73,7 @@ def test_wording_decides_where_nothing_was_grounded():
     chop, rest = judge_by_words(vectors, [True, True])
     assert chop > rest
     assert judge_by_words(vectors, [False, False])[0] < chop
-    assert weights_of("words")[0] == 1.0   # the wording's own weight, learnt from real narrations
+    assert weights_of("words")[0] == 1.0  # the wording's own weight, learnt from real narrations
 
 
 def test_arrays_that_do_not_fit_are_named():
@@ -115,7 +115,7 @@ def test_a_detector_judges_once_it_is_calibrated(detector):
     seen = Seen(features, None, Backbone())
     transcript, judge = judged(spoken((0.0, 3.0), (20.0, 21.0)), [], None, seen, settings, loaded)
     assert judge == "detector"
-    assert all(0 < sentence.shown < 1 for sentence in transcript.sentences)   # past the picture: its last row
+    assert all(0 < sentence.shown < 1 for sentence in transcript.sentences)  # past the picture: its last row
     with pytest.raises(SettingsError, match="needs pictures"):
         judged(spoken((0.0, 3.0)), [], None, Seen(), settings, loaded)
 

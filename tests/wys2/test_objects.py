@@ -28,7 +28,7 @@ def test_the_share_of_the_named_things_that_is_seen():
 
 def test_six_of_ten_things_are_enough():
     things = tuple("abcde")
-    assert Overlap(things, things[:3]).shown   # 60 %
+    assert Overlap(things, things[:3]).shown  # 60 %
     assert not Overlap(things, things[:2]).shown
     assert not Overlap((), ()).shown
 

@@ -60,13 +60,13 @@ def test_each_round_starts_from_the_labelled_clips():
 
 def test_the_threshold_of_best_f1():
     held = np.array([0.9, 0.8, 0.7, 0.6, 0.1], np.float32)
-    positive = np.array([TRUE, TRUE, FALSE, TRUE, FALSE])   # F1 at 2, 3, 4 of them: 0.8, 0.67, 0.86
+    positive = np.array([TRUE, TRUE, FALSE, TRUE, FALSE])  # F1 at 2, 3, 4 of them: 0.8, 0.67, 0.86
     assert choose_threshold(held, held, positive, PseudoSettings()) == pytest.approx(0.6)
 
 
 def test_equal_scores_stay_together():
     held = np.array([0.9, 0.5, 0.5, 0.5], np.float32)
-    positive = np.array([TRUE, TRUE, FALSE, FALSE])   # 0.9 alone: F1 0.67; all four: 0.67; "two of them" does not exist
+    positive = np.array([TRUE, TRUE, FALSE, FALSE])  # 0.9 alone: F1 0.67; all four: 0.67; "two of them" does not exist
     assert choose_threshold(held, held, positive, PseudoSettings()) == pytest.approx(0.9)
 
 
@@ -94,4 +94,3 @@ def test_no_unlabelled_clip_or_none_above_the_threshold_is_told():
         pseudo_label(clips(5.0), [], VALIDATION, recorded([]))
     with pytest.raises(DatasetError, match="none of 1 unlabelled clips reaches"):
         pseudo_label(clips(5.0), clips(0.0), VALIDATION, recorded([]))
-

@@ -44,7 +44,7 @@ def test_segments_hold_means_and_shares_by_hand():
     one = segmented(record((2.0, 5.0), (4.0, 6.0), sentences=((0.0, 1.0), (3.0, 5.0))), features, vectors, settings)
     assert one.seen[:, 0].tolist() == [1.5, 5.5, 8.5]
     assert one.said.tolist() == [[0.5, 0.5], [0.0, 1.0], [0.0, 0.0]]
-    assert one.matters.tolist() == [0.5, 0.5, 0.0]   # 2 of 4 s; 4..6 once, though two steps show it
+    assert one.matters.tolist() == [0.5, 0.5, 0.0]  # 2 of 4 s; 4..6 once, though two steps show it
 
 
 def test_speech_that_is_needed_and_lacks_is_an_error():
@@ -62,7 +62,7 @@ def test_one_batch_can_be_overfitted_and_gives_a_number_a_second(tmp_path):
     settings = TrainSettings(epochs=150, learning_rate=1e-2)
     network = train_summarizer(samples, tmp_path, summarizer=TINY, settings=settings)
     scores = importance(network, samples[0])
-    assert scores.shape == (32,)   # 8 segments of 4 s
+    assert scores.shape == (32,)  # 8 segments of 4 s
     assert (scores.reshape(8, 4).mean(axis=1) > 0.5).tolist() == (samples[0].matters > 0.5).tolist()
     unseen = importance(network, made(9)).reshape(8, 4).mean(axis=1)
     assert set(unseen.argsort()[-2:]) == {2, 5}

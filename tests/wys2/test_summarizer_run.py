@@ -50,9 +50,9 @@ def store(videos, tmp_path_factory):
 
 def test_scores_by_hand():
     shown = np.array([True, False, False, True])
-    one = score_summaries([np.array([0.9, 0.8, 0.1, 0.7, 1.0], np.float32)], [shown])   # the fifth second is past it
+    one = score_summaries([np.array([0.9, 0.8, 0.1, 0.7, 1.0], np.float32)], [shown])  # the fifth second is past it
     assert one.f == pytest.approx(2 * (2 / 3) * 1 / (2 / 3 + 1))
-    assert one.tau == pytest.approx(2 / np.sqrt(6 * 4))   # 3 of 4 unlike pairs in order; of 6, 2 tie in the reference
+    assert one.tau == pytest.approx(2 / np.sqrt(6 * 4))  # 3 of 4 unlike pairs in order; of 6, 2 tie in the reference
     flat = score_summaries([np.ones(4, np.float32)], [shown])
     assert (flat.f, flat.tau, flat.rho) == (pytest.approx(2 / 3), 0.0, 0.0)
     nothing = score_summaries([np.ones(4, np.float32)], [np.zeros(4, bool)])

@@ -38,7 +38,7 @@ def test_every_shown_step_is_kept_and_no_other():
 def test_steps_that_touch_or_nearly_touch_are_one_segment():
     made = record(step("b", 15.5, 20.0), step("a", 10.0, 15.0), step("c", 21.0, 22.0))
     found = summarize(made)
-    assert spans(found) == [(10.0, 20.0), (21.0, 22.0)]   # half a second joins, a whole one does not
+    assert spans(found) == [(10.0, 20.0), (21.0, 22.0)]  # half a second joins, a whole one does not
     assert [one.id for one in found[0].steps] == ["a", "b"]
 
 
@@ -58,7 +58,7 @@ def test_an_end_far_inside_a_long_sentence_moves_to_a_words_end_only():
     words = tuple(Word(text="w", span=Span(float(n), n + 0.8)) for n in range(40))
     said = Transcript(sentences=(Sentence(text="x", span=Span(0.0, 39.8), words=words),))
     made = record(step("a", 10.4, 20.9, sources=(0,)), transcript=said)
-    assert spans(summarize(made, EXACT)) == [(10.0, 20.9)]   # 20.9 lies between two words
+    assert spans(summarize(made, EXACT)) == [(10.0, 20.9)]  # 20.9 lies between two words
 
 
 def test_a_little_of_the_pause_is_kept_but_nothing_of_the_sentence_before():

@@ -94,8 +94,8 @@ def test_task_classifiers_know_the_task_of_videos_they_never_saw():
 def test_task_classifiers_learn_nothing_of_a_video_by_heart():
     rng = np.random.default_rng(0)
     videos = [str(number // 5) for number in range(100)]
-    rows = (rng.standard_normal((20, 16))[np.arange(100) // 5]).astype(np.float32)   # a video looks alike throughout
-    tasks = (np.arange(100) // 5) % 4   # and has a task that its look does not tell
+    rows = (rng.standard_normal((20, 16))[np.arange(100) // 5]).astype(np.float32)  # a video looks alike throughout
+    tasks = (np.arange(100) // 5) % 4  # and has a task that its look does not tell
     assert (task_scores(rows, tasks, videos).argmax(axis=1) == tasks).mean() < 0.6
 
 

@@ -78,7 +78,7 @@ def test_a_run_leaves_a_detector_and_says_what_it_did(world, store, tmp_path):
 def test_a_folder_holds_one_run(world, store, tmp_path):
     labelled = gather(world.records, store, words, PLAIN)
     first = train_run(labelled, None, tmp_path, SMALL)
-    again = train_run(labelled, None, tmp_path, SMALL)   # finds its trainings done
+    again = train_run(labelled, None, tmp_path, SMALL)  # finds its trainings done
     scores = [score_pairs(made.detector, labelled.pairs) for made in (first, again)]
     np.testing.assert_array_equal(*scores)
     with pytest.raises(SettingsError, match="another run"):

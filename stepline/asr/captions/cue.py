@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from stepline.records import Word
 
-LATEST = 360_000.0   # s (100 h); a time past it is a broken one
+LATEST = 360_000.0  # s (100 h); a time past it is a broken one
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,9 @@ from stepline.errors import CaptionError
 from stepline.records import Dropped, Sentence, Span, Transcript, Word
 
 DEFAULTS = AsrSettings()
-SHORTEST = 0.2        # s; a cue shown no longer is an artefact of rolling captions (TAN)
-PUNCTUATED = 0.02     # full stops a word from which the punctuation is taken seriously
-LONGEST_TEXT = 300    # characters of a dropped text that are kept
+SHORTEST = 0.2  # s; a cue shown no longer is an artefact of rolling captions (TAN)
+PUNCTUATED = 0.02  # full stops a word from which the punctuation is taken seriously
+LONGEST_TEXT = 300  # characters of a dropped text that are kept
 
 
 def read_captions(path: Path | str, video_id: str | None = None, settings: AsrSettings = DEFAULTS) -> Heard:

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from stepline.asr.captions.cue import Cue
 
-TOUCHING = 0.5   # s between two cues up to which the second can be a longer version of the first
+TOUCHING = 0.5  # s between two cues up to which the second can be a longer version of the first
 
 
 def repaired(cues: Sequence[Cue]) -> list[Cue]:

@@ -13,7 +13,7 @@ from stepline.records import Span, Word
 CLOCK = r"(?:(\d{1,6}):)?(\d{1,4}):(\d{1,2})(?:[.,](\d{1,9}))?"
 TIMING = re.compile(rf"\s*{CLOCK}\s*-->\s*{CLOCK}(?:\s.*)?$")
 INLINE = re.compile(rf"<{CLOCK}>")
-COMMENTS = ("NOTE", "STYLE", "REGION")   # WebVTT blocks that hold no cue
+COMMENTS = ("NOTE", "STYLE", "REGION")  # WebVTT blocks that hold no cue
 
 
 def read_subtitles(text: str, name: str) -> list[Cue]:
@@ -38,11 +38,11 @@ def _blocks(lines: list[str], name: str) -> Iterator[tuple[float, float, str]]:
         elif "-->" in line:
             start, end = _timing(line, name, index)
             first = index
-            while index < len(lines) and lines[index] and "-->" not in lines[index]:   # YouTube has lines of one space
+            while index < len(lines) and lines[index] and "-->" not in lines[index]:  # YouTube has lines of one space
                 index += 1
             body = lines[first:index]
             if index < len(lines) and "-->" in lines[index] and body and body[-1].strip().isdigit():
-                body.pop()   # the number of the next cue, where the empty line before it is missing
+                body.pop()  # the number of the next cue, where the empty line before it is missing
             yield start, end, "\n".join(body)
 
 
@@ -79,7 +79,7 @@ def _plain(line: str) -> str:
 
 def _words(body: str, start: float, end: float) -> tuple[Word, ...]:
     """Return the words of a cue; a word lasts to the next time in the cue."""
-    pieces = INLINE.split(body)   # text, then four clock parts and text again and again
+    pieces = INLINE.split(body)  # text, then four clock parts and text again and again
     starts = [start, *(_seconds(tuple(pieces[i : i + 4])) for i in range(1, len(pieces) - 3, 5))]
     texts = pieces[::5]
     words: list[Word] = []

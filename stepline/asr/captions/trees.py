@@ -9,10 +9,10 @@ from stepline.asr.captions.cue import LATEST, Cue, second
 from stepline.errors import CaptionError
 from stepline.records import Span, Word
 
-Tree: TypeAlias = object   # what json.loads gives; every use checks its type
+Tree: TypeAlias = object  # what json.loads gives; every use checks its type
 
 LISTS = ("text", "start", "end")
-CJK = "\u2e80"   # from here on scripts are written without spaces between words
+CJK = "\u2e80"  # from here on scripts are written without spaces between words
 FORMS = "YouTube json3 (events), WhisperX (segments), or {video: {text, start, end}}"
 
 

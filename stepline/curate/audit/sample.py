@@ -10,8 +10,8 @@ from stepline.records import Frozen, Probability, Record, Span
 
 Kind: TypeAlias = Literal["narration", "step"]
 
-VIDEOS = 10   # as many as the paper checked
-TEXTS = 25    # of each kind in a video, at most
+VIDEOS = 10  # as many as the paper checked
+TEXTS = 25  # of each kind in a video, at most
 
 
 class Asked(Frozen):

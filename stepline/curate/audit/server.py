@@ -27,7 +27,7 @@ class _Visit(LocalVisit):
     def __init__(self, page: Callable[[], str], sample: Sample, verdicts: Verdicts, *rest: object) -> None:
         self._page, self._verdicts = page, verdicts
         self._known = frozenset(asked.id for asked in sample.asked)
-        super().__init__(*rest)   # type: ignore[arg-type]
+        super().__init__(*rest)  # type: ignore[arg-type]
 
     def give(self, address: SplitResult) -> None:
         """Give the page, or what one person has said so far."""

@@ -26,7 +26,7 @@ class Row:
 
     name: str
     checked: int
-    unsure: int   # verdicts
+    unsure: int  # verdicts
     alignable: Share
     aligned: Share
 
@@ -100,7 +100,7 @@ def accords(sample: Sample, verdicts: Iterable[Verdict], *, seed: int = 0) -> li
 
 
 def _accord(question: str, people: tuple[str, ...], votes: "np.ndarray[tuple[int, int], np.dtype[np.int64]]",
-            videos: list[list[int]], seed: int) -> Accord:   # fmt: skip
+            videos: list[list[int]], seed: int) -> Accord:  # fmt: skip
     """Return the agreement on votes (texts, people) in {0, 1}; videos: the rows of each."""
     measure = _kappa(len(people))
     _, same = fleiss(np.stack([votes.sum(axis=1), len(people) - votes.sum(axis=1)], axis=1))

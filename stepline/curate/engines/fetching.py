@@ -11,7 +11,7 @@ from stepline.curate.items import Item
 from stepline.curate.places import Place
 from stepline.curate.settings import PlaceSettings
 
-AT_ONCE = 2   # files fetched at the same time
+AT_ONCE = 2  # files fetched at the same time
 
 
 @dataclass
@@ -21,7 +21,7 @@ class Held:
     folder: Path
     here: dict[str, Path] = field(default_factory=dict)
     coming: "dict[str, Future[Path]]" = field(default_factory=dict)
-    size: int = 0   # bytes of what was fetched
+    size: int = 0  # bytes of what was fetched
 
 
 class Fetcher:
@@ -69,7 +69,7 @@ class Fetcher:
         if held is not None:
             for coming in held.coming.values():
                 if not coming.cancel():
-                    coming.exception()   # waits for one that is under way, which would write into the folder
+                    coming.exception()  # waits for one that is under way, which would write into the folder
             shutil.rmtree(held.folder, ignore_errors=True)
 
     def close(self) -> None:
@@ -94,4 +94,3 @@ class Fetcher:
 def _fetched(place: Place, target: Path) -> Path:
     place.fetch(target)
     return target
-

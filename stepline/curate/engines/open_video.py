@@ -24,7 +24,7 @@ class OpenVideo:
         self._plan = plan
         self.failures: dict[str, Failure] = {}
         self.states: dict[str, State] = {unit.stage: self._found(cells, unit, retry) for unit in self.units}
-        self.worked = False   # a unit of it ran
+        self.worked = False  # a unit of it ran
 
     def _found(self, cells: Cells, unit: Unit, retry: bool) -> State:
         stage = self._plan.stages[unit.stage]

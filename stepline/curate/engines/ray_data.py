@@ -32,13 +32,13 @@ from stepline.curate.workers.team import Team
 from stepline.errors import ModelError, SteplineError
 
 QUIET = {
-    "RAY_USAGE_STATS_ENABLED": "0",   # nothing leaves the machine
+    "RAY_USAGE_STATS_ENABLED": "0",  # nothing leaves the machine
     "RAY_DATA_DISABLE_PROGRESS_BARS": "1",
     "RAY_BACKEND_LOG_LEVEL": "fatal",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
-SHARES = 16     # batches an actor, at least, so that none waits long for the last
-LARGEST = 32    # videos a batch
+SHARES = 16  # batches an actor, at least, so that none waits long for the last
+LARGEST = 32  # videos a batch
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Actor:
         items = [from_line(Item, row["item"]) for row in rows if row["failure"] is None and row["ends"] is None]
         try:
             Round(self._task, self._team, self._fetcher, iter(items), self._ahead).run()
-        except SteplineError as error:   # it ends the run; the driver says so
+        except SteplineError as error:  # it ends the run; the driver says so
             return {"row": [json.dumps({**row, "ends": str(error)}) for row in rows]}
         self._journal.copy()
         became = {one.item.id: one for one in self._finished}

@@ -23,7 +23,7 @@ from stepline.curate.workers.supervise import Watched
 from stepline.curate.workers.team import LOOK, Team
 from stepline.errors import SteplineError
 
-SOON = 0.02   # seconds to wait while a file is on its way and every worker is free
+SOON = 0.02  # seconds to wait while a file is on its way and every worker is free
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Task:
     cells: Cells
     stages: Sequence[str]
     retry: bool = False
-    told: Callable[[Finished], None] = lambda finished: None   # noqa: ARG005
+    told: Callable[[Finished], None] = lambda finished: None  # noqa: ARG005
     row: Counter[str] = field(default_factory=Counter)
 
 
@@ -114,7 +114,7 @@ class Round:
         try:
             files = self._fetcher.ready(video.item, video.files_of(unit))
         except SteplineError as error:
-            if full(error):   # no fault of the video
+            if full(error):  # no fault of the video
                 raise
             self._settle(unit, Failure(video.item.id, unit.stage, "error", _plain(error, video.item)))
             return None

@@ -15,9 +15,9 @@ from stepline.curate.settings import ExportSettings
 if TYPE_CHECKING:
     from jinja2 import Template
 
-SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))   # the hubs' words
-LANGUAGE = re.compile(r"[a-z]{2,3}")   # codes of ISO 639, the only ones that hubs take
-PAPERS = {   # stage -> whose method it is
+SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))  # the hubs' words
+LANGUAGE = re.compile(r"[a-z]{2,3}")  # codes of ISO 639, the only ones that hubs take
+PAPERS = {  # stage -> whose method it is
     "coarse": "Li et al., Multi-Sentence Grounding for Long-term Instructional Video (NaSVA, HowToStep), ECCV 2024",
     "sieve-swap": "Batra et al., Efficient Pre-training for Localized Instruction Generation of Procedural Videos "
     "(Sieve & Swap, ProcX), ECCV 2024",

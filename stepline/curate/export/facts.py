@@ -16,12 +16,12 @@ from stepline.curate.stage import Failure
 from stepline.models import WEIGHTS
 from stepline.records import VERSION, Record
 
-MAKERS = ("asr", "writer", "vision", "judge")   # of a record's `models`, what the card names
-NAMED = 50      # distinct makers of one kind that are counted; more would be no names
-STARTS = {"conse": ("efficientnet-lite0", "minilm")}   # weights behind a name
+MAKERS = ("asr", "writer", "vision", "judge")  # of a record's `models`, what the card names
+NAMED = 50  # distinct makers of one kind that are counted; more would be no names
+STARTS = {"conse": ("efficientnet-lite0", "minilm")}  # weights behind a name
 SOURCE = "source"
-NUMBER = re.compile(r"(?<![A-Za-z\d])\d+(?:[.,:]\d+)*")   # but no part of a word, as in mp4
-PATH = re.compile(r"(\w+:)?[^\s:]*/[^\s:/]+")   # with or without a word before it, as in clip:/weights/clip
+NUMBER = re.compile(r"(?<![A-Za-z\d])\d+(?:[.,:]\d+)*")  # but no part of a word, as in mp4
+PATH = re.compile(r"(\w+:)?[^\s:]*/[^\s:/]+")  # with or without a word before it, as in clip:/weights/clip
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Facts:
 
     counts: Counts = field(default_factory=Counts)
     makers: dict[str, Counter[str]] = field(default_factory=lambda: {name: Counter() for name in MAKERS})
-    featured: int = 0   # videos with features
+    featured: int = 0  # videos with features
 
     def add(self, record: Record) -> None:
         """Count a record that is in the dataset."""
@@ -112,7 +112,7 @@ def told(
             {"stage": f.stage, "entered": f.entered, "kept": f.kept, "dropped": dict(f.dropped)} for f in fallen
         ],
         "makers": {name: _sorted(found) for name, found in facts.makers.items()},
-        "weights": licences,   # name -> licence
+        "weights": licences,  # name -> licence
         "settings": how,
         "biases": list(biases(counts)),
         "files": [{"path": each.path, "bytes": each.bytes, "sha256": each.sha256} for each in files],

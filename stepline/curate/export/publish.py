@@ -7,8 +7,8 @@ from pathlib import Path
 from stepline.curate.places import Place
 from stepline.store import remove
 
-LAST = "dataset.json"   # written last: it lists every other file with its sha256
-LARGE = (".parquet", ".safetensors", ".tar")   # may share their bytes with the stage's folder
+LAST = "dataset.json"  # written last: it lists every other file with its sha256
+LARGE = (".parquet", ".safetensors", ".tar")  # may share their bytes with the stage's folder
 OURS = ("data/train-", "data/left_out-", "features/shard-", "webdataset/train-")
 
 
@@ -33,7 +33,7 @@ def _copy(source: Path, target: Place) -> None:
     path = target.local
     if path is not None and source.name.endswith(LARGE):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with contextlib.suppress(OSError):   # another disk, or one without links: copied below
+        with contextlib.suppress(OSError):  # another disk, or one without links: copied below
             remove(path)
             os.link(source, path)
             return

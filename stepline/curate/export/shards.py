@@ -10,9 +10,9 @@ from stepline.store import atomic_path
 
 DATA = "data"
 TRAIN, LEFT_OUT = "train", "left_out"
-MOST = 128 * 2**20   # characters of JSON a shard, which bounds the memory of writing one
-CUT = 16             # hex digits of a sha256 in a name
-GROUP = 100          # rows that a reader must take at once
+MOST = 128 * 2**20  # characters of JSON a shard, which bounds the memory of writing one
+CUT = 16  # hex digits of a sha256 in a name
+GROUP = 100  # rows that a reader must take at once
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from stepline.show import webvtt
 from stepline.store import atomic_path, to_json
 
 TARS = "webdataset"
-BLOCK = 512   # bytes to which a tar rounds what it holds
+BLOCK = 512  # bytes to which a tar rounds what it holds
 
 
 def write_tars(

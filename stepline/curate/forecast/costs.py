@@ -9,7 +9,7 @@ from pydantic import JsonValue
 
 from stepline.evaluate.statistics import Floats
 
-QUANTITIES = ("cpu", "wall", "bytes", "tokens")   # CPU seconds, seconds, bytes of cells, a language model's tokens
+QUANTITIES = ("cpu", "wall", "bytes", "tokens")  # CPU seconds, seconds, bytes of cells, a language model's tokens
 
 
 @dataclass
@@ -38,7 +38,7 @@ class Costs:
     lead: float
     gap: float
     start: float = 0.0
-    runs: list[int] = field(default_factory=list)   # videos of each run
+    runs: list[int] = field(default_factory=list)  # videos of each run
 
 
 def read_costs(lines: Iterable[Mapping[str, JsonValue]], items: Sequence[str]) -> Costs:
@@ -74,7 +74,7 @@ def _stage(ends: Sequence[Mapping[str, JsonValue]], items: Sequence[str]) -> Sta
         usual = float(np.median(others)) if others and quantity in ("cpu", "wall") else float("inf")
         extra = [max(0.0, whole[id(unit)] - usual) for unit in found if _first(unit)]
         costs.load[quantity] = float(np.mean(extra)) if extra else 0.0
-        for unit in filter(_first, found):   # a first unit counts as the others do
+        for unit in filter(_first, found):  # a first unit counts as the others do
             whole[id(unit)] = min(whole[id(unit)], usual)
         means = [[whole[id(unit)] for unit in item.values()] for item in units.values()]
         costs.spent[quantity] = np.array([sum(values) / len(values) if values else 0.0 for values in means])

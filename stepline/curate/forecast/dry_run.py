@@ -17,7 +17,7 @@ from stepline.curate.places import Place
 from stepline.curate.recipe import chosen_stages
 from stepline.curate.units import CELLS, FAILURES
 
-FOLDER = "forecast"   # below OUT
+FOLDER = "forecast"  # below OUT
 
 
 def dry_run(job: Job, source: Sequence[Item | Refused], settings: ForecastSettings) -> Forecast:
@@ -39,9 +39,7 @@ def dry_run(job: Job, source: Sequence[Item | Refused], settings: ForecastSettin
     engine = job.recipe.engine
     workers = engine.workers or cores()
     gpus = engine.gpus * workers
-    return forecast(
-        costs, known.values[chosen], known.values, settings, size=known.kind, workers=workers, gpus=gpus
-    )
+    return forecast(costs, known.values[chosen], known.values, settings, size=known.kind, workers=workers, gpus=gpus)
 
 
 def _below(job: Job, items: Sequence[Item]) -> str:
@@ -79,6 +77,6 @@ def lend(made: Place, out: Place, stages: Sequence[str], say: Callable[[str], No
 def _copy(source: Place, target: Place) -> None:
     if source.local is not None and target.local is not None:
         target.local.parent.mkdir(parents=True, exist_ok=True)
-        os.link(source.local, target.local)   # there whole or not at all
+        os.link(source.local, target.local)  # there whole or not at all
     else:
         target.write(source.read())

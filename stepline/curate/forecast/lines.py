@@ -23,7 +23,7 @@ def totals(spent: Floats, chosen: Floats, everything: Floats, drawn: Rows, gener
     """
     count = len(everything)
     sizes = np.clip(everything, chosen.min(), chosen.max())
-    x, y = chosen[drawn], spent[drawn]                                   # (B, n)
+    x, y = chosen[drawn], spent[drawn]  # (B, n)
     if foretells(chosen, spent):
         fixed, slope = line(x, y)
     else:

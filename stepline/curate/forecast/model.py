@@ -14,7 +14,7 @@ from stepline.curate.forecast.lines import Rows, line, totals
 from stepline.curate.forecast_settings import ForecastSettings
 from stepline.evaluate.statistics import LEVEL, Floats
 
-NOISE = 0.05   # standard deviation of the log of a dataset stage's time, the same work done again
+NOISE = 0.05  # standard deviation of the log of a dataset stage's time, the same work done again
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ class StageForecast:
     wall: Interval
     bytes: Interval
     tokens: Interval
-    load: float = 0.0   # CPU seconds that each worker pays once
-    failed: float = 0.0   # share of its units
+    load: float = 0.0  # CPU seconds that each worker pays once
+    failed: float = 0.0  # share of its units
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Forecast:
     cpu_hours: Interval
     cpu_left: Interval
     hours: Mapping[int, Interval]
-    disk: Interval     # bytes of cells and of dataset stages
+    disk: Interval  # bytes of cells and of dataset stages
     tokens: Interval
     money: Interval
 
@@ -76,7 +76,7 @@ def forecast(
     """
     generator = np.random.default_rng(settings.seed)
     drawn = generator.integers(len(chosen), size=(settings.draws, len(chosen)))
-    drawn[0] = np.arange(len(chosen))   # the first is the sample itself
+    drawn[0] = np.arange(len(chosen))  # the first is the sample itself
     video: dict[str, Totals] = {
         name: {q: totals(stage.spent[q], chosen, everything, drawn, generator) for q in QUANTITIES}
         for name, stage in costs.stages.items()
@@ -107,7 +107,7 @@ def forecast(
     )
 
 
-Totals = Mapping[str, Floats]   # quantity -> (B,), the first being the sample's own
+Totals = Mapping[str, Floats]  # quantity -> (B,), the first being the sample's own
 
 
 def _kept(costs: Costs, drawn: Rows) -> Floats:

@@ -14,8 +14,8 @@ from stepline.errors import StoreError
 if TYPE_CHECKING:
     from stepline.curate.places import Place
 
-LOOSE = 65536   # keys that are held as numbers of Python's, 70 bytes each, before they join the others
-DIGITS = 16   # hex digits of a key that are enough to know it by: among 10 million keys no two agree in them
+LOOSE = 65536  # keys that are held as numbers of Python's, 70 bytes each, before they join the others
+DIGITS = 16  # hex digits of a key that are enough to know it by: among 10 million keys no two agree in them
 
 
 class Cells:
@@ -27,7 +27,7 @@ class Cells:
     def __init__(self, place: "Place", *, listed: bool = True) -> None:
         self.place = place
         self._listed = listed and place.local is None
-        self._read: dict[str, Failure] = {}   # of a store: they are asked for again before each stage over all videos
+        self._read: dict[str, Failure] = {}  # of a store: they are asked for again before each stage over all videos
         self._kept: dict[str, Known] = {}
         self._failed: dict[str, Known] = {}
 

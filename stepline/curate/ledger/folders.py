@@ -59,7 +59,7 @@ class Folders:
         folder = self._home / stage / key
         if self._out.local is None:
             files: dict[str, int] = json.loads(self._mark(stage, key).read())
-            for name, size in files.items():   # what a killed run of this machine left here may be but a part
+            for name, size in files.items():  # what a killed run of this machine left here may be but a part
                 if not (folder / name).is_file() or (folder / name).stat().st_size != size:
                     (self._out / f"{STAGES}/{stage}/{key}/{name}").fetch(folder / name)
         return folder

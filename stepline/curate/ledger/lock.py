@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from stepline.curate.places import Place
 
 NAME = "driver.json"
-BEAT = 20.0    # seconds between the signs of life that a driver leaves in an object store
-GLANCE = 0.2   # seconds that one who only asks who holds a file may hold it
-STALE = 90.0   # seconds without one after which its lock counts as left by a dead driver
+BEAT = 20.0  # seconds between the signs of life that a driver leaves in an object store
+GLANCE = 0.2  # seconds that one who only asks who holds a file may hold it
+STALE = 90.0  # seconds without one after which its lock counts as left by a dead driver
 
 
 @contextlib.contextmanager
@@ -52,7 +52,7 @@ def _locked_file(out: "Place", path: Path) -> Iterator[bool]:
                     raise SettingsError(_taken(out, file.read())) from error
                 time.sleep(GLANCE)
         file.seek(0)
-        killed = bool(file.read())   # one that ends by itself leaves nothing
+        killed = bool(file.read())  # one that ends by itself leaves nothing
         file.truncate(0)
         file.write(_signature())
         file.flush()
@@ -75,12 +75,12 @@ def _beating(out: "Place") -> Iterator[bool]:
 
     def beat() -> None:
         while not stop.wait(BEAT):
-            with contextlib.suppress(StoreError):   # the next one may come through; the run's own writes will tell
+            with contextlib.suppress(StoreError):  # the next one may come through; the run's own writes will tell
                 place.write(_signature(ours))
 
     place.write(_signature(ours))
     now = place.read()
-    if not _is(now, ours):   # two began at once: the last to sign has it
+    if not _is(now, ours):  # two began at once: the last to sign has it
         raise SettingsError(_taken(out, now))
     thread = threading.Thread(target=beat, daemon=True, name="beat")
     thread.start()
@@ -89,7 +89,7 @@ def _beating(out: "Place") -> Iterator[bool]:
     finally:
         stop.set()
         thread.join()
-        with contextlib.suppress(StoreError):   # a sign that stays grows stale; what ended the run is to be told
+        with contextlib.suppress(StoreError):  # a sign that stays grows stale; what ended the run is to be told
             if _is(place.read(), ours):
                 place.remove()
 

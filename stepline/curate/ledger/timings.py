@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from stepline.curate.places import Place
 
 TIMINGS = "timings"
-OFTEN = 60.0   # seconds between the copies of a journal that an object store gets: it cannot append
-LARGEST = 2**22   # bytes of a journal beside a store, which is copied whole: then another one begins
+OFTEN = 60.0  # seconds between the copies of a journal that an object store gets: it cannot append
+LARGEST = 2**22  # bytes of a journal beside a store, which is copied whole: then another one begins
 
 _serial = itertools.count()
 
@@ -73,10 +73,10 @@ def read_timings(place: "Place") -> Iterator[Mapping[str, JsonValue]]:
     names = sorted(found.name for found in folder.list()) if folder.local is None or folder.exists() else []
     for name in names:
         lines = (folder / name).read().split(b"\n")
-        for line in lines[:-1]:   # what follows the last line's end was cut off
+        for line in lines[:-1]:  # what follows the last line's end was cut off
             try:
                 fields = json.loads(line)
-            except ValueError:   # a line that a full disk cut short
+            except ValueError:  # a line that a full disk cut short
                 continue
             if isinstance(fields, dict):
                 yield fields

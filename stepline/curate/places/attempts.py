@@ -15,8 +15,8 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-LONGEST_PAUSE = 30.0   # s between two tries
-BUSY = frozenset({408, 425, 429, 500, 502, 503, 504})   # statuses of HTTP that another try may cure
+LONGEST_PAUSE = 30.0  # s between two tries
+BUSY = frozenset({408, 425, 429, 500, 502, 503, 504})  # statuses of HTTP that another try may cure
 BROKEN = frozenset({   # what clients call a connection that failed; they are named, since they need not be installed
     "HTTPClientError", "ClientConnectionError", "ClientPayloadError", "IncompleteRead", "ResponseParserError",
 })  # fmt: skip

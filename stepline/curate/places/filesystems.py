@@ -11,8 +11,8 @@ from stepline.curate.settings import PlaceSettings
 from stepline.errors import StoreError
 
 KINDS = {"s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs", "http": "http", "https": "http", "memory": "memory"}
-EXTRA = {"s3": "s3fs", "gs": "gcsfs", "http": "aiohttp"}   # packages of the extra `cloud`
-PAGE = 1000   # objects of a listing that one request gives; S3's most
+EXTRA = {"s3": "s3fs", "gs": "gcsfs", "http": "aiohttp"}  # packages of the extra `cloud`
+PAGE = 1000  # objects of a listing that one request gives; S3's most
 
 
 def filesystem(url: str, settings: PlaceSettings) -> Any:
@@ -26,7 +26,7 @@ def filesystem(url: str, settings: PlaceSettings) -> Any:
 
 
 @lru_cache(maxsize=8)
-def _made(kind: str, settings: PlaceSettings, process: int) -> Any:   # noqa: ARG001 (none survives a fork)
+def _made(kind: str, settings: PlaceSettings, process: int) -> Any:  # noqa: ARG001 (none survives a fork)
     import fsspec
 
     try:
@@ -35,7 +35,7 @@ def _made(kind: str, settings: PlaceSettings, process: int) -> Any:   # noqa: AR
         package = EXTRA.get(kind, kind)
         raise StoreError(f"{kind}:// needs the package {package}; pip install 'stepline[cloud]'") from error
     if kind == "s3":
-        made.retries = 1   # ours alone count
+        made.retries = 1  # ours alone count
     return made
 
 

@@ -1,8 +1,8 @@
 """Files anywhere by URL: this disk, s3://, gs://, http(s)://, memory://; whole or not at all, with second tries.
 
-    place = Place("s3://bucket/videos") / "whisk.mp4"
-    place.fetch(Path("whisk.mp4"))            # its stamp; a file of half the bytes is never seen
-    Place("s3://bucket/shard.tar#bytes=1536-9000/whisk.mp4").read()    # a part of a file, under a name of its own
+place = Place("s3://bucket/videos") / "whisk.mp4"
+place.fetch(Path("whisk.mp4"))            # its stamp; a file of half the bytes is never seen
+Place("s3://bucket/shard.tar#bytes=1536-9000/whisk.mp4").read()    # a part of a file, under a name of its own
 """
 
 import io

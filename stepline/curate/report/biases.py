@@ -4,8 +4,8 @@ from collections import Counter
 
 from stepline.curate.report.counts import Counts
 
-LEADING = 0.5    # share from which one task or language is said to lead
-TOP = 10         # tasks that are looked at together
+LEADING = 0.5  # share from which one task or language is said to lead
+TOP = 10  # tasks that are looked at together
 JUDGES = "P(shown) comes from models that judge words and pictures; where they err, the dataset errs with them."
 HEARD = "Steps are what is said: what is shown in silence has no step, unless a recipe describes pictures."
 

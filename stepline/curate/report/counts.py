@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 
 from stepline.records import Record, Step
 
-LONG = 40          # words a step, seconds a step and steps a video from which all share the last bar
-MINUTE = 60.0      # s
-FAST = 400         # words a minute from which all share the last bar
-PACE = 20          # words a minute that a bar of speech rate is wide
-HALF = 30          # s that a bar of video durations is wide
+LONG = 40  # words a step, seconds a step and steps a video from which all share the last bar
+MINUTE = 60.0  # s
+FAST = 400  # words a minute from which all share the last bar
+PACE = 20  # words a minute that a bar of speech rate is wide
+HALF = 30  # s that a bar of video durations is wide
 
 
 @dataclass
@@ -40,32 +40,32 @@ class Counts:
 
     videos: int = 0
     kept: int = 0
-    hours: float = 0.0                     # of kept videos whose duration is known
-    sentences: int = 0                     # heard in kept videos
-    told: int = 0                          # of them, sentences that a kept step rests on
+    hours: float = 0.0  # of kept videos whose duration is known
+    sentences: int = 0  # heard in kept videos
+    told: int = 0  # of them, sentences that a kept step rests on
     steps: int = 0
     step_words: int = 0
     step_seconds: float = 0.0
-    placed: int = 0                        # steps with a span
-    neighbours: int = 0                    # pairs of placed steps, one written after the other
-    out_of_order: int = 0                  # of them, pairs of which the later is shown first
-    left_out: Counter[str] = field(default_factory=Counter)           # videos by reason
+    placed: int = 0  # steps with a span
+    neighbours: int = 0  # pairs of placed steps, one written after the other
+    out_of_order: int = 0  # of them, pairs of which the later is shown first
+    left_out: Counter[str] = field(default_factory=Counter)  # videos by reason
     dropped_sentences: Counter[str] = field(default_factory=Counter)  # by reason
-    dropped_steps: Counter[str] = field(default_factory=Counter)      # by reason
+    dropped_steps: Counter[str] = field(default_factory=Counter)  # by reason
     statuses: Counter[str] = field(default_factory=Counter)
-    languages: Counter[str] = field(default_factory=Counter)          # kept videos
-    licences: Counter[str] = field(default_factory=Counter)           # steps of a text base
-    recognisers: Counter[str] = field(default_factory=Counter)        # kept videos
-    tasks: Counter[str] = field(default_factory=Counter)              # kept videos
-    task_steps: Counter[str] = field(default_factory=Counter)         # placed steps
+    languages: Counter[str] = field(default_factory=Counter)  # kept videos
+    licences: Counter[str] = field(default_factory=Counter)  # steps of a text base
+    recognisers: Counter[str] = field(default_factory=Counter)  # kept videos
+    tasks: Counter[str] = field(default_factory=Counter)  # kept videos
+    task_steps: Counter[str] = field(default_factory=Counter)  # placed steps
     steps_a_video: Counter[str] = field(default_factory=Counter)
     words_a_step: Counter[str] = field(default_factory=Counter)
     seconds_a_step: Counter[str] = field(default_factory=Counter)
-    words_a_minute: Counter[str] = field(default_factory=Counter)     # kept videos with speech
-    durations: Counter[str] = field(default_factory=Counter)          # kept videos
+    words_a_minute: Counter[str] = field(default_factory=Counter)  # kept videos with speech
+    durations: Counter[str] = field(default_factory=Counter)  # kept videos
     warnings: Counter[str] = field(default_factory=Counter)
-    narration_shown: Shares = field(default_factory=Shares)           # the judge's P(shown) of each sentence
-    steps_shown: Shares = field(default_factory=Shares)               # the aligner's P(shown at all) of each step
+    narration_shown: Shares = field(default_factory=Shares)  # the judge's P(shown) of each sentence
+    steps_shown: Shares = field(default_factory=Shares)  # the aligner's P(shown at all) of each step
 
     def add(self, record: Record) -> bool:
         """Count a record; return whether its video is in the dataset."""

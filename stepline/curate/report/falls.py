@@ -7,7 +7,7 @@ from stepline.curate.report.counts import Counts
 from stepline.curate.report.findings import Findings, plain
 from stepline.plots import Level
 
-REASONS = 6    # named at a level; the rest stand together
+REASONS = 6  # named at a level; the rest stand together
 
 
 def video_levels(findings: Findings) -> list[Level]:

@@ -18,7 +18,7 @@ from stepline.errors import ModelError
 from stepline.records import Record, Step
 from stepline.sieve_swap.text_base.lines import Document
 
-NAMED = 3   # videos named beside a reason
+NAMED = 3  # videos named beside a reason
 
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 

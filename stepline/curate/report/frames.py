@@ -11,12 +11,12 @@ from stepline.errors import SteplineError
 if TYPE_CHECKING:
     from stepline.media.frames import Image
 
-AROUND = 3.0     # s before and after a span that are shown too
-OVERVIEW = 8     # frames of the whole video
-GRID = 0.5       # s; times are rounded to it, so that texts share their frames
-QUALITY = 55     # of a JPEG
+AROUND = 3.0  # s before and after a span that are shown too
+OVERVIEW = 8  # frames of the whole video
+GRID = 0.5  # s; times are rounded to it, so that texts share their frames
+QUALITY = 55  # of a JPEG
 
-Frames = dict[str, dict[float, bytes]]   # video -> second -> JPEG
+Frames = dict[str, dict[float, bytes]]  # video -> second -> JPEG
 
 
 def key_frames(sample: Sample, media: Callable[[str], Path | None], width: int) -> tuple[Frames, list[str]]:

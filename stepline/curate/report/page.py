@@ -17,7 +17,7 @@ from stepline.curate.shares import written
 from stepline.plots import cloud, fall, plot_style, ranked, scatter
 from stepline.show.markup import picture_link, policy, template
 
-LINES = 12     # repeated steps, groups of videos and languages that are listed
+LINES = 12  # repeated steps, groups of videos and languages that are listed
 
 
 def page(findings: Findings, verdicts: Sequence[Verdict] = (), frames: Frames | None = None) -> str:

@@ -9,8 +9,8 @@ import numpy.typing as npt
 from stepline.errors import ModelError
 from stepline.records import Matrix
 
-FEWEST = 6          # steps below which nothing is drawn
-PERPLEXITY = 30.0   # scikit-learn's default; at most a third of the steps
+FEWEST = 6  # steps below which nothing is drawn
+PERPLEXITY = 30.0  # scikit-learn's default; at most a third of the steps
 SEED = 0
 
 

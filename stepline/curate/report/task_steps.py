@@ -9,7 +9,7 @@ from stepline.sieve_swap.text_base.likeness import normal_words
 from stepline.sieve_swap.text_base.lines import Document
 
 _HOW_TO = re.compile(r"^\s*how\s+to\s+", re.IGNORECASE)
-TOP = 20   # tasks shown
+TOP = 20  # tasks shown
 
 
 @dataclass(frozen=True)

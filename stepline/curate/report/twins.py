@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from stepline.sieve_swap.text_base.likeness import sketch
 from stepline.sieve_swap.text_base.merging import near_duplicates
 
-ALIKE = 0.7           # Jaccard likeness of word pairs from which two lines say the same
-SAME = 0.6            # of two videos' sets of steps from which they are near-duplicates
-COMMON = 50           # videos that may share a step before it tells nothing of their being copies
-FEWEST = 3            # steps of a video that can be called a copy
-MEMORY = 256 << 20    # bytes to sort hashes in
+ALIKE = 0.7  # Jaccard likeness of word pairs from which two lines say the same
+SAME = 0.6  # of two videos' sets of steps from which they are near-duplicates
+COMMON = 50  # videos that may share a step before it tells nothing of their being copies
+FEWEST = 3  # steps of a video that can be called a copy
+MEMORY = 256 << 20  # bytes to sort hashes in
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,8 @@ class Twins:
 
     videos: int
     steps: int
-    repeated: int                          # steps whose line is in another video too
-    lines: tuple[Line, ...]                # by the number of videos
+    repeated: int  # steps whose line is in another video too
+    lines: tuple[Line, ...]  # by the number of videos
     groups: tuple[tuple[str, ...], ...]
 
 

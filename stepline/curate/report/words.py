@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
-OBJECTS = frozenset({"dobj", "obj", "pobj", "nsubjpass", "conj"})   # what is acted on, in spaCy's labels
+OBJECTS = frozenset({"dobj", "obj", "pobj", "nsubjpass", "conj"})  # what is acted on, in spaCy's labels
 
 
 def keywords(steps: Sequence[str]) -> dict[str, Counter[str]]:

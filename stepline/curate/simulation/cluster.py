@@ -21,9 +21,9 @@ class Cluster:
     start: float = 20.0
     batch: int = 1
     speculate: bool = False
-    slow_share: float = 0.0     # of the nodes
-    slow_speed: float = 0.5     # of a slow node, 1 is usual
-    loss_every: float = NEVER   # of one node
+    slow_share: float = 0.0  # of the nodes
+    slow_speed: float = 0.5  # of a slow node, 1 is usual
+    loss_every: float = NEVER  # of one node
     away: float = 600.0
     driver_every: float = NEVER
     driver_away: float = 300.0

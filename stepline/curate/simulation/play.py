@@ -11,7 +11,7 @@ import numpy as np
 from stepline.curate.simulation.cluster import NEVER, Cluster, Outcome
 from stepline.curate.simulation.workload import Workload
 
-Event = tuple[float, int, int, int]   # second, kind, who, version
+Event = tuple[float, int, int, int]  # second, kind, who, version
 DONE, LOST, BACK, DRIVER, UP = range(5)
 NOBODY = -1
 
@@ -26,27 +26,27 @@ class _Play:
 
     def __init__(self, work: Workload, cluster: Cluster, seed: int) -> None:
         self.cluster, self.generator = cluster, np.random.default_rng(seed)
-        self.ends = np.cumsum(work.times, axis=1, dtype=np.float64)   # (V, S) seconds from a video's start
+        self.ends = np.cumsum(work.times, axis=1, dtype=np.float64)  # (V, S) seconds from a video's start
         self.total = self.ends[:, -1].tolist()
         self.bytes = work.bytes.tolist()
-        self.done_until = [0.0] * len(self.total)   # seconds of each video that are in cells
-        self.born = [-1.0] * len(self.total)        # when it was first begun
-        self.life: list[float] = []                 # seconds from there to its end
+        self.done_until = [0.0] * len(self.total)  # seconds of each video that are in cells
+        self.born = [-1.0] * len(self.total)  # when it was first begun
+        self.life: list[float] = []  # seconds from there to its end
         self.ended_at: list[float] = []
         self.queue = deque(range(len(self.total)))
         self.video = [NOBODY] * cluster.workers
         self.since = [0.0] * cluster.workers
-        self.asked = [0.0] * cluster.workers        # when the next video's bytes were asked for
+        self.asked = [0.0] * cluster.workers  # when the next video's bytes were asked for
         self.version = [0] * cluster.workers
         self.hand: list[list[int]] = [[] for _ in range(cluster.workers)]
         slow = self.generator.random(cluster.nodes) < cluster.slow_share
         self.speed = np.repeat(np.where(slow, cluster.slow_speed, 1.0), cluster.cores).tolist()
         self.events: list[Event] = []
-        self.base = [0.0] * cluster.workers         # seconds of its video that were in cells when it began
+        self.base = [0.0] * cluster.workers  # seconds of its video that were in cells when it began
         self.idle: set[int] = set()
         self.loading: set[int] = set()
-        self.copies: dict[int, list[int]] = {}      # video -> the workers that have it, where there are two
-        self.down_since: dict[int, float] = {}      # node -> when it went away
+        self.copies: dict[int, list[int]] = {}  # video -> the workers that have it, where there are two
+        self.down_since: dict[int, float] = {}  # node -> when it went away
         self.now, self.storage_free, self.empty_at = 0.0, 0.0, 0.0
         self.driver_up, self.left = True, len(self.total)
         self.useful = self.lost = self.copied = self.starting = self.away = 0.0
@@ -89,7 +89,7 @@ class _Play:
     def _finish(self, worker: int, video: int) -> None:
         self.useful += self.now - self.since[worker]
         for other in self.copies.pop(video, ()):
-            if other != worker:   # the slower copy ends with the faster
+            if other != worker:  # the slower copy ends with the faster
                 self.copied += max(0.0, self.now - self.since[other])
                 self.version[other] += 1
                 self._next(other)

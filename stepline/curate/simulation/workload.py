@@ -12,7 +12,7 @@ import numpy.typing as npt
 from stepline.curate.forecast.lines import line
 from stepline.evaluate.statistics import Floats
 
-TYPICAL = 1e-9   # s; below it a stage was not reached
+TYPICAL = 1e-9  # s; below it a stage was not reached
 
 
 @dataclass(frozen=True)

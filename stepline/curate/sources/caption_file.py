@@ -13,9 +13,9 @@ from stepline.curate.sources.files import Stamped
 from stepline.errors import DatasetError
 from stepline.sieve_swap.json_stream import Damage, Reader
 
-BYTES = "latin-1"   # a character for each byte: what the structure of JSON needs, and offsets in bytes
-DIGEST = 8   # bytes of a digest that are kept
-MARK = b"\xef\xbb\xbf"   # of UTF-8, which some editors put first
+BYTES = "latin-1"  # a character for each byte: what the structure of JSON needs, and offsets in bytes
+DIGEST = 8  # bytes of a digest that are kept
+MARK = b"\xef\xbb\xbf"  # of UTF-8, which some editors put first
 
 
 class CaptionFile:

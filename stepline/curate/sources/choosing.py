@@ -10,9 +10,9 @@ from stepline.datasets.excluded import read_excluded
 from stepline.datasets.source import read_text
 from stepline.errors import DatasetError
 
-PRESETS = {"htm-370k": ("Food and Entertaining",)}   # HTM-370K is this category of HowTo100M; NaSVA section 4.1
+PRESETS = {"htm-370k": ("Food and Entertaining",)}  # HTM-370K is this category of HowTo100M; NaSVA section 4.1
 ABSENT = "is in the list of wanted ids, and not in the source"
-SHOWN = 8   # categories that an error names
+SHOWN = 8  # categories that an error names
 
 
 class Choice:

@@ -3,10 +3,10 @@
 from stepline.features.sources import item_id
 from stepline.jobs import SUFFIXES
 
-CAPTIONS = (".vtt", ".srt", ".json3", ".json", ".csv")   # the first that is there is taken
+CAPTIONS = (".vtt", ".srt", ".json3", ".json", ".csv")  # the first that is there is taken
 LISTS = (".parquet", ".csv", ".tsv", ".jsonl", ".ndjson")
-ABOUT = ".info.json"   # what downloaders note of a video; no captions
-LONGEST_LANGUAGE = 8   # letters, as of zh-Hant
+ABOUT = ".info.json"  # what downloaders note of a video; no captions
+LONGEST_LANGUAGE = 8  # letters, as of zh-Hant
 
 
 def video_id(name: str) -> tuple[str, int] | None:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from stepline.curate.places import Found, Place
 
-BLOCK = 65_536   # files held as objects at once
+BLOCK = 65_536  # files held as objects at once
 
 Cells = npt.NDArray[np.bytes_]
 
@@ -29,9 +29,7 @@ class Files:
     id_of: the id that a name gives with the rank of its ending (the least is taken), None where it is no such file.
     """
 
-    def __init__(
-        self, folder: Place, found: Iterator[Found], id_of: Callable[[str], tuple[str, int] | None]
-    ) -> None:
+    def __init__(self, folder: Place, found: Iterator[Found], id_of: Callable[[str], tuple[str, int] | None]) -> None:
         self._folder = folder
         blocks = [self._block(block, id_of) for block in _blocks(found)]
         keys, ranks, names, stamps = ([block[place] for block in blocks] for place in range(4))
@@ -48,8 +46,11 @@ class Files:
         rows = [(each, known) for each in block if (known := id_of(each.name)) is not None]
         keys = np.array([known[0].encode() for _, known in rows] or [b""], "S")[: len(rows)]
         ranks = np.array([known[1] for _, known in rows], np.int64)
-        return keys, ranks, arrow.array([e.name for e, _ in rows], "string"), arrow.array(
-            [e.stamp for e, _ in rows], "string"
+        return (
+            keys,
+            ranks,
+            arrow.array([e.name for e, _ in rows], "string"),
+            arrow.array([e.stamp for e, _ in rows], "string"),
         )
 
     def __len__(self) -> int:

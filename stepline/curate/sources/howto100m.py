@@ -1,9 +1,9 @@
 """HowTo100M as it is published: a table of ids, categories and tasks; captions and features by id.
 
-    FOLDER/HowTo100M_v1.csv            video_id, category_1, category_2, rank, task_id
-    FOLDER/task_ids.csv, htm_vlen.csv  titles of tasks, lengths of videos; where they are
-    FOLDER/caption.json or raw_caption.json, or a folder `captions` of ID.csv     unless source.captions names them
-    source.features, source.videos     folders of ID.mp4.npy and of ID.mp4; where they are
+FOLDER/HowTo100M_v1.csv            video_id, category_1, category_2, rank, task_id
+FOLDER/task_ids.csv, htm_vlen.csv  titles of tasks, lengths of videos; where they are
+FOLDER/caption.json or raw_caption.json, or a folder `captions` of ID.csv     unless source.captions names them
+source.features, source.videos     folders of ID.mp4.npy and of ID.mp4; where they are
 """
 
 import csv
@@ -27,9 +27,7 @@ FOLDER = "captions"
 NOTHING = "neither its video nor captions nor features of it are here"
 
 
-def read_howto100m(
-    place: Place, settings: SourceSettings, choice: Choice, places: PlaceSettings
-) -> Iterator[Entry]:
+def read_howto100m(place: Place, settings: SourceSettings, choice: Choice, places: PlaceSettings) -> Iterator[Entry]:
     """Yield the wanted rows of HowTo100M's table. Raises DatasetError where the table is missing or another."""
     table = place if place.name.endswith(".csv") else place / VIDEOS
     folder = Place(table.url.rpartition("/")[0] or ".", places)

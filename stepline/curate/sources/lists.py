@@ -26,7 +26,7 @@ from stepline.errors import DatasetError
 Row: TypeAlias = Mapping[str, object]
 Rows: TypeAlias = Iterator[Row]
 
-ROWS = 10_000          # of a Parquet file held at once
+ROWS = 10_000  # of a Parquet file held at once
 DAMAGE = (OSError, EOFError, zlib.error, csv.Error, UnicodeDecodeError)
 FILES = ("video", "captions", "features")
 

@@ -23,9 +23,7 @@ from stepline.sieve_swap.video_table import VIDEOS
 DEFAULTS = SourceSettings()
 
 
-def read_source(
-    url: str, settings: SourceSettings = DEFAULTS, places: PlaceSettings = PLACES
-) -> Iterator[Entry]:
+def read_source(url: str, settings: SourceSettings = DEFAULTS, places: PlaceSettings = PLACES) -> Iterator[Entry]:
     """Yield the videos of a folder, list, set of tars or HowTo100M, sorted by id, each an Item or why it is Refused.
 
     url: a path, or s3://, gs://, http(s)://. Memory does not grow with the source beyond about 100 bytes a video

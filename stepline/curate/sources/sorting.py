@@ -13,12 +13,12 @@ from typing import TypeAlias
 from stepline.curate.items import Item, Refused
 
 Entry: TypeAlias = Item | Refused
-Row: TypeAlias = tuple[str, int, int, list[object]]   # id, place in the source, 1 for an item, its cells
+Row: TypeAlias = tuple[str, int, int, list[object]]  # id, place in the source, 1 for an item, its cells
 
-RUN = 100_000   # entries sorted in memory at once
+RUN = 100_000  # entries sorted in memory at once
 TWICE = "its id came before in the source; ids must be unique, so give the videos other names or a list with ids"
 BAD = "its id is no plain name (empty, over 200 letters, or with a slash, a line break or a control character)"
-LONGEST = 200   # letters of an id, which names files
+LONGEST = 200  # letters of an id, which names files
 
 _cells = attrgetter(*(field.name for field in fields(Item)))
 _refusal = attrgetter("id", "reason")
@@ -48,7 +48,7 @@ def _once(rows: Iterable[Row]) -> Iterator[Entry]:
         if is_item and id == last:
             yield Refused(id, TWICE)
             continue
-        yield Item(*cells) if is_item else Refused(*cells)   # type: ignore[arg-type]   # the fields' own types
+        yield Item(*cells) if is_item else Refused(*cells)  # type: ignore[arg-type]   # the fields' own types
         last = id if is_item else last
 
 

@@ -8,8 +8,8 @@ from stepline.curate.places import Place
 from stepline.curate.settings import PlaceSettings
 from stepline.curate.sources.files import Files
 
-FEW = 100      # files of a folder elsewhere that are asked for one by one before the folder is listed
-FOLDERS = 4    # listings kept at a time
+FEW = 100  # files of a folder elsewhere that are asked for one by one before the folder is listed
+FOLDERS = 4  # listings kept at a time
 
 
 class Stamps:

@@ -19,9 +19,9 @@ from stepline.curate.sources.endings import captions_id, features_id, video_id
 from stepline.curate.sources.sorting import Entry
 from stepline.errors import DatasetError, StoreError
 
-BRACES = re.compile(r"\{(\d+)\.\.(\d+)\}")   # shard-{00000..00099}.tar
-HEADERS = 64 * 1024   # bytes read at a time; a header has 512
-LARGEST = 2**20       # bytes of a .json that may be looked into
+BRACES = re.compile(r"\{(\d+)\.\.(\d+)\}")  # shard-{00000..00099}.tar
+HEADERS = 64 * 1024  # bytes read at a time; a header has 512
+LARGEST = 2**20  # bytes of a .json that may be looked into
 ABOUT = ("title", "task", "category", "duration")
 
 
@@ -83,7 +83,7 @@ def _item(key: str, members: Sequence[tarfile.TarInfo], place: Place, stamp: str
     features = next((member for member in members if features_id(member.name)), None)
     named = [part(videos[0] if videos else None), part(captions[0][2] if captions else None), part(features)]
     flat = [cell for each in named for cell in each]
-    item = beside.completed(Item(key, *flat, **about))   # type: ignore[arg-type]   # addresses and stamps in turn
+    item = beside.completed(Item(key, *flat, **about))  # type: ignore[arg-type]   # addresses and stamps in turn
     if item.video is None and item.captions is None and item.features is None:
         return Refused(key, "its key holds neither a video nor captions nor features")
     return item
@@ -99,7 +99,7 @@ def _about(members: Sequence[tarfile.TarInfo], place: Place) -> tuple[dict[str, 
     except StoreError:
         raise
     except ValueError:
-        return {}, False   # no captions either
+        return {}, False  # no captions either
     if not isinstance(tree, dict) or {"segments", "events"} & set(tree) or {"text", "start", "end"} <= set(tree):
         return {}, True
     about: dict[str, str | float] = {

@@ -82,7 +82,7 @@ def judged_steps(record: Record, grounded: "Sequence[Step]") -> list[Judged]:
         return []
     sentences = record.transcript.sentences if record.transcript else ()
     vectors = embed([step.text for step in record.steps])
-    likeness = vectors @ embed([one.text for one in sentences]).T   # (K, S)
+    likeness = vectors @ embed([one.text for one in sentences]).T  # (K, S)
     places = {step.id: step.spans for step in grounded}
     return [
         Judged(

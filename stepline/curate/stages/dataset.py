@@ -1,8 +1,8 @@
 """What the dataset stages hand on, one folder each.
 
-    records.parquet    Records sorted by id, as `stepline.store.read_parquet` reads them
-    left_out.jsonl     a line an item that is not among them: id, stage, kind, reason; sorted by id
-    features           a feature store of the videos (of `gather` alone)
+records.parquet    Records sorted by id, as `stepline.store.read_parquet` reads them
+left_out.jsonl     a line an item that is not among them: id, stage, kind, reason; sorted by id
+features           a feature store of the videos (of `gather` alone)
 """
 
 import json
@@ -16,7 +16,7 @@ from stepline.records import Record
 from stepline.store import read_parquet, write_atomic, write_parquet
 
 RECORDS, LEFT_OUT, FEATURES = "records.parquet", "left_out.jsonl", "features"
-ORDER = ("visible", "clean", "refine", "sieve-swap", "gather")   # whose records a stage reads: the last of the recipe's
+ORDER = ("visible", "clean", "refine", "sieve-swap", "gather")  # whose records a stage reads: the last of the recipe's
 
 
 def write_dataset(folder: Path, records: Iterable[Record], left_out: Mapping[str, Failure]) -> int:

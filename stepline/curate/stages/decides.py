@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from stepline.curate.recipe import Recipe
 
 ASKING = {"concurrency", "retries", "pause", "timeout", "deadline", "threads", "cache", "api_key_variable", "base_url"}
-SEEING = {"texts", "batch"}   # read where steps are encoded; for speed alone
+SEEING = {"texts", "batch"}  # read where steps are encoded; for speed alone
 TRAINING = {"readers", "device", "save_every"}
 
 

@@ -23,11 +23,11 @@ COPY, SPOKEN, SEEN = "it is a copy of {}", "it says the same as {}", "it shows t
 
 HASHES, BANDS = 64, 16
 PARTS, SIDE = 8, 8
-PLANES = 12          # a band of pictures
-FEW_RUNS = 8         # runs of words below which speech says nothing about likeness
-OTHER_WORDS = 0.5    # share of common runs below which two videos that look alike are two
-SLACK = 0.02         # share by which two encodings of one video may differ in length, and half a second
-COMPARED = 50        # videos of a bucket that one is compared with: black pictures would fill a single one
+PLANES = 12  # a band of pictures
+FEW_RUNS = 8  # runs of words below which speech says nothing about likeness
+OTHER_WORDS = 0.5  # share of common runs below which two videos that look alike are two
+SLACK = 0.02  # share by which two encodings of one video may differ in length, and half a second
+COMPARED = 50  # videos of a bucket that one is compared with: black pictures would fill a single one
 PRIME = (1 << 31) - 1
 
 Hashes: TypeAlias = npt.NDArray[np.int64]
@@ -86,7 +86,7 @@ class Duplicates:
         if len(runs) < FEW_RUNS:
             return None
         coded = np.array(sorted(zlib.crc32(run.encode()) % PRIME for run in runs), dtype=np.int64)
-        hashed = (self._factors[0] * coded[:, None] + self._factors[1]) % PRIME   # (runs, 64)
+        hashed = (self._factors[0] * coded[:, None] + self._factors[1]) % PRIME  # (runs, 64)
         least: Hashes = hashed.min(axis=0)
         return least
 
@@ -121,7 +121,7 @@ def look_of(looks: Matrix | None) -> Matrix | None:
     """Return (8, 64): the mean grey thumbnail of each eighth of a video, None where too little was seen."""
     if looks is None or looks.shape[1:] != (3 * SIDE * SIDE,):
         return None
-    grey = looks.reshape(len(looks), SIDE * SIDE, 3).mean(axis=2)   # (T, 64)
+    grey = looks.reshape(len(looks), SIDE * SIDE, 3).mean(axis=2)  # (T, 64)
     grey = grey[np.isfinite(grey).all(axis=1)]
     if len(grey) < PARTS:
         return None

@@ -34,9 +34,7 @@ def keep(work: Work) -> bytes:
     return to_bytes(Kept(language=language, words=words, steps=steps))
 
 
-def refusal(
-    language: str | None, duration: float, words: int, steps: int, settings: FilterSettings
-) -> str | None:
+def refusal(language: str | None, duration: float, words: int, steps: int, settings: FilterSettings) -> str | None:
     """Return why a video stays out, None where it does not; the first reason of several.
 
     language: None where nobody tells it, which is no reason. duration: seconds, 0 where it is not known.

@@ -13,7 +13,7 @@ from stepline.curate.stages.parts import Grounded, Judged, Looked, Placed, Probe
 from stepline.features import FeatureWriter
 from stepline.records import Matrix, Record, Video
 
-Row = dict[str, bytes]   # stage -> cell, of one item
+Row = dict[str, bytes]  # stage -> cell, of one item
 
 
 def gather(gathered: Gathered) -> None:
@@ -79,9 +79,7 @@ def record_of(item: Item, row: Row, writer: str) -> Record:
     transcript = placed.transcript if judged is None else judged.transcript
     return Record(
         id=item.id,
-        video=Video(
-            id=item.id, duration=placed.duration, title=item.title, task=item.task, sha256=probed.digest
-        ),
+        video=Video(id=item.id, duration=placed.duration, title=item.title, task=item.task, sha256=probed.digest),
         transcript=transcript,
         steps=placed.steps if grounded is None else grounded.steps,
         dropped=placed.dropped,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from stepline.curate.stage import Work
 
-NOTE = "stepline"   # the one key of metadata
+NOTE = "stepline"  # the one key of metadata
 
 Array = npt.NDArray[np.generic]
 
@@ -85,7 +85,7 @@ class Looked(Frozen):
 
     backbone: str | None = None
     rate: float = 1.0
-    cuts: tuple[float, ...] | None = None   # None: no motion was measured
+    cuts: tuple[float, ...] | None = None  # None: no motion was measured
     end: float = 0.0
     warnings: tuple[str, ...] = ()
 

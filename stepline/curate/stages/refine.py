@@ -14,7 +14,7 @@ from stepline.store import read_parquet
 if TYPE_CHECKING:
     from stepline.nasva.refining import Refined, RefineSources
 
-RUN = "run"   # in the stage's folder; `stepline refine` makes the same
+RUN = "run"  # in the stage's folder; `stepline refine` makes the same
 NO_STEP = "no step of it keeps a label after self-training"
 
 
@@ -45,9 +45,7 @@ def _sources(gathered: Gathered) -> "RefineSources":
 
     records, encoder = str(last_folder(gathered) / RECORDS), text_source(gathered.recipe)
     features = gathered.folders["gather"] / FEATURES
-    return RefineSources(
-        records, features, step_vectors=encoder, narrations=records, narration_vectors=encoder
-    )
+    return RefineSources(records, features, step_vectors=encoder, narrations=records, narration_vectors=encoder)
 
 
 def _omitted(done: "Refined") -> dict[str, Failure]:

@@ -11,10 +11,10 @@ from stepline.overrun import within
 from stepline.records import Dropped, Step, Transcript
 from stepline.request import Request
 
-PROVISIONAL = "provisional"   # in a writer's note: another writer served this part
-ITS_OWN = ("of the reply", "the reply is")   # in its reason: the model answered, and no use can be made of it
-CHARACTERS = 4   # a token, of English
-LINE = 5         # characters of a reply's line beside its text: a number, a point, a blank, an end
+PROVISIONAL = "provisional"  # in a writer's note: another writer served this part
+ITS_OWN = ("of the reply", "the reply is")  # in its reason: the model answered, and no use can be made of it
+CHARACTERS = 4  # a token, of English
+LINE = 5  # characters of a reply's line beside its text: a number, a point, a blank, an end
 
 
 def transcribe(work: Work) -> bytes:
@@ -97,5 +97,5 @@ def _linked(
     from stepline.text import embed
 
     sentences = transcript.sentences
-    likeness = embed([step.text for step in steps]) @ embed([one.text for one in sentences]).T   # (K, S)
+    likeness = embed([step.text for step in steps]) @ embed([one.text for one in sentences]).T  # (K, S)
     return coarse_spans(steps, sentences, likeness, duration=duration, settings=work.recipe.steps.nasva.coarse)

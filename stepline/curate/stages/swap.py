@@ -8,7 +8,7 @@ from stepline.errors import SettingsError
 from stepline.records import Record
 from stepline.sieve_swap.settings import SieveSwapSettings
 
-RUN = "run"   # in the stage's folder; `stepline sieve-swap` makes the same
+RUN = "run"  # in the stage's folder; `stepline sieve-swap` makes the same
 NO_STEP = "no sentence of it is swapped or kept"
 
 

@@ -7,7 +7,7 @@ from stepline.nasva.model_settings import ModelSettings
 from stepline.nasva.run_settings import RunSettings
 from stepline.training_settings import TrainSettings
 
-RUN = "run"   # in the stage's folder; `stepline train nasva` makes the same
+RUN = "run"  # in the stage's folder; `stepline train nasva` makes the same
 
 
 def train(gathered: Gathered) -> None:

@@ -49,7 +49,7 @@ class Bench:
     def _made(self, stage: Stage, order: Order, notes: dict[str, float]) -> tuple[Became, str, int]:
         try:
             work = self._work(order, notes)
-        except SteplineError as error:   # a cell that was there cannot be read: no fault of the video
+        except SteplineError as error:  # a cell that was there cannot be read: no fault of the video
             return "run", str(error), 0
         became, reason, data = attempted(cast(Callable[[Work], bytes], stage.run), work)
         if data is None:
@@ -80,11 +80,11 @@ def attempted(run: Callable[[Work], bytes], work: Work) -> tuple[Became, str, by
         data = run(work)
     except LeftOutError as error:
         return "left out", str(error), None
-    except (SettingsError, ModelError, ImportError) as error:   # no fault of the video: each would fail alike
+    except (SettingsError, ModelError, ImportError) as error:  # no fault of the video: each would fail alike
         return "run", str(error), None
     except MemoryError:
         return "memory", "there was no memory for it", None
-    except Exception as error:   # noqa: BLE001 (a video may break anything; its reason is kept and the run goes on)
+    except Exception as error:  # noqa: BLE001 (a video may break anything; its reason is kept and the run goes on)
         if full(error):
             return "run", f"{error}; free some space", None
         named = str(error) if isinstance(error, SteplineError) else f"{type(error).__name__}: {error}"
@@ -119,7 +119,7 @@ def forget_peak() -> None:
     if sys.platform == "linux":
         try:
             Path("/proc/self/clear_refs").write_text("5")
-        except OSError:   # not allowed in some containers; the peak is then the process's
+        except OSError:  # not allowed in some containers; the peak is then the process's
             return
 
 

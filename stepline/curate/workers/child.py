@@ -16,15 +16,15 @@ from multiprocessing.connection import Connection
 from stepline.curate.workers.bench import Bench
 from stepline.curate.workers.order import Ready
 
-DIE_WITH_PARENT = 1   # PR_SET_PDEATHSIG of Linux's prctl
-LOOK = 1.0            # seconds between looks at who the parent is, where the system does not tell
+DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG of Linux's prctl
+LOOK = 1.0  # seconds between looks at who the parent is, where the system does not tell
 
 
 def main(pipe: int, parent: int) -> None:
     """Do what comes through a pipe until it ends."""
     began = time.monotonic()
     faulthandler.enable()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)   # Ctrl-C is the parent's
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's
     die_with(parent)
     connection = Connection(pipe)
     try:

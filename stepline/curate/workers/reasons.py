@@ -3,9 +3,9 @@
 import re
 from collections.abc import Iterable
 
-LONGEST = 400   # characters of a reason
-PATH = re.compile(r"(?<![\w:/.<])(?:/[^\s/'\":;,()\[\]<>]+){2,}/?")   # of two parts or more; a URL's are its own
-ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{6,}\b")   # where an object lay in memory
+LONGEST = 400  # characters of a reason
+PATH = re.compile(r"(?<![\w:/.<])(?:/[^\s/'\":;,()\[\]<>]+){2,}/?")  # of two parts or more; a URL's are its own
+ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{6,}\b")  # where an object lay in memory
 
 
 def plain(reason: str, files: Iterable[str], identity: str) -> str:

@@ -21,9 +21,9 @@ from stepline.curate.stage import no_settings
 from stepline.curate.workers.order import Order, Ready, Reply, Setup
 from stepline.errors import SteplineError
 
-START = 180.0   # seconds that a process may take to start
-STARTS = 5      # times in a row that one may be killed while it starts
-END = 5.0       # seconds to wait for one that was killed
+START = 180.0  # seconds that a process may take to start
+STARTS = 5  # times in a row that one may be killed while it starts
+END = 5.0  # seconds to wait for one that was killed
 MIB = 2**20
 PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 ONE_THREAD = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS", "RAYON_NUM_THREADS")
@@ -49,8 +49,8 @@ class Watched:
         self._log = log
         self._limits = setup.recipe.limits
         self.order: Order | None = None
-        self.served = 0              # orders it was given since its process started
-        self.loaded: set[str] = set()   # stages it has done
+        self.served = 0  # orders it was given since its process started
+        self.loaded: set[str] = set()  # stages it has done
         self._ready = False
         self._failed_starts = 0
         self._deadline = 0.0
@@ -96,7 +96,7 @@ class Watched:
 
     def overrun(self) -> Died | None:
         """Kill a worker that is beyond its limits and return which; None where it is within them."""
-        if self._connection.poll():   # the reply is there
+        if self._connection.poll():  # the reply is there
             return None
         if self.order is not None and memory_of(self.process) > self._limits.memory * MIB:
             return self._ended("memory")
@@ -121,7 +121,7 @@ class Watched:
 
     def _ended(self, why: str | None) -> Died:
         if why is None:
-            with contextlib.suppress(subprocess.TimeoutExpired):   # it closed its pipe and went on
+            with contextlib.suppress(subprocess.TimeoutExpired):  # it closed its pipe and went on
                 self._process.wait(END)
         code = self._process.poll()
         kill(self._process)
@@ -147,7 +147,7 @@ class Watched:
         theirs.close()
         try:
             self._connection.send_bytes(pickle.dumps(_sendable(self._setup)))
-        except (BrokenPipeError, ConnectionResetError):   # it is noticed at `answer`
+        except (BrokenPipeError, ConnectionResetError):  # it is noticed at `answer`
             return
 
 
@@ -165,7 +165,7 @@ def _started(pipe: int, log: IO[bytes]) -> "subprocess.Popen[bytes]":
         stderr=log,
         pass_fds=(pipe,),
         env={**os.environ, **one, **QUIET},
-        start_new_session=True,   # so that what it starts can be killed with it
+        start_new_session=True,  # so that what it starts can be killed with it
     )
 
 

@@ -20,8 +20,8 @@ from stepline.curate.workers.order import Order, Ready, Reply, Setup
 from stepline.curate.workers.supervise import Died, Watched
 from stepline.errors import SteplineError
 
-LOOK = 0.1   # seconds between looks at memory and deadlines
-KILLS = 5    # times that a unit's worker may be killed from outside before the unit counts as failed
+LOOK = 0.1  # seconds between looks at memory and deadlines
+KILLS = 5  # times that a unit's worker may be killed from outside before the unit counts as failed
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,8 @@ class Team:
     def __init__(self, setup: Setup, size: int, journal: Journal, scratch: Path) -> None:
         self._journal = journal
         self._limits = setup.recipe.limits
-        self._kills: Counter[str] = Counter()   # by key
-        self._again: deque[Order] = deque()     # orders whose worker died of something else
+        self._kills: Counter[str] = Counter()  # by key
+        self._again: deque[Order] = deque()  # orders whose worker died of something else
         self._setup, self._size, self._scratch = setup, size, scratch
         self._workers: list[Watched] = []
 
@@ -62,7 +62,7 @@ class Team:
 
         Raises SteplineError where the whole run must end: wrong settings, no models, no room on the disk.
         """
-        if not self._workers:   # every video still waits for its files
+        if not self._workers:  # every video still waits for its files
             time.sleep(seconds)
         heard = wait([worker.connection for worker in self._workers], seconds)
         found = [self._judged(worker, worker.answer()) for worker in self._workers if worker.connection in heard]

@@ -1,8 +1,8 @@
 """Lines with times in a text, as language models and descriptions of videos write them.
 
-    00:01:20 - title                                     a chapter: its end is set by rule
-    1. 01:20 - 01:35: mix        - mix (01:20 - 01:35)   a segment
-    80.0 - 95.5 seconds, mix. 97.0 - 101.0 seconds, ...  several segments on a line (TimeChat)
+00:01:20 - title                                     a chapter: its end is set by rule
+1. 01:20 - 01:35: mix        - mix (01:20 - 01:35)   a segment
+80.0 - 95.5 seconds, mix. 97.0 - 101.0 seconds, ...  several segments on a line (TimeChat)
 """
 
 import re

@@ -101,14 +101,16 @@ def _step(paths: list[_Path], place: int, options: list[_Option], certain: dict[
                 continue
             _, start, length, other, other_length = match
             broken = 0 if last_end in (_NONE, other) else _PER_CHUNK
-            kept.append((
-                rank + charged + broken - gain,
-                start + length,
-                other + other_length,
-                used_hypothesis | hypothesis,
-                used_reference | reference,
-                (match, chain),
-            ))
+            kept.append(
+                (
+                    rank + charged + broken - gain,
+                    start + length,
+                    other + other_length,
+                    used_hypothesis | hypothesis,
+                    used_reference | reference,
+                    (match, chain),
+                )
+            )
             charged += distance
         rank += charged if last_end == _NONE else charged + _PER_CHUNK
         kept.append((rank, following + 1, _NONE, used_hypothesis, used_reference, chain))

@@ -74,7 +74,6 @@ class Reader:
         return word
 
 
-
 def _places(keys: Iterable[str]) -> Places:
     places: Places = {}
     for place, key in enumerate(keys):

@@ -45,7 +45,7 @@ def score(case: Case, *, convention: Convention = "tan", windows: bool = False) 
     right, counted = np.zeros(len(kept)), np.array([float(truth.counted) for truth in kept.values()])
     for index, (id, truth) in enumerate(kept.items()):
         if id in found and found[id].seconds is not None:
-            right[index] = hits(found[id].seconds, truth.spans, convention)[truth.alignable].sum()   # type: ignore[arg-type]
+            right[index] = hits(found[id].seconds, truth.spans, convention)[truth.alignable].sum()  # type: ignore[arg-type]
     statistics: dict[str, Statistic] = {}
     notes = [f"{len(truths) - len(kept)} videos without an alignable sentence left out"] if kept != truths else []
     if all(entry.seconds is not None for entry in found.values()):
@@ -134,14 +134,14 @@ def _found(node: Node, truth: Annotation, prepare: Callable[[Floats, Annotation]
 def _rank(
     statistics: dict[str, Statistic], truths: dict[str, Annotation], found: dict[str, _Found],
     labels: dict[str, np.typing.NDArray[np.bool_]], what: str, *, precision: bool = False,
-) -> list[str]:   # fmt: skip
+) -> list[str]:  # fmt: skip
     """Add the ranking scores where every predicted video gives them; return what to note."""
     if not found or any(entry.ranking is None for entry in found.values()):
         return [f"no ROC-AUC: the predictions give no score of {what} for every video"]
     order = {id: index for index, id in enumerate(truths)}
     scores = [found[id].ranking for id in truths if id in found]
     labelled = np.concatenate([labels[id] for id in truths if id in found]).astype(np.float64)
-    ranked = np.concatenate(scores).astype(np.float64)   # type: ignore[arg-type]
+    ranked = np.concatenate(scores).astype(np.float64)  # type: ignore[arg-type]
     if np.isnan(ranked).any():
         raise DatasetError(f"a score of {what} is null; a ranking needs a number for every sentence")
     video = np.concatenate([np.full(len(labels[id]), order[id]) for id in truths if id in found])

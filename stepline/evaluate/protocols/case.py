@@ -16,7 +16,7 @@ from stepline.errors import DatasetError
 from stepline.evaluate.report import Scores
 from stepline.evaluate.statistics import Floats, Statistic
 
-PREFIX = "v_"   # before YouTube ids in ActivityNet's and PDVC's files
+PREFIX = "v_"  # before YouTube ids in ActivityNet's and PDVC's files
 ZERO = "videos without predictions count as wrong; predictions for unknown videos count nowhere"
 SKIP = "videos without predictions are left out of the score, as officially; the rest of the predictions too"
 
@@ -39,7 +39,7 @@ class Case:
         self, videos: Iterable[str], items: int, statistics: Mapping[str, Statistic], columns: Mapping[str, Floats],
         *, asked: Iterable[str], given: Iterable[str], handling: str = ZERO, notes: Iterable[str] = (),
         sources: Iterable[str] = (),
-    ) -> Scores:   # fmt: skip
+    ) -> Scores:  # fmt: skip
         """Return the scores; asked: ids of the reference, given: ids of the predictions, sources: of the
         videos, where several come from one.
 
@@ -64,7 +64,7 @@ class Case:
             self.benchmark, self.protocol, self.rule, tuple(videos), items, statistics, columns,
             tuple(id for id in known if id not in has), tuple(id for id in predicted if id not in there), handling,
             tuple(notes), tuple(sources),
-        )   # fmt: skip
+        )  # fmt: skip
 
 
 def by_id(path: Path, *names: str) -> dict[str, Node]:

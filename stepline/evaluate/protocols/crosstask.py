@@ -34,7 +34,7 @@ from stepline.evaluate.report import Scores
 from stepline.evaluate.spans import Fit, grounding_fit, overlap_statistics
 from stepline.evaluate.statistics import Floats, GroupedRatio, Integers, Statistic
 
-Key: TypeAlias = tuple[str, str]   # task, video
+Key: TypeAlias = tuple[str, str]  # task, video
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def score(case: Case, *, ordered: bool = False, sets: bool = True, skip: bool = 
     return case.scores(
         map(_name, keys), int(shown.sum()), statistics, {"hits": hits, "steps": shown, "task": _numbers(keys)},
         asked=map(_name, truths), given=map(_name, given), handling=SKIP if skip else ZERO, notes=_notes(keys, held),
-    )   # fmt: skip
+    )  # fmt: skip
 
 
 def _notes(keys: list[Key], held: np.typing.NDArray[np.bool_]) -> list[str]:

@@ -12,15 +12,7 @@ import numpy as np
 from stepline.datasets import read_predictions
 from stepline.datasets.node import Node
 from stepline.errors import DatasetError
-from stepline.evaluate.densevid import (
-    DETECTION,
-    LANGUAGE,
-    MOST_PREDICTIONS,
-    VERSIONS,
-    DensevidScore,
-    Version,
-    densevid,
-)
+from stepline.evaluate.densevid import DETECTION, LANGUAGE, MOST_PREDICTIONS, VERSIONS, DensevidScore, Version, densevid
 from stepline.evaluate.events import Event
 from stepline.evaluate.meteor import Meteor
 from stepline.evaluate.protocols.case import ZERO, Case, by_id, same_ids, unread_note
@@ -64,7 +56,7 @@ class HarmonicMean:
         counted = weights * self.totals
         drawn = counted.sum(axis=1, keepdims=True)
         shares = np.divide(counted, drawn, out=np.zeros_like(counted), where=drawn > 0)
-        precision, recall = shares @ self.precision, shares @ self.recall          # (B, tIoUs)
+        precision, recall = shares @ self.precision, shares @ self.recall  # (B, tIoUs)
         both = precision + recall
         harmonic = np.divide(2 * precision * recall, both, out=np.zeros_like(both), where=both > 0).mean(axis=1)
         return np.where(drawn[:, 0] > 0, harmonic, np.nan)
@@ -87,7 +79,7 @@ def score(case: Case, *, version: Version = "stepline") -> Scores:
     return case.scores(
         kept, sum(map(len, truth.values())), statistics, columns, asked=reference, given=segments,
         handling=ZERO if version == "stepline" else (SKIPPED if skip else MIXED), notes=notes,
-    )   # fmt: skip
+    )  # fmt: skip
 
 
 def _cut_note(given: Mapping[str, list[Event]]) -> tuple[str, ...]:
@@ -105,7 +97,7 @@ def _statistics(
     statistics: dict[str, Statistic] = {}
     columns: dict[str, Floats] = {}
     for kind in KINDS:
-        rows = _soda_rows(soda(truth, given, kind=kind, meteor=meteor), truth)      # (V, 3)
+        rows = _soda_rows(soda(truth, given, kind=kind, meteor=meteor), truth)  # (V, 3)
         columns[f"SODA_{kind}"] = rows[:, 2]
         for place, name in enumerate(("precision", "recall", "F1")):
             label = f"SODA_{kind}" if name == "F1" else f"SODA_{kind} {name}"
@@ -126,7 +118,7 @@ def _soda_rows(found: SodaScore, ids: Iterable[str]) -> Floats:
 
 
 def _densevid_rows(found: DensevidScore, ids: Iterable[str], name: str) -> Floats:
-    return np.array([found.per_video[id][name] for id in ids])   # (V, tIoUs)
+    return np.array([found.per_video[id][name] for id in ids])  # (V, tIoUs)
 
 
 def events(case: Case) -> dict[str, list[Event]]:

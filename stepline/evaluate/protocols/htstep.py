@@ -68,7 +68,7 @@ def score(case: Case) -> Scores:
     return case.scores(
         reference.truths, int(counted.sum()), {"R@1": Ratio(right, counted)}, {"hits": right, "steps": counted},
         asked=reference.truths, given=given, notes=notes,
-    )   # fmt: skip
+    )  # fmt: skip
 
 
 def _score_segments(case: Case, reference: _Reference) -> Scores:
@@ -137,7 +137,7 @@ def _reference(case: Case) -> _Reference:
         subset = video.get("subset")
         if case.subset is None or (subset is not None and subset.value == case.subset):
             truth = _truth(video)
-            taxonomy.candidates(truth)   # an annotation that does not fit its taxonomy is an error
+            taxonomy.candidates(truth)  # an annotation that does not fit its taxonomy is an error
             if truth.steps:
                 truths[id] = truth
     return _Reference(taxonomy, {id: row.text for id, row in headlines.items()}, truths)

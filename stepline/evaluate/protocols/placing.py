@@ -25,7 +25,7 @@ from stepline.evaluate.spans import THRESHOLDS, Fit, as_spans, grounding_fit, hi
 from stepline.evaluate.statistics import Floats, Ratio, Statistic
 from stepline.records import Record, Step
 
-CLIP = re.compile(r"mini_\d+\.mp4$")   # what WhenAct writes behind the name of a clip's source video
+CLIP = re.compile(r"mini_\d+\.mp4$")  # what WhenAct writes behind the name of a clip's source video
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def grounding(case: Case) -> Scores:
             truths, int(counted.sum()), statistics, {"steps": counted, "hits": _hits(truths, at)},
             asked=truths, given=_of_reference(seconds, reference), notes=notes,
             sources=reference.sources(truths),
-        )   # fmt: skip
+        )  # fmt: skip
     return _score_segments(case, reference, shown, truths, counted)
 
 
@@ -64,9 +64,7 @@ def _score_segments(
     predictions = read_predictions(case.predictions)
     segmented = same_ids(predictions.segments, reference.records)
     spans = {
-        id: _matched(reference.records[id], shown[id], segments)
-        for id, segments in segmented.items()
-        if id in truths
+        id: _matched(reference.records[id], shown[id], segments) for id, segments in segmented.items() if id in truths
     }
     at = {id: [None if s is None else (s[0] + s[1]) / 2 for s in placed] for id, placed in spans.items()}
     fits = [grounding_fit(spans.get(id, _nothing(instances)), instances) for id, instances in truths.items()]
@@ -78,7 +76,7 @@ def _score_segments(
     return case.scores(
         truths, int(counted.sum()), statistics, columns, asked=truths, given=given, notes=notes,
         sources=reference.sources(truths),
-    )   # fmt: skip
+    )  # fmt: skip
 
 
 def _strange_rows(case: Case, seconds: Mapping[str, Node], reference: _Reference) -> list[str]:
@@ -129,7 +127,7 @@ def segmentation(case: Case) -> Scores:
     predictions = read_predictions(case.predictions)
     segmented = same_ids(predictions.segments, reference.records)
     given = {id: as_spans([[segment.start, segment.end] for segment in segmented.get(id, ())]) for id in truths}
-    tables = [overlap(given[id], truth) for id, truth in truths.items()]   # (N, M) each
+    tables = [overlap(given[id], truth) for id, truth in truths.items()]  # (N, M) each
     fits = [Fit(table.max(axis=0) if len(table) else np.zeros(table.shape[1]), len(table)) for table in tables]
     counted = np.array([float(len(truth)) for truth in truths.values()])
     placed = np.array([float(fit.placed) for fit in fits])
@@ -142,7 +140,7 @@ def segmentation(case: Case) -> Scores:
     return case.scores(
         truths, int(counted.sum()), statistics, columns, asked=truths,
         given=_of_reference(segmented, reference), notes=notes, sources=reference.sources(truths),
-    )   # fmt: skip
+    )  # fmt: skip
 
 
 def _tiny(placed: Floats) -> Floats:
@@ -205,9 +203,7 @@ def _by_row(node: Node, record: Record) -> Floats:
     return seconds
 
 
-def _matched(
-    record: Record, shown: Sequence[Step], segments: Sequence[Segment]
-) -> list[list[float] | None]:
+def _matched(record: Record, shown: Sequence[Step], segments: Sequence[Segment]) -> list[list[float] | None]:
     """Return one predicted span for each shown step: texts are compared without case and doubled spaces."""
     rows: dict[str, list[str]] = defaultdict(list)
     for step in record.reference:

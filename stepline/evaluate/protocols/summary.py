@@ -33,7 +33,7 @@ def score(case: Case, *, official: bool = False) -> Scores:
     return case.scores(
         kept, items, statistics, columns, asked=truths, given=given, handling=SKIP if official else ZERO,
         notes=_undefined(rows),
-    )   # fmt: skip
+    )  # fmt: skip
 
 
 def _is_summary(node: Node) -> bool:
@@ -53,7 +53,7 @@ def _row(node: Node | None, truth: Floats, rules: Rules) -> list[float]:
         return [*([np.nan] * 3 if found is None else [0.0] * 3), *([0.0] * 2 if defined else [np.nan] * 2)]
     tau, rho = kendall_tau(ranks, truth), spearman_rho(ranks, truth)
     if tau is None and defined and rules != OFFICIAL:
-        tau = rho = 0.0   # frames that all score the same rank nothing
+        tau = rho = 0.0  # frames that all score the same rank nothing
     overlaps = [np.nan] * 3 if found is None else [found.f, found.precision, found.recall]
     return [*overlaps, *(np.nan if value is None else value for value in (tau, rho))]
 

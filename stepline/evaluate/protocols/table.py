@@ -131,13 +131,13 @@ BENCHMARKS = {
             },
         ),
     )
-}   # fmt: skip
+}  # fmt: skip
 
 
 def evaluate(
     name: str, predictions: Path | str, reference: Path | str, *,
     convention: str | None = None, subset: str | None = None,
-) -> Scores:   # fmt: skip
+) -> Scores:  # fmt: skip
     """Return the scores of predictions under a benchmark's convention, its default when None.
 
     Raises DatasetError for unknown names and for files that are missing, malformed or hold nothing to score.

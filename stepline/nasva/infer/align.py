@@ -18,7 +18,7 @@ from stepline.nasva.aligner_settings import AlignerSettings, Mode
 from stepline.nasva.model import Aligner
 from stepline.records import Alignment, FeatureSequence, Matrix, Span
 
-NOWHERE = -1.0   # cosine of a row that no window with the text covers: never the best
+NOWHERE = -1.0  # cosine of a row that no window with the text covers: never the best
 
 
 @dataclass(frozen=True)
@@ -95,9 +95,7 @@ def fit_texts(
     return Fit(np.clip(total, -1.0, 1.0), alignable, features.rate)
 
 
-def windows(
-    rows: int, texts: int, middles: npt.NDArray[np.float64] | None, settings: AlignerSettings
-) -> list[Window]:
+def windows(rows: int, texts: int, middles: npt.NDArray[np.float64] | None, settings: AlignerSettings) -> list[Window]:
     """Return the windows of a video; every row is in one, and every text in one at least.
 
     middles: (K,) rows at which the texts are said, in order; a window then seeks those said between its length before
@@ -130,7 +128,7 @@ def _passes(
             batch = collate([_sample(part, video, vectors, settings.mode) for part in some], longest=len(video))
             with torch.inference_mode(), torch.autocast(device.type, torch.bfloat16, enabled=settings.bf16):
                 aligned = aligner(batch.to(device))
-                scores = aligned.scores.cpu().numpy()   # (B, K, T)
+                scores = aligned.scores.cpu().numpy()  # (B, K, T)
                 logits = None if aligned.alignable is None else aligned.alignable.cpu().numpy()
             for row, part in enumerate(some):
                 own = scores[row, : part.last - part.first, : part.end - part.start]

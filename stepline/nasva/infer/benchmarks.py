@@ -130,7 +130,7 @@ def predict(
 
 def _asked(name: BenchmarkName, record: Record) -> Asked:
     steps = record.reference
-    if name == "ht-step":   # its evaluators count the steps of a variation by their numbers
+    if name == "ht-step":  # its evaluators count the steps of a variation by their numbers
         steps = tuple(sorted(steps, key=lambda step: int(step.id)))
     plain = tuple(Step(id=step.id, text=step.text) for step in steps)
     return Asked(record.id, record.video.id, plain, tuple(bool(step.spans) for step in steps))

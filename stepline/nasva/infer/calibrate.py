@@ -12,16 +12,10 @@ from stepline.nasva.aligner_settings import AlignerSettings, Mode
 from stepline.nasva.infer.align import Fit
 from stepline.nasva.infer.benchmarks import MODES, Asked, BenchmarkName, Given, fits
 from stepline.nasva.infer.load import Loaded
-from stepline.nasva.infer.shown import (
-    Calibration,
-    calibration_path,
-    evidence,
-    uncalibrated,
-    write_calibration,
-)
+from stepline.nasva.infer.shown import Calibration, calibration_path, evidence, uncalibrated, write_calibration
 from stepline.nasva.prior import Array
 
-FEWEST = 4   # videos: two to fit and two to judge, both ways
+FEWEST = 4  # videos: two to fit and two to judge, both ways
 
 
 @dataclass(frozen=True)

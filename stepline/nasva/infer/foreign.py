@@ -23,8 +23,8 @@ from stepline.nasva.infer.load import Loaded
 from stepline.nasva.infer.shown import Calibration, evidence
 from stepline.nasva.prior import Array
 
-DRAWS = 16       # of each text's verdict; the regression is fitted to all of them
-SURE = 0.999     # no text is surely own, or surely foreign
+DRAWS = 16  # of each text's verdict; the regression is fitted to all of them
+SURE = 0.999  # no text is surely own, or surely foreign
 
 
 def calibrate_by_foreign(
@@ -57,5 +57,5 @@ def shown_share(own: Array, foreign: Array) -> float:
 def shown_chances(own: Array, odds: float, rate: float) -> Array:
     """Return P(shown) (N,) of own texts from P(own); odds: own texts to foreign ones in the fit. Mean near `rate`."""
     own = np.clip(own, 1 - SURE, SURE)
-    ratio = (1 - own) / own * odds   # p(evidence | foreign) / p(evidence | own)
+    ratio = (1 - own) / own * odds  # p(evidence | foreign) / p(evidence | own)
     return np.asarray(np.clip(1 - (1 - rate) * ratio, 0.0, 1.0))

@@ -11,8 +11,8 @@ from stepline.nasva.model import Aligner
 from stepline.records import FeatureSequence
 from stepline.training.checkpoints import CHECKPOINT
 
-NAMES = ("best.safetensors", "aligner.safetensors")   # what a folder is searched for, in this order
-ANY = "precomputed"   # label of ready features that do not say whose they are: their owner answers for them
+NAMES = ("best.safetensors", "aligner.safetensors")  # what a folder is searched for, in this order
+ANY = "precomputed"  # label of ready features that do not say whose they are: their owner answers for them
 
 
 @dataclass(frozen=True)

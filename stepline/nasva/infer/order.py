@@ -20,10 +20,10 @@ from stepline.nasva.aligner_settings import AlignerSettings
 from stepline.nasva.prior import Array
 from stepline.records import Matrix
 
-ROUNDS = 10      # of competition and of dependencies, each half the way; they settle in fewer
-LEAST = 1e-4     # no text is surely shown, or surely not
-TINY = 1e-30     # of a chance, so that its logarithm is finite
-FULL = 0.999     # a second is never wholly taken
+ROUNDS = 10  # of competition and of dependencies, each half the way; they settle in fewer
+LEAST = 1e-4  # no text is surely shown, or surely not
+TINY = 1e-30  # of a chance, so that its logarithm is finite
+FULL = 0.999  # a second is never wholly taken
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def apart(at: Array, shown: Array, strength: float, typical: int) -> Array:
     """Return (K, T) chances of texts that keep `typical` rows to themselves; whether they are shown stays."""
     held = at * shown[:, None]
     for _ in range(ROUNDS):
-        free = np.log1p(-np.minimum(summed(held, typical), FULL))   # (K, T) log P(text k leaves the row free)
+        free = np.log1p(-np.minimum(summed(held, typical), FULL))  # (K, T) log P(text k leaves the row free)
         made = softmax(np.log(at + TINY) + strength * (free.sum(axis=0) - free))
         held = (held + made * shown[:, None]) / 2
     return _normal(held)
@@ -81,10 +81,10 @@ def apart(at: Array, shown: Array, strength: float, typical: int) -> Array:
 def dependent(at: Array, shown: Array, before: Array, most: float) -> Array:
     """Return (K, T) chances where text i at t costs the log odds, at most `most`, of each order that it breaks."""
     odds = np.log(np.clip(before, LEAST, 1 - LEAST)) - np.log(np.clip(1 - before, LEAST, 1 - LEAST))
-    cost = np.clip(odds, 0.0, most) * (1 - np.eye(len(odds)))   # (K, K) of j being shown before i
+    cost = np.clip(odds, 0.0, most) * (1 - np.eye(len(odds)))  # (K, K) of j being shown before i
     held = at * shown[:, None]
     for _ in range(ROUNDS):
-        reached = held.cumsum(axis=1)                            # (K, T) P(shown up to t)
+        reached = held.cumsum(axis=1)  # (K, T) P(shown up to t)
         earlier, later = reached - held, reached[:, -1:] - reached
         made = softmax(np.log(at + TINY) - cost @ earlier - cost.T @ later)
         held = (held + made * shown[:, None]) / 2
@@ -109,7 +109,7 @@ def chain(at: Array, shown: Array, cost: float) -> Chances:
 def summed(rows: Array, width: int) -> Array:
     """Return, for each cell of (K, T), the sum over `width` rows around it; an even width reaches further back."""
     before, after = width // 2, width - width // 2
-    total = np.pad(rows.cumsum(axis=1), ((0, 0), (1, 0)))        # (K, T + 1)
+    total = np.pad(rows.cumsum(axis=1), ((0, 0), (1, 0)))  # (K, T + 1)
     place = np.arange(rows.shape[1])
     return np.asarray(total[:, np.minimum(place + after, rows.shape[1])] - total[:, np.maximum(place - before, 0)])
 

@@ -21,8 +21,8 @@ from stepline.nasva.prior import Array
 from stepline.store import write_atomic
 
 NAMES = ("best", "rise", "spread", "lead", "uncontested", "alignable")
-TEMPERATURE = 0.07   # NaSVA section 4.2
-NEAR = 8             # rows around the best one that are no second place; NaSVA's 8 s
+TEMPERATURE = 0.07  # NaSVA section 4.2
+NEAR = 8  # rows around the best one that are no second place; NaSVA's 8 s
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def evidence(fit: Fit) -> Array:
     spread = -(p * np.log(p + 1e-12)).sum(axis=1) / max(1e-9, np.log(rows))
     far = np.abs(np.arange(rows) - at[:, None]) > NEAR
     second = np.where(far, scores, -1.0).max(axis=1)
-    others = scores[:, at].copy()   # (K, K) others[j, k]: text j in the best row of text k
+    others = scores[:, at].copy()  # (K, K) others[j, k]: text j in the best row of text k
     others[place, place] = -1.0
     alignable = np.zeros(texts) if fit.alignable is None else fit.alignable.astype(np.float64)
     rival = others.max(axis=0, initial=-1.0)

@@ -13,7 +13,7 @@ from stepline.nasva.infer.load import Loaded
 from stepline.records import FeatureSequence, Matrix
 from stepline.vision.precomputed import TextFeatures, find_precomputed, read_precomputed, read_text_features
 
-MINILM = 384   # width of its vectors
+MINILM = 384  # width of its vectors
 
 
 class Features:
@@ -52,7 +52,7 @@ class Vectors:
 
             return embed(texts, model=self._encoder)
         given = self._whole if self._path.is_file() else self._of(video)
-        if given.texts == tuple(texts):   # also where two texts are worded alike
+        if given.texts == tuple(texts):  # also where two texts are worded alike
             return given.values
         row = {text: number for number, text in enumerate(given.texts)}
         absent = [text for text in texts if text not in row]

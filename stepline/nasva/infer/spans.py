@@ -43,7 +43,7 @@ def best_inside(at: Array, placed: Sequence[Span], rate: float, *, end: float) -
 def _best_inside(row: Array, span: Span, rate: float, end: float) -> float:
     first = math.floor(span.start * rate)
     best = first + int(row[first : max(math.ceil(span.end * rate), first + 1)].argmax())
-    middle = min((best + 0.5) / rate, (best / rate + end) / 2)   # of what the video shows of the row
+    middle = min((best + 0.5) / rate, (best / rate + end) / 2)  # of what the video shows of the row
     return min(max(middle, span.start), span.end)
 
 

@@ -12,10 +12,10 @@ from stepline.show.page.timeline import percent
 from stepline.show.page.view import StepView, View
 from stepline.show.plain import one_line, sentence_case
 
-COLUMNS = 1600   # pixels; more columns than a screen shows are pooled by their maximum
-TALL, TIGHT = 24, 14   # pixels a row: few texts, many texts
-FEW = 24   # texts up to which rows are tall
-RAMP = ((244, 249, 247), (207, 233, 227), (108, 192, 179), (18, 128, 118), (6, 64, 61))   # RGB, least to greatest
+COLUMNS = 1600  # pixels; more columns than a screen shows are pooled by their maximum
+TALL, TIGHT = 24, 14  # pixels a row: few texts, many texts
+FEW = 24  # texts up to which rows are tall
+RAMP = ((244, 249, 247), (207, 233, 227), (108, 192, 179), (18, 128, 118), (6, 64, 61))  # RGB, least to greatest
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def png(scores: Matrix) -> bytes:
 
     low, high = float(scores.min()), float(scores.max())
     levels = (scores - low) / (high - low) * 255 if high > low else np.zeros_like(scores)
-    image = Image.fromarray(np.rint(levels).astype(np.uint8))   # (K, T)
+    image = Image.fromarray(np.rint(levels).astype(np.uint8))  # (K, T)
     image.putpalette(_palette().tobytes())
     stream = io.BytesIO()
     image.save(stream, "PNG", optimize=True)
@@ -107,7 +107,7 @@ def png(scores: Matrix) -> bytes:
 def _palette() -> npt.NDArray[np.uint8]:
     places = np.linspace(0, 255, len(RAMP))
     channels = [np.interp(np.arange(256), places, [colour[index] for colour in RAMP]) for index in range(3)]
-    return np.rint(np.stack(channels, axis=1)).astype(np.uint8)   # (256, 3)
+    return np.rint(np.stack(channels, axis=1)).astype(np.uint8)  # (256, 3)
 
 
 def _line(text: str, step: StepView | None) -> Line:

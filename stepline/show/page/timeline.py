@@ -11,13 +11,13 @@ from stepline.show.page.view import mark
 from stepline.show.plain import clock, one_line, sentence_case, shorten
 from stepline.show.shown import shown_span
 
-LABEL = 22   # pixels above the bars of a row, for its name
-GAP = 16   # pixels between rows
-MOST_LANES = 6   # bars that overlap deeper than this share the last lane
-CROWDED = 16   # bars in a row that a phone's 330 pixels still hold with their numbers
-NARROW = 2.4   # per cent of the axis, about 16 pixels: a bar below it has no room for its number
-TICKS = 6   # labels that fit under the axis on a phone
-STRIDES = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600)   # s between two ticks
+LABEL = 22  # pixels above the bars of a row, for its name
+GAP = 16  # pixels between rows
+MOST_LANES = 6  # bars that overlap deeper than this share the last lane
+CROWDED = 16  # bars in a row that a phone's 330 pixels still hold with their numbers
+NARROW = 2.4  # per cent of the axis, about 16 pixels: a bar below it has no room for its number
+TICKS = 6  # labels that fit under the axis on a phone
+STRIDES = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600)  # s between two ticks
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def ticks(total: float) -> tuple[Tick, ...]:
 
 
 def _anchor(share: float) -> str:
-    return "start" if share == 0 else "end" if share > 0.94 else "middle"   # the last label would stick out
+    return "start" if share == 0 else "end" if share > 0.94 else "middle"  # the last label would stick out
 
 
 def percent(second: float, total: float) -> float:
@@ -177,7 +177,7 @@ def _reference(record: Record) -> list[Item]:
 
 
 def _seek(span: Span) -> float:
-    return round(span.start, 3)   # seconds; a player knows no finer ones
+    return round(span.start, 3)  # seconds; a player knows no finer ones
 
 
 def _title(span: Span, text: str) -> str:

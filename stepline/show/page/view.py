@@ -21,10 +21,10 @@ BADGES: dict[Kind, str] = {
     "unplaced": "Not placed",
 }
 MARKS: dict[Mark, str] = {"shown": "said and shown", "said": "said, not shown", "none": "no step"}
-SHOWN_FLOOR = 0.5   # P(the picture shows it) from which a sentence counts as shown
+SHOWN_FLOOR = 0.5  # P(the picture shows it) from which a sentence counts as shown
 LIKELY = ("How sure it is that the picture shows this step", "sure that it is shown")
 CONFIDENT = ("The network's own confidence in this step; it is not calibrated", "confidence")
-NEAR = 5.0   # s between saying and showing that are not worth a remark
+NEAR = 5.0  # s between saying and showing that are not worth a remark
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ def kind(step: Step) -> Kind:
     """Return how the page treats the step; one without a status is judged by the times it has."""
     if step.status is None:
         return "shown" if shown_span(step) is not None else "unplaced"
-    return {"shown": "shown", "said": "said", "not found": "missing"}[step.status]   # type: ignore[return-value]
+    return {"shown": "shown", "said": "said", "not found": "missing"}[step.status]  # type: ignore[return-value]
 
 
 def mark(index: int, sentence: Sentence, steps: tuple[Step, ...]) -> Mark:

@@ -8,7 +8,7 @@ from stepline.sieve_swap.agreement.stems import FUNCTION, stem
 from stepline.writing.word_sets import word_set
 
 CUES = word_set("not never no without avoid cannot cant dont wont doesnt didnt isnt shouldnt nor neither none nothing")
-SCOPE = 4   # words of meaning after a cue that it denies, within its clause; speech has no commas to end one
+SCOPE = 4  # words of meaning after a cue that it denies, within its clause; speech has no commas to end one
 STOPS = frozenset(",.;:!?()") | {"but", "then", "just", "instead", "otherwise"}
 
 # With a negative word, but nothing of what is to be done is denied.

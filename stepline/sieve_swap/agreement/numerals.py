@@ -5,7 +5,7 @@ import unicodedata
 from collections.abc import Sequence
 from typing import TypeAlias
 
-Range: TypeAlias = tuple[float, float]   # least and greatest: "8 to 10" is (8, 10), "5" is (5, 5)
+Range: TypeAlias = tuple[float, float]  # least and greatest: "8 to 10" is (8, 10), "5" is (5, 5)
 
 SMALL = {
     word: number
@@ -63,13 +63,13 @@ def _single(words: Sequence[str], place: int) -> tuple[float, int] | None:
         return None
     value, after = found
     if after + 1 < len(words) and words[after] == "point" and SMALL.get(words[after + 1], 10) < 10:
-        return value + SMALL[words[after + 1]] / 10, after + 2   # one point five
+        return value + SMALL[words[after + 1]] / 10, after + 2  # one point five
     if after < len(words) and words[after] in DOZEN:
         return value * DOZEN[words[after]], after + 1
     if list(words[after : after + 2]) == ["and", "a"] and after + 2 < len(words) and words[after + 2] in PARTS:
         return value + PARTS[words[after + 2]], after + 3
     if after < len(words) and words[after] in PARTS and value >= 1 and words[after] != "halve":
-        return value * PARTS[words[after]], after + 1   # three quarters, two thirds
+        return value * PARTS[words[after]], after + 1  # three quarters, two thirds
     return value, after
 
 
@@ -77,7 +77,7 @@ def _written(words: Sequence[str], place: int) -> tuple[float, int] | None:
     if not _DIGITS.match(words[place]):
         return None
     value, after = _figure(words[place]), place + 1
-    follows = after + 1 if after < len(words) and words[after] == "-" else after   # 1-1/2 is one and a half
+    follows = after + 1 if after < len(words) and words[after] == "-" else after  # 1-1/2 is one and a half
     if value is not None and follows < len(words) and "/" in words[follows] and "/" not in words[place]:
         part = _figure(words[follows])
         if part is not None and part < 1:

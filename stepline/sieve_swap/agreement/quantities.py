@@ -42,13 +42,13 @@ UNITS: dict[str, tuple[str, float]] = {
     )
     for unit in names.split()
 }
-VAGUE = frozenset({"s", "sec", "second", "min", "minute", "day", "l", "m", "c", "g", "h"})   # "a second" is no time
+VAGUE = frozenset({"s", "sec", "second", "min", "minute", "day", "l", "m", "c", "g", "h"})  # "a second" is no time
 DEGREES = frozenset({"°", "degree", "degrees", "deg"})
 SCALES = {"f": "F", "fahrenheit": "F", "c": "C", "celsius": "C", "centigrade": "C"}
 BEFORE_UNIT = frozenset({"-", "a", "an", "of", "the", "more", "additional", "extra", "full", "whole", "heaping"})
-LOOK = 3   # words after a quantity among which its thing is sought
-AS_UNITS_DIFFER = 0.06   # cooks' equivalents: 1 cup is 240 ml or 250, 1 oz 30 g
-DEGREES_DIFFER = 6.0     # Celsius: 350 F is 180 C in every cookbook, and 176.7 by arithmetic
+LOOK = 3  # words after a quantity among which its thing is sought
+AS_UNITS_DIFFER = 0.06  # cooks' equivalents: 1 cup is 240 ml or 250, 1 oz 30 g
+DEGREES_DIFFER = 6.0  # Celsius: 350 F is 180 C in every cookbook, and 176.7 by arithmetic
 
 
 @dataclass(frozen=True)
@@ -76,14 +76,14 @@ class Quantity:
         return self.low * factor, self.high * factor
 
     def _scales(self) -> tuple[str, ...]:
-        return (self.unit,) if self.unit else ("F", "C")   # bare degrees may be either
+        return (self.unit,) if self.unit else ("F", "C")  # bare degrees may be either
 
 
 def _same_heat(one: Quantity, other: Quantity, scale: str, other_scale: str) -> bool:
     if scale == other_scale:
         return _overlap((one.low, one.high), (other.low, other.high), 1e-6)
     if not (one.unit and other.unit):
-        return False   # bare degrees are on the other's scale, not on another one by chance
+        return False  # bare degrees are on the other's scale, not on another one by chance
     return _overlap(_celsius(one, scale), _celsius(other, other_scale), DEGREES_DIFFER)
 
 

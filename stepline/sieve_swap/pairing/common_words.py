@@ -7,8 +7,8 @@ from stepline.sieve_swap.pairing.word_sets import Numbers, Words
 
 Bits = npt.NDArray[np.uint64]
 
-COMMON = 1024   # commonest words that become bits: 128 bytes a set, and nearly all words of most recipes
-WORD = 64       # bits of a machine word
+COMMON = 1024  # commonest words that become bits: 128 bytes a set, and nearly all words of most recipes
+WORD = 64  # bits of a machine word
 BYTE = np.array([bin(number).count("1") for number in range(256)], dtype=np.uint8)
 
 EVEN_BYTES, LANES = np.uint64(0x00FF00FF00FF00FF), np.uint64(0x0001000100010001)
@@ -32,7 +32,7 @@ class CommonWords:
         bits = self.bit[words]
         mask = np.zeros((1, COMMON // WORD), dtype=np.uint64)
         self._mark(mask, np.zeros(len(words), dtype=np.int32)[bits >= 0], bits[bits >= 0])
-        held = self._rows[places]                  # (P, COMMON / 64)
+        held = self._rows[places]  # (P, COMMON / 64)
         np.bitwise_and(held, mask, out=held)
         return _row_sums(_ones(held).view(np.uint64))
 
@@ -43,8 +43,8 @@ class CommonWords:
 
 def _row_sums(counts: Bits) -> Numbers:
     """Return the sum of the bytes of each row, (P, n) -> (P,); summing them as bytes takes ten times as long."""
-    pairs = (counts & EVEN_BYTES) + ((counts >> ONE_BYTE) & EVEN_BYTES)   # four lanes of 16 bits
-    lanes = (pairs * LANES) >> THREE_LANES                                # their sum
+    pairs = (counts & EVEN_BYTES) + ((counts >> ONE_BYTE) & EVEN_BYTES)  # four lanes of 16 bits
+    lanes = (pairs * LANES) >> THREE_LANES  # their sum
     total: Numbers = lanes[:, 0].astype(np.int64)
     for column in range(1, lanes.shape[1]):
         total += lanes[:, column].astype(np.int64)

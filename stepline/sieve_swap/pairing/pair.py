@@ -19,7 +19,7 @@ from stepline.sieve_swap.pairing.common_words import CommonWords
 from stepline.sieve_swap.pairing.word_sets import Numbers, Words, WordSets
 from stepline.sieve_swap.settings import PairingSettings
 
-SLACK = 1e-6     # so that rounding never drops a pair that is exactly at a threshold
+SLACK = 1e-6  # so that rounding never drops a pair that is exactly at a threshold
 
 Ratios = npt.NDArray[np.float64]
 
@@ -48,8 +48,8 @@ class Pairing:
 
     def __init__(self, titles: WordSets, contents: WordSets, vocabulary: int) -> None:
         sizes = contents.sizes
-        self._document = np.argsort(sizes, kind="stable").astype(np.int32)   # rank -> document
-        self._sizes = sizes[self._document].astype(np.int32)                 # ascending
+        self._document = np.argsort(sizes, kind="stable").astype(np.int32)  # rank -> document
+        self._sizes = sizes[self._document].astype(np.int32)  # ascending
         rank = np.empty(len(sizes), dtype=np.int32)
         rank[self._document] = np.arange(len(sizes), dtype=np.int32)
         self._title_starts, self._title_ranks = _inverted(titles, rank, vocabulary)
@@ -70,7 +70,7 @@ class Pairing:
         touched = len(ranks)
         common = self._common.shared(content, ranks)
         likely = common + self._rare_sizes[ranks] >= self._needed(ranks, size, settings)
-        ranks, places = np.unique(ranks[likely], return_index=True)   # one that shares two title words comes twice
+        ranks, places = np.unique(ranks[likely], return_index=True)  # one that shares two title words comes twice
         rare, looked_at = self._rare_shared(content, ranks)
         shared = common[likely][places] + rare
         sizes = self._sizes[ranks]

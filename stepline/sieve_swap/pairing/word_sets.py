@@ -12,7 +12,7 @@ from stepline.errors import ShapeError
 Numbers: TypeAlias = npt.NDArray[np.int64]
 Words: TypeAlias = npt.NDArray[np.int32]
 
-UNKNOWN = -1   # number of a word that a closed vocabulary lacks
+UNKNOWN = -1  # number of a word that a closed vocabulary lacks
 
 
 @dataclass

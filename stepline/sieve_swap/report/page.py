@@ -10,9 +10,9 @@ from stepline.sieve_swap.pairing import ThresholdRow
 from stepline.sieve_swap.shards import TRAIN, VALIDATION
 from stepline.sieve_swap.statistics import DENSITY, KEPT, LONG, OWN, TEN, Statistics
 
-COLOURS = 8      # colours of matched lines; style.css names them c0 to c7
-TOP = 50         # documents in the list, as in figure 5a
-RISEN = 14       # words shown that rise, and as many that fall
+COLOURS = 8  # colours of matched lines; style.css names them c0 to c7
+TOP = 50  # documents in the list, as in figure 5a
+RISEN = 14  # words shown that rise, and as many that fall
 
 
 def page(
@@ -132,7 +132,7 @@ def _thresholds(rows: Sequence[ThresholdRow]) -> str:
 def _example(record: Record) -> str:
     """Return a video's lines beside its steps: a step and what was said for it have one colour, sieved lines none."""
     sentences = record.transcript.sentences if record.transcript else ()
-    told = list(dict.fromkeys(step.sources for step in record.steps))   # "mix" has two steps of one telling
+    told = list(dict.fromkeys(step.sources for step in record.steps))  # "mix" has two steps of one telling
     owner = {source: number for number, sources in enumerate(told) for source in sources}
     left = "".join(
         f'<li class="{_colour(owner.get(place))}"><b>{_clock(sentence.span.start)}</b> {escape(sentence.text)}</li>'

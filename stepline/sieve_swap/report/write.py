@@ -17,7 +17,7 @@ from stepline.sieve_swap.statistics import Statistics
 from stepline.sieve_swap.text_base.base import TextBase
 from stepline.store import read_parquet, write_atomic
 
-EXAMPLES = 6    # videos shown line by line
+EXAMPLES = 6  # videos shown line by line
 
 
 def write_report(job: Job, outcome: Outcome) -> tuple[Path, ...]:

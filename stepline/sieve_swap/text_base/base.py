@@ -18,8 +18,8 @@ from stepline.sieve_swap.text_base.manifest import Manifest
 from stepline.sieve_swap.text_base.settings import Engine
 from stepline.sieve_swap.text_base.tables import DOCUMENT_GROUP, STEP_GROUP
 
-PIECE = 16_384     # vectors of chosen documents compared at a time
-KEPT_GROUPS = 64   # row groups kept in memory, the latest used; a few MB each at most
+PIECE = 16_384  # vectors of chosen documents compared at a time
+KEPT_GROUPS = 64  # row groups kept in memory, the latest used; a few MB each at most
 
 
 class TextBase:
@@ -31,8 +31,8 @@ class TextBase:
     def __init__(self, folder: Path, manifest: Manifest) -> None:
         self.folder = folder
         self.manifest = manifest
-        self.encoder = manifest.encoder   # name or folder of the encoder whose vectors these are
-        self.width = manifest.width       # D of a vector
+        self.encoder = manifest.encoder  # name or folder of the encoder whose vectors these are
+        self.width = manifest.width  # D of a vector
         self.step_count = manifest.steps
         self.document_count = manifest.documents
         self._parts = [folder / "parts" / part.name for part in manifest.parts]
@@ -41,7 +41,7 @@ class TextBase:
         self._documents = _Table(self._parts, "documents.parquet", numbers, DOCUMENT_GROUP)
         self._vectors = open_vectors(folder, manifest)
         self._indexes: dict[Engine, Index] = {}
-        self._last: tuple[Rows, Rows] | None = None   # documents asked for last, and their rows
+        self._last: tuple[Rows, Rows] | None = None  # documents asked for last, and their rows
         if len(self._vectors) != manifest.steps:
             raise StoreError(f"{folder}: {len(self._vectors)} vectors for {manifest.steps} steps; build it again")
 
@@ -75,7 +75,7 @@ class TextBase:
     def steps(self, rows: Sequence[int] | Rows) -> list[TextStep]:
         """Return the steps at these rows, in the order asked for. Raises ShapeError for a row that is not there."""
         wanted = [int(row) for row in rows]
-        found = {row: TextStep(**self._steps[row]) for row in sorted(set(wanted))}   # each group is read once
+        found = {row: TextStep(**self._steps[row]) for row in sorted(set(wanted))}  # each group is read once
         return [found[row] for row in wanted]
 
     def vectors(self, rows: Sequence[int] | Rows) -> Matrix:
@@ -128,7 +128,7 @@ class TextBase:
         rows = self._rows_of_all(np.unique(np.asarray(documents, dtype=np.int64)))
         pieces = ((at, self._vectors.take(rows[at : at + PIECE])) for at in range(0, len(rows), PIECE))
         places, cosines = nearest_exact(queries, pieces, k)
-        return np.append(rows, -1)[places], cosines   # place -1, nothing, is row -1
+        return np.append(rows, -1)[places], cosines  # place -1, nothing, is row -1
 
     def _rows_of_all(self, documents: Rows) -> Rows:
         """Return the rows that some documents hold, ascending; those of the last documents asked for are kept."""

@@ -111,7 +111,7 @@ def _add_part(
             "documents": manifest.documents + counts.documents,
             "steps": manifest.steps + counts.steps,
             "parts": (*manifest.parts, entry),
-            "indexes": (),   # they do not hold the new lines
+            "indexes": (),  # they do not hold the new lines
         }
     )
     write_manifest(manifest, folder)

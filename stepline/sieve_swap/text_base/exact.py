@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Rows: TypeAlias = npt.NDArray[np.int64]
-Block: TypeAlias = tuple[int, npt.NDArray[Any]]   # the row of its first vector, vectors (n, D) of any float
+Block: TypeAlias = tuple[int, npt.NDArray[Any]]  # the row of its first vector, vectors (n, D) of any float
 
-TILE = 4_096       # base vectors compared at once
-QUERIES = 1_024    # queries compared at once; the tile of scores is 16 MiB and stays near the cores
-NOTHING = -1       # row of a neighbour that does not exist; its cosine is -1, too
+TILE = 4_096  # base vectors compared at once
+QUERIES = 1_024  # queries compared at once; the tile of scores is 16 MiB and stays near the cores
+NOTHING = -1  # row of a neighbour that does not exist; its cosine is -1, too
 
 
 class Nearest:
@@ -40,16 +40,16 @@ class Nearest:
         """
         import torch
 
-        best = scores.amax(dim=1)   # (n,)
+        best = scores.amax(dim=1)  # (n,)
         better = torch.nonzero(best >= self.cosines[queries, -1]).squeeze(1)
         if not len(better):
             return
         places = queries[better]
         if self.k == 1:
-            found = scores[better].argmax(dim=1, keepdim=True)   # (b, 1), the first of equal ones
+            found = scores[better].argmax(dim=1, keepdim=True)  # (b, 1), the first of equal ones
             tile = best[better].unsqueeze(1)
         else:
-            tile, found = top(scores[better], min(self.k, scores.shape[1]))   # (b, <= k)
+            tile, found = top(scores[better], min(self.k, scores.shape[1]))  # (b, <= k)
         cosines = torch.cat([self.cosines[places], tile], dim=1)
         candidates = torch.cat([self.rows[places], rows[found]], dim=1)
         by_row = torch.argsort(candidates, dim=1, stable=True)
@@ -69,7 +69,7 @@ def top(scores: "Tensor", k: int) -> tuple["Tensor", "Tensor"]:
     import torch
 
     values, columns = scores.topk(k, dim=1)
-    tied = torch.nonzero((scores >= values[:, -1:]).sum(dim=1) > k).squeeze(1)   # topk cuts ties anyhow
+    tied = torch.nonzero((scores >= values[:, -1:]).sum(dim=1) > k).squeeze(1)  # topk cuts ties anyhow
     if len(tied):
         columns[tied] = torch.argsort(scores[tied], dim=1, descending=True, stable=True)[:, :k]
         values[tied] = scores[tied].gather(1, columns[tied])
@@ -87,7 +87,7 @@ def nearest_exact(queries: Matrix, blocks: Iterable[Block], k: int = 1) -> tuple
     if k < 1 or queries.ndim != 2:
         raise ShapeError(f"queries {queries.shape}, k {k}: need (N, D) and k >= 1")
     device = best_device()
-    asked = torch.from_numpy(np.ascontiguousarray(queries, dtype=np.float32)).to(device)   # (N, D)
+    asked = torch.from_numpy(np.ascontiguousarray(queries, dtype=np.float32)).to(device)  # (N, D)
     best = Nearest(len(queries), k, device)
     room = torch.empty(QUERIES * TILE, device=device)
     with torch.inference_mode():
@@ -95,12 +95,12 @@ def nearest_exact(queries: Matrix, blocks: Iterable[Block], k: int = 1) -> tuple
             if vectors.ndim != 2 or vectors.shape[1] != queries.shape[1]:
                 raise ShapeError(f"vectors {vectors.shape} for queries {queries.shape}: the widths must agree")
             for start in range(0, len(vectors), TILE):
-                tile = as_tensor(vectors[start : start + TILE], device)   # (m, D)
+                tile = as_tensor(vectors[start : start + TILE], device)  # (m, D)
                 rows = torch.arange(first + start, first + start + len(tile), device=device)
                 for at in range(0, len(asked), QUERIES):
-                    some = asked[at : at + QUERIES]   # (n, D)
+                    some = asked[at : at + QUERIES]  # (n, D)
                     scores = room[: len(some) * len(tile)].view(len(some), len(tile))
-                    torch.mm(some, tile.T, out=scores)   # (n, m)
+                    torch.mm(some, tile.T, out=scores)  # (n, m)
                     best.offer(torch.arange(at, at + len(some), device=device), scores, rows)
     return best.result()
 
@@ -109,7 +109,7 @@ def as_tensor(vectors: npt.NDArray[Any], device: str) -> "Tensor":
     """Return stored vectors as float32 on the device."""
     import torch
 
-    copied = np.array(vectors)   # read from disk here; memory-mapped rows cannot be written to
+    copied = np.array(vectors)  # read from disk here; memory-mapped rows cannot be written to
     if not copied.dtype.isnative:
         copied = copied.astype(copied.dtype.newbyteorder("="))
     return torch.from_numpy(copied).to(device).float()

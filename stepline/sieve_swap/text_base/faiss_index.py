@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from stepline.sieve_swap.text_base.vectors import VectorStore
 
 FILES = ("index.faiss",)
-LINKS = 32            # neighbours of a node in the graph
-BUILD_EFFORT = 80     # nodes looked at when one is added to the graph
-POINTS = 32           # vectors a centroid is trained on
+LINKS = 32  # neighbours of a node in the graph
+BUILD_EFFORT = 80  # nodes looked at when one is added to the graph
+POINTS = 32  # vectors a centroid is trained on
 
 
 def library() -> Any:
@@ -40,7 +40,7 @@ class FaissIndex:
         self._engine = engine
         try:
             self._index = self._faiss.read_index(str(folder / "index.faiss"))
-        except RuntimeError as error:   # FAISS raises no narrower class
+        except RuntimeError as error:  # FAISS raises no narrower class
             reason = str(error).splitlines()[-1][:200]
             raise StoreError(f"{folder}: not readable ({reason}); `stepline text-base index` builds it") from error
 

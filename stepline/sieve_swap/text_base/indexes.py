@@ -17,7 +17,7 @@ from stepline.sieve_swap.text_base.manifest import CurvePoint, IndexEntry, Manif
 from stepline.sieve_swap.text_base.settings import Engine, TextBaseSettings
 from stepline.sieve_swap.text_base.vectors import VectorStore
 
-PROBES = 500   # lines whose nearest other line is asked for, to measure recall
+PROBES = 500  # lines whose nearest other line is asked for, to measure recall
 
 
 class Index(Protocol):
@@ -44,10 +44,10 @@ def add_index(folder: Path, settings: TextBaseSettings, progress: Callable[[], N
     place.mkdir(parents=True, exist_ok=True)
     chosen = {"seed": settings.seed, "memory": settings.memory << 20, "progress": progress}
     if settings.engine == "lists":
-        build_lists(vectors, place, **chosen)   # type: ignore[arg-type]
+        build_lists(vectors, place, **chosen)  # type: ignore[arg-type]
         names: tuple[str, ...] = inverted_lists.FILES
     else:
-        build_faiss(vectors, place, settings.engine, **chosen)   # type: ignore[arg-type]
+        build_faiss(vectors, place, settings.engine, **chosen)  # type: ignore[arg-type]
         names = faiss_index.FILES
     curve, probes = measured(open_index(folder, settings.engine), vectors, settings)
     entry = IndexEntry(

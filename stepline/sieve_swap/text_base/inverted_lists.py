@@ -18,10 +18,10 @@ from stepline.sieve_swap.text_base.exact import Nearest, Rows, as_tensor, best_d
 if TYPE_CHECKING:
     from stepline.sieve_swap.text_base.vectors import VectorStore
 
-ROUNDS = 6           # of k-means
-POINTS = 32          # vectors a centroid is trained on
-QUERIES = 32_768     # queries asked together
-PIECE = 16_384       # vectors copied at a time
+ROUNDS = 6  # of k-means
+POINTS = 32  # vectors a centroid is trained on
+QUERIES = 32_768  # queries asked together
+PIECE = 16_384  # vectors copied at a time
 FILES = ("centroids.npy", "bounds.i64", "order.i64", "vectors.npy")
 
 
@@ -30,7 +30,7 @@ class InvertedLists:
 
     def __init__(self, folder: Path) -> None:
         self._centroids = np.asarray(read_vectors(folder / "centroids.npy"), dtype=np.float32)
-        self._bounds = np.asarray(read_array(folder / "bounds.i64"))   # (C + 1,)
+        self._bounds = np.asarray(read_array(folder / "bounds.i64"))  # (C + 1,)
         self._order = read_array(folder / "order.i64")
         self._vectors = read_vectors(folder / "vectors.npy")
 
@@ -51,7 +51,7 @@ class InvertedLists:
 
         effort = min(effort, len(self._centroids))
         device = best_device()
-        lists, _ = nearest_exact(queries, [(0, self._centroids)], effort)   # (N, P)
+        lists, _ = nearest_exact(queries, [(0, self._centroids)], effort)  # (N, P)
         order = np.argsort(lists, axis=None, kind="stable")
         askers = torch.from_numpy(order // effort).to(device)
         edges = np.searchsorted(lists.ravel()[order], np.arange(len(self._centroids) + 1))
@@ -61,8 +61,8 @@ class InvertedLists:
             for number in np.flatnonzero(np.diff(edges)).tolist():
                 start, end = self._bounds[number : number + 2]
                 if start < end:
-                    some = askers[edges[number] : edges[number + 1]]   # (n,)
-                    vectors = as_tensor(self._vectors[start:end], device)   # (m, D)
+                    some = askers[edges[number] : edges[number + 1]]  # (n,)
+                    vectors = as_tensor(self._vectors[start:end], device)  # (m, D)
                     rows = torch.from_numpy(np.array(self._order[start:end])).to(device)
                     best.offer(some, asked[some] @ vectors.T, rows)
         return best.result()

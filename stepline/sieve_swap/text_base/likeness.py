@@ -17,8 +17,8 @@ import numpy.typing as npt
 
 Hashes = npt.NDArray[np.uint64]
 
-BANDS = 6    # two lines are compared when one band of their sketches agrees:
-DEPTH = 2    # at a likeness of 0.7 that misses 2 pairs in 100, at 0.9 hardly any
+BANDS = 6  # two lines are compared when one band of their sketches agrees:
+DEPTH = 2  # at a likeness of 0.7 that misses 2 pairs in 100, at 0.9 hardly any
 
 # Spellings that mean one unit; the value stands for all of them.
 UNITS = {
@@ -44,21 +44,59 @@ UNITS = {
     **dict.fromkeys(("celsius", "centigrade"), "celsius"),
 }
 UNIT_NAMES = frozenset(UNITS.values())
-NEGATIONS = frozenset({
-    *("no", "not", "never", "without", "none", "neither", "nor", "cannot", "avoid", "don", "dont", "doesn", "isn"),
-    *("won", "t", "n"),
-})
-NUMBERS = frozenset({
-    *("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "fifteen"),
-    *("twenty", "thirty", "forty", "fifty", "sixty", "hundred", "half", "halves", "third", "thirds", "quarter"),
-    *("quarters", "dozen", "once", "twice", "double", "triple"),
-})
-NOISE = frozenset({"a", "an", "the", "degrees", "degree", "deg"})   # words that change nothing
+NEGATIONS = frozenset(
+    {
+        *("no", "not", "never", "without", "none", "neither", "nor", "cannot", "avoid", "don", "dont", "doesn", "isn"),
+        *("won", "t", "n"),
+    }
+)
+NUMBERS = frozenset(
+    {
+        *("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "fifteen"),
+        *("twenty", "thirty", "forty", "fifty", "sixty", "hundred", "half", "halves", "third", "thirds", "quarter"),
+        *("quarters", "dozen", "once", "twice", "double", "triple"),
+    }
+)
+NOISE = frozenset({"a", "an", "the", "degrees", "degree", "deg"})  # words that change nothing
 # Words in which near-duplicates may differ; any other word, a plural apart, must be in both.
-LIGHT = frozenset({
-    *("and", "then", "it", "its", "them", "they", "this", "that", "these", "those", "to", "of", "your", "you", "is"),
-    *("are", "be", "will", "in", "into", "on", "onto", "for", "at", "with", "there", "just", "until", "till", "from"),
-})
+LIGHT = frozenset(
+    {
+        *(
+            "and",
+            "then",
+            "it",
+            "its",
+            "them",
+            "they",
+            "this",
+            "that",
+            "these",
+            "those",
+            "to",
+            "of",
+            "your",
+            "you",
+            "is",
+        ),
+        *(
+            "are",
+            "be",
+            "will",
+            "in",
+            "into",
+            "on",
+            "onto",
+            "for",
+            "at",
+            "with",
+            "there",
+            "just",
+            "until",
+            "till",
+            "from",
+        ),
+    }
+)
 
 _WORD = re.compile(r"\d+(?:[./]\d+)*|[^\W\d_]+")
 _FRACTIONS = {ord(c): f" {unicodedata.normalize('NFKC', c).replace(chr(0x2044), '/')} " for c in "¼½¾⅓⅔⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞"}

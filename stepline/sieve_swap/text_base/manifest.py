@@ -3,27 +3,26 @@
 import hashlib
 import json
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import Field, ValidationError
+from pydantic import ValidationError
 
 from stepline.errors import StoreError
 from stepline.records import Frozen
+from stepline.settings import CountOrZero
 from stepline.sieve_swap.text_base.settings import Engine
 from stepline.store import write_atomic
 
-VERSION: Literal[1] = 1   # of the layout on disk; a reader refuses any other
+VERSION: Literal[1] = 1  # of the layout on disk; a reader refuses any other
 NAME = "manifest.json"
-EXAMPLES = 3   # places told for each reason
-
-Count = Annotated[int, Field(ge=0)]
+EXAMPLES = 3  # places told for each reason
 
 
 class Dropped(Frozen):
     """How often something was left out for one reason, and the first places where."""
 
     reason: str
-    count: Count
+    count: CountOrZero
     examples: tuple[str, ...] = ()
 
 
@@ -32,10 +31,10 @@ class SourceEntry(Frozen):
 
     name: str
     sha256: str
-    bytes: Count
+    bytes: CountOrZero
     licence: str | None = None
-    documents: Count = 0
-    steps: Count = 0
+    documents: CountOrZero = 0
+    steps: CountOrZero = 0
     dropped: tuple[Dropped, ...] = ()
 
 
@@ -44,19 +43,19 @@ class PartEntry(Frozen):
 
     name: str
     plan: str
-    documents: Count
-    steps: Count            # lines that this part added
-    read: Count             # lines read, before any were merged
-    same: Count             # merged: the same words
-    near: Count             # merged: near-duplicates
+    documents: CountOrZero
+    steps: CountOrZero  # lines that this part added
+    read: CountOrZero  # lines read, before any were merged
+    same: CountOrZero  # merged: the same words
+    near: CountOrZero  # merged: near-duplicates
     sources: tuple[SourceEntry, ...]
-    files: dict[str, str]   # file name -> sha256
+    files: dict[str, str]  # file name -> sha256
 
 
 class CurvePoint(Frozen):
     """The measured recall@1 of an index at one setting of its effort (lists probed, ef)."""
 
-    effort: Count
+    effort: CountOrZero
     recall: float
 
 
@@ -64,11 +63,11 @@ class IndexEntry(Frozen):
     """An approximate index. effort: the least that reached the recall asked for; probes: queries measured."""
 
     engine: Engine
-    steps: Count
-    effort: Count
+    steps: CountOrZero
+    effort: CountOrZero
     recall: float
     wanted: float
-    probes: Count
+    probes: CountOrZero
     curve: tuple[CurvePoint, ...]
     files: dict[str, str]
 
@@ -79,10 +78,10 @@ class Manifest(Frozen):
     version: Literal[1] = VERSION
     encoder: str
     encoder_sha256: str
-    width: Count
+    width: CountOrZero
     precision: Literal["float16", "float32"]
-    documents: Count = 0
-    steps: Count = 0
+    documents: CountOrZero = 0
+    steps: CountOrZero = 0
     parts: tuple[PartEntry, ...] = ()
     indexes: tuple[IndexEntry, ...] = ()
 

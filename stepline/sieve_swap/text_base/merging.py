@@ -14,8 +14,8 @@ from stepline.sieve_swap.text_base.likeness import Hashes, Sketch, jaccard
 
 Rows: TypeAlias = npt.NDArray[np.int64]
 
-ROW_BYTES = 64   # that sorting one hash takes: hash, place, order, marks
-CROWD = 50       # lines with one band's hash that a line is compared with; more are hardly more alike
+ROW_BYTES = 64  # that sorting one hash takes: hash, place, order, marks
+CROWD = 50  # lines with one band's hash that a line is compared with; more are hardly more alike
 
 
 def first_places(keys: Sequence[Hashes], memory: int) -> Rows:
@@ -50,7 +50,7 @@ def near_duplicates(sketches: Sequence[Sketch], known: int, threshold: float, me
             if leader < earliest[row] and jaccard(lines[row], lines[leader]) >= threshold:
                 earliest[row] = leader
     for row in np.flatnonzero(earliest < count).tolist():
-        leader = int(stands[earliest[row]])   # the line that stands for the near one may be farther
+        leader = int(stands[earliest[row]])  # the line that stands for the near one may be farther
         if leader == earliest[row] or jaccard(lines[row], lines[leader]) >= threshold:
             stands[row] = leader
     return stands

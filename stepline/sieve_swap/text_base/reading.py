@@ -76,9 +76,7 @@ def read_shard(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def _items(
-    sources: Sequence[Path], settings: TextBaseSettings, licence: str | None
-) -> Iterator[tuple[int, Read]]:
+def _items(sources: Sequence[Path], settings: TextBaseSettings, licence: str | None) -> Iterator[tuple[int, Read]]:
     for origin, source in enumerate(sources):
         for item in read_source(source, settings, licence):
             yield origin, item

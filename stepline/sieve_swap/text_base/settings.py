@@ -1,28 +1,24 @@
 """Settings of text bases: reading, merging, embedding, searching; nothing heavy is imported here."""
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
-from pydantic import Field
+from stepline.settings import Count, Fraction, Settings
 
-from stepline.settings import Settings
-
-Count: TypeAlias = Annotated[int, Field(ge=1)]
-Share: TypeAlias = Annotated[float, Field(ge=0.0, le=1.0)]
 Engine: TypeAlias = Literal["exact", "lists", "flat", "ivf", "hnsw"]
 
 
 class TextBaseSettings(Settings):
     """How a text base is built and searched."""
 
-    encoder: str = "minilm"        # a name that is known, or a folder in the sentence-transformers layout (MPNet)
-    precision: Literal["float16", "float32"] = "float16"   # of the vectors on disk
-    merge: Share = 0.7             # likeness (Jaccard, word pairs) from which lines of the same content words are one
-    longest_document: Count = 100_000   # characters; a longer one is left out
-    longest_step: Count = 1_000    # characters; a longer line is left out
-    memory: Count = 512            # MiB that merging, embedding and a search may use beyond model and libraries
-    shard: Count = 2_000           # documents a file while reading
-    block: Count = 4_096           # lines embedded between two writes
-    batch: Count = 64              # lines embedded at once
-    engine: Engine = "exact"       # what searches: exact and lists are our own; flat, ivf, hnsw need FAISS
-    recall: Share = 0.98           # recall@1 that an approximate index is tuned to, against exact search
-    seed: int = 0                  # of the index's k-means and of the probes that measure its recall
+    encoder: str = "minilm"  # a name that is known, or a folder in the sentence-transformers layout (MPNet)
+    precision: Literal["float16", "float32"] = "float16"  # of the vectors on disk
+    merge: Fraction = 0.7  # likeness (Jaccard, word pairs) from which lines of the same content words are one
+    longest_document: Count = 100_000  # characters; a longer one is left out
+    longest_step: Count = 1_000  # characters; a longer line is left out
+    memory: Count = 512  # MiB that merging, embedding and a search may use beyond model and libraries
+    shard: Count = 2_000  # documents a file while reading
+    block: Count = 4_096  # lines embedded between two writes
+    batch: Count = 64  # lines embedded at once
+    engine: Engine = "exact"  # what searches: exact and lists are our own; flat, ivf, hnsw need FAISS
+    recall: Fraction = 0.98  # recall@1 that an approximate index is tuned to, against exact search
+    seed: int = 0  # of the index's k-means and of the probes that measure its recall

@@ -111,7 +111,7 @@ def ends_step(word: str, following: str) -> bool:
 
 def _is_quantity(bare: str) -> bool:
     stem = bare.rstrip(".").casefold().lstrip(OPENING)
-    unit = stem.lstrip("0123456789./½¼¾⅓⅔⅛-")   # "8oz."
+    unit = stem.lstrip("0123456789./½¼¾⅓⅔⅛-")  # "8oz."
     letter = len(unit) == 1 and unit.isalpha() and unit not in words()["measures"]
     return bare[-1] == "." and (unit in words()["quantities"] or letter)
 

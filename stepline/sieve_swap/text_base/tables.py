@@ -23,9 +23,9 @@ from stepline.sieve_swap.text_base.reading import Tally, read_shard
 from stepline.sieve_swap.text_base.settings import TextBaseSettings
 from stepline.store import atomic_path
 
-STEP_GROUP = 4_096      # rows of steps.parquet that are read together when one is asked for
+STEP_GROUP = 4_096  # rows of steps.parquet that are read together when one is asked for
 DOCUMENT_GROUP = 1_000  # the same of documents.parquet
-PIECE = 1 << 20         # numbers copied at a time
+PIECE = 1 << 20  # numbers copied at a time
 
 Row = dict[str, Any]
 
@@ -103,11 +103,7 @@ def _kept_rows(shards: Sequence[Path], kept: npt.NDArray[np.bool_]) -> Iterator[
 
 
 def _merge(
-    shards: Sequence[Path],
-    kept: npt.NDArray[np.bool_],
-    parts: Sequence[Path],
-    part: Path,
-    settings: TextBaseSettings,
+    shards: Sequence[Path], kept: npt.NDArray[np.bool_], parts: Sequence[Path], part: Path, settings: TextBaseSettings
 ) -> _Merged:
     """Find the row of every line; write the part's keys and sketches."""
     memory = settings.memory << 20
@@ -152,9 +148,7 @@ def _write_sketches(
             total += len(found.pairs)
 
 
-def _write_part_sketches(
-    part: Path, keys: npt.NDArray[np.uint64], row_of: Rows, alone: npt.NDArray[np.bool_]
-) -> None:
+def _write_part_sketches(part: Path, keys: npt.NDArray[np.uint64], row_of: Rows, alone: npt.NDArray[np.bool_]) -> None:
     """Write the keys of all distinct lines and the sketches of those that stand for themselves."""
     write_arrays(part / "keys.u64", [keys])
     write_arrays(part / "key_rows.i64", [row_of])

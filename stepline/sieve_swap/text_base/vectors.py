@@ -12,7 +12,7 @@ from stepline.records import Matrix
 from stepline.sieve_swap.text_base.arrays import read_vectors
 from stepline.sieve_swap.text_base.exact import Rows
 
-PIECE = 65_536   # vectors offered at a time
+PIECE = 65_536  # vectors offered at a time
 
 
 class VectorStore:

@@ -17,8 +17,8 @@ from stepline.vision.s3d.weights import read_s3d
 from stepline.vision.s3d.words import Dictionary, Tokenisation, Words, read_dictionary
 from stepline.vision.settings import VisionSettings
 
-SIDE = 224   # px of a clip, a square from the middle of the picture; as HowTo100M's features were made
-FRAMES = 16   # a clip; at one row a second that is 16 frames/s, the rate of those features
+SIDE = 224  # px of a clip, a square from the middle of the picture; as HowTo100M's features were made
+FRAMES = 16  # a clip; at one row a second that is 16 frames/s, the rate of those features
 DICTIONARY = "s3d_dict.npy"
 
 

@@ -59,7 +59,7 @@ class FoldedS3D:
             return self._pooled(clips)
 
     def _pooled(self, clips: Tensor) -> Tensor:
-        hidden = _shrunk(_convolved_stem(space_to_depth(clips), self._stem), SHRINKS["conv_2b"])   # (B, T, H, W, C)
+        hidden = _shrunk(_convolved_stem(space_to_depth(clips), self._stem), SHRINKS["conv_2b"])  # (B, T, H, W, C)
         hidden = _over_time(_over_space(_over_space(hidden, self._point), self._cube[0]), self._cube[1])
         _gated(hidden, self._gate, hidden)
         for name, block in self._blocks.items():
@@ -91,8 +91,8 @@ def _convolved(rows: Tensor, kernel: Kernel) -> Tensor:
 def _convolved_stem(parts: Tensor, kernel: Kernel) -> Tensor:
     """Return the first convolution (B, T, H, W, 64) of (B, 24, T, H, W): two neighbouring frames are one picture."""
     b, c, t, h, w = parts.shape
-    frames = F.pad(parts.permute(0, 2, 3, 4, 1), (0, 0, 1, 2, 1, 2, 0, 1))   # (B, T + 1, H + 3, W + 3, 24)
-    pairs = torch.cat((frames[:, :-1], frames[:, 1:]), dim=4)   # (B, T, H + 3, W + 3, 48)
+    frames = F.pad(parts.permute(0, 2, 3, 4, 1), (0, 0, 1, 2, 1, 2, 0, 1))  # (B, T + 1, H + 3, W + 3, 24)
+    pairs = torch.cat((frames[:, :-1], frames[:, 1:]), dim=4)  # (B, T, H + 3, W + 3, 48)
     return _convolved(pairs.view(b * t, h + 3, w + 3, 2 * c), kernel).view(b, t, h, w, -1)
 
 
@@ -101,8 +101,8 @@ def _shrunk(hidden: Tensor, pool: Shrink) -> Tensor:
     b, t, h, w, c = hidden.shape
     rows = hidden.view(b * t, h, w, c).permute(0, 3, 1, 2)
     if pool.side == 3 and (h % 2 or w % 2):
-        rows = F.pad(rows, (0, w % 2, 0, h % 2))   # zeros: no value is below
-    rows = F.max_pool2d(rows, pool.side, 2, ceil_mode=True).permute(0, 2, 3, 1).contiguous()   # (B T, H', W', C)
+        rows = F.pad(rows, (0, w % 2, 0, h % 2))  # zeros: no value is below
+    rows = F.max_pool2d(rows, pool.side, 2, ceil_mode=True).permute(0, 2, 3, 1).contiguous()  # (B T, H', W', C)
     _, h, w, _ = rows.shape
     if pool.time == 1:
         return rows.view(b, t, h, w, c)
@@ -126,7 +126,7 @@ def _cube_pooled(hidden: Tensor) -> Tensor:
 
 def _gated(branch: Tensor, gate: tuple[Tensor, Tensor], out: Tensor) -> None:
     """Write the branch into `out`, each channel weighed by what all channels mean over the clip."""
-    weights = torch.sigmoid(F.linear(branch.mean((1, 2, 3)), *gate))   # (B, C)
+    weights = torch.sigmoid(F.linear(branch.mean((1, 2, 3)), *gate))  # (B, C)
     torch.mul(branch, weights[:, None, None, None, :], out=out)
 
 
@@ -156,7 +156,7 @@ def _fold(convolution: torch.nn.Conv3d, norm: torch.nn.BatchNorm3d) -> tuple[Ten
 
 
 def _stem(unit: Unit) -> Kernel:
-    weight, bias = _fold(unit.conv1, unit.bn1)   # (64, 24, 2, 4, 4)
+    weight, bias = _fold(unit.conv1, unit.bn1)  # (64, 24, 2, 4, 4)
     return _kernel(torch.cat((weight[:, :, 0], weight[:, :, 1]), dim=1), bias, (0, 0))
 
 
@@ -166,7 +166,7 @@ def _space(unit: Unit) -> Kernel:
 
 
 def _cube(unit: Unit) -> tuple[Kernel, Kernel]:
-    weight, bias = _fold(unit.conv2, unit.bn2)   # (C, C, 3, 1, 1)
+    weight, bias = _fold(unit.conv2, unit.bn2)  # (C, C, 3, 1, 1)
     return _space(unit), _kernel(weight[:, :, :, 0], bias, (1, 0))
 
 

@@ -14,9 +14,9 @@ from torch import Tensor, nn
 
 from stepline.errors import ShapeError
 
-STEM = 192   # channels that reach the first block
-POOLED = 1024   # of the last block: what HowTo100M's feature files hold
-JOINT = 512   # of the space shared with texts
+STEM = 192  # channels that reach the first block
+POOLED = 1024  # of the last block: what HowTo100M's feature files hold
+JOINT = 512  # of the space shared with texts
 
 
 class Widths(NamedTuple):
@@ -89,7 +89,7 @@ class Gate(nn.Module):  # type: ignore[misc]
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Return the weighed channels, (B, C, T, H, W) as given."""
-        weights = torch.sigmoid(self.fc(hidden.mean((2, 3, 4))))   # (B, C)
+        weights = torch.sigmoid(self.fc(hidden.mean((2, 3, 4))))  # (B, C)
         return hidden * weights[:, :, None, None, None]
 
 
@@ -151,7 +151,7 @@ class S3D(nn.Module):  # type: ignore[misc]
         yield "space_to_depth", hidden
         hidden = self.conv1(hidden)
         yield "conv1", hidden
-        hidden = hidden[:, :, 1:, 1:, 1:]   # its padding made one too many of each
+        hidden = hidden[:, :, 1:, 1:, 1:]  # its padding made one too many of each
         yield "conv1_cropped", hidden
         for name in ("conv_2b", "conv_2c", "gating", *BLOCKS):
             if name in SHRINKS:

@@ -11,8 +11,8 @@ from stepline.vision.s3d.network import S3D
 from stepline.vision.s3d.words import EMBEDDING, Words
 
 TEXT = "text_module."
-COUNTED = ".num_batches_tracked"   # of no use at rest, and older files lack it
-SHOWN = 3   # wrong names that an error tells
+COUNTED = ".num_batches_tracked"  # of no use at rest, and older files lack it
+SHOWN = 3  # wrong names that an error tells
 
 
 def read_s3d(path: Path, dictionary_size: int) -> tuple[S3D, Words]:
@@ -36,7 +36,7 @@ def read_s3d(path: Path, dictionary_size: int) -> tuple[S3D, Words]:
 def _load(path: Path) -> dict[str, Tensor]:
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:   # a damaged file makes torch.load raise almost anything, IndexError among it
+    except Exception as error:  # a damaged file makes torch.load raise almost anything, IndexError among it
         reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
         raise ModelError(f"{path}: not S3D's weights ({reason}); give s3d_howto100m.pth") from error
     if not isinstance(content, dict) or not all(isinstance(value, Tensor) for value in content.values()):

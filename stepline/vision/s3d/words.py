@@ -18,8 +18,8 @@ from stepline.vision.s3d.network import JOINT
 Tokenisation: TypeAlias = Literal["released", "tan"]
 
 EMBEDDING, HIDDEN = 300, 2048
-PADDING = 0   # token 0; words count from 1
-LENGTHS: dict[Tokenisation, int] = {"released": 16, "tan": 32}   # words a text that count
+PADDING = 0  # token 0; words count from 1
+LENGTHS: dict[Tokenisation, int] = {"released": 16, "tan": 32}  # words a text that count
 WORD = re.compile(r"[\w']+")
 
 
@@ -28,7 +28,7 @@ class Dictionary:
 
     def __init__(self, words: Sequence[str]) -> None:
         self._tokens = {word: place + 1 for place, word in enumerate(words)}
-        self.size = len(words) + 1   # with padding
+        self.size = len(words) + 1  # with padding
 
     def tokens(self, texts: Sequence[str], form: Tokenisation = "released") -> Tensor:
         """Return (K, N) token numbers, 0 where there is no word.
@@ -58,10 +58,10 @@ class Words(nn.Module):  # type: ignore[misc]
         "released": padding takes part in the maximum as any word does, so a text's length matters a little. "tan":
         padding and unknown words are left out; a text without a known word then counts as all zeros.
         """
-        hidden = torch.relu(self.fc1(self.word_embd(tokens)))   # (K, N, 2048)
+        hidden = torch.relu(self.fc1(self.word_embd(tokens)))  # (K, N, 2048)
         if form == "tan":
-            hidden = hidden * (tokens != PADDING)[:, :, None]   # >= 0 after the ReLU, so that 0 never wins
-        joint: Tensor = self.fc2(hidden.amax(1))   # (K, 512)
+            hidden = hidden * (tokens != PADDING)[:, :, None]  # >= 0 after the ReLU, so that 0 never wins
+        joint: Tensor = self.fc2(hidden.amax(1))  # (K, 512)
         return joint
 
 

@@ -45,11 +45,11 @@ class Encoder:
     def pictures(self, scene: Scene, difficulty: float, rng: np.random.Generator) -> Matrix:
         """Return the video's features (T, C) as unit rows."""
         own, width = self.settings, self.settings.width
-        values = scene.action @ self.action + scene.object @ self.object                      # (T, C)
+        values = scene.action @ self.action + scene.object @ self.object  # (T, C)
         windows = int(scene.window.max()) + 1
         values += own.video * _directions(1, width, rng)
         instance = np.concatenate((own.instance * _directions(windows, width, rng), np.zeros((1, width), np.float32)))
-        values += instance[scene.window]                                                      # NONE takes the last row
+        values += instance[scene.window]  # NONE takes the last row
         values += difficulty * own.white * _noise(len(values), width, rng)
         values += difficulty * own.walk * _walk(len(values), width, own.walk_memory, rng)
         return unit_rows(values)
@@ -59,7 +59,7 @@ class Encoder:
         text = self.texts[lines.style]
         action = (lines.action != NONE) & (lines.said_action == SAID)
         object = (lines.object != NONE) & (lines.said_object == SAID)
-        values = (domain.actions[lines.action] * action[:, None]) @ text.action               # (K, C)
+        values = (domain.actions[lines.action] * action[:, None]) @ text.action  # (K, C)
         values += (domain.objects[lines.object] * object[:, None]) @ text.object
         values += self.chat[lines.chat] * (lines.chat != NONE)[:, None]
         values += text.bias + float(np.hypot(text.noise, noise)) * _noise(len(lines), self.settings.width, rng)

@@ -92,7 +92,7 @@ class Sample:
         """Return (K, T), True where a text's own window (any of a recipe line's) covers the middle of the second."""
         seconds = (np.arange(int(np.ceil(self.duration))) + 0.5) / RATE
         windows = self.timeline.windows
-        cover = (windows[:, :1] <= seconds) & (seconds < windows[:, 1:])                      # (P, T)
+        cover = (windows[:, :1] <= seconds) & (seconds < windows[:, 1:])  # (P, T)
         lines = self.lines(style)
         owns = self.timeline.steps == lines.step[:, None] if style == "recipe" else _one_hot(lines.window, len(windows))
         return (owns.astype(np.int64) @ cover.astype(np.int64)) > 0

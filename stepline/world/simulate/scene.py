@@ -31,18 +31,18 @@ def make_scene(
     block = (seconds / settings.block).astype(np.int64)
     seen = (rng.random(block[-1] + 1) < settings.action_seen)[block]
     background = domain.backgrounds[rng.integers(0, settings.backgrounds, block[-1] + 1)[block]]
-    action = domain.actions[task.actions[timeline.steps[window]]]                           # (T, L)
+    action = domain.actions[task.actions[timeline.steps[window]]]  # (T, L)
     action = np.where(inside[:, None], action * seen[:, None], background)
     return Scene(action.astype(np.float32), _objects(domain, task, timeline, seconds, settings), window)
 
 
 def _objects(domain: Domain, task: Task, timeline: Timeline, seconds: Times, settings: SceneSettings) -> Matrix:
     """Return the objects in view (T, L): whole inside their windows, fading with the distance outside."""
-    before = timeline.windows[:, :1] - seconds                                               # (P, T)
+    before = timeline.windows[:, :1] - seconds  # (P, T)
     distance = np.maximum(np.maximum(before, seconds - timeline.windows[:, 1:]), 0.0)
     strength = np.where(distance > 0, settings.object_left * np.exp(-distance / settings.object_fades), 1.0)
     objects, owner = np.unique(task.objects[timeline.steps], return_inverse=True)
     most = np.zeros((len(objects), len(seconds)))
-    np.maximum.at(most, owner, strength)                                                     # (objects, T)
+    np.maximum.at(most, owner, strength)  # (objects, T)
     view: Matrix = (most.T @ domain.objects[objects]).astype(np.float32)
     return view

@@ -8,12 +8,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, model_validator
 
-from stepline.settings import Settings
-
-Share: TypeAlias = Annotated[float, Field(ge=0.0, le=1.0)]
-Amount: TypeAlias = Annotated[float, Field(ge=0.0)]
-Positive: TypeAlias = Annotated[float, Field(gt=0.0)]
-Count: TypeAlias = Annotated[int, Field(ge=1)]
+from stepline.settings import Count, CountOrZero, Fraction, NonNegative, Positive, Settings
 
 
 class TaskSettings(Settings):
@@ -26,7 +21,7 @@ class TaskSettings(Settings):
     fewest_steps: Count = 9  # of a task's article
     most_steps: Count = 13
     latent: Annotated[int, Field(ge=2)] = 12  # dimensions of an action's and of an object's meaning
-    unseen: Annotated[int, Field(ge=0)] = 0  # of the tasks, how many only held-out videos follow
+    unseen: CountOrZero = 0  # of the tasks, how many only held-out videos follow
     shuffled: bool = True  # the article's lines stand in an order of their own, not in that of the videos
 
     @model_validator(mode="after")
@@ -41,12 +36,12 @@ class TaskSettings(Settings):
 class TimelineSettings(Settings):
     """Which steps a video shows, and when. Seconds."""
 
-    present: Share = 0.5  # share of the article's steps that a video shows; HT-Step: about half
+    present: Fraction = 0.5  # share of the article's steps that a video shows; HT-Step: about half
     least_present: Count = 3
-    swapped: Share = 0.15  # chance that a shown step changes places with the next
-    repeated: Share = 0.0  # chance that a shown step is shown once more later
+    swapped: Fraction = 0.15  # chance that a shown step changes places with the next
+    repeated: Fraction = 0.0  # chance that a shown step is shown once more later
     window_median: Positive = 9.8  # of the lognormal duration; YouCook2: 14
-    window_sigma: Amount = 0.45  # of its logarithm; YouCook2: 0.86
+    window_sigma: NonNegative = 0.45  # of its logarithm; YouCook2: 0.86
     window_least: Positive = 4.0
     window_most: Positive = 45.0
     gap_mean: Positive = 9.6  # of the gamma-distributed time between windows; YouCook2: 9.4
@@ -60,17 +55,17 @@ class TimelineSettings(Settings):
 class NarrationSettings(Settings):
     """What is said, and how far from where it is shown. Seconds."""
 
-    more_mentions: Amount = 0.42  # Poisson mean of the mentions of a shown step after its first
+    more_mentions: NonNegative = 0.42  # Poisson mean of the mentions of a shown step after its first
     sentence_least: Positive = 2.0  # uniform duration of a sentence
     sentence_most: Positive = 6.0
-    pause: Amount = 0.7  # mean of the exponential silence between sentences
-    absent: Share = 0.12  # of the other sentences, those that tell a step which the video does not show
-    object_chat: Share = 0.30  # and those that talk about an object without doing anything; the rest is chat
-    object_dropped: Share = 0.25  # "it" in place of the object
-    action_dropped: Share = 0.20  # "do that" in place of the action
-    anywhere: Share = 0.34  # of the mentions, those told at any time of the video: overviews, recaps
+    pause: NonNegative = 0.7  # mean of the exponential silence between sentences
+    absent: Fraction = 0.12  # of the other sentences, those that tell a step which the video does not show
+    object_chat: Fraction = 0.30  # and those that talk about an object without doing anything; the rest is chat
+    object_dropped: Fraction = 0.25  # "it" in place of the object
+    action_dropped: Fraction = 0.20  # "do that" in place of the action
+    anywhere: Fraction = 0.34  # of the mentions, those told at any time of the video: overviews, recaps
     offset: float = 0.0  # median of shown start - said start of the others
-    offset_scale: Amount = 2.5  # of the Student t that is added
+    offset_scale: NonNegative = 2.5  # of the Student t that is added
     offset_freedom: Positive = 1.2  # its degrees of freedom; small = heavy tails
     offset_most: Positive = 90.0  # the greatest offset
 
@@ -79,55 +74,55 @@ class WriterSettings(Settings):
     """The stand-in for the language model that writes steps from the transcript."""
 
     chunk: Count = 10  # sentences that it sees at once; NaSVA section 3.1
-    step_kept: Share = 0.9  # chance that a sentence which tells a step (shown or not) becomes a step
-    object_chat_kept: Share = 0.3  # chance that object chat does
-    chat_kept: Share = 0.05  # chance that chat does
-    restored: Share = 0.9  # chance that a dropped object or action is written from the context
-    corrected: Share = 0.5  # the same for one that the recogniser misheard
+    step_kept: Fraction = 0.9  # chance that a sentence which tells a step (shown or not) becomes a step
+    object_chat_kept: Fraction = 0.3  # chance that object chat does
+    chat_kept: Fraction = 0.05  # chance that chat does
+    restored: Fraction = 0.9  # chance that a dropped object or action is written from the context
+    corrected: Fraction = 0.5  # the same for one that the recogniser misheard
 
 
 class StyleSettings(Settings):
     """How the text encoder treats one kind of text."""
 
-    distortion: Share  # sine of the angle by which the map of this kind is turned away from that of all kinds
-    noise: Amount  # norm, beside an action and an object of norm 1 each
+    distortion: Fraction  # sine of the angle by which the map of this kind is turned away from that of all kinds
+    noise: NonNegative  # norm, beside an action and an object of norm 1 each
 
 
 class BackboneSettings(Settings):
     """A pair of a video and a text encoder; norms beside an action and an object of norm 1 each."""
 
     width: Annotated[int, Field(ge=32)] = 128  # C
-    action_shared: Share = 0.20  # cosine between an action as text and as picture; CLIP-like: objects are better known
-    object_shared: Share = 0.40
-    walk: Amount = 1.75  # nuisance that drifts: AR(1); the strongest dial of difficulty
+    action_shared: Fraction = 0.20  # cosine between an action as text and as picture; CLIP: objects are better known
+    object_shared: Fraction = 0.40
+    walk: NonNegative = 1.75  # nuisance that drifts: AR(1); the strongest dial of difficulty
     walk_memory: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.8  # its correlation over one second
-    white: Amount = 0.8  # nuisance without memory
-    video: Amount = 0.8  # constant over a video
-    instance: Amount = 0.45  # how one showing of a step differs from the step
+    white: NonNegative = 0.8  # nuisance without memory
+    video: NonNegative = 0.8  # constant over a video
+    instance: NonNegative = 0.45  # how one showing of a step differs from the step
     narration: StyleSettings = StyleSettings(distortion=0.75, noise=0.9)
     step: StyleSettings = StyleSettings(distortion=0.4, noise=0.8)
     recipe: StyleSettings = StyleSettings(distortion=0.4, noise=0.7)
-    style_bias: Amount = 0.6  # norm of what all texts of one kind have in common
-    style_shared: Share = 0.7  # of the distortion's variance, what written steps and articles share
+    style_bias: NonNegative = 0.6  # norm of what all texts of one kind have in common
+    style_shared: Fraction = 0.7  # of the distortion's variance, what written steps and articles share
 
 
 class SceneSettings(Settings):
     """What a second of the video shows, whatever encodes it."""
 
-    action_seen: Share = 0.75  # chance that the action is visible in a block of a window
+    action_seen: Fraction = 0.75  # chance that the action is visible in a block of a window
     block: Positive = 3.0  # s
     backgrounds: Count = 6  # other actions, seen between the windows
-    object_left: Share = 0.85  # strength of a step's object just outside its windows: THE bias of labels from pictures
+    object_left: Fraction = 0.85  # its object just outside its windows: THE bias of labels from pictures
     object_fades: Positive = 25.0  # s, over which it fades by e
 
 
 class RecogniserSettings(Settings):
     """How far a recogniser's transcript is from what was said."""
 
-    word_error: Share = 0.0  # chance that a word is misheard
-    jitter: Amount = 0.0  # s, standard deviation of a sentence's time error
+    word_error: Fraction = 0.0  # chance that a word is misheard
+    jitter: NonNegative = 0.0  # s, standard deviation of a sentence's time error
     punctuated: bool = True  # writes capitals and full stops
-    noise: Amount = 0.0  # added to the text vectors' own, for what the other misheard words do to them
+    noise: NonNegative = 0.0  # added to the text vectors' own, for what the other misheard words do to them
 
 
 BACKBONES: dict[str, BackboneSettings] = {
@@ -151,7 +146,7 @@ class SimulationSettings(Settings):
     """The whole world."""
 
     videos: Count = 60
-    held_out: Share = 0.3  # share of the videos, the last ones, that are not for training
+    held_out: Fraction = 0.3  # share of the videos, the last ones, that are not for training
     tasks: TaskSettings = TaskSettings()
     timeline: TimelineSettings = TimelineSettings()
     narration: NarrationSettings = NarrationSettings()
@@ -160,8 +155,8 @@ class SimulationSettings(Settings):
     backbone: str = "usual"  # the one of `backbones` that is used where none is named
     backbones: dict[str, BackboneSettings] = BACKBONES
     recogniser: Recogniser = "clean"  # what the transcript, the written steps and their vectors come from
-    difficulty: Amount = 1.0  # factor of the walk and of the white noise in the video features
-    embedder_noise: Amount = 0.6  # norm beside unit vectors, of the text embedder that links steps with narration
+    difficulty: NonNegative = 1.0  # factor of the walk and of the white noise in the video features
+    embedder_noise: NonNegative = 0.6  # norm beside unit vectors, of the text embedder that links steps with narration
 
     @model_validator(mode="after")
     def _known(self) -> "SimulationSettings":

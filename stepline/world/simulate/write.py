@@ -57,11 +57,7 @@ class Tables:
 
 
 def write_dataset(
-    simulation: Simulation,
-    folder: Path,
-    *,
-    backbones: Sequence[str] | None = None,
-    features: FeatureFile = "pth.tar",
+    simulation: Simulation, folder: Path, *, backbones: Sequence[str] | None = None, features: FeatureFile = "pth.tar"
 ) -> None:
     """Write the annotations, texts and features of all videos; `backbones`: the settings' own where none is given."""
     write_samples(simulation.world, simulation.samples, folder, backbones=backbones, features=features)

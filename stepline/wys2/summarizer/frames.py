@@ -10,7 +10,7 @@ from stepline.datasets.source import read_json
 from stepline.errors import DatasetError
 from stepline.records import Record, Span, Step, Video
 
-RATE = 8.0   # frames a second; IV-Sum takes 32 a segment
+RATE = 8.0  # frames a second; IV-Sum takes 32 a segment
 
 
 def read_frames(path: Path, rate: float = RATE) -> Iterator[Record]:
@@ -25,7 +25,7 @@ def read_frames(path: Path, rate: float = RATE) -> Iterator[Record]:
             frames = np.full(1, np.nan)
         if frames.ndim != 1 or not np.isin(frames, (0.0, 1.0)).all():
             raise DatasetError(f"{path}: {id}: not a list of 0 and 1, one a frame; give IV-Sum's annotation file")
-        edges = np.flatnonzero(np.diff(frames, prepend=0.0, append=0.0)).reshape(-1, 2) / rate   # (runs, 2) seconds
+        edges = np.flatnonzero(np.diff(frames, prepend=0.0, append=0.0)).reshape(-1, 2) / rate  # (runs, 2) seconds
         steps = tuple(
             Step(id=str(number), text=f"part {number}", spans=(Span(float(start), float(end)),))
             for number, (start, end) in enumerate(edges, start=1)

@@ -42,10 +42,10 @@ class Summarizer(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy 
         if (seen.shape[-1], said.shape[-1]) != wanted:
             given = (seen.shape[-1], said.shape[-1])
             raise ShapeError(f"segments are {given} wide (seen, said), not {wanted}; use the same backbone")
-        inputs = torch.cat([_even(seen), _even(said)], dim=-1)                      # (B, S, C + E)
+        inputs = torch.cat([_even(seen), _even(said)], dim=-1)  # (B, S, C + E)
         hidden = self.project(inputs) + _positions(seen.shape[1], self.settings.width, seen.device)
-        hidden = self.encoder(hidden, src_key_padding_mask=pad)                     # (B, S, D)
-        return cast(Tensor, self.score(hidden)[..., 0])                             # (B, S)
+        hidden = self.encoder(hidden, src_key_padding_mask=pad)  # (B, S, D)
+        return cast(Tensor, self.score(hidden)[..., 0])  # (B, S)
 
 
 def _even(rows: Tensor) -> Tensor:

@@ -1,9 +1,9 @@
 """A training run of the summarizer as one folder.
 
-    settings.json            a folder holds one run
-    training/                checkpoint and log, from which a killed run goes on
-    summarizer.safetensors   the network
-    run.json                 settings, counts, why videos were left out, scores on the withheld fifth of the videos
+settings.json            a folder holds one run
+training/                checkpoint and log, from which a killed run goes on
+summarizer.safetensors   the network
+run.json                 settings, counts, why videos were left out, scores on the withheld fifth of the videos
 """
 
 import json
@@ -87,9 +87,7 @@ def _lack(record: Record, features: FeatureStore, encode: Embed | None) -> str |
     return None
 
 
-def _sample(
-    record: Record, features: FeatureSequence, encode: Embed | None, settings: SummarizerSettings
-) -> Segmented:
+def _sample(record: Record, features: FeatureSequence, encode: Embed | None, settings: SummarizerSettings) -> Segmented:
     """Return a video's segments; widths are those of what is given."""
     said = [sentence.text for sentence in record.transcript.sentences] if record.transcript else []
     vectors = None if encode is None else encode(said)

@@ -49,7 +49,7 @@ def segmented(
     if not count:
         raise ShapeError(f"{record.id}: no segment; the video has no feature row")
     spans = [Span(k * settings.seconds, (k + 1) * settings.seconds) for k in range(count)]
-    seen = np.stack([features.values[features.rows(span)].mean(axis=0) for span in spans])   # (S, C)
+    seen = np.stack([features.values[features.rows(span)].mean(axis=0) for span in spans])  # (S, C)
     said = _said(record, spans, vectors, settings.text_width)
     matters = np.array([_covered(span, record.reference) for span in spans], dtype=np.float32)
     return Segmented(record.id, seen.astype(np.float32), said, matters)

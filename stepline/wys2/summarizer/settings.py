@@ -1,24 +1,22 @@
 """Settings of the summarizer; nothing heavy is imported here."""
 
-from typing import Annotated, TypeAlias
+from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from stepline.settings import Settings
+from stepline.settings import Count, CountOrZero, Positive, Settings
 from stepline.training_settings import TrainSettings
 
-Count: TypeAlias = Annotated[int, Field(ge=1)]
-
-TRAINING = TrainSettings(epochs=20, batch=16, learning_rate=1e-3)   # its own defaults; IV-Sum's are not in its paper
+TRAINING = TrainSettings(epochs=20, batch=16, learning_rate=1e-3)  # its own defaults; IV-Sum's are not in its paper
 
 
 class SummarizerSettings(Settings):
     """The network and its segments: IV-Sum, section 3; sizes that it leaves open are small."""
 
-    video_width: Count = 512       # of a feature row; a training run takes that of its features
-    text_width: Annotated[int, Field(ge=0)] = 0   # of a sentence vector; 0: speech is not used; so too
-    seconds: Annotated[float, Field(gt=0.0)] = 4.0   # of a segment; IV-Sum: 32 frames at 8 a second
-    width: Count = 128             # between layers
+    video_width: Count = 512  # of a feature row; a training run takes that of its features
+    text_width: CountOrZero = 0  # of a sentence vector; 0: speech is not used; so too
+    seconds: Positive = 4.0  # of a segment; IV-Sum: 32 frames at 8 a second
+    width: Count = 128  # between layers
     heads: Count = 4
     layers: Count = 2
     dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.1

@@ -34,7 +34,7 @@ def train_summarizer(
     mean = float(np.mean([sample.matters.mean() for sample in samples])) if samples else 0.0
     if not 0.0 < mean < 1.0:
         raise ShapeError(f"{len(samples)} videos of which {mean:.0%} matters teach nothing; give reference steps")
-    torch.manual_seed(settings.seed)   # of fresh weights
+    torch.manual_seed(settings.seed)  # of fresh weights
     network = Summarizer(summarizer)
     task = Task(samples, lambda sample: len(sample.seen), lambda chosen, _: chosen, _losses)
     fit(network, task, settings, folder, report)
@@ -43,10 +43,10 @@ def train_summarizer(
 
 def _losses(network: nn.Module, chosen: Sequence[Segmented]) -> list[Loss]:
     device = next(network.parameters()).device
-    seen, missing = pad([sample.seen for sample in chosen])                          # (B, S, C), (B, S)
+    seen, missing = pad([sample.seen for sample in chosen])  # (B, S, C), (B, S)
     said, _ = pad([sample.said for sample in chosen])
     matters, _ = pad([sample.matters[:, None] for sample in chosen])
-    logits = network(seen.to(device), said.to(device), missing.to(device))           # (B, S)
+    logits = network(seen.to(device), said.to(device), missing.to(device))  # (B, S)
     kept = (~missing).to(device)
     each = F.binary_cross_entropy_with_logits(logits, matters[..., 0].to(device), reduction="none")
     return [Loss((each * kept).sum(), kept.sum().float())]
@@ -59,7 +59,7 @@ def importance(network: Summarizer, sample: Segmented) -> Importance:
     with torch.inference_mode():
         inputs = (torch.from_numpy(values)[None].to(device) for values in (sample.seen, sample.said))
         free = torch.zeros(1, len(sample.seen), dtype=torch.bool, device=device)
-        scores = network(*inputs, free).sigmoid()[0].float().cpu().numpy()           # (S,)
+        scores = network(*inputs, free).sigmoid()[0].float().cpu().numpy()  # (S,)
     length = network.settings.seconds
     seconds = np.arange(int(np.ceil(len(scores) * length - 1e-9))) + 0.5
     return np.asarray(scores[np.minimum((seconds / length).astype(int), len(scores) - 1)], dtype=np.float32)

@@ -52,7 +52,7 @@ def test_fetched_files_are_removed_and_bounded(tmp_path, fetcher):
     assert path.suffix == ".mp4"
     fetcher.want(second, ["media"])
     time.sleep(0.05)
-    assert fetcher.ready(second, ["media"]) is None   # the 10 bytes are full
+    assert fetcher.ready(second, ["media"]) is None  # the 10 bytes are full
     fetcher.release(first)
     assert not path.exists()
     assert fetched(fetcher, second)["media"].read_bytes() == b"y" * 12

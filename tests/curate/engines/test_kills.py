@@ -16,7 +16,7 @@ TEXTS = {f"v{number:02d}": f"slow 0.1 {'x' * number}" for number in range(10)} |
 def code_of(folder, out, workers=2):
     """A driver's code: all fake stages over the videos of a folder."""
     return (
-        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "   # a background one ignores it
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "  # a background one ignores it
         "from fake_stages import *; from stepline.curate.driver import Job, curate; from pathlib import Path; "
         f"names = {sorted(TEXTS)!r}; folder = Path({str(folder)!r}); "
         "items = [Item(name, video=str(folder / (name + '.txt')), stamp='1') for name in names]; "
@@ -57,7 +57,7 @@ def test_workers_end_with_a_driver_that_is_killed_and_its_lock_too(tmp_path, mon
         wait_for_end(worker)
     half = tmp_path / "out/cells/read/00" / f".key.{workers[0]}-1.partial.json"
     half.parent.mkdir(parents=True)
-    half.touch()   # what a worker was writing
+    half.touch()  # what a worker was writing
     assert curate(Job(recipe(), str(tmp_path / "out"), STAGES), items).failures == ()
     assert not half.exists()
 

@@ -93,7 +93,7 @@ def test_videos_that_break_a_process_are_isolated_and_listed(tmp_path):
     assert set(dataset(tmp_path / "out")["videos"]) == {"empty", "good"}
     begun = computed(tmp_path / "out")
     curate(Job(limited, str(tmp_path / "out"), STAGES), items)
-    assert computed(tmp_path / "out") == begun   # nothing that failed is tried again
+    assert computed(tmp_path / "out") == begun  # nothing that failed is tried again
 
 
 def test_failures_are_retried_when_asked_and_only_so_often(tmp_path):
@@ -101,7 +101,7 @@ def test_failures_are_retried_when_asked_and_only_so_often(tmp_path):
     for _ in range(4):
         curate(Job(recipe(), str(tmp_path / "out"), STAGES, retry_failed=True), items)
     tried = [identity for _, identity in computed(tmp_path / "out", stage="read")]
-    assert tried == ["a", "a", "a", "b", "c"]   # limits.attempts = 3; what the recipe leaves out is not retried
+    assert tried == ["a", "a", "a", "b", "c"]  # limits.attempts = 3; what the recipe leaves out is not retried
 
 
 def test_a_retry_that_goes_well_brings_the_video_in(tmp_path):
@@ -133,7 +133,7 @@ def test_a_full_disk_ends_the_run_and_leaves_nothing_half_written(tmp_path, monk
 
     items = videos(tmp_path / "in", {"a": "x" * 200_000, "b": "fine"})
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))   # workers inherit it
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))  # workers inherit it
     try:
         with pytest.raises(SteplineError, match="cannot be written .*; free some space"):
             curate(Job(recipe(), str(tmp_path / "out"), STAGES), items)

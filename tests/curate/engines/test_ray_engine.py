@@ -35,9 +35,9 @@ def ray_here(tmp_path_factory):
     with contextlib.ExitStack() as held:
         try:
             ray, why = held.enter_context(cluster(Plan(recipe(engine="ray"), {}, {}))), ""
-        except SteplineError as error:   # Ray gives its processes 30 s, which a machine with much else to do exceeds
+        except SteplineError as error:  # Ray gives its processes 30 s, which a machine with much else to do exceeds
             ray, why = None, str(error)
-        with warnings.catch_warnings():   # of processes that Ray has left behind
+        with warnings.catch_warnings():  # of processes that Ray has left behind
             warnings.simplefilter("ignore")
             gc.collect()
         if ray is None:

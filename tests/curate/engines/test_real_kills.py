@@ -38,9 +38,9 @@ def twelve_items(folder):
     (folder / "corrupt.mp4").write_bytes(os.urandom(2000) + whole[2000:])
     (folder / "empty.mp4").write_bytes(b"")
     (folder / "huge.mp4").touch()
-    os.truncate(folder / "huge.mp4", 40 * 2**30)   # no byte of it is on the disk
+    os.truncate(folder / "huge.mp4", 40 * 2**30)  # no byte of it is on the disk
     (folder / "hanging.mp4").write_bytes(whole)
-    os.mkfifo(folder / "hanging.srt")   # as a file of a network drive that never answers
+    os.mkfifo(folder / "hanging.srt")  # as a file of a network drive that never answers
     names = [*THINGS, "corrupt", "empty", "hanging", "huge"]
     captions = {name: str(folder / f"{name}.srt") for name in (*THINGS, "hanging")}
     return [Item(name, str(folder / f"{name}.mp4"), "1", captions.get(name), "1") for name in names]
@@ -64,6 +64,9 @@ def test_twenty_kills_cost_no_byte_and_no_unit_but_those_under_way(tmp_path):
     (left_out,) = (tmp_path / "killed/stages/gather").glob("*/left_out.jsonl")
     lost = [json.loads(line) for line in left_out.read_text().splitlines()]
     assert [(one["id"], one["kind"]) for one in lost] == [
-        ("corrupt", "error"), ("empty", "error"), ("hanging", "hang"), ("huge", "error")
+        ("corrupt", "error"),
+        ("empty", "error"),
+        ("hanging", "hang"),
+        ("huge", "error"),
     ]
     assert str(tmp_path) not in left_out.read_text()

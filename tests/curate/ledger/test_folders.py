@@ -20,7 +20,7 @@ def test_what_a_killed_run_left_of_a_file_is_fetched_anew(tmp_path, monkeypatch,
         monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / machine))
         folder = Folders(out).started(STAGES["total"], KEY)
         (folder / "rows.txt").write_text("whole" if machine == "second" else "wh")
-    Folders(out).finish("total", KEY)   # the second one ended
+    Folders(out).finish("total", KEY)  # the second one ended
     monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "first"))
     assert (Folders(out).here("total", KEY) / "rows.txt").read_text() == "whole"
 

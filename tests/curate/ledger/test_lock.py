@@ -56,4 +56,4 @@ def test_of_two_drivers_that_begin_at_once_in_a_store_the_last_to_sign_has_it(tm
     monkeypatch.setattr(Place, "write", overtaken)
     with pytest.raises(SettingsError, match="process 7 on far works on it"), sole_driver(out):
         pass
-    assert "process 7" in holder(out)   # its sign stays
+    assert "process 7" in holder(out)  # its sign stays

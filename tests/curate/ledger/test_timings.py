@@ -8,7 +8,7 @@ def test_a_journal_outlives_a_cut_last_line(tmp_path):
     journal.write("end", id="a", stage="read", cpu=0.5)
     (file,) = (tmp_path / "timings").iterdir()
     with file.open("ab") as end:
-        end.write(b'{"event": "start", "id": "b"')   # the process was killed here
+        end.write(b'{"event": "start", "id": "b"')  # the process was killed here
     journal.close()
     lines = list(read_timings(Place(str(tmp_path))))
     assert [(line["event"], line["id"]) for line in lines] == [("start", "a"), ("end", "a")]

@@ -10,7 +10,7 @@ from stepline.curate.settings import PlaceSettings
 from stepline.errors import StoreError
 
 QUICK = PlaceSettings(pause=0.001, seconds=5.0, block=1)
-BIG = bytes(range(256)) * 4096 * 3   # 3 MiB: three blocks
+BIG = bytes(range(256)) * 4096 * 3  # 3 MiB: three blocks
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def faults(monkeypatch):
     with s3_server(monkeypatch) as faults:
         from stepline.curate.places import filesystems
 
-        filesystems._made.cache_clear()   # a new server on a new port
+        filesystems._made.cache_clear()  # a new server on a new port
         filesystems.filesystem("s3://bucket", QUICK).mkdir("bucket")
         yield faults
         filesystems._made.cache_clear()

@@ -47,7 +47,7 @@ def test_only_a_fresh_process_tells_that_a_video_is_to_blame(team, died, kind, r
     assert team._judged(worker, died) is None
     team._workers = [worker]
     team._repeat()
-    assert worker.given == [ORDER]   # the fresh one gets it before anything else
+    assert worker.given == [ORDER]  # the fresh one gets it before anything else
     assert team._judged(Workers(served=1), died).failure == Failure("a", "read", kind, reason)
 
 

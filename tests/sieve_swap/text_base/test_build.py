@@ -76,7 +76,7 @@ def test_a_line_is_nearest_to_itself_and_absent_neighbours_say_so(base):
 def test_only_the_steps_of_the_documents_named_are_searched(base):
     rows, _ = base.nearest(base.vectors([0, 2]), 2, documents=[2])
     assert sorted(rows[0]) == sorted(rows[1]) == [3, 4]
-    assert rows[1, 0] == 4   # one teaspoon is nearest to two teaspoons
+    assert rows[1, 0] == 4  # one teaspoon is nearest to two teaspoons
     assert base.nearest(base.vectors([0]), documents=[])[0].tolist() == [[-1]]
 
 
@@ -170,7 +170,7 @@ def test_a_build_killed_at_any_write_goes_on_to_the_same_bytes(tmp_path):
     command = [sys.executable, "-c", KILLED, source(tmp_path, items), tmp_path / "builds"]
     done = subprocess.run(list(map(str, command)), check=True, stdout=subprocess.PIPE, text=True)
     writes = int(done.stdout)
-    whole = everything(tmp_path / "builds" / str(writes + 1))   # the one that nothing killed
+    whole = everything(tmp_path / "builds" / str(writes + 1))  # the one that nothing killed
     assert writes >= 15
     assert "manifest.json" in whole
     for count in range(1, writes + 1):

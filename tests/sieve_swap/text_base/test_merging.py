@@ -51,7 +51,7 @@ def test_a_threshold_of_one_merges_nothing():
 
 def test_the_likeness_of_word_pairs_is_shared_over_all():
     one, other = sketch(["mix salt pepper"]).pairs, sketch(["mix salt sugar"]).pairs
-    assert jaccard(one, other) == pytest.approx(2 / 6)   # start-mix, mix-salt of six different pairs
+    assert jaccard(one, other) == pytest.approx(2 / 6)  # start-mix, mix-salt of six different pairs
 
 
 def test_a_line_known_before_never_gives_way():

@@ -87,7 +87,7 @@ def test_an_index_reaches_the_recall_that_it_states(folder, engine):
     true, _ = base.nearest(queries, engine="exact")
     rows, cosines = base.nearest(queries, engine=engine)
     assert entry.recall >= 0.9
-    assert (rows == true).mean() >= 0.85   # other queries than the index was tuned on
+    assert (rows == true).mean() >= 0.85  # other queries than the index was tuned on
     np.testing.assert_allclose(cosines[:, 0], (queries * base.vectors(rows[:, 0])).sum(1), atol=1e-3)
 
 
@@ -98,7 +98,7 @@ def test_all_lists_probed_find_exactly_what_exact_search_finds(folder):
     rows, cosines = base.nearest(queries, 4, engine="lists", effort=10_000)
     true, best = base.nearest(queries, 4, engine="exact")
     np.testing.assert_allclose(cosines, best, atol=1e-6)
-    assert (rows == true).mean() > 0.99   # equal cosines may be rounded apart
+    assert (rows == true).mean() > 0.99  # equal cosines may be rounded apart
 
 
 @pytest.mark.parametrize("engine", ["lists", "ivf", "hnsw"])

@@ -48,7 +48,7 @@ def test_a_recipenlg_row_keeps_its_link_and_the_licence_stated(tmp_path):
     [
         (b'7,Open quote,"[""a""]","[""b"", www,Gathered,x\n', "quote never closed"),
         (b"7,Short row\n", "wrong number of columns"),
-        (b'7,No steps,[],[],w,Gathered,[]\n', "no steps"),
+        (b"7,No steps,[],[],w,Gathered,[]\n", "no steps"),
         (b'7,Cut list,[],"[""a"", ""b",w,Gathered,[]\n', "broken list cell"),
         (b"7,\x00\x01junk,[],[],w,Gathered,[]\n", "binary junk"),
         (b"7,\xff\xfe,[],[],w,Gathered,[]\n", "not UTF-8"),
@@ -92,7 +92,10 @@ FORMS = {
     "by id": {"tea": {"title": "Tea", "steps": ["Boil water. Pour it."]}},
     "a list": [{"name": "Tea", "instructions": "Boil water.\nPour it.", "id": "tea"}],
     "schema.org": {
-        "@context": "https://schema.org", "@type": "Recipe", "id": "tea", "name": "Tea",
+        "@context": "https://schema.org",
+        "@type": "Recipe",
+        "id": "tea",
+        "name": "Tea",
         "recipeInstructions": [
             {"@type": "HowToSection", "itemListElement": [{"@type": "HowToStep", "text": "Boil water."}]},
             {"@type": "HowToStep", "text": "Pour it."},
@@ -190,7 +193,7 @@ def test_a_source_of_no_known_form_says_which_there_are(tmp_path):
         read(tmp_path / "none")
 
 
-SHARED = Path(__file__).resolve().parents[4] / "shared" / "data"   # real texts are not part of the project
+SHARED = Path(__file__).resolve().parents[4] / "shared" / "data"  # real texts are not part of the project
 
 
 @pytest.mark.skipif(not SHARED.exists(), reason="the shared real texts are not beside the project")

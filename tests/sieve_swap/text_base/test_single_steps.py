@@ -20,7 +20,7 @@ CASES = [
     ("Step 1: Cut.\nStep 2: Sew.\n- glue it", ["Cut.", "Sew.", "glue it"]),
     ("Fold (do not overmix. It gets tough.) and bake.", ["Fold (do not overmix. It gets tough.) and bake."]),
     ("(Open the vents. Light the coal.)", ["Open the vents.", "Light the coal."]),
-    ("Simmer... then eat. \"Stir.\" Then serve.", ["Simmer... then eat.", '"Stir."', "Then serve."]),
+    ('Simmer... then eat. "Stir." Then serve.', ["Simmer... then eat.", '"Stir."', "Then serve."]),
     ("Heat oven.Add rice. See www.Food.Com now.", ["Heat oven.", "Add rice.", "See www.Food.Com now."]),
     ("Ask Dr. Smith e.g. Bob. Go!", ["Ask Dr. Smith e.g. Bob.", "Go!"]),
     ("Is it done? Test it! Serve", ["Is it done?", "Test it!", "Serve"]),

@@ -23,12 +23,10 @@ READERS: dict[str, Callable[[Path, TextBaseSettings, str | None], Iterator[Read]
     ".markdown": read_text,
 }
 
-ABOUT = ("readme", "license", "licence", "copying", "notice", "changelog", "source", "contributing")   # no how-to texts
+ABOUT = ("readme", "license", "licence", "copying", "notice", "changelog", "source", "contributing")  # no how-to texts
 
 
-def read_source(
-    path: Path, settings: TextBaseSettings | None = None, licence: str | None = None
-) -> Iterator[Read]:
+def read_source(path: Path, settings: TextBaseSettings | None = None, licence: str | None = None) -> Iterator[Read]:
     """Yield the documents of a file, or of a folder's files by name, and what was left out with its reason.
 
     A folder's hidden files and those about it (README, LICENSE...) are no sources. licence: of lines whose file states

@@ -17,8 +17,8 @@ from stepline.sieve_swap.text_base.readers.files import DAMAGE, opened, stem
 from stepline.sieve_swap.text_base.readers.item import INGREDIENTS, STEPS, TITLES, Place, read_item
 from stepline.sieve_swap.text_base.settings import TextBaseSettings
 
-LONGEST_LINE = 4 << 20   # bytes; a longer line is skipped unread
-MOST_LINES = 1_000       # lines that one quoted row may span
+LONGEST_LINE = 4 << 20  # bytes; a longer line is skipped unread
+MOST_LINES = 1_000  # lines that one quoted row may span
 
 
 def read_csv(path: Path, settings: TextBaseSettings, licence: str | None) -> Iterator[Read]:

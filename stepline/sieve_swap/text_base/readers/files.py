@@ -10,7 +10,7 @@ from typing import BinaryIO, cast
 
 from stepline.errors import DatasetError
 
-DAMAGE = (OSError, EOFError, zlib.error, lzma.LZMAError)   # what a cut or broken file raises
+DAMAGE = (OSError, EOFError, zlib.error, lzma.LZMAError)  # what a cut or broken file raises
 ENDINGS = (".gz",)
 
 

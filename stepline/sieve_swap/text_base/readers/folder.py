@@ -52,7 +52,7 @@ def _parsed(text: str) -> dict[str, object]:
     title = ""
     needs = False
     found: dict[str, list[str]] = {"numbered": [], "bullets": [], "paragraphs": [], "needs": []}
-    run: list[str] = []   # where a wrapped line goes on
+    run: list[str] = []  # where a wrapped line goes on
     for line, following in zip(lines, [*lines[1:], ""], strict=True):
         heading = _heading(line, following)
         if heading is not None:

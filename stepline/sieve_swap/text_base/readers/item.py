@@ -17,8 +17,8 @@ INGREDIENTS = ("ingredients", "recipeIngredient", "recipe_ingredients", "materia
 IDS = ("id", "slug", "recipe_id", "article_id", "")
 SOURCES = ("url", "link", "source_url", "article_url", "video_url", "source")
 LICENCES = ("licence", "license")
-NESTED = ("task_text", "recipe", "article", "content")   # where some forms keep the rest
-DEEPEST = 8   # levels of sections within sections
+NESTED = ("task_text", "recipe", "article", "content")  # where some forms keep the rest
+DEEPEST = 8  # levels of sections within sections
 
 
 @dataclass(frozen=True)

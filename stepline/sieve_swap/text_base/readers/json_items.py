@@ -15,10 +15,10 @@ from stepline.sieve_swap.text_base.readers.files import DAMAGE, form, opened, st
 from stepline.sieve_swap.text_base.readers.item import INGREDIENTS, NESTED, STEPS, Place, read_item
 from stepline.sieve_swap.text_base.settings import TextBaseSettings
 
-PIECE = 1 << 16         # characters read at a time
-LONGEST_ITEM = 16 << 20   # characters of one item
-WRAPPERS = ("@graph", "recipes", "articles", "data", "items", "database", "documents")   # a key that holds all items
-FIELDS = {*STEPS, *NESTED, *INGREDIENTS}   # keys of one text, whatever they hold
+PIECE = 1 << 16  # characters read at a time
+LONGEST_ITEM = 16 << 20  # characters of one item
+WRAPPERS = ("@graph", "recipes", "articles", "data", "items", "database", "documents")  # a key that holds all items
+FIELDS = {*STEPS, *NESTED, *INGREDIENTS}  # keys of one text, whatever they hold
 _SPACE = re.compile(r"[\s,]*")
 
 
@@ -93,7 +93,7 @@ def _keyed(window: "_Window") -> Iterator[tuple[str, object]]:
             continue
         value = window.value()
         if whole or not isinstance(value, (dict, list)) or key in FIELDS:
-            whole[key] = value   # fields of one text
+            whole[key] = value  # fields of one text
         else:
             yield key, {"steps": value} if isinstance(value, list) else value
     window.token()
@@ -141,7 +141,7 @@ class _Window:
             except ValueError as error:
                 if len(self._text) - self._at > LONGEST_ITEM or not self._more(size):
                     raise _BrokenError(str(error)) from error
-                size *= 2   # so that a long item is scanned a few times only
+                size *= 2  # so that a long item is scanned a few times only
 
     def _more(self, size: int) -> bool:
         """Read on, forgetting what was passed; False at the end of the file."""

@@ -19,7 +19,7 @@ from stepline.sieve_swap.text_base.readers.item import (
 )
 from stepline.sieve_swap.text_base.settings import TextBaseSettings
 
-BATCH = 1_000   # rows in memory at once
+BATCH = 1_000  # rows in memory at once
 
 
 def read_parquet(path: Path, settings: TextBaseSettings, licence: str | None) -> Iterator[Read]:
