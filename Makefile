@@ -9,7 +9,7 @@ export OMP_WAIT_POLICY = PASSIVE   # with the default policy a 2-thread run on a
 .PHONY: demo test test-slow check lint setup setup-dev bench docs clean
 
 demo: setup            ## set up .venv, find the steps of the demo video, name the page
-	$(BIN)/stepline steps stepline/world/demo/demo.mp4 --out out --force
+	$(BIN)/stepline steps stepline/demo/demo.mp4 --out out --force
 
 test: setup-dev        ## the ordinary tests
 	$(BIN)/python -m pytest -m "not slow"
@@ -23,6 +23,7 @@ check: lint test       ## what CI runs
 
 lint: setup-dev
 	$(BIN)/ruff check
+	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 

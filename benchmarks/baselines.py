@@ -20,10 +20,10 @@ import numpy as np
 from baseline_data import Array, Shown, TaskVideo, coin, crosstask, hirest, youcook2
 from whenact_data import CLIP, folds, read_actions
 
+from stepline.evaluate.bootstrap import GroupedRatio, Ratio, Statistic, interval, resample, score
 from stepline.evaluate.crosstask import counts, random_sets, rows_shown
 from stepline.evaluate.report import Metric
-from stepline.evaluate.spans import THRESHOLDS, Fit, grounding_fit, hit, overlap, overlap_statistics
-from stepline.evaluate.statistics import GroupedRatio, Ratio, Statistic, interval, resample, score
+from stepline.evaluate.temporal_grounding import THRESHOLDS, Fit, grounding_fit, hit, overlap, overlap_statistics
 
 OUT = Path(__file__).resolve().parent / "results" / "baselines.json"
 Placer = Callable[[Shown, int], Array]  # video, how many spans -> (K, 2)

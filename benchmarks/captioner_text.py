@@ -19,12 +19,11 @@ from pathlib import Path
 
 import torch
 
+from stepline.procx.beam_search import write
 from stepline.procx.captioner import Captioner, Context
-from stepline.procx.captions import Captions, captions
 from stepline.procx.losses import caption_loss
-from stepline.procx.search import write
-from stepline.procx.text_settings import CaptionerSettings, SearchSettings, VocabularySettings
-from stepline.procx.tokens import BEGIN, END, PAD, Vocabulary, normalise, train_vocabulary
+from stepline.procx.settings import CaptionerSettings, SearchSettings, VocabularySettings
+from stepline.procx.vocabulary import BEGIN, END, PAD, Captions, Vocabulary, captions, normalise, train_vocabulary
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT / ".." / "shared" / "data" / "youcook2"

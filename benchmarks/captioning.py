@@ -26,10 +26,9 @@ from typing import Any, TypeVar
 
 from captioning_data import SEED, Videos, paraphrase, predicted, synthetic, youcook2
 
-from stepline.evaluate.densevid import TIOUS, densevid
+from stepline.evaluate.dense_captioning import TIOUS, densevid
 from stepline.evaluate.meteor import Meteor
-from stepline.evaluate.meteor.lexicon import load_lexicon
-from stepline.evaluate.meteor.phrases import load_phrases
+from stepline.evaluate.meteor.resources import load_lexicon, load_phrases
 from stepline.evaluate.ptb import Tokenizer, only_ascii
 from stepline.evaluate.soda import soda
 

@@ -17,8 +17,8 @@ from pycocoevalcap.tokenizer.ptbtokenizer import PTBTokenizer  # type: ignore[im
 
 from stepline.evaluate.events import overlap, times
 from stepline.evaluate.meteor import MeteorScores
-from stepline.evaluate.ordered_pairing import best_total
 from stepline.evaluate.ptb import only_ascii
+from stepline.evaluate.soda import best_total
 
 Captions = dict[int, list[Any]]
 GARBAGE = "abc123!@#"

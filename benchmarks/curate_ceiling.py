@@ -15,14 +15,15 @@ from pathlib import Path
 from curate_truth import RESULTS, read_out, records, stage_folder, with_interval
 from curate_units import Unit, units_of
 
-from stepline.curate.recipe import Recipe
+from stepline.curate.stage import Recipe
 from stepline.curate.stages.train import of_any_width
 from stepline.features import FeatureStore
-from stepline.nasva.infer import fit_texts, load
+from stepline.nasva.align import fit_texts
 from stepline.nasva.model import Aligner
-from stepline.nasva.run import Sources, train_run
+from stepline.nasva.predict import load
+from stepline.nasva.train import Sources, train_run
 from stepline.records import Record, Span
-from stepline.store import read_record, write_parquet
+from stepline.storage import read_record, write_parquet
 
 WANTED = ("true", "said")
 

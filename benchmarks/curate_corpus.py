@@ -18,14 +18,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
+from research.drawn_videos import RenderSettings, Script, render, truth
+from research.drawn_videos.layout import free_spans, on_grid
+from research.drawn_videos.script import Scene, Shot, TrueStep, Utterance
+from research.drawn_videos.scripts import spoken_length
+from research.drawn_videos.speech import voice
+from research.drawn_videos.tasks import Task, TaskStep, chat, tasks
 from stepline.records import Record, Span, Step
-from stepline.store import read_record, write_record
-from stepline.world import RenderSettings, Script, render, truth
-from stepline.world.layout import free_spans, on_grid
-from stepline.world.script import Scene, Shot, TrueStep, Utterance
-from stepline.world.scripts import spoken_length
-from stepline.world.speech import voice
-from stepline.world.tasks import Task, TaskStep, chat, tasks
+from stepline.storage import read_record, write_record
 
 RENDER = RenderSettings(width=192, height=112, frame_rate=6, quality=30, sound_bits=24_000, threads=1)
 OPENING, CLOSING, PAUSE = 0.4, 1.2, 0.25  # s of silence before the first word, after the last, between two sentences

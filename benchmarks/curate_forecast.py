@@ -18,12 +18,10 @@ from pathlib import Path
 import numpy as np
 
 from stepline.curate.forecast.costs import Costs, StageCosts, read_costs
-from stepline.curate.forecast.model import forecast
-from stepline.curate.forecast.sizes import sample, sizes
-from stepline.curate.forecast_settings import ForecastSettings
-from stepline.curate.ledger.inventory import read_items
-from stepline.curate.ledger.timings import read_timings
-from stepline.curate.places import Place
+from stepline.curate.forecast.model import forecast, sample, sizes
+from stepline.curate.remote import Place
+from stepline.curate.settings import ForecastSettings
+from stepline.curate.store.run_log import read_items, read_timings
 
 RESULT = Path(__file__).resolve().parent / "results" / "curate_forecast.json"
 SAMPLES = 200

@@ -16,17 +16,15 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from stepline.curate.items import Item
-from stepline.curate.ledger.cells import Cells, Known
-from stepline.curate.ledger.inventory import ITEMS, REFUSED, from_line, to_line
-from stepline.curate.places import Found, Place
 from stepline.curate.plan import Plan, fate
-from stepline.curate.recipe import chosen_stages, load_recipe
-from stepline.curate.report.counts import Counts
+from stepline.curate.remote import Found, Place
+from stepline.curate.report.collect import Counts
+from stepline.curate.stage import Item, cell_name, chosen_stages, load_recipe
 from stepline.curate.stages import STAGES
-from stepline.curate.units import cell_name
+from stepline.curate.store.results import Cells, Known
+from stepline.curate.store.run_log import ITEMS, REFUSED, from_line, to_line
 from stepline.records import Record, Sentence, Span, Step, Transcript, Video
-from stepline.store import read_parquet, write_parquet
+from stepline.storage import read_parquet, write_parquet
 
 OUT = Path(__file__).resolve().parent / "results" / "curate_index.json"
 WHOLE = 1_200_000

@@ -20,18 +20,15 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.cluster_simulation import NEVER, Cluster, Outcome, Workload, durations, simulate, workload
 from stepline.curate.forecast.costs import read_costs
-from stepline.curate.ledger.cells import Cells
-from stepline.curate.ledger.inventory import read_items, read_recipe
-from stepline.curate.ledger.timings import read_timings
-from stepline.curate.places import Place
 from stepline.curate.plan import Plan
-from stepline.curate.recipe import chosen_stages
-from stepline.curate.simulation import Cluster, Outcome, Workload, simulate, workload
-from stepline.curate.simulation.cluster import NEVER
-from stepline.curate.simulation.workload import durations
+from stepline.curate.remote import Place
+from stepline.curate.stage import chosen_stages
 from stepline.curate.stages import STAGES
-from stepline.evaluate.statistics import Floats
+from stepline.curate.store.results import Cells
+from stepline.curate.store.run_log import read_items, read_recipe, read_timings
+from stepline.evaluate.bootstrap import Floats
 
 RESULT = Path(__file__).resolve().parent / "results" / "curate_simulation.json"
 VIDEOS = 1_200_000

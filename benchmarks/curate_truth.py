@@ -23,10 +23,10 @@ import numpy as np
 import numpy.typing as npt
 from curate_units import Unit, narrations, units_of
 
-from stepline.curate.recipe import Recipe
-from stepline.nasva.aligner_settings import AlignerSettings
+from stepline.curate.stage import Recipe
+from stepline.nasva.network_settings import AlignerSettings
 from stepline.records import Record
-from stepline.store import read_parquet, read_record
+from stepline.storage import read_parquet, read_record
 
 RESULTS = Path(__file__).resolve().parent / "results"
 DRAWS = 2000
@@ -50,8 +50,8 @@ def stage_folder(out: Path, stage: str) -> Path | None:
 
 def read_out(out: Path) -> Recipe:
     """Return the recipe of a run."""
-    from stepline.curate.ledger.inventory import read_recipe
-    from stepline.curate.places import Place
+    from stepline.curate.remote import Place
+    from stepline.curate.store.run_log import read_recipe
 
     return read_recipe(Place(str(out)))
 
@@ -64,7 +64,8 @@ def records(folder: Path | None) -> dict[str, Record]:
 def by_network(found: Mapping[str, Record], gather: Path, run: Path, settings: AlignerSettings) -> dict[str, Record]:
     """Return the records with their steps placed by a trained network, not calibrated: every step is placed."""
     from stepline.features import FeatureStore
-    from stepline.nasva.infer import fit_texts, load, place_steps
+    from stepline.nasva.align import fit_texts
+    from stepline.nasva.predict import load, place_steps
 
     features, vectors, loaded = FeatureStore(gather / "features"), FeatureStore(run / "vectors" / "step"), load(run)
     placed = {}

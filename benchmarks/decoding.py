@@ -23,24 +23,21 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import numpy as np
 
-from stepline.batches import Sample
+from research.simulate import SHORT, simulate
 from stepline.evaluate.calibration import Logistic, calibration_error, fit_logistic
 from stepline.evaluate.crosstask import ordered_rows, step_costs
 from stepline.evaluate.ranking import roc_auc
-from stepline.evaluate.spans import grounding_fit
-from stepline.nasva.aligner_settings import AlignerSettings
-from stepline.nasva.coarse import narration_labels
-from stepline.nasva.infer.align import Fit, fit_texts
-from stepline.nasva.infer.order import Chances, chances
-from stepline.nasva.infer.shown import evidence, uncalibrated
-from stepline.nasva.infer.spans import spans
+from stepline.evaluate.temporal_grounding import grounding_fit
+from stepline.grounding.said_to_shown import load_prior
+from stepline.grounding.speech import narration_labels
+from stepline.nasva.align import Chances, Fit, chances, fit_texts, spans
+from stepline.nasva.calibration import evidence, uncalibrated
 from stepline.nasva.model import Aligner
-from stepline.nasva.model_settings import LossSettings, ModelSettings
-from stepline.nasva.prior import load_prior
+from stepline.nasva.network_settings import AlignerSettings, LossSettings, ModelSettings
 from stepline.nasva.train import train_aligner
 from stepline.records import FeatureSequence, Span
-from stepline.training_settings import TrainSettings
-from stepline.world.simulate import SHORT, simulate
+from stepline.training.batches import Sample
+from stepline.training.settings import TrainSettings
 
 RESULTS = Path(__file__).parent / "results" / "decoding.json"
 WORLD = SHORT.model_copy(update={"videos": 750, "held_out": 1 / 3})  # 500 to train on, 100 to calibrate, 150 scored

@@ -23,7 +23,7 @@ from media import peak_mib
 from plain_deformable import deformable, key_aware, layer
 from torch import Tensor
 
-from stepline.procx.attention import DeformableAttention, deformable_attention, key_aware_attention
+from stepline.procx.deformable_attention import DeformableAttention, deformable_attention, key_aware_attention
 from stepline.procx.settings import AttentionForm, AttentionSettings
 
 RESULTS = Path(__file__).parent / "results" / "deformable_attention.json"

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from stepline.evaluate.statistics import Floats
+from stepline.evaluate.bootstrap import Floats
 
 OUT = Path(__file__).resolve().parent / "results" / "evaluate_grounding.json"
 VIDEOS, SEGMENTS, LENGTH = 10_000, 8, 200
@@ -63,7 +63,7 @@ REFERENCES = {"htm-align": "htm_align.json", "youcook2": "yc2_val.json", "ht-ste
 
 def measure(folder: Path, benchmark: str, convention: str) -> None:
     """Score in this process and print seconds and peak MiB as JSON."""
-    from stepline.evaluate.protocols import evaluate
+    from stepline.evaluate.benchmarks import evaluate
     from stepline.evaluate.report import report
 
     began = time.perf_counter()

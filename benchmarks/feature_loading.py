@@ -21,17 +21,16 @@ import numpy as np
 import torch
 from torch import nn
 
-from stepline.batches import Sample
 from stepline.features import FeatureStore, FeatureWriter
+from stepline.nasva.dataset import AlignerSamples, gather_samples
 from stepline.nasva.model import Aligner
-from stepline.nasva.model_settings import LossSettings, ModelSettings
-from stepline.nasva.samples import AlignerSamples, gather_samples
-from stepline.nasva.told import Told
+from stepline.nasva.network_settings import LossSettings, ModelSettings
 from stepline.nasva.train import aligner_task, draw_order
 from stepline.records import Span
-from stepline.training import Task, fit
-from stepline.training.ahead import Ahead
-from stepline.training_settings import TrainSettings
+from stepline.training.batches import Sample
+from stepline.training.loop import Ahead, Task, fit
+from stepline.training.settings import TrainSettings
+from stepline.training.sources import Told
 
 WIDTH, BATCH = 768, 8
 AUTHORS = (340_000 + 370_000) * 12 / (20 * 3600)  # samples a second on their RTX 3090: 20 h, NaSVA section 4.2

@@ -20,12 +20,12 @@ from fit_visible_text import auc, calibration, interval
 from grounding import Seen, rendered, seen
 from scipy.optimize import minimize
 
-from stepline.nasva import ground
+from research.drawn_videos import truth
+from stepline.grounding.ground import ground
 from stepline.records import Record, Transcript
-from stepline.store import write_atomic
+from stepline.storage import write_atomic
 from stepline.text import embed
-from stepline.text.visible import visible
-from stepline.world import truth
+from stepline.text.visibility import visible
 from stepline.writing import write_steps
 from stepline.wys2.judge import clip_of, logit, on_screen
 

@@ -16,7 +16,7 @@ import numpy as np
 from scipy.optimize import minimize
 from whenact_data import CLIP, Action, Array, read_actions, shown_seconds
 
-from stepline.nasva.prior import ShownPrior
+from stepline.grounding.said_to_shown import ShownPrior
 
 OUT = Path(__file__).resolve().parents[1] / "stepline" / "nasva" / "shown_prior.json"
 WORDS = 3.0  # seconds, the usual length of a recogniser's sentence

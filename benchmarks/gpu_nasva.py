@@ -24,10 +24,10 @@ from nasva_data import batch
 from nasva_speed import SHAPES, floating_operations, real_lengths
 from torch import nn
 
-from stepline.batches import Batch
 from stepline.nasva.loss import grounding_loss
 from stepline.nasva.model import Aligner
-from stepline.nasva.model_settings import LossForm, LossSettings, ModelSettings
+from stepline.nasva.network_settings import LossForm, LossSettings, ModelSettings
+from stepline.training.batches import Batch
 
 RESULTS = Path(__file__).parent / "results" / "gpu_nasva.json"
 SAMPLES = (340_000 + 370_000) * 12  # seen in the paper's training; both datasets, 12 epochs

@@ -24,9 +24,7 @@ from gpu_nasva import memory_mib, wait
 from plain_procx import plain
 from procx_model import COUNTS, FORMS, WORDS, Trainer, with_form
 
-from stepline.procx.model_settings import PROCX, ModelSettings
-from stepline.procx.settings import AttentionSettings
-from stepline.procx.text_settings import CaptionerSettings
+from stepline.procx.settings import PROCX, AttentionSettings, CaptionerSettings, ModelSettings
 
 RESULTS = Path(__file__).parent / "results" / "gpu_procx.json"
 VIDEOS = 48_000 * 10  # seen in the paper's pre-training: the training split of Sieve & Swap, 10 epochs

@@ -19,11 +19,12 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import rankdata
 
-from stepline.nasva import ground, visible
-from stepline.nasva.settings import GroundSettings
+from research.drawn_videos import RenderSettings, Script, make_script, read_script, render, truth, write_script
+from stepline.grounding.ground import ground
+from stepline.grounding.settings import GroundSettings
 from stepline.records import FeatureSequence, Span, Step, Transcript
+from stepline.text.visibility import visible
 from stepline.vision import Activity
-from stepline.world import RenderSettings, Script, make_script, read_script, render, truth, write_script
 
 RESULTS = Path(__file__).resolve().parent / "results"
 FAR = 5.0  # s between the spoken span and the nearest shown one

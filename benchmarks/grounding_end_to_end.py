@@ -16,10 +16,10 @@ from pathlib import Path
 
 from grounding import FAR, RESULTS, Item, away, markdown, with_intervals
 
-from stepline.nasva import ground
+from research.drawn_videos import read_script, truth
+from stepline.grounding.ground import ground
 from stepline.records import Record, Step
-from stepline.store import read_record
-from stepline.world import read_script, truth
+from stepline.storage import read_record
 
 
 def partner(steps: Sequence[Step], true: Step) -> int | None:

@@ -17,10 +17,10 @@ import numpy as np
 
 from stepline.errors import DatasetError
 from stepline.evaluate.ranking import roc_auc
-from stepline.jobs import Wanted, run
-from stepline.pipeline import Request, StepsSettings
+from stepline.pipeline.batch import Wanted, run
+from stepline.pipeline.request import Request, StepsSettings
 from stepline.records import Record, Sentence, Span
-from stepline.store import write_atomic
+from stepline.storage import write_atomic
 from stepline.wys2.judge import clip_of
 
 ROOT = Path(__file__).resolve().parents[1]

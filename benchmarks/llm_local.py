@@ -16,14 +16,12 @@ from typing import Any
 
 from stepline.records import Sentence, Span, Transcript
 from stepline.text import embed
-from stepline.writing.asking import main_prompt
-from stepline.writing.chunks import cut
-from stepline.writing.citing import cite
-from stepline.writing.llm_settings import LlmSettings
-from stepline.writing.local_model import LocalModel
-from stepline.writing.reply_cache import open_cache
-from stepline.writing.serving import Served, Waiter
-from stepline.writing.small_talk import small_talk
+from stepline.writing.extractive.off_topic import small_talk
+from stepline.writing.llm.prompts import cut, main_prompt
+from stepline.writing.llm.requests import Served, Waiter, open_cache
+from stepline.writing.llm.servers import LocalModel
+from stepline.writing.llm.writer import cite
+from stepline.writing.settings import LlmSettings
 
 HERE = Path(__file__).resolve().parent
 

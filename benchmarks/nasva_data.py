@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from stepline.batches import Batch, Sample, collate
+from stepline.training.batches import Batch, Sample, collate
 
 WIDTH = 768
 

@@ -31,11 +31,11 @@ from nasva_data import WIDTH, batch, mixed_videos, shuffled
 from plain_transformer import EqualAligner, PlainAligner, plain_loss
 from torch import Tensor, nn
 
-from stepline.batches import Batch, Sample, bucketed, collate
 from stepline.features import FeatureStore, FeatureWriter
 from stepline.nasva.loss import grounding_loss
 from stepline.nasva.model import Aligner
-from stepline.nasva.model_settings import LossSettings, ModelSettings
+from stepline.nasva.network_settings import LossSettings, ModelSettings
+from stepline.training.batches import Batch, Sample, bucketed, collate
 
 RESULTS = Path(__file__).parent / "results" / "nasva_speed.json"
 SHAPES = {"T 400, K 50": (8, 400, 50), "T 1200, K 100": (8, 1200, 100)}

@@ -25,8 +25,8 @@ from pathlib import Path
 
 import numpy as np
 
-from stepline.sieve_swap.agreement.stems import FUNCTION, stem
-from stepline.sieve_swap.content import generic_words
+from stepline.sieve_swap.agreement.quantities import FUNCTION, stem
+from stepline.sieve_swap.content_words import generic_words
 from stepline.sieve_swap.pairing import Pairing, Vocabulary, WordSets
 from stepline.sieve_swap.settings import PairingSettings
 

@@ -1,6 +1,6 @@
 """Deformable attention over time as its formula reads: points sampled level by level with grid_sample.
 
-What stepline/procx/attention.py is measured and tested against. Letters as there: B, N, M, H, L, P, D.
+What stepline/procx/deformable_attention.py is measured and tested against. Letters as there: B, N, M, H, L, P, D.
 """
 
 import math
@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from stepline.procx.attention import DeformableAttention
+from stepline.procx.deformable_attention import DeformableAttention
 
 MODES = {"zero": "zeros", "border": "border"}
 

@@ -11,8 +11,10 @@ import torch.nn.functional as F
 from plain_deformable import layer
 from torch import Tensor
 
-from stepline.layers import dropout, feed_forward, linear
-from stepline.procx import attention
+from stepline.procx import deformable_attention as attention
+from stepline.training import layers as dropout
+from stepline.training import layers as feed_forward
+from stepline.training import layers as linear
 
 
 @contextmanager

@@ -10,10 +10,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from stepline.batches import Batch
-from stepline.nasva.attention import sine_positions
-from stepline.nasva.model import Aligned, Aligner
-from stepline.nasva.model_settings import ModelSettings
+from stepline.nasva.model import Aligned, Aligner, sine_positions
+from stepline.nasva.network_settings import ModelSettings
+from stepline.training.batches import Batch
 
 
 class PlainAligner(nn.Module):

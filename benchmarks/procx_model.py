@@ -29,12 +29,10 @@ from torch import nn
 
 from stepline.procx.batch import Batch, Sample, collate
 from stepline.procx.criterion import training_losses
-from stepline.procx.loss_settings import PDVC as PDVC_LOSSES
-from stepline.procx.loss_settings import LossSettings
 from stepline.procx.model import ProcX
-from stepline.procx.model_settings import PDVC, PROCX, SMALL, ModelSettings
-from stepline.procx.settings import AttentionForm
-from stepline.procx.tokens import HALF_BYTES, MARKS, Vocabulary
+from stepline.procx.settings import PDVC_LOSSES, PROCX, SMALL, AttentionForm, LossSettings, ModelSettings
+from stepline.procx.settings import PDVC_MODEL as PDVC
+from stepline.procx.vocabulary import HALF_BYTES, MARKS, Vocabulary
 
 RESULTS = Path(__file__).parent / "results" / "procx_model.json"
 COUNTS = (8, 6, 9, 7, 8, 10, 5, 9)  # steps of the videos; YouCook2: 7.7

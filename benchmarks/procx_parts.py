@@ -11,12 +11,10 @@ from torch import nn
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from stepline.procx import losses
-from stepline.procx.attention import DeformableAttention
 from stepline.procx.captioner import Captioner
-from stepline.procx.heads import Heads
-from stepline.procx.layers import FeedForward, SelfAttention
+from stepline.procx.deformable_attention import DeformableAttention
 from stepline.procx.lstm_captioner import LstmCaptioner
-from stepline.procx.pyramid import Places, Pyramid
+from stepline.procx.model import FeedForward, Heads, Places, Pyramid, SelfAttention
 
 PARTS: dict[type[nn.Module], str] = {
     DeformableAttention: "deformable attention",

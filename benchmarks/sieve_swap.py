@@ -31,18 +31,18 @@ from sieve_swap_scores import (
     violations,
 )
 
-from stepline.jobs import listen
-from stepline.pipeline import StepsSettings
+from stepline.pipeline.batch import listen
+from stepline.pipeline.request import StepsSettings
 from stepline.records import Matrix, Record, Sentence, Span, Transcript, Video
 from stepline.sieve_swap.agreement import change
-from stepline.sieve_swap.collection import Job, run
+from stepline.sieve_swap.instruction_classifier import instructing
+from stepline.sieve_swap.output import read_pairs as read_paired
+from stepline.sieve_swap.run import Job, run
 from stepline.sieve_swap.settings import MatchSettings, SieveSwapSettings
-from stepline.sieve_swap.shards import read_pairs as read_paired
 from stepline.sieve_swap.swap import sieve_and_swap
-from stepline.sieve_swap.text_base.base import TextBase
-from stepline.sieve_swap.wording import instructing
-from stepline.store import write_parquet
+from stepline.storage import write_parquet
 from stepline.text import embed
+from stepline.text_base.base import TextBase
 
 RESULT = Path(__file__).parent / "results" / "sieve_swap.json"
 CACHE = Path(tempfile.gettempdir()) / "stepline-sieve-swap"

@@ -21,9 +21,9 @@ from pathlib import Path
 import numpy as np
 
 from stepline.sieve_swap.agreement import change
-from stepline.sieve_swap.content import content_words
-from stepline.sieve_swap.text_base.single_steps import single_steps
+from stepline.sieve_swap.content_words import content_words
 from stepline.text import embed
+from stepline.text_base.split_steps import single_steps
 
 HERE = Path(__file__).resolve().parent
 DATA = HERE.parents[1] / "shared" / "data" / "recipes_json" / "recipes.json.gz"

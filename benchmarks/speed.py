@@ -93,7 +93,8 @@ def cold(video: Path, folder: Path, runs: int) -> dict[str, Any]:
 
 def warm(short: Path, long: Path) -> dict[str, Any]:
     """Return how fast a long video is understood once models are loaded, and where the CPU time goes."""
-    from stepline.pipeline import Request, StepsSettings, understand
+    from stepline.pipeline.request import Request, StepsSettings
+    from stepline.pipeline.understand import understand
     from stepline.settings import load_settings
 
     understand(Request(short, "warm-up"), StepsSettings())
@@ -111,7 +112,8 @@ def warm(short: Path, long: Path) -> dict[str, Any]:
 def stages(video: Path) -> dict[str, float]:
     """Return the CPU seconds of each stage, run alone and in turn."""
     from stepline.media import probe
-    from stepline.pipeline import Request, StepsSettings, hear, place, propose, see
+    from stepline.pipeline.request import Request, StepsSettings
+    from stepline.pipeline.understand import hear, place, propose, see
 
     request, settings, used = Request(video, "stages"), StepsSettings(), {}
 
@@ -137,8 +139,8 @@ def memory(video: Path, folder: Path) -> dict[str, float]:
 
 def run_memory(video: Path, out: Path) -> None:
     """Do the whole job and print the peak memory of this process."""
-    from stepline.jobs import Wanted, run
-    from stepline.pipeline import Request, StepsSettings
+    from stepline.pipeline.batch import Wanted, run
+    from stepline.pipeline.request import Request, StepsSettings
 
     began = time.perf_counter()
     done = run(Request(video, video.stem), StepsSettings(), Wanted(out, ("json", "html", "vtt"), force=True))

@@ -16,7 +16,7 @@ from faster_whisper import WhisperModel
 from PIL import Image
 from sentence_transformers import SentenceTransformer
 
-from stepline.models import find
+from stepline.weights import find
 
 
 def main(path: str, vision: bool) -> None:

@@ -24,7 +24,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from stepline import models
+from stepline import weights as models
 from stepline.text import embed
 from stepline.vision import VisionSettings, load_backbone
 from stepline.vision.efficientnet import EPSILON, MEAN, SCALE, EfficientNetLite0, architecture

@@ -15,9 +15,9 @@ import numpy as np
 from fit_shown_prior import densities, fit, log_likelihood
 from whenact_data import CLIP, FOLDS, Action, Array, folds, read_actions, shown_seconds
 
-from stepline.nasva.coarse import grow
-from stepline.nasva.decode import occupancy
-from stepline.nasva.settings import GroundSettings
+from stepline.grounding.fusion import occupancy
+from stepline.grounding.settings import GroundSettings
+from stepline.grounding.speech import grow
 
 OUT = Path(__file__).resolve().parent / "results" / "whenact.json"
 DRAWS = 2000  # bootstrap samples

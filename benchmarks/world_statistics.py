@@ -14,7 +14,7 @@ from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy: its threads would be counted as CPU seconds
 
-from stepline.world.simulate import (
+from research.simulate import (
     BACKBONES,
     SHORT,
     WORLDS,
@@ -25,8 +25,8 @@ from stepline.world.simulate import (
     stream,
     zero_shot,
 )
-from stepline.world.simulate.lines import STYLES
-from stepline.world.simulate.settings import RECOGNISERS
+from research.simulate.scene import STYLES
+from research.simulate.settings import RECOGNISERS
 
 OUT = Path(__file__).resolve().parent / "results" / "world_statistics.json"
 SEEDS = (0, 1, 2)

@@ -19,7 +19,7 @@ from typing import Any
 
 from stepline.records import Sentence, Span, Step, Transcript
 from stepline.writing import WritingSettings, write_steps
-from stepline.writing.english import parser, verbs
+from stepline.writing.extractive.english import parser, verbs
 
 HERE = Path(__file__).resolve().parent
 SHARED = HERE.parent.parent / "shared"

@@ -11,10 +11,10 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from stepline.cli import main
-from stepline.curate.recipe import Recipe
-from stepline.nasva.run_settings import RunSettings
-from stepline.pipeline import StepsSettings
-from stepline.procx.run_settings import ProcxRunSettings
+from stepline.curate.stage import Recipe
+from stepline.nasva.network_settings import RunSettings
+from stepline.pipeline.request import StepsSettings
+from stepline.procx.settings import ProcxRunSettings
 from stepline.sieve_swap.settings import SieveSwapSettings
 from stepline.wys2.settings import Wys2Settings
 from stepline.wys2.summarizer.settings import SummarizerRunSettings

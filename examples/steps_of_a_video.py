@@ -3,7 +3,8 @@
 import sys
 from pathlib import Path
 
-from stepline.pipeline import Request, StepsSettings, understand
+from stepline.pipeline.request import Request, StepsSettings
+from stepline.pipeline.understand import understand
 
 video = Path(sys.argv[1])
 understanding = understand(Request(video, id=video.stem), StepsSettings())

@@ -6,9 +6,7 @@ import signal
 import time
 from pathlib import Path
 
-from stepline.curate.items import Item
-from stepline.curate.recipe import Recipe
-from stepline.curate.stage import Gathered, LeftOutError, Stage, Work
+from stepline.curate.stage import Gathered, Item, LeftOutError, Recipe, Stage, Work
 from stepline.errors import MediaError, ModelError
 from stepline.settings import validate
 

@@ -9,8 +9,8 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from stepline.curate.ledger.timings import read_timings
-from stepline.curate.places import Place
+from stepline.curate.remote import Place
+from stepline.curate.store.run_log import read_timings
 
 
 def start_driver(code, cache):

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 
 from stepline.media import frames, sound
-from stepline.summaries import write_summary
-from stepline.wys2.summary_settings import SummarySettings
+from stepline.pipeline.summary import write_summary
+from stepline.wys2.settings import SummarySettings
 
 NEAR = 0.05  # s
 

@@ -7,25 +7,26 @@ import numpy as np
 import pytest
 import torch
 
-import stepline.world
-from stepline.batches import Sample
+import stepline
 from stepline.errors import ModelError, ShapeError
 from stepline.evaluate.calibration import Logistic
-from stepline.lines import read_order
 from stepline.media import probe
-from stepline.models import sha256
+from stepline.nasva.calibration import Calibration, calibration_path, write_calibration
 from stepline.nasva.checkpoint import Space, write_aligner
-from stepline.nasva.infer.shown import Calibration, calibration_path, write_calibration
 from stepline.nasva.model import Aligner
-from stepline.nasva.model_settings import ModelSettings
+from stepline.nasva.network_settings import ModelSettings
 from stepline.nasva.train import train_aligner
-from stepline.pipeline import Request, StepsSettings, fingerprint, load_aligner, see
+from stepline.pipeline.ground_texts import read_order
+from stepline.pipeline.request import Request, StepsSettings, fingerprint
+from stepline.pipeline.understand import load_aligner, see
 from stepline.records import FeatureSequence
-from stepline.store import from_json, read_record, write_features
+from stepline.storage import from_json, read_record, write_features
 from stepline.text import embed
-from stepline.training_settings import TrainSettings
+from stepline.training.batches import Sample
+from stepline.training.settings import TrainSettings
+from stepline.weights import sha256
 
-DEMO = Path(stepline.world.__file__).parent / "demo" / "demo.mp4"
+DEMO = Path(stepline.__file__).parent / "demo" / "demo.mp4"
 SIZES = {"width": 32, "heads": 4, "encoder_layers": 1, "decoder_layers": 1, "feed_forward": 64, "projection": 16}
 
 

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 import torch
 
-from stepline.batches import LazySamples, Sample, bucketed, collate, pad
 from stepline.errors import ShapeError
+from stepline.training.batches import LazySamples, Sample, bucketed, collate, pad
 
 
 def make(seconds=3, texts=2, width=4, name="v", **changes):

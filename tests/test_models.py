@@ -2,7 +2,7 @@ import dataclasses
 
 import pytest
 
-from stepline import models
+from stepline import weights as models
 from stepline.errors import ModelError
 
 

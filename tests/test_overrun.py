@@ -1,6 +1,6 @@
 import pytest
 
-from stepline.overrun import within
+from stepline.pipeline.understand import within
 from stepline.records import Sentence, Span, Step, Transcript
 
 TRANSCRIPT = Transcript(

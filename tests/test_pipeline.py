@@ -7,11 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stepline import asr, media, pipeline
+from stepline import asr, media
 from stepline.asr import Heard
 from stepline.errors import ModelError, SettingsError
 from stepline.media import Frame, Sound
-from stepline.pipeline import Request, StepsSettings, understand
+from stepline.pipeline import understand as pipeline
+from stepline.pipeline.request import Request, StepsSettings
+from stepline.pipeline.understand import understand
 from stepline.records import Transcript
 
 

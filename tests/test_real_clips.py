@@ -5,7 +5,7 @@ import json
 import pytest
 
 from stepline.records import Span
-from stepline.store import read_record
+from stepline.storage import read_record
 
 SPEECHLESS = ("making_water.mp4", "silent_cake.mp4", "pancake_flip.mkv", "charades_phone.mp4", "cpr_silent.mp4")
 
@@ -103,8 +103,8 @@ def test_chinese_is_named_where_the_multilingual_model_is_installed(clips, tmp_p
 def test_the_money_clips_summary_keeps_every_step_and_not_the_greeting(money, tmp_path):
     from summary_checks import check_summary
 
-    from stepline.jobs import listen
-    from stepline.pipeline import StepsSettings
+    from stepline.pipeline.batch import listen
+    from stepline.pipeline.request import StepsSettings
 
     film = check_summary(money, tmp_path)
     heard = " ".join(sentence.text.lower() for sentence in listen(film, None, StepsSettings()).transcript.sentences)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from stepline import store
+from stepline import storage as store
 from stepline.errors import StoreError
 from stepline.records import Dropped, FeatureSequence, Record, Sentence, Span, Step, Transcript, Video, Word
 
@@ -149,7 +149,7 @@ def test_a_kill_in_mid_write_leaves_the_old_file_and_the_next_run_sweeps(tmp_pat
     code = f"""
         import os, signal
         from pathlib import Path
-        from stepline import store
+        from stepline import storage as store
         with store.atomic_path(Path({str(path)!r})) as partial:
             partial.write_text("new, half")
             os.kill(os.getpid(), signal.SIGKILL)
@@ -187,7 +187,7 @@ def test_a_folder_is_checked_before_the_work_and_not_made(tmp_path):
 def test_a_disk_that_fills_while_tensors_are_written_is_one_line_with_the_cure(tmp_path):
     code = (
         "import resource, sys, numpy, pathlib\n"
-        "from stepline.features.shards import write_shard\n"
+        "from stepline.features.store import write_shard\n"
         "from stepline.errors import StoreError\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
         "try:\n    write_shard(numpy.zeros((100, 100), numpy.float16), pathlib.Path(sys.argv[1]))\n"

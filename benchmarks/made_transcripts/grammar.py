@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from made_transcripts.numbers import spoken_numbers
 from made_transcripts.tables import choices, frames
-from stepline.writing.english import parse, verbs
-from stepline.writing.word_sets import word_set
+from stepline.writing.extractive.english import parse, verbs, word_set
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc, Token

@@ -4,7 +4,7 @@ import re
 from random import Random
 
 from made_transcripts.tables import choices
-from stepline.writing.word_sets import word_set
+from stepline.writing.extractive.english import word_set
 
 FILLER = 0.035  # a word: a filler before it
 AGAIN = 0.005  # a word: said twice

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from stepline.sieve_swap.text_base.single_steps import single_steps
-from stepline.writing.word_sets import word_set
+from stepline.text_base.split_steps import single_steps
+from stepline.writing.extractive.english import word_set
 
 DATA = Path(__file__).resolve().parents[2] / ".." / "shared" / "data"
 FOLDERS = ("recipes_json", "recipes_based_cooking")

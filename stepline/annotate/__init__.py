@@ -1,8 +1,7 @@
 """A test set of visual narrations by people: clips to watch, answers, agreement, the set kept (WYS2, section 4)."""
 
-from stepline.annotate.agreement import Agreement, agreement, keep
-from stepline.annotate.answers import Answer, Answers
+from stepline.annotate.answers import Agreement, Answer, Answers, agreement, keep
 from stepline.annotate.clips import Clip, read_clips, write_clips
-from stepline.annotate.desk import Desk, Task
+from stepline.annotate.queue import Desk, Task
 
 __all__ = ["Agreement", "Answer", "Answers", "Clip", "Desk", "Task", "agreement", "keep", "read_clips", "write_clips"]

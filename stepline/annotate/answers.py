@@ -1,11 +1,18 @@
-"""What annotators said: one JSON line an answer, on disk before the annotator gets the next clip."""
+"""What annotators said: one JSON line an answer, on disk before the annotator gets the next clip.
 
+Which clips people agree on, and how well they agree beyond chance.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
+import numpy as np
 from pydantic import Field
 
-from stepline.annotate.kept import Kept
+from stepline.append_log import Kept
 from stepline.records import Frozen
 from stepline.settings import NonNegative
 
@@ -29,3 +36,78 @@ class Answers(Kept[Answer]):
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, Answer, lambda answer: (answer.clip, answer.annotator), "an answer")
+
+
+ASKED = 7  # annotators a clip; WYS2, section 4
+NEEDED = 5  # of them who must say the same for the clip to be kept
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How well annotators agree: clips that enough of them answered, kept ones, and Fleiss' kappa (None: undefined)."""
+
+    clips: int
+    complete: int
+    shown: int
+    unshown: int
+    kappa: float | None
+    same: float | None
+
+
+def keep(answers: Iterable[Answer], *, asked: int = ASKED, needed: int = NEEDED) -> dict[str, bool | None]:
+    """Return what each clip with `asked` answers is said to show; None where fewer than `needed` say the same.
+
+    Answers past the first `asked` of a clip do not count.
+    """
+    verdicts: dict[str, bool | None] = {}
+    for clip, said in _votes(answers).items():
+        if len(said) >= asked:
+            yes = sum(said[:asked])
+            verdicts[clip] = True if yes >= needed else False if asked - yes >= needed else None
+    return verdicts
+
+
+def agreement(answers: Iterable[Answer], *, asked: int = ASKED, needed: int = NEEDED) -> Agreement:
+    """Return how well the annotators agree on the clips that `asked` of them answered."""
+    answers = list(answers)
+    votes = _votes(answers)
+    verdicts = keep(answers, asked=asked, needed=needed)
+    counts = np.array([(sum(votes[clip][:asked]), asked - sum(votes[clip][:asked])) for clip in verdicts])
+    kappa, same = fleiss(counts.reshape(-1, 2))
+    kept = list(verdicts.values())
+    return Agreement(len(votes), len(verdicts), kept.count(True), kept.count(False), kappa, same)
+
+
+def fleiss(counts: "np.ndarray[tuple[int, ...], np.dtype[np.int_]]") -> tuple[float | None, float | None]:
+    """Return Fleiss' kappa (1971) and the share of pairs that agree; counts: (items, categories), equal row sums.
+
+    Kappa is None where it is undefined: no item, one annotator, or all answers alike.
+    """
+    if not len(counts) or counts[0].sum() < 2:
+        return None, None
+    raters = int(counts[0].sum())
+    pairs = (counts * (counts - 1)).sum(axis=1) / (raters * (raters - 1))  # (items,)
+    chance = float(((counts.sum(axis=0) / counts.sum()) ** 2).sum())
+    same = float(pairs.mean())
+    return (None if chance == 1.0 else (same - chance) / (1 - chance)), same
+
+
+def cohen(
+    one: "np.ndarray[tuple[int, ...], np.dtype[np.int_]]", other: "np.ndarray[tuple[int, ...], np.dtype[np.int_]]"
+) -> float | None:
+    """Return Cohen's kappa (1960) of two people's categories, (items,) each; None where it is undefined.
+
+    Each person's own shares make the chance, which Fleiss' kappa takes from both together.
+    """
+    if not len(one):
+        return None
+    kinds = np.union1d(one, other)
+    chance = float(sum((one == kind).mean() * (other == kind).mean() for kind in kinds))
+    return None if chance == 1.0 else (float((one == other).mean()) - chance) / (1 - chance)
+
+
+def _votes(answers: Iterable[Answer]) -> dict[str, list[bool]]:
+    votes: dict[str, list[bool]] = defaultdict(list)
+    for answer in answers:
+        votes[answer.clip].append(answer.shown)
+    return votes

@@ -10,7 +10,7 @@ from pydantic import Field, ValidationError
 
 from stepline.errors import DatasetError
 from stepline.records import Frozen, Record, Span
-from stepline.store import read_parquet, read_record, write_atomic
+from stepline.storage import read_parquet, read_record, write_atomic
 
 SHORTEST = 3.0  # s; a shorter sentence is widened around its middle: WYS2's clips are 3 s
 

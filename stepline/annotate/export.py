@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from stepline.annotate.agreement import ASKED, NEEDED, Agreement, agreement, keep
-from stepline.annotate.answers import Answer
+from stepline.annotate.answers import ASKED, NEEDED, Agreement, Answer, agreement, keep
 from stepline.annotate.clips import Clip, write_clips
 from stepline.errors import DatasetError
-from stepline.store import write_atomic
+from stepline.storage import write_atomic
 
 LABELS, CLIPS, REPORT = "vnd.json", "vnd_clips.json", "vnd_report.json"
 

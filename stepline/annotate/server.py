@@ -10,8 +10,8 @@ from threading import Lock
 from urllib.parse import SplitResult, parse_qs
 
 from stepline.annotate.answers import Answer
-from stepline.annotate.desk import Desk
-from stepline.annotate.visit import HOST, LocalVisit
+from stepline.annotate.local_server import HOST, LocalVisit
+from stepline.annotate.queue import Desk
 
 POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; media-src 'self'; connect-src 'self'"
 FILES = {

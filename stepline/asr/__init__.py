@@ -1,8 +1,8 @@
 """Speech to text: `transcribe` listens, `read_captions` takes a transcript that exists already."""
 
 from stepline.asr.captions import read_captions
-from stepline.asr.heard import Heard
-from stepline.asr.listen import transcribe
 from stepline.asr.settings import AsrSettings
+from stepline.asr.transcribe import transcribe
+from stepline.asr.types import Heard
 
 __all__ = ["AsrSettings", "Heard", "read_captions", "transcribe"]

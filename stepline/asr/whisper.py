@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from stepline import models
-from stepline.asr.heard import Passage
+from stepline import weights as models
+from stepline.asr.audio_windows import Window
 from stepline.asr.settings import AsrSettings
-from stepline.asr.tape import Window
-from stepline.asr.voice import SAMPLE_RATE, Samples, speech
+from stepline.asr.types import Passage
+from stepline.asr.vad import SAMPLE_RATE, Samples, speech
 from stepline.errors import ModelError, SettingsError
 from stepline.records import Span, Word
 

@@ -6,9 +6,9 @@ The package is not a requirement: `pip install 'stepline[whisperx]'`. Its models
 from collections.abc import Mapping
 from typing import Any
 
-from stepline.asr.heard import Passage
+from stepline.asr.audio_windows import Window
 from stepline.asr.settings import AsrSettings
-from stepline.asr.tape import Window
+from stepline.asr.types import Passage
 from stepline.errors import ModelError
 from stepline.records import Span, Word
 

@@ -10,28 +10,13 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 from stepline import __version__
 from stepline.cli.annotate import annotate
-from stepline.cli.curate import curate
-from stepline.cli.curate_report import audit, report
-from stepline.cli.describe import describe
-from stepline.cli.excluded import excluded
-from stepline.cli.experiment import experiment
-from stepline.cli.features import features
-from stepline.cli.ground import ground
-from stepline.cli.group import Group
-from stepline.cli.installed import datasets, doctor
-from stepline.cli.judge import judge
-from stepline.cli.predict import calibrate, predict
-from stepline.cli.procx import train_procx
-from stepline.cli.refine import refine
-from stepline.cli.sieve_swap import sieve_swap
-from stepline.cli.steps import steps
-from stepline.cli.summarize import summarize
-from stepline.cli.summarizer import train_summarizer
-from stepline.cli.text_base import text_base
-from stepline.cli.train import train
-from stepline.cli.transcribe import transcribe
-from stepline.cli.wys2 import train_wys2
-from stepline.evaluate.command import evaluate
+from stepline.cli.common import Group
+from stepline.cli.curate import audit, curate, report
+from stepline.cli.data import excluded, features, sieve_swap, text_base
+from stepline.cli.doctor import datasets, doctor
+from stepline.cli.evaluate import calibrate, evaluate, predict
+from stepline.cli.steps import describe, ground, judge, steps, summarize, transcribe
+from stepline.cli.train import refine, train, train_procx, train_summarizer, train_wys2
 
 COMMANDS = (
     steps,
@@ -49,7 +34,6 @@ COMMANDS = (
     features,
     excluded,
     sieve_swap,
-    experiment,
     train,
     refine,
     curate,

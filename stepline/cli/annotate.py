@@ -30,7 +30,7 @@ def vnd(clips: Path, out: Path, **options: Any) -> None:
     from stepline.annotate import Answers, Desk, keep, read_clips
     from stepline.annotate.clips import known
     from stepline.errors import SettingsError
-    from stepline.store import check_writable
+    from stepline.storage import check_writable
 
     if not options["asked"] / 2 < options["needed"] <= options["asked"]:
         raise SettingsError(f"--needed {options['needed']} must be more than half of --asked {options['asked']}")
@@ -49,8 +49,8 @@ def vnd(clips: Path, out: Path, **options: Any) -> None:
 
 
 def _serve(desk: Any, out: Path, port: int) -> None:
+    from stepline.annotate.local_server import HOST
     from stepline.annotate.server import serve
-    from stepline.annotate.visit import HOST
     from stepline.errors import SettingsError
 
     try:

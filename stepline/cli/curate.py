@@ -1,18 +1,27 @@
-"""`stepline curate`: many videos to a dataset."""
+"""`stepline curate`: many videos to a dataset.
+
+`stepline curate report` and `audit`: what a dataset holds, and people who check a sample of it.
+"""
 
 import json
+import webbrowser
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from stepline.cli.group import Group
-from stepline.cli.progress import curation_bar
+from stepline.cli.common import Group, curation_bar
 
 if TYPE_CHECKING:
+    from stepline.curate.audit.sample import Sample
+    from stepline.curate.audit.verdicts import Verdicts
     from stepline.curate.driver import Outcome
-    from stepline.curate.recipe import Recipe
+    from stepline.curate.remote import Place
+    from stepline.curate.report import Report
     from stepline.curate.run import Asked
+    from stepline.curate.settings import ReportSettings
+    from stepline.curate.stage import Recipe
     from stepline.curate.status import Status
 
 NAMED = 5  # failures that are said one by one
@@ -72,8 +81,8 @@ def run(source: str, recipe: str, out: str, **options: Any) -> None:
 
 
 def _forecast(asked: "Asked", as_json: bool) -> None:
-    from stepline.curate.forecast import dry_run, written
-    from stepline.curate.forecast.written import as_json as to_json
+    from stepline.curate.forecast.dry_run import as_json as to_json
+    from stepline.curate.forecast.dry_run import dry_run, written
     from stepline.curate.run import job_of, read
 
     with curation_bar() as report:
@@ -83,7 +92,7 @@ def _forecast(asked: "Asked", as_json: bool) -> None:
 
 
 def _recipe(name: str, options: dict[str, Any]) -> "Recipe":
-    from stepline.curate.recipe import load_recipe
+    from stepline.curate.stage import load_recipe
 
     engine = [f"engine.name={json.dumps(options['engine'])}"] if options["engine"] else []
     workers = [f"engine.workers={options['workers']}"] if options["workers"] else []
@@ -110,10 +119,10 @@ def status(out: str, as_json: bool) -> None:
     Example:
       stepline curate status dataset
     """
-    from stepline.curate.ledger.inventory import read_recipe
-    from stepline.curate.places import Place
+    from stepline.curate.remote import Place
     from stepline.curate.stages import STAGES
     from stepline.curate.status import status as find
+    from stepline.curate.store.run_log import read_recipe
 
     place = Place(out)
     found = find(Place(out, read_recipe(place).places), STAGES)
@@ -137,3 +146,114 @@ def _table(found: "Status") -> str:
         lines.append(f"{held}; those that no run shall come back to can be removed:")
         lines += [f"  {name}" for name in list(found.others)[:NAMED]]
     return "\n".join(lines)
+
+
+@click.command("report")
+@click.argument("out")
+@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="One setting, e.g. points=200.")
+def report(out: str, overrides: tuple[str, ...]) -> None:
+    """Write OUT/report.html again: with the audit's verdicts so far, or with other settings of the report.
+
+    \b
+    Example:
+      stepline curate report dataset --set text_base=recipes
+    """
+    from stepline.curate.report import write_report
+
+    place, settings = _place(out), _settings(out, overrides)
+    write_report(place, settings)
+    click.echo((place / "report.html").shown)
+
+
+@click.command("audit")
+@click.argument("out")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="On this machine; 0: any free one.")
+@click.option("--open", "browse", is_flag=True, help="Open a browser.")
+@click.option("--import", "files", multiple=True, type=click.Path(path_type=Path), help="Verdicts saved elsewhere.")
+@click.option("--table", is_flag=True, help="Print the table and end; nothing is served.")
+@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="One setting, e.g. audit_videos=20.")
+def audit(out: str, port: int, browse: bool, files: tuple[Path, ...], table: bool, overrides: tuple[str, ...]) -> None:
+    """Serve the report of OUT on this machine to people who check its sample; print the table they give.
+
+    Every verdict is in OUT/audit/verdicts.jsonl before the next text is shown. Two people or more, each under their own
+    name, give their agreement too.
+
+    \b
+    Example:
+      stepline curate audit dataset --port 8080
+    """
+    from stepline.curate.audit.verdicts import take_over
+    from stepline.curate.report import make_report, write_report
+    from stepline.curate.report.write import local_verdicts
+
+    place, settings = _place(out), _settings(out, overrides)
+    verdicts = local_verdicts(place)
+    made = make_report(place, settings)
+    sample = made.findings.sample
+    for file in files:
+        count = take_over(file, verdicts, frozenset(asked.id for asked in sample.asked))
+        click.echo(f"{file}: {count} verdicts taken over", err=True)
+    if not (table or files):
+        _serve(made, verdicts, port, browse)
+    write_report(place, settings, made)
+    _agreement_table(sample, verdicts)
+
+
+def _place(out: str) -> "Place":
+    from stepline.curate.remote import Place
+    from stepline.curate.store.run_log import RUN, read_recipe
+
+    place = Place(out)
+    return Place(out, read_recipe(place).places) if (place / RUN).exists() else place
+
+
+def _settings(out: str, overrides: tuple[str, ...]) -> "ReportSettings":
+    """Return the report settings of the run's recipe, changed as asked."""
+    from stepline.curate.remote import Place
+    from stepline.curate.settings import ReportSettings
+    from stepline.curate.store.run_log import RUN, read_recipe
+    from stepline.settings import load_settings
+
+    place = Place(out)
+    known = read_recipe(place).report if (place / RUN).exists() else ReportSettings()
+    tree = known.model_dump(mode="json", exclude_none=True)
+    return load_settings(ReportSettings, None, [*(f"{key}={json.dumps(tree[key])}" for key in tree), *overrides])
+
+
+def _serve(made: "Report", verdicts: "Verdicts", port: int, browse: bool) -> None:
+    from stepline.annotate.local_server import HOST
+    from stepline.curate.audit.server import serve
+    from stepline.errors import SettingsError
+
+    try:
+        server = serve(lambda: made.html(list(verdicts)), made.findings.sample, verdicts, port)
+    except OSError as error:
+        raise SettingsError(f"--port {port}: {error.strerror or error}; give another, or 0") from error
+    address = f"http://{HOST}:{server.server_port}/#audit"
+    click.echo(f"{address} (Ctrl-C ends)", err=True)
+    if browse:
+        webbrowser.open(address)
+    try:
+        server.serve_forever()
+    except KeyboardInterrupt:
+        click.echo("stopped; every verdict is kept", err=True)
+    finally:
+        server.server_close()
+
+
+def _agreement_table(sample: "Sample", verdicts: "Verdicts") -> None:
+    """Print the manual check (NaSVA, Table 5) and the agreement."""
+    from stepline.curate.audit.verdicts import accords, rows
+    from stepline.curate.sampling import written
+
+    given = list(verdicts)
+    click.echo(f"{'texts':<24}{'checked':>8}  {'alignable':<24}well aligned")
+    for row in rows(sample, given):
+        click.echo(f"{row.name:<24}{row.checked:>8}  {written(row.alignable):<24}{written(row.aligned)}")
+    found = accords(sample, given)
+    for one in found:
+        kappa = "undefined" if one.kappa is None else f"{one.kappa:.2f} [{one.low:.2f}, {one.high:.2f}]"
+        name = "Cohen's" if len(one.people) == 2 else "Fleiss'"
+        click.echo(f"{one.question}: {name} kappa {kappa} over {one.texts} texts by {', '.join(one.people)}")
+    if not found:
+        click.echo("agreement: not known until two people have checked the same texts")

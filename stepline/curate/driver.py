@@ -7,39 +7,84 @@
     OUT/dataset/                                    what the export stage publishes
 
 Everything is found again by its name, so that a run goes on where an earlier one ended, however that ended.
+
+How far a run is: what the driver counts while it goes on, and what `status` counts from OUT's files.
 """
 
 import logging
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
+from typing import TypeAlias
 
 from pydantic import JsonValue
 
 from stepline import __version__
-from stepline.curate.engines.local import cores, work_through
-from stepline.curate.engines.scratch import scratch_folder
-from stepline.curate.engines.work import Finished, Task
-from stepline.curate.gathering import run_dataset_stage
-from stepline.curate.items import Collection, Item, Refused
-from stepline.curate.ledger.cells import Cells
-from stepline.curate.ledger.folders import STAGES
-from stepline.curate.ledger.inventory import write_inventory
-from stepline.curate.ledger.lock import sole_driver
-from stepline.curate.ledger.timings import Journal
-from stepline.curate.places import Place
+from stepline.curate.dataset_stages import run_dataset_stage
+from stepline.curate.execution.local import cores, scratch_folder, work_through
+from stepline.curate.execution.scheduler import Finished, Task
 from stepline.curate.plan import Plan, fate
-from stepline.curate.progress import Progress, Report
-from stepline.curate.recipe import Recipe, chosen_stages
-from stepline.curate.stage import Failure, Stages
-from stepline.curate.units import CELLS, FAILURES
+from stepline.curate.remote import Place
+from stepline.curate.stage import CELLS, FAILURES, Collection, Failure, Item, Recipe, Refused, Stages, chosen_stages
+from stepline.curate.store.lock import sole_driver
+from stepline.curate.store.results import STAGES, Cells
+from stepline.curate.store.run_log import Journal, write_inventory
 from stepline.errors import DatasetError
-from stepline.store import PARTIAL, check_writable
+from stepline.storage import PARTIAL, check_writable
 
 log = logging.getLogger(__name__)
+
+
+@dataclass
+class Progress:
+    """Videos of one phase. earlier: finished before the run began; kinds: how the failed ones failed, by kind.
+
+    reasons: (stage, kind) -> videos.
+    """
+
+    total: int
+    stages: tuple[str, ...] = ()
+    done: int = 0
+    earlier: int = 0
+    kinds: Counter[str] = field(default_factory=Counter)
+    reasons: Counter[tuple[str, str]] = field(default_factory=Counter)
+    began: float = field(default_factory=time.monotonic)
+
+    def count(self, failure: Failure | None, *, earlier: bool) -> None:
+        """Count one finished video. earlier: it took no work in this run."""
+        self.done += 1
+        self.earlier += earlier
+        if failure is not None:
+            self.kinds[failure.kind] += 1
+            self.reasons[failure.stage, failure.kind] += 1
+
+    @property
+    def failed(self) -> int:
+        """Videos that failed; those that the recipe leaves out are none of them."""
+        return sum(count for kind, count in self.kinds.items() if kind != "left out")
+
+    @property
+    def seconds(self) -> float:
+        """Since the phase began."""
+        return time.monotonic() - self.began
+
+    @property
+    def rate(self) -> float | None:
+        """Videos an hour that this run has worked on; None before the first."""
+        worked = self.done - self.earlier
+        return worked / max(self.seconds, 1e-9) * 3600 if worked else None
+
+    @property
+    def left(self) -> float | None:
+        """Seconds to the end at this rate; None while it is not known."""
+        return None if not self.rate else (self.total - self.done) / self.rate * 3600
+
+
+Report: TypeAlias = Callable[[Progress], None]
 
 
 @dataclass(frozen=True)
@@ -146,7 +191,7 @@ def _carried_out(job: Job, plan: Plan, cells: Cells, collection: Collection, jou
         items = _unfailed(plan, cells, collection.items, plan.before(phase[0]))
         job.report(progress)
         if job.recipe.engine.name == "ray":
-            from stepline.curate.engines.ray_data import work_on_ray
+            from stepline.curate.execution.ray import work_on_ray
 
             work_on_ray(task, items)
             cells = Cells(cells.place)  # what is known of a store was listed before other machines wrote to it

@@ -12,11 +12,8 @@ from itertools import groupby
 
 from pydantic import JsonValue
 
-from stepline.curate.items import Item
-from stepline.curate.ledger.cells import Cells
-from stepline.curate.recipe import Recipe
-from stepline.curate.stage import Failure, Stage
-from stepline.curate.units import Unit, key, stage_inputs
+from stepline.curate.stage import Failure, Item, Recipe, Stage, Unit, key, stage_inputs
+from stepline.curate.store.results import Cells
 
 DIGEST = 32  # bytes of a sha256
 

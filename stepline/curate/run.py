@@ -3,13 +3,10 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from stepline.curate.driver import Job, Outcome, curate, place_of
-from stepline.curate.items import Item, Refused
-from stepline.curate.ledger.folders import Folders
-from stepline.curate.places import Place
-from stepline.curate.progress import Report
-from stepline.curate.recipe import Recipe
-from stepline.curate.units import DATASET
+from stepline.curate.driver import Job, Outcome, Report, curate, place_of
+from stepline.curate.remote import Place
+from stepline.curate.stage import DATASET, Item, Recipe, Refused
+from stepline.curate.store.results import Folders
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,22 @@
-"""Settings of reading and writing anywhere, of the videos that come in and of the dataset that goes out."""
+"""Settings of reading and writing anywhere, of the videos that come in and of the dataset that goes out.
+
+Settings of how a run is carried out: limits of a unit of work, and engines. Engines never decide results.
+
+Settings of the forecast; none of them changes the dataset.
+
+Settings of the report and the audit; none of them changes the dataset.
+
+Settings of the stages that only `curate` has; those of the others are their packages' own.
+"""
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from stepline.settings import Count, NonNegative, Positive, Settings
+from pydantic import Field
+
+from stepline.nasva.network_settings import AlignerSettings
+from stepline.settings import Count, CountOrZero, Fraction, NonNegative, Positive, Settings
+from stepline.sieve_swap.settings import MatchSettings, PairingSettings
 
 
 class PlaceSettings(Settings):
@@ -55,3 +68,111 @@ class ExportSettings(Settings):
     shard: Count = 256  # MiB a shard of features or a tar holds
     webdataset: bool = False  # also write tars of records (.json) and steps (.vtt), with the videos if `media`
     media: bool = False  # copy the videos into the tars; ask first whether their licences allow it
+
+
+class LimitsSettings(Settings):
+    """What one unit of work (a stage of a video) may take before it counts as failed."""
+
+    seconds: Positive = 1800.0  # wall seconds; longer is a hang, and the unit's process is killed
+    memory: Count = 6144  # MiB of a worker's resident memory; more, and its process is killed
+    in_a_row: Count = 100  # units of a stage that fail one after another before the run ends: no fault of theirs
+    attempts: Count = 3  # times that a failing unit is tried in all, over every --retry-failed
+
+
+class EngineSettings(Settings):
+    """Where the work is done; none of these settings changes a byte of the dataset."""
+
+    name: Literal["local", "ray"] = "local"  # processes of this machine, or a Ray cluster
+    workers: Count | None = None  # processes (local) or actors a stage group (ray); none = one a core
+    fewest: Count = 1  # actors a stage group that Ray keeps when there is little to do
+    gpus: NonNegative = 0.0  # GPUs an actor whose stages can use one
+    cache: Count = 4096  # MiB of remote media that wait on the local disk at once
+    ahead: Count = 4  # videos a worker that are open at once; bounds what waits
+    address: str | None = None  # of a Ray cluster; none = one is started on this machine
+
+
+class ForecastSettings(Settings):
+    """What `--dry-run` samples, and what things cost; prices in one currency of your own."""
+
+    sample: Annotated[int, Field(ge=6)] = 24  # videos that are worked on; their results are not made again
+    seed: int = 0  # of the sample and the draws
+    cores: tuple[Count, ...] = (1, 16, 128)  # for which hours are told, beside this machine's
+    draws: Annotated[int, Field(ge=100)] = 1000  # of the bootstrap
+    core_hour: NonNegative = 0.04  # one core for one hour
+    gpu_hour: NonNegative = 2.0  # one GPU for one hour, where the engine uses some
+    million_tokens: NonNegative = 0.5  # of a language model, in and out together
+    gigabyte_month: NonNegative = 0.02  # of storage; a month is counted
+
+
+class ReportSettings(Settings):
+    """What the report shows of a dataset."""
+
+    seed: int = 0  # of all that is drawn at random
+    audit_videos: CountOrZero = 10  # videos that people check; as many as NaSVA's authors did
+    audit_texts: CountOrZero = 25  # sentences and steps of each, at most
+    frames: bool = True  # key frames of the audited texts in the page; 3 to 6 kB each
+    frame_width: Annotated[int, Field(ge=32, le=640)] = 176  # pixels
+    steps_read: CountOrZero = 5000  # steps whose verbs and objects are counted for the cloud
+    videos_compared: CountOrZero = 20000  # videos among which near-duplicates are sought
+    task: str | None = None  # whose steps are drawn in the plane; none: the task with most placed steps
+    points: CountOrZero = 400  # steps drawn there, at most
+    text_base: Path | None = None  # wikiHow-like texts (`stepline text-base build`) that tasks are compared with
+
+
+class FilterSettings(Settings):
+    """Which videos are left out, as soon as what is said of them is known."""
+
+    languages: tuple[str, ...] = ("en",)  # ISO 639-1 codes; none: any language
+    shortest: NonNegative = 5.0  # s of a video
+    longest: NonNegative | None = 1200.0  # s; NaSVA trains on at most 1200, Sieve & Swap takes 600; none: any
+    words: CountOrZero = 10  # least words that are said
+    words_a_minute: NonNegative = 15.0  # least words a minute; narration has 60 and more
+    steps: CountOrZero = 2  # least steps that are written
+
+
+class CoarseStageSettings(Settings):
+    """Where a step is said; how, is in `steps.nasva.coarse`."""
+
+    said: Literal["cited", "likeness"] = "likeness"  # "cited": where the sentences lie that its writer cites
+
+
+class GatherSettings(Settings):
+    """Which videos count as the same; the one whose id comes first is kept."""
+
+    same_words: Fraction = 0.9  # share of common runs of words at which two videos say the same; 1: never
+    same_picture: Fraction = 0.02  # mean difference of thumbnails, of 1, at which two show the same; 0: never
+    run: Annotated[int, Field(ge=1, le=10)] = 3  # words a run of the first
+
+
+class PlacingSettings(Settings):
+    """How the refined network places the steps for good."""
+
+    calibrate: bool = True  # P(shown) against texts of other videos; false: every labelled step counts as shown
+    shown_rate: Fraction | None = 0.6  # share of the steps that is shown; NaSVA table 5: 0.606; none: estimated
+    aligner: AlignerSettings = AlignerSettings()
+
+
+class SwapStageSettings(Settings):
+    """Sieve & Swap over what was gathered."""
+
+    base: Path | None = None  # folder of a text base, which `stepline text-base build` makes
+    pairing: PairingSettings = PairingSettings()
+    match: MatchSettings = MatchSettings()
+
+
+class CleanSettings(Settings):
+    """Which steps stay in the end: written, supported by what is said, shown, and placed."""
+
+    written: Fraction = 0.5  # least P(it tells a step), by its wording
+    supported: Fraction = 0.4  # least cosine to a sentence that it rests on; MiniLM, as the writers' own floor
+    shown: Fraction = 0.5  # least P(shown)
+    placed: Fraction = 0.3  # least overlap (IoU) of what grounding and network say; 0: they need not agree
+    spans: Literal["grounding", "network"] = "grounding"  # whose span a step gets; the grounding knows where shots end
+    least: CountOrZero = 1  # steps that a video must keep to stay
+
+
+class VisibleSettings(Settings):
+    """Which narrations count as shown."""
+
+    shown: Fraction = 0.5  # least P(the picture shows what is said while it is said)
+    least: CountOrZero = 1  # such sentences that a video must have to stay

@@ -4,23 +4,93 @@
 
 A stage of kind "video" makes the bytes of one cell from one item; one of kind "dataset" runs once over all of them.
 Neither knows which engine runs it.
+
+A recipe: which stages a run has, and the settings of each, as one file.
+
+What a run goes over: one item a video, with where its parts are and what tells that one of them changed.
+
+Units of work: a stage of a video, known by a key of all that decides its result.
+
+OUT/cells/STAGE/k[:2]/KEY.json        a result; that it is there says that it is done
+OUT/failures/STAGE/KEY.json           why there is none
 """
 
+import difflib
+import hashlib
+import json
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from pydantic import JsonValue
 
-from stepline.curate.items import Item, Refused
+from stepline.curate.settings import (
+    CleanSettings,
+    CoarseStageSettings,
+    EngineSettings,
+    ExportSettings,
+    FilterSettings,
+    ForecastSettings,
+    GatherSettings,
+    LimitsSettings,
+    PlaceSettings,
+    PlacingSettings,
+    ReportSettings,
+    SourceSettings,
+    SwapStageSettings,
+    VisibleSettings,
+)
+from stepline.errors import SettingsError
+from stepline.nasva.network_settings import RefineRunSettings, RunSettings
+from stepline.pipeline.request import StepsSettings
+from stepline.settings import Settings, load_settings
 
 if TYPE_CHECKING:
-    from stepline.curate.places import Place
-    from stepline.curate.recipe import Recipe
+    from stepline.curate.remote import Place
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One video of a source.
+
+    id: unique in the run; items are always handled sorted by it. video, captions, features: fsspec URLs of the media,
+    of captions that stand for recognition, and of ready features that stand for a backbone; None = there are none.
+    Each stamp tells a changed file: its size and time of change where it is local, size and ETag in an object store.
+    """
+
+    id: str
+    video: str | None = None
+    stamp: str = ""
+    captions: str | None = None
+    captions_stamp: str = ""
+    features: str | None = None
+    features_stamp: str = ""
+    title: str | None = None
+    task: str | None = None
+    category: str | None = None
+    duration: float | None = None  # seconds, where the source tells it
+    path: str | None = None  # of the video relative to the source, or its public URL; what a dataset says of it
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """What a source named and the run leaves out. reason: in words that hold no path of this machine."""
+
+    id: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Collection:
+    """All videos of a run, sorted by id, and what the source refused."""
+
+    items: Sequence[Item]
+    refused: Sequence[Refused]
+
 
 Kind: TypeAlias = Literal["video", "dataset"]
 Reads: TypeAlias = Literal["media", "speech", "picture", "about", "where"]
@@ -112,3 +182,121 @@ class Stage:
 
 
 Stages: TypeAlias = Mapping[str, Stage]
+
+
+FOLDER = Path(__file__).parent / "recipes"
+
+
+class Recipe(Settings):
+    """Every setting of `stepline curate`."""
+
+    stages: tuple[str, ...] = ()  # names of the stages, each after those that it needs
+    threads: int = 1  # threads of a dataset stage (training); they decide its last bits
+    source: SourceSettings = SourceSettings()
+    steps: StepsSettings = StepsSettings()  # recogniser, writer, backbone, coarse placing, grounding and judge
+    filter: FilterSettings = FilterSettings()
+    coarse: CoarseStageSettings = CoarseStageSettings()
+    gather: GatherSettings = GatherSettings()
+    sieve_swap: SwapStageSettings = SwapStageSettings()
+    train: RunSettings = RunSettings()
+    refine: RefineRunSettings = RefineRunSettings()
+    place: PlacingSettings = PlacingSettings()
+    clean: CleanSettings = CleanSettings()
+    visible: VisibleSettings = VisibleSettings()
+    export: ExportSettings = ExportSettings()
+    report: ReportSettings = ReportSettings()
+    forecast: ForecastSettings = ForecastSettings()
+    places: PlaceSettings = PlaceSettings()
+    limits: LimitsSettings = LimitsSettings()
+    engine: EngineSettings = EngineSettings()
+
+
+def load_recipe(name: str, overrides: Sequence[str] = ()) -> Recipe:
+    """Return a recipe by the name of one that comes with the package, or by the path of a TOML file.
+
+    Raises SettingsError for an unknown name, key or value.
+    """
+    known = sorted(file.stem for file in FOLDER.glob("*.toml"))
+    path = FOLDER / f"{name}.toml" if name in known else Path(name)
+    if not path.is_file():
+        raise SettingsError(f"{name}: no such recipe; name one of {', '.join(known)}, or a TOML file")
+    return load_settings(Recipe, path, overrides)
+
+
+def chosen_stages(recipe: Recipe, stages: Stages) -> tuple[Stage, ...]:
+    """Return the stages of a recipe in its order, each with what it takes among its needs.
+
+    Raises SettingsError for a stage that is unknown, named twice, or named before what it needs.
+    """
+    chosen: dict[str, Stage] = {}
+    for name in recipe.stages:
+        if name not in stages:
+            near = difflib.get_close_matches(name, stages, n=1)
+            cure = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(stages))}"
+            raise SettingsError(f"recipe: no stage {name!r}; {cure}")
+        if name in chosen:
+            raise SettingsError(f"recipe: stage {name!r} is named twice; name it once")
+        for need in stages[name].needs:
+            if need not in chosen:
+                raise SettingsError(f"recipe: stage {name!r} needs {need!r} before it; add it to `stages`")
+        taken = tuple(take for take in stages[name].takes if take in chosen)
+        chosen[name] = replace(stages[name], needs=(*stages[name].needs, *taken), takes=())
+    if not chosen:
+        raise SettingsError("recipe: it names no stage; list some in `stages`")
+    return tuple(chosen.values())
+
+
+CELLS, FAILURES = "cells", "failures"
+DATASET = "dataset"  # below OUT: what is published
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One stage of one video. needs: key of each stage whose result it reads."""
+
+    item: Item
+    stage: str
+    key: str
+    needs: Mapping[str, str]
+
+
+def key(stage: Stage, item: Item, settings: JsonValue, needs: Mapping[str, str]) -> str:
+    """Return the name of a unit's result: a sha256 of the stage, what it reads of the item, settings and needs.
+
+    settings: `stage.settings(recipe)`, asked once a run. needs: stage -> key.
+    """
+    parts = [stage.name, stage.version, item.id, stage_inputs(stage, item), settings, sorted(needs.items())]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, allow_nan=False).encode()).hexdigest()
+
+
+def stage_inputs(stage: Stage, item: Item) -> list[JsonValue]:
+    """Return what of an item decides a stage's result: the stamps of the files it reads, what is known about it."""
+    stamps = {"media": item.stamp, "captions": item.captions_stamp, "features": item.features_stamp}
+    about: list[JsonValue] = [item.title, item.task, item.category, item.duration] if "about" in stage.reads else []
+    read: list[JsonValue] = [f"{name} {stamps[name]}" for name in sorted(reads(stage, item))]
+    addresses: list[JsonValue] = [item.path, item.video, item.captions, item.features]
+    where = addresses if "where" in stage.reads else []
+    return [*read, about, *([where] if where else [])]
+
+
+def reads(stage: Stage, item: Item) -> frozenset[str]:
+    """Return which files of an item a stage reads: "media", "captions", "features"."""
+    found = set()
+    for kind in stage.reads:
+        if kind == "speech" and item.captions is not None:
+            found.add("captions")
+        elif kind == "picture" and item.features is not None:
+            found.add("features")
+        elif kind not in ("about", "where") and item.video is not None:
+            found.add("media")
+    return frozenset(found)
+
+
+def cell_name(stage: Stage, key: str) -> str:
+    """Return where a result lies below OUT."""
+    return f"{CELLS}/{stage.name}/{key[:2]}/{key}{stage.suffix}"
+
+
+def failure_name(stage: Stage, key: str) -> str:
+    """Return where a failure lies below OUT."""
+    return f"{FAILURES}/{stage.name}/{key}.json"

@@ -6,18 +6,14 @@ from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
 
-from stepline.curate.items import Item, Refused
-from stepline.curate.ledger.cells import Cells
-from stepline.curate.ledger.folders import Folders
-from stepline.curate.ledger.inventory import read_items, read_recipe, read_refused
-from stepline.curate.ledger.lock import holder
-from stepline.curate.ledger.timings import read_timings
 from stepline.curate.plan import Fate, Plan, fate
-from stepline.curate.recipe import chosen_stages
-from stepline.curate.stage import Failure, Stage, Stages
+from stepline.curate.stage import Failure, Item, Refused, Stage, Stages, chosen_stages
+from stepline.curate.store.lock import holder
+from stepline.curate.store.results import Cells, Folders
+from stepline.curate.store.run_log import read_items, read_recipe, read_refused, read_timings
 
 if TYPE_CHECKING:
-    from stepline.curate.places import Place
+    from stepline.curate.remote import Place
 
 
 @dataclass

@@ -7,9 +7,9 @@ write_densevid(...)                   # submission files
 """
 
 from stepline.datasets.predictions import Predictions, Segment, Unread, read_predictions
-from stepline.datasets.reading import Entry, Reading, Rejected
+from stepline.datasets.record_builder import Entry, Reading, Rejected
+from stepline.datasets.registry import DATASETS, Dataset, dataset, describe, read, stream
 from stepline.datasets.submissions import segments, write_densevid, write_htstep_grounding, write_htstep_result
-from stepline.datasets.table import DATASETS, Dataset, dataset, describe, read, stream
 
 __all__ = [
     "DATASETS",

@@ -8,10 +8,8 @@ The spans of one step id stand together in one reference step.
 from collections.abc import Iterator
 from pathlib import Path
 
-from stepline.datasets.draft import Draft
-from stepline.datasets.node import Node
-from stepline.datasets.reading import Entry
-from stepline.datasets.source import one_file, read_json
+from stepline.datasets.files import Node, one_file, read_json
+from stepline.datasets.record_builder import Draft, Entry
 
 NAME = "COIN.json"
 

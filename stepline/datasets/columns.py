@@ -9,10 +9,8 @@ The folder or the .tar.gz archive of such files is read as well.
 from collections.abc import Iterator
 from pathlib import Path
 
-from stepline.datasets.draft import Draft
-from stepline.datasets.node import Node
-from stepline.datasets.reading import Entry
-from stepline.datasets.source import documents
+from stepline.datasets.files import Node, documents
+from stepline.datasets.record_builder import Draft, Entry
 from stepline.errors import DatasetError
 
 COLUMNS = ("start", "end", "text")

@@ -14,9 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from stepline.datasets.draft import Draft, refused
-from stepline.datasets.reading import Entry
-from stepline.datasets.source import find, plain_rows, read_text
+from stepline.datasets.files import find, plain_rows, read_text
+from stepline.datasets.record_builder import Draft, Entry, refused
 from stepline.errors import DatasetError
 
 TASKS = ("tasks_primary.txt", "tasks_related.txt")

@@ -10,10 +10,8 @@ EPIC-100       EPIC_100_{train,validation}.csv  narration_id,video_id,start_time
 from collections.abc import Iterator
 from pathlib import Path
 
-from stepline.datasets.draft import SEEN, Draft
-from stepline.datasets.node import Node
-from stepline.datasets.reading import Entry
-from stepline.datasets.source import find, one_file, read_csv, read_json, stem
+from stepline.datasets.files import Node, find, one_file, read_csv, read_json, stem
+from stepline.datasets.record_builder import SEEN, Draft, Entry
 from stepline.errors import DatasetError
 
 COOK4D = "complete_step_annotations.json"

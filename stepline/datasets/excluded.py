@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from stepline.datasets.source import read_text
-from stepline.datasets.table import stream
+from stepline.datasets.files import read_text
+from stepline.datasets.registry import stream
 from stepline.errors import DatasetError
-from stepline.store import write_atomic
+from stepline.storage import write_atomic
 
 UNNAMED = "unnamed"  # dataset of a line that names none
 YOUTUBE, PREFIX = 11, "v_"  # letters of a YouTube id; what ActivityNet-style files put before it

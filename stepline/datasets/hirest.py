@@ -9,10 +9,8 @@ which no part does, are rejected. An item whose steps were not annotated has an 
 from collections.abc import Iterator
 from pathlib import Path
 
-from stepline.datasets.draft import Draft, refused
-from stepline.datasets.node import Node
-from stepline.datasets.reading import Entry
-from stepline.datasets.source import find, read_json, stem
+from stepline.datasets.files import Node, find, read_json, stem
+from stepline.datasets.record_builder import Draft, Entry, refused
 from stepline.errors import DatasetError
 
 NAMES = ("all_data_train.json", "all_data_val.json", "all_data_test.json")

@@ -10,10 +10,8 @@ times of alignable sentences, so there is no transcript.
 from collections.abc import Iterator
 from pathlib import Path
 
-from stepline.datasets.draft import Draft
-from stepline.datasets.node import Node
-from stepline.datasets.reading import Entry
-from stepline.datasets.source import one_file, read_json
+from stepline.datasets.files import Node, one_file, read_json
+from stepline.datasets.record_builder import Draft, Entry
 
 NAME = "htm_align.json"
 CELLS = 4  # alignable, start, end, text

@@ -15,10 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from stepline.datasets.draft import Draft
-from stepline.datasets.node import Node
-from stepline.datasets.reading import Entry
-from stepline.datasets.source import find, one_file, read_csv, read_json
+from stepline.datasets.files import Node, find, one_file, read_csv, read_json
+from stepline.datasets.record_builder import Draft, Entry
 from stepline.errors import DatasetError
 
 ANNOTATIONS, TAXONOMY, SPLITS = "annotations.json", "taxonomy.csv", "video_splits.json"

@@ -10,7 +10,7 @@ from pathlib import Path
 from stepline.datasets.predictions import Segment
 from stepline.errors import DatasetError
 from stepline.records import Record, Step
-from stepline.store import write_atomic
+from stepline.storage import write_atomic
 
 DENSEVID = "VERSION 1.0"  # what densevid_eval and PDVC write; neither reads it
 GROUNDING = ("video-id", "t-start", "t-end", "label", "score")  # HT-Step's evaluate_article_grounding

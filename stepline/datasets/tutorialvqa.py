@@ -10,10 +10,8 @@ a Transcript; a reference step's `sources` are their indices. The questions (tra
 from collections.abc import Iterator
 from pathlib import Path
 
-from stepline.datasets.draft import Draft
-from stepline.datasets.node import Node
-from stepline.datasets.reading import Entry
-from stepline.datasets.source import one_file, read_json
+from stepline.datasets.files import Node, one_file, read_json
+from stepline.datasets.record_builder import Draft, Entry
 
 NAME = "videos.json"
 NO_SENTENCES = "its sentence indexes are not in the transcript"

@@ -16,10 +16,8 @@ import difflib
 from collections.abc import Iterator
 from pathlib import Path
 
-from stepline.datasets.draft import REPEATED, Draft
-from stepline.datasets.node import Node
-from stepline.datasets.reading import Entry
-from stepline.datasets.source import find, one_file, read_json
+from stepline.datasets.files import Node, find, one_file, read_json
+from stepline.datasets.record_builder import REPEATED, Draft, Entry
 
 SPOKEN, SHOWN = "mapped_actions_time_label.json", "dict_all_annotations_ordered.json"
 VISIBLE = 0  # the label of an action that is seen in the miniclip

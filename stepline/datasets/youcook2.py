@@ -5,18 +5,28 @@
 
 Sieve & Swap's pre-training files hold several candidate texts a segment; the first is the step, the others its
 alternatives. Times are seconds.
+
+Ids as PDVC and densevid_eval write them: "v_" before every YouTube id.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import partial
 from pathlib import Path
 
-from stepline.datasets.draft import Draft
-from stepline.datasets.keys import PREFIX, prefixed
-from stepline.datasets.node import Node
-from stepline.datasets.reading import Entry
-from stepline.datasets.source import read_json, stem
+from stepline.datasets.files import Node, read_json, stem
+from stepline.datasets.record_builder import Draft, Entry
 from stepline.errors import DatasetError
+
+PREFIX = "v_"
+YOUTUBE = 11  # characters of a YouTube id, which may itself begin with "v_"
+
+
+def prefixed(ids: Collection[str]) -> bool:
+    """Tell whether all ids carry the prefix: some are a YouTube id with it, and none is a bare YouTube id."""
+    lengths = {len(id) for id in ids}
+    known = YOUTUBE + len(PREFIX) in lengths and YOUTUBE not in lengths
+    return known and all(id.startswith(PREFIX) for id in ids)
+
 
 HIDDEN = "None"  # the sentence of the test split, whose captions are kept secret
 NAMES = {

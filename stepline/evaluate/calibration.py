@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stepline.errors import DatasetError
-from stepline.evaluate.statistics import Floats
+from stepline.evaluate.bootstrap import Floats
 
 RIDGE = 1.0  # of the weights, in standard deviations; keeps them finite where a feature separates all
 STEPS = 50  # of Newton's method; it ends in ten

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from stepline.errors import ModelError
-from stepline.models import sha256
+from stepline.weights import sha256
 
 METEOR_JAR = "meteor/meteor-1.5.jar"
 PARAPHRASES = "meteor/data/paraphrase-en.gz"

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stepline.errors import DatasetError
-from stepline.evaluate.statistics import Floats, Integers, divide
+from stepline.evaluate.bootstrap import Floats, Integers, divide
 
 Numbers: TypeAlias = Sequence[float] | npt.NDArray[np.floating] | npt.NDArray[np.integer]
 

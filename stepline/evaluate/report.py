@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from stepline.errors import DatasetError
-from stepline.evaluate.statistics import DRAWS, LEVEL, Floats, Statistic, choose, cluster, interval, resample, score
+from stepline.evaluate.bootstrap import DRAWS, LEVEL, Floats, Statistic, choose, cluster, interval, resample, score
 
 FEW = 30  # videos under which a percentile interval over them is known to be too narrow
 TIE = 1e-12  # scores this close are equal: sums of the same numbers over other videos differ by some 1e-16
@@ -240,7 +240,7 @@ def write_per_video(made: Report, path: Path) -> None:
     import pyarrow as arrow
     import pyarrow.parquet as parquet
 
-    from stepline.store import atomic_path
+    from stepline.storage import atomic_path
 
     rows = [{"protocol": f"{made.benchmark}/{made.protocol}", **row} for row in made.per_video]
     with atomic_path(path) as partial:

@@ -13,6 +13,8 @@ Precision = worth / predicted events, recall = worth / reference events, F1 of a
 the means over its videos. The official program calls METEOR with the roles swapped (prediction as the reference), drops
 videos without predictions from the mean and stops at an empty list; here the roles are an option, missing videos score
 0 unless told otherwise and are listed, and an empty list scores 0.
+
+One-to-one pairings that keep the order of both sides, by dynamic programming (SODA, section 3.2).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,12 +26,56 @@ from multiprocessing import get_context
 from typing import Literal, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from stepline.errors import DatasetError
-from stepline.evaluate.caption_tokens import CaptionTokens
 from stepline.evaluate.events import Event, Matrix, coverage, overlap, require_events, times
 from stepline.evaluate.meteor import Meteor, MeteorScores
-from stepline.evaluate.ordered_pairing import best_total, chased_pairs
+from stepline.evaluate.tokens import CaptionTokens
+
+
+def best_total(scores: Matrix) -> float:
+    """Return the largest sum of scores over pairs (row, column) that rise together. scores: (N, M), none negative."""
+    best = np.zeros(scores.shape[1] + 1)
+    for row in scores:
+        best[1:] = np.maximum.accumulate(np.maximum(best[1:], best[:-1] + row))
+    return float(best[-1])
+
+
+def chased_pairs(scores: Matrix) -> list[tuple[int, int]]:
+    """Return the pairs that SODA's program reads out of the table of best totals, from first to last.
+
+    From the last row up it takes, in each row, the last column (left of the one just taken) whose best choice was to
+    pair, even where the best total lies on another way; with ties it would rather not pair. At least one pair always
+    comes out, with or without overlap. scores: (N, M), N and M at least 1.
+    """
+    paired = _paired(scores)
+    pairs: list[tuple[int, int]] = []
+    limit = scores.shape[1]
+    for row in range(len(scores) - 1, -1, -1):
+        columns = np.flatnonzero(paired[row, :limit])
+        if not len(columns):
+            continue
+        limit = int(columns[-1])
+        pairs.append((row, limit))
+        if limit == 0:
+            break
+    return pairs[::-1]
+
+
+def _paired(scores: Matrix) -> npt.NDArray[np.bool_]:
+    """Tell for each cell whether pairing its row and column beats leaving either out."""
+    paired = np.zeros(scores.shape, dtype=bool)
+    above = np.full(scores.shape[1], -1.0)  # of the row before; -1: there is none
+    for index, row in enumerate(scores):
+        diagonal = np.concatenate(([0.0], above[:-1])) if index else np.zeros_like(row)
+        total = diagonal + row
+        best = np.maximum.accumulate(np.maximum(above, total))
+        left = np.concatenate(([-1.0], best[:-1]))
+        paired[index] = (total > above) & (total > left)
+        above = best
+    return paired
+
 
 Kind = Literal["a", "b", "c", "d"]
 Triple = tuple[float, float, float]  # precision, recall, F1

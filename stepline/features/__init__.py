@@ -6,9 +6,7 @@
 A folder is a store: shard-00000.safetensors, shard-00000.parquet, ... ; a shard without its index does not count.
 """
 
-from stepline.features.importing import Imported, import_features
-from stepline.features.index import Lines, Stored
-from stepline.features.store import FeatureStore
-from stepline.features.writer import FeatureWriter
+from stepline.features.import_files import Imported, import_features
+from stepline.features.store import FeatureStore, FeatureWriter, Lines, Stored
 
 __all__ = ["FeatureStore", "FeatureWriter", "Imported", "Lines", "Stored", "import_features"]

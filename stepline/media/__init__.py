@@ -7,10 +7,9 @@ nothing but the named file itself is ever opened.
 from stepline.media.clips import cut, splice
 from stepline.media.frames import Frame
 from stepline.media.probe import MediaInfo, probe
-from stepline.media.reader import Reader, frames, sound
+from stepline.media.reader import Reader, frames, frames_at, sound, stills
 from stepline.media.settings import MediaSettings
 from stepline.media.sounds import SAMPLE_RATE, Sound
-from stepline.media.stills import frames_at, stills
 
 __all__ = [
     "SAMPLE_RATE",

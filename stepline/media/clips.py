@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from stepline.errors import MediaError, SettingsError
+from stepline.media.container import Source, open_media, picture_rate
 from stepline.media.frames import display_size, quarter_turns
-from stepline.media.seeking import start_before
+from stepline.media.reader import start_before
 from stepline.media.settings import MediaSettings
 from stepline.media.sounds import Line
-from stepline.media.source import Source, open_media, picture_rate
 from stepline.records import Span
-from stepline.store import atomic_path
+from stepline.storage import atomic_path
 
 TICKS = 90_000  # a second in the clip's picture time; a multiple of all usual frame rates
 CLIP_RATE = 48_000  # Hz, sound of the clip

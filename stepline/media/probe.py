@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from stepline.errors import MediaError
+from stepline.media.container import Source, check_duration, open_media, picture_rate
 from stepline.media.frames import display_size, quarter_turns
 from stepline.media.settings import MediaSettings
-from stepline.media.source import Source, check_duration, open_media, picture_rate
 
 MOST_PACKETS = 2000  # read in search of the first picture and sound; about half a minute of video
 

@@ -1,14 +1,19 @@
-"""Reads a video once, from front to back: frames at a rate and sound, as they come."""
+"""Reads a video once, from front to back: frames at a rate and sound, as they come.
 
-from collections.abc import Iterator
+Single pictures of a video at given seconds, found by seeking.
+
+Finds the place in a file from which decoding reaches a given second.
+"""
+
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from stepline.errors import MediaError
+from stepline.media.container import MICROSECONDS, Source, check_duration, open_media, picture_rate
 from stepline.media.frames import Frame, Picker, Shaper
 from stepline.media.settings import MediaSettings
 from stepline.media.sounds import Line, Sound
-from stepline.media.source import Source, check_duration, open_media, picture_rate
 
 SPARSE = 4  # frames of the video for each one wanted, from which leaving some out cannot be seen
 
@@ -122,3 +127,107 @@ def frames(
     for item in Reader(path, frame_rate=rate, frame_size=size, sound=False, settings=settings):
         if isinstance(item, Frame):
             yield item
+
+
+STEP_BACK = 1.0  # s before the wanted second tried first, so that its sound is complete; then four times as far
+
+
+def start_before(source: Source, second: float) -> Any:
+    """Move the file to where decoding gives all that is on screen and heard at `second`; return that first picture.
+
+    None where no picture can be decoded. A file that cannot be searched is taken back to its start.
+    """
+    back = STEP_BACK
+    while True:
+        seek(source, max(0.0, second - back))
+        found = next(pictures(source), None)
+        if not source.exact or second <= back or (found is not None and found[0] <= second):
+            seek(source, max(0.0, second - back))
+            return None if found is None else found[2]
+        back *= 4
+
+
+def seek(source: Source, second: float) -> None:
+    """Move the file to the last key frame at or before `second`, or to its start where it cannot be searched."""
+    import av
+
+    if not source.exact or second <= 0:  # a key frame that comes late would take the sound before it along
+        source.rewind()
+        return
+    try:
+        source.container.seek(round((second + source.start) * MICROSECONDS), backward=True)
+    except av.error.FFmpegError:
+        source.exact = False
+        source.rewind()
+
+
+def pictures(source: Source) -> Iterator[tuple[float, float, Any]]:
+    """Yield time, length (s) and the decoded frame of every picture from where the file stands."""
+    if source.picture is None:
+        return
+    timing = source.timing()
+    for packet in source.packets():
+        if packet.stream_index == source.picture.index:
+            for frame in source.decode(packet):
+                yield *timing.place(frame), frame
+
+
+NEAR = 4.0  # s to the next wanted second up to which decoding on is cheaper than seeking
+LINGER = 1.0  # s after the last picture ends during which it still counts as on screen; rows of features are that long
+
+
+def frames_at(
+    path: Path | str, times: Sequence[float], width: int | None = None, settings: MediaSettings | None = None
+) -> list[Frame | None]:
+    """Return the frame on screen at each of the times, in their order; None where the video has no picture then.
+
+    width: pixels across, None for full size. Before the first frame that is the first one.
+    """
+    found = {still.time: still for still in stills(path, times, width, settings)}
+    return [found.get(time) for time in times]
+
+
+def stills(
+    path: Path | str, times: Sequence[float], width: int | None = None, settings: MediaSettings | None = None
+) -> Iterator[Frame]:
+    """Yield the frames of `frames_at` one by one, sorted by time, each time once; times without a picture are left out.
+
+    For many pictures of a long video: memory holds one.
+    """
+    with open_media(path, settings or MediaSettings()) as source:
+        walk = _Walk(source)
+        shaper = Shaper(width=width, aspect=source.aspect)
+        for time in sorted(time for time in set(times) if time >= 0.0):
+            picture = walk.at(time)
+            if picture is not None:
+                yield Frame(time, shaper.image(picture))
+
+
+class _Walk:
+    """Goes forward through the pictures of a file, by decoding or by a leap."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._coming: Iterator[tuple[float, float, Any]] = iter(())
+        self._next: tuple[float, float, Any] | None = None
+        self._shown: tuple[float, float, Any] | None = None
+
+    def at(self, second: float) -> Any:
+        """Return the decoded frame on screen at `second`, which must not lie before the one asked for last."""
+        if self._source.picture is None:
+            return None
+        far = self._next is not None and second > self._next[0] + NEAR
+        if self._shown is None or (far and self._source.exact):
+            self._leap(second)
+        while self._next is not None and self._next[0] <= second:
+            self._shown, self._next = self._next, next(self._coming, None)
+        if self._shown is None:
+            return None
+        time, length, frame = self._shown
+        return frame if self._next is not None or second < time + length + LINGER else None
+
+    def _leap(self, second: float) -> None:
+        start_before(self._source, second)
+        self._coming = pictures(self._source)
+        self._shown = next(self._coming, None)
+        self._next = next(self._coming, None)

@@ -13,12 +13,12 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import Function, once_differentiable
 
-from stepline.batches import Batch
 from stepline.errors import ShapeError
-from stepline.layers.linear import own
 from stepline.nasva.model import Aligned, products
-from stepline.nasva.model_settings import AlignabilityTargets, LossSettings
-from stepline.training.loss import Loss
+from stepline.nasva.network_settings import AlignabilityTargets, LossSettings
+from stepline.training.batches import Batch
+from stepline.training.layers import own
+from stepline.training.loop import Loss
 
 BLOCK = 128  # texts whose similarities to all seconds of a batch are in memory at a time: 5 MB at B 8, T 1200
 FAR = -1e4  # logit of what is left out; finite, so that no gradient is NaN (a real logit is at most 1 / tau)

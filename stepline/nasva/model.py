@@ -8,21 +8,159 @@ Source: NaSVA, section 3.2. Differs, as the released weights need it: LayerNorm 
 queries and keys at every attention and never to values; `form="paper"` does as printed.
 Letters: B batch, K texts, T feature rows, C input width, D width, d projection, L decoder layers; inside the network
 a batch is one matrix of R rows, the seconds or the texts of all its videos (`rows.py`).
+
+Attention whose positions enter queries and keys alone.
+
+Letters: B batch, N queries of a video, M keys of it, R rows of all videos, H heads, D width.
+
+How the rows of a batch lie in one matrix while the network works on them: without padding where that pays.
+
+On a CPU rows of padding are left out, and attention goes video by video, with no mask; where little is padded, or on
+another device, all rows stay and a mask says which keys are real. Scores are the same.
+Letters: B batch, N sequence length with padding, R rows in the matrix.
 """
 
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from stepline.batches import Batch
 from stepline.errors import ShapeError
-from stepline.layers.dropout import drop
-from stepline.layers.feed_forward import FeedForward
-from stepline.layers.linear import Linear
-from stepline.nasva.attention import Attention, sine_positions
-from stepline.nasva.model_settings import ModelSettings
-from stepline.nasva.rows import Rows
+from stepline.nasva.network_settings import ModelSettings
+from stepline.training.batches import Batch
+from stepline.training.layers import FeedForward, Linear, affine, drop
+
+PAYS = 1 / 32  # share of padding from which leaving it out pays for attention that goes video by video
+
+
+@dataclass(frozen=True)
+class Rows:
+    """lengths: of each video's rows in the matrix; index: (R,) which of the B x N rows these are, None where all.
+
+    key_keep: (B, 1, 1, N), True where attention may see a row; None where it may see all that are in the matrix.
+    """
+
+    batch: int
+    longest: int
+    lengths: tuple[int, ...]
+    index: Tensor | None
+    key_keep: Tensor | None
+
+    @classmethod
+    def of(cls, pad: Tensor, *, never_none: bool) -> "Rows":
+        """Return how rows with padding (B, N) are to lie. never_none: a video of nothing but padding keeps all of it,
+        so that attention has something to see."""
+        batch, longest = pad.shape
+        full = (longest,) * batch
+        if pad.device.type != "cpu":  # to ask it how much is padding would wait for it
+            return cls(batch, longest, full, None, keys_to_see(pad))
+        keep = keys_to_see(pad)[:, 0, 0] if never_none else ~pad  # (B, N)
+        lost = pad.numel() - int(keep.sum())
+        if not lost:
+            return cls(batch, longest, full, None, None)
+        if lost < PAYS * pad.numel():
+            return cls(batch, longest, full, None, keys_to_see(pad))
+        index = keep.flatten().nonzero().squeeze(1)  # (R,)
+        return cls(batch, longest, tuple(keep.sum(dim=1).tolist()), index, None)
+
+    @property
+    def even(self) -> bool:
+        """Whether the matrix is (B, N) rows, those of padding among them."""
+        return self.index is None
+
+    def pack(self, values: Tensor) -> Tensor:
+        """Return values (B, N, D) as one matrix (R, D)."""
+        flat = values.flatten(0, 1)
+        return flat if self.index is None else flat[self.index]
+
+    def unpack(self, rows: Tensor) -> Tensor:
+        """Return rows (..., R, D) as (..., B, N, D), 0 on padding that was left out."""
+        if self.index is not None:
+            apart = rows.new_zeros(*rows.shape[:-2], self.batch * self.longest, rows.shape[-1])
+            rows = apart.index_copy(-2, self.index, rows)
+        return rows.unflatten(-2, (self.batch, self.longest))
+
+
+def keys_to_see(pad: Tensor) -> Tensor:
+    """Return the keys that attention may see, (B, 1, 1, N); where all are padding, all, so that nothing is NaN."""
+    return (~pad | pad.all(dim=1, keepdim=True))[:, None, None, :]
+
+
+class Attention(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
+    """Multi-head attention with one packed projection; dropout of its weights is off unless asked for."""
+
+    def __init__(self, width: int, heads: int, dropout: float) -> None:
+        super().__init__()
+        self.heads, self.dropout = heads, dropout
+        self.project = nn.Linear(width, 3 * width)  # rows: query, key, value
+        self.out = Linear(width, width)
+        nn.init.xavier_uniform_(self.project.weight)  # as nn.MultiheadAttention, whose own the release keeps
+
+    def within(self, rows: Tensor, place: Tensor | None, layout: Rows) -> Tensor:
+        """Return rows (R, D) attended by those of their own video. place: (R, D)."""
+        if place is None:
+            query, key, value = self._project(rows, 0, 3)  # each (R, D)
+        else:
+            query, key = self._project(rows + place, 0, 2)
+            (value,) = self._project(rows, 2, 3)
+        return self._attend(query, key, value, layout, layout)
+
+    def across(
+        self,
+        rows: Tensor,
+        place: Tensor | None,
+        layout: Rows,
+        memory: Tensor,
+        memory_place: Tensor | None,
+        memory_layout: Rows,
+    ) -> Tensor:
+        """Return rows (R, D) attended by the memory of their video; places as in `within`."""
+        (query,) = self._project(rows if place is None else rows + place, 0, 1)  # (R, D)
+        if memory_place is None:
+            key, value = self._project(memory, 1, 3)
+        else:
+            (key,) = self._project(memory + memory_place, 1, 2)
+            (value,) = self._project(memory, 2, 3)
+        return self._attend(query, key, value, layout, memory_layout)
+
+    def _project(self, rows: Tensor, first: int, end: int) -> tuple[Tensor, ...]:
+        """Return parts `first` to `end` of query, key and value, each (R, D)."""
+        part = slice(first * rows.shape[-1], end * rows.shape[-1])
+        parts: tuple[Tensor, ...] = affine(rows, self.project.weight[part], self.project.bias[part]).chunk(
+            end - first, dim=-1
+        )
+        return parts
+
+    def _attend(self, query: Tensor, key: Tensor, value: Tensor, layout: Rows, seen: Rows) -> Tensor:
+        if layout.even and seen.even:
+            query, key, value = (part.unflatten(0, (seen.batch, -1)) for part in (query, key, value))  # (B, N or M, D)
+            return self.out(self._mix(query, key, value, seen.key_keep).flatten(0, 1))
+        keeps = [None] * seen.batch if seen.key_keep is None else seen.key_keep.split(1)
+        mixed = []
+        for one, keys, values, keep in zip(
+            query.split(layout.lengths), key.split(seen.lengths), value.split(seen.lengths), keeps, strict=True
+        ):
+            mixed.append(self._mix(one[None], keys[None], values[None], keep)[0] if len(one) else one)  # (N, D)
+        return self.out(torch.cat(mixed))  # (R, D)
+
+    def _mix(self, query: Tensor, key: Tensor, value: Tensor, key_keep: Tensor | None) -> Tensor:
+        """Return values (B, M, D) mixed for each query, (B, N, D)."""
+        query, key, value = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in (query, key, value))
+        drop = self.dropout if self.training else 0.0
+        mixed = F.scaled_dot_product_attention(query, key, value, key_keep, drop)  # (B, H, N, D/H)
+        return mixed.transpose(1, 2).flatten(2)  # (B, N, D)
+
+
+def sine_positions(count: int, width: int, device: torch.device) -> Tensor:
+    """Return fixed positions (count, width): sines in even columns, cosines in odd ones, base 10000."""
+    steps = torch.arange(0, width, 2, device=device, dtype=torch.float32)
+    angles = torch.arange(count, device=device, dtype=torch.float32)[:, None] * torch.exp(steps * (-LOG_BASE / width))
+    return torch.stack((angles.sin(), angles.cos()), dim=2).flatten(1)  # (count, width)
+
+
+LOG_BASE = 9.210340371976184  # ln 10000; Vaswani et al. 2017
+
 
 SPREAD = 0.02  # standard deviation of fresh weights; released code
 FAINT = 1e-6  # a vector shorter than this has no direction: its cosines are 0, and so are its gradients

@@ -9,8 +9,8 @@ from typing import Protocol
 from stepline.datasets import read, segments, write_densevid
 from stepline.errors import DatasetError, SteplineError
 from stepline.procx.checkpoint import Loaded
-from stepline.procx.describe import Clip, Describer
-from stepline.procx.describe_settings import DescribeSettings
+from stepline.procx.inference import Clip, Describer
+from stepline.procx.settings import DescribeSettings
 from stepline.records import FeatureSequence, Record, Transcript, Video
 
 NO_LENGTH = "its features hold no row"

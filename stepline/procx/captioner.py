@@ -8,21 +8,195 @@
 Source: ProcX section 5 and appendix D; Yu et al. 2022 (CoCa). Differs: the features beside the query, and a transcript,
 are options. Letters: M captions, B videos, W tokens, T feature rows, A transcript tokens, D width, V vocabulary, d
 projection, R rows written at a time.
+
+Layers of the text decoder: attention that remembers keys, and the feed-forward; normalised before each.
+
+Letters: M captions, R rows that are written at a time (M times the beam), W tokens, S places remembered, H heads,
+D width.
+
+Captions of one video that attend to its rows together, so that no caption holds a copy of them.
+
+Each caption sees all rows of its video, and of the queries its own alone. Letters: M captions of B videos, K captions
+of the video with most, W tokens, T rows, H heads, D width.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from stepline.errors import ShapeError
-from stepline.layers.dropout import Drop
-from stepline.layers.linear import affine
-from stepline.procx.grouped import Grouped, Seats
-from stepline.procx.text_layers import Attention, Layer, Memory, Readable
-from stepline.procx.text_settings import CaptionerSettings
+from stepline.procx.settings import CaptionerSettings
+from stepline.training.layers import Drop, Linear, affine
+
+
+class Readable(Protocol):
+    """What may be attended to."""
+
+    def __len__(self) -> int:
+        """Return of how many captions it is, M."""
+
+    def read(self, query: Tensor) -> Tensor:
+        """Return what queries (M, H, W, D/H) read, (M, H, W, D/H)."""
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Keys and values (M, H, S, D/H) of what may be attended to; keep (M, 1, 1, S), None: all of it."""
+
+    keys: Tensor
+    values: Tensor
+    keep: Tensor | None = None
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def read(self, query: Tensor, keep: Tensor | None = None, *, causal: bool = False) -> Tensor:
+        """Return what queries (M, H, W, D/H) read, (M, H, W, D/H). keep: (M, 1, W, S) in place of its own."""
+        keep = self.keep if keep is None else keep
+        mixed: Tensor = F.scaled_dot_product_attention(query, self.keys, self.values, keep, is_causal=causal)
+        return mixed
+
+    def joined(self, other: "Memory") -> "Memory":
+        """Return the memory with what comes after it."""
+        keys, values = torch.cat((self.keys, other.keys), dim=2), torch.cat((self.values, other.values), dim=2)
+        if self.keep is None and other.keep is None:
+            return Memory(keys, values)
+        return Memory(keys, values, torch.cat((_kept(self), _kept(other)), dim=3))
+
+    def take(self, rows: Tensor) -> "Memory":
+        """Return what these captions remember, (R,) indices."""
+        return Memory(self.keys[rows], self.values[rows], None if self.keep is None else self.keep[rows])
+
+
+def _kept(memory: Memory) -> Tensor:
+    if memory.keep is not None:
+        return memory.keep
+    captions, _, places, _ = memory.keys.shape
+    return torch.ones(captions, 1, 1, places, dtype=torch.bool, device=memory.keys.device)
+
+
+class Attention(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
+    """Multi-head attention to a memory that was made before."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.query, self.remembered = Linear(width, width), Linear(width, 2 * width)
+        self.out = Linear(width, width)
+
+    def remember(self, rows: Tensor, pad: Tensor | None = None) -> Memory:
+        """Return rows (M, S, D) as keys and values. pad: (M, S), True where a row is padding."""
+        keys, values = self.remembered(rows).chunk(2, dim=-1)  # (M, S, D) each
+        keep = None if pad is None else ~pad[:, None, None]  # (M, 1, 1, S)
+        return Memory(self._apart(keys), self._apart(values), keep)
+
+    def forward(self, rows: Tensor, memory: Readable) -> Tensor:
+        """Return rows (R, W, D) attended to what M captions see; R may be a multiple of M, caption by caption."""
+        each = len(rows) // len(memory) if len(memory) else 1  # R/M
+        grouped = rows.reshape(len(memory), each * rows.shape[1], rows.shape[2])  # (M, R/M W, D)
+        mixed = memory.read(self._apart(self.query(grouped)))  # (M, H, R/M W, D/H)
+        return self.out(mixed.transpose(1, 2).reshape(rows.shape))
+
+    def among(self, rows: Tensor, *, keep: Tensor | None = None, causal: bool = False) -> Tensor:
+        """Return rows (M, W, D) attended to each other. keep: (M, 1, W, W); causal: row w attends up to w alone."""
+        query = self._apart(self.query(rows))  # (M, H, W, D/H)
+        mixed = self.remember(rows).read(query, keep, causal=causal)
+        return self.out(mixed.transpose(1, 2).reshape(rows.shape))
+
+    def _apart(self, rows: Tensor) -> Tensor:
+        """Return (M, S, D) as (M, H, S, D/H)."""
+        return rows.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+
+
+class Layer(nn.Module):  # type: ignore[misc]
+    """Words attend to words, then to a context if the layer has one, then a feed-forward; each normalised first."""
+
+    def __init__(self, width: int, heads: int, inner: int, dropout: float, *, crosses: bool) -> None:
+        super().__init__()
+        self.within, self.within_norm = Attention(width, heads), nn.LayerNorm(width)
+        self.across = Attention(width, heads) if crosses else None
+        self.across_norm = nn.LayerNorm(width) if crosses else None
+        self.feed = nn.Sequential(Linear(width, inner), nn.GELU(), Drop(dropout), Linear(inner, width))
+        self.feed_norm, self.drop = nn.LayerNorm(width), Drop(dropout)
+
+    def forward(
+        self, rows: Tensor, context: Readable | None = None, *, keep: Tensor | None = None, causal: bool = False
+    ) -> Tensor:
+        """Return rows (M, W, D) after the layer; keep and causal as in `Attention.among`, of the words."""
+        rows = rows + self.drop(self.within.among(self.within_norm(rows), keep=keep, causal=causal))
+        return self._rest(rows, context)
+
+    def go_on(self, rows: Tensor, past: Memory | None, context: Memory | None) -> tuple[Tensor, Memory]:
+        """Return the next word's row (R, 1, D) after the layer, and the past (R, H, S, D/H) with that word in it."""
+        normed = self.within_norm(rows)
+        here = self.within.remember(normed)
+        past = here if past is None else past.joined(here)
+        return self._rest(rows + self.drop(self.within(normed, past)), context), past
+
+    def _rest(self, rows: Tensor, context: Readable | None) -> Tensor:
+        if self.across is not None and self.across_norm is not None and context is not None:
+            rows = rows + self.drop(self.across(self.across_norm(rows), context))
+        return rows + self.drop(self.feed(self.feed_norm(rows)))
+
+
+@dataclass(frozen=True)
+class Seats:
+    """Where each caption stands: video and place (M,) each, in a table of (B, K)."""
+
+    video: Tensor
+    place: Tensor
+    videos: int
+    most: int
+
+    @staticmethod
+    def of(video: Tensor, videos: int) -> "Seats":
+        """Return the seats of captions whose videos these are, (M,), in any order; M above 0."""
+        same = video[:, None] == video  # (M, M)
+        place = same.tril(-1).sum(dim=1)  # captions of the video before it
+        return Seats(video, place, videos, int(place.max()) + 1)
+
+    def seat(self, rows: Tensor) -> Tensor:
+        """Return rows (M, ...) at their seats, (B, K, ...), the empty ones zero."""
+        empty = rows.new_zeros(self.videos, self.most, *rows.shape[1:])
+        return empty.index_put((self.video, self.place), rows)
+
+    def unseat(self, table: Tensor) -> Tensor:
+        """Return the rows (M, ...) of a table (B, K, ...)."""
+        return table[self.video, self.place]
+
+
+@dataclass(frozen=True)
+class Grouped:
+    """What a layer's captions see: rows of the videos, (B, H, T, D/H), and their own query, (M, H, 1, D/H)."""
+
+    shared: Memory
+    own: Memory
+    seats: Seats
+
+    def __len__(self) -> int:
+        return len(self.own)
+
+    def read(self, query: Tensor) -> Tensor:
+        """Return what queries (M, H, W, D/H) read, (M, H, W, D/H)."""
+        seated = self.seats.seat(query).transpose(1, 2)  # (B, H, K, W, D/H)
+        keys, values = (
+            torch.cat((rows, self.seats.seat(own[:, :, 0]).transpose(1, 2)), dim=2)
+            for rows, own in ((self.shared.keys, self.own.keys), (self.shared.values, self.own.values))
+        )  # (B, H, T + K, D/H)
+        mixed = F.scaled_dot_product_attention(seated.flatten(2, 3), keys, values, self._keep(query))
+        return self.seats.unseat(mixed.view(seated.shape).transpose(1, 2))
+
+    def _keep(self, query: Tensor) -> Tensor:
+        """Return who sees what, (B or 1, 1, K W, T + K): a word the rows and its own query."""
+        most, rows = self.seats.most, self.shared.keys.shape[2]
+        itself = torch.eye(most, dtype=torch.bool, device=query.device).repeat_interleave(query.shape[2], dim=0)
+        real = itself.new_ones(1, 1, 1, rows) if self.shared.keep is None else self.shared.keep  # (B or 1, 1, 1, T)
+        return torch.cat((real.expand(-1, -1, len(itself), -1), itself.expand(len(real), 1, -1, -1)), dim=3)
+
 
 SPREAD = 0.02  # standard deviation of fresh embeddings; GPT-2
 

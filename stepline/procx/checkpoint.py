@@ -13,13 +13,13 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from stepline.errors import ModelError
-from stepline.models import sha256
 from stepline.procx.model import ProcX
-from stepline.procx.model_settings import ModelSettings
-from stepline.procx.tokens import MARKS, Vocabulary
+from stepline.procx.settings import ModelSettings
+from stepline.procx.vocabulary import MARKS, Vocabulary
 from stepline.records import FeatureSequence
-from stepline.store import atomic_path
-from stepline.training import CHECKPOINT
+from stepline.storage import atomic_path
+from stepline.training.run_folder import CHECKPOINT
+from stepline.weights import sha256
 
 KIND = "stepline.procx"
 VERSION = 1  # of the names of the weights; a reader refuses any other

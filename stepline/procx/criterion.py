@@ -7,12 +7,11 @@ from torch import Tensor
 
 from stepline.procx.batch import Batch
 from stepline.procx.captioner import Captioner
-from stepline.procx.contrast import Wordings
-from stepline.procx.loss_settings import LossSettings
-from stepline.procx.losses import caption_loss, contrast_loss, location_losses, told, weighted
-from stepline.procx.matching import Pairs
+from stepline.procx.losses import Wordings, caption_loss, contrast_loss, location_losses, told, weighted
+from stepline.procx.matcher import Pairs
 from stepline.procx.model import ProcX, Seen
-from stepline.training.loss import Loss
+from stepline.procx.settings import LossSettings
+from stepline.training.loop import Loss
 
 
 def training_losses(

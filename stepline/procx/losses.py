@@ -10,23 +10,161 @@ All are summed over decoder layers, each with a pairing of its own (auxiliary lo
 those that `text_layers` names. A batch
 without any step still learns from its queries, which should all be unsure, and from its counts.
 Letters: L decoder layers, B batch, N queries, C counts, M pairs, W tokens, V vocabulary.
+
+How sure a query should be that it found a step: PDVC's focal loss, and ProcX's own (equation 13).
+
+Equation 13 as printed gives a query without a step -alpha p^gamma log(1 - g) with g = 0, which is 0 whatever the query
+says; VarifocalNet, which it cites, has log(1 - p), and so has this file. Letters: N queries.
+
+How many steps a video has, as a choice among 0 ... C - 1.
+
+The paper calls its loss a cross-entropy; PDVC's code, on which it builds, trains one binary choice a count, forgives
+counts near the true one, and weighs each by how rare it is. Both are here by name. Letters: B videos, C counts.
+
+Queries and the sentences of their steps, drawn together (ProcX equations 15 and 16).
+
+Equation 15 as printed is a share, which falls as learning goes wrong; its -log is what is lowered, as in CoCa and
+MIL-NCE. Letters: M pairs of a query and a step, P sentences, d width.
 """
 
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from stepline.errors import ShapeError
-from stepline.procx.boxes import edges, giou
-from stepline.procx.confidence import focal, varifocal
-from stepline.procx.contrast import Wordings, contrast, positives
-from stepline.procx.counting import count_loss
-from stepline.procx.loss_settings import LossSettings
-from stepline.procx.matching import Pairs, match
-from stepline.procx.targets import Targets
-from stepline.training.loss import Loss
+from stepline.procx.matcher import Pairs, Targets, edges, giou, match
+from stepline.procx.settings import CountForm, LossSettings
+from stepline.training.loop import Loss
+
+
+def focal(logits: Tensor, matched: Tensor, *, alpha: float, gamma: float) -> Tensor:
+    """Return the focal loss of each query, (..., N) float32. matched: (..., N) bool, the query was given a step.
+
+    Source: Lin et al. 2017; PDVC has alpha 0.25, gamma 2.
+    """
+    toward = torch.where(matched, logits.float(), -logits.float())  # logit of what is right
+    missing = (gamma * F.logsigmoid(-toward)).exp()  # (1 - p_right)^gamma, whose gradient is finite everywhere
+    return torch.where(matched, alpha, 1 - alpha) * missing * -F.logsigmoid(toward)
+
+
+def varifocal(logits: Tensor, quality: Tensor, *, alpha: float, gamma: float) -> Tensor:
+    """Return the gIoU-guided loss of each query, (..., N) float32.
+
+    quality: (..., N), g = (1 + gIoU) / 2 of a query and its step, exactly 0 for a query without one; it is a target and
+    passes no gradient. Source: ProcX equation 13, mended; VarifocalNet (Zhang et al. 2021), alpha 0.75, gamma 2.
+    """
+    logits, quality = logits.float(), quality.detach().float()
+    surprise = F.binary_cross_entropy_with_logits(logits, quality, reduction="none")
+    without = alpha * (gamma * F.logsigmoid(logits)).exp()  # alpha p^gamma
+    return torch.where(quality > 0, quality, without) * surprise
+
+
+def count_loss(
+    logits: Tensor,
+    counts: Tensor,
+    form: CountForm = "pdvc",
+    *,
+    rates: Tensor | None = None,
+    spread: float = 2.0,
+    beta: float = 1.0,
+) -> Tensor:
+    """Return the loss of each video, (..., B) float32. logits: (..., B, C); counts: (B,), those past C - 1 count as it.
+
+    rates: (C,) the share of training videos with each count, by which "pdvc" weighs counts down; None: all alike.
+    beta: power of 1 - exp(-d^2 / 2 spread^2), the weight of a wrong count d away; 0: all wrong ones weigh 1.
+    """
+    classes = logits.shape[-1]
+    if rates is not None and rates.shape != (classes,):
+        raise ShapeError(f"rates of counts must be ({classes},), one a count, not {tuple(rates.shape)}")
+    logits, true = logits.float(), counts.clamp(max=classes - 1)
+    if form == "cross_entropy":
+        return -logits.log_softmax(dim=-1).gather(-1, true.expand(logits.shape[:-1])[..., None]).squeeze(-1)
+    right = F.one_hot(true, classes).to(logits)  # (B, C)
+    away = torch.arange(classes, device=logits.device) - true[:, None]  # (B, C)
+    wrong = (1 - (-away.square() / (2 * spread**2)).exp()) ** beta
+    weight = torch.where(right > 0, 1.0, wrong) * (1.0 if rates is None else 1 - rates)
+    target = right.expand(logits.shape)
+    losses = F.binary_cross_entropy_with_logits(logits, target, reduction="none") * weight  # (..., B, C)
+    return losses.mean(dim=-1)
+
+
+def count_rates(counts: Iterable[int], classes: int) -> Tensor:
+    """Return the share of videos with each count, (classes,): of the training data itself.
+
+    PDVC trains YouCook2 with the shares of ActivityNet. Raises ShapeError when there is no video.
+    """
+    held = torch.tensor(list(counts), dtype=torch.int64)
+    if not len(held):
+        raise ShapeError("no video to count the steps of; give at least one")
+    return held.clamp(max=classes - 1).bincount(minlength=classes) / len(held)
+
+
+APART = -1e4  # logit of what is left out; finite, so that no gradient is NaN
+SHARPEST = 0.01  # of temperatures; CLIP
+
+
+class Temperature(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
+    """The sigma of equation 15: learned, begins at 0.07, never below 0.01. Source: CoCa, CLIP; the paper gives none."""
+
+    def __init__(self, start: float = 0.07) -> None:
+        super().__init__()
+        self.logarithm = nn.Parameter(torch.tensor(math.log(start)))
+
+    def forward(self) -> Tensor:
+        """Return sigma, a scalar."""
+        return self.logarithm.exp().clamp(min=SHARPEST)
+
+
+def contrast(queries: Tensor, texts: Tensor, positive: Tensor, temperature: Tensor) -> Tensor:
+    """Return half the surprise of both directions, a sum over M queries and P sentences scaled to M, a scalar.
+
+    queries: (M, d) and texts: (P, d), unit vectors. positive: (M, P), sentence p is right for query m; all others of
+    the batch are wrong, those of the same video too. The identity gives InfoNCE, more gives MIL-InfoNCE. A row or a
+    column without a positive adds nothing. Raises ShapeError when `positive` is not (M, P).
+    """
+    if positive.shape != (len(queries), len(texts)):
+        want = (len(queries), len(texts))
+        raise ShapeError(f"positives must be {want}, queries by sentences, not {tuple(positive.shape)}")
+    if not positive.numel():
+        return queries.sum() * 0 + texts.sum() * 0
+    with torch.autocast(queries.device.type, enabled=False):
+        logits = queries.float() @ texts.float().T / temperature  # (M, P)
+    to_text, to_query = (_surprise(logits, positive, dim) for dim in (1, 0))  # (M,), (P,)
+    return 0.5 * (to_text.sum() + to_query.sum() * len(queries) / len(texts))
+
+
+def _surprise(logits: Tensor, positive: Tensor, dim: int) -> Tensor:
+    """Return -log of the positives' share along `dim`; 0 where there is none."""
+    right = logits.masked_fill(~positive, APART).logsumexp(dim)
+    return torch.where(positive.any(dim), logits.logsumexp(dim) - right, 0.0)
+
+
+def positives(pairs: Pairs, neighbours: int = 0) -> Tensor:
+    """Return which pairs' sentences are right for which pairs' queries, (M, M).
+
+    Its own; and with `neighbours`, those of steps so near in the same video. The pairs are of one layer, and the steps
+    of a video sorted in time. The paper leaves the positives of its MIL-InfoNCE open; `Wordings` adds more.
+    """
+    same = pairs.video[:, None] == pairs.video  # (M, M)
+    return same & ((pairs.step[:, None] - pairs.step).abs() <= neighbours)
+
+
+@dataclass(frozen=True)
+class Wordings:
+    """Further sentences that are right for steps: unit vectors (O, d), each of step (O,) of video (O,)."""
+
+    vectors: Tensor
+    video: Tensor
+    step: Tensor
+
+    def positives(self, pairs: Pairs, neighbours: int = 0) -> Tensor:
+        """Return which of them are right for which pairs' queries, (M, O); as `positives` has it."""
+        same = pairs.video[:, None] == self.video  # (M, O)
+        return same & ((pairs.step[:, None] - self.step).abs() <= neighbours)
 
 
 @dataclass(frozen=True)

@@ -6,24 +6,243 @@
 
 Source: ProcX; what it leaves open is PDVC's code, as `model_settings.py` lists. Letters: B videos, R rows, N queries,
 L decoder layers, P positions of all levels, D width, M captions, A tokens of what is said.
+
+What each decoder layer says of its queries: how sure, where, and how many steps there are.
+
+Letters: B videos, N queries, D width, C counts.
+
+Layers of the visual encoder and of the localisation decoder; each block's sum is normalised after it, as in PDVC.
+
+Letters: B videos, P positions of all levels, N queries, L levels, D width.
+
+Features at several temporal scales, where in the video each position stands, and all scales as one.
+
+Letters: B videos, R rows, C width of a feature row, D width, L levels, P positions of all levels one after the other.
 """
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from stepline.errors import ShapeError
 from stepline.procx.batch import Videos
 from stepline.procx.captioner import Captioner, Context
-from stepline.procx.contrast import Temperature
-from stepline.procx.heads import Heads
-from stepline.procx.layers import DecoderLayer, EncoderLayer
-from stepline.procx.losses import Proposed
+from stepline.procx.deformable_attention import DeformableAttention
+from stepline.procx.losses import Proposed, Temperature
 from stepline.procx.lstm_captioner import LstmCaptioner
-from stepline.procx.model_settings import ModelSettings
-from stepline.procx.pyramid import Places, Pyramid, fused, middles, standardised
+from stepline.procx.settings import ModelSettings
+from stepline.training import layers as feed_forward
+from stepline.training.layers import Drop, Linear
+
+RARE = 0.01  # P(a query found a step) at the start; RetinaNet, PDVC's code
+FAINT = 1e-5  # shares of a video are kept so far from 0 and 1 before their logit; Deformable DETR
+SHORT = -2.0  # logit of a box's length at the start, about an eighth of the video; PDVC's code
+
+
+class Heads(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
+    """The three heads of one decoder layer. first: whether it is the first layer, whose boxes begin short."""
+
+    def __init__(self, settings: ModelSettings, *, first: bool) -> None:
+        super().__init__()
+        width = settings.attention.width
+        self.sure = nn.Linear(width, 1)
+        self.box = nn.Sequential(Linear(width, width), nn.ReLU(), Linear(width, width), nn.ReLU(), nn.Linear(width, 2))
+        self.count = nn.Linear(width, settings.most_steps + 1)
+        nn.init.constant_(self.sure.bias, -math.log((1 - RARE) / RARE))
+        nn.init.zeros_(self.box[-1].weight)
+        nn.init.zeros_(self.box[-1].bias)
+        if first:
+            nn.init.constant_(self.box[-1].bias[1:], SHORT)
+
+    def forward(self, queries: Tensor, references: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return logits of confidence (B, N), boxes (B, N, 2) float32, and logits of counts (B, C).
+
+        references: (B, N, 1), points, or (B, N, 2), boxes, in [0, 1], which the boxes move from.
+        """
+        moved = self.box(queries).float()  # (B, N, 2)
+        near = logit(references.float())
+        moved = torch.cat((moved[..., : near.shape[-1]] + near, moved[..., near.shape[-1] :]), dim=-1)
+        return self.sure(queries)[..., 0], moved.sigmoid(), self.count(queries.amax(dim=1))
+
+
+def logit(share: Tensor) -> Tensor:
+    """Return the logit of shares, finite at 0 and 1, where no gradient passes."""
+    return share.logit(eps=FAINT)
+
+
+class EncoderLayer(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
+    """Positions read each other at a few points, then a feed-forward."""
+
+    def __init__(self, settings: ModelSettings) -> None:
+        super().__init__()
+        self.attention = DeformableAttention(settings.attention)
+        self.attention_norm = nn.LayerNorm(settings.attention.width)
+        self.feed = FeedForward(settings)
+        self.drop = Drop(settings.dropout)
+
+    def forward(
+        self, rows: Tensor, places: Tensor, references: Tensor, lengths: Sequence[int], pad: Tensor | None
+    ) -> Tensor:
+        """Return rows (B, P, D) after the layer. places: as rows; references: (B, P, L, 1); pad: (B, P)."""
+        read = self.attention(rows + places, references, rows, lengths, pad)
+        return self.feed(self.attention_norm(rows + self.drop(read)))
+
+
+class DecoderLayer(nn.Module):  # type: ignore[misc]
+    """Queries see each other, then a few points of the video, then a feed-forward."""
+
+    def __init__(self, settings: ModelSettings) -> None:
+        super().__init__()
+        width = settings.attention.width
+        self.among = SelfAttention(width, settings.attention.heads)
+        self.among_norm = nn.LayerNorm(width)
+        self.attention = DeformableAttention(settings.decoder_attention)
+        self.attention_norm = nn.LayerNorm(width)
+        self.feed = FeedForward(settings)
+        self.drop = Drop(settings.dropout)
+
+    def forward(
+        self,
+        queries: Tensor,
+        places: Tensor,
+        references: Tensor,
+        levels: Tensor,
+        lengths: Sequence[int],
+        pad: Tensor | None,
+    ) -> Tensor:
+        """Return queries (B, N, D) after the layer. references: (B, N, L, 1 or 2); levels: (B, P, D); pad: (B, P)."""
+        seen = self.among(queries + places, queries)
+        queries = self.among_norm(queries + self.drop(seen))
+        read = self.attention(queries + places, references, levels, lengths, pad)
+        return self.feed(self.attention_norm(queries + self.drop(read)))
+
+
+class SelfAttention(nn.Module):  # type: ignore[misc]
+    """Every query sees every query of its video."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.asked = Linear(width, 2 * width)  # queries and keys
+        self.value, self.out = Linear(width, width), Linear(width, width)
+
+    def forward(self, placed: Tensor, rows: Tensor) -> Tensor:
+        """Return what rows (B, N, D) read of each other, (B, N, D); placed: rows with their places, which are asked."""
+        parts = (*self.asked(placed).chunk(2, dim=-1), self.value(rows))
+        query, key, value = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in parts)  # (B, H, N, D/H)
+        mixed: Tensor = self.out(F.scaled_dot_product_attention(query, key, value).transpose(1, 2).flatten(2))
+        return mixed
+
+
+class FeedForward(nn.Module):  # type: ignore[misc]
+    """Two linear layers with ReLU between them, added to what they read, and the norm of it."""
+
+    def __init__(self, settings: ModelSettings) -> None:
+        super().__init__()
+        width = settings.attention.width
+        self.feed = feed_forward.FeedForward(width, settings.feed_forward, settings.dropout)
+        self.drop, self.norm = Drop(settings.dropout), nn.LayerNorm(width)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """Return (B, N, D) for rows (B, N, D)."""
+        fed = self.feed(rows.flatten(0, 1)).view(rows.shape)
+        return self.norm(rows + self.drop(fed))
+
+
+GROUPED = 16  # channels normalised together: the 32 groups of PDVC's width 512; a lone one would lose its level
+PERIOD = 10_000  # of the slowest sine; PDVC's code
+
+
+def standardised(values: Tensor) -> Tensor:
+    """Return features (B, R, C) scaled so that the numbers of each video are 1 on average; zero stays zero.
+
+    Unit rows have numbers near 1 / sqrt(C), which the convolutions' biases outgrow before the contents are learned.
+    """
+    size = values.float().square().mean(dim=(1, 2), keepdim=True).sqrt()  # (B, 1, 1)
+    return values / size.clamp(min=1e-12)
+
+
+class Pyramid(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
+    """Levels of half the length each: a linear map of the rows, then strided convolutions. Source: PDVC's code."""
+
+    def __init__(self, settings: ModelSettings) -> None:
+        super().__init__()
+        width, levels = settings.attention.width, settings.attention.levels
+        given = [settings.features if level <= 1 else width for level in range(levels)]
+        self.steps = nn.ModuleList(_step(wide, width, level) for level, wide in enumerate(given))
+
+    def forward(self, values: Tensor) -> list[Tensor]:
+        """Return each level of rows (B, R, C), the finest first: (B, R / 2^level, D), halves rounded up."""
+        rows = values.transpose(1, 2)  # (B, C, R)
+        levels = [self.steps[0](rows)]
+        for step in self.steps[1:]:  # the second level is made of the features, as PDVC's code has it
+            rows = step(rows)  # (B, D, R / 2^level)
+            levels.append(rows)
+        return [level.transpose(1, 2) for level in levels]
+
+
+def _step(width_in: int, width: int, level: int) -> nn.Sequential:
+    kernel = {"kernel_size": 1} if level == 0 else {"kernel_size": 3, "stride": 2, "padding": 1}
+    convolution = nn.Conv1d(width_in, width, **kernel)
+    nn.init.xavier_uniform_(convolution.weight)
+    nn.init.zeros_(convolution.bias)
+    return nn.Sequential(convolution, nn.GroupNorm(width // math.gcd(GROUPED, width), width))
+
+
+class Places(nn.Module):  # type: ignore[misc]
+    """What is added to say where a position stands, how long the video is, and which level it is of.
+
+    Half of the width are sines of the share of the video that has passed, half a linear map of the duration as a row
+    of ones; PDVC's code. With `longest_duration` 0 all are sines.
+    """
+
+    def __init__(self, settings: ModelSettings) -> None:
+        super().__init__()
+        width, self.longest = settings.attention.width, settings.longest_duration
+        self.sines = width // 2 if self.longest else width
+        self.duration = nn.Linear(self.longest, width - self.sines) if self.longest else None
+        self.level = nn.Parameter(torch.randn(settings.attention.levels, width))
+
+    def forward(self, lengths: Sequence[int], durations: Tensor) -> Tensor:
+        """Return the places of all levels' positions, (B, P, D) float32. durations: (B,) seconds."""
+        device = durations.device
+        share = torch.cat([(torch.arange(length, device=device) + 1) / (length + EPSILON) for length in lengths])
+        sines = sine_positions(share, self.sines).expand(len(durations), -1, -1)  # (B, P, D / 2)
+        if self.duration is not None:
+            passed = torch.arange(self.longest, device=device) < durations[:, None].floor()  # (B, 256)
+            long = self.duration(passed.to(self.level.dtype))[:, None]  # (B, 1, D / 2)
+            sines = torch.cat((sines, long.expand(-1, sines.shape[1], -1)), dim=-1)
+        return sines + torch.repeat_interleave(self.level, torch.tensor(lengths, device=device), dim=0)
+
+
+EPSILON = 1e-6  # PDVC's code
+
+
+def sine_positions(share: Tensor, width: int) -> Tensor:
+    """Return sines and cosines in turn, of `width` in all, for shares (P,) of a video: (P, width)."""
+    slow = torch.arange(width, device=share.device) // 2 * 2 / width  # (width,)
+    angle = share[:, None] * (2 * math.pi) / PERIOD**slow  # (P, width)
+    return torch.stack((angle[:, 0::2].sin(), angle[:, 1::2].cos()), dim=2).flatten(1)
+
+
+def fused(levels: Tensor, lengths: Sequence[int]) -> Tensor:
+    """Return all levels (B, P, D) stretched to the finest and added up, (B, R, D): appendix D, Multi-Scale Fusion."""
+    finest, *coarser = levels.split(list(lengths), dim=1)
+    total = finest
+    for level in coarser:
+        stretched = F.interpolate(level.transpose(1, 2), size=lengths[0], mode="linear", align_corners=False)
+        total = total + stretched.transpose(1, 2)
+    return total
+
+
+def middles(lengths: Sequence[int], like: Tensor) -> Tensor:
+    """Return the share of the video that has passed at the middle of each position, (P,)."""
+    return torch.cat([(torch.arange(length, device=like.device) + 0.5) / length for length in lengths])
 
 
 @dataclass(frozen=True)

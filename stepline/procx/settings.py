@@ -1,10 +1,29 @@
-"""Settings of ProcX; nothing heavy is imported here."""
+"""Settings of ProcX; nothing heavy is imported here.
 
-from typing import Literal, TypeAlias
+Settings of the whole network; nothing heavy is imported here.
 
-from pydantic import model_validator
+ProcX says 4 + 4 layers, 256 rows and dropout 0.1 and leaves the other sizes open: those are PDVC's code.
 
-from stepline.settings import Count, Settings
+Settings of what training ProcX lowers; nothing heavy is imported here.
+
+Settings of what ProcX is trained on; nothing heavy is imported here.
+
+Settings of what ProcX says of a video; nothing heavy is imported here.
+
+Settings of a training run of ProcX; nothing heavy is imported here.
+
+Settings of the words that ProcX writes; nothing heavy is imported here.
+
+Depth, width and search of the paper's text decoder are unstated; the defaults here are ours.
+"""
+
+from pathlib import Path
+from typing import Annotated, Final, Literal, TypeAlias
+
+from pydantic import Field, model_validator
+
+from stepline.settings import Count, CountOrZero, Fraction, NonNegative, Positive, Settings
+from stepline.training.settings import TrainSettings
 
 AttentionForm: TypeAlias = Literal["key-aware", "vanilla"]
 Padding: TypeAlias = Literal["zero", "border"]
@@ -25,3 +44,211 @@ class AttentionSettings(Settings):
         if self.width % self.heads:
             raise ValueError(f"width {self.width} must be a multiple of heads {self.heads}")
         return self
+
+
+CaptionerKind: TypeAlias = Literal["transformer", "lstm"]
+
+
+class VocabularySettings(Settings):
+    """The WordPiece vocabulary; ProcX section 6.3."""
+
+    size: Annotated[int, Field(ge=64)] = 10_000  # most tokens; ProcX section 6.3
+    lower: bool = True  # all in lower case, as the sentences of YouCook2 are
+    rare: Count = 2  # a character seen less often is spelt in bytes, as unseen ones are
+
+
+class CaptionerSettings(Settings):
+    """The network that says what a query saw: CoCa's decoder, or PDVC's LSTM as a baseline."""
+
+    kind: CaptionerKind = "transformer"  # "lstm": PDVC's, one layer
+    width: Count = 512  # D, as of the queries; PDVC
+    heads: Count = 8
+    text_layers: Count = 2  # that see words alone; CoCa has as many as of the next
+    joint_layers: Count = 2  # that see the query as well
+    transcript_layers: CountOrZero = 1  # that read a transcript, where one is given
+    feed_forward: Count = 2048
+    projection: Count = 256  # d of the vectors that the contrastive loss compares
+    dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.1  # section E.2
+    longest: Count = 48  # most tokens of a caption, its end mark included; PDVC: 30 words
+    longest_transcript: Count = 128  # most tokens of what is said around a step; the rest is left out
+
+    @model_validator(mode="after")
+    def _fits(self) -> "CaptionerSettings":
+        if self.width % self.heads:
+            raise ValueError(f"width {self.width} must be a multiple of heads {self.heads}")
+        return self
+
+
+class SearchSettings(Settings):
+    """How a caption is looked for."""
+
+    beam: Count = 1  # hypotheses kept a caption; 1: the likeliest token each time, as PDVC
+    length_penalty: NonNegative = 1.0  # captions are ranked by log P / tokens^this; with a beam
+    shortest: CountOrZero = 1  # fewest tokens before the end mark; 0: a caption may be empty
+    longest: Count | None = None  # most tokens; None: as many as the network can
+
+
+class ModelSettings(Settings):
+    """The network that finds and describes steps: ProcX section 5 and appendix D."""
+
+    features: Count = 512  # C of a feature row; S3D: 512
+    rows: Count = 256  # that each video is resized to; section 6.3
+    standardise: bool = True  # numbers are 1 on average: unit rows drown in biases; PDVC's code: as given
+    attention: AttentionSettings = AttentionSettings()  # of encoder and decoder, and all widths
+    decoder_form: AttentionForm | None = None  # of the decoder's attention; None: as the encoder's; table 2b
+    encoder_layers: Count = 4  # section 5 has "scaled up" PDVC's 2
+    decoder_layers: Count = 4
+    feed_forward: Count = 512  # inside each layer; PDVC's code
+    dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.1  # section E.2
+    queries: Count = 100  # N, most steps that can be found; PDVC's code, the paper gives none
+    most_steps: Count = 20  # the count head says 0 to this; PDVC's code for YouCook2
+    longest_duration: CountOrZero = 256  # seconds; longer videos look alike to the duration embedding; PDVC's; 0: none
+    refine: bool = True  # each decoder layer moves the boxes of the one before; PDVC's code
+    fuse: bool = True  # whether the text decoder sees the fused levels beside its query; appendix D
+    captioner: CaptionerSettings = CaptionerSettings()
+
+    @property
+    def decoder_attention(self) -> AttentionSettings:
+        """The decoder's attention: the encoder's, but for its form."""
+        return self.attention.model_copy(update={"form": self.decoder_form or self.attention.form})
+
+    @model_validator(mode="after")
+    def _fits(self) -> "ModelSettings":
+        width = self.attention.width
+        if self.captioner.width != width:
+            raise ValueError(f"captioner.width {self.captioner.width} must be attention.width {width}")
+        if width % 4:
+            raise ValueError(f"attention.width {width} must be a multiple of 4: places and duration share it")
+        return self
+
+
+PROCX: Final = ModelSettings()  # as in the paper
+PDVC_MODEL: Final = ModelSettings(  # the baseline, as its release trains YouCook2; its rows are 200
+    attention=AttentionSettings(form="vanilla"),
+    encoder_layers=2,
+    decoder_layers=2,
+    fuse=False,
+    captioner=CaptionerSettings(kind="lstm", dropout=0.5, longest=30),
+)
+SMALL: Final = ModelSettings(  # learns the simulated world in minutes
+    attention=AttentionSettings(width=64, heads=4),
+    encoder_layers=2,
+    decoder_layers=2,
+    feed_forward=128,
+    queries=20,
+    captioner=CaptionerSettings(width=64, heads=4, text_layers=1, joint_layers=1, feed_forward=128, projection=32),
+)
+SMALL_PDVC: Final = ModelSettings(
+    attention=AttentionSettings(width=64, heads=4, form="vanilla"),
+    encoder_layers=2,
+    decoder_layers=2,
+    feed_forward=128,
+    queries=20,
+    fuse=False,
+    captioner=CaptionerSettings(kind="lstm", width=64, heads=4, longest=48),
+)
+
+
+ConfidenceForm: TypeAlias = Literal["varifocal", "focal"]
+CountForm: TypeAlias = Literal["pdvc", "cross_entropy"]
+ContrastForm: TypeAlias = Literal["pair", "multiple"]
+TextLayers: TypeAlias = Literal["last", "every"]
+
+
+class MatchSettings(Settings):
+    """What a query must have to be given a step; PDVC's, as released. The paper leaves the cost open."""
+
+    confidence: NonNegative = 2.0  # of the focal cost of its confidence
+    l1: NonNegative = 0.0  # of the distance of center and length
+    giou: NonNegative = 4.0  # of the gIoU, whose cost is -gIoU
+    alpha: Fraction = 0.25  # of the focal cost
+    gamma: NonNegative = 2.0  # of the focal cost
+
+
+class LossSettings(Settings):
+    """The parts of the loss and their weights: ProcX equation 14 and section E.2."""
+
+    match: MatchSettings = MatchSettings()
+    confidence: ConfidenceForm = "varifocal"  # equation 13 with its second branch mended; "focal": PDVC's
+    count: CountForm = "pdvc"  # PDVC's binary form; "cross_entropy": as equation 8's text has it
+    contrast: ContrastForm = "pair"  # InfoNCE (fine-tuning); "multiple": MIL-InfoNCE (pre-training)
+    neighbours: CountOrZero = 1  # steps to either side whose texts MIL-InfoNCE takes as right too
+    text_layers: TextLayers = "last"  # decoder layers whose queries are captioned and contrasted; PDVC: "every"
+    giou_weight: NonNegative = 4.0  # section E.2
+    l1_weight: NonNegative = 0.5  # section E.2; PDVC: 0
+    confidence_weight: NonNegative = 2.0  # section E.2
+    count_weight: NonNegative = 0.5  # section E.2
+    caption_weight: NonNegative = 5.0  # section E.2; PDVC: 2
+    contrast_weight: NonNegative = 0.8  # section E.2
+    label_smoothing: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.2  # of the captions' cross-entropy; section E.2
+    varifocal_alpha: NonNegative = 0.75  # weight of a query without a step; VarifocalNet, the paper gives none
+    varifocal_gamma: NonNegative = 2.0  # VarifocalNet
+    focal_alpha: Fraction = 0.25  # PDVC
+    focal_gamma: NonNegative = 2.0  # PDVC
+    count_spread: Positive = 2.0  # steps; sigma of what is forgiven beside the true count
+    count_beta: NonNegative = 1.0  # power of what is not forgiven; PDVC; 0: nothing is forgiven
+
+
+PDVC_LOSSES: Final = LossSettings(  # the baseline's, as its release trains YouCook2
+    confidence="focal", text_layers="every", l1_weight=0.0, caption_weight=2.0, contrast_weight=0.0, label_smoothing=0.0
+)
+
+
+Target: TypeAlias = Literal["reference", "captions", "steps", "narration"]
+Wording: TypeAlias = Literal["own", "said", "any"]
+
+
+class DataSettings(Settings):
+    """Which videos become samples, and what of them is to be found and said."""
+
+    target: Target | None = None  # what a video's steps are; None: what its dataset gives, of other records the steps
+    wording: Wording = "own"  # "said": of swapped steps what was said (only-sieve); "any": drawn anew each epoch
+    speech: Fraction = 0.0  # chance of a video to come with what is said; 0: pictures alone
+    around: NonNegative = 10.0  # s before and after a step whose speech is read with it
+    slack: NonNegative = 5.0  # seconds that a video's stated length may differ from its features'
+    held_out: Fraction = 0.0  # share of the videos, by their ids, that are not trained on but choose the best
+    held_out_most: Count = 500  # samples of them that are looked at
+
+
+When: TypeAlias = Literal["speechless", "always", "alone"]
+Half: TypeAlias = Annotated[float, Field(ge=0.0, le=0.5)]
+
+
+class DescribeSettings(Settings):
+    """Which of the network's proposals are steps, and how their sentences are found."""
+
+    path: Path | None = None  # the trained network: its file, or the folder of its run
+    when: When = "speechless"  # speech tells no step; "always", as `captions`; "alone": speech is not asked
+    count: CountOrZero | None = None  # steps of a video; None: as many as the network counts
+    least: CountOrZero = 1  # steps, where the network counts fewer; PDVC's code
+    floor: Fraction = 0.0  # a proposal less sure than this is no step, whatever the count
+    choose: Literal["surest", "apart"] = "surest"  # "apart": the surest set without overlap; not in the paper
+    overlap: Half = 0.2  # apart: share of the shorter of two steps in which they may, and are then parted
+    caption_weight: NonNegative = 0.0  # of a caption's likelihood beside the confidence, of all queries; PDVC: 1.0
+    caption_power: NonNegative = 2.0  # the likelihood is log P / tokens^this; PDVC's code
+    speech: bool = False  # read what is said around each step; for a network that was trained with speech
+    search: SearchSettings = SearchSettings()
+    batch: Count = 16  # videos looked at at once; for speed alone
+
+
+class ProcxTrainSettings(TrainSettings):
+    """How long and how fast ProcX learns; defaults are section E.2's for YouCook2."""
+
+    epochs: Count = 20  # section E.2; Tasty: 30; pre-training: 10
+    batch: Count = 8  # videos a step; section E.2; pre-training: 64
+    warmup: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.1  # share of the steps in which the rate rises; unsaid
+    weight_decay: NonNegative = 1e-3  # AdamW's, of matrices alone; section E.2
+    clip: Positive = 0.1  # greatest norm of a gradient; section E.2
+
+
+PROCX_TRAINING: Final = ProcxTrainSettings()
+
+
+class ProcxRunSettings(Settings):
+    """All that `stepline train procx` can be told; `model.features` is the features' own width."""
+
+    model: ModelSettings = ModelSettings()
+    vocabulary: VocabularySettings = VocabularySettings()
+    loss: LossSettings = LossSettings()
+    data: DataSettings = DataSettings()
+    train: ProcxTrainSettings = PROCX_TRAINING

@@ -1,29 +1,52 @@
-"""Training ProcX: what `stepline.training.fit` learns here (ProcX, section E.2), and who judges it."""
+"""Training ProcX: what `stepline.training.fit` learns here (ProcX, section E.2), and who judges it.
 
+A training run of ProcX as one folder, from fresh weights (pre-training) or on from a network (fine-tuning).
+
+run.json              settings, sources, versions, counts; another run does not go on in this folder
+omitted.jsonl         videos that are no sample and steps that are not asked for, each with its reason
+log.jsonl, events     loss, learning rate and held-out score a step
+last.safetensors      what the next step needs; best.safetensors, procx.safetensors: networks, best and final
+seed-N/               the same of each seed, where several are asked for, and seeds.json: their scores
+"""
+
+import json
+import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from stepline.datasets.excluded import read_excluded
+from stepline.errors import ModelError, SettingsError
 from stepline.evaluate.soda import soda
+from stepline.features import FeatureStore
 from stepline.procx.batch import Sample, collate
-from stepline.procx.choosing import choose
-from stepline.procx.counting import count_rates
+from stepline.procx.checkpoint import ANY, NAMES, Loaded, Trained, load_model, write_model
 from stepline.procx.criterion import training_losses
-from stepline.procx.data_settings import DataSettings
-from stepline.procx.describe_settings import DescribeSettings
-from stepline.procx.loss_settings import LossSettings
+from stepline.procx.dataset import Kind, Source, StepSamples, gather_samples
+from stepline.procx.inference import choose, propose
+from stepline.procx.losses import count_rates
 from stepline.procx.model import ProcX
-from stepline.procx.model_settings import ModelSettings
-from stepline.procx.proposals import propose
-from stepline.procx.run_settings import PROCX_TRAINING
-from stepline.procx.tokens import Vocabulary
-from stepline.training import Judge, Progress, Task, fit
-from stepline.training.loss import Loss
-from stepline.training_settings import TrainSettings
+from stepline.procx.settings import (
+    PROCX_TRAINING,
+    DataSettings,
+    DescribeSettings,
+    LossSettings,
+    ModelSettings,
+    ProcxRunSettings,
+)
+from stepline.procx.vocabulary import Vocabulary, train_vocabulary
+from stepline.settings import Settings
+from stepline.storage import write_atomic
+from stepline.training.distributed import first_then_all, is_first, start_processes
+from stepline.training.loop import Judge, Loss, Progress, Task, fit
+from stepline.training.run_folder import LOG, claim_run, lasting
+from stepline.training.settings import TrainSettings
 
 AT_ONCE = 16  # held-out videos
 
@@ -123,3 +146,240 @@ def _soda(network: nn.Module, samples: Sequence[Sample], settings: DescribeSetti
 
 def _to(rates: Tensor | None, device: torch.device) -> Tensor | None:
     return None if rates is None else rates.to(device)
+
+
+BEST, FINAL = NAMES
+OMITTED, SEEDS = "omitted.jsonl", "seeds.json"
+UNIT = 0.01  # how far from 1 the length of a unit row may lie; features are stored in half precision
+DROPS = ("dropout", "captioner.dropout")  # settings of a network that may change when it is trained on
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What a run reads. features: a store; steps: as `Source` takes them, subset: only that split of them.
+
+    words: further sources whose texts the vocabulary is to hold, such as those of a later fine-tuning; excluded: lists
+    that `stepline excluded` wrote.
+    """
+
+    features: Path
+    steps: str
+    subset: str | None = None
+    words: tuple[str, ...] = ()
+    excluded: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A run before its first step. crowded: videos with more steps than the network has queries."""
+
+    samples: StepSamples
+    held_out: StepSamples
+    settings: ProcxRunSettings
+    vocabulary: Vocabulary
+    start: Loaded | None
+    crowded: int
+
+    @cached_property
+    def trained(self) -> Trained:
+        """What the network says it was trained on; one that read speech before still does."""
+        kind, data = self.samples.kind, self.settings.data
+        before = self.start.trained.around if self.start else None
+        lengths = np.linalg.norm(self.samples[0].values, axis=1)  # (T,)
+        unit = bool(np.allclose(lengths[lengths > 0], 1.0, atol=UNIT))
+        return Trained(kind.backbone, kind.rate, unit, data.around if data.speech else before)
+
+    def network(self) -> ProcX | None:
+        """Return the network to go on from, one of its own each time; None for fresh weights."""
+        if self.start is None:
+            return None
+        network = ProcX(self.settings.model, len(self.vocabulary))
+        network.load_state_dict(self.start.model.state_dict())
+        return network
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A seed's run. score: the best on held-out videos, None without any; loss: of the last step."""
+
+    seed: int
+    folder: Path
+    score: float | None
+    loss: float
+
+
+def train_run(
+    sources: Sources,
+    folder: Path,
+    settings: ProcxRunSettings,
+    *,
+    start: Path | None = None,
+    seeds: int = 1,
+    report: Callable[[Progress], None] | None = None,
+    told: Callable[[Prepared], None] | None = None,
+) -> list[Outcome]:
+    """Train, or go on training, a network a seed, and return what came of each.
+
+    start: a network to train on; seeds: how many trainings, from `train.seed` on, each in its own folder where there
+    are several. told: is called before the first step. Raises SettingsError when `folder` holds another run, ShapeError
+    when nothing is left to train on, and what the sources raise.
+    """
+    device = start_processes(settings.train.device)
+    prepared = prepare(sources, settings, start)
+    if told is not None:
+        told(prepared)
+    outcomes = []
+    for seed in range(settings.train.seed, settings.train.seed + seeds):
+        own = settings.model_copy(update={"train": settings.train.model_copy(update={"seed": seed})})
+        place = folder / f"seed-{seed}" if seeds > 1 else folder
+        outcomes.append(_train_one(prepared, sources, place, own, start, report, device))
+    if seeds > 1 and is_first():
+        write_atomic(folder / SEEDS, json.dumps(summary(outcomes), indent=2) + "\n")
+    return outcomes
+
+
+def prepare(sources: Sources, settings: ProcxRunSettings, start: Path | None = None) -> Prepared:
+    """Return all that a run starts from; `model.features` and `data.target` are filled in."""
+    source = Source(sources.steps, sources.subset)
+    data = settings.data.model_copy(update={"target": settings.data.target or source.target})
+    features = FeatureStore(sources.features)
+    samples = gather_samples(source.records(), features, data, excluded=read_excluded(sources.excluded))
+    kind = samples.kind
+    kept, held_out = samples.split(data.held_out)
+    loaded = None if start is None else load_model(start)
+    model = _sized(settings.model, kind) if loaded is None else _taken_up(settings.model, loaded, kind)
+    if data.speech and model.captioner.kind == "lstm":
+        raise SettingsError(f"data.speech={data.speech:g}: PDVC's captioner reads no speech; leave the setting out")
+    vocabulary = loaded.vocabulary if loaded else _vocabulary(kept, sources, settings)
+    crowded = sum(count > model.queries for count in samples.counts)
+    whole = settings.model_copy(update={"data": data, "model": model})
+    return Prepared(kept, held_out, whole, vocabulary, loaded, crowded)
+
+
+def summary(outcomes: list[Outcome]) -> dict[str, Any]:
+    """Return the seeds' scores and losses with their mean and spread (standard deviation of a sample), plain."""
+    rows = [{"seed": one.seed, "folder": one.folder.name, "score": one.score, "loss": one.loss} for one in outcomes]
+    tree: dict[str, Any] = {"seeds": rows}
+    for name in ("score", "loss"):
+        values = [value for one in outcomes if (value := getattr(one, name)) is not None]
+        spread = statistics.stdev(values) if len(values) > 1 else 0.0
+        tree[name] = {"mean": statistics.fmean(values), "spread": spread} if values else None
+    return tree
+
+
+def _train_one(
+    prepared: Prepared,
+    sources: Sources,
+    folder: Path,
+    settings: ProcxRunSettings,
+    start: Path | None,
+    report: Callable[[Progress], None] | None,
+    device: torch.device,
+) -> Outcome:
+    whole = prepared.settings.model_copy(update={"train": settings.train})
+    if is_first():
+        _claim(prepared, sources, folder, whole, start)
+    network = train_procx(
+        prepared.samples,
+        folder,
+        vocabulary=prepared.vocabulary,
+        model=whole.model,
+        loss=whole.loss,
+        data=whole.data,
+        settings=whole.train,
+        start=prepared.network(),
+        report=report,
+        judge=_judge(prepared, folder),
+        device=device,
+    )
+    return first_then_all(partial(_finish, network, prepared, folder, whole.train.seed))
+
+
+def _finish(network: ProcX, prepared: Prepared, folder: Path, seed: int) -> Outcome:
+    """Write the network, and return what the log says of the run; the first process has closed it by now."""
+    if is_first():
+        write_model(network, prepared.vocabulary, folder / FINAL, prepared.trained)
+    lines = [json.loads(line) for line in (folder / LOG).read_text(encoding="utf-8").splitlines()]
+    scores = [line["score"] for line in lines if "score" in line]
+    return Outcome(seed, folder, max(scores, default=None), lines[-1]["loss"])
+
+
+def _judge(prepared: Prepared, folder: Path) -> Judge | None:
+    if not len(prepared.held_out):
+        return None
+
+    def keep(network: nn.Module) -> None:
+        write_model(network, prepared.vocabulary, folder / BEST, prepared.trained)
+
+    return soda_judge(prepared.held_out, keep)
+
+
+def _vocabulary(samples: StepSamples, sources: Sources, settings: ProcxRunSettings) -> Vocabulary:
+    """Return the vocabulary of the samples' texts, and of the further sources' steps."""
+    texts = list(samples.texts())
+    for place in sources.words:
+        more = Source(place)
+        field = more.target
+        for record in more.records():
+            if field == "narration":
+                texts += [one.text for one in record.transcript.sentences] if record.transcript else []
+            else:
+                texts += [step.text for step in getattr(record, field)]
+    return train_vocabulary(texts, settings.vocabulary)
+
+
+def _sized(model: ModelSettings, kind: Kind) -> ModelSettings:
+    """Return settings of a network for these features. Raises SettingsError where another width was asked for."""
+    if "features" in model.model_fields_set and model.features != kind.width:
+        raise SettingsError(f"model.features={model.features}, the features have {kind.width}; leave the setting out")
+    return model.model_copy(update={"features": kind.width})
+
+
+def _taken_up(asked: ModelSettings, loaded: Loaded, kind: Kind) -> ModelSettings:
+    """Return the settings of a network to train on, with the asked dropout. Raises where anything else differs."""
+    own, cure = loaded.model.settings, "it is the network's own; leave it out, or leave --start out"
+    drops = {}
+    for name, value in _given(asked).items():
+        found = _at(own, name)
+        if value == found:
+            continue
+        if name not in DROPS:
+            raise SettingsError(f"model.{name}={value}, {loaded.path} has {found}; {cure}")
+        drops[name] = value
+    before = loaded.trained.backbone
+    if kind.width != own.features or (kind.backbone != before and not {kind.backbone, before} & set(ANY)):
+        takes = f"takes features of {before!r}, {own.features} wide, not {kind.backbone!r}, {kind.width} wide"
+        raise ModelError(f"{loaded.path}: {takes}; give the features that it was trained on")
+    spoken = {"dropout": drops["captioner.dropout"]} if "captioner.dropout" in drops else {}
+    captioner = own.captioner.model_copy(update=spoken)
+    return own.model_copy(update={"dropout": drops.get("dropout", own.dropout), "captioner": captioner})
+
+
+def _given(settings: Settings, place: str = "") -> dict[str, Any]:
+    """Return the settings that somebody set, by their dotted names."""
+    found: dict[str, Any] = {}
+    for name in settings.model_fields_set:
+        value = getattr(settings, name)
+        found |= _given(value, f"{place}{name}.") if isinstance(value, Settings) else {f"{place}{name}": value}
+    return found
+
+
+def _at(settings: Settings, name: str) -> object:
+    value: object = settings
+    for part in name.split("."):
+        value = getattr(value, part)
+    return value
+
+
+def _claim(prepared: Prepared, sources: Sources, folder: Path, settings: ProcxRunSettings, start: Path | None) -> None:
+    """Write what the run is. Raises SettingsError when the folder holds another one."""
+    digest = None if prepared.start is None else prepared.start.sha256
+    given = asdict(sources) | {"start": None if start is None else [start, digest]}
+    told = {
+        "videos": len(prepared.samples), "steps": sum(prepared.samples.counts), "crowded": prepared.crowded,
+        "held_out": len(prepared.held_out), "tokens": len(prepared.vocabulary), "omitted": prepared.samples.reasons(),
+    }  # fmt: skip
+    folder.mkdir(parents=True, exist_ok=True)
+    claim_run(folder, {"settings": lasting(settings), "sources": given}, {"data": told})
+    lines = (json.dumps(asdict(each), ensure_ascii=False) + "\n" for each in prepared.samples.omitted)
+    write_atomic(folder / OMITTED, "".join(lines))

@@ -19,7 +19,8 @@ import numpy as np
 
 from stepline.errors import ShapeError
 from stepline.records import Dropped, Matrix, Record, Sentence, Step
-from stepline.sieve_swap.matching import (
+from stepline.sieve_swap.instruction_classifier import ENCODER, IDLE_TALK, instructing
+from stepline.sieve_swap.match import (
     Documents,
     Match,
     Miss,
@@ -31,8 +32,7 @@ from stepline.sieve_swap.matching import (
 )
 from stepline.sieve_swap.segments import Segment, segments
 from stepline.sieve_swap.settings import MatchSettings
-from stepline.sieve_swap.text_base.base import TextBase
-from stepline.sieve_swap.wording import ENCODER, IDLE_TALK, instructing
+from stepline.text_base.base import TextBase
 
 Embed = Callable[[Sequence[str]], Matrix]
 

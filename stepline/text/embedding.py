@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stepline import models
+from stepline import weights as models
 from stepline.records import Matrix
 
 if TYPE_CHECKING:

@@ -4,29 +4,99 @@ Nothing random is carried from step to step: the order of the videos follows fro
 a step draws from (seed, step). A run that was killed goes on from its last checkpoint as if it had not been.
 Several processes (torchrun, with a process group that the caller began) share each batch and do as one would: sums and
 counts are added over all before they are divided, since each holds another number of texts.
+
+A part of what training lowers, as every loss gives it.
+
+Reading ahead: threads make the next batches while the network learns from this one.
+
+The numbers of a run as curves that TensorBoard draws; an optional extra.
 """
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, nullcontext
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Generic, TypeVar
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from stepline.batches import bucketed
-from stepline.errors import ModelError, ShapeError
-from stepline.store import sweep
-from stepline.training.ahead import Ahead
-from stepline.training.checkpoints import CHECKPOINT, Point, resume, save
-from stepline.training.log import LOG, Log
-from stepline.training.loss import Loss
-from stepline.training.processes import agreed, place, share_gradients, summed
-from stepline.training_settings import TrainSettings
+from stepline.errors import ModelError, SettingsError, ShapeError
+from stepline.storage import sweep
+from stepline.training.batches import bucketed
+from stepline.training.distributed import agreed, place, share_gradients, summed
+from stepline.training.run_folder import CHECKPOINT, LOG, Log, Point, resume, save
+from stepline.training.settings import TrainSettings
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A sum, and how many it is over: several processes add both up before they divide."""
+
+    total: Tensor
+    count: Tensor
+
+    @property
+    def mean(self) -> Tensor:
+        """The sum, divided; exactly 0 when it is over nothing."""
+        return self.total / self.count.clamp(min=1)
+
+    def weighted(self, weight: float) -> "Loss":
+        """Return the loss with its sum multiplied."""
+        return Loss(self.total * weight, self.count)
+
+
+J = TypeVar("J")
+R = TypeVar("R")
+
+EACH = 2  # batches that a thread may be ahead
+
+
+class Ahead(Generic[R]):
+    """The results of `work` on each of `jobs`, in their order; waited: seconds that the caller waited for them.
+
+    workers: threads; with 0 there are none, and each result is made when it is asked for. An error that `work` raises
+    is raised where its result would have come.
+    """
+
+    def __init__(self, jobs: Iterable[J], work: Callable[[J], R], workers: int) -> None:
+        self._results = self._make(iter(jobs), work, workers)
+        self.waited = 0.0
+
+    def __iter__(self) -> Iterator[R]:
+        return self._results
+
+    def close(self) -> None:
+        """Stop the threads."""
+        self._results.close()
+
+    def _make(self, jobs: Iterator[J], work: Callable[[J], R], workers: int) -> Generator[R, None, None]:
+        if not workers:
+            for job in jobs:
+                began = time.perf_counter()
+                made = work(job)
+                self.waited += time.perf_counter() - began
+                yield made
+            return
+        with ThreadPoolExecutor(workers, thread_name_prefix="ahead") as pool:
+            waiting: deque[Future[R]] = deque(pool.submit(work, job) for job in islice(jobs, EACH * workers))
+            try:
+                while waiting:
+                    began = time.perf_counter()
+                    made = waiting.popleft().result()
+                    self.waited += time.perf_counter() - began
+                    waiting.extend(pool.submit(work, job) for job in islice(jobs, 1))
+                    yield made
+            finally:
+                for future in waiting:
+                    future.cancel()
+
 
 S = TypeVar("S")
 
@@ -225,3 +295,33 @@ def _check_agreed(step: int, model: nn.Module, folder: Path) -> None:
     if not agreed(step, next(model.parameters()).device):
         cure = "put it on a disk that all nodes share"
         raise ModelError(f"{folder}: the processes find unlike checkpoints in it; {cure}")
+
+
+class Curves:
+    """Writes each step's loss, learning rate, score and share of the time spent waiting for samples.
+
+    Raises SettingsError where TensorBoard's package is missing.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError as error:
+            cure = "pip install 'stepline[train]', or leave --tensorboard out"
+            raise SettingsError(f"TensorBoard's package is not here; {cure}") from error
+        self._kind, self._folder = SummaryWriter, folder
+        self._writer: SummaryWriter | None = None
+
+    def write(self, progress: Progress) -> None:
+        """Add a point to each curve; points of steps that a resumed run takes again go."""
+        if self._writer is None:
+            self._writer = self._kind(str(self._folder), purge_step=progress.step)
+        waited = progress.waited / max(progress.seconds, 1e-9)
+        values = {"loss": progress.loss, "learning_rate": progress.learning_rate, "waited": waited}
+        for name, value in values.items() if progress.score is None else (values | {"score": progress.score}).items():
+            self._writer.add_scalar(name, value, progress.step)
+
+    def close(self) -> None:
+        """Write what is left."""
+        if self._writer is not None:
+            self._writer.close()

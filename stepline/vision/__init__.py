@@ -8,11 +8,11 @@ fit = backbone.encode_texts(["cut the banana"]) @ features.values.T   # (K, T) c
 from collections.abc import Callable
 
 from stepline.errors import SettingsError
-from stepline.vision.activity import Activity, ActivityMeter, measure_activity
 from stepline.vision.backbone import Backbone, ClipBackbone, frames_a_row
 from stepline.vision.clip import load_clip
 from stepline.vision.conse import load_conse
 from stepline.vision.encode import VideoEncoder, encode_video
+from stepline.vision.motion import Activity, ActivityMeter, measure_activity
 from stepline.vision.precomputed import Precomputed, load_precomputed, read_precomputed, read_text_features
 from stepline.vision.settings import VisionSettings
 
@@ -35,7 +35,7 @@ __all__ = [
 
 
 def _load_s3d(settings: VisionSettings) -> Backbone:
-    from stepline.vision.s3d.backbone import load_s3d  # torch, which may wait until it is wanted
+    from stepline.vision.s3d.backbone import load_s3d
 
     return load_s3d(settings)
 

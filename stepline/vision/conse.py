@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stepline import models
+from stepline import weights as models
 from stepline.errors import ModelError
 from stepline.records import Matrix
 from stepline.text import embed
@@ -97,7 +97,7 @@ def write_class_vectors() -> None:
     """Embed the class names with MiniLM and store them beside this file, as float16."""
     from safetensors.numpy import save
 
-    from stepline.store import write_atomic
+    from stepline.storage import write_atomic
 
     metadata = {"names_sha256": hashlib.sha256(NAMES.read_bytes()).hexdigest()}
     write_atomic(VECTORS, save({"vectors": embed(class_names()).astype(np.float16)}, metadata=metadata))

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from stepline.errors import ModelError, SettingsError, ShapeError, StoreError
-from stepline.features.foreign import read_arrays
+from stepline.features.files import read_arrays
 from stepline.records import FeatureSequence, Matrix
 from stepline.vision.backbone import Pictures
 from stepline.vision.settings import VisionSettings

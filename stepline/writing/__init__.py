@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from stepline.records import Transcript
 from stepline.writing.settings import WritingSettings
-from stepline.writing.written import Written
+from stepline.writing.types import Written
 
 __all__ = ["WritingSettings", "Written", "write_steps"]
 
@@ -19,13 +19,13 @@ def write_steps(transcript: Transcript, settings: WritingSettings | None = None)
 
 
 def _extractive(transcript: Transcript, _settings: WritingSettings) -> Written:
-    from stepline.writing.extractive import write_extractive
+    from stepline.writing.extractive.writer import write_extractive
 
     return write_extractive(transcript)
 
 
 def _llm(transcript: Transcript, settings: WritingSettings) -> Written:
-    from stepline.writing.llm import write_llm
+    from stepline.writing.llm.writer import write_llm
 
     return write_llm(transcript, settings.llm)
 

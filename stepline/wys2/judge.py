@@ -6,7 +6,7 @@ others (`benchmarks/fit_judge.py`; the numbers are in docs/wys2.md):
     told       whether a step rests on the sentence: chat is hardly ever shown
     on screen  the likeliest second of its clip to show such a step, by the grounding, which itself weighs the wording,
                when things are said, the objects that are named and seen, and motion
-    wording    where nothing was grounded: P(shown | the words alone), learnt from real videos (`stepline.text.visible`)
+    wording    where nothing was grounded: P(shown | the words alone), learnt on real videos (`text.visibility`)
 
 Letters: S sentences, K steps, T feature rows.
 """
@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from stepline.errors import ShapeError
 from stepline.records import Alignment, Matrix, Span, Step, Transcript
-from stepline.text.visible import visible
+from stepline.text.visibility import visible
 
 Array: TypeAlias = npt.NDArray[np.float64]
 

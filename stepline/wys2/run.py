@@ -12,21 +12,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from stepline.batches import Flags
 from stepline.errors import DatasetError
 from stepline.evaluate.ranking import roc_auc
-from stepline.store import write_atomic
-from stepline.training import Progress
-from stepline.wys2.checkpoint import write_detector
-from stepline.wys2.clips import split_videos
-from stepline.wys2.detecting import NEEDED, Calibrated, calibrate, shown_path, write_calibrated
-from stepline.wys2.gather import Gathered, infer_labels
-from stepline.wys2.model import Detector
-from stepline.wys2.pairs import Pair
-from stepline.wys2.pseudo_label import Labelled, Round, Validation, pseudo_label
+from stepline.storage import write_atomic
+from stepline.training.batches import Flags
+from stepline.training.loop import Progress
+from stepline.wys2.clips import Pair, split_videos
+from stepline.wys2.dataset import Gathered, infer_labels
+from stepline.wys2.detector import Detector, write_detector
+from stepline.wys2.predict import NEEDED, Calibrated, calibrate, shown_path, write_calibrated
 from stepline.wys2.run_files import DETECTOR, RUN, VIDEOS, claim
 from stepline.wys2.settings import DetectorSettings, Wys2Settings
-from stepline.wys2.train import score_pairs, train_detector
+from stepline.wys2.train import Labelled, Round, Validation, pseudo_label, score_pairs, train_detector
 
 
 @dataclass(frozen=True)

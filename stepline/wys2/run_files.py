@@ -4,7 +4,7 @@ from pathlib import Path
 
 from stepline.errors import SettingsError
 from stepline.settings import Settings
-from stepline.store import write_atomic
+from stepline.storage import write_atomic
 
 SETTINGS, RUN, VIDEOS = "settings.json", "run.json", "videos.json"
 DETECTOR, SUMMARIZER = "detector.safetensors", "summarizer.safetensors"

@@ -1,11 +1,17 @@
-"""Settings of WYS2: how labels are inferred, what the detector is, how it learns; nothing heavy is imported here."""
+"""Settings of WYS2: how labels are inferred, what the detector is, how it learns; nothing heavy is imported here.
 
+Settings of the judge; nothing heavy is imported here.
+
+Settings of summaries; nothing heavy is imported here.
+"""
+
+from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
 
-from stepline.settings import Count, Fraction, Positive, Settings
-from stepline.training_settings import TrainSettings
+from stepline.settings import Count, Fraction, NonNegative, Positive, Settings
+from stepline.training.settings import TrainSettings
 
 LabelKind: TypeAlias = Literal["ss", "vr", "mc"]
 Mapping: TypeAlias = Literal["clipped", "halved", "angle"]
@@ -77,3 +83,25 @@ class Wys2Settings(Settings):
     contrast: ContrastSettings = ContrastSettings()
     pseudo: PseudoSettings = PseudoSettings()
     train: TrainSettings = TRAINING
+
+
+class JudgeSettings(Settings):
+    """Who says whether the picture shows what is said."""
+
+    detector: Path | None = None  # file or run folder of a trained detector; None: the wording and the picture's fit
+    seconds: Positive = 3.0  # of the clip in which a sentence is judged, at least
+
+
+class SummarySettings(Settings):
+    """How long a summary is, and where it may be cut."""
+
+    seconds: Positive | None = None  # most seconds; None: every shown step
+    share: Annotated[float, Field(gt=0.0, le=1.0)] | None = None  # most of the video's length; the smaller one counts
+    gap: NonNegative = 1.0  # s; segments closer than this become one
+    reach: NonNegative = 6.0  # s an end moves to leave a sentence whole; else to a word's end
+    pad: NonNegative = 0.15  # s of the pause kept before and after speech
+
+    def target(self, duration: float) -> float | None:
+        """Return the most seconds that a summary of a video of `duration` s may have; None: no limit."""
+        limits = [self.seconds, None if self.share is None else self.share * duration]
+        return min((limit for limit in limits if limit is not None), default=None)

@@ -5,12 +5,12 @@ import json
 import pytest
 
 from stepline.annotate import Answer, Answers, Clip, Desk, agreement, keep, read_clips, write_clips
-from stepline.annotate.agreement import fleiss
+from stepline.annotate.answers import fleiss
 from stepline.annotate.clips import known
 from stepline.annotate.export import export
 from stepline.errors import DatasetError, StoreError
 from stepline.records import Record, Sentence, Span, Transcript, Video
-from stepline.store import to_json
+from stepline.storage import to_json
 
 
 def clip(name, seconds=4.0, **more):

@@ -2,8 +2,7 @@
 
 import pytest
 
-from stepline.asr.filters import Evidence, objections
-from stepline.asr.loops import looped
+from stepline.asr.hallucinations import Evidence, looped, objections
 from stepline.asr.settings import AsrSettings
 from stepline.records import Sentence, Span, Word
 

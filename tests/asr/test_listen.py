@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stepline import models
+from stepline import weights as models
 from stepline.asr import AsrSettings, Heard, transcribe
 from stepline.errors import ModelError, SettingsError
 from stepline.media import Sound, probe, sound

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from stepline.asr import read_captions
-from stepline.asr.captions.cue import Cue
-from stepline.asr.captions.rolling import repaired
+from stepline.asr.captions.formats import Cue
+from stepline.asr.captions.read import repaired
 
 CASES = Path(__file__).resolve().parents[2] / ".." / "shared" / "metric_cases" / "tan_merge_linebreaks.json"
 

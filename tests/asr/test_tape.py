@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from stepline.asr import tape as tapes
+from stepline.asr import audio_windows as tapes
+from stepline.asr.audio_windows import Tape
 from stepline.asr.settings import AsrSettings
-from stepline.asr.tape import Tape
-from stepline.asr.voice import FRAME, SAMPLE_RATE, Samples, quietest, speech
+from stepline.asr.vad import FRAME, SAMPLE_RATE, Samples, quietest, speech
 from stepline.media import Sound
 
 SETTINGS = AsrSettings(window=10.0, cut_within=4.0)

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from stepline.asr.audio_windows import Window
 from stepline.asr.settings import AsrSettings
-from stepline.asr.tape import Window
 from stepline.asr.whisperx import WhisperX
 from stepline.errors import ModelError
 

@@ -3,9 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from stepline.curate.items import Item
-from stepline.curate.recipe import Recipe
-from stepline.curate.stage import Failure, Gathered, Work
+from stepline.curate.stage import Failure, Gathered, Item, Recipe, Work
 from stepline.records import Record, Sentence, Span, Step, Transcript, Video
 
 NARRATION = "Chop the onion into small pieces. My grandmother loved this kitchen. Then fry the onion in a pan."

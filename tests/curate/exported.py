@@ -3,9 +3,8 @@
 import numpy as np
 
 from stepline.curate.export import Contents, export_dataset
-from stepline.curate.items import Item
 from stepline.curate.settings import ExportSettings
-from stepline.curate.stage import Failure
+from stepline.curate.stage import Failure, Item
 from stepline.features import FeatureStore, FeatureWriter
 from stepline.records import Dropped, Record, Sentence, Span, Step, Transcript, Video
 

@@ -4,15 +4,23 @@ import numpy as np
 import pytest
 from curate_cells import gathered, record, transcript
 
-from stepline.curate.recipe import Recipe
-from stepline.curate.stage import Failure
-from stepline.curate.stage_settings import CleanSettings, VisibleSettings
-from stepline.curate.stages import clean, visible
-from stepline.curate.stages.clean import ASTRAY, FEW, IDLE, UNSAID, UNSEEN, Judged, cleaned_record, refusal
-from stepline.curate.stages.dataset import RECORDS, read_left_out, write_dataset
-from stepline.curate.stages.visible import visible_record
+from stepline.curate.settings import CleanSettings, VisibleSettings
+from stepline.curate.stage import Failure, Recipe
+from stepline.curate.stages import clean
+from stepline.curate.stages.clean import (
+    ASTRAY,
+    FEW,
+    IDLE,
+    UNSAID,
+    UNSEEN,
+    Judged,
+    cleaned_record,
+    refusal,
+    visible_record,
+)
+from stepline.curate.stages.gather import RECORDS, read_left_out, write_dataset
 from stepline.records import Span, Step
-from stepline.store import read_parquet
+from stepline.storage import read_parquet
 
 SHOWN = Step(id="1", text="chop the onion", spans=(Span(0.0, 4.0),), status="shown", score=0.9, sources=(0,))
 SETTINGS = CleanSettings(written=0.5, supported=0.4, shown=0.5, placed=0.3)
@@ -75,7 +83,7 @@ def test_sentences_that_are_shown_become_steps_and_the_others_are_dropped(tmp_pa
     assert [one.text for one in made.dropped] == ["I love this kitchen."]
     (tmp_path / "gather").mkdir()
     write_dataset(tmp_path / "gather", [judged, record("b", said=said)], {})
-    visible.visible(gathered(tmp_path / "visible", Recipe(), {"gather": tmp_path / "gather"}))
+    clean.visible(gathered(tmp_path / "visible", Recipe(), {"gather": tmp_path / "gather"}))
     assert [one.id for one in read_parquet(tmp_path / "visible" / RECORDS)] == ["a"]
     assert read_left_out(tmp_path / "visible")["b"].reason == "nobody could judge what is said in it"
 

@@ -9,15 +9,14 @@ import pytest
 from made_records import record
 from show_browser import CHROMIUM, Browser
 
-from stepline.annotate.agreement import cohen
+from stepline.annotate.answers import cohen
 from stepline.curate.audit.sample import draw
 from stepline.curate.audit.server import serve
-from stepline.curate.audit.table import accords, means, rows
-from stepline.curate.audit.verdicts import Verdict, Verdicts, take_over
-from stepline.curate.report.findings import find
+from stepline.curate.audit.verdicts import Verdict, Verdicts, accords, means, rows, take_over
+from stepline.curate.report.collect import find
 from stepline.curate.report.page import page
-from stepline.curate.report_settings import ReportSettings
-from stepline.curate.shares import written
+from stepline.curate.sampling import written
+from stepline.curate.settings import ReportSettings
 from stepline.errors import DatasetError, StoreError
 
 RECORDS = [

@@ -8,22 +8,17 @@ import numpy as np
 import pytest
 from made_records import left_out, lost, record
 
-from stepline.curate.places import Place
+from stepline.curate.remote import Place
 from stepline.curate.report import write_report
-from stepline.curate.report.biases import biases
-from stepline.curate.report.counts import Counts
-from stepline.curate.report.falls import commonest, text_levels, video_levels
-from stepline.curate.report.findings import find
+from stepline.curate.report.collect import Counts, find, task_steps, twins
 from stepline.curate.report.page import page
-from stepline.curate.report.task_steps import task_steps
-from stepline.curate.report.twins import twins
-from stepline.curate.report_settings import ReportSettings
-from stepline.curate.shares import corrected, share, written
-from stepline.curate.some import Some
+from stepline.curate.report.sections import biases, commonest, text_levels, video_levels
+from stepline.curate.sampling import Some, corrected, share, written
+from stepline.curate.settings import ReportSettings
 from stepline.curate.stage import Failure
 from stepline.errors import StoreError
-from stepline.sieve_swap.text_base.lines import Document, TextStep
-from stepline.store import write_parquet
+from stepline.storage import write_parquet
+from stepline.text_base.documents import Document, TextStep
 
 SETTINGS = ReportSettings(frames=False)
 EVIL = "</script><img src=x onerror=alert(1)>"

@@ -8,9 +8,9 @@ from made_records import left_out, record
 
 from stepline.cli import main
 from stepline.curate.audit.verdicts import Verdict
+from stepline.curate.forecast.dry_run import as_json, size, time, written
 from stepline.curate.forecast.model import Forecast, Interval, StageForecast
-from stepline.curate.forecast.written import as_json, size, time, written
-from stepline.store import write_parquet
+from stepline.storage import write_parquet
 
 
 @pytest.fixture

@@ -6,19 +6,17 @@ import numpy as np
 import pytest
 from curate_cells import gathered, transcript
 
-from stepline.curate.items import Item, Refused
-from stepline.curate.recipe import Recipe
-from stepline.curate.stage import Failure, Gathered
-from stepline.curate.stages import gather, refine, train
-from stepline.curate.stages.dataset import FEATURES, LEFT_OUT, RECORDS, read_left_out, write_dataset
-from stepline.curate.stages.parts import Grounded, Judged, Placed, Probed, Spoken, pack, to_bytes
-from stepline.curate.stages.picture import packed
+from stepline.curate.stage import Failure, Gathered, Item, Recipe, Refused
+from stepline.curate.stages import gather, train
+from stepline.curate.stages.gather import FEATURES, LEFT_OUT, RECORDS, read_left_out, write_dataset
+from stepline.curate.stages.intermediate import Grounded, Judged, Placed, Probed, Spoken, pack, to_bytes
+from stepline.curate.stages.per_video import packed
 from stepline.errors import StoreError
 from stepline.features import FeatureStore
-from stepline.pipeline import Seen
+from stepline.pipeline.understand import Seen
 from stepline.records import FeatureSequence, Span, Step
 from stepline.settings import load_settings
-from stepline.store import read_parquet
+from stepline.storage import read_parquet
 
 STAGES = ("probe", "transcribe", "encode", "coarse", "ground", "judge")
 THINGS = ("onion", "carrot", "potato", "tomato", "pepper", "lemon")
@@ -124,7 +122,7 @@ def test_networks_are_trained_and_place_the_steps_for_good_the_same_each_time(tm
     for name in ("one", "two"):
         given = {"gather": tmp_path / "gather"}
         train.train(gathered(tmp_path / name / "train", settings, given))
-        refine.refine(replace(gathered(tmp_path / name / "refine", settings, given), say=told.append))
+        train.refine(replace(gathered(tmp_path / name / "refine", settings, given), say=told.append))
     assert (tmp_path / "one/train/run/aligner.safetensors").is_file()
     assert "50% of the steps count as shown" in told
     records = list(read_parquet(tmp_path / "one/refine" / RECORDS))

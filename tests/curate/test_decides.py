@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from stepline.curate.recipe import Recipe, load_recipe
+from stepline.curate.stage import Recipe, load_recipe
 from stepline.curate.stages import STAGES
-from stepline.curate.stages.decides import named, text_source
+from stepline.curate.stages.cache_keys import named, text_source
 from stepline.errors import SettingsError
 from stepline.settings import load_settings
 

@@ -1,8 +1,8 @@
 import numpy as np
 from curate_cells import transcript
 
-from stepline.curate.stage_settings import GatherSettings
-from stepline.curate.stages.duplicates import Duplicates, alike, look_of
+from stepline.curate.settings import GatherSettings
+from stepline.curate.stages.gather import Duplicates, alike, look_of
 from stepline.records import Matrix
 
 ONIONS = "today we chop three onions and fry them slowly in a deep pan with butter until they are soft and golden"

@@ -6,14 +6,13 @@ from exported import LEFT_OUT, export, record
 from s3_server import s3_server
 
 from stepline.curate.export import publish
-from stepline.curate.export.card import pairs
-from stepline.curate.export.facts import falls, without_folders
-from stepline.curate.places import Place
+from stepline.curate.export.card import falls, pairs, without_folders
+from stepline.curate.remote import Place
 from stepline.curate.settings import ExportSettings, PlaceSettings
 from stepline.curate.stage import Failure
 from stepline.features import FeatureStore
-from stepline.models import sha256
-from stepline.store import read_parquet
+from stepline.storage import read_parquet
+from stepline.weights import sha256
 
 
 def files_of(folder):
@@ -184,7 +183,7 @@ def test_a_dataset_goes_to_s3_byte_for_byte_through_500s_and_slow_answers(tmp_pa
     pytest.importorskip("s3fs", reason="needs s3fs")
     import logging
 
-    from stepline.curate.places import filesystems
+    from stepline.curate.remote import filesystems
 
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     settings = PlaceSettings(pause=0.001, seconds=1.0)

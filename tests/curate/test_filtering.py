@@ -1,12 +1,11 @@
 import pytest
 from curate_cells import NARRATION, transcript, work
 
-from stepline.curate.recipe import Recipe
-from stepline.curate.stage import LeftOutError
-from stepline.curate.stage_settings import FilterSettings
-from stepline.curate.stages import filtering
-from stepline.curate.stages.filtering import FEW, LANGUAGE, LONG, SHORT, SILENT, SPARSE, refusal
-from stepline.curate.stages.parts import Drafted, Probed, Spoken, to_bytes
+from stepline.curate.settings import FilterSettings
+from stepline.curate.stage import LeftOutError, Recipe
+from stepline.curate.stages import per_video
+from stepline.curate.stages.intermediate import Drafted, Probed, Spoken, to_bytes
+from stepline.curate.stages.per_video import FEW, LANGUAGE, LONG, SHORT, SILENT, SPARSE, refusal
 from stepline.records import Step
 
 SETTINGS = FilterSettings(shortest=5, longest=600, words=10, words_a_minute=15, steps=2)
@@ -42,7 +41,7 @@ def test_the_stage_counts_words_and_raises_the_reason() -> None:
         "transcribe": to_bytes(spoken),
         "write": to_bytes(Drafted(steps=steps)),
     }
-    assert b'"words":18' in filtering.keep(work(Recipe(), results=results))
+    assert b'"words":18' in per_video.keep(work(Recipe(), results=results))
     few = results | {"write": to_bytes(Drafted(steps=()))}
     with pytest.raises(LeftOutError, match="too few steps"):
-        filtering.keep(work(Recipe(), results=few))
+        per_video.keep(work(Recipe(), results=few))

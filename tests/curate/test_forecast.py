@@ -5,15 +5,13 @@ import pytest
 from fake_stages import STAGES, recipe, videos
 
 from stepline.curate.driver import Job, curate
-from stepline.curate.forecast import dry_run
 from stepline.curate.forecast.costs import read_costs
-from stepline.curate.forecast.lines import foretells, line, totals
-from stepline.curate.forecast.model import at, forecast
-from stepline.curate.forecast.sizes import sample, sizes
-from stepline.curate.forecast_settings import ForecastSettings
-from stepline.curate.items import Item
-from stepline.curate.ledger.timings import read_timings
-from stepline.curate.places import Place
+from stepline.curate.forecast.dry_run import dry_run
+from stepline.curate.forecast.model import at, forecast, foretells, line, sample, sizes, totals
+from stepline.curate.remote import Place
+from stepline.curate.settings import ForecastSettings
+from stepline.curate.stage import Item
+from stepline.curate.store.run_log import read_timings
 
 SETTINGS = ForecastSettings(sample=6, cores=(1, 4), core_hour=1.0, million_tokens=2.0, gigabyte_month=0.0)
 

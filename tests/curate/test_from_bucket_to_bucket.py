@@ -4,12 +4,11 @@ import pytest
 from s3_server import SECRET, s3_server
 from small_video import CAPTIONS, draw_video
 
-from stepline.curate.items import Item
-from stepline.curate.places import Place, filesystems
-from stepline.curate.recipe import load_recipe
+from stepline.curate.remote import Place, filesystems
 from stepline.curate.run import Asked, run
 from stepline.curate.settings import PlaceSettings
 from stepline.curate.sources import read_source
+from stepline.curate.stage import Item, load_recipe
 from stepline.errors import SteplineError
 
 QUICK = PlaceSettings(pause=0.001, seconds=20.0, block=1)

@@ -6,9 +6,9 @@ import numpy as np
 import torch
 from threadpoolctl import threadpool_info
 
-from stepline.curate.gathering import AT_ONCE, fixed_threads, read_ahead
-from stepline.curate.items import Item
+from stepline.curate.dataset_stages import AT_ONCE, fixed_threads, read_ahead
 from stepline.curate.plan import Fate
+from stepline.curate.stage import Item
 
 
 def test_libraries_that_are_loaded_already_use_the_recipes_threads_too():

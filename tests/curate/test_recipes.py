@@ -1,6 +1,6 @@
 import pytest
 
-from stepline.curate.recipe import FOLDER, Recipe, chosen_stages, load_recipe
+from stepline.curate.stage import FOLDER, Recipe, chosen_stages, load_recipe
 from stepline.curate.stages import STAGES
 from stepline.errors import SettingsError
 

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from stepline.curate.simulation import Cluster, Workload, simulate, workload
-from stepline.curate.simulation.workload import durations, stacked
+from benchmarks.cluster_simulation import Cluster, Workload, durations, simulate, stacked, workload
 
 
 def work(*videos, size=0.0):

@@ -6,11 +6,11 @@ import tarfile
 import pytest
 
 from stepline.asr.captions.read import read_captions
-from stepline.curate.items import Item, Refused
-from stepline.curate.places import Place
+from stepline.curate.remote import Place
 from stepline.curate.settings import ColumnsSettings, SourceSettings
 from stepline.curate.sources import read_source, relative_address
-from stepline.curate.sources.sorting import in_order
+from stepline.curate.sources.select import in_order
+from stepline.curate.stage import Item, Refused
 from stepline.errors import DatasetError
 
 VTT = "WEBVTT\n\n00:01.000 --> 00:03.000\nSlice the lemons.\n"
@@ -238,8 +238,8 @@ def test_captions_keep_their_stamp_when_another_videos_change(howto100m):
 
 
 def test_captions_in_a_file_larger_than_a_block_are_found(tmp_path, monkeypatch):
-    monkeypatch.setattr("stepline.sieve_swap.json_stream.BLOCK", 7)
-    from stepline.curate.sources.caption_file import CaptionFile
+    monkeypatch.setattr("stepline.text_base.json_stream.BLOCK", 7)
+    from stepline.curate.sources.files import CaptionFile
 
     whole = {f"v{number}": {**CAPTIONS, "text": [f"é {number}"]} for number in range(20)}
     (tmp_path / "c.json").write_bytes(b"\xef\xbb\xbf" + json.dumps(whole, ensure_ascii=False, indent=1).encode())

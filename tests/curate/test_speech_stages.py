@@ -4,12 +4,21 @@ import numpy as np
 import pytest
 from curate_cells import NARRATION, transcript, work
 
-from stepline.curate.items import Item
-from stepline.curate.recipe import Recipe
-from stepline.curate.stages import picture, shown, speech
-from stepline.curate.stages.parts import Drafted, Grounded, Judged, Placed, Probed, Spoken, from_bytes, to_bytes, unpack
+from stepline.curate.stage import Item, Recipe
+from stepline.curate.stages import per_video
+from stepline.curate.stages.intermediate import (
+    Drafted,
+    Grounded,
+    Judged,
+    Placed,
+    Probed,
+    Spoken,
+    from_bytes,
+    to_bytes,
+    unpack,
+)
 from stepline.errors import MediaError
-from stepline.pipeline import Seen
+from stepline.pipeline.understand import Seen
 from stepline.records import FeatureSequence, Step
 from stepline.settings import load_settings
 
@@ -25,23 +34,23 @@ Then fry the onion in a pan.
 
 def test_captions_stand_for_recognition(tmp_path: Path) -> None:
     (tmp_path / "one.vtt").write_text(VTT)
-    spoken = from_bytes(Spoken, speech.transcribe(work(Recipe(), captions=tmp_path / "one.vtt")))
+    spoken = from_bytes(Spoken, per_video.transcribe(work(Recipe(), captions=tmp_path / "one.vtt")))
     assert spoken.transcript.sentences[0].text == "Chop the onion into small pieces."
 
 
 def test_an_item_without_a_file_says_nothing_and_lasts_as_its_source_tells() -> None:
     item = Item("one", duration=30.0)
-    assert from_bytes(Spoken, speech.transcribe(work(Recipe(), item))).transcript.sentences == ()
-    assert from_bytes(Probed, picture.probe(work(Recipe(), item))).duration == 30.0
-    assert picture.unpacked(picture.encode(work(Recipe(), item))).features is None
+    assert from_bytes(Spoken, per_video.transcribe(work(Recipe(), item))).transcript.sentences == ()
+    assert from_bytes(Probed, per_video.probe(work(Recipe(), item))).duration == 30.0
+    assert per_video.unpacked(per_video.encode(work(Recipe(), item))).features is None
 
 
 def test_a_part_that_a_server_left_open_is_asked_again_and_a_useless_reply_is_not() -> None:
     start = "sentences 1-10: provisional, from the extractive writer, because "
     late, useless = start + "the deadline passed", start + "the reply is no numbered list"
     unsupported = start + "no sentence supports any step of the reply"
-    assert speech.unanswered((useless, unsupported, "a reply was refused")) is None
-    assert speech.unanswered((useless, late)) == late
+    assert per_video.unanswered((useless, unsupported, "a reply was refused")) is None
+    assert per_video.unanswered((useless, late)) == late
 
 
 def cells(*texts: str, steps: tuple[Step, ...], duration: float = 20.0) -> dict[str, bytes]:
@@ -50,13 +59,13 @@ def cells(*texts: str, steps: tuple[Step, ...], duration: float = 20.0) -> dict[
         "probe": to_bytes(Probed(duration=duration, picture=True, sound=True)),
         "transcribe": to_bytes(Spoken(transcript=transcript(*texts))),
         "write": to_bytes(Drafted(steps=steps)),
-        "encode": picture.packed(Seen(FeatureSequence(rows, 1.0, "conse"), end=duration)),
+        "encode": per_video.packed(Seen(FeatureSequence(rows, 1.0, "conse"), end=duration)),
     }
 
 
 def test_a_step_is_said_where_the_sentences_most_like_it_are() -> None:
     steps = (Step(id="1", text="fry the onion"), Step(id="2", text="chop the onion"))
-    placed = from_bytes(Placed, speech.coarse(work(Recipe(), results=cells(*NARRATION.split(". "), steps=steps))))
+    placed = from_bytes(Placed, per_video.coarse(work(Recipe(), results=cells(*NARRATION.split(". "), steps=steps))))
     first, second = placed.steps
     assert first.said is not None
     assert second.said is not None
@@ -69,7 +78,7 @@ def test_cited_sentences_stay_where_the_recipe_says_so_and_what_is_past_the_end_
     said = transcript(*NARRATION.split(". ")).sentences
     steps = tuple(Step(id=str(n), text="do it", said=said[n].span, sources=(n,)) for n in (0, 2))
     results = cells(*NARRATION.split(". "), steps=steps, duration=7.0)
-    placed = from_bytes(Placed, speech.coarse(work(recipe, results=results)))
+    placed = from_bytes(Placed, per_video.coarse(work(recipe, results=results)))
     assert [step.sources for step in placed.steps] == [(0,)]
     assert placed.duration == 7.0
     assert [one.what for one in placed.dropped] == ["sentence", "step"]
@@ -78,29 +87,29 @@ def test_cited_sentences_stay_where_the_recipe_says_so_and_what_is_past_the_end_
 def test_a_video_of_no_length_is_an_error() -> None:
     results = cells("Chop it.", steps=(), duration=0.0)
     with pytest.raises(MediaError, match="nobody tells how long it is"):
-        speech.coarse(work(Recipe(), results=results))
+        per_video.coarse(work(Recipe(), results=results))
 
 
 def test_steps_nobody_can_see_are_only_said_and_nobody_judges() -> None:
     steps = (Step(id="1", text="chop the onion"),)
-    results = cells("Chop the onion.", steps=steps) | {"encode": picture.packed(Seen(end=20.0))}
-    results["coarse"] = speech.coarse(work(Recipe(), results=results))
-    results["ground"] = shown.ground(work(Recipe(), results=results))
+    results = cells("Chop the onion.", steps=steps) | {"encode": per_video.packed(Seen(end=20.0))}
+    results["coarse"] = per_video.coarse(work(Recipe(), results=results))
+    results["ground"] = per_video.ground(work(Recipe(), results=results))
     grounded, arrays = unpack(Grounded, results["ground"])
     assert [step.status for step in grounded.steps] == ["said"]
     assert arrays == {}
-    judged = from_bytes(Judged, shown.judge(work(Recipe(), results=results)))
+    judged = from_bytes(Judged, per_video.judge(work(Recipe(), results=results)))
     assert judged.judge is None
 
 
 def test_steps_are_grounded_and_sentences_judged_by_what_is_seen() -> None:
     steps = (Step(id="1", text="chop the onion"),)
     results = cells("Chop the onion.", steps=steps)
-    results["coarse"] = speech.coarse(work(Recipe(), results=results))
-    results["ground"] = shown.ground(work(Recipe(), results=results))
+    results["coarse"] = per_video.coarse(work(Recipe(), results=results))
+    results["ground"] = per_video.ground(work(Recipe(), results=results))
     grounded, arrays = unpack(Grounded, results["ground"])
     assert arrays["scores"].shape == (1, 20)
     assert grounded.steps[0].status in ("shown", "said")
-    judged = from_bytes(Judged, shown.judge(work(Recipe(), results=results)))
+    judged = from_bytes(Judged, per_video.judge(work(Recipe(), results=results)))
     assert judged.judge == "grounding"
     assert judged.transcript.sentences[0].shown is not None

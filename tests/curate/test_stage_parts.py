@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
-from stepline.curate.stages.parts import Grounded, Looked, Probed, from_bytes, pack, to_bytes, unpack, whole
-from stepline.curate.stages.picture import packed, unpacked
+from stepline.curate.stages.intermediate import Grounded, Looked, Probed, from_bytes, pack, to_bytes, unpack, whole
+from stepline.curate.stages.per_video import packed, unpacked
 from stepline.errors import StoreError
-from stepline.pipeline import Seen
+from stepline.pipeline.understand import Seen
 from stepline.records import FeatureSequence, Span, Step
 from stepline.vision import Activity
 

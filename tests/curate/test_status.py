@@ -3,9 +3,8 @@ import dataclasses
 import pytest
 from fake_stages import STAGES, recipe, videos
 
-from stepline.curate.driver import Job, curate
-from stepline.curate.places import Place
-from stepline.curate.progress import Progress
+from stepline.curate.driver import Job, Progress, curate
+from stepline.curate.remote import Place
 from stepline.curate.stage import Failure, Gathered
 from stepline.curate.status import status
 from stepline.errors import StoreError

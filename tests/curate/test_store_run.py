@@ -4,11 +4,11 @@ import pytest
 from fake_stages import STAGES, recipe, videos
 
 from stepline.curate.driver import Job, curate
-from stepline.curate.items import Item
-from stepline.curate.ledger.timings import read_timings
-from stepline.curate.places import Place
+from stepline.curate.remote import Place
 from stepline.curate.settings import PlaceSettings
+from stepline.curate.stage import Item
 from stepline.curate.status import status
+from stepline.curate.store.run_log import read_timings
 
 pytest.importorskip("moto", reason="needs moto, a stand-in for S3: pip install 'moto[s3]'")
 pytest.importorskip("s3fs", reason="needs s3fs: pip install 'stepline[cloud]'")

@@ -4,13 +4,13 @@ from pathlib import Path
 import pytest
 from curate_cells import gathered, record, transcript
 
-from stepline.curate.recipe import Recipe
-from stepline.curate.stages import swap
-from stepline.curate.stages.dataset import RECORDS, read_left_out, write_dataset
+from stepline.curate.stage import Recipe
+from stepline.curate.stages import train
+from stepline.curate.stages.gather import RECORDS, read_left_out, write_dataset
 from stepline.errors import SettingsError
 from stepline.settings import load_settings
-from stepline.sieve_swap.text_base import build_base
-from stepline.store import read_parquet
+from stepline.storage import read_parquet
+from stepline.text_base import build_base
 
 TOAST = {
     "id": "toast", "title": "Garlic toast", "licence": "CC0",
@@ -34,7 +34,7 @@ def test_narrations_become_written_steps_and_a_video_without_a_document_is_left_
     ]
     (tmp_path / "gather").mkdir()
     write_dataset(tmp_path / "gather", videos, {})
-    swap.sieve_swap(gathered(tmp_path / "swap", recipe, {"gather": tmp_path / "gather"}))
+    train.sieve_swap(gathered(tmp_path / "swap", recipe, {"gather": tmp_path / "gather"}))
     (made,) = read_parquet(tmp_path / "swap" / RECORDS)
     assert [step.text for step in made.steps] == ["Peel two cloves of garlic.", "Rub the toast with garlic."]
     assert [step.licence for step in made.steps] == ["CC0", "CC0"]
@@ -43,4 +43,4 @@ def test_narrations_become_written_steps_and_a_video_without_a_document_is_left_
 
 def test_without_a_base_there_is_nothing_to_swap_for(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="sieve_swap.base is not set"):
-        swap.sieve_swap(gathered(tmp_path / "swap", Recipe(), {"gather": tmp_path}))
+        train.sieve_swap(gathered(tmp_path / "swap", Recipe(), {"gather": tmp_path}))

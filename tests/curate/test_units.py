@@ -3,14 +3,11 @@ from dataclasses import replace
 import pytest
 from fake_stages import STAGES, recipe
 
-from stepline.curate.engines.open_video import OpenVideo
-from stepline.curate.items import Item
-from stepline.curate.ledger.cells import Cells, Known
-from stepline.curate.places import Place
+from stepline.curate.execution.scheduler import OpenVideo
 from stepline.curate.plan import Plan, fate
-from stepline.curate.recipe import Recipe, chosen_stages, load_recipe
-from stepline.curate.stage import Failure
-from stepline.curate.units import key, reads
+from stepline.curate.remote import Place
+from stepline.curate.stage import Failure, Item, Recipe, chosen_stages, key, load_recipe, reads
+from stepline.curate.store.results import Cells, Known
 from stepline.errors import SettingsError, StoreError
 
 ITEM = Item("a", video="a.mp4", stamp="10-1", captions="a.vtt", captions_stamp="3-1", title="Whisk")
@@ -107,7 +104,7 @@ def test_one_of_many_machines_asks_for_keys_without_a_listing(tmp_path, monkeypa
 
 
 def test_keys_that_came_since_a_listing_are_known_however_many(tmp_path, monkeypatch):
-    monkeypatch.setattr("stepline.curate.ledger.cells.LOOSE", 2)
+    monkeypatch.setattr("stepline.curate.store.results.LOOSE", 2)
     known = Known.of(Place(f"memory://{tmp_path.name}"))
     keys = [f"{number:02x}" * 32 for number in range(5)]
     for key_ in keys:

@@ -4,10 +4,10 @@ import pytest
 from official_forms import write
 
 from stepline.datasets import Predictions, Segment, read_predictions
-from stepline.datasets.predictions.clock import interval, seconds
+from stepline.datasets.predictions.types import interval, seconds
 from stepline.errors import DatasetError
 from stepline.records import Record, Span, Step, Video
-from stepline.store import write_parquet, write_record
+from stepline.storage import write_parquet, write_record
 
 ONE = (Segment(1.0, 2.5, "mix"),)
 

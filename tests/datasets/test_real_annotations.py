@@ -6,9 +6,9 @@ import pytest
 from shared_forms import REAL, load
 
 from stepline.datasets import read, stream
-from stepline.datasets.draft import flaw
 from stepline.datasets.htstep import read_taxonomy
 from stepline.datasets.predictions import read_predictions
+from stepline.datasets.record_builder import flaw
 
 # records, reference steps, their spans, narrations, rejected by reason: counted in the shared two thirds
 COUNTS = {

@@ -4,11 +4,7 @@ import pytest
 from metric_cases import case, needs_cases
 
 from stepline.errors import DatasetError
-from stepline.evaluate.bleu import bleu
-from stepline.evaluate.captions import Item
-from stepline.evaluate.cider import cider
-from stepline.evaluate.ngrams import ngrams
-from stepline.evaluate.rouge import common_subsequence, rouge_l
+from stepline.evaluate.caption_metrics import Item, bleu, cider, common_subsequence, ngrams, rouge_l
 
 TOLERANCE = 1e-7  # the cases are rounded to eight decimals
 

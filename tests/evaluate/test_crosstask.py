@@ -9,6 +9,8 @@ from hypothesis.extra import numpy as arrays
 from metric_cases import case, needs_cases
 
 from stepline.errors import DatasetError
+from stepline.evaluate.benchmarks import evaluate
+from stepline.evaluate.bootstrap import GroupedRatio, score
 from stepline.evaluate.crosstask import (
     best_rows,
     counts,
@@ -18,8 +20,6 @@ from stepline.evaluate.crosstask import (
     rows_shown,
     step_costs,
 )
-from stepline.evaluate.protocols import evaluate
-from stepline.evaluate.statistics import GroupedRatio, score
 
 
 @needs_cases

@@ -5,9 +5,9 @@ import pytest
 from metric_cases import CASES, needs_cases
 
 from stepline.errors import DatasetError
-from stepline.evaluate.protocols import evaluate
-from stepline.evaluate.protocols.dense import HarmonicMean
-from stepline.evaluate.statistics import resample, score
+from stepline.evaluate.benchmarks import evaluate
+from stepline.evaluate.bootstrap import resample, score
+from stepline.evaluate.dense_captioning import HarmonicMean
 
 REFERENCE = {
     "v_a": {"duration": 100, "timestamps": [[0, 10], [20, 40]], "sentences": ["cut the onion", "stir the soup"]},

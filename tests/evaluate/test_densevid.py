@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from metric_cases import case, needs_cases
 
 from stepline.errors import DatasetError
-from stepline.evaluate.densevid import DETECTION, LANGUAGE, densevid
+from stepline.evaluate.dense_captioning import DETECTION, LANGUAGE, densevid
 
 pytestmark = needs_tables
 

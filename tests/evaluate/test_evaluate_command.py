@@ -5,10 +5,10 @@ import sys
 import pytest
 from click.testing import CliRunner
 
+from stepline.cli.evaluate import evaluate
 from stepline.errors import DatasetError
-from stepline.evaluate.command import evaluate
-from stepline.evaluate.protocols import BENCHMARKS
-from stepline.evaluate.protocols import evaluate as scored
+from stepline.evaluate.benchmarks import BENCHMARKS
+from stepline.evaluate.benchmarks import evaluate as scored
 
 ODD = ["", "[]", "3", "null", '{"a": {"b": {}}}', '{"a": 1, "a": 2}', "{", "\u0000", '{"a": NaN}']
 LABELS = {f"v{n}": [n % 2, 1, 0] for n in range(40)}
@@ -100,5 +100,5 @@ def test_no_file_however_odd_is_scored_or_crashes(tmp_path, name, content):
 
 
 def test_importing_the_command_imports_nothing_heavy():
-    code = "import sys, stepline.evaluate.command; print({'numpy', 'pydantic', 'scipy', 'torch'} & set(sys.modules))"
+    code = "import sys, stepline.cli.evaluate; print({'numpy', 'pydantic', 'scipy', 'torch'} & set(sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "set()"

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from research.cli import experiment
 from stepline.cli import main
-from stepline.evaluate.protocols import BENCHMARKS
+from stepline.evaluate.benchmarks import BENCHMARKS
 
 ROOT = Path(__file__).resolve().parents[2]
 REPRODUCE, EVALUATION = ROOT / "docs" / "reproduce.md", ROOT / "docs" / "evaluation.md"
@@ -32,6 +33,9 @@ def shown_commands():
 @pytest.mark.parametrize("line", sorted({*commands(), *shown_commands()}))
 def test_every_command_that_is_not_for_later_parses(line):
     program, *words = shlex.split(line)
+    if program == "python" and words[:2] == ["-m", "research"]:
+        experiment.commands[words[2]].make_context(words[2], words[3:])
+        return
     if program == "python":
         assert (ROOT / words[0]).is_file()
         return

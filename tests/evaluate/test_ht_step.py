@@ -6,9 +6,9 @@ import pytest
 from metric_cases import case, needs_cases
 
 from stepline.errors import DatasetError
-from stepline.evaluate.ht_step import TIOUS, Located, Taxonomy, Truth, grounding_map, unrepeated
-from stepline.evaluate.protocols import evaluate
-from stepline.evaluate.statistics import resample, score
+from stepline.evaluate.benchmarks import evaluate
+from stepline.evaluate.bootstrap import resample, score
+from stepline.evaluate.htstep import TIOUS, Located, Taxonomy, Truth, grounding_map, unrepeated
 
 COLUMNS = ("video-id", "t-start", "t-end", "label", "score")
 TAXONOMY = [

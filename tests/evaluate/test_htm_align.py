@@ -5,10 +5,20 @@ import pytest
 from metric_cases import case, needs_cases
 
 from stepline.errors import DatasetError
-from stepline.evaluate.htm_align import NEVER, Annotation, Window, best_seconds, hits, stitch, tan_windows, windowed
-from stepline.evaluate.narration import alignable_labels, narration_labels
-from stepline.evaluate.protocols import evaluate
-from stepline.evaluate.statistics import score
+from stepline.evaluate.benchmarks import evaluate
+from stepline.evaluate.bootstrap import score
+from stepline.evaluate.htm_align import (
+    NEVER,
+    Annotation,
+    Window,
+    alignable_labels,
+    best_seconds,
+    hits,
+    narration_labels,
+    stitch,
+    tan_windows,
+    windowed,
+)
 
 TRUTH = {"a": [[1, 2.0, 3.5, "cut"], [0, 8.0, 9.0, "hello"], [1, 5.2, 6.1, "stir"]], "b": [[0, 0.0, 1.0, "hi"]]}
 

@@ -7,12 +7,9 @@ from metric_cases import case, needs_cases
 
 from stepline.errors import DatasetError, ModelError
 from stepline.evaluate.meteor import JarMeteor, Meteor
-from stepline.evaluate.meteor.lexicon import load_lexicon
-from stepline.evaluate.meteor.match import PARAPHRASE, STEM, SYNONYM, candidates
-from stepline.evaluate.meteor.normalise import ALWAYS, BEFORE_NUMBERS, words
-from stepline.evaluate.meteor.phrases import load_phrases
-from stepline.evaluate.meteor.sentence import Reader
-from stepline.evaluate.meteor.stem import stem
+from stepline.evaluate.meteor.matching import PARAPHRASE, STEM, SYNONYM, Reader, candidates
+from stepline.evaluate.meteor.resources import load_lexicon, load_phrases
+from stepline.evaluate.meteor.stemmer import ALWAYS, BEFORE_NUMBERS, stem, words
 from stepline.evaluate.soda import soda
 
 TOLERANCE = 1e-9  # asked: 1e-4 on 99 % of the pairs

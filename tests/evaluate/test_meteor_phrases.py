@@ -3,7 +3,7 @@ import gzip
 import pytest
 
 from stepline.errors import ModelError
-from stepline.evaluate.meteor.phrases import MIX, WORD_BITS, load_phrases, word_number
+from stepline.evaluate.meteor.resources import MIX, WORD_BITS, load_phrases, word_number
 
 ROWS = [("at the moment", "currently"), ("at the moment", "now"), ("a lot", "much"), ("much", "a lot")]
 

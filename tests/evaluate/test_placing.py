@@ -5,8 +5,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stepline.errors import DatasetError
-from stepline.evaluate.protocols import evaluate
-from stepline.evaluate.statistics import score
+from stepline.evaluate.benchmarks import evaluate
+from stepline.evaluate.bootstrap import score
 
 REFERENCE = {
     "a": {"duration": 100, "timestamps": [[0, 10], [20, 40], [50, 60]], "sentences": ["cut", "stir", "cut"]},

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 from metric_cases import case, needs_cases
 
 from stepline.errors import DatasetError
+from stepline.evaluate.bootstrap import resample, score
 from stepline.evaluate.ranking import Area, AveragePrecision, average_precision, roc_auc
-from stepline.evaluate.statistics import resample, score
 
 
 @needs_cases

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from stepline.errors import DatasetError
-from stepline.evaluate.protocols import evaluate
+from stepline.evaluate.benchmarks import evaluate
+from stepline.evaluate.bootstrap import score
 from stepline.evaluate.report import report
-from stepline.evaluate.statistics import score
 
 DATA = Path(__file__).resolve().parents[2] / ".." / "shared" / "data"
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="the shared annotations are not beside the project")

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from stepline.errors import DatasetError
+from stepline.evaluate.bootstrap import Ratio
 from stepline.evaluate.report import Scores, as_json, as_table, compare, report, write_per_video
-from stepline.evaluate.statistics import Ratio
 
 
 def scores(hits, *, videos=None, protocol="p", **options):

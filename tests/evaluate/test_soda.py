@@ -10,8 +10,7 @@ from metric_cases import case, needs_cases
 from stepline.errors import DatasetError
 from stepline.evaluate.events import overlap, times
 from stepline.evaluate.meteor import MeteorScores
-from stepline.evaluate.ordered_pairing import best_total, chased_pairs
-from stepline.evaluate.soda import multi_reference_soda, soda
+from stepline.evaluate.soda import best_total, chased_pairs, multi_reference_soda, soda
 
 KINDS = ["a", "b", "c", "d"]
 NUMBERS = st.one_of(st.floats(-1e4, 1e4), st.sampled_from([0.0, 5.0, 5.0]))

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stepline.errors import DatasetError
-from stepline.evaluate.spans import THRESHOLDS, as_spans, grounding_fit, hit, overlap, segmentation_fit
+from stepline.evaluate.temporal_grounding import THRESHOLDS, as_spans, grounding_fit, hit, overlap, segmentation_fit
 
 SECONDS = st.floats(-1e6, 1e6)
 ODD = st.one_of(SECONDS, st.just(float("nan")), st.just(float("inf")), st.just(-1.0))

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from stepline.errors import DatasetError
-from stepline.evaluate import statistics
-from stepline.evaluate.statistics import GroupedRatio, Ratio, choose, draw, interval, resample, score
+from stepline.evaluate import bootstrap as statistics
+from stepline.evaluate.bootstrap import GroupedRatio, Ratio, choose, draw, interval, resample, score
 
 
 def ratio(hits, totals):

@@ -5,9 +5,9 @@ import pytest
 from metric_cases import case, needs_cases
 
 from stepline.errors import DatasetError
-from stepline.evaluate.protocols import evaluate
-from stepline.evaluate.statistics import score
-from stepline.evaluate.summaries import OFFICIAL, Rules, frames_overlap, kendall_tau, read_wikihow, spearman_rho
+from stepline.evaluate.benchmarks import evaluate
+from stepline.evaluate.bootstrap import score
+from stepline.evaluate.video_summaries import OFFICIAL, Rules, frames_overlap, kendall_tau, read_wikihow, spearman_rho
 
 FACTS = case("ivsum")
 WIKIHOW = Path(__file__).resolve().parents[2] / ".." / "shared" / "data" / "ivsum_wikihow" / "how_to_steps.json.gz"

@@ -6,17 +6,14 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from stepline.cli import main
-from stepline.experiments.claims import ASSERTED, REPORTED, Claim
-from stepline.experiments.nasva import Plan
-from stepline.experiments.nasva_tables import EARLY, FIRST, NARRATED, OURS, PAPER, STEPS, Row, labelled, rows, sized
-from stepline.experiments.on_disk import read_corpus
-from stepline.experiments.table import TITLES, Judged, Line, as_json, as_markdown, spread
-from stepline.experiments.trial import Round, Size
-from stepline.experiments.trials import Laboratory, Outcome
+from research.cli import experiment
+from research.nasva.corpus import Round, Size, read_corpus
+from research.nasva.rows import EARLY, FIRST, NARRATED, OURS, PAPER, STEPS, Row, labelled, rows, sized
+from research.nasva.tables import ASSERTED, REPORTED, TITLES, Claim, Judged, Line, Plan, as_json, as_markdown, spread
+from research.nasva.trials import Laboratory, Outcome
+from research.simulate import SimulationSettings, simulate, write_dataset
 from stepline.features import import_features
-from stepline.nasva.selftrain_settings import RefineSettings
-from stepline.world.simulate import SimulationSettings, simulate, write_dataset
+from stepline.nasva.network_settings import RefineSettings
 
 TINY = Size(videos=16, held_out=6, width=16, heads=2, feed_forward=16, projection=8, epochs=1, teacher_epochs=1)
 
@@ -99,7 +96,7 @@ def test_a_head_is_scored_beside_the_best_cosine(tmp_path):
 def test_a_threshold_that_keeps_no_label_is_a_row_that_says_so(tmp_path, monkeypatch):
     high = Round(refine=RefineSettings(threshold=0.99, threshold_kind="cosine"))
     chosen = (Row("8", "high", labelled(high)), Row("8", "first labels", EARLY))
-    monkeypatch.setattr("stepline.experiments.nasva.rows", lambda: chosen)
+    monkeypatch.setattr("research.nasva.tables.rows", lambda: chosen)
     failed, trained = Plan(tmp_path, (0,), (), TINY).run()[0]
     assert (dict(failed.scores), trained.failure) == ({}, None)
     assert "texts keep a label" in failed.failure
@@ -134,13 +131,13 @@ def test_real_data_are_read_from_stores_and_have_the_papers_own_thresholds(tmp_p
 
 
 def test_the_command_prints_the_tables_it_wrote(tmp_path, monkeypatch):
-    monkeypatch.setattr("stepline.experiments.trial.Size", lambda: TINY)
-    given = ["experiment", "nasva-tables", "--table", "dropout", "--seeds", "1", "--out", str(tmp_path)]
-    done = CliRunner().invoke(main, given, catch_exceptions=False)
+    monkeypatch.setattr("research.nasva.corpus.Size", lambda: TINY)
+    given = ["nasva-tables", "--table", "dropout", "--seeds", "1", "--out", str(tmp_path)]
+    done = CliRunner().invoke(experiment, given, catch_exceptions=False)
     assert done.exit_code == 0
     assert done.stdout == (tmp_path / "tables.md").read_text()
     assert "| of attention weights: 0.1 (as released) |" in done.stdout
-    again = CliRunner().invoke(main, [*given, "--json"], catch_exceptions=False)
+    again = CliRunner().invoke(experiment, [*given, "--json"], catch_exceptions=False)
     assert [row["table"] for row in json.loads(again.stdout)["rows"]] == ["dropout", "dropout"]
 
 

@@ -6,24 +6,39 @@ import numpy as np
 import pytest
 import torch
 
-from stepline.evaluate.protocols.table import evaluate
+from research.procx.corpus import (
+    ProcxSize,
+    alike,
+    even,
+    guessed,
+    nearest_videos,
+    procx_corpus,
+    share,
+    typical_count,
+    usual,
+)
+from research.procx.rows import PROCX, SYSTEMS, pretrained, procx_rows, zero_shot
+from research.procx.tables import ORDERINGS, ProcxPlan, families, procx_claims
+from research.procx.trials import (
+    METRICS,
+    lessons,
+    oracle,
+    point_weights,
+    run_trial,
+    score_events,
+    spread_plot,
+    spread_points,
+    training,
+    write_predictions,
+    write_reference,
+)
+from stepline.evaluate.benchmarks import evaluate
 from stepline.evaluate.report import report
-from stepline.experiments.procx_attention import point_weights, spread_plot, spread_points
-from stepline.experiments.procx_baselines import even, guessed, nearest_videos, typical_count, usual
-from stepline.experiments.procx_claims import ORDERINGS, procx_claims
-from stepline.experiments.procx_corpus import procx_corpus, share
-from stepline.experiments.procx_rows import PROCX, SYSTEMS, pretrained, procx_rows, zero_shot
-from stepline.experiments.procx_scores import METRICS, oracle, score_events, write_predictions, write_reference
-from stepline.experiments.procx_tables import ProcxPlan, families
-from stepline.experiments.procx_trial import ProcxSize, alike
-from stepline.experiments.procx_trials import lessons, run_trial, training
-from stepline.procx.attention import DeformableAttention, deformable_attention
 from stepline.procx.batch import Sample
-from stepline.procx.choosing import Proposals
+from stepline.procx.deformable_attention import DeformableAttention, deformable_attention
+from stepline.procx.inference import Proposals
 from stepline.procx.model import ProcX
-from stepline.procx.model_settings import ModelSettings
-from stepline.procx.settings import AttentionSettings
-from stepline.procx.text_settings import CaptionerSettings
+from stepline.procx.settings import AttentionSettings, CaptionerSettings, ModelSettings
 
 TINY = ProcxSize(
     narrated=4, captioned=6, withheld=3, rows=16, width=16, heads=2, layers=1, queries=30, pretraining_steps=1,

@@ -5,10 +5,21 @@ import json
 import numpy as np
 import pytest
 
-from stepline.experiments.wys2_corpus import wys2_corpus
-from stepline.experiments.wys2_tables import Wys2Judged, Wys2Plan
-from stepline.experiments.wys2_trial import MC, SS, VR, Wys2Claim, Wys2Size, alike, grid, wys2_claims, wys2_rows
-from stepline.experiments.wys2_trials import labels_of, training
+from research.wys2.tables import Wys2Judged, Wys2Plan
+from research.wys2.trials import (
+    MC,
+    SS,
+    VR,
+    Wys2Claim,
+    Wys2Size,
+    alike,
+    grid,
+    labels_of,
+    training,
+    wys2_claims,
+    wys2_corpus,
+    wys2_rows,
+)
 from stepline.wys2.settings import LabelSettings
 
 TINY = Wys2Size(labelled=30, unlabelled=10, steps=4)

@@ -4,9 +4,8 @@ import json
 
 import numpy as np
 
-from stepline.experiments.wys2_use_runs import similar_sentences
-from stepline.experiments.wys2_uses import UsesPlan, UsesSize, as_markdown
-from stepline.world.simulate import SimulationSettings, simulate
+from research.simulate import SimulationSettings, simulate
+from research.wys2.uses import UsesPlan, UsesSize, as_markdown, similar_sentences
 
 TINY = UsesSize(labelled=12, lessons=6, tests=4, detector_steps=4, summarizer_epochs=1, head_epochs=1)
 

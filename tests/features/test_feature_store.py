@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose
 
 from stepline.errors import ShapeError, StoreError
 from stepline.features import FeatureStore, FeatureWriter, Lines
-from stepline.features.index import index_path, shard_path
+from stepline.features.store import index_path, shard_path
 
 
 def rows(seed=0, count=5, width=4):

@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose
 
 from stepline.errors import StoreError
 from stepline.features import FeatureStore, import_features
-from stepline.features.flaws import DROPPED, counted, read_dropped
+from stepline.features.checks import DROPPED, counted, read_dropped
 
 
 def rows(seed=0, count=5, width=4):

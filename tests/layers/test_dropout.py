@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from stepline.layers import dropout
-from stepline.layers.dropout import drop, thin
+from stepline.training import layers as dropout
+from stepline.training.layers import drop, thin
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5])

@@ -2,8 +2,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from stepline.layers import feed_forward
-from stepline.layers.feed_forward import FeedForward
+from stepline.training import layers as feed_forward
+from stepline.training.layers import FeedForward
 
 
 @pytest.fixture(autouse=True)

@@ -2,8 +2,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from stepline.layers import linear
-from stepline.layers.linear import Linear, affine
+from stepline.training import layers as linear
+from stepline.training.layers import Linear, affine
 
 
 @pytest.mark.parametrize("least", [0, 2**60])

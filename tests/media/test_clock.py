@@ -2,8 +2,7 @@ from fractions import Fraction
 
 import pytest
 
-from stepline.media.clock import Clock
-from stepline.media.damage import Damage
+from stepline.media.container import Clock, Damage
 
 MILLI = Fraction(1, 1000)
 

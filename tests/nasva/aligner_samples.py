@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from stepline.batches import Sample, collate
-from stepline.nasva.model_settings import ModelSettings
+from stepline.nasva.network_settings import ModelSettings
+from stepline.training.batches import Sample, collate
 
 WIDTH = 12  # of the features
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from stepline.errors import ShapeError
-from stepline.nasva.coarse import coarse_scores, coarse_spans, grow, narration_labels, softmax
-from stepline.nasva.settings import CoarseSettings
+from stepline.grounding.settings import CoarseSettings
+from stepline.grounding.speech import coarse_scores, coarse_spans, grow, narration_labels, softmax
 from stepline.records import Sentence, Span, Step
 
 LN3 = float(np.log(3))

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from stepline.errors import ShapeError
-from stepline.nasva import evidence
-from stepline.nasva.prior import load_prior
+from stepline.grounding import evidence
+from stepline.grounding.said_to_shown import load_prior
 from stepline.records import FeatureSequence, Matrix, Span
 
 ONE_SHOT = [slice(0, 60)]

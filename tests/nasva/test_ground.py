@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from stepline.errors import ShapeError
-from stepline.nasva import ground
-from stepline.nasva.settings import GroundSettings
+from stepline.grounding.ground import ground
+from stepline.grounding.settings import GroundSettings
 from stepline.records import FeatureSequence, Matrix, Sentence, Span, Step, Transcript
 
 RNG = np.random.default_rng(3)

@@ -4,9 +4,9 @@ import torch
 from aligner_samples import WIDTH, tiny
 
 from stepline.errors import ShapeError
-from stepline.nasva.aligner_settings import AlignerSettings
-from stepline.nasva.infer.align import NOWHERE, align, fit_texts, windows
+from stepline.nasva.align import NOWHERE, align, fit_texts, windows
 from stepline.nasva.model import Aligner
+from stepline.nasva.network_settings import AlignerSettings
 from stepline.records import FeatureSequence, Span
 
 SMALL = AlignerSettings(whole=20, window=16, stride=8, batch=3)

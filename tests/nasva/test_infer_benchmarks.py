@@ -8,22 +8,20 @@ import pytest
 import torch
 from aligner_samples import tiny
 
-from stepline.batches import Sample
+from research.simulate import EASY, simulate, write_dataset
+from research.simulate.texts import texts as worded
 from stepline.errors import DatasetError, ModelError, StoreError
 from stepline.features import FeatureWriter, Lines
-from stepline.nasva.aligner_settings import AlignerSettings
+from stepline.grounding.speech import narration_labels
+from stepline.nasva.benchmarks import Features, Given, Vectors, asked_by, predict
 from stepline.nasva.checkpoint import Space, write_aligner
-from stepline.nasva.coarse import narration_labels
-from stepline.nasva.infer.benchmarks import Given, asked_by, predict
-from stepline.nasva.infer.load import load
-from stepline.nasva.infer.sources import Features, Vectors
 from stepline.nasva.model import Aligner
-from stepline.nasva.model_settings import ModelSettings
+from stepline.nasva.network_settings import AlignerSettings, ModelSettings
+from stepline.nasva.predict import load
 from stepline.nasva.train import train_aligner
 from stepline.records import Span
-from stepline.training_settings import TrainSettings
-from stepline.world.simulate import EASY, simulate, write_dataset
-from stepline.world.simulate.texts import texts as worded
+from stepline.training.batches import Sample
+from stepline.training.settings import TrainSettings
 
 SETTINGS = AlignerSettings()
 WORLD = EASY.model_copy(update={"videos": 120, "held_out": 0.25})

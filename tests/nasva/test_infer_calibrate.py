@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from stepline.errors import DatasetError
-from stepline.nasva.infer.align import Fit
-from stepline.nasva.infer.calibrate import judge
+from stepline.nasva.align import Fit
+from stepline.nasva.fit_calibration import judge
 
 
 def look(shown, absent):

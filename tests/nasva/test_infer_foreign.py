@@ -6,11 +6,11 @@ import pytest
 
 from stepline.errors import DatasetError
 from stepline.evaluate.calibration import calibration_error
-from stepline.nasva.infer.align import Fit
-from stepline.nasva.infer.foreign import calibrate_by_foreign, shown_chances, shown_share
-from stepline.nasva.infer.load import Loaded
-from stepline.nasva.infer.shown import evidence
+from stepline.nasva.align import Fit
+from stepline.nasva.calibration import evidence
+from stepline.nasva.fit_calibration import calibrate_by_foreign, shown_chances, shown_share
 from stepline.nasva.model import Aligner
+from stepline.nasva.predict import Loaded
 
 NETWORK = Loaded(cast(Aligner, None), Path("aligner.safetensors"), "abc", None, None)
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from stepline.errors import ShapeError
-from stepline.nasva.aligner_settings import AlignerSettings
-from stepline.nasva.infer.order import apart, chain, chances, dependent, summed
+from stepline.nasva.align import apart, chain, chances, dependent, summed
+from stepline.nasva.network_settings import AlignerSettings
 
 PLAIN = AlignerSettings(compete=0.0)
 

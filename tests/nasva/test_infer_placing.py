@@ -3,11 +3,10 @@ import pytest
 
 from stepline.errors import ShapeError
 from stepline.evaluate.calibration import Logistic
-from stepline.nasva.aligner_settings import AlignerSettings
-from stepline.nasva.infer.align import Fit
-from stepline.nasva.infer.placing import UNCALIBRATED, place_steps
-from stepline.nasva.infer.shown import Calibration
-from stepline.nasva.infer.spans import spans
+from stepline.nasva.align import Fit, spans
+from stepline.nasva.calibration import Calibration
+from stepline.nasva.network_settings import AlignerSettings
+from stepline.nasva.predict import UNCALIBRATED, place_steps
 from stepline.records import Span, Step
 
 BY_RISE = Calibration("abc", {"step": Logistic((0.0,) * 6, (1.0,) * 6, (0.0, 20.0, 0.0, 0.0, 0.0, 0.0), -10.0)})

@@ -6,8 +6,8 @@ from drawn_evidence import drawn
 
 from stepline.errors import ModelError
 from stepline.evaluate.calibration import fit_logistic
-from stepline.nasva.infer.align import Fit
-from stepline.nasva.infer.shown import Calibration, evidence, read_calibration, uncalibrated, write_calibration
+from stepline.nasva.align import Fit
+from stepline.nasva.calibration import Calibration, evidence, read_calibration, uncalibrated, write_calibration
 
 
 def test_evidence_is_what_a_row_looks_like():

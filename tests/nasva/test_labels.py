@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from stepline.errors import ShapeError
-from stepline.nasva.labels import agreeing, alikeness, least_score, place, refine
-from stepline.nasva.selftrain_settings import RefineSettings
+from stepline.nasva.network_settings import RefineSettings
+from stepline.nasva.pseudo_labels import agreeing, alikeness, least_score, place, refine
 from stepline.records import Span
 
 ROW = np.array([0.1, 0.2, 0.6, 0.8, 0.6, 0.5, 0.1, 0.0], dtype=np.float32)  # its best second is 3

@@ -7,13 +7,13 @@ import torch
 from aligner_samples import batch, sample, tiny
 from torch.testing import assert_close
 
-from stepline.batches import Batch, Sample, collate
 from stepline.errors import ShapeError
 from stepline.nasva import loss as loss_module
 from stepline.nasva.loss import agreement, alignability_loss, grounding_loss, kept
 from stepline.nasva.model import Aligned, Aligner
-from stepline.nasva.model_settings import LossSettings
-from stepline.training.loss import Loss
+from stepline.nasva.network_settings import LossSettings
+from stepline.training.batches import Batch, Sample, collate
+from stepline.training.loop import Loss
 
 FORMS = ["paper", "release"]
 HALF = torch.tensor([[0.0], [1.0], [0.0], [1.0]])

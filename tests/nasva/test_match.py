@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
 
-from stepline.nasva.match import assigned, inversions, started
-from stepline.nasva.shots import Units, pieces
+from stepline.grounding.shots import Units, assigned, inversions, pieces, started
 from stepline.records import Span
 
 APART = np.zeros((2, 2))

@@ -6,11 +6,11 @@ import torch
 from aligner_samples import batch, sample, tiny
 from torch.testing import assert_close
 
-from stepline.batches import Sample, collate
 from stepline.errors import ShapeError
 from stepline.nasva.loss import grounding_loss
 from stepline.nasva.model import Aligner
-from stepline.nasva.model_settings import LossSettings, ModelSettings
+from stepline.nasva.network_settings import LossSettings, ModelSettings
+from stepline.training.batches import Sample, collate
 
 FORMS = ["released", "paper"]
 

@@ -7,14 +7,20 @@ import torch
 from aligner_samples import batch, tiny
 from torch.testing import assert_close
 
-from stepline.batches import Batch
 from stepline.errors import ModelError
-from stepline.nasva import rows
-from stepline.nasva.checkpoint import read_aligner, read_weights, write_aligner, write_weights
+from stepline.nasva import model as rows
+from stepline.nasva.checkpoint import (
+    import_official,
+    our_name,
+    read_aligner,
+    read_weights,
+    write_aligner,
+    write_weights,
+)
 from stepline.nasva.loss import grounding_loss
 from stepline.nasva.model import Aligner
-from stepline.nasva.model_settings import LossSettings
-from stepline.nasva.official import import_official, our_name
+from stepline.nasva.network_settings import LossSettings
+from stepline.training.batches import Batch
 
 CASES = {"tiny": ("tiny_", "tiny_checkpoint_fp32.pth"), "full": ("", "checkpoint_fp16.pth")}
 FIELDS = ("video", "video_padding_mask", "text", "text_padding_mask", "time_mask")

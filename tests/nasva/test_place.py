@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from stepline.errors import ShapeError
-from stepline.nasva import place_texts
+from stepline.grounding.speech import place_texts
 from stepline.records import Sentence, Span, Transcript
 
 HEARD = Transcript(

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from stepline.nasva.prior import ShownPrior, load_prior, signed_distance
+from stepline.grounding.said_to_shown import ShownPrior, load_prior, signed_distance
 from stepline.records import Span
 
 # before: (1 + d)^-1, after: (1 + d / 2)^-1

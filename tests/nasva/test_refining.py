@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from research.simulate import SimulationSettings, simulate
 from stepline.cli import main
 from stepline.errors import ShapeError
 from stepline.features import FeatureStore, FeatureWriter, Lines
 from stepline.nasva.checkpoint import read_aligner, read_space
-from stepline.nasva.refine_settings import RefineRunSettings
-from stepline.nasva.refining import UNLABELLED, RefineSources, _Reading, refine_dataset, refined_records
+from stepline.nasva.network_settings import RefineRunSettings
+from stepline.nasva.refine import UNLABELLED, RefineSources, _Reading, refine_dataset, refined_records
 from stepline.records import Record, Sentence, Span, Step, Transcript, Video
 from stepline.settings import load_settings
-from stepline.store import read_parquet, write_parquet
-from stepline.world.simulate import SimulationSettings, simulate
+from stepline.storage import read_parquet, write_parquet
 
 SMALL = (
     "model.width=32", "model.heads=2", "model.encoder_layers=1", "model.decoder_layers=1", "model.feed_forward=64",

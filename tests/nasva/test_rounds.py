@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from stepline.nasva.rounds import agreement, alignable_share, inside_share, kept_share, moved
+from stepline.nasva.pseudo_labels import agreement, alignable_share, inside_share, kept_share, moved
 from stepline.records import Span
 
 BEFORE = ((Span(0.0, 4.0), None, Span(10.0, 14.0)),)

@@ -3,9 +3,8 @@ import torch
 from aligner_samples import batch, sample, tiny
 from torch.testing import assert_close
 
-from stepline.nasva import rows
-from stepline.nasva.model import Aligner
-from stepline.nasva.rows import Rows
+from stepline.nasva import model as rows
+from stepline.nasva.model import Aligner, Rows
 
 PAD = torch.tensor([[False, False, True], [False, True, True], [True, True, True]])
 

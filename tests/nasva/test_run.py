@@ -14,15 +14,15 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 from training_data import WIDTH, command, write_stores
 
-from stepline.batches import collate
 from stepline.features import FeatureStore, FeatureWriter
-from stepline.features.index import shard_path
+from stepline.features.store import shard_path
 from stepline.nasva.checkpoint import read_aligner, read_space, write_aligner
-from stepline.nasva.held_out import hits
+from stepline.nasva.dataset import gather_samples
 from stepline.nasva.model import Aligner
-from stepline.nasva.samples import gather_samples
-from stepline.nasva.told import read_told
-from stepline.training import CHECKPOINT, LOG
+from stepline.nasva.train import hits
+from stepline.training.batches import collate
+from stepline.training.run_folder import CHECKPOINT, LOG
+from stepline.training.sources import read_told
 
 QUICK = ("epochs=4", "batch=3", "learning_rate=3e-3", "save_every=4")
 
@@ -180,7 +180,7 @@ def test_the_authors_weights_are_trained_on(tmp_path, shared, stepline):
     path = shared / "nasva_parity" / "tiny_checkpoint_fp32.pth"
     if not path.exists():
         pytest.skip("needs the weights in the released format")
-    from stepline.nasva.official import import_official
+    from stepline.nasva.checkpoint import import_official
 
     settings, weights = import_official(path)
     with_widths(tmp_path / "video", settings.video_width)

@@ -12,7 +12,7 @@ from test_run import kill, log, started, wait_until
 from training_data import command, write_stores
 
 from stepline.cli import main
-from stepline.training import CHECKPOINT
+from stepline.training.run_folder import CHECKPOINT
 
 pytest.importorskip("accelerate", reason="several processes need the extra `train`")
 

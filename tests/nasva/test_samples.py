@@ -4,17 +4,16 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+from research.simulate import SimulationSettings, simulate, write_dataset
 from stepline.errors import DatasetError, ShapeError
 from stepline.features import FeatureStore, FeatureWriter, Lines, import_features
-from stepline.nasva import samples as reasons
-from stepline.nasva.data_settings import DataSettings
-from stepline.nasva.samples import gather_samples
-from stepline.nasva.text_vectors import store_vectors, text_encoder
-from stepline.nasva.told import Told, read_told, tell
+from stepline.nasva import dataset as reasons
+from stepline.nasva.dataset import gather_samples
+from stepline.nasva.network_settings import DataSettings
 from stepline.records import Record, Sentence, Span, Step, Transcript, Video
 from stepline.settings import validate
-from stepline.store import write_parquet, write_record
-from stepline.world.simulate import SimulationSettings, simulate, write_dataset
+from stepline.storage import write_parquet, write_record
+from stepline.training.sources import Told, read_told, store_vectors, tell, text_encoder
 
 WIDTH = 4
 

@@ -5,15 +5,14 @@ from dataclasses import replace
 import pytest
 import torch
 
+from research.simulate import SimulationSettings, simulate
 from stepline.errors import SettingsError, ShapeError, StoreError
-from stepline.nasva.coarse import coarse_spans
-from stepline.nasva.model_settings import ModelSettings
-from stepline.nasva.selftrain import SelfTraining
-from stepline.nasva.selftrain_settings import RefineSettings, SelfTrainSettings
-from stepline.nasva.written import read_labels, step_samples, unplaced, with_foreign_texts, write_labels, written
+from stepline.grounding.speech import coarse_spans
+from stepline.nasva.network_settings import ModelSettings, RefineSettings, SelfTrainSettings
+from stepline.nasva.pseudo_labels import read_labels, step_samples, unplaced, with_foreign_texts, write_labels, written
+from stepline.nasva.self_training import SelfTraining
 from stepline.records import Span
-from stepline.training_settings import TrainSettings
-from stepline.world.simulate import SimulationSettings, simulate
+from stepline.training.settings import TrainSettings
 
 MODEL = ModelSettings(
     video_width=128, text_width=128, width=32, heads=2, encoder_layers=1, decoder_layers=1, feed_forward=64,

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from stepline.errors import ShapeError
-from stepline.nasva.targets import labelled_sample, targets
+from stepline.nasva.dataset import labelled_sample, targets
 from stepline.records import FeatureSequence, Span
 
 

@@ -3,9 +3,9 @@ import pytest
 import torch
 from aligner_samples import sample, tiny
 
-from stepline.nasva.model_settings import LossSettings
+from stepline.nasva.network_settings import LossSettings
 from stepline.nasva.train import draw_order, train_aligner
-from stepline.training_settings import TrainSettings
+from stepline.training.settings import TrainSettings
 
 SAMPLES = [sample(seed, seconds=20 + seed, ordered=True) for seed in range(6)]
 QUICK = TrainSettings(epochs=12, batch=3, learning_rate=3e-3, save_every=5)

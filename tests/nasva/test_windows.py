@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from stepline.nasva import ground
-from stepline.nasva.settings import GroundSettings
-from stepline.nasva.windows import windows
+from stepline.grounding.ground import ground
+from stepline.grounding.settings import GroundSettings
+from stepline.grounding.windows import windows
 from stepline.records import FeatureSequence, Matrix, Sentence, Span, Step, Transcript
 
 SHORT = GroundSettings(window=100.0, context=40.0)

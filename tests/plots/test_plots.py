@@ -4,8 +4,7 @@ import re
 
 import numpy as np
 
-from stepline.plots import Level, cloud, fall, histogram, scatter
-from stepline.plots.canvas import NOTHING
+from stepline.plots import NOTHING, Level, cloud, fall, histogram, scatter
 
 WIDTHS = re.compile(r'<rect class="(s\d)" x="([\d.]+)" y="[\d.]+" width="([\d.]+)"')
 

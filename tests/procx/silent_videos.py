@@ -6,9 +6,7 @@ import numpy as np
 
 from stepline.features import FeatureWriter
 from stepline.procx.batch import Sample
-from stepline.procx.model_settings import ModelSettings
-from stepline.procx.settings import AttentionSettings
-from stepline.procx.text_settings import CaptionerSettings
+from stepline.procx.settings import AttentionSettings, CaptionerSettings, ModelSettings
 from stepline.records import FeatureSequence, Record, Sentence, Span, Step, Transcript, Video
 
 WIDTH, SECONDS = 8, 24

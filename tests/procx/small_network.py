@@ -5,10 +5,8 @@ import torch
 
 from stepline.procx.batch import Sample, collate
 from stepline.procx.model import ProcX
-from stepline.procx.model_settings import ModelSettings
-from stepline.procx.settings import AttentionSettings
-from stepline.procx.text_settings import CaptionerSettings, VocabularySettings
-from stepline.procx.tokens import train_vocabulary
+from stepline.procx.settings import AttentionSettings, CaptionerSettings, ModelSettings, VocabularySettings
+from stepline.procx.vocabulary import train_vocabulary
 
 SENTENCES = (
     "cut the onion into thin rings",

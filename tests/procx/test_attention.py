@@ -10,7 +10,7 @@ import torch
 from torch.testing import assert_close
 
 from stepline.errors import ShapeError
-from stepline.procx.attention import DeformableAttention, deformable_attention, key_aware_attention
+from stepline.procx.deformable_attention import DeformableAttention, deformable_attention, key_aware_attention
 from stepline.procx.settings import AttentionSettings
 
 PLAIN = Path(__file__).resolve().parents[2] / "benchmarks" / "plain_deformable.py"

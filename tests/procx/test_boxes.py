@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from stepline.procx.boxes import centered, edges, giou, iou
+from stepline.procx.matcher import centered, edges, giou, iou
 
 
 def test_center_and_length_are_edges_and_back():

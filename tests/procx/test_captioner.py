@@ -5,14 +5,12 @@ import torch
 from torch.testing import assert_close
 
 from stepline.errors import ShapeError
+from stepline.procx.beam_search import write
 from stepline.procx.captioner import Captioner, Context
-from stepline.procx.captions import captions
-from stepline.procx.contrast import Temperature
-from stepline.procx.losses import caption_loss
+from stepline.procx.losses import Temperature, caption_loss
 from stepline.procx.lstm_captioner import LstmCaptioner
-from stepline.procx.search import write
-from stepline.procx.text_settings import CaptionerSettings, SearchSettings, VocabularySettings
-from stepline.procx.tokens import BEGIN, train_vocabulary
+from stepline.procx.settings import CaptionerSettings, SearchSettings, VocabularySettings
+from stepline.procx.vocabulary import BEGIN, captions, train_vocabulary
 
 SENTENCES = [
     "cut the onion into thin rings",

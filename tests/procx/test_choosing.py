@@ -5,8 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
-from stepline.procx.choosing import Proposals, apart, choose, parted
-from stepline.procx.describe_settings import DescribeSettings
+from stepline.procx.inference import Proposals, apart, choose, parted
+from stepline.procx.settings import DescribeSettings
 
 BOXES = np.array([[10.0, 20.0], [0.0, 8.0], [11.0, 19.0], [30.0, 40.0], [50.0, 50.01]])
 SURE = np.array([0.9, 0.5, 0.8, 0.2, 0.99])

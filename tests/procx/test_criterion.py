@@ -3,12 +3,12 @@ import torch
 from small_network import SENTENCES, VOCABULARY, made, network, sample, three, tiny
 from torch import nn
 
-from stepline.procx.boxes import edges, iou
+from stepline.procx.beam_search import write
 from stepline.procx.criterion import losses, training_losses
-from stepline.procx.loss_settings import PDVC, LossSettings
-from stepline.procx.matching import match
+from stepline.procx.matcher import edges, iou, match
 from stepline.procx.model import chosen
-from stepline.procx.search import write
+from stepline.procx.settings import PDVC_LOSSES as PDVC
+from stepline.procx.settings import LossSettings
 
 SYSTEMS = [("key-aware", "transformer", LossSettings()), ("vanilla", "lstm", PDVC)]
 

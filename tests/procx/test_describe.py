@@ -8,16 +8,22 @@ import torch
 from silent_videos import DOINGS, SECONDS, TINY, WIDTH, features, records, samples
 
 from stepline.errors import SettingsError, ShapeError
-from stepline.procx.choosing import Proposals
-from stepline.procx.describe import Clip, Described, describe, describe_many
-from stepline.procx.describe_settings import DescribeSettings
+from stepline.procx.inference import (
+    Clip,
+    Described,
+    Proposals,
+    describe,
+    describe_many,
+    propose,
+    with_likelihood,
+    written,
+)
 from stepline.procx.model import ProcX
-from stepline.procx.proposals import propose, with_likelihood, written
-from stepline.procx.text_settings import CaptionerSettings, SearchSettings, VocabularySettings
-from stepline.procx.tokens import train_vocabulary
+from stepline.procx.settings import CaptionerSettings, DescribeSettings, SearchSettings, VocabularySettings
 from stepline.procx.train import soda_judge, train_procx
+from stepline.procx.vocabulary import train_vocabulary
 from stepline.records import FeatureSequence, Sentence, Span
-from stepline.training_settings import TrainSettings
+from stepline.training.settings import TrainSettings
 
 WORDS = train_vocabulary(DOINGS, VocabularySettings(size=300))
 

@@ -2,8 +2,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from stepline.procx.grouped import Grouped, Seats
-from stepline.procx.text_layers import Memory
+from stepline.procx.captioner import Grouped, Memory, Seats
 
 
 def memory(count, places, keep=None, seed=0):

@@ -6,13 +6,24 @@ import torch
 from torch.testing import assert_close
 
 from stepline.errors import ShapeError
-from stepline.procx.confidence import focal, varifocal
-from stepline.procx.contrast import Temperature, contrast, positives
-from stepline.procx.counting import count_loss, count_rates
-from stepline.procx.loss_settings import PDVC, LossSettings
-from stepline.procx.losses import Proposed, caption_loss, contrast_loss, location_losses, told, weighted
-from stepline.procx.matching import match
-from stepline.procx.targets import targets
+from stepline.procx.losses import (
+    Proposed,
+    Temperature,
+    caption_loss,
+    contrast,
+    contrast_loss,
+    count_loss,
+    count_rates,
+    focal,
+    location_losses,
+    positives,
+    told,
+    varifocal,
+    weighted,
+)
+from stepline.procx.matcher import match, targets
+from stepline.procx.settings import PDVC_LOSSES as PDVC
+from stepline.procx.settings import LossSettings
 
 
 @pytest.fixture(scope="module")

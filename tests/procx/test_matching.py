@@ -5,9 +5,8 @@ import pytest
 import torch
 
 from stepline.errors import ShapeError
-from stepline.procx.loss_settings import MatchSettings
-from stepline.procx.matching import match, match_costs
-from stepline.procx.targets import Targets, targets
+from stepline.procx.matcher import Targets, match, match_costs, targets
+from stepline.procx.settings import MatchSettings
 
 
 def drawn(layers=2, videos=3, queries=5, counts=(2, 0, 4), seed=0):

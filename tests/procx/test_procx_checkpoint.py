@@ -10,13 +10,13 @@ from safetensors.torch import load_file, save_file
 from silent_videos import DOINGS, TINY, WIDTH
 
 from stepline.errors import ModelError
-from stepline.models import sha256
 from stepline.procx.batch import videos
 from stepline.procx.checkpoint import Trained, load_model, write_model
 from stepline.procx.model import ProcX
-from stepline.procx.text_settings import VocabularySettings
-from stepline.procx.tokens import train_vocabulary
+from stepline.procx.settings import VocabularySettings
+from stepline.procx.vocabulary import train_vocabulary
 from stepline.records import FeatureSequence
+from stepline.weights import sha256
 
 WORDS = train_vocabulary(DOINGS, VocabularySettings(size=300))
 

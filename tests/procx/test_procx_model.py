@@ -9,10 +9,10 @@ from torch.testing import assert_close
 
 from stepline.errors import ShapeError
 from stepline.procx.batch import Videos, videos
-from stepline.procx.model import chosen
-from stepline.procx.model_settings import PDVC, PROCX, SMALL, SMALL_PDVC
-from stepline.procx.pyramid import fused, sine_positions, standardised
-from stepline.procx.search import write
+from stepline.procx.beam_search import write
+from stepline.procx.model import chosen, fused, sine_positions, standardised
+from stepline.procx.settings import PDVC_MODEL as PDVC
+from stepline.procx.settings import PROCX, SMALL, SMALL_PDVC
 
 FORMS = [("key-aware", "transformer"), ("vanilla", "lstm")]
 

@@ -9,7 +9,7 @@ import torch
 from silent_videos import train_command, write_videos
 
 from stepline.cli import main
-from stepline.training import LOG
+from stepline.training.run_folder import LOG
 
 pytest.importorskip("accelerate", reason="several processes need the extra `train`")
 

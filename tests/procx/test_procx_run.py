@@ -10,13 +10,12 @@ from silent_videos import OPTIONS, TINY, features, records, train_command, write
 from stepline.errors import ModelError, SettingsError
 from stepline.procx.checkpoint import Trained, load_model, write_model
 from stepline.procx.model import ProcX
-from stepline.procx.run import Sources, train_run
-from stepline.procx.run_settings import ProcxRunSettings
-from stepline.procx.text_settings import VocabularySettings
-from stepline.procx.tokens import train_vocabulary
+from stepline.procx.settings import ProcxRunSettings, VocabularySettings
+from stepline.procx.train import Sources, train_run
+from stepline.procx.vocabulary import train_vocabulary
 from stepline.settings import load_settings
-from stepline.store import read_record, write_features, write_parquet
-from stepline.training import CHECKPOINT, LOG
+from stepline.storage import read_record, write_features, write_parquet
+from stepline.training.run_folder import CHECKPOINT, LOG
 
 QUICK = ("train.epochs=3", "train.batch=3", "train.save_every=2", "vocabulary.size=300")  # 6 steps
 

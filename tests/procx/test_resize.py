@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from stepline.errors import ShapeError
-from stepline.procx.resize import nearest_rows, resize
+from stepline.procx.batch import nearest_rows, resize
 
 
 def test_the_official_cases_are_met_exactly(shared):

@@ -4,10 +4,10 @@ import pytest
 import torch
 from test_captioner import everything, made, silent_of
 
+from stepline.procx.beam_search import beam, greedy, write
 from stepline.procx.captioner import Context
-from stepline.procx.search import beam, greedy, write
-from stepline.procx.text_settings import SearchSettings
-from stepline.procx.tokens import BEGIN, END, PAD
+from stepline.procx.settings import SearchSettings
+from stepline.procx.vocabulary import BEGIN, END, PAD
 
 A, B = 3, 4
 

@@ -1,6 +1,5 @@
-from stepline.procx.captions import captions
-from stepline.procx.text_settings import VocabularySettings
-from stepline.procx.tokens import BEGIN, END, PAD, train_vocabulary
+from stepline.procx.settings import VocabularySettings
+from stepline.procx.vocabulary import BEGIN, END, PAD, captions, train_vocabulary
 
 VOCABULARY = train_vocabulary(["cut the onion", "fry the egg"] * 3, VocabularySettings(size=250))
 

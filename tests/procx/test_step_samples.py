@@ -6,9 +6,7 @@ from silent_videos import DOINGS, SECONDS, features, records, write_videos
 
 from stepline.errors import DatasetError, ShapeError
 from stepline.features import FeatureStore
-from stepline.procx.data_settings import DataSettings
-from stepline.procx.events import said_around
-from stepline.procx.samples import (
+from stepline.procx.dataset import (
     EXCLUDED,
     NO_FEATURES,
     NO_ROWS,
@@ -17,12 +15,14 @@ from stepline.procx.samples import (
     OTHER_LENGTH,
     PAST,
     TWICE,
+    Source,
     gather_samples,
+    said_around,
 )
-from stepline.procx.sources import Source
+from stepline.procx.settings import DataSettings
 from stepline.procx.train import drawn
 from stepline.records import FeatureSequence, Record, Sentence, Span, Step, Video
-from stepline.store import write_parquet, write_record
+from stepline.storage import write_parquet, write_record
 
 
 def gathered(told=None, given=None, excluded=frozenset(), **settings):

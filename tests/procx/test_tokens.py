@@ -6,8 +6,8 @@ import sys
 import pytest
 
 from stepline.errors import ShapeError
-from stepline.procx.text_settings import VocabularySettings
-from stepline.procx.tokens import BEGIN, END, PAD, normalise, train_vocabulary
+from stepline.procx.settings import VocabularySettings
+from stepline.procx.vocabulary import BEGIN, END, PAD, normalise, train_vocabulary
 
 SENTENCES = ["cut the onion", "cut the red onions, then fry them", "fry the onion in butter", "the butter"] * 3
 SMALL = VocabularySettings(size=250)
@@ -73,7 +73,7 @@ def test_the_same_sentences_in_any_order_give_the_same_vocabulary(vocabulary):
 
 def test_another_process_gives_the_same_vocabulary(vocabulary):
     code = (
-        "from stepline.procx.tokens import *; from stepline.procx.text_settings import *;"
+        "from stepline.procx.vocabulary import *; from stepline.procx.settings import *;"
         f"print(train_vocabulary({SENTENCES!r}, VocabularySettings(size=250)).sha256)"
     )
     found = {subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout for _ in range(2)}

@@ -6,23 +6,28 @@ import torch
 from test_captioner import SENTENCES, VOCABULARY
 from torch.testing import assert_close
 
-from stepline.errors import ShapeError
-from stepline.procx.tokens import BEGIN, END, PAD
-from stepline.procx.vid2seq import Vid2Seq
-from stepline.procx.vid2seq_sequence import (
+from research.procx.vid2seq import (
     NO_TIMES,
     NO_WORDS,
     ONE_TIME,
     REVERSED,
     SPARE_TIMES,
     Alphabet,
+    Told,
+    Vid2Seq,
+    Vid2SeqSettings,
+    Watched,
+    context_of,
     parse,
     sequence,
+    sequences,
+    tell,
+    train_vid2seq,
 )
-from stepline.procx.vid2seq_settings import Vid2SeqSettings
-from stepline.procx.vid2seq_train import Told, Watched, context_of, sequences, tell, train_vid2seq
+from stepline.errors import ShapeError
+from stepline.procx.vocabulary import BEGIN, END, PAD
 from stepline.records import Sentence, Span
-from stepline.training_settings import TrainSettings
+from stepline.training.settings import TrainSettings
 
 ALPHABET = Alphabet(VOCABULARY, 10)
 WORDS = VOCABULARY.encode(SENTENCES[0])

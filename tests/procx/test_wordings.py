@@ -8,14 +8,12 @@ import torch
 from silent_videos import DOINGS, TINY, samples
 
 from stepline.procx.batch import collate
-from stepline.procx.contrast import Wordings
 from stepline.procx.criterion import losses
-from stepline.procx.loss_settings import LossSettings
-from stepline.procx.losses import contrast_loss
-from stepline.procx.matching import Pairs
+from stepline.procx.losses import Wordings, contrast_loss
+from stepline.procx.matcher import Pairs
 from stepline.procx.model import ProcX
-from stepline.procx.text_settings import VocabularySettings
-from stepline.procx.tokens import train_vocabulary
+from stepline.procx.settings import LossSettings, VocabularySettings
+from stepline.procx.vocabulary import train_vocabulary
 
 WORDS = train_vocabulary(DOINGS, VocabularySettings(size=300))
 MULTIPLE = LossSettings(contrast="multiple", neighbours=0)

@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from show_samples import make_step
 
+from stepline.outputs import chapters, plan_chapters
 from stepline.records import Record, Video
-from stepline.show import chapters, plan_chapters
 
 
 def steps_at(*starts, duration=None, text="step"):

@@ -3,8 +3,8 @@ from show_samples import make_step, make_video
 
 from stepline import media
 from stepline.errors import MediaError
+from stepline.outputs import write_clips
 from stepline.records import Record, Span, Video
-from stepline.show import write_clips
 
 
 def steps(*texts):

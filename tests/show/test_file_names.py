@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stepline.show import safe_stem
+from stepline.outputs import safe_stem
 
 IDS = st.text(alphabet=st.characters(codec="utf-8"), min_size=1, max_size=80)
 

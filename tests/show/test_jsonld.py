@@ -1,7 +1,7 @@
 import json
 
+from stepline.outputs import jsonld
 from stepline.records import Record, Video
-from stepline.show import jsonld
 
 
 def test_a_shown_step_has_a_clip_with_its_seconds(record):

@@ -7,9 +7,9 @@ from test_page import read_page
 from test_webvtt import read_cues
 
 from stepline.errors import SettingsError, StoreError
+from stepline.outputs import OUTPUTS, Extras, output_path, write_outputs
 from stepline.records import Record, Video
-from stepline.show import OUTPUTS, Extras, output_path, write_outputs
-from stepline.store import from_json
+from stepline.storage import from_json
 
 # One row an output: what reads it back, and the start of each shown step of `record` as it must come out of it.
 READERS = {

@@ -7,13 +7,12 @@ import numpy as np
 import pytest
 from show_samples import HOSTILE, make_alignment, make_step
 
+from stepline.outputs import page
+from stepline.outputs.html import media_link
+from stepline.outputs.page.timeline import lanes, match, picture, png, pool, ticks, timeline
+from stepline.outputs.page.view import flatten, view
+from stepline.outputs.text import clock, one_line, sentence_case, shorten
 from stepline.records import Alignment, Record, Sentence, Span, Step, Transcript, Video
-from stepline.show import page
-from stepline.show.markup import media_link
-from stepline.show.page.picture import match, picture, png, pool
-from stepline.show.page.timeline import lanes, ticks, timeline
-from stepline.show.page.view import flatten, view
-from stepline.show.plain import clock, one_line, sentence_case, shorten
 
 
 class Elements(HTMLParser):

@@ -4,8 +4,8 @@ import pytest
 from show_browser import CHROMIUM, Browser
 from show_samples import hostile_record, make_alignment, make_step, make_video, picture_of, sample_record
 
+from stepline.outputs import write_outputs
 from stepline.records import Record, Video
-from stepline.show import write_outputs
 
 pytestmark = [
     pytest.mark.browser,

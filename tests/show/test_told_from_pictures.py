@@ -2,9 +2,9 @@
 
 import pytest
 
+from stepline.outputs import step_table
+from stepline.outputs.page.view import view
 from stepline.records import Record, Sentence, Span, Step, Transcript, Video
-from stepline.show import step_table
-from stepline.show.page.view import view
 
 NETWORK = {"describer": {"network": "0" * 64, "speech": False}}
 

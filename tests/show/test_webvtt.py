@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from show_samples import make_step
 
 from stepline.asr import read_captions
+from stepline.outputs import srt, webvtt
+from stepline.outputs.subtitles import SAID_MARK, WORD_JOINER, spoken_srt, spoken_vtt
+from stepline.outputs.text import one_line, sentence_case
 from stepline.records import Record, Video
-from stepline.show import srt, webvtt
-from stepline.show.plain import one_line, sentence_case
-from stepline.show.webvtt import SAID_MARK, WORD_JOINER, spoken_srt, spoken_vtt
 
 TIMES = re.compile(r"(\d\d+):(\d\d):(\d\d)[.,](\d{3}) --> (\d\d+):(\d\d):(\d\d)[.,](\d{3})")
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from stepline.sieve_swap.text_base.base import TextBase
-from stepline.sieve_swap.text_base.lines import Document, TextStep
+from stepline.text_base.base import TextBase
+from stepline.text_base.documents import Document, TextStep
 
 TOAST = ("Garlic toast", ["Peel 2 cloves garlic.", "Rub the toast with the garlic.", "Drizzle with olive oil."])
 MIX = "Mix beans and onion with vinegar."

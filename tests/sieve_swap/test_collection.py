@@ -11,11 +11,11 @@ from stepline.datasets.excluded import Excluded
 from stepline.errors import DatasetError, SettingsError, StoreError
 from stepline.records import Record, Sentence, Span, Transcript, Video
 from stepline.settings import validate
-from stepline.sieve_swap import collection
-from stepline.sieve_swap.collection import Job, run
-from stepline.sieve_swap.released import write_released
+from stepline.sieve_swap import run as collection
+from stepline.sieve_swap.output import write_released
+from stepline.sieve_swap.run import Job, run
 from stepline.sieve_swap.settings import SieveSwapSettings
-from stepline.store import read_parquet, to_json
+from stepline.storage import read_parquet, to_json
 
 GARLIC = "hello dear friends|peel two cloves of garlic|rub the toast with garlic|drizzle with olive oil"
 BEANS = "welcome to my channel|drain the beans|chop 1 onion|mix beans and onion with vinegar|subscribe"

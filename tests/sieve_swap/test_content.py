@@ -2,7 +2,7 @@
 
 import pytest
 
-from stepline.sieve_swap.content import content_words, generic_words, title_words
+from stepline.sieve_swap.content_words import content_words, generic_words, title_words
 
 
 @pytest.mark.parametrize(

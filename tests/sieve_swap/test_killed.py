@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from small_base import SmallBase
 from test_collection import settings
-from stepline.sieve_swap.collection import Job, run
+from stepline.sieve_swap.run import Job, run
 from stepline.sieve_swap.report import write_report
 
 base = SmallBase()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from stepline.errors import ShapeError
-from stepline.sieve_swap.monotone import IDLE, monotone
+from stepline.sieve_swap.match import IDLE, monotone
 
 
 def test_the_best_order_wins_over_each_sentence_s_nearest():

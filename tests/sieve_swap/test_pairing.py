@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from stepline.errors import ShapeError
-from stepline.sieve_swap.pairing import Pairing, Vocabulary, WordSets, common_words, threshold_table
+from stepline.sieve_swap import pairing as common_words
+from stepline.sieve_swap.pairing import Pairing, Vocabulary, WordSets, threshold_table
 from stepline.sieve_swap.settings import PairingSettings
 
 DOCUMENTS = [

@@ -73,7 +73,7 @@ def test_video_files_are_heard_once_and_then_swapped(tmp_path, base, monkeypatch
             raise MediaError(f"{path}: nothing in it can be decoded")
         return VIDEOS[0].model_copy(update={"id": path.stem})
 
-    monkeypatch.setattr("stepline.jobs.listen", listen)
+    monkeypatch.setattr("stepline.pipeline.batch.listen", listen)
     for name in ("Garlic_toast.mp4", "broken.mp4"):
         (tmp_path / name).write_bytes(b"")
     options = ("--text-base", base, "--out", tmp_path / "out", "--set", "pairing.smallest_category=1")

@@ -8,10 +8,10 @@ from test_collection import VIDEOS
 
 from stepline.errors import DatasetError
 from stepline.records import Record
-from stepline.sieve_swap import json_stream
-from stepline.sieve_swap.json_stream import Damage, members
 from stepline.sieve_swap.videos import Unread, read_videos
-from stepline.store import write_parquet, write_record
+from stepline.storage import write_parquet, write_record
+from stepline.text_base import json_stream
+from stepline.text_base.json_stream import Damage, members
 
 CAPTIONS = {
     "aaaaaaaaaaa": {"start": [0.0, 2.0], "end": [2.0, 5.0], "text": ["hello", "peel the garlic"]},

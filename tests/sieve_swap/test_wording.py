@@ -6,9 +6,9 @@ from small_base import SmallBase
 
 from stepline.errors import ShapeError
 from stepline.records import Record, Sentence, Span, Transcript, Video
+from stepline.sieve_swap.instruction_classifier import IDLE_TALK, instructing, instructs
 from stepline.sieve_swap.settings import MatchSettings
 from stepline.sieve_swap.swap import sieve_and_swap
-from stepline.sieve_swap.wording import IDLE_TALK, instructing, instructs
 from stepline.text import embed
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from stepline import models
+from stepline import weights as models
 from stepline.errors import ModelError
 from stepline.text import embed, embedding
 

@@ -3,7 +3,7 @@ import time
 
 import pytest
 
-from stepline.training.ahead import EACH, Ahead
+from stepline.training.loop import EACH, Ahead
 
 
 @pytest.mark.parametrize("workers", [0, 1, 3])

@@ -3,7 +3,7 @@ import sys
 import pytest
 
 from stepline.errors import SettingsError
-from stepline.training import Curves, Progress
+from stepline.training.loop import Curves, Progress
 
 
 def points(folder):

@@ -3,12 +3,12 @@
 import subprocess
 import sys
 
-from stepline.training.log import Log
+from stepline.training.run_folder import Log
 
 FILL = """
 import pathlib, resource, sys
 from stepline.errors import StoreError
-from stepline.training.log import Log
+from stepline.training.run_folder import Log
 resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))
 try:
     with Log(pathlib.Path(sys.argv[1]), 0) as log:

@@ -15,8 +15,9 @@ from safetensors.torch import load_file
 from torch import nn
 
 from stepline.errors import ModelError, SettingsError, ShapeError
-from stepline.training import CHECKPOINT, LOG, Judge, Task, fit
-from stepline.training_settings import TrainSettings
+from stepline.training.loop import Judge, Task, fit
+from stepline.training.run_folder import CHECKPOINT, LOG
+from stepline.training.settings import TrainSettings
 
 QUICK = TrainSettings(epochs=3, batch=2, learning_rate=1e-2, save_every=2)
 

@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from stepline.errors import ModelError
-from stepline.training import first_then_all, is_first, peak_memory, start_processes
-from stepline.training.processes import agreed, place
+from stepline.training.distributed import agreed, first_then_all, is_first, peak_memory, place, start_processes
 
 
 def test_alone_a_process_is_the_first_of_one():

@@ -1,6 +1,6 @@
 import torch
 
-from stepline.training.loss import Loss
+from stepline.training.loop import Loss
 
 
 def test_a_loss_is_divided_by_what_it_is_over_and_weighted_before():

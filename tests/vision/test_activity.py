@@ -6,7 +6,7 @@ from vision_samples import frame
 from stepline.errors import SettingsError
 from stepline.media import Frame
 from stepline.vision import measure_activity
-from stepline.vision.activity import find_cuts
+from stepline.vision.motion import find_cuts
 
 
 def test_motion_is_the_mean_change_of_grey_in_each_second():

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from numpy.testing import assert_allclose
 from vision_samples import NOISE, photo
 
-from stepline import models
+from stepline import weights as models
 from stepline.errors import ModelError
 from stepline.vision import efficientnet
 from stepline.vision.conse import class_names

@@ -9,7 +9,7 @@ from safetensors.numpy import save_file
 
 from stepline.errors import ModelError, SettingsError, ShapeError, StoreError
 from stepline.records import FeatureSequence
-from stepline.store import write_features
+from stepline.storage import write_features
 from stepline.vision import VisionSettings, load_backbone, read_precomputed, read_text_features
 from stepline.vision.precomputed import find_precomputed
 

@@ -9,20 +9,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import stepline.world as world
+import research.drawn_videos as world
+import stepline
+from research.drawn_videos import RenderSettings, Script, read_script, render, truth
+from research.drawn_videos.__main__ import main
+from research.drawn_videos.draw import Stage
+from research.drawn_videos.motions import MOTIONS
+from research.drawn_videos.paint import Pen
+from research.drawn_videos.script import Scene, Shot, TrueStep, Utterance
+from research.drawn_videos.speech import RATE, arrange, envelope, speak, voice
+from research.drawn_videos.things import THINGS
 from stepline.errors import MediaError
 from stepline.records import Span
-from stepline.store import read_record
-from stepline.world import RenderSettings, Script, read_script, render, truth
-from stepline.world.__main__ import main
-from stepline.world.draw import Stage
-from stepline.world.motions import MOTIONS
-from stepline.world.paint import Pen
-from stepline.world.script import Scene, Shot, TrueStep, Utterance
-from stepline.world.speech import RATE, arrange, envelope, speak, voice
-from stepline.world.things import THINGS
+from stepline.storage import read_record
 
-DEMO = Path(world.__file__).parent / "demo"
+DEMO = Path(stepline.__file__).parent / "demo"
 SMALL = RenderSettings(width=160, height=96, frame_rate=6)
 
 needs_voice = pytest.mark.skipif(
@@ -144,7 +145,10 @@ def test_the_demo_has_what_a_first_look_needs() -> None:
 
 
 def test_the_demo_truth_belongs_to_the_committed_video() -> None:
-    record, script = read_record(DEMO / "demo_truth.json"), read_script(DEMO / "demo_script.json")
+    record, script = (
+        read_record(DEMO / "demo_truth.json"),
+        read_script(Path(world.__file__).parent / "demo_script.json"),
+    )
     picture, sound, _ = durations(DEMO / "demo.mp4")
     assert (DEMO / "demo.mp4").stat().st_size < 2_000_000
     assert record.video.duration == pytest.approx(picture)
@@ -155,7 +159,7 @@ def test_the_demo_truth_belongs_to_the_committed_video() -> None:
 
 @needs_voice
 def test_the_command_writes_a_video_with_its_truth(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from stepline.world import write_script
+    from research.drawn_videos import write_script
 
     write_script(small_script(), tmp_path / "small.json")
     assert main(["render", str(tmp_path / "small.json"), str(tmp_path / "small.mp4")]) == 0

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from research.drawn_videos import Script, make_script, read_script, truth, write_script
+from research.drawn_videos.script import Scene, Shot, TrueStep, Utterance
 from stepline.errors import DatasetError
 from stepline.records import Span
-from stepline.world import Script, make_script, read_script, truth, write_script
-from stepline.world.script import Scene, Shot, TrueStep, Utterance
 
 TALK = Scene(kind="talk", place="kitchen")
 CUT = Scene(kind="table", place="kitchen", action="cut", item="knife", target="lemon")

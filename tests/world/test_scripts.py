@@ -4,12 +4,12 @@ from itertools import pairwise
 
 import pytest
 
+from research.drawn_videos import Script, ScriptSettings, make_script
+from research.drawn_videos.layout import distance, free_spans
+from research.drawn_videos.scripts import spoken_length
+from research.drawn_videos.speech import voice
+from research.drawn_videos.tasks import chat, tasks
 from stepline.records import Span
-from stepline.world import Script, ScriptSettings, make_script
-from stepline.world.layout import distance, free_spans
-from stepline.world.scripts import spoken_length
-from stepline.world.speech import voice
-from stepline.world.tasks import chat, tasks
 
 
 @pytest.fixture(scope="module")

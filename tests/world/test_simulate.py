@@ -6,11 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from stepline.errors import SettingsError
-from stepline.records import Span
-from stepline.settings import validate
-from stepline.store import from_json, to_json
-from stepline.world.simulate import (
+from research.simulate import (
     BACKBONES,
     EASY,
     SHORT,
@@ -22,8 +18,12 @@ from stepline.world.simulate import (
     simulate,
     stream,
 )
-from stepline.world.simulate.lines import NONE, STYLES, Style
-from stepline.world.simulate.settings import RECOGNISERS
+from research.simulate.scene import NONE, STYLES, Style
+from research.simulate.settings import RECOGNISERS
+from stepline.errors import SettingsError
+from stepline.records import Span
+from stepline.settings import validate
+from stepline.storage import from_json, to_json
 
 
 @pytest.fixture(scope="module")
@@ -229,6 +229,6 @@ def test_named_worlds_differ_where_they_say() -> None:
 
 
 def test_importing_it_loads_no_network() -> None:
-    code = "import sys, stepline.world.simulate; print('torch' in sys.modules or 'scipy' in sys.modules)"
+    code = "import sys, research.simulate; print('torch' in sys.modules or 'scipy' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
+from research.simulate import SHORT, TASTY, YOUCOOK2, SimulationSettings, statistics, stream, zero_shot
+from research.simulate.settings import BACKBONES, WORLDS
 from stepline.settings import validate
-from stepline.world.simulate import SHORT, TASTY, YOUCOOK2, SimulationSettings, statistics, stream, zero_shot
-from stepline.world.simulate.settings import BACKBONES, WORLDS
 
 SEEDS = (0, 1, 2)
 VIDEOS = 120  # a seed

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from numpy.testing import assert_allclose
 
+from research.simulate import Simulation, SimulationSettings, simulate, stream, write_dataset, write_samples
+from research.simulate.scene import STYLES
 from stepline.asr import read_captions
 from stepline.datasets import Reading, read
 from stepline.errors import SettingsError, StoreError
@@ -13,8 +15,6 @@ from stepline.records import FeatureSequence, Record
 from stepline.settings import validate
 from stepline.vision import VisionSettings, load_backbone, read_precomputed, read_text_features
 from stepline.vision.precomputed import Precomputed
-from stepline.world.simulate import Simulation, SimulationSettings, simulate, stream, write_dataset, write_samples
-from stepline.world.simulate.lines import STYLES
 
 HALF = 2e-3  # what half precision may change in a unit row
 

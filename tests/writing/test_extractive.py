@@ -7,7 +7,7 @@ import pytest
 
 from stepline.records import Record, Sentence, Span, Transcript, Video, Word
 from stepline.writing import WritingSettings, Written, write_steps
-from stepline.writing.extractive import write_extractive
+from stepline.writing.extractive.writer import write_extractive
 
 SHARED = Path(__file__).resolve().parents[2] / ".." / "shared"
 

@@ -1,7 +1,7 @@
 """Merging of repeats and numbering, which both writers share."""
 
 from stepline.records import Span, Step
-from stepline.writing.merge import merge_repeats, number, union
+from stepline.writing.extractive.writer import merge_repeats, number, union
 
 
 def step(text: str, *sources: int, said: Span | None = None) -> Step:

@@ -3,7 +3,7 @@
 import pytest
 
 from stepline.records import Sentence, Span, Transcript
-from stepline.writing.extractive import write_extractive
+from stepline.writing.extractive.writer import write_extractive
 
 
 def steps_of(*texts: str) -> list[str]:

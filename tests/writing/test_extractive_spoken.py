@@ -2,7 +2,7 @@
 
 import pytest
 
-from stepline.writing.spoken import LONGEST, segments
+from stepline.writing.extractive.segments import LONGEST, segments
 
 
 def plain(text: str) -> list[str]:

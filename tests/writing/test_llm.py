@@ -11,9 +11,9 @@ from llm_fakes import Answers, FakeServer, bag_of_words, talk
 from stepline.errors import ModelError, SettingsError, WriterError
 from stepline.records import Span, Step, Transcript
 from stepline.settings import load_settings
-from stepline.writing.llm import write_llm
-from stepline.writing.llm_settings import LlmSettings
-from stepline.writing.written import Written
+from stepline.writing.llm.writer import write_llm
+from stepline.writing.settings import LlmSettings
+from stepline.writing.types import Written
 
 SPEECH = talk("Now cut the onion.", "Then fry the onion in butter.", "I love this pan.", "Add some salt.")
 LIST = "1. Cut the onion\n2. Fry the onion in butter\n3. Add salt"

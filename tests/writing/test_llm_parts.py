@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 from llm_fakes import Answers, FakeServer, bag_of_words, talk
 
+from research import writing_prompts as experiments
 from stepline.errors import WriterError
 from stepline.records import Sentence, Span, Transcript
-from stepline.writing import WritingSettings, chunks, experiments, write_steps
-from stepline.writing.asking import experiment_prompts, main_prompt, question
-from stepline.writing.chunks import cut, orders_to_the_model
-from stepline.writing.citing import cite, in_order
-from stepline.writing.llm import write_llm
-from stepline.writing.llm_settings import LlmSettings
-from stepline.writing.parallel import run_all
-from stepline.writing.small_talk import small_talk
+from stepline.writing import WritingSettings, write_steps
+from stepline.writing.extractive.off_topic import small_talk
+from stepline.writing.llm import prompts as chunks
+from stepline.writing.llm.prompts import cut, experiment_prompts, main_prompt, orders_to_the_model, question
+from stepline.writing.llm.requests import run_all
+from stepline.writing.llm.writer import cite, in_order, write_llm
+from stepline.writing.settings import LlmSettings
 
 SHARED = Path(__file__).resolve().parents[2] / ".." / "shared"
 
@@ -128,7 +128,7 @@ def test_talk_to_the_audience_is_told_from_work() -> None:
 
 
 def test_work_that_hangs_is_left_behind_at_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stepline.writing.parallel.GRACE", 0.0)
+    monkeypatch.setattr("stepline.writing.llm.requests.GRACE", 0.0)
     never = threading.Event()
 
     def work(item: int) -> int:

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from llm_fakes import talk
 
-from stepline.writing.llm import write_llm
-from stepline.writing.llm_settings import LlmSettings
-from stepline.writing.written import Written
+from stepline.writing.llm.writer import write_llm
+from stepline.writing.settings import LlmSettings
+from stepline.writing.types import Written
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from stepline.writing.replies import LONGEST_REPLY, LONGEST_STEP, Reading, read_reply
+from stepline.writing.llm.prompts import LONGEST_REPLY, LONGEST_STEP, Reading, read_reply
 
 BELOW = "1. Cut the onion\n2. Fry it"
 

@@ -5,12 +5,11 @@ import pytest
 import torch
 from wys2_samples import pairs
 
+from research.wys2.alignability import AlignabilityHead, Told, alignability, embed_seconds, embed_sentences, train_head
 from stepline.errors import DatasetError, ShapeError
 from stepline.records import FeatureSequence
-from stepline.training_settings import TrainSettings
-from stepline.wys2.alignability import AlignabilityHead, Told, alignability, train_head
-from stepline.wys2.embedding import embed_seconds, embed_sentences
-from stepline.wys2.model import Detector
+from stepline.training.settings import TrainSettings
+from stepline.wys2.detector import Detector
 from stepline.wys2.settings import DetectorSettings
 from stepline.wys2.train import score_pairs
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from stepline.errors import ShapeError
-from stepline.wys2.losses import contrast, mil_nce, nce
+from stepline.wys2.detector import contrast, mil_nce, nce
 from stepline.wys2.settings import ContrastSettings
 
 CASES = Path(__file__).parents[3] / "shared" / "metric_cases" / "milnce.json"

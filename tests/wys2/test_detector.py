@@ -6,10 +6,9 @@ from wys2_samples import pairs
 
 from stepline.errors import DatasetError, ModelError, ShapeError
 from stepline.records import FeatureSequence, Span
-from stepline.training_settings import TrainSettings
-from stepline.wys2.checkpoint import read_detector, trained_on, write_detector
-from stepline.wys2.model import Detector
-from stepline.wys2.pairs import Pair, collate_pairs, pair_of
+from stepline.training.settings import TrainSettings
+from stepline.wys2.clips import Pair, collate_pairs, pair_of
+from stepline.wys2.detector import Detector, read_detector, trained_on, write_detector
 from stepline.wys2.settings import ContrastSettings, DetectorSettings
 from stepline.wys2.train import score_pairs, train_detector
 

@@ -7,17 +7,22 @@ import pytest
 
 from stepline.errors import ModelError, SettingsError, ShapeError
 from stepline.evaluate.calibration import Logistic
-from stepline.judging import judged, load_judge
-from stepline.pipeline import Seen
+from stepline.pipeline.judge import judged, load_judge
+from stepline.pipeline.understand import Seen
 from stepline.records import Alignment, FeatureSequence, Record, Sentence, Span, Step, Transcript, Video
 from stepline.vision.settings import VisionSettings
-from stepline.wys2.backbones import check_same, encode_texts
-from stepline.wys2.checkpoint import write_detector
-from stepline.wys2.detecting import Calibrated, calibrate, load_detector, shown_path, write_calibrated
+from stepline.wys2.detector import Detector, write_detector
 from stepline.wys2.judge import clip_of, judge_by_grounding, judge_by_words, on_screen, weights_of
-from stepline.wys2.judge_settings import JudgeSettings
-from stepline.wys2.model import Detector
-from stepline.wys2.settings import DetectorSettings
+from stepline.wys2.predict import (
+    Calibrated,
+    calibrate,
+    check_same,
+    encode_texts,
+    load_detector,
+    shown_path,
+    write_calibrated,
+)
+from stepline.wys2.settings import DetectorSettings, JudgeSettings
 
 WIDTH = 4
 SMALL = DetectorSettings(video_width=WIDTH, text_width=WIDTH, hidden=8, width=4)
@@ -144,7 +149,7 @@ def test_a_detector_of_another_backbone_or_calibration_is_refused(detector):
     ],
 )
 def test_the_command_says_why_nobody_judged(transcript, why):
-    from stepline.cli.judge import _nobody
+    from stepline.cli.steps import _nobody
 
     assert _nobody(Record(id="v", video=Video(id="v"), transcript=transcript)) == why
 

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
+from research.wys2.objects import Overlap, named_things, object_overlaps
 from stepline.errors import ShapeError
 from stepline.vision.conse import class_names
-from stepline.wys2.objects import Overlap, named_things, object_overlaps
 
 
 def seen(*names, frames=2):

@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 
 from stepline.errors import DatasetError
-from stepline.wys2.model import Detector
-from stepline.wys2.pairs import Pair
-from stepline.wys2.pseudo_label import Validation, choose_threshold, pseudo_label
+from stepline.wys2.clips import Pair
+from stepline.wys2.detector import Detector
 from stepline.wys2.settings import DetectorSettings, PseudoSettings
+from stepline.wys2.train import Validation, choose_threshold, pseudo_label
 
 SHARE = PseudoSettings(threshold="share", share=0.25)
 TRUE, FALSE = True, False

@@ -6,7 +6,7 @@ import torch
 
 from stepline.errors import ModelError, ShapeError
 from stepline.records import FeatureSequence, Record, Sentence, Span, Step, Transcript, Video
-from stepline.training_settings import TrainSettings
+from stepline.training.settings import TrainSettings
 from stepline.wys2.summarizer import (
     Segmented,
     Summarizer,

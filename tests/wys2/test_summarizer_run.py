@@ -12,13 +12,12 @@ from stepline.cli import main
 from stepline.errors import DatasetError, SettingsError
 from stepline.features import FeatureStore, FeatureWriter
 from stepline.records import Span
-from stepline.store import write_parquet
-from stepline.training_settings import TrainSettings
+from stepline.storage import write_parquet
+from stepline.training.settings import TrainSettings
 from stepline.wys2.summarizer import Summarizer, SummarizerSettings, read_summarizer, write_summarizer
-from stepline.wys2.summarizer.frames import read_frames
-from stepline.wys2.summarizer.run import gather_lessons, train_summarizer_run
-from stepline.wys2.summarizer.score import score_summaries
+from stepline.wys2.summarizer.model import read_frames
 from stepline.wys2.summarizer.settings import SummarizerRunSettings
+from stepline.wys2.summarizer.train import gather_lessons, score_summaries, train_summarizer_run
 
 SMALL = SummarizerRunSettings(
     summarizer=SummarizerSettings(width=16, heads=2, layers=1), train=TrainSettings(epochs=20, learning_rate=1e-2)

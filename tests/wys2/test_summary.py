@@ -7,8 +7,8 @@ import pytest
 
 from stepline.errors import MediaError, SettingsError, ShapeError
 from stepline.records import Record, Sentence, Span, Step, Transcript, Video, Word
+from stepline.wys2.settings import SummarySettings
 from stepline.wys2.summary import summarize
-from stepline.wys2.summary_settings import SummarySettings
 
 EXACT = SummarySettings(pad=0.0)
 
@@ -105,14 +105,14 @@ def test_nothing_shown_is_an_error_that_says_so():
 
 @pytest.mark.parametrize("text", ["", "0", "-3", "120%", "0%", "a minute", "1:2:3"])
 def test_a_length_that_is_none_is_refused(text):
-    from stepline.cli.summarize import read_length
+    from stepline.cli.steps import read_length
 
     with pytest.raises(SettingsError, match="give seconds"):
         read_length(text)
 
 
 def test_lengths_are_read():
-    from stepline.cli.summarize import read_length
+    from stepline.cli.steps import read_length
 
     assert read_length("1:30").target(500.0) == 90.0
     assert read_length("25%").target(500.0) == 125.0

@@ -3,9 +3,8 @@ import pytest
 from wys2_samples import clip
 
 from stepline.errors import DatasetError, ShapeError
-from stepline.wys2.labels import by_consensus, by_relevance, by_similarity, mapped, similarities
+from stepline.wys2.dataset import by_consensus, by_relevance, by_similarity, mapped, similarities, task_scores
 from stepline.wys2.settings import LabelSettings
-from stepline.wys2.task_classifiers import task_scores
 
 NAN = float("nan")
 

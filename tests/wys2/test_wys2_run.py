@@ -8,15 +8,15 @@ import pytest
 from click.testing import CliRunner
 from small_video import CAPTIONS
 
+from research.simulate import SimulationSettings, simulate
 from stepline.cli import main
 from stepline.errors import DatasetError, SettingsError
 from stepline.features import FeatureStore, FeatureWriter
 from stepline.records import Transcript
-from stepline.store import write_parquet
-from stepline.training_settings import TrainSettings
-from stepline.world.simulate import SimulationSettings, simulate
-from stepline.wys2.checkpoint import read_detector, trained_on
-from stepline.wys2.gather import gather, infer_labels
+from stepline.storage import write_parquet
+from stepline.training.settings import TrainSettings
+from stepline.wys2.dataset import gather, infer_labels
+from stepline.wys2.detector import read_detector, trained_on
 from stepline.wys2.run import train_run
 from stepline.wys2.settings import ClipSettings, DetectorSettings, LabelSettings, PseudoSettings, Wys2Settings
 from stepline.wys2.train import score_pairs

@@ -3,8 +3,7 @@
 import numpy as np
 
 from stepline.records import Record, Sentence, Span, Step, Transcript, Video
-from stepline.wys2.clips import Clip
-from stepline.wys2.pairs import Pair
+from stepline.wys2.clips import Clip, Pair
 
 
 def record(*said, steps=(), duration=30.0, id="v", task="salad"):

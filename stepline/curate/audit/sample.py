@@ -5,7 +5,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
 
-from stepline.curate.some import Some, number
+from stepline.curate.sampling import Some, number
 from stepline.records import Frozen, Probability, Record, Span
 
 Kind: TypeAlias = Literal["narration", "step"]

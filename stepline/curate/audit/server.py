@@ -7,7 +7,7 @@ from http import HTTPStatus
 from http.server import ThreadingHTTPServer
 from urllib.parse import SplitResult, parse_qs
 
-from stepline.annotate.visit import HOST, LocalVisit
+from stepline.annotate.local_server import HOST, LocalVisit
 from stepline.curate.audit.sample import Sample
 from stepline.curate.audit.verdicts import Verdict, Verdicts
 from stepline.errors import DatasetError

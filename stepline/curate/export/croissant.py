@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from pydantic import JsonValue
 
-from stepline.curate.export.rows import COLUMNS, NUMBER, NUMBERS, TEXTS, WHOLE
-from stepline.curate.export.shards import LEFT_OUT, TRAIN, Written
+from stepline.curate.export.shards import COLUMNS, LEFT_OUT, NUMBER, NUMBERS, TEXTS, TRAIN, WHOLE, Written
 from stepline.curate.settings import ExportSettings
 
 CONFORMS = "http://mlcommons.org/croissant/1.0"

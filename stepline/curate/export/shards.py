@@ -1,12 +1,126 @@
-"""Rows into Parquet shards whose names tell their place, their number and their content."""
+"""Rows into Parquet shards whose names tell their place, their number and their content.
+
+A record as a row: columns that are useful without Stepline, and the whole record as JSON, which loses nothing.
+
+The features of a dataset's videos as a store of its own, in the order of ids.
+"""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from stepline.curate.export.rows import Row, schema
-from stepline.models import sha256
-from stepline.store import atomic_path
+from stepline.curate.stage import Failure
+from stepline.features import FeatureStore, FeatureWriter
+from stepline.records import VERSION, Dropped, Record, Sentence, Step, Video
+from stepline.storage import atomic_path, to_json
+from stepline.weights import sha256
+
+if TYPE_CHECKING:
+    import pyarrow
+
+STRING, WHOLE, NUMBER = "string", "int32", "double"
+TEXTS, NUMBERS = "list<string>", "list<double>"
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column: its name, its type, and what it means, as the card and the metadata say it."""
+
+    name: str
+    kind: str
+    meaning: str
+
+
+COLUMNS = (
+    Column("id", STRING, "the item's id; rows are sorted by it"),
+    Column("video", STRING, "the video's id in its source"),
+    Column("path", STRING, "where the video lies in its source, or its public address"),
+    Column("title", STRING, "the video's title, where the source tells it"),
+    Column("task", STRING, "what is done in it, where the source tells it"),
+    Column("duration", NUMBER, "seconds"),
+    Column("language", STRING, "of the speech; empty where nobody tells it"),
+    Column("steps", WHOLE, "how many steps there are"),
+    Column("step_texts", TEXTS, "the steps, in the order in which they are written"),
+    Column("step_starts", NUMBERS, "second from which each step is shown; none where it was not found"),
+    Column("step_ends", NUMBERS, "second at which each step's span ends"),
+    Column("step_scores", NUMBERS, "P(the step is shown at all); none where nothing judged it"),
+    Column("step_statuses", TEXTS, "shown, said or not found"),
+    Column("step_licences", TEXTS, "licence of a text that people wrote; none where it was made here"),
+    Column("sentence_texts", TEXTS, "what is said"),
+    Column("sentence_starts", NUMBERS, "second at which each sentence begins"),
+    Column("sentence_ends", NUMBERS, "second at which it ends"),
+    Column("sentence_shown", NUMBERS, "P(the picture shows it while it is said); none where nothing judged it"),
+    Column("stage", STRING, "of a video that is left out: the stage that left it out"),
+    Column("kind", STRING, "of a video that is left out: left out, error, hang, crash or memory"),
+    Column("reason", STRING, "of a video that is left out: why"),
+    Column("record", STRING, "all that is known of it, as JSON; `stepline.storage.from_json` reads it"),
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A record and, where it is left out, why."""
+
+    record: Record
+    failure: Failure | None = None
+
+    def cells(self) -> dict[str, object]:
+        """Return the value of each column."""
+        record, failure = self.record, self.failure
+        video, sentences = record.video, record.transcript.sentences if record.transcript else ()
+        return {
+            "id": record.id, "video": video.id, "path": video.path, "title": video.title, "task": video.task,
+            "duration": video.duration, "language": record.transcript.language if record.transcript else None,
+            "steps": len(record.steps), **_steps(record.steps), **_sentences(sentences),
+            "stage": failure.stage if failure else None, "kind": failure.kind if failure else None,
+            "reason": failure.reason if failure else None, "record": to_json(record),
+        }  # fmt: skip
+
+
+def left_out_row(failure: Failure, video: Video) -> Row:
+    """Return the row of a video that is left out: a record that holds nothing but why."""
+    reason = f"{failure.stage}: {failure.reason}"
+    record = Record(id=failure.id, video=video, dropped=(Dropped(what="video", text=failure.stage, reason=reason),))
+    return Row(record, failure)
+
+
+def schema() -> "pyarrow.Schema":
+    """Return the columns' types."""
+    import pyarrow as arrow
+
+    kinds = {
+        STRING: arrow.string(), WHOLE: arrow.int32(), NUMBER: arrow.float64(),
+        TEXTS: arrow.list_(arrow.string()), NUMBERS: arrow.list_(arrow.float64()),
+    }  # fmt: skip
+    fields = [(column.name, kinds[column.kind]) for column in COLUMNS]
+    return arrow.schema(fields, metadata={"stepline_version": str(VERSION)})
+
+
+def columns_of(kind: str) -> Iterator[Column]:
+    """Yield the columns of a type."""
+    return (column for column in COLUMNS if column.kind == kind)
+
+
+def _steps(steps: tuple[Step, ...]) -> dict[str, object]:
+    return {
+        "step_texts": [step.text for step in steps],
+        "step_starts": [step.spans[0].start if step.spans else None for step in steps],
+        "step_ends": [step.spans[0].end if step.spans else None for step in steps],
+        "step_scores": [step.score for step in steps],
+        "step_statuses": [step.status for step in steps],
+        "step_licences": [step.licence for step in steps],
+    }
+
+
+def _sentences(sentences: tuple[Sentence, ...]) -> dict[str, object]:
+    return {
+        "sentence_texts": [sentence.text for sentence in sentences],
+        "sentence_starts": [sentence.span.start for sentence in sentences],
+        "sentence_ends": [sentence.span.end for sentence in sentences],
+        "sentence_shown": [sentence.shown for sentence in sentences],
+    }
+
 
 DATA = "data"
 TRAIN, LEFT_OUT = "train", "left_out"
@@ -65,3 +179,17 @@ def _write(block: list[dict[str, object]], path: Path) -> None:
     table = arrow.Table.from_pylist(block, schema=schema())
     with atomic_path(path) as partial:
         parquet.write_table(table, partial, compression="zstd", row_group_size=GROUP)
+
+
+FEATURES = "features"
+
+
+def copy_features(ids: Iterable[str], store: FeatureStore, folder: Path, shard_bytes: int) -> list[Written]:
+    """Copy the features of ids, sorted already, into FOLDER/features; an id that the store lacks has none there."""
+    with FeatureWriter(folder / FEATURES, shard_bytes=shard_bytes) as writer:
+        for id in ids:
+            if id in store:
+                stored = store[id]
+                writer.add(id, store.matrix(id), rate=stored.rate, backbone=stored.backbone, lines=store.lines(id))
+    files = sorted((folder / FEATURES).glob("shard-*"))
+    return [Written(f"{FEATURES}/{file.name}", file.stat().st_size, sha256(file)) for file in files]

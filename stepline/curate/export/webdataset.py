@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import BinaryIO
 
 from stepline.curate.export.shards import Written
-from stepline.curate.places import Place
-from stepline.models import sha256
+from stepline.curate.remote import Place
+from stepline.outputs import webvtt
 from stepline.records import Record
-from stepline.show import webvtt
-from stepline.store import atomic_path, to_json
+from stepline.storage import atomic_path, to_json
+from stepline.weights import sha256
 
 TARS = "webdataset"
 BLOCK = 512  # bytes to which a tar rounds what it holds

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from pydantic import JsonValue
 
-from stepline.evaluate.statistics import Floats
+from stepline.evaluate.bootstrap import Floats
 
 QUANTITIES = ("cpu", "wall", "bytes", "tokens")  # CPU seconds, seconds, bytes of cells, a language model's tokens
 

@@ -2,17 +2,70 @@
 
 n sampled items, N items, B draws. What does not grow with the videos is apart: models that each worker loads, the start
 of the driver, and the fixed part of stages that run once over the whole dataset.
+
+Totals over all items from what a sample of them took, by their sizes where sizes tell anything.
+
+n sampled items, N items, B draws of the sample.
+
+How large each video is, and a sample that holds small and large ones in their true shares.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from stepline.curate.forecast.costs import QUANTITIES, Costs, StageCosts
-from stepline.curate.forecast.lines import Rows, line, totals
-from stepline.curate.forecast_settings import ForecastSettings
-from stepline.evaluate.statistics import LEVEL, Floats
+from stepline.curate.settings import ForecastSettings
+from stepline.curate.stage import Item
+from stepline.evaluate.bootstrap import LEVEL, Floats
+
+Rows: TypeAlias = npt.NDArray[np.int64]
+
+
+def totals(spent: Floats, chosen: Floats, everything: Floats, drawn: Rows, generator: np.random.Generator) -> Floats:
+    """Return (B,) sums over N items: of a line through size where it foretells better than the mean, else of the mean.
+
+    spent, chosen: (n,) what each sampled item took, and its size; everything: (N,) sizes; drawn: (B, n) which items a
+    draw holds, the first all. Sizes beyond the sample's count as its largest, since nothing is known there; what the
+    line leaves over in the sample is added for all, so that a wrong line does no harm on the whole. Each draw but the
+    first has the noise of N single items added.
+    """
+    count = len(everything)
+    sizes = np.clip(everything, chosen.min(), chosen.max())
+    x, y = chosen[drawn], spent[drawn]  # (B, n)
+    if foretells(chosen, spent):
+        fixed, slope = line(x, y)
+    else:
+        fixed, slope = y.mean(axis=1), np.zeros(len(y))
+    rest = y - fixed[:, None] - slope[:, None] * x
+    noise = generator.normal(size=len(drawn)) * rest.std(axis=1) * np.sqrt(count)
+    noise[0] = 0.0
+    sums = fixed * count + slope * sizes.sum() + rest.mean(axis=1) * count
+    return np.asarray(np.maximum(0.0, sums + noise))
+
+
+def line(x: Floats, y: Floats) -> tuple[Floats, Floats]:
+    """Return a and b (B,) of the least-squares lines a + b x through points (B, n), with neither below 0."""
+    apart = x - x.mean(axis=1, keepdims=True)
+    variance = (apart**2).sum(axis=1)
+    slope = np.divide((apart * y).sum(axis=1), variance, out=np.zeros(len(x)), where=variance > 0)
+    slope = np.maximum(0.0, slope)
+    fixed = y.mean(axis=1) - slope * x.mean(axis=1)
+    squares = np.maximum(1e-300, (x**2).sum(axis=1))
+    return np.maximum(0.0, fixed), np.where(fixed < 0, (x * y).sum(axis=1) / squares, slope)
+
+
+def foretells(x: Floats, y: Floats) -> bool:
+    """Tell whether a line through the others foretells each item (n,) better than their mean does."""
+    others = np.array([np.delete(np.arange(len(x)), place) for place in range(len(x))])
+    fixed, slope = line(x[others], y[others])
+    by_line = y - fixed - slope * np.clip(x, x[others].min(axis=1), x[others].max(axis=1))
+    by_mean = y - y[others].mean(axis=1)
+    return bool((by_line**2).sum() < (by_mean**2).sum())
+
 
 NOISE = 0.05  # standard deviation of the log of a dataset stage's time, the same work done again
 
@@ -172,3 +225,39 @@ def _stage(name: str, kind: str, took: Totals, costs: StageCosts | None) -> Stag
 def _interval(values: Floats) -> Interval:
     low, high = np.percentile(values, [(100 - LEVEL) / 2, (100 + LEVEL) / 2])
     return Interval(float(values[0]), float(low), float(high))
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """values: (N,) of all items, by `kind`: their seconds, else the bytes of their files, else all alike."""
+
+    kind: str
+    values: Floats
+
+
+def sizes(items: Sequence[Item]) -> Sizes:
+    """Return what is known of every item's size without opening it."""
+    if all(item.duration is not None for item in items):
+        return Sizes("duration", np.array([item.duration for item in items], dtype=np.float64))
+    found = [_bytes(item.stamp) for item in items]
+    if all(size is not None for size in found):
+        return Sizes("bytes", np.array(found, dtype=np.float64))
+    return Sizes("alike", np.ones(len(items)))
+
+
+def _bytes(stamp: str) -> int | None:
+    """Return the bytes that a stamp begins with ("4711-...")."""
+    head = stamp.partition("-")[0]
+    return int(head) if head.isdigit() else None
+
+
+def sample(values: Floats, count: int, seed: int) -> list[int]:
+    """Return the places of `count` items, one at random of each of `count` equal parts in order of size.
+
+    The first third, the second and the last hold small and large ones alike, so that each stands for the whole.
+    """
+    generator = np.random.default_rng(seed)
+    order = np.argsort(values, kind="stable")
+    parts = np.array_split(order, min(count, len(order)))
+    chosen = [int(generator.choice(part)) for part in parts]
+    return [chosen[place] for start in range(3) for place in range(start, len(chosen), 3)]

@@ -3,7 +3,7 @@
 for entry in read_source("s3://bucket/videos"): ...      # Item | Refused
 """
 
-from stepline.curate.sources.addresses import relative_address
+from stepline.curate.sources.files import relative_address
 from stepline.curate.sources.read import read_source
 
 __all__ = ["read_source", "relative_address"]

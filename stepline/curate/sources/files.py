@@ -1,14 +1,38 @@
-"""The files of a folder by the id that their names give, in arrays and not in objects: a million take some 100 MiB."""
+"""The files of a folder by the id that their names give, in arrays and not in objects: a million take some 100 MiB.
 
+Which id a file's name gives, and what kind of file it is.
+
+Stamps of files that a list names one by one: some are looked at alone, many of one folder by its listing.
+
+Addresses inside a source: whole ones from relative ones, and back; a dataset names no folder of a machine.
+
+What stands in folders of its own, by id: videos, captions and ready features that the settings name.
+
+HowTo100M's captions of all videos in one JSON object: where in the file each video's lie, and a digest of them.
+
+The file is read once, from its beginning to its end, with one video in memory; captions are then parts of the file.
+"""
+
+import hashlib
+import io
+import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import islice
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from stepline.curate.places import Found, Place
+from stepline.curate.remote import Found, Place
+from stepline.curate.settings import PlaceSettings, SourceSettings
+from stepline.curate.stage import Item
+from stepline.errors import DatasetError
+from stepline.features.import_files import item_id
+from stepline.pipeline.batch import SUFFIXES
+from stepline.text_base.json_stream import Damage, Reader
 
 BLOCK = 65_536  # files held as objects at once
 
@@ -81,3 +105,201 @@ def _taken(columns: Sequence[Any], order: npt.NDArray[np.int64]) -> Any:
 
     whole = arrow.chunked_array(columns, "string").combine_chunks() if columns else arrow.array([], "string")
     return whole.take(arrow.array(order))
+
+
+CAPTIONS = (".vtt", ".srt", ".json3", ".json", ".csv")  # the first that is there is taken
+LISTS = (".parquet", ".csv", ".tsv", ".jsonl", ".ndjson")
+ABOUT = ".info.json"  # what downloaders note of a video; no captions
+LONGEST_LANGUAGE = 8  # letters, as of zh-Hant
+
+
+def video_id(name: str) -> tuple[str, int] | None:
+    """Return the stem of a video's file name; None for any other file."""
+    stem, ending = _split(name)
+    return (stem, 0) if stem and ending in SUFFIXES else None
+
+
+def captions_id(name: str) -> tuple[str, int] | None:
+    """Return the id that a captions file is named after, with or without a language: ID.vtt, ID.en.vtt.
+
+    The rank puts .vtt before .srt before .json before .csv, and a file without a language before those with one.
+    """
+    stem, ending = _split(name)
+    if not stem or ending not in CAPTIONS or name.lower().endswith(ABOUT):
+        return None
+    rank = CAPTIONS.index(ending)
+    base, dot, language = stem.rpartition(".")
+    if dot and base and len(language) <= LONGEST_LANGUAGE and language.replace("-", "").isalpha():
+        return base, rank + len(CAPTIONS)
+    return stem, rank
+
+
+def features_id(name: str) -> tuple[str, int] | None:
+    """Return the id that a file of features is named after: ID.npy, ID.mp4.npy, ID.pth.tar, ID.safetensors."""
+    id = item_id(name.rpartition("/")[2])
+    return None if id is None else (id, 0)
+
+
+def is_list(name: str) -> bool:
+    """Return whether a file's name says that it is a list of videos."""
+    return name.lower().removesuffix(".gz").endswith(LISTS)
+
+
+def _split(name: str) -> tuple[str, str]:
+    stem, dot, ending = name.rpartition("/")[2].rpartition(".")
+    return stem, f"{dot}{ending.lower()}"
+
+
+FEW = 100  # files of a folder elsewhere that are asked for one by one before the folder is listed
+FOLDERS = 4  # listings kept at a time
+
+
+class Stamps:
+    """Tells the stamp of any address; None where there is no such file. look=False: "" for every address."""
+
+    def __init__(self, settings: PlaceSettings, *, look: bool) -> None:
+        self._settings, self._look = settings, look
+        self._asked: Counter[str] = Counter()
+        self._listed = lru_cache(FOLDERS)(self._listing)
+
+    def of(self, url: str) -> str | None:
+        """Return the stamp of a file. Raises StoreError where its server refuses to answer."""
+        if not self._look:
+            return ""
+        place = Place(url, self._settings)
+        if (path := place.local) is not None:
+            try:
+                status = os.stat(path)
+            except OSError:
+                return None
+            return f"{status.st_size}-{status.st_mtime_ns}"
+        folder, _, name = url.rpartition("/")
+        self._asked[folder] += 1
+        if self._asked[folder] > FEW and place.part is None and not url.startswith("http"):
+            found = self._listed(folder).find(name)
+            return None if found is None else found.stamp
+        return place.stamp() if place.exists() else None
+
+    def _listing(self, folder: str) -> Files:
+        place = Place(folder, self._settings)
+        return Files(place, place.list(), lambda name: (name, 0))
+
+
+def absolute(place: Place) -> Place:
+    """Return a place that processes with another working folder find, too."""
+    path = place.local
+    return place if path is None or place.url.startswith("file://") else Place(os.path.abspath(path), place.settings)
+
+
+def root_of(source: str) -> str:
+    """Return what the addresses of a source are relative to: a folder itself, the folder that a file stands in."""
+    bare = Place(source).shown.rstrip("/")
+    is_file = is_list(bare) or bare.endswith(".tar")
+    return (bare.rpartition("/")[0] or ("/" if bare.startswith("/") else ".")) if is_file else bare or "/"
+
+
+def whole_address(value: str, root: str) -> str:
+    """Return a value as it is where it is a URL or an absolute path, else below the root."""
+    if "://" in value or value.startswith("/"):
+        return value
+    return f"{root.rstrip('/')}/{value.removeprefix('./')}"
+
+
+def relative_address(url: str, source: str) -> str:
+    """Return where a file lies relative to its source.
+
+    One from elsewhere keeps its URL without user, password and query; a path of this machine keeps its name alone.
+    """
+    root, bare = root_of(source).rstrip("/") + "/", Place(url).shown
+    if bare.startswith(root):
+        return bare.removeprefix(root)
+    if root == "./" and "://" not in bare and not bare.startswith("/"):
+        return bare.removeprefix("./")
+    return bare if "://" in bare and not bare.startswith("file://") else Place(url).name
+
+
+BYTES = "latin-1"  # a character for each byte: what the structure of JSON needs, and offsets in bytes
+DIGEST = 8  # bytes of a digest that are kept
+MARK = b"\xef\xbb\xbf"  # of UTF-8, which some editors put first
+
+
+class CaptionFile:
+    """Captions by video id. Raises DatasetError for a file that is damaged, compressed or of another form."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        keys: list[bytes] = []
+        spans: list[tuple[int, int]] = []
+        digests: list[bytes] = []
+        with place.open() as file:
+            offset = len(MARK) if file.read(len(MARK)) == MARK else 0
+            file.seek(offset)
+            reader = Reader(io.TextIOWrapper(file, encoding=BYTES, newline=""))
+            for key, value in reader.members():
+                if isinstance(value, Damage):
+                    cure = "unpack it where it is compressed, else download it again"
+                    raise DatasetError(f"{place.shown}: {f'{key} '.lstrip()}{value.reason}; {cure}")
+                start, end = reader.last
+                keys.append(key.encode(BYTES))
+                spans.append((offset + start, offset + end))
+                digests.append(hashlib.sha256(reader.source.encode(BYTES)).digest()[:DIGEST])
+        order = np.argsort(np.array(keys or [b""], "S"), kind="stable")[: len(keys)]
+        self._keys = np.array(keys or [b""], "S")[order]
+        self._spans = np.array(spans, np.int64).reshape(-1, 2)[order]
+        self._digests = [digests[row] for row in order]
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def find(self, id: str) -> Stamped | None:
+        """Return the part of the file that holds a video's captions; None where it has none."""
+        wanted = id.encode()
+        row = int(np.searchsorted(self._keys, wanted))
+        if row == len(self._keys) or self._keys[row] != wanted:
+            return None
+        start, end = self._spans[row]
+        return Stamped(f"{self._place.url}#bytes={start}-{end}/{id}.json", self._digests[row].hex())
+
+
+class Beside:
+    """The folders that `source.videos`, `source.captions` and `source.features` name; read once, when first needed."""
+
+    def __init__(self, settings: SourceSettings, places: PlaceSettings) -> None:
+        self._videos = _files(settings.videos, places, video_id, "videos")
+        self._features = _files(settings.features, places, features_id, "features")
+        captions = settings.captions or ""
+        self._captions = (
+            CaptionFile(absolute(Place(captions, places)))
+            if captions.lower().endswith(".json")
+            else _files(captions or None, places, captions_id, "captions")
+        )
+
+    @property
+    def has_captions(self) -> bool:
+        """Whether the settings say where captions are."""
+        return self._captions is not None
+
+    def completed(self, item: Item) -> Item:
+        """Return an item with what the folders hold of it; what it names itself stays."""
+        video = self._videos.find(item.id) if self._videos is not None and item.video is None else None
+        captions = self._captions.find(item.id) if self._captions is not None and item.captions is None else None
+        features = self._features.find(item.id) if self._features is not None and item.features is None else None
+        if video is not None:
+            item = replace(item, video=video.url, stamp=video.stamp)
+        if captions is not None:
+            item = replace(item, captions=captions.url, captions_stamp=captions.stamp)
+        if features is not None:
+            item = replace(item, features=features.url, features_stamp=features.stamp)
+        return item
+
+
+def _files(
+    url: str | None, places: PlaceSettings, id_of: Callable[[str], tuple[str, int] | None], what: str
+) -> Files | None:
+    if url is None:
+        return None
+    place = absolute(Place(url, places))
+    files = Files(place, place.list(), id_of)
+    if not len(files):
+        raise DatasetError(f"source.{what} {place.shown}: no file of {what} in it; correct the folder")
+    return files

@@ -12,14 +12,13 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from stepline.curate.items import Item, Refused
-from stepline.curate.places import Place
+from stepline.curate.remote import Place
 from stepline.curate.settings import PlaceSettings, SourceSettings
-from stepline.curate.sources.beside import Beside
-from stepline.curate.sources.choosing import Choice
-from stepline.curate.sources.sorting import Entry
+from stepline.curate.sources.files import Beside
+from stepline.curate.sources.select import Choice, Entry
+from stepline.curate.stage import Item, Refused
 from stepline.errors import DatasetError
-from stepline.sieve_swap.video_table import LENGTHS, TITLES, VIDEOS, Table, read_titles, seconds_of
+from stepline.sieve_swap.videos import LENGTHS, TITLES, VIDEOS, Table, read_titles, seconds_of
 
 COLUMNS = ("video_id", "category_1", "task_id")
 CAPTIONS = ("caption.json", "raw_caption.json")

@@ -13,14 +13,11 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import BinaryIO, TextIO, TypeAlias, cast
 
-from stepline.curate.items import Item, Refused
-from stepline.curate.places import Place
+from stepline.curate.remote import Place
 from stepline.curate.settings import ColumnsSettings
-from stepline.curate.sources.addresses import root_of, whole_address
-from stepline.curate.sources.beside import Beside
-from stepline.curate.sources.choosing import Choice
-from stepline.curate.sources.sorting import Entry
-from stepline.curate.sources.stamps import Stamps
+from stepline.curate.sources.files import Beside, Stamps, root_of, whole_address
+from stepline.curate.sources.select import Choice, Entry
+from stepline.curate.stage import Item, Refused
 from stepline.errors import DatasetError
 
 Row: TypeAlias = Mapping[str, object]

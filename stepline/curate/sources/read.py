@@ -1,24 +1,47 @@
-"""Any source to entries: what kind it is, what is wanted of it, in the order of ids."""
+"""Any source to entries: what kind it is, what is wanted of it, in the order of ids.
+
+A folder or bucket of videos, with their captions beside them or in a folder of their own.
+"""
 
 from collections.abc import Iterator
 from dataclasses import replace
 
-from stepline.curate.items import Item
-from stepline.curate.places import DEFAULTS as PLACES
-from stepline.curate.places import Place
+from stepline.curate.remote import DEFAULTS as PLACES
+from stepline.curate.remote import Place
 from stepline.curate.settings import PlaceSettings, SourceSettings
-from stepline.curate.sources.addresses import absolute, relative_address
-from stepline.curate.sources.beside import Beside
-from stepline.curate.sources.choosing import Choice
-from stepline.curate.sources.endings import is_list
-from stepline.curate.sources.folder import read_folder
+from stepline.curate.sources.files import (
+    Beside,
+    Files,
+    Stamps,
+    absolute,
+    captions_id,
+    is_list,
+    relative_address,
+    video_id,
+)
 from stepline.curate.sources.howto100m import read_howto100m
 from stepline.curate.sources.lists import read_list
-from stepline.curate.sources.sorting import Entry, in_order
-from stepline.curate.sources.stamps import Stamps
+from stepline.curate.sources.select import Choice, Entry, in_order
 from stepline.curate.sources.webdataset import BRACES, read_webdataset
+from stepline.curate.stage import Item
 from stepline.errors import DatasetError
-from stepline.sieve_swap.video_table import VIDEOS
+from stepline.sieve_swap.videos import VIDEOS
+
+
+def read_folder(place: Place, beside: Beside) -> Iterator[Entry]:
+    """Yield every video below a folder, its id the file's stem. Raises DatasetError where there is none."""
+    videos = Files(place, place.list(), video_id)
+    if not len(videos):
+        raise DatasetError(f"{place.shown}: no video in it; give the folder of videos, a list of them, or tars")
+    own = None if beside.has_captions else Files(place, place.list(), captions_id)
+    for id, video in videos:
+        captions = own.find(id) if own is not None else None
+        item = Item(
+            id, video.url, video.stamp,
+            captions.url if captions else None, captions.stamp if captions else "",
+        )  # fmt: skip
+        yield beside.completed(item)
+
 
 DEFAULTS = SourceSettings()
 

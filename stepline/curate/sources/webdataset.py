@@ -12,11 +12,10 @@ import tarfile
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from stepline.curate.items import Item, Refused
-from stepline.curate.places import Place
-from stepline.curate.sources.beside import Beside
-from stepline.curate.sources.endings import captions_id, features_id, video_id
-from stepline.curate.sources.sorting import Entry
+from stepline.curate.remote import Place
+from stepline.curate.sources.files import Beside, captions_id, features_id, video_id
+from stepline.curate.sources.select import Entry
+from stepline.curate.stage import Item, Refused
 from stepline.errors import DatasetError, StoreError
 
 BRACES = re.compile(r"\{(\d+)\.\.(\d+)\}")  # shard-{00000..00099}.tar

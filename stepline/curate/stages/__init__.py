@@ -1,41 +1,45 @@
 """The stages that recipes list: thin functions around the library's own, each with all that decides its result."""
 
 from stepline.curate.stage import Stage, Stages
-from stepline.curate.stages import (
-    clean,
-    decides,
-    export,
-    filtering,
-    gather,
-    picture,
-    refine,
-    shown,
-    speech,
-    swap,
-    train,
-    visible,
-)
+from stepline.curate.stages import cache_keys, clean, gather, per_video, train
 
 STAGES: Stages = {
     stage.name: stage
     for stage in (
-        Stage("probe", 1, "video", picture.probe, reads=("media", "about"), settings=decides.probe),
-        Stage("transcribe", 1, "video", speech.transcribe, reads=("speech",), settings=decides.transcribe, gpu=True),
-        Stage("write", 1, "video", speech.write, ("transcribe",), settings=decides.write),
-        Stage("filter", 1, "video", filtering.keep, ("probe", "transcribe", "write"), settings=decides.keep),
+        Stage("probe", 1, "video", per_video.probe, reads=("media", "about"), settings=cache_keys.probe),
+        Stage(
+            "transcribe", 1, "video", per_video.transcribe, reads=("speech",), settings=cache_keys.transcribe, gpu=True
+        ),
+        Stage("write", 1, "video", per_video.write, ("transcribe",), settings=cache_keys.write),
+        Stage("filter", 1, "video", per_video.keep, ("probe", "transcribe", "write"), settings=cache_keys.keep),
         Stage(
             "encode",
             1,
             "video",
-            picture.encode,
+            per_video.encode,
             reads=("picture",),
-            settings=decides.encode,
+            settings=cache_keys.encode,
             suffix=".safetensors",
             gpu=True,
         ),
-        Stage("coarse", 1, "video", speech.coarse, ("probe", "transcribe", "write", "encode"), settings=decides.coarse),
-        Stage("ground", 1, "video", shown.ground, ("coarse", "encode"), settings=decides.ground, suffix=".safetensors"),
-        Stage("judge", 1, "video", shown.judge, ("coarse", "encode", "ground"), settings=decides.judge),
+        Stage(
+            "coarse",
+            1,
+            "video",
+            per_video.coarse,
+            ("probe", "transcribe", "write", "encode"),
+            settings=cache_keys.coarse,
+        ),
+        Stage(
+            "ground",
+            1,
+            "video",
+            per_video.ground,
+            ("coarse", "encode"),
+            settings=cache_keys.ground,
+            suffix=".safetensors",
+        ),
+        Stage("judge", 1, "video", per_video.judge, ("coarse", "encode", "ground"), settings=cache_keys.judge),
         Stage(
             "gather",
             1,
@@ -43,33 +47,42 @@ STAGES: Stages = {
             gather.gather,
             ("probe", "transcribe", "encode", "coarse"),
             reads=("about",),
-            settings=decides.gather,
+            settings=cache_keys.gather,
             takes=("filter", "ground", "judge"),
         ),
-        Stage("sieve-swap", 1, "dataset", swap.sieve_swap, ("gather",), settings=decides.sieve_swap, resumes=True),
+        Stage("sieve-swap", 1, "dataset", train.sieve_swap, ("gather",), settings=cache_keys.sieve_swap, resumes=True),
         Stage(
-            "train", 1, "dataset", train.train, ("gather",), settings=decides.train, takes=("sieve-swap",), resumes=True
+            "train",
+            1,
+            "dataset",
+            train.train,
+            ("gather",),
+            settings=cache_keys.train,
+            takes=("sieve-swap",),
+            resumes=True,
         ),
         Stage(
             "refine",
             1,
             "dataset",
-            refine.refine,
+            train.refine,
             ("gather",),
-            settings=decides.refine,
+            settings=cache_keys.refine,
             takes=("sieve-swap",),
             resumes=True,
         ),
-        Stage("clean", 1, "dataset", clean.clean, ("gather",), settings=decides.clean, takes=("sieve-swap", "refine")),
-        Stage("visible", 1, "dataset", visible.visible, ("gather", "judge"), settings=decides.visible),
+        Stage(
+            "clean", 1, "dataset", clean.clean, ("gather",), settings=cache_keys.clean, takes=("sieve-swap", "refine")
+        ),
+        Stage("visible", 1, "dataset", clean.visible, ("gather", "judge"), settings=cache_keys.visible),
         Stage(
             "export",
             1,
             "dataset",
-            export.export,
+            clean.export,
             ("gather",),
             reads=("about", "where"),
-            settings=decides.export,
+            settings=cache_keys.export,
             takes=("sieve-swap", "refine", "clean", "visible"),
         ),
     )

@@ -2,17 +2,24 @@
 
 Four readers: the wording (`sieve_swap.wording`), the likeness to the sentences that a step rests on, P(shown) of
 whoever placed it last, and the overlap of two places: the grounding's, which trains nothing, and the network's.
+
+Narrations whose picture shows what they say, as a dataset of their own (WYS2, section 3).
+
+The last stage: the records of the stage before it become a dataset that can be published.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from stepline.curate.export import Contents, export_dataset
+from stepline.curate.remote import Place
+from stepline.curate.settings import CleanSettings, VisibleSettings
 from stepline.curate.stage import Failure, Gathered
-from stepline.curate.stage_settings import CleanSettings
-from stepline.curate.stages.dataset import RECORDS, last_folder, last_records, read_left_out, write_dataset
+from stepline.curate.stages.gather import FEATURES, RECORDS, last_folder, last_records, read_left_out, write_dataset
+from stepline.features import FeatureStore
 from stepline.records import Dropped, Record, Span, Step
-from stepline.store import read_parquet
+from stepline.storage import read_parquet
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,7 +82,7 @@ def _where_grounded(step: Step, grounded: "Sequence[Step]") -> Step:
 
 def judged_steps(record: Record, grounded: "Sequence[Step]") -> list[Judged]:
     """Return what the four readers say of each step."""
-    from stepline.sieve_swap.wording import instructs
+    from stepline.sieve_swap.instruction_classifier import instructs
     from stepline.text import embed
 
     if not record.steps:
@@ -109,3 +116,75 @@ def refusal(step: Step, known: Judged, settings: CleanSettings) -> str | None:
 def _agreement(spans: "Sequence[Span]", others: "Sequence[Span] | None") -> float:
     """Return the IoU of two best spans, 0 where one side has none."""
     return spans[0].iou(others[0]) if spans and others else 0.0
+
+
+UNSHOWN, NOBODY = "the picture does not show it", "nobody could judge what is said in it"
+FEW_SHOWN = "too few of its sentences are shown"
+
+
+def visible(gathered: Gathered) -> None:
+    """Write records whose steps are the sentences that are shown while they are said; the others are dropped."""
+    settings = gathered.recipe.visible
+    source = gathered.folders["gather"]
+    left_out = read_left_out(source)
+    kept: list[Record] = []
+    for record in read_parquet(source / RECORDS):
+        reason = NOBODY if not _is_judged(record) else None
+        shown = visible_record(record, settings)
+        if reason is None and len(shown.steps) < settings.least:
+            reason = FEW_SHOWN
+        if reason is None:
+            kept.append(shown)
+        else:
+            left_out[record.id] = Failure(record.id, "visible", "left out", reason)
+    write_dataset(gathered.folder, kept, left_out)
+    gathered.say(f"{sum(len(record.steps) for record in kept)} visual narrations in {len(kept)} videos")
+
+
+def visible_record(record: Record, settings: VisibleSettings) -> Record:
+    """Return the record with its visual narrations as steps, each shown where it is said."""
+    steps: list[Step] = []
+    dropped: list[Dropped] = []
+    for number, one in enumerate(record.transcript.sentences if record.transcript else ()):
+        if one.shown is not None and one.shown >= settings.shown:
+            steps.append(
+                Step(
+                    id=str(number + 1),
+                    text=one.text,
+                    spans=(one.span,),
+                    at=one.span.center,
+                    said=one.span,
+                    status="shown",
+                    score=one.shown,
+                    sources=(number,),
+                )
+            )
+        else:
+            dropped.append(Dropped(what="sentence", text=one.text, reason=UNSHOWN))
+    return record.model_copy(update={"steps": tuple(steps), "dropped": (*record.dropped, *dropped)})
+
+
+def _is_judged(record: Record) -> bool:
+    return record.transcript is not None and any(one.shown is not None for one in record.transcript.sentences)
+
+
+def export(gathered: Gathered) -> None:
+    """Write the dataset into the stage's folder; `stepline.curate.run` publishes it in OUT/dataset."""
+    from stepline.curate.stages import STAGES
+
+    recipe = gathered.recipe
+    features = gathered.folders["gather"] / FEATURES
+    tree = export_dataset(
+        Contents(
+            records=lambda: last_records(gathered),
+            left_out=read_left_out(last_folder(gathered)),
+            items={item.id: item for item in gathered.items},
+            stages=recipe.stages,
+            settings={name: STAGES[name].settings(recipe) for name in recipe.stages},
+            features=FeatureStore(features) if any(features.glob("shard-*.parquet")) else None,
+            media={item.id: Place(item.video, recipe.places) for item in gathered.items if item.video is not None},
+        ),
+        gathered.folder,
+        recipe.export,
+    )
+    gathered.say(f"{tree['videos']} videos with {tree['steps']} steps in the dataset, {tree['left_out']} left out")

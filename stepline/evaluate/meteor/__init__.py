@@ -5,7 +5,6 @@ pycocoevalcap runs it (`-l en -norm`).
 """
 
 from stepline.evaluate.meteor.jar import JarMeteor
-from stepline.evaluate.meteor.meteor import Meteor
-from stepline.evaluate.meteor.score import MeteorScores
+from stepline.evaluate.meteor.meteor import Meteor, MeteorScores
 
 __all__ = ["JarMeteor", "Meteor", "MeteorScores"]

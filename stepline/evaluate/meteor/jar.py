@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 
 from stepline.errors import DatasetError, ModelError
-from stepline.evaluate.meteor.score import MeteorScores
+from stepline.evaluate.meteor.meteor import MeteorScores
 from stepline.evaluate.official import METEOR_JAR, fingerprint, official_file
 
 logger = logging.getLogger(__name__)

@@ -1,16 +1,136 @@
-"""Score captions with METEOR 1.5 in Python."""
+"""Score captions with METEOR 1.5 in Python.
 
+From an alignment to METEOR's score: weighted precision and recall, less a penalty for scattered matches.
+"""
+
+import math
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
 
 from stepline.errors import DatasetError
-from stepline.evaluate.meteor.align import align
-from stepline.evaluate.meteor.lexicon import load_lexicon
-from stepline.evaluate.meteor.match import candidates
-from stepline.evaluate.meteor.phrases import load_phrases
-from stepline.evaluate.meteor.score import MeteorScores, Statistics, statistics, total
-from stepline.evaluate.meteor.sentence import Reader, Sentence
+from stepline.evaluate.meteor.matching import Match, Reader, Sentence, align, candidates
+from stepline.evaluate.meteor.resources import load_lexicon, load_phrases
+
+# METEOR 1.5's parameters for English (Denkowski and Lavie 2014, table 3; its `-l en` defaults)
+ALPHA = 0.85  # weight of recall against precision
+BETA = 0.20  # exponent of the penalty
+GAMMA = 0.60  # the largest penalty
+DELTA = 0.75  # weight of content words against function words
+MODULE_WEIGHTS = (1.0, 0.6, 0.8, 0.6)  # exact, stem, synonym, paraphrase
+
+Counts = tuple[int, int, int, int]  # by module
+
+
+class Statistics(NamedTuple):
+    """What a pair, or a sum of pairs, is scored from: numbers of words, all and function, and of matched words."""
+
+    hypothesis: int
+    reference: int
+    hypothesis_functions: int
+    reference_functions: int
+    hypothesis_matched: Counts
+    reference_matched: Counts
+    hypothesis_matched_functions: Counts
+    reference_matched_functions: Counts
+    chunks: int
+
+    def score(self) -> float:
+        """Return METEOR in [0, 1]; 0 without any match."""
+        precision = _weighted(self.hypothesis_matched, self.hypothesis_matched_functions)
+        recall = _weighted(self.reference_matched, self.reference_matched_functions)
+        if not precision or not recall:
+            return 0.0
+        precision /= _length(self.hypothesis, self.hypothesis_functions)
+        recall /= _length(self.reference, self.reference_functions)
+        mean = 1.0 / ((1.0 - ALPHA) / precision + ALPHA / recall)
+        return max(mean * (1.0 - GAMMA * math.pow(self._scatter(), BETA)), 0.0)
+
+    def _scatter(self) -> float:
+        """Return chunks per matched word; 0 when everything matched in one piece."""
+        if self.is_whole():
+            return 0.0
+        return self.chunks / ((sum(self.hypothesis_matched) + sum(self.reference_matched)) / 2.0)
+
+    def is_whole(self) -> bool:
+        """Tell whether every word matched, in one piece."""
+        matched = (sum(self.hypothesis_matched), sum(self.reference_matched))
+        return matched == (self.hypothesis, self.reference) and self.chunks == 1
+
+
+@dataclass(frozen=True)
+class MeteorScores:
+    """segments: one score a pair, in [0, 1]. aggregate: METEOR of the summed statistics, which is not their mean."""
+
+    segments: tuple[float, ...]
+    aggregate: float
+
+
+def statistics(hypothesis: Sentence, reference: Sentence, matches: Iterable[Match]) -> Statistics:
+    """Count what an alignment matches."""
+    matched, functions = [[0] * 4, [0] * 4], [[0] * 4, [0] * 4]  # hypothesis, reference
+    chunks, expected = 0, (-1, -1)  # where the running chunk would go on
+    for module, start, length, other, other_length in matches:
+        matched[0][module] += other_length
+        matched[1][module] += length
+        functions[0][module] += _function_words(hypothesis, other, other_length)
+        functions[1][module] += _function_words(reference, start, length)
+        chunks += (start, other) != expected
+        expected = (start + length, other + other_length)
+    return Statistics(
+        len(hypothesis),
+        len(reference),
+        hypothesis.functions.bit_count(),
+        reference.functions.bit_count(),
+        _counts(matched[0]),
+        _counts(matched[1]),
+        _counts(functions[0]),
+        _counts(functions[1]),
+        chunks,
+    )
+
+
+def total(parts: Iterable[Statistics]) -> Statistics:
+    """Return the sum of statistics; METEOR of many pairs is the score of the sum.
+
+    A pair that matched in one piece adds no chunk, as in the program.
+    """
+    rows = [(*part[:4], *chain(*part[4:8]), 0 if part.is_whole() else part.chunks) for part in parts]
+    sums = [sum(column) for column in zip(*rows, strict=True)] or [0] * 21
+    return Statistics(
+        sums[0],
+        sums[1],
+        sums[2],
+        sums[3],
+        _counts(sums[4:8]),
+        _counts(sums[8:12]),
+        _counts(sums[12:16]),
+        _counts(sums[16:20]),
+        sums[20],
+    )
+
+
+def _function_words(sentence: Sentence, start: int, length: int) -> int:
+    return (sentence.functions >> start & ((1 << length) - 1)).bit_count()
+
+
+def _counts(values: list[int]) -> Counts:
+    return (values[0], values[1], values[2], values[3])
+
+
+def _weighted(matched: Counts, functions: Counts) -> float:
+    total = 0.0
+    for weight, all_words, function_words in zip(MODULE_WEIGHTS, matched, functions, strict=True):
+        total += weight * (DELTA * (all_words - function_words) + (1.0 - DELTA) * function_words)
+    return total
+
+
+def _length(words: int, functions: int) -> float:
+    return DELTA * (words - functions) + (1.0 - DELTA) * functions
+
 
 _SENTENCES, _PAIRS = 1 << 11, 1 << 14  # captions and pairs remembered, the oldest forgotten first
 

@@ -1,11 +1,169 @@
-"""Split captions into Penn Treebank tokens as Stanford's tokenizer 3.4.1 does, lower-cased, punctuation left out."""
+"""Split captions into Penn Treebank tokens as Stanford's tokenizer 3.4.1 does, lower-cased, punctuation left out.
 
+What the tokenizer does with each token that the automaton finds, by the automaton's own rule number.
+
+The numbers are those of Stanford's PTBLexer 3.4.1 run with `-preserveLines -lowerCase`, as the caption metrics run it:
+Penn Treebank brackets, quotes and dashes, no American spelling, slashes left alone.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 from stepline.evaluate.official import TOKENIZER_JAR, official_file
 from stepline.evaluate.ptb.automaton import Automaton, load
-from stepline.evaluate.ptb.rules import RULES, START, Rule
+
+_NO_BREAK_SPACE = "\u00a0"  # stands for a space inside one token, such as a phone number
+_SOFT_HYPHEN = "\u00ad"
+_AMPERSAND = re.compile("&amp;", re.IGNORECASE)
+_QUOTES = (  # pattern, as an opening quote, as a closing one
+    (re.compile("&apos;|'"), "`", "'"),
+    (re.compile('"|&quot;'), "``", "''"),
+    (re.compile("[\u0091\u2018\u201b\u2039]"), "`", "`"),
+    (re.compile("[\u0092\u2019\u203a]"), "'", "'"),
+    (re.compile("[\u0093\u201c\u00ab]"), "``", "``"),
+    (re.compile("[\u0094\u201d\u00bb]"), "''", "''"),
+)
+_FRACTIONS = str.maketrans({"¼": "1/4", "½": "1/2", "¾": "3/4", "⅓": "1/3", "⅔": "2/3"})
+_CURRENCY = str.maketrans({"¢": "cents", "£": "#", "\u0080": "$", "¤": "$", "₠": "$", "€": "$"})
+_BRACKETS = str.maketrans({"(": "-LRB-", ")": "-RRB-"})
+_SPACES = str.maketrans({" ": _NO_BREAK_SPACE})
+
+
+@dataclass(frozen=True)
+class Rule:
+    """write: token text -> what is written, None to drop it. give_back: characters left to the next token.
+
+    ahead: the two automaton states of a token that must be followed by something. trims: white space at its end is
+    given back. repeats_stop: the last character is written and given back too, as the full stop of "Co." at an end.
+    """
+
+    write: Callable[[str], str | None]
+    give_back: int = 0
+    ahead: tuple[int, int] | None = None
+    trims: bool = False
+    repeats_stop: bool = False
+    only_first: bool = False
+
+
+def _same(text: str) -> str:
+    return text
+
+
+def _drop(_: str) -> None:
+    return None
+
+
+def _constant(value: str) -> Callable[[str], str]:
+    return lambda _: value
+
+
+def _dash(text: str) -> str:
+    return "--" if 3 <= len(text) <= 4 else text
+
+
+def _without_soft_hyphens(text: str) -> str:
+    return text.replace(_SOFT_HYPHEN, "") or "-"
+
+
+def _quote(text: str, opening: bool) -> str:
+    for pattern, left, right in _QUOTES:
+        text = pattern.sub(left if opening else right, text)
+    return text
+
+
+def _opening(text: str) -> str:
+    return _quote(text, True)
+
+
+def _closing(text: str) -> str:
+    return _quote(text, False)
+
+
+def _ampersand(text: str) -> str:
+    return _AMPERSAND.sub("&", text)
+
+
+def _fraction(text: str) -> str:
+    return text.translate(_FRACTIONS)
+
+
+def _currency(text: str) -> str:
+    return text.translate(_CURRENCY)
+
+
+def _bracket(text: str) -> str:
+    return text.translate(_BRACKETS)
+
+
+def _glue(text: str) -> str:
+    return text.translate(_SPACES)
+
+
+def _glued_bracket(text: str) -> str:
+    return _glue(text).translate(_BRACKETS)
+
+
+START = 2  # the automaton's state at the start of a token, in its traditional Treebank mode
+RULES: dict[int, Rule] = {
+    1: Rule(_drop),  # a character that no token may hold
+    2: Rule(_constant("<")),
+    3: Rule(_same),
+    4: Rule(_dash),
+    5: Rule(_drop),  # line break
+    6: Rule(_without_soft_hyphens),
+    7: Rule(_drop),  # white space
+    8: Rule(_closing),
+    9: Rule(_same),
+    10: Rule(_constant(">")),
+    11: Rule(_constant("--")),
+    12: Rule(_without_soft_hyphens),
+    13: Rule(_constant("...")),
+    14: Rule(_fraction),
+    15: Rule(_currency),
+    16: Rule(_constant("-RCB-")),
+    17: Rule(_constant("-LRB-")),
+    18: Rule(_constant("-RRB-")),
+    19: Rule(_same),
+    20: Rule(_constant("-LCB-")),
+    21: Rule(_constant("-RSB-")),
+    22: Rule(_constant("-LSB-")),
+    23: Rule(_drop),
+    24: Rule(_same, ahead=(13, 14)),
+    25: Rule(_same, give_back=1),
+    26: Rule(_opening, give_back=1),
+    27: Rule(_glue),
+    28: Rule(_bracket),
+    29: Rule(_without_soft_hyphens),
+    30: Rule(_without_soft_hyphens, ahead=(3, 4)),
+    31: Rule(_same),
+    32: Rule(_without_soft_hyphens, give_back=1),
+    33: Rule(_same, repeats_stop=True),
+    34: Rule(_bracket, give_back=1),
+    35: Rule(_opening, only_first=True),
+    36: Rule(_closing, give_back=1),
+    37: Rule(_ampersand),
+    38: Rule(_glue),
+    39: Rule(_glue),
+    40: Rule(_without_soft_hyphens, ahead=(5, 6)),
+    41: Rule(_same, ahead=(16, 17)),
+    42: Rule(_same, give_back=2),  # "gim|me"
+    43: Rule(_same, ahead=(15, 14)),
+    44: Rule(_same, ahead=(9, 10), trims=True),
+    45: Rule(_same),
+    46: Rule(_without_soft_hyphens, give_back=1),
+    47: Rule(_same, ahead=(7, 8), trims=True, repeats_stop=True),
+    48: Rule(_same, give_back=2),
+    49: Rule(_same, ahead=(11, 12), repeats_stop=True),
+    50: Rule(_same, give_back=3),  # "can|not"
+    51: Rule(_ampersand, give_back=1),
+    52: Rule(_same),
+    53: Rule(_same, give_back=4),
+    54: Rule(_glued_bracket),
+}
+
 
 # what the caption metrics throw away after tokenising (pycocoevalcap's list; brackets are compared after lower-casing,
 # so "-lrb-" stays, as it does there)

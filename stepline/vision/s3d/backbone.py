@@ -1,21 +1,143 @@
-"""S3D-G as a backbone: a row of features is what a clip of 16 frames shows, beside words in one space."""
+"""S3D-G as a backbone: a row of features is what a clip of 16 frames shows, beside words in one space.
 
-from collections.abc import Sequence
+S3D-G's released weights (antoine77340/S3D_HowTo100M), by path: every name and shape is checked, nothing is run.
+
+The text tower of S3D-G: words to one vector of the space shared with clips.
+
+Letters: K texts, N words a text. Source: Miech et al. 2020; its released code and TAN's differ in how they tokenise.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
-from stepline.errors import SettingsError, ShapeError
+from stepline.errors import ModelError, SettingsError, ShapeError
 from stepline.records import Matrix
 from stepline.vision.backbone import Clips, Pictures, check_pictures
-from stepline.vision.s3d.folded import FoldedS3D
-from stepline.vision.s3d.network import JOINT
-from stepline.vision.s3d.weights import read_s3d
-from stepline.vision.s3d.words import Dictionary, Tokenisation, Words, read_dictionary
+from stepline.vision.s3d.network import JOINT, S3D, FoldedS3D
 from stepline.vision.settings import VisionSettings
+
+Tokenisation: TypeAlias = Literal["released", "tan"]
+
+EMBEDDING, HIDDEN = 300, 2048
+PADDING = 0  # token 0; words count from 1
+LENGTHS: dict[Tokenisation, int] = {"released": 16, "tan": 32}  # words a text that count
+WORD = re.compile(r"[\w']+")
+
+
+class Dictionary:
+    """The words that have a vector: `s3d_dict.npy`, in which the word of place i has token i + 1."""
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self._tokens = {word: place + 1 for place, word in enumerate(words)}
+        self.size = len(words) + 1  # with padding
+
+    def tokens(self, texts: Sequence[str], form: Tokenisation = "released") -> Tensor:
+        """Return (K, N) token numbers, 0 where there is no word.
+
+        "released": unknown words are left out before the first 16 are kept. "tan": they stay, as 0, among 32.
+        """
+        rows = torch.zeros((len(texts), LENGTHS[form]), dtype=torch.int64)
+        for row, text in zip(rows, texts, strict=True):
+            found = [self._tokens.get(word, PADDING) for word in WORD.findall(text.lower())]
+            kept = [token for token in found if token or form == "tan"][: LENGTHS[form]]
+            row[: len(kept)] = torch.tensor(kept, dtype=torch.int64)
+        return rows
+
+
+class Words(nn.Module):  # type: ignore[misc]
+    """Embedding, linear, ReLU, max over the words, linear; frozen in WYS2."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.word_embd = nn.Embedding(size, EMBEDDING)
+        self.fc1 = nn.Linear(EMBEDDING, HIDDEN)
+        self.fc2 = nn.Linear(HIDDEN, JOINT)
+
+    def forward(self, tokens: Tensor, form: Tokenisation = "released") -> Tensor:
+        """Return (K, 512) for tokens (K, N), not normalised.
+
+        "released": padding takes part in the maximum as any word does, so a text's length matters a little. "tan":
+        padding and unknown words are left out; a text without a known word then counts as all zeros.
+        """
+        hidden = torch.relu(self.fc1(self.word_embd(tokens)))  # (K, N, 2048)
+        if form == "tan":
+            hidden = hidden * (tokens != PADDING)[:, :, None]  # >= 0 after the ReLU, so that 0 never wins
+        joint: Tensor = self.fc2(hidden.amax(1))  # (K, 512)
+        return joint
+
+
+def read_dictionary(path: Path) -> Dictionary:
+    """Return the words of a file. Raises ModelError unless it is a NumPy array of different words."""
+    try:
+        words = np.load(path, allow_pickle=False)
+    except (OSError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise ModelError(f"{path}: not S3D's dictionary ({reason}); give s3d_dict.npy") from error
+    if not isinstance(words, np.ndarray) or words.ndim != 1 or words.dtype.kind != "U" or not len(words):
+        raise ModelError(f"{path}: holds no list of words; give s3d_dict.npy")
+    if len(set(words.tolist())) != len(words):
+        raise ModelError(f"{path}: holds a word twice; give s3d_dict.npy as it was released")
+    return Dictionary(words.tolist())
+
+
+TEXT = "text_module."
+COUNTED = ".num_batches_tracked"  # of no use at rest, and older files lack it
+SHOWN = 3  # wrong names that an error tells
+
+
+def read_s3d(path: Path, dictionary_size: int) -> tuple[S3D, Words]:
+    """Return both towers at rest. dictionary_size: words and padding, as many as the file has word vectors.
+
+    Raises ModelError, naming what does not fit, for any other file.
+    """
+    given = _load(path)
+    with torch.device("meta"):
+        video, words = S3D(), Words(dictionary_size)
+    faults = _faults(_shapes(video, words), given)
+    if faults:
+        more = f" and {len(faults) - SHOWN} more" if len(faults) > SHOWN else ""
+        raise ModelError(f"{path}: not S3D's weights: {', '.join(faults[:SHOWN])}{more}; give s3d_howto100m.pth")
+    counts = {name: torch.zeros((), dtype=torch.int64) for name in video.state_dict() if name.endswith(COUNTED)}
+    video.load_state_dict({**counts, **{n: v for n, v in given.items() if not n.startswith(TEXT)}}, assign=True)
+    words.load_state_dict({n.removeprefix(TEXT): v for n, v in given.items() if n.startswith(TEXT)}, assign=True)
+    return video.eval(), words.eval()
+
+
+def _load(path: Path) -> dict[str, Tensor]:
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # a damaged file makes torch.load raise almost anything, IndexError among it
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+        raise ModelError(f"{path}: not S3D's weights ({reason}); give s3d_howto100m.pth") from error
+    if not isinstance(content, dict) or not all(isinstance(value, Tensor) for value in content.values()):
+        raise ModelError(f"{path}: holds a {type(content).__name__}, no tensors by name; give s3d_howto100m.pth")
+    return {str(name): value.float() if value.is_floating_point() else value for name, value in content.items()}
+
+
+def _shapes(video: nn.Module, words: nn.Module) -> dict[str, tuple[int, ...]]:
+    """Return the shape of every weight by its name in the file."""
+    shapes = {name: tuple(value.shape) for name, value in video.state_dict().items()}
+    return shapes | {TEXT + name: tuple(value.shape) for name, value in words.state_dict().items()}
+
+
+def _faults(wanted: Mapping[str, tuple[int, ...]], given: Mapping[str, Tensor]) -> list[str]:
+    table = f"{TEXT}word_embd.weight"
+    if table in given and tuple(given[table].shape[1:]) == (EMBEDDING,) and len(given[table]) != wanted[table][0]:
+        words = wanted[table][0] - 1
+        return [f"{len(given[table]) - 1} word vectors for a dictionary of {words} words"]
+    faults = [f"{name} is missing" for name in wanted if name not in given and not name.endswith(COUNTED)]
+    faults += [f"{name} is unknown" for name in given if name not in wanted]
+    both = [name for name in wanted if name in given]
+    faults += [f"{n} is {tuple(given[n].shape)}, not {wanted[n]}" for n in both if tuple(given[n].shape) != wanted[n]]
+    return faults + [f"{name} holds NaN or infinity" for name in both if not bool(given[name].isfinite().all())]
+
 
 SIDE = 224  # px of a clip, a square from the middle of the picture; as HowTo100M's features were made
 FRAMES = 16  # a clip; at one row a second that is 16 frames/s, the rate of those features

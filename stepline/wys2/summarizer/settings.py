@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from stepline.settings import Count, CountOrZero, Positive, Settings
-from stepline.training_settings import TrainSettings
+from stepline.training.settings import TrainSettings
 
 TRAINING = TrainSettings(epochs=20, batch=16, learning_rate=1e-3)  # its own defaults; IV-Sum's are not in its paper
 

@@ -4,12 +4,12 @@ import pytest
 from fake_stages import STAGES, recipe
 
 from stepline.curate.driver import Job, curate
-from stepline.curate.engines.fetching import Fetcher
-from stepline.curate.items import Item
-from stepline.curate.places import Place
+from stepline.curate.execution.scheduler import Fetcher
+from stepline.curate.remote import Place
 from stepline.curate.settings import PlaceSettings
+from stepline.curate.stage import Item
 from stepline.errors import SteplineError
-from stepline.store import atomic_path
+from stepline.storage import atomic_path
 
 
 def fetched(fetcher, item, names=("media",)):

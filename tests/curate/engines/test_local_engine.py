@@ -5,8 +5,8 @@ import pytest
 from fake_stages import STAGES, recipe, videos
 
 from stepline.curate.driver import Job, curate
-from stepline.curate.ledger.timings import read_timings
-from stepline.curate.places import Place
+from stepline.curate.remote import Place
+from stepline.curate.store.run_log import read_timings
 from stepline.errors import SettingsError, SteplineError
 
 TEXTS = {"a": "one two", "b": "three", "c": "four five six"}

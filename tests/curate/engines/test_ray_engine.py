@@ -7,12 +7,12 @@ import pytest
 from fake_stages import STAGES, recipe, videos
 
 from stepline.curate.driver import Job, curate
-from stepline.curate.engines.ray_data import groups, work_on_ray
-from stepline.curate.engines.work import Task
-from stepline.curate.ledger.cells import Cells
-from stepline.curate.places import Place
+from stepline.curate.execution.ray import groups, work_on_ray
+from stepline.curate.execution.scheduler import Task
 from stepline.curate.plan import Plan
-from stepline.curate.recipe import chosen_stages
+from stepline.curate.remote import Place
+from stepline.curate.stage import chosen_stages
+from stepline.curate.store.results import Cells
 from stepline.errors import SteplineError
 
 OF_RAY = ("DeprecationWarning", "ResourceWarning", "FutureWarning")
@@ -30,7 +30,7 @@ def tree(folder):
 def ray_here(tmp_path_factory):
     """One Ray on this machine for all tests of the module: it takes seconds to start."""
     pytest.importorskip("ray", reason="needs Ray: pip install 'stepline[ray]'")
-    from stepline.curate.engines.ray_data import cluster
+    from stepline.curate.execution.ray import cluster
 
     with contextlib.ExitStack() as held:
         try:

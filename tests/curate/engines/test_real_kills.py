@@ -7,8 +7,8 @@ import pytest
 from kills import begun, finish, run_with_kills, tree
 from small_video import CAPTIONS, draw_video
 
-from stepline.curate.items import Item
-from stepline.curate.ledger.inventory import to_line
+from stepline.curate.stage import Item
+from stepline.curate.store.run_log import to_line
 
 STAGES = ["probe", "transcribe", "write", "encode", "coarse", "ground", "judge", "gather"]
 THINGS = ("lemons", "carrots", "onions", "apples", "leeks", "plums", "limes", "beans")
@@ -16,9 +16,9 @@ KILLS = 20
 CODE = """
 from pathlib import Path
 from stepline.curate.driver import Job, curate
-from stepline.curate.ledger.inventory import from_line
-from stepline.curate.items import Item
-from stepline.curate.recipe import Recipe
+from stepline.curate.store.run_log import from_line
+from stepline.curate.stage import Item
+from stepline.curate.stage import Recipe
 from stepline.curate.stages import STAGES
 from stepline.settings import validate
 recipe = validate(Recipe, {{"stages": {stages!r}, "limits": {{"seconds": 25.0}}, "engine": {{"workers": 2}}}})

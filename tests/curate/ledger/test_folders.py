@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 from fake_stages import STAGES
 
-from stepline.curate.ledger.folders import Folders
-from stepline.curate.places import Place
+from stepline.curate.remote import Place
+from stepline.curate.store.results import Folders
 
 KEY = "ab" * 32
 

@@ -1,9 +1,9 @@
 import pytest
 from fake_stages import recipe
 
-from stepline.curate.items import Collection, Item, Refused
-from stepline.curate.ledger.inventory import read_items, read_recipe, read_refused, write_inventory
-from stepline.curate.places import Place
+from stepline.curate.remote import Place
+from stepline.curate.stage import Collection, Item, Refused
+from stepline.curate.store.run_log import read_items, read_recipe, read_refused, write_inventory
 
 
 @pytest.mark.parametrize("where", ["disk", "store"])

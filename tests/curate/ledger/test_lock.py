@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from stepline.curate.ledger.lock import NAME, holder, sole_driver
-from stepline.curate.places import Place
+from stepline.curate.remote import Place
+from stepline.curate.store.lock import NAME, holder, sole_driver
 from stepline.errors import SettingsError
 
 

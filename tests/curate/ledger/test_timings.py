@@ -1,5 +1,5 @@
-from stepline.curate.ledger.timings import Journal, read_timings
-from stepline.curate.places import Place
+from stepline.curate.remote import Place
+from stepline.curate.store.run_log import Journal, read_timings
 
 
 def test_a_journal_outlives_a_cut_last_line(tmp_path):
@@ -28,7 +28,7 @@ def test_an_object_store_gets_its_journal_at_the_end(tmp_path):
 
 
 def test_a_long_journal_beside_a_store_goes_on_in_another_file(tmp_path, monkeypatch):
-    monkeypatch.setattr("stepline.curate.ledger.timings.LARGEST", 10)
+    monkeypatch.setattr("stepline.curate.store.run_log.LARGEST", 10)
     place = Place(f"memory://{tmp_path.name}-long")
     journal = Journal(place)
     for number in range(3):

@@ -5,7 +5,7 @@ import time
 import pytest
 from s3_server import SECRET, s3_server
 
-from stepline.curate.places import Place
+from stepline.curate.remote import Place
 from stepline.curate.settings import PlaceSettings
 from stepline.errors import StoreError
 
@@ -19,7 +19,7 @@ def faults(monkeypatch):
     pytest.importorskip("s3fs", reason="needs s3fs")
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     with s3_server(monkeypatch) as faults:
-        from stepline.curate.places import filesystems
+        from stepline.curate.remote import filesystems
 
         filesystems._made.cache_clear()  # a new server on a new port
         filesystems.filesystem("s3://bucket", QUICK).mkdir("bucket")
@@ -116,7 +116,7 @@ def test_a_slow_read_is_given_up_and_asked_for_again(faults, tmp_path):
 
 
 def test_listings_of_more_than_a_page_are_whole(faults, monkeypatch):
-    monkeypatch.setattr("stepline.curate.places.filesystems.PAGE", 3)
+    monkeypatch.setattr("stepline.curate.remote.filesystems.PAGE", 3)
     for number in range(8):
         (Place("s3://bucket/many", QUICK) / f"{number}.txt").write("x")
     faults.every = 3
@@ -153,7 +153,7 @@ def test_a_refusal_is_told_at_once_with_its_cure_and_without_a_secret(faults, an
 
 
 def test_missing_credentials_are_told_with_their_names(faults, monkeypatch, tmp_path):
-    from stepline.curate.places import filesystems
+    from stepline.curate.remote import filesystems
 
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
@@ -184,7 +184,7 @@ def test_a_file_that_changes_while_it_is_read_is_not_kept(tmp_path, monkeypatch)
 
 
 def test_a_missing_package_and_an_unknown_kind_name_the_cure(monkeypatch):
-    from stepline.curate.places import filesystems
+    from stepline.curate.remote import filesystems
 
     def lacks(*arguments, **options):
         raise ImportError("Install s3fs to access S3")

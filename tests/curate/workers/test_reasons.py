@@ -1,6 +1,6 @@
 import pytest
 
-from stepline.curate.workers.reasons import LONGEST, plain
+from stepline.curate.execution.messages import LONGEST, plain
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,12 @@
 import pytest
 from fake_stages import STAGES, recipe
 
-from stepline.curate.items import Item
-from stepline.curate.ledger.timings import Journal
-from stepline.curate.places import Place
-from stepline.curate.stage import Failure
-from stepline.curate.units import Unit
-from stepline.curate.workers.order import Order, Setup
-from stepline.curate.workers.supervise import Died
-from stepline.curate.workers.team import KILLS, Team
+from stepline.curate.execution.messages import Order, Setup
+from stepline.curate.execution.pool import KILLS, Team
+from stepline.curate.execution.supervisor import Died
+from stepline.curate.remote import Place
+from stepline.curate.stage import Failure, Item, Unit
+from stepline.curate.store.run_log import Journal
 
 ORDER = Order(Unit(Item("a"), "read", "ab" * 32, {}))
 

@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from stepline.errors import ModelError, StoreError
-from stepline.sieve_swap.text_base import build_base, open_base, prepared_base
-from stepline.sieve_swap.text_base.settings import TextBaseSettings
+from stepline.text_base import build_base, open_base, prepared_base
+from stepline.text_base.settings import TextBaseSettings
 
 SMALL = TextBaseSettings(shard=2, block=3, batch=4)
 KITCHEN = [
@@ -125,9 +125,9 @@ KILLED = """
 import contextlib, os, signal, sys
 from pathlib import Path
 import numpy, pyarrow.parquet
-from stepline import store
-from stepline.sieve_swap.text_base import arrays, build, encoding, manifest, reading, tables
-from stepline.sieve_swap.text_base.settings import TextBaseSettings
+from stepline import storage as store
+from stepline.text_base import arrays, build, deduplicate, encoding, manifest, read_sources
+from stepline.text_base.settings import TextBaseSettings
 
 source, place = map(Path, sys.argv[1:])
 build.encoder_facts = lambda name: ("0", 4)
@@ -143,7 +143,7 @@ def deadly(path):
         if left == 0:
             os.kill(os.getpid(), signal.SIGKILL)
 
-for module in (store, arrays, reading, tables):
+for module in (store, arrays, read_sources, deduplicate):
     module.atomic_path = deadly
 
 def built(folder, count):
@@ -196,7 +196,7 @@ def test_a_damaged_file_is_told_in_one_line(tmp_path, name):
 
 
 def test_vectors_of_another_encoder_are_refused(base, monkeypatch):
-    from stepline.sieve_swap.text_base import base as opened
+    from stepline.text_base import base as opened
 
     monkeypatch.setattr(opened, "encoder_facts", lambda name: ("another", 384))
     with pytest.raises(ModelError, match="not the encoder that"):

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from stepline.errors import ModelError, ShapeError, StoreError
-from stepline.sieve_swap.text_base import add_index, exact, faiss_index, open_base
-from stepline.sieve_swap.text_base.arrays import write_vectors
-from stepline.sieve_swap.text_base.exact import nearest_exact
-from stepline.sieve_swap.text_base.manifest import Manifest, PartEntry, write_manifest
-from stepline.sieve_swap.text_base.settings import TextBaseSettings
+from stepline.text_base import add_index, exact, index, open_base
+from stepline.text_base.arrays import write_vectors
+from stepline.text_base.exact import nearest_exact
+from stepline.text_base.manifest import Manifest, PartEntry, write_manifest
+from stepline.text_base.settings import TextBaseSettings
 
 
 def unit(rows):
@@ -122,7 +122,7 @@ def test_faiss_missing_says_what_to_install(folder, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "faiss", None)
     with pytest.raises(ModelError, match=r"pip install 'stepline\[ann\]', or choose engine exact or lists"):
         add_index(folder, TextBaseSettings(engine="hnsw", recall=0.77))
-    assert faiss_index.FILES == ("index.faiss",)
+    assert index.FAISS_FILES == ("index.faiss",)
 
 
 def test_queries_of_another_width_are_refused(folder):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stepline.sieve_swap.text_base.single_steps import plain, single_steps
+from stepline.text_base.split_steps import plain, single_steps
 
 CASES = [
     ("Bake at 375 degrees F. for 1 hr. Cool.", ["Bake at 375 degrees F. for 1 hr.", "Cool."]),

@@ -1,0 +1,180 @@
+"""The presenter: head, shoulders, a mouth that moves with the sound and eyes that blink."""
+
+from dataclasses import dataclass
+from random import Random
+
+from research.drawn_videos.paint import Color, Pen, darker, lighter, mix
+from research.drawn_videos.things.thing import SOFT_COLORS
+
+SKINS: tuple[Color, ...] = ((244, 206, 178), (230, 184, 148), (204, 150, 110), (160, 108, 74), (112, 74, 52))
+HAIRS: tuple[Color, ...] = ((40, 28, 22), (92, 60, 34), (176, 128, 66), (206, 178, 120), (146, 66, 36), (150, 148, 146))
+MOUTHS = 4  # how many openings of the mouth are drawn, 0 shut
+
+
+@dataclass(frozen=True)
+class Person:
+    """What somebody looks like."""
+
+    skin: Color
+    hair: Color
+    clothes: Color
+    style: int  # of the hair: 0 short, 1 long, 2 bun, 3 bald with beard
+    glasses: bool
+    apron: bool
+
+
+def person(seed: int) -> Person:
+    """Return the presenter of a seed."""
+    rng = Random(f"person {seed}")
+    return Person(
+        rng.choice(SKINS),
+        rng.choice(HAIRS),
+        rng.choice(SOFT_COLORS),
+        rng.randrange(4),
+        rng.random() < 0.3,
+        rng.random() < 0.5,
+    )
+
+
+def paint_person(pen: Pen, who: Person) -> None:
+    """Paint head and shoulders without eyes and mouth; the face's centre is (0.5, 0.36)."""
+    if who.style == 1:
+        pen.poly(
+            [(0.30, 0.24), (0.42, 0.10), (0.58, 0.10), (0.70, 0.24), (0.74, 0.66), (0.26, 0.66)],
+            darker(who.hair, 0.1),
+            "flat",
+            smooth=True,
+        )
+    _body(pen, who)
+    pen.poly([(0.44, 0.48), (0.56, 0.48), (0.58, 0.66), (0.42, 0.66)], darker(who.skin, 0.16), "tube")
+    for x in (0.335, 0.665):
+        pen.oval(x, 0.37, 0.028, 0.045, darker(who.skin, 0.08))
+    pen.poly(
+        [
+            (0.5, 0.14),
+            (0.62, 0.17),
+            (0.665, 0.30),
+            (0.655, 0.42),
+            (0.60, 0.52),
+            (0.5, 0.57),
+            (0.40, 0.52),
+            (0.345, 0.42),
+            (0.335, 0.30),
+            (0.38, 0.17),
+        ],
+        who.skin,
+        "ball",
+        smooth=True,
+    )
+    for x in (0.405, 0.595):
+        pen.oval(x, 0.42, 0.035, 0.024, mix(who.skin, (226, 110, 96), 0.3), "flat", opacity=0.5)
+    _hair(pen, who)
+    pen.line([(0.505, 0.35), (0.522, 0.41), (0.495, 0.425)], 0.014, darker(who.skin, 0.16), smooth=True)
+    for side in (-1, 1):
+        pen.line([(0.5 + side * 0.045, 0.292), (0.5 + side * 0.115, 0.288)], 0.016, darker(who.hair, 0.2))
+
+
+def _body(pen: Pen, who: Person) -> None:
+    pen.poly(
+        [
+            (0.40, 0.60),
+            (0.60, 0.60),
+            (0.80, 0.67),
+            (0.90, 0.80),
+            (0.94, 1.05),
+            (0.06, 1.05),
+            (0.10, 0.80),
+            (0.20, 0.67),
+        ],
+        who.clothes,
+        "tube",
+        smooth=True,
+    )
+    pen.poly(
+        [(0.42, 0.60), (0.5, 0.70), (0.58, 0.60), (0.62, 0.62), (0.5, 0.76), (0.38, 0.62)], lighter(who.clothes, 0.25)
+    )
+    if who.apron:
+        pen.poly([(0.36, 0.76), (0.64, 0.76), (0.70, 1.0), (0.30, 1.0)], (236, 230, 216))
+        for side in (-1, 1):
+            pen.line([(0.5 + side * 0.13, 0.77), (0.5 + side * 0.11, 0.61)], 0.022, (236, 230, 216))
+
+
+def _hair(pen: Pen, who: Person) -> None:
+    if who.style == 3:
+        pen.poly(
+            [
+                (0.35, 0.42),
+                (0.42, 0.47),
+                (0.5, 0.455),
+                (0.58, 0.47),
+                (0.65, 0.42),
+                (0.62, 0.54),
+                (0.5, 0.61),
+                (0.38, 0.54),
+            ],
+            who.hair,
+            "flat",
+            smooth=True,
+        )
+        pen.oval(0.5, 0.492, 0.055, 0.026, who.skin, "flat")
+        return
+    pen.poly(
+        [
+            (0.325, 0.34),
+            (0.32, 0.20),
+            (0.40, 0.10),
+            (0.52, 0.07),
+            (0.64, 0.11),
+            (0.68, 0.22),
+            (0.675, 0.34),
+            (0.64, 0.235),
+            (0.54, 0.20),
+            (0.42, 0.215),
+            (0.36, 0.25),
+        ],
+        who.hair,
+        "ball",
+        smooth=True,
+        gloss=0.15,
+    )
+    if who.style == 2:
+        pen.oval(0.5, 0.06, 0.075, 0.06, who.hair, gloss=0.2)
+    if who.style == 1:
+        for side in (-1, 1):
+            pen.line(
+                [(0.5 + side * 0.165, 0.20), (0.5 + side * 0.195, 0.40), (0.5 + side * 0.19, 0.62)],
+                0.065,
+                who.hair,
+                smooth=True,
+            )
+
+
+def paint_eyes(pen: Pen, who: Person, shut: bool) -> None:
+    """Paint the eyes, and the glasses over them, at their place in the person's square."""
+    for side in (-1, 1):
+        x = 0.5 + side * 0.078
+        if shut:
+            pen.line([(x - 0.03, 0.338), (x, 0.346), (x + 0.03, 0.338)], 0.010, darker(who.skin, 0.6))
+        else:
+            pen.oval(x, 0.338, 0.034, 0.021, (248, 246, 242), "flat")
+            pen.oval(x, 0.338, 0.0165, 0.0175, (74, 60, 46), "flat")
+            pen.oval(x, 0.338, 0.008, 0.008, (14, 12, 12), "flat")
+            pen.oval(x - 0.005, 0.332, 0.004, 0.004, (255, 255, 255), "flat")
+            pen.thread([(x - 0.035, 0.330), (x, 0.316), (x + 0.035, 0.330)], 0.008, darker(who.skin, 0.6))
+        if who.glasses:
+            ring = [(x - 0.056, 0.31), (x + 0.056, 0.31), (x + 0.05, 0.375), (x - 0.05, 0.375), (x - 0.056, 0.31)]
+            pen.thread(ring, 0.009, (36, 32, 34))
+    if who.glasses:
+        pen.thread([(0.478, 0.325), (0.522, 0.325)], 0.009, (36, 32, 34))
+
+
+def paint_mouth(pen: Pen, who: Person, opening: int) -> None:
+    """Paint the mouth, from 0 shut to MOUTHS - 1 wide open."""
+    lip = mix(who.skin, (176, 60, 62), 0.55)
+    if opening == 0:
+        pen.line([(0.45, 0.487), (0.5, 0.497), (0.55, 0.487)], 0.014, lip, smooth=True)
+        return
+    tall = 0.010 + 0.012 * opening
+    pen.oval(0.5, 0.492, 0.048, tall + 0.008, lip, "flat")
+    pen.oval(0.5, 0.492, 0.038, tall, (70, 22, 24), "flat")
+    pen.oval(0.5, 0.492 - tall * 0.55, 0.028, tall * 0.32, (246, 244, 240), "flat")

@@ -1,0 +1,100 @@
+"""What the generated videos are about: tasks with their steps and wordings, and what people say besides."""
+
+import json
+import sys
+from functools import cache
+from importlib.resources import files
+from typing import Annotated, TypeVar
+
+from pydantic import Field, ValidationError, model_validator
+
+from research.drawn_videos.motions import MOTIONS
+from research.drawn_videos.script import Place
+from research.drawn_videos.things import THINGS
+from stepline.errors import DatasetError
+from stepline.records import Frozen
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+Line = Annotated[str, Field(min_length=1)]
+
+
+class TaskStep(Frozen):
+    """One step: its text, the action with its things, and the ways to say it."""
+
+    text: Line
+    action: str
+    target: str
+    item: str | None = None
+    props: tuple[str, ...] = ()
+    say: Annotated[tuple[Line, ...], Field(min_length=2)]
+
+    @model_validator(mode="after")
+    def _drawable(self) -> "TaskStep":
+        if self.action not in MOTIONS:
+            raise ValueError(f"nobody can draw the action {self.action!r}")
+        for name in (self.target, *self.props, *((self.item,) if self.item else ())):
+            if name not in THINGS:
+                raise ValueError(f"nobody can draw {name!r}")
+        return self
+
+
+class Task(Frozen):
+    """Something to teach, in a place, in order."""
+
+    name: Line
+    title: Line
+    place: Place
+    steps: Annotated[tuple[TaskStep, ...], Field(min_length=8, max_length=12)]
+
+
+class Chat(Frozen):
+    """What people say that is no step; `{task}` stands for the task's name."""
+
+    greeting: tuple[Line, ...]
+    promise: tuple[Line, ...]
+    sponsor: tuple[Line, ...]
+    aside: tuple[Line, ...]
+    outro: tuple[Line, ...]
+
+
+T = TypeVar("T", Task, Chat)
+
+FILES = ("cooking", "baking", "making", "repairing", "growing", "cleaning")
+
+
+@cache
+def tasks() -> tuple[Task, ...]:
+    """Return every task, in the order of its file. Raises DatasetError for one that cannot be drawn."""
+    found = []
+    for name in FILES:
+        tree = tomllib.loads(
+            files("research.drawn_videos").joinpath("tasks").joinpath(f"{name}.toml").read_text(encoding="utf-8")
+        )
+        found += [_validated(Task, task, name) for task in tree["task"]]
+    return tuple(found)
+
+
+@cache
+def chat() -> Chat:
+    """Return the lines that are no steps."""
+    return _validated(
+        Chat,
+        tomllib.loads(
+            files("research.drawn_videos").joinpath("tasks").joinpath("chat.toml").read_text(encoding="utf-8")
+        ),
+        "chat",
+    )
+
+
+def _validated(kind: type[T], tree: object, name: str) -> T:
+    try:
+        return kind.model_validate_json(json.dumps(tree))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise DatasetError(
+            f"tasks/{name}.toml: {'.'.join(map(str, first['loc']))}: {first['msg']}; correct that line"
+        ) from error

@@ -1,0 +1,1 @@
+"""NaSVA's tables in the simulated world, or on real features."""

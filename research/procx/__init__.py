@@ -1,0 +1,1 @@
+"""ProcX's tables in the simulated world, and the baselines beside it."""

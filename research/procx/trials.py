@@ -1,0 +1,379 @@
+"""Running ProcX's trials: each trained once, its result and its network kept on disk under the name of its content.
+
+The networks of ProcX's tables and what they lower, as a trial says.
+
+Described videos scored as `stepline evaluate youcook2` and `tasty` do: SODA-C, SODA-D and densevid_eval.
+
+The convention is "stepline": every withheld video counts, one without a prediction 0. All in per cent.
+
+How attention spreads over the points that it samples, with and without a look at the keys (ProcX, figure 3).
+
+A query and head spreads over exp(entropy of its weights) points: 1 where one point has all, 16 where all are alike.
+Letters: B videos, N queries, H heads, L levels, P points, D width of a head.
+"""
+
+import json
+import logging
+import math
+import shutil
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors.torch import load_file, save_file
+from scipy.optimize import linear_sum_assignment
+from torch import Tensor
+
+from research.procx.corpus import (
+    FORMS,
+    Attention,
+    Captioned,
+    ProcxCorpus,
+    ProcxTrial,
+    View,
+    events_of,
+    procx_corpus,
+    share,
+)
+from research.procx.vid2seq import (
+    SMALL_VID2SEQ,
+    Alphabet,
+    Vid2Seq,
+    Vid2SeqSettings,
+    Watched,
+    sequences,
+    tell,
+    told,
+    train_vid2seq,
+)
+from stepline.evaluate.bootstrap import Floats
+from stepline.evaluate.dense_captioning import densevid
+from stepline.evaluate.events import Event, overlap, times
+from stepline.evaluate.meteor import Meteor
+from stepline.evaluate.soda import soda
+from stepline.plots import grouped, plot_style
+from stepline.procx.batch import Sample, videos
+from stepline.procx.deformable_attention import DeformableAttention, products, taps
+from stepline.procx.inference import Choose, Clip, Proposals, describe_many
+from stepline.procx.model import ProcX
+from stepline.procx.settings import PDVC_LOSSES as PDVC
+from stepline.procx.settings import (
+    PROCX_TRAINING,
+    AttentionSettings,
+    CaptionerSettings,
+    DescribeSettings,
+    LossSettings,
+    ModelSettings,
+)
+from stepline.procx.train import train_procx
+from stepline.storage import write_atomic
+from stepline.training.settings import TrainSettings
+
+log = logging.getLogger(__name__)
+
+LONGEST = 32  # tokens of a sentence; what is said has 20
+
+
+def model_of(trial: ProcxTrial) -> ModelSettings:
+    """Return ProcX's network, or PDVC's in full, of the trial's size."""
+    size, pdvc = trial.size, trial.system == "pdvc"
+    kind = "lstm" if pdvc else trial.captioner
+    encoder: Attention = "vanilla" if pdvc else trial.encoder
+    decoder: Attention = "vanilla" if pdvc else trial.decoder
+    return ModelSettings(
+        features=size.features, rows=size.rows, encoder_layers=size.layers, decoder_layers=size.layers,
+        attention=AttentionSettings(width=size.width, heads=size.heads, form=encoder), decoder_form=decoder,
+        feed_forward=2 * size.width, queries=size.queries, most_steps=size.queries, fuse=not pdvc,
+        captioner=CaptionerSettings(
+            kind=kind, width=size.width, heads=size.heads, text_layers=1, joint_layers=1,
+            feed_forward=2 * size.width, projection=size.width // 2, longest=LONGEST,
+        ),
+    )  # fmt: skip
+
+
+def loss_of(trial: ProcxTrial) -> LossSettings:
+    """Return what a trial lowers: section E.2's parts and weights, or PDVC's."""
+    if trial.system == "pdvc":
+        return PDVC
+    own: dict[str, object] = {"confidence": trial.confidence}
+    if trial.contrast == "none":
+        own["contrast_weight"] = 0.0
+    else:
+        own["contrast"] = trial.contrast
+    return LossSettings.model_validate(own)
+
+
+def vid2seq_of(trial: ProcxTrial) -> Vid2SeqSettings:
+    """Return the sequence baseline of the trial's size."""
+    size = trial.size
+    own = {
+        "features": size.features, "rows": size.rows, "width": size.width, "heads": size.heads,
+        "video_layers": size.layers, "writer_layers": size.layers, "feed_forward": 2 * size.width,
+    }  # fmt: skip
+    return SMALL_VID2SEQ.model_copy(update=own)
+
+
+def fresh(trial: ProcxTrial, corpus: ProcxCorpus) -> ProcX | Vid2Seq:
+    """Return the trial's network with weights that mean nothing yet."""
+    if trial.system == "vid2seq":
+        settings = vid2seq_of(trial)
+        return Vid2Seq(settings, len(Alphabet(corpus.vocabulary, settings.bins)))
+    return ProcX(model_of(trial), len(corpus.vocabulary))
+
+
+METRICS = ("SODA-C", "METEOR", "CIDEr", "BLEU-4", "SODA-D", "F1")  # the order of the paper's columns
+
+Events = Mapping[str, Sequence[Event]]
+
+
+def score_events(reference: Events, given: Events) -> dict[str, float]:
+    """Return the metrics of `METRICS`, and how many steps a video was given. Both: id -> (start, end, sentence)."""
+    words = densevid([reference], given, meteor=_meteor()).mean
+    return {
+        "SODA-C": 100 * soda(reference, given, kind="c", meteor=_meteor()).f1,
+        "SODA-D": 100 * soda(reference, given, kind="d").f1,
+        **{name: 100 * words[name] for name in ("METEOR", "CIDEr", "BLEU-4", "F1")},
+        "steps": float(np.mean([len(given.get(video, ())) for video in reference])),
+    }
+
+
+@lru_cache(maxsize=1)
+def _meteor() -> Meteor:
+    return Meteor()
+
+
+def write_reference(path: Path, reference: Events, durations: Mapping[str, float]) -> None:
+    """Write the truth in YouCook2's flat form, as `stepline evaluate --reference` reads it."""
+    tree = {
+        video: {
+            "duration": durations[video],
+            "timestamps": [event[:2] for event in events],
+            "sentences": [event[2] for event in events],
+        }
+        for video, events in reference.items()
+    }
+    write_atomic(path, json.dumps(tree) + "\n")
+
+
+def write_predictions(path: Path, given: Events) -> None:
+    """Write described videos as `stepline evaluate --predictions` reads them."""
+    tree = {
+        video: [{"timestamp": event[:2], "sentence": event[2]} for event in events] for video, events in given.items()
+    }
+    write_atomic(path, json.dumps({"results": tree}) + "\n")
+
+
+def oracle(truth: Sequence[Sequence[Event]]) -> Choose:
+    """Return the chooser that knows where the steps are: for each the proposal of a one-to-one pairing by IoU.
+
+    ProcX section 5 measures with it how much ranking by confidence loses.
+    """
+
+    def chooser(number: int, proposals: Proposals) -> list[int]:
+        wanted = times(list(truth[number]))
+        agree = overlap(wanted, proposals.boxes)  # (steps, queries)
+        _, queries = linear_sum_assignment(-agree)
+        return sorted(queries.tolist(), key=lambda query: (*proposals.boxes[query], query))
+
+    return chooser
+
+
+def view_name(form: str, view: View, metric: str) -> str:
+    """Return the name under which an outcome holds a metric."""
+    return f"{form} {view} {metric}"
+
+
+@dataclass(frozen=True)
+class ProcxOutcome:
+    """What a trial gave: metrics by form, view and name; CPU seconds of its own training; what else was counted."""
+
+    scores: Mapping[str, float]
+    cpu_seconds: float
+    counted: Mapping[str, int] = field(default_factory=dict)
+
+
+def run_trial(trial: ProcxTrial, folder: Path) -> ProcxOutcome:
+    """Return what a trial gives, from disk where it has been run; its pre-training is run before it."""
+    path = folder / trial.key / "outcome.json"
+    if not path.exists():
+        if trial.start is not None:
+            run_trial(trial.start, folder)
+        corpus = procx_corpus(trial.seed, trial.size, folder)
+        began = time.process_time()
+        network = _trained(trial, corpus, folder)
+        seconds = time.process_time() - began
+        save_file(network.state_dict(), folder / trial.key / "network.safetensors")
+        scores, counted = _scored(trial, network, corpus, folder / trial.key)
+        tree = {"trial": trial.model_dump(mode="json"), **asdict(ProcxOutcome(scores, seconds, counted))}
+        write_atomic(path, json.dumps(tree, indent=1) + "\n")
+        log.info("%s: %.0f CPU s, %s", trial.key, seconds, {name: round(value, 1) for name, value in scores.items()})
+    tree = json.loads(path.read_text(encoding="utf-8"))
+    return ProcxOutcome(tree["scores"], tree["cpu_seconds"], tree["counted"])
+
+
+def has_run(trial: ProcxTrial, folder: Path) -> bool:
+    """Tell whether a trial's result, and that of its pre-training, are there."""
+    every = (trial, *([trial.start] if trial.start is not None else ()))
+    return all((folder / one.key / "outcome.json").exists() for one in every)
+
+
+def network_of(trial: ProcxTrial, corpus: ProcxCorpus, folder: Path) -> ProcX | Vid2Seq:
+    """Return the network that a trial trained, at rest."""
+    run_trial(trial, folder)
+    network = fresh(trial, corpus)
+    network.load_state_dict(load_file(folder / trial.key / "network.safetensors"))
+    network.eval()
+    return network
+
+
+def _trained(trial: ProcxTrial, corpus: ProcxCorpus, folder: Path) -> ProcX | Vid2Seq:
+    """Return the network, trained on from that of its pre-training where it has one."""
+    start = None if trial.start is None else network_of(trial.start, corpus, folder)
+    samples = lessons(trial, corpus)
+    place = folder / trial.key / "training"
+    settings = training(trial, len(samples))
+    try:
+        if isinstance(start, Vid2Seq) or trial.system == "vid2seq":
+            speech = corpus.captioned[trial.form].speech if trial.speech else None
+            given = [told(one, None if speech is None else speech[one.id]) for one in samples]
+            alphabet = Alphabet(corpus.vocabulary, vid2seq_of(trial).bins)
+            return train_vid2seq(
+                given, place, alphabet=alphabet, model=vid2seq_of(trial), settings=settings,
+                start=start if isinstance(start, Vid2Seq) else None,
+            )  # fmt: skip
+        return train_procx(
+            samples, place, vocabulary=corpus.vocabulary, model=model_of(trial), loss=loss_of(trial),
+            settings=settings, start=start,
+        )  # fmt: skip
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def lessons(trial: ProcxTrial, corpus: ProcxCorpus) -> list[Sample]:
+    """Return what a trial is trained on itself; what is said goes with it only where that is read."""
+    if trial.zero_shot:
+        samples = share(corpus.narrated[trial.pretraining or "raw"], trial.narrated_share)
+    else:
+        samples = share(corpus.captioned[trial.form].train, trial.captioned_share)
+    return [one if trial.speech else replace(one, said=None) for one in samples]
+
+
+def training(trial: ProcxTrial, count: int) -> TrainSettings:
+    """Return a training of about the size's steps, in whole epochs, whatever the number of samples."""
+    size = trial.size
+    steps = size.pretraining_steps if trial.zero_shot else size.finetuning_steps
+    epochs = max(1, round(steps / math.ceil(count / size.batch)))
+    own = {
+        "epochs": epochs, "batch": size.batch, "learning_rate": size.learning_rate, "clip": size.clip,
+        "seed": trial.seed, "readers": 0, "save_every": 1_000_000, "device": "cpu",
+    }  # fmt: skip
+    return PROCX_TRAINING.model_copy(update=own)
+
+
+def _scored(
+    trial: ProcxTrial, network: ProcX | Vid2Seq, corpus: ProcxCorpus, place: Path
+) -> tuple[dict[str, float], dict[str, int]]:
+    """Return the metrics of every view of the withheld videos; what was described is written beside."""
+    scores: dict[str, float] = {}
+    counted: Counter[str] = Counter()
+    for form in FORMS if trial.zero_shot else (trial.form,):
+        part = corpus.captioned[form]
+        write_reference(place / f"{form}.json", part.reference, {one.id: one.duration for one in part.test})
+        for view, given in _views(trial, network, corpus, part, counted).items():
+            write_predictions(place / f"{form}-{view}.json", given)
+            found = score_events(part.reference, given)
+            scores |= {view_name(form, view, metric): value for metric, value in found.items()}
+    counted["samples"] = len(lessons(trial, corpus))
+    return scores, dict(counted)
+
+
+def _views(
+    trial: ProcxTrial, network: ProcX | Vid2Seq, corpus: ProcxCorpus, part: Captioned, counted: Counter[str]
+) -> dict[View, dict[str, list[Event]]]:
+    """Return the described videos, by how their steps were chosen."""
+    if isinstance(network, Vid2Seq):
+        return {"surest": _told(trial, network, corpus, part, counted)}
+    clips = [
+        Clip(one.values, one.duration, one.duration, tuple(part.speech[one.id]) if trial.speech else ())
+        for one in part.test
+    ]
+    truth = [events_of(one) for one in part.test]
+    found: dict[View, dict[str, list[Event]]] = {}
+    for view in ("surest", "apart", "oracle"):
+        settings = DescribeSettings(
+            choose="apart" if view == "apart" else "surest", speech=trial.speech,
+            caption_weight=1.0 if trial.system == "pdvc" and view == "surest" else 0.0,   # as PDVC ranks
+        )  # fmt: skip
+        chooser = oracle(truth) if view == "oracle" else None
+        described = describe_many(network, corpus.vocabulary, clips, settings, chooser=chooser)
+        found[view] = {
+            one.id: [(step.spans[0].start, step.spans[0].end, step.text) for step in each.steps]
+            for one, each in zip(part.test, described, strict=True)
+        }
+        counted[f"{view}: chosen, no step"] += sum(len(each.dropped) for each in described)
+    return found
+
+
+def _told(
+    trial: ProcxTrial, network: Vid2Seq, corpus: ProcxCorpus, part: Captioned, counted: Counter[str]
+) -> dict[str, list[Event]]:
+    """Return what the sequence baseline writes; what was malformed is counted by its reason."""
+    alphabet = Alphabet(corpus.vocabulary, network.settings.bins)
+    watched = [
+        Watched(one.values, one.duration, tuple(part.speech[one.id]) if trial.speech else None) for one in part.test
+    ]
+    parsed = tell(network, alphabet, watched)
+    counted.update(f"malformed: {row.reason}" for one in parsed for row in one.dropped)
+    longest = network.settings.longest
+    counted["sequences cut"] = sequences([told(one) for one in lessons(trial, corpus)], alphabet, longest).cut
+    return {one.id: list(each.events) for one, each in zip(part.test, parsed, strict=True)}
+
+
+AT_ONCE = 16  # videos
+
+
+@torch.no_grad()  # type: ignore[untyped-decorator]   # torch is untyped to mypy here
+def spread_points(network: ProcX, samples: Sequence[Sample]) -> Floats:
+    """Return over how many points each query and head of the last decoder layer spreads, (videos N H,)."""
+    found: list[Tensor] = []
+
+    def look(module: DeformableAttention, given: tuple[Tensor, Tensor, Tensor, Sequence[int]], _: Tensor) -> None:
+        weights = point_weights(module, *given[:4])
+        found.append(torch.special.entr(weights).sum(dim=-1).exp().flatten())
+
+    handle = network.decoder[-1].attention.register_forward_hook(look)
+    try:
+        for first in range(0, len(samples), AT_ONCE):
+            part = samples[first : first + AT_ONCE]
+            network(videos([one.values for one in part], [one.duration for one in part], network.settings.rows))
+    finally:
+        handle.remove()
+    spread: Floats = torch.cat(found).double().numpy()
+    return spread
+
+
+def point_weights(
+    module: DeformableAttention, query: Tensor, references: Tensor, memory: Tensor, lengths: Sequence[int]
+) -> Tensor:
+    """Return what each sampled point counts, (B, N, H, L P), summing to 1: equation 10 or 12."""
+    heads = module.settings.heads
+    if module.settings.form == "vanilla":
+        weights: Tensor = module.weights(query).unflatten(-1, (heads, -1)).softmax(dim=-1)
+        return weights
+    read = taps(module.locations(query, references, lengths), lengths, module.settings.padding, backward=False)
+    key, asked = (part.unflatten(-1, (heads, -1)) for part in (module.key(memory), module.query(query)))
+    return (products(asked, key, read) / math.sqrt(asked.shape[-1])).softmax(dim=-1)
+
+
+def spread_plot(spreads: dict[str, Floats]) -> str:
+    """Return the histograms of several networks as one SVG file that stands alone."""
+    series = {name: Counter(np.rint(2 * points).astype(int).tolist()) for name, points in spreads.items()}
+    counts = {name: {str(key): count for key, count in sorted(found.items())} for name, found in series.items()}
+    svg = grouped(counts, "points over which a query and head spreads", bar=0.5)
+    opened, rest = svg.split(">", 1)
+    return f'{opened} xmlns="http://www.w3.org/2000/svg"><style>{plot_style()}</style>{rest}\n'

@@ -1,0 +1,56 @@
+"""Planted truth at the level of features: many narrated videos a second, of which everything is known.
+
+    simulation = simulate(seed=0)                    # or simulate(0, YOUCOOK2), or stream(0, count=1000)
+    simulation.records[0]                            # transcript, written steps, recipe, captions, truth
+    simulation.samples[0].features("usual")          # (T, C) as a FeatureSequence
+    simulation.samples[0].vectors("narration")       # (S, C) of the same backbone; also "step" and "recipe"
+    simulation.samples[0].embeddings("step")         # (K, D) for linking steps with narration
+    simulation.samples[0].shown("step")              # (K, T) bool, the planted truth
+    write_dataset(simulation, folder)                # the same in the public datasets' formats
+
+What the world holds and how it was measured: docs/world.md.
+"""
+
+from research.simulate.scene import Lines, Style
+from research.simulate.settings import (
+    BACKBONES,
+    EASY,
+    RECOGNISERS,
+    SHORT,
+    TASTY,
+    WORLDS,
+    YOUCOOK2,
+    BackboneSettings,
+    RecogniserSettings,
+    SimulationSettings,
+)
+from research.simulate.simulation import Simulation, make_world, recipes, simulate, stream
+from research.simulate.statistics import statistics, zero_shot
+from research.simulate.video import Sample, World
+from research.simulate.write import write_dataset, write_samples
+
+__all__ = [
+    "BACKBONES",
+    "EASY",
+    "RECOGNISERS",
+    "SHORT",
+    "TASTY",
+    "WORLDS",
+    "YOUCOOK2",
+    "BackboneSettings",
+    "Lines",
+    "RecogniserSettings",
+    "Sample",
+    "Simulation",
+    "SimulationSettings",
+    "Style",
+    "World",
+    "make_world",
+    "recipes",
+    "simulate",
+    "statistics",
+    "stream",
+    "write_dataset",
+    "write_samples",
+    "zero_shot",
+]

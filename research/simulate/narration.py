@@ -1,0 +1,194 @@
+"""What is said in a video: mentions of steps near and far from where they are shown, and talk that shows nothing.
+
+What a recogniser makes of what was said: words misheard, times off.
+
+Steps as a language model writes them from the narration, and the lines of the task's article.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from research.simulate.scene import DROPPED, MISHEARD, NONE, SAID, Ints, Lines, Marks, Task, Timeline, Times
+from research.simulate.settings import NarrationSettings, RecogniserSettings, WriterSettings
+
+WORDINGS = 1 << 30  # numbers that a line's wording is drawn from
+
+
+def narrate(task: Task, timeline: Timeline, settings: NarrationSettings, chats: int, rng: np.random.Generator) -> Lines:
+    """Return the narration of a video, in the order of speech; `chats` is how many chat sentences there are."""
+    times = _sentences(timeline.duration, settings, rng)
+    window = _mentions(timeline, times[:, 0], settings, rng)
+    step, object, chat = _meanings(task, timeline, window, settings, chats, rng)
+    tells = step != NONE
+    drop = rng.random((2, len(times)))
+    return Lines(
+        style="narration",
+        action=np.where(tells, task.actions[step], NONE),
+        object=object,
+        chat=chat,
+        step=step,
+        window=window,
+        times=times,
+        said_action=_marks(tells & (drop[0] < settings.action_dropped)),
+        said_object=_marks(tells & (drop[1] < settings.object_dropped)),
+        wording=rng.integers(0, WORDINGS, len(times)),
+    )
+
+
+def _marks(dropped: npt.NDArray[np.bool_]) -> npt.NDArray[np.int8]:
+    return np.where(dropped, DROPPED, SAID).astype(np.int8)
+
+
+def _sentences(duration: float, settings: NarrationSettings, rng: np.random.Generator) -> Times:
+    """Return the times (S, 2) of sentences that fill the video, at least one."""
+    count = int(duration / settings.sentence_least) + 2
+    lengths = rng.uniform(settings.sentence_least, settings.sentence_most, count)
+    ends = np.cumsum(lengths + rng.exponential(settings.pause, count))
+    kept = max(1, int(np.searchsorted(ends, duration, side="right")))
+    times = np.stack((ends[:kept] - lengths[:kept], ends[:kept]), axis=1)
+    rounded: Times = np.round(np.minimum(times, duration), 2).astype(np.float64)
+    return rounded
+
+
+def _mentions(timeline: Timeline, starts: Times, settings: NarrationSettings, rng: np.random.Generator) -> Ints:
+    """Return for each sentence the window that it tells of: each mention takes the free sentence nearest its time."""
+    owner = np.repeat(
+        np.arange(len(timeline.windows)), 1 + rng.poisson(settings.more_mentions, len(timeline.windows))
+    )  # fmt: skip
+    tail = settings.offset_scale * rng.standard_t(settings.offset_freedom, len(owner))
+    offset = np.clip(settings.offset + tail, -settings.offset_most, settings.offset_most)
+    near = _inside(timeline.windows[owner, 0] - offset, timeline.duration)
+    anywhere = rng.uniform(0.0, timeline.duration, len(owner))
+    wanted = np.where(rng.random(len(owner)) < settings.anywhere, anywhere, near)
+    window = np.full(len(starts), NONE)
+    for mention in rng.permutation(len(owner))[: len(starts)]:
+        distance = np.where(window == NONE, np.abs(starts - wanted[mention]), np.inf)
+        window[int(distance.argmin())] = owner[mention]
+    return window
+
+
+def _inside(times: Times, duration: float) -> Times:
+    """Reflect times that lie outside the video at its ends."""
+    return np.asarray(duration - np.abs(duration - np.mod(times, 2 * duration)))
+
+
+def _meanings(
+    task: Task, timeline: Timeline, window: Ints, settings: NarrationSettings, chats: int, rng: np.random.Generator
+) -> tuple[Ints, Ints, Ints]:
+    """Return each sentence's step, object and chat."""
+    count = len(window)
+    free, kind = window == NONE, rng.random(count)
+    missing = np.setdiff1d(np.arange(len(task)), timeline.steps)
+    absent = free & (kind < settings.absent) & (len(missing) > 0)
+    step = np.where(free, NONE, timeline.steps[window])
+    if len(missing):
+        step = np.where(absent, rng.choice(missing, count), step)
+    about = free & ~absent & (kind < settings.absent + settings.object_chat)
+    object = np.where(step != NONE, task.objects[step], NONE)
+    object = np.where(about, rng.choice(task.objects, count), object)
+    chat = np.where(free & ~absent & ~about, rng.integers(0, chats, count), NONE)
+    return step, object, chat
+
+
+SHORTEST = 0.5  # s, of a sentence whose times are off
+
+
+def hear(spoken: Lines, duration: float, settings: RecogniserSettings, rng: np.random.Generator) -> Lines:
+    """Return the narration as a recogniser gives it: as many lines, sorted by start, each one's truth kept."""
+    error = rng.random((2, len(spoken)))
+    times = spoken.times + settings.jitter * rng.standard_normal(spoken.times.shape)
+    if not (settings.word_error or settings.jitter):
+        return spoken
+    heard = replace(
+        spoken,
+        times=_valid(times, duration),
+        said_action=_misheard(spoken.said_action, spoken.action, error[0] < settings.word_error),
+        said_object=_misheard(spoken.said_object, spoken.object, error[1] < settings.word_error),
+    )
+    return reordered(heard, np.argsort(heard.times[:, 0], kind="stable"))
+
+
+def reordered(lines: Lines, order: Ints) -> Lines:
+    """Return the lines in another order, or some of them."""
+    arrays = ("action", "object", "chat", "step", "window", "times", "said_action", "said_object", "wording")
+    sources = tuple(lines.sources[row] for row in order) if lines.sources else ()
+    return replace(lines, **{name: getattr(lines, name)[order] for name in arrays}, sources=sources)
+
+
+def _misheard(said: Marks, word: Ints, error: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Marks:
+    marks: Marks = np.where(error & (said == SAID) & (word != NONE), MISHEARD, said).astype(np.int8)
+    return marks
+
+
+def _valid(times: Times, duration: float) -> Times:
+    """Return times inside the video, each at least `SHORTEST` long."""
+    start = np.clip(times[:, 0], 0.0, duration - SHORTEST)
+    end = np.clip(times[:, 1], start + SHORTEST, duration)
+    return np.round(np.stack((start, np.maximum(end, start + SHORTEST)), axis=1), 2)
+
+
+def write(heard: Lines, settings: WriterSettings, rng: np.random.Generator) -> Lines:
+    """Return the written steps: chunk by chunk, each thing to do once a chunk, with the sentences it rests on.
+
+    `times` of a step is the union of its sentences. Source: NaSVA, section 3.1; the rates are docs/world.md's.
+    """
+    draw = rng.random(len(heard))
+    chance = np.select((heard.step != NONE, heard.object != NONE), (settings.step_kept, settings.object_chat_kept),
+                       settings.chat_kept)  # fmt: skip
+    groups: dict[tuple[int, ...], list[int]] = {}
+    for row in np.flatnonzero(draw < chance):
+        meaning = (int(heard.step[row]), int(heard.object[row]), int(heard.chat[row]))
+        groups.setdefault((int(row) // settings.chunk, *meaning), []).append(int(row))
+    sources = tuple(tuple(rows) for rows in groups.values())
+    first = np.array([rows[0] for rows in sources], dtype=np.int64)
+    last = np.array([rows[-1] for rows in sources], dtype=np.int64)
+    return Lines(
+        style="step",
+        action=heard.action[first],
+        object=heard.object[first],
+        chat=heard.chat[first],
+        step=heard.step[first],
+        window=heard.window[first],
+        times=np.stack((heard.times[first, 0], np.maximum(heard.times[first, 1], heard.times[last, 1])), axis=1),
+        said_action=_restored(heard.said_action[first], settings, rng),
+        said_object=_restored(heard.said_object[first], settings, rng),
+        wording=rng.integers(0, WORDINGS, len(first)),
+        sources=sources,
+    )
+
+
+def _restored(said: Marks, settings: WriterSettings, rng: np.random.Generator) -> Marks:
+    draw = rng.random(len(said))
+    good = ((said == DROPPED) & (draw < settings.restored)) | ((said == MISHEARD) & (draw < settings.corrected))
+    marks: Marks = np.where(good, SAID, said).astype(np.int8)
+    return marks
+
+
+def article(task: Task, wording: Ints) -> Lines:
+    """Return the lines of the task's article in its own order, in no video.
+
+    wording: of every step of the task, so that a line reads the same in every video.
+    """
+    step, count = task.article, len(task)
+    return Lines(
+        style="recipe",
+        action=task.actions[step],
+        object=task.objects[step],
+        chat=np.full(count, NONE),
+        step=step,
+        window=np.full(count, NONE),
+        times=np.full((count, 2), np.nan),
+        said_action=np.full(count, SAID, np.int8),
+        said_object=np.full(count, SAID, np.int8),
+        wording=wording[step],
+    )
+
+
+def recipe(task: Task, timeline: Timeline, wording: Ints) -> Lines:
+    """Return the article's lines for a video; `window` is the first of a step's windows."""
+    first = np.full(len(task), NONE)
+    for window in range(len(timeline.steps) - 1, -1, -1):
+        first[timeline.steps[window]] = window
+    return replace(article(task, wording), window=first[task.article])

@@ -1,0 +1,101 @@
+"""`simulate` and `stream`: all videos of a world, or as many as are asked for, one after another."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from types import MappingProxyType
+
+import numpy as np
+
+from research.simulate import scene as streams
+from research.simulate import video as records
+from research.simulate.encoders import Encoder, make_encoder
+from research.simulate.narration import WORDINGS, article
+from research.simulate.scene import Domain, Style, make_domain
+from research.simulate.settings import EMBEDDER, SHORT, BackboneSettings, SimulationSettings, StyleSettings
+from research.simulate.texts import CHATS, texts, title
+from research.simulate.video import Sample, World, make_sample
+from stepline.records import FeatureSequence, Matrix, Record
+
+EMBEDDER_WIDTH = 64
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """The videos of a world in order: those for training, then the held-out ones.
+
+    `records`, `features`, `vectors` and `embeddings` are aligned with `samples`.
+    """
+
+    world: World
+    samples: tuple[Sample, ...]
+
+    @property
+    def settings(self) -> SimulationSettings:
+        """What the world was made with."""
+        return self.world.settings
+
+    @cached_property
+    def records(self) -> list[Record]:
+        """One record a video; `reference` is the planted truth about the recipe's lines."""
+        return [sample.record for sample in self.samples]
+
+    def records_about(self, style: Style) -> list[Record]:
+        """Return the records with the planted truth about the texts of another style as their reference."""
+        return [records.record(sample, style) for sample in self.samples]
+
+    def features(self, backbone: str | None = None) -> list[FeatureSequence]:
+        """Return one backbone's features of every video."""
+        return [sample.features(backbone) for sample in self.samples]
+
+    def vectors(self, style: Style, backbone: str | None = None) -> list[Matrix]:
+        """Return one backbone's text vectors (K, C) of every video."""
+        return [sample.vectors(style, backbone) for sample in self.samples]
+
+    def embeddings(self, style: Style) -> list[Matrix]:
+        """Return (K, D) of every video for linking steps with narration."""
+        return [sample.embeddings(style) for sample in self.samples]
+
+    @property
+    def recipes(self) -> dict[str, tuple[str, ...]]:
+        """The text base: title -> lines of every task's article, the tasks of no video among them."""
+        return recipes(self.world)
+
+
+def simulate(seed: int, settings: SimulationSettings = SHORT) -> Simulation:
+    """Return the world with this seed and all its videos. The same seed and settings give the same values."""
+    world = make_world(seed, settings)
+    return Simulation(world, tuple(make_sample(world, index) for index in range(settings.videos)))
+
+
+def stream(
+    seed: int, settings: SimulationSettings = SHORT, *, start: int = 0, count: int | None = None
+) -> Iterator[Sample]:
+    """Yield the videos from number `start` on, one in memory at a time; without `count`, up to the settings' last.
+
+    Videos past `settings.videos` are further held-out ones. Each is what `simulate` gives at its number.
+    """
+    world = make_world(seed, settings)
+    end = settings.videos if count is None else start + count
+    return (make_sample(world, index) for index in range(start, end))
+
+
+def make_world(seed: int, settings: SimulationSettings = SHORT) -> World:
+    """Return what all videos of a world share."""
+    domain = make_domain(seed, settings.tasks, settings.scene.backgrounds)
+    rng = streams.random(seed, streams.WORLD, streams.ARTICLES)
+    wordings = tuple(rng.integers(0, WORDINGS, len(task)) for task in domain.tasks)
+    return World(seed, settings, domain, MappingProxyType(_encoders(settings, domain)), wordings)
+
+
+def recipes(world: World) -> dict[str, tuple[str, ...]]:
+    """Return title -> lines of every task's article."""
+    return {title(task.number): texts(article(task, world.wordings[task.number])) for task in world.domain.tasks}
+
+
+def _encoders(settings: SimulationSettings, domain: Domain) -> Mapping[str, Encoder]:
+    noise = settings.embedder_noise * float(np.sqrt(2))  # beside an action and an object together
+    style = StyleSettings(distortion=0.0, noise=noise)
+    plain = BackboneSettings(width=EMBEDDER_WIDTH, narration=style, step=style, recipe=style, style_bias=0.0)
+    kinds = {**settings.backbones, EMBEDDER: plain}
+    return {name: make_encoder(name, kind, domain, len(CHATS)) for name, kind in kinds.items()}

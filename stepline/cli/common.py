@@ -1,0 +1,199 @@
+"""Options that several commands share, and the settings that they make.
+
+A group of commands that ends with one line, not a traceback, when something is wrong.
+
+What a terminal shows while work goes on.
+"""
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from stepline.errors import SteplineError
+
+if TYPE_CHECKING:
+    from stepline.curate.driver import Progress as Curation
+    from stepline.pipeline.request import StepsSettings
+    from stepline.progress import Progress
+    from stepline.training.loop import Progress as Training
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def settings_options(command: F) -> F:
+    """Add the options that choose settings."""
+    options = [
+        click.option(
+            "--settings",
+            "settings_file",
+            type=click.Path(path_type=Path),
+            help="A TOML file of settings (docs/settings.md).",
+        ),
+        click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="One setting, e.g. asr.beam=5."),
+        click.option("--model", help="Recogniser: whisper-tiny.en, whisper-base or a CTranslate2 folder."),
+        click.option("--captions", type=click.Path(path_type=Path), help="Captions to use instead of recognition."),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def chosen_settings(options: dict[str, Any]) -> "StepsSettings":
+    """Return the settings from file, --set and the shorthand options, which win."""
+    from stepline.pipeline.request import StepsSettings
+    from stepline.settings import load_settings
+
+    shorthand = {
+        "asr.model": options.get("model"),
+        "writing.writer": options.get("writer"),
+        "vision.backbone": options.get("backbone"),
+        "vision.path": options.get("weights"),
+        "nasva.aligner.path": options.get("aligner"),
+        "nasva.aligner.mode": options.get("mode"),
+        "nasva.aligner.order": options.get("order"),
+        "procx.path": options.get("describer"),
+    }
+    given = [f"{key}={toml_string(str(value))}" for key, value in shorthand.items() if value is not None]
+    return load_settings(StepsSettings, options["settings_file"], [*options["overrides"], *given])
+
+
+def toml_string(value: str) -> str:
+    """Return a text as TOML writes it."""
+    return json.dumps(value)
+
+
+class Group(click.Group):
+    """A group whose commands end with one line and exit code 1 on a SteplineError."""
+
+    def invoke(self, context: click.Context) -> Any:
+        """Run the command; say what is wrong in one line."""
+        try:
+            return super().invoke(context)
+        except SteplineError as error:
+            complain(error)
+            sys.exit(1)
+        except KeyboardInterrupt:
+            click.echo("stepline: stopped; what was finished is kept", err=True)
+            sys.exit(130)
+
+
+def complain(error: SteplineError) -> None:
+    """Print an error as one line on stderr."""
+    click.echo(f"stepline: {' '.join(str(error).split())}", err=True)
+
+
+OFTEN = 30.0  # seconds between the lines of a training that no terminal shows
+
+
+@contextmanager
+def progress_bars() -> Iterator["Progress | None"]:
+    """Yield a callback that draws a bar a stage on stderr; None where stderr is no terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn("{task.description:>10}"),
+        BarColumn(),
+        TextColumn("{task.completed:.0f} s"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+        tasks: dict[str, TaskID] = {}
+
+        def report(stage: str, second: float, duration: float) -> None:
+            if stage not in tasks:
+                tasks[stage] = bars.add_task(stage, total=duration or None)
+            bars.update(tasks[stage], completed=second)
+
+        yield report
+
+
+@contextmanager
+def training_bar() -> Iterator[Callable[["Training"], None]]:
+    """Yield what shows each step of a training: a bar on a terminal, else a line now and then, both on stderr."""
+    if not sys.stderr.isatty():
+        yield _lines()
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    shown = TextColumn("loss {task.fields[loss]:.3f}  {task.fields[score]}  {task.fields[memory]:.2f} GiB")
+    columns = (MofNCompleteColumn(), BarColumn(), shown, TimeRemainingColumn(compact=True))
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+        bar = bars.add_task("", total=None, loss=float("nan"), score="", memory=0.0)
+
+        def report(progress: "Training") -> None:
+            from stepline.training.distributed import peak_memory
+
+            score = {} if progress.score is None else {"score": f"held out {progress.score:.3f}"}
+            known = {"loss": progress.loss, "memory": peak_memory() / 2**30} | score
+            bars.update(bar, total=progress.steps, completed=progress.step, **known)
+
+        yield report
+
+
+@contextmanager
+def curation_bar() -> Iterator[Callable[["Curation"], None]]:
+    """Yield what shows a run over many videos: a bar on a terminal, else a line now and then, both on stderr."""
+    if not sys.stderr.isatty():
+        yield _video_lines()
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[told]}"))
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+        bar = bars.add_task("videos", total=None, told="")
+
+        def report(progress: "Curation") -> None:
+            bars.update(bar, total=progress.total, completed=progress.done, told=_told(progress))
+
+        yield report
+
+
+def _video_lines() -> Callable[["Curation"], None]:
+    told = 0.0
+
+    def report(progress: "Curation") -> None:
+        nonlocal told
+        if progress.done < progress.total and progress.seconds < told + OFTEN:
+            return
+        told = progress.seconds
+        click.echo(f"{progress.done} of {progress.total} videos: {_told(progress)}", err=True)
+
+    return report
+
+
+def _told(progress: "Curation") -> str:
+    """Return rate, time left and failures in words."""
+    rate = f"{progress.rate:,.0f} an hour" if progress.rate else f"{progress.earlier} of an earlier run"
+    left = f", {progress.left / 60:.0f} min left" if progress.left else ""
+    lost = f", {progress.kinds['left out']} left out" if progress.kinds["left out"] else ""
+    failed = f", {progress.failed} failed" if progress.failed else ""
+    return f"{rate}{left}{lost}{failed}"
+
+
+def _lines() -> Callable[["Training"], None]:
+    told = -OFTEN
+
+    def report(progress: "Training") -> None:
+        nonlocal told
+        from stepline.training.distributed import peak_memory
+
+        if progress.score is None and progress.step < progress.steps and progress.seconds < told + OFTEN:
+            return
+        told = progress.seconds
+        left = progress.seconds / max(progress.taken, 1) * (progress.steps - progress.step)
+        score = "" if progress.score is None else f", held out {progress.score:.3f}"
+        numbers = f"loss {progress.loss:.3f}{score}, {left:.0f} s left, at most {peak_memory() / 2**30:.2f} GiB"
+        click.echo(f"step {progress.step} of {progress.steps}: {numbers}", err=True)
+
+    return report

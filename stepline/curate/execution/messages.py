@@ -1,0 +1,76 @@
+"""What goes between a supervisor and the process that works for it.
+
+Why a unit failed, in the same words wherever it ran: a reason stands in the dataset, which no machine may mark.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from stepline.curate.stage import FailureKind, Recipe, Stage, Unit
+
+Became: TypeAlias = Literal["done", "run"] | FailureKind
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a worker is told once. stages: of kind "video"; out: URL of the run's place.
+
+    folders: local, of the dataset stages that are done, by stage.
+    """
+
+    recipe: Recipe
+    stages: Mapping[str, Stage]
+    out: str
+    folders: Mapping[str, Path] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Order:
+    """One unit to do. files: where what it reads is on this machine: "media", "captions", "features"."""
+
+    unit: Unit
+    files: Mapping[str, Path] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A worker has started. wall, cpu: seconds that it took."""
+
+    wall: float
+    cpu: float
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What became of an order. "done": its cell is written; "run": the whole run must end, as `reason` says.
+
+    cpu, wall: seconds; peak_rss, bytes: bytes; first: the worker had not done this stage before, so its models loaded.
+    """
+
+    became: Became
+    reason: str = ""
+    cpu: float = 0.0
+    wall: float = 0.0
+    peak_rss: int = 0
+    bytes: int = 0
+    first: bool = False
+    notes: Mapping[str, float] = field(default_factory=dict)
+
+
+LONGEST = 400  # characters of a reason
+PATH = re.compile(r"(?<![\w:/.<])(?:/[^\s/'\":;,()\[\]<>]+){2,}/?")  # of two parts or more; a URL's are its own
+ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{6,}\b")  # where an object lay in memory
+
+
+def plain(reason: str, files: Iterable[str], identity: str) -> str:
+    """Return a reason as one line without paths or addresses of memory of this machine.
+
+    files: what the reason may call the video's own files, which become its id; any other path becomes `(a path)`.
+    """
+    for name in sorted(files, key=len, reverse=True):
+        reason = reason.replace(name, identity)
+    line = ADDRESS.sub("0x...", PATH.sub("(a path)", " ".join(reason.split())))
+    return line if len(line) <= LONGEST else line[:LONGEST] + "..."

@@ -1,0 +1,198 @@
+"""The Ray engine: the videos of a run spread over the actors of a cluster by Ray Data.
+
+Only items and what became of them go through Ray, a few hundred bytes a video; results go to OUT as cells, which every
+node must reach. Each actor owns a supervised worker process of the kind that the local engine has, so that a video that
+hangs or crashes takes no actor with it. What the engine is leaves no trace in a dataset.
+"""
+
+import contextlib
+import json
+import logging
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import groupby
+from typing import Any
+
+from stepline.curate.execution.local import MIB, cores, scratch_folder, setup_of
+from stepline.curate.execution.messages import LONGEST
+from stepline.curate.execution.pool import Team
+from stepline.curate.execution.scheduler import Fetcher, Finished, OpenVideo, Round, Task
+from stepline.curate.plan import Plan
+from stepline.curate.remote import Place
+from stepline.curate.stage import Failure, Item, Stage
+from stepline.curate.store.results import Cells
+from stepline.curate.store.run_log import Journal, from_line, to_line
+from stepline.errors import ModelError, SteplineError
+
+QUIET = {
+    "RAY_USAGE_STATS_ENABLED": "0",  # nothing leaves the machine
+    "RAY_DATA_DISABLE_PROGRESS_BARS": "1",
+    "RAY_BACKEND_LOG_LEVEL": "fatal",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+}
+SHARES = 16  # batches an actor, at least, so that none waits long for the last
+LARGEST = 32  # videos a batch
+
+
+@dataclass(frozen=True)
+class Share:
+    """What an actor is told: a task's parts, which travel, and where the run is."""
+
+    plan: Plan
+    out: str
+    stages: tuple[str, ...]
+    retry: bool
+
+
+class Actor:
+    """Does some stages of the videos that Ray gives it. Its models stay loaded between batches."""
+
+    def __init__(self, share: Share) -> None:
+        self._held = contextlib.ExitStack()
+        place = Place(share.out, share.plan.recipe.places)
+        scratch = self._held.enter_context(scratch_folder())
+        self._journal = Journal(place)
+        self._finished: list[Finished] = []
+        self._task = Task(share.plan, Cells(place, listed=False), share.stages, share.retry, self._finished.append)
+        engine = share.plan.recipe.engine
+        self._ahead = engine.ahead
+        self._fetcher = Fetcher(scratch, engine.cache * MIB, share.plan.recipe.places)
+        self._team = Team(setup_of(self._task), 1, self._journal, scratch)
+
+    def __call__(self, batch: dict[str, Any]) -> dict[str, list[str]]:
+        """Return a batch with what became of each video; rows that an earlier group could not do pass through."""
+        rows = [json.loads(line) for line in batch["row"]]
+        items = [from_line(Item, row["item"]) for row in rows if row["failure"] is None and row["ends"] is None]
+        try:
+            Round(self._task, self._team, self._fetcher, iter(items), self._ahead).run()
+        except SteplineError as error:  # it ends the run; the driver says so
+            return {"row": [json.dumps({**row, "ends": str(error)}) for row in rows]}
+        self._journal.copy()
+        became = {one.item.id: one for one in self._finished}
+        self._finished.clear()
+        return {"row": [json.dumps(_with(row, became)) for row in rows]}
+
+
+def _with(row: dict[str, Any], became: dict[str, Finished]) -> dict[str, Any]:
+    """Return a row with what became of its video in this group."""
+    one = became.get(json.loads(row["item"])["id"])
+    if one is None:
+        return row
+    failure = asdict(one.failure) if one.failure else None
+    return {**row, "failure": failure, "worked": row["worked"] or one.worked}
+
+
+def work_on_ray(task: Task, items: Iterable[Item]) -> None:
+    """Do the stages of a task for all items on a Ray cluster: the one named, else one that is started here.
+
+    Raises ModelError where Ray is not installed, SteplineError where the run must end.
+    """
+    lines = list(_to_be_done(task, items))
+    if not lines:
+        return
+    with cluster(task.plan) as ray, _in_one_line(ray):
+        for row in _mapped(ray, task, lines).iter_rows():
+            known = json.loads(row["row"])
+            if known["ends"] is not None:
+                raise SteplineError(known["ends"])
+            failure = Failure(**known["failure"]) if known["failure"] else None
+            task.told(Finished(from_line(Item, known["item"]), failure, known["worked"]))
+
+
+def _to_be_done(task: Task, items: Iterable[Item]) -> Iterator[dict[str, str]]:
+    """Yield a row for each video that something is left to do for; the others need no actor."""
+    fresh = {"failure": None, "worked": False, "ends": None}
+    for item in items:
+        video = OpenVideo(task.plan, task.cells, item, task.stages, retry=task.retry)
+        if video.finished:
+            task.told(Finished(item, video.failure, worked=False))
+        else:
+            yield {"row": json.dumps({"item": to_line(item), **fresh})}
+
+
+@contextlib.contextmanager
+def _in_one_line(ray: Any) -> Iterator[None]:
+    """Raise what Ray itself cannot go on after as a SteplineError."""
+    try:
+        yield
+    except ray.exceptions.RayError as error:
+        said = next((line for line in reversed(str(error).splitlines()) if line.strip()), "")
+        what = f"Ray ended the work ({type(error).__name__}: {said.strip()[:LONGEST]})"
+        raise SteplineError(f"{what}; what is done stays done, run again") from error
+
+
+def _mapped(ray: Any, task: Task, lines: Sequence[dict[str, str]]) -> Any:
+    """Return the lazy dataset: a pool of actors for each group of stages, one after another, streaming."""
+    engine = task.plan.recipe.engine
+    most = engine.workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
+    batch = min(LARGEST, max(1, len(lines) // (most * SHARES)))
+    data = ray.data.from_items(list(lines), override_num_blocks=-(-len(lines) // batch))
+    for stages, gpus in groups([task.plan.stages[name] for name in task.stages], engine.gpus):
+        share = Share(task.plan, task.cells.place.url, stages, task.retry)
+        data = data.map_batches(
+            Actor,
+            fn_constructor_args=(share,),
+            batch_size=batch,
+            num_cpus=1,
+            num_gpus=gpus or None,
+            compute=ray.data.ActorPoolStrategy(min_size=min(engine.fewest, most), max_size=most),
+        )
+    return data
+
+
+def groups(stages: Sequence[Stage], gpus: float) -> list[tuple[tuple[str, ...], float]]:
+    """Return runs of stages that one actor does, with the GPUs it takes: all stages in one where there are no GPUs."""
+    runs = groupby(stages, key=lambda stage: bool(gpus) and stage.gpu)
+    return [(tuple(stage.name for stage in run), gpus if uses else 0.0) for uses, run in runs]
+
+
+@contextlib.contextmanager
+def cluster(plan: Plan) -> Iterator[Any]:
+    """Yield `ray`, connected to a cluster: one that is there already stays, one that is started here ends."""
+    try:
+        os.environ.update({name: value for name, value in QUIET.items() if name not in os.environ})
+        import ray
+        import ray.data
+    except ImportError as error:
+        raise ModelError("engine.name=ray needs Ray, which is not here; pip install 'stepline[ray]'") from error
+    ours = not ray.is_initialized()
+    if ours:
+        engine = plan.recipe.engine
+        address = engine.address or os.environ.get("RAY_ADDRESS") or "local"
+        started_here = {"num_cpus": engine.workers or cores(), "include_dashboard": False} if address == "local" else {}
+        _start(ray, address, started_here)
+    logging.getLogger("ray.data").setLevel(logging.ERROR)
+    ray.data.DataContext.get_current().enable_progress_bars = False
+    try:
+        yield ray
+    finally:
+        if ours:
+            ray.shutdown()
+
+
+def _start(ray: Any, address: str, options: dict[str, Any]) -> None:
+    """Connect to a cluster or start one here, which a busy machine may need a second try for."""
+    for last in (False, True):
+        try:
+            with _importable():
+                ray.init(address=address, log_to_driver=False, logging_level="ERROR", **options)
+        except Exception as error:
+            ray.shutdown()
+            if last or address != "local":
+                reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+                raise SteplineError(f"Ray at {address!r} cannot be reached ({reason}); see engine.address") from error
+        else:
+            return
+
+
+@contextlib.contextmanager
+def _importable() -> Iterator[None]:
+    """Have processes that are started meanwhile find modules where this one does."""
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
+    try:
+        yield
+    finally:
+        os.environ.pop("PYTHONPATH") if before is None else os.environ.update(PYTHONPATH=before)

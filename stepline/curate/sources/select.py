@@ -1,0 +1,140 @@
+"""Which of a source's videos are wanted: by category, by a list of ids, and none that evaluates.
+
+Entries in the order of their ids, however many: sorted runs on disk, merged; an id that comes again is refused.
+"""
+
+import heapq
+import json
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import fields
+from itertools import islice
+from operator import attrgetter
+from pathlib import Path
+from typing import TypeAlias
+
+from stepline.curate.settings import SourceSettings
+from stepline.curate.stage import Item, Refused
+from stepline.datasets.excluded import read_excluded
+from stepline.datasets.files import read_text
+from stepline.errors import DatasetError
+
+Entry: TypeAlias = Item | Refused
+Row: TypeAlias = tuple[str, int, int, list[object]]  # id, place in the source, 1 for an item, its cells
+
+RUN = 100_000  # entries sorted in memory at once
+TWICE = "its id came before in the source; ids must be unique, so give the videos other names or a list with ids"
+BAD = "its id is no plain name (empty, over 200 letters, or with a slash, a line break or a control character)"
+LONGEST = 200  # letters of an id, which names files
+
+_cells = attrgetter(*(field.name for field in fields(Item)))
+_refusal = attrgetter("id", "reason")
+
+
+def in_order(entries: Iterable[Entry], run: int = RUN) -> Iterator[Entry]:
+    """Yield entries sorted by id; of those with one id the first of the source counts, the others are refused.
+
+    At most `run` entries are held; more go through a temporary folder.
+    """
+    rows = (_row(place, entry) for place, entry in enumerate(entries))
+    first = sorted(islice(rows, run))
+    if len(first) < run:
+        yield from _once(first)
+        return
+    with tempfile.TemporaryDirectory(prefix="stepline-order-") as folder:
+        runs = [_written(first, Path(folder) / "0")]
+        while block := sorted(islice(rows, run)):
+            runs.append(_written(block, Path(folder) / str(len(runs))))
+        del first, block
+        yield from _once(heapq.merge(*map(_read, runs)))
+
+
+def _once(rows: Iterable[Row]) -> Iterator[Entry]:
+    last: str | None = None
+    for id, _, is_item, cells in rows:
+        if is_item and id == last:
+            yield Refused(id, TWICE)
+            continue
+        yield Item(*cells) if is_item else Refused(*cells)  # type: ignore[arg-type]   # the fields' own types
+        last = id if is_item else last
+
+
+def _row(place: int, entry: Entry) -> Row:
+    if isinstance(entry, Refused):
+        return entry.id, place, 0, list(_refusal(entry))
+    if not entry.id or len(entry.id) > LONGEST or "/" in entry.id or "\\" in entry.id or not entry.id.isprintable():
+        return entry.id, place, 0, [entry.id[:LONGEST], BAD]
+    return entry.id, place, 1, list(_cells(entry))
+
+
+def _written(rows: Sequence[Row], path: Path) -> Path:
+    with path.open("w", encoding="utf-8") as file:
+        file.writelines(json.dumps(row) + "\n" for row in rows)
+    return path
+
+
+def _read(path: Path) -> Iterator[Row]:
+    with path.open(encoding="utf-8") as file:
+        for line in file:
+            id, place, is_item, cells = json.loads(line)
+            yield id, place, is_item, cells
+
+
+PRESETS = {"htm-370k": ("Food and Entertaining",)}  # HTM-370K is this category of HowTo100M; NaSVA section 4.1
+ABSENT = "is in the list of wanted ids, and not in the source"
+SHOWN = 8  # categories that an error names
+
+
+class Choice:
+    """What the settings want. Raises DatasetError for lists that cannot be read."""
+
+    def __init__(self, settings: SourceSettings) -> None:
+        self._categories = settings.categories or (PRESETS[settings.preset] if settings.preset else ())
+        self._wanted = None if settings.ids is None else _ids(settings.ids)
+        self._excluded = read_excluded(settings.excluded)
+        self._seen: set[str] = set()
+        self._others: set[str] = set()
+        self._kept = False
+
+    def takes(self, id: str, category: str | None) -> bool:
+        """Return whether a video is wanted; asked before its files are looked at."""
+        if self._wanted is not None:
+            if id not in self._wanted:
+                return False
+            self._seen.add(id)
+        if self._categories and category not in self._categories:
+            if len(self._others) < SHOWN:
+                self._others.add(str(category))
+            return False
+        self._kept = True
+        return True
+
+    def made(self, entries: Iterable[Entry]) -> Iterator[Entry]:
+        """Yield the wanted entries. Videos of evaluation sets, and wanted ids that never come, are refused.
+
+        What is of another category or not in the list of ids is no part of the run, and is not told one by one.
+        Raises DatasetError where the wanted categories never come, though others do.
+        """
+        for entry in entries:
+            if isinstance(entry, Refused):
+                yield entry
+            elif self.takes(entry.id, entry.category):
+                yield self._evaluated(entry)
+        if self._others and not self._kept:
+            wanted, known = ", ".join(self._categories), ", ".join(sorted(self._others))
+            raise DatasetError(f"source.categories {wanted}: no video is of them; the source has {known}")
+        for id in sorted((self._wanted or frozenset()) - self._seen):
+            yield Refused(id, ABSENT)
+
+    def _evaluated(self, item: Item) -> Entry:
+        held = self._excluded.of(item.id)
+        return Refused(item.id, f"evaluates: a video of {', '.join(held)}") if held else item
+
+
+def _ids(path: Path) -> frozenset[str]:
+    """Return the first words of a file's lines; # begins a comment line."""
+    lines = (line.split() for line in read_text(path).splitlines() if not line.startswith("#"))
+    ids = frozenset(words[0].rstrip(",") for words in lines if words)
+    if not ids:
+        raise DatasetError(f"{path}: holds no id; give one a line")
+    return ids

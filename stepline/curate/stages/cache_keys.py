@@ -1,0 +1,144 @@
+"""What of a recipe decides each stage's result: exactly the settings that it reads, with the sha256 of named files.
+
+A change of any other setting leaves a stage's cells valid. Speed alone is no decision: threads of recognition, retries,
+how many texts are asked at once.
+"""
+
+import hashlib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import JsonValue
+
+from stepline.errors import SettingsError
+from stepline.settings import Settings
+from stepline.weights import sha256
+
+if TYPE_CHECKING:
+    from stepline.curate.stage import Recipe
+
+ASKING = {"concurrency", "retries", "pause", "timeout", "deadline", "threads", "cache", "api_key_variable", "base_url"}
+SEEING = {"texts", "batch"}  # read where steps are encoded; for speed alone
+TRAINING = {"readers", "device", "save_every"}
+
+
+def named(path: Path | None) -> JsonValue:
+    """Return the sha256 of a file, or of all files in a folder; None for none. Raises SettingsError where it is not."""
+    if path is None:
+        return None
+    if path.is_file():
+        return sha256(path)
+    if not path.is_dir():
+        raise SettingsError(f"{path}: the recipe names it, and it is not there; correct the path")
+    files = sorted(file for file in path.rglob("*") if file.is_file())
+    lines = "".join(f"{file.relative_to(path).as_posix()} {sha256(file)}\n" for file in files)
+    return hashlib.sha256(lines.encode()).hexdigest()
+
+
+def probe(recipe: "Recipe") -> JsonValue:
+    """Return what decides `probe`."""
+    return _plain(recipe.steps.media)
+
+
+def transcribe(recipe: "Recipe") -> JsonValue:
+    """Return what decides `transcribe`."""
+    asr = recipe.steps.asr
+    model = Path(asr.model) if asr.model is not None and Path(asr.model).is_dir() else None
+    return {"asr": _plain(asr, {"threads"}), "media": _plain(recipe.steps.media), "model": named(model)}
+
+
+def write(recipe: "Recipe") -> JsonValue:
+    """Return what decides `write`; of a language model what it is asked, by its name or file."""
+    writing = recipe.steps.writing
+    if writing.writer == "extractive":
+        return {"writer": "extractive"}
+    files = {"gguf": named(writing.llm.gguf), "chat_template": named(writing.llm.chat_template)}
+    return {"writer": "llm", "llm": _plain(writing.llm, ASKING | set(files)), **files}
+
+
+def keep(recipe: "Recipe") -> JsonValue:
+    """Return what decides `filter`."""
+    return _plain(recipe.filter)
+
+
+def encode(recipe: "Recipe") -> JsonValue:
+    """Return what decides `encode`."""
+    vision = recipe.steps.vision
+    seen = _plain(vision, SEEING | {"path", "dictionary"})
+    return {"vision": seen, "media": _plain(recipe.steps.media), "weights": named(vision.path)}
+
+
+def coarse(recipe: "Recipe") -> JsonValue:
+    """Return what decides `coarse`."""
+    return {"said": recipe.coarse.said, "coarse": _plain(recipe.steps.nasva.coarse)}
+
+
+def ground(recipe: "Recipe") -> JsonValue:
+    """Return what decides `ground`."""
+    vision, nasva = recipe.steps.vision, recipe.steps.nasva
+    texts = [vision.backbone, vision.text_space, named(vision.path), named(vision.texts), named(vision.dictionary)]
+    placing: JsonValue = {"ground": _plain(nasva.ground)}
+    if nasva.aligner.path is not None:
+        placing = {"aligner": _plain(nasva.aligner, {"path"}), "network": named(nasva.aligner.path)}
+    return {"texts": texts, "tokens": vision.tokens, "placing": placing}
+
+
+def judge(recipe: "Recipe") -> JsonValue:
+    """Return what decides `judge`."""
+    settings = recipe.steps.judge
+    return {"judge": _plain(settings, {"detector"}), "detector": named(settings.detector)}
+
+
+def gather(recipe: "Recipe") -> JsonValue:
+    """Return what decides `gather`."""
+    return {"gather": _plain(recipe.gather), "writer": recipe.steps.writing.writer}
+
+
+def sieve_swap(recipe: "Recipe") -> JsonValue:
+    """Return what decides `sieve-swap`. Raises SettingsError without a text base."""
+    if recipe.sieve_swap.base is None:
+        raise SettingsError("sieve_swap.base is not set; make one with `stepline text-base build`, and name its folder")
+    base = recipe.sieve_swap.base / "manifest.json"
+    return {"sieve_swap": _plain(recipe.sieve_swap, {"base"}), "base": named(base)}
+
+
+def train(recipe: "Recipe") -> JsonValue:
+    """Return what decides `train`."""
+    tree = recipe.train.model_dump(mode="json")
+    tree["train"] = _plain(recipe.train.train, TRAINING)
+    return {"run": tree, "threads": recipe.threads, "texts": text_source(recipe)}
+
+
+def refine(recipe: "Recipe") -> JsonValue:
+    """Return what decides `refine`."""
+    tree = recipe.refine.model_dump(mode="json")
+    tree["train"] = _plain(recipe.refine.train, TRAINING)
+    placing = [recipe.place.calibrate, recipe.place.shown_rate, _plain(recipe.place.aligner, {"path", "batch"})]
+    return {"run": tree, "threads": recipe.threads, "texts": text_source(recipe), "place": placing}
+
+
+def clean(recipe: "Recipe") -> JsonValue:
+    """Return what decides `clean`."""
+    return _plain(recipe.clean)
+
+
+def visible(recipe: "Recipe") -> JsonValue:
+    """Return what decides `visible`."""
+    return _plain(recipe.visible)
+
+
+def export(recipe: "Recipe") -> JsonValue:
+    """Return what decides `export`; its card tells the stages."""
+    return {"export": _plain(recipe.export), "stages": list(recipe.stages)}
+
+
+def text_source(recipe: "Recipe") -> str:
+    """Return the encoder of the steps' vectors, as `text_encoder` takes it: that of the features' own space."""
+    vision = recipe.steps.vision
+    if vision.backbone == "clip":
+        return f"clip:{vision.path}" if vision.path is not None else "clip"
+    return vision.text_space if vision.backbone == "conse" else "minilm"
+
+
+def _plain(settings: Settings, without: set[str] | None = None) -> JsonValue:
+    return settings.model_dump(mode="json", exclude=without or set())

@@ -1,0 +1,164 @@
+"""Predictions in files: which reader a file needs, and folders of them."""
+
+import csv
+import io
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from stepline.datasets.files import Node, parse_json, quoted, read_text, stem
+from stepline.datasets.predictions.parse import (
+    BAD_TEXT,
+    END,
+    NOT_TIMES,
+    OWNER,
+    SCORE,
+    START,
+    TEXT,
+    read_prose,
+    read_tree,
+)
+from stepline.datasets.predictions.types import Found, Predictions, Segment, interval, seconds
+from stepline.datasets.record_builder import usable
+from stepline.errors import DatasetError, StoreError
+from stepline.storage import read_parquet
+
+ENDINGS = (".json", ".json.gz", ".jsonl", ".jsonl.gz", ".parquet", ".csv", ".csv.gz", ".txt")
+UNTELLING = ("chapters", "output_text", "steps", "result", "results", "predictions", "record")  # no video's id
+EMPTY = ("{}", '{"results":{}}')
+NOTHING = "nothing in it looks like texts with times"
+FURTHER = "Extra data"  # json's words for a value that follows a whole one
+SHOWN = 3  # unread things that an error lists
+
+
+def read_predictions(path: Path | str, *, durations: Mapping[str, float] | None = None) -> Predictions:
+    """Return the segments in another system's output, or in Stepline's own, and everything that could not be read.
+
+    path: a file (densevid results, Vid2Seq, Chapter-Llama, plain lists, a language model's reply, CSV, records) or a
+    folder of them. durations: video id -> seconds, which only end the last chapter of a list without ends.
+    A file that holds one video without naming it is that video's: the file's name, or its folder's where the name is a
+    general one (chapters.json). Raises DatasetError when a file cannot be read at all; in a folder it is listed.
+    """
+    path = Path(path)
+    found = Found(durations or {})
+    if path.is_dir():
+        _folder(found, path)
+    else:
+        _file(found, path)
+    if found.unread and not found.segments:
+        listed = "; ".join(f"{row.where}: {quoted(row.what)} {row.why}" for row in found.unread[:SHOWN])
+        raise DatasetError(f"{path}: no predictions in it that can be read ({listed}); see docs/datasets.md")
+    return found.finish()
+
+
+def _folder(found: Found, folder: Path) -> None:
+    files = sorted(file for file in folder.rglob("*") if file.is_file() and file.name.lower().endswith(ENDINGS))
+    if not files:
+        raise DatasetError(f"{folder}: holds no predictions; give a folder of {', '.join(ENDINGS)} files")
+    for file in files:
+        try:
+            _file(found, file)
+        except DatasetError as error:
+            found.skip(str(file), file.name, str(error))
+
+
+def _file(found: Found, path: Path) -> None:
+    name = path.name.lower().removesuffix(".gz")
+    if name.endswith(".parquet"):
+        _parquet(found, path)
+        return
+    text, video = read_text(path), _video(path)
+    before = (len(found.segments), len(found.unread))
+    if name.endswith((".csv", ".tsv")):
+        _table(found, text, str(path), video)
+    elif name.endswith((".jsonl", ".ndjson")):
+        _lines(found, text, path)
+    else:
+        _text(found, text, path, video)
+    _replies(found)
+    if (len(found.segments), len(found.unread)) == before and re.sub(r"\s", "", text) not in EMPTY:
+        found.skip(str(path), text[:60].replace("\n", " "), NOTHING)
+
+
+def _text(found: Found, text: str, path: Path, video: str) -> None:
+    """Add a file that is JSON as a whole, or else holds JSON or lines with times among other text."""
+    try:
+        tree = parse_json(str(path), text)
+    except DatasetError as error:
+        if not isinstance(error.__cause__, json.JSONDecodeError):
+            raise
+        if text.lstrip()[:1] != "{":
+            read_prose(found, text, str(path), video)
+        elif error.__cause__.msg == FURTHER:
+            _lines(found, text, path)  # an object a line, whatever the file is called
+        else:
+            raise  # a broken object: which video its parts belong to is lost
+        return
+    read_tree(found, Node(tree, str(path)), video)
+
+
+def _replies(found: Found) -> None:
+    """Read the texts that a mapping gives for its videos, as a language model's replies."""
+    for video, text, where in found.replies:
+        before = (len(found.segments), len(found.unread))
+        if usable(text):
+            read_prose(found, text, where, video)
+        if (len(found.segments), len(found.unread)) == before:
+            found.skip(where, text, NOTHING)
+    found.replies.clear()
+
+
+def _video(path: Path) -> str:
+    own = stem(path.name)
+    return path.absolute().parent.name if own.lower() in UNTELLING else own
+
+
+def _parquet(found: Found, path: Path) -> None:
+    try:
+        for record in read_parquet(path):
+            found.record(record, str(path))
+    except StoreError as error:
+        raise DatasetError(str(error)) from error
+
+
+def _lines(found: Found, text: str, path: Path) -> None:
+    trees = []
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line.strip():
+            trees.append(parse_json(f"{path}: line {number}", line))
+    read_tree(found, Node(trees, str(path)), _video(path))
+
+
+def _table(found: Found, text: str, name: str, video: str) -> None:
+    """Add a CSV file with columns for start, end and text, and a video's id where it holds several videos."""
+    delimiter = "\t" if "\t" in text.partition("\n")[0] else ","
+    rows = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter)
+    try:
+        header = {(column or "").strip().lower(): column for column in rows.fieldnames or ()}
+        columns = {role: _column(header, names) for role, names in ROLES.items()}
+        missing = [role for role in ("start", "end", "text") if columns[role] is None]
+        if missing:
+            raise DatasetError(f"{name}: line 1 has no column for {', '.join(missing)}; write start,end,text there")
+        for row in rows:
+            cells = {role: (row.get(column or "") or "").strip() for role, column in columns.items()}
+            _row(found, cells, f"{name}: line {rows.line_num}", cells["video"] or video)
+    except csv.Error as error:
+        raise DatasetError(f"{name}: line {rows.line_num} is not valid CSV ({error}); write it again") from error
+
+
+ROLES = {"start": START, "end": END, "text": TEXT, "score": SCORE, "video": OWNER}
+
+
+def _column(header: Mapping[str, str], names: tuple[str, ...]) -> str | None:
+    return next((header[name.lower()] for name in names if name.lower() in header), None)
+
+
+def _row(found: Found, cells: Mapping[str, str], where: str, video: str) -> None:
+    times = interval([cells["start"], cells["end"]])
+    if times is None:
+        found.skip(where, cells["text"], NOT_TIMES)
+    elif not usable(cells["text"]):
+        found.skip(where, "", BAD_TEXT)
+    elif video in found.segments or found.opens(video, where):
+        found.add(video, Segment(*times, cells["text"], seconds(cells["score"])))

@@ -1,0 +1,169 @@
+"""What is found in predictions: segments by video, and everything that could not be read.
+
+Times as people and language models write them.
+"""
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from stepline.datasets.files import Tree, quoted
+from stepline.datasets.youcook2 import PREFIX, prefixed
+from stepline.records import Record
+
+NEXT_START = "a chapter ends where the next one starts"
+UNPREFIXED = 'the "v_" before every id is left out, as from the annotations'
+DURATION = "the last chapter ends with its video"
+
+
+class Segment(NamedTuple):
+    """A predicted text with its times in seconds, as the file gives them: they may be reversed or negative."""
+
+    start: float
+    end: float
+    sentence: str
+    score: float | None = None
+
+
+class Unread(NamedTuple):
+    """Something that could not be read: where it stands, what it is, and why."""
+
+    where: str
+    what: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """Segments by video id, in the file's order; a video that is named without segments has an empty tuple.
+
+    unread: everything that was passed over. rules: the named rules by which ends were set, ids shortened and empty
+    texts kept.
+    """
+
+    segments: Mapping[str, tuple[Segment, ...]]
+    unread: tuple[Unread, ...] = ()
+    rules: tuple[str, ...] = ()
+
+
+@dataclass
+class Found:
+    """The growing result while files are read. durations: video id -> seconds, where they are known."""
+
+    durations: Mapping[str, float] = field(default_factory=dict)
+    segments: dict[str, list[Segment]] = field(default_factory=dict)
+    places: dict[str, str] = field(default_factory=dict)
+    unread: list[Unread] = field(default_factory=list)
+    rules: list[str] = field(default_factory=list)
+    speechless: int = 0  # segments with an empty text
+    replies: list[tuple[str, str, str]] = field(default_factory=list)  # video, text, where: to be read as prose
+
+    def opens(self, video: str, where: str) -> bool:
+        """Tell whether a video is new; one that was read before is noted and must be passed over."""
+        if video in self.segments:
+            self.skip(where, video, f"this video was read before, in {self.places[video]}")
+            return False
+        self.segments[video] = []
+        self.places[video] = where
+        return True
+
+    def skip(self, where: str, what: Tree, why: str) -> None:
+        """Note something that cannot be read."""
+        self.unread.append(Unread(where, what if isinstance(what, str) else quoted(what), why))
+
+    def add(self, video: str, segment: Segment) -> None:
+        """Add a segment; one whose text is empty stays a prediction, as for the official scorers, and is counted."""
+        self.segments[video].append(segment)
+        self.speechless += not segment.sentence
+
+    def applies(self, rule: str) -> None:
+        """Note that a rule was used."""
+        if rule not in self.rules:
+            self.rules.append(rule)
+
+    def record(self, record: Record, where: str) -> None:
+        """Add a record's placed steps, each with its best span; a record without steps gives its captions."""
+        if not self.opens(record.id, where):
+            return
+        for step in record.steps or record.captions:
+            if step.spans:
+                best = step.spans[0]
+                self.segments[record.id].append(Segment(best.start, best.end, step.text, step.score))
+            else:
+                self.skip(f"{where}: step {step.id}", step.text, f"has no span (status {step.status or 'not set'})")
+
+    def chapters(self, video: str, starts: list[tuple[float, str, str]]) -> None:
+        """Add chapters (start, title, where): each ends where the next starts, the last with the video if known."""
+        starts = sorted(starts, key=lambda chapter: chapter[0])
+        duration = self.durations.get(video)
+        for index, (start, title, where) in enumerate(starts):
+            last = index + 1 == len(starts)
+            end = duration if last else starts[index + 1][0]
+            if end is None:
+                why = "the last chapter has no end and the video's duration is not known; give durations"
+                self.skip(where, title, why)
+            elif end <= start:
+                why = "starts after the video's end" if last else "starts at the same second as the next"
+                self.skip(where, title, f"the chapter {why}")
+            else:
+                self.applies(DURATION if last else NEXT_START)
+                self.segments[video].append(Segment(start, end, title))
+
+    def finish(self) -> Predictions:
+        """Return what was found."""
+        cut = len(PREFIX) if prefixed(self.segments) else 0
+        if cut:
+            self.applies(UNPREFIXED)
+        if self.speechless:
+            self.applies(f"{self.speechless} segments have an empty text and stay as they are")
+        kept = {video[cut:]: tuple(segments) for video, segments in self.segments.items()}
+        return Predictions(kept, tuple(self.unread), tuple(self.rules))
+
+
+_CLOCK = re.compile(r"(?:(\d{1,4}):)?(\d{1,5}):(\d{1,2}(?:[.,]\d{1,9})?)")
+# as Python, NumPy and pandas write a float: up to 17 digits after the point, or an exponent
+_PLAIN = re.compile(r"(-?\d{1,20}(?:\.\d{0,30})?(?:e[+-]?\d{1,3})?)\s*(?:s|sec|secs|seconds?)?", re.IGNORECASE)
+_BETWEEN = re.compile(r"\s*(?:-->|–|—|-|\bto\b)\s*")
+SIXTY = 60  # seconds a minute, minutes an hour
+
+
+def seconds(value: Tree) -> float | None:
+    """Return the seconds of a number, "95.2", "95.2 s", "01:20", "1:02:03.5"; None for anything else."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int | float):
+        return _finite(value)
+    if not isinstance(value, str):
+        return None
+    text = value.strip().strip("[]()<>")
+    plain = _PLAIN.fullmatch(text)
+    return _finite(float(plain[1])) if plain else _clock(text)
+
+
+def _clock(text: str) -> float | None:
+    found = _CLOCK.fullmatch(text)
+    if found is None:
+        return None
+    hours, minutes, rest = found[1], int(found[2]), float(found[3].replace(",", "."))
+    if rest >= SIXTY or (hours is not None and minutes >= SIXTY):
+        return None
+    return SIXTY * (SIXTY * int(hours or 0) + minutes) + rest
+
+
+def _finite(value: int | float) -> float | None:
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def interval(value: Tree) -> tuple[float, float] | None:
+    """Return the two times of a list of two or of text such as "01:20 - 01:35"; None for anything else."""
+    parts = _BETWEEN.split(value.strip()) if isinstance(value, str) else value
+    if not isinstance(parts, list) or len(parts) != 2:
+        return None
+    start, end = seconds(parts[0]), seconds(parts[1])
+    return None if start is None or end is None else (start, end)

@@ -1,0 +1,234 @@
+"""Build one record from annotation rows: spans are checked, never corrected; what does not fit is noted.
+
+What a reader gives: records, what it rejected with the reason, and the split each record belongs to.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from stepline.records import Dropped, Record, Sentence, Span, Step, Transcript, Video
+
+What: TypeAlias = Literal["video", "duration", "step", "span", "sentence"]
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """One thing that does not fit the data model, and why.
+
+    id: of the record. what: its kind. text: of the step or sentence. reason: one of a few fixed wordings, so that
+    they can be counted. value: what stood in the file.
+    """
+
+    id: str
+    what: What
+    text: str
+    reason: str
+    value: str = ""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One item of a dataset as its reader yields it; `record` is None where nothing of it could be kept.
+
+    subset: the split's name as the dataset writes it. spoken: sentences that carry no time of their own, which no
+    Transcript can hold.
+    """
+
+    id: str
+    record: Record | None
+    subset: str | None = None
+    rejected: tuple[Rejected, ...] = ()
+    spoken: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A whole dataset in memory: its records in the file's order, and everything that was left out of them.
+
+    subsets: record id -> split, for the records that have one. spoken: record id -> sentences without times.
+    """
+
+    name: str
+    records: tuple[Record, ...]
+    rejected: tuple[Rejected, ...] = ()
+    subsets: Mapping[str, str] = field(default_factory=dict)
+    spoken: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def reasons(self) -> dict[str, int]:
+        """Return how many rows each "what: reason" rejected, the most frequent first."""
+        return dict(Counter(f"{row.what}: {row.reason}" for row in self.rejected).most_common())
+
+
+NOT_FINITE = "the times are not finite numbers"
+LEFT_OUT = "marked as left out (-1)"
+NEGATIVE = "starts before the video does"
+REVERSED = "ends before it starts"
+EMPTY = "has no length"
+STARTS_PAST = "starts at or after the end of the video"
+ENDS_PAST = "ends after the end of the video"
+NO_TEXT = "has no text"
+BAD_TEXT = "its text is not valid Unicode"
+REPEATED = "the same span of the same step stands twice"
+NO_DURATION = "is not a finite number above 0"
+SEEN = "its id was read before"
+NO_ID = "has no id"
+
+MARKER = -1.0  # CaptainCook4D writes it for both times of a step that was left out
+
+
+def flaw(start: float, end: float, duration: float | None) -> str | None:
+    """Say why [start, end) does not fit into a video of that many seconds; None when it does."""
+    if not (math.isfinite(start) and math.isfinite(end)):
+        return NOT_FINITE
+    if start == end == MARKER:
+        return LEFT_OUT
+    if start < 0:
+        return NEGATIVE
+    if end <= start:
+        return EMPTY if end == start else REVERSED
+    if duration is not None and end > duration:
+        return STARTS_PAST if start >= duration else ENDS_PAST
+    return None
+
+
+def usable(text: str) -> bool:
+    """Tell whether a text can be stored: half a surrogate pair, which JSON can hold, cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+class Draft:
+    """What is known of one item while its rows are read; `entry` closes it.
+
+    id: of the record; video: of its media. A bad duration is rejected and then not known.
+    """
+
+    def __init__(self, id: str, *, video: str | None = None, duration: float | None = None) -> None:
+        self.id = id
+        self.video = id if video is None else video
+        self.duration: float | None = None
+        self.rejected: list[Rejected] = []
+        self.steps: dict[str, Step] = {}
+        self.sentences: list[Sentence] = []
+        if duration is not None and math.isfinite(duration) and duration > 0:
+            self.duration = duration
+        elif duration is not None:
+            self.reject("duration", "", NO_DURATION, repr(duration))
+
+    def reject(self, what: What, text: str, reason: str, value: str = "") -> None:
+        """Note something that is left out; text that cannot be stored is not quoted."""
+        text, value = (part if usable(part) else "" for part in (text, value))
+        self.rejected.append(Rejected(self.id, what, text, reason, value))
+
+    def span(self, start: float, end: float, text: str, what: What = "span") -> Span | None:
+        """Return the span, or note why it does not fit."""
+        reason = flaw(start, end, self.duration)
+        if reason is None:
+            return Span(start, end)
+        within = "" if self.duration is None else f" of {self.duration:g} s"
+        self.reject(what, text, reason, f"[{start:g}, {end:g}]{within}")
+        return None
+
+    def place(
+        self, id: str, text: str, start: float, end: float, *, keep: bool = False, said: Span | None = None,
+        sources: Sequence[int] = (), alternatives: Iterable[str] = (),
+    ) -> None:  # fmt: skip
+        """Add one span of a step; a step that exists already gets it beside its others.
+
+        keep: the step stays, without this span, where the span does not fit (it was looked for).
+        """
+        text = text.strip()
+        span = self.span(start, end, text, "span" if keep or id in self.steps else "step")
+        if span is None and not keep:
+            return
+        spans = () if span is None else (span,)
+        others = tuple(other.strip() for other in alternatives if other.strip())
+        self._add(id, text, spans, said=said, sources=tuple(sources), alternatives=others)
+
+    def expect(self, id: str, text: str, *, said: Span | None = None) -> None:
+        """Add a step that was looked for and has no span so far."""
+        self._add(id, text.strip(), (), said=said)
+
+    def _add(
+        self, id: str, text: str, spans: tuple[Span, ...], *, said: Span | None = None,
+        sources: tuple[int, ...] = (), alternatives: tuple[str, ...] = (),
+    ) -> None:  # fmt: skip
+        known = self.steps.get(id)
+        if known is not None:
+            if set(spans) & set(known.spans):
+                self.reject("span", text, REPEATED, str([spans[0].start, spans[0].end]))
+                return
+            self.steps[id] = known.model_copy(update={"spans": known.spans + spans})
+            return
+        problem = self._text_flaw(text) or next(filter(None, map(self._text_flaw, (id, *alternatives))), None)
+        if problem is not None:
+            self.reject("step", text, problem)
+            return
+        self.steps[id] = Step(
+            id=id, text=text, spans=spans, said=said, sources=sources, alternatives=alternatives
+        )  # fmt: skip
+
+    def hear(self, text: str, start: float, end: float, *, shown: float | None = None) -> None:
+        """Add one spoken sentence; shown: 1 or 0 where people judged whether the picture shows it."""
+        text = text.strip()
+        problem = self._text_flaw(text)
+        if problem is not None:
+            self.reject("sentence", text, problem)
+            return
+        span = self.span(start, end, text, "sentence")
+        if span is not None:
+            self.sentences.append(Sentence(text=text, span=span, shown=shown))
+
+    @staticmethod
+    def _text_flaw(text: str) -> str | None:
+        if not usable(text):
+            return BAD_TEXT
+        return None if text else NO_TEXT
+
+    def entry(
+        self, *, subset: str | None = None, task: str | None = None, title: str | None = None,
+        recipe: Iterable[str] = (), machine: bool = False, language: str | None = None, spoken: Iterable[str] = (),
+    ) -> Entry:  # fmt: skip
+        """Return the finished entry; machine: the steps were written by a model, so they are no human reference."""
+        flawed = next(filter(None, map(self._text_flaw, (self.id, self.video))), None)
+        if flawed is not None:
+            self.reject("video", "", NO_ID if flawed == NO_TEXT else BAD_TEXT)
+            return Entry(self.id, None, subset, tuple(self.rejected))
+        steps = tuple(self.steps.values())
+        record = Record(
+            id=self.id,
+            video=Video(id=self.video, duration=self.duration, task=stated(task), title=stated(title)),
+            transcript=self._transcript(stated(language)),
+            recipe=tuple(text for text in recipe if usable(text)),
+            steps=steps if machine else (),
+            reference=() if machine else steps,
+            dropped=tuple(self._dropped()),
+        )
+        return Entry(self.id, record, subset, tuple(self.rejected), tuple(spoken))
+
+    def _transcript(self, language: str | None) -> Transcript | None:
+        if not self.sentences:
+            return None
+        ordered = sorted(self.sentences, key=lambda sentence: sentence.span.start)
+        return Transcript(language=language, sentences=tuple(ordered))
+
+    def _dropped(self) -> Iterable[Dropped]:
+        for row in self.rejected:
+            what = f"{row.what} {row.reason}" + (f": {row.value}" if row.value else "")
+            yield Dropped(what="annotation", text=row.text, reason=what)
+
+
+def stated(text: str | None) -> str | None:
+    """Return a title or task, None where it is empty or cannot be stored."""
+    return text if text and usable(text) else None
+
+
+def refused(id: str, reason: str, *, subset: str | None = None, value: str = "") -> Entry:
+    """Return the entry of an item that is left out whole."""
+    return Entry(id, None, subset, (Rejected(id, "video", "", reason, value),))

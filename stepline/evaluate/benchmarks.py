@@ -1,0 +1,239 @@
+"""The table of benchmarks, and the one function that scores by it.
+
+The exact rule of every protocol, in words: printed with its scores and kept in docs/evaluation.md.
+
+Every benchmark that can be scored: one row each, with its conventions and their exact rules.
+"""
+
+import difflib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TypeAlias
+
+from stepline.errors import DatasetError
+from stepline.evaluate import crosstask, htstep
+from stepline.evaluate import dense_captioning as dense
+from stepline.evaluate import htm_align as alignment
+from stepline.evaluate import temporal_grounding as placing
+from stepline.evaluate import video_summaries as summary
+from stepline.evaluate import visual_narration as detection
+from stepline.evaluate.case import Case
+from stepline.evaluate.report import Scores
+
+TAN = (
+    "hit: floor(start) <= second <= ceil(end), both ends included; R@1 over alignable sentences, all videos pooled; "
+    "ROC-AUC of alignable against not, over all sentences, by the alignability score or else the best score over the "
+    "video; the first of equal seconds; a score of exactly 0 means not scored"
+)
+TAN_WINDOWS = TAN + "; seconds outside TAN's overlapping 64 s windows of a sentence do not count"
+NASVA = (
+    "hit: start <= second <= end, nothing rounded; R@1 over alignable sentences, all videos pooled; videos without an "
+    "alignable sentence are left out"
+)
+NARRATION = (
+    "positive: alignable and shown while it is said; ROC-AUC and average precision of the score `shown`, sentences of "
+    "all videos pooled, ties count half"
+)
+HT_STEP = (
+    "R@1: the second lies in [start, end] of any instance of the step, over steps with an instance, all videos pooled; "
+    "mAP: interpolated AP at tIoU .3:.1:.7 over the segments of an activity WHATEVER their step, mean over activities "
+    "and tIoU; label-aware: AP of each step, mean over the activity's steps, then the same"
+)
+EACH = (
+    "the best second of each step by itself; hit: it lies in rows floor(start):ceil(end) without the last; recall of a "
+    "task over its annotated steps, unweighted mean over tasks, mean over 20 test sets that leave 30 random videos a "
+    "task out (seeds 0 to 19)"
+)
+ORDERED = "as each, but all steps of the task once and in order, by dynamic programming on -log softmax over steps"
+ORDERED_SHARED = (
+    "as ordered; videos without predictions are left out, and so are steps shown only after the last row of the scores"
+)
+EACH_ALL = "as each, but one test set of all annotated videos"
+PLACED = (
+    "of the texts that the video shows: R@1: the predicted second (a segment's middle) lies in [start, end) of any "
+    "instance; Recall@IoU: the predicted segment overlaps an instance at least so much; mean IoU: the best overlap, 0 "
+    "where nothing was predicted; texts of all videos pooled"
+)
+FOUND = (
+    "texts not looked at: recall: share of reference spans that some predicted span overlaps at least so much (one may "
+    "serve several); precision: the reverse; mean IoU: the best overlap of each reference span; all videos pooled"
+)
+DETECTED = (
+    "ROC-AUC of shown against not, clips pooled, ties count half (scikit-learn); AP: sum of recall gained times "
+    "precision, not interpolated"
+)
+FRAMES = (
+    "frames above 0.5 are in; F of frames, mean over videos whose reference holds a frame; cut or filled with 0 to "
+    "the reference's length; Kendall's tau-b and Spearman's rho of scores with the reference, 0 where all "
+    "scores are equal"
+)
+FRAMES_OFFICIAL = (
+    "frames above 0.5 are 1, the others keep their score; a reference without frames gives F = 1; only videos in both "
+    "files; tau and rho left out where undefined"
+)
+DENSE = (
+    "SODA a to d: one-to-one pairing that keeps the order, METEOR with the prediction as reference as officially, F1 "
+    "of a video, mean over videos; densevid: metrics of all (prediction, reference) pairs with IoU >= .3, .5, .7, .9, "
+    "video by video (METEOR's aggregate, CIDEr's idf), an unmatched prediction against one garbage word; precision and "
+    "recall at IoU > tIoU; mean over videos, then tIoUs; an empty list scores 0"
+)
+DENSE_2018 = "as stepline, with densevid_eval 2018's garbage caption of several tokens; SODA over videos in both files"
+DENSE_2021 = "as stepline, densevid_eval as PDVC's evaluate2021; SODA over videos in both files"
+DENSE_VIDCHAPTERS = "as stepline, only videos in both files, as VidChapters and Vid2Seq score"
+
+
+__all__ = ["BENCHMARKS", "Benchmark", "Convention", "evaluate"]
+
+
+Scorer: TypeAlias = Callable[[Case], Scores]
+
+
+@dataclass(frozen=True)
+class Convention:
+    """One way to score: its exact rule, and what does it."""
+
+    rule: str
+    score: Scorer
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """What it is, where its rules come from, its inputs, and its conventions; the first is the default, and why.
+
+    splits: whether its annotations state subsets, so that one can be chosen.
+    """
+
+    name: str
+    what: str
+    source: str
+    reference: str
+    predictions: str
+    why: str
+    conventions: dict[str, Convention]
+    splits: bool = False
+
+    @property
+    def default(self) -> str:
+        """The first convention."""
+        return next(iter(self.conventions))
+
+
+SECONDS = "JSON {id: [second or null a row]} or {id: {row id: second}}; or segments with texts (docs/evaluation.md)"
+
+
+BY_ID = "JSON {id: {step id: second}}; or segments with texts (docs/evaluation.md)"
+
+
+def _placed(name: str, what: str, source: str, reference: str, predictions: str = SECONDS) -> Benchmark:
+    conventions = {
+        "grounding": Convention(PLACED, placing.grounding),
+        "segmentation": Convention(FOUND, placing.segmentation),
+    }
+    why = "no official scorer asks for texts and times at once, so the usual measures of grounding are given"
+    return Benchmark(name, what, source, reference, predictions, why, conventions, splits=True)
+
+
+def _captioned(name: str, what: str, reference: str) -> Benchmark:
+    conventions = {
+        "stepline": Convention(DENSE, dense.score),
+        "2018": Convention(DENSE_2018, partial(dense.score, version="2018")),
+        "2021": Convention(DENSE_2021, partial(dense.score, version="2021")),
+        "vidchapters": Convention(DENSE_VIDCHAPTERS, partial(dense.score, version="vidchapters")),
+        **_placed(name, what, "", reference).conventions,
+    }
+    source = "SODA (ECCV 2020), fujiso/SODA 1.1; densevid_eval as in PDVC and VidChapters"
+    why = "every video counts, whether it was predicted or not, and nothing is drawn at random"
+    predictions = "segments with texts (docs/evaluation.md)"
+    return Benchmark(name, what, source, reference, predictions, why, conventions, splits=True)
+
+
+BENCHMARKS = {
+    row.name: row
+    for row in (
+        Benchmark(
+            "htm-align", "narration alignment and alignability in 80 HowTo100M videos",
+            "TAN, eval_zeroshot_align; NaSVA, train.py; WYS2 section 4", "htm_align.json",
+            "JSON {id: matrix (sentences, seconds)}, {id: [second or null a sentence]} or both with alignability",
+            "TAN's rule is the benchmark's own, and the papers before NaSVA report it; NaSVA's is stricter",
+            {
+                "tan": Convention(TAN, alignment.score),
+                "tan-windows": Convention(TAN_WINDOWS, partial(alignment.score, windows=True)),
+                "nasva": Convention(NASVA, partial(alignment.score, convention="nasva")),
+                "narration": Convention(NARRATION, alignment.score_narration),
+            },
+        ),
+        Benchmark(
+            "ht-step", "wikiHow steps placed in cooking videos",
+            "HT-Step, eval_article_grounding (mAP); HT-Step paper and EvalAI 2082 (R@1, run on a server)",
+            "the release's folder: annotations.json, taxonomy.csv",
+            "its CSV video-id,t-start,t-end,label,score; or JSON {id: [second a step]} or {id: {step: second}}",
+            "there is one official rule; the mAP that looks at labels stands beside it",
+            {"official": Convention(HT_STEP, htstep.score)},
+            splits=True,
+        ),
+        Benchmark(
+            "crosstask", "step localisation in 18 tasks", "CrossTask (CVPR 2019) section 6, train.py; NaSVA 4.1",
+            "the release's folder: tasks_primary.txt, videos_val.csv, annotations/",
+            "JSON {task_video: [second or null a step]} or {task_video: matrix (seconds, steps)}",
+            "zero-shot papers (UniVL, VINA, NaSVA) place each step by itself; the original decodes them in order",
+            {
+                "each": Convention(EACH, crosstask.score),
+                "ordered": Convention(ORDERED, partial(crosstask.score, ordered=True)),
+                "official": Convention(ORDERED_SHARED, partial(crosstask.score, ordered=True, skip=True)),
+                "each-all": Convention(EACH_ALL, partial(crosstask.score, sets=False)),
+            },
+        ),
+        _captioned("youcook2", "recipe steps in cooking videos", "its JSON in either form"),
+        _captioned("tasty", "recipe steps in Tasty videos", "tasty_{split}.json of Sieve & Swap"),
+        _placed("coin", "steps of 180 everyday tasks", "COIN", "COIN.json", BY_ID),
+        _placed("hirest", "step headings of videos that answer a query", "HiREST", "all_data_{split}.json or folder"),
+        _placed("whenact", "actions named in vlogs", "WhenAct (arXiv 2202.08138)", "its data folder or joined JSON"),
+        Benchmark(
+            "vnd", "clips whose narration is shown or not", "WYS2 section 4 (VND-Test)",
+            "JSON {id: 0 or 1, or one a clip}", "JSON {id: score, or one a clip}",
+            "the paper's only measure, with average precision beside it",
+            {"official": Convention(DETECTED, detection.score)},
+        ),
+        Benchmark(
+            "ivsum", "summaries of wikiHow videos", "IV-Sum, utils/evaluate_and_log; WYS2 section 4.4 (tau, rho)",
+            "JSON {id: [0 or 1 a frame]}", "JSON {id: [score a frame]} or IV-Sum's results file",
+            "the official rule gives F = 1 to videos without a summary and multiplies probabilities",
+            {
+                "frames": Convention(FRAMES, summary.score),
+                "official": Convention(FRAMES_OFFICIAL, partial(summary.score, official=True)),
+            },
+        ),
+    )
+}  # fmt: skip
+
+
+def evaluate(
+    name: str, predictions: Path | str, reference: Path | str, *,
+    convention: str | None = None, subset: str | None = None,
+) -> Scores:  # fmt: skip
+    """Return the scores of predictions under a benchmark's convention, its default when None.
+
+    Raises DatasetError for unknown names and for files that are missing, malformed or hold nothing to score.
+    """
+    row = benchmark(name)
+    chosen = convention or row.default
+    if chosen not in row.conventions:
+        raise DatasetError(f"{name} has no convention {chosen!r}; {_near(chosen, list(row.conventions))}")
+    if subset is not None and not row.splits:
+        raise DatasetError(f"{name}: its reference states no subsets, so {subset!r} cannot be chosen; leave it out")
+    found = row.conventions[chosen]
+    return found.score(Case(name, chosen, found.rule, Path(reference), Path(predictions), subset))
+
+
+def benchmark(name: str) -> Benchmark:
+    """Return a row of the table. Raises DatasetError with the nearest name."""
+    if name not in BENCHMARKS:
+        raise DatasetError(f"no benchmark is called {name!r}; {_near(name, list(BENCHMARKS))}")
+    return BENCHMARKS[name]
+
+
+def _near(name: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(name.lower(), known, n=1)
+    return f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"

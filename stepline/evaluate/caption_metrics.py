@@ -1,0 +1,237 @@
+"""CIDEr-D as pycocoevalcap reports it: similarity of tf-idf n-grams, its idf taken from the references scored.
+
+Source: Vedantam et al., CVPR 2015. A single item, or items with equal references, has no idf and scores 0 even when
+perfect: the metric is made for a corpus, and densevid_eval calls it video by video.
+
+BLEU-1 to BLEU-4 of a corpus, with the closest reference length, as pycocoevalcap reports it.
+
+Source: Papineni et al., ACL 2002. Differs as the caption scorer does: counts that may be zero carry a tiny number
+instead, so that a caption shorter than four words still has a BLEU-4.
+
+ROUGE-L as pycocoevalcap reports it: the longest common subsequence of words, recall weighted above precision.
+
+Source: Lin, ACL 2004. Differs as the caption scorer does: with several references the best precision and the best
+recall are taken, which may come from different ones.
+
+What every caption metric takes: items, each a hypothesis with its references, all tokenised.
+
+n-grams of tokenised captions, counted once for BLEU and CIDEr.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from stepline.errors import DatasetError
+
+
+class Item(NamedTuple):
+    """One hypothesis and the references it is held against."""
+
+    references: tuple[str, ...]
+    hypothesis: str
+
+
+def require_items(items: Sequence[Item]) -> None:
+    """Raise DatasetError for no items at all, or an item without references."""
+    if not items:
+        raise DatasetError("no captions to score; give at least one hypothesis with its references")
+    for index, item in enumerate(items):
+        if not item.references:
+            raise DatasetError(f"item {index} ({item.hypothesis[:60]!r}) has no reference caption; give at least one")
+
+
+LONGEST = 4  # words in the longest n-gram of BLEU and CIDEr
+
+Ngram = tuple[str, ...]
+
+
+def ngrams(caption: str) -> Counter[Ngram]:
+    """Return how often each n-gram of 1 to LONGEST words stands in a caption."""
+    words = caption.split()
+    return Counter(
+        tuple(words[start : start + size]) for size in range(1, LONGEST + 1) for start in range(len(words) - size + 1)
+    )
+
+
+SIGMA = 6.0  # words; width of the penalty on different lengths
+_SCALE = 10.0  # CIDEr is reported times ten
+
+
+@dataclass(frozen=True)
+class CiderScores:
+    """corpus: the mean of the items, in [0, 10]. items: one score each."""
+
+    corpus: float
+    items: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class _Vector:
+    """tf-idf weights of one caption by n-gram size, their norms, and its number of two-word n-grams."""
+
+    weights: tuple[dict[Ngram, float], ...]
+    norms: tuple[float, ...]
+    length: int
+
+
+def cider(items: Sequence[Item]) -> CiderScores:
+    """Return CIDEr of tokenised captions. Raises DatasetError without items or references."""
+    require_items(items)
+    references = [[ngrams(reference) for reference in item.references] for item in items]
+    documents: Counter[Ngram] = Counter()
+    for counts in references:
+        documents.update(set().union(*counts))
+    logs = {count: math.log(count) for count in {*documents.values(), len(items)}}
+    idf = {ngram: logs[len(items)] - logs[count] for ngram, count in documents.items()}
+    scores = tuple(
+        _cider(ngrams(item.hypothesis), counts, idf, logs[len(items)])
+        for item, counts in zip(items, references, strict=True)
+    )
+    return CiderScores(sum(scores) / len(scores), scores)
+
+
+def _cider(hypothesis: Counter[Ngram], references: list[Counter[Ngram]], idf: dict[Ngram, float], rare: float) -> float:
+    """Score one item. rare: the idf of an n-gram that no reference holds."""
+    ours = _vector(hypothesis, idf, rare)
+    total = sum(_similarity(ours, _vector(reference, idf, rare)) for reference in references)
+    return _SCALE * total / len(references)
+
+
+def _vector(counts: Counter[Ngram], idf: dict[Ngram, float], rare: float) -> _Vector:
+    weights: tuple[dict[Ngram, float], ...] = tuple({} for _ in range(LONGEST))
+    length = 0
+    for ngram, count in counts.items():
+        weights[len(ngram) - 1][ngram] = count * idf.get(ngram, rare)
+        length += count if len(ngram) == 2 else 0  # the scorer's length counts pairs of words
+    norms = tuple(math.sqrt(sum(weight * weight for weight in part.values())) for part in weights)
+    return _Vector(weights, norms, length)
+
+
+def _similarity(ours: _Vector, theirs: _Vector) -> float:
+    """Return the mean over n-gram sizes of the clipped cosine, less for different lengths."""
+    total = 0.0
+    for our_part, their_part, our_norm, their_norm in zip(
+        ours.weights, theirs.weights, ours.norms, theirs.norms, strict=True
+    ):
+        dot = sum(
+            min(weight, their_part[ngram]) * their_part[ngram]
+            for ngram, weight in our_part.items()
+            if ngram in their_part
+        )
+        total += dot / (our_norm * their_norm) if our_norm and their_norm else dot
+    apart = ours.length - theirs.length
+    return total / LONGEST * math.exp(-(apart**2) / (2.0 * SIGMA**2))
+
+
+_TINY, _SMALL = 1e-15, 1e-9  # the caption scorer's guards against 0 / 0, above and below the fraction
+
+
+@dataclass(frozen=True)
+class BleuScores:
+    """corpus: BLEU-1..4 of all items together. items: BLEU-1..4 of each alone."""
+
+    corpus: tuple[float, float, float, float]
+    items: tuple[tuple[float, float, float, float], ...]
+
+
+@dataclass(frozen=True)
+class _Counts:
+    """Lengths in words; guessed and correct n-grams by size."""
+
+    length: int
+    reference_length: int
+    guessed: tuple[int, ...]
+    correct: tuple[int, ...]
+
+
+def bleu(items: Sequence[Item]) -> BleuScores:
+    """Return BLEU of tokenised captions. Raises DatasetError without items or references."""
+    require_items(items)
+    counts = [_count(item) for item in items]
+    whole = _Counts(
+        sum(part.length for part in counts),
+        sum(part.reference_length for part in counts),
+        _sums([part.guessed for part in counts]),
+        _sums([part.correct for part in counts]),
+    )
+    return BleuScores(_scores(whole), tuple(map(_scores, counts)))
+
+
+def _sums(rows: list[tuple[int, ...]]) -> tuple[int, ...]:
+    return tuple(sum(column) for column in zip(*rows, strict=True))
+
+
+def _count(item: Item) -> _Counts:
+    length = len(item.hypothesis.split())
+    lengths = [len(reference.split()) for reference in item.references]
+    closest = min(lengths, key=lambda other: (abs(other - length), other))
+    most: Counter[Ngram] = Counter()
+    for reference in item.references:
+        most |= ngrams(reference)
+    correct = [0] * LONGEST
+    for ngram, count in (ngrams(item.hypothesis) & most).items():
+        correct[len(ngram) - 1] += count
+    guessed = tuple(max(0, length - size) for size in range(LONGEST))
+    return _Counts(length, closest, guessed, tuple(correct))
+
+
+def _scores(counts: _Counts) -> tuple[float, float, float, float]:
+    product, scores = 1.0, []
+    for size, (correct, guessed) in enumerate(zip(counts.correct, counts.guessed, strict=True), start=1):
+        product *= (correct + _TINY) / (guessed + _SMALL)
+        scores.append(product ** (1.0 / size))
+    ratio = (counts.length + _TINY) / (counts.reference_length + _SMALL)
+    penalty = math.exp(1.0 - 1.0 / ratio) if ratio < 1.0 else 1.0
+    first, second, third, fourth = (score * penalty for score in scores)
+    return first, second, third, fourth
+
+
+BETA = 1.2  # weight of recall
+
+
+@dataclass(frozen=True)
+class RougeScores:
+    """corpus: the mean of the items, in [0, 1]. items: one score each."""
+
+    corpus: float
+    items: tuple[float, ...]
+
+
+def rouge_l(items: Sequence[Item]) -> RougeScores:
+    """Return ROUGE-L of tokenised captions. Raises DatasetError without items or references."""
+    require_items(items)
+    scores = tuple(_rouge_l(item) for item in items)
+    return RougeScores(sum(scores) / len(scores), scores)
+
+
+def _rouge_l(item: Item) -> float:
+    hypothesis = item.hypothesis.split(" ")  # an empty caption is one empty word, which equals another one
+    precision = recall = 0.0
+    for reference in item.references:
+        words = reference.split(" ")
+        common = common_subsequence(words, hypothesis)
+        precision = max(precision, common / len(hypothesis))
+        recall = max(recall, common / len(words))
+    if not precision or not recall:
+        return 0.0
+    return (1.0 + BETA**2) * precision * recall / (recall + BETA**2 * precision)
+
+
+def common_subsequence(first: Sequence[str], second: Sequence[str]) -> int:
+    """Return the length of the longest common subsequence.
+
+    One bit a word of `first`, one step a word of `second`, so that long captions stay quick.
+    Source: Hyyro, "Bit-parallel LCS-length computation revisited", 2004.
+    """
+    places: dict[str, int] = {}
+    for index, word in enumerate(first):
+        places[word] = places.get(word, 0) | 1 << index
+    everything = (1 << len(first)) - 1
+    open_bits = everything  # a zero marks where the subsequence grows
+    for word in second:
+        matched = open_bits & places.get(word, 0)
+        open_bits = (open_bits + matched | open_bits - matched) & everything
+    return len(first) - open_bits.bit_count()

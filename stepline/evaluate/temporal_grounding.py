@@ -1,0 +1,330 @@
+"""Benchmarks that ask where texts, or steps in general, are shown: WhenAct, HiREST, COIN, YouCook2, Tasty.
+
+grounding: each reference text is to be placed. Predictions are JSON by record id, one second a reference row or
+{row id: second} (R@1 only); or segments in any form that `stepline.datasets.read_predictions` reads, matched to the
+reference by their text, repeated texts in the order of the file. The second of a segment is its middle.
+
+segmentation: texts are not looked at; only whether spans were found where the reference has some.
+
+How well placed spans fit reference spans: overlap, recall at an overlap, mean overlap, and hits of single seconds.
+
+Spans are (N, 2) float arrays of [start, end] seconds as the files hold them, also reversed or of no length; a
+reversed span covers nothing. A text may have several reference instances; any of them counts.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from stepline.datasets import Segment, read, read_predictions
+from stepline.datasets.files import Node, read_json
+from stepline.errors import DatasetError
+from stepline.evaluate.bootstrap import Floats, Ratio, Statistic
+from stepline.evaluate.case import Case, length, number_or_null, numbers, rejected_note, same_ids, unread_note
+from stepline.evaluate.report import Scores
+from stepline.records import Record, Step
+
+THRESHOLDS = (0.1, 0.3, 0.5, 0.7)  # of intersection over union; usual in moment retrieval, HiREST and HT-Step
+Pair: TypeAlias = Sequence[float] | npt.NDArray[np.floating]
+Pairs: TypeAlias = Sequence[Sequence[float]] | npt.NDArray[np.floating]
+
+
+def as_spans(spans: Pairs, what: str = "spans") -> Floats:
+    """Return (N, 2) float64. Raises DatasetError for another shape, NaN or infinity."""
+    try:
+        array = np.asarray(spans, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise DatasetError(f"{what}: not numbers in pairs ({error}); give [start, end] in seconds") from error
+    if array.size == 0:
+        return np.zeros((0, 2))
+    if array.ndim != 2 or array.shape[1] != 2:
+        raise DatasetError(f"{what}: shape {array.shape}, not (N, 2); give [start, end] in seconds")
+    if not np.isfinite(array).all():
+        raise DatasetError(f"{what}: [{_first_bad(array)}] holds NaN or infinity; give seconds")
+    return array
+
+
+def _first_bad(spans: Floats) -> str:
+    row = spans[~np.isfinite(spans).all(axis=1)][0]
+    return f"{row[0]}, {row[1]}"
+
+
+def overlap(first: Floats, second: Floats) -> Floats:
+    """Return (N, M) intersection over union of (N, 2) and (M, 2); 0 where neither covers a moment.
+
+    Two spans of no length at the same second do not overlap: they cover nothing.
+    """
+    start = np.maximum(first[:, None, 0], second[None, :, 0])
+    end = np.minimum(first[:, None, 1], second[None, :, 1])
+    shared = np.clip(end - start, 0.0, None)
+    lengths = np.clip(first[:, 1] - first[:, 0], 0.0, None)[:, None] + np.clip(second[:, 1] - second[:, 0], 0.0, None)
+    union = lengths - shared
+    out = np.zeros_like(shared)
+    np.divide(shared, union, out=out, where=union > 0)
+    return np.asarray(np.clip(out, 0.0, 1.0))
+
+
+def hit(second: float, instances: Floats, *, closed: bool = False) -> bool:
+    """Tell whether a second lies in any instance: in [start, end), or with `closed` in [start, end]."""
+    before_end = second <= instances[:, 1] if closed else second < instances[:, 1]
+    return bool(((instances[:, 0] <= second) & before_end).any())
+
+
+@dataclass(frozen=True)
+class Fit:
+    """How one video's placed spans fit: overlaps: (K,) the best one of each reference; placed: how many were given."""
+
+    overlaps: Floats
+    placed: int
+
+    def found(self, threshold: float) -> float:
+        """Return how many references are met at this intersection over union or more."""
+        return float((self.overlaps >= threshold).sum())
+
+
+def grounding_fit(predicted: Sequence[Pair | None], reference: Sequence[Pairs]) -> Fit:
+    """Compare one predicted span a text with the instances of that text.
+
+    predicted: K of [start, end] or None where the text was not placed (overlap 0). reference: K of instances (M, 2).
+    Raises DatasetError when the lengths differ or a text has no instance.
+    """
+    if len(predicted) != len(reference):
+        raise DatasetError(f"{len(predicted)} predicted spans for {len(reference)} texts; give one, or null, a text")
+    best = np.zeros(len(reference))
+    for k, (span, instances) in enumerate(zip(predicted, reference, strict=True)):
+        truth = as_spans(instances, "reference")
+        if not len(truth):
+            raise DatasetError(f"text {k} has no reference instance; leave out texts that are not in the video")
+        if span is not None:
+            best[k] = overlap(as_spans([span], "prediction"), truth).max()  # type: ignore[list-item]
+    return Fit(best, sum(span is not None for span in predicted))
+
+
+def segmentation_fit(predicted: Pairs, reference: Pairs) -> Fit:
+    """Compare spans without texts: each reference takes the predicted span that overlaps it most, one may serve many.
+
+    That is how densevid_eval counts recall, but here `>=` decides.
+    """
+    given, truth = as_spans(predicted, "prediction"), as_spans(reference, "reference")
+    if not len(given):
+        return Fit(np.zeros(len(truth)), 0)
+    return Fit(overlap(given, truth).max(axis=0), len(given))
+
+
+def overlap_statistics(fits: Sequence[Fit], totals: Floats) -> dict[str, Statistic]:
+    """Return recall at each threshold and mean overlap over videos; totals: (V,) references a video."""
+    made: dict[str, Statistic] = {
+        f"Recall@IoU {threshold}": Ratio(np.array([fit.found(threshold) for fit in fits]), totals)
+        for threshold in THRESHOLDS
+    }
+    made["mean IoU"] = Ratio(np.array([float(fit.overlaps.sum()) for fit in fits]), totals)
+    return made
+
+
+CLIP = re.compile(r"mini_\d+\.mp4$")  # what WhenAct writes behind the name of a clip's source video
+
+
+@dataclass(frozen=True)
+class _Reference:
+    records: dict[str, Record]
+    notes: tuple[str, ...]
+
+    def sources(self, ids: Iterable[str]) -> list[str]:
+        """Return the media of each record: HiREST asks several things of a video, WhenAct cuts one into clips."""
+        return [CLIP.sub("", self.records[id].video.id) for id in ids]
+
+
+def grounding(case: Case) -> Scores:
+    """Return R@1, and with segments also recall at overlap and mean overlap, over texts that the video shows."""
+    reference = _reference(case)
+    shown = {id: [step for step in record.reference if step.spans] for id, record in reference.records.items()}
+    truths = {id: [_instances(step) for step in steps] for id, steps in shown.items() if steps}
+    counted = np.array([float(len(instances)) for instances in truths.values()])
+    seconds_file = _seconds_file(case.predictions)
+    if seconds_file is not None:
+        seconds = same_ids(seconds_file, reference.records)
+        notes = [*reference.notes, *_strange_rows(case, seconds, reference)]
+        at = {id: _at(seconds[id], reference.records[id], shown[id]) for id in truths if id in seconds}
+        statistics: dict[str, Statistic] = {"R@1": Ratio(_hits(truths, at), counted)}
+        return case.scores(
+            truths, int(counted.sum()), statistics, {"steps": counted, "hits": _hits(truths, at)},
+            asked=truths, given=_of_reference(seconds, reference), notes=notes,
+            sources=reference.sources(truths),
+        )  # fmt: skip
+    return _score_segments(case, reference, shown, truths, counted)
+
+
+def _score_segments(
+    case: Case, reference: _Reference, shown: dict[str, list[Step]], truths: dict[str, list[Floats]], counted: Floats
+) -> Scores:
+    predictions = read_predictions(case.predictions)
+    segmented = same_ids(predictions.segments, reference.records)
+    spans = {
+        id: _matched(reference.records[id], shown[id], segments) for id, segments in segmented.items() if id in truths
+    }
+    at = {id: [None if s is None else (s[0] + s[1]) / 2 for s in placed] for id, placed in spans.items()}
+    fits = [grounding_fit(spans.get(id, _nothing(instances)), instances) for id, instances in truths.items()]
+    hits = _hits(truths, at)
+    statistics: dict[str, Statistic] = {"R@1": Ratio(hits, counted), **overlap_statistics(fits, counted)}
+    columns = {"steps": counted, "hits": hits, "overlap": np.array([fit.overlaps.sum() for fit in fits])}
+    notes = [*reference.notes, *unread_note(predictions), *_strange_texts(segmented, reference)]
+    given = _of_reference(segmented, reference)
+    return case.scores(
+        truths, int(counted.sum()), statistics, columns, asked=truths, given=given, notes=notes,
+        sources=reference.sources(truths),
+    )  # fmt: skip
+
+
+def _strange_rows(case: Case, seconds: Mapping[str, Node], reference: _Reference) -> list[str]:
+    """Return a note of seconds for rows that the reference lacks. Raises DatasetError when all are."""
+    named: list[bool] = []
+    for id, node in seconds.items():
+        if id in reference.records and isinstance(node.value, dict):
+            rows = {step.id for step in reference.records[id].reference}
+            named += [key in rows for key in node.value]
+    if named and not any(named):
+        raise DatasetError(f"{case.predictions}: no key is the id of a row of the reference; give {{row id: second}}")
+    lost = named.count(False)
+    return [f"{lost} of {len(named)} seconds are for rows that the reference does not hold"] if lost else []
+
+
+def _strange_texts(segmented: Mapping[str, Sequence[Segment]], reference: _Reference) -> list[str]:
+    """Return a note of segments whose text the reference of their video does not hold: they place nothing."""
+    held: list[bool] = []
+    for id, segments in segmented.items():
+        texts = {_plain(step.text) for step in reference.records[id].reference} if id in reference.records else None
+        held += [_plain(segment.sentence) in texts for segment in segments] if texts is not None else []
+    lost = held.count(False)
+    note = f"{lost} of {len(held)} predicted segments repeat no text of the reference, so place nothing"
+    return [note] if lost else []
+
+
+def _nothing(instances: Sequence[Floats]) -> list[list[float] | None]:
+    return [None] * len(instances)
+
+
+def _of_reference(given: Iterable[str], reference: _Reference) -> list[str]:
+    """Return the predicted ids without those whose reference shows nothing: they are neither extra nor scored."""
+    return [id for id in given if id not in reference.records or _shows(reference.records[id])]
+
+
+def _shows(record: Record) -> bool:
+    return any(step.spans for step in record.reference)
+
+
+def segmentation(case: Case) -> Scores:
+    """Return recall and precision at overlap and mean overlap of spans, whatever they are called."""
+    reference = _reference(case)
+    truths = {
+        id: np.concatenate([_instances(step) for step in record.reference if step.spans])
+        for id, record in reference.records.items()
+        if _shows(record)
+    }
+    predictions = read_predictions(case.predictions)
+    segmented = same_ids(predictions.segments, reference.records)
+    given = {id: as_spans([[segment.start, segment.end] for segment in segmented.get(id, ())]) for id in truths}
+    tables = [overlap(given[id], truth) for id, truth in truths.items()]  # (N, M) each
+    fits = [Fit(table.max(axis=0) if len(table) else np.zeros(table.shape[1]), len(table)) for table in tables]
+    counted = np.array([float(len(truth)) for truth in truths.values()])
+    placed = np.array([float(fit.placed) for fit in fits])
+    statistics = overlap_statistics(fits, counted)
+    for threshold in THRESHOLDS:
+        right = np.array([float((table.max(axis=1) >= threshold).sum()) if len(table) else 0.0 for table in tables])
+        statistics[f"Precision@IoU {threshold}"] = Ratio(right, np.maximum(placed, _tiny(placed)))
+    columns = {"steps": counted, "predicted": placed, "overlap": np.array([fit.overlaps.sum() for fit in fits])}
+    notes = [*reference.notes, *unread_note(predictions)]
+    return case.scores(
+        truths, int(counted.sum()), statistics, columns, asked=truths,
+        given=_of_reference(segmented, reference), notes=notes, sources=reference.sources(truths),
+    )  # fmt: skip
+
+
+def _tiny(placed: Floats) -> Floats:
+    """Return a denominator that makes 0 of 0 predictions 0 and changes nothing else."""
+    return np.full(len(placed), 0.0 if placed.any() else 1.0)
+
+
+def _hits(truths: dict[str, list[Floats]], at: dict[str, list[float | None]]) -> Floats:
+    right = np.zeros(len(truths))
+    for index, (id, instances) in enumerate(truths.items()):
+        for second, spans in zip(at.get(id, ()), instances, strict=False):
+            right[index] += second is not None and hit(second, spans)
+    return right
+
+
+def _reference(case: Case) -> _Reference:
+    reading = read(case.benchmark, case.reference, subset=case.subset)
+    return _Reference({record.id: record for record in reading.records}, rejected_note(reading.reasons()))
+
+
+def _instances(step: Step) -> Floats:
+    return np.array([[span.start, span.end] for span in step.spans])
+
+
+def _seconds_file(path: Path) -> dict[str, Node] | None:
+    """Return the predictions by id when they are seconds, None when they are anything else."""
+    if path.is_dir() or not path.name.endswith((".json", ".json.gz")):
+        return None
+    tree = read_json(path)
+    if not isinstance(tree, dict) or not any(tree.values()) or not all(map(_holds_seconds, tree.values())):
+        return None
+    return dict(Node(tree, str(path)).entries())
+
+
+def _holds_seconds(value: object) -> bool:
+    values = list(value.values()) if isinstance(value, dict) else value
+    if not isinstance(values, list):
+        return False
+    return all(item is None or (isinstance(item, int | float) and not isinstance(item, bool)) for item in values)
+
+
+def _at(node: Node, record: Record, shown: Sequence[Step]) -> list[float | None]:
+    if node.value == []:
+        return [None] * len(shown)
+    if isinstance(node.value, dict):
+        given = {key: number_or_null(value) for key, value in node.entries()}
+    else:
+        given = {str(index): float(second) for index, second in enumerate(_by_row(node, record))}
+    return [None if np.isnan(second := given.get(step.id, np.nan)) else second for step in shown]
+
+
+def _by_row(node: Node, record: Record) -> Floats:
+    """Return one second a row of the annotation; of rows that the reader rejected only the count is known."""
+    rows = [int(step.id) if step.id.isdecimal() else -1 for step in record.reference]
+    most = len(rows) + len(record.dropped)
+    if min(rows) < 0 or max(rows) >= most:
+        raise DatasetError(f"{node.place}: this reference's steps have ids of their own; give {{step id: second}}")
+    seconds = numbers(node)
+    length(node, seconds, min(max(len(seconds), max(rows) + 1), most), "rows of the reference")
+    return seconds
+
+
+def _matched(record: Record, shown: Sequence[Step], segments: Sequence[Segment]) -> list[list[float] | None]:
+    """Return one predicted span for each shown step: texts are compared without case and doubled spaces."""
+    rows: dict[str, list[str]] = defaultdict(list)
+    for step in record.reference:
+        rows[_plain(step.text)].append(step.id)
+    found: dict[str, list[Segment]] = defaultdict(list)
+    for segment in segments:
+        found[_plain(segment.sentence)].append(segment)
+    placed: dict[str, list[float]] = {}
+    for text, ids in rows.items():
+        for id, segment in zip(ids, _best(found.get(text, []), len(ids)), strict=False):
+            placed[id] = [segment.start, segment.end]
+    return [placed.get(step.id) for step in shown]
+
+
+def _best(segments: Sequence[Segment], count: int) -> list[Segment]:
+    """Return the `count` best-scored segments in the order of the file; without scores the first ones."""
+    ranked = sorted(range(len(segments)), key=lambda n: (-(segments[n].score or 0.0), n))[:count]
+    return [segments[n] for n in sorted(ranked)]
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.casefold().split())

@@ -1,0 +1,200 @@
+"""Summaries of videos, as IV-Sum scores them: F of frames, Kendall's tau and Spearman's rho; and a reader of its steps.
+
+The official F (utils/evaluate_and_log) has three quirks, here options of `Rules`: a reference without any frame gives
+F = 1; scores of 0.5 and less are kept as they are, so the summary is soft (test.py); frames beyond the reference are
+cut off and lacking ones are 0. tau and rho are not in the official code; WYS2 (section 4.4) reports them.
+
+Summaries as a benchmark (IV-Sum's WikiHow Summaries): F of frames, Kendall's tau, Spearman's rho.
+
+The reference is IV-Sum's annotation file, {video: [0 or 1 a frame]}; its results file {video: {"machine_summary":
+[...]}} or {video: [score a frame]} are the predictions; "scores" beside "machine_summary" rank the frames.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from stepline.datasets.files import Node
+from stepline.errors import DatasetError
+from stepline.evaluate.bootstrap import Floats, Ratio, Statistic
+from stepline.evaluate.case import SKIP, ZERO, Case, by_id, numbers
+from stepline.evaluate.report import Scores
+
+EPSILON = 1e-8  # added below both fractions, official
+THRESHOLD = 0.5  # a frame is in the summary above it, IV-Sum's test.py
+Numbers: TypeAlias = Sequence[float] | npt.NDArray[np.floating] | npt.NDArray[np.integer]
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How frames are compared.
+
+    empty_reference: "undefined" leaves a video without reference frames out, "one" gives it F = 1 (official).
+    below: "zero" makes every frame in or out, "keep" leaves scores up to the threshold as they are (official).
+    lengths: "error" refuses summaries of another length, "pad" cuts and fills with zeros (official).
+    """
+
+    empty_reference: Literal["undefined", "one"] = "undefined"
+    below: Literal["zero", "keep"] = "zero"
+    lengths: Literal["error", "pad"] = "pad"
+
+
+OFFICIAL = Rules(empty_reference="one", below="keep", lengths="pad")
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """F, precision and recall of one video's frames."""
+
+    f: float
+    precision: float
+    recall: float
+
+
+def frames_overlap(summary: Numbers, reference: Numbers, rules: Rules = Rules()) -> Overlap | None:
+    """Return the overlap of a summary (T,) of scores with reference frames (T,) of 0 and 1; None where undefined.
+
+    Raises DatasetError for NaN, a reference that is not 0 or 1, or lengths that differ under "error".
+    """
+    truth = _vector(reference, "reference frames")
+    if not np.isin(truth, (0.0, 1.0)).all():
+        raise DatasetError("a reference frame is neither 0 nor 1; give 1 for the frames of the summary")
+    given = binarise(fitted(_vector(summary, "summary frames"), len(truth), rules.lengths), rules.below)
+    if not truth.any():
+        return Overlap(1.0, 1.0, 1.0) if rules.empty_reference == "one" else None
+    shared = float((given * truth).sum())
+    precision, recall = shared / (float(given.sum()) + EPSILON), shared / (float(truth.sum()) + EPSILON)
+    f = 2 * precision * recall / (precision + recall) if precision + recall > 0 else 0.0
+    return Overlap(f, precision, recall)
+
+
+def binarise(frames: Floats, below: Literal["zero", "keep"]) -> Floats:
+    """Return frames with 1 above the threshold, and 0 or what stood there below it."""
+    return np.where(frames > THRESHOLD, 1.0, frames if below == "keep" else 0.0)
+
+
+def fitted(frames: Floats, length: int, lengths: Literal["error", "pad"]) -> Floats:
+    """Return frames cut or filled with zeros to a length. Raises DatasetError under "error"."""
+    if len(frames) != length and lengths == "error":
+        raise DatasetError(f"{len(frames)} summary frames for {length} reference frames; give one score a frame")
+    return np.pad(frames[:length], (0, max(0, length - len(frames))))
+
+
+def kendall_tau(first: Numbers, second: Numbers) -> float | None:
+    """Return Kendall's tau-b in [-1, 1]; None where one side is constant, which leaves it undefined."""
+    from scipy.stats import kendalltau
+
+    return _correlation(first, second, kendalltau)
+
+
+def spearman_rho(first: Numbers, second: Numbers) -> float | None:
+    """Return Spearman's rank correlation in [-1, 1], ties at their mean rank; None where one side is constant."""
+    from scipy.stats import spearmanr
+
+    return _correlation(first, second, spearmanr)
+
+
+def _correlation(first: Numbers, second: Numbers, measure) -> float | None:  # type: ignore[no-untyped-def]
+    one, other = _vector(first, "scores"), _vector(second, "reference scores")
+    if len(one) != len(other):
+        raise DatasetError(f"{len(one)} scores for {len(other)} reference scores; give one a frame")
+    if len(one) < 2 or (one == one[0]).all() or (other == other[0]).all():
+        return None
+    return float(measure(one, other).statistic)
+
+
+def _vector(values: Numbers, what: str) -> Floats:
+    try:
+        vector = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise DatasetError(f"{what}: not a list of numbers ({error}); give one number a frame") from error
+    if vector.ndim != 1 or not np.isfinite(vector).all():
+        raise DatasetError(f"{what}: shape {vector.shape} or NaN in it; give one finite number a frame")
+    return vector
+
+
+@dataclass(frozen=True)
+class Article:
+    """A wikiHow article of WikiHow Summaries: its steps, and the clip file of each that has one."""
+
+    title: str
+    video: str | None
+    steps: tuple[str, ...]
+    clips: tuple[str | None, ...]
+
+
+def read_wikihow(path: Path) -> Iterator[Article]:
+    """Yield the articles of a how_to_steps JSON file {title: {video_url, steps: [{text, clip}]}}, gzipped or not."""
+    from stepline.datasets.files import Node, read_json
+
+    for title, article in Node(read_json(path), str(path)).entries():
+        video = article.get("video_url")
+        rows = list(article["steps"].rows())
+        texts = tuple((text.text() if (text := row.get("text")) else "").strip() for row in rows)
+        clips = tuple(clip.text() if (clip := row.get("clip")) else None for row in rows)
+        yield Article(title, video.text() if video else None, texts, clips)
+
+
+NAMES = ("F", "precision", "recall", "Kendall tau", "Spearman rho")
+
+
+def score(case: Case, *, official: bool = False) -> Scores:
+    """Return the means over videos of F, precision, recall, tau and rho, each over the videos where it is defined."""
+    rules = OFFICIAL if official else Rules()
+    truths = {id: numbers(node) for id, node in by_id(case.reference).items()}
+    given = {id: node for id, node in by_id(case.predictions).items() if id in truths or _is_summary(node)}
+    kept = [id for id in truths if id in given or not official]
+    rows = np.array([_row(given.get(id), truths[id], rules) for id in kept]).reshape(len(kept), len(NAMES))
+    statistics: dict[str, Statistic] = {}
+    for column, name in enumerate(NAMES):
+        known = ~np.isnan(rows[:, column])
+        if known.any():
+            statistics[name] = Ratio(np.where(known, rows[:, column], 0.0), known.astype(np.float64))
+    columns = {name: rows[:, column] for column, name in enumerate(NAMES)}
+    items = sum(len(truths[id]) for id in kept)
+    return case.scores(
+        kept, items, statistics, columns, asked=truths, given=given, handling=SKIP if official else ZERO,
+        notes=_undefined(rows),
+    )  # fmt: skip
+
+
+def _is_summary(node: Node) -> bool:
+    """Tell whether an entry is a video's: IV-Sum's results file also holds averages and a list of the best ids."""
+    if isinstance(node.value, dict):
+        return "machine_summary" in node.value
+    return isinstance(node.value, list) and not any(isinstance(item, str) for item in node.value)
+
+
+def _row(node: Node | None, truth: Floats, rules: Rules) -> list[float]:
+    """Return the five numbers of one video, NaN where undefined; a missing video scores 0 where it could score."""
+    frames = _frames(node, "machine_summary", truth, rules)
+    ranks = _frames(node, "scores", truth, rules)
+    found = frames_overlap(frames, truth, rules)
+    defined = len(truth) > 1 and not (truth == truth[0]).all()
+    if node is None:
+        return [*([np.nan] * 3 if found is None else [0.0] * 3), *([0.0] * 2 if defined else [np.nan] * 2)]
+    tau, rho = kendall_tau(ranks, truth), spearman_rho(ranks, truth)
+    if tau is None and defined and rules != OFFICIAL:
+        tau = rho = 0.0  # frames that all score the same rank nothing
+    overlaps = [np.nan] * 3 if found is None else [found.f, found.precision, found.recall]
+    return [*overlaps, *(np.nan if value is None else value for value in (tau, rho))]
+
+
+def _frames(node: Node | None, key: str, truth: Floats, rules: Rules) -> Floats:
+    if node is None:
+        return np.zeros(len(truth))
+    parts = (node.get(key) or node["machine_summary"]) if isinstance(node.value, dict) else node
+    values = numbers(parts)
+    if np.isnan(values).any():
+        raise DatasetError(f"{parts.place}: holds null; give a score for every frame")
+    return fitted(values, len(truth), rules.lengths)
+
+
+def _undefined(rows: Floats) -> list[str]:
+    counts = {name: int(np.isnan(rows[:, column]).sum()) for column, name in enumerate(NAMES)}
+    rest = "videos, which its mean leaves out"
+    return [f"{name} is undefined for {count} {rest}" for name, count in counts.items() if count]

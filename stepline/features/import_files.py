@@ -1,0 +1,257 @@
+"""Other people's feature files into a store: what cannot be features is left out, and said.
+
+Where features come from, and how each file is named after its item.
+
+{sub}/{id}.mp4.npy, {id}.webm.npy, {id}.npy        HowTo100M's S3D features, anybody's own
+{sub}/{id}.pth.tar, {id}.pth, {id}.pt              InternVideo's and CLIP's features; a dict with texts
+{id}.safetensors, {id}.npz                         what `stepline steps` and others wrote
+{key}.{ending} in a .tar                           WebDataset: the id is what stands before the first dot
+any of these that holds {id: (T, D), ...}          VidChapters' one file of all videos
+"""
+
+import math
+import tarfile
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stepline.errors import StoreError
+from stepline.features.checks import DROPPED, OTHER_ID, TWICE, UNREADABLE, Dropped, read_dropped, write_dropped
+from stepline.features.files import KINDS, parse_arrays, read_arrays
+from stepline.features.store import SHARD_BYTES, UNKNOWN, FeatureWriter, Lines
+
+ENDINGS = (".mp4.npy", ".webm.npy", ".mkv.npy", ".pth.tar", *KINDS)
+VALUES = ("values", "features")  # the names under which a file of several arrays may keep the features
+
+
+@dataclass(frozen=True)
+class Found:
+    """A file, or a member of an archive, that may hold features; `read` gives what is in it and its metadata."""
+
+    id: str
+    place: str
+    read: Callable[[], tuple[Any, Mapping[str, str]]]
+
+
+@dataclass(frozen=True)
+class Content:
+    """What a file says of one item. said: the id that it gives itself, None where it gives none."""
+
+    id: str
+    values: Any
+    metadata: Mapping[str, str]
+    lines: Lines | None = None
+    said: str | None = None
+
+
+def find_features(source: Path, ending: str | None = None) -> Iterator[Found]:
+    """Yield the feature files of a folder (all below it, in name order), of a .tar, or the one file.
+
+    ending: of the names that count, for example .video.npy in a WebDataset that holds several arrays a key.
+    Raises StoreError when there is no such file, no feature file in it, or several arrays a key and no ending.
+    """
+    if not source.exists():
+        raise StoreError(f"{source}: no such file or folder; give features, a folder of them, or a WebDataset's .tar")
+    paths = sorted(path for path in source.rglob("*") if path.is_file()) if source.is_dir() else [source]
+    any_found = False
+    for path in paths:
+        for found in _in_file(path, ending):
+            any_found = True
+            yield found
+    if not any_found:
+        wanted = f"that ends with {ending}" if ending else f"({' '.join(ENDINGS)}, or these in a .tar)"
+        raise StoreError(f"{source}: holds no feature file {wanted}; give the folder that does")
+
+
+def contents(found: Found) -> Iterator[Content]:
+    """Yield what a file holds: one item, or each of a dict of items. Raises StoreError when it cannot be read."""
+    content, metadata = found.read()
+    if not isinstance(content, Mapping):
+        yield Content(found.id, content, metadata)
+        return
+    named = [name for name in VALUES if name in content]
+    if named:
+        said = content.get("vid")
+        yield Content(found.id, content[named[0]], metadata, _lines(content), None if said is None else str(said))
+    elif len(content) == 1 and not str(next(iter(content))).strip("0123456789arx_"):
+        yield Content(found.id, next(iter(content.values())), metadata)  # numpy's own names, arr_0
+    else:
+        for id, values in content.items():
+            yield Content(str(id), values, metadata)
+
+
+def item_id(name: str, ending: str | None = None) -> str | None:
+    """Return the id that a file's name gives; None where it is no feature file."""
+    for known in (ending,) if ending else ENDINGS:
+        if name.lower().endswith(known.lower()) and len(name) > len(known):
+            return name[: -len(known)]
+    return None
+
+
+def _in_file(path: Path, ending: str | None) -> Iterator[Found]:
+    if path.name.endswith(".tar") and not path.name.endswith(".pth.tar"):
+        yield from _in_tar(path, ending)
+        return
+    id = item_id(path.name, ending)
+    if id is not None and not path.name.startswith("."):
+        yield Found(id, str(path), lambda: read_arrays(path))
+
+
+def _in_tar(path: Path, ending: str | None) -> Iterator[Found]:
+    """Yield a WebDataset's members; the members of a key follow each other, and all are seen before one is read."""
+    try:
+        with tarfile.open(path) as archive:
+            for key, group in groupby(_members(archive, ending), lambda member: _key_and_ending(member)[0]):
+                members = list(group)
+                _one_ending(path, key, members)
+                for member in members:
+                    file = archive.extractfile(member)
+                    data = file.read() if file is not None else b""
+                    yield _member(key, f"{path}:{member.name}", data)
+    except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
+        raise StoreError(f"{path}: a damaged archive ({error}); download it again") from error
+
+
+def _members(archive: tarfile.TarFile, ending: str | None) -> Iterator[tarfile.TarInfo]:
+    """Yield the members that may hold features; `ending` is all that stands behind the key."""
+    for member in archive:
+        key, rest = _key_and_ending(member)
+        if member.isfile() and key and item_id(f"{key}{rest}", ending) and rest.lower() == (ending or rest).lower():
+            yield member
+
+
+def _key_and_ending(member: tarfile.TarInfo) -> tuple[str, str]:
+    key, dot, rest = member.name.rpartition("/")[2].partition(".")
+    return key, f"{dot}{rest}"
+
+
+def _one_ending(path: Path, key: str, members: Sequence[tarfile.TarInfo]) -> None:
+    """Raise StoreError where a key has several arrays: which of them is wanted, only its user knows."""
+    endings = sorted({_key_and_ending(member)[1] for member in members})
+    if len(endings) > 1:
+        cure = f"give the one that is wanted, for example --ending {endings[-1]}"
+        raise StoreError(f"{path}: {key} holds several arrays, {', '.join(endings)}; {cure}")
+
+
+def _member(key: str, place: str, data: bytes) -> Found:
+    return Found(key, place, lambda: parse_arrays(place, data))
+
+
+def _lines(content: Mapping[str, Any]) -> Lines | None:
+    """Return the texts beside the features, as NaSVA's loader takes them: {vid, start, end, text, features}."""
+    if "text" not in content:
+        return None
+    texts = tuple(str(text) for text in np.atleast_1d(content["text"]))
+    try:
+        starts, ends = (_times(content.get(name)) for name in ("start", "end"))
+    except (ValueError, TypeError) as error:
+        raise StoreError(f"its times are no numbers ({error}); extract the text features again") from error
+    return Lines(texts, starts, ends)
+
+
+def _times(column: Any) -> tuple[float, ...]:
+    if column is None:
+        return ()
+    return tuple(float(value) for value in np.atleast_1d(np.asarray(column, dtype=np.float64)))
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What an import did. added: ids; rows: of them; already: items that the store held before."""
+
+    added: tuple[str, ...]
+    rows: int
+    already: int
+    dropped: tuple[Dropped, ...]
+
+
+def import_features(
+    source: Path,
+    folder: Path,
+    *,
+    rate: float = 1.0,
+    backbone: str | None = None,
+    width: int | None = None,
+    ending: str | None = None,
+    shard_bytes: int = SHARD_BYTES,
+    report: Callable[[str], None] | None = None,
+) -> Imported:
+    """Add the feature files of a folder, a .tar or one file to the store in `folder`, and return what was done.
+
+    rate: rows a second, and backbone: who made them, for files that do not say so themselves. width: what all must
+    be; else the first to be stored decides. Items that the store holds are not read again, so that an import that was
+    killed goes on. What was dropped is in `dropped.jsonl`, with its reason. Raises StoreError without any feature file.
+    """
+    with FeatureWriter(folder, width=width, shard_bytes=shard_bytes) as writer:
+        run = _Run(writer, rate, backbone)
+        for found in find_features(source, ending):
+            run.take(found)
+            if report is not None:
+                report(found.id)
+    kept = [each for each in read_dropped(folder / DROPPED) if not _below(each.place, source) and each.id not in writer]
+    write_dropped([*kept, *run.dropped], folder / DROPPED)
+    return Imported(tuple(run.added), run.rows, run.already, tuple(run.dropped))
+
+
+def _below(place: str, source: Path) -> bool:
+    return place == str(source) or place.startswith((f"{source}/", f"{source}:"))
+
+
+def _rate(content: Content, rate: float) -> float:
+    """Return the rows a second that a file states, else the given ones."""
+    stated = content.metadata.get("rate", str(rate))
+    try:
+        found = float(stated)
+    except ValueError:
+        found = float("nan")
+    if not (math.isfinite(found) and found > 0):
+        raise StoreError(f"{content.id}: rate {stated!r} is no number of rows a second; write the features again")
+    return found
+
+
+class _Run:
+    """One import: what came so far."""
+
+    def __init__(self, writer: FeatureWriter, rate: float, backbone: str | None) -> None:
+        self._writer, self._rate, self._backbone = writer, rate, backbone
+        self._places: dict[str, str] = {}  # id -> where it was first found, in this run
+        self.added: dict[str, None] = {}  # in order
+        self.rows = 0
+        self.already = 0
+        self.dropped: list[Dropped] = []
+
+    def take(self, found: Found) -> None:
+        """Add what a file holds, or note why not."""
+        if found.id in self._writer and found.id not in self._places:
+            self._places[found.id] = found.place
+            self.already += 1
+            return
+        try:
+            for content in contents(found):
+                self._add(content, found.place)
+        except StoreError as error:
+            self.dropped.append(Dropped(found.id, found.place, UNREADABLE, str(error)))
+
+    def _add(self, content: Content, place: str) -> None:
+        first = self._places.setdefault(content.id, place)
+        flaw: tuple[str, str] | None = None
+        if content.id in self._writer and content.id not in self.added and first == place:
+            self.already += 1
+            return
+        if content.said not in (None, content.id):
+            flaw = OTHER_ID, str(content.said)
+        flaw = flaw or self._writer.flaw(content.id, content.values, content.lines)
+        if flaw is not None:
+            reason, value = flaw
+            self.dropped.append(Dropped(content.id, place, reason, first if reason == TWICE else value))
+            return
+        rate = _rate(content, self._rate)
+        backbone = self._backbone or content.metadata.get("backbone", UNKNOWN)
+        self._writer.add(content.id, content.values, rate=rate, backbone=backbone, lines=content.lines)
+        self.added[content.id] = None
+        self.rows += len(content.values)

@@ -1,0 +1,145 @@
+"""Where a step is said: from its likeness to the narration to seconds of the video (NaSVA, section 3.1).
+
+    T_SN = softmax(g(S) g(N)^T / nu)     (K, S)  step to narration
+    Y_SV = T_SN Y_NV                     (K, T)  step to second
+    c_k  = argmax_t Y_SV                 grown left and right while Y_SV >= zeta Y_SV[c_k]
+
+Letters: K steps, S sentences, T seconds. Left open by the paper and chosen here: the value of nu, cosine likeness,
+which seconds a narration covers (`narration_labels`), ties (the earliest second).
+
+The user's own lines (a recipe) as steps: each said where the narration most resembles it, if anywhere.
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from stepline.errors import ShapeError
+from stepline.grounding.settings import CoarseSettings, LabelRule
+from stepline.records import Alignment, Dropped, Matrix, Sentence, Span, Step, Transcript
+
+
+def coarse_spans(
+    steps: Sequence[Step],
+    sentences: Sequence[Sentence],
+    similarity: Matrix,
+    *,
+    duration: float,
+    settings: CoarseSettings | None = None,
+) -> tuple[tuple[Step, ...], tuple[Dropped, ...]]:
+    """Return the steps with `said` set to where the sentences most like them are spoken, and those dropped.
+
+    similarity: (K, S) cosine, row = step. `score` of a kept step is its best Y_SV; its `sources` are the sentences
+    that overlap the window and weigh at least 1/S in T_SN. Raises ShapeError for any other shape.
+    Source: NaSVA, section 3.1.
+    """
+    settings = settings or CoarseSettings()
+    scores = coarse_scores(steps, sentences, similarity, duration=duration, settings=settings)
+    weights = softmax(similarity / settings.temperature)
+    kept: list[Step] = []
+    dropped: list[Dropped] = []
+    for step, row, weight in zip(steps, scores.scores, weights, strict=True):
+        if not row.size or row.max() < settings.floor:
+            best = row.max() if row.size else 0.0
+            reason = f"best alignment score {best:.2f} is below {settings.floor:.2f}"
+            dropped.append(Dropped(what="step", text=step.text, reason=reason))
+            continue
+        start, end = grow(row, int(row.argmax()), settings.grow)
+        said = Span(float(start), min(float(end), duration))
+        sources = tuple(n for n, s in enumerate(sentences) if s.span.overlap(said) > 0 and weight[n] >= 1 / len(weight))
+        update = {"said": said, "score": min(1.0, float(row.max())), "sources": sources}
+        kept.append(step.model_copy(update=update))
+    return tuple(kept), tuple(dropped)
+
+
+def coarse_scores(
+    steps: Sequence[Step],
+    sentences: Sequence[Sentence],
+    similarity: Matrix,
+    *,
+    duration: float,
+    settings: CoarseSettings | None = None,
+) -> Alignment:
+    """Return Y_SV as probabilities (K, T), one column a second. Raises ShapeError if similarity is not (K, S)."""
+    settings = settings or CoarseSettings()
+    if similarity.shape != (len(steps), len(sentences)):
+        want = f"({len(steps)}, {len(sentences)})"
+        raise ShapeError(f"similarity must be {want}, steps by sentences, not {similarity.shape}")
+    labels = narration_labels([s.span for s in sentences], math.ceil(duration), settings.label_rule)
+    chained = softmax(similarity / settings.temperature) @ labels  # (K, S) @ (S, T) -> (K, T)
+    values = np.minimum(chained.round(6), 1.0).astype(np.float32)  # rounded, so that true ties tie
+    return Alignment(tuple(step.text for step in steps), values, 1.0, "probability")
+
+
+def narration_labels(spans: Sequence[Span], seconds: int, rule: LabelRule) -> Matrix:
+    """Return Y_NV (S, T) of zeros and ones: which seconds each narration covers.
+
+    covering: every second t that it touches, [t, t+1) meets the span; never empty.
+    inclusive: start <= t <= end for whole t, both ends in, as NaSVA's released loss does; empty for a span between
+    two whole seconds.
+    """
+    t = np.arange(seconds)
+    labels = np.zeros((len(spans), seconds), dtype=np.float32)
+    for row, span in zip(labels, spans, strict=True):
+        if rule == "covering":
+            row[(t < span.end) & (t + 1 > span.start)] = 1
+        else:
+            row[(t >= span.start) & (t <= span.end)] = 1
+    return labels
+
+
+def softmax(logits: Matrix) -> Matrix:
+    """Return the softmax of each row; (K, 0) stays (K, 0)."""
+    if not logits.size:
+        return np.zeros(logits.shape, dtype=np.float32)
+    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return np.asarray(powers / powers.sum(axis=1, keepdims=True), dtype=np.float32)
+
+
+def grow(row: Matrix, center: int, share: float) -> tuple[int, int]:
+    """Return [start, end) rows around `center` whose score is at least `share` of the score there."""
+    floor = share * row[center] - 1e-6  # float32: a neighbour exactly at the share stays in
+    start, end = center, center + 1
+    while start > 0 and row[start - 1] >= floor:
+        start -= 1
+    while end < len(row) and row[end] >= floor:
+        end += 1
+    return start, end
+
+
+def place_texts(
+    texts: Sequence[str],
+    transcript: Transcript,
+    sentence_vectors: Matrix,
+    text_vectors: Matrix,
+    *,
+    settings: CoarseSettings | None = None,
+) -> tuple[Step, ...]:
+    """Return one step a text, in the order given, with `said` and `sources` where the narration speaks of it.
+
+    sentence_vectors: (S, D), text_vectors: (K, D), of one sentence encoder. A text that no sentence resembles (cosine
+    below `likeness`, or the floor of section 3.1) keeps said=None; so does every text when nobody speaks.
+    Raises ShapeError when the vectors do not fit.
+    """
+    settings = settings or CoarseSettings()
+    steps = tuple(Step(id=str(number), text=text) for number, text in enumerate(texts, start=1))
+    sentences = transcript.sentences
+    if not steps or not sentences:
+        return steps
+    cosine = _cosine(text_vectors, sentence_vectors, (len(steps), len(sentences)))  # (K, S)
+    alike = [step for step, row in zip(steps, cosine, strict=True) if row.max() >= settings.likeness]
+    chosen = cosine[cosine.max(axis=1) >= settings.likeness]
+    duration = float(math.ceil(max(sentence.span.end for sentence in sentences)))
+    kept, _ = coarse_spans(alike, sentences, chosen, duration=duration, settings=settings)
+    said = {step.id: step.model_copy(update={"score": None}) for step in kept}
+    return tuple(said.get(step.id, step) for step in steps)
+
+
+def _cosine(texts: Matrix, sentences: Matrix, shape: tuple[int, int]) -> Matrix:
+    if texts.ndim != 2 or sentences.ndim != 2 or texts.shape[1] != sentences.shape[1]:
+        raise ShapeError(f"text vectors {texts.shape} and sentence vectors {sentences.shape} must share their width")
+    if (len(texts), len(sentences)) != shape:
+        raise ShapeError(f"need one vector a text and a sentence: {shape}, not {(len(texts), len(sentences))}")
+    scale = np.linalg.norm(texts, axis=1)[:, None] * np.linalg.norm(sentences, axis=1)
+    return np.asarray(texts @ sentences.T / np.maximum(scale, 1e-12), dtype=np.float32)

@@ -1,0 +1,329 @@
+"""Opens a media file under limits, and reads its packets past the damaged ones.
+
+Turns the time stamps of one stream into seconds from the start of the video, and mends broken ones.
+
+Counts what could not be read, and says so in a line each.
+"""
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from stepline.errors import MediaError
+from stepline.media.settings import MediaSettings
+
+SLACK = 1.0  # s that may be missing at the end before a file counts as cut short; encoders round
+
+
+@dataclass
+class Damage:
+    """What could not be read, counted: packets or frames that a decoder refused, and time stamps that were mended."""
+
+    packets: int = 0
+    stamps: int = 0
+
+    def warnings(self, end: float, duration: float | None) -> tuple[str, ...]:
+        """Return one line for each kind of damage. end: s really read; duration: s claimed, None if not known."""
+        lines = []
+        if duration is not None and end < duration - SLACK - 0.02 * duration:
+            lines.append(f"only the first {end:.0f} s of {duration:.0f} s can be read")
+        if self.packets:
+            lines.append(f"{_count(self.packets, 'damaged packet')} left out")
+        if self.stamps:
+            lines.append(f"{_count(self.stamps, 'broken time stamp')} mended")
+        return tuple(lines)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{' was' if number == 1 else 's were'}"
+
+
+JUMP = 1.0  # s by which time may go back before the stamps count as restarted; rounding stays under it
+BEYOND = 60.0  # s past the claimed end from which a stamp is not believed
+
+
+class Clock:
+    """The time of one stream.
+
+    A missing stamp follows on from the frame before; a stamp far past the end is not believed; where the stamps start
+    over (joined recordings), the later ones are counted on.
+    """
+
+    def __init__(self, *, start: float, duration: float | None, damage: Damage) -> None:
+        """start: second 0 of the video on the stream's own scale. duration: s claimed, None if not known."""
+        self._start = start
+        self._latest = float("inf") if duration is None else duration + BEYOND
+        self._damage = damage
+        self._expected: float | None = None
+
+    def place(self, stamp: int | None, time_base: Fraction | None, length: float) -> float:
+        """Return the time of a frame that lasts `length` s."""
+        time = self._time(stamp, time_base)
+        self._expected = time + length
+        return time
+
+    def _time(self, stamp: int | None, time_base: Fraction | None) -> float:
+        if stamp is None or not time_base:
+            return self._expected or 0.0
+        time = float(stamp * time_base) - self._start
+        if time > self._latest:
+            self._damage.stamps += 1
+            return self._expected or 0.0
+        if self._expected is not None and time < self._expected - JUMP:
+            self._damage.stamps += 1
+            self._start -= self._expected - time
+            return self._expected
+        return time
+
+
+class PictureTiming:
+    """The time and length of the frames of the picture stream."""
+
+    def __init__(self, clock: Clock, rate: float) -> None:
+        """rate: frames/s, for frames that do not say how long they last."""
+        self._clock, self._length = clock, 1 / rate
+        self._stamp: int | None = None  # of the frame before
+
+    def place(self, frame: Any) -> tuple[float, float]:
+        """Return when a decoded frame appears and how long it lasts, in s."""
+        stamp = frame.pts if frame.pts is not None else frame.dts
+        length = self._lasts(stamp, frame)
+        self._stamp = stamp
+        return self._clock.place(stamp, frame.time_base, length), length
+
+    def _lasts(self, stamp: int | None, frame: Any) -> float:
+        """Return how long a frame lasts: as it says, else as the one before did, else by the frame rate."""
+        if not frame.time_base:
+            return self._length
+        if frame.duration:
+            return float(frame.duration * frame.time_base)
+        if stamp is not None and self._stamp is not None and 0 < (stamp - self._stamp) * frame.time_base <= JUMP:
+            self._length = float((stamp - self._stamp) * frame.time_base)
+        return self._length
+
+
+# Demuxers that read one file and never follow a reference out of it. Playlists (hls, concat, dash, sdp) and
+# picture sequences are not among them.
+FORMATS = (
+    "mov,mp4,matroska,webm,avi,mpegts,mpeg,flv,asf,ogg,nut,rm,mxf,dv,ivf,wtv,h264,hevc,m4v,mpegvideo,obu,"
+    "mp3,wav,w64,flac,aac,aiff,caf,amr,ac3,eac3,wv,ape,au"
+)
+
+# Containers whose duration FFmpeg guesses from the bit rate, and whose frames may have no time stamps.
+GUESSED = frozenset({"mp3", "aac", "ac3", "eac3", "amr", "mpeg", "h264", "hevc", "m4v", "mpegvideo", "obu", "dv"})
+
+MICROSECONDS = 1_000_000  # FFmpeg's unit for the times of a container
+USUAL_RATE = 25.0  # frames/s taken where a video does not say its own
+MOST_RATE = 1000.0  # frames/s; a time base passes for a rate in some files
+MOST_ASPECT = 4  # of a stored pixel; anamorphic video stays under 2, more is a broken header
+MOST_FAILURES = 100  # read errors in a row after which the rest of a file is given up
+
+
+@dataclass
+class Source:
+    """An open file: PyAV's container and its best picture and sound streams, each None if there is none.
+
+    start: the container's first time stamp in s, second 0 of the video. duration: s, None if not known.
+    """
+
+    path: Path
+    container: Any
+    picture: Any
+    sound: Any
+    start: float
+    duration: float | None
+    exact: bool  # the duration is read, not guessed, and the file can be searched
+    settings: MediaSettings
+    damage: Damage = field(default_factory=Damage)
+
+    def rewind(self) -> None:
+        """Open the file anew, at its start."""
+        self.container.close()
+        self.container = _open(self.path, self.settings)
+        self.picture, self.sound = _streams(self.path, self.container, self.settings)
+
+    def clock(self) -> Clock:
+        """Return a clock for one stream of the file."""
+        return Clock(start=self.start, duration=self.duration if self.exact else None, damage=self.damage)
+
+    def timing(self) -> PictureTiming:
+        """Return a clock for the picture stream, which must exist."""
+        return PictureTiming(self.clock(), picture_rate(self.picture))
+
+    @property
+    def aspect(self) -> float:
+        """Width over height of a stored pixel; 1 unless the file says otherwise."""
+        aspect = self.picture.sample_aspect_ratio if self.picture is not None else None
+        return float(aspect) if aspect and MOST_ASPECT >= aspect >= 1 / MOST_ASPECT else 1.0
+
+    def packets(self) -> Iterator[Any]:
+        """Yield every packet of the picture and sound streams; what cannot be read is counted and passed over."""
+        import av
+
+        failures = 0
+        while failures < MOST_FAILURES:
+            try:
+                for packet in self.container.demux():
+                    failures = 0
+                    if packet.is_corrupt:
+                        self.damage.packets += 1
+                    elif packet.stream.type in ("video", "audio"):
+                        yield packet
+                return
+            except av.error.EOFError:
+                return
+            except av.error.FFmpegError:
+                failures += 1
+                self.damage.packets += 1
+
+    def decode(self, packet: Any) -> list[Any]:
+        """Return the frames of a packet; empty, and counted, where the decoder refuses it."""
+        import av
+
+        try:
+            frames = packet.decode()
+        except av.error.EOFError:
+            return []
+        except av.error.FFmpegError:
+            self.damage.packets += 1
+            return []
+        whole = [frame for frame in frames if not frame.is_corrupt]
+        self.damage.packets += len(frames) - len(whole)
+        return whole
+
+    def packet_end(self, packet: Any) -> float:
+        """Return the second at which a packet ends; 0 where it has no time stamp that can be."""
+        stamp = packet.pts if packet.pts is not None else packet.dts
+        if stamp is None or not packet.time_base:
+            return 0.0
+        end = float((stamp + (packet.duration or 0)) * packet.time_base) - self.start
+        return end if self.duration is None or not self.exact or end <= self.duration + BEYOND else 0.0
+
+
+@contextlib.contextmanager
+def open_media(path: Path | str, settings: MediaSettings) -> Iterator[Source]:
+    """Yield the open file. Raises MediaError, with the cure, for what is missing, not media, or past a limit."""
+    path = Path(path)
+    _check_file(path, settings)
+    container = _open(path, settings)
+    source = None
+    try:
+        source = _source(path, container, settings)
+        yield source
+    finally:
+        (container if source is None else source.container).close()
+
+
+def _check_file(path: Path, settings: MediaSettings) -> None:
+    try:
+        if path.is_dir():
+            raise MediaError(f"{path}: a folder, not a video; name a file in it")
+        if path.exists() and not path.is_file():
+            raise MediaError(f"{path}: not a plain file; save the video to one first")
+        size = path.stat().st_size
+    except (OSError, ValueError) as error:
+        reason = "no such file" if isinstance(error, FileNotFoundError) else str(error)
+        raise MediaError(f"{path}: {reason}; check the path") from error
+    if size == 0:
+        raise MediaError(f"{path}: the file is empty; download or copy it again")
+    if size > settings.max_bytes:
+        raise MediaError(
+            f"{path}: {size} bytes are more than media.max_bytes = {settings.max_bytes}; "
+            f"cut the video, or raise the limit with --set media.max_bytes={size}"
+        )
+
+
+def _open(path: Path, settings: MediaSettings) -> Any:
+    import av
+
+    options = {
+        "format_whitelist": FORMATS,
+        "protocol_whitelist": "file",
+        "max_streams": str(max(1000, settings.max_streams)),  # FFmpeg's own guard; ours says which limit it was
+    }
+    try:
+        return av.open(f"file:{path}", options=options, metadata_errors="replace")
+    except (av.error.InvalidDataError, av.error.EOFError) as error:
+        raise MediaError(
+            f"{path}: not a video that can be read (damaged, cut off before its index, or another kind of file); "
+            "download it again or convert it to mp4"
+        ) from error
+    except av.error.ArgumentError as error:
+        raise MediaError(
+            f"{path}: a playlist, picture or other format that is not opened; convert the video itself to mp4"
+        ) from error
+    except (av.error.FFmpegError, OSError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise MediaError(f"{path}: cannot be opened ({reason}); check the file, or convert it to mp4") from error
+
+
+def _source(path: Path, container: Any, settings: MediaSettings) -> Source:
+    picture, sound = _streams(path, container, settings)
+    start = (container.start_time or 0) / MICROSECONDS
+    duration = container.duration / MICROSECONDS if container.duration and container.duration > 0 else None
+    if duration is not None:
+        check_duration(path, duration, settings)
+    exact = not GUESSED & set(container.format.name.split(","))
+    return Source(path, container, picture, sound, start, duration, exact, settings)
+
+
+def _streams(path: Path, container: Any, settings: MediaSettings) -> tuple[Any, Any]:
+    """Return the best picture and sound stream, each None if there is none, set up for decoding."""
+    count = len(container.streams)
+    if count > settings.max_streams:
+        raise MediaError(
+            f"{path}: {count} streams are more than media.max_streams = {settings.max_streams}; "
+            "keep one picture and one sound track (ffmpeg -i IN -c copy OUT)"
+        )
+    picture, sound = _pictures(container), _best(container.streams.audio)
+    if picture is None and sound is None:
+        raise MediaError(f"{path}: neither picture nor sound that can be decoded; convert it to mp4 (H.264, AAC)")
+    _limit_picture(path, picture, settings)
+    return picture, sound
+
+
+def check_duration(path: Path, duration: float, settings: MediaSettings) -> None:
+    """Raise MediaError where a video lasts longer than the limit."""
+    if duration > settings.max_duration:
+        raise MediaError(
+            f"{path}: {duration:.0f} s are more than media.max_duration = {settings.max_duration:g} s; "
+            f"cut the video, or raise the limit with --set media.max_duration={duration + 60:.0f}.0"
+        )
+
+
+def _pictures(container: Any) -> Any:
+    """Return the picture stream: the default one, else the first; a cover picture is none."""
+    from av.stream import Disposition
+
+    cover = Disposition.attached_pic | Disposition.timed_thumbnails
+    return _best([stream for stream in container.streams.video if not stream.disposition & cover])
+
+
+def _best(streams: Any) -> Any:
+    """Return the default stream among those that a decoder exists for, else the first of them."""
+    from av.stream import Disposition
+
+    usable = [stream for stream in streams if stream.codec_context is not None]
+    return next((stream for stream in usable if stream.disposition & Disposition.default), next(iter(usable), None))
+
+
+def _limit_picture(path: Path, picture: Any, settings: MediaSettings) -> None:
+    if picture is None:
+        return
+    context = picture.codec_context
+    if context.width * context.height > settings.max_pixels:
+        raise MediaError(
+            f"{path}: pictures of {context.width}x{context.height} are more than media.max_pixels = "
+            f"{settings.max_pixels}; scale the video down (ffmpeg -i IN -vf scale=-2:720 OUT)"
+        )
+    context.options = {"max_pixels": str(settings.max_pixels)}  # pictures may grow in mid-stream
+    context.thread_count = settings.threads
+
+
+def picture_rate(stream: Any) -> float:
+    """Return the frames/s that a picture stream claims, a usual rate where it claims none that can be."""
+    rate = stream.average_rate or stream.guessed_rate
+    return float(rate) if rate and 0 < rate <= MOST_RATE else USUAL_RATE

@@ -1,0 +1,246 @@
+"""What a benchmark asks, what a trained network answers, and the official form of the answer.
+
+    htm-align   every sentence of a video, in spoken order (narration mode)
+    ht-step     every line of the article's variation that a video follows, in no order (step mode)
+    crosstask   every step of a task, in no order (step mode)
+
+A network is never told the truth: when a sentence is said is not read either, since HTM-Align's file gives it only
+for sentences that are not alignable. K texts a video.
+
+Where a benchmark's features and text vectors come from: a feature store, a folder of files, or an encoder.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from stepline.datasets import read, write_htstep_grounding, write_htstep_result
+from stepline.errors import DatasetError, ModelError, SteplineError, StoreError
+from stepline.features import FeatureStore
+from stepline.nasva.align import Fit, fit_texts
+from stepline.nasva.network_settings import AlignerSettings, Mode
+from stepline.nasva.predict import Loaded, Placing, place_steps
+from stepline.records import FeatureSequence, Matrix, Record, Step, Video
+from stepline.storage import write_atomic
+from stepline.vision.precomputed import TextFeatures, find_precomputed, read_precomputed, read_text_features
+from stepline.weights import WEIGHTS
+
+MINILM = 384  # width of its vectors
+
+
+class Features:
+    """The features of videos by id, rows as they are. Raises StoreError where the folder is not there."""
+
+    def __init__(self, folder: Path, rate: float = 1.0) -> None:
+        """folder: a feature store, or files of one video each. rate: rows per second of files that do not say it."""
+        self._folder, self._rate = folder, rate
+        self._store = _store(folder)
+
+    def read(self, video: str) -> FeatureSequence:
+        """Return the features of a video. Raises StoreError or ShapeError, which say what is wrong."""
+        if self._store is not None:
+            return self._store.read(video)
+        return read_precomputed(find_precomputed(self._folder, video), rate=self._rate, unit=False)
+
+
+class Vectors:
+    """The vectors of a video's texts, from a store, a folder, one file of many texts, or the network's own encoder."""
+
+    def __init__(self, path: Path | None, loaded: Loaded) -> None:
+        """path: None for the encoder of the texts that the network was trained on. Raises ModelError without one."""
+        self._path, self._loaded = path, loaded
+        self._store = _store(path) if path is not None and not path.is_file() else None
+        if path is None:
+            self._encoder = _encoder(loaded)
+
+    def encoder(self, video: str) -> str | None:
+        """Return whose the vectors of a video's texts are; None where files do not say it, or the network made them."""
+        return self._store[video].backbone if self._store is not None and video in self._store else None
+
+    def read(self, video: str, texts: Sequence[str]) -> Matrix:
+        """Return (K, C) vectors of the texts. Raises StoreError where one has none."""
+        if self._path is None:
+            from stepline.text import embed
+
+            return embed(texts, model=self._encoder)
+        given = self._whole if self._path.is_file() else self._of(video)
+        if given.texts == tuple(texts):  # also where two texts are worded alike
+            return given.values
+        row = {text: number for number, text in enumerate(given.texts)}
+        absent = [text for text in texts if text not in row]
+        if absent:
+            counts = f"{len(absent)} of {len(texts)} texts have no vector"
+            raise StoreError(f"{self._path}: {counts}, first {absent[0]!r}; extract them with the same encoder")
+        return np.ascontiguousarray(given.values[[row[text] for text in texts]])
+
+    @cached_property
+    def _whole(self) -> TextFeatures:
+        return read_text_features(Path(str(self._path)))
+
+    def _of(self, video: str) -> TextFeatures:
+        if self._store is None:
+            return read_text_features(find_precomputed(Path(str(self._path)), video))
+        lines = self._store.lines(video)
+        if lines is None:
+            raise StoreError(f"{self._path}: {video} holds no texts beside its vectors; import text features")
+        return TextFeatures(lines.texts, self._store.matrix(video))
+
+
+def _store(folder: Path) -> FeatureStore | None:
+    """Return the store in a folder, None where it holds loose files. Raises StoreError where it is no folder."""
+    if not folder.is_dir():
+        raise StoreError(f"{folder}: no such folder of features; give a feature store, or files of one video each")
+    return FeatureStore(folder) if any(folder.glob("shard-*.parquet")) else None
+
+
+def _encoder(loaded: Loaded) -> str:
+    """Return the text encoder that a network was trained on, as `embed` takes it."""
+    width = loaded.aligner.settings.text_width
+    if loaded.space is None and width == MINILM:
+        return "minilm"
+    if loaded.space is None or not _made_here(loaded.space.text):
+        whose = f"of {loaded.space.text!r}" if loaded.space else "of an encoder that it does not name"
+        raise ModelError(f"{loaded.path}: its texts are vectors {width} wide {whose}; give --texts, their features")
+    return loaded.space.text
+
+
+def _made_here(encoder: str) -> bool:
+    """Tell whether `embed` takes it: "clip", "internvideo" and the like name vectors that only their files hold."""
+    return encoder in WEIGHTS or Path(encoder).is_dir()
+
+
+BenchmarkName: TypeAlias = Literal["htm-align", "ht-step", "crosstask"]
+MODES: dict[BenchmarkName, Mode] = {"htm-align": "narration", "ht-step": "step", "crosstask": "step"}
+NO_TEXT = "names no text to place"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One video of a benchmark and its texts: id keys the answer, video the features; shown: (K,) the truth."""
+
+    id: str
+    video: str
+    steps: tuple[Step, ...]
+    shown: tuple[bool, ...]
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The K texts."""
+        return tuple(step.text for step in self.steps)
+
+
+@dataclass(frozen=True)
+class Questions:
+    """The videos of a benchmark that ask something, and by id why the others of its files do not."""
+
+    asked: tuple[Asked, ...]
+    unasked: dict[str, str]
+
+    def reasons(self) -> dict[str, int]:
+        """Return how many videos ask nothing for each reason, the most frequent first."""
+        return dict(Counter(self.unasked.values()).most_common())
+
+
+@dataclass(frozen=True)
+class Given:
+    """What stands for the encoders: the videos' features, and the texts' vectors."""
+
+    features: Features
+    vectors: Vectors
+
+
+@dataclass(frozen=True)
+class Answered:
+    """How many videos the file holds, and why the others are not in it, by id."""
+
+    count: int
+    missing: dict[str, str]
+
+
+def asked_by(name: BenchmarkName, reference: Path, subset: str | None = None) -> Questions:
+    """Return what a benchmark asks, in the order of its files. Raises DatasetError where they cannot be read."""
+    reading = read(name, reference, subset=subset)
+    asked = [_asked(name, record) for record in reading.records]
+    unasked = {row.id: row.reason for row in reading.rejected if row.what == "video"}
+    unasked |= {one.id: NO_TEXT for one in asked if not one.steps}
+    if not any(one.steps for one in asked):
+        where = f" of subset {subset!r}" if subset else ""
+        raise DatasetError(f"{reference}: no video{where} names a text to place; give the annotations of {name}")
+    return Questions(tuple(one for one in asked if one.steps), unasked)
+
+
+def fits(
+    asked: Sequence[Asked], loaded: Loaded, given: Given, settings: AlignerSettings, missing: dict[str, str]
+) -> Iterator[tuple[Asked, Fit]]:
+    """Yield each video with how its texts fit; `missing` gets the ids of the others, with the reason."""
+    for one in asked:
+        try:
+            features = given.features.read(one.video)
+            loaded.check(features, given.vectors.encoder(one.video))
+            fit = fit_texts(loaded.aligner, features, given.vectors.read(one.video, one.texts), settings=settings)
+        except SteplineError as error:
+            missing[one.id] = str(error)
+            continue
+        yield one, fit
+
+
+def predict(
+    name: BenchmarkName, asked: Sequence[Asked], loaded: Loaded, given: Given, out: Path, settings: AlignerSettings
+) -> Answered:
+    """Write the answer of a network in the benchmark's official form, and return what is in it and what is not.
+
+    out: JSON; for ht-step also .csv, which its mAP needs. Raises DatasetError when no video at all can be answered.
+    """
+    settings = settings.model_copy(update={"mode": MODES[name]})
+    missing: dict[str, str] = {}
+    answers = {
+        one.id: (one, place_steps(one.steps, fit, loaded.calibration, settings=settings), fit.rate)
+        for one, fit in fits(asked, loaded, given, settings, missing)
+    }
+    if not answers:
+        id, reason = next(iter(missing.items()))
+        raise DatasetError(f"none of {len(asked)} videos can be answered, the first, {id}, since: {reason}")
+    if name == "ht-step":
+        records = [_placed(one, placing, rate) for one, placing, rate in answers.values()]
+        (write_htstep_grounding if out.suffix == ".csv" else write_htstep_result)(records, out)
+    else:
+        form = _alignment if name == "htm-align" else _seconds
+        tree = {id: form(placing, rate) for id, (_, placing, rate) in answers.items()}
+        write_atomic(out, json.dumps(tree, allow_nan=False) + "\n")
+    return Answered(len(answers), missing)
+
+
+def _asked(name: BenchmarkName, record: Record) -> Asked:
+    steps = record.reference
+    if name == "ht-step":  # its evaluators count the steps of a variation by their numbers
+        steps = tuple(sorted(steps, key=lambda step: int(step.id)))
+    plain = tuple(Step(id=step.id, text=step.text) for step in steps)
+    return Asked(record.id, record.video.id, plain, tuple(bool(step.spans) for step in steps))
+
+
+def _seconds(placing: Placing, rate: float) -> list[float]:
+    """Return the second at which the best row of each text starts, as the released code counts."""
+    return [float(row / rate) for row in placing.chances.best]
+
+
+def _alignment(placing: Placing, rate: float) -> dict[str, list[float] | list[list[float]]]:
+    return {
+        "seconds": _seconds(placing, rate),
+        "spans": [[span.start, span.end] for span in placing.spans],
+        "alignability": [float(np.round(p, 6)) for p in placing.chances.shown],
+    }
+
+
+def _placed(one: Asked, placing: Placing, rate: float) -> Record:
+    """Return a record in which every step is placed: HT-Step takes no abstention."""
+    steps = zip(one.steps, placing.spans, _seconds(placing, rate), placing.chances.shown, strict=True)
+    placed = tuple(
+        step.model_copy(update={"spans": (span,), "at": second, "score": float(p)}) for step, span, second, p in steps
+    )
+    return Record(id=one.id, video=Video(id=one.video), steps=placed)

@@ -1,0 +1,142 @@
+"""Fitting P(shown) to a benchmark's truth, and how good it is on videos that it was not fitted to. Letters: N texts.
+
+P(a text is shown at all) without any truth: how a video's own texts fit it, against texts of other videos.
+
+Texts of another video show nothing of this one, so what their scores look like is what "not shown" looks like. A
+video's own texts are a mixture of that and of shown ones, of which `rate` is the share:
+
+    P(shown | evidence) = 1 - (1 - rate) p(evidence | foreign) / p(evidence | own)
+
+The ratio of the two densities comes from a logistic regression that tells own from foreign texts (Elkan and Noto 2008,
+learning from positive and unlabelled examples, with the roles turned), the rate from Storey's estimate of the share of
+true null hypotheses (2002). It leans low where foreign texts are easier to refuse than own ones that are not shown.
+Letters: N texts of many videos.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from stepline.errors import DatasetError
+from stepline.evaluate.calibration import LEAST, Flags, Logistic, calibration_error, fit_logistic
+from stepline.evaluate.ranking import roc_auc
+from stepline.grounding.said_to_shown import Array
+from stepline.nasva.align import Fit
+from stepline.nasva.benchmarks import MODES, Asked, BenchmarkName, Given, fits
+from stepline.nasva.calibration import Calibration, calibration_path, evidence, uncalibrated, write_calibration
+from stepline.nasva.network_settings import AlignerSettings, Mode
+from stepline.nasva.predict import Loaded
+
+FEWEST = 4  # videos: two to fit and two to judge, both ways
+
+
+@dataclass(frozen=True)
+class Quality:
+    """ECE and ROC-AUC of P(shown): what stands for it before a fit, and after one to the other half of the videos."""
+
+    videos: int
+    texts: int
+    shown: float
+    error_before: float
+    error_after: float
+    area_before: float
+    area_after: float
+
+
+def calibrate(
+    name: BenchmarkName, asked: Sequence[Asked], loaded: Loaded, given: Given, settings: AlignerSettings
+) -> tuple[Quality, dict[str, str]]:
+    """Fit P(shown) to all videos, store it beside the network, and return its quality and why videos are missing.
+
+    Raises DatasetError with too few texts of either kind in a half of the videos.
+    """
+    settings = settings.model_copy(update={"mode": MODES[name]})
+    missing: dict[str, str] = {}
+    looks = [(fit, np.array(one.shown, dtype=bool)) for one, fit in fits(asked, loaded, given, settings, missing)]
+    if len(looks) < FEWEST:
+        raise DatasetError(f"{len(looks)} videos with features and texts; a calibration needs {FEWEST} at least")
+    quality = judge(looks)
+    modes: Mapping[Mode, Logistic] = loaded.calibration.modes if loaded.calibration else {}
+    calibration = Calibration(loaded.sha256, {**modes, settings.mode: _fitted(looks)})
+    write_calibration(calibration, calibration_path(loaded.path))
+    return quality, missing
+
+
+def judge(looks: Sequence[tuple[Fit, Flags]]) -> Quality:
+    """Return how good P(shown) is, each half of the videos judged by a fit to the other.
+
+    Raises DatasetError with too few texts of either kind in a half.
+    """
+    halves = looks[::2], looks[1::2]
+    for half in halves:
+        _check_half(half)
+    after = [_stated(judged, _fitted(fitted)) for fitted, judged in (halves, halves[::-1])]
+    before = np.concatenate([uncalibrated(fit) for fit, _ in looks])
+    truth = np.concatenate([shown for _, shown in looks])
+    p, known = (np.concatenate(parts) for parts in zip(*after, strict=True))
+    return Quality(
+        videos=len(looks),
+        texts=len(truth),
+        shown=float(truth.mean()),
+        error_before=calibration_error(truth, before),
+        error_after=calibration_error(known.astype(bool), p),
+        area_before=roc_auc(truth.astype(np.float64), before),
+        area_after=roc_auc(known, p),
+    )
+
+
+def _check_half(looks: Sequence[tuple[Fit, Flags]]) -> None:
+    """Raise DatasetError where a half of the videos has too few texts of either kind for a fit."""
+    known = np.concatenate([shown for _, shown in looks])
+    shown, absent = int(known.sum()), int((~known).sum())
+    if min(shown, absent) < LEAST:
+        counts = f"{shown} texts shown and {absent} not in a half of the videos"
+        raise DatasetError(f"{counts}; each half, fitted to judge the other, needs {LEAST} of each kind: add videos")
+
+
+def _fitted(looks: Sequence[tuple[Fit, Flags]]) -> Logistic:
+    return fit_logistic(np.concatenate([evidence(fit) for fit, _ in looks]), np.concatenate([s for _, s in looks]))
+
+
+def _stated(looks: Sequence[tuple[Fit, Flags]], logistic: Logistic) -> tuple[Array, Array]:
+    p = np.concatenate([logistic(evidence(fit)) for fit, _ in looks])
+    return p, np.concatenate([shown for _, shown in looks]).astype(np.float64)
+
+
+DRAWS = 16  # of each text's verdict; the regression is fitted to all of them
+SURE = 0.999  # no text is surely own, or surely foreign
+
+
+def calibrate_by_foreign(
+    loaded: Loaded, own: Sequence[Fit], foreign: Sequence[Fit], *, mode: Mode = "step", rate: float | None = None
+) -> tuple[Calibration, float]:
+    """Return a calibration of the network and the share of own texts that it takes for shown.
+
+    own, foreign: how the texts of each video, and those of another, fit it. rate: that share, where it is known.
+    Raises DatasetError with too few texts, or where own texts fit no better than foreign ones.
+    """
+    rows, null = (np.concatenate([evidence(fit) for fit in each if len(fit.scores)]) for each in (own, foreign))
+    known = np.arange(len(rows) + len(null)) < len(rows)
+    apart = fit_logistic(np.concatenate([rows, null]), known)
+    own_p, null_p = apart(rows), apart(null)
+    share = shown_share(own_p, null_p) if rate is None else rate
+    if not 0 < share < 1:
+        reason = f"the share of shown texts comes out as {share:.2f}"
+        raise DatasetError(f"{reason}, so P(shown) cannot be told; give the rate, or train longer")
+    p = shown_chances(own_p, len(rows) / len(null), share)
+    drawn = np.random.default_rng(2008).random((DRAWS, len(p))) < p
+    logistic: Logistic = fit_logistic(np.tile(rows, (DRAWS, 1)), drawn.ravel())
+    return Calibration(loaded.sha256, {mode: logistic}), share
+
+
+def shown_share(own: Array, foreign: Array) -> float:
+    """Return 1 - 2 P(an own text looks more foreign than half of the foreign ones do): Storey's, lambda 0.5."""
+    return float(np.clip(1 - 2 * np.mean(own < np.median(foreign)), 0.0, 1.0))
+
+
+def shown_chances(own: Array, odds: float, rate: float) -> Array:
+    """Return P(shown) (N,) of own texts from P(own); odds: own texts to foreign ones in the fit. Mean near `rate`."""
+    own = np.clip(own, 1 - SURE, SURE)
+    ratio = (1 - own) / own * odds  # p(evidence | foreign) / p(evidence | own)
+    return np.asarray(np.clip(1 - (1 - rate) * ratio, 0.0, 1.0))

@@ -1,0 +1,188 @@
+"""Settings of the grounding network and of its losses; nothing heavy is imported here.
+
+Settings of what the grounding network is trained on; nothing heavy is imported here.
+
+Settings of a training run of the grounding network; nothing heavy is imported here.
+
+Settings of placing texts with a trained grounding network; nothing heavy is imported here.
+
+Settings of self-training; nothing heavy is imported here.
+
+Settings of `stepline refine`; nothing heavy is imported here.
+
+All settings of placing steps in the video.
+"""
+
+from pathlib import Path
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import Field, model_validator
+
+from stepline.grounding.settings import CoarseSettings, GroundSettings, LabelRule
+from stepline.settings import Count, CountOrZero, Fraction, NonNegative, Positive, Settings
+from stepline.training.settings import StepPlace, TrainSettings
+
+Drop: TypeAlias = Annotated[float, Field(ge=0.0, lt=1.0)]
+NetworkForm: TypeAlias = Literal["released", "paper"]
+FeatureScale: TypeAlias = Literal["unit_variance", "none"]
+LossForm: TypeAlias = Literal["paper", "release"]
+AlignabilityTargets: TypeAlias = Literal["kept", "agreement"]
+OrderDraw: TypeAlias = Literal["sample", "batch"]
+
+
+class ModelSettings(Settings):
+    """The grounding network: NaSVA section 3.2 and its supplement, sizes as in the released code."""
+
+    video_width: Count = 768  # C of a feature row; InternVideo and CLIP-L/14: 768, S3D: 512
+    text_width: Count = 768  # C of a sentence vector
+    width: Count = 256  # D; supplement
+    heads: Count = 8  # supplement
+    encoder_layers: CountOrZero = 3  # section 3.2
+    decoder_layers: Count = 3  # section 3.2
+    feed_forward: Count = 2048  # released code; the paper gives none
+    projection: Count = 64  # d of the vectors whose cosine is the score; supplement
+    text_positions: Count = 1024  # most texts that can be in order; released code
+    dropout: Drop = 0.1  # of what each block adds, and inside the feed-forward; released code
+    attention_dropout: Drop = 0.0  # of attention weights; released code: 0.1, which costs 2-4 times the time and memory
+    form: NetworkForm = "released"  # positions at every attention and LayerNorm on projections; "paper": neither
+    feature_scale: FeatureScale = "unit_variance"  # of each row, else unit rows drown in positions; released: "none"
+    alignability: bool = False  # whether it has the head y of equation 1; the release never uses its own
+
+    @model_validator(mode="after")
+    def _fits(self) -> "ModelSettings":
+        if self.width % self.heads or self.width % 2:
+            raise ValueError(f"width {self.width} must be even and a multiple of heads {self.heads}")
+        return self
+
+
+class LossSettings(Settings):
+    """How the alignment matrix is trained: NaSVA section 3.3."""
+
+    form: LossForm = "paper"  # rivals: seconds of the same video; "release": of the batch; `loss.py` says more
+    temperature: Positive = 0.07  # tau; NaSVA section 4.2, smaller is sharper
+    every_layer: bool | None = None  # deep supervision; None: as the form has it (release yes, paper no)
+    alignability: AlignabilityTargets = "kept"  # what the head learns, where the network has one
+    alignability_weight: NonNegative = 1.0  # of its loss beside that of the alignment
+    shuffled: Fraction = 0.5  # chance that texts lose their order; supplement 6.3
+    drawn: OrderDraw = "sample"  # whether each sample draws that chance or all of a batch at once (released code)
+
+
+HeldOutScore: TypeAlias = Literal["recall", "loss"]
+Unlabelled: TypeAlias = Literal["keep", "drop"]
+
+
+class DataSettings(Settings):
+    """Which videos and texts become samples, and what counts as their labels."""
+
+    label_rule: LabelRule = "covering"  # rows that a span labels; "inclusive" is the released code's; `targets.py`
+    step_place: StepPlace = "shown_or_said"  # which of a step's places is its label; said alone: stage 1 of the paper
+    unlabelled: Unlabelled = "keep"  # texts without a label: context, and what the alignability head learns from
+    longest: Annotated[int, Field(ge=1, le=1200)] = 1200  # rows of a video that are seen; supplement: 1200 s
+    slack: NonNegative = 5.0  # seconds that a video's stated length may differ from its features'
+    held_out: Fraction = 0.0  # share of the videos, by their ids, that are not trained on but choose the best
+    held_out_most: Count = 500  # samples of them that are looked at
+    held_out_score: HeldOutScore = "recall"  # what chooses the best: the share of texts whose best row has their label
+
+
+class RunSettings(Settings):
+    """All that `stepline train nasva` can be told; `model.video_width` and `model.text_width` are the features' own."""
+
+    model: ModelSettings = ModelSettings()
+    loss: LossSettings = LossSettings()
+    data: DataSettings = DataSettings()
+    train: TrainSettings = TrainSettings()
+
+
+Mode: TypeAlias = Literal["step", "narration"]
+Order: TypeAlias = Literal["none", "given"]
+SpanRule: TypeAlias = Literal["start", "center", "grown"]
+
+
+class AlignerSettings(Settings):
+    """How a trained network places texts. Its choices were made on two worlds (seeds 10, 11) that no result uses."""
+
+    path: Path | None = None  # the trained network, a .safetensors file or a folder of one; None: none is used
+    mode: Mode = "step"  # "narration": the texts are in spoken order, and the network is told their places
+    whole: Count = 1200  # rows up to which a video is aligned at once; NaSVA trained on as many
+    window: Count = 600  # rows of a window of a longer video; TAN: 64
+    stride: Count = 300  # rows from window to window, at most half a window; TAN: 16
+    batch: Count = 4  # windows aligned at once
+    bf16: bool = False  # reckon in bfloat16, faster where the processor has it; moves a score by up to 0.006
+    temperature: Positive = 0.07  # tau that turns cosines into chances; NaSVA section 4.2, smaller is sharper
+    compete: NonNegative = 1.0  # how far texts compete for seconds; 0 not at all
+    order: Order = "none"  # "given": texts shown in another order than they stand in cost `order_cost`
+    order_cost: NonNegative = 1.5  # nats that a text shown before the shown one in front of it costs
+    speech: NonNegative = 0.25  # weight of when a text is said, where that is known; 0 not at all
+    typical: Count = 8  # rows that a text keeps from others; NaSVA's 8 s
+    spans: SpanRule = "grown"  # "start", "center": `duration` from, around the best row; "grown": around the peak
+    duration: Positive = 8.0  # seconds of a span that is not grown; NaSVA section 4.2
+    smooth: Count = 7  # rows, odd, over which chances are summed before a span is grown
+    grow: Fraction = 0.4  # share of the peak at which it stops growing
+    shown_threshold: Fraction = 0.5  # P(shown) below which a text counts as not shown
+
+    @model_validator(mode="after")
+    def _fits(self) -> "AlignerSettings":
+        if 2 * self.stride > self.window:
+            raise ValueError(f"stride {self.stride} must be at most half of window {self.window}")
+        if self.smooth % 2 == 0:
+            raise ValueError(f"smooth {self.smooth} must be odd")
+        return self
+
+
+FirstLabels: TypeAlias = Literal["asr", "video"]
+Threshold: TypeAlias = Literal["cosine", "quantile"]
+Position: TypeAlias = Literal["start", "center"]
+
+
+class RefineSettings(Settings):
+    """How a network's alignment matrix becomes labels: NaSVA section 3.3, its tables 3, 8 and 9."""
+
+    threshold: Fraction = 0.0  # eps2; the paper's 0.8 is a cosine and does not carry over to other features
+    threshold_kind: Threshold = "quantile"  # "cosine": of the best second; "quantile": share of the texts to drop
+    position: Position = "center"  # where in its label the best second lies; NaSVA: start, which its table 8 prefers
+    seconds: Positive | None = 8.0  # length of a label; None: grown around the best second; NaSVA section 4.2
+    grow: Fraction = 0.7  # zeta, share of the peak at which a grown label ends; NaSVA section 4.2
+    agree: Positive | None = 4.0  # seconds that the teachers' best seconds may lie apart; None: they need not agree
+    least_kept: Fraction = 0.02  # share of texts that must keep a label, else it is an error
+
+    @model_validator(mode="after")
+    def _drops_less_than_all(self) -> "RefineSettings":
+        if self.threshold_kind == "quantile" and self.threshold >= 1.0:
+            raise ValueError("a quantile of 1 drops every text; give less than 1")
+        return self
+
+
+class SelfTrainSettings(Settings):
+    """Rounds of training on labels and labelling anew: NaSVA section 3.3."""
+
+    first: FirstLabels = "asr"  # where the first labels come from; "video": likeness to the picture (Step-Video)
+    rounds: Annotated[int, Field(ge=0, le=20)] = 1  # times that labels are made anew; NaSVA section 4.2
+    teachers: Count = 2  # networks of other seeds whose matrices are averaged; the paper has one
+    teacher_epochs: Count = 4  # a teacher stops early: one that trains long learns its labels' noise by heart
+    held_out: Fraction = 0.1  # share of the videos that no teacher sees, on which rounds are compared
+    same: Positive = 4.0  # seconds apart at which two rounds still agree on where a held-out text is shown
+    enough: Fraction = 0.9  # agreement of two rounds on held-out texts at which no further round is made
+    refine: RefineSettings = RefineSettings()
+
+
+Said: TypeAlias = Literal["given", "likeness"]
+
+
+class RefineRunSettings(Settings):
+    """All that `stepline refine` can be told; `model.video_width` and `model.text_width` are the features' own."""
+
+    said: Said = "given"  # where a step is said: as its record has it, or by likeness to the narration anew
+    coarse: CoarseSettings = CoarseSettings()
+    data: DataSettings = DataSettings()
+    model: ModelSettings = ModelSettings()
+    loss: LossSettings = LossSettings()
+    train: TrainSettings = TrainSettings()  # of the final network; teachers stop after rounds.teacher_epochs
+    rounds: SelfTrainSettings = SelfTrainSettings()
+
+
+class NasvaSettings(Settings):
+    """Placing steps in the video."""
+
+    coarse: CoarseSettings = CoarseSettings()
+    ground: GroundSettings = GroundSettings()
+    aligner: AlignerSettings = AlignerSettings()

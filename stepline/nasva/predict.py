@@ -1,0 +1,219 @@
+"""Steps placed by a trained network: how texts fit (`align`), rivals and order (`order`), spans, and a verdict each.
+
+A trained network with all that must fit it: whose features it was trained on, and its calibration.
+"""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from stepline.errors import ModelError, ShapeError
+from stepline.grounding.said_to_shown import Array, load_prior
+from stepline.nasva.align import Chances, Fit, best_inside, chances, fit_texts, spans
+from stepline.nasva.calibration import Calibration, calibration_path, evidence, read_calibration, uncalibrated
+from stepline.nasva.checkpoint import Space, read_aligner, read_space
+from stepline.nasva.model import Aligner
+from stepline.nasva.network_settings import AlignerSettings
+from stepline.records import Alignment, FeatureSequence, Matrix, Span, Status, Step
+from stepline.training.run_folder import CHECKPOINT
+from stepline.weights import sha256
+
+log = logging.getLogger(__name__)
+
+NAMES = ("best.safetensors", "aligner.safetensors")  # what a folder is searched for, in this order
+ANY = "precomputed"  # label of ready features that do not say whose they are: their owner answers for them
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A network at rest; path: its file, sha256: of that file. What it does not say is None."""
+
+    aligner: Aligner
+    path: Path
+    sha256: str
+    space: Space | None
+    calibration: Calibration | None
+
+    def check(self, features: FeatureSequence, texts: str | None = None) -> None:
+        """Raise ModelError where features, or the encoder of the texts, are not those that it was trained on."""
+        width = self.aligner.settings.video_width
+        if features.values.shape[1] != width:
+            given = f"{features.backbone} features are {features.values.shape[1]} wide"
+            raise ModelError(f"{self.path}: trained on features {width} wide, {given}; {self._cure()}")
+        self.check_space(features.backbone, texts, rate=features.rate)
+
+    def check_space(self, video: str, texts: str | None, *, rate: float) -> None:
+        """Raise ModelError where the backbone, the encoder of the texts or the rate is not that of its training."""
+        space = self.space or Space(ANY, ANY, rate)
+        for what, own, given in (("features", space.video, video), ("texts", space.text, texts or ANY)):
+            if own != given and ANY not in (own, given):
+                raise ModelError(f"{self.path}: trained on {what} of {own!r}, given are {given!r}; {self._cure()}")
+        if rate != space.rate:
+            rates = f"trained at {space.rate:g} rows per second, given are {rate:g}"
+            raise ModelError(f"{self.path}: {rates}; set vision.rate={space.rate:g}")
+
+    def check_scale(self, *, unit: bool) -> None:
+        """Raise ModelError where rows were scaled to length 1 for a network that takes them as they are."""
+        if unit and self.aligner.settings.feature_scale == "none":
+            cure = "give ready features and vision.unit=false"
+            raise ModelError(f"{self.path}: trained on feature rows as they are, not on rows of length 1; {cure}")
+
+    def _cure(self) -> str:
+        named = f" ({self.space.video}, texts {self.space.text})" if self.space else ""
+        return f"use the backbone that it was trained with{named}, or another --aligner"
+
+
+def find_aligner(path: Path) -> Path:
+    """Return the file of a network: the path itself, or the first of `NAMES` in it. Raises ModelError."""
+    if path.is_file():
+        return path
+    for name in NAMES:
+        if (path / name).is_file():
+            return path / name
+    if (path / CHECKPOINT).is_file():
+        raise ModelError(f"{path}: the run is not finished; run `stepline train nasva` again to end it")
+    found = sorted(path.glob("*.safetensors")) if path.is_dir() else []
+    if len(found) == 1:
+        return found[0]
+    what = f"holds none of {', '.join(NAMES)}" if path.is_dir() else "no such file"
+    raise ModelError(f"{path}: {what}; give the .safetensors file of a trained network")
+
+
+def load(path: Path) -> Loaded:
+    """Return the network in a file or folder, ready to infer. Raises ModelError, naming what does not fit."""
+    file = find_aligner(path)
+    digest = sha256(file)
+    calibration = read_calibration(calibration_path(file), digest)
+    return Loaded(read_aligner(file), file, digest, read_space(file), calibration)
+
+
+UNCALIBRATED = "P(shown) is not calibrated, so every step counts as shown; `stepline calibrate` fits it to a truth"
+
+
+@dataclass(frozen=True)
+class Placing:
+    """Steps with spans, at, score and status; alignment: P(step k is being shown at t), (K, T); note: what to know.
+
+    A step that is not shown has no spans. spans holds the best guess for every one, as benchmarks ask for, and at the
+    best second in it; the best of all seconds, which benchmarks ask for too, is `chances.best`.
+    """
+
+    steps: tuple[Step, ...]
+    alignment: Alignment
+    chances: Chances
+    spans: tuple[Span, ...]
+    at: tuple[float, ...]
+    note: str | None
+
+
+@dataclass(frozen=True)
+class AlignerReport:
+    """Which trained network placed the steps, by the sha256 of its file; calibrated: whether its P(shown) is."""
+
+    aligner: str
+    calibrated: bool
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """What the user should know before trusting P(shown)."""
+        return () if self.calibrated else (UNCALIBRATED,)
+
+
+@dataclass(frozen=True)
+class AlignerGrounding:
+    """What `ground` gives, by a trained network: steps, alignment (K, T) P(step k is being shown at t), a report."""
+
+    steps: tuple[Step, ...]
+    alignment: Alignment
+    report: AlignerReport
+
+
+def place_steps(
+    steps: Sequence[Step],
+    fit: Fit,
+    calibration: Calibration | None = None,
+    *,
+    settings: AlignerSettings | None = None,
+    duration: float | None = None,
+    before: Array | None = None,
+) -> Placing:
+    """Return the steps placed where the network, and what is said when, show them.
+
+    fit: of the steps' texts, in their order. `said` of a step weighs in by `settings.speech`. duration: seconds, where
+    the last row covers less than a whole one. before: (K, K) P(step i comes before step j). Raises ShapeError.
+    """
+    settings = settings or AlignerSettings()
+    if len(fit.scores) != len(steps):
+        raise ShapeError(f"{len(fit.scores)} rows of scores for {len(steps)} steps; give one row a step")
+    logistic = calibration.modes.get(settings.mode) if calibration is not None else None
+    note = UNCALIBRATED if logistic is None else None
+    shown = logistic(evidence(fit)) if logistic is not None else uncalibrated(fit)
+    found = chances(fit.scores, shown, settings, prior=_prior(steps, fit), before=before)
+    end = fit.scores.shape[1] / fit.rate if duration is None else duration
+    shown_in = spans(found.at, fit.rate, settings, end=end)
+    at = best_inside(found.at, shown_in, fit.rate, end=end)
+    floor = settings.shown_threshold if logistic is not None else 0.0
+    placed = tuple(
+        _placed(step, span, second, float(p), floor)
+        for step, span, second, p in zip(steps, shown_in, at, found.shown, strict=True)
+    )
+    held = np.minimum(found.at * found.shown[:, None], 1.0).astype(np.float32)
+    alignment = Alignment(tuple(step.text for step in steps), held, fit.rate, "probability")
+    log.info("aligner: %d of %d steps shown", sum(step.status == "shown" for step in placed), len(placed))
+    return Placing(placed, alignment, found, tuple(shown_in), tuple(at), note)
+
+
+def ground_by_aligner(
+    steps: Sequence[Step],
+    loaded: Loaded,
+    features: FeatureSequence,
+    vectors: Matrix,
+    *,
+    settings: AlignerSettings | None = None,
+    duration: float | None = None,
+    before: Array | None = None,
+) -> AlignerGrounding:
+    """Return steps placed in a video by a trained network, as `ground` does without one.
+
+    vectors: (K, C) of the steps, of the network's own space. Raises ModelError, ShapeError where something does not
+    fit it.
+    """
+    settings = settings or AlignerSettings()
+    loaded.check(features)
+    said = [step.said for step in steps]
+    known = [span for span in said if span is not None]
+    fit = fit_texts(
+        loaded.aligner, features, vectors, said=known if len(known) == len(said) else None, settings=settings
+    )
+    placing = place_steps(steps, fit, loaded.calibration, settings=settings, duration=duration, before=before)
+    report = AlignerReport(loaded.sha256, placing.note is None)
+    return AlignerGrounding(placing.steps, placing.alignment, report)
+
+
+def _placed(step: Step, span: Span, at: float, p: float, floor: float) -> Step:
+    """Return the step with its verdict; one that is not shown, with P(shown) below the floor, has no spans."""
+    if p < floor:
+        status: Status = "not found" if step.said is None else "said"
+        return step.model_copy(update={"spans": (), "at": None, "score": p, "status": status})
+    return step.model_copy(update={"spans": (span,), "at": at, "score": p, "status": "shown"})
+
+
+def _prior(steps: Sequence[Step], fit: Fit) -> Array | None:
+    """Return (K, T) P(shown in a row | when the step is said); None where no step is said."""
+    if all(step.said is None for step in steps):
+        return None
+    rows = fit.scores.shape[1]
+    second = (np.arange(rows) / fit.rate).astype(np.int64)
+    seconds = int(second[-1]) + 1
+    curves = [load_prior().over(_inside(step.said, seconds), seconds)[second] for step in steps]
+    return np.array([curve / curve.sum() for curve in curves])
+
+
+def _inside(said: Span | None, seconds: int) -> list[Span]:
+    """Return the passage where it lies in the video; said after the last row, its end is nearest."""
+    if said is None:
+        return []
+    return [Span(min(said.start, seconds - 1.0), min(max(said.end, said.start + 1e-3), float(seconds)))]

@@ -1,0 +1,319 @@
+"""From a network's own alignment matrix to new labels: the second stage of NaSVA (section 3.3, tables 3, 8 and 9).
+
+    best_k  = argmax_t A[k, t]                 a text whose best score stays under eps2 loses its label
+    label_k = [best_k, best_k + seconds)       or around it, or grown while A >= zeta A[best_k]
+
+Letters: K texts, T feature rows, V videos.
+
+Videos with the steps written for them, and labels that say where each step is placed; on disk as JSON.
+
+Letters: K steps, T feature rows, C input width.
+
+The alignment matrices of many videos at once, those of like length together.
+
+What one round of labelling has changed: kept, alignable, moved, how alike the labels of two rounds are.
+"""
+
+import json
+import logging
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+import torch
+
+from stepline.errors import ShapeError, StoreError
+from stepline.grounding.speech import grow
+from stepline.nasva.dataset import labelled_sample
+from stepline.nasva.model import Aligned, Aligner
+from stepline.nasva.network_settings import RefineSettings
+from stepline.records import FeatureSequence, Matrix, Span
+from stepline.storage import write_atomic
+from stepline.training.batches import LONGEST, Flags, LazySamples, Sample, bucketed, collate
+
+log = logging.getLogger(__name__)
+
+Places: TypeAlias = tuple[Span | None, ...]  # where each text of one video is placed; None: it has no label
+
+FEW = 0.05  # share of kept labels below which there is a warning
+
+
+def refine(
+    matrices: Sequence[Sequence[Matrix]], rates: Sequence[float], settings: RefineSettings | None = None
+) -> tuple[Places, ...]:
+    """Return a label, or none, for each text of each video.
+
+    matrices: one or several teachers' cosines (K, T) of every video; they are averaged, and the teachers must agree
+    where the settings say so. rates: feature rows a second. Raises ShapeError when fewer than `least_kept` of the
+    texts keep a label, or the teachers saw other videos.
+    """
+    settings = settings or RefineSettings()
+    if not matrices or any(len(each) != len(rates) for each in matrices):
+        raise ShapeError(f"need the matrices of at least one teacher, each of all {len(rates)} videos")
+    means = [np.asarray(np.mean(video, axis=0), dtype=np.float32) for video in zip(*matrices, strict=True)]
+    floor = least_score(means, settings)
+    placed = []
+    for mean, rate, each in zip(means, rates, zip(*matrices, strict=True), strict=True):
+        keep = best_scores(mean) >= floor
+        if settings.agree is not None:
+            keep &= agreeing(each, settings.agree * rate)
+        placed.append(tuple(place(row, rate, settings) if one else None for row, one in zip(mean, keep, strict=True)))
+    _check(placed, floor, settings)
+    return tuple(placed)
+
+
+def place(row: Matrix, rate: float, settings: RefineSettings) -> Span:
+    """Return where a text with these scores (T,) is shown, in seconds; never past the video."""
+    best, duration = int(row.argmax()), len(row) / rate
+    if settings.seconds is None:
+        start, end = grow(row, best, settings.grow) if row[best] > 0 else (best, best + 1)
+        return Span(start / rate, end / rate)
+    first = best / rate if settings.position == "start" else (best + 0.5) / rate - settings.seconds / 2
+    return Span(max(0.0, first), min(duration, first + settings.seconds))
+
+
+def least_score(matrices: Sequence[Matrix], settings: RefineSettings) -> float:
+    """Return the cosine that a text's best second must reach: eps2, or the quantile of all texts' best seconds."""
+    scores = np.concatenate([best_scores(matrix) for matrix in matrices]) if matrices else np.zeros(0)
+    if settings.threshold_kind == "cosine":
+        return settings.threshold
+    return float(np.quantile(scores, settings.threshold)) if settings.threshold and scores.size else -math.inf
+
+
+def best_scores(matrix: Matrix) -> Matrix:
+    """Return max_t A[k, t], (K,)."""
+    return np.asarray(matrix.max(axis=1)) if matrix.size else np.zeros(len(matrix), dtype=np.float32)
+
+
+def agreeing(matrices: Sequence[Matrix], rows: float) -> Flags:
+    """Return for each text (K,) whether all networks' best rows lie at most `rows` apart."""
+    best = np.stack([matrix.argmax(axis=1) for matrix in matrices])  # (networks, K)
+    return np.asarray(np.ptp(best, axis=0) <= rows)
+
+
+def alikeness(video: Matrix, text: Matrix) -> Matrix:
+    """Return cosines (K, T) of a backbone's own vectors (K, C) and (T, C): what Step-Video labels rest on."""
+    lengths = np.linalg.norm(text, axis=1)[:, None] * np.linalg.norm(video, axis=1)  # (K, T)
+    return np.asarray(text @ video.T / np.maximum(lengths, 1e-12), dtype=np.float32)
+
+
+def _check(placed: Sequence[Places], floor: float, settings: RefineSettings) -> None:
+    """Raise ShapeError, or warn, when hardly a text has kept a label."""
+    labels = [span is not None for places in placed for span in places]
+    share = sum(labels) / max(1, len(labels))
+    if not any(labels) or share < settings.least_kept:
+        raise ShapeError(
+            f"{sum(labels)} of {len(labels)} texts keep a label, fewer than {settings.least_kept:.0%} "
+            f"(eps2 {floor:.2f}); lower refine.threshold, or give refine.threshold_kind=quantile"
+        )
+    if share < FEW:
+        log.warning("only %d of %d texts keep a label; lower refine.threshold to keep more", sum(labels), len(labels))
+
+
+@dataclass(frozen=True)
+class Written:
+    """A video and the steps written for it; said: where each of the K is said, None where nobody says it.
+
+    rows: of its features, rate a second. read: returns the features and the step vectors (K, C), from disk where they
+    lie there. truth: (K, T) where each step is really shown, of simulated videos; reports use it, nothing else does.
+    """
+
+    id: str
+    said: Places
+    rows: int
+    rate: float
+    read: Callable[[], tuple[FeatureSequence, Matrix]]
+    truth: Flags | None = None
+
+
+def written(id: str, features: FeatureSequence, vectors: Matrix, said: Places, truth: Flags | None = None) -> Written:
+    """Return a video whose features and vectors are in memory. Raises ShapeError when they do not fit together."""
+    if len(said) != len(vectors):
+        raise ShapeError(f"{id}: {len(vectors)} step vectors need as many places, not {len(said)}")
+    return Written(id, said, len(features.values), features.rate, lambda: (features, vectors), truth)
+
+
+def step_samples(videos: Sequence[Written], labels: Sequence[Places], *, keep_all: bool = False) -> LazySamples:
+    """Return the steps as training samples: those with a label, or all; a video without any is left out."""
+    chosen = []
+    for video, places in zip(videos, labels, strict=True):
+        texts = [text for text, span in enumerate(places) if keep_all or span is not None]
+        if texts:
+            chosen.append((video, texts, [[span] if (span := places[text]) is not None else [] for text in texts]))
+
+    def make(index: int) -> Sample:
+        video, texts, spans = chosen[index]
+        features, vectors = video.read()
+        return labelled_sample(video.id, features, vectors[texts], spans, ordered=True)
+
+    return LazySamples(make, [video.rows for video, _, _ in chosen])
+
+
+def unplaced(videos: Sequence[Written]) -> LazySamples:
+    """Return all steps of all videos as samples without a label, for a network to place."""
+    return step_samples([*videos], [(None,) * len(video.said) for video in videos], keep_all=True)
+
+
+def together(first: LazySamples, others: Sequence[Sample]) -> LazySamples:
+    """Return the samples of both."""
+    lengths = others.lengths if isinstance(others, LazySamples) else [len(sample.video) for sample in others]
+    count = len(first)
+    return LazySamples(lambda at: first[at] if at < count else others[at - count], [*first.lengths, *lengths])
+
+
+def with_foreign_texts(videos: Sequence[Written]) -> list[Written]:
+    """Return each video with the texts of the one half the way round, which it does not show."""
+    half = max(1, len(videos) // 2)
+    return [_mixed(video, videos[(place + half) % len(videos)]) for place, video in enumerate(videos)]
+
+
+def _mixed(video: Written, other: Written) -> Written:
+    return replace(video, said=other.said, read=lambda: (video.read()[0], other.read()[1]), truth=None)
+
+
+def write_labels(path: Path, ids: Sequence[str], labels: Sequence[Places]) -> None:
+    """Write where the texts of each video are placed."""
+    pairs = [[None if span is None else [span.start, span.end] for span in places] for places in labels]
+    write_atomic(path, json.dumps(dict(zip(ids, pairs, strict=True))) + "\n")
+
+
+def read_labels(path: Path, videos: Sequence[tuple[str, int]]) -> tuple[Places, ...]:
+    """Return the labels of videos, each an id and its number of texts. Raises StoreError where they do not fit."""
+    try:
+        tree = json.loads(path.read_text(encoding="utf-8"))
+        labels = tuple(tuple(None if pair is None else Span(*pair) for pair in tree[id]) for id, _ in videos)
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise StoreError(f"{path}: no labels of these videos ({error}); remove the folder to start again") from error
+    if [len(places) for places in labels] != [count for _, count in videos]:
+        raise StoreError(f"{path}: labels of other texts; remove the folder to start again")
+    return labels
+
+
+BATCH = 16  # videos
+
+
+def alignment_matrices(network: Aligner, samples: Sequence[Sample]) -> list[Matrix]:
+    """Return the cosines (K, T) of every video's texts, in the order given; the network ends at rest.
+
+    A video of more than `LONGEST` rows is seen whole, as no training saw it; labels are of no effect.
+    """
+    found: list[Matrix] = [np.zeros((0, 0), dtype=np.float32)] * len(samples)
+    for chosen, aligned in _aligned(network, samples):
+        for index, scores in zip(chosen, aligned.scores.cpu().numpy(), strict=True):
+            found[index] = scores[: len(samples[index].text), : len(samples[index].video)].copy()
+    return found
+
+
+def alignable_logits(network: Aligner, samples: Sequence[Sample]) -> list[Matrix]:
+    """Return the alignability head's logits (K,) of every video's texts; of a network without a head, none."""
+    found: list[Matrix] = [np.zeros(0, dtype=np.float32)] * len(samples)
+    for chosen, aligned in _aligned(network, samples):
+        if aligned.alignable is not None:
+            for index, logits in zip(chosen, aligned.alignable.cpu().numpy(), strict=True):
+                found[index] = logits[: len(samples[index].text)].copy()
+    return found
+
+
+def _aligned(network: Aligner, samples: Sequence[Sample]) -> Iterator[tuple[tuple[int, ...], Aligned]]:
+    """Yield what the network says of each batch, and which samples the batch holds."""
+    network.eval()
+    device = next(network.parameters()).device
+    lengths = samples.lengths if hasattr(samples, "lengths") else [len(sample.video) for sample in samples]
+    for chosen in bucketed(lengths, BATCH, seed=0, epoch=0):
+        batch = collate([samples[index] for index in chosen], max(LONGEST, *lengths))
+        with torch.inference_mode():
+            aligned = network(batch.to(device))
+        yield chosen, aligned
+
+
+INSIDE = 0.5  # share of a label that must lie in the planted window; NaSVA's table 5 judges by eye
+
+
+@dataclass(frozen=True)
+class RoundReport:
+    """One round: shares in [0, 1], seconds; None where it cannot be known.
+
+    kept: of the texts, those with a label. alignable: of the texts, an estimate (`alignable_share`), by the networks
+    that this round's labels trained. moved: median of how far a label's middle is from the last round's. iou: mean
+    overlap with the last round's. agreement: of held-out texts whose best second is the same as the last round's
+    networks have it. inside, shown: of the kept labels, those that lie in the planted window, and whose text has one.
+    """
+
+    number: int
+    texts: int
+    kept: float
+    alignable: float | None = None
+    moved: float | None = None
+    iou: float | None = None
+    agreement: float | None = None
+    inside: float | None = None
+    shown: float | None = None
+    cpu_seconds: float = 0.0
+
+
+def kept_share(labels: Sequence[Places]) -> float:
+    """Return the share of texts that have a label; 0 of none."""
+    flags = [span is not None for places in labels for span in places]
+    return sum(flags) / max(1, len(flags))
+
+
+def moved(before: Sequence[Places], after: Sequence[Places]) -> tuple[float | None, float | None]:
+    """Return the median seconds between the middles of two rounds' labels, and their mean IoU, of texts with both."""
+    pairs = list(_pairs(before, after))
+    if not pairs:
+        return None, None
+    apart = [abs(a.center - b.center) for a, b in pairs]
+    return float(np.median(apart)), float(np.mean([a.iou(b) for a, b in pairs]))
+
+
+def agreement(before: Sequence[Matrix], after: Sequence[Matrix], rows: Sequence[float]) -> float | None:
+    """Return the share of texts whose best rows in two sets of matrices lie at most `rows` (a video) apart."""
+    near = [
+        abs(a.argmax(axis=1) - b.argmax(axis=1)) <= limit
+        for a, b, limit in zip(before, after, rows, strict=True)
+        if len(a)
+    ]
+    return float(np.concatenate(near).mean()) if near else None
+
+
+def alignable_share(own: Sequence[Matrix], foreign: Sequence[Matrix]) -> float | None:
+    """Return an estimate of the share of texts that are shown at all: 1 - 2 P(best score < median of foreign texts').
+
+    foreign: the same videos' matrices for texts of other videos, which show nothing of them. Source: Storey's
+    estimate of the share of true null hypotheses (2002) with lambda 0.5. None without texts.
+    """
+    scores, null = ([float(best) for matrix in each for best in best_scores(matrix)] for each in (own, foreign))
+    if not scores or not null:
+        return None
+    return float(np.clip(1 - 2 * np.mean(np.asarray(scores) < np.median(null)), 0.0, 1.0))
+
+
+def inside_share(labels: Sequence[Places], truth: Sequence[Flags], rates: Sequence[float]) -> tuple[float, float]:
+    """Return, of the kept labels, the share that lies by half or more in the planted window, and that has one at all.
+
+    truth: (K, T) of each video, True where the text is shown. NaN without labels.
+    """
+    inside, shown = [], []
+    for places, rows, rate in zip(labels, truth, rates, strict=True):
+        for span, row in zip(places, rows, strict=True):
+            if span is not None:
+                shown.append(bool(row.any()))
+                inside.append(_covered(span, row, rate) >= INSIDE)
+    return (float(np.mean(inside)), float(np.mean(shown))) if inside else (float("nan"), float("nan"))
+
+
+def _covered(span: Span, row: Flags, rate: float) -> float:
+    """Return the share of a label's rows that the truth (T,) holds."""
+    start = int(span.start * rate)
+    part = row[start : max(start + 1, int(np.ceil(span.end * rate)))]
+    return float(part.mean()) if part.size else 0.0
+
+
+def _pairs(before: Sequence[Places], after: Sequence[Places]) -> Iterator[tuple[Span, Span]]:
+    for old, new in zip(before, after, strict=True):
+        for a, b in zip(old, new, strict=True):
+            if a is not None and b is not None:
+                yield a, b

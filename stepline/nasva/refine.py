@@ -1,0 +1,244 @@
+"""`stepline refine`: a dataset's steps and a store of features in, steps that are placed and a network out.
+
+out/refined.parquet    the records, each kept step with its label as its span, the others under `dropped`
+out/omitted.jsonl      the videos that are in no round, each with its reason
+out/vectors            text vectors that the run made itself
+and what `selftrain` keeps: labels, teachers, report, aligner.safetensors
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from stepline.datasets.excluded import Excluded, read_excluded
+from stepline.errors import ShapeError
+from stepline.features import FeatureStore, Stored
+from stepline.grounding.speech import coarse_spans
+from stepline.nasva import dataset as reasons
+from stepline.nasva.checkpoint import Space
+from stepline.nasva.dataset import AlignerSamples, Omitted, gather_samples, matching_rows
+from stepline.nasva.network_settings import RefineRunSettings
+from stepline.nasva.pseudo_labels import Places, Written
+from stepline.nasva.self_training import SelfTrained, SelfTraining
+from stepline.records import Dropped, FeatureSequence, Matrix, Record, Step
+from stepline.storage import write_atomic, write_parquet
+from stepline.training.loop import Progress
+from stepline.training.sources import (
+    TextEncoder,
+    Told,
+    is_store,
+    read_records,
+    read_told,
+    store_vectors,
+    tell,
+    text_encoder,
+)
+
+REFINED, OMITTED = "refined.parquet", "omitted.jsonl"
+LINKING = "minilm"  # the text encoder that tells which sentence speaks of a step
+UNLABELLED = "no label after self-training: its best score is too low, or the teachers disagree"
+
+
+@dataclass(frozen=True)
+class RefineSources:
+    """What a run reads. dataset: as `read_records` takes it; features: a store of the videos' features.
+
+    step_vectors: a store, or an encoder as `text_encoder` takes it. narrations: a source of what is said, which the
+    final network learns beside the steps, or None; narration_vectors: None for the source's own, else as the steps'.
+    excluded: lists that `stepline excluded` wrote.
+    """
+
+    dataset: str
+    features: Path
+    step_vectors: str = LINKING
+    narrations: str | None = None
+    narration_vectors: str | None = None
+    excluded: tuple[Path, ...] = ()
+
+    def told_vectors(self) -> str:
+        """Return where the narrations' vectors come from; one network must know them and the steps' alike."""
+        own = self.narrations if is_store(Path(self.narrations or "")) else None
+        return self.narration_vectors or own or (LINKING if is_store(Path(self.step_vectors)) else self.step_vectors)
+
+
+@dataclass(frozen=True)
+class Refined:
+    """What a run made: the networks and labels, how many videos it wrote, and which it left out."""
+
+    trained: SelfTrained
+    videos: int
+    omitted: tuple[Omitted, ...]
+
+
+def refine_dataset(
+    sources: RefineSources,
+    folder: Path,
+    settings: RefineRunSettings | None = None,
+    progress: Callable[[str, Progress], None] | None = None,
+) -> Refined:
+    """Place the steps of a dataset by self-training, or go on with it, and write them; see the top of this file.
+
+    Raises ShapeError when no video is left or hardly a text keeps a label, SettingsError when the folder holds another
+    run, and what the sources raise.
+    """
+    settings = settings or RefineRunSettings()
+    features = FeatureStore(sources.features)
+    vectors = _vectors(sources.step_vectors, tell(read_records(sources.dataset), "step"), folder / "vectors" / "step")
+    excluded = read_excluded(sources.excluded)
+    reading = _Reading(features, vectors, settings, excluded)
+    videos = [video for record in read_records(sources.dataset) if (video := reading.take(record)) is not None]
+    narrations = _narrations(sources, features, folder, settings, excluded)
+    omitted = (*reading.omitted, *(() if narrations is None else narrations.omitted))
+    write_atomic(folder / OMITTED, "".join(json.dumps(asdict(one), ensure_ascii=False) + "\n" for one in omitted))
+    if not videos:
+        raise ShapeError(f"{sources.dataset}: no video has steps and features; see {folder / OMITTED}")
+    first, text = features[videos[0].id], vectors[videos[0].id]
+    space = Space(first.backbone, text.backbone, first.rate)
+    widths = {"video_width": first.width, "text_width": text.width}
+    if narrations is not None:
+        _check_alike(narrations, text)
+    training = SelfTraining(
+        videos,
+        folder,
+        narrations or (),
+        settings.model.model_copy(update=widths),
+        settings.loss,
+        settings.train,
+        settings.rounds,
+        {name: str(value) for name, value in asdict(sources).items()},
+        space,
+        progress,
+    )
+    trained = training.run()
+    places = dict(zip((video.id for video in videos), trained.labels, strict=True))
+    count = write_parquet(refined_records(read_records(sources.dataset), places), folder / REFINED)
+    return Refined(trained, count, omitted)
+
+
+def refined_records(records: Iterator[Record], places: Mapping[str, Places]) -> Iterator[Record]:
+    """Yield the records of the videos that have places, with their steps placed; what lost its label is dropped."""
+    seen: set[str] = set()
+    for record in records:
+        labels = places.get(record.video.id)
+        if labels is None or record.video.id in seen:
+            continue
+        seen.add(record.video.id)
+        steps, dropped = [], []
+        for step, span in zip(record.steps, labels, strict=True):
+            if span is None:
+                dropped.append(Dropped(what="step", text=step.text, reason=UNLABELLED))
+            else:
+                steps.append(step.model_copy(update={"spans": (span,), "at": None, "status": "shown"}))
+        yield record.model_copy(update={"steps": tuple(steps), "dropped": (*record.dropped, *dropped)})
+
+
+class _Reading:
+    """Turns records into videos to place, noting why one cannot be."""
+
+    def __init__(
+        self,
+        features: FeatureStore,
+        vectors: FeatureStore,
+        settings: RefineRunSettings,
+        excluded: Excluded | frozenset[str] = frozenset(),
+    ) -> None:
+        self._features, self._vectors, self._settings, self._excluded = features, vectors, settings, excluded
+        self._seen: set[str] = set()
+        self._first: dict[str, Stored] = {}  # the first video's features, and the first texts'
+        self._encode: TextEncoder | None = None
+        self.omitted: list[Omitted] = []
+
+    def take(self, record: Record) -> Written | None:
+        """Return the record's video, or None and note why not."""
+        flaw = self._flaw(record)
+        if flaw is not None:
+            self.omitted.append(Omitted(record.video.id, "step", *flaw))
+            return None
+        id = record.video.id
+        stored, longest = self._features[id], self._settings.data.longest
+        rows = matching_rows(next(tell([record], "step")), self._vectors)
+
+        def read() -> tuple[FeatureSequence, Matrix]:
+            found = self._features.read(id)
+            return FeatureSequence(found.values[:longest], found.rate, found.backbone), self._vectors.matrix(id)[rows]
+
+        length = min(stored.rows, longest)
+        said = self._said(record, length / stored.rate)
+        return Written(id, said, length, stored.rate, read)
+
+    def _flaw(self, record: Record) -> tuple[str, str] | None:
+        id = record.video.id
+        if id in self._seen:
+            return reasons.TWICE, ""
+        self._seen.add(id)
+        if id in self._excluded:
+            return reasons.EXCLUDED, ""
+        if not record.steps:
+            return reasons.NO_TEXT, ""
+        if id not in self._features:
+            return reasons.NO_VIDEO, ""
+        if id not in self._vectors:
+            return reasons.NO_VECTORS, ""
+        if matching_rows(next(tell([record], "step")), self._vectors) is None:
+            return reasons.OTHER_TEXTS, f"{len(record.steps)} texts, {self._vectors[id].rows} vectors"
+        seconds, stated = self._features[id].rows / self._features[id].rate, record.video.duration
+        if stated is not None and abs(stated - seconds) > self._settings.data.slack:
+            return reasons.OTHER_LENGTH, f"{stated:g} s and {seconds:g} s"
+        for name, store in {"video": self._features, "text": self._vectors}.items():
+            flaw = reasons.unlike(name, store[id], self._first.setdefault(name, store[id]))
+            if flaw is not None:
+                return flaw
+        return None
+
+    def _said(self, record: Record, seconds: float) -> Places:
+        """Return where each step is said: as the record has it, else by its likeness to the narration (section 3.1).
+
+        A record that gives no step's `said` but spans (HowToStep's own) has its first labels in their best spans.
+        """
+        steps = record.steps
+        if self._settings.said == "given" and all(step.said is None for step in steps):
+            steps = tuple(step.model_copy(update={"said": next(iter(step.spans), None)}) for step in steps)
+        if self._settings.said == "likeness" or all(step.said is None for step in steps):
+            steps = self._linked(record)
+        return tuple(None if step.said is None or step.said.start >= seconds else step.said for step in steps)
+
+    def _linked(self, record: Record) -> tuple[Step, ...]:
+        sentences = record.transcript.sentences if record.transcript else ()
+        if not sentences:
+            return record.steps
+        self._encode = self._encode or text_encoder(LINKING)
+        likeness = self._encode([step.text for step in record.steps]) @ self._encode([one.text for one in sentences]).T
+        duration = record.video.duration or max(one.span.end for one in sentences)
+        kept, _ = coarse_spans(record.steps, sentences, likeness, duration=duration, settings=self._settings.coarse)
+        said = {step.id: step.said for step in kept}
+        return tuple(step.model_copy(update={"said": said.get(step.id)}) for step in record.steps)
+
+
+def _narrations(
+    sources: RefineSources,
+    features: FeatureStore,
+    folder: Path,
+    settings: RefineRunSettings,
+    excluded: Excluded | frozenset[str],
+) -> AlignerSamples | None:
+    if sources.narrations is None:
+        return None
+    source = sources.narrations
+    vectors = _vectors(sources.told_vectors(), read_told(source, "narration"), folder / "vectors" / "narration")
+    told = read_told(source, "narration")
+    return gather_samples(told, features, {"narration": vectors}, settings.data, excluded=excluded)
+
+
+def _check_alike(narrations: AlignerSamples, steps: Stored) -> None:
+    """Raise ShapeError where one network cannot learn the narrations beside the steps."""
+    given = narrations.space().text, narrations.widths()[1]
+    if given != (steps.backbone, steps.width):
+        what = f"of {given[0]!r}, {given[1]} wide, the steps' of {steps.backbone!r}, {steps.width} wide"
+        raise ShapeError(f"the narrations' vectors are {what}; give --narration-vectors of the steps' encoder")
+
+
+def _vectors(given: str, told: Iterator[Told], folder: Path) -> FeatureStore:
+    if is_store(Path(given)):
+        return FeatureStore(Path(given))
+    return store_vectors(told, text_encoder(given), folder, name=given)

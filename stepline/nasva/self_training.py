@@ -1,0 +1,244 @@
+"""Self-training: label where the steps are said, train, label anew by the network's own matrix, train (section 3.3).
+
+Everything a round makes is on disk, so that a killed run goes on where it was:
+
+    out/run.json                     what the run is; another run does not go on in its folder
+    out/round-N/labels.json          {video: [[start, end] or null, ...]}
+    out/round-N/teacher-M.safetensors    networks that this round's labels trained, stopped early
+    out/report.json                  a `RoundReport` a round
+    out/aligner.safetensors          the final network, trained on the last round's labels
+
+Differs from the paper: several teachers of other seeds label together, and a text on which they disagree may lose its
+label (`refine.agree`); one teacher, `position="start"` and a threshold are the paper's.
+Letters: K texts, T feature rows.
+"""
+
+import hashlib
+import json
+import logging
+import os
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from stepline.errors import SettingsError, ShapeError, StoreError
+from stepline.nasva.checkpoint import Space, read_aligner, write_aligner
+from stepline.nasva.model import Aligner
+from stepline.nasva.network_settings import LossSettings, ModelSettings, SelfTrainSettings
+from stepline.nasva.pseudo_labels import (
+    Places,
+    RoundReport,
+    Written,
+    agreement,
+    alignable_share,
+    alignment_matrices,
+    alikeness,
+    inside_share,
+    kept_share,
+    moved,
+    read_labels,
+    refine,
+    step_samples,
+    together,
+    unplaced,
+    with_foreign_texts,
+    write_labels,
+)
+from stepline.nasva.train import train_aligner
+from stepline.records import Matrix
+from stepline.storage import write_atomic
+from stepline.training.batches import Sample
+from stepline.training.distributed import start_processes
+from stepline.training.loop import Progress
+from stepline.training.settings import WITHOUT_EFFECT, TrainSettings
+
+log = logging.getLogger(__name__)
+
+APART = 1000  # between the seeds of teachers of one round, so that no two runs share a teacher
+
+
+@dataclass(frozen=True)
+class SelfTrained:
+    """What self-training made: the final network, the labels of each video that it learnt, a report a round."""
+
+    network: Aligner
+    labels: tuple[Places, ...]
+    rounds: tuple[RoundReport, ...]
+
+
+@dataclass(frozen=True)
+class SelfTraining:
+    """A run: the videos, the other samples that only the final network sees (narrations), and all settings."""
+
+    videos: Sequence[Written]
+    folder: Path
+    others: Sequence[Sample] = ()
+    model: ModelSettings = field(default_factory=ModelSettings)
+    loss: LossSettings = field(default_factory=LossSettings)
+    training: TrainSettings = field(default_factory=TrainSettings)
+    settings: SelfTrainSettings = field(default_factory=SelfTrainSettings)
+    sources: Mapping[str, str | None] = field(default_factory=dict)  # where the videos come from, to tell runs apart
+    space: Space | None = None  # whose features they are, for the networks' files to say
+    progress: Callable[[str, Progress], None] | None = None
+
+    def run(self) -> SelfTrained:
+        """Do, or go on with, all rounds and the final training.
+
+        Raises ShapeError when hardly a text keeps a label, SettingsError when the folder holds another run or torchrun
+        started several processes, StoreError when a file of it is damaged.
+        """
+        if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+            raise SettingsError("self-training runs in one process, not in several; start it without torchrun")
+        self._claim()
+        reports = self._reports()
+        while not self._done(reports):
+            reports = (*reports, self._round(len(reports)))
+            write_atomic(self.folder / "report.json", json.dumps([asdict(one) for one in reports], indent=1) + "\n")
+            log.info("%s", reports[-1])
+        labels = self._labels(len(reports) - 1)
+        return SelfTrained(self._final(labels), labels, reports)
+
+    def _done(self, reports: Sequence[RoundReport]) -> bool:
+        """Tell whether no further round is to be made: enough of them, or two agree on held-out videos."""
+        if not reports:
+            return False
+        agreed = reports[-1].agreement
+        return len(reports) > self.settings.rounds or (agreed is not None and agreed >= self.settings.enough)
+
+    def _round(self, number: int) -> RoundReport:
+        began = time.process_time()
+        labels = self._labels(number)
+        report = RoundReport(number, sum(len(places) for places in labels), kept_share(labels))
+        if number:
+            apart, iou = moved(self._labels(number - 1), labels)
+            report = replace(report, moved=apart, iou=iou)
+        if number < self.settings.rounds:  # the last round's labels train the final network alone
+            report = self._judge(number, report)
+        return replace(self._compare(report, labels), cpu_seconds=time.process_time() - began)
+
+    def _judge(self, number: int, report: RoundReport) -> RoundReport:
+        """Return the report with what this round's teachers say of texts that they did not train on."""
+        held = [self.videos[index] for index in self._held_out()]
+        teachers = self._teachers(number)
+        own = self._mean(teachers, held)
+        foreign = self._mean(teachers, with_foreign_texts(held))
+        agreed = None
+        if number:
+            rows = [self.settings.same * one.rate for one in held]
+            agreed = agreement(self._mean(self._teachers(number - 1), held), own, rows)
+        return replace(report, alignable=alignable_share(own, foreign), agreement=agreed)
+
+    def _compare(self, report: RoundReport, labels: Sequence[Places]) -> RoundReport:
+        """Return the report with what the planted truth says, where there is one."""
+        truths = [video.truth for video in self.videos if video.truth is not None]
+        if len(truths) != len(self.videos):
+            return report
+        inside, shown = inside_share(labels, truths, [video.rate for video in self.videos])
+        return replace(report, inside=inside, shown=shown)
+
+    # ------------------------------------------------------------ what a round makes
+
+    def _labels(self, number: int) -> tuple[Places, ...]:
+        """Return the labels of a round, from disk where they are."""
+        path = self.folder / f"round-{number}" / "labels.json"
+        if path.exists():
+            return read_labels(path, [(video.id, len(video.said)) for video in self.videos])
+        labels = self._relabelled(number - 1) if number else self._first()
+        write_labels(path, [video.id for video in self.videos], labels)
+        return labels
+
+    def _first(self) -> tuple[Places, ...]:
+        if self.settings.first == "asr":
+            return tuple(video.said for video in self.videos)
+        grown = self.settings.refine.model_copy(update={"threshold": 0.0, "threshold_kind": "quantile", "agree": None})
+        read = (video.read() for video in self.videos)
+        likeness = [alikeness(features.values, vectors) for features, vectors in read]
+        return refine([likeness], self._rates(), grown.model_copy(update={"position": "center", "seconds": None}))
+
+    def _relabelled(self, number: int) -> tuple[Places, ...]:
+        """Return what the teachers of a round make of all videos."""
+        matrices = [alignment_matrices(teacher, unplaced(self.videos)) for teacher in self._teachers(number)]
+        return refine(matrices, self._rates(), self.settings.refine)
+
+    def _teachers(self, number: int) -> list[Aligner]:
+        return [self._teacher(number, which) for which in range(self.settings.teachers)]
+
+    def _teacher(self, number: int, which: int) -> Aligner:
+        """Return a network that a round's labels trained, all but the held-out videos, from disk where it is."""
+        name = f"round-{number}/teacher-{which}"
+        changes = {"epochs": self.settings.teacher_epochs, "seed": self.training.seed + APART * which}
+        held = set(self._held_out())
+        labels = self._labels(number)
+        seen = [index for index in range(len(self.videos)) if index not in held]
+        samples = step_samples([self.videos[index] for index in seen], [labels[index] for index in seen])
+        return self._trained(name, samples, self.training.model_copy(update=changes))
+
+    def _final(self, labels: Sequence[Places]) -> Aligner:
+        keep_all = self.model.alignability and self.loss.alignability == "kept"  # what lost its label is a target too
+        samples = together(step_samples(self.videos, labels, keep_all=keep_all), self.others)
+        return self._trained("aligner", samples, self.training)
+
+    def _trained(self, name: str, samples: Sequence[Sample], settings: TrainSettings) -> Aligner:
+        path = self.folder / f"{name}.safetensors"
+        if not path.exists():
+            if not samples:
+                raise ShapeError("no step has a label to train on; lower coarse.floor, or look at the transcripts")
+            report = self.progress
+            tell = (lambda progress: report(name, progress)) if report is not None else None
+            folder = self.folder / f"{name}.training"
+            trained = train_aligner(
+                samples, folder, model=self.model, loss=self.loss, settings=settings, report=tell, device=self._device()
+            )
+            write_aligner(trained, path, self.space)
+            shutil.rmtree(folder)
+        network = read_aligner(path)
+        network.to(self._device())
+        return network
+
+    # ------------------------------------------------------------ what the run is
+
+    def _claim(self) -> None:
+        """Write what the run is, or raise SettingsError where its folder holds another."""
+        path = self.folder / "run.json"
+        plan = json.dumps(self._plan(), indent=1, sort_keys=True) + "\n"
+        if path.exists() and path.read_text(encoding="utf-8") != plan:
+            raise SettingsError(f"{path}: another run, with other settings or videos; give another --out")
+        if not path.exists():
+            write_atomic(path, plan)
+
+    def _plan(self) -> dict[str, object]:
+        digest = hashlib.sha256(repr([(video.id, video.rows, video.said) for video in self.videos]).encode())
+        parts = {"model": self.model, "loss": self.loss, "training": self.training, "settings": self.settings}
+        settings = {name: part.model_dump(mode="json", exclude=set(WITHOUT_EFFECT)) for name, part in parts.items()}
+        counts = {"videos": len(self.videos), "others": len(self.others)}
+        return settings | counts | {"sources": dict(self.sources), "content": digest.hexdigest()}
+
+    def _reports(self) -> tuple[RoundReport, ...]:
+        path = self.folder / "report.json"
+        if not path.exists():
+            return ()
+        try:
+            return tuple(RoundReport(**tree) for tree in json.loads(path.read_text(encoding="utf-8")))
+        except (ValueError, TypeError) as error:
+            raise StoreError(f"{path}: no report of rounds ({error}); remove the folder to start again") from error
+
+    def _held_out(self) -> list[int]:
+        """Return the videos that no teacher sees; none where no further round asks for them."""
+        count = round(self.settings.held_out * len(self.videos)) if self.settings.rounds else 0
+        chosen = np.random.default_rng([self.training.seed, len(self.videos)]).permutation(len(self.videos))[:count]
+        return sorted(chosen.tolist())
+
+    def _device(self) -> torch.device:
+        return start_processes(self.training.device)
+
+    def _rates(self) -> list[float]:
+        return [video.rate for video in self.videos]
+
+    def _mean(self, networks: Sequence[Aligner], videos: Sequence[Written]) -> list[Matrix]:
+        matrices = [alignment_matrices(network, unplaced(videos)) for network in networks]
+        return [np.asarray(np.mean(each, axis=0), dtype=np.float32) for each in zip(*matrices, strict=True)]

@@ -1,0 +1,36 @@
+"""What people and machines get of a record: JSON, WebVTT, SRT, chapters, HowTo JSON-LD, an HTML page, clips."""
+
+from stepline.outputs.chapters import ChapterPlan, chapters, plan_chapters
+from stepline.outputs.clips import SUFFIX as CLIPS_SUFFIX
+from stepline.outputs.clips import clip_places, remove_clips, write_clips
+from stepline.outputs.jsonld import jsonld
+from stepline.outputs.page import page
+from stepline.outputs.registry import OUTPUTS, Extras, lacking, output_path, write_outputs
+from stepline.outputs.storyboard import SUMMARY_SUFFIX, storyboard
+from stepline.outputs.subtitles import srt, webvtt
+from stepline.outputs.terminal import TRANSCRIPTS, step_table
+from stepline.outputs.text import safe_stem
+
+__all__ = [
+    "CLIPS_SUFFIX",
+    "OUTPUTS",
+    "SUMMARY_SUFFIX",
+    "TRANSCRIPTS",
+    "ChapterPlan",
+    "Extras",
+    "chapters",
+    "clip_places",
+    "jsonld",
+    "lacking",
+    "output_path",
+    "page",
+    "plan_chapters",
+    "remove_clips",
+    "safe_stem",
+    "srt",
+    "step_table",
+    "storyboard",
+    "webvtt",
+    "write_clips",
+    "write_outputs",
+]

@@ -1,0 +1,97 @@
+"""Chapters for a video's description, by YouTube's rules.
+
+The rules (YouTube Help, "Video chapters"): the first chapter starts at 0:00, there are at least three, in ascending
+order, each at least 10 seconds long. A description holds at most 5,000 characters and no angle brackets.
+"""
+
+import logging
+from dataclasses import dataclass
+
+from stepline.outputs.text import clock, one_line, sentence_case, shorten, shown_span
+from stepline.records import Record
+
+SHORTEST = 10  # s, YouTube's least length of a chapter
+FEWEST = 3  # chapters, YouTube's least number
+LONGEST_TITLE = 100  # characters; longer ones are cut off in the player anyway
+DESCRIPTION = 5000  # characters that a YouTube description holds
+INTRO = "Intro"
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """A chapter from its whole second to the start of the next, or to the end of the video."""
+
+    start: int
+    title: str
+
+
+@dataclass(frozen=True)
+class ChapterPlan:
+    """The chapters, or none and the reason why there cannot be any."""
+
+    chapters: tuple[Chapter, ...]
+    reason: str | None = None
+
+
+def chapters(record: Record) -> str | None:
+    """Return lines such as `1:02:03 Fold the strip`, or None where YouTube's rules cannot be met.
+
+    The reason for a None is in `plan_chapters(record).reason`, and logged.
+    """
+    plan = plan_chapters(record)
+    if plan.reason is not None:
+        log.info("%s: no chapters: %s", record.id, plan.reason)
+        return None
+    limit = min(LONGEST_TITLE, DESCRIPTION // len(plan.chapters) - len("00:00:00 \n"))
+    return "".join(f"{clock(chapter.start)} {shorten(chapter.title, limit)}\n" for chapter in plan.chapters)
+
+
+def plan_chapters(record: Record) -> ChapterPlan:
+    """Return chapters of at least 10 s from the steps that are shown, each at the start of its best span.
+
+    A step within 10 s of the chapter before it, or of the end, joins that chapter's title. Before the first step
+    comes an "Intro", unless that would be shorter than 10 s: then the first step's chapter starts at 0:00.
+    """
+    spans = [(number, step, shown_span(step)) for number, step in enumerate(record.steps, start=1)]
+    starts = sorted((int(span.start), number, step.text) for number, step, span in spans if span is not None)
+    titles = [(start, _title(text) or f"Step {number}") for start, number, text in starts]
+    end = _end(record)
+    if end < FEWEST * SHORTEST:
+        return ChapterPlan((), f"{end} s of video; {FEWEST} chapters of {SHORTEST} s need {FEWEST * SHORTEST} s")
+    found = _join(titles, end)
+    if len(found) < FEWEST:
+        return ChapterPlan((), f"only {len(found)} chapters of at least {SHORTEST} s; {FEWEST} are needed")
+    return ChapterPlan(tuple(found))
+
+
+def _join(titles: list[tuple[int, str]], end: int) -> list[Chapter]:
+    """Walk the steps in time, opening a chapter where the rules allow one; the earliest start first gives the most."""
+    found: list[Chapter] = []
+    if titles and titles[0][0] >= SHORTEST:
+        found.append(Chapter(0, INTRO))
+    for start, title in titles:
+        if not found:
+            found.append(Chapter(0, title))
+        elif start - found[-1].start >= SHORTEST and end - start >= SHORTEST:
+            found.append(Chapter(start, title))
+        else:
+            found[-1] = Chapter(found[-1].start, _and(found[-1].title, title))
+    return found
+
+
+def _and(first: str, second: str) -> str:
+    return first if second in first.split("; ") else f"{first}; {second}"
+
+
+def _title(text: str) -> str:
+    return sentence_case(one_line(text).replace("<", "‹").replace(">", "›"))
+
+
+def _end(record: Record) -> int:
+    """Return the video's whole seconds; where its duration is not known, the last second a step is shown."""
+    if record.video.duration is not None:
+        return int(record.video.duration)
+    spans = (shown_span(step) for step in record.steps)
+    return int(max((span.end for span in spans if span is not None), default=0.0))

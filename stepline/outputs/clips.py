@@ -1,0 +1,48 @@
+"""The shown steps as clips of their own."""
+
+import re
+from pathlib import Path
+
+from stepline.outputs.text import one_line, safe_stem, shown_span
+from stepline.records import Record, Span, Step
+from stepline.storage import atomic_path, remove
+
+SUFFIX = ".clips"  # of the folder that holds a video's clips
+TITLE = 40  # characters of a step's text in its clip's name
+
+
+def write_clips(record: Record, path: Path, folder: Path) -> list[Path]:
+    """Cut the best span of every shown step out of the video at `path` and return the clips, in the steps' order.
+
+    They are named `<folder>/<id>.clips/03-fold-the-strip.mp4`. Raises MediaError where the video cannot be cut.
+    """
+    from stepline.media import cut
+
+    remove_clips(record, folder)
+    places = clip_places(record, folder)
+    for clip, span in places.items():
+        with atomic_path(clip) as partial:
+            cut(path, span, partial)
+    return list(places)
+
+
+def clip_places(record: Record, folder: Path) -> dict[Path, Span]:
+    """Return where the clip of each shown step stands or would stand, and its seconds."""
+    home = _home(record, folder)
+    best = [(number, step, shown_span(step)) for number, step in enumerate(record.steps, start=1)]
+    return {home / f"{number:02d}-{_slug(step)}.mp4": span for number, step, span in best if span is not None}
+
+
+def remove_clips(record: Record, folder: Path) -> None:
+    """Remove the clips that an earlier run cut: their seconds are those of other spans."""
+    for clip in _home(record, folder).glob("[0-9][0-9]*-*.mp4"):
+        remove(clip)
+
+
+def _home(record: Record, folder: Path) -> Path:
+    return folder / f"{safe_stem(record.id)}{SUFFIX}"
+
+
+def _slug(step: Step) -> str:
+    words = re.sub(r"[^\w]+", "-", one_line(step.text).lower()).strip("-")
+    return words[:TITLE].rstrip("-").encode()[:150].decode(errors="ignore") or "step"

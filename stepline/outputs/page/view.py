@@ -1,0 +1,239 @@
+"""What the page says of each step and sentence, ready for the template: words and seconds, no markup."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import JsonValue
+
+from stepline.outputs.html import picture_link
+from stepline.outputs.text import clock, from_pictures, one_line, sentence_case, shown_span
+from stepline.records import Alignment, Dropped, Record, Sentence, Span, Step
+
+Kind = Literal["shown", "said", "missing", "unplaced"]
+Mark = Literal["shown", "said", "none"]
+
+BADGES: dict[Kind, str] = {
+    "shown": "Shown",
+    "said": "Said, not shown",
+    "missing": "Not found",
+    "unplaced": "Not placed",
+}
+MARKS: dict[Mark, str] = {"shown": "said and shown", "said": "said, not shown", "none": "no step"}
+SHOWN_FLOOR = 0.5  # P(the picture shows it) from which a sentence counts as shown
+LIKELY = ("How sure it is that the picture shows this step", "sure that it is shown")
+CONFIDENT = ("The network's own confidence in this step; it is not calibrated", "confidence")
+NEAR = 5.0  # s between saying and showing that are not worth a remark
+
+
+@dataclass(frozen=True)
+class SourceView:
+    """A sentence that a step rests on."""
+
+    text: str
+    seek: float
+    clock: str
+
+
+@dataclass(frozen=True)
+class StepView:
+    """A step: `start` and `end` are where it is highlighted, `at` where it is most itself, `seek` where a click goes.
+
+    None where it has no time.
+    """
+
+    number: int
+    text: str
+    kind: Kind
+    badge: str
+    start: float | None
+    end: float | None
+    at: float | None
+    seek: float | None
+    times: str
+    also: tuple[tuple[float, str], ...]
+    percent: int | None
+    drift: str | None
+    sources: tuple[SourceView, ...]
+    provenance: str | None
+    alternatives: tuple[str, ...]
+    picture: str | None
+
+
+@dataclass(frozen=True)
+class SentenceView:
+    """A sentence, what is known of it, and the numbers of the steps that cite it."""
+
+    text: str
+    start: float
+    end: float
+    clock: str
+    mark: Mark
+    meaning: str
+    steps: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class View:
+    """Everything the page says. total: seconds on every time axis; score: what its per cent are, long and short."""
+
+    title: str
+    language: str
+    facts: tuple[str, ...]
+    total: float
+    counts: tuple[tuple[Kind, str], ...]
+    score: tuple[str, str]
+    steps: tuple[StepView, ...]
+    sentences: tuple[SentenceView, ...]
+    reference: tuple[tuple[str, tuple[tuple[float, str], ...]], ...]
+    dropped: tuple[Dropped, ...]
+    warnings: tuple[str, ...]
+    settings: tuple[tuple[str, str], ...]
+    models: tuple[tuple[str, str], ...]
+
+
+def view(record: Record, alignment: Alignment | None, keyframes: Mapping[str, bytes]) -> View:
+    """Return what the page says of the record."""
+    sentences = record.transcript.sentences if record.transcript else ()
+    steps = tuple(
+        _step(number, step, sentences, keyframes.get(step.id)) for number, step in enumerate(record.steps, start=1)
+    )
+    return View(
+        title=_title(record),
+        language=record.transcript.language or "" if record.transcript else "",
+        facts=_facts(record),
+        total=total_seconds(record, alignment),
+        counts=_counts(steps),
+        score=CONFIDENT if from_pictures(record) else LIKELY,
+        steps=steps,
+        sentences=tuple(_sentence(index, sentence, record.steps) for index, sentence in enumerate(sentences)),
+        reference=tuple((sentence_case(one_line(step.text)), _ranges(step.spans)) for step in record.reference),
+        dropped=record.dropped,
+        warnings=record.warnings,
+        settings=flatten(record.settings),
+        models=flatten(record.models),
+    )
+
+
+def total_seconds(record: Record, alignment: Alignment | None) -> float:
+    """Return the seconds that a time axis must hold: the duration, or more where something ends later."""
+    ends = [record.video.duration or 0.0, 1.0]
+    ends += [span.end for step in (*record.steps, *record.reference) for span in step.spans]
+    ends += [step.said.end for step in record.steps if step.said is not None]
+    ends += [sentence.span.end for sentence in (record.transcript.sentences if record.transcript else ())]
+    if alignment is not None:
+        ends.append(alignment.scores.shape[1] / alignment.rate)
+    return max(ends)
+
+
+def kind(step: Step) -> Kind:
+    """Return how the page treats the step; one without a status is judged by the times it has."""
+    if step.status is None:
+        return "shown" if shown_span(step) is not None else "unplaced"
+    return {"shown": "shown", "said": "said", "not found": "missing"}[step.status]  # type: ignore[return-value]
+
+
+def mark(index: int, sentence: Sentence, steps: tuple[Step, ...]) -> Mark:
+    """Return whether the sentence is shown: by the steps that cite it, as the page says of them; else as judged."""
+    kinds = {kind(step) for step in steps if index in step.sources}
+    if kinds:
+        return "shown" if "shown" in kinds else "said"
+    return "shown" if sentence.shown is not None and sentence.shown >= SHOWN_FLOOR else "none"
+
+
+def flatten(tree: Mapping[str, JsonValue], prefix: str = "") -> tuple[tuple[str, str], ...]:
+    """Return nested settings as rows of dotted key and value."""
+    rows: list[tuple[str, str]] = []
+    for key, value in tree.items():
+        if isinstance(value, dict) and value:
+            rows.extend(flatten(value, f"{prefix}{key}."))
+        else:
+            rows.append((prefix + key, _plain(value)))
+    return tuple(rows)
+
+
+def _plain(value: JsonValue) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(_plain, value)) or "none"
+    return "not set" if value is None else str(value)
+
+
+def _step(number: int, step: Step, sentences: tuple[Sentence, ...], picture: bytes | None) -> StepView:
+    best = shown_span(step)
+    where = best if best is not None else step.said
+    sources = tuple(
+        SourceView(one_line(sentences[index].text), sentences[index].span.start, clock(sentences[index].span.start))
+        for index in step.sources
+    )
+    return StepView(
+        number=number,
+        text=sentence_case(one_line(step.text)),
+        kind=kind(step),
+        badge=BADGES[kind(step)],
+        start=best.start if best is not None else None,
+        end=best.end if best is not None else None,
+        at=step.at if step.at is not None else best.center if best is not None else None,
+        seek=where.start if where is not None else None,
+        times=_range(where) if where is not None else "",
+        also=_ranges(step.spans[1:]) if best is not None else (),
+        percent=round(step.score * 100) if step.score is not None else None,
+        drift=_drift(step),
+        sources=sources,
+        provenance=" · ".join(part for part in (step.source_text, step.licence) if part) or None,
+        alternatives=step.alternatives,
+        picture=picture_link(picture) if picture else None,
+    )
+
+
+def _drift(step: Step) -> str | None:
+    """Return how far from its words the step is shown, None where that is near or not known."""
+    best = shown_span(step)
+    if best is None or step.said is None or best.overlap(step.said) > 0:
+        return None
+    seconds = best.center - step.said.center
+    if abs(seconds) < NEAR:
+        return None
+    return f"shown {abs(seconds):.0f} s {'after' if seconds > 0 else 'before'} it is said"
+
+
+def _sentence(index: int, sentence: Sentence, steps: tuple[Step, ...]) -> SentenceView:
+    found = mark(index, sentence, steps)
+    return SentenceView(
+        text=one_line(sentence.text),
+        start=sentence.span.start,
+        end=sentence.span.end,
+        clock=clock(sentence.span.start),
+        mark=found,
+        meaning=MARKS[found],
+        steps=tuple(number for number, step in enumerate(steps, start=1) if index in step.sources),
+    )
+
+
+def _range(span: Span) -> str:
+    return f"{clock(span.start)}–{clock(span.end)}"
+
+
+def _ranges(spans: tuple[Span, ...]) -> tuple[tuple[float, str], ...]:
+    return tuple((span.start, _range(span)) for span in spans)
+
+
+def _counts(steps: tuple[StepView, ...]) -> tuple[tuple[Kind, str], ...]:
+    names: dict[Kind, str] = {"shown": "shown", "said": "said only", "missing": "not found", "unplaced": "not placed"}
+    counts = {name: sum(step.kind == name for step in steps) for name in names}
+    return tuple((name, f"{count} {names[name]}") for name, count in counts.items() if count)
+
+
+def _title(record: Record) -> str:
+    return one_line(record.video.title or record.video.task or "") or record.id
+
+
+def _facts(record: Record) -> tuple[str, ...]:
+    count = len(record.steps)
+    facts = [f"{count} step{'' if count == 1 else 's'}" if count else "No steps"]
+    if record.video.duration is not None:
+        facts.append(clock(record.video.duration))
+    if record.transcript is not None and record.transcript.recogniser:
+        facts.append(record.transcript.recogniser)
+    if record.id != _title(record):
+        facts.append(record.id)
+    return tuple(facts)

@@ -1,0 +1,61 @@
+"""The storyboard of a summary: a picture, the steps and the seconds of every segment that was kept, on one page."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+
+from stepline.outputs.html import media_link, picture_link, policy, template
+from stepline.outputs.text import clock, one_line, sentence_case
+from stepline.records import Record
+from stepline.wys2.summary import Segment
+
+SUMMARY_SUFFIX = ".summary.mp4"  # of the film beside which a storyboard lies
+
+
+@dataclass(frozen=True)
+class _Panel:
+    """One segment: where it stands in the video and in the summary, and its steps, each with its picture."""
+
+    number: int
+    there: str
+    here: str
+    seconds: float
+    steps: tuple[tuple[str, str | None], ...]
+
+
+def storyboard(
+    record: Record, segments: Sequence[Segment], *, keyframes: Mapping[str, bytes], film: str | None = None
+) -> str:
+    """Return the page as HTML. keyframes: a JPEG for a step's id. film: the summary's path as seen from the page."""
+    kept = sum(segment.span.duration for segment in segments)
+    whole = record.video.duration
+    facts = [f"{clock(kept)} of {clock(whole)}" if whole else clock(kept), _count(segments)]
+    style = files(__package__).joinpath("storyboard.css").read_text(encoding="utf-8")
+    page = files(__package__).joinpath("storyboard.html").read_text(encoding="utf-8")
+    return template(page).render(
+        title=sentence_case(one_line(record.video.title or record.video.id)),
+        language=record.transcript.language if record.transcript else None,
+        facts=facts,
+        panels=_panels(segments, keyframes),
+        film=media_link(film) if film is not None else None,
+        policy=policy(style),
+        style=style,
+    )
+
+
+def _panels(segments: Sequence[Segment], keyframes: Mapping[str, bytes]) -> list[_Panel]:
+    panels, offset = [], 0.0
+    for number, segment in enumerate(segments, start=1):
+        texts = tuple(
+            (sentence_case(one_line(step.text)), picture_link(keyframes[step.id]) if step.id in keyframes else None)
+            for step in segment.steps
+        )
+        there = f"{clock(segment.span.start)} – {clock(segment.span.end)}"
+        panels.append(_Panel(number, there, clock(offset), segment.span.duration, texts))
+        offset += segment.span.duration
+    return panels
+
+
+def _count(segments: Sequence[Segment]) -> str:
+    count = sum(len(segment.steps) for segment in segments)
+    return f"{count} step{'' if count == 1 else 's'}"

@@ -1,0 +1,102 @@
+"""Subtitles, WebVTT and SRT: one cue a step, or one a spoken sentence."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from stepline.outputs.text import one_line, sentence_case, shown_span
+from stepline.records import Record, Span, Step
+
+SAID_MARK = "[said, not shown] "
+WORD_JOINER = "\u2060"  # invisible and without width: breaks up what a player would read as markup
+
+
+@dataclass(frozen=True)
+class Cue:
+    """One subtitle: its step's or sentence's place in the record counted from 1, milliseconds, one-line text."""
+
+    number: int
+    start: int
+    end: int
+    text: str
+
+
+def webvtt(record: Record, *, said: bool = True) -> str:
+    """Return the steps as WebVTT, ordered by time; the cue identifier is the step's number.
+
+    said: also cue the steps that are only said, where they are said and marked so; False leaves them out.
+    """
+    return _vtt(_cues(record, said))
+
+
+def srt(record: Record, *, said: bool = True) -> str:
+    """Return the steps as SubRip, numbered by time.
+
+    SubRip has no escapes: an invisible word joiner breaks up `-->`, tags and `{\\` so that players show them as text.
+    """
+    return _srt(_cues(record, said))
+
+
+def spoken_vtt(record: Record) -> str:
+    """Return the transcript as WebVTT, one cue a sentence."""
+    return _vtt(_spoken(record))
+
+
+def spoken_srt(record: Record) -> str:
+    """Return the transcript as SubRip, one cue a sentence."""
+    return _srt(_spoken(record))
+
+
+def _vtt(cues: list[Cue]) -> str:
+    blocks = [f"{cue.number}\n{_times(cue, '.')}\n{_escape_vtt(cue.text)}\n" for cue in cues]
+    return "\n".join(["WEBVTT\n", *blocks])
+
+
+def _srt(cues: list[Cue]) -> str:
+    numbered = enumerate(cues, start=1)
+    return "\n".join(f"{index}\n{_times(cue, ',')}\n{_escape_srt(cue.text)}\n" for index, cue in numbered)
+
+
+def _spoken(record: Record) -> list[Cue]:
+    sentences = record.transcript.sentences if record.transcript else ()
+    return [_cue(number, heard.span, one_line(heard.text) or "…") for number, heard in enumerate(sentences, start=1)]
+
+
+def _cues(record: Record, said: bool) -> list[Cue]:
+    numbered = enumerate(record.steps, start=1)
+    cues = [cue for number, step in numbered for cue in _step_cues(number, step, said)]
+    return sorted(cues, key=lambda cue: (cue.start, cue.number))
+
+
+def _step_cues(number: int, step: Step, said: bool) -> Iterator[Cue]:
+    text = sentence_case(one_line(step.text)) or f"Step {number}"
+    best = shown_span(step)
+    if best is not None:
+        yield _cue(number, best, text)
+    elif said and step.said is not None:
+        yield _cue(number, step.said, SAID_MARK + text)
+
+
+def _cue(number: int, span: Span, text: str) -> Cue:
+    start = round(span.start * 1000)
+    return Cue(number, start, max(start + 1, round(span.end * 1000)), text)  # a cue must not be empty
+
+
+def _times(cue: Cue, point: str) -> str:
+    return f"{_stamp(cue.start, point)} --> {_stamp(cue.end, point)}"
+
+
+def _stamp(milliseconds: int, point: str) -> str:
+    seconds, milli = divmod(milliseconds, 1000)
+    minutes, second = divmod(seconds, 60)
+    return f"{minutes // 60:02d}:{minutes % 60:02d}:{second:02d}{point}{milli:03d}"
+
+
+def _escape_vtt(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _escape_srt(text: str) -> str:
+    bare = text.replace(WORD_JOINER, "")
+    for mark in ("<", "{", "--"):
+        bare = bare.replace(mark, mark + WORD_JOINER)
+    return bare

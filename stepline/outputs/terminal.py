@@ -1,0 +1,56 @@
+"""A record for the terminal: its steps as a table, its transcript as lines."""
+
+from collections.abc import Callable
+
+from stepline.outputs.subtitles import spoken_srt, spoken_vtt
+from stepline.outputs.text import clock, from_pictures, one_line, shown_span
+from stepline.records import Record, Sentence, Step
+from stepline.storage import to_json
+
+MARKS = {"shown": "●", "said": "○", "not found": "×", None: "·"}
+
+LEGEND = "● shown  ○ said, but not shown  × not found"
+SEEN = "● told by a network, with its confidence, which is not calibrated"
+
+
+def step_table(record: Record) -> str:
+    """Return one line a step: mark, when it is shown, how sure, what to do; a legend; what else there is to know."""
+    if not record.steps:
+        return f"{record.id}: no step found in {_basis(record)}\n"
+    shown = sum(step.status == "shown" for step in record.steps)
+    count = "1 step" if len(record.steps) == 1 else f"{len(record.steps)} steps"
+    head = f"{record.id}: {count}, {shown} shown, from {_basis(record)}"
+    legend = SEEN if from_pictures(record) else LEGEND
+    return "\n".join([head, "", *map(_line, record.steps), "", legend, ""])
+
+
+def _basis(record: Record) -> str:
+    """Return what the steps were made from."""
+    count = len(record.transcript.sentences) if record.transcript else 0
+    heard = "1 sentence" if count == 1 else f"{count} sentences"
+    if not from_pictures(record):
+        return heard
+    return f"the pictures and {heard}" if count else "the pictures"
+
+
+def _line(step: Step) -> str:
+    when = f"said {clock(step.said.start)}" if step.said else ""
+    best = shown_span(step)
+    if best is not None:
+        when = f"{clock(best.start)} – {clock(best.end)}"
+    score = "" if step.score is None else f"{step.score:4.0%}"
+    return f"  {MARKS[step.status]} {when:<15} {score:>4}  {step.text}"
+
+
+def transcript_text(record: Record) -> str:
+    """Return one line a sentence: when, and what is said."""
+    sentences: tuple[Sentence, ...] = record.transcript.sentences if record.transcript else ()
+    return "".join(f"{clock(s.span.start):>7}  {one_line(s.text)}\n" for s in sentences)
+
+
+TRANSCRIPTS: dict[str, Callable[[Record], str]] = {
+    "text": transcript_text,
+    "json": to_json,
+    "srt": spoken_srt,
+    "vtt": spoken_vtt,
+}

@@ -1,0 +1,68 @@
+"""Text and times as people read them: one line, no control characters; 1:02:03.
+
+File names from ids: safe on every file system, and never the same for two ids.
+
+Which span of a step the outputs show, and what its score means.
+"""
+
+import hashlib
+import re
+import unicodedata
+
+from stepline.records import Record, Span, Step
+
+ELLIPSIS = "…"
+
+
+def one_line(text: str) -> str:
+    """Return the text on one line: every run of white space becomes a space, control characters vanish."""
+    kept = (letter for letter in text if letter.isspace() or unicodedata.category(letter) != "Cc")
+    return " ".join("".join(kept).split())
+
+
+def sentence_case(text: str) -> str:
+    """Return the text with its first letter in upper case, as a title has it."""
+    return text[:1].upper() + text[1:]
+
+
+def shorten(text: str, limit: int) -> str:
+    """Return at most `limit` characters, cut at a word where one ends in the last third, with an ellipsis."""
+    if len(text) <= limit:
+        return text
+    head = text[: limit - 1]
+    space = head.rfind(" ")
+    return (head[:space] if space > limit * 2 // 3 else head).rstrip(" ,;:") + ELLIPSIS
+
+
+def clock(seconds: float) -> str:
+    """Return whole seconds, rounded down, as 0:07, 12:34 or 1:02:03."""
+    minutes, second = divmod(int(seconds), 60)
+    hour, minute = divmod(minutes, 60)
+    return f"{hour}:{minute:02d}:{second:02d}" if hour else f"{minute}:{second:02d}"
+
+
+SAFE = re.compile(r"[\w-][\w.-]*")  # letters and digits of any script; no separators, no hidden files
+LONGEST = 120  # bytes, which leaves room for the longest suffix under the 255 that file systems allow
+MARK = "~"  # not in SAFE: a name with a digest can never be some other id's plain name
+DIGEST = 10  # hex digits of the id's sha256
+
+
+def safe_stem(name: str) -> str:
+    """Return `name` itself where it is safe as a file name, else what is safe of it, `~` and a digest of all of it."""
+    if SAFE.fullmatch(name) and unicodedata.normalize("NFC", name) == name and len(name.encode()) <= LONGEST:
+        return name
+    digest = hashlib.sha256(name.encode(errors="surrogateescape")).hexdigest()[:DIGEST]
+    kept = re.sub(r"[^\w.-]+", "-", unicodedata.normalize("NFC", name)).strip("-.")
+    room = LONGEST - len(MARK) - DIGEST
+    return kept.encode()[:room].decode(errors="ignore") + MARK + digest
+
+
+def shown_span(step: Step) -> Span | None:
+    """Return the best span of a step that is shown; None for one that is not, whatever candidates it carries."""
+    return step.spans[0] if step.spans and step.status in (None, "shown") else None
+
+
+def from_pictures(record: Record) -> bool:
+    """Tell whether a network told the steps from the pictures: then a score is its confidence, not calibrated."""
+    told = bool(record.models.get("describer")) and not record.captions
+    return told and not any(step.said is not None or step.sources for step in record.steps)

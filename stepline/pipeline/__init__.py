@@ -1,0 +1,1 @@
+"""The main job: a video in, its record out; alone in knowing all stages."""

@@ -1,0 +1,255 @@
+"""Many videos, one after another: which files, under which ids, what is done already, what is written where."""
+
+import hashlib
+import io
+import logging
+import os
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stepline import __version__
+from stepline.errors import CaptionError, MediaError, SettingsError, SteplineError, StoreError
+from stepline.pipeline.request import Request, StepsSettings, fingerprint
+from stepline.pipeline.understand import NO_SOUND, Understanding, hear, understand
+from stepline.progress import Progress
+from stepline.records import Record, Video
+from stepline.storage import check_writable, read_record, sweep
+from stepline.weights import sha256
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+log = logging.getLogger(__name__)
+
+# What a folder is searched for; a file that is named is tried whatever it is called.
+SUFFIXES = frozenset({".mp4", ".m4v", ".mov", ".mkv", ".webm", ".avi", ".mpg", ".mpeg", ".ts", ".flv", ".wmv", ".3gp"})
+
+PROVISIONAL = "provisional"  # in a warning: a deadline or a silent server made this result, so it is done again
+
+KEYFRAME_WIDTH = 480  # pixels; sharp on a phone, about 20 kB a step
+SMALL_WIDTH = 320  # pixels; about 9 kB, where a page has very many
+MANY_STEPS = 60  # from which key frames are small, so that the page of an hour stays a few MB
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What to write for each video."""
+
+    out: Path
+    formats: tuple[str, ...]
+    clips: bool = False
+    force: bool = False
+
+
+@dataclass(frozen=True)
+class Done:
+    """A finished video: its record, the files written, and whether an earlier run had made them."""
+
+    record: Record
+    files: tuple[Path, ...]
+    earlier: bool
+
+
+def find_videos(paths: Iterable[Path]) -> list[Path]:
+    """Return the named files and the videos inside named folders, in the order named, each once.
+
+    A folder's videos come sorted; hidden files and the clips and summaries that Stepline cut are none of them.
+    """
+    found: dict[Path, Path] = {}
+    for path in paths:
+        inside = sorted(file for file in path.rglob("*") if _is_video(file)) if path.is_dir() else [path]
+        if not inside:
+            raise MediaError(f"{path}: no video in this folder ({', '.join(sorted(SUFFIXES))}); name the files instead")
+        for file in inside:
+            found.setdefault(file.resolve(), file)
+    return list(found.values())
+
+
+def _is_video(file: Path) -> bool:
+    return file.suffix.lower() in SUFFIXES and file.is_file() and not file.name.startswith(".") and not _is_clip(file)
+
+
+def _is_clip(file: Path) -> bool:
+    from stepline.outputs import CLIPS_SUFFIX, SUMMARY_SUFFIX
+
+    if file.name.endswith(SUMMARY_SUFFIX):
+        return file.with_name(file.name.removesuffix(SUMMARY_SUFFIX) + ".json").is_file()
+    home = file.parent
+    return home.name.endswith(CLIPS_SUFFIX) and home.with_name(home.name.removesuffix(CLIPS_SUFFIX) + ".json").is_file()
+
+
+def name_videos(paths: Sequence[Path], out: Path) -> dict[str, Path]:
+    """Return id -> path: the file's stem, made longer where another video of the run or in `out` has that stem."""
+    stems = [path.stem for path in paths]
+    return {_id(path, stems.count(path.stem) > 1 or _taken(path, out)): path for path in paths}
+
+
+def _id(path: Path, shared: bool) -> str:
+    return f"{path.stem}-{hashlib.sha256(os.fsencode(path.resolve())).hexdigest()[:6]}" if shared else path.stem
+
+
+def _taken(path: Path, out: Path) -> bool:
+    """Tell whether `out` holds this stem's record for a video at another path, which must not be overwritten."""
+    from stepline.outputs import safe_stem
+
+    try:
+        owner = read_record(out / f"{safe_stem(path.stem)}.json").video.path
+    except StoreError:
+        return False
+    return owner is not None and Path(owner).resolve() != path.resolve()
+
+
+def run(request: Request, settings: StepsSettings, wanted: Wanted, progress: Progress | None = None) -> Done:
+    """Understand one video and write its files, the JSON last; or return what an earlier run wrote.
+
+    Raises a SteplineError; nothing is left half-written.
+    """
+    from stepline.outputs import CLIPS_SUFFIX, safe_stem
+
+    _refuse_odd_name(request.path)
+    stem = safe_stem(request.id)
+    _refuse_overwriting(request, wanted.out, stem)
+    if not wanted.force:
+        earlier = _earlier(request, settings, wanted.out / f"{stem}.json")
+        if earlier is not None and _stands(earlier, wanted):
+            return Done(earlier, (), True)
+    check_writable(wanted.out)  # before the minutes of work that would be lost
+    for folder in (wanted.out, wanted.out / f"{stem}{CLIPS_SUFFIX}"):
+        sweep(folder)
+    understanding = understand(request, settings, progress=progress)
+    _refuse_the_speechless(request, understanding.record, settings)
+    return Done(understanding.record, write(request, understanding, wanted), False)
+
+
+def _refuse_odd_name(path: Path) -> None:
+    try:
+        str(path).encode()
+    except UnicodeEncodeError as error:
+        raise MediaError(f"{str(path)!a}: its name is not UTF-8, which no JSON can hold; rename the file") from error
+
+
+def _refuse_overwriting(request: Request, out: Path, stem: str) -> None:
+    """Raise SettingsError where an output would take the place of a file that the user gave."""
+    from stepline.outputs import OUTPUTS
+
+    given = [path.resolve() for path in (request.path, request.captions) if path is not None]
+    ours = {(out / f"{stem}{suffix}").resolve() for suffix, _ in OUTPUTS.values()}
+    for path in given:
+        if path in ours:
+            raise SettingsError(f"{path}: an output would be written over this file; give another folder with --out")
+
+
+def _earlier(request: Request, settings: StepsSettings, path: Path) -> Record | None:
+    """Return the record of a run with the same video, settings and version, if there is a final one."""
+    try:
+        record = read_record(path)
+    except StoreError:
+        return None
+    same = record.settings == fingerprint(request, settings) and record.models.get("stepline") == __version__
+    if not same or any(PROVISIONAL in warning for warning in record.warnings):
+        return None
+    return record if request.path.is_file() and record.video.sha256 == sha256(request.path) else None
+
+
+def _stands(record: Record, wanted: Wanted) -> bool:
+    """Tell whether everything wanted of a record is there."""
+    from stepline.outputs import clip_places, lacking
+
+    clips = clip_places(record, wanted.out) if wanted.clips else {}
+    return not lacking(record, wanted.out, wanted.formats) and all(clip.is_file() for clip in clips)
+
+
+def _refuse_the_speechless(request: Request, record: Record, settings: StepsSettings) -> None:
+    if request.texts or (record.transcript and record.transcript.sentences) or record.models.get("describer"):
+        return
+    if settings.procx.when == "alone":
+        raise MediaError(f"{request.path}: no picture in it can be seen, so nothing can be described; give another")
+    reasons = sorted({item.reason for item in record.dropped})
+    left_out = f" (left out: {'; '.join(reasons)})" if reasons else ""
+    silent = f": {NO_SOUND}" if NO_SOUND in record.warnings else ""
+    if request.captions is not None:
+        raise CaptionError(f"{request.captions}: holds no sentence to write steps from{left_out}; give other captions")
+    raise MediaError(
+        f"{request.path}: no speech to write steps from{silent}{left_out}; give its words with --captions FILE, "
+        "your own lines to look for with --texts FILE, or a network that describes with --describe MODEL"
+    )
+
+
+def write(request: Request, understanding: Understanding, wanted: Wanted) -> tuple[Path, ...]:
+    """Write every wanted file of one video and return their paths."""
+    from stepline.outputs import lacking, remove_clips, write_clips, write_outputs
+
+    record = understanding.record
+    if lacking(record, wanted.out, ["json"]):
+        remove_clips(record, wanted.out)  # of another result: they show other seconds
+    clips = write_clips(record, request.path, wanted.out) if wanted.clips else []
+    files = write_outputs(
+        record,
+        wanted.out,
+        alignment=understanding.alignment,
+        keyframes=keyframes(record, request.path) if "html" in wanted.formats else {},
+        media=request.path,
+        formats=wanted.formats,
+    )
+    return (*clips, *files)
+
+
+def keyframes(record: Record, path: Path) -> dict[str, bytes]:
+    """Return a JPEG of the most likely second of every step that is shown, by step id."""
+    from stepline.media import stills
+
+    at = {step.id: step.at for step in record.steps if step.status == "shown" and step.at is not None}
+    width = KEYFRAME_WIDTH if len(at) < MANY_STEPS else SMALL_WIDTH
+    try:
+        pictures = {still.time: _jpeg(still.image) for still in stills(path, list(at.values()), width)}
+    except SteplineError as error:  # the page is still worth having; the reason goes to the log
+        log.warning("no key frames: %s", error)
+        return {}
+    return {identity: pictures[time] for identity, time in at.items() if time in pictures}
+
+
+def _jpeg(image: "npt.NDArray[np.uint8]") -> bytes:
+    from PIL import Image
+
+    buffer = io.BytesIO()
+    Image.fromarray(image).save(buffer, "JPEG", quality=82)
+    return buffer.getvalue()
+
+
+def listen(path: Path, captions: Path | None, settings: StepsSettings, progress: Progress | None = None) -> Record:
+    """Return a record that holds only what is said in a video."""
+    from stepline.media import probe
+
+    _refuse_odd_name(path)
+    info = probe(path, settings.media)
+    request = Request(path, path.stem, captions)
+    heard, end, warnings = hear(request, info, settings, progress=progress)
+    return Record(
+        id=path.stem,
+        video=Video(id=path.stem, path=str(path), duration=end or info.duration or None),
+        transcript=heard.transcript,
+        dropped=heard.dropped,
+        warnings=(*info.warnings, *warnings),
+    )
+
+
+def read_lines(path: Path) -> tuple[str, ...]:
+    """Return the lines of a recipe: those that hold a letter, without list numbers and bullets.
+
+    Raises SettingsError when the file cannot be read as text or holds no line.
+    """
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(
+            f"--texts {path}: cannot be read as UTF-8 text; give a file with one line a step"
+        ) from error
+    lines = [re.sub(r"^\s*(?:\d+[.)]|[-*•])\s+", "", line).strip() for line in text.splitlines()]
+    kept = tuple(line for line in lines if any(letter.isalpha() for letter in line))
+    if not kept:
+        raise SettingsError(f"--texts {path}: holds no line of text; write one line a step")
+    return kept

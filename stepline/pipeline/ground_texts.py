@@ -1,0 +1,123 @@
+"""The user's own lines, found in one video, or in ready features, by a trained network."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stepline.errors import ModelError, SettingsError, ShapeError
+from stepline.pipeline.request import Request, StepsSettings, fingerprint
+from stepline.pipeline.understand import load_aligner, see
+from stepline.records import FeatureSequence, Matrix, Record, Step, Video
+from stepline.weights import WEIGHTS
+
+if TYPE_CHECKING:
+    from stepline.grounding.said_to_shown import Array
+    from stepline.nasva.predict import Loaded
+
+MINILM = 384  # width of its vectors
+
+
+def find_lines(
+    source: Path,
+    lines: Sequence[str],
+    settings: StepsSettings,
+    *,
+    vectors: Path | None = None,
+    before: "Array | None" = None,
+) -> Record:
+    """Return a record whose steps are the lines, placed where they are shown; `settings.nasva.aligner` says how.
+
+    source: a video, or a file of ready features. vectors: a file of the lines' text features; without one the encoder
+    that the network was trained with makes them. before: (K, K) P(line i comes before line j).
+    Raises ModelError, SettingsError, ShapeError or MediaError where something is missing or does not fit.
+    """
+    from stepline.nasva.predict import ground_by_aligner
+
+    if not lines:
+        raise SettingsError("no lines to find; give a text file with one a line")
+    ready = _is_features(source)
+    request = Request(source, source.name.split(".")[0], texts=tuple(lines))
+    if ready:
+        settings = _over_ready(settings, source)
+    loaded = load_aligner(settings)
+    if loaded is None:
+        raise SettingsError("nasva.aligner.path is not set; give a trained network with --aligner")
+    features, duration = _read(source, settings) if ready else _look(request, settings)
+    rows = line_vectors(lines, loaded, vectors, settings)
+    steps = [Step(id=str(number), text=line) for number, line in enumerate(lines, start=1)]
+    found = ground_by_aligner(
+        steps, loaded, features, rows, settings=settings.nasva.aligner, duration=duration, before=before
+    )
+    return Record(
+        id=request.id,
+        video=Video(id=request.id, path=str(source.absolute()), duration=round(duration, 3)),
+        steps=found.steps,
+        recipe=tuple(lines),
+        warnings=found.report.doubts,
+        settings=fingerprint(request, settings),
+        models={"vision": features.backbone, "grounding": {"aligner": found.report.aligner}},
+    )
+
+
+def line_vectors(lines: Sequence[str], loaded: "Loaded", file: Path | None, settings: StepsSettings) -> Matrix:
+    """Return (K, C) vectors of the lines: from a file, else by the encoder that the network was trained with.
+
+    Raises ModelError where that encoder is not to be had, StoreError where the file lacks a line.
+    """
+    from stepline.text import embed
+    from stepline.vision import Precomputed, load_backbone
+
+    if file is not None:
+        return Precomputed(file, rate=1.0, texts=file, unit=settings.vision.unit).encode_texts(lines)
+    name, width = (loaded.space.text if loaded.space else "minilm"), loaded.aligner.settings.text_width
+    if name == settings.vision.text_space and settings.vision.backbone != "precomputed":
+        return load_backbone(settings.vision).encode_texts(lines)
+    if not (name in WEIGHTS or Path(name).is_dir()) or (loaded.space is None and width != MINILM):
+        raise ModelError(f"{loaded.path}: its texts are {width} wide vectors of {name!r}; give --text-features of them")
+    return embed(lines, model=name)
+
+
+def read_order(path: Path, lines: int) -> "Array":
+    """Return (K, K) P(line i comes before line j) from a JSON list of lists; null, or 0.5, where it is not known."""
+    from stepline.datasets.files import read_json
+
+    try:
+        rows = [[0.5 if cell is None else float(cell) for cell in row] for row in read_json(path)]
+        matrix = np.array(rows, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ShapeError(f"{path}: not a table of chances ({error}); give a list of {lines} lists") from error
+    if matrix.shape != (lines, lines):
+        raise ShapeError(f"{path}: a table of {matrix.shape} for {lines} lines; give one row and column a line")
+    return matrix
+
+
+def _is_features(source: Path) -> bool:
+    from stepline.vision.precomputed import SUFFIXES
+
+    return source.name.lower().endswith(SUFFIXES)
+
+
+def _over_ready(settings: StepsSettings, source: Path) -> StepsSettings:
+    """Return settings that read a file's rows as they are: a network either wants that or scales them itself."""
+    vision = settings.vision.model_copy(update={"backbone": "precomputed", "path": source, "unit": False})
+    return settings.model_copy(update={"vision": vision})
+
+
+def _read(source: Path, settings: StepsSettings) -> tuple[FeatureSequence, float]:
+    """Return ready features and their seconds."""
+    from stepline.vision import read_precomputed
+
+    features = read_precomputed(source, rate=settings.vision.rate, unit=settings.vision.unit)
+    return features, features.duration
+
+
+def _look(request: Request, settings: StepsSettings) -> tuple[FeatureSequence, float]:
+    """Return what a video shows, and its seconds. Raises SettingsError for a video without a picture."""
+    from stepline.media import probe
+
+    seen = see(request, probe(request.path, settings.media), settings)
+    if seen.features is None:
+        raise SettingsError(f"{request.path}: no picture in it can be seen, so nothing can be found in it")
+    return seen.features, min(seen.end or seen.features.duration, seen.features.duration)

@@ -1,0 +1,95 @@
+"""A video's summary as files: the seconds that show its steps as one mp4, and a storyboard."""
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stepline.errors import MediaError, SettingsError
+from stepline.pipeline.batch import keyframes
+from stepline.pipeline.request import Request, StepsSettings
+from stepline.pipeline.understand import see
+from stepline.progress import Progress
+from stepline.records import Record
+from stepline.storage import write_atomic
+from stepline.vision.settings import VisionSettings
+from stepline.wys2.settings import SummarySettings
+from stepline.wys2.summary import Importance, Segment, summarize
+
+if TYPE_CHECKING:
+    from stepline.wys2.summarizer import LoadedSummarizer
+
+log = logging.getLogger(__name__)
+
+BOARD = ".summary.html"
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What was kept, and the files that show it."""
+
+    segments: tuple[Segment, ...]
+    files: tuple[Path, ...]
+
+    @property
+    def duration(self) -> float:
+        """Seconds of the summary."""
+        return sum(segment.span.duration for segment in self.segments)
+
+
+def write_summary(
+    record: Record, path: Path, out: Path, settings: SummarySettings, importance: Importance | None = None
+) -> Summary:
+    """Cut the summary of the video at `path` and write its storyboard, each whole or not at all.
+
+    Raises MediaError where no step is shown or nothing can be cut, StoreError where `out` cannot be written.
+    """
+    from stepline.media import splice
+    from stepline.outputs import SUMMARY_SUFFIX, safe_stem, storyboard
+
+    segments = summarize(record, settings, importance)
+    film, board = (out / f"{safe_stem(record.id)}{suffix}" for suffix in (SUMMARY_SUFFIX, BOARD))
+    if film.resolve() == path.resolve():
+        raise MediaError(f"{path}: the summary would be written over this video; give another folder with --out")
+    splice(path, [segment.span for segment in segments], film)
+    write_atomic(board, storyboard(record, segments, keyframes=keyframes(record, path), film=film.name))
+    log.info("kept %.1f s in %d segments", sum(segment.span.duration for segment in segments), len(segments))
+    return Summary(segments, (film, board))
+
+
+def load_summarizer(path: Path, vision: VisionSettings) -> "LoadedSummarizer":
+    """Return a trained summarizer, from its file or its run's folder, before the minutes that a wrong one costs.
+
+    Raises ModelError for any other file, SettingsError where it was trained on another backbone's features.
+    """
+    from stepline.wys2.predict import check_same
+    from stepline.wys2.run_files import SUMMARIZER
+    from stepline.wys2.summarizer import read_summarizer
+
+    loaded = read_summarizer(path / SUMMARIZER if path.is_dir() else path)
+    check_same(loaded.path, (loaded.video, loaded.text), vision.backbone)
+    return loaded
+
+
+def weigh(
+    record: Record,
+    request: Request,
+    settings: StepsSettings,
+    loaded: "LoadedSummarizer",
+    progress: Progress | None = None,
+) -> Importance:
+    """Return how much each second of a video matters, (T,), by a trained summarizer; the pictures are seen anew.
+
+    Raises SettingsError without pictures, ShapeError where the features are of another width.
+    """
+    from stepline.media import probe
+    from stepline.wys2.predict import encode_texts
+    from stepline.wys2.summarizer import importance, segmented
+
+    seen = see(request, probe(request.path, settings.media), settings, progress=progress)
+    if seen.features is None or seen.backbone is None:
+        raise SettingsError(f"{loaded.path}: a summarizer needs pictures; this video has none, or none are looked at")
+    said = [sentence.text for sentence in record.transcript.sentences] if record.transcript else []
+    uses_speech = loaded.network.settings.text_width > 0
+    vectors = encode_texts(loaded.text, seen.backbone, said) if uses_speech else None
+    return importance(loaded.network, segmented(record, seen.features, vectors, loaded.network.settings))

@@ -1,0 +1,286 @@
+"""Bars as SVG text: histograms, bars in pairs, and lists of bars. Nothing is drawn that is not counted.
+
+What every plot stands on: the SVG element, and names cut to fit.
+
+A cloud of words: the larger a word, the more often it was counted.
+
+What is left after each stage, as bars that grow shorter: one row a stage, one row a reason below it.
+
+Points in the plane, coloured from first to last.
+
+Plots as SVG text, drawn from counts: no library, no script, nothing fetched. style.css gives them their colours.
+"""
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from importlib.resources import files
+
+import numpy as np
+import numpy.typing as npt
+
+NOTHING = "<p>Nothing to draw.</p>"
+
+
+def canvas(width: float, height: float, label: str, body: str) -> str:
+    """Return an SVG picture of width x height pixels; label: what a screen reader says of it."""
+    size = f'viewBox="0 0 {width:g} {height:g}" width="{width:g}" height="{height:g}"'
+    return f'<svg {size} role="img" aria-label="{escape(label)}">{body}</svg>'
+
+
+def short(name: str, longest: int = 40) -> str:
+    """Return the name, cut at `longest` characters."""
+    return name if len(name) <= longest else name[: longest - 1] + "…"
+
+
+WIDTH, HEIGHT = 460, 210  # pixels
+LEFT, RIGHT, TOP, BOTTOM = 52, 8, 22, 40
+TICKS = 4  # marks on an axis
+LINE = 17  # pixels a row of a list of bars
+NAME, NUMBER = 250, 60  # pixels for a row's name and number
+
+
+def histogram(counts: Mapping[str, int], unit: str, *, bar: float = 1.0, last: int | None = None) -> str:
+    """Return a histogram; keys are whole numbers, each the lower end of a bar.
+
+    unit: the axis' name. bar: what one step of the key is worth on the axis. last: the key that stands for all above.
+    """
+    return grouped({"": counts}, unit, bar=bar, last=last)
+
+
+def grouped(series: Mapping[str, Mapping[str, int]], unit: str, *, bar: float = 1.0, last: int | None = None) -> str:
+    """Return histograms on one axis, each in shares of its own sum where there are several."""
+    values = {name: {int(key): count for key, count in counts.items()} for name, counts in series.items()}
+    keys = sorted({key for counts in values.values() for key in counts})
+    if not keys:
+        return NOTHING
+    step = min((b - a for a, b in itertools.pairwise(keys)), default=1)
+    places = range(keys[0], keys[-1] + step, step)
+    shares = len(values) > 1
+    heights = {
+        name: [counts.get(place, 0) / (max(1, sum(counts.values())) if shares else 1) for place in places]
+        for name, counts in values.items()
+    }
+    top = max(max(row) for row in heights.values()) or 1.0
+    wide = (WIDTH - LEFT - RIGHT) / len(places)
+    marks = [_bars(row, number, len(heights), wide, top) for number, row in enumerate(heights.values())]
+    legend = "".join(_legend(number, name) for number, name in enumerate(heights) if name)
+    axis = _axis(places, wide, unit, bar, last) + _scale(top, shares)
+    label = f"{unit}: {', '.join(filter(None, heights)) or 'histogram'}"
+    return canvas(WIDTH, HEIGHT, label, f"{axis}{''.join(marks)}{legend}")
+
+
+def _bars(row: Sequence[float], number: int, groups: int, wide: float, top: float) -> str:
+    tall = HEIGHT - TOP - BOTTOM
+    out = []
+    for place, value in enumerate(row):
+        if value:
+            high = tall * value / top
+            x = LEFT + wide * (place + number / groups)
+            size = f'width="{max(0.6, wide / groups - 0.8):.1f}" height="{high:.1f}"'
+            out.append(f'<rect class="{_series(number, groups)}" x="{x:.1f}" y="{TOP + tall - high:.1f}" {size}/>')
+    return "".join(out)
+
+
+def _series(number: int, groups: int) -> str:
+    """Return the class that gives a bar its colour: grey is what was before, green what is."""
+    return f"s{number}" if groups > 1 else "s1"
+
+
+def _axis(places: range, wide: float, unit: str, bar: float, last: int | None) -> str:
+    floor = HEIGHT - BOTTOM
+    out = [f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{floor}" y2="{floor}"/>']
+    every = max(1, -(-len(places) // 8))
+    for place in range(0, len(places), every):
+        more = "+" if last is not None and places[place] >= last else ""
+        text = f"{places[place] * bar:g}{more}"
+        out.append(f'<text x="{LEFT + wide * (place + 0.5):.1f}" y="{floor + 14}" class="m">{text}</text>')
+    out.append(f'<text x="{(LEFT + WIDTH) / 2:.0f}" y="{HEIGHT - 6}" class="m">{escape(unit)}</text>')
+    return "".join(out)
+
+
+def _scale(top: float, shares: bool) -> str:
+    tall = HEIGHT - TOP - BOTTOM
+    step = _round_step(100 * top if shares else max(1.0, top)) / (100 if shares else 1)
+    out = []
+    for tick in range(int(top / step + 1e-9) + 1):
+        value, y = step * tick, TOP + tall * (1 - step * tick / top)
+        text = f"{100 * value:.3g} %" if shares else f"{value:,.10g}"
+        out.append(f'<text x="{LEFT - 5}" y="{y + 4:.1f}" class="e">{text}</text>')
+    return "".join(out)
+
+
+def _round_step(top: float) -> float:
+    """Return 1, 2 or 5 times a power of ten, so that at most TICKS of it fit below top."""
+    power = 10.0 ** math.floor(math.log10(top / TICKS))
+    return next(power * factor for factor in (1, 2, 5, 10) if power * factor * TICKS >= top)
+
+
+def _legend(number: int, name: str) -> str:
+    x = LEFT + 10 + 150 * number
+    square = f'<rect class="s{number}" x="{x}" y="2" width="10" height="10"/>'
+    return f'{square}<text x="{x + 14}" y="11">{escape(name)}</text>'
+
+
+def ranked(rows: Sequence[tuple[str, Sequence[float]]], forms: Sequence[str]) -> str:
+    """Return named rows with a bar for each series; forms: how the number of each is written, as "{:,.0f}"."""
+    if not rows:
+        return NOTHING
+    top = max(max(values) for _, values in rows) or 1.0
+    room = WIDTH + 120 - NAME - NUMBER * len(forms)
+    out = []
+    for place, (name, values) in enumerate(rows):
+        y = LINE * place
+        out.append(f'<text x="{NAME - 6}" y="{y + 12}" class="e">{escape(short(name))}</text>')
+        for number, value in enumerate(values):
+            thick = (LINE - 4) / len(values)
+            size = f'width="{room * value / top:.1f}" height="{thick:.1f}"'
+            mark = _series(number, len(values))
+            out.append(f'<rect class="{mark}" x="{NAME}" y="{y + 2 + thick * number:.1f}" {size}/>')
+            x = NAME + room + 8 + NUMBER * number
+            out.append(f'<text x="{x}" y="{y + 12}">{forms[number].format(value)}</text>')
+    return canvas(WIDTH + 120, LINE * len(rows) + 4, "bars", "".join(out))
+
+
+CLOUD_WIDTH, CLOUD_HEIGHT = 580, 320  # pixels
+SMALLEST, LARGEST = 11.0, 46.0  # pixels of letters
+LETTER = 0.6  # width of a letter over its height; wide for most fonts, so that words stay apart
+TURN, GROW = 0.35, 1.1  # of the spiral a step: radians, pixels
+
+Box = tuple[float, float, float, float]  # left, top, right, bottom
+
+
+def cloud(series: Mapping[str, Mapping[str, int]], words: int = 90) -> str:
+    """Return the commonest words of one or more series as a cloud, a colour a series; areas follow the counts.
+
+    A word that finds no room is left out, the rarest first.
+    """
+    rows = [(count, word, number) for number, counts in enumerate(series.values()) for word, count in counts.items()]
+    rows = sorted((row for row in rows if row[0] > 0), key=lambda row: (-row[0], row[1], row[2]))[:words]
+    if not rows:
+        return NOTHING
+    taken: list[Box] = []
+    out = []
+    for count, word, number in rows:
+        size = max(SMALLEST, LARGEST * math.sqrt(count / rows[0][0]))
+        box = _room(LETTER * size * len(word), size, taken)
+        if box is not None:
+            taken.append(box)
+            place = f'x="{(box[0] + box[2]) / 2:.1f}" y="{box[1] + 0.8 * size:.1f}" font-size="{size:.1f}"'
+            out.append(f'<text class="m w{number}" {place}>{escape(word)}<title>{count:,}</title></text>')
+    legend = "".join(
+        f'<text x="{10 + 130 * number}" y="{HEIGHT + 14}" class="w{number}">{escape(name)}</text>'
+        for number, name in enumerate(series)
+        if name
+    )
+    return canvas(CLOUD_WIDTH, CLOUD_HEIGHT + 20, "keyword cloud", "".join(out) + legend)
+
+
+def _room(wide: float, tall: float, taken: list[Box]) -> Box | None:
+    """Return the first free box along a spiral from the middle; None where there is none in the picture."""
+    for step in range(1200):
+        angle, radius = TURN * step, GROW * TURN * step / 2
+        x = CLOUD_WIDTH / 2 + radius * math.cos(angle) * CLOUD_WIDTH / CLOUD_HEIGHT
+        y = CLOUD_HEIGHT / 2 + radius * math.sin(angle)
+        box = (x - wide / 2, y - tall / 2, x + wide / 2, y + tall / 2)
+        inside = box[0] >= 0 and box[1] >= 0 and box[2] <= CLOUD_WIDTH and box[3] <= CLOUD_HEIGHT
+        if inside and not any(_meet(box, other) for other in taken):
+            return box
+    return None
+
+
+def _meet(one: Box, other: Box) -> bool:
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+
+
+WATERFALL_NAME, WATERFALL_NUMBER, ROOM = 244, 66, 270  # pixels for a row's name, its number, its bar
+WATERFALL_LINE = 19  # pixels a row
+LONGEST = 36  # characters of a name
+
+
+@dataclass(frozen=True)
+class Level:
+    """What a stage began with, and what it took away: (reason, count)."""
+
+    name: str
+    count: int
+    lost: tuple[tuple[str, int], ...] = ()
+
+
+def fall(levels: Sequence[Level]) -> str:
+    """Return the levels as bars, what each reason took away beneath its level, where the bar ends.
+
+    A level's losses begin at its right end and go left, so that the next level starts where they stop.
+    """
+    top = max((level.count for level in levels), default=0)
+    if not top:
+        return NOTHING
+    rows: list[str] = []
+    for level in levels:
+        rows.append(_row(len(rows), level.name, f"{level.count:,}", 0.0, level.count / top, "s1"))
+        left = level.count
+        for reason, count in level.lost:
+            left -= count
+            rows.append(_row(len(rows), f"– {reason}", f"−{count:,}", left / top, count / top, "s2"))
+    return canvas(
+        WATERFALL_NAME + ROOM + WATERFALL_NUMBER,
+        WATERFALL_LINE * len(rows) + 4,
+        "what each stage kept and dropped",
+        "".join(rows),
+    )
+
+
+def _row(place: int, name: str, number: str, start: float, share: float, series: str) -> str:
+    y = WATERFALL_LINE * place
+    full = f"<title>{escape(name)}</title>"
+    x, wide = WATERFALL_NAME + WATERFALL_NUMBER + ROOM * max(0.0, start), max(0.7, ROOM * share)
+    bar = f'x="{x:.1f}" y="{y + 3}" width="{wide:.1f}" height="{LINE - 6}"'
+    named = f"{escape(short(name, LONGEST))}{full}"
+    return (
+        f'<text x="{NAME - 8}" y="{y + 14}" class="e">{named}</text><rect class="{series}" {bar}/>'
+        f'<text x="{NAME + NUMBER - 10}" y="{y + 14}" class="e">{number}</text>'
+    )
+
+
+SIDE, EDGE, FOOT = 460, 14, 34  # pixels: width and height of the field, its margin, the legend below
+SHADES = 12  # colours between first and last; the style sheet names them o0 to o11
+
+
+def scatter(points: npt.NDArray[np.floating], order: Sequence[float], names: Sequence[str], legend: str) -> str:
+    """Return N points (N, 2) with their names; order: of each in [0, 1], its colour; legend: what the order is."""
+    if not len(points):
+        return NOTHING
+    low, high = points.min(axis=0), points.max(axis=0)
+    scale = (SIDE - 2 * EDGE) / max(1e-9, float((high - low).max()))
+    placed = EDGE + (points - low) * scale + (SIDE - 2 * EDGE - (high - low) * scale) / 2  # centred on both axes
+    dots = "".join(
+        f'<circle class="o{_shade(share)}" cx="{x:.1f}" cy="{y:.1f}" r="4"><title>{escape(name)}</title></circle>'
+        for (x, y), share, name in zip(placed, order, names, strict=True)
+    )
+    return canvas(SIDE, SIDE + FOOT, f"{len(points)} points by {legend}", dots + _scatter_legend(legend))
+
+
+def _shade(share: float) -> int:
+    return min(SHADES - 1, max(0, int(share * SHADES)))
+
+
+def _scatter_legend(legend: str) -> str:
+    y, wide = SIDE + 6, 12
+    start = (SIDE - SHADES * wide) / 2
+    squares = "".join(
+        f'<rect class="o{shade}" x="{start + shade * wide:.1f}" y="{y}" width="{wide}" height="10"/>'
+        for shade in range(SHADES)
+    )
+    first = f'<text x="{start - 6:.1f}" y="{y + 9}" class="e">first</text>'
+    last = f'<text x="{SIDE - start + 6:.1f}" y="{y + 9}">last</text>'
+    return f'{squares}{first}{last}<text x="{SIDE / 2}" y="{y + 25}" class="m">{escape(legend)}</text>'
+
+
+__all__ = ["Level", "cloud", "fall", "grouped", "histogram", "plot_style", "ranked", "scatter"]
+
+
+def plot_style() -> str:
+    """Return the style sheet of the plots, for light and dark pages."""
+    return files("stepline").joinpath("plots.css").read_text(encoding="utf-8")

@@ -1,0 +1,160 @@
+"""Captions from a captioner: the likeliest token each time, or a beam of hypotheses ranked by their length.
+
+Letters: M captions, k hypotheses a caption, V vocabulary, W tokens said so far.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+import torch
+from torch import Tensor
+
+from stepline.procx.captioner import Context
+from stepline.procx.settings import SearchSettings
+from stepline.procx.vocabulary import BEGIN, END, PAD
+
+NEVER = float("-inf")  # log P of what may not be said
+
+
+class Taken(Protocol):
+    """Captions under way."""
+
+    def take(self, rows: Tensor) -> None:
+        """Go on with these rows."""
+
+
+W = TypeVar("W", bound=Taken)
+
+
+class Writer(Protocol[W]):
+    """A network that writes word by word."""
+
+    longest: int
+
+    def begin(self, context: Context) -> W:
+        """Return the state from which captions are written."""
+
+    def go_on(self, tokens: Tensor, writing: W) -> Tensor:
+        """Return the logits (R, V) of what comes after the tokens (R,)."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """A caption: its tokens without marks, its log P with the end mark, and whether it came to its end."""
+
+    tokens: tuple[int, ...]
+    log_probability: float
+    ended: bool
+
+
+@torch.no_grad()  # type: ignore[untyped-decorator]   # torch is untyped to mypy here
+def write(writer: Writer[W], context: Context, settings: SearchSettings | None = None) -> list[Written]:
+    """Return a caption for each of the context's M queries; one that reaches the most tokens is cut there.
+
+    Other captions of the batch never change one. The writer should be at rest (eval), or dropout speaks too.
+    """
+    settings = settings or SearchSettings()
+    if not len(context.queries):
+        return []
+    longest = min(writer.longest, settings.longest or writer.longest)
+    search = greedy if settings.beam == 1 else beam
+    return search(writer, context, longest, settings)
+
+
+def greedy(writer: Writer[W], context: Context, longest: int, settings: SearchSettings) -> list[Written]:
+    """Return captions of the likeliest next tokens."""
+    writing = writer.begin(context)
+    last = torch.full((len(context.queries),), BEGIN, device=context.queries.device)  # (M,)
+    total, done = context.queries.new_zeros(len(last), dtype=torch.float32), torch.zeros_like(last, dtype=torch.bool)
+    said: list[Tensor] = []
+    for place in range(longest):
+        best, last = _log_probability(writer.go_on(last, writing), place, settings).max(dim=1)  # (M,) each
+        total = torch.where(done, total, total + best)
+        last = torch.where(done, PAD, last)
+        said.append(last)
+        done = done | (last == END)
+        if bool(done.all()):
+            break
+    return _written(torch.stack(said, dim=1), total, done)
+
+
+def beam(writer: Writer[W], context: Context, longest: int, settings: SearchSettings) -> list[Written]:
+    """Return the captions that rank best by log P / tokens^penalty, one that is cut for its length among them.
+
+    Each step keeps the k likeliest hypotheses that go on; one that ends is remembered if it is among the k likeliest
+    of all and beats the best before it. The search stops when no hypothesis can rank above those, however it goes on.
+    """
+    captions, k, device = len(context.queries), settings.beam, context.queries.device
+    writing = writer.begin(context)
+    total = torch.full((captions, k), NEVER, device=device)
+    total[:, 0] = 0.0  # all k begin alike: one of them counts
+    said = torch.full((captions, k, longest), PAD, device=device)
+    last = torch.full((captions, k), BEGIN, device=device)
+    best = _Best.none(captions, longest, device)
+    first = torch.arange(captions, device=device)[:, None]  # (M, 1)
+    for place in range(longest):
+        tokens = last[:, 0] if place == 0 else last.flatten()
+        scores = _log_probability(writer.go_on(tokens, writing), place, settings)  # (M or M k, V)
+        scores = scores.view(captions, -1, scores.shape[-1]) + total[:, : 1 if place == 0 else k, None]
+        top, chosen = scores.flatten(1).topk(min(2 * k, scores[0].numel()), dim=1)  # (M, 2 k), of which k go on
+        parent, token = chosen // scores.shape[2], chosen % scores.shape[2]
+        ends = token == END
+        best.offer(top[:, :k].masked_fill(~ends[:, :k], NEVER), said, parent[:, :k], place, settings.length_penalty)
+        going = ends.int().argsort(dim=1, stable=True)[:, :k]  # those that go on first, in their order
+        total = top.masked_fill(ends, NEVER).gather(1, going)
+        parent, last = parent.gather(1, going), token.gather(1, going)  # (M, k) each
+        total, parent, last = (_widened(part, k, fill) for part, fill in ((total, NEVER), (parent, 0), (last, PAD)))
+        said = said[first, parent]
+        said[:, :, place] = last
+        writing.take((first * (1 if place == 0 else k) + parent).flatten())
+        if bool((total[:, 0] / longest**settings.length_penalty <= best.rank).all()):
+            break
+    ended = best.rank >= total[:, 0] / longest**settings.length_penalty
+    said = torch.where(ended[:, None], best.said, said[:, 0])
+    return _written(said, torch.where(ended, best.total, total[:, 0]), ended)
+
+
+@dataclass
+class _Best:
+    """The best ended hypothesis of each caption: rank and total (M,), said (M, longest)."""
+
+    rank: Tensor
+    total: Tensor
+    said: Tensor
+
+    @staticmethod
+    def none(captions: int, longest: int, device: torch.device) -> "_Best":
+        never = torch.full((captions,), NEVER, device=device)
+        return _Best(never, never.clone(), torch.full((captions, longest), PAD, device=device))
+
+    def offer(self, total: Tensor, said: Tensor, parent: Tensor, place: int, penalty: float) -> None:
+        """Take hypotheses that end here where they rank higher. total: (M, k), NEVER for those that do not end."""
+        value, which = total.max(dim=1)  # all are of one length
+        rank = value / (place + 1) ** penalty
+        better = rank > self.rank
+        rows = torch.arange(len(rank), device=rank.device)
+        ended = said[rows, parent[rows, which]]
+        ended[:, place] = END
+        self.rank, self.total = torch.where(better, rank, self.rank), torch.where(better, value, self.total)
+        self.said = torch.where(better[:, None], ended, self.said)
+
+
+def _widened(part: Tensor, count: int, fill: float) -> Tensor:
+    """Return (M, fewer) as (M, count): a vocabulary may have fewer tokens than the beam."""
+    return torch.nn.functional.pad(part, (0, count - part.shape[1]), value=fill)
+
+
+def _log_probability(logits: Tensor, place: int, settings: SearchSettings) -> Tensor:
+    """Return log P of each next token, (R, V) float32; marks other than the end are never said, nor it too soon."""
+    scores = logits.float().log_softmax(dim=-1)
+    scores[:, [PAD, BEGIN]] = NEVER
+    if place < settings.shortest:
+        scores[:, END] = NEVER
+    return scores
+
+
+def _written(said: Tensor, total: Tensor, ended: Tensor) -> list[Written]:
+    """Return rows of tokens (M, W) as captions; what follows the end mark is not of them."""
+    marks = (PAD, BEGIN, END)
+    rows = [tuple(token for token in row if token not in marks) for row in said.tolist()]
+    return [Written(*one) for one in zip(rows, total.tolist(), ended.tolist(), strict=True)]

@@ -1,0 +1,357 @@
+"""Multi-scale deformable attention over time, in plain PyTorch: ProcX section 5, equations 9 to 12.
+
+Each query reads a few points of every temporal level, near a reference. Vanilla attention (equation 10; Deformable
+DETR) weighs them by the query alone; key-aware attention (equation 12; Lite-DETR) by the keys at these points.
+Letters: B videos, N queries, M positions of all levels one after the other, H heads, L levels, P points a level,
+D width of a head, C width.
+
+Where deformable attention reads: two neighbouring rows a point, and what each counts.
+
+Letters: B videos, N queries, M positions of all levels one after the other, H heads, L levels, P points a level,
+K = 2 L P taps of a query and head: the rows on the left of its points, then those on the right; D width of a head.
+A table is (B, M, H, D), and its row of (b, m, h) has the number (b M + m) H + h.
+
+Reading rows by taps, with gradients: the two products of deformable attention.
+
+Linear interpolation commutes with the dot product. So a query meets sampled keys without a key being sampled: its
+products with all positions are one dense product, from which two neighbours are read a point. And values are never
+sampled either: every output is one weighted sum of the rows that its taps name (an embedding bag), and so is every
+gradient of a table, over the taps in the order of the rows that they read.
+Letters as in taps.py: B, N, M, H, K, D.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.autograd.function import Function
+
+from stepline.errors import ShapeError
+from stepline.procx.settings import AttentionSettings, Padding
+from stepline.training.layers import Linear
+
+
+@dataclass(frozen=True)
+class Taps:
+    """What every query and head reads.
+
+    left, right: (B, N, H, L P), what the rows on the left and on the right count at each point; gradients reach the
+    locations through them. position: (B, N, H, K) int32 in [0, M), lefts then rights; row: as numbers of table rows.
+    reader, order, start: the same taps by the row that they read, for gradients of a table. Row r is read by the taps
+    order[start[r]:start[r + 1]] of the flat `row`, which belong to the rows `reader` of a table (B, N, H, D) of
+    queries. Empty where no gradient is wanted.
+    """
+
+    left: Tensor
+    right: Tensor
+    position: Tensor
+    row: Tensor
+    reader: Tensor
+    order: Tensor
+    start: Tensor
+
+
+def taps(locations: Tensor, lengths: Sequence[int], padding: Padding, *, backward: bool) -> Taps:
+    """Return the taps of points at locations (B, N, H, L, P), each in [0, 1] of its level or outside.
+
+    A level of T positions has their centres at (0.5, 1.5, ...) / T and is linear between two. Beyond the outermost,
+    zero padding has zeros one position farther, border padding goes on as it ends; an empty level is zero everywhere.
+    A location that is NaN has NaN for shares. backward: whether gradients of a table are wanted.
+    """
+    heads = locations.shape[2]
+    length = _each(lengths, locations)  # (H L P,): long rows broadcast fast, short ones slowly
+    place = locations.flatten(2) * length - 0.5  # (B, N, H L P), in positions of its level
+    if padding == "border":
+        inside = (place > 0) & (place < length - 1)
+        place = torch.where(inside, place, place.detach().clamp(torch.zeros_like(length), length - 1))
+    floor = place.detach().floor()
+    part = place - floor  # (B, N, H L P) in [0, 1)
+    floor = floor.nan_to_num(0.0)
+    (left, left_holds), (right, right_holds) = _held(floor, length), _held(floor + 1, length)
+    left_share, right_share = (
+        share.unflatten(2, (heads, -1)) for share in ((1 - part) * left_holds, part * right_holds)
+    )  # (B, N, H, L P)
+    position, row = _numbers(left, right, lengths, heads)
+    return Taps(left_share, right_share, position, row, *_readers(row, sum(lengths), backward=backward))
+
+
+def _each(lengths: Sequence[int], locations: Tensor) -> Tensor:
+    """Return the length of every head's, level's and point's level, (H L P,) of the locations' kind."""
+    numbers = torch.tensor(lengths, dtype=locations.dtype, device=locations.device)  # (L,)
+    return numbers[:, None].expand(locations.shape[2:]).flatten()
+
+
+def _held(place: Tensor, length: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the nearest positions of a level to whole places, and 1 where they are that place, else 0.
+
+    In arithmetic, which on a CPU takes a tenth of what comparing takes.
+    """
+    nearest = place.clamp(torch.zeros_like(length), (length - 1).clamp(min=0))
+    return nearest, (1 - (place - nearest).abs()).clamp(min=0) * (length > 0).to(length.dtype)
+
+
+def _numbers(left: Tensor, right: Tensor, lengths: Sequence[int], heads: int) -> tuple[Tensor, Tensor]:
+    """Return positions and rows, both (B, N, H, K) int32, of whole places (B, N, H L P) in their levels."""
+    total = sum(lengths)
+    starts = [min(sum(lengths[:level]), total - 1) for level in range(len(lengths))]  # an empty one needs some place
+    points = left.shape[2] // (heads * len(lengths))
+    start = torch.tensor(starts, dtype=torch.int32, device=left.device)[:, None].expand(-1, points)  # (L, P)
+    sides = [side.int().unflatten(2, (heads, -1)) for side in (left, right)]
+    position = torch.cat(sides, dim=3) + start.flatten().repeat(2)  # (B, N, H, K)
+    first = _count(len(left), left.device)[:, None] * (total * heads) + _count(heads, left.device)  # (B, H)
+    return position, position * heads + first[:, None, :, None]
+
+
+def _readers(row: Tensor, total: int, *, backward: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """Return reader, order and start of `Taps`, all of them (0,) unless wanted."""
+    if not backward:
+        nothing = row.new_empty(0)
+        return nothing, nothing, nothing
+    videos, _, heads, count = row.shape
+    ordered, order = row.flatten().sort(stable=True)
+    start = torch.searchsorted(ordered, _count(videos * total * heads, row.device), out_int32=True)
+    return torch.div(order, count, rounding_mode="floor").int(), order, start
+
+
+def _count(end: int, device: torch.device) -> Tensor:
+    """Return 0, 1, ... below an end, int32."""
+    return torch.arange(end, dtype=torch.int32, device=device)
+
+
+def mix(value: Tensor, weight: Tensor, taps: Taps) -> Tensor:
+    """Return values (B, M, H, D) at each query's points, times weight (B, N, H, L P), summed: (B, N, H, D)."""
+    each = torch.cat((weight * taps.left, weight * taps.right), dim=3)  # (B, N, H, K)
+    mixed: Tensor = _Mix.apply(value.contiguous(), each, taps.position, taps.row, taps.reader, taps.order, taps.start)
+    return mixed
+
+
+def products(query: Tensor, key: Tensor, taps: Taps) -> Tensor:
+    """Return the products of queries (B, N, H, D) with keys (B, M, H, D) at their points, (B, N, H, L P).
+
+    In the dtype of the taps' shares.
+    """
+    query, key = query.contiguous(), key.contiguous()
+    found = _Products.apply(query, key, taps.position, taps.row, taps.reader, taps.order, taps.start)
+    left, right = found.to(taps.left.dtype).chunk(2, dim=3)
+    read: Tensor = left * taps.left + right * taps.right
+    return read
+
+
+class _Mix(Function):  # type: ignore[misc]   # torch is untyped to mypy here
+    @staticmethod
+    def forward(context: Any, table: Tensor, weight: Tensor, *taps: Tensor) -> Tensor:
+        context.save_for_backward(table, weight, *taps)
+        _, row, *_ = taps
+        return _mixed(table, weight, row)
+
+    @staticmethod
+    def backward(context: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        table, weight, position, _, reader, order, start = context.saved_tensors
+        gradient = gradient.contiguous()
+        wanted = context.needs_input_grad
+        to_table = _spread(gradient, weight, table, reader, order, start) if wanted[0] else None
+        to_weight = _products(gradient, table, position).to(weight.dtype) if wanted[1] else None
+        return to_table, to_weight, None, None, None, None, None
+
+
+class _Products(Function):  # type: ignore[misc]
+    @staticmethod
+    def forward(context: Any, query: Tensor, table: Tensor, *taps: Tensor) -> Tensor:
+        context.save_for_backward(query, table, *taps)
+        position, *_ = taps
+        return _products(query, table, position)
+
+    @staticmethod
+    def backward(context: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        query, table, _, row, reader, order, start = context.saved_tensors
+        gradient = gradient.contiguous()
+        wanted = context.needs_input_grad
+        to_query = _mixed(table, gradient, row) if wanted[0] else None
+        to_table = _spread(query, gradient, table, reader, order, start) if wanted[1] else None
+        return to_query, to_table, None, None, None, None, None
+
+
+def _mixed(table: Tensor, weight: Tensor, row: Tensor) -> Tensor:
+    """Return the table's rows of these numbers (B, N, H, K), times weight (B, N, H, K), summed: (B, N, H, D)."""
+    flat = table.view(-1, table.shape[-1])  # (B M H, D)
+    shares = weight.to(table.dtype).view(-1, weight.shape[-1])  # (B N H, K)
+    bags = F.embedding_bag(row.view(-1, row.shape[-1]), flat, mode="sum", per_sample_weights=shares)
+    return bags.view(*row.shape[:3], table.shape[-1])
+
+
+def _spread(query: Tensor, weight: Tensor, table: Tensor, reader: Tensor, order: Tensor, start: Tensor) -> Tensor:
+    """Return for each row of the table the queries (B, N, H, D) that read it, times their weight, summed.
+
+    Of the table's shape: the transpose of `_mixed`.
+    """
+    flat = query.view(-1, query.shape[-1])  # (B N H, D)
+    shares = weight.view(-1).index_select(0, order).to(query.dtype)  # (B N H K,)
+    return F.embedding_bag(reader, flat, start, mode="sum", per_sample_weights=shares).view_as(table)
+
+
+def _products(query: Tensor, table: Tensor, position: Tensor) -> Tensor:
+    """Return the products of queries with the table's rows at positions, (B, N, H, K), read from dense ones.
+
+    On a CPU a head at a time, whose dense products stay in the cache.
+    """
+    videos, count, heads, taps = position.shape
+    places = table.shape[1]
+    line = torch.arange(0, count * places, places, dtype=torch.int32, device=position.device)[:, None]  # (N, 1)
+    cells = (position.transpose(1, 2) + line).flatten(2)  # (B, H, N K), of a dense (N, M)
+    if query.device.type != "cpu" or torch.compiler.is_compiling():
+        dense = torch.einsum("bnhd,bmhd->bhnm", query, table).flatten(2)  # (B, H, N M)
+        found = dense.gather(2, cells.long())
+    else:
+        found = query.new_empty(cells.shape)
+        dense = query.new_empty(count, places)
+        for video in range(videos):
+            for head in range(heads):
+                torch.mm(query[video, :, head], table[video, :, head].t(), out=dense)  # (N, M)
+                torch.index_select(dense.view(-1), 0, cells[video, head], out=found[video, head])
+    return found.view(videos, heads, count, taps).transpose(1, 2).contiguous()
+
+
+def deformable_attention(
+    value: Tensor, locations: Tensor, weights: Tensor, lengths: Sequence[int], padding: Padding = "zero"
+) -> Tensor:
+    """Return values (B, M, H, D) read at locations (B, N, H, L, P), times weights of that shape, summed: (B, N, H, D).
+
+    lengths: positions of each level, M in all; a level may be empty. locations: in [0, 1] of their level, or outside,
+    where `padding` says what is read; `taps.taps` says how. The result is of the value's dtype.
+    Raises ShapeError where the shapes do not fit together.
+    Source: equations 9 and 10, the sum. In the words of the code that it replaces: `grid_sample`, align_corners=False.
+    """
+    _check(value, locations, lengths)
+    if weights.shape != locations.shape:
+        raise ShapeError(f"weights must be {tuple(locations.shape)}, as the locations, not {tuple(weights.shape)}")
+    read = _taps(locations, lengths, padding, value)
+    return mix(value, weights.flatten(3).to(read.left.dtype), read)
+
+
+def key_aware_attention(
+    query: Tensor, key: Tensor, value: Tensor, locations: Tensor, lengths: Sequence[int], padding: Padding = "zero"
+) -> Tensor:
+    """Return values (B, M, H, D) read at locations (B, N, H, L, P), weighted by the keys read there: (B, N, H, D).
+
+    query: (B, N, H, D); key: as value. The weights are the softmax of query times key / sqrt(D) over all L P points
+    of a query and head. A point in padding has a zero key and a zero value, and takes part in the softmax.
+    Raises ShapeError where the shapes do not fit together.
+    Source: equations 11 and 12, with the scaling that the text of the paper and Lite-DETR have.
+    """
+    _check(value, locations, lengths)
+    if key.shape != value.shape or query.shape != (*locations.shape[:3], value.shape[-1]):
+        wanted = f"{(*locations.shape[:3], value.shape[-1])} and {tuple(value.shape)}"
+        raise ShapeError(f"query and key must be {wanted}, not {tuple(query.shape)} and {tuple(key.shape)}")
+    read = _taps(locations, lengths, padding, key, value)
+    logits = products(query, key, read) / math.sqrt(query.shape[-1])  # (B, N, H, L P)
+    return mix(value, logits.softmax(dim=-1), read)
+
+
+class DeformableAttention(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
+    """The layer: projections, points near references, and one of the two attentions.
+
+    Vanilla attention is that of PDVC; key-aware attention has Lite-DETR's query and key projections instead of
+    learned weights. Points start as there, spread to both sides of the reference, farther with every head and point.
+    """
+
+    def __init__(self, settings: AttentionSettings) -> None:
+        super().__init__()
+        self.settings = settings
+        width, count = settings.width, settings.heads * settings.levels * settings.points
+        self.offsets = Linear(width, count)
+        self.value = Linear(width, width)
+        self.out = Linear(width, width)
+        if settings.form == "key-aware":
+            self.query, self.key = Linear(width, width), Linear(width, width)
+        else:
+            self.weights = Linear(width, count)
+        self._start()
+
+    def _start(self) -> None:
+        """Set weights as Deformable DETR does."""
+        for name, layer in self.named_children():
+            nn.init.zeros_(layer.bias)
+            if name in ("offsets", "weights"):
+                nn.init.zeros_(layer.weight)
+            else:
+                nn.init.xavier_uniform_(layer.weight)
+        heads, levels, points = self.settings.heads, self.settings.levels, self.settings.points
+        side = (torch.arange(heads) * (2 * math.pi / heads)).cos()  # (H,), in [-1, 1]
+        spread = side[:, None, None] * torch.arange(1, points + 1)  # (H, 1, P)
+        with torch.no_grad():
+            self.offsets.bias.copy_(spread.expand(heads, levels, points).flatten())
+
+    def forward(
+        self,
+        query: Tensor,
+        references: Tensor,
+        memory: Tensor,
+        lengths: Sequence[int],
+        memory_pad: Tensor | None = None,
+    ) -> Tensor:
+        """Return queries (B, N, C) attended by memory (B, M, C), the levels one after the other: (B, N, C).
+
+        references: (B, N, L, 1), points, or (B, N, L, 2), boxes (centre, length), in [0, 1] of each level.
+        memory_pad: (B, M), True on padding, which is read as zeros. Raises ShapeError where shapes do not fit.
+        """
+        heads = self.settings.heads
+        locations = self.locations(query, references, lengths)
+        value = self._heads(self.value(memory), memory_pad)
+        if self.settings.form == "key-aware":
+            key = self._heads(self.key(memory), memory_pad)
+            asked = self.query(query).unflatten(-1, (heads, -1))  # (B, N, H, D)
+            read = key_aware_attention(asked, key, value, locations, lengths, self.settings.padding)
+        else:
+            weights = self.weights(query).to(locations.dtype).unflatten(-1, (heads, -1)).softmax(dim=-1)
+            read = deformable_attention(value, locations, weights.view_as(locations), lengths, self.settings.padding)
+        return self.out(read.flatten(2))
+
+    def locations(self, query: Tensor, references: Tensor, lengths: Sequence[int]) -> Tensor:
+        """Return where each query's points lie, (B, N, H, L, P) in [0, 1] of each level or outside; equation 9.
+
+        An offset of 1 is a position of its level beside a point, and 1 / P of half of its length beside a box.
+        """
+        shape = (*query.shape[:2], self.settings.levels)
+        if references.shape[:-1] != shape or references.shape[-1] not in (1, 2) or len(lengths) != shape[-1]:
+            wanted = f"{(*shape, 1)} or {(*shape, 2)}, for {shape[-1]} levels"
+            raise ShapeError(f"references must be {wanted}, not {tuple(references.shape)} for {len(lengths)}")
+        references = _exact(references)[:, :, None, :, :, None]  # (B, N, 1, L, 1 or 2, 1)
+        offsets = self.offsets(query).to(references.dtype)
+        offsets = offsets.unflatten(-1, (self.settings.heads, self.settings.levels, self.settings.points))
+        if references.shape[4] == 2:
+            unit = references[..., 1, :] * (0.5 / self.settings.points)
+        else:
+            length = torch.tensor(lengths, dtype=references.dtype, device=references.device)
+            unit = 1 / length.clamp(min=1)[:, None]  # (L, 1)
+        return references[..., 0, :] + offsets * unit
+
+    def _heads(self, rows: Tensor, pad: Tensor | None) -> Tensor:
+        """Return rows (B, M, C) by heads, (B, M, H, D), padding zero."""
+        if pad is not None:
+            rows = rows.masked_fill(pad[..., None], 0.0)
+        return rows.unflatten(-1, (self.settings.heads, -1))
+
+
+def _exact(positions: Tensor) -> Tensor:
+    """Return positions in float32 at least: half precision would round them to tenths of a row."""
+    return positions if positions.dtype == torch.float64 else positions.float()
+
+
+def _taps(locations: Tensor, lengths: Sequence[int], padding: Padding, *tables: Tensor) -> Taps:
+    backward = torch.is_grad_enabled() and any(table.requires_grad for table in tables)
+    return taps(_exact(locations), lengths, padding, backward=backward)
+
+
+def _check(value: Tensor, locations: Tensor, lengths: Sequence[int]) -> None:
+    """Raise ShapeError unless value (B, M, H, D), locations (B, N, H, L, P) and lengths fit together."""
+    total = sum(lengths)
+    if not total or value.ndim != 4 or value.shape[1] != total:
+        raise ShapeError(f"levels of {tuple(lengths)} positions need {total}, at least 1, not {tuple(value.shape)}")
+    videos, _, heads, _ = value.shape
+    if locations.ndim != 5 or (*locations.shape[0::2][:2], locations.shape[3]) != (videos, heads, len(lengths)):
+        wanted = f"({videos}, queries, {heads}, {len(lengths)}, points)"
+        raise ShapeError(f"locations must be {wanted}, not {tuple(locations.shape)}")

@@ -1,0 +1,172 @@
+"""Which query is given which step: the cheapest one-to-one pairing (Hungarian method).
+
+Letters: L decoder layers, B batch, N queries, K steps, M pairs.
+
+Spans of a video as fractions of its length, and how well two of them agree.
+
+A box is (center, length), as the network gives it; edges are (start, end). IoU and gIoU carry PDVC's 1e-5 below the
+line: two equal boxes agree a little less than 1, and boxes without length have finite values and gradients.
+Source: PDVC, as released; Rezatofighi et al. 2019 (gIoU).
+
+What the videos of a batch should say: where their steps are, padded to one shape.
+
+Letters: B batch, K steps of the video that has most.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from stepline.errors import ShapeError
+from stepline.procx.settings import MatchSettings
+
+EPSILON = 1e-5  # of the video's length, added to unions and hulls; PDVC
+
+
+def edges(boxes: Tensor) -> Tensor:
+    """Return (start, end) for (center, length), both (..., 2)."""
+    center, length = boxes.unbind(-1)
+    return torch.stack((center - 0.5 * length, center + 0.5 * length), dim=-1)
+
+
+def centered(spans: Tensor) -> Tensor:
+    """Return (center, length) for (start, end), both (..., 2)."""
+    start, end = spans.unbind(-1)
+    return torch.stack(((start + end) / 2, end - start), dim=-1)
+
+
+def iou(first: Tensor, second: Tensor) -> Tensor:
+    """Return the overlap of (start, end) spans over their union, (...): (M, 1, 2) and (K, 2) give (M, K)."""
+    shared, union = _shared(first, second)
+    return shared / (union + EPSILON)
+
+
+def giou(first: Tensor, second: Tensor) -> Tensor:
+    """Return IoU less the share of the hull that is in neither span, in (-1, 1), (...); shapes as `iou`."""
+    shared, union = _shared(first, second)
+    hull = torch.maximum(first[..., 1], second[..., 1]) - torch.minimum(first[..., 0], second[..., 0])
+    hull = hull.clamp(min=0)
+    return shared / (union + EPSILON) - (hull - union) / (hull + EPSILON)
+
+
+def _shared(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the lengths of intersection and union."""
+    shared = torch.minimum(first[..., 1], second[..., 1]) - torch.maximum(first[..., 0], second[..., 0])
+    shared = shared.clamp(min=0)
+    return shared, (first[..., 1] - first[..., 0]) + (second[..., 1] - second[..., 0]) - shared
+
+
+@dataclass(frozen=True)
+class Targets:
+    """boxes (B, K, 2): center and length as fractions of the video, 0 on padding; box_pad (B, K)."""
+
+    boxes: Tensor
+    box_pad: Tensor
+
+    @property
+    def counts(self) -> Tensor:
+        """How many steps each video has, (B,)."""
+        return (~self.box_pad).sum(dim=1)
+
+    def to(self, device: str | torch.device) -> "Targets":
+        """Return the targets on another device."""
+        return Targets(self.boxes.to(device), self.box_pad.to(device))
+
+
+def targets(spans: Sequence[Sequence[tuple[float, float]]], durations: Sequence[float]) -> Targets:
+    """Return the steps' (start, end) seconds of each video as boxes; all steps are kept, and a video may have none.
+
+    What lies outside [0, duration] is cut off. Raises ShapeError for a span that is reversed or wholly outside, or a
+    video without length.
+    """
+    if len(spans) != len(durations):
+        raise ShapeError(f"{len(spans)} videos have spans, {len(durations)} a duration; give both for each")
+    boxes = torch.zeros(len(spans), max(map(len, spans), default=0), 2)  # (B, K, 2)
+    box_pad = torch.ones(boxes.shape[:2], dtype=torch.bool)
+    for video, (steps, duration) in enumerate(zip(spans, durations, strict=True)):
+        if not duration > 0:
+            raise ShapeError(f"a video's duration must be above 0 seconds, not {duration}")
+        for place, (start, end) in enumerate(steps):
+            first, last = max(0.0, start) / duration, min(duration, end) / duration
+            if not start <= end or not first <= last:  # NaN too
+                raise ShapeError(f"step {start}-{end} does not lie in the video's 0-{duration} seconds; leave it out")
+            boxes[video, place] = torch.tensor([first, last])
+            box_pad[video, place] = False
+    return Targets(centered(boxes), box_pad)
+
+
+FAINT = 1e-8  # added to probabilities before their logarithm; PDVC
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Queries with the steps that they were given: four rows of M indices, by layer, then video, then query.
+
+    left_out: steps of videos with more steps than queries, counted once a layer; they teach no query.
+    """
+
+    layer: Tensor
+    video: Tensor
+    query: Tensor
+    step: Tensor
+    left_out: int
+
+    def __len__(self) -> int:
+        return len(self.query)
+
+    def only(self, layer: int) -> "Pairs":
+        """Return the pairs of one layer, whose number is not below 0."""
+        kept = self.layer == layer
+        return Pairs(self.layer[kept], self.video[kept], self.query[kept], self.step[kept], self.left_out)
+
+    def queries(self, values: Tensor) -> Tensor:
+        """Return what (L, B, N, ...) holds for each pair, (M, ...)."""
+        return values[self.layer, self.video, self.query]
+
+    def steps(self, values: Tensor) -> Tensor:
+        """Return what (B, K, ...) holds for each pair, (M, ...)."""
+        return values[self.video, self.step]
+
+
+def match(logits: Tensor, boxes: Tensor, targets: Targets, settings: MatchSettings | None = None) -> Pairs:
+    """Return the cheapest pairing of each video at each layer. logits: (L, B, N); boxes: (L, B, N, 2) as fractions.
+
+    The same input gives the same pairs, ties too. Raises ShapeError for shapes that do not fit, or NaN.
+    Source: PDVC, as released; ProcX does not say which cost it uses with its own confidence loss.
+    """
+    from scipy.optimize import linear_sum_assignment
+
+    _check(logits, boxes, targets)
+    costs = match_costs(logits, boxes, targets, settings or MatchSettings()).cpu()  # (L, B, N, K)
+    if not bool(torch.isfinite(costs).all()):
+        raise ShapeError("a confidence or box of the network is NaN or infinite; lower train.learning_rate")
+    real = [(~pad).nonzero().flatten().tolist() for pad in targets.box_pad.cpu()]  # places of each video's steps
+    found: list[tuple[int, int, int, int]] = []
+    for layer, videos in enumerate(costs.numpy()):
+        for video, (cost, places) in enumerate(zip(videos, real, strict=True)):
+            queries, steps = linear_sum_assignment(cost[:, places])
+            found += [(layer, video, int(query), places[step]) for query, step in zip(queries, steps, strict=True)]
+    layer, video, query, step = torch.tensor(found, dtype=torch.int64, device=logits.device).view(-1, 4).T  # (M,) each
+    return Pairs(layer, video, query, step, sum(map(len, real)) * len(logits) - len(found))
+
+
+@torch.no_grad()  # type: ignore[untyped-decorator]   # torch is untyped to mypy here
+def match_costs(logits: Tensor, boxes: Tensor, targets: Targets, settings: MatchSettings) -> Tensor:
+    """Return what each pair would cost, (L, B, N, K) float32; padded steps mean nothing."""
+    logits, boxes, wanted = logits.float(), boxes.float(), targets.boxes.float()[:, None]  # (B, 1, K, 2)
+    p = logits.sigmoid()
+    with_step = settings.alpha * (1 - p) ** settings.gamma * -(p + FAINT).log()
+    without = (1 - settings.alpha) * p**settings.gamma * -(1 - p + FAINT).log()
+    apart = (boxes[..., None, :] - wanted).abs().sum(dim=-1)  # (L, B, N, K)
+    agree = giou(edges(boxes)[..., None, :], edges(wanted))  # (L, B, N, K)
+    return settings.confidence * (with_step - without)[..., None] + settings.l1 * apart - settings.giou * agree
+
+
+def _check(logits: Tensor, boxes: Tensor, targets: Targets) -> None:
+    if logits.ndim != 3 or boxes.shape != (*logits.shape, 2):
+        want = "logits (layers, videos, queries) and boxes (layers, videos, queries, 2)"
+        raise ShapeError(f"matching takes {want}, not {tuple(logits.shape)} and {tuple(boxes.shape)}")
+    if logits.shape[1] != len(targets.boxes):
+        raise ShapeError(f"the network speaks of {logits.shape[1]} videos, the targets of {len(targets.boxes)}")

@@ -1,0 +1,213 @@
+"""Sentences to WordPiece tokens and back, with no unknown ones (ProcX section 6.3).
+
+A sentence is normalised (Unicode NFC, white space to single blanks, lower case if so set) and split at blanks; pieces
+inside a word begin with ##, so that tokens joined again are the sentence, its punctuation in place. The vocabulary
+holds each of its characters in both forms, so every word of them has tokens; any other character is spelt as the half
+bytes of its UTF-8, 16 tokens in both forms; so is #, which else could be taken for the sign of a piece. Training is
+deterministic: all single characters get their numbers before pairs are counted, so that ties do not depend on the
+order of a hash table.
+
+Sentences as padded token tensors: what the captioner reads and what it is to say next.
+
+Letters: M captions, W tokens of the longest.
+"""
+
+import hashlib
+import json
+import re
+import string
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+import torch
+from torch import Tensor
+
+from stepline.errors import ShapeError
+from stepline.procx.settings import VocabularySettings
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+PAD, BEGIN, END = range(3)  # numbers of the marks
+MARKS: Final = ("[ PAD ]", "[ BEGIN ]", "[ END ]")  # with blanks: no word of a text can be one
+HALF_BYTES: Final = tuple(chr(0xE000 + value) for value in range(16))  # of the private use area: no text has them
+LONGEST_WORD = 100  # characters; a longer one goes on as a new word
+INSIDE = "##"  # before a piece that goes on a word
+FORMAT = 1  # of what the sha256 is of
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The tokens by their numbers, the marks first; lower: whether sentences lose their capitals."""
+
+    tokens: tuple[str, ...]
+    lower: bool = True
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    @property
+    def sha256(self) -> str:
+        """What tells this vocabulary from any other, in hexadecimal."""
+        return hashlib.sha256(_canonical(self.tokens, self.lower).encode()).hexdigest()
+
+    def encode(self, sentence: str) -> list[int]:
+        """Return the numbers of a sentence's tokens, without marks; [] for blanks."""
+        words = re.sub(rf"(\S{{{LONGEST_WORD}}})(?=\S)", r"\1 ", normalise(sentence, self.lower))
+        numbers: list[int] = self._tokenizer.encode(spell(words, self._alphabet), add_special_tokens=False).ids
+        return numbers
+
+    def decode(self, numbers: Iterable[int]) -> str:
+        """Return the sentence of the tokens, up to the first end mark; half bytes that are no character become U+FFFD.
+
+        Raises ShapeError for a number that is no token.
+        """
+        pieces: list[str] = []
+        for number in numbers:
+            if number == END:
+                break
+            if not 0 <= number < len(self.tokens):
+                raise ShapeError(f"token {number} is not one of the vocabulary's {len(self.tokens)}; use its own")
+            if number not in (PAD, BEGIN):
+                pieces.append(self.tokens[number])
+        joined = "".join(piece[2:] if _goes_on(piece) else f" {piece}" for piece in pieces)
+        return _unspell(joined).strip()
+
+    @cached_property
+    def _alphabet(self) -> frozenset[str]:
+        return frozenset(token for token in self.tokens if len(token) == 1)
+
+    @cached_property
+    def _tokenizer(self) -> "Tokenizer":
+        from tokenizers import Tokenizer
+        from tokenizers.models import WordPiece
+        from tokenizers.pre_tokenizers import WhitespaceSplit
+
+        numbers = {token: number for number, token in enumerate(self.tokens)}
+        model = WordPiece(numbers, unk_token=MARKS[PAD], max_input_chars_per_word=8 * LONGEST_WORD)
+        tokenizer = Tokenizer(model)
+        tokenizer.pre_tokenizer = WhitespaceSplit()
+        return tokenizer
+
+
+def train_vocabulary(sentences: Iterable[str], settings: VocabularySettings | None = None) -> Vocabulary:
+    """Return the vocabulary that WordPiece training makes of the sentences; the same ones give the same, in any order.
+
+    It has at most `size` tokens, fewer when the sentences hold no more. Raises ShapeError when `size` has no room for
+    the single characters.
+    """
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordPiece
+    from tokenizers.pre_tokenizers import WhitespaceSplit
+    from tokenizers.trainers import WordPieceTrainer
+
+    settings = settings or VocabularySettings()
+    plain = [normalise(sentence, settings.lower) for sentence in sentences]
+    alphabet = _common(plain, settings)
+    marks = [*MARKS, *(form + one for one in (*HALF_BYTES, *alphabet) for form in ("", INSIDE))]
+    if settings.size < len(marks):
+        raise ShapeError(
+            f"a vocabulary of {settings.size} has no room for {len(alphabet)} characters in two forms; "
+            f"set size to {len(marks)} or more"
+        )
+    tokenizer = Tokenizer(WordPiece(unk_token=MARKS[PAD]))
+    tokenizer.pre_tokenizer = WhitespaceSplit()
+    trainer = WordPieceTrainer(vocab_size=settings.size, special_tokens=marks, show_progress=False)
+    tokenizer.train_from_iterator(sorted(spell(sentence, frozenset(alphabet)) for sentence in plain), trainer)
+    numbers: dict[str, int] = tokenizer.get_vocab()
+    return Vocabulary(tuple(sorted(numbers, key=lambda token: numbers[token])), settings.lower)
+
+
+def _common(sentences: Sequence[str], settings: VocabularySettings) -> list[str]:
+    """Return the characters that are tokens of their own, sorted: printable ASCII, and what comes often enough."""
+    seen = Counter(one for sentence in sentences for one in sentence)
+    known = set(string.digits + string.ascii_lowercase + string.punctuation)
+    known |= set() if settings.lower else set(string.ascii_uppercase)
+    known |= {one for one, times in seen.items() if times >= settings.rare}
+    return sorted(one for one in known if not one.isspace() and one not in HALF_BYTES and one not in INSIDE)
+
+
+def normalise(sentence: str, lower: bool) -> str:
+    """Return the sentence in Unicode's composed form, with single blanks, in lower case if asked."""
+    composed = unicodedata.normalize("NFC", sentence.lower() if lower else sentence)
+    return " ".join(composed.split())
+
+
+def spell(sentence: str, alphabet: frozenset[str]) -> str:
+    """Return the sentence with each character outside the alphabet as the half bytes of its UTF-8."""
+    plain = alphabet.difference(HALF_BYTES) | {" "}
+    return "".join(one if one in plain else _halves(one) for one in sentence)
+
+
+def _halves(one: str) -> str:
+    return "".join(HALF_BYTES[int(digit, 16)] for digit in one.encode("utf-8", "replace").hex())
+
+
+def _unspell(text: str) -> str:
+    """Return the text with runs of half bytes as the characters that they spell."""
+
+    def character(run: re.Match[str]) -> str:
+        digits = "".join(f"{ord(half) - 0xE000:x}" for half in run[0])
+        return bytes.fromhex(digits[: len(digits) // 2 * 2]).decode("utf-8", "replace")
+
+    return re.sub(f"[{HALF_BYTES[0]}-{HALF_BYTES[-1]}]+", character, text)
+
+
+def _goes_on(piece: str) -> bool:
+    return piece.startswith(INSIDE) and len(piece) > len(INSIDE)
+
+
+def _canonical(tokens: Sequence[str], lower: bool) -> str:
+    return json.dumps([FORMAT, lower, list(tokens)], ensure_ascii=True, separators=(",", ":"))
+
+
+@dataclass(frozen=True)
+class Captions:
+    """tokens (M, W): the begin mark and the words; wanted (M, W): the words and the end mark; token_pad (M, W).
+
+    cut: how many were longer than W, and so have no end mark.
+    """
+
+    tokens: Tensor
+    wanted: Tensor
+    token_pad: Tensor
+    cut: int = 0
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def to(self, device: str | torch.device) -> "Captions":
+        """Return the captions on another device."""
+        return Captions(self.tokens.to(device), self.wanted.to(device), self.token_pad.to(device), self.cut)
+
+    def take(self, rows: Tensor) -> "Captions":
+        """Return the captions of these rows, (M',) indices, in their order; `cut` stays that of all."""
+        return Captions(self.tokens[rows], self.wanted[rows], self.token_pad[rows], self.cut)
+
+
+def captions(sentences: Sequence[str], vocabulary: Vocabulary, longest: int) -> Captions:
+    """Return the sentences as tensors, cut after `longest` tokens, the end mark counted; a blank one is that alone."""
+    return captions_of([vocabulary.encode(sentence) for sentence in sentences], longest)
+
+
+def captions_of(rows: Sequence[Sequence[int]], longest: int) -> Captions:
+    """Return rows of tokens without marks as `captions` does sentences."""
+    wanted = [[*row, END] for row in rows]
+    cut = sum(len(row) > longest for row in wanted)
+    wanted = [row[:longest] for row in wanted]
+    tokens = [[BEGIN, *row[:-1]] for row in wanted]
+    padded, token_pad = padded_tokens(wanted)
+    return Captions(padded_tokens(tokens)[0], padded, token_pad, cut)
+
+
+def padded_tokens(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
+    """Return token rows as (M, W) with PAD after each, and where it stands."""
+    width = max(map(len, rows), default=0)
+    filled = [[*row, *[PAD] * (width - len(row))] for row in rows]
+    padded = torch.tensor(filled, dtype=torch.int64).view(len(rows), width)  # (M, W)
+    lengths = torch.tensor([len(row) for row in rows], dtype=torch.int64)
+    return padded, torch.arange(width) >= lengths[:, None]

@@ -1,0 +1,162 @@
+"""The content words of a text base's documents, found once and kept in files named by their content.
+
+Finding them is the slowest part of pairing (about 10,000 words a CPU second), so an interrupted run goes on where it
+stopped, and a base that grew only does what is new.
+
+Content words: the lemmas of nouns, verbs, adverbs and adjectives (section 4.2), with numerals and units on demand.
+
+The paper names the word classes and lemmatisation, not the tool; here it is spaCy's en_core_web_sm without its
+parser. Names count as nouns: in titles the tagger takes most nouns for names.
+"""
+
+import hashlib
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stepline.sieve_swap.pairing import Vocabulary, WordSets
+from stepline.sieve_swap.settings import SieveSwapSettings
+from stepline.storage import atomic_path
+from stepline.text_base.base import TextBase
+from stepline.text_base.documents import Document
+from stepline.writing.extractive.english import word_set
+
+if TYPE_CHECKING:
+    from pyarrow import ListArray as ListColumn
+    from spacy.tokens import Token
+
+CLASSES = frozenset({"NOUN", "PROPN", "VERB", "ADV", "ADJ"})
+NUMERAL = "NUM"
+UNITS = word_set(
+    """
+    g gram kg kilogram mg milligram oz ounce lb pound ml milliliter millilitre l liter litre dl cl cup tbsp tablespoon
+    tsp teaspoon pint quart gallon inch cm centimeter mm millimeter degree celsius fahrenheit sec second min minute
+    hr hour day
+    """
+)
+IDLE_PARTS = ("parser",)  # of the English model: no sentence structure is asked here
+BATCH = 256  # texts a tagger call
+LONGEST = 100_000  # characters of a text that are read; a transcript of ten minutes has about 9,000
+
+
+def content_words(texts: Sequence[str], *, numerals: bool = False) -> Iterator[list[str]]:
+    """Yield the content words of each text as lower-case lemmas, in order, repeats kept.
+
+    numerals: also numerals and units of measure, as appendix A.1 counts them. Texts are read in lower case, since
+    titles in capitals would be taken for names and keep their endings. Raises ModelError when spaCy's model is missing.
+    """
+    from stepline.writing.extractive.english import parser
+
+    language = parser()
+    lowered = (text[:LONGEST].lower() for text in texts)
+    idle = [part for part in IDLE_PARTS if part in language.pipe_names]
+    for document in language.pipe(lowered, batch_size=BATCH, disable=idle):
+        yield [_lemma(token) for token in document if _counts(token, numerals)]
+
+
+def _counts(token: "Token", numerals: bool) -> bool:
+    if numerals and (token.pos_ == NUMERAL or token.like_num or token.lemma_ in UNITS):
+        return True
+    return token.pos_ in CLASSES and token.text[0].isalpha() and len(token.text) > 1
+
+
+def _lemma(token: "Token") -> str:
+    return str(token.lemma_)
+
+
+@cache
+def generic_words() -> frozenset[str]:
+    """Return the lemmas that a title may share with any how-to: generic_words.txt beside this file."""
+    text = files("stepline.sieve_swap").joinpath("generic_words.txt").read_text(encoding="utf-8")
+    return frozenset(line for line in text.splitlines() if line and not line.startswith("#"))
+
+
+def title_words(titles: Sequence[str]) -> Iterator[list[str]]:
+    """Yield the content words of each title that are not generic, each once, in order."""
+    generic = generic_words()
+    for words in content_words(titles):
+        yield list(dict.fromkeys(word for word in words if word not in generic))
+
+
+CUT = 16  # hex digits of a digest in a file's name
+
+
+@dataclass(frozen=True)
+class DocumentWords:
+    """The words of each document's title and of its steps, by number. digest: of texts, sources, licences."""
+
+    titles: WordSets
+    contents: WordSets
+    vocabulary: Vocabulary
+    digest: str
+
+
+def document_words(base: TextBase, folder: Path, settings: SieveSwapSettings) -> DocumentWords:
+    """Return the words of every document of a base; those not yet in `folder` are found and written there."""
+    vocabulary = Vocabulary()
+    titles, contents, whole = [], [], hashlib.sha256()
+    for number, documents in enumerate(_blocks(base, settings.run.words)):
+        digest = _digest(documents, numerals=settings.pairing.numerals)
+        whole.update(digest.encode())
+        file = folder / f"{number:05d}-{digest[:CUT]}.parquet"
+        if not file.is_file():
+            _write(documents, file, numerals=settings.pairing.numerals)
+        title, content = _read(file, vocabulary)
+        titles.append(title)
+        contents.append(content)
+    return DocumentWords(WordSets.join(titles), WordSets.join(contents), vocabulary, whole.hexdigest())
+
+
+def _blocks(base: TextBase, size: int) -> Iterator[list[Document]]:
+    documents = iter(base.documents())
+    while block := list(itertools.islice(documents, size)):
+        yield block
+
+
+def _digest(documents: Sequence[Document], *, numerals: bool) -> str:
+    digest = hashlib.sha256(repr(numerals).encode())
+    for document in documents:
+        facts = (document.id, document.title, document.source, document.licence or "")
+        for text in (*facts, *(step.text for step in document.steps)):
+            digest.update(text.encode(errors="replace") + b"\0")
+    return digest.hexdigest()
+
+
+def _write(documents: Sequence[Document], file: Path, *, numerals: bool) -> None:
+    import pyarrow as arrow
+    import pyarrow.parquet as parquet
+
+    titles = [document.title for document in documents]
+    texts = [" ".join(step.text for step in document.steps) for document in documents]
+    columns = {
+        "title": [sorted(words) for words in title_words(titles)],
+        "content": [sorted(set(words)) for words in content_words(texts, numerals=numerals)],
+    }
+    schema = arrow.schema([(name, arrow.list_(arrow.string())) for name in columns])
+    with atomic_path(file) as partial:
+        parquet.write_table(arrow.table(columns, schema=schema), partial)
+
+
+def _read(file: Path, vocabulary: Vocabulary) -> tuple[WordSets, WordSets]:
+    import pyarrow.parquet as parquet
+
+    table = parquet.read_table(file)
+    title, content = (_sets(table.column(name).chunk(0), vocabulary) for name in ("title", "content"))
+    return title, content
+
+
+def _sets(column: "ListColumn", vocabulary: Vocabulary) -> WordSets:
+    """Return an Arrow column of word lists as sets of numbers, without a Python object a word."""
+    encoded = column.flatten().dictionary_encode()
+    numbers = np.asarray(vocabulary.add(encoded.dictionary.to_pylist()), dtype=np.int32)
+    words = numbers[encoded.indices.to_numpy(zero_copy_only=False)] if len(encoded) else np.empty(0, np.int32)
+    sizes = column.value_lengths().to_numpy(zero_copy_only=False)
+    order = np.lexsort((words, np.repeat(np.arange(len(sizes)), sizes)))
+    starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    return WordSets(starts, words[order].astype(np.int32), np.zeros(len(sizes), dtype=np.int64))

@@ -1,0 +1,168 @@
+"""A text base built from sources, or added to: read, merge, embed, index; the manifest is written last.
+
+BASE/manifest.json tells what is there. BASE/parts/0001/ and on hold the tables, arrays and vectors of one build or
+appending; BASE/parts/000N/work/ holds what a build still needs, so that a killed one goes on where it was and ends with
+the same bytes.
+"""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from stepline.errors import StoreError
+from stepline.storage import check_writable, sweep, write_atomic
+from stepline.text_base.base import TextBase, open_base
+from stepline.text_base.deduplicate import Counts, write_tables
+from stepline.text_base.encoding import encoder_facts, write_embeddings
+from stepline.text_base.index import add_index
+from stepline.text_base.manifest import (
+    VERSION,
+    Dropped,
+    Manifest,
+    PartEntry,
+    SourceEntry,
+    digest,
+    read_manifest,
+    write_manifest,
+)
+from stepline.text_base.read_sources import Tally, read_shards
+from stepline.text_base.readers import source_files
+from stepline.text_base.settings import TextBaseSettings
+from stepline.weights import sha256
+
+PLANNED = ("merge", "longest_document", "longest_step", "shard", "block", "batch", "encoder", "precision")
+
+
+def build_base(
+    sources: Sequence[Path],
+    folder: Path,
+    settings: TextBaseSettings | None = None,
+    *,
+    licence: str | None = None,
+    append: bool = False,
+) -> TextBase:
+    """Return a text base made of the sources; one that a killed build left unfinished is finished.
+
+    A base that holds these sources already is opened as it is. licence: of lines whose source states none.
+    append: add to the base that is there. Raises StoreError when the folder holds a base of other sources and append
+    is not asked for, DatasetError when a source cannot be read.
+    """
+    settings = settings or TextBaseSettings()
+    check_writable(folder)
+    sweep(folder)
+    entries = tuple(_source_entry(source, licence) for source in sources)
+    facts = encoder_facts(settings.encoder)
+    plan = digest([VERSION, [entry.model_dump() for entry in entries], _planned(settings), facts])
+    manifest = read_manifest(folder)
+    if manifest is None or plan not in {part.plan for part in manifest.parts}:
+        manifest = _start(manifest, folder, settings, facts, append)
+        manifest = _add_part(manifest, sources, entries, plan, folder, settings, licence)
+    for part in manifest.parts:
+        shutil.rmtree(folder / "parts" / part.name / "work", ignore_errors=True)
+    if settings.engine != "exact":
+        add_index(folder, settings)
+    return open_base(folder)
+
+
+def prepared_base(path: Path, folder: Path, settings: TextBaseSettings | None = None) -> TextBase:
+    """Return the base in `path`; where `path` is a source instead, the base built of it in `folder`."""
+    if path.is_dir() and read_manifest(path) is not None:
+        return open_base(path)
+    return build_base([path], folder, settings)
+
+
+def _start(
+    manifest: Manifest | None, folder: Path, settings: TextBaseSettings, facts: tuple[str, int], append: bool
+) -> Manifest:
+    """Return the manifest to add to: a new one, or the one that is there. Raises StoreError where they do not fit."""
+    if manifest is None:
+        return Manifest(encoder=settings.encoder, encoder_sha256=facts[0], width=facts[1], precision=settings.precision)
+    if not append:
+        raise StoreError(f"{folder}: a text base of other sources or settings; add --append, or give another --out")
+    if (manifest.encoder_sha256, manifest.precision) != (facts[0], settings.precision):
+        raise StoreError(
+            f"{folder}: embedded by {manifest.encoder} as {manifest.precision}; append with that encoder and precision"
+        )
+    return manifest
+
+
+def _add_part(
+    manifest: Manifest,
+    sources: Sequence[Path],
+    entries: Sequence[SourceEntry],
+    plan: str,
+    folder: Path,
+    settings: TextBaseSettings,
+    licence: str | None,
+) -> Manifest:
+    """Read, merge and embed one more part; write and return the manifest that holds it."""
+    parts = [folder / "parts" / part.name for part in manifest.parts]
+    part = folder / "parts" / f"{len(parts) + 1:04d}"
+    _take_up(part, plan)
+    shards, tallies = read_shards(sources, part / "work", settings, licence)
+    counts = write_tables(shards, parts, part, tallies, settings)
+    write_embeddings(part, counts.steps, manifest.width, settings)
+    told = tuple(map(_told, entries, tallies, counts.by_source))
+    entry = _part_entry(part, plan, counts, told)
+    manifest = manifest.model_copy(
+        update={
+            "documents": manifest.documents + counts.documents,
+            "steps": manifest.steps + counts.steps,
+            "parts": (*manifest.parts, entry),
+            "indexes": (),  # they do not hold the new lines
+        }
+    )
+    write_manifest(manifest, folder)
+    return manifest
+
+
+def _take_up(part: Path, plan: str) -> None:
+    """Go on with an unfinished part of the same plan; clear one of another."""
+    note = part / "work" / "plan.json"
+    if not note.is_file() or json.loads(note.read_text(encoding="utf-8")) != plan:
+        shutil.rmtree(part, ignore_errors=True)
+    (part / "work").mkdir(parents=True, exist_ok=True)
+    write_atomic(note, json.dumps(plan))
+    for place in (part, part / "work"):
+        sweep(place)
+
+
+def _planned(settings: TextBaseSettings) -> dict[str, object]:
+    """Return the settings that change what is in a part."""
+    return {name: value for name, value in settings.model_dump().items() if name in PLANNED and name != "encoder"}
+
+
+def _source_entry(source: Path, licence: str | None) -> SourceEntry:
+    """Return what a source is before it is read."""
+    whole = hashlib.sha256()
+    files = source_files(source)
+    for file in files:
+        whole.update(f"{file.relative_to(source) if file != source else file.name} {sha256(file)}\n".encode())
+    size = sum(file.stat().st_size for file in files)
+    return SourceEntry(name=source.resolve().name, sha256=whole.hexdigest(), bytes=size, licence=licence)
+
+
+def _told(entry: SourceEntry, tally: Tally, read: tuple[int, int]) -> SourceEntry:
+    """Return what a source is after it was read."""
+    dropped = tuple(
+        Dropped(reason=reason, count=count, examples=tuple(tally.examples[reason]))
+        for reason, count in sorted(tally.counts.items())
+    )
+    return entry.model_copy(update={"documents": read[0], "steps": read[1], "dropped": dropped})
+
+
+def _part_entry(part: Path, plan: str, counts: Counts, sources: tuple[SourceEntry, ...]) -> PartEntry:
+    files = {file.name: sha256(file) for file in sorted(part.iterdir()) if file.is_file()}
+    return PartEntry(
+        name=part.name,
+        plan=plan,
+        documents=counts.documents,
+        steps=counts.steps,
+        read=counts.read,
+        same=counts.same,
+        near=counts.near,
+        sources=sources,
+        files=files,
+    )

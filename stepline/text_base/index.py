@@ -1,0 +1,292 @@
+"""Approximate indexes of a base: built, their recall measured against exact search, opened.
+
+Approximate search of our own: vectors sorted into lists around centroids, each list compared with its queries.
+
+Many queries are asked at once, so the work goes list by list and every comparison is a matrix product; searching query
+by query instead is bound by memory, not by arithmetic. C lists, P lists probed a query.
+
+Search by FAISS (Johnson et al. 2019), an optional library: flat, inverted file, graph (HNSW, Malkov 2018).
+"""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from stepline.errors import ModelError, StoreError
+from stepline.records import Matrix
+from stepline.storage import atomic_path
+from stepline.text_base.arrays import VectorStore, read_array, read_vectors, write_arrays, write_vectors
+from stepline.text_base.exact import NOTHING, Nearest, Rows, as_tensor, best_device, nearest_exact
+from stepline.text_base.manifest import CurvePoint, IndexEntry, Manifest, read_manifest, write_manifest
+from stepline.text_base.settings import Engine, TextBaseSettings
+from stepline.weights import sha256
+
+ROUNDS = 6  # of k-means
+POINTS = 32  # vectors a centroid is trained on
+QUERIES = 32_768  # queries asked together
+PIECE = 16_384  # vectors copied at a time
+INVERTED_LISTS_FILES = ("centroids.npy", "bounds.i64", "order.i64", "vectors.npy")
+
+
+class InvertedLists:
+    """An index in a folder: centroids (C, D), the vectors in the order of their lists, and their rows."""
+
+    def __init__(self, folder: Path) -> None:
+        self._centroids = np.asarray(read_vectors(folder / "centroids.npy"), dtype=np.float32)
+        self._bounds = np.asarray(read_array(folder / "bounds.i64"))  # (C + 1,)
+        self._order = read_array(folder / "order.i64")
+        self._vectors = read_vectors(folder / "vectors.npy")
+
+    def efforts(self) -> list[int]:
+        """Return the numbers of lists worth trying: 1, 2, 3, 4, 6, 8, 12, ... up to all."""
+        count = len(self._centroids)
+        steps = sorted({max(1, part << power) for power in range(24) for part in (1, 3)} | {count})
+        return [lists for lists in steps if lists <= count]
+
+    def search(self, queries: Matrix, k: int, effort: int) -> tuple[Rows, Matrix]:
+        """Return what `nearest_exact` does, found in the `effort` lists whose centroids are nearest."""
+        found = [self._search(queries[at : at + QUERIES], k, effort) for at in range(0, len(queries), QUERIES)]
+        rows = np.concatenate([np.empty((0, k), np.int64), *(rows for rows, _ in found)])
+        return rows, np.concatenate([np.empty((0, k), np.float32), *(cosines for _, cosines in found)])
+
+    def _search(self, queries: Matrix, k: int, effort: int) -> tuple[Rows, Matrix]:
+        import torch
+
+        effort = min(effort, len(self._centroids))
+        device = best_device()
+        lists, _ = nearest_exact(queries, [(0, self._centroids)], effort)  # (N, P)
+        order = np.argsort(lists, axis=None, kind="stable")
+        askers = torch.from_numpy(order // effort).to(device)
+        edges = np.searchsorted(lists.ravel()[order], np.arange(len(self._centroids) + 1))
+        asked = torch.from_numpy(np.ascontiguousarray(queries, dtype=np.float32)).to(device)
+        best = Nearest(len(queries), k, device)
+        with torch.inference_mode():
+            for number in np.flatnonzero(np.diff(edges)).tolist():
+                start, end = self._bounds[number : number + 2]
+                if start < end:
+                    some = askers[edges[number] : edges[number + 1]]  # (n,)
+                    vectors = as_tensor(self._vectors[start:end], device)  # (m, D)
+                    rows = torch.from_numpy(np.array(self._order[start:end])).to(device)
+                    best.offer(some, asked[some] @ vectors.T, rows)
+        return best.result()
+
+
+def build_lists(vectors: "VectorStore", folder: Path, *, seed: int, memory: int, progress: Callable[[], None]) -> None:
+    """Write the lists of all vectors. memory: bytes for training; the same vectors and seed give the same bytes."""
+    count, width = len(vectors), vectors.width
+    lists = int(min(max(1, count // 8), max(16, 1 << round(np.log2(4 * np.sqrt(max(1, count)))))))
+    most = max(1, min(POINTS * lists, memory // (8 * width)))
+    rng = np.random.default_rng(seed)
+    sample = np.sort(rng.choice(count, size=min(count, most), replace=False))
+    centroids = _train(vectors.take(sample), lists, rng)
+    near = np.concatenate([np.empty(0, np.int64), *_assigned(vectors, centroids, progress)])
+    order = np.argsort(near, kind="stable")
+    write_vectors(folder / "centroids.npy", [centroids], centroids.shape, "float32")
+    write_arrays(folder / "bounds.i64", [np.searchsorted(near[order], np.arange(len(centroids) + 1))])
+    write_arrays(folder / "order.i64", [order])
+    write_vectors(folder / "vectors.npy", _pieces(vectors, order), (count, width), vectors.precision)
+
+
+def _train(points: Matrix, count: int, rng: np.random.Generator) -> Matrix:
+    """Return unit centroids (C, D) by spherical k-means; one that lost all its points starts again at a point."""
+    count = min(count, len(points))
+    centroids = points[np.sort(rng.choice(len(points), size=count, replace=False))]
+    for _ in range(ROUNDS):
+        nearest, _ = nearest_exact(points, [(0, centroids)])
+        order = np.argsort(nearest[:, 0], kind="stable")
+        counts = np.bincount(nearest[:, 0], minlength=count)
+        filled = np.flatnonzero(counts)
+        starts = (np.cumsum(counts) - counts)[filled]
+        sums = np.empty_like(centroids)
+        sums[filled] = np.add.reduceat(points[order], starts, axis=0)
+        empty = np.flatnonzero(counts == 0)
+        sums[empty] = points[np.sort(rng.choice(len(points), size=len(empty), replace=False))]
+        centroids = sums / np.maximum(np.linalg.norm(sums, axis=1, keepdims=True), 1e-12)
+    return centroids.astype(np.float32)
+
+
+def _assigned(vectors: "VectorStore", centroids: Matrix, progress: Callable[[], None]) -> Iterator[Rows]:
+    for _, block in vectors.blocks(PIECE):
+        yield nearest_exact(np.asarray(block, dtype=np.float32), [(0, centroids)])[0][:, 0]
+        progress()
+
+
+def _pieces(vectors: "VectorStore", order: Rows) -> Iterator[npt.NDArray[Any]]:
+    for at in range(0, len(order), PIECE):
+        yield vectors.take(order[at : at + PIECE])
+
+
+FAISS_FILES = ("index.faiss",)
+LINKS = 32  # neighbours of a node in the graph
+BUILD_EFFORT = 80  # nodes looked at when one is added to the graph
+
+
+def library() -> Any:
+    """Return the module faiss. Raises ModelError, with the cure, where it is not installed."""
+    try:
+        import faiss
+    except ImportError as error:
+        raise ModelError(
+            "FAISS is not installed: pip install 'stepline[ann]', or choose engine exact or lists, which need nothing"
+        ) from error
+    return faiss
+
+
+class FaissIndex:
+    """A FAISS index in a folder."""
+
+    def __init__(self, folder: Path, engine: Engine) -> None:
+        self._faiss = library()
+        self._engine = engine
+        try:
+            self._index = self._faiss.read_index(str(folder / "index.faiss"))
+        except RuntimeError as error:  # FAISS raises no narrower class
+            reason = str(error).splitlines()[-1][:200]
+            raise StoreError(f"{folder}: not readable ({reason}); `stepline text-base index` builds it") from error
+
+    def efforts(self) -> list[int]:
+        """Return the values of nprobe or ef worth trying; one for a flat index."""
+        if self._engine == "flat":
+            return [1]
+        if self._engine == "hnsw":
+            return [16, 32, 64, 128, 256, 512, 1024]
+        lists = int(self._index.nlist)
+        return sorted({n for n in (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256) if n < lists} | {lists})
+
+    def search(self, queries: Matrix, k: int, effort: int) -> tuple[Rows, Matrix]:
+        """Return what `nearest_exact` does, as far as the index finds it."""
+        if self._engine == "ivf":
+            self._index.nprobe = effort
+        elif self._engine == "hnsw":
+            self._index.hnsw.efSearch = max(effort, k)
+        cosines, rows = self._index.search(np.ascontiguousarray(queries, dtype=np.float32), k)
+        cosines = np.where(rows == NOTHING, -1.0, cosines).clip(-1.0, 1.0)
+        return rows.astype(np.int64), cosines.astype(np.float32)
+
+
+def build_faiss(
+    vectors: "VectorStore", folder: Path, engine: Engine, *, seed: int, memory: int, progress: Callable[[], None]
+) -> None:
+    """Write a FAISS index of all vectors. The graph is built by one thread, so that it has the same bytes each time."""
+    faiss = library()
+    count, width = len(vectors), vectors.width
+    inner = faiss.METRIC_INNER_PRODUCT
+    threads = faiss.omp_get_max_threads()
+    if engine == "flat":
+        index = faiss.IndexFlatIP(width)
+    elif engine == "hnsw":
+        index = faiss.IndexHNSWFlat(width, LINKS, inner)
+        index.hnsw.efConstruction = BUILD_EFFORT
+        faiss.omp_set_num_threads(1)
+    else:
+        lists = int(min(max(1, count // 39), max(16, 1 << round(np.log2(4 * np.sqrt(max(1, count)))))))
+        index = faiss.IndexIVFFlat(faiss.IndexFlatIP(width), width, lists, inner)
+        index.cp.seed = seed
+        most = max(1, min(POINTS * lists, memory // (8 * width)))
+        rng = np.random.default_rng(seed)
+        index.train(vectors.take(np.sort(rng.choice(count, size=min(count, most), replace=False))))
+    try:
+        for _, block in vectors.blocks():
+            index.add(np.asarray(block, dtype=np.float32))
+            progress()
+    finally:
+        faiss.omp_set_num_threads(threads)
+    with atomic_path(folder / "index.faiss") as partial:
+        faiss.write_index(index, str(partial))
+
+
+PROBES = 500  # lines whose nearest other line is asked for, to measure recall
+
+
+class Index(Protocol):
+    """What finds the nearest rows, more or less surely by its effort."""
+
+    def efforts(self) -> list[int]:
+        """Return the efforts worth trying, ascending."""
+
+    def search(self, queries: Matrix, k: int, effort: int) -> tuple[Rows, Matrix]:
+        """Return rows (N, k) and cosines (N, k), best first; -1 where nothing was found."""
+
+
+def add_index(folder: Path, settings: TextBaseSettings, progress: Callable[[], None] = lambda: None) -> IndexEntry:
+    """Build the index that `settings.engine` names, measure it, and enter it into the manifest; return its entry.
+
+    An index that is there for these vectors and this recall stays. Raises StoreError when the folder holds no base.
+    """
+    manifest = present_manifest(folder)
+    for entry in manifest.indexes:
+        if (entry.engine, entry.steps, entry.wanted) == (settings.engine, manifest.steps, settings.recall):
+            return entry
+    vectors = open_vectors(folder, manifest)
+    place = folder / "indexes" / settings.engine
+    place.mkdir(parents=True, exist_ok=True)
+    chosen = {"seed": settings.seed, "memory": settings.memory << 20, "progress": progress}
+    if settings.engine == "lists":
+        build_lists(vectors, place, **chosen)  # type: ignore[arg-type]
+        names: tuple[str, ...] = INVERTED_LISTS_FILES
+    else:
+        build_faiss(vectors, place, settings.engine, **chosen)  # type: ignore[arg-type]
+        names = FAISS_FILES
+    curve, probes = measured(open_index(folder, settings.engine), vectors, settings)
+    entry = IndexEntry(
+        engine=settings.engine,
+        steps=len(vectors),
+        effort=curve[-1].effort if curve else 1,
+        recall=curve[-1].recall if curve else 1.0,
+        wanted=settings.recall,
+        probes=probes,
+        curve=curve,
+        files={name: sha256(place / name) for name in names},
+    )
+    others = tuple(found for found in manifest.indexes if found.engine != settings.engine)
+    write_manifest(manifest.model_copy(update={"indexes": (*others, entry)}), folder)
+    return entry
+
+
+def measured(index: Index, vectors: VectorStore, settings: TextBaseSettings) -> tuple[tuple[CurvePoint, ...], int]:
+    """Return recall@1 by effort, up to the least effort that reaches the recall asked for, and how many were asked.
+
+    Asked is the nearest other line of seeded lines: queries as real as the base itself. A neighbour as near as the
+    exact one counts, too.
+    """
+    count = len(vectors)
+    if count < 2:
+        return (), 0
+    probes = np.sort(np.random.default_rng(settings.seed).choice(count, size=min(PROBES, count), replace=False))
+    queries = vectors.take(probes)
+    true = _other(probes, *nearest_exact(queries, vectors.blocks(), 2))
+    curve: list[CurvePoint] = []
+    for effort in index.efforts():
+        found = _other(probes, *index.search(queries, 2, effort))
+        curve.append(CurvePoint(effort=effort, recall=round(float((found >= true - 1e-5).mean()), 4)))
+        if curve[-1].recall >= settings.recall:
+            break
+    return tuple(curve), len(probes)
+
+
+def _other(probes: Rows, rows: Rows, cosines: Matrix) -> Matrix:
+    """Return the cosine of the best of two rows that is not the probe itself; -1 where none was found."""
+    return np.where(rows[:, 0] == probes, cosines[:, 1], cosines[:, 0]).astype(np.float32)
+
+
+def open_index(folder: Path, engine: Engine) -> Index:
+    """Return an index of a base. Raises StoreError where it is missing or damaged, ModelError without FAISS."""
+    place = folder / "indexes" / engine
+    return InvertedLists(place) if engine == "lists" else FaissIndex(place, engine)
+
+
+def open_vectors(folder: Path, manifest: Manifest) -> VectorStore:
+    """Return the vectors of a base."""
+    files = [folder / "parts" / part.name / "vectors.npy" for part in manifest.parts]
+    return VectorStore(files, manifest.width, manifest.precision)
+
+
+def present_manifest(folder: Path) -> Manifest:
+    """Return the manifest of a base. Raises StoreError, with the cure, where there is none."""
+    manifest = read_manifest(folder)
+    if manifest is None:
+        raise StoreError(f"{folder}: no text base here; `stepline text-base build SOURCE --out {folder}` makes one")
+    return manifest

@@ -1,0 +1,114 @@
+"""What a text base says of itself: manifest.json, the last file written; without it there is no base."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Literal
+
+from pydantic import ValidationError
+
+from stepline.errors import StoreError
+from stepline.records import Frozen
+from stepline.settings import CountOrZero
+from stepline.storage import write_atomic
+from stepline.text_base.settings import Engine
+
+VERSION: Literal[1] = 1  # of the layout on disk; a reader refuses any other
+NAME = "manifest.json"
+EXAMPLES = 3  # places told for each reason
+
+
+class Dropped(Frozen):
+    """How often something was left out for one reason, and the first places where."""
+
+    reason: str
+    count: CountOrZero
+    examples: tuple[str, ...] = ()
+
+
+class SourceEntry(Frozen):
+    """One source as it was read. name: the file or folder, without its path; sha256: of its files, in order."""
+
+    name: str
+    sha256: str
+    bytes: CountOrZero
+    licence: str | None = None
+    documents: CountOrZero = 0
+    steps: CountOrZero = 0
+    dropped: tuple[Dropped, ...] = ()
+
+
+class PartEntry(Frozen):
+    """What one build or one appending added. plan: the sha256 of sources and settings that it was made from."""
+
+    name: str
+    plan: str
+    documents: CountOrZero
+    steps: CountOrZero  # lines that this part added
+    read: CountOrZero  # lines read, before any were merged
+    same: CountOrZero  # merged: the same words
+    near: CountOrZero  # merged: near-duplicates
+    sources: tuple[SourceEntry, ...]
+    files: dict[str, str]  # file name -> sha256
+
+
+class CurvePoint(Frozen):
+    """The measured recall@1 of an index at one setting of its effort (lists probed, ef)."""
+
+    effort: CountOrZero
+    recall: float
+
+
+class IndexEntry(Frozen):
+    """An approximate index. effort: the least that reached the recall asked for; probes: queries measured."""
+
+    engine: Engine
+    steps: CountOrZero
+    effort: CountOrZero
+    recall: float
+    wanted: float
+    probes: CountOrZero
+    curve: tuple[CurvePoint, ...]
+    files: dict[str, str]
+
+
+class Manifest(Frozen):
+    """All that is known of a base without reading it."""
+
+    version: Literal[1] = VERSION
+    encoder: str
+    encoder_sha256: str
+    width: CountOrZero
+    precision: Literal["float16", "float32"]
+    documents: CountOrZero = 0
+    steps: CountOrZero = 0
+    parts: tuple[PartEntry, ...] = ()
+    indexes: tuple[IndexEntry, ...] = ()
+
+
+def read_manifest(folder: Path) -> Manifest | None:
+    """Return a base's manifest, None where there is none. Raises StoreError for one that cannot be read."""
+    path = folder / NAME
+    try:
+        text = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be read ({error.strerror}); build the text base again") from error
+    try:
+        return Manifest.model_validate_json(text)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        reason = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        raise StoreError(f"{path}: not a text base of version {VERSION} ({reason}); build it again") from error
+
+
+def write_manifest(manifest: Manifest, folder: Path) -> None:
+    """Write the manifest: from now on the folder is a text base that holds what it says."""
+    text = json.dumps(manifest.model_dump(mode="json"), ensure_ascii=False, indent=2)
+    write_atomic(folder / NAME, text + "\n")
+
+
+def digest(value: object) -> str:
+    """Return the sha256 of a value as JSON."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True, ensure_ascii=False).encode()).hexdigest()

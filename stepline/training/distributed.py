@@ -1,0 +1,106 @@
+"""Several processes that train as one: each has a share of every batch, and sums are over all of them."""
+
+import os
+import resource
+import sys
+from collections.abc import Callable
+from datetime import timedelta
+from typing import TypeVar
+
+import torch
+import torch.distributed as distributed
+from torch import Tensor, nn
+
+from stepline.errors import ModelError
+from stepline.training.settings import Device
+
+R = TypeVar("R")
+
+PATIENCE = timedelta(hours=6)  # how long the others wait while the first prepares what all of them read
+
+
+def start_processes(device: Device = "auto") -> torch.device:
+    """Return the device of this process, and have it meet the others where a launcher (torchrun) started several.
+
+    accelerate reads what the launcher says and starts the group; alone, a process does not need it.
+    Raises ModelError when there are several processes and accelerate is missing, or no GPU where one is asked for.
+    """
+    if device == "cuda" and not torch.cuda.is_available():
+        raise ModelError("train.device=cuda: torch sees no GPU here; install torch with CUDA, or use train.device=auto")
+    if int(os.environ.get("WORLD_SIZE", "1")) <= 1:
+        return torch.device("cpu" if device == "cpu" or not torch.cuda.is_available() else "cuda")
+    try:
+        from accelerate import PartialState
+    except ImportError as error:
+        cure = "pip install 'stepline[train]'"
+        raise ModelError(f"training in several processes needs accelerate, which is not here; {cure}") from error
+    return torch.device(PartialState(cpu=device == "cpu", timeout=PATIENCE).device)
+
+
+def end_processes() -> None:
+    """Leave the other processes, where there are some, once all are done; without it torch complains at the end.
+
+    They go together: one that leaves while the first still writes can abort in the threads of its connections.
+    """
+    if distributed.is_available() and distributed.is_initialized():
+        distributed.barrier()
+        distributed.destroy_process_group()
+
+
+def place() -> tuple[int, int]:
+    """Return which process this is, and of how many."""
+    if distributed.is_available() and distributed.is_initialized():
+        return distributed.get_rank(), distributed.get_world_size()
+    return 0, 1
+
+
+def is_first() -> bool:
+    """Tell whether this process is the one that writes and speaks."""
+    return place()[0] == 0
+
+
+def first_then_all(make: Callable[[], R]) -> R:
+    """Return what `make` gives; the first process calls it before the others, which find what it left on disk."""
+    rank, size = place()
+    if size == 1:
+        return make()
+    if rank == 0:
+        made = make()
+        distributed.barrier()
+        return made
+    distributed.barrier()
+    return make()
+
+
+def summed(values: Tensor) -> Tensor:
+    """Return the values added over all processes."""
+    if place()[1] > 1:
+        distributed.all_reduce(values)
+    return values
+
+
+def share_gradients(model: nn.Module) -> None:
+    """Give every process the sum of all gradients, in one exchange."""
+    if place()[1] == 1:
+        return
+    weights = [weight for weight in model.parameters() if weight.requires_grad]
+    flat = torch.cat([(torch.zeros_like(w) if w.grad is None else w.grad).flatten() for w in weights])
+    summed(flat)
+    for weight, part in zip(weights, flat.split([weight.numel() for weight in weights]), strict=True):
+        weight.grad = part.view_as(weight)
+
+
+def peak_memory() -> int:
+    """Return the most bytes that this process has held: of the GPU where it uses one, else of main memory."""
+    if torch.cuda.is_available() and torch.cuda.max_memory_allocated():
+        return int(torch.cuda.max_memory_allocated())
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def agreed(number: int, device: torch.device) -> bool:
+    """Tell whether all processes have the same number."""
+    rank, size = place()
+    given = torch.zeros(size, dtype=torch.int64, device=device)
+    given[rank] = number
+    return bool((summed(given) == number).all())

@@ -1,0 +1,153 @@
+"""What is told of a video, and where each text is placed: from records, from public datasets, from stored texts.
+
+Vectors of texts, made once and kept in a feature store beside the training, so that no epoch makes them again.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from stepline.datasets import DATASETS, stream
+from stepline.errors import DatasetError, ShapeError
+from stepline.features import FeatureStore, FeatureWriter, Lines
+from stepline.records import Matrix, Record, Span, Step
+from stepline.storage import read_parquet, read_record
+from stepline.training.settings import Kind, StepPlace
+
+
+@dataclass(frozen=True)
+class Told:
+    """The texts of one kind of a video; spans: the places of each, none where it has no label.
+
+    duration: seconds of the video as its source states it, None where it does not.
+    """
+
+    video: str
+    kind: Kind
+    texts: tuple[str, ...]
+    spans: tuple[tuple[Span, ...], ...]
+    duration: float | None = None
+
+
+def read_told(source: str, kind: Kind, place: StepPlace = "shown_or_said") -> Iterator[Told]:
+    """Yield what a source tells of each video: "narration", its sentences; "step", its steps.
+
+    source: Stepline's records (.parquet, .json, or a folder of .json), `name:path` of a public dataset (`stepline
+    datasets`; a dataset that people annotated gives their steps), or a feature store of texts that have times.
+    Raises DatasetError or StoreError for any other.
+    """
+    name, colon, _ = source.partition(":")
+    if colon and name in DATASETS:
+        field = DATASETS[name].gives
+        yield from tell(read_records(source), kind, place, annotated=field == "reference" and kind == "step")
+    elif is_store(Path(source)):
+        yield from _in_store(FeatureStore(Path(source)), kind)
+    else:
+        yield from tell(read_records(source), kind, place)
+
+
+def read_records(source: str) -> Iterator[Record]:
+    """Yield the records of a source: .parquet, .json, a folder of .json, or `name:path` of a public dataset.
+
+    Raises DatasetError or StoreError for any other.
+    """
+    name, colon, path = source.partition(":")
+    if colon and name in DATASETS:
+        yield from (entry.record for entry in stream(name, Path(path)) if entry.record is not None)
+    else:
+        yield from _records(Path(source))
+
+
+def is_store(path: Path) -> bool:
+    """Tell whether a folder is a feature store."""
+    return path.is_dir() and next(path.glob("shard-*.parquet"), None) is not None
+
+
+def tell(
+    records: Iterable[Record], kind: Kind, place: StepPlace = "shown_or_said", *, annotated: bool = False
+) -> Iterator[Told]:
+    """Yield the texts of records; annotated: of the steps that people placed, which only such datasets may give."""
+    for record in records:
+        if kind == "narration":
+            sentences = record.transcript.sentences if record.transcript else ()
+            texts, spans = tuple(each.text for each in sentences), tuple((each.span,) for each in sentences)
+            yield Told(record.video.id, kind, texts, spans, record.video.duration)
+            continue
+        steps = record.reference if annotated else record.steps
+        places = tuple(step.spans if annotated else _place(step, place) for step in steps)
+        yield Told(record.video.id, kind, tuple(step.text for step in steps), places, record.video.duration)
+
+
+def _place(step: Step, place: StepPlace) -> tuple[Span, ...]:
+    """Return the one span that labels a step: the best where it is shown, or where it is said."""
+    shown = step.spans[:1] if place != "said" else ()
+    said = (step.said,) if step.said is not None and place != "shown" else ()
+    return shown or said
+
+
+def _records(path: Path) -> Iterator[Record]:
+    if path.suffix == ".parquet":
+        yield from read_parquet(path)
+        return
+    files = sorted(path.glob("*.json")) if path.is_dir() else [path]
+    if not files or not path.exists():
+        known = "records (.parquet, .json or a folder of them), NAME:PATH of `stepline datasets`, or a store of texts"
+        raise DatasetError(f"{path}: no texts to train on; give {known}")
+    for file in files:
+        yield read_record(file)
+
+
+def _in_store(store: FeatureStore, kind: Kind) -> Iterator[Told]:
+    for id in store:
+        lines = store.lines(id)
+        if lines is None or not lines.starts or not lines.ends:
+            raise DatasetError(f"{store.folder}: {id} has no texts with times; give the annotations beside the store")
+        spans = tuple(_span(start, end) for start, end in zip(lines.starts, lines.ends, strict=True))
+        yield Told(id, kind, lines.texts, spans)
+
+
+def _span(start: float, end: float) -> tuple[Span, ...]:
+    """Return the times as a span, or none where they are none (WhisperX leaves some out, some are reversed)."""
+    return (Span(start, end),) if math.isfinite(start + end) and 0 <= start < end else ()
+
+
+TextEncoder = Callable[[Sequence[str]], Matrix]
+
+
+def text_encoder(name: str) -> TextEncoder:
+    """Return what turns texts into vectors: "conse" or "clip:FOLDER", that backbone's own encoder; else a sentence
+    encoder, "minilm" or a folder in the sentence-transformers layout.
+    """
+    backbone, _, folder = name.partition(":")
+    if backbone in ("conse", "clip"):
+        from stepline.vision import VisionSettings, load_backbone
+
+        settings = {"backbone": backbone} | ({"path": Path(folder)} if folder else {})
+        return load_backbone(VisionSettings.model_validate(settings)).encode_texts
+
+    from stepline.text import embed
+
+    return lambda texts: embed(texts, model=name)
+
+
+def store_vectors(
+    told: Iterable[Told], encode: TextEncoder, folder: Path, *, name: str, report: Callable[[str], None] | None = None
+) -> FeatureStore:
+    """Return a store of the vectors of what is told, keyed by video; what it holds already is not made again.
+
+    Raises ShapeError when the encoder gives another number of rows, or when there is no text at all.
+    """
+    with FeatureWriter(folder) as writer:
+        for each in told:
+            if each.video in writer or not each.texts:
+                continue
+            vectors = encode(each.texts)
+            if len(vectors) != len(each.texts):
+                raise ShapeError(f"{each.video}: {len(each.texts)} texts need as many vectors, not {len(vectors)}")
+            writer.add(each.video, vectors, rate=1.0, backbone=name, lines=Lines(each.texts))
+            if report is not None:
+                report(each.video)
+    if not any(folder.glob("shard-*.parquet")):
+        raise ShapeError(f"{folder}: there is no text to make vectors of; give records with texts")
+    return FeatureStore(folder)

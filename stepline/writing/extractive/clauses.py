@@ -1,0 +1,255 @@
+"""Clauses in which the speaker tells the viewer to do something, or says what they now do.
+
+A clause is the verb of one action with what the grammar says of it. Which clauses are chat is asked in `chat`, how one
+is worded in `phrase`.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from stepline.writing.extractive.english import verbs, word_set
+from stepline.writing.extractive.segments import SUBORDINATORS
+
+if TYPE_CHECKING:
+    from spacy.tokens import Doc, Token
+
+Voice: TypeAlias = Literal["order", "you", "we", "i", "title", "passive"]
+
+# Verbs that only carry another one: "start adding" is adding. Their own meaning is how, not what.
+CARRIERS = word_set(
+    """
+    go start begin continue keep finish proceed want need have like try get love prefer come
+    """
+)
+# Auxiliaries that put an action into the past or into a might-be: nobody is told to do it now.
+NOT_NOW = word_set("have has had 've 'd did was were would could might may")
+# Verbs that take a whole clause along: "let it cool", "ensure that the lid is closed".
+CLAUSE_TAKERS = word_set("let ensure check see watch help make keep have get")
+RELATIVES = word_set("that what which how where who why whatever whether")
+# A passive is an instruction only with one of these: "the potatoes are then mashed".
+PASSIVE_CUES = word_set("then now next should must finally")
+
+LET_US = frozenset(("'s", "s", "us", "me"))  # "let's add", "let me add": we and I, not a thing that is let
+
+_SUBJECTS: dict[str, Voice] = {"you": "you", "ya": "you", "we": "we", "i": "i"}
+_BASE_TAGS = frozenset(("VB", "VBP"))
+_LINKS = frozenset(("conj", "dep", "parataxis", "ccomp"))
+
+
+@dataclass(frozen=True)
+class Clause:
+    """One action as the grammar gives it.
+
+    may: it is only allowed ("you can"). negated: it is forbidden. narrow: said in plain present or as an order,
+    without "going to" or the like. chain: the verb it is joined to ("peel and slice").
+    """
+
+    verb: "Token"
+    voice: Voice
+    may: bool = False
+    negated: bool = False
+    planned: bool = False
+    chain: "Token | None" = None
+
+
+@dataclass(frozen=True)
+class _Mood:
+    """What a verb inherits from the one it hangs on."""
+
+    voice: Voice
+    may: bool = False
+    negated: bool = False
+    planned: bool = False
+
+
+def find_clauses(doc: "Doc", *, ordered: bool = False, told: bool = False) -> list[Clause]:
+    """Return the action clauses of one parsed segment in the order of their words.
+
+    ordered: the segment's "you" was put there by `spoken`, so its clauses are orders. told: a "then" or the like stood
+    before it, which makes a passive an instruction.
+    """
+    found = [clause for sentence in doc.sents for clause in _walk(sentence.root, None, None)]
+    found = [clause for clause in found if clause.voice != "passive" or told or _is_cued(clause.verb)]
+    if ordered:
+        found = [replace(clause, voice="order") if clause.voice == "you" else clause for clause in found]
+    whole = [clause for clause in found if not _is_prefix(clause.verb)]
+    return sorted(whole, key=lambda clause: clause.verb.i)
+
+
+def _is_prefix(verb: "Token") -> bool:
+    """Tell whether a verb is the first half of a hyphened one: the "shift" of "shift-click"."""
+    return verb.i + 2 < len(verb.doc) and verb.nbor().text == "-" and not verb.whitespace_
+
+
+def _walk(verb: "Token", inherited: _Mood | None, chain: "Token | None") -> Iterator[Clause]:
+    """Yield the clauses at and below a verb; a verb that only carries another one gives way to it."""
+    mood = _mood(verb, inherited)
+    carried = _carried(verb) if mood is not None else None
+    if mood is not None and carried is not None:
+        lower = _lowered(verb, mood)
+        if lower is not None:
+            yield from _walk(carried, lower, chain)
+    elif mood is not None:
+        yield Clause(verb, mood.voice, mood.may, mood.negated, mood.planned, chain)
+    for child in [*verb.children, *_after_taken(verb)]:
+        if child is not carried and child.i > verb.i and child.dep_ in _LINKS and _is_next(verb, child):
+            yield from _walk(child, mood, verb if child.dep_ == "conj" and not _subject(child) else None)
+
+
+def _after_taken(verb: "Token") -> "list[Token]":
+    """Return orders that the parser joined to a taken clause: "let it dry, then SAND it lightly"."""
+    taken = [child for child in verb.children if child.dep_ == "ccomp" and verb.lemma_ == "let"]
+    return [deep for child in taken for deep in child.children if deep.dep_ == "conj" and acts_on_something(deep)]
+
+
+def acts_on_something(verb: "Token") -> bool:
+    """Tell whether a verb has an object of its own and no subject."""
+    return _subject(verb) is None and any(child.dep_ == "dobj" for child in verb.children)
+
+
+def _is_next(verb: "Token", child: "Token") -> bool:
+    """Tell whether a linked child is an action beside the verb, and not a clause that the verb takes along."""
+    if child.dep_ == "ccomp":
+        return (
+            child.lemma_ != "know"
+            and _subject(child) is not None
+            and verb.lemma_ not in CLAUSE_TAKERS
+            and (
+                _subject(child).lower_ in _SUBJECTS and verb.pos_ != "VERB"  # type: ignore[union-attr]
+            )
+        )
+    return child.pos_ in ("VERB", "AUX") or child.lower_ in verbs()
+
+
+def _mood(verb: "Token", inherited: _Mood | None) -> _Mood | None:
+    """Return who does the verb and how it is told; None when it tells of no action now."""
+    helpers = {child.lower_ for child in verb.children if child.dep_ in ("aux", "auxpass")}
+    negated = any(child.dep_ == "neg" or child.lower_ == "never" for child in verb.children if child.i < verb.i)
+    if any(
+        child.dep_ in ("mark", "advmod") and child.lower_ in SUBORDINATORS and child.i < verb.i
+        for child in verb.children
+    ):
+        return None
+    subject = _subject(verb)
+    if subject is None or (inherited is not None and subject.lower_ in LET_US):
+        return _without_subject(verb, inherited, negated)
+    if subject.i and subject.nbor(-1).lower_ in RELATIVES:
+        return None  # "the length that you'll cut": said of a thing, not told
+    if subject.dep_ == "nsubjpass":
+        return _passive(subject, helpers, negated)
+    voice = _SUBJECTS.get(subject.lower_)
+    if voice is None or helpers & NOT_NOW or not _is_present(verb, helpers):
+        return None
+    return _Mood(
+        voice, may="can" in helpers, negated=negated, planned=bool(helpers & {"will", "'ll", "'m", "'re", "am", "are"})
+    )
+
+
+def _without_subject(verb: "Token", inherited: _Mood | None, negated: bool) -> _Mood | None:
+    if inherited is not None:
+        fits = _is_base(verb) or verb.tag_ == "VBG"
+        own = _Mood(inherited.voice, inherited.may, inherited.negated or negated, inherited.planned)
+        return own if fits and not _has_past_helper(verb) else None
+    if verb.dep_ != "ROOT":
+        return None
+    if (
+        verb.tag_ == "VBG"
+        and verb.i == _first_word(verb)
+        and not any(token.tag_ in ("VBZ", "VBD") for token in verb.doc)
+    ):
+        return _Mood("title", negated=negated)
+    if verb.tag_ in _BASE_TAGS and not _asks(verb):
+        return _Mood("order", negated=negated)
+    return None
+
+
+def _passive(subject: "Token", helpers: set[str], negated: bool) -> _Mood | None:
+    """Read "the potatoes are then mashed" and "it should be dried" as instructions, other passives as tales."""
+    if not helpers & {"are", "is", "be", "'re", "'s"} or helpers & NOT_NOW or subject.lower_ in _SUBJECTS:
+        return None
+    return _Mood("passive", negated=negated)
+
+
+def _is_cued(verb: "Token") -> bool:
+    return bool({token.lower_ for token in verb.doc[: verb.i]} & PASSIVE_CUES)
+
+
+def _carried(verb: "Token") -> "Token | None":
+    """Return the verb that a carrier carries: "going to ADD", "start by PRIMING", "let's ADD"."""
+    if verb.lemma_ == "let":
+        return _after_let(verb)
+    if verb.lemma_ not in CARRIERS:
+        return None
+    for child in verb.children:
+        if child.i > verb.i and child.dep_ in ("xcomp", "advcl") and _is_carried(verb, child):
+            return child
+        if verb.lemma_ in ("start", "begin", "finish") and child.dep_ == "prep" and child.lower_ in ("by", "with"):
+            for deep in child.children:
+                if deep.dep_ == "pcomp":
+                    return deep
+    return None
+
+
+def _is_carried(verb: "Token", child: "Token") -> bool:
+    marks = [token for token in child.children if token.dep_ in ("aux", "mark") and token.i < child.i]
+    if child.dep_ == "advcl" and verb.lemma_ not in ("start", "begin", "go"):
+        return False
+    if verb.lemma_ == "go" and verb.tag_ != "VBG":
+        return False
+    direct = any(token.dep_ == "dobj" for token in verb.children)
+    return not direct and child.tag_ in ("VB", "VBG", "VBP") and all(token.lower_ in ("to", "be") for token in marks)
+
+
+def _after_let(verb: "Token") -> "Token | None":
+    """Return what "let's" or "let me" announces; "let it cool" stays an action of its own."""
+    for child in verb.children:
+        if child.dep_ in ("ccomp", "xcomp") and child.i > verb.i:
+            subject = _subject(child)
+            if subject is not None and subject.lower_ in LET_US:
+                return child
+    return None
+
+
+def _lowered(verb: "Token", mood: _Mood) -> _Mood | None:
+    """Return the mood of a carried verb; None when the carrier says that it need not or will not be done."""
+    voice: Voice = "we" if verb.lemma_ == "let" else mood.voice
+    if mood.negated and (verb.lemma_ in ("need", "have") or voice in ("i", "we")):
+        return None
+    return _Mood(voice, mood.may, mood.negated, planned=True)
+
+
+def _subject(verb: "Token") -> "Token | None":
+    for child in verb.children:
+        if child.dep_ in ("nsubj", "nsubjpass", "csubj", "expl") and child.i < verb.i:
+            return child
+    return None
+
+
+def _is_base(verb: "Token") -> bool:
+    return verb.tag_ in _BASE_TAGS or verb.lower_ in verbs()
+
+
+def _is_present(verb: "Token", helpers: set[str]) -> bool:
+    """Tell whether a verb with the subject you, we or I stands in the present; "I put", tagged past, counts."""
+    if verb.tag_ == "VBG":
+        return True
+    return _is_base(verb) and not helpers & {"is", "are", "'m", "'re", "am", "be"}
+
+
+def _has_past_helper(verb: "Token") -> bool:
+    return any(child.dep_ in ("aux", "auxpass") and child.lower_ in NOT_NOW for child in verb.children)
+
+
+def _first_word(verb: "Token") -> int:
+    return next((token.i for token in verb.doc if not token.is_punct), 0)
+
+
+def _asks(verb: "Token") -> bool:
+    """Tell whether the clause opens with a question word."""
+    first = verb.doc[_first_word(verb)]
+    return (
+        first.lower_ in ("what", "why", "how", "who", "where", "which", "when")
+        and first.dep_ != "mark"
+        and first.head == verb
+    )

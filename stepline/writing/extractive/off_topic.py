@@ -1,0 +1,308 @@
+"""What looks like an instruction and is none: talk to the audience, plans, opinions, habits and mere possibilities.
+
+Each rule is a row of a table; `refusal` returns the first one that holds, as the reason for dropping the clause.
+
+Finds the steps of a model that are talk to the audience ("subscribe to the channel"), by the extractive rules.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from stepline.writing.extractive.clauses import CARRIERS, Clause, find_clauses
+from stepline.writing.extractive.english import parse, word_set
+from stepline.writing.extractive.segments import segments
+
+if TYPE_CHECKING:
+    from spacy.tokens import Token
+
+# Talking about the video instead of doing: "show you", "let me explain".
+TELLING = word_set(
+    """
+    show teach explain tell talk discuss demonstrate introduce describe mention say answer share ask welcome
+    thank apologize present review recommend suggest promise admit speak chat
+    """
+)
+# What the audience of a channel is asked to do.
+AUDIENCE = word_set(
+    """
+    subscribe comment follow like watch rewatch tune stay support donate join smash enjoy
+    """
+)
+SETTING_OUT = word_set("get dive jump go move head hop")  # "let's dive right into it"
+# States of mind and being: they order nothing, in whatever mood.
+STATES = word_set(
+    """
+    be have see know think guess believe hope wish love hate like want need mean feel seem look sound depend
+    understand remember forget notice realize wonder imagine care prefer appreciate matter own belong happen
+    hear find end suppose figure worry agree trust swear get come become learn recommend deserve decide forgot
+    """
+)
+# States that are actions after all when they are ordered outright: "look into the mirror", "get a bowl", "remember".
+ORDERED = word_set("look find get come feel decide wait listen")
+# The places and things of a channel.
+CHANNEL = word_set(
+    """
+    channel comment comments instagram facebook twitter tiktok youtube patreon newsletter blog subscribe thumb
+    thumbs podcast notification notifications follower followers website merch patron patrons subscriber
+    giveaway sponsor
+    """
+)
+MOTION = word_set("up down in out off on into onto over back under through around")
+HABITS = word_set(
+    """
+    usually always often normally sometimes typically generally personally mostly never rarely already
+    """
+)
+TODAY = word_set("today tutorial video episode")  # with I or we: what the video will be about
+PAST = word_set("yesterday ago earlier")
+# Choices left to the viewer.
+FREE = (
+    "as you want", "as you like", "as you would like", "as you'd like", "as you need", "if you want", "if you like",
+    "if you'd like", "if you prefer", "if you wish", "feel free", "up to you", "whatever you", "however you",
+    "it depends", "if you don't have", "if you do not have", "if you're not",
+)  # fmt: skip
+CHOICES = word_set("also instead either always even too later")  # with "can": one may as well not
+VAGUE = word_set(
+    """
+    it this that these those thing things something anything everything work so job
+    """
+)
+
+STATE, NO_ACTION = "a state or an opinion, not an action", "names no action"
+QUIET = frozenset((STATE, NO_ACTION))  # reasons of clauses that nobody would take for a step: not worth a record
+
+
+def refusal(clause: Clause, *, question: bool = False) -> str | None:
+    """Return why a clause is no step, or None when it is one."""
+    if question:
+        return "a question"
+    for reason, holds in _RULES:
+        if holds(clause):
+            return reason
+    return None
+
+
+def _talks_to_audience(clause: Clause) -> bool:
+    words = _words(clause)
+    if clause.verb.lemma_ in AUDIENCE and clause.verb.lemma_ not in ("watch", "stay", "join", "follow", "like"):
+        return True
+    if clause.verb.lemma_ in AUDIENCE and (
+        words & CHANNEL or not _has_object(clause) or _objects(clause) & {"me", "us"}
+    ):
+        return True
+    if clause.verb.lemma_ in ("stop", "visit", "come", "join") and words & {"our", "my"} and clause.voice == "order":
+        return True
+    if clause.verb.lemma_ == "try" and words & {"recipe", "tutorial", "project"}:
+        return True
+    below = bool(words & {"link", "links", "description", "below"}) and clause.verb.lemma_ in (
+        "check",
+        "visit",
+        "leave",
+        "click",
+        "see",
+        "find",
+    )
+    return bool(words & CHANNEL) or below or {"thumbs", "up"} <= words or {"like", "button"} <= words
+
+
+def _is_about_me(clause: Clause) -> bool:
+    """ "Trust me", "follow us", "bear with me": asked of the audience, not of the hands."""
+    return bool(_objects(clause) & {"me", "us"}) or (clause.verb.lemma_ == "let" and "me" in _words(clause))
+
+
+def _tells(clause: Clause) -> bool:
+    lemma = clause.verb.lemma_
+    if lemma in TELLING:
+        return True
+    words = _words(clause)
+    return (
+        (lemma == "walk" and "you" in words)
+        or (lemma == "take" and "look" in words)
+        or (lemma in ("keep", "bear") and "mind" in words)
+        or (
+            lemma in SETTING_OUT
+            and bool(_next_words(clause) & {"started", "into", "over", "onto", "straight"})
+            and not _concrete(clause)
+        )
+    )
+
+
+def _is_state(clause: Clause) -> bool:
+    lemma = clause.verb.lemma_
+    if lemma == "be":
+        return not (clause.voice == "order" and "careful" in _words(clause))
+    if lemma not in STATES:
+        return False
+    if lemma == "get" and not _is_gotten(clause.verb):
+        return True  # "get off your seat", "get going": a person moves, no thing is got
+    moved = lemma in ("get", "come") and (_is_moved(clause.verb) or (clause.planned and clause.voice in ("i", "we")))
+    return not (lemma in ORDERED and (clause.voice == "order" or moved) and _concrete(clause))
+
+
+def _is_gotten(verb: "Token") -> bool:
+    """Tell whether a thing is named right after "get", before any preposition."""
+    until = next(
+        (token.i for token in verb.doc[verb.i + 1 :] if token.pos_ in ("ADP", "ADV", "VERB", "AUX")), len(verb.doc)
+    )
+    return any(token.pos_ in ("NOUN", "PROPN", "PRON") for token in verb.doc[verb.i + 1 : until])
+
+
+def _is_moved(verb: "Token") -> bool:
+    """Tell whether something is brought somewhere: "get your bike UP IN a stand"; "get a better result" is not."""
+    after = [child for child in verb.children if child.i > verb.i]
+    return _is_gotten(verb) and any(
+        child.dep_ in ("prt", "prep", "advmod") and child.lower_ in MOTION for child in after
+    )
+
+
+def _announces(clause: Clause) -> bool:
+    """ "Today we're making lemonade": what the video is about, and not yet an action."""
+    return clause.voice in ("i", "we", "you") and bool({token.lower_ for token in clause.verb.doc} & TODAY)
+
+
+def _is_habit(clause: Clause) -> bool:
+    spine = _spine(clause.verb)
+    if clause.voice == "i" and any(
+        token.lemma_ in ("like", "love", "prefer") and token.pos_ == "VERB" for token in spine
+    ):
+        return True
+    adverbs = {child.lower_ for child in spine}
+    return clause.voice in ("i", "we") and bool(adverbs & HABITS)
+
+
+def _is_past(clause: Clause) -> bool:
+    return clause.voice in ("i", "we") and bool({token.lower_ for token in clause.verb.doc} & PAST)
+
+
+def _is_choice(clause: Clause) -> bool:
+    text = (
+        " ".join(token.lower_ for token in clause.verb.doc)
+        .replace(" n't", "n't")
+        .replace(" 'd", "'d")
+        .replace(" 're", "'re")
+    )
+    if any(free in text for free in FREE):
+        return True
+    return clause.may and (
+        clause.verb.lemma_ in ("use", "do", "try", "buy", "substitute", "skip", "make")
+        or bool(_nearby(clause) & CHOICES)
+    )
+
+
+def _nearby(clause: Clause) -> set[str]:
+    return _words(clause) | {child.lower_ for child in _spine(clause.verb)}
+
+
+def _is_not_me(clause: Clause) -> bool:
+    return clause.negated and clause.voice in ("i", "we")
+
+
+def _says_nothing(clause: Clause) -> bool:
+    lemma = clause.verb.lemma_
+    if clause.verb.tag_ == "MD":
+        return True  # the parser missed the verb
+    if lemma in ("do", "try", "make"):
+        return (bool(_objects(clause)) and _objects(clause) <= VAGUE) or (lemma == "do" and not _has_object(clause))
+    bare = not any(
+        child.i > clause.verb.i and not child.is_punct and child.dep_ not in ("cc", "conj")
+        for child in clause.verb.children
+    )
+    return (
+        bare
+        and lemma in CARRIERS | {"continue", "begin", "take", "put", "set", "use"}
+        and clause.chain is None
+        and not _shares(clause)
+    )
+
+
+_RULES: tuple[tuple[str, Callable[[Clause], bool]], ...] = (
+    ("chat: asked of the audience, not a step of the work", _talks_to_audience),
+    ("chat: about the speaker", _is_about_me),
+    ("talk about the video", _tells),
+    (STATE, _is_state),
+    ("an announcement of what the video is about", _announces),
+    ("a habit of the speaker", _is_habit),
+    ("told of the past", _is_past),
+    ("left to the viewer", _is_choice),
+    ("what the speaker does not do", _is_not_me),
+    (NO_ACTION, _says_nothing),
+)
+
+
+def _words(clause: Clause) -> set[str]:
+    """Return the lower-case words of the clause to the right of its verb, without the clauses joined to it."""
+    joined = {
+        token.i
+        for child in clause.verb.children
+        if child.dep_ == "conj" and child.pos_ == "VERB"
+        for token in child.subtree
+    }
+    return {token.lower_ for token in clause.verb.subtree if token.i > clause.verb.i and token.i not in joined}
+
+
+def _next_words(clause: Clause) -> set[str]:
+    return {token.lower_ for token in clause.verb.doc[clause.verb.i + 1 : clause.verb.i + 4]}
+
+
+def _objects(clause: Clause) -> set[str]:
+    """Return the heads of what the verb acts on, and of what its prepositions name when it has no object."""
+    direct = {
+        child.lower_ for child in clause.verb.children if child.dep_ in ("dobj", "dative") and child.i > clause.verb.i
+    }
+    if direct:
+        return direct
+    return {
+        deep.lower_
+        for child in clause.verb.children
+        if child.dep_ == "prep"
+        for deep in child.children
+        if deep.dep_ == "pobj"
+    }
+
+
+def _has_object(clause: Clause) -> bool:
+    return bool(_objects(clause))
+
+
+def _concrete(clause: Clause) -> bool:
+    """Tell whether the verb acts on a thing that has a name."""
+    named = any(
+        deep.pos_ in ("NOUN", "PROPN")
+        for child in clause.verb.children
+        if child.dep_ in ("dobj", "nsubj", "prep", "prt") and child.i > clause.verb.i
+        for deep in child.subtree
+    )
+    return named and not _objects(clause) <= VAGUE
+
+
+def _shares(clause: Clause) -> bool:
+    """Tell whether a verb joined after this one brings the object for both."""
+    return any(child.dep_ == "conj" and child.pos_ == "VERB" for child in clause.verb.children)
+
+
+def _spine(verb: "Token") -> "list[Token]":
+    """Return the children of the verb and of the verbs that carry it."""
+    found = [verb, *verb.children]
+    while verb.dep_ in ("xcomp", "ccomp", "conj") and verb.head is not verb:
+        verb = verb.head
+        found.extend([verb, *verb.children])
+    return found
+
+
+# The reasons that hold for any wording; the others concern spoken grammar.
+TALK = ("chat", "talk about the video", "an announcement")
+
+
+def small_talk(texts: Sequence[str]) -> list[str | None]:
+    """Return for each step why it is talk to the audience, None for one that is work (or that no rule knows)."""
+    pieces = [(place, piece) for place, text in enumerate(texts) for piece in segments(text, 1)]
+    reasons: list[list[str | None]] = [[] for _ in texts]
+    for (place, piece), doc in zip(pieces, parse([piece.text for _, piece in pieces]), strict=True):
+        reasons[place] += [refusal(clause) for clause in find_clauses(doc, ordered=piece.ordered)]
+    return [_talk(found) for found in reasons]
+
+
+def _talk(reasons: Sequence[str | None]) -> str | None:
+    """Return the reason when every clause of a step is talk."""
+    talk = [reason for reason in reasons if reason is not None and reason.startswith(TALK)]
+    return talk[0] if talk and len(talk) == len(reasons) else None

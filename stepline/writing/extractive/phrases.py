@@ -1,0 +1,344 @@
+"""The words of a step: one imperative phrase, short and whole, from the clause that tells it.
+
+What belongs to a step besides its verb: objects, places, means, conditions; no asides, joined clauses or fillers.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from stepline.writing.extractive.clauses import CLAUSE_TAKERS, Clause, acts_on_something
+from stepline.writing.extractive.english import verbs, word_set
+from stepline.writing.extractive.pronouns import INDEFINITE, PRONOUNS
+
+if TYPE_CHECKING:
+    from spacy.tokens import Token
+
+LONGEST = 16  # words a step; a longer one loses its last qualifiers
+# Qualifying clauses that belong to the step: until when, under which condition, by what means, for what.
+KEPT_MARKS = word_set("until till if so before without by unless to that while when")
+# Adverbs that order the tale or warm the talk and say nothing of the action.
+HOLLOW_ADVERBS = word_set(
+    """
+    then now first next finally also here there just again too well so anyway basically actually really simply
+    maybe probably definitely already once afterwards obviously instead even only pretty
+    """
+)
+COMPLETE = word_set("click tap wait stop pause go come stand sit breathe")  # need no object
+SETTING = word_set("set put leave place lay")
+ASIDE = word_set("aside side away")
+_BESIDE = frozenset(
+    (
+        "conj",
+        "cc",
+        "preconj",
+        "punct",
+        "nsubj",
+        "nsubjpass",
+        "aux",
+        "auxpass",
+        "neg",
+        "mark",
+        "intj",
+        "parataxis",
+        "dep",
+    )
+)
+
+
+def parts_of(clause: Clause) -> "list[list[Token]]":
+    """Return what follows the verb in a step, one list of tokens a complement, the condition last."""
+    own = [child for child in clause.verb.children if _belongs(clause.verb, child)]
+    after = [child for child in own if child.i > clause.verb.i]
+    before = [child for child in own if child.i < clause.verb.i and _is_condition(child)]
+    before += _carriers_qualifiers(clause.verb)
+    parts = [tokens_of(child) for child in [*after, *before]]
+    if not _has_object(clause.verb) and (shared := _shared_object(clause)) is not None:
+        parts.insert(0, tokens_of(shared))
+    if stray := _stray_object(clause.verb):
+        parts.insert(1, stray)
+    return [part for part in parts if part]
+
+
+def _belongs(verb: "Token", child: "Token") -> bool:
+    if child.lower_ == "ok" and child.i == verb.i + 1:
+        return True  # the button, which the parser takes for an interjection
+    if child.dep_ == "nsubj" and child.i > verb.i:
+        return True  # "get your bike up": the parser takes some objects for subjects
+    if child.dep_ in _BESIDE:
+        return False
+    if child.dep_ in ("advmod", "npadvmod"):
+        return child.lower_ not in HOLLOW_ADVERBS and child.i > verb.i
+    if child.dep_ == "advcl":
+        return _keeps(child)
+    if child.dep_ == "ccomp":
+        return verb.lemma_ in CLAUSE_TAKERS
+    return True
+
+
+def _keeps(clause: "Token") -> bool:
+    """Tell whether a qualifying clause belongs to the step: "until it dissolves", "using a ruler", "to lock it"."""
+    if clause.tag_ == "VBG" and not any(child.dep_ in ("aux", "nsubj") for child in clause.children):
+        return True
+    marks = {
+        child.lower_ for child in clause.children if child.dep_ in ("mark", "aux", "advmod") and child.i < clause.i
+    }
+    return bool(marks & KEPT_MARKS)
+
+
+def _is_condition(child: "Token") -> bool:
+    return child.dep_ == "advcl" and any(deep.lower_ == "if" for deep in child.children)
+
+
+def _carriers_qualifiers(verb: "Token") -> "list[Token]":
+    """Return the qualifying clauses of the verbs that carry this one: "if it is dry, you want to ADD water"."""
+    found: list[Token] = []
+    while verb.dep_ == "xcomp":
+        end, verb = verb.i, verb.head
+        clauses = [child for child in verb.children if child.dep_ == "advcl"]
+        found.extend(child for child in clauses if _is_condition(child) or (child.i > end and _keeps(child)))
+    return found
+
+
+def _has_object(verb: "Token") -> bool:
+    return any(
+        child.dep_ in ("dobj", "prep", "prt", "xcomp", "ccomp", "oprd", "acomp") and child.i > verb.i
+        for child in verb.children
+    )
+
+
+def _shared_object(clause: Clause) -> "Token | None":
+    """Return the object that a later verb brings for both: "peel and slice the POTATOES"."""
+    after = clause.verb.nbor() if clause.verb.i + 1 < len(clause.verb.doc) else None
+    if (
+        clause.verb.lemma_ in COMPLETE
+        or after is None
+        or not (after.dep_ in ("cc", "punct", "conj") or after.lower_ == "then")
+    ):
+        return None
+    for child in clause.verb.children:
+        if child.dep_ == "conj" and child.pos_ == "VERB" and child.i - clause.verb.i <= 4:
+            for deep in child.children:
+                if deep.dep_ == "dobj" and deep.i > child.i:
+                    return deep
+            deeper = _shared_object(Clause(child, clause.voice))
+            if deeper is not None and not _has_object(child):
+                return deeper
+    return None
+
+
+def _stray_object(verb: "Token") -> "list[Token]":
+    """Return the object that the parser hung elsewhere, right after a particle: "pinch off | the bottom leaves"."""
+    particles = [child for child in verb.children if child.dep_ == "prt" and child.i == verb.i + 1]
+    if not particles or any(child.dep_ in ("dobj", "prep") for child in verb.children):
+        return []
+    chunks = [chunk for chunk in verb.doc.noun_chunks if chunk.start == verb.i + 2]
+    return list(chunks[0]) if chunks else []
+
+
+def tokens_of(head: "Token") -> "list[Token]":
+    """Return the tokens of a complement in order, without asides, relative clauses and hollow adverbs."""
+    tokens = sorted(head.subtree, key=lambda token: token.i)
+    dropped = {deep.i for token in tokens if _is_aside(token, head) for deep in token.subtree}
+    kept = [token for token in tokens if token.i not in dropped]
+    while kept and (kept[0].is_punct or kept[0].lower_ == "and"):
+        kept.pop(0)
+    while kept and (kept[-1].is_punct or kept[-1].dep_ == "cc"):
+        kept.pop()
+    return kept
+
+
+def _is_aside(token: "Token", head: "Token") -> bool:
+    if token is head:
+        return False
+    if token.dep_ in ("relcl", "intj", "parataxis"):
+        return True
+    if token.dep_ == "advmod" and token.lower_ in HOLLOW_ADVERBS and token.head.pos_ in ("VERB", "AUX", "ADP"):
+        return token.head.pos_ != "ADP" or token.lower_ not in ("here", "there")
+    if token.dep_ == "appos":
+        return True
+    if token.dep_ == "conj" and token.pos_ == "VERB" and token.head.pos_ in ("NOUN", "PROPN"):
+        return True  # an action that the parser hung on a noun: a step of its own, or talk
+    if token.dep_ == "conj" and token.head.dep_ == "ccomp" and token.pos_ == "VERB" and acts_on_something(token):
+        return True  # "let it dry, then sand it": the sanding is a step of its own
+    return token.dep_ == "advcl" and not _keeps(token)
+
+
+def shortened(parts: "list[list[Token]]") -> "list[list[Token]]":
+    """Leave out qualifiers from the end until the step has at most LONGEST words; what the verb acts on stays."""
+    while sum(map(len, parts)) + 1 > LONGEST and len(parts) > 1:
+        parts = parts[:-1]
+    return [part[: LONGEST - 1] for part in parts]
+
+
+def is_rest(clause: Clause) -> bool:
+    """Tell whether a clause only lets a thing that was set aside be: "set that to the side, LET IT COOL"."""
+    before = clause.verb.head
+    if clause.verb.lemma_ != "let" or before is clause.verb or before.lemma_ not in SETTING:
+        return False
+    near = {token.lower_ for token in clause.verb.doc[before.i : clause.verb.i]}
+    return bool(near & ASIDE) and not any(
+        token.dep_ == "nsubj" and token.pos_ in ("NOUN", "PROPN") for token in _let(clause.verb)
+    )
+
+
+def _let(verb: "Token") -> "list[Token]":
+    """Return what a "let" lets happen: "it cool for an hour"."""
+    return [token for child in verb.children if child.dep_ == "ccomp" for token in tokens_of(child)]
+
+
+def rests_of(verb: "Token") -> "list[Token]":
+    """Return how a thing that is set aside is left: "cool for an hour" of "set it aside, let it cool for an hour"."""
+    for child in verb.children:
+        if child.i > verb.i and child.lemma_ == "let" and is_rest(Clause(child, "order")):
+            return [token for token in _let(child) if token.dep_ != "nsubj"]
+    return []
+
+
+def passive_object(verb: "Token") -> "list[Token]":
+    """Return what a passive is done to: "THE POTATOES are then mashed"."""
+    return [token for child in verb.children if child.dep_ == "nsubjpass" for token in tokens_of(child)]
+
+
+Resolver: TypeAlias = Callable[[str], str | None]
+
+OURS = word_set("my our this that these those")  # one speaker's own things are "the" things of a step
+# "Give it a good whisk" is whisking: nouns that name an action when something is given them.
+GIVEN = word_set(
+    """
+    whisk stir shake tap wipe rinse mix toss squeeze press pull spin twist scrub blend pat clean brush rub push
+    wash dusting click dust spray knead swirl polish sand coat trim drizzle sprinkle soak turn
+    """
+)
+_TAIL = word_set(
+    """
+    and or but then so with to of for in on into that if until the a
+    """
+)  # never the last word
+
+
+@dataclass(frozen=True)
+class Phrase:
+    """The step's text, the tokens it was made of, and the pronouns in it that were given a name."""
+
+    text: str
+    tokens: "tuple[Token, ...]"
+    resolved: dict[int, str]
+
+
+def phrase(clause: Clause, resolve: Resolver) -> Phrase:
+    """Return the clause as an imperative: "slice the lemons", "don't overmix the batter"."""
+    parts = shortened(parts_of(clause))
+    resolved = _resolved(clause.verb, parts, resolve)
+    light = _given(clause.verb, resolved)
+    if light is not None:
+        name, thing, end = light
+        kept = [part for part in parts if part[0].dep_ in ("prep", "prt", "advcl") and part[0].i > end]
+        text = " ".join([name, thing, *(_text(part, resolved) for part in kept)])
+    else:
+        text = " ".join([_imperative(clause.verb), *(_text(part, resolved) for part in parts)])
+    if clause.voice == "passive":
+        text = " ".join([_imperative(clause.verb), _text(passive_object(clause.verb), resolved), *text.split(" ")[1:]])
+    if rest := rests_of(clause.verb):
+        text = f"{_tidy(text)} to {_text(rest, resolved)}"
+    manner = _manner(clause.verb)
+    text = " ".join(([manner] if manner else []) + [_tidy(text)])
+    text = _negated(clause.verb, text) if clause.negated else text
+    tokens = sorted({clause.verb, *(token for part in parts for token in part)}, key=lambda token: token.i)
+    return Phrase(text, tuple(tokens), resolved)
+
+
+def _resolved(verb: "Token", parts: "list[list[Token]]", resolve: Resolver) -> dict[int, str]:
+    """Return names for the pronouns that the verb acts on, by token index."""
+    names: dict[int, str] = {}
+    for part in parts:
+        for token in part:
+            direct = token.head == verb and token.dep_ in ("dobj", "dative", "nsubjpass", "npadvmod")
+            placed = (
+                token.dep_ == "pobj"
+                and token.head.head == verb
+                and token.head.lower_ not in ("like", "for", "at", "of")
+            )
+            taken = token.dep_ == "nsubj" and token.head.head == verb and token.head.dep_ == "ccomp"
+            if token.lower_ in PRONOUNS and token.pos_ in ("PRON", "DET") and (direct or placed or taken):
+                name = resolve(token.lower_)
+                if name is not None and name not in names.values():
+                    names[token.i] = name
+    return names
+
+
+def _given(verb: "Token", resolved: dict[int, str]) -> tuple[str, str, int] | None:
+    """Read "give it a whisk" as (whisk, it, the index where the rest begins); None for any other clause."""
+    if verb.lemma_ != "give":
+        return None
+    receivers = [child for child in verb.children if child.dep_ == "dative" and child.i > verb.i]
+    gifts = [child for child in verb.children if child.dep_ == "dobj" and child.lemma_ in GIVEN]
+    if not receivers or not gifts:
+        return None
+    return gifts[0].lemma_, _text(tokens_of(receivers[0]), resolved), gifts[0].i
+
+
+def _imperative(verb: "Token") -> str:
+    lower = str(verb.lower_)
+    if verb.lemma_ == "click" and (button := _button(verb)):
+        return f"{button}-click"
+    if (
+        lower.endswith("ing")
+        and re.search(r"(?:^|[^aeiou])[aeiou][^aeiouwxy]ing$", lower)
+        and f"{lower[:-3]}e" in verbs()
+    ):
+        return f"{lower[:-3]}e"  # "priming" is to prime: "to prim" would double its m
+    return lower if lower in verbs() and verb.tag_ != "VBG" else str(verb.lemma_).lower()
+
+
+def _button(verb: "Token") -> str | None:
+    """Return how a click is done: "right", "double"."""
+    before = [token.lower_ for token in verb.doc[max(0, verb.i - 2) : verb.i] if token.text != "-"]
+    return before[-1] if before and before[-1] in ("right", "double", "left", "shift", "alt", "triple") else None
+
+
+def _manner(verb: "Token") -> str | None:
+    """Return a manner that was said before the verb: "GENTLY pry"."""
+    return next((c.lower_ for c in verb.children if c.dep_ == "advmod" and c.i < verb.i and _is_manner(c.lower_)), None)
+
+
+def _is_manner(word: str) -> bool:
+    return (
+        word.endswith("ly")
+        and word not in HOLLOW_ADVERBS
+        and word not in ("only", "early", "usually", "finally", "actually")
+    )
+
+
+def _negated(verb: "Token", text: str) -> str:
+    never = any(child.lower_ == "never" for child in verb.children)
+    return f"never {text}" if never else f"don't {text}"
+
+
+def _text(tokens: "Iterable[Token]", resolved: dict[int, str]) -> str:
+    """Join tokens as they were spoken, pronouns by their names, possessives by "the"."""
+    pieces: list[str] = []
+    last = None
+    for token in tokens:
+        glued = last is not None and last.i + 1 == token.i and not last.whitespace_
+        pieces.append(("" if glued or last is None else " ") + _word(token, resolved))
+        last = token
+    return "".join(pieces)
+
+
+def _word(token: "Token", resolved: dict[int, str]) -> str:
+    if token.i in resolved:
+        name = resolved[token.i]
+        return name if name in INDEFINITE else f"the {name}"
+    if token.lower_ in OURS and token.dep_ in ("det", "poss"):
+        return "the"
+    return str(token.lower_ if token.is_sent_start and token.text != "I" else token.text)
+
+
+def _tidy(text: str) -> str:
+    """Take off what hangs at the end, and put "make sure" back where `spoken` had put "ensure that"."""
+    words = text.replace("ensure that ", "make sure ").split()
+    while len(words) > 1 and (words[-1].strip(",.") in _TAIL - {"on", "in"} or not words[-1].strip(",.-")):
+        words.pop()
+    return " ".join(words).rstrip(",.!?;:- ")

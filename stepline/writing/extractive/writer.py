@@ -1,0 +1,152 @@
+"""The extractive writer: steps from the speaker's own words, by grammar; no network, no language model.
+
+Joins steps that say the same thing twice, and numbers what is left; both writers end here.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from stepline.records import Dropped, Sentence, Span, Step, Transcript
+from stepline.writing.extractive.clauses import Clause, find_clauses
+from stepline.writing.extractive.english import looks_english, parse, word_set
+from stepline.writing.extractive.off_topic import QUIET, refusal
+from stepline.writing.extractive.phrases import Phrase, is_rest, phrase
+from stepline.writing.extractive.pronouns import Mentions, mentions_before, mentions_in, mentions_of
+from stepline.writing.extractive.segments import Segment, segments
+from stepline.writing.types import Written
+
+if TYPE_CHECKING:
+    from spacy.tokens import Doc
+
+NEAR = 6  # sentences between two tellings of one action; further apart it is done again (about half a minute of speech)
+
+# Words that change how an action is told but not which action it is.
+_HOLLOW = word_set(
+    """
+    a an the my your our their his her its some this that these those then now just again also and first next
+    """
+)
+
+
+def merge_repeats(steps: Iterable[Step], *, near: int = NEAR) -> tuple[Step, ...]:
+    """Return the steps in their order, the later of two equal ones folded into the first.
+
+    Equal means the same words but for articles, possessives and fillers, told at most `near` sentences apart.
+    A step without sources is folded into an equal one wherever it stands.
+    """
+    kept: list[Step] = []
+    told: dict[tuple[str, ...], list[int]] = {}  # the words of an action -> where it stands in `kept`
+    for step in steps:
+        places = told.setdefault(_key(step.text), [])
+        twin = next((place for place in places if _is_near(kept[place], step, near)), None)
+        if twin is None:
+            places.append(len(kept))
+            kept.append(step)
+        else:
+            kept[twin] = _joined(kept[twin], step)
+    return tuple(kept)
+
+
+def number(steps: Iterable[Step]) -> tuple[Step, ...]:
+    """Return the steps with the ids "1", "2", ... in their order."""
+    return tuple(step.model_copy(update={"id": str(i)}) for i, step in enumerate(steps, start=1))
+
+
+def said_span(transcript: Transcript, sources: Sequence[int]) -> Span | None:
+    """Return the span from the first to the last second of the cited sentences; None when none is cited."""
+    return union(transcript.sentences[i].span for i in sources)
+
+
+def union(spans: Iterable[Span | None]) -> Span | None:
+    """Return the shortest span that covers all the known ones; None when none is known."""
+    known = [span for span in spans if span is not None]
+    if not known:
+        return None
+    return Span(min(span.start for span in known), max(span.end for span in known))
+
+
+def _is_near(first: Step, second: Step, near: int) -> bool:
+    if not (first.sources and second.sources):
+        return True
+    return min(abs(a - b) for a in first.sources for b in second.sources) <= near
+
+
+def _key(text: str) -> tuple[str, ...]:
+    """Return the words that say which action it is."""
+    words = re.findall(r"\w+", text.lower())
+    return tuple(word for word in words if word not in _HOLLOW) or tuple(words)
+
+
+def _joined(first: Step, second: Step) -> Step:
+    return first.model_copy(
+        update={"sources": tuple(sorted({*first.sources, *second.sources})), "said": union([first.said, second.said])}
+    )
+
+
+def write_extractive(transcript: Transcript) -> Written:
+    """Return the clauses that tell the viewer what to do, one imperative action a step.
+
+    Reads English only: for another language it returns no steps and a note that says so.
+    Raises ModelError when the English parser is not installed.
+    """
+    foreign = _foreign(transcript)
+    if foreign is not None:
+        return Written(notes=(foreign,))
+    pieces = [piece for i, s in enumerate(transcript.sentences) for piece in segments(s.text, i)]
+    docs = parse([piece.text for piece in pieces])
+    mentions = Mentions()
+    found = [item for piece, doc in zip(pieces, docs, strict=True) for item in _read(piece, doc, transcript, mentions)]
+    steps = merge_repeats(item for item in found if isinstance(item, Step))
+    return Written(number(steps), tuple(item for item in found if isinstance(item, Dropped)))
+
+
+def _foreign(transcript: Transcript) -> str | None:
+    """Return a note when the transcript is not English, by its own word or, where it says none, by its words."""
+    language = transcript.language
+    if language is not None:
+        if language.lower().split("-")[0] in ("en", "english"):
+            return None
+        return f"the extractive writer reads English only, the transcript is {language!r}; use the llm writer"
+    words = [word for sentence in transcript.sentences for word in re.findall(r"\w+", sentence.text.lower())]
+    if looks_english(words):
+        return None
+    return "the extractive writer reads English only, and this transcript does not look like it; use the llm writer"
+
+
+def _read(piece: Segment, doc: "Doc", transcript: Transcript, mentions: Mentions) -> Iterator[Step | Dropped]:
+    """Yield the steps of one segment and what was refused in it, and remember what it names."""
+    clauses = [clause for clause in find_clauses(doc, ordered=piece.ordered, told=piece.told) if not is_rest(clause)]
+    for clause in clauses:
+        if before := mentions_before(clause.verb):
+            mentions.add(piece.sentence, before)
+        worded = phrase(clause, lambda pronoun: mentions.resolve(pronoun, piece.sentence))
+        reason = refusal(clause, question=piece.question) or _beside_the_point(clause, piece)
+        if reason is None:
+            yield _step(worded, piece, transcript.sentences[piece.sentence])
+        elif reason not in QUIET:
+            yield Dropped(what="step", text=worded.text, reason=reason)
+        if reason is None or not reason.startswith("chat"):
+            mentions.add(piece.sentence, mentions_of(clause.verb, worded.resolved))
+    if not clauses and (named := mentions_in(doc)):
+        mentions.add(piece.sentence, named)
+
+
+def _beside_the_point(clause: Clause, piece: Segment) -> str | None:
+    """Refuse a gerund that opens the transcript (it names the whole video) and what an "or" threatens with."""
+    if clause.voice == "title" and piece.sentence == 0:
+        return "the title of the video"
+    return "what happens otherwise" if piece.otherwise else None
+
+
+def _step(worded: Phrase, piece: Segment, sentence: Sentence) -> Step:
+    places = [piece.place(token.idx) for token in worded.tokens]
+    return Step(id="0", text=worded.text, said=_said(sentence, places), sources=(piece.sentence,))
+
+
+def _said(sentence: Sentence, places: Sequence[int]) -> Span:
+    """Return when the words from first to last place are spoken; the whole sentence when words carry no times."""
+    if len(sentence.words) != len(sentence.text.split()):
+        return sentence.span
+    spoken = sentence.words[min(places) : max(places) + 1]
+    return union(word.span for word in spoken) or sentence.span

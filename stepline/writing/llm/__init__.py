@@ -1,0 +1,1 @@
+"""Steps by a language model: a server or a GGUF on this machine."""

@@ -1,0 +1,366 @@
+"""Who answers: any OpenAI-compatible server over HTTP. The local model is in `local_model.py`.
+
+A server is untrusted: its replies are read up to a size and a second, and it cannot redirect what is said elsewhere.
+
+A GGUF model that answers in this process, through xllamacpp (llama.cpp).
+"""
+
+import hashlib
+import importlib
+import json
+import logging
+import os
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+from stepline.errors import ModelError, WriterError
+from stepline.writing.settings import LlmSettings
+
+LARGEST = 1_000_000  # bytes of an answer that are read; a full reply with its JSON has some 5,000
+LONGEST_WAIT = 30.0  # s that a server may ask us to wait before the next try
+PASSING = frozenset({408, 409, 425, 429})  # statuses worth a retry, beside all from 500 on
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the model wrote; `complete` is False when it was cut off at max_tokens."""
+
+    text: str
+    complete: bool = True
+
+
+class Fault(Exception):  # noqa: N818 - it never leaves this package
+    """A request that gave no answer.
+
+    passing: a retry may help. wait: seconds that the server asks for. rejected: it does not take such a request.
+    """
+
+    def __init__(self, reason: str, *, passing: bool, wait: float = 0.0, rejected: bool = False) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.passing = passing
+        self.wait = wait
+        self.rejected = rejected
+
+
+class Server(Protocol):
+    """Something that answers questions, several at a time where `workers` is more than 1."""
+
+    name: str  # says for the cache which model answers; holds no secret
+    workers: int
+
+    def ask(self, question: str, *, seed: int, until: float) -> Answer:
+        """Return the answer; raise Fault, at the latest soon after the monotonic second `until`."""
+        ...
+
+    def close(self) -> None:
+        """Give back connections and memory."""
+        ...
+
+
+class OpenAiServer:
+    """An OpenAI-compatible server (vLLM, Ollama, llama.cpp, a hosted one)."""
+
+    def __init__(self, settings: LlmSettings) -> None:
+        openai = _require("openai")
+        self.settings = settings
+        self.url = settings.base_url or ""
+        self.name = f"{self.url} {settings.model}"
+        self.workers = settings.concurrency
+        self.reached = False  # whether anybody ever answered at this address
+        self._openai = openai
+        self._http = openai.DefaultHttpxClient(follow_redirects=False, trust_env=not _loopback(self.url))
+        self._transport_error = _transport_error(openai)
+        self._client = openai.OpenAI(
+            base_url=self.url,
+            api_key=_key(settings) or "none",
+            max_retries=0,
+            http_client=self._http,
+            default_headers={"OpenAI-Organization": openai.Omit(), "OpenAI-Project": openai.Omit()},  # from variables
+        )
+
+    def ask(self, question: str, *, seed: int, until: float) -> Answer:
+        """Return the model's answer.
+
+        Raises Fault for what concerns this request, WriterError for what concerns them all (nobody there, no access).
+        """
+        until = min(until, time.monotonic() + self.settings.timeout)
+        with self._explained(until):
+            create = self._client.chat.completions.with_streaming_response.create
+            with create(
+                model=self.settings.model,
+                messages=[{"role": "user", "content": question}],
+                max_tokens=self.settings.max_tokens,
+                temperature=self.settings.temperature,
+                seed=seed,
+                timeout=max(0.01, until - time.monotonic()),
+                extra_headers={} if self.settings.api_key_variable else {"Authorization": self._openai.Omit()},
+            ) as response:
+                self.reached = True
+                body = _limited(response.iter_bytes(), until)
+        return read_answer(body)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+    @contextmanager
+    def _explained(self, until: float) -> Iterator[None]:
+        """Turn the client's exceptions into Fault or WriterError."""
+        try:
+            yield
+        except self._openai.APIStatusError as error:
+            self.reached = True
+            raise _status_fault(self.url, error.status_code, error.response.headers, _said(error)) from error
+        except self._openai.APITimeoutError as error:
+            if not self.reached and type(error.__cause__).__name__ == "ConnectTimeout":
+                raise self._nobody("no connection in time") from error
+            self.reached = True
+            raise Fault(_late(until), passing=True) from error
+        except self._openai.APIConnectionError as error:
+            cause = error.__cause__
+            if not self.reached and type(cause).__name__ in ("ConnectError", "UnsupportedProtocol", "ProxyError"):
+                raise self._nobody(str(cause)) from error
+            raise Fault(f"the connection was lost ({type(cause).__name__})", passing=True) from error
+        except self._transport_error as error:
+            timed_out = "Timeout" in type(error).__name__
+            raise Fault(_late(until) if timed_out else "the connection was lost", passing=True) from error
+
+    def _nobody(self, why: str) -> WriterError:
+        cause = why[:100]
+        return WriterError(f"{self.url}: no server answers there ({cause}); start it or correct writing.llm.base_url")
+
+
+def open_server(settings: LlmSettings) -> Server:
+    """Return who answers by the settings.
+
+    Raises WriterError when none or two are named, ModelError when a library or model is missing.
+    """
+    if (settings.base_url is None) == (settings.gguf is None):
+        raise WriterError(
+            "writer llm: name who answers, by writing.llm.base_url (a server) or writing.llm.gguf (a file), not both"
+        )
+    if settings.gguf is not None:
+        return LocalModel(settings)
+    return OpenAiServer(settings)
+
+
+def read_answer(body: bytes) -> Answer:
+    """Return the answer in a chat completion's JSON. Raises Fault for any other shape."""
+    try:
+        choice = json.loads(body)["choices"][0]
+        text = choice["message"]["content"]
+    except (ValueError, KeyError, IndexError, TypeError, RecursionError) as error:
+        raise Fault("the server's answer is no chat completion", passing=True) from error
+    if text is None:
+        return Answer("")
+    if not isinstance(text, str):
+        raise Fault("the server's answer holds no text", passing=True)
+    return Answer(text, choice.get("finish_reason") != "length")
+
+
+def _require(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise ModelError(f"{name}: not installed, and writer llm needs it; pip install 'stepline[llm]'") from error
+
+
+def _key(settings: LlmSettings) -> str | None:
+    variable = settings.api_key_variable
+    if variable is None:
+        return None
+    if not os.environ.get(variable):
+        raise WriterError(f"{variable}: this environment variable is empty; put the server's key in it")
+    return os.environ[variable]
+
+
+def _loopback(url: str) -> bool:
+    """Tell whether the server is on this machine; then no proxy may see what is asked."""
+    host = urlsplit(url).hostname or ""
+    return host == "localhost" or host == "::1" or host.startswith("127.")
+
+
+def _transport_error(openai: Any) -> type[Exception]:
+    """Return the error that the client's own transport raises while a body is read (httpx, or httpx2 in newer ones)."""
+    library = openai.DefaultHttpxClient.__mro__[1].__module__.partition(".")[0]
+    error: type[Exception] = importlib.import_module(library).HTTPError
+    return error
+
+
+def _limited(blocks: Iterable[bytes], until: float) -> bytes:
+    body = bytearray()
+    for block in blocks:
+        body += block
+        if len(body) > LARGEST:
+            raise Fault(f"the server's answer is larger than {LARGEST} bytes", passing=False)
+        if time.monotonic() > until:
+            raise Fault(_late(until), passing=True)
+    return bytes(body)
+
+
+def _status_fault(url: str, status: int, headers: Any, said: str) -> Exception:
+    """Return what a status means: for all requests (WriterError) or for this one (Fault)."""
+    if status in (401, 403):
+        return WriterError(
+            f"{url}: access refused ({status}); writing.llm.api_key_variable names the variable with the key"
+        )
+    if status == 404:
+        return WriterError(
+            f"{url}: no such address or model there (404); correct writing.llm.base_url (.../v1) or writing.llm.model"
+        )
+    if 300 <= status < 400:
+        return WriterError(f"{url}: redirects elsewhere ({status}); give the final address as writing.llm.base_url")
+    reason = f"the server answered {status}" + (f" ({said})" if said else "")
+    passing = status in PASSING or status >= 500
+    return Fault(reason, passing=passing, wait=_wait(headers.get("retry-after")), rejected=not passing)
+
+
+def _wait(value: str | None) -> float:
+    """Return the seconds of a Retry-After header; a date or nonsense in it counts as none."""
+    try:
+        return min(LONGEST_WAIT, max(0.0, float(value or 0)))
+    except ValueError:
+        return 0.0
+
+
+def _said(error: Any) -> str:
+    """Return the server's own message, short and in one line."""
+    body = error.body
+    message = body.get("message", "") if isinstance(body, dict) else ""
+    return " ".join(str(message).split())[:120]
+
+
+def _late(until: float) -> str:
+    return "no answer in time" if time.monotonic() >= until - 0.05 else "the server was silent for too long"
+
+
+logger = logging.getLogger(__name__)
+
+ENDS = 1 << 20  # bytes of either end of a model file that name it for the cache: hashing 8 GB would take half a minute
+
+
+class LocalModel:
+    """A GGUF file, one question at a time; it stops within one word of its deadline."""
+
+    workers = 1
+
+    def __init__(self, settings: LlmSettings) -> None:
+        path = _checked(settings.gguf or Path())
+        self.settings = settings
+        self.name = f"{path.name} {_fingerprint(path)} {_template(settings)}"
+        self._path = path
+        self._server: Any = None
+
+    def ask(self, question: str, *, seed: int, until: float) -> Answer:
+        """Return the model's answer. Raises Fault when time runs out or the chunk does not fit its context."""
+        if self._server is None:  # not before the first question: all replies may be in the cache
+            self._server = _load(self._path, self.settings)
+        until = min(until, time.monotonic() + self.settings.timeout)
+        words: list[str] = []
+        ends: list[str] = []
+        faults: list[str] = []
+
+        def take(part: dict[str, Any]) -> bool:
+            """Collect a word; True ends the answer."""
+            if "error" in part:
+                faults.append(str(part["error"].get("message", ""))[:120])
+                return True
+            for choice in part.get("choices", []):
+                words.append(choice["delta"].get("content") or "")
+                if choice.get("finish_reason"):
+                    ends.append(choice["finish_reason"])
+            return time.monotonic() > until
+
+        self._server.handle_chat_completions(self._request(question, seed), take)
+        if faults:
+            raise Fault(f"the model refused the question ({faults[0]})", passing=False)
+        if not ends:
+            raise Fault("no answer in time", passing=False)
+        return Answer("".join(words), ends[-1] != "length")
+
+    def close(self) -> None:
+        """Free the model's memory."""
+        self._server = None
+
+    def _request(self, question: str, seed: int) -> dict[str, Any]:
+        return {
+            "messages": [{"role": "user", "content": question}],
+            "max_tokens": self.settings.max_tokens,
+            "temperature": self.settings.temperature,
+            "seed": seed,
+            "stream": True,
+            "cache_prompt": False,  # a reply must not depend on what was asked before
+        }
+
+
+def _load(path: Path, settings: LlmSettings) -> Any:
+    try:
+        library = importlib.import_module("xllamacpp")
+    except ImportError as error:
+        raise ModelError(
+            "xllamacpp: not installed, and writing.llm.gguf needs it; pip install 'stepline[llm]'"
+        ) from error
+    threads = settings.threads or max(1, (os.cpu_count() or 1) - 1)
+    parameters = library.CommonParams()
+    parameters.model.path = str(path)
+    parameters.n_ctx = settings.context
+    parameters.n_parallel = 1
+    # As many threads as cores collapse as soon as anything else runs: 6 s became 94 s.
+    parameters.cpuparams.n_threads = threads
+    parameters.cpuparams_batch.n_threads = threads
+    parameters.verbosity = -1
+    parameters.api_keys = [os.urandom(16).hex()]  # the library listens on a loopback port: nobody else may ask there
+    if settings.chat_template is not None:
+        parameters.use_jinja = True
+        parameters.chat_template = _read(settings.chat_template)
+    start = time.perf_counter()
+    try:
+        server = library.Server(parameters)
+    except (RuntimeError, ValueError) as error:
+        raise ModelError(f"{path}: llama.cpp cannot load it ({str(error)[:100]}); give another GGUF file") from error
+    logger.info("loaded %s in %.1f s", path.name, time.perf_counter() - start)
+    return server
+
+
+def _checked(path: Path) -> Path:
+    """Return the path of a GGUF file. Raises ModelError for anything else."""
+    path = path.expanduser()
+    try:
+        with path.open("rb") as file:
+            start = file.read(4)
+    except OSError as error:
+        raise ModelError(f"{path}: cannot be read ({error.strerror}); writing.llm.gguf takes a GGUF file") from error
+    if start != b"GGUF":
+        raise ModelError(f"{path}: not a GGUF file (it starts with {start!r}); convert the model for llama.cpp")
+    return path
+
+
+def _fingerprint(path: Path) -> str:
+    """Return a hash of the file's size and both its ends: the header that names it and its last weights."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        digest = hashlib.sha256(f"{size}".encode() + file.read(ENDS))
+        file.seek(max(0, size - ENDS))
+        digest.update(file.read())
+    return digest.hexdigest()[:32]
+
+
+def _template(settings: LlmSettings) -> str:
+    if settings.chat_template is None:
+        return "own template"
+    return hashlib.sha256(_read(settings.chat_template).encode()).hexdigest()[:16]
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.expanduser().read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ModelError(
+            f"{path}: cannot be read as a chat template; writing.llm.chat_template takes a Jinja file"
+        ) from error

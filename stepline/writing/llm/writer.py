@@ -1,0 +1,255 @@
+"""Steps written by a language model, a chunk of about ten sentences at a time; source: NaSVA, section 3.1.
+
+Differs: every step must cite sentences of its chunk, times in a reply are cut out, and what the model does not serve
+in time the extractive writer serves, which a note says.
+
+Finds the sentences that a model's step rests on: shared content words and nearness in meaning, in the told order.
+
+Letters: K steps of one reply, S sentences of its chunk.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from stepline.errors import WriterError
+from stepline.records import Dropped, Matrix, Step, Transcript
+from stepline.writing.extractive.english import parse
+from stepline.writing.extractive.off_topic import small_talk
+from stepline.writing.extractive.writer import merge_repeats, number, union
+from stepline.writing.llm import requests as reply_cache
+from stepline.writing.llm.prompts import Chunk, Prompt, Reading, cut, main_prompt, orders_to_the_model
+from stepline.writing.llm.requests import LATE, Served, Waiter, run_all
+from stepline.writing.llm.servers import Server, open_server
+from stepline.writing.settings import LlmSettings
+from stepline.writing.types import Written
+
+Embed = Callable[[Sequence[str]], Matrix]  # texts -> (N, D) unit rows
+
+WORDS = 0.5  # weight of the shared share of a step's content words, beside a cosine
+BACK = 0.1  # cost of citing an earlier sentence than the step before: models keep the told order, but for slips
+SHARED = 0.6  # with this share of a step's content words said, WORD_FLOOR x floor is enough; one common verb is not
+WORD_FLOOR = 0.5
+BESIDE = 0.85  # a neighbour that scores this share of the best sentence is cited too
+CONTENT = frozenset({"NOUN", "PROPN", "VERB", "ADJ", "NUM"})  # spaCy's coarse tags of the words that carry a step
+LIGHT = frozenset({"be", "have", "do", "go", "get", "make", "use", "take", "put", "let", "thing", "step"})  # no sign
+
+
+@dataclass(frozen=True)
+class Support:
+    """How well each sentence supports each step: cosine and shared share of content words, both (K, S)."""
+
+    cosine: Matrix
+    shared: Matrix
+
+    @property
+    def score(self) -> Matrix:
+        """The sum by which sentences are chosen, (K, S)."""
+        return np.asarray(self.cosine + WORDS * self.shared, dtype=np.float32)
+
+
+def cite(texts: Sequence[str], chunk: Chunk, *, floor: float, embed: Embed) -> tuple[list[Step], list[Dropped]]:
+    """Return the texts as steps that cite sentences of the chunk, and those that no sentence supports.
+
+    A sentence supports a step when their cosine is at least `floor`, or half of that where it says most of the step's
+    content words.
+    """
+    support = measure(texts, [sentence.text for sentence in chunk.sentences], embed)
+    chosen = in_order(support.score) if texts else []
+    steps: list[Step] = []
+    dropped: list[Dropped] = []
+    for k, text in enumerate(texts):
+        rows = _sources(support, k, chosen[k], floor)
+        if rows:
+            steps.append(_step(text, chunk, rows))
+        else:
+            dropped.append(Dropped(what="step", text=text, reason="no sentence supports it"))
+    return steps, dropped
+
+
+def measure(texts: Sequence[str], sentences: Sequence[str], embed: Embed) -> Support:
+    """Return how well each of the S sentences supports each of the K texts."""
+    if not texts:
+        return Support(np.zeros((0, len(sentences)), np.float32), np.zeros((0, len(sentences)), np.float32))
+    rows = embed([*texts, *sentences])
+    cosine = np.asarray(rows[: len(texts)] @ rows[len(texts) :].T, dtype=np.float32)  # (K, S)
+    words = content_words([*texts, *sentences])
+    shared = [[_share(step, said) for said in words[len(texts) :]] for step in words[: len(texts)]]
+    return Support(cosine, np.asarray(shared, dtype=np.float32).reshape(cosine.shape))  # (K, S)
+
+
+def in_order(score: Matrix) -> list[int]:
+    """Return one sentence a step: the best sum of scores, where each step back in time costs BACK.
+
+    score: (K, S). Ties keep the earlier sentence.
+    """
+    best = score[0].astype(np.float64)  # (S,)
+    came = np.zeros(score.shape, dtype=np.int64)  # (K, S): the sentence of the step before
+    for k in range(1, len(score)):
+        moves = best[:, None] - BACK * np.tri(len(best), k=-1)  # (S, S): from row to column; below = backwards
+        came[k] = moves.argmax(axis=0)
+        best = moves.max(axis=0) + score[k]
+    path = [int(best.argmax())]
+    for k in range(len(score) - 1, 0, -1):
+        path.append(int(came[k, path[-1]]))
+    return path[::-1]
+
+
+def content_words(texts: Sequence[str]) -> list[frozenset[str]]:
+    """Return the lemmas of each text's content words, in lower case."""
+    return [
+        frozenset(
+            word.lemma_.lower() for word in doc if word.pos_ in CONTENT and word.lemma_.lower() not in LIGHT | {"-"}
+        )
+        for doc in parse(list(texts))
+    ]
+
+
+def _share(step: frozenset[str], said: frozenset[str]) -> float:
+    return len(step & said) / len(step) if step else 0.0
+
+
+def _sources(support: Support, k: int, chosen: int, floor: float) -> list[int]:
+    """Return the chosen sentence, if it supports step k, and the neighbours that support it nearly as well."""
+    score = support.score[k]
+    cosine, shared = support.cosine[k], support.shared[k]
+    supported = (cosine >= floor) | ((cosine >= WORD_FLOOR * floor) & (shared >= SHARED))
+    if not supported[chosen]:
+        others = np.flatnonzero(supported)
+        if not len(others):
+            return []
+        chosen = int(others[score[others].argmax()])
+    beside = [s for s in (chosen - 1, chosen + 1) if 0 <= s < len(score)]
+    return sorted([chosen, *(s for s in beside if supported[s] and score[s] >= BESIDE * score[chosen])])
+
+
+def _step(text: str, chunk: Chunk, rows: Sequence[int]) -> Step:
+    return Step(
+        id="0",
+        text=text,
+        sources=tuple(chunk.places[row] for row in rows),
+        said=union(chunk.sentences[row].span for row in rows),
+    )
+
+
+logger = logging.getLogger(__name__)
+
+Fallback = Callable[[Transcript], Written]
+
+
+@dataclass(frozen=True)
+class Part:
+    """What the model made of one chunk; `reason` says why the fallback serves it, "" where the model did."""
+
+    chunk: Chunk
+    steps: tuple[Step, ...]
+    dropped: tuple[Dropped, ...]
+    notes: tuple[str, ...]
+    reason: str
+
+
+def write_llm(
+    transcript: Transcript,
+    settings: LlmSettings,
+    *,
+    prompt: Prompt | None = None,
+    fallback: Fallback | None = None,
+    embed: Embed | None = None,
+) -> Written:
+    """Return the steps that the model finds in the transcript, each with the sentences it rests on.
+
+    prompt: for experiments; the main job's otherwise. fallback: writes the whole transcript where the model fails
+    (the extractive writer by default). embed: texts to unit rows (MiniLM by default).
+    Raises WriterError when the named server is not there or refuses access, ModelError when a library or model is
+    missing.
+    """
+    withheld = orders_to_the_model(transcript)
+    chunks = cut(transcript, settings.sentences_per_chunk, withheld)
+    hidden = [_hidden(transcript.sentences[i].text) for i in withheld]
+    if not chunks:
+        return Written(dropped=tuple(hidden))
+    cache = reply_cache.open_cache(settings.cache)
+    server = open_server(settings)
+    try:
+        served = _served(chunks, settings, server, prompt or main_prompt(), cache)
+    finally:
+        server.close()
+    _usable(served, settings)
+    parts = [_part(chunk, one, embed or _minilm, settings.floor) for chunk, one in zip(chunks, served, strict=True)]
+    whole = _fallback(transcript, parts, fallback or _extractive)
+    steps = [step for part in parts for step in (_told_in(part.chunk, whole) if part.reason else part.steps)]
+    steps = [step for step in steps if not set(step.sources) & set(withheld)]
+    dropped = [*hidden, *whole.dropped, *(one for part in parts for one in part.dropped)]
+    notes = [*whole.notes, *(note for part in parts for note in part.notes), *filter(None, [cache.broken])]
+    return Written(number(merge_repeats(steps)), tuple(dropped), tuple(notes))
+
+
+def _served(
+    chunks: Sequence[Chunk], settings: LlmSettings, server: Server, prompt: Prompt, cache: reply_cache.ReplyCache
+) -> list[Served]:
+    start = time.monotonic()
+    waiter = Waiter(server, settings, prompt, cache, until=start + settings.deadline)
+    results = run_all(waiter.serve, chunks, workers=server.workers, until=waiter.until)
+    logger.info("asked for %d chunks in %.1f s", len(chunks), time.monotonic() - start)
+    return [results.get(place, Served(reason=LATE)) for place in range(len(chunks))]
+
+
+def _usable(served: Sequence[Served], settings: LlmSettings) -> None:
+    """Raise WriterError when the server rejected every question: then the settings are wrong, not the speech."""
+    if all(one.rejected for one in served):
+        raise WriterError(f"{settings.base_url}: {served[0].reason}; correct the settings under writing.llm")
+
+
+def _part(chunk: Chunk, served: Served, embed: Embed, floor: float) -> Part:
+    """Return the model's steps for a chunk, cited, or why there are none that can be used."""
+    place = f"sentences {chunk.places[0] + 1}-{chunk.places[-1] + 1}"
+    notes = tuple(f"{place}: {note}" for note in served.notes)
+    reason, reading = served.reason, served.reading or Reading()
+    texts, talk = _without_talk(reading.texts)
+    steps, unsupported = cite(texts, chunk, floor=floor, embed=embed)
+    if unsupported and not steps:
+        reason = "no sentence supports any step of the reply"
+    if reason:
+        notes += (f"{place}: provisional, from the extractive writer, because {reason}",)
+    return Part(chunk, tuple(steps), (*reading.dropped, *talk, *unsupported), notes, reason)
+
+
+def _fallback(transcript: Transcript, parts: Sequence[Part], fallback: Fallback) -> Written:
+    """Return what the fallback writes of the whole transcript, nothing where the model served every chunk.
+
+    What it leaves out is told only where it served everything: it does not say in which chunk that lay.
+    """
+    if not any(part.reason for part in parts):
+        return Written()
+    whole = fallback(transcript)
+    return whole if all(part.reason for part in parts) else Written(whole.steps, (), whole.notes)
+
+
+def _told_in(chunk: Chunk, whole: Written) -> list[Step]:
+    return [step for step in whole.steps if set(step.sources) & set(chunk.places)]
+
+
+def _without_talk(texts: Sequence[str]) -> tuple[list[str], list[Dropped]]:
+    reasons = small_talk(texts)
+    work = [text for text, reason in zip(texts, reasons, strict=True) if reason is None]
+    talk = [(text, reason) for text, reason in zip(texts, reasons, strict=True) if reason is not None]
+    return work, [Dropped(what="step", text=text, reason=reason) for text, reason in talk]
+
+
+def _hidden(text: str) -> Dropped:
+    return Dropped(what="sentence", text=text, reason="addresses a language model, not the viewer; withheld from it")
+
+
+def _extractive(transcript: Transcript) -> Written:
+    from stepline.writing.extractive.writer import write_extractive
+
+    return write_extractive(transcript)
+
+
+def _minilm(texts: Sequence[str]) -> Matrix:
+    from stepline.text import embed
+
+    return embed(texts)

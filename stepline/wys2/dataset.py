@@ -1,0 +1,250 @@
+"""From records, features and text vectors to the clips that a run learns from; what cannot serve is counted.
+
+Which clips are visual narrations, inferred from key-steps: the paper's SS, VR and MC (WYS2, section 3.1).
+
+Letters: N clips, O tasks. Labels are (N,) bool: True means that the picture shows what is said, as far as key-steps
+can tell; False is "not known to", for the paper draws its negatives by pairing clips with other clips' words.
+
+Which task a clip or a sentence belongs to, by its features alone: the two classifiers behind MC labels.
+
+Letters: N clips, C width, O tasks. Differs from WYS2: a softmax regression on ready features, where the paper trains
+SlowFast on frames; each clip is scored by a classifier that never saw its video, so that none is known by heart.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import minimize
+from scipy.special import log_softmax
+
+from stepline.errors import DatasetError, ShapeError
+from stepline.features import FeatureStore
+from stepline.records import Matrix, Record, Transcript
+from stepline.text import embed
+from stepline.training.batches import Flags
+from stepline.wys2.clips import Clip, Pair, narrated_clips, pair_of
+from stepline.wys2.settings import ClipSettings, LabelSettings
+from stepline.wys2.settings import Mapping as StepMapping
+
+Array: TypeAlias = npt.NDArray[np.float64]
+Embed: TypeAlias = Callable[[Sequence[str]], Matrix]
+
+
+def similarities(clips: Sequence[Clip], settings: LabelSettings, encode: Embed | None = None) -> Array:
+    """Return S(narration, key-step) in [0, 1] of each clip, (N,); NaN without a key-step.
+
+    encode: texts to unit rows, that of `settings.text_model` where none is given.
+    """
+    encode = encode or (lambda texts: embed(texts, model=settings.text_model))
+    steps = [clip.key_step for clip in clips]
+    texts = sorted({clip.text for clip in clips if clip.key_step is not None} | {text for text in steps if text})
+    place = {text: row for row, text in enumerate(texts)}
+    vectors = encode(texts).astype(np.float64)
+    cosine = np.full(len(clips), np.nan)
+    for row, clip in enumerate(clips):
+        if clip.key_step is not None:
+            cosine[row] = vectors[place[clip.text]] @ vectors[place[clip.key_step]]
+    return mapped(cosine, settings.mapping)
+
+
+def mapped(cosine: Array, mapping: StepMapping) -> Array:
+    """Return cosines as similarities in [0, 1]; the paper does not say how. NaN stays NaN."""
+    within = np.clip(cosine, -1.0, 1.0)
+    if mapping == "halved":
+        return np.asarray((1 + within) / 2)
+    if mapping == "angle":
+        return np.asarray(1 - np.arccos(within) / np.pi)
+    return np.maximum(within, 0.0)
+
+
+def by_similarity(similarity: Array, settings: LabelSettings) -> Flags:
+    """Return SS: clips whose narration says what their key-step says. similarity: (N,), NaN without a key-step.
+
+    Raises DatasetError when no clip has a key-step, or none is similar enough.
+    """
+    known = np.isfinite(similarity)
+    if not known.any():
+        raise DatasetError(f"none of {len(similarity)} clips has a key-step; SS labels need key-steps with times")
+    least = settings.similarity
+    if settings.quantile is not None:
+        least = float(np.quantile(similarity[known], 1 - settings.quantile))
+    labels: Flags = known & (np.where(known, similarity, -1.0) >= least)
+    if not labels.any():
+        best = float(similarity[known].max())
+        raise DatasetError(f"no narration reaches similarity {least:g}, the likest has {best:.2f}; lower it")
+    return labels
+
+
+def by_relevance(clips: Sequence[Clip]) -> Flags:
+    """Return VR: clips with any key-step. Raises DatasetError when there is none."""
+    return by_relevance_of(np.array([clip.key_step is not None for clip in clips], dtype=np.bool_))
+
+
+def by_relevance_of(has_step: Flags) -> Flags:
+    """Return VR of clips of which is known whether they show a key-step, (N,). Raises DatasetError when none does."""
+    if not has_step.any():
+        raise DatasetError(f"none of {len(has_step)} clips has a key-step; VR labels need key-steps with times")
+    return has_step
+
+
+def by_consensus(tasks: npt.NDArray[np.int64], video: Array, text: Array, settings: LabelSettings) -> Flags:
+    """Return MC: clips that rank high for their own task by the picture and by the words.
+
+    tasks: (N,) each clip's own; video, text: (N, O) the classifiers' log probabilities. `ranking` "clips": among the
+    best `rank` share of the clips of their task; "tasks": their own task is among the `rank` likeliest.
+    Raises DatasetError when no clip does.
+    """
+    if video.shape != text.shape or video.ndim != 2 or tasks.shape != video.shape[:1]:
+        raise ShapeError(f"need (N,) tasks and two (N, O) scores, not {tasks.shape}, {video.shape} and {text.shape}")
+    labels = _ranked(tasks, video, settings) & _ranked(tasks, text, settings)
+    if not labels.any():
+        raise DatasetError(f"no clip ranks within {settings.rank:g} by picture and words; raise labels.rank")
+    return labels
+
+
+def _ranked(tasks: npt.NDArray[np.int64], scores: Array, settings: LabelSettings) -> Flags:
+    own = scores[np.arange(len(tasks)), tasks]
+    if settings.ranking == "tasks":
+        return np.asarray((scores > own[:, None]).sum(axis=1) + 1 <= settings.rank)
+    kept = np.zeros(len(tasks), dtype=np.bool_)
+    for task in set(tasks.tolist()):
+        rows = np.flatnonzero(tasks == task)
+        best = rows[np.argsort(-own[rows], kind="stable")]
+        kept[best[: round(settings.rank * len(rows))]] = True
+    return kept
+
+
+RIDGE = 1e-3  # weight of the squared weights beside the mean loss
+FOLDS = 4
+
+
+def task_scores(features: Matrix, tasks: npt.NDArray[np.int64], videos: Sequence[str]) -> Array:
+    """Return log P(task) of every row of features (N, C), as (N, O), by cross-validation over videos.
+
+    tasks: (N,) 0..O-1. Raises DatasetError for fewer than two tasks or videos.
+    """
+    names = sorted(set(videos))
+    if len(names) < 2 or len(set(tasks.tolist())) < 2:
+        raise DatasetError(
+            f"{len(names)} videos of {len(set(tasks.tolist()))} tasks; a task classifier needs two of each"
+        )
+    fold = {name: place % FOLDS for place, name in enumerate(names)}
+    parts = np.array([fold[video] for video in videos])
+    rows = standard(features)
+    scores = np.zeros((len(rows), int(tasks.max()) + 1))
+    for part in sorted(set(parts.tolist())):
+        held = parts == part
+        weights = fit_softmax(rows[~held], tasks[~held], scores.shape[1])
+        scores[held] = log_softmax(_wide(rows[held]) @ weights, axis=1)
+    return scores
+
+
+def fit_softmax(rows: Array, classes: npt.NDArray[np.int64], count: int, ridge: float = RIDGE) -> Array:
+    """Return the weights (C + 1, O) of a softmax regression; the last row is the bias."""
+    wide, truth = _wide(rows), np.eye(count)[classes]
+
+    def loss(flat: Array) -> tuple[float, Array]:
+        weights = flat.reshape(wide.shape[1], count)
+        logs = log_softmax(wide @ weights, axis=1)
+        decayed = np.concatenate([weights[:-1], np.zeros((1, count))])
+        value = float(-(truth * logs).sum() / len(wide) + ridge * (decayed**2).sum() / 2)
+        return value, (wide.T @ (np.exp(logs) - truth) / len(wide) + ridge * decayed).ravel()
+
+    start = np.zeros(wide.shape[1] * count)
+    best = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 100}).x
+    return np.asarray(best.reshape(wide.shape[1], count))
+
+
+def standard(rows: Matrix) -> Array:
+    """Return the rows with mean 0 and spread 1 in every column; constant columns become 0."""
+    values = rows.astype(np.float64)
+    centered = values - values.mean(axis=0)
+    return np.asarray(centered / np.maximum(values.std(axis=0), 1e-6))
+
+
+def _wide(rows: Array) -> Array:
+    return np.column_stack([rows, np.ones(len(rows))])
+
+
+@dataclass
+class Gathered:
+    """Clips and, aligned with them, their pairs. omitted: why videos were left out, counted."""
+
+    clips: list[Clip] = field(default_factory=list)
+    pairs: list[Pair] = field(default_factory=list)
+    omitted: Counter[str] = field(default_factory=Counter)
+
+    def of_videos(self, videos: frozenset[str]) -> "Gathered":
+        """Return the clips of some videos."""
+        kept = [row for row, clip in enumerate(self.clips) if clip.video in videos]
+        return Gathered([self.clips[row] for row in kept], [self.pairs[row] for row in kept])
+
+    def positive(self, labels: Flags) -> list[Pair]:
+        """Return the pairs that labels (N,) call positive."""
+        return [pair for pair, kept in zip(self.pairs, labels.tolist(), strict=True) if kept]
+
+
+def gather(
+    records: Iterable[Record],
+    features: FeatureStore,
+    encode: Embed,
+    settings: ClipSettings,
+    transcripts: Mapping[str, Transcript] | None = None,
+) -> Gathered:
+    """Return the clips of records. encode: sentences to vectors; transcripts: by video, for records that have none.
+
+    A video without features, without narration or with broken annotations is left out and its reason counted.
+    """
+    gathered = Gathered()
+    known = transcripts or {}
+    for record in records:
+        video = record.video.id
+        if record.transcript is None and video in known:
+            record = record.model_copy(update={"transcript": known[video]})
+        if video not in features:
+            gathered.omitted["no features"] += 1
+            continue
+        try:
+            clips = narrated_clips(record, settings)
+        except DatasetError as error:
+            gathered.omitted[str(error).removeprefix(f"{record.id}: ").partition(";")[0]] += 1
+            continue
+        sentences = record.transcript.sentences if record.transcript else ()
+        _add(gathered, clips, features, encode([sentence.text for sentence in sentences]))
+    return gathered
+
+
+def _add(gathered: Gathered, clips: Sequence[Clip], features: FeatureStore, vectors: Matrix) -> None:
+    rows = features.read(clips[0].video)
+    if not len(rows.values):
+        gathered.omitted["no feature row"] += 1
+        return
+    gathered.clips += clips
+    gathered.pairs += [
+        pair_of(f"{clip.video} {clip.span.start:.1f}", rows, clip.span, vectors[list(clip.candidates)])
+        for clip in clips
+    ]
+
+
+def infer_labels(gathered: Gathered, settings: LabelSettings) -> Flags:
+    """Return which clips count as visual narrations, (N,), by the kind of label that the settings name.
+
+    Raises DatasetError when no clip does, or MC lacks the tasks of the videos.
+    """
+    clips = gathered.clips
+    if settings.kind == "ss":
+        return by_similarity(similarities(clips, settings), settings)
+    if settings.kind == "vr":
+        return by_relevance(clips)
+    names = sorted({clip.task for clip in clips if clip.task is not None})
+    if missing := sum(clip.task is None for clip in clips):
+        raise DatasetError(f"{missing} of {len(clips)} clips have no task; MC labels need the task of every video")
+    tasks = np.array([names.index(clip.task or "") for clip in clips], dtype=np.int64)
+    videos = [clip.video for clip in clips]
+    seen = task_scores(np.stack([pair.video.mean(axis=0, dtype=np.float32) for pair in gathered.pairs]), tasks, videos)
+    said = task_scores(np.stack([pair.text[0] for pair in gathered.pairs]), tasks, videos)
+    return by_consensus(tasks, seen, said, settings)

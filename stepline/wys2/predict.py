@@ -1,0 +1,152 @@
+"""A trained detector as a judge: its scores of a video's sentences, turned into P(shown) by a fitted regression.
+
+The regression is fitted to the validation clips of the training run and lies beside the detector it belongs to.
+
+Which backbone gave the features and text vectors that a network takes, and whether a video's are the same.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stepline.errors import ModelError, SettingsError
+from stepline.evaluate.calibration import LEAST, Logistic, calibration_error, fit_logistic, read_logistic
+from stepline.records import FeatureSequence, Matrix, Sentence
+from stepline.storage import write_atomic
+from stepline.training.batches import Flags
+from stepline.weights import sha256
+from stepline.wys2.clips import pair_of
+from stepline.wys2.detector import Detector, read_detector, trained_on
+from stepline.wys2.judge import clip_of
+from stepline.wys2.run_files import DETECTOR
+from stepline.wys2.train import score_pairs
+
+if TYPE_CHECKING:
+    from stepline.vision import Backbone
+
+KIND = "stepline.wys2.shown"
+NEEDED = 2 * LEAST  # validation clips of either kind: each half must bear a fit
+
+
+@dataclass(frozen=True)
+class LoadedDetector:
+    """A detector, the backbones whose features and texts it takes ("": unknown), and its regression."""
+
+    network: Detector
+    video: str
+    text: str
+    logistic: Logistic
+    path: Path
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    """A regression and its expected calibration error, each half of the clips judged by a fit to the other."""
+
+    logistic: Logistic
+    error: float
+
+
+def find_detector(path: Path) -> Path:
+    """Return the detector's file, where a run's folder is given."""
+    return path / DETECTOR if path.is_dir() else path
+
+
+def load_detector(path: Path) -> LoadedDetector:
+    """Return a detector ready to judge. Raises ModelError for other files, and for one that was never calibrated."""
+    file = find_detector(path)
+    network = read_detector(file)
+    beside = shown_path(file)
+    if not beside.exists():
+        cure = f"train it again with {NEEDED} validation clips of either kind or more"
+        raise ModelError(f"{file}: no {beside.name} beside it, so its scores are no probabilities; {cure}")
+    return LoadedDetector(network, *trained_on(file), _read(beside, sha256(file)), file)
+
+
+def judge_by_detector(
+    loaded: LoadedDetector, sentences: Sequence[Sentence], features: FeatureSequence, vectors: Matrix, seconds: float
+) -> tuple[float, ...]:
+    """Return P(the picture shows it while it is said) of every sentence, (S,), in clips of at least `seconds`.
+
+    vectors: the sentences (S, D) by the text encoder that the detector was trained with. Raises ShapeError when widths
+    do not fit.
+    """
+    pairs = [
+        pair_of(str(k), features, clip_of(sentence.span, seconds), vectors[k : k + 1])
+        for k, sentence in enumerate(sentences)
+    ]
+    scores = score_pairs(loaded.network, pairs).astype(np.float64)
+    return tuple(float(p) for p in loaded.logistic(scores[:, None]))
+
+
+def calibrate(scores: Matrix, shown: Flags) -> Calibrated | None:
+    """Return the regression of scores (N,) on labels (N,); None where a half has too few clips of either kind.
+
+    A half is every second clip, so that a video's clips lie in both: the error is that of other clips of known videos.
+    """
+    halves = [(scores[k::2, None].astype(np.float64), shown[k::2]) for k in (0, 1)]
+    if any(min(int(known.sum()), int((~known).sum())) < LEAST for _, known in halves):
+        return None
+    stated = [fit_logistic(*fitted)(judged[0]) for fitted, judged in (halves, halves[::-1])]
+    known = np.concatenate([halves[1][1], halves[0][1]])
+    error = calibration_error(known, np.concatenate(stated))
+    return Calibrated(fit_logistic(scores[:, None].astype(np.float64), shown), error)
+
+
+def shown_path(detector: Path) -> Path:
+    """Return where the regression of a detector's file lies."""
+    return detector.with_name(f"{detector.stem}.shown.json")
+
+
+def write_calibrated(calibrated: Calibrated, detector: Path) -> None:
+    """Write a regression beside the detector's file that it was fitted with."""
+    tree = {"kind": KIND, "detector": sha256(detector), "error": calibrated.error, **asdict(calibrated.logistic)}
+    write_atomic(shown_path(detector), json.dumps(tree, indent=1) + "\n")
+
+
+def _read(path: Path, detector: str) -> Logistic:
+    try:
+        tree = json.loads(path.read_bytes())
+        logistic, fitted_on = read_logistic(tree, 1), str(tree["detector"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ModelError(f"{path}: not a calibration ({error}); train the detector again") from error
+    if fitted_on != detector:
+        raise ModelError(f"{path}: fitted to another detector; give the one that was trained with it")
+    return logistic
+
+
+WITH_PICTURES = ("conse", "clip", "s3d")  # text encoders that belong to a backbone; all others know texts alone
+
+
+def check_same(path: Path, trained: tuple[str, str], backbone: str) -> None:
+    """Raise SettingsError where a video's features are of another backbone than a network was trained on.
+
+    trained: names of what gave its features and its text vectors, "" where it does not say.
+    """
+    video, text = trained
+    if video and video != backbone:
+        raise SettingsError(
+            f"{path}: trained on features of {video!r}, these are of {backbone!r}; set vision.backbone to {video}, "
+            "or give another network"
+        )
+    kind = _kind(text)
+    if kind in WITH_PICTURES and kind != backbone:
+        raise SettingsError(f"{path}: trained on text vectors of {kind!r}; set vision.backbone to {kind}")
+
+
+def encode_texts(name: str, backbone: "Backbone", texts: Sequence[str]) -> Matrix:
+    """Return the vectors (N, D) of texts by the encoder of that name: the backbone's own, or one of texts alone."""
+    if not name or _kind(name) in WITH_PICTURES:
+        return backbone.encode_texts(texts)
+    from stepline.text import embed
+
+    return embed(texts, model=name)
+
+
+def _kind(name: str) -> str:
+    """Return the encoder's name without the folder of its weights."""
+    return name.partition(":")[0]
