@@ -194,7 +194,7 @@ def test_a_source_of_no_known_form_says_which_there_are(tmp_path):
         read(tmp_path / "none")
 
 
-SHARED = Path(__file__).resolve().parents[4] / "shared" / "data"  # real texts are not part of the project
+SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"  # real texts are not part of the project
 
 
 @pytest.mark.skipif(not SHARED.exists(), reason="the shared real texts are not beside the project")
