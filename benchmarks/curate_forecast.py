@@ -19,7 +19,7 @@ import numpy as np
 
 from stepline.curate.forecast.costs import Costs, StageCosts, read_costs
 from stepline.curate.forecast.model import forecast, sample, sizes
-from stepline.curate.remote import Place
+from stepline.curate.remote import RemotePath
 from stepline.curate.settings import ForecastSettings
 from stepline.curate.store.run_log import read_items, read_timings
 
@@ -29,9 +29,9 @@ SAMPLES = 200
 
 def whole(out: Path) -> tuple[Costs, Costs, list[str]]:
     """Return what the run's own journals say, those of its dry run, and the ids of all videos."""
-    ids = [item.id for item in read_items(Place(str(out)))]
-    run = read_costs(read_timings(Place(str(out))), ids)
-    lines = [line for folder in sorted(out.glob("forecast/*")) for line in read_timings(Place(str(folder)))]
+    ids = [item.id for item in read_items(RemotePath(str(out)))]
+    run = read_costs(read_timings(RemotePath(str(out))), ids)
+    lines = [line for folder in sorted(out.glob("forecast/*")) for line in read_timings(RemotePath(str(folder)))]
     return run, read_costs(lines, ids), ids
 
 
@@ -47,12 +47,12 @@ def together(run: Costs, dry: Costs) -> dict[str, StageCosts]:
 
 def made_again(out: Path) -> dict[str, object]:
     """Return the forecast that this version makes from the dry run's journals."""
-    items = list(read_items(Place(str(out))))
+    items = list(read_items(RemotePath(str(out))))
     known = sizes(items)
     settings = ForecastSettings()
     (folder,) = out.glob("forecast/*")
     chosen = sample(known.values, settings.sample, settings.seed)
-    costs = read_costs(read_timings(Place(str(folder))), [items[place].id for place in chosen])
+    costs = read_costs(read_timings(RemotePath(str(folder))), [items[place].id for place in chosen])
     return asdict(forecast(costs, known.values[chosen], known.values, settings, size=known.kind))
 
 
@@ -80,7 +80,7 @@ def chosen_part(stage: StageCosts, chosen: list[int]) -> StageCosts:
 
 def redrawn(out: Path, stages: dict[str, StageCosts], count: int) -> dict[str, float]:
     """Return how far forecasts from other samples lie from the video stages' true CPU seconds."""
-    items = list(read_items(Place(str(out))))
+    items = list(read_items(RemotePath(str(out))))
     known = sizes(items)
     truth = sum(float(stage.spent["cpu"].sum()) for stage in stages.values())
     errors, held = [], 0

@@ -16,12 +16,12 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from stepline.curate.plan import Plan, fate
-from stepline.curate.remote import Found, Place
+from stepline.curate.plan import Plan, video_status
+from stepline.curate.remote import FileEntry, RemotePath
 from stepline.curate.report.collect import Counts
-from stepline.curate.stage import Item, cell_name, chosen_stages, load_recipe
+from stepline.curate.stage import Item, load_recipe, resolve_stages, result_path
 from stepline.curate.stages import STAGES
-from stepline.curate.store.results import Cells, Known
+from stepline.curate.store.results import KeySet, ResultStore
 from stepline.curate.store.run_log import ITEMS, REFUSED, from_line, to_line
 from stepline.records import Record, Sentence, Span, Step, Transcript, Video
 from stepline.storage import read_parquet, write_parquet
@@ -86,7 +86,7 @@ def planned() -> Plan:
     """Return the plan of the paper's recipe."""
     recipe = load_recipe("howtostep")
     recipe = recipe.model_copy(update={"stages": tuple(name for name in recipe.stages if name in STAGES)})
-    return Plan.of(recipe, chosen_stages(recipe, STAGES))
+    return Plan.of(recipe, resolve_stages(recipe, STAGES))
 
 
 def planning() -> dict[str, object]:
@@ -113,12 +113,12 @@ def listing() -> dict[str, object]:
     class Listed:
         """A folder of WHOLE keys."""
 
-        def list(self) -> Iterable[Found]:
+        def list(self) -> Iterable[FileEntry]:
             draw = random.Random(0)
-            return (Found(f"{draw.getrandbits(256):064x}.json", 0, "") for _ in range(WHOLE))
+            return (FileEntry(f"{draw.getrandbits(256):064x}.json", 0, "") for _ in range(WHOLE))
 
     before, held = resident(), []
-    took = cpu(lambda: held.append(Known.of(Listed())))  # type: ignore[arg-type]
+    took = cpu(lambda: held.append(KeySet.of(Listed())))  # type: ignore[arg-type]
     keys = [f"{random.Random(n).getrandbits(256):064x}" for n in range(20_000)]
     asked = cpu(lambda: [key in held[0] for key in keys])
     return {
@@ -132,7 +132,7 @@ def cells(folder: Path) -> dict[str, object]:
     stage = STAGES["transcribe"]
     body = os.urandom(MEAN_CELL)
     keys = [f"{random.Random(n).getrandbits(256):064x}" for n in range(20_000)]
-    kept = Cells(Place(str(folder)))
+    kept = ResultStore(RemotePath(str(folder)))
 
     def packed(size: int) -> float:
         with (folder / "packed").open("wb") as file:
@@ -142,7 +142,7 @@ def cells(folder: Path) -> dict[str, object]:
     written = slope(lambda size: cpu(lambda: [kept.write(stage, key, body) for key in keys[:size]]), (1000, 4000))
     wall = time.monotonic() - wall
     for key in keys:  # the rest without the flush to disk, to have a folder of this size
-        path = folder / cell_name(stage, key)
+        path = folder / result_path(stage, key)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(body)
     blocks = sum(path.stat().st_blocks * 512 for path in folder.rglob("*.json"))
@@ -189,10 +189,10 @@ def status_time(folder: Path) -> dict[str, object]:
     items = [item(number) for number in range(4000)]
     for one in items:
         for unit in plan.units(one):
-            path = folder / cell_name(plan.stages[unit.stage], unit.key)
+            path = folder / result_path(plan.stages[unit.stage], unit.key)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.touch()
-    place = Place(str(folder))
+    place = RemotePath(str(folder))
     (place / "run.json").write(json.dumps({"recipe": plan.recipe.model_dump(mode="json")}))
     (place / REFUSED).write("")
 
@@ -203,11 +203,11 @@ def status_time(folder: Path) -> dict[str, object]:
         return cpu(lambda: status(place, STAGES))
 
     def skipped(size: int) -> float:
-        known = Cells(place)
-        return cpu(lambda: [fate(plan, known, one, names) for one in items[:size]])
+        known = ResultStore(place)
+        return cpu(lambda: [video_status(plan, known, one, names) for one in items[:size]])
 
     before = resident()
-    fates = [fate(plan, Cells(place), one, names) for one in items]
+    fates = [video_status(plan, ResultStore(place), one, names) for one in items]
     held = (resident() - before) * 1024 / len(fates)
     told = {"a video in status": slope(asked, (1000, 4000)), "a video found done": slope(skipped, (1000, 4000))}
     return {**told, "KiB of a video's keys in memory": held, "keys in memory, whole, GiB": held * WHOLE / 2**20}

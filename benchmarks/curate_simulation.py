@@ -23,10 +23,10 @@ import numpy as np
 from benchmarks.cluster_simulation import NEVER, Cluster, Outcome, Workload, durations, simulate, workload
 from stepline.curate.forecast.costs import read_costs
 from stepline.curate.plan import Plan
-from stepline.curate.remote import Place
-from stepline.curate.stage import chosen_stages
+from stepline.curate.remote import RemotePath
+from stepline.curate.stage import resolve_stages
 from stepline.curate.stages import STAGES
-from stepline.curate.store.results import Cells
+from stepline.curate.store.results import ResultStore
 from stepline.curate.store.run_log import read_items, read_recipe, read_timings
 from stepline.evaluate.bootstrap import Floats
 
@@ -64,7 +64,7 @@ LIMITS = {"a hang ends after 5 min": 300.0}  # limits.seconds, 1800 s elsewhere
 
 def measured(out: Path, quantity: str) -> tuple[dict[str, Floats], Floats, float, float, float]:
     """Return a run's seconds ("cpu", "wall") by stage and video, the videos' durations, a worker's load, gap, lead."""
-    place = Place(str(out))
+    place = RemotePath(str(out))
     items = list(read_items(place))
     costs = read_costs(read_timings(place), [one.id for one in items])
     names = list(costs.stages)
@@ -78,10 +78,10 @@ def measured(out: Path, quantity: str) -> tuple[dict[str, Floats], Floats, float
 
 def lengths(out: Path) -> list[float]:
     """Return the seconds of each video as `probe` found them; 0 of one that it could not read."""
-    place = Place(str(out))
+    place = RemotePath(str(out))
     recipe = read_recipe(place)
-    plan = Plan.of(recipe, chosen_stages(recipe, STAGES))
-    cells = Cells(place)
+    plan = Plan.of(recipe, resolve_stages(recipe, STAGES))
+    cells = ResultStore(place)
     found = []
     for item in read_items(place):
         unit = next(unit for unit in plan.units(item) if unit.stage == "probe")
@@ -115,7 +115,7 @@ def phases(out: Path) -> tuple[dict[str, float], dict[str, float], int, float]:
     workers = set()
     busy: dict[object, object] = defaultdict(lambda: None)
     most = 0
-    for line in sorted(read_timings(Place(str(out))), key=lambda line: float(str(line["at"]))):
+    for line in sorted(read_timings(RemotePath(str(out))), key=lambda line: float(str(line["at"]))):
         at, stage = float(str(line["at"])), str(line.get("stage"))
         if line["event"] == "start" and "worker" in line:
             starts.setdefault(stage, at)

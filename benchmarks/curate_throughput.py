@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from stepline.curate.remote import Place
+from stepline.curate.remote import RemotePath
 from stepline.curate.store.run_log import read_timings
 
 RUNS = ("local:1", "local:2", "ray:1", "ray:2")
@@ -35,14 +35,14 @@ def run(source: str, recipe: str, limit: int | None, engine: str, workers: int, 
 
 def hours_of(out: Path) -> dict[str, float]:
     """Return the hours of each video that could be probed, by id."""
-    lines = [line for line in read_timings(Place(str(out))) if line["event"] == "end" and line["stage"] == "probe"]
+    lines = [line for line in read_timings(RemotePath(str(out))) if line["event"] == "end" and line["stage"] == "probe"]
     cells = {str(line["id"]): out / "cells/probe" / str(line["key"])[:2] / f"{line['key']}.json" for line in lines}
     return {name: json.loads(cell.read_bytes())["duration"] / HOUR for name, cell in cells.items() if cell.exists()}
 
 
 def measured(out: Path, workers: int) -> dict[str, Any]:
     """Return what the journals of one run tell."""
-    lines = [dict(line) for line in read_timings(Place(str(out)))]
+    lines = [dict(line) for line in read_timings(RemotePath(str(out)))]
     hours = hours_of(out)
     ends = [line for line in lines if line["event"] == "end"]
     whole = [line for line in lines if line["event"] == "dataset"]

@@ -50,10 +50,10 @@ def stage_folder(out: Path, stage: str) -> Path | None:
 
 def read_out(out: Path) -> Recipe:
     """Return the recipe of a run."""
-    from stepline.curate.remote import Place
+    from stepline.curate.remote import RemotePath
     from stepline.curate.store.run_log import read_recipe
 
-    return read_recipe(Place(str(out)))
+    return read_recipe(RemotePath(str(out)))
 
 
 def records(folder: Path | None) -> dict[str, Record]:

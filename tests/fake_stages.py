@@ -6,12 +6,12 @@ import signal
 import time
 from pathlib import Path
 
-from stepline.curate.stage import Gathered, Item, LeftOutError, Recipe, Stage, Work
+from stepline.curate.stage import DatasetContext, Item, LeftOutError, Recipe, Stage, VideoContext
 from stepline.errors import MediaError, ModelError
 from stepline.settings import validate
 
 
-def read(work: Work) -> bytes:
+def read(work: VideoContext) -> bytes:
     """Return what the "video" says, doing what it says first."""
     text = work.media.read_text() if work.media else work.captions.read_text() if work.captions else ""
     word = text.split()[0] if text else ""
@@ -43,18 +43,18 @@ def read(work: Work) -> bytes:
     return json.dumps({"id": work.item.id, "text": text}).encode()
 
 
-def count(work: Work) -> bytes:
+def count(work: VideoContext) -> bytes:
     """Return how many letters were read, times the recipe's thread count."""
     letters = len(json.loads(work.results["read"])["text"])
     return json.dumps({"letters": letters}).encode()
 
 
-def double(work: Work) -> bytes:
+def double(work: VideoContext) -> bytes:
     """Return twice the count."""
     return json.dumps({"double": 2 * json.loads(work.results["count"])["letters"]}).encode()
 
 
-def total(gathered: Gathered) -> None:
+def total(gathered: DatasetContext) -> None:
     """Write the sum over all videos, and who is missing."""
     rows = [{"id": item.id, **json.loads(data)} for item, data in gathered.results("double")]
     lost = {identity: [f.stage, f.kind, f.reason] for identity, f in sorted(gathered.failures.items())}
@@ -62,13 +62,13 @@ def total(gathered: Gathered) -> None:
     (gathered.folder / "total.json").write_text(text)
 
 
-def share(work: Work) -> bytes:
+def share(work: VideoContext) -> bytes:
     """Return a video's share of the total: a stage of each video that needs one over all."""
     all_of_it = json.loads((work.folders["total"] / "total.json").read_text())["sum"]
     return json.dumps({"share": json.loads(work.results["double"])["double"] / all_of_it}).encode()
 
 
-def publish(gathered: Gathered) -> None:
+def publish(gathered: DatasetContext) -> None:
     """Write what a run is for: each video's share of all, where the recipe has it, else its count."""
     last = "share" if "share" in gathered.recipe.stages else "double"
     rows = {item.id: json.loads(data) for item, data in gathered.results(last)}

@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from stepline.curate.remote import Place
+from stepline.curate.remote import RemotePath
 from stepline.curate.store.run_log import read_timings
 
 
@@ -84,7 +84,7 @@ def wait_for_end(process, seconds=10.0):
 
 def begun(out):
     """How often each unit was begun: (stage, id) -> times."""
-    lines = read_timings(Place(str(out)))
+    lines = read_timings(RemotePath(str(out)))
     return Counter((line["stage"], line["id"]) for line in lines if line["event"] == "start" and line["id"])
 
 

@@ -16,8 +16,8 @@ from stepline.cli.common import Group, curation_bar
 if TYPE_CHECKING:
     from stepline.curate.audit.sample import Sample
     from stepline.curate.audit.verdicts import Verdicts
-    from stepline.curate.driver import Outcome
-    from stepline.curate.remote import Place
+    from stepline.curate.driver import RunOutcome
+    from stepline.curate.remote import RemotePath
     from stepline.curate.report import Report
     from stepline.curate.run import Asked
     from stepline.curate.settings import ReportSettings
@@ -99,7 +99,7 @@ def _recipe(name: str, options: dict[str, Any]) -> "Recipe":
     return load_recipe(name, [*options["overrides"], *engine, *workers])
 
 
-def _tell_failures(outcome: "Outcome") -> None:
+def _tell_failures(outcome: "RunOutcome") -> None:
     for one in outcome.refused[:NAMED]:
         click.echo(f"not taken: {one.id}: {one.reason}", err=True)
     for failure in outcome.failures[:NAMED]:
@@ -119,13 +119,13 @@ def status(out: str, as_json: bool) -> None:
     Example:
       stepline curate status dataset
     """
-    from stepline.curate.remote import Place
+    from stepline.curate.remote import RemotePath
     from stepline.curate.stages import STAGES
     from stepline.curate.status import status as find
     from stepline.curate.store.run_log import read_recipe
 
-    place = Place(out)
-    found = find(Place(out, read_recipe(place).places), STAGES)
+    place = RemotePath(out)
+    found = find(RemotePath(out, read_recipe(place).places), STAGES)
     click.echo(json.dumps(asdict(found)) if as_json else _table(found))
 
 
@@ -199,22 +199,22 @@ def audit(out: str, port: int, browse: bool, files: tuple[Path, ...], table: boo
     _agreement_table(sample, verdicts)
 
 
-def _place(out: str) -> "Place":
-    from stepline.curate.remote import Place
+def _place(out: str) -> "RemotePath":
+    from stepline.curate.remote import RemotePath
     from stepline.curate.store.run_log import RUN, read_recipe
 
-    place = Place(out)
-    return Place(out, read_recipe(place).places) if (place / RUN).exists() else place
+    place = RemotePath(out)
+    return RemotePath(out, read_recipe(place).places) if (place / RUN).exists() else place
 
 
 def _settings(out: str, overrides: tuple[str, ...]) -> "ReportSettings":
     """Return the report settings of the run's recipe, changed as asked."""
-    from stepline.curate.remote import Place
+    from stepline.curate.remote import RemotePath
     from stepline.curate.settings import ReportSettings
     from stepline.curate.store.run_log import RUN, read_recipe
     from stepline.settings import load_settings
 
-    place = Place(out)
+    place = RemotePath(out)
     known = read_recipe(place).report if (place / RUN).exists() else ReportSettings()
     tree = known.model_dump(mode="json", exclude_none=True)
     return load_settings(ReportSettings, None, [*(f"{key}={json.dumps(tree[key])}" for key in tree), *overrides])

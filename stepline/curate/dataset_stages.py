@@ -15,17 +15,17 @@ from typing import cast
 from pydantic import JsonValue
 
 from stepline.curate.execution.supervisor import ONE_THREAD
-from stepline.curate.plan import Fate, Plan, fate
-from stepline.curate.stage import Collection, Gathered, Item, Refused, Stage
-from stepline.curate.store.results import Cells, Folders
-from stepline.curate.store.run_log import Journal
+from stepline.curate.plan import Plan, VideoStatus, video_status
+from stepline.curate.stage import Collection, DatasetContext, Item, Refused, Stage
+from stepline.curate.store.results import ResultStore, StageFolders
+from stepline.curate.store.run_log import RunLog
 from stepline.errors import StoreError
 
 AT_ONCE = 16  # results of a stage that are read from a store at the same time
 
 
 def run_dataset_stage(
-    stage: Stage, plan: Plan, cells: Cells, collection: Collection, journal: Journal, say: Callable[[str], None]
+    stage: Stage, plan: Plan, cells: ResultStore, collection: Collection, journal: RunLog, say: Callable[[str], None]
 ) -> Plan:
     """Make a dataset stage's folder where it is not there yet, and return the plan that knows of it.
 
@@ -34,7 +34,7 @@ def run_dataset_stage(
     fates = tuple(_fates(plan, cells, collection.items, stage))
     refused: JsonValue = [[one.id, one.reason] for one in collection.refused]
     key = plan.dataset_key(stage, fates, refused)
-    folders = Folders(cells.place)
+    folders = StageFolders(cells.place)
     if not folders.done(stage.name, key):
         say(f"{stage.name}: {sum(one.failure is None for one in fates)} of {len(fates)} videos")
         _run(stage, key, plan, cells, fates, collection.refused, journal, say)
@@ -42,10 +42,10 @@ def run_dataset_stage(
     return replace(plan, dataset_keys={**plan.dataset_keys, stage.name: key})
 
 
-def _fates(plan: Plan, cells: Cells, items: Sequence[Item], stage: Stage) -> Iterator[Fate]:
+def _fates(plan: Plan, cells: ResultStore, items: Sequence[Item], stage: Stage) -> Iterator[VideoStatus]:
     before = plan.before(stage)
     for item in items:
-        found = fate(plan, cells, item, before)
+        found = video_status(plan, cells, item, before)
         if found is None:
             raise StoreError(f"{item.id}: a result of its stages was removed while the run went on; run it again")
         yield found
@@ -55,19 +55,19 @@ def _run(
     stage: Stage,
     key: str,
     plan: Plan,
-    cells: Cells,
-    fates: Sequence[Fate],
+    cells: ResultStore,
+    fates: Sequence[VideoStatus],
     refused: Sequence[Refused],
-    journal: Journal,
+    journal: RunLog,
     say: Callable[[str], None],
 ) -> None:
-    folders = Folders(cells.place)
+    folders = StageFolders(cells.place)
 
     def results(name: str) -> Iterator[tuple[Item, bytes]]:
         kept = (one for one in fates if one.failure is None)
         return read_ahead(kept, lambda one: cells.read(plan.stages[name], one.key(name)), cells.place.local is None)
 
-    gathered = Gathered(
+    gathered = DatasetContext(
         folder=folders.started(stage, key),
         items=[one.item for one in fates],
         recipe=plan.recipe,
@@ -81,14 +81,16 @@ def _run(
     journal.write("start", id=None, stage=stage.name, key=key)
     cpu, wall = time.process_time(), time.monotonic()
     with fixed_threads(plan.recipe.threads):
-        cast(Callable[[Gathered], None], stage.run)(gathered)
+        cast(Callable[[DatasetContext], None], stage.run)(gathered)
     took = {"cpu": round(time.process_time() - cpu, 4), "wall": round(time.monotonic() - wall, 4)}
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     size = sum(path.stat().st_size for path in gathered.folder.rglob("*") if path.is_file())
     journal.write("dataset", id=None, stage=stage.name, key=key, ok=True, **took, peak_rss=peak, bytes=size)
 
 
-def read_ahead(fates: Iterable[Fate], read: Callable[[Fate], bytes], far: bool) -> Iterator[tuple[Item, bytes]]:
+def read_ahead(
+    fates: Iterable[VideoStatus], read: Callable[[VideoStatus], bytes], far: bool
+) -> Iterator[tuple[Item, bytes]]:
     """Yield each item with its result, in order. far: in a store, where reading one by one would be mostly waiting."""
     if not far:
         yield from ((one.item, read(one)) for one in fates)
@@ -103,7 +105,7 @@ def read_ahead(fates: Iterable[Fate], read: Callable[[Fate], bytes], far: bool) 
         yield from ((item, data.result()) for item, data in coming)
 
 
-def here(folders: Folders, keys: Mapping[str, str], needs: Sequence[str]) -> dict[str, Path]:
+def here(folders: StageFolders, keys: Mapping[str, str], needs: Sequence[str]) -> dict[str, Path]:
     """Return the folders of those needs that are dataset stages, on this machine."""
     return {need: folders.here(need, keys[need]) for need in needs if need in keys}
 

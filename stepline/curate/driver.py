@@ -26,13 +26,23 @@ from pydantic import JsonValue
 from stepline import __version__
 from stepline.curate.dataset_stages import run_dataset_stage
 from stepline.curate.execution.local import cores, scratch_folder, work_through
-from stepline.curate.execution.scheduler import Finished, Task
-from stepline.curate.plan import Plan, fate
-from stepline.curate.remote import Place
-from stepline.curate.stage import CELLS, FAILURES, Collection, Failure, Item, Recipe, Refused, Stages, chosen_stages
-from stepline.curate.store.lock import sole_driver
-from stepline.curate.store.results import STAGES, Cells
-from stepline.curate.store.run_log import Journal, write_inventory
+from stepline.curate.execution.scheduler import FinishedVideo, Phase
+from stepline.curate.plan import Plan, video_status
+from stepline.curate.remote import RemotePath
+from stepline.curate.stage import (
+    CELLS,
+    FAILURES,
+    Collection,
+    Item,
+    Recipe,
+    Refused,
+    StageFailure,
+    StageTable,
+    resolve_stages,
+)
+from stepline.curate.store.lock import lock_output
+from stepline.curate.store.results import STAGES, ResultStore
+from stepline.curate.store.run_log import RunLog, write_inventory
 from stepline.errors import DatasetError
 from stepline.storage import PARTIAL, check_writable
 
@@ -54,7 +64,7 @@ class Progress:
     reasons: Counter[tuple[str, str]] = field(default_factory=Counter)
     began: float = field(default_factory=time.monotonic)
 
-    def count(self, failure: Failure | None, *, earlier: bool) -> None:
+    def count(self, failure: StageFailure | None, *, earlier: bool) -> None:
         """Count one finished video. earlier: it took no work in this run."""
         self.done += 1
         self.earlier += earlier
@@ -97,7 +107,7 @@ class Job:
 
     recipe: Recipe
     out: str
-    stages: Stages
+    stages: StageTable
     source: str = ""
     limit: int | None = None
     retry_failed: bool = False
@@ -106,17 +116,17 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RunOutcome:
     """What a run came to. failures: of each video that has one, the first in the recipe's order."""
 
     videos: int
-    failures: tuple[Failure, ...]
+    failures: tuple[StageFailure, ...]
     refused: tuple[Refused, ...]
     plan: Plan
     seconds: float
 
 
-def curate(job: Job, source: Iterable[Item | Refused], last: Callable[[Outcome], None] | None = None) -> Outcome:
+def curate(job: Job, source: Iterable[Item | Refused], last: Callable[[RunOutcome], None] | None = None) -> RunOutcome:
     """Take every video of a source through the recipe and return what came of it.
 
     last: what is done with that while no other driver may touch OUT.
@@ -125,26 +135,26 @@ def curate(job: Job, source: Iterable[Item | Refused], last: Callable[[Outcome],
     """
     began, cpu = time.monotonic(), time.process_time()
     out = place_of(job)
-    plan = Plan.of(job.recipe, chosen_stages(job.recipe, job.stages))
+    plan = Plan.of(job.recipe, resolve_stages(job.recipe, job.stages))
     if out.local is not None:
         check_writable(out.local)
-    with sole_driver(out) as killed, scratch_folder() as scratch:
+    with lock_output(out) as killed, scratch_folder() as scratch:
         if killed and out.local is not None:
             _sweep(out.local)
         collection = collected(source, job.limit)
         write_inventory(out, job.recipe, collection, job.source)
-        journal = Journal(out)
+        journal = RunLog(out)
         try:
             started: dict[str, JsonValue] = {"version": __version__, "engine": job.recipe.engine.name, "cores": cores()}
             journal.write("run", **started, videos=len(collection.items), seconds=time.monotonic() - began)
-            plan = _carried_out(job, plan, Cells(out), collection, journal, scratch)
+            plan = _carried_out(job, plan, ResultStore(out), collection, journal, scratch)
             took = {"seconds": round(time.monotonic() - began, 3), "cpu": round(time.process_time() - cpu, 3)}
             journal.write("ended", **took)
         finally:
             journal.close()
-        failures = tuple(_failures(plan, Cells(out), collection.items))
+        failures = tuple(_failures(plan, ResultStore(out), collection.items))
         refused, seconds = tuple(collection.refused), time.monotonic() - began
-        outcome = Outcome(len(collection.items), failures, refused, plan, seconds)
+        outcome = RunOutcome(len(collection.items), failures, refused, plan, seconds)
         if last is not None:
             last(outcome)
     return outcome
@@ -157,10 +167,10 @@ def _sweep(out: Path) -> None:
             partial.unlink(missing_ok=True)
 
 
-def place_of(job: Job) -> Place:
+def place_of(job: Job) -> RemotePath:
     """Return OUT, which workers with another working folder must find, too."""
-    place = Place(job.out, job.recipe.places)
-    return place if place.local is None else Place(os.path.abspath(place.local), job.recipe.places)
+    place = RemotePath(job.out, job.recipe.places)
+    return place if place.local is None else RemotePath(os.path.abspath(place.local), job.recipe.places)
 
 
 def collected(source: Iterable[Item | Refused], limit: int | None) -> Collection:
@@ -178,7 +188,9 @@ def collected(source: Iterable[Item | Refused], limit: int | None) -> Collection
     return Collection(items[:limit], sorted(refused, key=lambda one: one.id))
 
 
-def _carried_out(job: Job, plan: Plan, cells: Cells, collection: Collection, journal: Journal, scratch: Path) -> Plan:
+def _carried_out(
+    job: Job, plan: Plan, cells: ResultStore, collection: Collection, journal: RunLog, scratch: Path
+) -> Plan:
     """Run the phases of a recipe: stages of each video, stages over all, and so on."""
     for phase in plan.phases():
         if phase[0].kind == "dataset":
@@ -187,38 +199,38 @@ def _carried_out(job: Job, plan: Plan, cells: Cells, collection: Collection, jou
             continue
         names = tuple(stage.name for stage in phase)
         progress = Progress(len(collection.items), names)
-        task = Task(plan, cells, names, job.retry_failed, _counting(progress, job.report))
+        task = Phase(plan, cells, names, job.retry_failed, _counting(progress, job.report))
         items = _unfailed(plan, cells, collection.items, plan.before(phase[0]))
         job.report(progress)
         if job.recipe.engine.name == "ray":
             from stepline.curate.execution.ray import work_on_ray
 
             work_on_ray(task, items)
-            cells = Cells(cells.place)  # what is known of a store was listed before other machines wrote to it
+            cells = ResultStore(cells.place)  # what is known of a store was listed before other machines wrote to it
         else:
             work_through(task, items, job.recipe.engine.workers or cores(), scratch, journal)
     return plan
 
 
-def _counting(progress: Progress, report: Report) -> Callable[[Finished], None]:
-    def told(finished: Finished) -> None:
+def _counting(progress: Progress, report: Report) -> Callable[[FinishedVideo], None]:
+    def told(finished: FinishedVideo) -> None:
         progress.count(finished.failure, earlier=not finished.worked)
         report(progress)
 
     return told
 
 
-def _unfailed(plan: Plan, cells: Cells, items: Sequence[Item], before: tuple[str, ...]) -> Iterator[Item]:
+def _unfailed(plan: Plan, cells: ResultStore, items: Sequence[Item], before: tuple[str, ...]) -> Iterator[Item]:
     """Yield the videos that nothing has failed for so far."""
     for item in items:
-        found = fate(plan, cells, item, before) if before else None
+        found = video_status(plan, cells, item, before) if before else None
         if found is None or found.failure is None:
             yield item
 
 
-def _failures(plan: Plan, cells: Cells, items: Sequence[Item]) -> Iterator[Failure]:
+def _failures(plan: Plan, cells: ResultStore, items: Sequence[Item]) -> Iterator[StageFailure]:
     stages = tuple(name for name, stage in plan.stages.items() if stage.kind == "video")
     for item in items:
-        found = fate(plan, cells, item, stages)
+        found = video_status(plan, cells, item, stages)
         if found is not None and found.failure is not None:
             yield found.failure

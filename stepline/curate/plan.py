@@ -12,8 +12,8 @@ from itertools import groupby
 
 from pydantic import JsonValue
 
-from stepline.curate.stage import Failure, Item, Recipe, Stage, Unit, key, stage_inputs
-from stepline.curate.store.results import Cells
+from stepline.curate.stage import Item, Recipe, Stage, StageFailure, StageTask, key, stage_inputs
+from stepline.curate.store.results import ResultStore
 
 DIGEST = 32  # bytes of a sha256
 
@@ -38,7 +38,7 @@ class Plan:
         for _, stages in groupby(self.stages.values(), key=lambda stage: stage.kind):
             yield tuple(stages)
 
-    def units(self, item: Item) -> tuple[Unit, ...]:
+    def units(self, item: Item) -> tuple[StageTask, ...]:
         """Return a video's units in the recipe's order, as far as the dataset stages that they need are done."""
         keys = dict(self.dataset_keys)
         units = []
@@ -47,7 +47,7 @@ class Plan:
                 continue
             needs = {need: keys[need] for need in stage.needs}
             keys[stage.name] = key(stage, item, self.settings[stage.name], needs)
-            units.append(Unit(item, stage.name, keys[stage.name], needs))
+            units.append(StageTask(item, stage.name, keys[stage.name], needs))
         return tuple(units)
 
     def before(self, stage: Stage) -> tuple[str, ...]:
@@ -59,22 +59,24 @@ class Plan:
         """Tell whether the dataset stages that a stage needs are done."""
         return all(need in self.dataset_keys for need in stage.needs if self.stages[need].kind == "dataset")
 
-    def dataset_key(self, stage: Stage, fates: Sequence["Fate"], refused: JsonValue) -> str:
+    def dataset_key(self, stage: Stage, fates: Sequence["VideoStatus"], refused: JsonValue) -> str:
         """Return the name of a dataset stage's folder: a sha256 of what it is, reads and needs."""
         digest = hashlib.sha256()
         needs = {need: self.dataset_keys[need] for need in stage.needs if need in self.dataset_keys}
         about = [stage.name, stage.version, self.settings[stage.name], self.recipe.threads]
         digest.update(json.dumps([about, sorted(needs.items()), refused], sort_keys=True, allow_nan=False).encode())
-        for fate in fates:
-            known = [fate.item.id, stage_inputs(stage, fate.item)]
-            why = [fate.failure.stage, fate.failure.kind, fate.failure.reason] if fate.failure else None
-            keys = [fate.key(need) for need in stage.needs if need in fate.stages] if fate.failure is None else None
+        for status in fates:
+            known = [status.item.id, stage_inputs(stage, status.item)]
+            why = [status.failure.stage, status.failure.kind, status.failure.reason] if status.failure else None
+            keys = (
+                [status.key(need) for need in stage.needs if need in status.stages] if status.failure is None else None
+            )
             digest.update(json.dumps([known, keys, why], sort_keys=True, allow_nan=False).encode())
         return digest.hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
-class Fate:
+class VideoStatus:
     """What has become of a video in some stages: the key of each result, or the first failure.
 
     digests: the keys as bytes, in the order of `stages`: a million videos of these are held at once.
@@ -83,7 +85,7 @@ class Fate:
     item: Item
     stages: tuple[str, ...]
     digests: bytes
-    failure: Failure | None
+    failure: StageFailure | None
 
     def key(self, stage: str) -> str:
         """Return the key of a stage's result."""
@@ -91,7 +93,7 @@ class Fate:
         return self.digests[at : at + DIGEST].hex()
 
 
-def fate(plan: Plan, cells: Cells, item: Item, stages: tuple[str, ...]) -> Fate | None:
+def video_status(plan: Plan, cells: ResultStore, item: Item, stages: tuple[str, ...]) -> VideoStatus | None:
     """Return what became of a video in some stages; None where a result is missing without a failure."""
     digests = []
     for unit in plan.units(item):
@@ -100,6 +102,6 @@ def fate(plan: Plan, cells: Cells, item: Item, stages: tuple[str, ...]) -> Fate 
         stage = plan.stages[unit.stage]
         if not cells.has(stage, unit.key):
             failure = cells.failure(stage, unit.key)
-            return None if failure is None else Fate(item, stages, b"", failure)
+            return None if failure is None else VideoStatus(item, stages, b"", failure)
         digests.append(bytes.fromhex(unit.key))
-    return Fate(item, stages, b"".join(digests), None) if len(digests) == len(stages) else None
+    return VideoStatus(item, stages, b"".join(digests), None) if len(digests) == len(stages) else None

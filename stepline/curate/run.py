@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from stepline.curate.driver import Job, Outcome, Report, curate, place_of
-from stepline.curate.remote import Place
+from stepline.curate.driver import Job, Report, RunOutcome, curate, place_of
+from stepline.curate.remote import RemotePath
 from stepline.curate.stage import DATASET, Item, Recipe, Refused
-from stepline.curate.store.results import Folders
+from stepline.curate.store.results import StageFolders
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Asked:
     retry_failed: bool = False
 
 
-def run(asked: Asked, report: Report, say: Callable[[str], None]) -> tuple[Outcome, Place]:
+def run(asked: Asked, report: Report, say: Callable[[str], None]) -> tuple[RunOutcome, RemotePath]:
     """Make the dataset that a recipe makes of a source, and its report; return what came of it and where it is.
 
     Raises a SteplineError in one line for what ends a run; whatever was finished is kept for the next one.
@@ -31,9 +31,9 @@ def run(asked: Asked, report: Report, say: Callable[[str], None]) -> tuple[Outco
     job = job_of(asked, report, say)
     out = place_of(job)
 
-    def show(outcome: Outcome) -> None:
+    def show(outcome: RunOutcome) -> None:
         if "export" in asked.recipe.stages:
-            publish(Folders(out).here("export", outcome.plan.dataset_keys["export"]), out / DATASET)
+            publish(StageFolders(out).here("export", outcome.plan.dataset_keys["export"]), out / DATASET)
             write_report(out, asked.recipe.report)
 
     return curate(job, read(asked), show), out

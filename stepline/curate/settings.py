@@ -19,7 +19,7 @@ from stepline.settings import Count, CountOrZero, Fraction, NonNegative, Positiv
 from stepline.sieve_swap.settings import MatchSettings, PairingSettings
 
 
-class PlaceSettings(Settings):
+class RemoteSettings(Settings):
     """How files are reached; nothing here decides what is in a dataset."""
 
     attempts: Count = 6  # tries of one request; a refusal that no second try can cure ends at the first

@@ -35,8 +35,8 @@ from stepline.curate.settings import (
     ForecastSettings,
     GatherSettings,
     LimitsSettings,
-    PlaceSettings,
     PlacingSettings,
+    RemoteSettings,
     ReportSettings,
     SourceSettings,
     SwapStageSettings,
@@ -48,7 +48,7 @@ from stepline.pipeline.request import StepsSettings
 from stepline.settings import Settings, load_settings
 
 if TYPE_CHECKING:
-    from stepline.curate.remote import Place
+    from stepline.curate.remote import RemotePath
 
 log = logging.getLogger(__name__)
 
@@ -92,7 +92,7 @@ class Collection:
     refused: Sequence[Refused]
 
 
-Kind: TypeAlias = Literal["video", "dataset"]
+StageKind: TypeAlias = Literal["video", "dataset"]
 Reads: TypeAlias = Literal["media", "speech", "picture", "about", "where"]
 FailureKind: TypeAlias = Literal["left out", "error", "hang", "crash", "memory"]
 
@@ -102,7 +102,7 @@ class LeftOutError(Exception):
 
 
 @dataclass(frozen=True)
-class Failure:
+class StageFailure:
     """Why a video has no result of a stage. reason: one line with no path, process or time of this machine in it."""
 
     id: str
@@ -113,7 +113,7 @@ class Failure:
 
 
 @dataclass(frozen=True)
-class Work:
+class VideoContext:
     """What a video stage gets. The paths are local, None where the stage does not read them or the item has none.
 
     results: bytes of the cells of `needs`, by stage. folders: of needs that are dataset stages.
@@ -131,7 +131,7 @@ class Work:
 
 
 @dataclass(frozen=True)
-class Gathered:
+class DatasetContext:
     """What a dataset stage gets: all items (sorted by id), and the results of its needs, read one at a time.
 
     folder: local, the stage's own; what it holds after `run` is its result. results(stage): (item, bytes) of every
@@ -143,9 +143,9 @@ class Gathered:
     folder: Path
     items: Sequence[Item]
     recipe: "Recipe"
-    out: "Place"
+    out: "RemotePath"
     results: Callable[[str], Iterator[tuple[Item, bytes]]]
-    failures: Mapping[str, Failure] = field(default_factory=dict)  # by item id
+    failures: Mapping[str, StageFailure] = field(default_factory=dict)  # by item id
     refused: Sequence[Refused] = ()
     folders: Mapping[str, Path] = field(default_factory=dict)
     say: Callable[[str], None] = log.info
@@ -158,7 +158,7 @@ def no_settings(recipe: "Recipe") -> JsonValue:  # noqa: ARG001
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage. run: a module's own function (it is sent to processes by name): Work -> bytes, or Gathered -> None.
+    """One stage. run: a module's own function: VideoContext -> bytes, or DatasetContext -> None; processes import it.
 
     version: raise it when the result changes, so that it is made anew. needs: the stages whose results it reads.
     takes: needs that count only where the recipe has them before it. reads: "media" the video file; "speech" the
@@ -170,8 +170,8 @@ class Stage:
 
     name: str
     version: int
-    kind: Kind
-    run: Callable[[Work], bytes] | Callable[[Gathered], None]
+    kind: StageKind
+    run: Callable[[VideoContext], bytes] | Callable[[DatasetContext], None]
     needs: tuple[str, ...] = ()
     takes: tuple[str, ...] = ()
     reads: tuple[Reads, ...] = ()
@@ -181,10 +181,10 @@ class Stage:
     resumes: bool = False
 
 
-Stages: TypeAlias = Mapping[str, Stage]
+StageTable: TypeAlias = Mapping[str, Stage]
 
 
-FOLDER = Path(__file__).parent / "recipes"
+RECIPES_FOLDER = Path(__file__).parent / "recipes"
 
 
 class Recipe(Settings):
@@ -206,7 +206,7 @@ class Recipe(Settings):
     export: ExportSettings = ExportSettings()
     report: ReportSettings = ReportSettings()
     forecast: ForecastSettings = ForecastSettings()
-    places: PlaceSettings = PlaceSettings()
+    places: RemoteSettings = RemoteSettings()
     limits: LimitsSettings = LimitsSettings()
     engine: EngineSettings = EngineSettings()
 
@@ -216,14 +216,14 @@ def load_recipe(name: str, overrides: Sequence[str] = ()) -> Recipe:
 
     Raises SettingsError for an unknown name, key or value.
     """
-    known = sorted(file.stem for file in FOLDER.glob("*.toml"))
-    path = FOLDER / f"{name}.toml" if name in known else Path(name)
+    known = sorted(file.stem for file in RECIPES_FOLDER.glob("*.toml"))
+    path = RECIPES_FOLDER / f"{name}.toml" if name in known else Path(name)
     if not path.is_file():
         raise SettingsError(f"{name}: no such recipe; name one of {', '.join(known)}, or a TOML file")
     return load_settings(Recipe, path, overrides)
 
 
-def chosen_stages(recipe: Recipe, stages: Stages) -> tuple[Stage, ...]:
+def resolve_stages(recipe: Recipe, stages: StageTable) -> tuple[Stage, ...]:
     """Return the stages of a recipe in its order, each with what it takes among its needs.
 
     Raises SettingsError for a stage that is unknown, named twice, or named before what it needs.
@@ -251,7 +251,7 @@ DATASET = "dataset"  # below OUT: what is published
 
 
 @dataclass(frozen=True)
-class Unit:
+class StageTask:
     """One stage of one video. needs: key of each stage whose result it reads."""
 
     item: Item
@@ -273,13 +273,13 @@ def stage_inputs(stage: Stage, item: Item) -> list[JsonValue]:
     """Return what of an item decides a stage's result: the stamps of the files it reads, what is known about it."""
     stamps = {"media": item.stamp, "captions": item.captions_stamp, "features": item.features_stamp}
     about: list[JsonValue] = [item.title, item.task, item.category, item.duration] if "about" in stage.reads else []
-    read: list[JsonValue] = [f"{name} {stamps[name]}" for name in sorted(reads(stage, item))]
+    read: list[JsonValue] = [f"{name} {stamps[name]}" for name in sorted(files_read(stage, item))]
     addresses: list[JsonValue] = [item.path, item.video, item.captions, item.features]
     where = addresses if "where" in stage.reads else []
     return [*read, about, *([where] if where else [])]
 
 
-def reads(stage: Stage, item: Item) -> frozenset[str]:
+def files_read(stage: Stage, item: Item) -> frozenset[str]:
     """Return which files of an item a stage reads: "media", "captions", "features"."""
     found = set()
     for kind in stage.reads:
@@ -292,11 +292,11 @@ def reads(stage: Stage, item: Item) -> frozenset[str]:
     return frozenset(found)
 
 
-def cell_name(stage: Stage, key: str) -> str:
+def result_path(stage: Stage, key: str) -> str:
     """Return where a result lies below OUT."""
     return f"{CELLS}/{stage.name}/{key[:2]}/{key}{stage.suffix}"
 
 
-def failure_name(stage: Stage, key: str) -> str:
+def failure_path(stage: Stage, key: str) -> str:
     """Return where a failure lies below OUT."""
     return f"{FAILURES}/{stage.name}/{key}.json"

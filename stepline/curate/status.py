@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
 
-from stepline.curate.plan import Fate, Plan, fate
-from stepline.curate.stage import Failure, Item, Refused, Stage, Stages, chosen_stages
-from stepline.curate.store.lock import holder
-from stepline.curate.store.results import Cells, Folders
+from stepline.curate.plan import Plan, VideoStatus, video_status
+from stepline.curate.stage import Item, Refused, Stage, StageFailure, StageTable, resolve_stages
+from stepline.curate.store.lock import lock_owner
+from stepline.curate.store.results import ResultStore, StageFolders
 from stepline.curate.store.run_log import read_items, read_recipe, read_refused, read_timings
 
 if TYPE_CHECKING:
-    from stepline.curate.remote import Place
+    from stepline.curate.remote import RemotePath
 
 
 @dataclass
@@ -41,20 +41,20 @@ class Status:
     videos: int
     refused: int
     stages: tuple[StageState, ...]
-    failures: tuple[Failure, ...]
+    failures: tuple[StageFailure, ...]
     worker: str | None
     rate: float | None
     left: float | None
     others: Mapping[str, int]
 
 
-def status(out: "Place", stages: Stages) -> Status:
+def status(out: "RemotePath", stages: StageTable) -> Status:
     """Return what the last run on OUT has come to. Raises StoreError where there was none."""
     recipe = read_recipe(out)
-    plan = Plan.of(recipe, chosen_stages(recipe, stages))
-    items, refused, cells = tuple(read_items(out)), tuple(read_refused(out)), Cells(out)
+    plan = Plan.of(recipe, resolve_stages(recipe, stages))
+    items, refused, cells = tuple(read_items(out)), tuple(read_refused(out)), ResultStore(out)
     states = {name: StageState(name) for name in plan.stages}
-    failures: dict[str, Failure] = {}
+    failures: dict[str, StageFailure] = {}
     for stage in plan.stages.values():
         if stage.kind == "video":
             _count_units(stage, plan, cells, items, states[stage.name], failures)
@@ -64,12 +64,17 @@ def status(out: "Place", stages: Stages) -> Status:
     waiting = sum(state.waiting for state in states.values())
     left = waiting / rate * 3600 if rate and waiting else None
     listed = tuple(failures[identity] for identity in sorted(failures))
-    others = Folders(out).others(plan.dataset_keys)
-    return Status(len(items), len(refused), tuple(states.values()), listed, holder(out), rate, left, others)
+    others = StageFolders(out).others(plan.dataset_keys)
+    return Status(len(items), len(refused), tuple(states.values()), listed, lock_owner(out), rate, left, others)
 
 
 def _count_units(
-    stage: Stage, plan: Plan, cells: Cells, items: Sequence[Item], state: StageState, failures: dict[str, Failure]
+    stage: Stage,
+    plan: Plan,
+    cells: ResultStore,
+    items: Sequence[Item],
+    state: StageState,
+    failures: dict[str, StageFailure],
 ) -> None:
     """Count what became of a stage's units, and note the videos that it failed for."""
     for item in items:
@@ -89,18 +94,18 @@ def _count_units(
 
 
 def _count_whole(
-    stage: Stage, plan: Plan, cells: Cells, items: Sequence[Item], refused: Sequence[Refused], state: StageState
+    stage: Stage, plan: Plan, cells: ResultStore, items: Sequence[Item], refused: Sequence[Refused], state: StageState
 ) -> Plan:
     """Tell whether a dataset stage is done, and return the plan that knows of it."""
-    fates: list[Fate] = []
+    fates: list[VideoStatus] = []
     for item in items:
-        found = fate(plan, cells, item, plan.before(stage))
+        found = video_status(plan, cells, item, plan.before(stage))
         if found is not None:
             fates.append(found)
     known: JsonValue = [[one.id, one.reason] for one in refused]
     able = len(fates) == len(items) and plan.needs_met(stage)
     key = plan.dataset_key(stage, fates, known) if able else ""
-    if not able or not Folders(cells.place).done(stage.name, key):
+    if not able or not StageFolders(cells.place).done(stage.name, key):
         state.waiting = 1
         return plan
     state.done = 1

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from stepline.curate.stage import Failure, Gathered, Item, Recipe, Work
+from stepline.curate.stage import DatasetContext, Item, Recipe, StageFailure, VideoContext
 from stepline.records import Record, Sentence, Span, Step, Transcript, Video
 
 NARRATION = "Chop the onion into small pieces. My grandmother loved this kitchen. Then fry the onion in a pan."
@@ -21,15 +21,15 @@ def record(id: str, *steps: Step, said: Transcript | None = None, duration: floa
     return Record(id=id, video=video, transcript=said or transcript("Chop the onion."), steps=steps)
 
 
-def work(recipe: Recipe, item: Item | None = None, **given: object) -> Work:
+def work(recipe: Recipe, item: Item | None = None, **given: object) -> VideoContext:
     """Return what a video stage gets."""
-    return Work(item or Item("one"), recipe, **given)  # type: ignore[arg-type]
+    return VideoContext(item or Item("one"), recipe, **given)  # type: ignore[arg-type]
 
 
 def gathered(
-    folder: Path, recipe: Recipe, folders: Mapping[str, Path], failures: Mapping[str, Failure] | None = None
-) -> Gathered:
+    folder: Path, recipe: Recipe, folders: Mapping[str, Path], failures: Mapping[str, StageFailure] | None = None
+) -> DatasetContext:
     """Return what a dataset stage without video needs gets."""
     folder.mkdir(parents=True, exist_ok=True)
     nothing = iter(())
-    return Gathered(folder, (), recipe, None, lambda stage: nothing, failures or {}, (), folders)  # type: ignore[arg-type]
+    return DatasetContext(folder, (), recipe, None, lambda stage: nothing, failures or {}, (), folders)  # type: ignore[arg-type]

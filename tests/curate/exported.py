@@ -4,16 +4,16 @@ import numpy as np
 
 from stepline.curate.export import Contents, export_dataset
 from stepline.curate.settings import ExportSettings
-from stepline.curate.stage import Failure, Item
+from stepline.curate.stage import Item, StageFailure
 from stepline.features import FeatureStore, FeatureWriter
 from stepline.records import Dropped, Record, Sentence, Span, Step, Transcript, Video
 
 STAGES = ("probe", "transcribe", "write", "coarse", "gather", "export")
 LEFT_OUT = {
-    "bad": Failure("bad", "probe", "error", "no picture in it can be seen", attempts=2),
-    "huge": Failure("huge", "transcribe", "memory", "it took more than 6144 MiB"),
-    "twin": Failure("twin", "gather", "left out", "it is a copy of v01"),
-    "zz": Failure("zz", "source", "left out", "evaluates: a video of youcook2"),
+    "bad": StageFailure("bad", "probe", "error", "no picture in it can be seen", attempts=2),
+    "huge": StageFailure("huge", "transcribe", "memory", "it took more than 6144 MiB"),
+    "twin": StageFailure("twin", "gather", "left out", "it is a copy of v01"),
+    "zz": StageFailure("zz", "source", "left out", "evaluates: a video of youcook2"),
 }
 
 

@@ -5,7 +5,7 @@ import pytest
 from curate_cells import gathered, record, transcript
 
 from stepline.curate.settings import CleanSettings, VisibleSettings
-from stepline.curate.stage import Failure, Recipe
+from stepline.curate.stage import Recipe, StageFailure
 from stepline.curate.stages import clean
 from stepline.curate.stages.clean import (
     ASTRAY,
@@ -67,7 +67,7 @@ def test_a_video_without_a_clean_step_is_left_out_beside_those_before(tmp_path: 
     unseen = SHOWN.model_copy(update={"status": "said", "spans": ()})
     records = [record("a", SHOWN, said=said), record("b", unseen, said=said)]
     (tmp_path / "gather").mkdir()
-    write_dataset(tmp_path / "gather", records, {"c": Failure("c", "filter", "left out", "it is too short")})
+    write_dataset(tmp_path / "gather", records, {"c": StageFailure("c", "filter", "left out", "it is too short")})
     clean.clean(gathered(tmp_path / "clean", Recipe(), {"gather": tmp_path / "gather"}))
     assert [one.id for one in read_parquet(tmp_path / "clean" / RECORDS)] == ["a"]
     left_out = read_left_out(tmp_path / "clean")

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from made_records import left_out, lost, record
 
-from stepline.curate.remote import Place
+from stepline.curate.remote import RemotePath
 from stepline.curate.report import write_report
 from stepline.curate.report.collect import Counts, find, task_steps, twins
 from stepline.curate.report.page import page
 from stepline.curate.report.sections import biases, commonest, text_levels, video_levels
 from stepline.curate.sampling import Some, corrected, share, written
 from stepline.curate.settings import ReportSettings
-from stepline.curate.stage import Failure
+from stepline.curate.stage import StageFailure
 from stepline.errors import StoreError
 from stepline.storage import write_parquet
 from stepline.text_base.documents import Document, TextStep
@@ -54,9 +54,9 @@ def test_a_fall_joins_reasons_that_differ_in_numbers():
 
 def test_a_left_out_video_is_told_at_its_stage_with_the_kind_that_the_run_noted():
     failures = [
-        Failure("mute", "transcribe", "error", "nothing is said in 3.5 s"),
-        Failure("dumb", "probe", "hang", "of an earlier run with other settings"),
-        Failure("whisk", "probe", "error", "of an earlier run"),
+        StageFailure("mute", "transcribe", "error", "nothing is said in 3.5 s"),
+        StageFailure("dumb", "probe", "hang", "of an earlier run with other settings"),
+        StageFailure("whisk", "probe", "error", "of an earlier run"),
     ]
     records = [*RECORDS, left_out("twin", "the same as whisk", "gather"), left_out("cut", "it ends at 2 s", "probe")]
     found = find(records, SETTINGS, failures=failures, stages=("probe", "transcribe", "gather"))
@@ -159,7 +159,7 @@ def test_any_dataset_gives_a_page(records):
 def test_no_text_becomes_markup():
     evil = record(EVIL, [(EVIL, 3.0, 0.5)] * 7, [(EVIL, 1.0, 0.5)], task=EVIL, title=EVIL, language=EVIL)
     out = left_out("b", EVIL)
-    failures = [Failure("b", EVIL, "error", EVIL)]
+    failures = [StageFailure("b", EVIL, "error", EVIL)]
     html = page(find([evil, out], SETTINGS, failures=failures, provenance={EVIL: EVIL + "\n"}, stages=(EVIL,)))
     assert "<img" not in html
     assert html.count("</script>") == 2  # the page's own
@@ -185,7 +185,7 @@ def test_a_report_is_written_from_what_a_run_left(tmp_path):
     folder.mkdir(parents=True)
     (folder / "k.json").write_text(json.dumps(failure))
     (tmp_path / "run.json").write_text(json.dumps({"stages": ["probe", "transcribe"], "source": None}))
-    found = write_report(Place(str(tmp_path)), SETTINGS).findings
+    found = write_report(RemotePath(str(tmp_path)), SETTINGS).findings
     assert found.counts.kept == 1
     assert found.stages == ("probe", "transcribe")
     html = (tmp_path / "report.html").read_text()
@@ -195,4 +195,4 @@ def test_a_report_is_written_from_what_a_run_left(tmp_path):
 
 def test_no_dataset_is_an_error_that_says_so(tmp_path):
     with pytest.raises(StoreError, match="no dataset yet"):
-        write_report(Place(str(tmp_path)), SETTINGS)
+        write_report(RemotePath(str(tmp_path)), SETTINGS)

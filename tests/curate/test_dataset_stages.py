@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from curate_cells import gathered, transcript
 
-from stepline.curate.stage import Failure, Gathered, Item, Recipe, Refused
+from stepline.curate.stage import DatasetContext, Item, Recipe, Refused, StageFailure
 from stepline.curate.stages import gather, train
 from stepline.curate.stages.gather import FEATURES, LEFT_OUT, RECORDS, read_left_out, write_dataset
 from stepline.curate.stages.intermediate import Grounded, Judged, Placed, Probed, Spoken, pack, to_bytes
@@ -57,7 +57,7 @@ def cells(number: int) -> dict[str, bytes]:
     }
 
 
-def over(folder: Path, settings: Recipe, count: int = 6, **more: object) -> Gathered:
+def over(folder: Path, settings: Recipe, count: int = 6, **more: object) -> DatasetContext:
     """Return what `gather` gets; the last video is a copy of the first."""
     made = [cells(number) for number in range(count)]
     made.append(made[0])
@@ -70,7 +70,7 @@ def over(folder: Path, settings: Recipe, count: int = 6, **more: object) -> Gath
 
 
 def test_records_and_features_are_gathered_and_what_came_before_is_left_out(tmp_path: Path) -> None:
-    failures = {"broken": Failure("broken", "probe", "error", "no picture")}
+    failures = {"broken": StageFailure("broken", "probe", "error", "no picture")}
     refused = (Refused("unwanted", "it is in another category"),)
     gather.gather(over(tmp_path / "gather", recipe(), failures=failures, refused=refused))
     records = list(read_parquet(tmp_path / "gather" / RECORDS))
@@ -136,7 +136,7 @@ def test_networks_are_trained_and_place_the_steps_for_good_the_same_each_time(tm
 
 
 def test_a_reason_with_a_line_of_unicodes_own_is_read_again(tmp_path: Path) -> None:
-    lost = {"a": Failure("a", "source", "left out", "its title is 'one\u2028two\x85'")}
+    lost = {"a": StageFailure("a", "source", "left out", "its title is 'one\u2028two\x85'")}
     write_dataset(tmp_path, [], lost)
     assert read_left_out(tmp_path) == lost
 

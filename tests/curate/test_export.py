@@ -7,9 +7,9 @@ from s3_server import s3_server
 
 from stepline.curate.export import publish
 from stepline.curate.export.card import falls, pairs, without_folders
-from stepline.curate.remote import Place
-from stepline.curate.settings import ExportSettings, PlaceSettings
-from stepline.curate.stage import Failure
+from stepline.curate.remote import RemotePath
+from stepline.curate.settings import ExportSettings, RemoteSettings
+from stepline.curate.stage import StageFailure
 from stepline.features import FeatureStore
 from stepline.storage import read_parquet
 from stepline.weights import sha256
@@ -111,7 +111,7 @@ def test_the_card_tells_counts_reasons_licences_and_how_to_load(tmp_path):
 
 def test_reasons_that_differ_in_ids_and_numbers_alone_are_one():
     cut = {"a": "2", "b": "3.5"}
-    reasons = [Failure(id, "probe", "error", f"{id}: no mp4, cut off at {second} s") for id, second in cut.items()]
+    reasons = [StageFailure(id, "probe", "error", f"{id}: no mp4, cut off at {second} s") for id, second in cut.items()]
     (_, probe, _) = falls(reasons, 1, ("probe", "export"))
     assert (probe.entered, probe.kept, probe.dropped) == (3, 1, {"no mp4, cut off at # s": 2})
 
@@ -145,7 +145,7 @@ def test_croissant_lists_every_file_with_its_digest(tmp_path):
 def test_tars_hold_records_steps_and_where_asked_the_video(tmp_path):
     settings = ExportSettings(rows=2, webdataset=True, media=True)
     (tmp_path / "v00.mp4").write_bytes(b"film")
-    folder, _ = export(tmp_path, settings=settings, media={"v00": Place(str(tmp_path / "v00.mp4"))})
+    folder, _ = export(tmp_path, settings=settings, media={"v00": RemotePath(str(tmp_path / "v00.mp4"))})
     with tarfile.open(folder / "webdataset" / "train-00000.tar") as archive:
         names = archive.getnames()
         assert names[:4] == ["v00.json", "v00.vtt", "v00.mp4", "v01.json"]
@@ -165,7 +165,7 @@ def test_a_dataset_of_no_video_can_be_loaded(tmp_path):
 
 def test_publishing_again_changes_nothing_and_removes_only_our_own_stale_files(tmp_path):
     folder, _ = export(tmp_path)
-    place = Place(str(tmp_path / "out"))
+    place = RemotePath(str(tmp_path / "out"))
     (place / "data/train-00000-of-00009-0000.parquet").write("stale")
     (place / "notes.txt").write("mine")
     publish(folder, place)
@@ -186,13 +186,13 @@ def test_a_dataset_goes_to_s3_byte_for_byte_through_500s_and_slow_answers(tmp_pa
     from stepline.curate.remote import filesystems
 
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    settings = PlaceSettings(pause=0.001, seconds=1.0)
+    settings = RemoteSettings(pause=0.001, seconds=1.0)
     folder, _ = export(tmp_path)
     with s3_server(monkeypatch) as faults:
         filesystems._made.cache_clear()
         filesystems.filesystem("s3://bucket", settings).mkdir("bucket")
         faults.every, faults.slow_every, faults.slow_seconds = 3, 17, 1.5
-        place = Place("s3://bucket/run/dataset", settings)
+        place = RemotePath("s3://bucket/run/dataset", settings)
         publish(folder, place)
         for found in place.list():
             (place / found.name).fetch(tmp_path / "back" / found.name)

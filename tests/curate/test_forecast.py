@@ -8,7 +8,7 @@ from stepline.curate.driver import Job, curate
 from stepline.curate.forecast.costs import read_costs
 from stepline.curate.forecast.dry_run import dry_run
 from stepline.curate.forecast.model import at, forecast, foretells, line, sample, sizes, totals
-from stepline.curate.remote import Place
+from stepline.curate.remote import RemotePath
 from stepline.curate.settings import ForecastSettings
 from stepline.curate.stage import Item
 from stepline.curate.store.run_log import read_timings
@@ -132,5 +132,7 @@ def test_the_run_after_a_dry_run_makes_nothing_of_the_sample_again(tmp_path):
     assert {stage.name for stage in told.stages} == set(job.recipe.stages)
     assert not (tmp_path / "out" / "dataset").exists()
     curate(job, items)
-    made = [line["id"] for line in read_timings(Place(job.out)) if line["event"] == "end" and line["stage"] == "read"]
+    made = [
+        line["id"] for line in read_timings(RemotePath(job.out)) if line["event"] == "end" and line["stage"] == "read"
+    ]
     assert len(made) == 6

@@ -4,14 +4,14 @@ import pytest
 from s3_server import SECRET, s3_server
 from small_video import CAPTIONS, draw_video
 
-from stepline.curate.remote import Place, filesystems
+from stepline.curate.remote import RemotePath, filesystems
 from stepline.curate.run import Asked, run
-from stepline.curate.settings import PlaceSettings
+from stepline.curate.settings import RemoteSettings
 from stepline.curate.sources import read_source
 from stepline.curate.stage import Item, load_recipe
 from stepline.errors import SteplineError
 
-QUICK = PlaceSettings(pause=0.001, seconds=20.0, block=1)
+QUICK = RemoteSettings(pause=0.001, seconds=20.0, block=1)
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def bucket(monkeypatch, tmp_path):
 
 def copied(folder, address):
     for file in sorted(folder.iterdir()):
-        (Place(address, QUICK) / file.name).put(file)
+        (RemotePath(address, QUICK) / file.name).put(file)
 
 
 def test_a_bucket_is_read_as_its_folder_is_through_500s(tmp_path, bucket):
@@ -47,7 +47,7 @@ def test_a_bucket_is_read_as_its_folder_is_through_500s(tmp_path, bucket):
         ]
         for one in there:
             if isinstance(one, Item):
-                assert Place(one.video, QUICK).stamp() == one.stamp
+                assert RemotePath(one.video, QUICK).stamp() == one.stamp
     assert bucket.failed > 5
 
 

@@ -7,7 +7,7 @@ import torch
 from threadpoolctl import threadpool_info
 
 from stepline.curate.dataset_stages import AT_ONCE, fixed_threads, read_ahead
-from stepline.curate.plan import Fate
+from stepline.curate.plan import VideoStatus
 from stepline.curate.stage import Item
 
 
@@ -23,7 +23,7 @@ def test_libraries_that_are_loaded_already_use_the_recipes_threads_too():
 
 
 def test_results_in_a_store_are_read_side_by_side_and_come_in_order():
-    fates = [Fate(Item(f"v{number:03d}"), (), b"", None) for number in range(3 * AT_ONCE)]
+    fates = [VideoStatus(Item(f"v{number:03d}"), (), b"", None) for number in range(3 * AT_ONCE)]
     together = threading.Barrier(AT_ONCE, timeout=60)  # broken where fewer are read at a time
 
     def read(one):
@@ -35,7 +35,7 @@ def test_results_in_a_store_are_read_side_by_side_and_come_in_order():
 
 def test_results_on_a_disk_are_read_as_they_are_asked_for():
     asked = []
-    fates = [Fate(Item(id), (), b"", None) for id in "ab"]
+    fates = [VideoStatus(Item(id), (), b"", None) for id in "ab"]
     results = read_ahead(fates, lambda one: asked.append(one.item.id) or b"", far=False)
     assert next(results) == (Item("a"), b"")
     assert asked == ["a"]

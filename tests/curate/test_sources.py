@@ -6,7 +6,7 @@ import tarfile
 import pytest
 
 from stepline.asr.captions.read import read_captions
-from stepline.curate.remote import Place
+from stepline.curate.remote import RemotePath
 from stepline.curate.settings import ColumnsSettings, SourceSettings
 from stepline.curate.sources import read_source, relative_address
 from stepline.curate.sources.select import in_order
@@ -38,8 +38,8 @@ def test_a_folder_gives_its_videos_sorted_with_the_captions_beside_them(tmp_path
     assert (cut.id, whisk.id) == ("cut", "whisk")
     assert cut.video == f"{tmp_path}/sub/cut.MKV"
     assert cut.captions == f"{tmp_path}/cut.srt"  # no language before one with a language
-    assert cut.captions_stamp == Place(cut.captions).stamp()
-    assert cut.stamp == Place(cut.video).stamp()
+    assert cut.captions_stamp == RemotePath(cut.captions).stamp()
+    assert cut.stamp == RemotePath(cut.video).stamp()
     assert (whisk.captions, whisk.features) == (None, None)
 
 
@@ -95,7 +95,7 @@ def test_a_list_gives_a_row_each_and_says_what_it_refuses(tmp_path, kind):
     assert b.video == f"{tmp_path}/videos/b.mp4"
     assert (b.category, b.duration, b.title, b.task) == ("Food", 12.5, "Tea", None)
     assert (a.video, a.task) == (f"{tmp_path}/videos/a.mp4", "Oil")
-    assert a.stamp == Place(a.video).stamp()
+    assert a.stamp == RemotePath(a.video).stamp()
     assert none.reason == "its video is not there"
     assert "neither an id nor" in unnamed.reason
 
@@ -178,15 +178,15 @@ def test_tars_are_read_where_they_lie(tmp_path, address):
     entries = list(read_source(f"{tmp_path}/{address}"))
     assert ids(entries) == [("b", "Item"), ("b", "Refused"), ("c", "Item"), ("d", "Refused"), ("e", "Refused")]
     first, _again, c, nothing, two = entries
-    assert Place(first.video).read() == b"!"  # the first in the order of the tars
-    assert Place(c.video).read() == b"video c"
-    assert Place(c.video).name == "c.mp4"
-    assert json.loads(Place(c.captions).read()) == CAPTIONS
-    assert c.stamp == Place(c.video).stamp()
+    assert RemotePath(first.video).read() == b"!"  # the first in the order of the tars
+    assert RemotePath(c.video).read() == b"video c"
+    assert RemotePath(c.video).name == "c.mp4"
+    assert json.loads(RemotePath(c.captions).read()) == CAPTIONS
+    assert c.stamp == RemotePath(c.video).stamp()
     assert "neither a video" in nothing.reason
     assert "2 videos" in two.reason
     (b,) = read_source(f"{tmp_path}/shards/s-01.tar")
-    assert (b.title, b.duration, b.task, Place(b.captions).read().decode()) == ("Tea", 12.0, None, VTT)
+    assert (b.title, b.duration, b.task, RemotePath(b.captions).read().decode()) == ("Tea", 12.0, None, VTT)
     assert relative_address(b.video, f"{tmp_path}/shards") == b.video.removeprefix(f"{tmp_path}/shards/")
 
 
@@ -221,8 +221,8 @@ def test_howto100m_gives_captions_features_tasks_and_lengths_by_id(howto100m):
     assert (v2.task, v2.title, v2.duration, v2.category) == ("Make Tea", "Make Tea", 61.0, "Food and Entertaining")
     assert (v1.task, v1.duration, v1.video) == ("8", None, None)
     assert v2.features == f"{howto100m}/features/v2.mp4.npy"
-    assert json.loads(Place(v1.captions).read())["text"] == ['Crème brûlée, "now"]}']
-    Place(v1.captions).fetch(howto100m / "fetched.json")
+    assert json.loads(RemotePath(v1.captions).read())["text"] == ['Crème brûlée, "now"]}']
+    RemotePath(v1.captions).fetch(howto100m / "fetched.json")
     heard = read_captions(howto100m / "fetched.json")
     assert [sentence.text for sentence in heard.transcript.sentences] == ['Crème brûlée, "now"]}']
     assert v1.captions_stamp != v2.captions_stamp
@@ -243,13 +243,13 @@ def test_captions_in_a_file_larger_than_a_block_are_found(tmp_path, monkeypatch)
 
     whole = {f"v{number}": {**CAPTIONS, "text": [f"é {number}"]} for number in range(20)}
     (tmp_path / "c.json").write_bytes(b"\xef\xbb\xbf" + json.dumps(whole, ensure_ascii=False, indent=1).encode())
-    captions = CaptionFile(Place(str(tmp_path / "c.json")))
+    captions = CaptionFile(RemotePath(str(tmp_path / "c.json")))
     assert len(captions) == 20
-    assert all(json.loads(Place(captions.find(id).url).read()) == value for id, value in whole.items())
+    assert all(json.loads(RemotePath(captions.find(id).url).read()) == value for id, value in whole.items())
     assert captions.find("v99") is None
     (tmp_path / "c.json").write_text('{"v1": {"text": [')
     with pytest.raises(DatasetError, match="v1 breaks off"):
-        CaptionFile(Place(str(tmp_path / "c.json")))
+        CaptionFile(RemotePath(str(tmp_path / "c.json")))
 
 
 def test_entries_beyond_memory_are_sorted_on_disk_alike():

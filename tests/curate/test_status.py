@@ -4,13 +4,13 @@ import pytest
 from fake_stages import STAGES, recipe, videos
 
 from stepline.curate.driver import Job, Progress, curate
-from stepline.curate.remote import Place
-from stepline.curate.stage import Failure, Gathered
+from stepline.curate.remote import RemotePath
+from stepline.curate.stage import DatasetContext, StageFailure
 from stepline.curate.status import status
 from stepline.errors import StoreError
 
 
-def stop(gathered: Gathered) -> None:
+def stop(gathered: DatasetContext) -> None:
     """Stand for a stage that is interrupted."""
     raise KeyboardInterrupt
 
@@ -22,7 +22,7 @@ def test_status_counts_what_is_done_failed_and_waiting(tmp_path, monkeypatch):
     told = []
     with pytest.raises(KeyboardInterrupt):
         curate(Job(recipe(), str(tmp_path / "out"), broken, report=lambda one: told.append(one.done)), items)
-    found = status(Place(str(tmp_path / "out")), STAGES)
+    found = status(RemotePath(str(tmp_path / "out")), STAGES)
     counts = {stage.name: (stage.done, dict(stage.failed), stage.never, stage.waiting) for stage in found.stages}
     assert counts == {
         "read": (2, {"error": 1, "left out": 1}, 0, 0),
@@ -44,7 +44,7 @@ def test_status_names_what_other_recipes_left(tmp_path, monkeypatch):
     items = videos(tmp_path / "in", {"a": "one"})
     for threads in (1, 2):
         curate(Job(recipe(threads=threads), str(tmp_path / "out"), STAGES), items)
-    found = status(Place(str(tmp_path / "out")), STAGES)
+    found = status(RemotePath(str(tmp_path / "out")), STAGES)
     ((name, size),) = found.others.items()  # what publishes writes nothing into its own folder
     assert name.startswith("stages/total/")
     assert size == (tmp_path / "out" / name / "total.json").stat().st_size
@@ -52,7 +52,7 @@ def test_status_names_what_other_recipes_left(tmp_path, monkeypatch):
 
 def test_there_is_no_status_without_a_run(tmp_path):
     with pytest.raises(StoreError, match="no run of `stepline curate` has begun here"):
-        status(Place(str(tmp_path)), STAGES)
+        status(RemotePath(str(tmp_path)), STAGES)
 
 
 def test_progress_knows_its_rate_and_what_is_left():
@@ -60,8 +60,8 @@ def test_progress_knows_its_rate_and_what_is_left():
     assert progress.rate is None
     progress.count(None, earlier=True)
     assert progress.rate is None  # an earlier run's videos say nothing of this one's pace
-    progress.count(Failure("a", "read", "hang", "slow"), earlier=False)
-    progress.count(Failure("b", "read", "left out", "short"), earlier=False)
+    progress.count(StageFailure("a", "read", "hang", "slow"), earlier=False)
+    progress.count(StageFailure("b", "read", "left out", "short"), earlier=False)
     assert progress.failed == 1
     assert progress.rate == pytest.approx(2 / progress.seconds * 3600, rel=1e-3)
     assert progress.left == pytest.approx(7 / 2 * progress.seconds, rel=1e-3)

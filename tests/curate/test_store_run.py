@@ -4,8 +4,8 @@ import pytest
 from fake_stages import STAGES, recipe, videos
 
 from stepline.curate.driver import Job, curate
-from stepline.curate.remote import Place
-from stepline.curate.settings import PlaceSettings
+from stepline.curate.remote import RemotePath
+from stepline.curate.settings import RemoteSettings
 from stepline.curate.stage import Item
 from stepline.curate.status import status
 from stepline.curate.store.run_log import read_timings
@@ -33,14 +33,14 @@ def test_a_run_in_a_bucket_that_fails_now_and_then_is_as_one_on_a_disk(tmp_path,
     here = videos(tmp_path / "in", {"a": "one two", "bad": "corrupt", "c": "four five six"})
     there = []
     for item in here:
-        place = Place(f"s3://films/in/{item.id}.txt")
+        place = RemotePath(f"s3://films/in/{item.id}.txt")
         place.put(tmp_path / "in" / f"{item.id}.txt")
         there.append(Item(item.id, video=place.url, stamp=item.stamp))
     curate(Job(recipe(), str(tmp_path / "out"), STAGES), here)
     bucket.every = 7  # each seventh request is answered with an error
     for _ in range(2):
         curate(Job(recipe(places=PATIENT), "s3://films/out", STAGES), there)
-    out = Place("s3://films/out", PlaceSettings(**PATIENT))
+    out = RemotePath("s3://films/out", RemoteSettings(**PATIENT))
     assert (out / "dataset/dataset.json").read() == (tmp_path / "out/dataset/dataset.json").read_bytes()
     begun = [line["id"] for line in read_timings(out) if line["event"] == "start" and line["stage"] == "read"]
     assert sorted(begun) == ["a", "bad", "c"]  # the second run found everything

@@ -4,10 +4,10 @@ import pytest
 from fake_stages import STAGES, recipe
 
 from stepline.curate.execution.scheduler import OpenVideo
-from stepline.curate.plan import Plan, fate
-from stepline.curate.remote import Place
-from stepline.curate.stage import Failure, Item, Recipe, chosen_stages, key, load_recipe, reads
-from stepline.curate.store.results import Cells, Known
+from stepline.curate.plan import Plan, video_status
+from stepline.curate.remote import RemotePath
+from stepline.curate.stage import Item, Recipe, StageFailure, files_read, key, load_recipe, resolve_stages
+from stepline.curate.store.results import KeySet, ResultStore
 from stepline.errors import SettingsError, StoreError
 
 ITEM = Item("a", video="a.mp4", stamp="10-1", captions="a.vtt", captions_stamp="3-1", title="Whisk")
@@ -31,14 +31,14 @@ def test_a_key_changes_with_all_that_decides_a_result_and_nothing_else():
 
 def test_a_stage_reads_captions_and_features_where_there_are_some_and_else_the_video():
     looks = replace(READ, reads=("speech", "picture"))
-    assert reads(looks, ITEM) == {"captions", "media"}
-    assert reads(looks, replace(ITEM, features="a.npy")) == {"captions", "features"}
-    assert reads(looks, replace(ITEM, captions=None)) == {"media"}
+    assert files_read(looks, ITEM) == {"captions", "media"}
+    assert files_read(looks, replace(ITEM, features="a.npy")) == {"captions", "features"}
+    assert files_read(looks, replace(ITEM, captions=None)) == {"media"}
 
 
 def test_what_a_recipe_says_of_its_engine_changes_no_key():
     plans = [
-        Plan.of(one, chosen_stages(one, STAGES))
+        Plan.of(one, resolve_stages(one, STAGES))
         for one in (recipe(workers=1, seconds=5.0), recipe(workers=7, engine="ray", memory=99))
     ]
     assert plans[0].units(ITEM) == plans[1].units(ITEM)
@@ -47,57 +47,59 @@ def test_what_a_recipe_says_of_its_engine_changes_no_key():
 
 def test_a_recipe_must_hold_together():
     with pytest.raises(SettingsError, match="no stage 'reed'"):
-        chosen_stages(Recipe(stages=("reed",)), STAGES)
+        resolve_stages(Recipe(stages=("reed",)), STAGES)
     with pytest.raises(SettingsError, match="'count' needs 'read' before it"):
-        chosen_stages(Recipe(stages=("count", "read")), STAGES)
+        resolve_stages(Recipe(stages=("count", "read")), STAGES)
     with pytest.raises(SettingsError, match="'read' is named twice"):
-        chosen_stages(Recipe(stages=("read", "read")), STAGES)
+        resolve_stages(Recipe(stages=("read", "read")), STAGES)
     with pytest.raises(SettingsError, match="names no stage"):
-        chosen_stages(Recipe(), STAGES)
+        resolve_stages(Recipe(), STAGES)
     with pytest.raises(SettingsError, match="no such recipe"):
         load_recipe("no-such-recipe")
 
 
 def test_what_a_stage_takes_counts_only_where_the_recipe_has_it():
-    with_share = chosen_stages(recipe(stages=list(STAGES)), STAGES)
+    with_share = resolve_stages(recipe(stages=list(STAGES)), STAGES)
     assert [stage.needs for stage in with_share if stage.name == "publish"] == [("total", "double", "share")]
-    assert chosen_stages(recipe(), STAGES)[-1].needs == ("total", "double")
+    assert resolve_stages(recipe(), STAGES)[-1].needs == ("total", "double")
 
 
 @pytest.fixture(params=["disk", "memory"])
 def cells(request, tmp_path):
     """Cells on a disk, and in an object store that is listed and cannot be locked."""
-    return Cells(Place(str(tmp_path) if request.param == "disk" else f"memory://{tmp_path.name}"))
+    return ResultStore(RemotePath(str(tmp_path) if request.param == "disk" else f"memory://{tmp_path.name}"))
 
 
 def test_a_result_and_a_failure_are_there_again(cells):
     assert not cells.has(READ, "ab12" * 16)
     cells.write(READ, "ab12" * 16, b"text")
-    assert cells.fail(READ, "cd34" * 16, Failure("a", "read", "hang", "slow")).attempts == 1
-    assert cells.fail(READ, "cd34" * 16, Failure("a", "read", "crash", "gone")).attempts == 2
-    for known in (cells, Cells(cells.place)):
+    assert cells.fail(READ, "cd34" * 16, StageFailure("a", "read", "hang", "slow")).attempts == 1
+    assert cells.fail(READ, "cd34" * 16, StageFailure("a", "read", "crash", "gone")).attempts == 2
+    for known in (cells, ResultStore(cells.place)):
         assert known.has(READ, "ab12" * 16)
         assert known.read(READ, "ab12" * 16) == b"text"
-        assert known.failure(READ, "cd34" * 16) == Failure("a", "read", "crash", "gone", 2)
+        assert known.failure(READ, "cd34" * 16) == StageFailure("a", "read", "crash", "gone", 2)
         assert known.failure(READ, "ab12" * 16) is None
         assert not known.has(READ, "cd34" * 16)
 
 
 def test_a_failure_in_a_store_is_read_once(tmp_path, monkeypatch):
-    Cells(Place(f"memory://{tmp_path.name}")).fail(READ, "cd34" * 16, Failure("a", "read", "hang", "slow"))
-    cells, asked, read = Cells(Place(f"memory://{tmp_path.name}")), [], Place.read
-    monkeypatch.setattr(Place, "read", lambda place: asked.append(place.name) or read(place))
+    ResultStore(RemotePath(f"memory://{tmp_path.name}")).fail(
+        READ, "cd34" * 16, StageFailure("a", "read", "hang", "slow")
+    )
+    cells, asked, read = ResultStore(RemotePath(f"memory://{tmp_path.name}")), [], RemotePath.read
+    monkeypatch.setattr(RemotePath, "read", lambda place: asked.append(place.name) or read(place))
     assert cells.failure(READ, "cd34" * 16) == cells.failure(READ, "cd34" * 16)
     assert len(asked) == 1
-    assert cells.fail(READ, "cd34" * 16, Failure("a", "read", "hang", "slow")).attempts == 2
+    assert cells.fail(READ, "cd34" * 16, StageFailure("a", "read", "hang", "slow")).attempts == 2
     assert cells.failure(READ, "cd34" * 16).attempts == 2
 
 
 def test_one_of_many_machines_asks_for_keys_without_a_listing(tmp_path, monkeypatch):
-    place = Place(f"memory://{tmp_path.name}")
-    Cells(place).write(READ, "ab12" * 16, b"text")
-    monkeypatch.setattr(Place, "list", lambda place: pytest.fail("it listed"))
-    cells = Cells(place, listed=False)
+    place = RemotePath(f"memory://{tmp_path.name}")
+    ResultStore(place).write(READ, "ab12" * 16, b"text")
+    monkeypatch.setattr(RemotePath, "list", lambda place: pytest.fail("it listed"))
+    cells = ResultStore(place, listed=False)
     assert cells.has(READ, "ab12" * 16)
     assert not cells.has(READ, "cd34" * 16)
     assert cells.failure(READ, "cd34" * 16) is None
@@ -105,7 +107,7 @@ def test_one_of_many_machines_asks_for_keys_without_a_listing(tmp_path, monkeypa
 
 def test_keys_that_came_since_a_listing_are_known_however_many(tmp_path, monkeypatch):
     monkeypatch.setattr("stepline.curate.store.results.LOOSE", 2)
-    known = Known.of(Place(f"memory://{tmp_path.name}"))
+    known = KeySet.of(RemotePath(f"memory://{tmp_path.name}"))
     keys = [f"{number:02x}" * 32 for number in range(5)]
     for key_ in keys:
         known.add(key_)
@@ -114,14 +116,14 @@ def test_keys_that_came_since_a_listing_are_known_however_many(tmp_path, monkeyp
 
 
 def test_a_damaged_failure_is_named(cells):
-    cells.fail(READ, "cd34" * 16, Failure("a", "read", "hang", "slow"))
+    cells.fail(READ, "cd34" * 16, StageFailure("a", "read", "hang", "slow"))
     (cells.place / f"failures/read/{'cd34' * 16}.json").write("{}")
     with pytest.raises(StoreError, match="not a failure that Stepline wrote"):
         cells.failure(READ, "cd34" * 16)
 
 
 def opened(cells, **options):
-    plan = Plan.of(recipe(), chosen_stages(recipe(), STAGES))
+    plan = Plan.of(recipe(), resolve_stages(recipe(), STAGES))
     return plan, OpenVideo(plan, cells, ITEM, ("read", "count", "double"), **options)
 
 
@@ -141,11 +143,11 @@ def test_a_failure_ends_what_comes_after_it(cells):
     plan, video = opened(cells)
     read, count, _ = video.units
     cells.write(READ, read.key, b"{}")
-    failure = cells.fail(STAGES["count"], count.key, Failure("a", "count", "error", "no"))
+    failure = cells.fail(STAGES["count"], count.key, StageFailure("a", "count", "error", "no"))
     _, again = opened(cells)
     assert again.finished
     assert again.failure == failure
-    assert fate(plan, cells, ITEM, ("read", "count", "double")).failure == failure
+    assert video_status(plan, cells, ITEM, ("read", "count", "double")).failure == failure
     assert opened(cells, retry=True)[1].next_unit() == count
     for _ in range(2):
         cells.fail(STAGES["count"], count.key, failure)
@@ -155,7 +157,7 @@ def test_a_failure_ends_what_comes_after_it(cells):
 def test_a_result_outweighs_an_earlier_failure(cells):
     plan, video = opened(cells)
     read = video.units[0]
-    cells.fail(READ, read.key, Failure("a", "read", "hang", "slow"))
+    cells.fail(READ, read.key, StageFailure("a", "read", "hang", "slow"))
     cells.write(READ, read.key, b"{}")
-    assert fate(plan, cells, ITEM, ("read",)).failure is None
-    assert fate(plan, cells, ITEM, ("read", "count")) is None
+    assert video_status(plan, cells, ITEM, ("read",)).failure is None
+    assert video_status(plan, cells, ITEM, ("read", "count")) is None

@@ -13,12 +13,12 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from stepline.curate.execution.messages import Setup
-from stepline.curate.execution.pool import Team
-from stepline.curate.execution.scheduler import Fetcher, Round, Task
+from stepline.curate.execution.messages import WorkerSetup
+from stepline.curate.execution.pool import WorkerPool
+from stepline.curate.execution.scheduler import Fetcher, Phase, Scheduler
 from stepline.curate.stage import Item
-from stepline.curate.store.results import Folders
-from stepline.curate.store.run_log import Journal
+from stepline.curate.store.results import StageFolders
+from stepline.curate.store.run_log import RunLog
 from stepline.errors import StoreError
 from stepline.weights import cache_folder
 
@@ -30,26 +30,26 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def setup_of(task: Task) -> Setup:
+def setup_of(task: Phase) -> WorkerSetup:
     """Return what workers are told, with the folders of dataset stages that their units need on this machine."""
     plan = task.plan
     stages = {name: stage for name, stage in plan.stages.items() if stage.kind == "video"}
     needed = {need for name in task.stages for need in stages[name].needs if need in plan.dataset_keys}
-    folders = Folders(task.cells.place)
+    folders = StageFolders(task.cells.place)
     brought = {need: folders.here(need, plan.dataset_keys[need]) for need in sorted(needed)}
-    return Setup(plan.recipe, stages, task.cells.place.url, brought)
+    return WorkerSetup(plan.recipe, stages, task.cells.place.url, brought)
 
 
-def work_through(task: Task, items: Iterable[Item], size: int, scratch: Path, journal: Journal) -> None:
+def work_through(task: Phase, items: Iterable[Item], size: int, scratch: Path, journal: RunLog) -> None:
     """Do the stages of a task for all items with `size` worker processes.
 
     Raises SteplineError where the run must end; what was finished is kept.
     """
     engine = task.plan.recipe.engine
     fetcher = Fetcher(scratch, engine.cache * MIB, task.plan.recipe.places)
-    team = Team(setup_of(task), size, journal, scratch)
+    team = WorkerPool(setup_of(task), size, journal, scratch)
     try:
-        Round(task, team, fetcher, iter(items), engine.ahead * size).run()
+        Scheduler(task, team, fetcher, iter(items), engine.ahead * size).run()
     finally:
         team.close()
         fetcher.close()

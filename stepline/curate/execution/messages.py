@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from stepline.curate.stage import FailureKind, Recipe, Stage, Unit
+from stepline.curate.stage import FailureKind, Recipe, Stage, StageTask
 
 Became: TypeAlias = Literal["done", "run"] | FailureKind
 
 
 @dataclass(frozen=True)
-class Setup:
+class WorkerSetup:
     """What a worker is told once. stages: of kind "video"; out: URL of the run's place.
 
     folders: local, of the dataset stages that are done, by stage.
@@ -28,15 +28,15 @@ class Setup:
 
 
 @dataclass(frozen=True)
-class Order:
+class TaskRequest:
     """One unit to do. files: where what it reads is on this machine: "media", "captions", "features"."""
 
-    unit: Unit
+    unit: StageTask
     files: Mapping[str, Path] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class Ready:
+class WorkerReady:
     """A worker has started. wall, cpu: seconds that it took."""
 
     wall: float
@@ -44,7 +44,7 @@ class Ready:
 
 
 @dataclass(frozen=True)
-class Reply:
+class TaskReply:
     """What became of an order. "done": its cell is written; "run": the whole run must end, as `reason` says.
 
     cpu, wall: seconds; peak_rss, bytes: bytes; first: the worker had not done this stage before, so its models loaded.

@@ -17,13 +17,13 @@ from typing import Any
 
 from stepline.curate.execution.local import MIB, cores, scratch_folder, setup_of
 from stepline.curate.execution.messages import LONGEST
-from stepline.curate.execution.pool import Team
-from stepline.curate.execution.scheduler import Fetcher, Finished, OpenVideo, Round, Task
+from stepline.curate.execution.pool import WorkerPool
+from stepline.curate.execution.scheduler import Fetcher, FinishedVideo, OpenVideo, Phase, Scheduler
 from stepline.curate.plan import Plan
-from stepline.curate.remote import Place
-from stepline.curate.stage import Failure, Item, Stage
-from stepline.curate.store.results import Cells
-from stepline.curate.store.run_log import Journal, from_line, to_line
+from stepline.curate.remote import RemotePath
+from stepline.curate.stage import Item, Stage, StageFailure
+from stepline.curate.store.results import ResultStore
+from stepline.curate.store.run_log import RunLog, from_line, to_line
 from stepline.errors import ModelError, SteplineError
 
 QUIET = {
@@ -37,7 +37,7 @@ LARGEST = 32  # videos a batch
 
 
 @dataclass(frozen=True)
-class Share:
+class ActorSetup:
     """What an actor is told: a task's parts, which travel, and where the run is."""
 
     plan: Plan
@@ -49,24 +49,26 @@ class Share:
 class Actor:
     """Does some stages of the videos that Ray gives it. Its models stay loaded between batches."""
 
-    def __init__(self, share: Share) -> None:
+    def __init__(self, share: ActorSetup) -> None:
         self._held = contextlib.ExitStack()
-        place = Place(share.out, share.plan.recipe.places)
+        place = RemotePath(share.out, share.plan.recipe.places)
         scratch = self._held.enter_context(scratch_folder())
-        self._journal = Journal(place)
-        self._finished: list[Finished] = []
-        self._task = Task(share.plan, Cells(place, listed=False), share.stages, share.retry, self._finished.append)
+        self._journal = RunLog(place)
+        self._finished: list[FinishedVideo] = []
+        self._task = Phase(
+            share.plan, ResultStore(place, listed=False), share.stages, share.retry, self._finished.append
+        )
         engine = share.plan.recipe.engine
         self._ahead = engine.ahead
         self._fetcher = Fetcher(scratch, engine.cache * MIB, share.plan.recipe.places)
-        self._team = Team(setup_of(self._task), 1, self._journal, scratch)
+        self._team = WorkerPool(setup_of(self._task), 1, self._journal, scratch)
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, list[str]]:
         """Return a batch with what became of each video; rows that an earlier group could not do pass through."""
         rows = [json.loads(line) for line in batch["row"]]
         items = [from_line(Item, row["item"]) for row in rows if row["failure"] is None and row["ends"] is None]
         try:
-            Round(self._task, self._team, self._fetcher, iter(items), self._ahead).run()
+            Scheduler(self._task, self._team, self._fetcher, iter(items), self._ahead).run()
         except SteplineError as error:  # it ends the run; the driver says so
             return {"row": [json.dumps({**row, "ends": str(error)}) for row in rows]}
         self._journal.copy()
@@ -75,7 +77,7 @@ class Actor:
         return {"row": [json.dumps(_with(row, became)) for row in rows]}
 
 
-def _with(row: dict[str, Any], became: dict[str, Finished]) -> dict[str, Any]:
+def _with(row: dict[str, Any], became: dict[str, FinishedVideo]) -> dict[str, Any]:
     """Return a row with what became of its video in this group."""
     one = became.get(json.loads(row["item"])["id"])
     if one is None:
@@ -84,7 +86,7 @@ def _with(row: dict[str, Any], became: dict[str, Finished]) -> dict[str, Any]:
     return {**row, "failure": failure, "worked": row["worked"] or one.worked}
 
 
-def work_on_ray(task: Task, items: Iterable[Item]) -> None:
+def work_on_ray(task: Phase, items: Iterable[Item]) -> None:
     """Do the stages of a task for all items on a Ray cluster: the one named, else one that is started here.
 
     Raises ModelError where Ray is not installed, SteplineError where the run must end.
@@ -97,17 +99,17 @@ def work_on_ray(task: Task, items: Iterable[Item]) -> None:
             known = json.loads(row["row"])
             if known["ends"] is not None:
                 raise SteplineError(known["ends"])
-            failure = Failure(**known["failure"]) if known["failure"] else None
-            task.told(Finished(from_line(Item, known["item"]), failure, known["worked"]))
+            failure = StageFailure(**known["failure"]) if known["failure"] else None
+            task.told(FinishedVideo(from_line(Item, known["item"]), failure, known["worked"]))
 
 
-def _to_be_done(task: Task, items: Iterable[Item]) -> Iterator[dict[str, str]]:
+def _to_be_done(task: Phase, items: Iterable[Item]) -> Iterator[dict[str, str]]:
     """Yield a row for each video that something is left to do for; the others need no actor."""
     fresh = {"failure": None, "worked": False, "ends": None}
     for item in items:
         video = OpenVideo(task.plan, task.cells, item, task.stages, retry=task.retry)
         if video.finished:
-            task.told(Finished(item, video.failure, worked=False))
+            task.told(FinishedVideo(item, video.failure, worked=False))
         else:
             yield {"row": json.dumps({"item": to_line(item), **fresh})}
 
@@ -123,14 +125,14 @@ def _in_one_line(ray: Any) -> Iterator[None]:
         raise SteplineError(f"{what}; what is done stays done, run again") from error
 
 
-def _mapped(ray: Any, task: Task, lines: Sequence[dict[str, str]]) -> Any:
+def _mapped(ray: Any, task: Phase, lines: Sequence[dict[str, str]]) -> Any:
     """Return the lazy dataset: a pool of actors for each group of stages, one after another, streaming."""
     engine = task.plan.recipe.engine
     most = engine.workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
     batch = min(LARGEST, max(1, len(lines) // (most * SHARES)))
     data = ray.data.from_items(list(lines), override_num_blocks=-(-len(lines) // batch))
     for stages, gpus in groups([task.plan.stages[name] for name in task.stages], engine.gpus):
-        share = Share(task.plan, task.cells.place.url, stages, task.retry)
+        share = ActorSetup(task.plan, task.cells.place.url, stages, task.retry)
         data = data.map_batches(
             Actor,
             fn_constructor_args=(share,),

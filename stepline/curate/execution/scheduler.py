@@ -15,15 +15,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from stepline.curate.execution.messages import Order, plain
-from stepline.curate.execution.pool import LOOK, Team
-from stepline.curate.execution.supervisor import Watched
+from stepline.curate.execution.messages import TaskRequest, plain
+from stepline.curate.execution.pool import LOOK, WorkerPool
+from stepline.curate.execution.supervisor import WorkerProcess
 from stepline.curate.execution.worker import full
 from stepline.curate.plan import Plan
-from stepline.curate.remote import Place
-from stepline.curate.settings import PlaceSettings
-from stepline.curate.stage import Failure, Item, Unit, reads
-from stepline.curate.store.results import Cells
+from stepline.curate.remote import RemotePath
+from stepline.curate.settings import RemoteSettings
+from stepline.curate.stage import Item, StageFailure, StageTask, files_read
+from stepline.curate.store.results import ResultStore
 from stepline.errors import SteplineError
 
 State: TypeAlias = Literal["waiting", "running", "done", "failed"]
@@ -35,15 +35,17 @@ class OpenVideo:
     retry: try again what failed before, as long as its attempts are fewer than the recipe's limit.
     """
 
-    def __init__(self, plan: Plan, cells: Cells, item: Item, stages: Sequence[str], *, retry: bool = False) -> None:
+    def __init__(
+        self, plan: Plan, cells: ResultStore, item: Item, stages: Sequence[str], *, retry: bool = False
+    ) -> None:
         self.item = item
         self.units = tuple(unit for unit in plan.units(item) if unit.stage in stages)
         self._plan = plan
-        self.failures: dict[str, Failure] = {}
+        self.failures: dict[str, StageFailure] = {}
         self.states: dict[str, State] = {unit.stage: self._found(cells, unit, retry) for unit in self.units}
         self.worked = False  # a unit of it ran
 
-    def _found(self, cells: Cells, unit: Unit, retry: bool) -> State:
+    def _found(self, cells: ResultStore, unit: StageTask, retry: bool) -> State:
         stage = self._plan.stages[unit.stage]
         if cells.has(stage, unit.key):
             return "done"
@@ -53,7 +55,7 @@ class OpenVideo:
         self.failures[unit.stage] = failure
         return "failed"
 
-    def next_unit(self, *, ahead: bool = False) -> Unit | None:
+    def next_unit(self, *, ahead: bool = False) -> StageTask | None:
         """Return the unit that may run now. ahead: also one whose turn has not come, but whose needs are done."""
         for unit in self.units:
             state = self.states[unit.stage]
@@ -65,19 +67,19 @@ class OpenVideo:
                 return None
         return None
 
-    def start(self, unit: Unit) -> None:
+    def start(self, unit: StageTask) -> None:
         """Note that a unit runs."""
         self.states[unit.stage] = "running"
         self.worked = True
 
-    def settle(self, unit: Unit, failure: Failure | None) -> None:
+    def settle(self, unit: StageTask, failure: StageFailure | None) -> None:
         """Note what became of a unit."""
         self.states[unit.stage] = "failed" if failure else "done"
         if failure is not None:
             self.failures[unit.stage] = failure
 
     @property
-    def failure(self) -> Failure | None:
+    def failure(self) -> StageFailure | None:
         """The first failure in the recipe's order, once all that stands before it is done."""
         for unit in self.units:
             if self.states[unit.stage] != "done":
@@ -94,14 +96,14 @@ class OpenVideo:
     def files(self) -> frozenset[str]:
         """Return what must be at hand for the units that may still run."""
         left = (unit for unit in self.units if self.states[unit.stage] in ("waiting", "running"))
-        return frozenset(name for unit in left for name in reads(self._plan.stages[unit.stage], self.item))
+        return frozenset(name for unit in left for name in files_read(self._plan.stages[unit.stage], self.item))
 
-    def files_of(self, unit: Unit) -> frozenset[str]:
+    def files_of(self, unit: StageTask) -> frozenset[str]:
         """Return which files a unit reads."""
-        return reads(self._plan.stages[unit.stage], self.item)
+        return files_read(self._plan.stages[unit.stage], self.item)
 
 
-def may_retry(failure: Failure, attempts: int) -> bool:
+def may_retry(failure: StageFailure, attempts: int) -> bool:
     """Tell whether a failure may be tried again; what the recipe itself leaves out may not."""
     return failure.kind != "left out" and failure.attempts < attempts
 
@@ -116,7 +118,7 @@ AT_ONCE = 2  # files fetched at the same time
 
 
 @dataclass
-class Held:
+class VideoFiles:
     """The files of one open video: those that are here, those on their way."""
 
     folder: Path
@@ -131,9 +133,9 @@ class Fetcher:
     bound: bytes that fetched files may take before the next one waits; one is always fetched, however large.
     """
 
-    def __init__(self, scratch: Path, bound: int, settings: PlaceSettings) -> None:
+    def __init__(self, scratch: Path, bound: int, settings: RemoteSettings) -> None:
         self._scratch, self._bound, self._settings = scratch, bound, settings
-        self._held: dict[str, Held] = {}
+        self._held: dict[str, VideoFiles] = {}
         self._made = 0
         self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="fetch")
 
@@ -143,7 +145,7 @@ class Fetcher:
         for name in names:
             if name in held.here or name in held.coming:
                 continue
-            place = Place(urls(item)[name], self._settings)
+            place = RemotePath(urls(item)[name], self._settings)
             if place.local is not None:
                 held.here[name] = place.local
             elif self._room(held):
@@ -179,20 +181,20 @@ class Fetcher:
         for held in self._held.values():
             shutil.rmtree(held.folder, ignore_errors=True)
 
-    def _of(self, item: Item) -> Held:
+    def _of(self, item: Item) -> VideoFiles:
         if item.id not in self._held:
             self._made += 1
-            self._held[item.id] = Held(self._scratch / f"video-{self._made}")
+            self._held[item.id] = VideoFiles(self._scratch / f"video-{self._made}")
         return self._held[item.id]
 
-    def _room(self, held: Held) -> bool:
+    def _room(self, held: VideoFiles) -> bool:
         """Tell whether one more file may be fetched; a video that has begun gets all it needs, or it would wait."""
         coming = sum(len(other.coming) for other in self._held.values())
         taken = sum(other.size for other in self._held.values())
         return bool(held.size or held.coming) or (taken < self._bound and coming < 2 * AT_ONCE)
 
 
-def _fetched(place: Place, target: Path) -> Path:
+def _fetched(place: RemotePath, target: Path) -> Path:
     place.fetch(target)
     return target
 
@@ -201,33 +203,33 @@ SOON = 0.02  # seconds to wait while a file is on its way and every worker is fr
 
 
 @dataclass(frozen=True)
-class Finished:
+class FinishedVideo:
     """A video that nothing is left to do for. failure: the first; worked: it took work in this run."""
 
     item: Item
-    failure: Failure | None
+    failure: StageFailure | None
     worked: bool
 
 
 @dataclass(frozen=True)
-class Task:
+class Phase:
     """Some stages over some videos. retry: also what failed before. told: called as each video is finished.
 
     row: failures of each stage since its last success.
     """
 
     plan: Plan
-    cells: Cells
+    cells: ResultStore
     stages: Sequence[str]
     retry: bool = False
-    told: Callable[[Finished], None] = lambda finished: None  # noqa: ARG005
+    told: Callable[[FinishedVideo], None] = lambda finished: None  # noqa: ARG005
     row: Counter[str] = field(default_factory=Counter)
 
 
-class Round:
+class Scheduler:
     """Videos being worked on, the oldest first; at most `most` are open at once."""
 
-    def __init__(self, task: Task, team: Team, fetcher: Fetcher, items: Iterator[Item], most: int) -> None:
+    def __init__(self, task: Phase, team: WorkerPool, fetcher: Fetcher, items: Iterator[Item], most: int) -> None:
         self._task, self._team, self._fetcher, self._items, self._most = task, team, fetcher, items, most
         self._coming = False
         self._open: dict[str, OpenVideo] = {}
@@ -253,7 +255,7 @@ class Round:
             task = self._task
             video = OpenVideo(task.plan, task.cells, item, task.stages, retry=task.retry)
             if video.finished:
-                task.told(Finished(video.item, video.failure, video.worked))
+                task.told(FinishedVideo(video.item, video.failure, video.worked))
             else:
                 self._open[item.id] = video
 
@@ -270,32 +272,32 @@ class Round:
                     self._team.give(worker, order)
         return self._coming
 
-    def _order_for(self, worker: Watched, *, ahead: bool) -> Order | None:
+    def _order_for(self, worker: WorkerProcess, *, ahead: bool) -> TaskRequest | None:
         """Return a unit whose files are here: of a stage that the worker has models of, else of the oldest video."""
-        found: Order | None = None
+        found: TaskRequest | None = None
         for video in list(self._open.values()):
             unit = video.next_unit(ahead=ahead)
             files = self._files(video, unit) if unit else None
             if unit is None or files is None:
                 continue
             if unit.stage in worker.loaded:
-                return Order(unit, files)
-            found = found or Order(unit, files)
+                return TaskRequest(unit, files)
+            found = found or TaskRequest(unit, files)
         return found
 
-    def _files(self, video: OpenVideo, unit: Unit) -> dict[str, Path] | None:
+    def _files(self, video: OpenVideo, unit: StageTask) -> dict[str, Path] | None:
         """Return where the files of a unit are; None while they come, or where they cannot, which ends the video."""
         try:
             files = self._fetcher.ready(video.item, video.files_of(unit))
         except SteplineError as error:
             if full(error):  # no fault of the video
                 raise
-            self._settle(unit, Failure(video.item.id, unit.stage, "error", _plain(error, video.item)))
+            self._settle(unit, StageFailure(video.item.id, unit.stage, "error", _plain(error, video.item)))
             return None
         self._coming = self._coming or files is None
         return files
 
-    def _settle(self, unit: Unit, failure: Failure | None) -> None:
+    def _settle(self, unit: StageTask, failure: StageFailure | None) -> None:
         """Keep what became of a unit, and finish its video where nothing is left to do."""
         task, video = self._task, self._open[unit.item.id]
         stage = task.plan.stages[unit.stage]
@@ -307,11 +309,11 @@ class Round:
         video.settle(unit, failure)
         if video.finished:
             del self._open[unit.item.id]
-            task.told(Finished(video.item, video.failure, video.worked))
+            task.told(FinishedVideo(video.item, video.failure, video.worked))
         if video.finished or not video.files():
             self._fetcher.release(video.item)
 
-    def _refuse_a_row(self, unit: Unit, failure: Failure | None) -> None:
+    def _refuse_a_row(self, unit: StageTask, failure: StageFailure | None) -> None:
         """Raise SteplineError where a stage fails for video after video, as when a server it asks is down."""
         row = self._task.row
         if failure is None or failure.kind == "left out":
@@ -325,4 +327,4 @@ class Round:
 
 def _plain(error: SteplineError, item: Item) -> str:
     """Return why files of an item cannot be fetched, in one line, without where they are."""
-    return plain(str(error), [Place(url).shown for url in urls(item).values()], item.id)
+    return plain(str(error), [RemotePath(url).shown for url in urls(item).values()], item.id)

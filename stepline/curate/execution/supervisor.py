@@ -17,7 +17,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import IO
 
-from stepline.curate.execution.messages import Order, Ready, Reply, Setup
+from stepline.curate.execution.messages import TaskReply, TaskRequest, WorkerReady, WorkerSetup
 from stepline.curate.stage import no_settings
 from stepline.errors import SteplineError
 
@@ -34,21 +34,21 @@ _starter = ThreadPoolExecutor(1, thread_name_prefix="stepline-start")
 
 
 @dataclass(frozen=True)
-class Died:
+class WorkerDeath:
     """How a worker ended without a reply. code: as of `subprocess`; why: the limit that it broke, None = by itself."""
 
     code: int
     why: str | None
 
 
-class Watched:
+class WorkerProcess:
     """One worker process, at most one order at a time."""
 
-    def __init__(self, setup: Setup, log: Path) -> None:
+    def __init__(self, setup: WorkerSetup, log: Path) -> None:
         self._setup = setup
         self._log = log
         self._limits = setup.recipe.limits
-        self.order: Order | None = None
+        self.order: TaskRequest | None = None
         self.served = 0  # orders it was given since its process started
         self.loaded: set[str] = set()  # stages it has done
         self._ready = False
@@ -72,7 +72,7 @@ class Watched:
         """The id of its process."""
         return self._process.pid
 
-    def give(self, order: Order) -> None:
+    def give(self, order: TaskRequest) -> None:
         """Give an order to a free worker; one that has died meanwhile is noticed at `answer`."""
         self.order = order
         self.served += 1
@@ -84,17 +84,17 @@ class Watched:
         except (BrokenPipeError, ConnectionResetError):
             return
 
-    def answer(self) -> Ready | Reply | Died:
+    def answer(self) -> WorkerReady | TaskReply | WorkerDeath:
         """Return what came from the process: that it has started, a reply, or its death."""
         try:
             message = self._connection.recv()
         except (EOFError, ConnectionResetError, pickle.UnpicklingError):
             return self._ended(None)
-        if isinstance(message, Ready):
+        if isinstance(message, WorkerReady):
             self._ready = True
-        return message if isinstance(message, (Ready, Reply)) else self._ended(None)
+        return message if isinstance(message, (WorkerReady, TaskReply)) else self._ended(None)
 
-    def overrun(self) -> Died | None:
+    def overrun(self) -> WorkerDeath | None:
         """Kill a worker that is beyond its limits and return which; None where it is within them."""
         if self._connection.poll():  # the reply is there
             return None
@@ -119,7 +119,7 @@ class Watched:
         kill(self._process)
         self._connection.close()
 
-    def _ended(self, why: str | None) -> Died:
+    def _ended(self, why: str | None) -> WorkerDeath:
         if why is None:
             with contextlib.suppress(subprocess.TimeoutExpired):  # it closed its pipe and went on
                 self._process.wait(END)
@@ -131,7 +131,7 @@ class Watched:
             raise SteplineError(f"a worker process did not start within {START:.0f} s; is the machine overloaded?")
         if not self._ready and not killed:
             raise SteplineError(f"a worker process cannot start (code {code}): {self._last_words()}")
-        return Died(self._process.returncode if code is None else code, why)
+        return WorkerDeath(self._process.returncode if code is None else code, why)
 
     def _last_words(self) -> str:
         lines = self._log.read_text(errors="replace").split("\n") if self._log.is_file() else []
@@ -151,7 +151,7 @@ class Watched:
             return
 
 
-def _sendable(setup: Setup) -> Setup:
+def _sendable(setup: WorkerSetup) -> WorkerSetup:
     """Return a setup without the functions that only the driver calls, which may have no name to be sent by."""
     return replace(setup, stages={name: replace(stage, settings=no_settings) for name, stage in setup.stages.items()})
 

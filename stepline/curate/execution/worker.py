@@ -20,24 +20,24 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import cast
 
-from stepline.curate.execution.messages import Became, Order, Ready, Reply, Setup, plain
-from stepline.curate.remote import Place
-from stepline.curate.stage import LeftOutError, Stage, Work
-from stepline.curate.store.results import Cells
+from stepline.curate.execution.messages import Became, TaskReply, TaskRequest, WorkerReady, WorkerSetup, plain
+from stepline.curate.remote import RemotePath
+from stepline.curate.stage import LeftOutError, Stage, VideoContext
+from stepline.curate.store.results import ResultStore
 from stepline.errors import ModelError, SettingsError, SteplineError
 
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
-class Bench:
+class TaskRunner:
     """Does one unit after another, and remembers which stages have loaded their models."""
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: WorkerSetup) -> None:
         self._setup = setup
-        self._cells = Cells(Place(setup.out, setup.recipe.places))
+        self._cells = ResultStore(RemotePath(setup.out, setup.recipe.places))
         self._loaded: set[str] = set()
 
-    def do(self, order: Order) -> Reply:
+    def do(self, order: TaskRequest) -> TaskReply:
         """Return what became of a unit, whose cell is written where it went well."""
         stage = self._setup.stages[order.unit.stage]
         first = stage.name not in self._loaded
@@ -46,7 +46,7 @@ class Bench:
         notes: dict[str, float] = {}
         cpu, wall = time.process_time(), time.monotonic()
         became, reason, size = self._made(stage, order, notes)
-        return Reply(
+        return TaskReply(
             became,
             _told(became, reason, order),
             cpu=time.process_time() - cpu,
@@ -57,12 +57,12 @@ class Bench:
             notes=notes,
         )
 
-    def _made(self, stage: Stage, order: Order, notes: dict[str, float]) -> tuple[Became, str, int]:
+    def _made(self, stage: Stage, order: TaskRequest, notes: dict[str, float]) -> tuple[Became, str, int]:
         try:
             work = self._work(order, notes)
         except SteplineError as error:  # a cell that was there cannot be read: no fault of the video
             return "run", str(error), 0
-        became, reason, data = attempted(cast(Callable[[Work], bytes], stage.run), work)
+        became, reason, data = attempted(cast(Callable[[VideoContext], bytes], stage.run), work)
         if data is None:
             return became, reason, 0
         try:
@@ -71,9 +71,9 @@ class Bench:
             return "run", str(error), 0
         return "done", "", len(data)
 
-    def _work(self, order: Order, notes: dict[str, float]) -> Work:
+    def _work(self, order: TaskRequest, notes: dict[str, float]) -> VideoContext:
         stages, folders, needs = self._setup.stages, self._setup.folders, order.unit.needs
-        return Work(
+        return VideoContext(
             order.unit.item,
             self._setup.recipe,
             media=order.files.get("media"),
@@ -85,7 +85,7 @@ class Bench:
         )
 
 
-def attempted(run: Callable[[Work], bytes], work: Work) -> tuple[Became, str, bytes | None]:
+def attempted(run: Callable[[VideoContext], bytes], work: VideoContext) -> tuple[Became, str, bytes | None]:
     """Return the bytes that a stage makes of a unit, or how it failed and why."""
     try:
         data = run(work)
@@ -105,7 +105,7 @@ def attempted(run: Callable[[Work], bytes], work: Work) -> tuple[Became, str, by
     return "done", "", data
 
 
-def _told(became: Became, reason: str, order: Order) -> str:
+def _told(became: Became, reason: str, order: TaskRequest) -> str:
     """Return a reason as it is kept; what ends the run is for its owner, with all paths."""
     if became == "run":
         return " ".join(reason.split())
@@ -155,8 +155,8 @@ def main(pipe: int, parent: int) -> None:
     die_with(parent)
     connection = Connection(pipe)
     try:
-        bench = Bench(pickle.loads(connection.recv_bytes()))
-        connection.send(Ready(time.monotonic() - began, time.process_time()))
+        bench = TaskRunner(pickle.loads(connection.recv_bytes()))
+        connection.send(WorkerReady(time.monotonic() - began, time.process_time()))
         while True:
             connection.send(bench.do(connection.recv()))
     except (EOFError, BrokenPipeError, ConnectionResetError):

@@ -19,7 +19,7 @@ from stepline.curate.export.shards import COLUMNS, Written
 from stepline.curate.report.collect import Counts
 from stepline.curate.report.sections import biases
 from stepline.curate.settings import ExportSettings
-from stepline.curate.stage import Failure
+from stepline.curate.stage import StageFailure
 from stepline.records import VERSION, Record
 from stepline.weights import WEIGHTS
 
@@ -132,7 +132,7 @@ class Facts:
         return sorted(used)
 
 
-def falls(left_out: Iterable[Failure], kept: int, stages: Sequence[str]) -> list[Fall]:
+def falls(left_out: Iterable[StageFailure], kept: int, stages: Sequence[str]) -> list[Fall]:
     """Return what each stage left out, in the recipe's order; reasons that differ in numbers alone are one."""
     lost: dict[str, Counter[str]] = {}
     for failure in left_out:
@@ -148,7 +148,7 @@ def falls(left_out: Iterable[Failure], kept: int, stages: Sequence[str]) -> list
     return found
 
 
-def common_reason(failure: Failure) -> str:
+def common_reason(failure: StageFailure) -> str:
     """Return a failure's reason as it reads for every video: without the video's id, with # for each number."""
     return NUMBER.sub("#", failure.reason.removeprefix(f"{failure.id}: "))
 

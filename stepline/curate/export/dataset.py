@@ -17,9 +17,9 @@ from stepline.curate.export.card import Facts, card, falls, told, without_folder
 from stepline.curate.export.croissant import croissant
 from stepline.curate.export.shards import LEFT_OUT, TRAIN, Row, Written, copy_features, left_out_row, write_shards
 from stepline.curate.export.webdataset import write_tars
-from stepline.curate.remote import Place
+from stepline.curate.remote import RemotePath
 from stepline.curate.settings import ExportSettings
-from stepline.curate.stage import Failure, Item
+from stepline.curate.stage import Item, StageFailure
 from stepline.records import Record, Video
 from stepline.storage import remove, write_atomic
 
@@ -40,12 +40,12 @@ class Contents:
     """
 
     records: Callable[[], Iterable[Record]]
-    left_out: Mapping[str, Failure]
+    left_out: Mapping[str, StageFailure]
     items: Mapping[str, Item] = field(default_factory=dict)
     stages: tuple[str, ...] = ()
     settings: JsonValue = None
     features: "FeatureStore | None" = None
-    media: Mapping[str, Place] | None = None
+    media: Mapping[str, RemotePath] | None = None
 
 
 def export_dataset(contents: Contents, folder: Path, settings: ExportSettings) -> dict[str, JsonValue]:
@@ -111,7 +111,7 @@ LARGE = (".parquet", ".safetensors", ".tar")  # may share their bytes with the s
 OURS = ("data/train-", "data/left_out-", "features/shard-", "webdataset/train-")
 
 
-def publish(folder: Path, place: Place) -> None:
+def publish(folder: Path, place: RemotePath) -> None:
     """Copy a dataset's files to a place, and remove those of an earlier dataset that this one lacks.
 
     Doing it again, or after it was stopped, is harmless: `dataset.json`, which lists every file, comes last.
@@ -127,7 +127,7 @@ def publish(folder: Path, place: Place) -> None:
             (place / name).remove()
 
 
-def _copy(source: Path, target: Place) -> None:
+def _copy(source: Path, target: RemotePath) -> None:
     """Copy a file; on the same disk large ones share their bytes."""
     path = target.local
     if path is not None and source.name.endswith(LARGE):

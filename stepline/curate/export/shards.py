@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stepline.curate.stage import Failure
+from stepline.curate.stage import StageFailure
 from stepline.features import FeatureStore, FeatureWriter
 from stepline.records import VERSION, Dropped, Record, Sentence, Step, Video
 from stepline.storage import atomic_path, to_json
@@ -63,7 +63,7 @@ class Row:
     """A record and, where it is left out, why."""
 
     record: Record
-    failure: Failure | None = None
+    failure: StageFailure | None = None
 
     def cells(self) -> dict[str, object]:
         """Return the value of each column."""
@@ -78,7 +78,7 @@ class Row:
         }  # fmt: skip
 
 
-def left_out_row(failure: Failure, video: Video) -> Row:
+def left_out_row(failure: StageFailure, video: Video) -> Row:
     """Return the row of a video that is left out: a record that holds nothing but why."""
     reason = f"{failure.stage}: {failure.reason}"
     record = Record(id=failure.id, video=video, dropped=(Dropped(what="video", text=failure.stage, reason=reason),))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from stepline.curate.export.shards import Written
-from stepline.curate.remote import Place
+from stepline.curate.remote import RemotePath
 from stepline.outputs import webvtt
 from stepline.records import Record
 from stepline.storage import atomic_path, to_json
@@ -18,7 +18,7 @@ BLOCK = 512  # bytes to which a tar rounds what it holds
 
 
 def write_tars(
-    records: Iterable[Record], folder: Path, shard_bytes: int, media: Mapping[str, Place] | None = None
+    records: Iterable[Record], folder: Path, shard_bytes: int, media: Mapping[str, RemotePath] | None = None
 ) -> list[Written]:
     """Write records, sorted by id already, into tars of about `shard_bytes`. media: videos by id, to go along.
 
@@ -39,7 +39,7 @@ def write_tars(
     return written
 
 
-def _add_record(archive: tarfile.TarFile, record: Record, video: Place | None) -> int:
+def _add_record(archive: tarfile.TarFile, record: Record, video: RemotePath | None) -> int:
     key = record.id.replace("%", "%25").replace(".", "%2E")
     size = 0
     for ending, text in ((".json", to_json(record)), (".vtt", webvtt(record))):

@@ -13,12 +13,12 @@ from stepline.curate.driver import Job, collected, curate
 from stepline.curate.execution.local import cores
 from stepline.curate.forecast.costs import read_costs
 from stepline.curate.forecast.model import Forecast, Interval, forecast, sample, sizes
-from stepline.curate.remote import Place
+from stepline.curate.remote import RemotePath
 from stepline.curate.settings import ForecastSettings
-from stepline.curate.stage import CELLS, FAILURES, Item, Refused, chosen_stages
+from stepline.curate.stage import CELLS, FAILURES, Item, Refused, resolve_stages
 from stepline.curate.store.run_log import read_timings
 
-FOLDER = "forecast"  # below OUT
+FORECAST = "forecast"  # below OUT
 
 
 def dry_run(job: Job, source: Sequence[Item | Refused], settings: ForecastSettings) -> Forecast:
@@ -35,8 +35,10 @@ def dry_run(job: Job, source: Sequence[Item | Refused], settings: ForecastSettin
     third = max(2, -(-len(items) // 3))
     for part in (items[:third], items, items[third : 2 * third]):
         curate(beside, [*part, *collection.refused])
-    lend(Place(beside.out, job.recipe.places), Place(job.out, job.recipe.places), _before_dataset(job), job.say)
-    costs = read_costs(read_timings(Place(beside.out, job.recipe.places)), [item.id for item in items])
+    lend(
+        RemotePath(beside.out, job.recipe.places), RemotePath(job.out, job.recipe.places), _before_dataset(job), job.say
+    )
+    costs = read_costs(read_timings(RemotePath(beside.out, job.recipe.places)), [item.id for item in items])
     engine = job.recipe.engine
     workers = engine.workers or cores()
     gpus = engine.gpus * workers
@@ -46,19 +48,19 @@ def dry_run(job: Job, source: Sequence[Item | Refused], settings: ForecastSettin
 def _below(job: Job, items: Sequence[Item]) -> str:
     """Return a folder that only this recipe's forecast from these videos has, so that no other's times are read."""
     known = job.recipe.model_dump_json() + "".join(item.id + item.stamp for item in items)
-    return f"{job.out.rstrip('/')}/{FOLDER}/{hashlib.sha256(known.encode()).hexdigest()[:12]}"
+    return f"{job.out.rstrip('/')}/{FORECAST}/{hashlib.sha256(known.encode()).hexdigest()[:12]}"
 
 
 def _before_dataset(job: Job) -> list[str]:
     """Return the video stages whose results do not hang on which other videos there are."""
     names: list[str] = []
-    for stage in chosen_stages(job.recipe, job.stages):
+    for stage in resolve_stages(job.recipe, job.stages):
         if stage.kind == "video" and all(need in names for need in stage.needs):
             names.append(stage.name)
     return names
 
 
-def lend(made: Place, out: Place, stages: Sequence[str], say: Callable[[str], None]) -> int:
+def lend(made: RemotePath, out: RemotePath, stages: Sequence[str], say: Callable[[str], None]) -> int:
     """Give the results of some stages below one place to another that lacks them; return how many."""
     count = 0
     for kind in (CELLS, FAILURES):
@@ -75,7 +77,7 @@ def lend(made: Place, out: Place, stages: Sequence[str], say: Callable[[str], No
     return count
 
 
-def _copy(source: Place, target: Place) -> None:
+def _copy(source: RemotePath, target: RemotePath) -> None:
     if source.local is not None and target.local is not None:
         target.local.parent.mkdir(parents=True, exist_ok=True)
         os.link(source.local, target.local)  # there whole or not at all

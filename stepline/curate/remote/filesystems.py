@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
 from typing import Any
 
-from stepline.curate.settings import PlaceSettings
+from stepline.curate.settings import RemoteSettings
 from stepline.errors import StoreError
 
 KINDS = {"s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs", "http": "http", "https": "http", "memory": "memory"}
@@ -15,7 +15,7 @@ EXTRA = {"s3": "s3fs", "gs": "gcsfs", "http": "aiohttp"}  # packages of the extr
 PAGE = 1000  # objects of a listing that one request gives; S3's most
 
 
-def filesystem(url: str, settings: PlaceSettings) -> Any:
+def filesystem(url: str, settings: RemoteSettings) -> Any:
     """Return the filesystem of a URL. Raises StoreError for a kind that is unknown or not installed."""
     scheme = url.partition("://")[0].lower()
     if scheme not in KINDS:
@@ -26,7 +26,7 @@ def filesystem(url: str, settings: PlaceSettings) -> Any:
 
 
 @lru_cache(maxsize=8)
-def _made(kind: str, settings: PlaceSettings, process: int) -> Any:  # noqa: ARG001 (none survives a fork)
+def _made(kind: str, settings: RemoteSettings, process: int) -> Any:  # noqa: ARG001 (none survives a fork)
     import fsspec
 
     try:
@@ -39,7 +39,7 @@ def _made(kind: str, settings: PlaceSettings, process: int) -> Any:  # noqa: ARG
     return made
 
 
-def _options(kind: str, settings: PlaceSettings) -> dict[str, Any]:
+def _options(kind: str, settings: RemoteSettings) -> dict[str, Any]:
     """Return how a filesystem is made; credentials are found by the clients themselves, as their own tools do."""
     if kind == "s3":
         limits = {"connect_timeout": settings.seconds, "read_timeout": settings.seconds}
@@ -68,7 +68,7 @@ def ask(files: Any, verb: str, first: str, seconds: float, *rest: Any, **options
 
 
 def objects(
-    url: str, settings: PlaceSettings, attempt: Callable[[Callable[[], Any]], Any]
+    url: str, settings: RemoteSettings, attempt: Callable[[Callable[[], Any]], Any]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield (name relative to the URL, what is known) of every object below it; S3 by pages, each tried on its own."""
     files = filesystem(url, settings)

@@ -1,8 +1,8 @@
 """Files anywhere by URL: this disk, s3://, gs://, http(s)://, memory://; whole or not at all, with second tries.
 
-place = Place("s3://bucket/videos") / "whisk.mp4"
+place = RemotePath("s3://bucket/videos") / "whisk.mp4"
 place.fetch(Path("whisk.mp4"))            # its stamp; a file of half the bytes is never seen
-Place("s3://bucket/shard.tar#bytes=1536-9000/whisk.mp4").read()    # a part of a file, under a name of its own
+RemotePath("s3://bucket/shard.tar#bytes=1536-9000/whisk.mp4").read()    # a part of a file, under a name of its own
 
 A file elsewhere as one that is open here, read by ranges.
 
@@ -22,18 +22,18 @@ from typing import Any, BinaryIO, TypeVar, cast
 from urllib.parse import unquote
 
 from stepline.curate.remote.filesystems import ask, filesystem, objects
-from stepline.curate.remote.retry import ShortReadError, persist
-from stepline.curate.settings import PlaceSettings
+from stepline.curate.remote.retry import ShortReadError, retry
+from stepline.curate.settings import RemoteSettings
 from stepline.errors import StoreError
 from stepline.storage import atomic_path, remove, write_atomic
 
 MIB = 2**20
 
 
-class Blocks(io.RawIOBase):
+class RangeReader(io.RawIOBase):
     """The bytes of a place, as `io.BufferedReader` wants them. size: bytes of the whole file."""
 
-    def __init__(self, place: "Place", size: int) -> None:
+    def __init__(self, place: "RemotePath", size: int) -> None:
         self._place, self._size, self._at = place, size, 0
 
     def readable(self) -> bool:
@@ -72,15 +72,15 @@ MARKS = ("ETag", "etag", "md5Hash", "crc32c", "Last-Modified", "LastModified", "
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A file of a listing. name: relative to what was listed; stamp: as `Place.stamp` tells it."""
+class FileEntry:
+    """A file of a listing. name: relative to what was listed; stamp: as `RemotePath.stamp` tells it."""
 
     name: str
     size: int
     stamp: str
 
 
-def stamp_of(about: dict[str, Any]) -> str:
+def fingerprint_of(about: dict[str, Any]) -> str:
     """Return the stamp of a file from what its filesystem says about it."""
     size = about.get("size", about.get("Size"))
     mark = next((about[key] for key in MARKS if about.get(key) is not None), "")
@@ -105,7 +105,7 @@ def existing_folder(path: Path) -> Path:
     return path
 
 
-def local_files(folder: Path, prefix: str) -> Iterator[Found]:
+def local_files(folder: Path, prefix: str) -> Iterator[FileEntry]:
     """Yield the files below a local folder, sorted, one folder's names held at a time for each level."""
     with os.scandir(folder) as entries:
         inside = sorted(entries, key=lambda entry: entry.name)
@@ -116,27 +116,27 @@ def local_files(folder: Path, prefix: str) -> Iterator[Found]:
             yield from local_files(Path(entry.path), f"{prefix}{entry.name}/")
         elif entry.is_file():
             status = entry.stat()
-            yield Found(prefix + entry.name, status.st_size, f"{status.st_size}-{status.st_mtime_ns}")
+            yield FileEntry(prefix + entry.name, status.st_size, f"{status.st_size}-{status.st_mtime_ns}")
 
 
 T = TypeVar("T")
 
-DEFAULTS = PlaceSettings()
+DEFAULTS = RemoteSettings()
 PART = re.compile(r"^(?P<file>.+)#bytes=(?P<start>\d+)-(?P<end>\d+)/(?P<name>[^/]+)$", re.DOTALL)
 
 
 @dataclass(frozen=True)
-class Place:
+class RemotePath:
     """A file or folder by URL or path. Every failure is a StoreError in one line that tells no secret of the URL."""
 
     url: str
-    settings: PlaceSettings = field(default=DEFAULTS, repr=False)
+    settings: RemoteSettings = field(default=DEFAULTS, repr=False)
 
-    def __truediv__(self, name: str) -> "Place":
-        return Place(f"{self.url.rstrip('/')}/{name}", self.settings)
+    def __truediv__(self, name: str) -> "RemotePath":
+        return RemotePath(f"{self.url.rstrip('/')}/{name}", self.settings)
 
     def __repr__(self) -> str:
-        return f"Place({self.shown!r})"
+        return f"RemotePath({self.shown!r})"
 
     @property
     def shown(self) -> str:
@@ -154,10 +154,10 @@ class Place:
         return self.shown.rstrip("/").rpartition("/")[2]
 
     @property
-    def part(self) -> tuple["Place", int, int] | None:
+    def part(self) -> tuple["RemotePath", int, int] | None:
         """The file that this is a part of, with its first byte and the one behind its last; None for a whole file."""
         found = PART.match(self.url)
-        return (Place(found["file"], self.settings), int(found["start"]), int(found["end"])) if found else None
+        return (RemotePath(found["file"], self.settings), int(found["start"]), int(found["end"])) if found else None
 
     @property
     def local(self) -> Path | None:
@@ -194,7 +194,7 @@ class Place:
         about = self._ask("info")
         if about.get("type") == "directory":
             raise StoreError(f"{self.shown}: is a folder; give a file")
-        return int(about.get("size") or 0), stamp_of(about)
+        return int(about.get("size") or 0), fingerprint_of(about)
 
     def read(self, start: int = 0, end: int | None = None) -> bytes:
         """Return the bytes of a file, or those from `start` up to `end`."""
@@ -255,9 +255,9 @@ class Place:
             return cast(BinaryIO, self._try(lambda: path.open("rb")))
         size = self.size()
         at_once = min(buffer or self.settings.block * MIB, max(size, 1))
-        return cast(BinaryIO, io.BufferedReader(Blocks(self, size), at_once))
+        return cast(BinaryIO, io.BufferedReader(RangeReader(self, size), at_once))
 
-    def list(self) -> Iterator[Found]:
+    def list(self) -> Iterator[FileEntry]:
         """Yield every file below a folder; hidden ones are left out. The order is the server's.
 
         Raises StoreError where there is no such folder on a disk; a prefix that no object has gives nothing.
@@ -267,7 +267,7 @@ class Place:
             return
         for name, about in objects(self.url, self.settings, self._try):
             if name and not any(part.startswith(".") for part in name.split("/")):
-                yield Found(name, int(about.get("size") or about.get("Size") or 0), stamp_of(about))
+                yield FileEntry(name, int(about.get("size") or about.get("Size") or 0), fingerprint_of(about))
 
     def remove(self) -> None:
         """Remove the file if it is there."""
@@ -284,4 +284,4 @@ class Place:
         return self._try(lambda: ask(filesystem(self.url, self.settings), verb, self.url, self.settings.seconds))
 
     def _try(self, action: Callable[[], T]) -> T:
-        return persist(action, self.shown, self.settings)
+        return retry(action, self.shown, self.settings)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
-from stepline.curate.settings import PlaceSettings
+from stepline.curate.settings import RemoteSettings
 from stepline.errors import StoreError
 
 log = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ class ShortReadError(OSError):
     """Fewer or more bytes came than were asked for."""
 
 
-def persist(action: Callable[[], T], place: str, settings: PlaceSettings) -> T:
+def retry(action: Callable[[], T], place: str, settings: RemoteSettings) -> T:
     """Return what `action` does, tried again after transient failures, with growing pauses.
 
     place: what messages call it; it must hold no secret. Raises StoreError, in one line, for a permanent failure at
@@ -46,9 +46,9 @@ def persist(action: Callable[[], T], place: str, settings: PlaceSettings) -> T:
         except (asyncio.CancelledError, MemoryError):
             raise
         except Exception as error:  # fsspec's clients raise whatever they like; each is told or tried again below
-            reason = passing(error)
+            reason = retry_reason(error)
             if reason is None:
-                raise StoreError(f"{place}: {permanent(error)}") from error
+                raise StoreError(f"{place}: {failure_reason(error)}") from error
             if attempt == settings.attempts:
                 cure = "see whether its server is up, then run again: what is done stays done"
                 raise StoreError(f"{place}: {reason}, {attempt} times in a row; {cure}") from error
@@ -58,7 +58,7 @@ def persist(action: Callable[[], T], place: str, settings: PlaceSettings) -> T:
     raise AssertionError("attempts is at least 1")
 
 
-def passing(error: BaseException) -> str | None:
+def retry_reason(error: BaseException) -> str | None:
     """Return why another try may succeed; None where it cannot."""
     if any(kind.__name__ in BROKEN for each in _chain(error) for kind in type(each).__mro__):
         return "the connection failed"
@@ -77,7 +77,7 @@ def passing(error: BaseException) -> str | None:
     return None
 
 
-def permanent(error: BaseException) -> str:
+def failure_reason(error: BaseException) -> str:
     """Return what is wrong and what to do about it."""
     names = {kind.__name__ for each in _chain(error) for kind in type(each).__mro__}
     code = _code(error)

@@ -25,7 +25,7 @@ import numpy.typing as npt
 from stepline.curate.audit.sample import Drawing, Sample
 from stepline.curate.sampling import Some
 from stepline.curate.settings import ReportSettings
-from stepline.curate.stage import Failure, FailureKind
+from stepline.curate.stage import FailureKind, StageFailure
 from stepline.errors import ModelError
 from stepline.records import Matrix, Record, Step
 from stepline.text_base.deduplicate import near_duplicates
@@ -353,7 +353,7 @@ def find(
     records: Iterable[Record],
     settings: ReportSettings,
     *,
-    failures: Sequence[Failure] = (),
+    failures: Sequence[StageFailure] = (),
     documents: Iterable[Document] = (),
     provenance: Mapping[str, str] | None = None,
     stages: tuple[str, ...] = (),
@@ -369,7 +369,7 @@ def find(
     videos: Some[tuple[str, ...]] = Some(settings.videos_compared, seed=settings.seed)
     placed = _Placed(settings)
     noted = {(failure.id, failure.stage): failure.kind for failure in failures}
-    lost: list[Failure] = []
+    lost: list[StageFailure] = []
     for record in records:
         if not counts.add(record):
             lost.append(_loss(record, noted))
@@ -394,12 +394,12 @@ def find(
     )
 
 
-def _loss(record: Record, noted: Mapping[tuple[str, str], FailureKind]) -> Failure:
+def _loss(record: Record, noted: Mapping[tuple[str, str], FailureKind]) -> StageFailure:
     """Return why a left-out record is one; its `dropped` names the stage as text."""
     dropped = next(dropped for dropped in record.dropped if dropped.what == "video")
     stage = dropped.text or "the dataset"
     reason = dropped.reason.removeprefix(f"{stage}: ")
-    return Failure(record.id, stage, noted.get((record.id, stage), "left out"), reason)
+    return StageFailure(record.id, stage, noted.get((record.id, stage), "left out"), reason)
 
 
 class _Placed:
@@ -450,7 +450,7 @@ def _keywords(steps: Sequence[str], notes: list[str]) -> Mapping[str, Counter[st
         return {}
 
 
-def _reasons(failures: Sequence[Failure], stages: tuple[str, ...]) -> tuple[Reason, ...]:
+def _reasons(failures: Sequence[StageFailure], stages: tuple[str, ...]) -> tuple[Reason, ...]:
     """Return the failures by stage (in the recipe's order), kind and reason, the commonest first in each stage."""
     place = {stage: number for number, stage in enumerate(stages)}
     groups: dict[tuple[str, str, str], list[str]] = defaultdict(list)

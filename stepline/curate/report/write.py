@@ -11,11 +11,11 @@ from pathlib import Path
 
 from stepline.curate.audit.sample import Sample
 from stepline.curate.audit.verdicts import FILE, Verdict, Verdicts
-from stepline.curate.remote import Place
+from stepline.curate.remote import RemotePath
 from stepline.curate.report.collect import Findings, find
 from stepline.curate.report.page import Frames, key_frames, page
 from stepline.curate.settings import ReportSettings
-from stepline.curate.stage import FAILURES, Failure
+from stepline.curate.stage import FAILURES, StageFailure
 from stepline.curate.store.run_log import ITEMS, read_items
 from stepline.errors import StoreError
 from stepline.records import Record
@@ -25,7 +25,7 @@ from stepline.text_base.base import open_base
 DATASET = "dataset"
 
 
-def read_dataset(out: Place) -> Iterator[Record]:
+def read_dataset(out: RemotePath) -> Iterator[Record]:
     """Yield the records of the dataset below OUT, kept and left out. Raises StoreError where there is no dataset."""
     folder = out / DATASET / "data"
     names = sorted(found.name for found in folder.list()) if folder.exists() else []
@@ -43,7 +43,7 @@ def read_dataset(out: Place) -> Iterator[Record]:
                 yield from read_parquet(copy)
 
 
-def read_failures(out: Place) -> list[Failure]:
+def read_failures(out: RemotePath) -> list[StageFailure]:
     """Return every failure that the run noted, sorted by stage and id."""
     folder = out / FAILURES
     if out.local is not None and not folder.exists():
@@ -52,14 +52,14 @@ def read_failures(out: Place) -> list[Failure]:
     return sorted(found, key=lambda failure: (failure.stage, failure.id))
 
 
-def _failure(place: Place) -> Failure:
+def _failure(place: RemotePath) -> StageFailure:
     try:
-        return Failure(**json.loads(place.read()))
+        return StageFailure(**json.loads(place.read()))
     except (ValueError, TypeError) as error:
         raise StoreError(f"{place.shown}: not a failure that Stepline wrote ({error}); remove it") from error
 
 
-def read_provenance(out: Place) -> dict[str, str]:
+def read_provenance(out: RemotePath) -> dict[str, str]:
     """Return what the run and the dataset say of themselves, name -> JSON."""
     places = {"dataset.json": out / DATASET / "dataset.json", "run.json": out / "run.json"}
     return {name: place.read().decode("utf-8", "replace") for name, place in places.items() if place.exists()}
@@ -80,7 +80,7 @@ class Report:
         return page(self.findings, verdicts, self.frames)
 
 
-def make_report(out: Place, settings: ReportSettings) -> Report:
+def make_report(out: RemotePath, settings: ReportSettings) -> Report:
     """Return the report of the dataset below OUT. Raises StoreError where there is none."""
     documents = open_base(settings.text_base).documents() if settings.text_base is not None else ()
     provenance = read_provenance(out)
@@ -102,21 +102,21 @@ def make_report(out: Place, settings: ReportSettings) -> Report:
     return Report(findings, frames)
 
 
-def write_report(out: Place, settings: ReportSettings, report: Report | None = None) -> Report:
+def write_report(out: RemotePath, settings: ReportSettings, report: Report | None = None) -> Report:
     """Write OUT/report.html, with the verdicts that are there, and return what it shows. report: where it is made."""
     made = report or make_report(out, settings)
     (out / REPORT).write(made.html([] if out.local is None else list(local_verdicts(out))))
     return made
 
 
-def local_verdicts(out: Place) -> Verdicts:
+def local_verdicts(out: RemotePath) -> Verdicts:
     """Return what auditors have said, to be added to. Raises StoreError where OUT is not on this machine."""
     if out.local is None:
         raise StoreError(f"{out.shown}: an audit keeps its verdicts on this machine; copy OUT/dataset here first")
     return Verdicts(out.local / AUDIT / FILE)
 
 
-def _media(out: Place, sample: Sample, scratch: Path) -> Callable[[str], Path | None]:
+def _media(out: RemotePath, sample: Sample, scratch: Path) -> Callable[[str], Path | None]:
     """Return what finds a video's file, as the run's list of items names it; fetched where it is elsewhere."""
     listed = read_items(out) if (out / ITEMS).exists() else ()
     places = {item.id: item.video for item in listed if item.id in sample.titles}
@@ -125,7 +125,7 @@ def _media(out: Place, sample: Sample, scratch: Path) -> Callable[[str], Path | 
         url = places.get(video) or sample.paths.get(video)
         if url is None:
             return None
-        place = Place(url, out.settings)
+        place = RemotePath(url, out.settings)
         if place.local is not None:
             return place.local if place.local.exists() else None
         target = scratch / f"{len(list(scratch.iterdir()))}{Path(place.name).suffix[:16]}"

@@ -26,8 +26,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stepline.curate.remote import Found, Place
-from stepline.curate.settings import PlaceSettings, SourceSettings
+from stepline.curate.remote import FileEntry, RemotePath
+from stepline.curate.settings import RemoteSettings, SourceSettings
 from stepline.curate.stage import Item
 from stepline.errors import DatasetError
 from stepline.features.import_files import item_id
@@ -36,7 +36,7 @@ from stepline.text_base.json_stream import Damage, Reader
 
 BLOCK = 65_536  # files held as objects at once
 
-Cells = npt.NDArray[np.bytes_]
+ResultStore = npt.NDArray[np.bytes_]
 
 
 @dataclass(frozen=True)
@@ -53,18 +53,20 @@ class Files:
     id_of: the id that a name gives with the rank of its ending (the least is taken), None where it is no such file.
     """
 
-    def __init__(self, folder: Place, found: Iterator[Found], id_of: Callable[[str], tuple[str, int] | None]) -> None:
+    def __init__(
+        self, folder: RemotePath, found: Iterator[FileEntry], id_of: Callable[[str], tuple[str, int] | None]
+    ) -> None:
         self._folder = folder
         blocks = [self._block(block, id_of) for block in _blocks(found)]
         keys, ranks, names, stamps = ([block[place] for block in blocks] for place in range(4))
-        key: Cells = np.concatenate([np.empty(0, "S1"), *keys])
+        key: ResultStore = np.concatenate([np.empty(0, "S1"), *keys])
         rank = np.concatenate([np.empty(0, np.int64), *ranks])
         order = np.lexsort((rank, key))
         self.keys = key[order]
         self._names, self._stamps = _taken(names, order), _taken(stamps, order)
 
     @staticmethod
-    def _block(block: Sequence[Found], id_of: Callable[[str], tuple[str, int] | None]) -> tuple[Any, Any, Any, Any]:
+    def _block(block: Sequence[FileEntry], id_of: Callable[[str], tuple[str, int] | None]) -> tuple[Any, Any, Any, Any]:
         import pyarrow as arrow
 
         rows = [(each, known) for each in block if (known := id_of(each.name)) is not None]
@@ -95,7 +97,7 @@ class Files:
         return Stamped((self._folder / self._names[row].as_py()).url, self._stamps[row].as_py())
 
 
-def _blocks(found: Iterator[Found]) -> Iterator[list[Found]]:
+def _blocks(found: Iterator[FileEntry]) -> Iterator[list[FileEntry]]:
     while block := list(islice(found, BLOCK)):
         yield block
 
@@ -157,7 +159,7 @@ FOLDERS = 4  # listings kept at a time
 class Stamps:
     """Tells the stamp of any address; None where there is no such file. look=False: "" for every address."""
 
-    def __init__(self, settings: PlaceSettings, *, look: bool) -> None:
+    def __init__(self, settings: RemoteSettings, *, look: bool) -> None:
         self._settings, self._look = settings, look
         self._asked: Counter[str] = Counter()
         self._listed = lru_cache(FOLDERS)(self._listing)
@@ -166,7 +168,7 @@ class Stamps:
         """Return the stamp of a file. Raises StoreError where its server refuses to answer."""
         if not self._look:
             return ""
-        place = Place(url, self._settings)
+        place = RemotePath(url, self._settings)
         if (path := place.local) is not None:
             try:
                 status = os.stat(path)
@@ -181,19 +183,21 @@ class Stamps:
         return place.stamp() if place.exists() else None
 
     def _listing(self, folder: str) -> Files:
-        place = Place(folder, self._settings)
+        place = RemotePath(folder, self._settings)
         return Files(place, place.list(), lambda name: (name, 0))
 
 
-def absolute(place: Place) -> Place:
+def absolute(place: RemotePath) -> RemotePath:
     """Return a place that processes with another working folder find, too."""
     path = place.local
-    return place if path is None or place.url.startswith("file://") else Place(os.path.abspath(path), place.settings)
+    return (
+        place if path is None or place.url.startswith("file://") else RemotePath(os.path.abspath(path), place.settings)
+    )
 
 
 def root_of(source: str) -> str:
     """Return what the addresses of a source are relative to: a folder itself, the folder that a file stands in."""
-    bare = Place(source).shown.rstrip("/")
+    bare = RemotePath(source).shown.rstrip("/")
     is_file = is_list(bare) or bare.endswith(".tar")
     return (bare.rpartition("/")[0] or ("/" if bare.startswith("/") else ".")) if is_file else bare or "/"
 
@@ -210,12 +214,12 @@ def relative_address(url: str, source: str) -> str:
 
     One from elsewhere keeps its URL without user, password and query; a path of this machine keeps its name alone.
     """
-    root, bare = root_of(source).rstrip("/") + "/", Place(url).shown
+    root, bare = root_of(source).rstrip("/") + "/", RemotePath(url).shown
     if bare.startswith(root):
         return bare.removeprefix(root)
     if root == "./" and "://" not in bare and not bare.startswith("/"):
         return bare.removeprefix("./")
-    return bare if "://" in bare and not bare.startswith("file://") else Place(url).name
+    return bare if "://" in bare and not bare.startswith("file://") else RemotePath(url).name
 
 
 BYTES = "latin-1"  # a character for each byte: what the structure of JSON needs, and offsets in bytes
@@ -226,7 +230,7 @@ MARK = b"\xef\xbb\xbf"  # of UTF-8, which some editors put first
 class CaptionFile:
     """Captions by video id. Raises DatasetError for a file that is damaged, compressed or of another form."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: RemotePath) -> None:
         self._place = place
         keys: list[bytes] = []
         spans: list[tuple[int, int]] = []
@@ -261,15 +265,15 @@ class CaptionFile:
         return Stamped(f"{self._place.url}#bytes={start}-{end}/{id}.json", self._digests[row].hex())
 
 
-class Beside:
+class SideFolders:
     """The folders that `source.videos`, `source.captions` and `source.features` name; read once, when first needed."""
 
-    def __init__(self, settings: SourceSettings, places: PlaceSettings) -> None:
+    def __init__(self, settings: SourceSettings, places: RemoteSettings) -> None:
         self._videos = _files(settings.videos, places, video_id, "videos")
         self._features = _files(settings.features, places, features_id, "features")
         captions = settings.captions or ""
         self._captions = (
-            CaptionFile(absolute(Place(captions, places)))
+            CaptionFile(absolute(RemotePath(captions, places)))
             if captions.lower().endswith(".json")
             else _files(captions or None, places, captions_id, "captions")
         )
@@ -294,11 +298,11 @@ class Beside:
 
 
 def _files(
-    url: str | None, places: PlaceSettings, id_of: Callable[[str], tuple[str, int] | None], what: str
+    url: str | None, places: RemoteSettings, id_of: Callable[[str], tuple[str, int] | None], what: str
 ) -> Files | None:
     if url is None:
         return None
-    place = absolute(Place(url, places))
+    place = absolute(RemotePath(url, places))
     files = Files(place, place.list(), id_of)
     if not len(files):
         raise DatasetError(f"source.{what} {place.shown}: no file of {what} in it; correct the folder")

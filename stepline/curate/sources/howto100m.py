@@ -12,9 +12,9 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from stepline.curate.remote import Place
-from stepline.curate.settings import PlaceSettings, SourceSettings
-from stepline.curate.sources.files import Beside
+from stepline.curate.remote import RemotePath
+from stepline.curate.settings import RemoteSettings, SourceSettings
+from stepline.curate.sources.files import SideFolders
 from stepline.curate.sources.select import Choice, Entry
 from stepline.curate.stage import Item, Refused
 from stepline.errors import DatasetError
@@ -22,15 +22,17 @@ from stepline.sieve_swap.videos import LENGTHS, TITLES, VIDEOS, Table, read_titl
 
 COLUMNS = ("video_id", "category_1", "task_id")
 CAPTIONS = ("caption.json", "raw_caption.json")
-FOLDER = "captions"
+RECIPES_FOLDER = "captions"
 NOTHING = "neither its video nor captions nor features of it are here"
 
 
-def read_howto100m(place: Place, settings: SourceSettings, choice: Choice, places: PlaceSettings) -> Iterator[Entry]:
+def read_howto100m(
+    place: RemotePath, settings: SourceSettings, choice: Choice, places: RemoteSettings
+) -> Iterator[Entry]:
     """Yield the wanted rows of HowTo100M's table. Raises DatasetError where the table is missing or another."""
     table = place if place.name.endswith(".csv") else place / VIDEOS
-    folder = Place(table.url.rpartition("/")[0] or ".", places)
-    beside = Beside(settings.model_copy(update={"captions": settings.captions or _captions(folder)}), places)
+    folder = RemotePath(table.url.rpartition("/")[0] or ".", places)
+    beside = SideFolders(settings.model_copy(update={"captions": settings.captions or _captions(folder)}), places)
     lengths, titles = _tables(folder)
     for row in _rows(table):
         if not choice.takes(row["video_id"], row["category_1"] or None):
@@ -47,7 +49,7 @@ def read_howto100m(place: Place, settings: SourceSettings, choice: Choice, place
         yield item if here else Refused(item.id, NOTHING)
 
 
-def _rows(table: Place) -> Iterator[dict[str, str]]:
+def _rows(table: RemotePath) -> Iterator[dict[str, str]]:
     try:
         with table.open() as file:
             rows = csv.DictReader(io.TextIOWrapper(file, encoding="utf-8-sig", errors="replace", newline=""))
@@ -61,14 +63,14 @@ def _rows(table: Place) -> Iterator[dict[str, str]]:
         raise DatasetError(f"{table.shown}: not valid csv ({error}); download it again") from error
 
 
-def _captions(folder: Place) -> str | None:
-    for name in (*CAPTIONS, FOLDER):
+def _captions(folder: RemotePath) -> str | None:
+    for name in (*CAPTIONS, RECIPES_FOLDER):
         if (folder / name).exists():
             return (folder / name).url
     return None
 
 
-def _tables(folder: Place) -> tuple[Table | None, dict[str, str]]:
+def _tables(folder: RemotePath) -> tuple[Table | None, dict[str, str]]:
     """Return the lengths by id and the titles by task, of the tables that are there."""
     with tempfile.TemporaryDirectory(prefix="stepline-tables-") as scratch:
         for name in (LENGTHS, TITLES):

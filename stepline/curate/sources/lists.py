@@ -13,9 +13,9 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import BinaryIO, TextIO, TypeAlias, cast
 
-from stepline.curate.remote import Place
+from stepline.curate.remote import RemotePath
 from stepline.curate.settings import ColumnsSettings
-from stepline.curate.sources.files import Beside, Stamps, root_of, whole_address
+from stepline.curate.sources.files import SideFolders, Stamps, root_of, whole_address
 from stepline.curate.sources.select import Choice, Entry
 from stepline.curate.stage import Item, Refused
 from stepline.errors import DatasetError
@@ -29,7 +29,7 @@ FILES = ("video", "captions", "features")
 
 
 def read_list(
-    place: Place, columns: ColumnsSettings, choice: Choice, beside: Beside, stamps: Stamps
+    place: RemotePath, columns: ColumnsSettings, choice: Choice, beside: SideFolders, stamps: Stamps
 ) -> Iterator[Entry]:
     """Yield a row's video each, of those that are wanted; a row whose file is not there is refused.
 
@@ -48,7 +48,7 @@ def read_list(
                 yield _entry(id, cells, root, beside, stamps)
 
 
-def _entry(id: str, cells: Mapping[str, str], root: str, beside: Beside, stamps: Stamps) -> Entry:
+def _entry(id: str, cells: Mapping[str, str], root: str, beside: SideFolders, stamps: Stamps) -> Entry:
     urls = {field: whole_address(cells[field], root) for field in FILES if cells.get(field)}
     item = beside.completed(
         Item(
@@ -73,7 +73,7 @@ def _stamped(item: Item, field: str, stamp: str) -> Item:
     return replace(item, captions_stamp=stamp) if field == "captions" else replace(item, features_stamp=stamp)
 
 
-def _known(place: Place, names: Sequence[str], columns: ColumnsSettings) -> dict[str, str]:
+def _known(place: RemotePath, names: Sequence[str], columns: ColumnsSettings) -> dict[str, str]:
     """Return field -> column of those that the list has. Raises DatasetError for one that it must have."""
     wanted = columns.model_dump()
     known = {field: column for field, column in wanted.items() if column in names}
@@ -89,7 +89,7 @@ def _known(place: Place, names: Sequence[str], columns: ColumnsSettings) -> dict
     return known
 
 
-def _opened(place: Place, opened: ExitStack) -> tuple[Sequence[str], Rows]:
+def _opened(place: RemotePath, opened: ExitStack) -> tuple[Sequence[str], Rows]:
     """Return the columns of a list and its rows; its file is closed with `opened`."""
     name = place.name.lower().removesuffix(".gz")
     file = opened.enter_context(place.open())
@@ -99,7 +99,7 @@ def _opened(place: Place, opened: ExitStack) -> tuple[Sequence[str], Rows]:
     return _lines(place, text) if name.endswith((".jsonl", ".ndjson")) else _table(place, text)
 
 
-def _parquet(place: Place, opened: BinaryIO) -> tuple[Sequence[str], Rows]:
+def _parquet(place: RemotePath, opened: BinaryIO) -> tuple[Sequence[str], Rows]:
     import pyarrow as arrow
     import pyarrow.parquet as parquet
 
@@ -117,7 +117,7 @@ def _parquet(place: Place, opened: BinaryIO) -> tuple[Sequence[str], Rows]:
         raise _damaged(place, error) from error
 
 
-def _table(place: Place, text: TextIO) -> tuple[Sequence[str], Rows]:
+def _table(place: RemotePath, text: TextIO) -> tuple[Sequence[str], Rows]:
     try:
         head = text.readline()
         names = next(csv.reader([head], delimiter="\t" if "\t" in head else ","), [])
@@ -127,7 +127,7 @@ def _table(place: Place, text: TextIO) -> tuple[Sequence[str], Rows]:
         raise _damaged(place, error) from error
 
 
-def _checked(place: Place, rows: "csv.DictReader[str]", cells: int) -> Rows:
+def _checked(place: RemotePath, rows: "csv.DictReader[str]", cells: int) -> Rows:
     try:
         for row in rows:
             if None in row or None in row.values():
@@ -137,7 +137,7 @@ def _checked(place: Place, rows: "csv.DictReader[str]", cells: int) -> Rows:
         raise _damaged(place, error) from error
 
 
-def _lines(place: Place, text: TextIO) -> tuple[Sequence[str], Rows]:
+def _lines(place: RemotePath, text: TextIO) -> tuple[Sequence[str], Rows]:
     """Return the columns of the first line; later lines may have others."""
     rows = _objects(place, text)
     first = next(rows, {})
@@ -150,7 +150,7 @@ def _lines(place: Place, text: TextIO) -> tuple[Sequence[str], Rows]:
     return list(first), all_rows()
 
 
-def _objects(place: Place, text: TextIO) -> Rows:
+def _objects(place: RemotePath, text: TextIO) -> Rows:
     try:
         for number, line in enumerate(text, start=1):
             if line.strip():
@@ -168,7 +168,7 @@ def _text_of(file: BinaryIO) -> io.TextIOWrapper:
     return io.TextIOWrapper(gzip.open(file) if packed else file, encoding="utf-8-sig", newline="")
 
 
-def _damaged(place: Place, error: Exception) -> DatasetError:
+def _damaged(place: RemotePath, error: Exception) -> DatasetError:
     return DatasetError(f"{place.shown}: cannot be read ({str(error).splitlines()[0][:200]}); write the list again")
 
 

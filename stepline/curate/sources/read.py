@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from stepline.curate.remote import DEFAULTS as PLACES
-from stepline.curate.remote import Place
-from stepline.curate.settings import PlaceSettings, SourceSettings
+from stepline.curate.remote import RemotePath
+from stepline.curate.settings import RemoteSettings, SourceSettings
 from stepline.curate.sources.files import (
-    Beside,
     Files,
+    SideFolders,
     Stamps,
     absolute,
     captions_id,
@@ -28,7 +28,7 @@ from stepline.errors import DatasetError
 from stepline.sieve_swap.videos import VIDEOS
 
 
-def read_folder(place: Place, beside: Beside) -> Iterator[Entry]:
+def read_folder(place: RemotePath, beside: SideFolders) -> Iterator[Entry]:
     """Yield every video below a folder, its id the file's stem. Raises DatasetError where there is none."""
     videos = Files(place, place.list(), video_id)
     if not len(videos):
@@ -46,24 +46,24 @@ def read_folder(place: Place, beside: Beside) -> Iterator[Entry]:
 DEFAULTS = SourceSettings()
 
 
-def read_source(url: str, settings: SourceSettings = DEFAULTS, places: PlaceSettings = PLACES) -> Iterator[Entry]:
+def read_source(url: str, settings: SourceSettings = DEFAULTS, places: RemoteSettings = PLACES) -> Iterator[Entry]:
     """Yield the videos of a folder, list, set of tars or HowTo100M, sorted by id, each an Item or why it is Refused.
 
     url: a path, or s3://, gs://, http(s)://. Memory does not grow with the source beyond about 100 bytes a video
     that a folder lists. Raises DatasetError or StoreError, in one line, where the source cannot be read as a whole.
     """
-    place, choice = absolute(Place(url, places)), Choice(settings)
+    place, choice = absolute(RemotePath(url, places)), Choice(settings)
     for entry in in_order(choice.made(_entries(place, settings, choice, places))):
         if isinstance(entry, Item) and entry.video is not None:
             entry = replace(entry, path=relative_address(entry.video, place.url))
         yield entry
 
 
-def _entries(place: Place, settings: SourceSettings, choice: Choice, places: PlaceSettings) -> Iterator[Entry]:
+def _entries(place: RemotePath, settings: SourceSettings, choice: Choice, places: RemoteSettings) -> Iterator[Entry]:
     kind = settings.kind if settings.kind != "auto" else _kind(place)
     if kind == "howto100m":
         return read_howto100m(place, settings, choice, places)
-    beside = Beside(settings, places)
+    beside = SideFolders(settings, places)
     if kind == "list":
         return read_list(place, settings.columns, choice, beside, Stamps(places, look=settings.stamps))
     if kind == "webdataset":
@@ -71,7 +71,7 @@ def _entries(place: Place, settings: SourceSettings, choice: Choice, places: Pla
     return read_folder(place, beside)
 
 
-def _kind(place: Place) -> str:
+def _kind(place: RemotePath) -> str:
     """Return what an address is: by its name, else by what it holds."""
     if place.name == VIDEOS:
         return "howto100m"

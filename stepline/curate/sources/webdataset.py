@@ -12,8 +12,8 @@ import tarfile
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from stepline.curate.remote import Place
-from stepline.curate.sources.files import Beside, captions_id, features_id, video_id
+from stepline.curate.remote import RemotePath
+from stepline.curate.sources.files import SideFolders, captions_id, features_id, video_id
 from stepline.curate.sources.select import Entry
 from stepline.curate.stage import Item, Refused
 from stepline.errors import DatasetError, StoreError
@@ -24,20 +24,21 @@ LARGEST = 2**20  # bytes of a .json that may be looked into
 ABOUT = ("title", "task", "category", "duration")
 
 
-def read_webdataset(place: Place, beside: Beside) -> Iterator[Entry]:
+def read_webdataset(place: RemotePath, beside: SideFolders) -> Iterator[Entry]:
     """Yield the videos of a tar, of every tar in a folder, or of numbered ones: shard-{00000..00099}.tar."""
     for tar in tars_of(place):
         yield from _in_tar(tar, beside)
 
 
-def tars_of(place: Place) -> list[Place]:
+def tars_of(place: RemotePath) -> list[RemotePath]:
     """Return the tars that an address means, sorted by name. Raises DatasetError where there is none."""
     found = BRACES.search(place.url)
     if found:
         first, last = found.groups()
         numbers = range(int(first), int(last) + 1)
         return [
-            Place(BRACES.sub(str(number).zfill(len(first)), place.url, count=1), place.settings) for number in numbers
+            RemotePath(BRACES.sub(str(number).zfill(len(first)), place.url, count=1), place.settings)
+            for number in numbers
         ]
     if place.name.endswith(".tar"):
         return [place]
@@ -47,7 +48,7 @@ def tars_of(place: Place) -> list[Place]:
     return [place / name for name in tars]
 
 
-def _in_tar(place: Place, beside: Beside) -> Iterator[Entry]:
+def _in_tar(place: RemotePath, beside: SideFolders) -> Iterator[Entry]:
     stamp = place.stamp()
     try:
         with place.open(HEADERS) as file, tarfile.open(fileobj=file, mode="r:") as archive:
@@ -63,7 +64,7 @@ def _key(member: tarfile.TarInfo) -> str:
     return member.name.rpartition("/")[2].partition(".")[0]
 
 
-def _item(key: str, members: Sequence[tarfile.TarInfo], place: Place, stamp: str, beside: Beside) -> Entry:
+def _item(key: str, members: Sequence[tarfile.TarInfo], place: RemotePath, stamp: str, beside: SideFolders) -> Entry:
     def part(member: tarfile.TarInfo | None) -> tuple[str | None, str]:
         if member is None:
             return None, ""
@@ -88,7 +89,7 @@ def _item(key: str, members: Sequence[tarfile.TarInfo], place: Place, stamp: str
     return item
 
 
-def _about(members: Sequence[tarfile.TarInfo], place: Place) -> tuple[dict[str, str | float], bool]:
+def _about(members: Sequence[tarfile.TarInfo], place: RemotePath) -> tuple[dict[str, str | float], bool]:
     """Return what a key's .json says of its video, and whether it holds captions instead."""
     found = next((m for m in members if m.name.endswith(".json") and 0 < m.size <= LARGEST), None)
     if found is None:

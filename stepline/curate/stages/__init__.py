@@ -1,9 +1,9 @@
 """The stages that recipes list: thin functions around the library's own, each with all that decides its result."""
 
-from stepline.curate.stage import Stage, Stages
+from stepline.curate.stage import Stage, StageTable
 from stepline.curate.stages import cache_keys, clean, gather, per_video, train
 
-STAGES: Stages = {
+STAGES: StageTable = {
     stage.name: stage
     for stage in (
         Stage("probe", 1, "video", per_video.probe, reads=("media", "about"), settings=cache_keys.probe),

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stepline.curate.export import Contents, export_dataset
-from stepline.curate.remote import Place
+from stepline.curate.remote import RemotePath
 from stepline.curate.settings import CleanSettings, VisibleSettings
-from stepline.curate.stage import Failure, Gathered
+from stepline.curate.stage import DatasetContext, StageFailure
 from stepline.curate.stages.gather import FEATURES, RECORDS, last_folder, last_records, read_left_out, write_dataset
 from stepline.features import FeatureStore
 from stepline.records import Dropped, Record, Span, Step
@@ -38,7 +38,7 @@ class Judged:
     agreement: float
 
 
-def clean(gathered: Gathered) -> None:
+def clean(gathered: DatasetContext) -> None:
     """Write the records with their clean steps; the others are in `dropped`, each with its reason."""
     settings = gathered.recipe.clean
     left_out = read_left_out(last_folder(gathered))
@@ -51,7 +51,7 @@ def clean(gathered: Gathered) -> None:
             if len(cleaned.steps) >= max(1, settings.least):
                 yield cleaned
             else:
-                left_out[record.id] = Failure(record.id, "clean", "left out", FEW)
+                left_out[record.id] = StageFailure(record.id, "clean", "left out", FEW)
 
     records = list(kept())
     write_dataset(gathered.folder, records, left_out)
@@ -122,7 +122,7 @@ UNSHOWN, NOBODY = "the picture does not show it", "nobody could judge what is sa
 FEW_SHOWN = "too few of its sentences are shown"
 
 
-def visible(gathered: Gathered) -> None:
+def visible(gathered: DatasetContext) -> None:
     """Write records whose steps are the sentences that are shown while they are said; the others are dropped."""
     settings = gathered.recipe.visible
     source = gathered.folders["gather"]
@@ -136,7 +136,7 @@ def visible(gathered: Gathered) -> None:
         if reason is None:
             kept.append(shown)
         else:
-            left_out[record.id] = Failure(record.id, "visible", "left out", reason)
+            left_out[record.id] = StageFailure(record.id, "visible", "left out", reason)
     write_dataset(gathered.folder, kept, left_out)
     gathered.say(f"{sum(len(record.steps) for record in kept)} visual narrations in {len(kept)} videos")
 
@@ -168,7 +168,7 @@ def _is_judged(record: Record) -> bool:
     return record.transcript is not None and any(one.shown is not None for one in record.transcript.sentences)
 
 
-def export(gathered: Gathered) -> None:
+def export(gathered: DatasetContext) -> None:
     """Write the dataset into the stage's folder; `stepline.curate.run` publishes it in OUT/dataset."""
     from stepline.curate.stages import STAGES
 
@@ -182,7 +182,7 @@ def export(gathered: Gathered) -> None:
             stages=recipe.stages,
             settings={name: STAGES[name].settings(recipe) for name in recipe.stages},
             features=FeatureStore(features) if any(features.glob("shard-*.parquet")) else None,
-            media={item.id: Place(item.video, recipe.places) for item in gathered.items if item.video is not None},
+            media={item.id: RemotePath(item.video, recipe.places) for item in gathered.items if item.video is not None},
         ),
         gathered.folder,
         recipe.export,

@@ -28,7 +28,7 @@ import numpy.typing as npt
 
 from stepline import __version__
 from stepline.curate.settings import GatherSettings
-from stepline.curate.stage import Failure, Gathered, Item
+from stepline.curate.stage import DatasetContext, Item, StageFailure
 from stepline.curate.stages.intermediate import Grounded, Judged, Looked, Placed, Probed, from_bytes, unpack
 from stepline.errors import StoreError
 from stepline.features import FeatureWriter
@@ -39,35 +39,35 @@ RECORDS, LEFT_OUT, FEATURES = "records.parquet", "left_out.jsonl", "features"
 ORDER = ("visible", "clean", "refine", "sieve-swap", "gather")  # whose records a stage reads: the last of the recipe's
 
 
-def write_dataset(folder: Path, records: Iterable[Record], left_out: Mapping[str, Failure]) -> int:
+def write_dataset(folder: Path, records: Iterable[Record], left_out: Mapping[str, StageFailure]) -> int:
     """Write records, sorted by id already, and what was left out; return how many records."""
     count = write_parquet(records, folder / RECORDS)
     write_atomic(folder / LEFT_OUT, "".join(_line(left_out[id]) for id in sorted(left_out)))
     return count
 
 
-def _line(failure: Failure) -> str:
+def _line(failure: StageFailure) -> str:
     """Return a failure as a line, without how often it was tried: a run that was retried makes the same dataset."""
     told = {name: value for name, value in asdict(failure).items() if name != "attempts"}
     return json.dumps(told, ensure_ascii=False) + "\n"
 
 
-def read_left_out(folder: Path) -> dict[str, Failure]:
+def read_left_out(folder: Path) -> dict[str, StageFailure]:
     """Return what a stage's folder leaves out, by id. Raises StoreError for a damaged file."""
     path = folder / LEFT_OUT
     try:
-        found = [Failure(**json.loads(line)) for line in path.read_text(encoding="utf-8").split("\n") if line]
+        found = [StageFailure(**json.loads(line)) for line in path.read_text(encoding="utf-8").split("\n") if line]
     except (OSError, ValueError, TypeError) as error:
         raise StoreError(f"{path}: not a list of what is left out ({error}); remove the stage's folder") from error
     return {one.id: one for one in found}
 
 
-def last_folder(gathered: Gathered) -> Path:
+def last_folder(gathered: DatasetContext) -> Path:
     """Return the folder whose records a dataset stage goes on with."""
     return next(gathered.folders[name] for name in ORDER if name in gathered.folders)
 
 
-def last_records(gathered: Gathered) -> Iterator[Record]:
+def last_records(gathered: DatasetContext) -> Iterator[Record]:
     """Yield the records that a dataset stage goes on with."""
     return read_parquet(last_folder(gathered) / RECORDS)
 
@@ -185,9 +185,9 @@ def look_of(looks: Matrix | None) -> Matrix | None:
 Row = dict[str, bytes]  # stage -> cell, of one item
 
 
-def gather(gathered: Gathered) -> None:
+def gather(gathered: DatasetContext) -> None:
     """Write the records and features of all videos but the repeated ones."""
-    left_out = {one.id: Failure(one.id, "source", "left out", one.reason) for one in gathered.refused}
+    left_out = {one.id: StageFailure(one.id, "source", "left out", one.reason) for one in gathered.refused}
     left_out |= gathered.failures
     repeated = _repeated(gathered)
     left_out |= repeated
@@ -198,7 +198,7 @@ def gather(gathered: Gathered) -> None:
     gathered.say(f"{count} videos gathered, {len(repeated)} that came before, {len(left_out)} left out in all")
 
 
-def _rows(gathered: Gathered) -> Iterator[tuple[Item, Row]]:
+def _rows(gathered: DatasetContext) -> Iterator[tuple[Item, Row]]:
     """Yield each item with its cells, sorted by id; one item in memory at a time."""
     names = ("probe", "transcribe", "encode", "coarse", "ground", "judge")
     stages = [name for name in names if name in gathered.recipe.stages]
@@ -207,9 +207,9 @@ def _rows(gathered: Gathered) -> Iterator[tuple[Item, Row]]:
         yield cells[0][0], {name: data for name, (_, data) in zip(stages, cells, strict=True)}
 
 
-def _repeated(gathered: Gathered) -> dict[str, Failure]:
+def _repeated(gathered: DatasetContext) -> dict[str, StageFailure]:
     duplicates = Duplicates(gathered.recipe.gather)
-    found: dict[str, Failure] = {}
+    found: dict[str, StageFailure] = {}
     for item, row in _rows(gathered):
         probed, placed = from_bytes(Probed, row["probe"]), from_bytes(Placed, row["coarse"])
         _, arrays = unpack(Looked, row["encode"])
@@ -217,7 +217,7 @@ def _repeated(gathered: Gathered) -> dict[str, Failure]:
         signature = duplicates.sign(item.id, placed.duration, probed.digest, placed.transcript, looks)
         reason = duplicates.reason(signature)
         if reason is not None:
-            found[item.id] = Failure(item.id, "gather", "left out", reason)
+            found[item.id] = StageFailure(item.id, "gather", "left out", reason)
     return found
 
 

@@ -17,7 +17,7 @@ from stepline.records import Dropped, Frozen, Step, Transcript
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from stepline.curate.stage import Work
+    from stepline.curate.stage import VideoContext
 
 NOTE = "stepline"  # the one key of metadata
 
@@ -106,7 +106,7 @@ def from_bytes(kind: type[Part], data: bytes) -> Part:
         raise StoreError(f"a cell holds no {kind.__name__} ({error.error_count()} errors); remove it") from error
 
 
-def result(kind: type[Part], work: "Work", stage: str) -> Part:
+def result(kind: type[Part], work: "VideoContext", stage: str) -> Part:
     """Return what a stage has made of the same video."""
     return from_bytes(kind, work.results[stage])
 

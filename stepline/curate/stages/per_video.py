@@ -17,7 +17,7 @@ import numpy as np
 
 from stepline import media
 from stepline.curate.settings import FilterSettings
-from stepline.curate.stage import LeftOutError, Work
+from stepline.curate.stage import LeftOutError, VideoContext
 from stepline.curate.stages.intermediate import (
     Array,
     Drafted,
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from stepline.wys2.predict import LoadedDetector
 
 
-def probe(work: Work) -> bytes:
+def probe(work: VideoContext) -> bytes:
     """Return what the video holds; of an item without a file, what its source tells."""
     if work.media is None:
         return to_bytes(Probed(duration=work.item.duration or 0.0, picture=False, sound=False))
@@ -66,7 +66,7 @@ def probe(work: Work) -> bytes:
     )
 
 
-def encode(work: Work) -> bytes:
+def encode(work: VideoContext) -> bytes:
     """Return features (T, D), motion and shots of the video's pictures; ready features stand for a backbone."""
     if work.features is not None:
         from stepline.vision import read_precomputed
@@ -125,7 +125,7 @@ CHARACTERS = 4  # a token, of English
 LINE = 5  # characters of a reply's line beside its text: a number, a point, a blank, an end
 
 
-def transcribe(work: Work) -> bytes:
+def transcribe(work: VideoContext) -> bytes:
     """Return what is said: the captions where the item has some, else what a recogniser hears."""
     settings = work.recipe.steps
     if work.captions is not None:
@@ -140,7 +140,7 @@ def transcribe(work: Work) -> bytes:
     return to_bytes(Spoken(transcript=heard.transcript, dropped=heard.dropped, end=end, warnings=warnings))
 
 
-def write(work: Work) -> bytes:
+def write(work: VideoContext) -> bytes:
     """Return the steps that a writer makes of the transcript. Raises WriterError where its model was silent."""
     from stepline.writing import write_steps
 
@@ -173,7 +173,7 @@ def _tokens(transcript: Transcript, steps: Sequence[Step], size: int) -> dict[st
     return {"tokens_in": sum(map(len, asked)) / CHARACTERS, "tokens_out": told / CHARACTERS}
 
 
-def coarse(work: Work) -> bytes:
+def coarse(work: VideoContext) -> bytes:
     """Return the steps with the seconds in which they are said, without those that nobody says (NaSVA, section 3.1)."""
     spoken, drafted = result(Spoken, work, "transcribe"), result(Drafted, work, "write")
     probed, seen = result(Probed, work, "probe"), unpacked(work.results["encode"])
@@ -198,7 +198,7 @@ def coarse(work: Work) -> bytes:
 
 
 def _linked(
-    steps: tuple[Step, ...], transcript: Transcript, duration: float, work: Work
+    steps: tuple[Step, ...], transcript: Transcript, duration: float, work: VideoContext
 ) -> tuple[tuple[Step, ...], tuple[Dropped, ...]]:
     from stepline.grounding.speech import coarse_spans
     from stepline.text import embed
@@ -208,7 +208,7 @@ def _linked(
     return coarse_spans(steps, sentences, likeness, duration=duration, settings=work.recipe.steps.nasva.coarse)
 
 
-def ground(work: Work) -> bytes:
+def ground(work: VideoContext) -> bytes:
     """Return the steps with the seconds in which they are shown, and the alignment (K, T) that says so."""
     placed = result(Placed, work, "coarse")
     settings = work.recipe.steps
@@ -228,7 +228,7 @@ def ground(work: Work) -> bytes:
     return pack(told, {"scores": alignment.scores})
 
 
-def judge(work: Work) -> bytes:
+def judge(work: VideoContext) -> bytes:
     """Return the transcript with P(the picture shows it) of every sentence."""
     settings = work.recipe.steps
     placed = result(Placed, work, "coarse")
@@ -267,7 +267,7 @@ LANGUAGE, SHORT, LONG = "it is in another language", "it is too short", "it is t
 SILENT, SPARSE, FEW = "too little is said", "too little is said a minute", "it has too few steps"
 
 
-def keep(work: Work) -> bytes:
+def keep(work: VideoContext) -> bytes:
     """Return what was counted. Raises LeftOutError with the reason where the recipe leaves the video out."""
     settings = work.recipe.filter
     probed, spoken = result(Probed, work, "probe"), result(Spoken, work, "transcribe")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stepline.curate.settings import PlacingSettings
-from stepline.curate.stage import Failure, Gathered
+from stepline.curate.stage import DatasetContext, StageFailure
 from stepline.curate.stages.cache_keys import text_source
 from stepline.curate.stages.gather import FEATURES, RECORDS, last_folder, read_left_out, write_dataset
 from stepline.errors import DatasetError, SettingsError
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 RUN = "run"  # in the stage's folder; `stepline train nasva` makes the same
 
 
-def train(gathered: Gathered) -> None:
+def train(gathered: DatasetContext) -> None:
     """Train on the gathered features and the steps of the recipe, or go on where a run was killed."""
     from stepline.nasva.train import Prepared, Sources, train_run
 
@@ -69,7 +69,7 @@ RUN = "run"  # in the stage's folder; `stepline sieve-swap` makes the same
 NO_SWAPPED_STEP = "no sentence of it is swapped or kept"
 
 
-def sieve_swap(gathered: Gathered) -> None:
+def sieve_swap(gathered: DatasetContext) -> None:
     """Swap the narrations of all videos, or go on where a run was killed."""
     from stepline.sieve_swap.run import Job, run
     from stepline.text_base import open_base
@@ -88,11 +88,11 @@ def sieve_swap(gathered: Gathered) -> None:
             kept.append(record)
         else:
             reason = next((one.reason for one in record.dropped if one.what == "video"), NO_SWAPPED_STEP)
-            left_out[record.id] = Failure(record.id, "sieve-swap", "left out", reason)
+            left_out[record.id] = StageFailure(record.id, "sieve-swap", "left out", reason)
     write_dataset(gathered.folder, sorted(kept, key=lambda record: record.id), left_out)
 
 
-def _made(gathered: Gathered) -> Iterator[Record]:
+def _made(gathered: DatasetContext) -> Iterator[Record]:
     """Yield what the run made of every video, in any order; the split is in the record's settings."""
     from stepline.sieve_swap.output import LEFT_OUT, TRAIN, VALIDATION
     from stepline.storage import read_parquet
@@ -106,7 +106,7 @@ RUN = "run"  # in the stage's folder; `stepline refine` makes the same
 NO_REFINED_STEP = "no step of it keeps a label after self-training"
 
 
-def refine(gathered: Gathered) -> None:
+def refine(gathered: DatasetContext) -> None:
     """Refine the steps' places in rounds, then place them for good; videos that no round holds are left out."""
     from stepline.nasva.predict import load
     from stepline.nasva.refine import REFINED, refine_dataset
@@ -126,7 +126,7 @@ def refine(gathered: Gathered) -> None:
     gathered.say(f"{count} videos placed for good")
 
 
-def _sources(gathered: Gathered) -> "RefineSources":
+def _sources(gathered: DatasetContext) -> "RefineSources":
     """Return what self-training reads: steps and, for the final network, narrations (NaSVA's W + S)."""
     from stepline.nasva.refine import RefineSources
 
@@ -135,16 +135,16 @@ def _sources(gathered: Gathered) -> "RefineSources":
     return RefineSources(records, features, step_vectors=encoder, narrations=records, narration_vectors=encoder)
 
 
-def _omitted(done: "Refined") -> dict[str, Failure]:
+def _omitted(done: "Refined") -> dict[str, StageFailure]:
     return {one.video: _left_out(one.video, one.reason) for one in done.omitted if one.kind == "step"}
 
 
-def _without_steps(records: Iterable[Record]) -> dict[str, Failure]:
+def _without_steps(records: Iterable[Record]) -> dict[str, StageFailure]:
     return {record.id: _left_out(record.id, NO_REFINED_STEP) for record in records if not record.steps}
 
 
-def _left_out(id: str, reason: str) -> Failure:
-    return Failure(id, "refine", "left out", reason)
+def _left_out(id: str, reason: str) -> StageFailure:
+    return StageFailure(id, "refine", "left out", reason)
 
 
 @dataclass(frozen=True)

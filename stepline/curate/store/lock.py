@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from stepline.errors import SettingsError, StoreError
 
 if TYPE_CHECKING:
-    from stepline.curate.remote import Place
+    from stepline.curate.remote import RemotePath
 
 NAME = "driver.json"
 BEAT = 20.0  # seconds between the signs of life that a driver leaves in an object store
@@ -22,7 +22,7 @@ STALE = 90.0  # seconds without one after which its lock counts as left by a dea
 
 
 @contextlib.contextmanager
-def sole_driver(out: "Place") -> Iterator[bool]:
+def lock_output(out: "RemotePath") -> Iterator[bool]:
     """Hold OUT for this process; tell whether the one before it was killed.
 
     Raises SettingsError where another one has it.
@@ -32,7 +32,7 @@ def sole_driver(out: "Place") -> Iterator[bool]:
 
 
 @contextlib.contextmanager
-def _locked_file(out: "Place", path: Path) -> Iterator[bool]:
+def _locked_file(out: "RemotePath", path: Path) -> Iterator[bool]:
     """Lock a file of this machine or of a shared disk: the system frees it when its holder dies."""
     import fcntl
 
@@ -63,7 +63,7 @@ def _locked_file(out: "Place", path: Path) -> Iterator[bool]:
 
 
 @contextlib.contextmanager
-def _beating(out: "Place") -> Iterator[bool]:
+def _beating(out: "RemotePath") -> Iterator[bool]:
     """Leave signs of life in an object store, which has no locks."""
     place, ours, stop = out / NAME, f"{socket.gethostname()}-{os.getpid()}-{time.time_ns()}", threading.Event()
     killed = place.exists()
@@ -94,7 +94,7 @@ def _beating(out: "Place") -> Iterator[bool]:
                 place.remove()
 
 
-def holder(out: "Place") -> str | None:
+def lock_owner(out: "RemotePath") -> str | None:
     """Return which process works on OUT; None where none does."""
     place = out / NAME
     if not place.exists():
@@ -126,7 +126,7 @@ def _is(content: bytes, name: str) -> bool:
         return False
 
 
-def _taken(out: "Place", content: bytes) -> str:
+def _taken(out: "RemotePath", content: bytes) -> str:
     return f"{out.shown}: {_who(content)} works on it; wait for its end, or give another --out"
 
 

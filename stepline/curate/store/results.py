@@ -18,41 +18,43 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from stepline.curate.stage import CELLS, FAILURES, Failure, Stage, cell_name, failure_name
+from stepline.curate.stage import CELLS, FAILURES, Stage, StageFailure, failure_path, result_path
 from stepline.errors import StoreError
 from stepline.weights import cache_folder
 
 if TYPE_CHECKING:
-    from stepline.curate.remote import Place
+    from stepline.curate.remote import RemotePath
 
 LOOSE = 65536  # keys that are held as numbers of Python's, 70 bytes each, before they join the others
 DIGITS = 16  # hex digits of a key that are enough to know it by: among 10 million keys no two agree in them
 
 
-class Cells:
+class ResultStore:
     """What a run has made so far. An object store is listed once a stage: asking it for each key would take days.
 
     listed: False for one of many who see a few videos each; each key is asked for when it is needed.
     """
 
-    def __init__(self, place: "Place", *, listed: bool = True) -> None:
+    def __init__(self, place: "RemotePath", *, listed: bool = True) -> None:
         self.place = place
         self._listed = listed and place.local is None
-        self._read: dict[str, Failure] = {}  # of a store: they are asked for again before each stage over all videos
-        self._kept: dict[str, Known] = {}
-        self._failed: dict[str, Known] = {}
+        self._read: dict[
+            str, StageFailure
+        ] = {}  # of a store: they are asked for again before each stage over all videos
+        self._kept: dict[str, KeySet] = {}
+        self._failed: dict[str, KeySet] = {}
 
     def has(self, stage: Stage, key: str) -> bool:
         """Tell whether a result is there."""
-        return self._knows(self._kept, CELLS, stage, key, cell_name(stage, key))
+        return self._knows(self._kept, CELLS, stage, key, result_path(stage, key))
 
     def read(self, stage: Stage, key: str) -> bytes:
         """Return a result. Raises StoreError where it is not there."""
-        return (self.place / cell_name(stage, key)).read()
+        return (self.place / result_path(stage, key)).read()
 
     def write(self, stage: Stage, key: str, data: bytes) -> None:
         """Keep a result, whole or not at all. Raises StoreError where there is no room or no permission."""
-        (self.place / cell_name(stage, key)).write(data)
+        (self.place / result_path(stage, key)).write(data)
         self.note(stage, key)
 
     def note(self, stage: Stage, key: str) -> None:
@@ -60,40 +62,40 @@ class Cells:
         if stage.name in self._kept:
             self._kept[stage.name].add(key)
 
-    def failure(self, stage: Stage, key: str) -> Failure | None:
+    def failure(self, stage: Stage, key: str) -> StageFailure | None:
         """Return why a unit has no result, where that was found out before."""
-        name = failure_name(stage, key)
+        name = failure_path(stage, key)
         if not self._knows(self._failed, FAILURES, stage, key, name):
             return None
         if name in self._read:
             return self._read[name]
         try:
-            found = Failure(**json.loads((self.place / name).read()))
+            found = StageFailure(**json.loads((self.place / name).read()))
         except (ValueError, TypeError) as error:
             raise StoreError(f"{name}: not a failure that Stepline wrote ({error}); remove it") from error
         if self._listed:
             self._read[name] = found
         return found
 
-    def fail(self, stage: Stage, key: str, failure: Failure) -> Failure:
+    def fail(self, stage: Stage, key: str, failure: StageFailure) -> StageFailure:
         """Keep a failure, with the attempts of earlier runs added; return it."""
         before = self.failure(stage, key)
         told = replace(failure, attempts=failure.attempts + (before.attempts if before else 0))
-        (self.place / failure_name(stage, key)).write(json.dumps(asdict(told), indent=1))
-        self._read.pop(failure_name(stage, key), None)
+        (self.place / failure_path(stage, key)).write(json.dumps(asdict(told), indent=1))
+        self._read.pop(failure_path(stage, key), None)
         if stage.name in self._failed:
             self._failed[stage.name].add(key)
         return told
 
-    def _knows(self, known: "dict[str, Known]", root: str, stage: Stage, key: str, name: str) -> bool:
+    def _knows(self, known: "dict[str, KeySet]", root: str, stage: Stage, key: str, name: str) -> bool:
         if not self._listed:
             return (self.place / name).exists()
         if stage.name not in known:
-            known[stage.name] = Known.of(self.place / f"{root}/{stage.name}")
+            known[stage.name] = KeySet.of(self.place / f"{root}/{stage.name}")
         return key in known[stage.name]
 
 
-class Known:
+class KeySet:
     """A set of keys: 8 bytes for each."""
 
     def __init__(self, listed: "npt.NDArray[np.uint64]") -> None:
@@ -101,7 +103,7 @@ class Known:
         self._added: set[int] = set()
 
     @classmethod
-    def of(cls, folder: "Place") -> "Known":
+    def of(cls, folder: "RemotePath") -> "KeySet":
         """List a stage's folder of keys."""
         keys = (found.name.rpartition("/")[2].partition(".")[0] for found in folder.list())
         return cls(np.sort(np.fromiter((_number(key) for key in keys), dtype=np.uint64)))
@@ -126,10 +128,10 @@ def _number(key: str) -> int:
 STAGES = "stages"
 
 
-class Folders:
+class StageFolders:
     """The results of a run's dataset stages."""
 
-    def __init__(self, out: "Place") -> None:
+    def __init__(self, out: "RemotePath") -> None:
         self._out = out
         digest = hashlib.sha256(out.url.encode()).hexdigest()[:16]
         self._home = out.local / STAGES if out.local is not None else cache_folder() / "curate-stages" / digest
@@ -182,7 +184,7 @@ class Folders:
                     sizes[f"{STAGES}/{stage}/{key}"] += found.size
         return dict(sorted(sizes.items()))
 
-    def _mark(self, stage: str, key: str) -> "Place":
+    def _mark(self, stage: str, key: str) -> "RemotePath":
         return self._out / f"{STAGES}/{stage}/{key}.json"
 
 

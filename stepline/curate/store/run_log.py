@@ -26,7 +26,7 @@ from stepline.settings import validate
 from stepline.storage import atomic_path
 
 if TYPE_CHECKING:
-    from stepline.curate.remote import Place
+    from stepline.curate.remote import RemotePath
 
 TIMINGS = "timings"
 OFTEN = 60.0  # seconds between the copies of a journal that an object store gets: it cannot append
@@ -35,10 +35,10 @@ LARGEST = 2**22  # bytes of a journal beside a store, which is copied whole: the
 _serial = itertools.count()
 
 
-class Journal:
+class RunLog:
     """One process's lines. Where OUT is no local folder they are kept beside and copied there now and then."""
 
-    def __init__(self, place: "Place") -> None:
+    def __init__(self, place: "RemotePath") -> None:
         self._place = place
         self._beside = None if place.local is not None else tempfile.TemporaryDirectory(prefix="stepline-")
         self._home = place.local or Path(self._beside.name if self._beside else "")
@@ -76,7 +76,7 @@ class Journal:
             self._begin()
 
 
-def read_timings(place: "Place") -> Iterator[Mapping[str, JsonValue]]:
+def read_timings(place: "RemotePath") -> Iterator[Mapping[str, JsonValue]]:
     """Yield every whole line of every journal below OUT, in the order of the journals' names."""
     folder = place / TIMINGS
     names = sorted(found.name for found in folder.list()) if folder.local is None or folder.exists() else []
@@ -96,7 +96,7 @@ T = TypeVar("T", Item, Refused)
 RUN, ITEMS, REFUSED = "run.json", "items.jsonl", "refused.jsonl"
 
 
-def write_inventory(out: "Place", recipe: Recipe, collection: Collection, source: str) -> None:
+def write_inventory(out: "RemotePath", recipe: Recipe, collection: Collection, source: str) -> None:
     """Write what a run is, its items and its refused items below OUT. source: as it was named."""
     about = {"source": source, "version": __version__, "stages": list(recipe.stages)}
     counts = {"items": len(collection.items), "refused": len(collection.refused)}
@@ -105,7 +105,7 @@ def write_inventory(out: "Place", recipe: Recipe, collection: Collection, source
     _write_lines(out / REFUSED, collection.refused)
 
 
-def _write_lines(place: "Place", things: Iterable[Item | Refused]) -> None:
+def _write_lines(place: "RemotePath", things: Iterable[Item | Refused]) -> None:
     """Write a line a thing, without holding them all."""
     with tempfile.TemporaryDirectory(prefix="stepline-") as beside:
         with atomic_path(place.local or Path(beside) / "lines") as partial, partial.open("w", encoding="utf-8") as file:
@@ -114,7 +114,7 @@ def _write_lines(place: "Place", things: Iterable[Item | Refused]) -> None:
             place.put(Path(beside) / "lines")
 
 
-def read_recipe(out: "Place") -> Recipe:
+def read_recipe(out: "RemotePath") -> Recipe:
     """Return the recipe of the last run on OUT. Raises StoreError where there was none."""
     place = out / RUN
     if not place.exists():
@@ -122,13 +122,13 @@ def read_recipe(out: "Place") -> Recipe:
     return validate(Recipe, json.loads(place.read())["recipe"])
 
 
-def read_items(out: "Place") -> Iterator[Item]:
+def read_items(out: "RemotePath") -> Iterator[Item]:
     """Yield the items of the last run on OUT, sorted by id."""
     with (out / ITEMS).open() as file:
         yield from (from_line(Item, line) for line in file)
 
 
-def read_refused(out: "Place") -> Iterator[Refused]:
+def read_refused(out: "RemotePath") -> Iterator[Refused]:
     """Yield what the source of the last run on OUT refused."""
     with (out / REFUSED).open() as file:
         yield from (from_line(Refused, line) for line in file)

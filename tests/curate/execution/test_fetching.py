@@ -5,8 +5,8 @@ from fake_stages import STAGES, recipe
 
 from stepline.curate.driver import Job, curate
 from stepline.curate.execution.scheduler import Fetcher
-from stepline.curate.remote import Place
-from stepline.curate.settings import PlaceSettings
+from stepline.curate.remote import RemotePath
+from stepline.curate.settings import RemoteSettings
 from stepline.curate.stage import Item
 from stepline.errors import SteplineError
 from stepline.storage import atomic_path
@@ -26,14 +26,14 @@ def fetched(fetcher, item, names=("media",)):
 @pytest.fixture
 def fetcher(tmp_path):
     """A fetcher with room for 10 bytes."""
-    made = Fetcher(tmp_path / "scratch", 10, PlaceSettings(attempts=1))
+    made = Fetcher(tmp_path / "scratch", 10, RemoteSettings(attempts=1))
     yield made
     made.close()
     assert not list((tmp_path / "scratch").glob("*"))
 
 
 def stored(tmp_path, name, data):
-    place = Place(f"memory://{tmp_path.name}/{name}.mp4")
+    place = RemotePath(f"memory://{tmp_path.name}/{name}.mp4")
     place.write(data)
     return Item(name, video=place.url, stamp=place.stamp())
 
@@ -74,7 +74,7 @@ def test_a_run_fetches_what_is_elsewhere_and_lists_what_is_gone(tmp_path, monkey
     assert outcome.failures[0].reason.startswith("gone: ")
     assert '"here"' in (tmp_path / "out/dataset/dataset.json").read_text()
     assert not list((tmp_path / "cache/curate").iterdir())
-    assert not Place(out).exists()
+    assert not RemotePath(out).exists()
 
 
 def test_a_disk_too_full_to_fetch_to_ends_the_run_and_blames_no_video(tmp_path, monkeypatch):
@@ -84,7 +84,7 @@ def test_a_disk_too_full_to_fetch_to_ends_the_run_and_blames_no_video(tmp_path, 
         with atomic_path(path):
             raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Place, "fetch", full)
+    monkeypatch.setattr(RemotePath, "fetch", full)
     with pytest.raises(SteplineError, match="No space left on device.*free some space"):
         curate(Job(recipe(), str(tmp_path / "out"), STAGES), [stored(tmp_path, "a", b"one")])
     assert not (tmp_path / "out" / "failures").exists()

@@ -5,7 +5,7 @@ import pytest
 from fake_stages import STAGES, recipe, videos
 
 from stepline.curate.driver import Job, curate
-from stepline.curate.remote import Place
+from stepline.curate.remote import RemotePath
 from stepline.curate.store.run_log import read_timings
 from stepline.errors import SettingsError, SteplineError
 
@@ -23,7 +23,7 @@ def dataset(out):
 
 def computed(out, *, stage=None):
     """The units that were begun: (stage, id), one for each time."""
-    lines = [line for line in read_timings(Place(str(out))) if line["event"] == "start"]
+    lines = [line for line in read_timings(RemotePath(str(out))) if line["event"] == "start"]
     return sorted((line["stage"], line["id"]) for line in lines if line["id"] and stage in (None, line["stage"]))
 
 

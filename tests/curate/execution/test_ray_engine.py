@@ -8,11 +8,11 @@ from fake_stages import STAGES, recipe, videos
 
 from stepline.curate.driver import Job, curate
 from stepline.curate.execution.ray import groups, work_on_ray
-from stepline.curate.execution.scheduler import Task
+from stepline.curate.execution.scheduler import Phase
 from stepline.curate.plan import Plan
-from stepline.curate.remote import Place
-from stepline.curate.stage import chosen_stages
-from stepline.curate.store.results import Cells
+from stepline.curate.remote import RemotePath
+from stepline.curate.stage import resolve_stages
+from stepline.curate.store.results import ResultStore
 from stepline.errors import SteplineError
 
 OF_RAY = ("DeprecationWarning", "ResourceWarning", "FutureWarning")
@@ -70,7 +70,10 @@ def test_videos_that_are_finished_need_no_actor(tmp_path, monkeypatch):
     monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
     items = videos(tmp_path / "in", {"a": "one two", "bad": "corrupt"})
     curate(Job(recipe(), str(tmp_path / "out"), STAGES), items)
-    plan, told = Plan.of(recipe(), chosen_stages(recipe(), STAGES)), []
-    work_on_ray(Task(plan, Cells(Place(str(tmp_path / "out"))), ("read", "count", "double"), told=told.append), items)
+    plan, told = Plan.of(recipe(), resolve_stages(recipe(), STAGES)), []
+    work_on_ray(
+        Phase(plan, ResultStore(RemotePath(str(tmp_path / "out"))), ("read", "count", "double"), told=told.append),
+        items,
+    )
     found = [(one.item.id, one.failure is None, one.worked) for one in told]
     assert found == [("a", True, False), ("bad", False, False)]

@@ -5,11 +5,11 @@ import time
 import pytest
 from s3_server import SECRET, s3_server
 
-from stepline.curate.remote import Place
-from stepline.curate.settings import PlaceSettings
+from stepline.curate.remote import RemotePath
+from stepline.curate.settings import RemoteSettings
 from stepline.errors import StoreError
 
-QUICK = PlaceSettings(pause=0.001, seconds=5.0, block=1)
+QUICK = RemoteSettings(pause=0.001, seconds=5.0, block=1)
 BIG = bytes(range(256)) * 4096 * 3  # 3 MiB: three blocks
 
 
@@ -32,7 +32,7 @@ def root(request, tmp_path):
     if request.param == "s3":
         request.getfixturevalue("faults")
     urls = {"local": str(tmp_path), "memory": f"memory://{tmp_path.name}", "s3": "s3://bucket/some"}
-    return Place(urls[request.param], QUICK)
+    return RemotePath(urls[request.param], QUICK)
 
 
 def test_what_is_written_is_read_listed_and_stamped_alike_everywhere(root, tmp_path):
@@ -78,7 +78,7 @@ def test_large_files_go_and_come_in_blocks_and_can_be_read_from_anywhere(root, t
 
 def test_a_part_of_a_file_is_a_file(root, tmp_path):
     (root / "shard.tar").write(b"0123456789")
-    part = Place(f"{root.url}/shard.tar#bytes=2-6/clip.mp4", QUICK)
+    part = RemotePath(f"{root.url}/shard.tar#bytes=2-6/clip.mp4", QUICK)
     assert part.name == "clip.mp4"
     assert (part.read(), part.read(1, 3), part.size(), part.local) == (b"2345", b"34", 4, None)
     part.fetch(tmp_path / "clip.mp4")
@@ -90,13 +90,13 @@ def test_a_part_of_a_file_is_a_file(root, tmp_path):
 
 def test_hidden_files_are_not_listed(tmp_path):
     for name in ("seen.txt", ".hidden", ".git/config"):
-        (Place(str(tmp_path)) / name).write("x")
-    assert [found.name for found in Place(str(tmp_path)).list()] == ["seen.txt"]
+        (RemotePath(str(tmp_path)) / name).write("x")
+    assert [found.name for found in RemotePath(str(tmp_path)).list()] == ["seen.txt"]
 
 
 def test_injected_500s_and_503s_are_tried_again(faults, tmp_path):
     faults.every = 2
-    root = Place("s3://bucket/run", QUICK)
+    root = RemotePath("s3://bucket/run", QUICK)
     for name in ("a.bin", "b.bin"):
         (root / name).write(BIG)
     assert [found.name for found in root.list()] == ["a.bin", "b.bin"]
@@ -106,8 +106,8 @@ def test_injected_500s_and_503s_are_tried_again(faults, tmp_path):
 
 
 def test_a_slow_read_is_given_up_and_asked_for_again(faults, tmp_path):
-    settings = PlaceSettings(pause=0.001, seconds=0.5, block=1)
-    file = Place("s3://bucket/slow.bin", settings)
+    settings = RemoteSettings(pause=0.001, seconds=0.5, block=1)
+    file = RemotePath("s3://bucket/slow.bin", settings)
     file.write(BIG)
     faults.slow_every, faults.slow_seconds = 3, 2.0
     file.fetch(tmp_path / "slow.bin")
@@ -118,16 +118,18 @@ def test_a_slow_read_is_given_up_and_asked_for_again(faults, tmp_path):
 def test_listings_of_more_than_a_page_are_whole(faults, monkeypatch):
     monkeypatch.setattr("stepline.curate.remote.filesystems.PAGE", 3)
     for number in range(8):
-        (Place("s3://bucket/many", QUICK) / f"{number}.txt").write("x")
+        (RemotePath("s3://bucket/many", QUICK) / f"{number}.txt").write("x")
     faults.every = 3
-    assert [found.name for found in Place("s3://bucket/many", QUICK).list()] == [f"{number}.txt" for number in range(8)]
+    assert [found.name for found in RemotePath("s3://bucket/many", QUICK).list()] == [
+        f"{number}.txt" for number in range(8)
+    ]
 
 
 def test_a_server_that_never_recovers_ends_in_one_line_and_leaves_no_file(faults, tmp_path):
-    Place("s3://bucket/a.bin", QUICK).write(BIG)
+    RemotePath("s3://bucket/a.bin", QUICK).write(BIG)
     faults.only = ("500 Internal Server Error", b"InternalError")
     with pytest.raises(StoreError, match="answered 500, 6 times in a row; see whether its server is up") as caught:
-        Place("s3://bucket/a.bin", QUICK).fetch(tmp_path / "a.bin")
+        RemotePath("s3://bucket/a.bin", QUICK).fetch(tmp_path / "a.bin")
     assert "\n" not in str(caught.value)
     assert not list(tmp_path.iterdir())
 
@@ -146,7 +148,7 @@ def test_a_refusal_is_told_at_once_with_its_cure_and_without_a_secret(faults, an
     faults.only = answer
     before = faults.requests
     with pytest.raises(StoreError, match=message) as caught:
-        list(Place("s3://bucket/folder", QUICK).list())
+        list(RemotePath("s3://bucket/folder", QUICK).list())
     assert faults.requests == before + 1
     assert "\n" not in str(caught.value)
     assert SECRET not in str(caught.value) + caplog.text
@@ -161,23 +163,23 @@ def test_missing_credentials_are_told_with_their_names(faults, monkeypatch, tmp_
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
     filesystems._made.cache_clear()
     with pytest.raises(StoreError, match="no credentials were found; set AWS_ACCESS_KEY_ID"):
-        Place("s3://bucket/a.bin", QUICK).read()
+        RemotePath("s3://bucket/a.bin", QUICK).read()
 
 
 def test_a_file_that_changes_while_it_is_read_is_not_kept(tmp_path, monkeypatch):
-    root = Place(f"memory://{tmp_path.name}", QUICK)
+    root = RemotePath(f"memory://{tmp_path.name}", QUICK)
     file = root / "film.bin"
     file.write(BIG)
-    read = Place.read
+    read = RemotePath.read
 
     def replaced(self, *limits):
-        monkeypatch.setattr(Place, "read", read)
+        monkeypatch.setattr(RemotePath, "read", read)
         data = read(self, *limits)
         time.sleep(0.02)
         self.write(BIG[::-1])
         return data
 
-    monkeypatch.setattr(Place, "read", replaced)
+    monkeypatch.setattr(RemotePath, "read", replaced)
     with pytest.raises(StoreError, match="it changed while it was read"):
         file.fetch(tmp_path / "film.bin")
     assert not list(tmp_path.iterdir())
@@ -192,15 +194,15 @@ def test_a_missing_package_and_an_unknown_kind_name_the_cure(monkeypatch):
     filesystems._made.cache_clear()
     monkeypatch.setattr("fsspec.filesystem", lacks)
     with pytest.raises(StoreError, match=r"s3:// needs the package s3fs; pip install 'stepline\[cloud\]'"):
-        Place("s3://bucket/a").read()
+        RemotePath("s3://bucket/a").read()
     with pytest.raises(StoreError, match=r"s4://: no such kind of address; did you mean s3"):
-        Place("s4://bucket/a").read()
+        RemotePath("s4://bucket/a").read()
 
 
 def test_messages_show_no_password_and_no_signed_query():
-    place = Place("https://user:password@host/folder/film.mp4?signature=abc")
+    place = RemotePath("https://user:password@host/folder/film.mp4?signature=abc")
     assert place.shown == "https://host/folder/film.mp4"
-    assert repr(place) == "Place('https://host/folder/film.mp4')"
+    assert repr(place) == "RemotePath('https://host/folder/film.mp4')"
     assert place.name == "film.mp4"
 
 
@@ -219,11 +221,11 @@ def test_files_of_a_web_server_are_fetched(tmp_path):
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=tmp_path / "served"))
     threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
     try:
-        place = Place(f"http://127.0.0.1:{server.server_port}/film.bin", QUICK)
+        place = RemotePath(f"http://127.0.0.1:{server.server_port}/film.bin", QUICK)
         assert place.read() == b"film" * 100
         assert place.exists()
         with pytest.raises(StoreError, match="is not there"):
-            Place(f"http://127.0.0.1:{server.server_port}/none.bin", QUICK).read()
+            RemotePath(f"http://127.0.0.1:{server.server_port}/none.bin", QUICK).read()
     finally:
         server.shutdown()
         server.server_close()
@@ -233,6 +235,6 @@ def test_a_disk_that_refuses_is_told_in_one_line(tmp_path):
     if os.geteuid() == 0:
         (tmp_path / "file").write_text("x")
         with pytest.raises(StoreError, match="cannot be written"):
-            (Place(str(tmp_path)) / "file" / "below").write("x")
+            (RemotePath(str(tmp_path)) / "file" / "below").write("x")
     with pytest.raises(StoreError, match="is a folder; give a file"):
-        Place(str(tmp_path)).read()
+        RemotePath(str(tmp_path)).read()

@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 from fake_stages import STAGES
 
-from stepline.curate.remote import Place
-from stepline.curate.store.results import Folders
+from stepline.curate.remote import RemotePath
+from stepline.curate.store.results import StageFolders
 
 KEY = "ab" * 32
 
@@ -12,23 +12,23 @@ KEY = "ab" * 32
 @pytest.fixture
 def out(tmp_path):
     """OUT in an object store."""
-    return Place(f"memory://{tmp_path.name}-out")
+    return RemotePath(f"memory://{tmp_path.name}-out")
 
 
 def test_what_a_killed_run_left_of_a_file_is_fetched_anew(tmp_path, monkeypatch, out):
     for machine in ("first", "second"):
         monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / machine))
-        folder = Folders(out).started(STAGES["total"], KEY)
+        folder = StageFolders(out).started(STAGES["total"], KEY)
         (folder / "rows.txt").write_text("whole" if machine == "second" else "wh")
-    Folders(out).finish("total", KEY)  # the second one ended
+    StageFolders(out).finish("total", KEY)  # the second one ended
     monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "first"))
-    assert (Folders(out).here("total", KEY) / "rows.txt").read_text() == "whole"
+    assert (StageFolders(out).here("total", KEY) / "rows.txt").read_text() == "whole"
 
 
 @pytest.mark.parametrize("where", ["disk", "store"])
 def test_folders_of_other_keys_are_named_with_their_size(tmp_path, monkeypatch, where, out):
     monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
-    folders = Folders(Place(str(tmp_path / "out")) if where == "disk" else out)
+    folders = StageFolders(RemotePath(str(tmp_path / "out")) if where == "disk" else out)
     for key in (KEY, "cd" * 32):
         (folders.started(STAGES["total"], key) / "rows.txt").write_text("twelve bytes")
         folders.finish("total", key)
@@ -39,7 +39,7 @@ def test_folders_of_other_keys_are_named_with_their_size(tmp_path, monkeypatch, 
 def test_a_folder_begins_empty_but_where_its_stage_goes_on(tmp_path):
     from dataclasses import replace
 
-    folders = Folders(Place(str(tmp_path)))
+    folders = StageFolders(RemotePath(str(tmp_path)))
     folder = folders.started(STAGES["total"], KEY)
     (folder / "half").touch()
     assert (folders.started(replace(STAGES["total"], resumes=True), KEY) / "half").exists()

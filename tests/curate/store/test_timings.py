@@ -1,27 +1,27 @@
-from stepline.curate.remote import Place
-from stepline.curate.store.run_log import Journal, read_timings
+from stepline.curate.remote import RemotePath
+from stepline.curate.store.run_log import RunLog, read_timings
 
 
 def test_a_journal_outlives_a_cut_last_line(tmp_path):
-    journal = Journal(Place(str(tmp_path)))
+    journal = RunLog(RemotePath(str(tmp_path)))
     journal.write("start", id="a", stage="read")
     journal.write("end", id="a", stage="read", cpu=0.5)
     (file,) = (tmp_path / "timings").iterdir()
     with file.open("ab") as end:
         end.write(b'{"event": "start", "id": "b"')  # the process was killed here
     journal.close()
-    lines = list(read_timings(Place(str(tmp_path))))
+    lines = list(read_timings(RemotePath(str(tmp_path))))
     assert [(line["event"], line["id"]) for line in lines] == [("start", "a"), ("end", "a")]
 
 
 def test_there_are_no_timings_before_a_run(tmp_path):
-    assert list(read_timings(Place(str(tmp_path)))) == []
-    assert list(read_timings(Place(f"memory://{tmp_path.name}"))) == []
+    assert list(read_timings(RemotePath(str(tmp_path)))) == []
+    assert list(read_timings(RemotePath(f"memory://{tmp_path.name}"))) == []
 
 
 def test_an_object_store_gets_its_journal_at_the_end(tmp_path):
-    place = Place(f"memory://{tmp_path.name}-store")
-    journal = Journal(place)
+    place = RemotePath(f"memory://{tmp_path.name}-store")
+    journal = RunLog(place)
     journal.write("run", videos=3)
     journal.close()
     assert [line["videos"] for line in read_timings(place)] == [3]
@@ -29,8 +29,8 @@ def test_an_object_store_gets_its_journal_at_the_end(tmp_path):
 
 def test_a_long_journal_beside_a_store_goes_on_in_another_file(tmp_path, monkeypatch):
     monkeypatch.setattr("stepline.curate.store.run_log.LARGEST", 10)
-    place = Place(f"memory://{tmp_path.name}-long")
-    journal = Journal(place)
+    place = RemotePath(f"memory://{tmp_path.name}-long")
+    journal = RunLog(place)
     for number in range(3):
         journal.write("end", number=number)
         journal.copy()
