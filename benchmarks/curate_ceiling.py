@@ -19,8 +19,8 @@ from stepline.curate.stage import Recipe
 from stepline.curate.stages.train import of_any_width
 from stepline.features import FeatureStore
 from stepline.nasva.align import fit_texts
+from stepline.nasva.checkpoint import load_aligner
 from stepline.nasva.model import Aligner
-from stepline.nasva.predict import load
 from stepline.nasva.train import Sources, train_run
 from stepline.records import Record, Span
 from stepline.storage import read_record, write_parquet
@@ -51,7 +51,7 @@ def placed_by_others(
             others = (labelled(found[id], units[id], label) for number, id in enumerate(ids) if number % 2 != half)
             write_parquet(others, folder / "records.parquet")
             train_run(Sources(gather / "features", steps=str(folder / "records.parquet")), folder / "run", settings)
-            loaded = load(folder / "run")
+            loaded = load_aligner(folder / "run")
         for id in ids[half::2]:
             yield from best_seconds(found[id], units[id], loaded.aligner, features)
 

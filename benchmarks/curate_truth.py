@@ -65,9 +65,14 @@ def by_network(found: Mapping[str, Record], gather: Path, run: Path, settings: A
     """Return the records with their steps placed by a trained network, not calibrated: every step is placed."""
     from stepline.features import FeatureStore
     from stepline.nasva.align import fit_texts
-    from stepline.nasva.predict import load, place_steps
+    from stepline.nasva.checkpoint import load_aligner
+    from stepline.nasva.predict import place_steps
 
-    features, vectors, loaded = FeatureStore(gather / "features"), FeatureStore(run / "vectors" / "step"), load(run)
+    features, vectors, loaded = (
+        FeatureStore(gather / "features"),
+        FeatureStore(run / "vectors" / "step"),
+        load_aligner(run),
+    )
     placed = {}
     for id, record in found.items():
         if id in vectors and id in features:

@@ -210,9 +210,9 @@ def calibrate(benchmark: Any, as_json: bool, **options: Any) -> None:
 def _inputs(benchmark: Any, options: dict[str, Any]) -> tuple[Any, Any, Any]:
     """Return what is asked, the network, and what stands for the encoders; a wrong path is told before any work."""
     from stepline.nasva.benchmarks import Features, Given, Vectors, asked_by
-    from stepline.nasva.predict import load
+    from stepline.nasva.checkpoint import load_aligner
 
-    loaded = load(options["aligner"])
+    loaded = load_aligner(options["aligner"])
     given = Given(Features(options["features"]), Vectors(options["texts"], loaded))
     questions = asked_by(benchmark, options["reference"], options["subset"])
     _tell_unasked(questions.reasons())

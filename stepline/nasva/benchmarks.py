@@ -24,8 +24,9 @@ from stepline.datasets import read, write_htstep_grounding, write_htstep_result
 from stepline.errors import DatasetError, ModelError, SteplineError, StoreError
 from stepline.features import FeatureStore
 from stepline.nasva.align import Fit, fit_texts
+from stepline.nasva.checkpoint import LoadedAligner
 from stepline.nasva.network_settings import AlignerSettings, Mode
-from stepline.nasva.predict import Loaded, Placing, place_steps
+from stepline.nasva.predict import Placing, place_steps
 from stepline.records import FeatureSequence, Matrix, Record, Step, Video
 from stepline.storage import write_atomic
 from stepline.vision.precomputed import TextFeatures, find_precomputed, read_precomputed, read_text_features
@@ -52,7 +53,7 @@ class Features:
 class Vectors:
     """The vectors of a video's texts, from a store, a folder, one file of many texts, or the network's own encoder."""
 
-    def __init__(self, path: Path | None, loaded: Loaded) -> None:
+    def __init__(self, path: Path | None, loaded: LoadedAligner) -> None:
         """path: None for the encoder of the texts that the network was trained on. Raises ModelError without one."""
         self._path, self._loaded = path, loaded
         self._store = _store(path) if path is not None and not path.is_file() else None
@@ -99,7 +100,7 @@ def _store(folder: Path) -> FeatureStore | None:
     return FeatureStore(folder) if any(folder.glob("shard-*.parquet")) else None
 
 
-def _encoder(loaded: Loaded) -> str:
+def _encoder(loaded: LoadedAligner) -> str:
     """Return the text encoder that a network was trained on, as `embed` takes it."""
     width = loaded.aligner.settings.text_width
     if loaded.space is None and width == MINILM:
@@ -176,7 +177,7 @@ def asked_by(name: BenchmarkName, reference: Path, subset: str | None = None) ->
 
 
 def fits(
-    asked: Sequence[Asked], loaded: Loaded, given: Given, settings: AlignerSettings, missing: dict[str, str]
+    asked: Sequence[Asked], loaded: LoadedAligner, given: Given, settings: AlignerSettings, missing: dict[str, str]
 ) -> Iterator[tuple[Asked, Fit]]:
     """Yield each video with how its texts fit; `missing` gets the ids of the others, with the reason."""
     for one in asked:
@@ -191,7 +192,12 @@ def fits(
 
 
 def predict(
-    name: BenchmarkName, asked: Sequence[Asked], loaded: Loaded, given: Given, out: Path, settings: AlignerSettings
+    name: BenchmarkName,
+    asked: Sequence[Asked],
+    loaded: LoadedAligner,
+    given: Given,
+    out: Path,
+    settings: AlignerSettings,
 ) -> Answered:
     """Write the answer of a network in the benchmark's official form, and return what is in it and what is not.
 

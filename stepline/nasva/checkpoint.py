@@ -1,37 +1,39 @@
-"""The grounding network on disk: one safetensors file that carries its settings, so that neither goes alone.
+"""NaSVA's network on disk: its file, its feature space and its calibration; and the weights that its authors released.
 
-The authors' released weights, read without running anything that the file may carry, under our names.
+The released weights are read as tensors alone and take our names (`NAMES`); nothing that the file may carry is run.
 """
 
 import json
 import logging
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
-from pydantic import ValidationError
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from stepline.errors import ModelError
+from stepline.nasva.calibration import Calibration, calibration_path, read_calibration
 from stepline.nasva.model import Aligner, sine_positions
 from stepline.nasva.network_settings import ModelSettings
-from stepline.storage import atomic_path
+from stepline.records import FeatureSequence
+from stepline.training.network_file import UNKNOWN, Header, NetworkFile, TrainedOn, check_weights
+from stepline.weights import sha256
 
 log = logging.getLogger(__name__)
 
-KIND = "stepline.nasva.aligner"
-VERSION = 1  # of the names of the weights; a reader refuses any other
-SHOWN = 3  # wrong keys that an error names
+FILE = NetworkFile(
+    kind="stepline.nasva.aligner",
+    version=1,
+    title="a grounding network",
+    writer="`stepline train nasva`",
+    names=("best.safetensors", "aligner.safetensors"),
+)
 
 
 @dataclass(frozen=True)
-class Space:
+class FeatureSpace:
     """Whose features a network was trained on: video, the label of a FeatureSequence; text, the encoder of the texts.
 
     text is a name that `text.embed` takes ("minilm"), or the backbone's own where it encodes texts itself ("clip").
@@ -43,83 +45,82 @@ class Space:
     rate: float = 1.0
 
 
-def write_aligner(model: Aligner, path: Path, space: Space | None = None) -> None:
+@dataclass(frozen=True)
+class LoadedAligner:
+    """A network ready to infer; path: its file, sha256: of that file. What the file does not say is None."""
+
+    aligner: Aligner
+    path: Path
+    sha256: str
+    space: FeatureSpace | None
+    calibration: Calibration | None
+
+    def check(self, features: FeatureSequence, texts: str | None = None) -> None:
+        """Raise ModelError where features, or the encoder of the texts, are not those that it was trained on."""
+        self._trained_on.check_width(self.aligner.settings.video_width, features)
+        self.check_space(features.backbone, texts, rate=features.rate)
+
+    def check_space(self, video: str, texts: str | None, *, rate: float) -> None:
+        """Raise ModelError where the backbone, the encoder of the texts or the rate is not that of its training."""
+        space = self.space or FeatureSpace(UNKNOWN[0], UNKNOWN[0], rate)
+        self._trained_on.check_source("features", space.video, video)
+        self._trained_on.check_source("texts", space.text, texts or UNKNOWN[0])
+        self._trained_on.check_rate(space.rate, rate)
+
+    def check_scale(self, *, unit: bool) -> None:
+        """Raise ModelError where rows were scaled to length 1 for a network that takes them as they are."""
+        self._trained_on.check_scale(unit=unit, any_length=self.aligner.settings.feature_scale != "none")
+
+    @property
+    def _trained_on(self) -> TrainedOn:
+        named = f" ({self.space.video}, texts {self.space.text})" if self.space else ""
+        return TrainedOn(self.path, f"use the backbone that it was trained with{named}, or another --aligner")
+
+
+def load_aligner(path: Path) -> LoadedAligner:
+    """Return the network in a file or folder, with its calibration. Raises ModelError, naming what does not fit."""
+    file = FILE.find(path)
+    digest = sha256(file)
+    calibration = read_calibration(calibration_path(file), digest)
+    (_, space), aligner = FILE.load(file, _parse, _build)
+    return LoadedAligner(aligner, file, digest, space, calibration)
+
+
+def find_aligner(path: Path) -> Path:
+    """Return the file of a network: the path itself, or the best or only one in a folder. Raises ModelError."""
+    return FILE.find(path)
+
+
+def read_aligner(path: Path) -> Aligner:
+    """Return the network that a file holds, ready to infer. Raises ModelError, naming what does not fit."""
+    return FILE.load(path, _parse, _build)[1]
+
+
+def read_space(path: Path) -> FeatureSpace | None:
+    """Return whose features the network in a file was trained on, None where it does not say. Raises ModelError."""
+    return FILE.read_header(path, _parse)[1]
+
+
+def write_aligner(model: Aligner, path: Path, space: FeatureSpace | None = None) -> None:
     """Write a network, float32. Raises StoreError when the disk refuses."""
     write_weights(model.settings, model.state_dict(), path, space)
 
 
 def write_weights(
-    settings: ModelSettings, weights: Mapping[str, Tensor], path: Path, space: Space | None = None
+    settings: ModelSettings, weights: Mapping[str, Tensor], path: Path, space: FeatureSpace | None = None
 ) -> None:
     """Write the weights of a network, its settings and its space in one file, whole or not at all."""
-    tensors = {key: weights[key].detach().to("cpu", torch.float32).contiguous() for key in sorted(weights)}
-    header: dict[str, Any] = {"kind": KIND, "version": VERSION, "settings": settings.model_dump(mode="json")}
-    if space is not None:
-        header["space"] = asdict(space)
-    with atomic_path(path) as partial:
-        save_file(tensors, partial, metadata={"stepline": json.dumps(header, sort_keys=True)})
+    header: Header = {"settings": settings.model_dump(mode="json")}
+    FILE.write(path, weights, header if space is None else header | {"space": asdict(space)})
 
 
-def read_aligner(path: Path) -> Aligner:
-    """Return the network that a file holds, ready to infer. Raises ModelError, naming what does not fit."""
-    settings, weights = read_weights(path)
-    check_weights(settings, weights, path)
-    model = Aligner(settings)
-    model.load_state_dict(weights)
-    model.eval()
-    return model
+def _parse(header: Header) -> tuple[ModelSettings, FeatureSpace | None]:
+    space = FeatureSpace(**header["space"]) if "space" in header else None
+    return ModelSettings.model_validate_json(json.dumps(header["settings"])), space
 
 
-def read_weights(path: Path) -> tuple[ModelSettings, dict[str, Tensor]]:
-    """Return the settings and weights of a file, as they are. Raises ModelError for any other file."""
-    with _opened(path) as file:
-        settings = _settings(_header(file))
-        return settings, {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (no mapping)
-
-
-def read_space(path: Path) -> Space | None:
-    """Return whose features the network in a file was trained on, None where it does not say. Raises ModelError."""
-    with _opened(path) as file:
-        header = _header(file)
-        _settings(header)
-        return Space(**header["space"]) if "space" in header else None
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[Any]:
-    """Yield an open file; what is wrong with it while it is read becomes a ModelError."""
-    try:
-        with safe_open(path, framework="pt") as file:
-            yield file
-    except (OSError, SafetensorError, ValueError, ValidationError, TypeError) as error:
-        reason = str(error).splitlines()[0]
-        raise ModelError(f"{path}: not a grounding network of Stepline ({reason}); give one that it wrote") from error
-
-
-def _header(file: Any) -> dict[str, Any]:
-    header: dict[str, Any] = json.loads((file.metadata() or {}).get("stepline", "{}"))
-    return header
-
-
-def _settings(header: dict[str, Any]) -> ModelSettings:
-    if header.get("kind") != KIND or header.get("version") != VERSION:
-        raise ValueError(f"kind {header.get('kind')!r}, version {header.get('version')!r}")
-    return ModelSettings.model_validate_json(json.dumps(header["settings"]))
-
-
-def check_weights(settings: ModelSettings, weights: Mapping[str, Tensor], path: Path) -> None:
-    """Raise ModelError unless the weights are those of a network of these settings: names, shapes, finite."""
-    with torch.device("meta"):
-        wanted = {key: tuple(value.shape) for key, value in Aligner(settings).state_dict().items()}
-    given = {key: tuple(value.shape) for key, value in weights.items()}
-    faults = [f"{key} is missing" for key in wanted.keys() - given.keys()]
-    faults += [f"{key} is unknown" for key in given.keys() - wanted.keys()]
-    both = wanted.keys() & given.keys()
-    faults += [f"{key} is {given[key]}, not {wanted[key]}" for key in both if given[key] != wanted[key]]
-    faults += [f"{key} holds NaN or infinity" for key in both if not bool(weights[key].isfinite().all())]
-    if faults:
-        more = f" and {len(faults) - SHOWN} more" if len(faults) > SHOWN else ""
-        raise ModelError(f"{path}: not these weights: {', '.join(sorted(faults)[:SHOWN])}{more}; give the right file")
+def _build(header: tuple[ModelSettings, FeatureSpace | None]) -> Aligner:
+    return Aligner(header[0])
 
 
 HEADS = 8  # attention heads; no shape tells, the released configuration does
@@ -168,7 +169,7 @@ def import_official(path: Path) -> tuple[ModelSettings, dict[str, Tensor]]:
     live = {key: value for key, value in given.items() if key not in dead and key != FIXED}
     weights = {our_name(key): value.float() for key, value in live.items()}
     settings = _official_settings(weights, path)
-    check_weights(settings, weights, path)
+    check_weights(lambda: Aligner(settings), weights, path)
     if FIXED in given:
         _check_positions(given[FIXED].float(), settings.width, path)
     return settings, weights

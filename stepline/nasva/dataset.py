@@ -19,7 +19,7 @@ from stepline.datasets.excluded import Excluded
 from stepline.errors import ShapeError
 from stepline.features import FeatureStore, Stored
 from stepline.grounding.settings import LabelRule
-from stepline.nasva.checkpoint import Space
+from stepline.nasva.checkpoint import FeatureSpace
 from stepline.nasva.network_settings import DataSettings
 from stepline.records import FeatureSequence, Matrix, Span
 from stepline.training.batches import Flags, LazySamples, Sample
@@ -147,12 +147,12 @@ class AlignerSamples(LazySamples):
         part = self._parts[0]
         return self._features[part.video].width, self._vectors[part.kind][part.video].width
 
-    def space(self) -> Space:
+    def space(self) -> FeatureSpace:
         """Return whose features these are. Raises ShapeError without any sample."""
         self.widths()
         part = self._parts[0]
         stored = self._features[part.video]
-        return Space(stored.backbone, self._vectors[part.kind][part.video].backbone, stored.rate)
+        return FeatureSpace(stored.backbone, self._vectors[part.kind][part.video].backbone, stored.rate)
 
     def reasons(self) -> dict[str, int]:
         """Return how many were left out for each reason, the most frequent first."""

@@ -25,8 +25,8 @@ from stepline.grounding.said_to_shown import Array
 from stepline.nasva.align import Fit
 from stepline.nasva.benchmarks import MODES, Asked, BenchmarkName, Given, fits
 from stepline.nasva.calibration import Calibration, calibration_path, evidence, uncalibrated, write_calibration
+from stepline.nasva.checkpoint import LoadedAligner
 from stepline.nasva.network_settings import AlignerSettings, Mode
-from stepline.nasva.predict import Loaded
 
 FEWEST = 4  # videos: two to fit and two to judge, both ways
 
@@ -45,7 +45,7 @@ class Quality:
 
 
 def calibrate(
-    name: BenchmarkName, asked: Sequence[Asked], loaded: Loaded, given: Given, settings: AlignerSettings
+    name: BenchmarkName, asked: Sequence[Asked], loaded: LoadedAligner, given: Given, settings: AlignerSettings
 ) -> tuple[Quality, dict[str, str]]:
     """Fit P(shown) to all videos, store it beside the network, and return its quality and why videos are missing.
 
@@ -109,7 +109,7 @@ SURE = 0.999  # no text is surely own, or surely foreign
 
 
 def calibrate_by_foreign(
-    loaded: Loaded, own: Sequence[Fit], foreign: Sequence[Fit], *, mode: Mode = "step", rate: float | None = None
+    loaded: LoadedAligner, own: Sequence[Fit], foreign: Sequence[Fit], *, mode: Mode = "step", rate: float | None = None
 ) -> tuple[Calibration, float]:
     """Return a calibration of the network and the share of own texts that it takes for shown.
 

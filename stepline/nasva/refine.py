@@ -16,7 +16,7 @@ from stepline.errors import ShapeError
 from stepline.features import FeatureStore, Stored
 from stepline.grounding.speech import coarse_spans
 from stepline.nasva import dataset as reasons
-from stepline.nasva.checkpoint import Space
+from stepline.nasva.checkpoint import FeatureSpace
 from stepline.nasva.dataset import AlignerSamples, Omitted, gather_samples, matching_rows
 from stepline.nasva.network_settings import RefineRunSettings
 from stepline.nasva.pseudo_labels import Places, Written
@@ -94,7 +94,7 @@ def refine_dataset(
     if not videos:
         raise ShapeError(f"{sources.dataset}: no video has steps and features; see {folder / OMITTED}")
     first, text = features[videos[0].id], vectors[videos[0].id]
-    space = Space(first.backbone, text.backbone, first.rate)
+    space = FeatureSpace(first.backbone, text.backbone, first.rate)
     widths = {"video_width": first.width, "text_width": text.width}
     if narrations is not None:
         _check_alike(narrations, text)

@@ -27,7 +27,7 @@ import numpy as np
 import torch
 
 from stepline.errors import SettingsError, ShapeError, StoreError
-from stepline.nasva.checkpoint import Space, read_aligner, write_aligner
+from stepline.nasva.checkpoint import FeatureSpace, read_aligner, write_aligner
 from stepline.nasva.model import Aligner
 from stepline.nasva.network_settings import LossSettings, ModelSettings, SelfTrainSettings
 from stepline.nasva.pseudo_labels import (
@@ -83,7 +83,7 @@ class SelfTraining:
     training: TrainSettings = field(default_factory=TrainSettings)
     settings: SelfTrainSettings = field(default_factory=SelfTrainSettings)
     sources: Mapping[str, str | None] = field(default_factory=dict)  # where the videos come from, to tell runs apart
-    space: Space | None = None  # whose features they are, for the networks' files to say
+    space: FeatureSpace | None = None  # whose features they are, for the networks' files to say
     progress: Callable[[str, Progress], None] | None = None
 
     def run(self) -> SelfTrained:

@@ -14,7 +14,7 @@ from stepline.weights import WEIGHTS
 
 if TYPE_CHECKING:
     from stepline.grounding.said_to_shown import Array
-    from stepline.nasva.predict import Loaded
+    from stepline.nasva.checkpoint import LoadedAligner
 
 MINILM = 384  # width of its vectors
 
@@ -61,7 +61,7 @@ def find_lines(
     )
 
 
-def line_vectors(lines: Sequence[str], loaded: "Loaded", file: Path | None, settings: StepsSettings) -> Matrix:
+def line_vectors(lines: Sequence[str], loaded: "LoadedAligner", file: Path | None, settings: StepsSettings) -> Matrix:
     """Return (K, C) vectors of the lines: from a file, else by the encoder that the network was trained with.
 
     Raises ModelError where that encoder is not to be had, StoreError where the file lacks a line.

@@ -71,7 +71,7 @@ def _aligner(path: Path | None) -> JsonValue:
     if path is None:
         return None
     from stepline.nasva.calibration import calibration_path
-    from stepline.nasva.predict import find_aligner
+    from stepline.nasva.checkpoint import find_aligner
 
     file = find_aligner(path)
     return [_digest(file), _digest(calibration_path(file))]

@@ -63,10 +63,9 @@ def load_summarizer(path: Path, vision: VisionSettings) -> "LoadedSummarizer":
     Raises ModelError for any other file, SettingsError where it was trained on another backbone's features.
     """
     from stepline.wys2.predict import check_same
-    from stepline.wys2.run_files import SUMMARIZER
     from stepline.wys2.summarizer import read_summarizer
 
-    loaded = read_summarizer(path / SUMMARIZER if path.is_dir() else path)
+    loaded = read_summarizer(path)
     check_same(loaded.path, (loaded.video, loaded.text), vision.backbone)
     return loaded
 

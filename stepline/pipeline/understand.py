@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from stepline.asr import Heard
     from stepline.grounding.ground import Grounding
     from stepline.media import MediaInfo
-    from stepline.nasva.predict import AlignerGrounding, Loaded
+    from stepline.nasva.checkpoint import LoadedAligner
+    from stepline.nasva.predict import AlignerGrounding
     from stepline.vision import Activity, Backbone
 
 log = logging.getLogger(__name__)
@@ -259,14 +260,14 @@ def see(
     return Seen(features, meter.finish(), backbone, reader.end, warnings)
 
 
-def load_aligner(settings: StepsSettings) -> "Loaded | None":
+def load_aligner(settings: StepsSettings) -> "LoadedAligner | None":
     """Return the trained network that the settings name, before the minutes of work that one which is no fit costs."""
     path, vision = settings.nasva.aligner.path, settings.vision
     if path is None:
         return None
-    from stepline.nasva.predict import load
+    from stepline.nasva.checkpoint import load_aligner
 
-    loaded = load(path)
+    loaded = load_aligner(path)
     if vision.backbone == "none":
         raise SettingsError(f"{path}: a trained network needs pictures; take out vision.backbone=none")
     loaded.check_space(vision.backbone, vision.text_space, rate=vision.rate)
@@ -280,7 +281,7 @@ def place(
     transcript: Transcript,
     seen: Seen,
     settings: StepsSettings,
-    loaded: "Loaded | None" = None,
+    loaded: "LoadedAligner | None" = None,
 ) -> "Grounding | AlignerGrounding":
     """Return the steps with the seconds in which they are shown, their scores and the alignment."""
     from stepline.grounding.ground import ground

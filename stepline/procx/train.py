@@ -26,7 +26,7 @@ from stepline.errors import ModelError, SettingsError
 from stepline.evaluate.soda import soda
 from stepline.features import FeatureStore
 from stepline.procx.batch import Sample, collate
-from stepline.procx.checkpoint import ANY, NAMES, Loaded, Trained, load_model, write_model
+from stepline.procx.checkpoint import FILE, Loaded, Trained, load_model, write_model
 from stepline.procx.criterion import training_losses
 from stepline.procx.dataset import Kind, Source, StepSamples, gather_samples
 from stepline.procx.inference import choose, propose
@@ -45,6 +45,7 @@ from stepline.settings import Settings
 from stepline.storage import write_atomic
 from stepline.training.distributed import first_then_all, is_first, start_processes
 from stepline.training.loop import Judge, Loss, Progress, Task, fit
+from stepline.training.network_file import UNKNOWN
 from stepline.training.run_folder import LOG, claim_run, lasting
 from stepline.training.settings import TrainSettings
 
@@ -148,7 +149,7 @@ def _to(rates: Tensor | None, device: torch.device) -> Tensor | None:
     return None if rates is None else rates.to(device)
 
 
-BEST, FINAL = NAMES
+BEST, FINAL = FILE.names
 OMITTED, SEEDS = "omitted.jsonl", "seeds.json"
 UNIT = 0.01  # how far from 1 the length of a unit row may lie; features are stored in half precision
 DROPS = ("dropout", "captioner.dropout")  # settings of a network that may change when it is trained on
@@ -347,7 +348,7 @@ def _taken_up(asked: ModelSettings, loaded: Loaded, kind: Kind) -> ModelSettings
             raise SettingsError(f"model.{name}={value}, {loaded.path} has {found}; {cure}")
         drops[name] = value
     before = loaded.trained.backbone
-    if kind.width != own.features or (kind.backbone != before and not {kind.backbone, before} & set(ANY)):
+    if kind.width != own.features or (kind.backbone != before and not {kind.backbone, before} & set(UNKNOWN)):
         takes = f"takes features of {before!r}, {own.features} wide, not {kind.backbone!r}, {kind.width} wide"
         raise ModelError(f"{loaded.path}: {takes}; give the features that it was trained on")
     spoken = {"dropout": drops["captioner.dropout"]} if "captioner.dropout" in drops else {}

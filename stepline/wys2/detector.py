@@ -11,19 +11,17 @@ The detector on disk: one safetensors file that carries its settings and says wh
 
 import json
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import torch
 import torch.nn.functional as F
-from pydantic import ValidationError
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from stepline.errors import ModelError, ShapeError
-from stepline.storage import atomic_path
+from stepline.errors import ShapeError
 from stepline.training.loop import Loss
+from stepline.training.network_file import Header, NetworkFile
 from stepline.wys2.clips import PairBatch
+from stepline.wys2.run_files import DETECTOR
 from stepline.wys2.settings import ContrastSettings, DetectorSettings
 
 
@@ -198,55 +196,26 @@ def _drawn(scores: Tensor, count: int | None) -> Tensor:
     return scores.gather(1, chosen)
 
 
-KIND = "stepline.wys2.detector"
-VERSION = 1  # of the names of the weights; a reader refuses any other
-SHOWN = 3  # wrong names that an error tells
+FILE = NetworkFile(
+    kind="stepline.wys2.detector", version=1, title="a WYS2 detector", writer="`stepline train wys2`", names=(DETECTOR,)
+)
 
 
 def write_detector(detector: Detector, path: Path, *, video: str = "", text: str = "") -> None:
     """Write a detector; video, text: the backbones whose features and text vectors it takes, where known."""
-    settings = detector.settings.model_dump(mode="json")
-    header = {"kind": KIND, "version": VERSION, "settings": settings, "video": video, "text": text}
-    weights = {name: value.detach().cpu().contiguous() for name, value in detector.state_dict().items()}
-    with atomic_path(path) as partial:
-        save_file(weights, partial, metadata={"stepline": json.dumps(header, sort_keys=True)})
+    header = {"settings": detector.settings.model_dump(mode="json"), "video": video, "text": text}
+    FILE.write(path, detector.state_dict(), header)
 
 
 def read_detector(path: Path) -> Detector:
     """Return the detector that a file holds, ready to judge. Raises ModelError, naming what does not fit."""
-    header, weights = _read(path)
-    try:
-        settings = DetectorSettings.model_validate_json(json.dumps(header["settings"]))
-    except (ValidationError, KeyError) as error:
-        reason = str(error).splitlines()[0]
-        raise ModelError(f"{path}: its settings are of another version ({reason}); train it again") from error
-    detector = Detector(settings)
-    wanted = {name: tuple(value.shape) for name, value in detector.state_dict().items()}
-    given = {name: tuple(value.shape) for name, value in weights.items()}
-    faults = sorted(name for name in wanted.keys() | given.keys() if wanted.get(name) != given.get(name))
-    faults += sorted(name for name, value in weights.items() if not bool(value.isfinite().all()))
-    if faults:
-        told = f"{len(faults)} weights are missing, unknown, misshapen or NaN ({', '.join(faults[:SHOWN])})"
-        raise ModelError(f"{path}: {told}; train it again")
-    detector.load_state_dict(weights)
-    detector.eval()
-    return detector
+
+    def parse(header: Header) -> DetectorSettings:
+        return DetectorSettings.model_validate_json(json.dumps(header["settings"]))
+
+    return FILE.load(path, parse, Detector)[1]
 
 
 def trained_on(path: Path) -> tuple[str, str]:
     """Return the names of the backbones whose features and text vectors a detector takes; "" where it does not say."""
-    header, _ = _read(path)
-    return str(header.get("video", "")), str(header.get("text", ""))
-
-
-def _read(path: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
-    try:
-        with safe_open(path, framework="pt") as file:
-            header = json.loads((file.metadata() or {}).get("stepline", "{}"))
-            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
-    except (OSError, SafetensorError, ValueError) as error:
-        raise ModelError(f"{path}: not a detector that can be read ({error}); give one that Stepline wrote") from error
-    if header.get("kind") != KIND or header.get("version") != VERSION:
-        told = f"kind {header.get('kind')!r}, version {header.get('version')!r}"
-        raise ModelError(f"{path}: no WYS2 detector of Stepline ({told}); give one that `stepline train wys2` wrote")
-    return header, weights
+    return FILE.read_header(path, lambda header: (str(header.get("video", "")), str(header.get("text", ""))))

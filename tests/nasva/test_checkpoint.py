@@ -3,15 +3,15 @@ from aligner_samples import tiny
 from safetensors.torch import save_file
 
 from stepline.errors import ModelError
-from stepline.nasva.checkpoint import Space, read_aligner, read_space, write_aligner
+from stepline.nasva.checkpoint import FeatureSpace, read_aligner, read_space, write_aligner
 from stepline.nasva.model import Aligner
 
 
 def test_a_checkpoint_says_whose_features_it_was_trained_on(tmp_path):
     network = Aligner(tiny())
-    write_aligner(network, tmp_path / "said.safetensors", Space("conse", "minilm"))
+    write_aligner(network, tmp_path / "said.safetensors", FeatureSpace("conse", "minilm"))
     write_aligner(network, tmp_path / "silent.safetensors")
-    assert read_space(tmp_path / "said.safetensors") == Space("conse", "minilm")
+    assert read_space(tmp_path / "said.safetensors") == FeatureSpace("conse", "minilm")
     assert read_space(tmp_path / "silent.safetensors") is None
     assert read_aligner(tmp_path / "said.safetensors").settings == tiny()
 

@@ -14,10 +14,9 @@ from stepline.errors import DatasetError, ModelError, StoreError
 from stepline.features import FeatureWriter, Lines
 from stepline.grounding.speech import narration_labels
 from stepline.nasva.benchmarks import Features, Given, Vectors, asked_by, predict
-from stepline.nasva.checkpoint import Space, write_aligner
+from stepline.nasva.checkpoint import FeatureSpace, load_aligner, write_aligner
 from stepline.nasva.model import Aligner
 from stepline.nasva.network_settings import AlignerSettings, ModelSettings
-from stepline.nasva.predict import load
 from stepline.nasva.train import train_aligner
 from stepline.records import Span
 from stepline.training.batches import Sample
@@ -52,7 +51,7 @@ def trained(simulation, tmp_path_factory):
         model=ModelSettings(**SIZES, feed_forward=128, dropout=0.0),
         settings=TrainSettings(epochs=4, batch=8, learning_rate=2e-3, save_every=1000),
     )
-    write_aligner(network, folder / "aligner.safetensors", Space("world-usual", "world"))
+    write_aligner(network, folder / "aligner.safetensors", FeatureSpace("world-usual", "world"))
     return folder
 
 
@@ -167,7 +166,7 @@ def test_missing_and_broken_videos_are_named_and_listed(stepline, simulation, wo
 
 def test_stores_stand_for_folders_of_files(simulation, world, trained, tmp_path):
     one = held_out(simulation)[0]
-    loaded = load(trained)
+    loaded = load_aligner(trained)
     with FeatureWriter(tmp_path / "videos") as writer:
         writer.add(one.id, one.features().values, rate=1.0, backbone="world-usual")
     asked = [each for each in asked_by("htm-align", world / "htm_align.json").asked if each.id == one.id]
@@ -188,7 +187,7 @@ def test_a_calibration_is_fitted_stored_and_used(stepline, world, trained, tmp_p
     quality = json.loads(result.stdout)
     assert quality["error_after"] < 0.5 * quality["error_before"]
     assert quality["area_after"] > quality["area_before"]
-    assert set(load(file).calibration.modes) == {"step"}
+    assert set(load_aligner(file).calibration.modes) == {"step"}
     out = tmp_path / "after.csv"
     assert answered(stepline, world, file, "ht-step", "ht-step", out, "--subset", "val_seen").exit_code == 0
     scores = [float(row["score"]) for row in csv.DictReader(out.read_text().splitlines())]
@@ -211,13 +210,13 @@ def test_what_does_not_fit_is_named(stepline, world, trained, tmp_path):
                           "--reference", told, "--out", tmp_path / "out.json")  # fmt: skip
         assert (result.exit_code, result.stderr.count("\n")) == (1, 1), result.output
         assert reason in result.stderr
-    loaded = load(trained)
+    loaded = load_aligner(trained)
     asked = asked_by("htm-align", reference).asked[:3]
     vectors = Vectors(world / "texts" / "usual" / "narration", loaded)
     with pytest.raises(DatasetError, match="none of 3 videos can be answered"):
         predict("htm-align", asked, loaded, Given(Features(tmp_path / "empty"), vectors), tmp_path / "o", SETTINGS)
     with pytest.raises(DatasetError, match="trained on features 12 wide"):
-        predict("htm-align", asked, load(narrow), Given(Features(usual), vectors), tmp_path / "o", SETTINGS)
+        predict("htm-align", asked, load_aligner(narrow), Given(Features(usual), vectors), tmp_path / "o", SETTINGS)
     with FeatureWriter(tmp_path / "others") as writer:
         lines = Lines(asked[0].texts)
         writer.add(asked[0].video, np.ones((len(lines.texts), 128), np.float32), rate=1.0, backbone="clip", lines=lines)
@@ -225,6 +224,6 @@ def test_what_does_not_fit_is_named(stepline, world, trained, tmp_path):
     with pytest.raises(DatasetError, match="trained on texts of 'world', given are 'clip'"):
         predict("htm-align", asked[:1], loaded, given, tmp_path / "o", SETTINGS)
     with pytest.raises(ModelError, match="give --texts"):
-        Vectors(None, load(narrow))
+        Vectors(None, load_aligner(narrow))
     with pytest.raises(StoreError, match="texts have no vector"):
         vectors.read(asked[0].video, ["a line that nobody says"])

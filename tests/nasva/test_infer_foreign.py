@@ -8,11 +8,11 @@ from stepline.errors import DatasetError
 from stepline.evaluate.calibration import calibration_error
 from stepline.nasva.align import Fit
 from stepline.nasva.calibration import evidence
+from stepline.nasva.checkpoint import LoadedAligner
 from stepline.nasva.fit_calibration import calibrate_by_foreign, shown_chances, shown_share
 from stepline.nasva.model import Aligner
-from stepline.nasva.predict import Loaded
 
-NETWORK = Loaded(cast(Aligner, None), Path("aligner.safetensors"), "abc", None, None)
+NETWORK = LoadedAligner(cast(Aligner, None), Path("aligner.safetensors"), "abc", None, None)
 
 
 def fit(shown: list[bool], rng: np.random.Generator) -> Fit:

@@ -1,7 +1,7 @@
 import pytest
 
 from stepline.errors import ModelError
-from stepline.nasva.predict import find_aligner
+from stepline.nasva.checkpoint import find_aligner
 
 
 def test_a_folder_gives_its_best_network_else_the_final_one(tmp_path):

@@ -9,14 +9,7 @@ from torch.testing import assert_close
 
 from stepline.errors import ModelError
 from stepline.nasva import model as rows
-from stepline.nasva.checkpoint import (
-    import_official,
-    our_name,
-    read_aligner,
-    read_weights,
-    write_aligner,
-    write_weights,
-)
+from stepline.nasva.checkpoint import import_official, our_name, read_aligner, write_aligner, write_weights
 from stepline.nasva.loss import grounding_loss
 from stepline.nasva.model import Aligner
 from stepline.nasva.network_settings import LossSettings
@@ -178,9 +171,9 @@ def test_a_file_of_other_weights_is_refused(tmp_path):
         read_aligner(path)
     path.write_bytes(path.read_bytes()[:-5])
     with pytest.raises(ModelError, match="not a grounding network of Stepline"):
-        read_weights(path)
+        read_aligner(path)
     from safetensors.torch import save_file
 
     save_file(weights, path)
     with pytest.raises(ModelError, match="kind None"):
-        read_weights(path)
+        read_aligner(path)

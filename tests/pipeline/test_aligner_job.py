@@ -12,7 +12,7 @@ from stepline.errors import ModelError, ShapeError
 from stepline.evaluate.calibration import Logistic
 from stepline.media import probe
 from stepline.nasva.calibration import Calibration, calibration_path, write_calibration
-from stepline.nasva.checkpoint import Space, write_aligner
+from stepline.nasva.checkpoint import FeatureSpace, write_aligner
 from stepline.nasva.model import Aligner
 from stepline.nasva.network_settings import ModelSettings
 from stepline.nasva.train import train_aligner
@@ -56,7 +56,7 @@ def trained(truth, features, tmp_path_factory):
         settings=TrainSettings(epochs=150, batch=1, learning_rate=3e-3, save_every=1000),
     )
     file = folder / "aligner.safetensors"
-    write_aligner(network, file, Space("conse", "minilm"))
+    write_aligner(network, file, FeatureSpace("conse", "minilm"))
     by_rise = Logistic((0.0,) * 6, (1.0,) * 6, (0.0, 20.0, 0.0, 0.0, 0.0, 0.0), -5.0)
     write_calibration(Calibration(sha256(file), {"step": by_rise}), calibration_path(file))
     return folder
@@ -112,9 +112,9 @@ def test_lines_are_found_in_a_video(stepline, trained, small_video, lines):
 def test_a_network_of_other_features_is_refused_before_the_video_is_read(stepline, trained, small_video, tmp_path):
     network = Aligner(ModelSettings(video_width=384, text_width=384, **SIZES))
     other = {
-        "s3d": (network, Space("s3d", "s3d"), "trained on features of 's3d', given are 'conse'"),
-        "mpnet": (network, Space("conse", "mpnet"), "trained on texts of 'mpnet', given are 'minilm'"),
-        "quick": (network, Space("conse", "minilm", 4.0), "trained at 4 rows per second, given are 1"),
+        "s3d": (network, FeatureSpace("s3d", "s3d"), "trained on features of 's3d', given are 'conse'"),
+        "mpnet": (network, FeatureSpace("conse", "mpnet"), "trained on texts of 'mpnet', given are 'minilm'"),
+        "quick": (network, FeatureSpace("conse", "minilm", 4.0), "trained at 4 rows per second, given are 1"),
         "raw": (
             Aligner(ModelSettings(video_width=384, text_width=384, feature_scale="none", **SIZES)),
             None,

@@ -42,7 +42,7 @@ from stepline.records import Alignment, Dropped, FeatureSequence, Frozen, Step, 
 from stepline.weights import sha256
 
 if TYPE_CHECKING:
-    from stepline.nasva.predict import Loaded
+    from stepline.nasva.checkpoint import LoadedAligner
     from stepline.pipeline.request import StepsSettings
     from stepline.vision import Backbone, VisionSettings
     from stepline.wys2.predict import LoadedDetector
@@ -246,7 +246,7 @@ def judge(work: VideoContext) -> bytes:
 
 
 @lru_cache(maxsize=1)
-def _aligner(settings: "StepsSettings") -> "Loaded | None":
+def _aligner(settings: "StepsSettings") -> "LoadedAligner | None":
     return pipeline.load_aligner(settings)
 
 

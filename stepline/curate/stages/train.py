@@ -21,10 +21,11 @@ from stepline.errors import DatasetError, SettingsError
 from stepline.features import FeatureStore
 from stepline.nasva.align import Fit, fit_texts
 from stepline.nasva.calibration import calibration_path, write_calibration
+from stepline.nasva.checkpoint import LoadedAligner
 from stepline.nasva.dataset import matching_rows
 from stepline.nasva.fit_calibration import calibrate_by_foreign
 from stepline.nasva.network_settings import ModelSettings, RunSettings
-from stepline.nasva.predict import Loaded, place_steps
+from stepline.nasva.predict import place_steps
 from stepline.records import Matrix, Record
 from stepline.sieve_swap.settings import SieveSwapSettings
 from stepline.storage import read_parquet
@@ -108,7 +109,7 @@ NO_REFINED_STEP = "no step of it keeps a label after self-training"
 
 def refine(gathered: DatasetContext) -> None:
     """Refine the steps' places in rounds, then place them for good; videos that no round holds are left out."""
-    from stepline.nasva.predict import load
+    from stepline.nasva.checkpoint import load_aligner
     from stepline.nasva.refine import REFINED, refine_dataset
 
     settings, folder = gathered.recipe.refine, gathered.folder / RUN
@@ -119,7 +120,7 @@ def refine(gathered: DatasetContext) -> None:
     vectors = Vectors(FeatureStore(sources.features), FeatureStore(folder / "vectors" / "step"))
     place = gathered.recipe.place
     records = [record for record in read_parquet(folder / REFINED) if record.steps]
-    loaded, told = calibrated(load(folder / "aligner.safetensors"), records, vectors, place)
+    loaded, told = calibrated(load_aligner(folder / "aligner.safetensors"), records, vectors, place)
     gathered.say(told)
     left_out = read_left_out(last_folder(gathered)) | _omitted(done) | _without_steps(read_parquet(folder / REFINED))
     count = write_dataset(gathered.folder, (placed(one, loaded, vectors, place) for one in records), left_out)
@@ -163,8 +164,8 @@ class Vectors:
 
 
 def calibrated(
-    loaded: Loaded, records: Sequence[Record], vectors: Vectors, settings: PlacingSettings
-) -> tuple[Loaded, str]:
+    loaded: LoadedAligner, records: Sequence[Record], vectors: Vectors, settings: PlacingSettings
+) -> tuple[LoadedAligner, str]:
     """Return the network with P(shown) fitted to its own videos, stored beside it, and a line that says how it went."""
     if not settings.calibrate:
         return loaded, "not calibrated, as the recipe says"
@@ -180,7 +181,7 @@ def calibrated(
     return replace(loaded, calibration=calibration), f"{share:.0%} of the steps count as shown"
 
 
-def placed(record: Record, loaded: Loaded, vectors: Vectors, settings: PlacingSettings) -> Record:
+def placed(record: Record, loaded: LoadedAligner, vectors: Vectors, settings: PlacingSettings) -> Record:
     """Return a record with its steps placed anew: spans, score and status."""
     fit = _fit(loaded, record, vectors.of(record), vectors, settings)
     duration = record.video.duration
@@ -190,13 +191,17 @@ def placed(record: Record, loaded: Loaded, vectors: Vectors, settings: PlacingSe
 
 
 def _fits(
-    loaded: Loaded, records: Sequence[Record], texts: Sequence[Record], vectors: Vectors, settings: PlacingSettings
+    loaded: LoadedAligner,
+    records: Sequence[Record],
+    texts: Sequence[Record],
+    vectors: Vectors,
+    settings: PlacingSettings,
 ) -> Iterator[Fit]:
     """Yield how the texts of each second record fit the video of the first."""
     for record, other in zip(records, texts, strict=True):
         yield _fit(loaded, record, vectors.of(other), vectors, settings)
 
 
-def _fit(loaded: Loaded, record: Record, texts: Matrix, vectors: Vectors, settings: PlacingSettings) -> Fit:
+def _fit(loaded: LoadedAligner, record: Record, texts: Matrix, vectors: Vectors, settings: PlacingSettings) -> Fit:
     features = vectors.features.read(record.id)
     return fit_texts(loaded.aligner, features, np.ascontiguousarray(texts), settings=settings.aligner)

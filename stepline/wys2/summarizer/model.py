@@ -15,16 +15,22 @@ from typing import cast
 import numpy as np
 import torch
 import torch.nn.functional as F
-from pydantic import ValidationError
 from torch import Tensor, nn
 
 from stepline.datasets.files import Node, read_json
-from stepline.errors import DatasetError, ModelError, ShapeError
+from stepline.errors import DatasetError, ShapeError
 from stepline.records import Record, Span, Step, Video
-from stepline.storage import atomic_path
+from stepline.training.network_file import Header, NetworkFile
+from stepline.wys2.run_files import SUMMARIZER
 from stepline.wys2.summarizer.settings import SummarizerSettings
 
-KIND = "stepline.wys2.summarizer"
+FILE = NetworkFile(
+    kind="stepline.wys2.summarizer",
+    version=None,
+    title="a summarizer",
+    writer="`stepline train summarizer`",
+    names=(SUMMARIZER,),
+)
 
 __all__ = ["LoadedSummarizer", "Summarizer", "SummarizerSettings", "read_summarizer", "write_summarizer"]
 
@@ -78,33 +84,20 @@ class LoadedSummarizer:
 
 def write_summarizer(model: Summarizer, path: Path, *, video: str = "", text: str = "") -> None:
     """Write a network with its settings and the names of what gave its features and sentence vectors."""
-    from safetensors.torch import save_file
-
-    tensors = {key: value.detach().cpu().contiguous() for key, value in model.state_dict().items()}
-    header = {"kind": KIND, "video": video, "text": text, "settings": model.settings.model_dump(mode="json")}
-    with atomic_path(path) as partial:
-        save_file(tensors, partial, metadata={"stepline": json.dumps(header, sort_keys=True)})
+    header = {"video": video, "text": text, "settings": model.settings.model_dump(mode="json")}
+    FILE.write(path, model.state_dict(), header)
 
 
 def read_summarizer(path: Path) -> LoadedSummarizer:
-    """Return the network that a file holds. Raises ModelError for any other file, and for NaN in it."""
-    from safetensors import SafetensorError, safe_open
+    """Return the network that a file or a run's folder holds. Raises ModelError, naming what does not fit."""
 
-    try:
-        with safe_open(path, framework="pt") as file:
-            header = json.loads((file.metadata() or {})["stepline"])
-            weights = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (no mapping)
-        if header["kind"] != KIND:
-            raise ValueError(f"kind {header['kind']!r}")
-        if not all(bool(value.isfinite().all()) for value in weights.values()):
-            raise ValueError("weights hold NaN")
-        model = Summarizer(SummarizerSettings.model_validate_json(json.dumps(header["settings"])))
-        model.load_state_dict(weights)
-        model.eval()
-        return LoadedSummarizer(model, str(header["video"]), str(header["text"]), path)
-    except (OSError, SafetensorError, ValueError, KeyError, RuntimeError, ValidationError) as error:
-        reason = str(error).splitlines()[0]
-        raise ModelError(f"{path}: not a summarizer of Stepline ({reason}); give one that it wrote") from error
+    def parse(header: Header) -> tuple[SummarizerSettings, str, str]:
+        settings = SummarizerSettings.model_validate_json(json.dumps(header["settings"]))
+        return settings, str(header["video"]), str(header["text"])
+
+    file = FILE.find(path)
+    (_, video, text), network = FILE.load(file, parse, lambda parsed: Summarizer(parsed[0]))
+    return LoadedSummarizer(network, video, text, file)
 
 
 RATE = 8.0  # frames a second; IV-Sum takes 32 a segment

@@ -1,0 +1,174 @@
+"""A trained network on disk: one safetensors file that carries its settings, so that neither goes alone.
+
+The file's metadata hold one JSON object under "stepline": kind, version, settings, and what a system adds (whose
+features the network takes, its vocabulary). Weights are read as tensors and never unpickled. What is wrong with a file
+is a ModelError of one line: another kind or version, a broken file, weights of other names or shapes, NaN.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias, TypeVar
+
+import torch
+from pydantic import ValidationError
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from stepline.errors import ModelError
+from stepline.records import FeatureSequence
+from stepline.storage import atomic_path
+from stepline.training.run_folder import CHECKPOINT
+
+H = TypeVar("H")
+N = TypeVar("N", bound=nn.Module)
+
+Header: TypeAlias = dict[str, Any]
+Weights: TypeAlias = Mapping[str, Tensor]
+
+NAMED = 3  # wrong weights that an error names
+UNKNOWN = ("", "unknown", "precomputed")  # backbones of features that do not say whose they are: their owner answers
+
+
+@dataclass(frozen=True)
+class NetworkFile:
+    """How the networks of one system lie on disk.
+
+    kind, version: what the header says; a reader refuses any other. version counts changes of the weights' names; None
+    where files never had one. title, writer: what errors call such a network, and what writes it. names: the files that
+    a folder is searched for, in this order.
+    """
+
+    kind: str
+    version: int | None
+    title: str
+    writer: str
+    names: tuple[str, ...]
+
+    def write(self, path: Path, weights: Weights, header: Header) -> None:
+        """Write weights, float32, and the header, whole or not at all. Raises StoreError when the disk refuses."""
+        tensors = {key: _stored(weights[key]) for key in sorted(weights)}
+        whole = {"kind": self.kind} | ({} if self.version is None else {"version": self.version}) | header
+        with atomic_path(path) as partial:
+            save_file(tensors, partial, metadata={"stepline": json.dumps(whole, sort_keys=True)})
+
+    def find(self, path: Path) -> Path:
+        """Return the file of a network: the path itself, the first of `names` in a folder, or the only network there.
+
+        Raises ModelError where there is none, or the run in the folder is not finished.
+        """
+        if path.is_file():
+            return path
+        for name in self.names:
+            if (path / name).is_file():
+                return path / name
+        if (path / CHECKPOINT).is_file():
+            raise ModelError(f"{path}: the run is not finished; run {self.writer} again to end it")
+        seeds = sorted(file.parent for name in self.names for file in path.glob(f"seed-*/{name}"))
+        if seeds:
+            raise ModelError(f"{path}: holds a network a seed; give one of them, such as {seeds[0]}")
+        others = sorted(path.glob("*.safetensors")) if path.is_dir() else []
+        if len(others) == 1:
+            return others[0]
+        fault = f"holds none of {', '.join(self.names)}" if path.is_dir() else "no such file"
+        raise ModelError(f"{path}: {fault}; give the .safetensors file of a network that {self.writer} wrote")
+
+    def read_header(self, path: Path, parse: Callable[[Header], H]) -> H:
+        """Return what `parse` makes of the header of a file. Raises ModelError where it is not of this kind."""
+        with self._opened(path) as file:
+            return parse(self._header(file))
+
+    def read(self, path: Path, parse: Callable[[Header], H]) -> tuple[H, dict[str, Tensor]]:
+        """Return what `parse` makes of the header, and the weights as they are. Raises ModelError."""
+        with self._opened(path) as file:
+            header = parse(self._header(file))
+            return header, {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (no mapping)
+
+    def load(self, path: Path, parse: Callable[[Header], H], build: Callable[[H], N]) -> tuple[H, N]:
+        """Return what `parse` makes of the header, and the network that `build` makes of that, ready to infer.
+
+        Raises ModelError, naming what does not fit.
+        """
+        header, weights = self.read(path, parse)
+        check_weights(lambda: build(header), weights, path)
+        network = build(header)
+        network.load_state_dict(weights)
+        network.eval()
+        return header, network
+
+    @contextmanager
+    def _opened(self, path: Path) -> Iterator[Any]:
+        """Yield an open file; what is wrong with it while it is read becomes a ModelError."""
+        try:
+            with safe_open(path, framework="pt") as file:
+                yield file
+        except (OSError, SafetensorError, ValueError, ValidationError, TypeError, KeyError) as error:
+            reason = str(error).splitlines()[0]
+            cure = f"give one that {self.writer} wrote"
+            raise ModelError(f"{path}: not {self.title} of Stepline ({reason}); {cure}") from error
+
+    def _header(self, file: Any) -> Header:
+        header: Header = json.loads((file.metadata() or {}).get("stepline", "{}"))
+        if not isinstance(header, dict):
+            raise ValueError("its header is none")
+        if header.get("kind") != self.kind or header.get("version") != self.version:
+            raise ValueError(f"kind {header.get('kind')!r}, version {header.get('version')!r}")
+        return header
+
+
+def _stored(value: Tensor) -> Tensor:
+    value = value.detach().cpu()
+    return (value.float() if value.is_floating_point() else value).contiguous()
+
+
+def check_weights(build: Callable[[], nn.Module], weights: Weights, path: Path) -> None:
+    """Raise ModelError unless the weights are those of the network that `build` makes: names, shapes, finite."""
+    with torch.device("meta"):  # shapes alone: no memory is taken for a network that is refused
+        wanted = {key: tuple(value.shape) for key, value in build().state_dict().items()}
+    given = {key: tuple(value.shape) for key, value in weights.items()}
+    faults = [f"{key} is missing" for key in wanted.keys() - given.keys()]
+    faults += [f"{key} is unknown" for key in given.keys() - wanted.keys()]
+    both = wanted.keys() & given.keys()
+    faults += [f"{key} is {given[key]}, not {wanted[key]}" for key in both if given[key] != wanted[key]]
+    faults += [f"{key} holds NaN or infinity" for key in both if not bool(weights[key].isfinite().all())]
+    if faults:
+        more = f" and {len(faults) - NAMED} more" if len(faults) > NAMED else ""
+        raise ModelError(f"{path}: not these weights: {', '.join(sorted(faults)[:NAMED])}{more}; give the right file")
+
+
+@dataclass(frozen=True)
+class TrainedOn:
+    """What a network in a file was trained on, as errors name it: `cure` says what else to give.
+
+    Each check raises ModelError where what is given is of another space than the network's.
+    """
+
+    path: Path
+    cure: str
+
+    def check_width(self, width: int, features: FeatureSequence) -> None:
+        """Check the width of the feature rows."""
+        given = features.values.shape[1]
+        if given != width:
+            widths = f"trained on features {width} wide, {features.backbone} features are {given} wide"
+            raise ModelError(f"{self.path}: {widths}; {self.cure}")
+
+    def check_source(self, what: str, trained: str, given: str) -> None:
+        """Check the backbone of features, or the encoder of texts; one that does not say its name fits all."""
+        if trained != given and trained not in UNKNOWN and given not in UNKNOWN:
+            raise ModelError(f"{self.path}: trained on {what} of {trained!r}, given are {given!r}; {self.cure}")
+
+    def check_rate(self, trained: float, given: float) -> None:
+        """Check the feature rows a second."""
+        if trained != given:
+            rates = f"trained at {trained:g} rows per second, given are {given:g}"
+            raise ModelError(f"{self.path}: {rates}; set vision.rate={trained:g}")
+
+    def check_scale(self, *, unit: bool, any_length: bool) -> None:
+        """Check that rows of length 1 (`unit`) are given only to a network that takes rows of any length."""
+        if unit and not any_length:
+            cure = "give ready features and vision.unit=false"
+            raise ModelError(f"{self.path}: trained on feature rows as they are, not on rows of length 1; {cure}")
