@@ -1,4 +1,8 @@
-"""A file of JSON lines that a kill cannot harm: each line is on disk before the one who gave it hears so."""
+"""An append-only file of JSON lines that neither a kill nor a second process harms.
+
+A line is on disk before whoever gave it hears so. Each append holds an inter-process lock (`FILE.lock`), so that two
+servers on one file wait for each other, and reads first what others appended meanwhile.
+"""
 
 import json
 import os
@@ -7,59 +11,86 @@ from pathlib import Path
 from threading import Lock
 from typing import Generic, TypeVar
 
+from filelock import FileLock, Timeout
 from pydantic import ValidationError
 
 from stepline.errors import StoreError
 from stepline.records import Frozen
 
-T = TypeVar("T", bound=Frozen)
+Entry = TypeVar("Entry", bound=Frozen)
+
+WAIT = 10.0  # s for another process to finish its line, which takes milliseconds unless it is stopped
 
 
-class Kept(Generic[T]):
-    """What was given, in the order given; a later one of the same key replaces the earlier.
+class AppendLog(Generic[Entry]):
+    """The entries of a file in the order first given; a later one of the same key replaces the earlier.
 
-    A last line that a kill cut short is removed when the file is next written to; nobody was told that it was kept.
+    A last line that a kill cut short is removed by the next append; nobody was told that it was kept.
     Raises StoreError for any other line that is no `kind`; `noun` names one in errors ("an answer").
     """
 
-    def __init__(self, path: Path, kind: type[T], key: Callable[[T], Hashable], noun: str) -> None:
+    def __init__(self, path: Path, kind: type[Entry], key: Callable[[Entry], Hashable], noun: str) -> None:
         self._path, self._kind, self._key, self._noun = path, kind, key, noun
-        self._lock = Lock()
-        self._given: dict[Hashable, T] = {}
-        self._whole = 0  # bytes of whole lines
-        for given in self._read():
-            self._given[key(given)] = given
+        self._thread_lock = Lock()
+        self._file_lock = FileLock(path.with_name(f"{path.name}.lock"), timeout=WAIT, poll_interval=0.01)
+        self._entries: dict[Hashable, Entry] = {}
+        self._size = 0  # bytes of whole lines read so far
+        self._lines = 0
+        self._read_new_lines()
 
-    def __iter__(self) -> Iterator[T]:
-        with self._lock:
-            return iter(list(self._given.values()))
+    def __iter__(self) -> Iterator[Entry]:
+        with self._thread_lock:
+            self._read_new_lines()
+            return iter(list(self._entries.values()))
 
-    def add(self, given: T) -> None:
-        """Keep one: it is on disk when this returns. Raises StoreError when it cannot be written."""
-        line = (json.dumps(given.model_dump(mode="json"), ensure_ascii=False) + "\n").encode()
-        with self._lock:
+    def add(self, entry: Entry) -> None:
+        """Append an entry: it is on disk when this returns. Raises StoreError when it cannot be written."""
+        line = (json.dumps(entry.model_dump(mode="json"), ensure_ascii=False) + "\n").encode()
+        with self._thread_lock:
             try:
                 self._path.parent.mkdir(parents=True, exist_ok=True)
-                with self._path.open("r+b" if self._path.exists() else "wb") as file:
-                    file.truncate(self._whole)
-                    file.seek(self._whole)
-                    file.write(line)
-                    file.flush()
-                    os.fsync(file.fileno())
+                with self._file_lock:
+                    self._append(line)
+            except Timeout as error:
+                raise StoreError(
+                    f"{self._path}: another process has held its lock for {WAIT:.0f} s; end that one and try again"
+                ) from error
             except OSError as error:
                 reason = error.strerror or str(error)
                 raise StoreError(f"{self._path}: cannot be written ({reason}); free some space") from error
-            self._whole += len(line)
-            self._given[self._key(given)] = given
 
-    def _read(self) -> Iterator[T]:
-        if not self._path.exists():
-            return
-        for number, line in enumerate(self._path.read_bytes().splitlines(keepends=True), start=1):
-            if not line.endswith(b"\n"):
-                return
+    def _append(self, line: bytes) -> None:
+        self._read_new_lines()
+        with self._path.open("ab") as file:
+            # Under the lock nobody else writes: what stands behind the last whole line is what a kill cut short.
+            file.truncate(self._size)
             try:
-                yield self._kind.model_validate_json(line)
-            except ValidationError as error:
-                raise StoreError(f"{self._path}:{number}: not {self._noun}; mend or remove that line") from error
-            self._whole += len(line)
+                file.write(line)
+                file.flush()
+                os.fsync(file.fileno())
+            except OSError:
+                # What the caller is told is lost must not come back as kept.
+                os.truncate(self._path, self._size)
+                raise
+        self._read_new_lines()
+
+    def _read_new_lines(self) -> None:
+        """Take in the whole lines that are new since the last reading, by whichever process."""
+        size = self._path.stat().st_size if self._path.exists() else 0
+        if size < self._size:
+            raise StoreError(f"{self._path}: it became shorter while it was in use; put it back, and start again")
+        if size == self._size:
+            return
+        with self._path.open("rb") as file:
+            file.seek(self._size)
+            for line in file:
+                if not line.endswith(b"\n"):
+                    return
+                try:
+                    entry = self._kind.model_validate_json(line)
+                except ValidationError as error:
+                    where = f"{self._path}:{self._lines + 1}"
+                    raise StoreError(f"{where}: not {self._noun}; mend or remove that line") from error
+                self._size += len(line)
+                self._lines += 1
+                self._entries[self._key(entry)] = entry

@@ -2,6 +2,17 @@
 
 from stepline.annotate.answers import Agreement, Answer, Answers, agreement, keep
 from stepline.annotate.clips import Clip, read_clips, write_clips
-from stepline.annotate.queue import Desk, Task
+from stepline.annotate.queue import AnnotationQueue, Task
 
-__all__ = ["Agreement", "Answer", "Answers", "Clip", "Desk", "Task", "agreement", "keep", "read_clips", "write_clips"]
+__all__ = [
+    "Agreement",
+    "AnnotationQueue",
+    "Answer",
+    "Answers",
+    "Clip",
+    "Task",
+    "agreement",
+    "keep",
+    "read_clips",
+    "write_clips",
+]

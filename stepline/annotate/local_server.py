@@ -1,97 +1,115 @@
-"""A visit to a page that is served on this machine alone.
+"""A web application that is served to this machine alone.
 
 Only requests to localhost by name are answered, so no other site's page can reach it by rebinding a name, and what is
 sent must carry a header that another site's form cannot send.
 """
 
-import json
-import logging
-from collections.abc import Callable
+import socket
+from collections.abc import Awaitable, Callable, Sequence
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler
-from urllib.parse import SplitResult, urlsplit
 
-from pydantic import ValidationError
+import uvicorn
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.base import BaseHTTPMiddleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Route
 
 from stepline.errors import SteplineError
 
-log = logging.getLogger(__name__)
-
 HOST = "127.0.0.1"
+LARGEST = 4096  # bytes of what may be sent
+CONNECTIONS = 64  # at a time; a browser opens six
+PATIENCE = 3  # s that requests in work have to end once the server stops
 
 
-class LocalVisit(BaseHTTPRequestHandler):
-    """One request. A child says what it gives and takes, its header's word, and the policy of its pages."""
+def local_application(routes: Sequence[BaseRoute], *, token: str, policy: str) -> Starlette:
+    """Return an application that refuses other hosts' names and what is sent without its token.
 
-    protocol_version = "HTTP/1.1"
-    word = ""  # what the header X-Stepline must say
-    largest = 4096  # bytes of what may be sent
-    policy = "default-src 'none'"
+    token: what the header X-Stepline of a POST must say. policy: the Content-Security-Policy of every reply.
+    A SteplineError of a route is a reply of its message (409); what makes no sense of a request, as ValueError or
+    LookupError, one that says so (400).
+    """
 
-    def give(self, address: SplitResult) -> None:
-        """Answer a GET. May raise SteplineError, or what makes no sense of a request: ValueError, KeyError."""
-        raise NotImplementedError
+    async def guard(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
+        length = request.headers.get("Content-Length", "")
+        if request.headers.get("Host", "").rpartition(":")[0] not in ("localhost", HOST):
+            response = _error(HTTPStatus.FORBIDDEN, f"ask for {HOST} by that name")
+        elif request.method == "POST" and (
+            request.headers.get("X-Stepline") != token or not length.isdecimal() or int(length) > LARGEST
+        ):
+            response = _error(HTTPStatus.BAD_REQUEST, "not an answer of this page")
+        else:
+            response = await call_next(request)
+        response.headers["Content-Security-Policy"] = policy
+        response.headers["X-Content-Type-Options"] = "nosniff"
+        response.headers["Cache-Control"] = "no-store"
+        return response
 
-    def take(self, path: str, body: bytes) -> None:
-        """Take what was sent. May raise as `give` does."""
-        raise NotImplementedError
+    async def conflict(_: Request, error: Exception) -> Response:
+        return _error(HTTPStatus.CONFLICT, str(error))
 
-    def do_GET(self) -> None:
-        """Give what is asked for."""
-        if self._local():
-            self._try(lambda: self.give(urlsplit(self.path)))
+    async def senseless(_: Request, __: Exception) -> Response:
+        return _error(HTTPStatus.BAD_REQUEST, "that request makes no sense here; load the page again")
 
-    def do_POST(self) -> None:
-        """Take what is sent."""
-        if not self._local():
-            return
-        length = self.headers.get("Content-Length", "")
-        if self.headers.get("X-Stepline") != self.word or not length.isdigit() or int(length) > self.largest:
-            self.close_connection = True
-            self.fail(HTTPStatus.BAD_REQUEST, "not an answer of this page")
-            return
-        body = self.rfile.read(int(length))
-        self._try(lambda: self.take(self.path, body))
+    async def unknown(_: Request, error: Exception) -> Response:
+        return _error(error.status_code if isinstance(error, HTTPException) else HTTPStatus.NOT_FOUND, "no such page")
 
-    def _try(self, act: Callable[[], None]) -> None:
-        try:
-            act()
-        except SteplineError as error:
-            self.fail(HTTPStatus.CONFLICT, str(error))
-        except (ValidationError, ValueError, KeyError, IndexError, TypeError):
-            self.fail(HTTPStatus.BAD_REQUEST, "that request makes no sense here; load the page again")
-        except ConnectionError:
-            log.info("a visitor left before the reply was sent")
+    return Starlette(
+        routes=routes,
+        middleware=[Middleware(BaseHTTPMiddleware, dispatch=guard)],
+        exception_handlers={
+            SteplineError: conflict,
+            ValueError: senseless,
+            LookupError: senseless,
+            TypeError: senseless,
+            HTTPException: unknown,
+        },
+    )
 
-    def _local(self) -> bool:
-        host = self.headers.get("Host", "").rpartition(":")[0]
-        if host in ("localhost", HOST):
-            return True
-        self.close_connection = True
-        self.fail(HTTPStatus.FORBIDDEN, f"ask for {HOST} by that name")
-        return False
 
-    def fail(self, status: HTTPStatus, reason: str) -> None:
-        """Reply with what went wrong."""
-        self.reply(json.dumps({"error": reason}).encode(), "application/json", status)
+def post(path: str, take: Callable[[bytes], None]) -> Route:
+    """Return the route that gives a POST's body to `take`, and then an empty reply."""
 
-    def reply(
-        self, data: bytes, kind: str, status: HTTPStatus = HTTPStatus.OK, extra: dict[str, str] | None = None
-    ) -> None:
-        """Reply with data of a media type; extra: more headers."""
-        headers = {
-            "Content-Type": kind,
-            "Content-Length": str(len(data)),
-            "Content-Security-Policy": self.policy,
-            "X-Content-Type-Options": "nosniff",
-            "Cache-Control": "no-store",
-        }
-        self.send_response(status)
-        for name, value in (headers | (extra or {})).items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(data)
+    async def endpoint(request: Request) -> Response:
+        await run_in_threadpool(take, await request.body())
+        return JSONResponse({})
 
-    def log_message(self, form: str, *values: object) -> None:
-        """Tell the log instead of stderr."""
-        log.info(form, *values)
+    return Route(path, endpoint, methods=["POST"])
+
+
+def _error(status: int, reason: str) -> Response:
+    return JSONResponse({"error": reason}, status)
+
+
+class LocalServer:
+    """An application on a port of this machine, which is taken at once. Raises OSError where it is not free."""
+
+    def __init__(self, application: Starlette, port: int = 0) -> None:
+        self._socket = socket.create_server((HOST, port))
+        self.port: int = self._socket.getsockname()[1]
+        self.address = f"http://{HOST}:{self.port}/"
+        self._server = uvicorn.Server(
+            uvicorn.Config(
+                application,
+                http="h11",
+                ws="none",
+                loop="asyncio",
+                lifespan="off",
+                log_config=None,
+                server_header=False,
+                limit_concurrency=CONNECTIONS,
+                timeout_graceful_shutdown=PATIENCE,
+            )
+        )
+
+    def run(self) -> None:
+        """Serve until `stop` is called; Ctrl-C raises KeyboardInterrupt, requests in work answered first."""
+        self._server.run(sockets=[self._socket])
+
+    def stop(self) -> None:
+        """Have `run` return."""
+        self._server.should_exit = True

@@ -25,7 +25,7 @@ class Task:
     left: int = 0
 
 
-class Desk:
+class AnnotationQueue:
     """Hands out clips and takes answers. clock: seconds, never backwards."""
 
     def __init__(

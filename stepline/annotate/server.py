@@ -1,17 +1,17 @@
 """The page that annotators use, served on this machine alone."""
 
-import json
-from functools import partial
-from http import HTTPStatus
-from http.server import ThreadingHTTPServer
 from importlib.resources import files
 from pathlib import Path
 from threading import Lock
-from urllib.parse import SplitResult, parse_qs
 
-from stepline.annotate.answers import Answer
-from stepline.annotate.local_server import HOST, LocalVisit
-from stepline.annotate.queue import Desk
+from starlette.requests import Request
+from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.routing import Route
+
+from stepline.annotate.answers import AnnotatorName, Answer
+from stepline.annotate.local_server import LocalServer, local_application, post
+from stepline.annotate.queue import AnnotationQueue
+from stepline.records import Frozen
 
 POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; media-src 'self'; connect-src 'self'"
 FILES = {
@@ -21,93 +21,52 @@ FILES = {
 }
 
 
-def serve(desk: Desk, folder: Path, port: int = 0) -> ThreadingHTTPServer:
-    """Return a server that listens on this machine; clips are cut into `folder` when they are first watched."""
-    return ThreadingHTTPServer((HOST, port), partial(_Visit, desk, _Cuts(desk, folder)))
+class ClipStart(Frozen):
+    """What the page sends when an annotator starts to watch a clip."""
+
+    annotator: AnnotatorName
+    clip: str
 
 
-class _Cuts:
-    """The clips as files, each cut once."""
+def serve(queue: AnnotationQueue, folder: Path, port: int = 0) -> LocalServer:
+    """Return a server on this machine; clips are cut into `folder` when they are first watched."""
+    clips = list(queue.clips.values())
+    numbers = {clip.id: number for number, clip in enumerate(clips)}
+    cutting = Lock()
 
-    def __init__(self, desk: Desk, folder: Path) -> None:
-        self._desk, self._folder = desk, folder
-        self._lock = Lock()
+    def page(request: Request) -> Response:
+        name, media_type = FILES[request.url.path]
+        return Response((files(__package__) / name).read_bytes(), media_type=media_type)
 
-    def file(self, number: int) -> bytes:
-        """Return the mp4 of a clip by its place. Raises IndexError, MediaError or StoreError."""
-        from stepline.media import cut
-
-        clip = list(self._desk.clips.values())[number]
-        path = self._folder / f"{number:05d}.mp4"
-        with self._lock:
-            if not path.exists():
-                cut(Path(clip.video), clip.span, path)
-        return path.read_bytes()
-
-
-class _Visit(LocalVisit):
-    """One request."""
-
-    word = "annotate"
-    policy = POLICY
-
-    def __init__(self, desk: Desk, cuts: _Cuts, *rest: object) -> None:
-        self._desk, self._cuts = desk, cuts
-        self._numbers = {id: number for number, id in enumerate(desk.clips)}
-        super().__init__(*rest)  # type: ignore[arg-type]
-
-    def give(self, address: SplitResult) -> None:
-        """Give the page, the next task or a clip."""
-        if address.path in FILES:
-            name, kind = FILES[address.path]
-            self.reply((files(__package__) / name).read_bytes(), f"{kind}; charset=utf-8")
-        elif address.path == "/next":
-            self._next(parse_qs(address.query).get("annotator", [""])[0])
-        elif address.path.startswith("/clip/"):
-            self._clip(address.path.removeprefix("/clip/").removesuffix(".mp4"))
-        else:
-            self.fail(HTTPStatus.NOT_FOUND, "no such page")
-
-    def _next(self, annotator: str) -> None:
-        task = self._desk.next(_named(annotator))
+    def next_task(request: Request) -> Response:
+        name = request.query_params.get("annotator", "")
+        task = queue.next(ClipStart(annotator=name, clip="").annotator)  # raises ValidationError for no name
         reply: dict[str, object] = {"stage": task.stage, "left": task.left}
         if task.clip is not None:
-            reply |= {"clip": task.clip.id, "text": task.clip.text, "media": f"/clip/{self._numbers[task.clip.id]}.mp4"}
-        self.reply(json.dumps(reply).encode(), "application/json")
+            reply |= {"clip": task.clip.id, "text": task.clip.text, "media": f"/clip/{numbers[task.clip.id]}.mp4"}
+        return JSONResponse(reply)
 
-    def take(self, path: str, body: bytes) -> None:
-        """Take an answer, or the word that a clip has begun."""
-        if path == "/begin":
-            told = json.loads(body)
-            self._desk.begin(_named(str(told["annotator"])), str(told["clip"]))
-        elif path == "/answer":
-            self._desk.answer(Answer.model_validate_json(body))
-        else:
-            raise KeyError(path)
-        self.reply(b"{}", "application/json")
+    def clip(request: Request) -> Response:
+        from stepline.media import cut
 
-    def _clip(self, number: str) -> None:
-        data = self._cuts.file(int(number))
-        first, last = _range(self.headers.get("Range"), len(data))
-        part = data[first : last + 1]
-        extra = {"Accept-Ranges": "bytes"}
-        if len(part) == len(data):
-            self.reply(part, "video/mp4", extra=extra)
-        else:
-            extra["Content-Range"] = f"bytes {first}-{last}/{len(data)}"
-            self.reply(part, "video/mp4", HTTPStatus.PARTIAL_CONTENT, extra)
+        number = int(request.path_params["name"].removesuffix(".mp4"))
+        if not 0 <= number < len(clips):
+            raise IndexError(number)
+        path = folder / f"{number:05d}.mp4"
+        with cutting:
+            if not path.exists():
+                cut(Path(clips[number].video), clips[number].span, path)
+        return FileResponse(path, media_type="video/mp4")
 
+    def begin(body: bytes) -> None:
+        start = ClipStart.model_validate_json(body)
+        queue.begin(start.annotator, start.clip)
 
-def _named(annotator: str) -> str:
-    """Return a fit annotator's name. Raises ValidationError for another."""
-    return Answer(clip="-", annotator=annotator, shown=False, confidence="not").annotator
-
-
-def _range(header: str | None, length: int) -> tuple[int, int]:
-    """Return the first and last byte of an HTTP Range, all of them where there is none."""
-    if header is None or not header.startswith("bytes="):
-        return 0, length - 1
-    first, _, last = header.removeprefix("bytes=").partition(",")[0].partition("-")
-    if not first:
-        return max(0, length - int(last)), length - 1
-    return int(first), min(int(last), length - 1) if last else length - 1
+    routes = [
+        *(Route(path, page) for path in FILES),
+        Route("/next", next_task),
+        Route("/clip/{name:path}", clip),
+        post("/begin", begin),
+        post("/answer", lambda body: queue.answer(Answer.model_validate_json(body))),
+    ]
+    return LocalServer(local_application(routes, token="annotate", policy=POLICY), port)

@@ -5,6 +5,8 @@ from typing import Any
 
 import click
 
+from stepline.cli.common import serve_until_stopped
+
 
 @click.group()
 def annotate() -> None:
@@ -27,7 +29,7 @@ def vnd(clips: Path, out: Path, **options: Any) -> None:
     Example:
       stepline annotate vnd out/demo.json --out vnd --port 8080
     """
-    from stepline.annotate import Answers, Desk, keep, read_clips
+    from stepline.annotate import AnnotationQueue, Answers, keep, read_clips
     from stepline.annotate.clips import known
     from stepline.errors import SettingsError
     from stepline.storage import check_writable
@@ -38,38 +40,27 @@ def vnd(clips: Path, out: Path, **options: Any) -> None:
     questions = options["qualification"]
     qualifying = known(read_clips(questions), questions) if questions else []
     asked = {"qualifying": qualifying, "right": options["right"], "asked": options["asked"]}
-    desk = Desk(read_clips(clips), Answers(out / "answers.jsonl"), **asked)
+    queue = AnnotationQueue(read_clips(clips), Answers(out / "answers.jsonl"), **asked)
     if not options["only_export"]:
-        _serve(desk, out, options["port"])
-        verdicts = keep(desk.annotations(), asked=options["asked"], needed=options["needed"])
+        from stepline.annotate.server import serve
+
+        serve_until_stopped(
+            lambda: serve(queue, out / "clips", options["port"]),
+            options["port"],
+            notice="{address} (Ctrl-C ends and exports)",
+            goodbye="stopped; every answer is kept",
+        )
+        verdicts = keep(queue.annotations(), asked=options["asked"], needed=options["needed"])
         if all(verdict is None for verdict in verdicts.values()):
             click.echo(f"no clip has {options['asked']} answers that agree yet; run this again to go on", err=True)
             return
-    _export(desk, out, options)
+    _export(queue, out, options)
 
 
-def _serve(desk: Any, out: Path, port: int) -> None:
-    from stepline.annotate.local_server import HOST
-    from stepline.annotate.server import serve
-    from stepline.errors import SettingsError
-
-    try:
-        server = serve(desk, out / "clips", port)
-    except OSError as error:
-        raise SettingsError(f"--port {port}: {error.strerror or error}; give another, or 0") from error
-    click.echo(f"http://{HOST}:{server.server_port}/ (Ctrl-C ends and exports)", err=True)
-    try:
-        server.serve_forever()
-    except KeyboardInterrupt:
-        click.echo("stopped; every answer is kept", err=True)
-    finally:
-        server.server_close()
-
-
-def _export(desk: Any, out: Path, options: dict[str, Any]) -> None:
+def _export(queue: Any, out: Path, options: dict[str, Any]) -> None:
     from stepline.annotate.export import LABELS, export
 
-    found = export(desk.to_annotate, desk.annotations(), out, asked=options["asked"], needed=options["needed"])
+    found = export(queue.to_annotate, queue.annotations(), out, asked=options["asked"], needed=options["needed"])
     kappa = "undefined" if found.kappa is None else f"{found.kappa:.2f}"
     click.echo(
         f"{found.shown} shown and {found.unshown} not shown of {found.complete} clips answered by all; "

@@ -7,6 +7,7 @@ What a terminal shows while work goes on.
 
 import json
 import sys
+import webbrowser
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +18,7 @@ import click
 from stepline.errors import SteplineError
 
 if TYPE_CHECKING:
+    from stepline.annotate.local_server import LocalServer
     from stepline.curate.driver import Progress as Curation
     from stepline.pipeline.request import StepsSettings
     from stepline.progress import Progress
@@ -197,3 +199,23 @@ def _lines() -> Callable[["Training"], None]:
         click.echo(f"step {progress.step} of {progress.steps}: {numbers}", err=True)
 
     return report
+
+
+def serve_until_stopped(
+    start: "Callable[[], LocalServer]", port: int, *, notice: str, goodbye: str, browse: bool = False
+) -> None:
+    """Serve a page on this machine until Ctrl-C. notice: told at the beginning, with {address}; goodbye: at the end."""
+    from stepline.errors import SettingsError
+
+    try:
+        server = start()
+    except OSError as error:
+        raise SettingsError(f"--port {port}: {error.strerror or error}; give another, or 0") from error
+    address = notice.format(address=server.address)
+    try:
+        click.echo(address, err=True)
+        if browse:
+            webbrowser.open(address.split()[0])
+        server.run()
+    except KeyboardInterrupt:
+        click.echo(goodbye, err=True)

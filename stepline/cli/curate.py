@@ -4,21 +4,19 @@
 """
 
 import json
-import webbrowser
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from stepline.cli.common import Group, curation_bar
+from stepline.cli.common import Group, curation_bar, serve_until_stopped
 
 if TYPE_CHECKING:
     from stepline.curate.audit.sample import Sample
     from stepline.curate.audit.verdicts import Verdicts
     from stepline.curate.driver import RunOutcome
     from stepline.curate.remote import RemotePath
-    from stepline.curate.report import Report
     from stepline.curate.run import Asked
     from stepline.curate.settings import ReportSettings
     from stepline.curate.stage import Recipe
@@ -194,7 +192,15 @@ def audit(out: str, port: int, browse: bool, files: tuple[Path, ...], table: boo
         count = take_over(file, verdicts, frozenset(asked.id for asked in sample.asked))
         click.echo(f"{file}: {count} verdicts taken over", err=True)
     if not (table or files):
-        _serve(made, verdicts, port, browse)
+        from stepline.curate.audit.server import serve
+
+        serve_until_stopped(
+            lambda: serve(lambda: made.html(list(verdicts)), sample, verdicts, port),
+            port,
+            notice="{address}#audit (Ctrl-C ends)",
+            goodbye="stopped; every verdict is kept",
+            browse=browse,
+        )
     write_report(place, settings, made)
     _agreement_table(sample, verdicts)
 
@@ -218,27 +224,6 @@ def _settings(out: str, overrides: tuple[str, ...]) -> "ReportSettings":
     known = read_recipe(place).report if (place / RUN).exists() else ReportSettings()
     tree = known.model_dump(mode="json", exclude_none=True)
     return load_settings(ReportSettings, None, [*(f"{key}={json.dumps(tree[key])}" for key in tree), *overrides])
-
-
-def _serve(made: "Report", verdicts: "Verdicts", port: int, browse: bool) -> None:
-    from stepline.annotate.local_server import HOST
-    from stepline.curate.audit.server import serve
-    from stepline.errors import SettingsError
-
-    try:
-        server = serve(lambda: made.html(list(verdicts)), made.findings.sample, verdicts, port)
-    except OSError as error:
-        raise SettingsError(f"--port {port}: {error.strerror or error}; give another, or 0") from error
-    address = f"http://{HOST}:{server.server_port}/#audit"
-    click.echo(f"{address} (Ctrl-C ends)", err=True)
-    if browse:
-        webbrowser.open(address)
-    try:
-        server.serve_forever()
-    except KeyboardInterrupt:
-        click.echo("stopped; every verdict is kept", err=True)
-    finally:
-        server.server_close()
 
 
 def _agreement_table(sample: "Sample", verdicts: "Verdicts") -> None:

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from stepline.annotate import Answer, Answers, Clip, Desk, agreement, keep, read_clips, write_clips
+from stepline.annotate import AnnotationQueue, Answer, Answers, Clip, agreement, keep, read_clips, write_clips
 from stepline.annotate.answers import fleiss
 from stepline.annotate.clips import known
 from stepline.annotate.export import export
@@ -37,11 +37,11 @@ def clock():
     return Clock()
 
 
-def watch(desk, clock, who, shown, seconds=4.0):
-    task = desk.next(who)
-    desk.begin(who, task.clip.id)
+def watch(queue, clock, who, shown, seconds=4.0):
+    task = queue.next(who)
+    queue.begin(who, task.clip.id)
     clock.now += seconds
-    desk.answer(said(task.clip.id, who, shown))
+    queue.answer(said(task.clip.id, who, shown))
     return task
 
 
@@ -72,64 +72,66 @@ def test_agreement_counts_only_clips_with_all_answers():
 
 def test_qualifying_questions_come_first_and_gate(tmp_path, clock):
     questions = [clip(f"q{n}", shown=True) for n in range(3)]
-    desk = Desk([clip("a")], Answers(tmp_path / "a.jsonl"), qualifying=questions, right=2, asked=2, clock=clock)
+    queue = AnnotationQueue(
+        [clip("a")], Answers(tmp_path / "a.jsonl"), qualifying=questions, right=2, asked=2, clock=clock
+    )
     for shown in (True, True, False):
-        assert watch(desk, clock, "ann", shown).stage == "qualify"
-    assert watch(desk, clock, "ann", True).stage == "annotate"
-    assert desk.next("ann").stage == "done"
+        assert watch(queue, clock, "ann", shown).stage == "qualify"
+    assert watch(queue, clock, "ann", True).stage == "annotate"
+    assert queue.next("ann").stage == "done"
     for shown in (True, False, False):
-        watch(desk, clock, "bob", shown)
-    assert desk.next("bob").stage == "not qualified"
-    assert [answer.annotator for answer in desk.annotations()] == ["ann"]
+        watch(queue, clock, "bob", shown)
+    assert queue.next("bob").stage == "not qualified"
+    assert [answer.annotator for answer in queue.annotations()] == ["ann"]
 
 
 def test_clips_nearest_to_all_their_answers_come_first(tmp_path, clock):
-    desk = Desk([clip("a"), clip("b")], Answers(tmp_path / "a.jsonl"), asked=2, clock=clock)
-    assert watch(desk, clock, "ann", True).clip.id == "a"
-    assert watch(desk, clock, "ann", True).clip.id == "b"
-    desk = Desk([clip("c"), clip("b"), clip("a")], Answers(tmp_path / "a.jsonl"), asked=2, clock=clock)
-    assert watch(desk, clock, "bob", True).clip.id == "b"  # an answer each, and it stands first
-    assert watch(desk, clock, "bob", True).clip.id == "a"
-    assert desk.next("cat").clip.id == "c"  # the others have both of theirs
+    queue = AnnotationQueue([clip("a"), clip("b")], Answers(tmp_path / "a.jsonl"), asked=2, clock=clock)
+    assert watch(queue, clock, "ann", True).clip.id == "a"
+    assert watch(queue, clock, "ann", True).clip.id == "b"
+    queue = AnnotationQueue([clip("c"), clip("b"), clip("a")], Answers(tmp_path / "a.jsonl"), asked=2, clock=clock)
+    assert watch(queue, clock, "bob", True).clip.id == "b"  # an answer each, and it stands first
+    assert watch(queue, clock, "bob", True).clip.id == "a"
+    assert queue.next("cat").clip.id == "c"  # the others have both of theirs
 
 
 def test_a_clip_stays_an_annotators_whatever_others_answer_meanwhile(tmp_path, clock):
     answers = Answers(tmp_path / "a.jsonl")
-    desk = Desk([clip("a"), clip("b")], answers, asked=2, clock=clock)
-    given = desk.next("ann").clip.id
+    queue = AnnotationQueue([clip("a"), clip("b")], answers, asked=2, clock=clock)
+    given = queue.next("ann").clip.id
     assert given == "a"
-    desk.begin("ann", "a")
+    queue.begin("ann", "a")
     answers.add(said("b", "bob", True))  # now b is nearer to having all its answers
-    assert desk.next("ann").clip.id == "a"
+    assert queue.next("ann").clip.id == "a"
     for who in ("cat", "dan"):
         answers.add(said("a", who, True))  # and now a has all of its own
     clock.now = 4.0
-    desk.answer(said("a", "ann", False))
-    assert desk.next("ann").clip.id == "b"
-    assert desk.next("eve").clip.id == "b"  # a is nobody's any more
+    queue.answer(said("a", "ann", False))
+    assert queue.next("ann").clip.id == "b"
+    assert queue.next("eve").clip.id == "b"  # a is nobody's any more
 
 
 def test_an_answer_before_the_clip_can_have_ended_is_refused(tmp_path, clock):
-    desk = Desk([clip("a", 4.0)], Answers(tmp_path / "a.jsonl"), clock=clock)
+    queue = AnnotationQueue([clip("a", 4.0)], Answers(tmp_path / "a.jsonl"), clock=clock)
     with pytest.raises(DatasetError, match="not watched to its end"):
-        desk.answer(said("a", "ann", True))
-    desk.begin("ann", "a")
+        queue.answer(said("a", "ann", True))
+    queue.begin("ann", "a")
     clock.now = 3.0
     with pytest.raises(DatasetError, match="4.0 s long"):
-        desk.answer(said("a", "ann", True))
+        queue.answer(said("a", "ann", True))
     clock.now = 4.0
-    desk.answer(said("a", "ann", True, seconds=99.0))
+    queue.answer(said("a", "ann", True, seconds=99.0))
     assert [answer.seconds for answer in Answers(tmp_path / "a.jsonl")] == [4.0]  # the server's clock, not the page's
 
 
 def test_only_the_clip_that_was_asked_about_can_be_answered(tmp_path, clock):
-    desk = Desk([clip("a"), clip("b")], Answers(tmp_path / "a.jsonl"), clock=clock)
-    desk.begin("ann", "b")
+    queue = AnnotationQueue([clip("a"), clip("b")], Answers(tmp_path / "a.jsonl"), clock=clock)
+    queue.begin("ann", "b")
     clock.now = 9.0
     with pytest.raises(DatasetError, match="not the clip that was asked about"):
-        desk.answer(said("b", "ann", True))
+        queue.answer(said("b", "ann", True))
     with pytest.raises(DatasetError, match="no such clip"):
-        desk.begin("ann", "z")
+        queue.begin("ann", "z")
 
 
 def test_answers_outlive_a_kill_in_mid_line(tmp_path):
@@ -183,7 +185,7 @@ def test_clips_are_read_as_written_and_ids_stand_once(tmp_path):
     with pytest.raises(DatasetError, match="'a'; every clip needs its own"):
         read_clips(tmp_path / "clips.json")
     with pytest.raises(DatasetError, match="cannot be"):
-        Desk([clip("a")], Answers(tmp_path / "a.jsonl"), qualifying=[clip("q", shown=True)], right=6)
+        AnnotationQueue([clip("a")], Answers(tmp_path / "a.jsonl"), qualifying=[clip("q", shown=True)], right=6)
 
 
 def test_the_set_is_scored_as_any_other_reference(tmp_path, stepline):

@@ -2,12 +2,15 @@
 
 import http.client
 import json
+import signal
+import subprocess
+import sys
 import threading
 
 import pytest
 from show_browser import CHROMIUM, Browser
 
-from stepline.annotate import Answers, Clip, Desk
+from stepline.annotate import AnnotationQueue, Answers, Clip, write_clips
 from stepline.annotate.server import serve
 from stepline.records import Span
 
@@ -18,17 +21,18 @@ def server(tmp_path, small_video):
         return Clip(id=name, video=str(small_video), span=Span(start, start + 1.0), text=f"<b>{name}</b>", **more)
 
     answers = Answers(tmp_path / "answers.jsonl")
-    desk = Desk([one("a", 0.5)], answers, qualifying=[one("q", 0.0, shown=True)], right=1, asked=1)
-    running = serve(desk, tmp_path / "clips")
-    threading.Thread(target=running.serve_forever, daemon=True).start()
+    queue = AnnotationQueue([one("a", 0.5)], answers, qualifying=[one("q", 0.0, shown=True)], right=1, asked=1)
+    running = serve(queue, tmp_path / "clips")
+    thread = threading.Thread(target=running.run, daemon=True)
+    thread.start()
     running.answers = answers
     yield running
-    running.shutdown()
-    running.server_close()
+    running.stop()
+    thread.join()
 
 
 def ask(server, method, path, body=None, **headers):
-    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
     connection.request(method, path, body, {name.replace("_", "-"): value for name, value in headers.items()})
     reply = connection.getresponse()
     data = reply.read()
@@ -43,7 +47,11 @@ def test_clips_are_given_whole_and_in_ranges(server):
     assert (reply.status, part) == (206, b"ftyp")
     assert reply.headers["Content-Range"] == f"bytes 4-7/{len(whole)}"
     assert ask(server, "GET", "/clip/1.mp4", Range="bytes=-3")[1] == whole[-3:]
+    for range in ("bytes=99999999-", f"bytes={len(whole)}-{len(whole)}"):
+        reply, _ = ask(server, "GET", "/clip/1.mp4", Range=range)
+        assert (reply.status, reply.headers["Content-Range"]) == (416, f"bytes */{len(whole)}")
     assert ask(server, "GET", "/clip/7.mp4")[0].status == 400
+    assert ask(server, "GET", "/clip/-1.mp4")[0].status == 400
     assert ask(server, "GET", "/clip/../page.html")[0].status == 400
 
 
@@ -54,6 +62,10 @@ def test_other_names_and_other_sites_are_refused(server):
     assert ask(server, "POST", "/begin", told, X_Stepline="annotate")[0].status == 200
     assert ask(server, "POST", "/begin", "x" * 5000, X_Stepline="annotate")[0].status == 400
     assert ask(server, "POST", "/answer", "{}", X_Stepline="annotate")[0].status == 400
+    assert ask(server, "POST", "/answer", "[" * 4000, X_Stepline="annotate")[0].status == 400
+    assert ask(server, "POST", "/begin", "[" * 4000, X_Stepline="annotate")[0].status == 400
+    for length in ("²".encode(), b"9" * 5000, b"-1"):
+        assert ask(server, "POST", "/begin", None, X_Stepline="annotate", Content_Length=length)[0].status == 400
     reply, data = ask(server, "GET", "/next?annotator=%3Cscript%3E")
     assert (reply.status, b"script" in data) == (400, False)
 
@@ -69,7 +81,7 @@ def test_an_answer_that_comes_at_once_is_refused(server):
 def test_an_annotator_watches_answers_and_goes_on(server, tmp_path):
     browser = Browser(tmp_path / "profile")
     try:
-        page = browser.open(f"http://127.0.0.1:{server.server_port}/")
+        page = browser.open(f"http://127.0.0.1:{server.port}/")
         page.run("document.getElementById('name').value = 'ann'")
         page.click("#who button")
         for name in ("q", "a"):
@@ -90,3 +102,13 @@ def test_an_annotator_watches_answers_and_goes_on(server, tmp_path):
         ("q", True, "somewhat"),
         ("a", True, "somewhat"),
     ]
+
+
+def test_ctrl_c_ends_the_server_and_keeps_the_answers(tmp_path, small_video):
+    write_clips([Clip(id="a", video=str(small_video), span=Span(0.0, 1.0), text="a")], tmp_path / "clips.json")
+    command = [sys.executable, "-m", "stepline", "annotate", "vnd", "clips.json", "--out", "vnd"]
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as running:
+        assert running.stderr.readline().startswith("http://127.0.0.1:")
+        running.send_signal(signal.SIGINT)
+        said = running.communicate(timeout=30)[1].splitlines()
+    assert (running.returncode, said[0]) == (0, "stopped; every answer is kept")

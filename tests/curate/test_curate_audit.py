@@ -89,15 +89,16 @@ def served(tmp_path):
     found = find(RECORDS, ReportSettings(frames=False))
     verdicts = Verdicts(tmp_path / "verdicts.jsonl")
     server = serve(lambda: page(found, list(verdicts)), found.sample, verdicts)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
     server.sample, server.file = found.sample, tmp_path / "verdicts.jsonl"
     yield server
-    server.shutdown()
-    server.server_close()
+    server.stop()
+    thread.join()
 
 
 def ask(server, method, path, body=None, **headers):
-    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
     connection.request(method, path, body, {name.replace("_", "-"): value for name, value in headers.items()})
     reply = connection.getresponse()
     data = reply.read()
@@ -162,7 +163,7 @@ def test_two_people_audit_in_a_browser(served, tmp_path):
     browser = Browser(tmp_path / "profile")
     try:
         for who, keys in (("ann", "112"), ("bob", "132")):
-            tab = browser.open(f"http://127.0.0.1:{served.server_port}/", width=390)
+            tab = browser.open(f"http://127.0.0.1:{served.port}/", width=390)
             tab.run(f"(() => {{ part('name').value = '{who}'; document.querySelector('#who button').click(); }})()")
             for number, key in enumerate(keys):
                 tab.wait_until(f"said.size === {number} && !saving && !part('work').hidden")
@@ -170,7 +171,7 @@ def test_two_people_audit_in_a_browser(served, tmp_path):
             tab.wait_until("said.size === 3")
             assert tab.complaints() == []
             assert tab.run("document.documentElement.scrollWidth") == 390
-        tab = browser.open(f"http://127.0.0.1:{served.server_port}/")
+        tab = browser.open(f"http://127.0.0.1:{served.port}/")
         assert "ann, bob" in tab.run("part('accord').textContent")
     finally:
         browser.close()

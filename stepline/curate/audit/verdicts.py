@@ -13,8 +13,8 @@ from typing import Annotated, Literal, TypeAlias
 import numpy as np
 from pydantic import Field, ValidationError
 
-from stepline.annotate.answers import NAME, cohen, fleiss
-from stepline.append_log import Kept
+from stepline.annotate.answers import AnnotatorName, cohen, fleiss
+from stepline.append_log import AppendLog
 from stepline.curate.audit.sample import Asked, Kind, Sample
 from stepline.curate.sampling import Share, share
 from stepline.errors import DatasetError, StoreError
@@ -30,11 +30,11 @@ class Verdict(Frozen):
     """What one person says of one text: shown in its seconds, shown at others, nowhere shown, or they cannot tell."""
 
     asked: Annotated[str, Field(min_length=1, max_length=500)]
-    annotator: Annotated[str, Field(pattern=f"^{NAME}$")]
+    annotator: AnnotatorName
     said: Said
 
 
-class Verdicts(Kept[Verdict]):
+class Verdicts(AppendLog[Verdict]):
     """The verdicts in a file; an annotator's later verdict on a text replaces the earlier."""
 
     def __init__(self, path: Path) -> None:
