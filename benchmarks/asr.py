@@ -20,8 +20,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from stepline.asr import AsrSettings, Heard, transcribe
-from stepline.media import Sound, probe, sound
+from stepline.asr import AsrSettings, TranscriptionResult, transcribe
+from stepline.media import AudioBlock, probe, read_sound
 
 Samples = npt.NDArray[np.float32]
 
@@ -75,7 +75,7 @@ def spoken(sentence: str, voice: str, speed: int) -> Samples:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "speech.wav"
         subprocess.run(["espeak-ng", "-v", voice, "-s", str(speed), "-w", str(path), sentence], check=True)
-        samples = np.concatenate([block.samples for block in sound(path)])
+        samples = np.concatenate([block.samples for block in read_sound(path)])
     loud = np.flatnonzero(np.abs(samples) > 0.003)
     return samples[loud[0] : loud[-1] + 1]
 
@@ -88,10 +88,10 @@ def noisy(given: Talk, decibels: float) -> Talk:
     return Talk((given.samples + scale * pink).astype(np.float32), given.sentences)
 
 
-def blocks(samples: Samples) -> Iterator[Sound]:
+def blocks(samples: Samples) -> Iterator[AudioBlock]:
     """Cut samples into blocks of one second."""
     for first in range(0, len(samples), RATE):
-        yield Sound(first / RATE, samples[first : first + RATE])
+        yield AudioBlock(first / RATE, samples[first : first + RATE])
 
 
 def words(text: str) -> list[str]:
@@ -135,13 +135,13 @@ def measure(talks: Sequence[Talk], settings: AsrSettings) -> dict[str, float]:
     }
 
 
-def said(heard: Heard) -> str:
+def said(heard: TranscriptionResult) -> str:
     return " ".join(sentence.text for sentence in heard.transcript.sentences)
 
 
 def clip(path: Path) -> dict[str, object]:
     """Return what one real clip gives with the default settings."""
-    heard = transcribe(sound(path) if probe(path).has_sound else [])
+    heard = transcribe(read_sound(path) if probe(path).has_sound else [])
     return {
         "language": heard.transcript.language,
         "sentences": [f"[{s.span.start:.2f} {s.span.end:.2f}] {s.text}" for s in heard.transcript.sentences],

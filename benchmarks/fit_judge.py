@@ -25,7 +25,7 @@ from stepline.grounding.ground import ground
 from stepline.records import Record, Transcript
 from stepline.storage import write_atomic
 from stepline.text import embed
-from stepline.text.visibility import visible
+from stepline.text.visibility import predict_visibility
 from stepline.writing import write_steps
 from stepline.wys2.judge import clip_of, logit, on_screen
 
@@ -73,7 +73,7 @@ def _evidence(record: Record, pictures: Seen, duration: float) -> dict[str, Arra
     spread = (cosines - cosines.mean(axis=1, keepdims=True)) / cosines.std(axis=1, keepdims=True)
     clips = [pictures.features.rows(clip_of(one.span)) for one in transcript.sentences]
     picture = [spread[k, rows].mean() if rows.stop > rows.start else 0.0 for k, rows in enumerate(clips)]
-    columns = (logit(visible(said)), np.array(picture), told * logit(on), told)
+    columns = (logit(predict_visibility(said)), np.array(picture), told * logit(on), told)
     return dict(zip(COLUMNS, columns, strict=True))
 
 

@@ -23,7 +23,7 @@ from research.drawn_videos import RenderSettings, Script, make_script, read_scri
 from stepline.grounding.ground import ground
 from stepline.grounding.settings import GroundSettings
 from stepline.records import FeatureSequence, Span, Step, Transcript
-from stepline.text.visibility import visible
+from stepline.text.visibility import predict_visibility
 from stepline.vision import Activity
 
 RESULTS = Path(__file__).resolve().parent / "results"
@@ -82,13 +82,13 @@ def seen(video: Path, texts: Sequence[str]) -> Seen:
 
 
 def look(video: Path) -> tuple[FeatureSequence, Activity]:
-    from stepline.media import frames
+    from stepline.media import read_frames
     from stepline.vision import ActivityMeter, VideoEncoder, VisionSettings, load_backbone
 
     settings = VisionSettings()
     encoder = VideoEncoder(load_backbone(settings), rate=1.0, batch=settings.batch)
     meter = ActivityMeter(rate=1.0, cut_ratio=settings.cut_ratio, cut_floor=settings.cut_floor)
-    for frame in frames(video, float(LOOKS), 224):
+    for frame in read_frames(video, float(LOOKS), 224):
         encoder.add(frame)
         meter.add(frame)
     return encoder.finish(), meter.finish()
@@ -102,7 +102,7 @@ def items(seed: int, script: Script, pictures: Seen, settings: GroundSettings) -
     record = truth(script)
     steps = [step.model_copy(update={"spans": (), "at": None, "status": None}) for step in record.reference]
     transcript = record.transcript or Transcript()
-    wording = [float(p) for p in visible(pictures.vectors)]
+    wording = [float(p) for p in predict_visibility(pictures.vectors)]
     alone = ground(steps, duration=script.duration, transcript=transcript, visible=wording, settings=settings)
     fused = ground(
         steps,

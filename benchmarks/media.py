@@ -22,7 +22,7 @@ from typing import Any
 
 import av
 
-from stepline.media import Frame, MediaSettings, Reader
+from stepline.media import Frame, MediaReader, MediaSettings
 
 RATE = 2.0  # frames/s wanted, as the vision stage asks for
 SIDE = 224  # pixels of the shorter side
@@ -32,7 +32,7 @@ RESULTS = Path(__file__).parent / "results" / "media.json"
 def stepline_reader(path: Path, *, skip: bool, threads: int) -> int:
     """Read sound and frames in one pass; return the number of frames."""
     settings = MediaSettings(skip_nonref=skip, threads=threads)
-    reader = Reader(path, frame_rate=RATE, frame_size=SIDE, sound=True, settings=settings)
+    reader = MediaReader(path, frame_rate=RATE, frame_size=SIDE, sound=True, settings=settings)
     return sum(isinstance(item, Frame) for item in reader)
 
 

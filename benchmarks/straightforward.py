@@ -16,12 +16,12 @@ from faster_whisper import WhisperModel
 from PIL import Image
 from sentence_transformers import SentenceTransformer
 
-from stepline.weights import find
+from stepline.weights import find_weights
 
 
 def main(path: str, vision: bool) -> None:
     """Print one line a step."""
-    recogniser = WhisperModel(str(find("whisper-tiny.en")), device="cpu", compute_type="int8")
+    recogniser = WhisperModel(str(find_weights("whisper-tiny.en")), device="cpu", compute_type="int8")
     segments, _ = recogniser.transcribe(path, word_timestamps=True, vad_filter=True, beam_size=5)
     spoken = [(segment.start, segment.text.strip()) for segment in segments]
     parser = spacy.load(find_parser())
@@ -30,7 +30,7 @@ def main(path: str, vision: bool) -> None:
         for sentence in doc.sents:
             verbs = [token for token in sentence if token.pos_ == "VERB" and token.dep_ in ("ROOT", "conj", "xcomp")]
             steps += [" ".join(token.text for token in verb.subtree) for verb in verbs]
-    encoder = SentenceTransformer(str(find("minilm")))
+    encoder = SentenceTransformer(str(find_weights("minilm")))
     likeness = encoder.encode(steps) @ encoder.encode([text for _, text in spoken]).T
     if vision:
         look(path)
@@ -50,7 +50,7 @@ def look(path: str) -> torch.Tensor:
     """Return class scores of a frame a second, each encoded on its own."""
     from vision import straightforward
 
-    weights = torch.load(find("efficientnet-lite0"), weights_only=True)
+    weights = torch.load(find_weights("efficientnet-lite0"), weights_only=True)
     scores = []
     with av.open(path) as container, torch.inference_mode():
         rate = round(float(container.streams.video[0].average_rate))

@@ -24,10 +24,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from stepline import weights as models
 from stepline.text import embed
 from stepline.vision import VisionSettings, load_backbone
 from stepline.vision.efficientnet import EPSILON, MEAN, SCALE, EfficientNetLite0, architecture
+from stepline.weights import find_weights
 
 OUT = Path(__file__).resolve().parent / "results" / "vision.json"
 FRAMES = 32
@@ -40,9 +40,9 @@ PARTS = {
     "conse: check, read and fold": "from stepline.vision import *; import torch; S(); load_backbone(VisionSettings())",
     "conse: first frame": "from stepline.vision import *; import numpy as np; b = load_backbone(VisionSettings()); "
     "S(); b.encode_images(np.zeros((1, 224, 224, 3), np.uint8))",
-    "minilm: check (sha256)": "from stepline import models; S(); models.find('minilm')",
-    "minilm: read": "from stepline import models; from stepline.text.embedding import load_encoder; import torch; "
-    "models.find('minilm'); S(); load_encoder()",
+    "minilm: check (sha256)": "from stepline.weights import find_weights; S(); find_weights('minilm')",
+    "minilm: read": "from stepline.weights import find_weights; from stepline.text.embedding import load_encoder; "
+    "import torch; find_weights('minilm'); S(); load_encoder()",
     "minilm: first sentence": "from stepline.text import embed; embed([]); S(); embed(['cut the banana'])",
 }
 
@@ -80,7 +80,7 @@ def rates(sides: dict[str, Callable[[], object]], count: int) -> dict[str, dict[
 
 def frame_rates(threads: int) -> dict[str, dict[str, float]]:
     torch.set_num_threads(threads)
-    path = models.find("efficientnet-lite0")
+    path = find_weights("efficientnet-lite0")
     weights = torch.load(path, weights_only=True)
     network, backbone = EfficientNetLite0(path), load_backbone(VisionSettings())
     large = np.random.default_rng(0).integers(0, 256, (FRAMES, 256, 456, 3), dtype=np.uint8)

@@ -1,14 +1,7 @@
-"""Bars as SVG text: histograms, bars in pairs, and lists of bars. Nothing is drawn that is not counted.
+"""Plots as SVG text, drawn from counts: no library, no script, nothing fetched; plots.css gives them their colours.
 
-What every plot stands on: the SVG element, and names cut to fit.
-
-A cloud of words: the larger a word, the more often it was counted.
-
-What is left after each stage, as bars that grow shorter: one row a stage, one row a reason below it.
-
-Points in the plane, coloured from first to last.
-
-Plots as SVG text, drawn from counts: no library, no script, nothing fetched. style.css gives them their colours.
+Histograms, ranked bars, a waterfall of what each stage took away, a cloud of words, points in the plane. Drawn by hand:
+matplotlib would add 60 MB for these few shapes, and its pictures would not follow a page from light to dark.
 """
 
 import itertools
@@ -24,13 +17,13 @@ import numpy.typing as npt
 NOTHING = "<p>Nothing to draw.</p>"
 
 
-def canvas(width: float, height: float, label: str, body: str) -> str:
+def svg_picture(width: float, height: float, label: str, body: str) -> str:
     """Return an SVG picture of width x height pixels; label: what a screen reader says of it."""
     size = f'viewBox="0 0 {width:g} {height:g}" width="{width:g}" height="{height:g}"'
     return f'<svg {size} role="img" aria-label="{escape(label)}">{body}</svg>'
 
 
-def short(name: str, longest: int = 40) -> str:
+def shortened(name: str, longest: int = 40) -> str:
     """Return the name, cut at `longest` characters."""
     return name if len(name) <= longest else name[: longest - 1] + "…"
 
@@ -47,10 +40,12 @@ def histogram(counts: Mapping[str, int], unit: str, *, bar: float = 1.0, last: i
 
     unit: the axis' name. bar: what one step of the key is worth on the axis. last: the key that stands for all above.
     """
-    return grouped({"": counts}, unit, bar=bar, last=last)
+    return grouped_histogram({"": counts}, unit, bar=bar, last=last)
 
 
-def grouped(series: Mapping[str, Mapping[str, int]], unit: str, *, bar: float = 1.0, last: int | None = None) -> str:
+def grouped_histogram(
+    series: Mapping[str, Mapping[str, int]], unit: str, *, bar: float = 1.0, last: int | None = None
+) -> str:
     """Return histograms on one axis, each in shares of its own sum where there are several."""
     values = {name: {int(key): count for key, count in counts.items()} for name, counts in series.items()}
     keys = sorted({key for counts in values.values() for key in counts})
@@ -69,7 +64,7 @@ def grouped(series: Mapping[str, Mapping[str, int]], unit: str, *, bar: float = 
     legend = "".join(_legend(number, name) for number, name in enumerate(heights) if name)
     axis = _axis(places, wide, unit, bar, last) + _scale(top, shares)
     label = f"{unit}: {', '.join(filter(None, heights)) or 'histogram'}"
-    return canvas(WIDTH, HEIGHT, label, f"{axis}{''.join(marks)}{legend}")
+    return svg_picture(WIDTH, HEIGHT, label, f"{axis}{''.join(marks)}{legend}")
 
 
 def _bars(row: Sequence[float], number: int, groups: int, wide: float, top: float) -> str:
@@ -124,7 +119,7 @@ def _legend(number: int, name: str) -> str:
     return f'{square}<text x="{x + 14}" y="11">{escape(name)}</text>'
 
 
-def ranked(rows: Sequence[tuple[str, Sequence[float]]], forms: Sequence[str]) -> str:
+def ranked_bars(rows: Sequence[tuple[str, Sequence[float]]], forms: Sequence[str]) -> str:
     """Return named rows with a bar for each series; forms: how the number of each is written, as "{:,.0f}"."""
     if not rows:
         return NOTHING
@@ -133,7 +128,7 @@ def ranked(rows: Sequence[tuple[str, Sequence[float]]], forms: Sequence[str]) ->
     out = []
     for place, (name, values) in enumerate(rows):
         y = LINE * place
-        out.append(f'<text x="{NAME - 6}" y="{y + 12}" class="e">{escape(short(name))}</text>')
+        out.append(f'<text x="{NAME - 6}" y="{y + 12}" class="e">{escape(shortened(name))}</text>')
         for number, value in enumerate(values):
             thick = (LINE - 4) / len(values)
             size = f'width="{room * value / top:.1f}" height="{thick:.1f}"'
@@ -141,7 +136,7 @@ def ranked(rows: Sequence[tuple[str, Sequence[float]]], forms: Sequence[str]) ->
             out.append(f'<rect class="{mark}" x="{NAME}" y="{y + 2 + thick * number:.1f}" {size}/>')
             x = NAME + room + 8 + NUMBER * number
             out.append(f'<text x="{x}" y="{y + 12}">{forms[number].format(value)}</text>')
-    return canvas(WIDTH + 120, LINE * len(rows) + 4, "bars", "".join(out))
+    return svg_picture(WIDTH + 120, LINE * len(rows) + 4, "bars", "".join(out))
 
 
 CLOUD_WIDTH, CLOUD_HEIGHT = 580, 320  # pixels
@@ -152,7 +147,7 @@ TURN, GROW = 0.35, 1.1  # of the spiral a step: radians, pixels
 Box = tuple[float, float, float, float]  # left, top, right, bottom
 
 
-def cloud(series: Mapping[str, Mapping[str, int]], words: int = 90) -> str:
+def word_cloud(series: Mapping[str, Mapping[str, int]], words: int = 90) -> str:
     """Return the commonest words of one or more series as a cloud, a colour a series; areas follow the counts.
 
     A word that finds no room is left out, the rarest first.
@@ -171,11 +166,11 @@ def cloud(series: Mapping[str, Mapping[str, int]], words: int = 90) -> str:
             place = f'x="{(box[0] + box[2]) / 2:.1f}" y="{box[1] + 0.8 * size:.1f}" font-size="{size:.1f}"'
             out.append(f'<text class="m w{number}" {place}>{escape(word)}<title>{count:,}</title></text>')
     legend = "".join(
-        f'<text x="{10 + 130 * number}" y="{HEIGHT + 14}" class="w{number}">{escape(name)}</text>'
+        f'<text x="{10 + 130 * number}" y="{CLOUD_HEIGHT + 14}" class="w{number}">{escape(name)}</text>'
         for number, name in enumerate(series)
         if name
     )
-    return canvas(CLOUD_WIDTH, CLOUD_HEIGHT + 20, "keyword cloud", "".join(out) + legend)
+    return svg_picture(CLOUD_WIDTH, CLOUD_HEIGHT + 20, "keyword cloud", "".join(out) + legend)
 
 
 def _room(wide: float, tall: float, taken: list[Box]) -> Box | None:
@@ -201,7 +196,7 @@ LONGEST = 36  # characters of a name
 
 
 @dataclass(frozen=True)
-class Level:
+class WaterfallLevel:
     """What a stage began with, and what it took away: (reason, count)."""
 
     name: str
@@ -209,7 +204,7 @@ class Level:
     lost: tuple[tuple[str, int], ...] = ()
 
 
-def fall(levels: Sequence[Level]) -> str:
+def waterfall(levels: Sequence[WaterfallLevel]) -> str:
     """Return the levels as bars, what each reason took away beneath its level, where the bar ends.
 
     A level's losses begin at its right end and go left, so that the next level starts where they stop.
@@ -224,7 +219,7 @@ def fall(levels: Sequence[Level]) -> str:
         for reason, count in level.lost:
             left -= count
             rows.append(_row(len(rows), f"– {reason}", f"−{count:,}", left / top, count / top, "s2"))
-    return canvas(
+    return svg_picture(
         WATERFALL_NAME + ROOM + WATERFALL_NUMBER,
         WATERFALL_LINE * len(rows) + 4,
         "what each stage kept and dropped",
@@ -236,11 +231,11 @@ def _row(place: int, name: str, number: str, start: float, share: float, series:
     y = WATERFALL_LINE * place
     full = f"<title>{escape(name)}</title>"
     x, wide = WATERFALL_NAME + WATERFALL_NUMBER + ROOM * max(0.0, start), max(0.7, ROOM * share)
-    bar = f'x="{x:.1f}" y="{y + 3}" width="{wide:.1f}" height="{LINE - 6}"'
-    named = f"{escape(short(name, LONGEST))}{full}"
+    bar = f'x="{x:.1f}" y="{y + 3}" width="{wide:.1f}" height="{WATERFALL_LINE - 6}"'
+    named = f"{escape(shortened(name, LONGEST))}{full}"
     return (
-        f'<text x="{NAME - 8}" y="{y + 14}" class="e">{named}</text><rect class="{series}" {bar}/>'
-        f'<text x="{NAME + NUMBER - 10}" y="{y + 14}" class="e">{number}</text>'
+        f'<text x="{WATERFALL_NAME - 8}" y="{y + 14}" class="e">{named}</text><rect class="{series}" {bar}/>'
+        f'<text x="{WATERFALL_NAME + WATERFALL_NUMBER - 10}" y="{y + 14}" class="e">{number}</text>'
     )
 
 
@@ -259,7 +254,7 @@ def scatter(points: npt.NDArray[np.floating], order: Sequence[float], names: Seq
         f'<circle class="o{_shade(share)}" cx="{x:.1f}" cy="{y:.1f}" r="4"><title>{escape(name)}</title></circle>'
         for (x, y), share, name in zip(placed, order, names, strict=True)
     )
-    return canvas(SIDE, SIDE + FOOT, f"{len(points)} points by {legend}", dots + _scatter_legend(legend))
+    return svg_picture(SIDE, SIDE + FOOT, f"{len(points)} points by {legend}", dots + _scatter_legend(legend))
 
 
 def _shade(share: float) -> int:
@@ -278,7 +273,16 @@ def _scatter_legend(legend: str) -> str:
     return f'{squares}{first}{last}<text x="{SIDE / 2}" y="{y + 25}" class="m">{escape(legend)}</text>'
 
 
-__all__ = ["Level", "cloud", "fall", "grouped", "histogram", "plot_style", "ranked", "scatter"]
+__all__ = [
+    "WaterfallLevel",
+    "grouped_histogram",
+    "histogram",
+    "plot_style",
+    "ranked_bars",
+    "scatter",
+    "waterfall",
+    "word_cloud",
+]
 
 
 def plot_style() -> str:

@@ -9,7 +9,7 @@ from threading import Event
 from typing import TypeAlias, TypeVar
 
 
-def give_back() -> None:
+def trim_memory() -> None:
     """Return freed memory to the system, where the C library can (glibc); elsewhere do nothing.
 
     glibc keeps what several threads freed, so that a long video would hold the recogniser's memory to its end.
@@ -32,7 +32,7 @@ class StoppedError(Exception):
     """Ends the work of one thread where the other has failed; never leaves `pipeline`."""
 
 
-def watched(
+def with_progress(
     items: Iterable[object], kind: type[T], stage: str, duration: float, progress: Progress | None, stop: Event | None
 ) -> Iterator[T]:
     """Yield the items of one kind, reporting how far into the video each one is. Raises StoppedError at `stop`.
@@ -46,7 +46,7 @@ def watched(
         if isinstance(item, kind):
             second = float(getattr(item, "time", getattr(item, "start", 0.0)))
             if second >= tidied + TIDY:
-                give_back()
+                trim_memory()
                 tidied = second
             if progress is not None:
                 progress(stage, second, duration)

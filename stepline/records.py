@@ -25,7 +25,7 @@ VERSION: Literal[1] = 1  # of the record's schema; a reader refuses any other
 _RULES = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
-class Frozen(BaseModel):
+class FrozenModel(BaseModel):
     """Base of every stored type: frozen, strict, no unknown fields, no NaN."""
 
     model_config = _RULES
@@ -69,7 +69,7 @@ class Span:
         return max(0.0, self.start - second, second - self.end)
 
 
-class Video(Frozen):
+class Video(FrozenModel):
     """A video file; `id` is the dataset's own (a YouTube id, a file stem) and keys every file about it.
 
     sha256: of the file's bytes, so that a rerun knows whether it is still the same video.
@@ -83,7 +83,7 @@ class Video(Frozen):
     sha256: str | None = None
 
 
-class Word(Frozen):
+class Word(FrozenModel):
     """One recognised word; `span` is None where the recogniser gave no time."""
 
     text: str
@@ -91,7 +91,7 @@ class Word(Frozen):
     confidence: Probability | None = None
 
 
-class Sentence(Frozen):
+class Sentence(FrozenModel):
     """One spoken sentence; `shown` is P(the picture shows it), None until judged."""
 
     text: str
@@ -101,7 +101,7 @@ class Sentence(Frozen):
     shown: Probability | None = None
 
 
-class Transcript(Frozen):
+class Transcript(FrozenModel):
     """What is said, sorted by start; sentences may overlap."""
 
     language: str | None = None
@@ -116,7 +116,7 @@ class Transcript(Frozen):
         return self
 
 
-class Step(Frozen):
+class Step(FrozenModel):
     """One thing to do. The same type serves written, swapped, described and reference steps.
 
     spans: where it is shown, best first, empty until placed; a reference may hold several.
@@ -138,7 +138,7 @@ class Step(Frozen):
     alternatives: tuple[str, ...] = ()
 
 
-class Dropped(Frozen):
+class Dropped(FrozenModel):
     """Something left out, and why: `what` names its kind (sentence, step, video)."""
 
     what: Literal["sentence", "step", "video", "annotation"]
@@ -146,7 +146,7 @@ class Dropped(Frozen):
     reason: str
 
 
-class Record(Frozen):
+class Record(FrozenModel):
     """All that is known of one item, one field a stage; no stage ever reads `reference`.
 
     id keys the item (a dataset may ask two things of one video), `video.id` keys its media.

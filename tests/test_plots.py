@@ -4,13 +4,13 @@ import re
 
 import numpy as np
 
-from stepline.plots import NOTHING, Level, cloud, fall, histogram, scatter
+from stepline.plots import NOTHING, WaterfallLevel, histogram, scatter, waterfall, word_cloud
 
 WIDTHS = re.compile(r'<rect class="(s\d)" x="([\d.]+)" y="[\d.]+" width="([\d.]+)"')
 
 
 def test_losses_begin_where_their_level_ends():
-    svg = fall([Level("in", 100, (("too short", 30), ("silent", 10))), Level("out", 60)])
+    svg = waterfall([WaterfallLevel("in", 100, (("too short", 30), ("silent", 10))), WaterfallLevel("out", 60)])
     (_, start, whole), (_, short_at, short), (_, silent_at, silent), (_, _, left) = [
         (mark, float(x), float(wide)) for mark, x, wide in WIDTHS.findall(svg)
     ]
@@ -23,7 +23,7 @@ def test_losses_begin_where_their_level_ends():
 
 
 def test_nothing_counted_draws_nothing():
-    assert fall([]) == fall([Level("in", 0)]) == cloud({"verbs": {}}) == NOTHING
+    assert waterfall([]) == waterfall([WaterfallLevel("in", 0)]) == word_cloud({"verbs": {}}) == NOTHING
     assert scatter(np.zeros((0, 2)), [], [], "order") == NOTHING
 
 
@@ -34,7 +34,7 @@ def test_points_fill_the_field_and_are_coloured_by_order():
 
 
 def test_the_commonest_word_is_largest_and_in_the_middle():
-    svg = cloud({"verbs": {"chop": 40, "fry": 10}, "objects": {"<onion>": 10}})
+    svg = word_cloud({"verbs": {"chop": 40, "fry": 10}, "objects": {"<onion>": 10}})
     found = dict(re.findall(r'class="m w\d" x="([\d.]+)"[^>]*>([^<]+)<', svg))
     assert {word: float(x) for x, word in found.items()}["chop"] == 290.0
     sizes = [float(size) for size in re.findall(r'font-size="([\d.]+)"', svg)]
@@ -43,7 +43,7 @@ def test_the_commonest_word_is_largest_and_in_the_middle():
 
 
 def test_words_never_overlap():
-    svg = cloud({"": {f"word{n}": 1000 - 9 * n for n in range(80)}})
+    svg = word_cloud({"": {f"word{n}": 1000 - 9 * n for n in range(80)}})
     marks = re.findall(r'x="([\d.]+)" y="([\d.]+)" font-size="([\d.]+)">([^<]+)<', svg)
     read = [(float(x), float(y), float(size), len(word)) for x, y, size, word in marks]
     boxes = [(x - 0.3 * size * letters, y - 0.8 * size, 0.6 * size * letters, size) for x, y, size, letters in read]

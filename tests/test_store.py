@@ -158,14 +158,14 @@ def test_a_kill_in_mid_write_leaves_the_old_file_and_the_next_run_sweeps(tmp_pat
     assert ended.returncode == -signal.SIGKILL
     assert path.read_text() == "old"
     assert len(list(tmp_path.iterdir())) == 2
-    store.sweep(tmp_path)
+    store.remove_partial_files(tmp_path)
     assert list(tmp_path.iterdir()) == [path]
 
 
 def test_sweeping_spares_the_living(tmp_path):
     with store.atomic_path(tmp_path / "a.json") as partial:
         partial.write_text("x")
-        store.sweep(tmp_path)
+        store.remove_partial_files(tmp_path)
         assert partial.exists()
     assert (tmp_path / "a.json").read_text() == "x"
 

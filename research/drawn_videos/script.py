@@ -7,7 +7,7 @@ from pydantic import Field, ValidationError, model_validator
 from pydantic.dataclasses import dataclass as validated_dataclass
 
 from stepline.errors import DatasetError
-from stepline.records import Frozen, Record, Seconds, Sentence, Span, Step, Transcript, Video
+from stepline.records import FrozenModel, Record, Seconds, Sentence, Span, Step, Transcript, Video
 from stepline.settings import CountOrZero, Positive
 from stepline.storage import write_atomic
 
@@ -20,7 +20,7 @@ CLOSE = 1e-6  # s, two times that differ by less are one
 Place = Literal["kitchen", "workshop", "garden", "sewing room", "garage", "living room"]
 
 
-class Scene(Frozen):
+class Scene(FrozenModel):
     """One thing the camera sees.
 
     talk: the presenter speaks into the camera. table: hands do `action` with `item` on `target`, `props` stand around.
@@ -45,14 +45,14 @@ class Scene(Frozen):
         return self
 
 
-class Shot(Frozen):
+class Shot(FrozenModel):
     """A scene between two cuts."""
 
     span: Span
     scene: Scene
 
 
-class Utterance(Frozen):
+class Utterance(FrozenModel):
     """Something said: requested to start at `at`; `span` is where it is really spoken, known after rendering."""
 
     at: Seconds
@@ -60,7 +60,7 @@ class Utterance(Frozen):
     span: Span | None = None
 
 
-class TrueStep(Frozen):
+class TrueStep(FrozenModel):
     """A step that the video teaches: the spans where it is drawn, and the utterance that says it."""
 
     id: Annotated[str, Field(min_length=1)]
@@ -83,7 +83,7 @@ class Voice:
     pitch: int
 
 
-class Script(Frozen):
+class Script(FrozenModel):
     """A whole video: shots tile [0, duration), utterances are sorted, steps point at both.
 
     voice: who speaks; None lets the seed choose.

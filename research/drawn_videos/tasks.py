@@ -12,7 +12,7 @@ from research.drawn_videos.motions import MOTIONS
 from research.drawn_videos.script import Place
 from research.drawn_videos.things import THINGS
 from stepline.errors import DatasetError
-from stepline.records import Frozen
+from stepline.records import FrozenModel
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -22,7 +22,7 @@ else:
 Line = Annotated[str, Field(min_length=1)]
 
 
-class TaskStep(Frozen):
+class TaskStep(FrozenModel):
     """One step: its text, the action with its things, and the ways to say it."""
 
     text: Line
@@ -42,7 +42,7 @@ class TaskStep(Frozen):
         return self
 
 
-class Task(Frozen):
+class Task(FrozenModel):
     """Something to teach, in a place, in order."""
 
     name: Line
@@ -51,7 +51,7 @@ class Task(Frozen):
     steps: Annotated[tuple[TaskStep, ...], Field(min_length=8, max_length=12)]
 
 
-class Chat(Frozen):
+class Chat(FrozenModel):
     """What people say that is no step; `{task}` stands for the task's name."""
 
     greeting: tuple[Line, ...]

@@ -56,7 +56,7 @@ from stepline.evaluate.dense_captioning import densevid
 from stepline.evaluate.events import Event, overlap, times
 from stepline.evaluate.meteor import Meteor
 from stepline.evaluate.soda import soda
-from stepline.plots import grouped, plot_style
+from stepline.plots import grouped_histogram, plot_style
 from stepline.procx.batch import Sample, videos
 from stepline.procx.deformable_attention import DeformableAttention, products, taps
 from stepline.procx.inference import Choose, Clip, Proposals, describe_many
@@ -374,6 +374,6 @@ def spread_plot(spreads: dict[str, Floats]) -> str:
     """Return the histograms of several networks as one SVG file that stands alone."""
     series = {name: Counter(np.rint(2 * points).astype(int).tolist()) for name, points in spreads.items()}
     counts = {name: {str(key): count for key, count in sorted(found.items())} for name, found in series.items()}
-    svg = grouped(counts, "points over which a query and head spreads", bar=0.5)
+    svg = grouped_histogram(counts, "points over which a query and head spreads", bar=0.5)
     opened, rest = svg.split(">", 1)
     return f'{opened} xmlns="http://www.w3.org/2000/svg"><style>{plot_style()}</style>{rest}\n'

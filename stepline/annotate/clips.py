@@ -9,13 +9,13 @@ from typing import Annotated
 from pydantic import Field, ValidationError
 
 from stepline.errors import DatasetError
-from stepline.records import Frozen, Record, Span
+from stepline.records import FrozenModel, Record, Span
 from stepline.storage import read_parquet, read_record, write_atomic
 
 SHORTEST = 3.0  # s; a shorter sentence is widened around its middle: WYS2's clips are 3 s
 
 
-class Clip(Frozen):
+class Clip(FrozenModel):
     """Seconds of a video file and the words spoken in them; `shown` is the known answer of a qualifying question."""
 
     id: Annotated[str, Field(min_length=1)]

@@ -3,6 +3,6 @@
 from stepline.asr.captions import read_captions
 from stepline.asr.settings import AsrSettings
 from stepline.asr.transcribe import transcribe
-from stepline.asr.types import Heard
+from stepline.asr.types import TranscriptionResult
 
-__all__ = ["AsrSettings", "Heard", "read_captions", "transcribe"]
+__all__ = ["AsrSettings", "TranscriptionResult", "read_captions", "transcribe"]

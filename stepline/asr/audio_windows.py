@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stepline.asr.settings import AsrSettings
-from stepline.asr.vad import FRAME, SAMPLE_RATE, Samples, quietest, voice_probability
+from stepline.asr.vad import FRAME, SAMPLE_RATE, Samples, middle_of_longest_silence, voice_probability
 
 if TYPE_CHECKING:
-    from stepline.media import Sound
+    from stepline.media import AudioBlock
 
 LONGEST_GAP = 1.0  # s; a larger hole in the stream ends the window instead of being filled with silence
 CONTEXT = 3.0  # s of sound before a window that the voice detector hears first: it starts cold otherwise
@@ -18,7 +18,7 @@ ADVANCE = 0.25  # of a window that at least is left behind when the next one sta
 
 
 @dataclass(frozen=True)
-class Window:
+class AudioWindow:
     """A stretch of sound: start in seconds, samples (N,) at 16 kHz, voice (F,) P(speech) a 32 ms frame.
 
     last: the sound ends with it, or has a hole behind it.
@@ -40,7 +40,7 @@ class Window:
         return self.voice[max(0, first) : int((end - self.start) * SAMPLE_RATE / FRAME) + 1]
 
 
-class Tape:
+class AudioWindower:
     """Holds at most one window of sound, and what came just before it."""
 
     def __init__(self, settings: AsrSettings) -> None:
@@ -51,7 +51,7 @@ class Tape:
         self._held: Samples = np.zeros(0, np.float32)
         self._before: Samples = np.zeros(0, np.float32)
 
-    def windows(self, blocks: "Iterable[Sound]") -> Iterator[Window]:
+    def windows(self, blocks: "Iterable[AudioBlock]") -> Iterator[AudioWindow]:
         """Yield the sound in windows; `resume` between two of them makes the next one start early."""
         for block in blocks:
             if self._missing(block) > LONGEST_GAP or not len(self._held):
@@ -71,23 +71,23 @@ class Tape:
         self._taken = min(self._taken, max(wanted, int(ADVANCE * self._taken)))
         return self._start + self._taken / SAMPLE_RATE
 
-    def _emptied(self) -> Iterator[Window]:
+    def _emptied(self) -> Iterator[AudioWindow]:
         while len(self._held):
             yield from self._one(last=True)
 
-    def _one(self, *, last: bool) -> Iterator[Window]:
+    def _one(self, *, last: bool) -> Iterator[AudioWindow]:
         voice = voice_probability(np.concatenate([self._before, self._held[: self._size]]))
         voice = voice[len(self._before) // FRAME :]
         frames = len(voice) if last and len(self._held) <= self._size else self._cut(voice)
         self._taken = min(len(self._held), frames * FRAME)
         ends = last and self._taken == len(self._held)
-        yield Window(self._start, self._held[: self._taken], voice[:frames], ends)
+        yield AudioWindow(self._start, self._held[: self._taken], voice[:frames], ends)
         self._forget(len(self._held) if ends else self._taken)
 
     def _cut(self, voice: Samples) -> int:
         """Return how many frames a window takes: up to the middle of the longest silence near its end."""
         first = max(1, len(voice) - int(self._settings.cut_within * SAMPLE_RATE / FRAME))
-        return first + quietest(voice[first:], self._settings.voice)
+        return first + middle_of_longest_silence(voice[first:], self._settings.voice)
 
     def _forget(self, count: int) -> None:
         heard = np.concatenate([self._before, self._held[:count]])
@@ -101,10 +101,10 @@ class Tape:
         self._held = np.zeros(0, np.float32)
         self._before = np.zeros(0, np.float32)
 
-    def _missing(self, block: "Sound") -> float:
+    def _missing(self, block: "AudioBlock") -> float:
         return float(block.start) - (self._start + len(self._held) / SAMPLE_RATE)
 
-    def _append(self, block: "Sound") -> None:
+    def _append(self, block: "AudioBlock") -> None:
         """Append a block: a small hole before it becomes silence, what it repeats is left out."""
         count = round(self._missing(block) * SAMPLE_RATE)
         samples = np.asarray(block.samples, np.float32)

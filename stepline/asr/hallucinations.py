@@ -15,7 +15,7 @@ REPEATS = 4  # times in a row from which a phrase is a loop; people say a thing 
 REPEATS_OF_A_WORD = 6  # times for a single word: "no, no, no, no" is speech
 
 
-def looped(words: Sequence[str]) -> set[int]:
+def find_repetitions(words: Sequence[str]) -> set[int]:
     """Return the indices of the words that lie in a loop: one phrase said again and again without a break."""
     plain = [re.sub(r"[^\w']+", "", word.lower()) for word in words]
     return {index for phrase in range(1, LONGEST_PHRASE + 1) for index in _runs(plain, phrase)}
@@ -45,18 +45,20 @@ MOSTLY = 0.5  # share of a window's sentences that are not believed, from which 
 
 
 @dataclass(frozen=True)
-class Evidence:
+class SpeechEvidence:
     """What speaks for a sentence: mean P(voice) in its span; mean log-probability of its window, None = unknown."""
 
     voiced: float
     log_probability: float | None
 
 
-def objections(found: Sequence[Sentence], evidence: Sequence[Evidence], settings: AsrSettings) -> list[str | None]:
+def hallucination_reasons(
+    found: Sequence[Sentence], evidence: Sequence[SpeechEvidence], settings: AsrSettings
+) -> list[str | None]:
     """Return for each sentence of one window why it is not believed, or None when it is."""
     stuck = _stuck(found)
     reasons = [
-        _LOOP if index in stuck else objection(sentence, proof, settings)
+        _LOOP if index in stuck else hallucination_reason(sentence, proof, settings)
         for index, (sentence, proof) in enumerate(zip(found, evidence, strict=True))
     ]
     doubted = sum(reason is not None for reason in reasons)
@@ -68,7 +70,7 @@ def objections(found: Sequence[Sentence], evidence: Sequence[Evidence], settings
 _LOOP = "the recogniser repeated itself"
 
 
-def objection(sentence: Sentence, evidence: Evidence, settings: AsrSettings) -> str | None:
+def hallucination_reason(sentence: Sentence, evidence: SpeechEvidence, settings: AsrSettings) -> str | None:
     """Return why one sentence, taken alone, is not believed, or None when it is."""
     likely = evidence.log_probability
     if not any(letter.isalnum() for letter in sentence.text):
@@ -86,13 +88,13 @@ def objection(sentence: Sentence, evidence: Evidence, settings: AsrSettings) -> 
     return None
 
 
-def _weak(evidence: Evidence, settings: AsrSettings) -> bool:
+def _weak(evidence: SpeechEvidence, settings: AsrSettings) -> bool:
     """Tell whether a phrase that is often invented lacks the evidence of clear speech."""
     likely = evidence.log_probability
     return evidence.voiced < settings.clear_voice or (likely is not None and likely < settings.clear_log_probability)
 
 
-def _company(evidence: Evidence, settings: AsrSettings) -> str | None:
+def _company(evidence: SpeechEvidence, settings: AsrSettings) -> str | None:
     """Return the doubt that falls on a sentence whose neighbours are mostly not believed."""
     likely = evidence.log_probability
     if likely is None or likely >= settings.clear_log_probability:
@@ -107,4 +109,4 @@ def _plain(text: str) -> str:
 def _stuck(found: Sequence[Sentence]) -> set[int]:
     """Return the indices of the sentences that hold words of a loop, or that are one themselves."""
     owners = [index for index, sentence in enumerate(found) for _ in sentence.words]
-    return {owners[word] for word in looped([word.text for sentence in found for word in sentence.words])}
+    return {owners[word] for word in find_repetitions([word.text for sentence in found for word in sentence.words])}

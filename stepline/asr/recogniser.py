@@ -3,12 +3,12 @@
 import logging
 from typing import Protocol
 
-from stepline import weights as models
-from stepline.asr.audio_windows import Window
-from stepline.asr.hallucinations import looped
+from stepline.asr.audio_windows import AudioWindow
+from stepline.asr.hallucinations import find_repetitions
 from stepline.asr.settings import AsrSettings
-from stepline.asr.types import Passage
+from stepline.asr.types import WindowTranscript
 from stepline.asr.vad import FRAME, SAMPLE_RATE
+from stepline.weights import weights_installed
 
 log = logging.getLogger(__name__)
 
@@ -23,18 +23,18 @@ class Recogniser(Protocol):
     name: str
     language: str | None
 
-    def read(self, window: Window, *, beam: int | None = None) -> Passage:
+    def read(self, window: AudioWindow, *, beam: int | None = None) -> WindowTranscript:
         """Return what is said in the window."""
 
 
-class Ear:
+class RecogniserSwitch:
     """Reads windows with the recogniser that the settings name, and changes it at the first speech if it is lost."""
 
     def __init__(self, settings: AsrSettings) -> None:
         self._settings = settings
         self._recogniser: Recogniser | None = None
         free = settings.model is None and settings.language is None and settings.recogniser == "whisper"
-        self._undecided = free and models.installed(MULTILINGUAL)
+        self._undecided = free and weights_installed(MULTILINGUAL)
 
     @property
     def name(self) -> str | None:
@@ -44,9 +44,9 @@ class Ear:
     @property
     def advice(self) -> str:
         """What to add to a doubt about the words; empty when the model knows other languages already."""
-        return f"; {CURE}" if self.name == ENGLISH_ONLY and not models.installed(MULTILINGUAL) else ""
+        return f"; {CURE}" if self.name == ENGLISH_ONLY and not weights_installed(MULTILINGUAL) else ""
 
-    def read(self, window: Window) -> Passage:
+    def read(self, window: AudioWindow) -> WindowTranscript:
         """Return what is said in the window; a reading that repeats itself is tried once more with another beam."""
         self._recogniser = self._recogniser or _recogniser(self._settings)
         passage = self._recogniser.read(window)
@@ -57,7 +57,7 @@ class Ear:
             passage = passage if _stuck(again) else again
         return passage
 
-    def _decide(self, window: Window, passage: Passage) -> Passage:
+    def _decide(self, window: AudioWindow, passage: WindowTranscript) -> WindowTranscript:
         """Ask the multilingual model what language an unsure first reading is in; read again with it if not English."""
         from stepline.asr.whisper import Whisper
 
@@ -88,5 +88,5 @@ def _recogniser(settings: AsrSettings) -> Recogniser:
     return Whisper(settings.model or (ENGLISH_ONLY if english else MULTILINGUAL), settings)
 
 
-def _stuck(passage: Passage) -> bool:
-    return bool(looped([word.text for word in passage.words]))
+def _stuck(passage: WindowTranscript) -> bool:
+    return bool(find_repetitions([word.text for word in passage.words]))

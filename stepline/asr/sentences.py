@@ -17,19 +17,19 @@ FULL_STOPS = ".!?…。！？"
 SHORTEST_WORD = 0.02  # s; a word whose end is not after its start gets this long
 
 
-def sentences(words: Sequence[Word], *, pause: float, longest: float) -> list[Sentence]:
+def split_sentences(words: Sequence[Word], *, pause: float, longest: float) -> list[Sentence]:
     """Return the sentences that the words make, in order.
 
     A sentence ends at a full stop that is no abbreviation or decimal point, at a pause of `pause` seconds, and, where
     it runs on past `longest` seconds, at its longest pause. A sentence spans its timed words; one
     without any is left out. Words carry the space before them.
     """
-    timed = repaired([word for word in words if word.text.strip()])
+    timed = order_word_times([word for word in words if word.text.strip()])
     groups = [part for group in _split(timed, pause) for part in _shortened(group, longest)]
     return [sentence for group in groups if (sentence := _sentence(group)) is not None]
 
 
-def repaired(words: Sequence[Word]) -> list[Word]:
+def order_word_times(words: Sequence[Word]) -> list[Word]:
     """Return the words with times that never run backwards: a start before the last word's start is moved to it."""
     found: list[Word] = []
     last = 0.0
@@ -97,9 +97,9 @@ def _sentence(words: list[Word]) -> Sentence | None:
     confidence = sum(known) / len(known) if known else None
     span = Span(spans[0].start, max(span.end for span in spans))
     plain = tuple(word.model_copy(update={"text": word.text.strip()}) for word in words)
-    return Sentence(text=joined(words), span=span, words=plain, confidence=confidence)
+    return Sentence(text=join_words(words), span=span, words=plain, confidence=confidence)
 
 
-def joined(words: Sequence[Word]) -> str:
+def join_words(words: Sequence[Word]) -> str:
     """Return the words as text; each carries the space before it, as Whisper writes them (Chinese has none)."""
     return " ".join("".join(word.text for word in words).split())

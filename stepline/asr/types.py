@@ -6,7 +6,7 @@ from stepline.records import Dropped, Transcript, Word
 
 
 @dataclass(frozen=True)
-class Heard:
+class TranscriptionResult:
     """A transcript, and each sentence that was left out with its reason."""
 
     transcript: Transcript
@@ -14,7 +14,7 @@ class Heard:
 
 
 @dataclass(frozen=True)
-class Passage:
+class WindowTranscript:
     """What a recogniser made of one window of sound, before it is believed.
 
     words: in spoken order, times from the start of the video, each with the space before it. log_probability: mean

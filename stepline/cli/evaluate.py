@@ -225,7 +225,7 @@ def _tell_unasked(reasons: dict[str, int]) -> None:
 
 
 def _tell_missing(missing: dict[str, str], out: Path | None) -> None:
-    from stepline.storage import remove, write_atomic
+    from stepline.storage import remove_file, write_atomic
 
     for id, reason in list(missing.items())[:NAMED]:
         click.echo(f"missing: {id}: {reason}", err=True)
@@ -238,4 +238,4 @@ def _tell_missing(missing: dict[str, str], out: Path | None) -> None:
         write_atomic(file, json.dumps(missing, indent=1, ensure_ascii=False) + "\n")
         click.echo(f"wrote {file}", err=True)
     else:
-        remove(file)
+        remove_file(file)

@@ -6,7 +6,7 @@
 A folder is a store: shard-00000.safetensors, shard-00000.parquet, ... ; a shard without its index does not count.
 """
 
-from stepline.features.import_files import Imported, import_features
-from stepline.features.store import FeatureStore, FeatureWriter, Lines, Stored
+from stepline.features.import_files import ImportReport, import_features
+from stepline.features.store import FeatureLocation, FeatureStore, FeatureWriter, RowTexts
 
-__all__ = ["FeatureStore", "FeatureWriter", "Imported", "Lines", "Stored", "import_features"]
+__all__ = ["FeatureLocation", "FeatureStore", "FeatureWriter", "ImportReport", "RowTexts", "import_features"]

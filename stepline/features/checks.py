@@ -38,7 +38,7 @@ class Dropped:
     value: str = ""
 
 
-def flaw(values: Any, width: int | None) -> tuple[str, str] | None:
+def rejection_reason(values: Any, width: int | None) -> tuple[str, str] | None:
     """Return the reason why an array cannot be features, with what it holds instead; None where it can be.
 
     width: what it must be, None where any will do.
@@ -58,7 +58,7 @@ def flaw(values: Any, width: int | None) -> tuple[str, str] | None:
     return (TOO_GREAT, f"{greatest:g}") if greatest > MOST else None
 
 
-def counted(dropped: Iterable[Dropped]) -> dict[str, int]:
+def count_reasons(dropped: Iterable[Dropped]) -> dict[str, int]:
     """Return how many were dropped for each reason, the most frequent first."""
     return dict(Counter(each.reason for each in dropped).most_common())
 

@@ -23,14 +23,14 @@ import numpy as np
 from stepline.errors import StoreError
 from stepline.features.checks import DROPPED, OTHER_ID, TWICE, UNREADABLE, Dropped, read_dropped, write_dropped
 from stepline.features.files import KINDS, parse_arrays, read_arrays
-from stepline.features.store import SHARD_BYTES, UNKNOWN, FeatureWriter, Lines
+from stepline.features.store import SHARD_BYTES, UNKNOWN, FeatureWriter, RowTexts
 
 ENDINGS = (".mp4.npy", ".webm.npy", ".mkv.npy", ".pth.tar", *KINDS)
 VALUES = ("values", "features")  # the names under which a file of several arrays may keep the features
 
 
 @dataclass(frozen=True)
-class Found:
+class FeatureFile:
     """A file, or a member of an archive, that may hold features; `read` gives what is in it and its metadata."""
 
     id: str
@@ -39,17 +39,17 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Content:
+class FeatureItem:
     """What a file says of one item. said: the id that it gives itself, None where it gives none."""
 
     id: str
     values: Any
     metadata: Mapping[str, str]
-    lines: Lines | None = None
+    lines: RowTexts | None = None
     said: str | None = None
 
 
-def find_features(source: Path, ending: str | None = None) -> Iterator[Found]:
+def find_features(source: Path, ending: str | None = None) -> Iterator[FeatureFile]:
     """Yield the feature files of a folder (all below it, in name order), of a .tar, or the one file.
 
     ending: of the names that count, for example .video.npy in a WebDataset that holds several arrays a key.
@@ -68,21 +68,21 @@ def find_features(source: Path, ending: str | None = None) -> Iterator[Found]:
         raise StoreError(f"{source}: holds no feature file {wanted}; give the folder that does")
 
 
-def contents(found: Found) -> Iterator[Content]:
+def read_items(found: FeatureFile) -> Iterator[FeatureItem]:
     """Yield what a file holds: one item, or each of a dict of items. Raises StoreError when it cannot be read."""
     content, metadata = found.read()
     if not isinstance(content, Mapping):
-        yield Content(found.id, content, metadata)
+        yield FeatureItem(found.id, content, metadata)
         return
     named = [name for name in VALUES if name in content]
     if named:
         said = content.get("vid")
-        yield Content(found.id, content[named[0]], metadata, _lines(content), None if said is None else str(said))
+        yield FeatureItem(found.id, content[named[0]], metadata, _lines(content), None if said is None else str(said))
     elif len(content) == 1 and not str(next(iter(content))).strip("0123456789arx_"):
-        yield Content(found.id, next(iter(content.values())), metadata)  # numpy's own names, arr_0
+        yield FeatureItem(found.id, next(iter(content.values())), metadata)  # numpy's own names, arr_0
     else:
         for id, values in content.items():
-            yield Content(str(id), values, metadata)
+            yield FeatureItem(str(id), values, metadata)
 
 
 def item_id(name: str, ending: str | None = None) -> str | None:
@@ -93,16 +93,16 @@ def item_id(name: str, ending: str | None = None) -> str | None:
     return None
 
 
-def _in_file(path: Path, ending: str | None) -> Iterator[Found]:
+def _in_file(path: Path, ending: str | None) -> Iterator[FeatureFile]:
     if path.name.endswith(".tar") and not path.name.endswith(".pth.tar"):
         yield from _in_tar(path, ending)
         return
     id = item_id(path.name, ending)
     if id is not None and not path.name.startswith("."):
-        yield Found(id, str(path), lambda: read_arrays(path))
+        yield FeatureFile(id, str(path), lambda: read_arrays(path))
 
 
-def _in_tar(path: Path, ending: str | None) -> Iterator[Found]:
+def _in_tar(path: Path, ending: str | None) -> Iterator[FeatureFile]:
     """Yield a WebDataset's members; the members of a key follow each other, and all are seen before one is read."""
     try:
         with tarfile.open(path) as archive:
@@ -138,11 +138,11 @@ def _one_ending(path: Path, key: str, members: Sequence[tarfile.TarInfo]) -> Non
         raise StoreError(f"{path}: {key} holds several arrays, {', '.join(endings)}; {cure}")
 
 
-def _member(key: str, place: str, data: bytes) -> Found:
-    return Found(key, place, lambda: parse_arrays(place, data))
+def _member(key: str, place: str, data: bytes) -> FeatureFile:
+    return FeatureFile(key, place, lambda: parse_arrays(place, data))
 
 
-def _lines(content: Mapping[str, Any]) -> Lines | None:
+def _lines(content: Mapping[str, Any]) -> RowTexts | None:
     """Return the texts beside the features, as NaSVA's loader takes them: {vid, start, end, text, features}."""
     if "text" not in content:
         return None
@@ -151,7 +151,7 @@ def _lines(content: Mapping[str, Any]) -> Lines | None:
         starts, ends = (_times(content.get(name)) for name in ("start", "end"))
     except (ValueError, TypeError) as error:
         raise StoreError(f"its times are no numbers ({error}); extract the text features again") from error
-    return Lines(texts, starts, ends)
+    return RowTexts(texts, starts, ends)
 
 
 def _times(column: Any) -> tuple[float, ...]:
@@ -161,7 +161,7 @@ def _times(column: Any) -> tuple[float, ...]:
 
 
 @dataclass(frozen=True)
-class Imported:
+class ImportReport:
     """What an import did. added: ids; rows: of them; already: items that the store held before."""
 
     added: tuple[str, ...]
@@ -180,7 +180,7 @@ def import_features(
     ending: str | None = None,
     shard_bytes: int = SHARD_BYTES,
     report: Callable[[str], None] | None = None,
-) -> Imported:
+) -> ImportReport:
     """Add the feature files of a folder, a .tar or one file to the store in `folder`, and return what was done.
 
     rate: rows a second, and backbone: who made them, for files that do not say so themselves. width: what all must
@@ -195,14 +195,14 @@ def import_features(
                 report(found.id)
     kept = [each for each in read_dropped(folder / DROPPED) if not _below(each.place, source) and each.id not in writer]
     write_dropped([*kept, *run.dropped], folder / DROPPED)
-    return Imported(tuple(run.added), run.rows, run.already, tuple(run.dropped))
+    return ImportReport(tuple(run.added), run.rows, run.already, tuple(run.dropped))
 
 
 def _below(place: str, source: Path) -> bool:
     return place == str(source) or place.startswith((f"{source}/", f"{source}:"))
 
 
-def _rate(content: Content, rate: float) -> float:
+def _rate(content: FeatureItem, rate: float) -> float:
     """Return the rows a second that a file states, else the given ones."""
     stated = content.metadata.get("rate", str(rate))
     try:
@@ -225,19 +225,19 @@ class _Run:
         self.already = 0
         self.dropped: list[Dropped] = []
 
-    def take(self, found: Found) -> None:
+    def take(self, found: FeatureFile) -> None:
         """Add what a file holds, or note why not."""
         if found.id in self._writer and found.id not in self._places:
             self._places[found.id] = found.place
             self.already += 1
             return
         try:
-            for content in contents(found):
+            for content in read_items(found):
                 self._add(content, found.place)
         except StoreError as error:
             self.dropped.append(Dropped(found.id, found.place, UNREADABLE, str(error)))
 
-    def _add(self, content: Content, place: str) -> None:
+    def _add(self, content: FeatureItem, place: str) -> None:
         first = self._places.setdefault(content.id, place)
         flaw: tuple[str, str] | None = None
         if content.id in self._writer and content.id not in self.added and first == place:

@@ -19,9 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from stepline.errors import ShapeError, StoreError
-from stepline.features.checks import BAD_ID, DAMAGED, EMPTY, NOT_FINITE, OTHER_COUNT, TWICE, Dropped, flaw
+from stepline.features.checks import BAD_ID, DAMAGED, EMPTY, NOT_FINITE, OTHER_COUNT, TWICE, Dropped, rejection_reason
 from stepline.records import FeatureSequence, Matrix
-from stepline.storage import atomic_path, check_writable, sweep
+from stepline.storage import atomic_path, check_writable, remove_partial_files
 
 VERSION = "1"  # of the columns; a reader refuses any other
 KEY = "stepline_features"
@@ -33,7 +33,7 @@ LINES = ("text", "start", "end")
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class FeatureLocation:
     """Where the features of an item lie: `rows` rows of a shard from row `first` on; rate: rows a second."""
 
     id: str
@@ -46,7 +46,7 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True)
-class Lines:
+class RowTexts:
     """The texts that the rows of an item are vectors of, and when each is said or shown, in seconds.
 
     starts and ends are empty where no times are known; else as many as the texts, as found (they may be NaN).
@@ -73,7 +73,7 @@ def shards_of(folder: Path) -> list[int]:
     return sorted(int(name) for name in names if name.isdigit())
 
 
-def write_index(folder: Path, shard: int, stored: Iterable[Stored], lines: Sequence[Lines | None]) -> None:
+def write_index(folder: Path, shard: int, stored: Iterable[FeatureLocation], lines: Sequence[RowTexts | None]) -> None:
     """Write the index of a shard, whole or not at all; lines: of each item, None where its rows are no texts."""
     import pyarrow as arrow
     import pyarrow.parquet as parquet
@@ -93,19 +93,19 @@ def write_index(folder: Path, shard: int, stored: Iterable[Stored], lines: Seque
         parquet.write_table(arrow.Table.from_pylist(rows, schema=schema), partial)
 
 
-def read_index(folder: Path, shard: int) -> Iterator[Stored]:
+def read_index(folder: Path, shard: int) -> Iterator[FeatureLocation]:
     """Yield what a shard holds, in the order of its rows. Raises StoreError for any other file."""
     for row in _read(folder, shard, PLACES):
         if row.pop("dtype") != DTYPE:
             raise StoreError(f"{index_path(folder, shard)}: its rows are not {DTYPE}; import the features again")
-        yield Stored(shard=shard, **row)  # type: ignore[arg-type]   # the columns' own types
+        yield FeatureLocation(shard=shard, **row)  # type: ignore[arg-type]   # the columns' own types
 
 
-def read_lines(folder: Path, shard: int) -> dict[str, Lines]:
+def read_row_texts(folder: Path, shard: int) -> dict[str, RowTexts]:
     """Return the texts of every item of a shard that has some."""
     rows = _read(folder, shard, ("id", *LINES))
     return {
-        str(row["id"]): Lines(tuple(row["text"]), tuple(row["start"] or ()), tuple(row["end"] or ()))  # type: ignore[arg-type]
+        str(row["id"]): RowTexts(tuple(row["text"]), tuple(row["start"] or ()), tuple(row["end"] or ()))  # type: ignore[arg-type]
         for row in rows
         if row["text"] is not None
     }
@@ -126,7 +126,7 @@ def _read(folder: Path, shard: int, columns: Sequence[str]) -> list[dict[str, ob
         raise StoreError(f"{path}: cannot be read ({reason}); remove it and import the features again") from error
 
 
-def _columns(said: Lines | None) -> dict[str, list[str] | list[float] | None]:
+def _columns(said: RowTexts | None) -> dict[str, list[str] | list[float] | None]:
     if said is None:
         return dict.fromkeys(LINES)
     times = [list(column) or None for column in (said.starts, said.ends)]
@@ -167,7 +167,7 @@ def map_shard(path: Path) -> Half:
 KEPT = 4  # shards whose texts stay in memory
 
 
-class FeatureStore(Mapping[str, Stored]):
+class FeatureStore(Mapping[str, FeatureLocation]):
     """The items of a folder that `FeatureWriter` filled: id -> where it lies; `read` gives the rows themselves.
 
     Raises StoreError when the folder is no store, or holds an id twice.
@@ -178,16 +178,16 @@ class FeatureStore(Mapping[str, Stored]):
         shards = shards_of(folder) if folder.is_dir() else []
         if not shards:
             raise StoreError(f"{folder}: no feature store; `stepline features import SOURCE --out {folder}` makes one")
-        self._stored: dict[str, Stored] = {}
+        self._stored: dict[str, FeatureLocation] = {}
         for shard in shards:
             for stored in read_index(folder, shard):
                 if stored.id in self._stored:
                     raise StoreError(f"{folder}: {stored.id} is in two shards; remove one and its index")
                 self._stored[stored.id] = stored
         self._maps: dict[int, Half] = {}
-        self._lines = lru_cache(KEPT)(lambda shard: read_lines(folder, shard))
+        self._lines = lru_cache(KEPT)(lambda shard: read_row_texts(folder, shard))
 
-    def __getitem__(self, id: str) -> Stored:
+    def __getitem__(self, id: str) -> FeatureLocation:
         try:
             return self._stored[id]
         except KeyError:
@@ -229,11 +229,11 @@ class FeatureStore(Mapping[str, Stored]):
         except ShapeError as error:
             raise ShapeError(f"{self.folder}: {id}: {error}") from error
 
-    def lines(self, id: str) -> Lines | None:
+    def lines(self, id: str) -> RowTexts | None:
         """Return the texts that an item's rows are vectors of; None where they are none."""
         return self._lines(self[id].shard).get(id)
 
-    def _rows(self, stored: Stored) -> Half:
+    def _rows(self, stored: FeatureLocation) -> Half:
         if stored.shard not in self._maps:
             self._maps[stored.shard] = map_shard(shard_path(self.folder, stored.shard))
         values = self._maps[stored.shard]
@@ -269,7 +269,7 @@ class FeatureWriter:
     def __init__(self, folder: Path, *, width: int | None = None, shard_bytes: int = SHARD_BYTES) -> None:
         check_writable(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        sweep(folder)
+        remove_partial_files(folder)
         shards = shards_of(folder)
         self._folder, self._shard_bytes = folder, shard_bytes
         self._shard = shards[-1] + 1 if shards else 0
@@ -280,8 +280,8 @@ class FeatureWriter:
                 self._ids.add(stored.id)
                 self._take_width(stored.width)
         self._values: list[Half] = []
-        self._stored: list[Stored] = []
-        self._lines: list[Lines | None] = []
+        self._stored: list[FeatureLocation] = []
+        self._lines: list[RowTexts | None] = []
 
     def __contains__(self, id: str) -> bool:
         return id in self._ids
@@ -292,13 +292,13 @@ class FeatureWriter:
             raise ShapeError(f"{self._folder}: {reason}; give another --out, one store holds one width")
         self.width = width
 
-    def flaw(self, id: str, values: object, lines: Lines | None = None) -> tuple[str, str] | None:
+    def flaw(self, id: str, values: object, lines: RowTexts | None = None) -> tuple[str, str] | None:
         """Return why an item cannot be added, with what was found; None where it can be."""
         if not id or id == "__metadata__" or any(sign in id for sign in "/\\\0\n"):
             return BAD_ID, repr(id)
         if id in self._ids:
             return TWICE, ""
-        found = flaw(values, self.width)
+        found = rejection_reason(values, self.width)
         if found is None and lines is not None and isinstance(values, np.ndarray):
             counts = {len(column) for column in (lines.texts, lines.starts, lines.ends) if column}
             if counts != {len(values)}:
@@ -306,7 +306,7 @@ class FeatureWriter:
         return found
 
     def add(
-        self, id: str, values: npt.NDArray[np.floating], *, rate: float, backbone: str, lines: Lines | None = None
+        self, id: str, values: npt.NDArray[np.floating], *, rate: float, backbone: str, lines: RowTexts | None = None
     ) -> None:
         """Add the rows (T, D) of an item; lines: the texts that they are vectors of.
 
@@ -319,7 +319,7 @@ class FeatureWriter:
         first = sum(map(len, self._values))
         self._values.append(values.astype(np.float16))
         rows, width = values.shape
-        self._stored.append(Stored(id, self._shard, first, rows, width, rate, backbone))
+        self._stored.append(FeatureLocation(id, self._shard, first, rows, width, rate, backbone))
         self._lines.append(lines)
         self._ids.add(id)
         self.width = width

@@ -4,7 +4,7 @@ from stepline.grounding.evidence import Activity
 from stepline.grounding.ground import Grounding, GroundReport, ground
 from stepline.grounding.said_to_shown import ShownPrior, load_prior
 from stepline.grounding.speech import coarse_scores, coarse_spans, place_texts
-from stepline.text.visibility import visible
+from stepline.text.visibility import predict_visibility
 
 __all__ = [
     "Activity",
@@ -16,5 +16,5 @@ __all__ = [
     "ground",
     "load_prior",
     "place_texts",
-    "visible",
+    "predict_visibility",
 ]

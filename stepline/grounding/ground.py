@@ -26,7 +26,7 @@ from stepline.grounding.settings import GroundSettings
 from stepline.grounding.shots import Units, match, units
 from stepline.grounding.windows import Window, cut_activity, cut_features, cut_steps, placed_back, windows
 from stepline.records import Alignment, FeatureSequence, Matrix, Span, Step, Transcript
-from stepline.text.visibility import visible as visible_by_wording
+from stepline.text.visibility import predict_visibility as visible_by_wording
 
 log = logging.getLogger(__name__)
 

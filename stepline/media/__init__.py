@@ -4,25 +4,25 @@ Everything streams: memory does not grow with the duration. Files are untrusted:
 nothing but the named file itself is ever opened.
 """
 
-from stepline.media.clips import cut, splice
+from stepline.media.audio import SAMPLE_RATE, AudioBlock
+from stepline.media.clips import cut_clip, join_clips
 from stepline.media.frames import Frame
 from stepline.media.probe import MediaInfo, probe
-from stepline.media.reader import Reader, frames, frames_at, sound, stills
+from stepline.media.reader import MediaReader, frames_at, read_frames, read_frames_at, read_sound
 from stepline.media.settings import MediaSettings
-from stepline.media.sounds import SAMPLE_RATE, Sound
 
 __all__ = [
     "SAMPLE_RATE",
+    "AudioBlock",
     "Frame",
     "MediaInfo",
+    "MediaReader",
     "MediaSettings",
-    "Reader",
-    "Sound",
-    "cut",
-    "frames",
+    "cut_clip",
     "frames_at",
+    "join_clips",
     "probe",
-    "sound",
-    "splice",
-    "stills",
+    "read_frames",
+    "read_frames_at",
+    "read_sound",
 ]

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from stepline.errors import MediaError, SettingsError
-from stepline.media.container import Source, open_media, picture_rate
+from stepline.media.audio import AudioTimeline
+from stepline.media.container import OpenMedia, open_media, picture_rate
 from stepline.media.frames import display_size, quarter_turns
 from stepline.media.reader import start_before
 from stepline.media.settings import MediaSettings
-from stepline.media.sounds import Line
 from stepline.records import Span
 from stepline.storage import atomic_path
 
@@ -22,16 +22,16 @@ QUALITY = "23"  # x264's crf: its own default, hard to tell from the original
 BEHIND = 10.0  # s by which one stream of a file may lag the other
 
 
-def cut(path: Path | str, span: Span, out: Path, settings: MediaSettings | None = None) -> None:
+def cut_clip(path: Path | str, span: Span, out: Path, settings: MediaSettings | None = None) -> None:
     """Write the seconds of `span` as an mp4 (H.264, AAC), picture and sound in step; whole or not at all.
 
     Raises MediaError where the video has nothing in that span, StoreError where `out` cannot be written.
     """
-    splice(path, (span,), out, settings)
+    join_clips(path, (span,), out, settings)
 
 
-def splice(path: Path | str, spans: Sequence[Span], out: Path, settings: MediaSettings | None = None) -> None:
-    """Write several spans, one after the other in the order given, as one mp4 as `cut` does.
+def join_clips(path: Path | str, spans: Sequence[Span], out: Path, settings: MediaSettings | None = None) -> None:
+    """Write several spans, one after the other in the order given, as one mp4 as `cut_clip` does.
 
     Raises MediaError where the video has nothing in any of them, SettingsError where there is none.
     """
@@ -93,7 +93,7 @@ class _Clip:
                 track.finish()
 
 
-def _copy(source: Source, tracks: "dict[int, _Pictures | _Sounds]", span: Span) -> None:
+def _copy(source: OpenMedia, tracks: "dict[int, _Pictures | _Sounds]", span: Span) -> None:
     for packet in source.packets():
         track = tracks.get(packet.stream_index)
         if track is not None:
@@ -108,7 +108,7 @@ def _copy(source: Source, tracks: "dict[int, _Pictures | _Sounds]", span: Span) 
 class _Pictures:
     """The picture of a clip: every frame that is on screen within a span, upright, for as long as it is."""
 
-    def __init__(self, source: Source, clip: Any, first: Any, settings: MediaSettings) -> None:
+    def __init__(self, source: OpenMedia, clip: Any, first: Any, settings: MediaSettings) -> None:
         import av
 
         self._clip = clip
@@ -124,7 +124,7 @@ class _Pictures:
         self._lengths: dict[int, int] = {}  # ticks that a frame is shown, by its time stamp
         self.written = False
 
-    def begin(self, source: Source, span: Span, offset: float) -> None:
+    def begin(self, source: OpenMedia, span: Span, offset: float) -> None:
         """Take the frames of a span from now on, put `offset` s into the clip."""
         self._timing, self._span = source.timing(), span
         self._shift = offset - span.start
@@ -188,7 +188,7 @@ class _Pictures:
 class _Sounds:
     """The sound of a clip: exactly the samples within a span; where the next span follows, silence fills what lacks."""
 
-    def __init__(self, source: Source, clip: Any) -> None:
+    def __init__(self, source: OpenMedia, clip: Any) -> None:
         self._clip = clip
         self._channels = min(2, source.sound.codec_context.channels)
         self._layout = "mono" if self._channels == 1 else "stereo"
@@ -196,10 +196,10 @@ class _Sounds:
         self._next = 0  # the clip's sample that the encoder gets next
         self.written = False
 
-    def begin(self, source: Source, span: Span, offset: float) -> None:
+    def begin(self, source: OpenMedia, span: Span, offset: float) -> None:
         """Take the sound of a span from now on, put `offset` s into the clip."""
         self._clock, self._span = source.clock(), span
-        self._line = Line(rate=CLIP_RATE, channels=self._channels)
+        self._line = AudioTimeline(rate=CLIP_RATE, channels=self._channels)
         self._first, self._last = round(offset * CLIP_RATE), round((offset + span.duration) * CLIP_RATE)
         self.done = False
         if self._first > self._next:

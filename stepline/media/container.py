@@ -45,7 +45,7 @@ JUMP = 1.0  # s by which time may go back before the stamps count as restarted; 
 BEYOND = 60.0  # s past the claimed end from which a stamp is not believed
 
 
-class Clock:
+class StreamClock:
     """The time of one stream.
 
     A missing stamp follows on from the frame before; a stamp far past the end is not believed; where the stamps start
@@ -82,7 +82,7 @@ class Clock:
 class PictureTiming:
     """The time and length of the frames of the picture stream."""
 
-    def __init__(self, clock: Clock, rate: float) -> None:
+    def __init__(self, clock: StreamClock, rate: float) -> None:
         """rate: frames/s, for frames that do not say how long they last."""
         self._clock, self._length = clock, 1 / rate
         self._stamp: int | None = None  # of the frame before
@@ -123,7 +123,7 @@ MOST_FAILURES = 100  # read errors in a row after which the rest of a file is gi
 
 
 @dataclass
-class Source:
+class OpenMedia:
     """An open file: PyAV's container and its best picture and sound streams, each None if there is none.
 
     start: the container's first time stamp in s, second 0 of the video. duration: s, None if not known.
@@ -145,9 +145,9 @@ class Source:
         self.container = _open(self.path, self.settings)
         self.picture, self.sound = _streams(self.path, self.container, self.settings)
 
-    def clock(self) -> Clock:
+    def clock(self) -> StreamClock:
         """Return a clock for one stream of the file."""
-        return Clock(start=self.start, duration=self.duration if self.exact else None, damage=self.damage)
+        return StreamClock(start=self.start, duration=self.duration if self.exact else None, damage=self.damage)
 
     def timing(self) -> PictureTiming:
         """Return a clock for the picture stream, which must exist."""
@@ -204,7 +204,7 @@ class Source:
 
 
 @contextlib.contextmanager
-def open_media(path: Path | str, settings: MediaSettings) -> Iterator[Source]:
+def open_media(path: Path | str, settings: MediaSettings) -> Iterator[OpenMedia]:
     """Yield the open file. Raises MediaError, with the cure, for what is missing, not media, or past a limit."""
     path = Path(path)
     _check_file(path, settings)
@@ -260,14 +260,14 @@ def _open(path: Path, settings: MediaSettings) -> Any:
         raise MediaError(f"{path}: cannot be opened ({reason}); check the file, or convert it to mp4") from error
 
 
-def _source(path: Path, container: Any, settings: MediaSettings) -> Source:
+def _source(path: Path, container: Any, settings: MediaSettings) -> OpenMedia:
     picture, sound = _streams(path, container, settings)
     start = (container.start_time or 0) / MICROSECONDS
     duration = container.duration / MICROSECONDS if container.duration and container.duration > 0 else None
     if duration is not None:
         check_duration(path, duration, settings)
     exact = not GUESSED & set(container.format.name.split(","))
-    return Source(path, container, picture, sound, start, duration, exact, settings)
+    return OpenMedia(path, container, picture, sound, start, duration, exact, settings)
 
 
 def _streams(path: Path, container: Any, settings: MediaSettings) -> tuple[Any, Any]:

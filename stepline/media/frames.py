@@ -21,7 +21,7 @@ class Frame:
     image: Image
 
 
-class Shaper:
+class FrameScaler:
     """Turns decoded frames into upright RGB arrays, all of one size.
 
     shorter: pixels of the shorter side; width: pixels across instead; neither: full size. aspect: width over height of
@@ -71,14 +71,14 @@ def display_size(frame: Any, aspect: float) -> tuple[int, int]:
     return (height, width) if quarter_turns(frame) % 2 else (width, height)
 
 
-class Picker:
+class FrameSampler:
     """Chooses the frame on screen at the middle of every 1/rate seconds, whatever the frame rate of the video.
 
     Before the first frame that is the first one; after the last one ends there is none. A video shorter than half of
     1/rate gives its last frame.
     """
 
-    def __init__(self, rate: float, shaper: Shaper) -> None:
+    def __init__(self, rate: float, shaper: FrameScaler) -> None:
         self._rate, self._shaper = rate, shaper
         self._index = 0
         self._shown: Any = None

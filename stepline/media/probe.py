@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from stepline.errors import MediaError
-from stepline.media.container import Source, check_duration, open_media, picture_rate
+from stepline.media.container import OpenMedia, check_duration, open_media, picture_rate
 from stepline.media.frames import display_size, quarter_turns
 from stepline.media.settings import MediaSettings
 
@@ -56,7 +56,7 @@ def probe(path: Path | str, settings: MediaSettings | None = None) -> MediaInfo:
         )
 
 
-def _first_frames(source: Source) -> tuple[dict[str, Any], bool]:
+def _first_frames(source: OpenMedia) -> tuple[dict[str, Any], bool]:
     """Return the first decoded frame of each kind, and whether the file ended before all were found."""
     wanted = {stream.index: stream.type for stream in (source.picture, source.sound) if stream is not None}
     first: dict[str, Any] = {}
@@ -69,7 +69,7 @@ def _first_frames(source: Source) -> tuple[dict[str, Any], bool]:
     return first, True
 
 
-def _unreadable(source: Source, first: dict[str, Any], ended: bool) -> list[str]:
+def _unreadable(source: OpenMedia, first: dict[str, Any], ended: bool) -> list[str]:
     lines = []
     if ended and source.picture is not None and "video" not in first:
         lines.append("the picture cannot be decoded; only the sound is used")
@@ -78,7 +78,7 @@ def _unreadable(source: Source, first: dict[str, Any], ended: bool) -> list[str]
     return lines
 
 
-def _duration(source: Source, settings: MediaSettings) -> float:
+def _duration(source: OpenMedia, settings: MediaSettings) -> float:
     """Return the claimed duration, or where none is claimed the end of the last packet (read, not decoded).
 
     Where the packets bear no times either, their number at the claimed frame rate.

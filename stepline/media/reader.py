@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from stepline.errors import MediaError
-from stepline.media.container import MICROSECONDS, Source, check_duration, open_media, picture_rate
-from stepline.media.frames import Frame, Picker, Shaper
+from stepline.media.audio import AudioBlock, AudioTimeline
+from stepline.media.container import MICROSECONDS, OpenMedia, check_duration, open_media, picture_rate
+from stepline.media.frames import Frame, FrameSampler, FrameScaler
 from stepline.media.settings import MediaSettings
-from stepline.media.sounds import Line, Sound
 
 SPARSE = 4  # frames of the video for each one wanted, from which leaving some out cannot be seen
 
 
-class Reader:
+class MediaReader:
     """Yields the frames and the sound of a video in the order of the file, each decoded once.
 
     frame_rate: frames/s, or None for no frames: frame k is what is on screen at (k + 0.5) / frame_rate, and has that
@@ -46,7 +46,7 @@ class Reader:
         self.warnings: tuple[str, ...] = ()
         self.end = 0.0
 
-    def __iter__(self) -> "Iterator[Frame | Sound]":
+    def __iter__(self) -> "Iterator[Frame | AudioBlock]":
         self.warnings, self.end = (), 0.0
         with open_media(self._path, self._settings) as source:
             tracks = self._tracks(source)
@@ -61,11 +61,11 @@ class Reader:
                 yield from track.finish()
             self.warnings = source.damage.warnings(self.end, source.duration if source.exact else None)
 
-    def _tracks(self, source: Source) -> "dict[int, _Pictures | _Sounds]":
+    def _tracks(self, source: OpenMedia) -> "dict[int, _Pictures | _Sounds]":
         """Return what takes the frames of each wanted stream, by the stream's index."""
         tracks: dict[int, _Pictures | _Sounds] = {}
         if self._rate is not None and source.picture is not None:
-            picker = Picker(self._rate, Shaper(shorter=self._size, aspect=source.aspect))
+            picker = FrameSampler(self._rate, FrameScaler(shorter=self._size, aspect=source.aspect))
             tracks[source.picture.index] = _Pictures(source, picker, self._settings)
             if self._settings.skip_nonref and source.exact and self._rate * SPARSE <= picture_rate(source.picture):
                 source.picture.codec_context.skip_frame = "NONREF"
@@ -77,7 +77,7 @@ class Reader:
 class _Pictures:
     """The picture stream on its way through clock and picker."""
 
-    def __init__(self, source: Source, picker: Picker, settings: MediaSettings) -> None:
+    def __init__(self, source: OpenMedia, picker: FrameSampler, settings: MediaSettings) -> None:
         self._source, self._picker, self._settings = source, picker, settings
         self._timing = source.timing()
         self.end = 0.0  # s, where the last frame taken stops
@@ -95,36 +95,36 @@ class _Pictures:
 class _Sounds:
     """The sound stream on its way through clock and resampler."""
 
-    def __init__(self, source: Source, settings: MediaSettings) -> None:
+    def __init__(self, source: OpenMedia, settings: MediaSettings) -> None:
         self._source, self._settings = source, settings
-        self._clock, self._line = source.clock(), Line()
+        self._clock, self._line = source.clock(), AudioTimeline()
         self.end = 0.0  # s, where the last frame taken stops
 
-    def take(self, frame: Any) -> Iterator[Sound]:
+    def take(self, frame: Any) -> Iterator[AudioBlock]:
         length = frame.samples / frame.sample_rate
         time = self._clock.place(frame.pts, frame.time_base, length)
         check_duration(self._source.path, time, self._settings)
         self.end = max(self.end, time + length)
         for start, samples in self._line.take(time, frame):
-            yield Sound(start, samples[0])
+            yield AudioBlock(start, samples[0])
 
-    def finish(self) -> Iterator[Sound]:
+    def finish(self) -> Iterator[AudioBlock]:
         for start, samples in self._line.finish():
-            yield Sound(start, samples[0])
+            yield AudioBlock(start, samples[0])
 
 
-def sound(path: Path | str, settings: MediaSettings | None = None) -> Iterator[Sound]:
+def read_sound(path: Path | str, settings: MediaSettings | None = None) -> Iterator[AudioBlock]:
     """Yield the sound of a video in blocks of about a second; none where it has no sound."""
-    for item in Reader(path, frame_rate=None, sound=True, settings=settings):
-        if isinstance(item, Sound):
+    for item in MediaReader(path, frame_rate=None, sound=True, settings=settings):
+        if isinstance(item, AudioBlock):
             yield item
 
 
-def frames(
+def read_frames(
     path: Path | str, rate: float, size: int | None = None, settings: MediaSettings | None = None
 ) -> Iterator[Frame]:
     """Yield the frame on screen at (k + 0.5) / rate s for each k. size: pixels of the shorter side, None for full."""
-    for item in Reader(path, frame_rate=rate, frame_size=size, sound=False, settings=settings):
+    for item in MediaReader(path, frame_rate=rate, frame_size=size, sound=False, settings=settings):
         if isinstance(item, Frame):
             yield item
 
@@ -132,7 +132,7 @@ def frames(
 STEP_BACK = 1.0  # s before the wanted second tried first, so that its sound is complete; then four times as far
 
 
-def start_before(source: Source, second: float) -> Any:
+def start_before(source: OpenMedia, second: float) -> Any:
     """Move the file to where decoding gives all that is on screen and heard at `second`; return that first picture.
 
     None where no picture can be decoded. A file that cannot be searched is taken back to its start.
@@ -147,7 +147,7 @@ def start_before(source: Source, second: float) -> Any:
         back *= 4
 
 
-def seek(source: Source, second: float) -> None:
+def seek(source: OpenMedia, second: float) -> None:
     """Move the file to the last key frame at or before `second`, or to its start where it cannot be searched."""
     import av
 
@@ -161,7 +161,7 @@ def seek(source: Source, second: float) -> None:
         source.rewind()
 
 
-def pictures(source: Source) -> Iterator[tuple[float, float, Any]]:
+def pictures(source: OpenMedia) -> Iterator[tuple[float, float, Any]]:
     """Yield time, length (s) and the decoded frame of every picture from where the file stands."""
     if source.picture is None:
         return
@@ -183,11 +183,11 @@ def frames_at(
 
     width: pixels across, None for full size. Before the first frame that is the first one.
     """
-    found = {still.time: still for still in stills(path, times, width, settings)}
+    found = {still.time: still for still in read_frames_at(path, times, width, settings)}
     return [found.get(time) for time in times]
 
 
-def stills(
+def read_frames_at(
     path: Path | str, times: Sequence[float], width: int | None = None, settings: MediaSettings | None = None
 ) -> Iterator[Frame]:
     """Yield the frames of `frames_at` one by one, sorted by time, each time once; times without a picture are left out.
@@ -196,7 +196,7 @@ def stills(
     """
     with open_media(path, settings or MediaSettings()) as source:
         walk = _Walk(source)
-        shaper = Shaper(width=width, aspect=source.aspect)
+        shaper = FrameScaler(width=width, aspect=source.aspect)
         for time in sorted(time for time in set(times) if time >= 0.0):
             picture = walk.at(time)
             if picture is not None:
@@ -206,7 +206,7 @@ def stills(
 class _Walk:
     """Goes forward through the pictures of a file, by decoding or by a leap."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: OpenMedia) -> None:
         self._source = source
         self._coming: Iterator[tuple[float, float, Any]] = iter(())
         self._next: tuple[float, float, Any] | None = None

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from stepline.datasets.excluded import Excluded
 from stepline.errors import ShapeError
-from stepline.features import FeatureStore, Stored
+from stepline.features import FeatureLocation, FeatureStore
 from stepline.grounding.settings import LabelRule
 from stepline.nasva.checkpoint import FeatureSpace
 from stepline.nasva.network_settings import DataSettings
@@ -200,7 +200,7 @@ class _Gathering:
     ) -> None:
         self._features, self._vectors, self._settings, self._excluded = features, vectors, settings, excluded
         self._seen: set[tuple[str, Kind]] = set()
-        self._first: dict[str, Stored] = {}  # the first video's features, and the first texts'
+        self._first: dict[str, FeatureLocation] = {}  # the first video's features, and the first texts'
         self.parts: list[_Part] = []
         self.omitted: list[Omitted] = []
 
@@ -235,7 +235,7 @@ class _Gathering:
             return OTHER_LENGTH, f"{told.duration:g} s and {seconds:g} s"
         return self._unlike("video", stored) or self._unlike("text", self._vectors[told.kind][told.video])
 
-    def _unlike(self, name: str, stored: Stored) -> tuple[str, str] | None:
+    def _unlike(self, name: str, stored: FeatureLocation) -> tuple[str, str] | None:
         """Return how features differ from the first ones, which a network for both could not tell apart."""
         return unlike(name, stored, self._first.setdefault(name, stored))
 
@@ -259,7 +259,7 @@ class _Gathering:
         return None
 
 
-def unlike(name: str, stored: Stored, first: Stored) -> tuple[str, str] | None:
+def unlike(name: str, stored: FeatureLocation, first: FeatureLocation) -> tuple[str, str] | None:
     """Return how features differ from the first ones, as a reason and what was found; None where they do not."""
     if stored.width != first.width:
         return OTHER_WIDTH, f"{name} {stored.width}, not {first.width}"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from stepline.datasets.excluded import Excluded, read_excluded
 from stepline.errors import ShapeError
-from stepline.features import FeatureStore, Stored
+from stepline.features import FeatureLocation, FeatureStore
 from stepline.grounding.speech import coarse_spans
 from stepline.nasva import dataset as reasons
 from stepline.nasva.checkpoint import FeatureSpace
@@ -145,7 +145,7 @@ class _Reading:
     ) -> None:
         self._features, self._vectors, self._settings, self._excluded = features, vectors, settings, excluded
         self._seen: set[str] = set()
-        self._first: dict[str, Stored] = {}  # the first video's features, and the first texts'
+        self._first: dict[str, FeatureLocation] = {}  # the first video's features, and the first texts'
         self._encode: TextEncoder | None = None
         self.omitted: list[Omitted] = []
 
@@ -230,7 +230,7 @@ def _narrations(
     return gather_samples(told, features, {"narration": vectors}, settings.data, excluded=excluded)
 
 
-def _check_alike(narrations: AlignerSamples, steps: Stored) -> None:
+def _check_alike(narrations: AlignerSamples, steps: FeatureLocation) -> None:
     """Raise ShapeError where one network cannot learn the narrations beside the steps."""
     given = narrations.space().text, narrations.widths()[1]
     if given != (steps.backbone, steps.width):

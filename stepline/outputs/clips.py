@@ -5,7 +5,7 @@ from pathlib import Path
 
 from stepline.outputs.text import one_line, safe_stem, shown_span
 from stepline.records import Record, Span, Step
-from stepline.storage import atomic_path, remove
+from stepline.storage import atomic_path, remove_file
 
 SUFFIX = ".clips"  # of the folder that holds a video's clips
 TITLE = 40  # characters of a step's text in its clip's name
@@ -16,13 +16,13 @@ def write_clips(record: Record, path: Path, folder: Path) -> list[Path]:
 
     They are named `<folder>/<id>.clips/03-fold-the-strip.mp4`. Raises MediaError where the video cannot be cut.
     """
-    from stepline.media import cut
+    from stepline.media import cut_clip
 
     remove_clips(record, folder)
     places = clip_places(record, folder)
     for clip, span in places.items():
         with atomic_path(clip) as partial:
-            cut(path, span, partial)
+            cut_clip(path, span, partial)
     return list(places)
 
 
@@ -36,7 +36,7 @@ def clip_places(record: Record, folder: Path) -> dict[Path, Span]:
 def remove_clips(record: Record, folder: Path) -> None:
     """Remove the clips that an earlier run cut: their seconds are those of other spans."""
     for clip in _home(record, folder).glob("[0-9][0-9]*-*.mp4"):
-        remove(clip)
+        remove_file(clip)
 
 
 def _home(record: Record, folder: Path) -> Path:

@@ -12,7 +12,7 @@ from stepline.outputs.page import mark, page
 from stepline.outputs.subtitles import srt, webvtt
 from stepline.outputs.text import safe_stem
 from stepline.records import Alignment, Record
-from stepline.storage import remove, to_json, write_atomic
+from stepline.storage import remove_file, to_json, write_atomic
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def output_path(record: Record, folder: Path, name: str) -> Path:
 
 def _write(path: Path, text: str | None) -> bool:
     if text is None:
-        remove(path)
+        remove_file(path)
         return False
     write_atomic(path, text)
     return True

@@ -16,7 +16,7 @@ from stepline.pipeline.request import Request, StepsSettings, fingerprint
 from stepline.pipeline.understand import NO_SOUND, Understanding, hear, understand
 from stepline.progress import Progress
 from stepline.records import Record, Video
-from stepline.storage import check_writable, read_record, sweep
+from stepline.storage import check_writable, read_record, remove_partial_files
 from stepline.weights import sha256
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def run(request: Request, settings: StepsSettings, wanted: Wanted, progress: Pro
             return Done(earlier, (), True)
     check_writable(wanted.out)  # before the minutes of work that would be lost
     for folder in (wanted.out, wanted.out / f"{stem}{CLIPS_SUFFIX}"):
-        sweep(folder)
+        remove_partial_files(folder)
     understanding = understand(request, settings, progress=progress)
     _refuse_the_speechless(request, understanding.record, settings)
     return Done(understanding.record, write(request, understanding, wanted), False)
@@ -200,12 +200,12 @@ def write(request: Request, understanding: Understanding, wanted: Wanted) -> tup
 
 def keyframes(record: Record, path: Path) -> dict[str, bytes]:
     """Return a JPEG of the most likely second of every step that is shown, by step id."""
-    from stepline.media import stills
+    from stepline.media import read_frames_at
 
     at = {step.id: step.at for step in record.steps if step.status == "shown" and step.at is not None}
     width = KEYFRAME_WIDTH if len(at) < MANY_STEPS else SMALL_WIDTH
     try:
-        pictures = {still.time: _jpeg(still.image) for still in stills(path, list(at.values()), width)}
+        pictures = {still.time: _jpeg(still.image) for still in read_frames_at(path, list(at.values()), width)}
     except SteplineError as error:  # the page is still worth having; the reason goes to the log
         log.warning("no key frames: %s", error)
         return {}

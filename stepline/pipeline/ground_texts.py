@@ -67,10 +67,10 @@ def line_vectors(lines: Sequence[str], loaded: "LoadedAligner", file: Path | Non
     Raises ModelError where that encoder is not to be had, StoreError where the file lacks a line.
     """
     from stepline.text import embed
-    from stepline.vision import Precomputed, load_backbone
+    from stepline.vision import PrecomputedBackbone, load_backbone
 
     if file is not None:
-        return Precomputed(file, rate=1.0, texts=file, unit=settings.vision.unit).encode_texts(lines)
+        return PrecomputedBackbone(file, rate=1.0, texts=file, unit=settings.vision.unit).encode_texts(lines)
     name, width = (loaded.space.text if loaded.space else "minilm"), loaded.aligner.settings.text_width
     if name == settings.vision.text_space and settings.vision.backbone != "precomputed":
         return load_backbone(settings.vision).encode_texts(lines)

@@ -76,10 +76,10 @@ def _detected(
     transcript: Transcript, detector: "LoadedDetector", seen: Pictures, settings: JudgeSettings
 ) -> tuple[float, ...]:
     """Return P(shown) by a trained detector. Raises SettingsError where there are no pictures, or none it can read."""
-    from stepline.vision import Precomputed
+    from stepline.vision import PrecomputedBackbone
     from stepline.wys2.predict import encode_texts, judge_by_detector
 
-    if seen.features is None or seen.backbone is None or isinstance(seen.backbone, Precomputed):
+    if seen.features is None or seen.backbone is None or isinstance(seen.backbone, PrecomputedBackbone):
         raise SettingsError(f"{detector.path}: a detector needs pictures and texts of one kind; set vision.backbone")
     vectors = encode_texts(detector.text, seen.backbone, [sentence.text for sentence in transcript.sentences])
     return judge_by_detector(detector, transcript.sentences, seen.features, vectors, settings.seconds)

@@ -44,14 +44,14 @@ def write_summary(
 
     Raises MediaError where no step is shown or nothing can be cut, StoreError where `out` cannot be written.
     """
-    from stepline.media import splice
+    from stepline.media import join_clips
     from stepline.outputs import SUMMARY_SUFFIX, safe_stem, storyboard
 
     segments = summarize(record, settings, importance)
     film, board = (out / f"{safe_stem(record.id)}{suffix}" for suffix in (SUMMARY_SUFFIX, BOARD))
     if film.resolve() == path.resolve():
         raise MediaError(f"{path}: the summary would be written over this video; give another folder with --out")
-    splice(path, [segment.span for segment in segments], film)
+    join_clips(path, [segment.span for segment in segments], film)
     write_atomic(board, storyboard(record, segments, keyframes=keyframes(record, path), film=film.name))
     log.info("kept %.1f s in %d segments", sum(segment.span.duration for segment in segments), len(segments))
     return Summary(segments, (film, board))

@@ -21,12 +21,12 @@ from stepline.errors import MediaError, SettingsError
 from stepline.pipeline.describe import described, load_describer
 from stepline.pipeline.judge import judged, load_judge
 from stepline.pipeline.request import Request, StepsSettings, fingerprint
-from stepline.progress import Progress, StoppedError, give_back, watched
+from stepline.progress import Progress, StoppedError, trim_memory, with_progress
 from stepline.records import Alignment, Dropped, FeatureSequence, Record, Span, Step, Transcript, Video
 from stepline.weights import sha256
 
 if TYPE_CHECKING:
-    from stepline.asr import Heard
+    from stepline.asr import TranscriptionResult
     from stepline.grounding.ground import Grounding
     from stepline.media import MediaInfo
     from stepline.nasva.checkpoint import LoadedAligner
@@ -82,7 +82,8 @@ def _resting_on(step: Step, transcript: Transcript) -> Step:
 __all__ = ["Request", "StepsSettings", "Understanding", "fingerprint", "hear", "place", "propose", "see", "understand"]
 
 
-Listened: TypeAlias = "tuple[Heard, float, tuple[str, ...]]"  # what is said, the last second read, warnings
+# What is said, the last second read, warnings.
+Listened: TypeAlias = "tuple[TranscriptionResult, float, tuple[str, ...]]"
 Proposed: TypeAlias = tuple[tuple[Step, ...], tuple[Dropped, ...], tuple[str, ...]]  # steps, what was left out, notes
 
 NO_SOUND = "it has no sound track"
@@ -123,7 +124,7 @@ def understand(request: Request, settings: StepsSettings, *, progress: Progress 
     loaded, detector = load_aligner(settings), load_judge(settings.judge, settings.vision)
     describer = load_describer(settings.procx, settings.vision)
     (heard, end, sound_warnings), (steps, dropped, notes), seen = _attend(request, info, settings, progress)
-    give_back()
+    trim_memory()
     duration = round(max(end, seen.end) or info.duration, 3)
     if duration <= 0:
         raise MediaError(f"{request.path}: nothing in it can be decoded; convert it to mp4 and try again")
@@ -163,7 +164,7 @@ def _attend(
         seeing.add_done_callback(lambda done: _stop_if_failed(done, stop))
         try:
             listened = hear(request, info, settings, progress=progress, stop=stop)
-            give_back()  # the recogniser's, before the grammar is loaded
+            trim_memory()  # the recogniser's, before the grammar is loaded
             proposed = propose(request, listened[0].transcript, settings)
             return listened, proposed, seeing.result()
         except StoppedError:
@@ -191,20 +192,20 @@ def hear(
     Given captions stand for recognition; a video without a sound track has an empty transcript.
     """
     if settings.procx.when == "alone" and not settings.procx.speech:
-        from stepline.asr import Heard
+        from stepline.asr import TranscriptionResult
 
-        return Heard(Transcript(), ()), 0.0, ()
+        return TranscriptionResult(Transcript(), ()), 0.0, ()
     if request.captions is not None:
         from stepline.asr import read_captions
 
         return read_captions(request.captions, video_id=request.id, settings=settings.asr), 0.0, ()
-    from stepline.asr import Heard, transcribe
-    from stepline.media import Reader, Sound
+    from stepline.asr import TranscriptionResult, transcribe
+    from stepline.media import AudioBlock, MediaReader
 
     if not info.has_sound:
-        return Heard(Transcript(), ()), 0.0, (NO_SOUND,)
-    reader = Reader(request.path, frame_rate=None, frame_size=None, sound=True, settings=settings.media)
-    heard = transcribe(watched(reader, Sound, "listening", info.duration, progress, stop), settings.asr)
+        return TranscriptionResult(Transcript(), ()), 0.0, (NO_SOUND,)
+    reader = MediaReader(request.path, frame_rate=None, frame_size=None, sound=True, settings=settings.media)
+    heard = transcribe(with_progress(reader, AudioBlock, "listening", info.duration, progress, stop), settings.asr)
     return heard, reader.end, reader.warnings
 
 
@@ -238,17 +239,19 @@ def see(
         return Seen(warnings=(NO_PICTURE,))
     if settings.vision.backbone == "none":
         return Seen()
-    from stepline.media import Frame, Reader
-    from stepline.vision import ActivityMeter, Precomputed, VideoEncoder, frames_a_row, load_backbone
+    from stepline.media import Frame, MediaReader
+    from stepline.vision import ActivityMeter, PrecomputedBackbone, VideoEncoder, frames_per_row, load_backbone
 
     vision = settings.vision
     backbone = load_backbone(vision)
-    ready = backbone.features(request.id) if isinstance(backbone, Precomputed) else None
+    ready = backbone.features(request.id) if isinstance(backbone, PrecomputedBackbone) else None
     encoder = VideoEncoder(backbone, rate=vision.rate, batch=vision.batch)
     meter = ActivityMeter(rate=vision.rate, cut_ratio=vision.cut_ratio, cut_floor=vision.cut_floor)
-    rate, looks = vision.rate * max(LOOKS, frames_a_row(backbone)), 0
-    reader = Reader(request.path, frame_rate=rate, frame_size=vision.frame_size, sound=False, settings=settings.media)
-    for frame in watched(reader, Frame, "looking", info.duration, progress, stop):
+    rate, looks = vision.rate * max(LOOKS, frames_per_row(backbone)), 0
+    reader = MediaReader(
+        request.path, frame_rate=rate, frame_size=vision.frame_size, sound=False, settings=settings.media
+    )
+    for frame in with_progress(reader, Frame, "looking", info.duration, progress, stop):
         if frame.time * vision.rate * LOOKS >= looks:  # motion is measured at one pace, however many frames come
             meter.add(frame)
             looks = math.floor(frame.time * vision.rate * LOOKS) + 1

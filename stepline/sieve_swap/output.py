@@ -20,12 +20,12 @@ from pathlib import Path
 from pydantic import Field
 
 from stepline.errors import StoreError
-from stepline.records import Dropped, Frozen, Record, Step
+from stepline.records import Dropped, FrozenModel, Record, Step
 from stepline.sieve_swap.agreement import change
 from stepline.sieve_swap.agreement.check import NEW
 from stepline.sieve_swap.content_words import content_words
 from stepline.sieve_swap.video_filter import length
-from stepline.storage import atomic_path, read_parquet, remove, sweep, to_json
+from stepline.storage import atomic_path, read_parquet, remove_file, remove_partial_files, to_json
 
 TRAIN, VALIDATION, LEFT_OUT = "train", "validation", "left_out"
 PAIRS, PARTS = "pairs", "parts"
@@ -119,7 +119,7 @@ def swept(out: Path) -> None:
     """Remove what killed runs left half-written."""
     for folder in (out, *(out / name for name in FOLDERS)):
         if folder.is_dir():
-            sweep(folder)
+            remove_partial_files(folder)
 
 
 def keep_only(out: Path, wanted: Iterable[Path]) -> int:
@@ -127,7 +127,7 @@ def keep_only(out: Path, wanted: Iterable[Path]) -> int:
     kept = set(wanted)
     stale = [file for file in _ours(out) if file not in kept]
     for file in stale:
-        remove(file)
+        remove_file(file)
     return len(stale)
 
 
@@ -143,7 +143,7 @@ KEPT, OWN = "swapped", "kept in its own words"
 KEPT_WORDS = 2_000  # most frequent words that a part keeps
 
 
-class Statistics(Frozen):
+class Statistics(FrozenModel):
     """Counts that can be added. Keys are numbers in words where they are bars of a histogram."""
 
     videos: dict[str, int] = Field(default_factory=dict)  # split, or why a video was left out

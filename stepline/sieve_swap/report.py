@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from stepline.plots import grouped, histogram, ranked
+from stepline.plots import grouped_histogram, histogram, ranked_bars
 from stepline.records import Record
 from stepline.sieve_swap.output import (
     DENSITY,
@@ -108,7 +108,7 @@ def _figures(s: Statistics) -> str:
         ("Words a step", histogram(s.words_a_step, "words", last=LONG)),
         ("Seconds a step", histogram(s.seconds_a_step, "seconds", last=LONG)),
         ("Length of the videos", histogram(s.seconds_a_video, f"seconds, bars of {TEN}")),
-        ("Content words among a text's words", grouped(density, "per cent", bar=100 / DENSITY)),
+        ("Content words among a text's words", grouped_histogram(density, "per cent", bar=100 / DENSITY)),
     )
     drawn = "".join(f"<figure><figcaption>{escape(name)}</figcaption>{svg}</figure>" for name, svg in plots)
     return f'<section class="plots">{drawn}</section>\n'
@@ -123,7 +123,7 @@ def _word_changes(s: Statistics) -> str:
     fallen = [word for word in order[::-1][:RISEN] if change[word] < 0]
 
     def drawn(words: Sequence[str]) -> str:
-        return ranked([(word, (before.get(word, 0.0), after.get(word, 0.0))) for word in words], ("{:.2f} %",) * 2)
+        return ranked_bars([(word, (before.get(word, 0.0), after.get(word, 0.0))) for word in words], ("{:.2f} %",) * 2)
 
     note = '<p><span class="k s0"></span> raw narration <span class="k s1"></span> steps: per cent of content words</p>'
     return f"{note}<h3>More often</h3>{drawn(risen)}<h3>Less often</h3>{drawn(fallen)}"
@@ -136,7 +136,7 @@ def _shares(words: Mapping[str, int]) -> dict[str, float]:
 
 def _documents(s: Statistics, titles: Mapping[str, str]) -> str:
     first = list(s.documents.items())[:TOP]
-    return ranked([(titles.get(key, key), (float(count),)) for key, count in first], ("{:,.0f}",))
+    return ranked_bars([(titles.get(key, key), (float(count),)) for key, count in first], ("{:,.0f}",))
 
 
 def _thresholds(rows: Sequence[ThresholdRow]) -> str:

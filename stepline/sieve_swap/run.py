@@ -20,7 +20,7 @@ import numpy as np
 from stepline import __version__
 from stepline.datasets.excluded import Excluded
 from stepline.errors import SettingsError, StoreError
-from stepline.progress import give_back
+from stepline.progress import trim_memory
 from stepline.records import Dropped, Record, Video
 from stepline.sieve_swap import output as shards
 from stepline.sieve_swap import output as statistics
@@ -216,7 +216,7 @@ def _swap(job: Job, words: DocumentWords, pairs: Sequence[Path], retained: Docum
         else:
             counts = _swap_part(job, stem, part, shards.read_pairs(paired), retained)
             write_atomic(file, counts.model_dump_json(indent=1))
-            give_back()
+            trim_memory()
             job.say(f"part {number} swapped: {len(part)} videos")
         files.append(file)
     return files, earlier

@@ -24,7 +24,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from stepline.asr.captions.formats import read_table, read_text
+from stepline.asr.captions.formats import decode_file, parse_csv
 from stepline.datasets.files import Node
 from stepline.datasets.record_builder import Draft, Entry
 from stepline.errors import CaptionError, DatasetError, StoreError
@@ -197,7 +197,7 @@ def _record(text: str | bytes, place: str) -> Read:
 
 def _of_csv(file: Path, table: Callable[[Path], VideoTable]) -> Read:
     try:
-        cues = read_table(read_text(file), str(file))
+        cues = parse_csv(decode_file(file), str(file))
     except CaptionError as error:
         return Unread(str(file), str(error).removeprefix(f"{file}: "))
     timed = [(cue.text, cue.start, cue.end) for cue in cues if cue.start is not None and cue.end is not None]

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stepline import weights as models
 from stepline.records import Matrix
+from stepline.weights import find_weights
 
 if TYPE_CHECKING:
     from stepline.text.encoder import SentenceEncoder
@@ -23,7 +23,7 @@ _loading = threading.Lock()
 def embed(texts: Sequence[str], *, model: str = "minilm", batch: int = 32) -> Matrix:
     """Return one unit vector a text: (N, D) float32, D = 384 for MiniLM; no texts give (0, D).
 
-    model: a name that `models.find` knows, or a folder in the sentence-transformers layout (BERT or MPNet).
+    model: a name that `find_weights` knows, or a folder in the sentence-transformers layout (BERT or MPNet).
     batch only trades memory for speed: texts of similar length go together, and padding changes nothing.
     Raises ModelError when the model is missing, damaged or of another kind.
     """
@@ -37,7 +37,7 @@ def embed(texts: Sequence[str], *, model: str = "minilm", batch: int = 32) -> Ma
 
 def load_encoder(model: str = "minilm") -> "SentenceEncoder":
     """Return the encoder, loading it at its first use; safe to call from several threads."""
-    folder = models.find(model)
+    folder = find_weights(model)
     with _loading:
         if folder not in _loaded:
             from stepline.text.encoder import SentenceEncoder

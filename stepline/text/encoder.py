@@ -33,7 +33,7 @@ MODULES = ("Transformer", "Pooling", "Normalize")
 
 
 @dataclass(frozen=True)
-class Layout:
+class EncoderConfig:
     """Sizes of a sentence encoder. longest: tokens a text, with its marks; the rest of a text is not read."""
 
     kind: Literal["bert", "mpnet"]
@@ -50,14 +50,14 @@ class Layout:
     buckets: int  # of relative distance, MPNet only
 
 
-def read_layout(folder: Path) -> Layout:
+def read_encoder_config(folder: Path) -> EncoderConfig:
     """Return the layout of a model folder. Raises ModelError for a kind that is not supported."""
     for file in ("model.safetensors", "tokenizer.json", "config.json", "modules.json"):
         if not (folder / file).is_file():
             raise ModelError(f"{folder}: no {file}; give a folder in the sentence-transformers layout with safetensors")
     parts = [part["type"].rpartition(".")[2] for part in _json(folder / "modules.json")]
     if parts[:2] != ["Transformer", "Pooling"] or any(part not in MODULES for part in parts):
-        raise ModelError(f"{folder}: modules {parts}; only {', '.join(PARTS)} in this order are supported")
+        raise ModelError(f"{folder}: modules {parts}; only {', '.join(MODULES)} in this order are supported")
     pooling = _json(folder / _json(folder / "modules.json")[1]["path"] / "config.json")
     try:
         return _layout(folder, _json(folder / "config.json"), pooling)
@@ -65,14 +65,14 @@ def read_layout(folder: Path) -> Layout:
         raise ModelError(f"{folder}/config.json: no {error}; give a BERT or MPNet model") from error
 
 
-def _layout(folder: Path, config: dict[str, Any], pooling: dict[str, Any]) -> Layout:
+def _layout(folder: Path, config: dict[str, Any], pooling: dict[str, Any]) -> EncoderConfig:
     kind = config["model_type"]
     if kind not in KINDS or config["hidden_act"] != "gelu":
         raise ModelError(f"{folder}: a {kind} model with {config['hidden_act']}; give {' or '.join(KINDS)} with gelu")
     limits = folder / "sentence_bert_config.json"
     longest = _json(limits).get("max_seq_length") if limits.is_file() else None
     room = config["max_position_embeddings"] - (2 if kind == "mpnet" else 0)
-    return Layout(
+    return EncoderConfig(
         kind=kind,
         layers=config["num_hidden_layers"],
         heads=config["num_attention_heads"],
@@ -142,7 +142,7 @@ class SentenceEncoder:
     """Token ids to unit sentence vectors; immutable once loaded, so that threads may share it."""
 
     def __init__(self, folder: Path) -> None:
-        self.layout = read_layout(folder)
+        self.layout = read_encoder_config(folder)
         self.weights = _load(folder / "model.safetensors", self.layout)
         self._tokenizer = _tokenizer(folder / "tokenizer.json", self.layout.longest)
 
@@ -242,7 +242,7 @@ def _tokenizer(path: Path, longest: int) -> Tokenizer:
     return tokenizer
 
 
-def _load(path: Path, layout: Layout) -> dict[str, Tensor]:
+def _load(path: Path, layout: EncoderConfig) -> dict[str, Tensor]:
     """Return the weights as float32, after every name and shape was checked."""
     try:
         weights = load_file(path)
@@ -261,7 +261,7 @@ def _load(path: Path, layout: Layout) -> dict[str, Tensor]:
     return {name: value.float() for name, value in weights.items()}
 
 
-def _shapes(layout: Layout) -> dict[str, tuple[int, ...]]:
+def _shapes(layout: EncoderConfig) -> dict[str, tuple[int, ...]]:
     """Return the shape that each weight must have."""
     width, inner = layout.width, layout.inner
     shapes: dict[str, tuple[int, ...]] = {

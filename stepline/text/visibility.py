@@ -17,7 +17,7 @@ from stepline.records import Matrix
 Array: TypeAlias = npt.NDArray[np.float64]
 
 
-def visible(vectors: Matrix) -> Array:
+def predict_visibility(vectors: Matrix) -> Array:
     """Return P(shown) of each text, (K,), from its MiniLM vector (K, 384). Raises ShapeError for another width."""
     weights, intercept = _model()
     if vectors.ndim != 2 or vectors.shape[1] != len(weights):

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from stepline.errors import StoreError
-from stepline.storage import check_writable, sweep, write_atomic
+from stepline.storage import check_writable, remove_partial_files, write_atomic
 from stepline.text_base.base import TextBase, open_base
 from stepline.text_base.deduplicate import Counts, write_tables
 from stepline.text_base.encoding import encoder_facts, write_embeddings
@@ -51,7 +51,7 @@ def build_base(
     """
     settings = settings or TextBaseSettings()
     check_writable(folder)
-    sweep(folder)
+    remove_partial_files(folder)
     entries = tuple(_source_entry(source, licence) for source in sources)
     facts = encoder_facts(settings.encoder)
     plan = digest([VERSION, [entry.model_dump() for entry in entries], _planned(settings), facts])
@@ -126,7 +126,7 @@ def _take_up(part: Path, plan: str) -> None:
     (part / "work").mkdir(parents=True, exist_ok=True)
     write_atomic(note, json.dumps(plan))
     for place in (part, part / "work"):
-        sweep(place)
+        remove_partial_files(place)
 
 
 def _planned(settings: TextBaseSettings) -> dict[str, object]:

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stepline import weights as models
 from stepline.errors import StoreError
 from stepline.text import embed
 from stepline.text.embedding import load_encoder
 from stepline.text_base.arrays import read_vectors, write_vectors
 from stepline.text_base.settings import TextBaseSettings
+from stepline.weights import find_weights, sha256
 
 log = logging.getLogger(__name__)
 
@@ -23,8 +23,8 @@ FILES = ("model.safetensors", "tokenizer.json", "config.json", "modules.json", "
 
 def encoder_facts(name: str) -> tuple[str, int]:
     """Return the sha256 over an encoder's files and the width of its vectors. Raises ModelError when it is missing."""
-    folder = models.find(name)
-    found = [f"{file} {models.sha256(folder / file)}" for file in FILES if (folder / file).is_file()]
+    folder = find_weights(name)
+    found = [f"{file} {sha256(folder / file)}" for file in FILES if (folder / file).is_file()]
     return hashlib.sha256("\n".join(found).encode()).hexdigest(), load_encoder(name).dim
 
 

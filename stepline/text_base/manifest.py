@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import ValidationError
 
 from stepline.errors import StoreError
-from stepline.records import Frozen
+from stepline.records import FrozenModel
 from stepline.settings import CountOrZero
 from stepline.storage import write_atomic
 from stepline.text_base.settings import Engine
@@ -18,7 +18,7 @@ NAME = "manifest.json"
 EXAMPLES = 3  # places told for each reason
 
 
-class Dropped(Frozen):
+class Dropped(FrozenModel):
     """How often something was left out for one reason, and the first places where."""
 
     reason: str
@@ -26,7 +26,7 @@ class Dropped(Frozen):
     examples: tuple[str, ...] = ()
 
 
-class SourceEntry(Frozen):
+class SourceEntry(FrozenModel):
     """One source as it was read. name: the file or folder, without its path; sha256: of its files, in order."""
 
     name: str
@@ -38,7 +38,7 @@ class SourceEntry(Frozen):
     dropped: tuple[Dropped, ...] = ()
 
 
-class PartEntry(Frozen):
+class PartEntry(FrozenModel):
     """What one build or one appending added. plan: the sha256 of sources and settings that it was made from."""
 
     name: str
@@ -52,14 +52,14 @@ class PartEntry(Frozen):
     files: dict[str, str]  # file name -> sha256
 
 
-class CurvePoint(Frozen):
+class CurvePoint(FrozenModel):
     """The measured recall@1 of an index at one setting of its effort (lists probed, ef)."""
 
     effort: CountOrZero
     recall: float
 
 
-class IndexEntry(Frozen):
+class IndexEntry(FrozenModel):
     """An approximate index. effort: the least that reached the recall asked for; probes: queries measured."""
 
     engine: Engine
@@ -72,7 +72,7 @@ class IndexEntry(Frozen):
     files: dict[str, str]
 
 
-class Manifest(Frozen):
+class Manifest(FrozenModel):
     """All that is known of a base without reading it."""
 
     version: Literal[1] = VERSION

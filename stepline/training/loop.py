@@ -28,7 +28,7 @@ import torch
 from torch import Tensor, nn
 
 from stepline.errors import ModelError, SettingsError, ShapeError
-from stepline.storage import sweep
+from stepline.storage import remove_partial_files
 from stepline.training.batches import bucketed
 from stepline.training.distributed import agreed, place, share_gradients, summed
 from stepline.training.run_folder import CHECKPOINT, LOG, Log, Point, resume, save
@@ -177,7 +177,7 @@ def fit(
     first = place()[0] == 0  # the process that writes
     if first:
         folder.mkdir(parents=True, exist_ok=True)
-        sweep(folder)
+        remove_partial_files(folder)
     optimizer = _optimizer(model, settings)
     point = resume(model, optimizer, settings, folder / CHECKPOINT, count)
     _check_agreed(point.step, model, folder)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from stepline.datasets import DATASETS, stream
 from stepline.errors import DatasetError, ShapeError
-from stepline.features import FeatureStore, FeatureWriter, Lines
+from stepline.features import FeatureStore, FeatureWriter, RowTexts
 from stepline.records import Matrix, Record, Span, Step
 from stepline.storage import read_parquet, read_record
 from stepline.training.settings import Kind, StepPlace
@@ -145,7 +145,7 @@ def store_vectors(
             vectors = encode(each.texts)
             if len(vectors) != len(each.texts):
                 raise ShapeError(f"{each.video}: {len(each.texts)} texts need as many vectors, not {len(vectors)}")
-            writer.add(each.video, vectors, rate=1.0, backbone=name, lines=Lines(each.texts))
+            writer.add(each.video, vectors, rate=1.0, backbone=name, lines=RowTexts(each.texts))
             if report is not None:
                 report(each.video)
     if not any(folder.glob("shard-*.parquet")):

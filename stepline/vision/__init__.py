@@ -8,12 +8,12 @@ fit = backbone.encode_texts(["cut the banana"]) @ features.values.T   # (K, T) c
 from collections.abc import Callable
 
 from stepline.errors import SettingsError
-from stepline.vision.backbone import Backbone, ClipBackbone, frames_a_row
+from stepline.vision.backbone import Backbone, VideoClipBackbone, frames_per_row
 from stepline.vision.clip import load_clip
 from stepline.vision.conse import load_conse
 from stepline.vision.encode import VideoEncoder, encode_video
 from stepline.vision.motion import Activity, ActivityMeter, measure_activity
-from stepline.vision.precomputed import Precomputed, load_precomputed, read_precomputed, read_text_features
+from stepline.vision.precomputed import PrecomputedBackbone, load_precomputed, read_precomputed, read_text_features
 from stepline.vision.settings import VisionSettings
 
 __all__ = [
@@ -21,12 +21,12 @@ __all__ = [
     "Activity",
     "ActivityMeter",
     "Backbone",
-    "ClipBackbone",
-    "Precomputed",
+    "PrecomputedBackbone",
+    "VideoClipBackbone",
     "VideoEncoder",
     "VisionSettings",
     "encode_video",
-    "frames_a_row",
+    "frames_per_row",
     "load_backbone",
     "measure_activity",
     "read_precomputed",

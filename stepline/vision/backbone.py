@@ -32,7 +32,7 @@ class Backbone(Protocol):
 
 
 @runtime_checkable
-class ClipBackbone(Backbone, Protocol):
+class VideoClipBackbone(Backbone, Protocol):
     """A backbone that sees movement: a row of features is a clip of `clip_frames` pictures, spread over the row."""
 
     @property
@@ -43,9 +43,9 @@ class ClipBackbone(Backbone, Protocol):
         """Return (B, D) float32 unit rows for uint8 RGB clips (B, T, H, W, 3)."""
 
 
-def frames_a_row(backbone: Backbone) -> int:
+def frames_per_row(backbone: Backbone) -> int:
     """Return how many pictures the backbone wants of every row."""
-    return backbone.clip_frames if isinstance(backbone, ClipBackbone) else 1
+    return backbone.clip_frames if isinstance(backbone, VideoClipBackbone) else 1
 
 
 def check_pictures(pictures: Pictures) -> None:

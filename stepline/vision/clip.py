@@ -14,7 +14,7 @@ from stepline.vision.backbone import Pictures, check_pictures
 from stepline.vision.settings import VisionSettings
 
 
-class Clip:
+class CLIPBackbone:
     """A dual encoder of `transformers`; pictures are prepared as the checkpoint's own processor says."""
 
     name = "clip"
@@ -57,7 +57,7 @@ class Clip:
         return unit
 
 
-def load_clip(settings: VisionSettings) -> Clip:
+def load_clip(settings: VisionSettings) -> CLIPBackbone:
     """Return the checkpoint in `settings.path`, or the one that `settings.hub` names on the model hub.
 
     Raises SettingsError unless exactly one is given, ModelError when it is missing, incomplete or no dual encoder.
@@ -78,7 +78,7 @@ def load_clip(settings: VisionSettings) -> Clip:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ModelError(f"{source}: cannot be loaded ({reason}); give a whole CLIP or SigLIP checkpoint") from error
     _check(source, model, processor, report)
-    return Clip(model.eval(), processor, batch=settings.batch)
+    return CLIPBackbone(model.eval(), processor, batch=settings.batch)
 
 
 def _check(source: str, model: Any, processor: Any, report: Any) -> None:

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stepline import weights as models
 from stepline.errors import ModelError
 from stepline.records import Matrix
 from stepline.text import embed
 from stepline.vision.backbone import Pictures, check_pictures
 from stepline.vision.settings import VisionSettings
+from stepline.weights import find_weights
 
 if TYPE_CHECKING:
     from stepline.vision.efficientnet import EfficientNetLite0
@@ -27,7 +27,7 @@ NAMES = Path(__file__).with_name("imagenet_classes.txt")  # one class a line, in
 VECTORS = Path(__file__).with_name("imagenet_classes.safetensors")  # their MiniLM embeddings, float16
 
 
-class Conse:
+class ConSEBackbone:
     """The embedded default backbone: EfficientNet-Lite0 scores, MiniLM names."""
 
     name = "conse"
@@ -62,14 +62,14 @@ class Conse:
         return embed(texts, model=self._text_model)
 
 
-def load_conse(settings: VisionSettings) -> Conse:
+def load_conse(settings: VisionSettings) -> ConSEBackbone:
     """Return the ConSE backbone. Raises ModelError when weights are missing or damaged."""
     from stepline.vision.efficientnet import EfficientNetLite0
 
-    network = EfficientNetLite0(models.find("efficientnet-lite0") if settings.path is None else settings.path)
+    network = EfficientNetLite0(find_weights("efficientnet-lite0") if settings.path is None else settings.path)
     model = settings.text_model
     classes = read_class_vectors() if model == "minilm" else embed(class_names(), model=model)
-    return Conse(network, classes, likeliest=settings.classes, text_model=model)
+    return ConSEBackbone(network, classes, likeliest=settings.classes, text_model=model)
 
 
 def class_names() -> list[str]:

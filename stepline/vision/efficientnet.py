@@ -24,7 +24,7 @@ EPSILON = 1e-3  # of every BatchNorm, as trained in TensorFlow
 CLASSES = 1000
 
 
-class Stage(NamedTuple):
+class BlockStage(NamedTuple):
     """Blocks of one shape; the first one has the stride and changes the width."""
 
     blocks: int
@@ -36,13 +36,13 @@ class Stage(NamedTuple):
 
 STEM, HEAD = 32, 1280  # channels
 STAGES = (
-    Stage(1, 3, 1, 1, 16),
-    Stage(2, 3, 2, 6, 24),
-    Stage(2, 5, 2, 6, 40),
-    Stage(3, 3, 2, 6, 80),
-    Stage(3, 5, 1, 6, 112),
-    Stage(4, 5, 2, 6, 192),
-    Stage(1, 3, 1, 6, 320),
+    BlockStage(1, 3, 1, 1, 16),
+    BlockStage(2, 3, 2, 6, 24),
+    BlockStage(2, 5, 2, 6, 40),
+    BlockStage(3, 3, 2, 6, 80),
+    BlockStage(3, 5, 1, 6, 112),
+    BlockStage(4, 5, 2, 6, 192),
+    BlockStage(1, 3, 1, 6, 320),
 )
 
 
@@ -70,7 +70,7 @@ def architecture() -> list[list[Convolution]]:
     return [*parts, [Convolution("_conv_head", "_bn1", (HEAD, width, 1, 1))]]
 
 
-def _block(name: str, width: int, stage: Stage, stride: int) -> list[Convolution]:
+def _block(name: str, width: int, stage: BlockStage, stride: int) -> list[Convolution]:
     """An inverted bottleneck: widen, filter each channel alone, narrow."""
     inner = width * stage.expansion
     kernel = (inner, 1, stage.kernel, stage.kernel)

@@ -9,7 +9,7 @@ import numpy as np
 
 from stepline.errors import SettingsError
 from stepline.records import FeatureSequence, Matrix
-from stepline.vision.backbone import Backbone, ClipBackbone, Pictures, frames_a_row
+from stepline.vision.backbone import Backbone, Pictures, VideoClipBackbone, frames_per_row
 
 if TYPE_CHECKING:
     from stepline.media import Frame
@@ -48,7 +48,7 @@ class VideoEncoder:
         self._backbone = backbone
         self._rate = rate
         self._batch = batch
-        self._parts = frames_a_row(backbone)
+        self._parts = frames_per_row(backbone)
         self._candidate: tuple[int, float, Pictures] | None = None  # part, distance from its middle, image (H, W, 3)
         self._row: dict[int, Pictures] = {}  # the pictures of the row that is open, by their part of it
         self._waiting: list[Pictures] = []  # rows: pictures (H, W, 3), or clips (T, H, W, 3)
@@ -100,7 +100,7 @@ class VideoEncoder:
         """Let the open row wait to be encoded."""
         images, self._row = self._row, {}
         held = [images[min(images, key=lambda known: abs(known - part))] for part in range(self._parts)]
-        row = np.stack(held) if isinstance(self._backbone, ClipBackbone) else held[0]
+        row = np.stack(held) if isinstance(self._backbone, VideoClipBackbone) else held[0]
         if self._waiting and self._waiting[0].shape != row.shape:
             self._encode()  # a batch holds one size; a stream may change it
         self._waiting.append(row)
@@ -112,5 +112,7 @@ class VideoEncoder:
         if self._waiting:
             rows = np.stack(self._waiting)
             own = self._backbone
-            self._encoded.append(own.encode_clips(rows) if isinstance(own, ClipBackbone) else own.encode_images(rows))
+            self._encoded.append(
+                own.encode_clips(rows) if isinstance(own, VideoClipBackbone) else own.encode_images(rows)
+            )
             self._waiting = []

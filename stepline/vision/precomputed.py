@@ -32,7 +32,7 @@ class TextFeatures:
     values: Matrix
 
 
-class Precomputed:
+class PrecomputedBackbone:
     """Ready features in place of a network; pictures cannot be encoded, texts only if their features are given."""
 
     name = "precomputed"
@@ -77,11 +77,11 @@ class Precomputed:
         return read_text_features(self._texts)
 
 
-def load_precomputed(settings: VisionSettings) -> Precomputed:
+def load_precomputed(settings: VisionSettings) -> PrecomputedBackbone:
     """Return the features that `settings.path` and `settings.texts` name; files are read when they are asked for."""
     if settings.path is None or not settings.path.exists():
         raise SettingsError(f"vision.path {settings.path}: give a feature file, or a folder of <video id>.npy files")
-    return Precomputed(settings.path, rate=settings.rate, texts=settings.texts, unit=settings.unit)
+    return PrecomputedBackbone(settings.path, rate=settings.rate, texts=settings.texts, unit=settings.unit)
 
 
 def find_precomputed(folder: Path, video_id: str) -> Path:
@@ -106,7 +106,7 @@ def read_precomputed(path: Path, *, rate: float = 1.0, width: int | None = None,
     if width is not None and values.shape[1] != width:
         raise ShapeError(f"{path}: {values.shape[1]} wide, the texts' features {width}; use one encoder for both")
     rows = _unit(values) if unit else values
-    return FeatureSequence(rows, _rate(path, metadata, rate), metadata.get("backbone", Precomputed.name))
+    return FeatureSequence(rows, _rate(path, metadata, rate), metadata.get("backbone", PrecomputedBackbone.name))
 
 
 def read_text_features(path: Path) -> TextFeatures:

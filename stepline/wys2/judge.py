@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from stepline.errors import ShapeError
 from stepline.records import Alignment, Matrix, Span, Step, Transcript
-from stepline.text.visibility import visible
+from stepline.text.visibility import predict_visibility
 
 Array: TypeAlias = npt.NDArray[np.float64]
 
@@ -37,7 +37,7 @@ def judge_by_words(wording: Matrix, told: Sequence[bool]) -> tuple[float, ...]:
     """
     if len(told) != len(wording):
         raise ShapeError(f"{len(wording)} sentence vectors need as many flags, not {len(told)}")
-    return _chances("words", logit(visible(wording)), np.asarray(told, dtype=np.float64))
+    return _chances("words", logit(predict_visibility(wording)), np.asarray(told, dtype=np.float64))
 
 
 def judge_by_grounding(

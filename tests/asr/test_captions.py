@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from stepline.asr import Heard, read_captions
+from stepline.asr import TranscriptionResult, read_captions
 from stepline.errors import CaptionError
 
 SRT = "1\n00:00:01,000 --> 00:00:03,000\nCut the strip.\n\n2\n00:00:03,500 --> 00:00:05,000\nFold it.\n"
@@ -21,7 +21,7 @@ def write(folder: Path, content: str | bytes | object, name: str = "talk.txt") -
     return path
 
 
-def rows(heard: Heard) -> list[tuple[str, float, float]]:
+def rows(heard: TranscriptionResult) -> list[tuple[str, float, float]]:
     return [(s.text, round(s.span.start, 3), round(s.span.end, 3)) for s in heard.transcript.sentences]
 
 

@@ -2,13 +2,13 @@
 
 import pytest
 
-from stepline.asr.hallucinations import Evidence, looped, objections
+from stepline.asr.hallucinations import SpeechEvidence, find_repetitions, hallucination_reasons
 from stepline.asr.settings import AsrSettings
 from stepline.records import Sentence, Span, Word
 
 SETTINGS = AsrSettings()
-CLEAR = Evidence(voiced=0.8, log_probability=-0.2)
-MUSIC = Evidence(voiced=0.3, log_probability=-0.6)
+CLEAR = SpeechEvidence(voiced=0.8, log_probability=-0.2)
+MUSIC = SpeechEvidence(voiced=0.3, log_probability=-0.6)
 
 
 def sentence(text: str, confidence: float = 0.9) -> Sentence:
@@ -16,8 +16,8 @@ def sentence(text: str, confidence: float = 0.9) -> Sentence:
     return Sentence(text=text, span=Span(0.0, 1.0), words=words, confidence=confidence)
 
 
-def reasons(*pairs: tuple[Sentence, Evidence]) -> list[str | None]:
-    return objections([s for s, _ in pairs], [e for _, e in pairs], SETTINGS)
+def reasons(*pairs: tuple[Sentence, SpeechEvidence]) -> list[str | None]:
+    return hallucination_reasons([s for s, _ in pairs], [e for _, e in pairs], SETTINGS)
 
 
 def test_clear_speech_is_kept_even_if_it_is_a_stock_phrase() -> None:
@@ -38,14 +38,14 @@ def test_a_stock_phrase_over_music_is_left_out(text: str) -> None:
     ("text", "confidence", "evidence", "reason"),
     [
         ("♪ ...", 0.9, CLEAR, "only symbols"),
-        ("Cut it.", 0.9, Evidence(0.1, -0.2), "no voice"),
-        ("Cut it.", 0.9, Evidence(0.9, -1.2), "unsure of what is said"),
+        ("Cut it.", 0.9, SpeechEvidence(0.1, -0.2), "no voice"),
+        ("Cut it.", 0.9, SpeechEvidence(0.9, -1.2), "unsure of what is said"),
         ("Cut it.", 0.3, CLEAR, "unsure of the words"),
-        ("Cut it.", 0.9, Evidence(0.25, -0.7), "little voice"),
+        ("Cut it.", 0.9, SpeechEvidence(0.25, -0.7), "little voice"),
     ],
 )
 def test_a_doubtful_sentence_is_left_out_with_its_reason(
-    text: str, confidence: float, evidence: Evidence, reason: str
+    text: str, confidence: float, evidence: SpeechEvidence, reason: str
 ) -> None:
     (found,) = reasons((sentence(text, confidence), evidence))
     assert found is not None
@@ -53,21 +53,21 @@ def test_a_doubtful_sentence_is_left_out_with_its_reason(
 
 
 def test_without_the_recognisers_own_doubt_voice_alone_decides() -> None:
-    assert reasons((sentence("Cut it."), Evidence(0.5, None))) == [None]
+    assert reasons((sentence("Cut it."), SpeechEvidence(0.5, None))) == [None]
 
 
 def test_an_unsure_sentence_falls_with_its_neighbours() -> None:
-    unsure = Evidence(0.5, -0.5)
+    unsure = SpeechEvidence(0.5, -0.5)
     found = reasons((sentence("Thank you."), unsure), (sentence("It is my trip."), unsure))
     assert found[1] is not None
     assert "beside it" in found[1]
 
 
 def test_a_loop_is_found_and_an_emphasis_is_not() -> None:
-    assert looped(["go", "to", "the", "end"] * 4) == set(range(16))
-    assert looped(["no"] * 4) == set()
-    assert looped(["stir", "and"] * 3) == set()
-    assert looped(["now", "cut", *["one"] * 6, "two"]) == set(range(2, 8))
+    assert find_repetitions(["go", "to", "the", "end"] * 4) == set(range(16))
+    assert find_repetitions(["no"] * 4) == set()
+    assert find_repetitions(["stir", "and"] * 3) == set()
+    assert find_repetitions(["now", "cut", *["one"] * 6, "two"]) == set(range(2, 8))
 
 
 def test_sentences_of_a_loop_are_left_out_and_others_stay() -> None:

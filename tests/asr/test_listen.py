@@ -6,25 +6,25 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stepline import weights as models
-from stepline.asr import AsrSettings, Heard, transcribe
+from stepline.asr import AsrSettings, TranscriptionResult, transcribe
 from stepline.errors import ModelError, SettingsError
-from stepline.media import Sound, probe, sound
+from stepline.media import AudioBlock, probe, read_sound
+from stepline.weights import weights_installed
 
 CLIPS = Path(__file__).resolve().parents[2] / ".." / "shared" / "data" / "videos"
 TINY = "whisper-tiny.en"
 clips = pytest.mark.skipif(not CLIPS.is_dir(), reason="needs the clips of ../shared/data/videos")
-multilingual = pytest.mark.skipif(not models.installed("whisper-base"), reason="needs stepline[multilingual]")
+multilingual = pytest.mark.skipif(not weights_installed("whisper-base"), reason="needs stepline[multilingual]")
 
 
 @cache
-def heard(clip: str, model: str | None = TINY) -> Heard:
+def heard(clip: str, model: str | None = TINY) -> TranscriptionResult:
     path = CLIPS / clip
-    blocks = list(sound(path)) if probe(path).has_sound else []
+    blocks = list(read_sound(path)) if probe(path).has_sound else []
     return transcribe(blocks, AsrSettings(model=model))
 
 
-def text(found: Heard) -> str:
+def text(found: TranscriptionResult) -> str:
     return " ".join(sentence.text for sentence in found.transcript.sentences)
 
 
@@ -75,23 +75,23 @@ def test_chinese_is_named_when_whisper_base_is_installed() -> None:
 
 @clips
 def test_without_whisper_base_the_doubt_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(models, "installed", lambda name: name == TINY)
-    found = transcribe(sound(CLIPS / "quilt_clip_zh.mp4"))
+    monkeypatch.setattr("stepline.asr.recogniser.weights_installed", lambda name: name == TINY)
+    found = transcribe(read_sound(CLIPS / "quilt_clip_zh.mp4"))
     assert found.transcript.sentences == ()
     assert "pip install 'stepline[multilingual]'" in found.dropped[0].reason
 
 
 @clips
 def test_the_size_of_the_blocks_changes_nothing() -> None:
-    whole = list(sound(CLIPS / "howto100m_money_clip.mp4"))
-    one = Sound(whole[0].start, np.concatenate([block.samples for block in whole]))
+    whole = list(read_sound(CLIPS / "howto100m_money_clip.mp4"))
+    one = AudioBlock(whole[0].start, np.concatenate([block.samples for block in whole]))
     assert transcribe([one], AsrSettings(model=TINY)) == heard("howto100m_money_clip.mp4")
 
 
 @clips
 def test_a_stream_that_starts_later_moves_every_time() -> None:
-    blocks = list(sound(CLIPS / "cocoa_tv_chef.mp4"))
-    late = transcribe([Sound(block.start + 100.0, block.samples) for block in blocks], AsrSettings(model=TINY))
+    blocks = list(read_sound(CLIPS / "cocoa_tv_chef.mp4"))
+    late = transcribe([AudioBlock(block.start + 100.0, block.samples) for block in blocks], AsrSettings(model=TINY))
     (first,), (second,) = heard("cocoa_tv_chef.mp4").transcript.sentences, late.transcript.sentences
     assert second.text == first.text
     assert second.span.start == pytest.approx(first.span.start + 100.0, abs=0.05)
@@ -106,7 +106,7 @@ def test_synthetic_sound_without_speech_gives_nothing(kind: str) -> None:
         "tone": 0.4 * np.sin(2 * np.pi * 220 * seconds),
         "chords": sum(0.15 * np.sin(2 * np.pi * f * seconds) for f in (220, 277, 330)) * np.exp(-3 * (seconds % 0.5)),
     }[kind]
-    assert transcribe([Sound(0.0, samples.astype(np.float32))]).transcript.sentences == ()
+    assert transcribe([AudioBlock(0.0, samples.astype(np.float32))]).transcript.sentences == ()
 
 
 def test_no_sound_is_an_empty_transcript() -> None:
@@ -114,11 +114,11 @@ def test_no_sound_is_an_empty_transcript() -> None:
 
 
 def test_a_language_that_the_model_cannot_hear_is_an_error() -> None:
-    noise = [Sound(0.0, np.zeros(16_000, np.float32))]
+    noise = [AudioBlock(0.0, np.zeros(16_000, np.float32))]
     with pytest.raises(SettingsError, match="asr.language 'zh': whisper-tiny.en hears only English"):
         transcribe(noise, AsrSettings(model=TINY, language="zh"))
 
 
 def test_a_folder_without_a_model_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="not a CTranslate2 Whisper model"):
-        transcribe([Sound(0.0, np.zeros(16_000, np.float32))], AsrSettings(model=str(tmp_path)))
+        transcribe([AudioBlock(0.0, np.zeros(16_000, np.float32))], AsrSettings(model=str(tmp_path)))

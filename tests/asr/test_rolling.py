@@ -7,7 +7,7 @@ import pytest
 
 from stepline.asr import read_captions
 from stepline.asr.captions.formats import Cue
-from stepline.asr.captions.read import repaired
+from stepline.asr.captions.read import repair_rolling_captions
 
 CASES = Path(__file__).resolve().parents[2] / ".." / "shared" / "metric_cases" / "tan_merge_linebreaks.json"
 
@@ -18,23 +18,23 @@ def rows(cues: list[Cue]) -> list[tuple[str, float | None, float | None]]:
 
 def test_a_line_that_the_next_cue_begins_with_goes_to_the_next() -> None:
     cues = [Cue("hello\nwe cook", 0.0, 2.0), Cue("we cook\na pie", 2.0, 4.0)]
-    assert rows(repaired(cues)) == [("hello", 0.0, 2.0), ("we cook a pie", 2.0, 4.0)]
+    assert rows(repair_rolling_captions(cues)) == [("hello", 0.0, 2.0), ("we cook a pie", 2.0, 4.0)]
 
 
 def test_a_cue_that_grows_into_the_next_is_merged_with_it() -> None:
     cues = [Cue("add", 0.0, 1.0), Cue("add salt", 1.0, 2.0), Cue("address", 2.0, 3.0)]
-    assert rows(repaired(cues)) == [("add salt", 0.0, 2.0), ("address", 2.0, 3.0)]
+    assert rows(repair_rolling_captions(cues)) == [("add salt", 0.0, 2.0), ("address", 2.0, 3.0)]
 
 
 def test_the_same_words_much_later_stay() -> None:
     cues = [Cue("stir", 0.0, 1.0), Cue("stir", 9.0, 10.0)]
-    assert rows(repaired(cues)) == rows(cues)
+    assert rows(repair_rolling_captions(cues)) == rows(cues)
 
 
 def test_an_overlap_is_cut_in_its_middle_and_an_inner_cue_takes_its_seconds() -> None:
-    assert rows(repaired([Cue("a", 0.0, 3.0), Cue("b", 2.0, 5.0)])) == [("a", 0.0, 2.5), ("b", 2.5, 5.0)]
-    assert rows(repaired([Cue("a", 0.0, 9.0), Cue("b", 2.0, 4.0)])) == [("a", 0.0, 2.0), ("b", 2.0, 4.0)]
-    assert rows(repaired([Cue("a", 0.0, 9.0), Cue("b", 0.0, 4.0)])) == [("a", 0.0, 9.0), ("b", 0.0, 4.0)]
+    assert rows(repair_rolling_captions([Cue("a", 0.0, 3.0), Cue("b", 2.0, 5.0)])) == [("a", 0.0, 2.5), ("b", 2.5, 5.0)]
+    assert rows(repair_rolling_captions([Cue("a", 0.0, 9.0), Cue("b", 2.0, 4.0)])) == [("a", 0.0, 2.0), ("b", 2.0, 4.0)]
+    assert rows(repair_rolling_captions([Cue("a", 0.0, 9.0), Cue("b", 0.0, 4.0)])) == [("a", 0.0, 9.0), ("b", 0.0, 4.0)]
 
 
 @pytest.mark.skipif(not CASES.is_file(), reason="needs ../shared/metric_cases")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stepline.asr.sentences import ends_sentence, sentences
+from stepline.asr.sentences import ends_sentence, split_sentences
 from stepline.records import Span, Word
 
 
@@ -15,7 +15,7 @@ def words(text: str, *, step: float = 0.5, start: float = 0.0) -> list[Word]:
 
 
 def texts(given: list[Word], pause: float = 1.0, longest: float = 12.0) -> list[str]:
-    return [sentence.text for sentence in sentences(given, pause=pause, longest=longest)]
+    return [sentence.text for sentence in split_sentences(given, pause=pause, longest=longest)]
 
 
 def test_a_full_stop_ends_a_sentence() -> None:
@@ -37,7 +37,7 @@ def test_a_sentence_that_runs_on_is_cut_at_its_longest_pause() -> None:
 
 
 def test_a_sentence_spans_its_words_and_averages_their_confidence() -> None:
-    (sentence,) = sentences(words("cut it now.", start=2.0), pause=1.0, longest=12.0)
+    (sentence,) = split_sentences(words("cut it now.", start=2.0), pause=1.0, longest=12.0)
     assert (sentence.span.start, sentence.span.end) == (2.0, 3.4)
     assert sentence.confidence == 0.5
     assert [word.text for word in sentence.words] == ["cut", "it", "now."]
@@ -45,7 +45,7 @@ def test_a_sentence_spans_its_words_and_averages_their_confidence() -> None:
 
 def test_words_without_times_take_part_without_inventing_one() -> None:
     given = [Word(text=" cut"), *words("it now.", start=2.0)]
-    (sentence,) = sentences(given, pause=1.0, longest=12.0)
+    (sentence,) = split_sentences(given, pause=1.0, longest=12.0)
     assert sentence.text == "cut it now."
     assert sentence.words[0].span is None
     assert sentence.span.start == 2.0
@@ -57,7 +57,7 @@ def test_a_sentence_without_any_timed_word_is_left_out() -> None:
 
 def test_words_that_run_backwards_are_put_in_order() -> None:
     given = [Word(text=" cut", span=Span(3.0, 3.5)), Word(text=" it.", span=Span(2.0, 2.2))]
-    (sentence,) = sentences(given, pause=1.0, longest=12.0)
+    (sentence,) = split_sentences(given, pause=1.0, longest=12.0)
     assert (sentence.words[1].span, sentence.span) == (Span(3.0, 3.02), Span(3.0, 3.5))
 
 

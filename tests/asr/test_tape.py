@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from stepline.asr import audio_windows as tapes
-from stepline.asr.audio_windows import Tape
+from stepline.asr.audio_windows import AudioWindower
 from stepline.asr.settings import AsrSettings
-from stepline.asr.vad import FRAME, SAMPLE_RATE, Samples, quietest, speech
-from stepline.media import Sound
+from stepline.asr.vad import FRAME, SAMPLE_RATE, Samples, find_speech, middle_of_longest_silence
+from stepline.media import AudioBlock
 
 SETTINGS = AsrSettings(window=10.0, cut_within=4.0)
 
@@ -30,16 +30,16 @@ def ramp(seconds: float) -> Samples:
     return np.linspace(0.2, 0.9, int(seconds * SAMPLE_RATE), dtype=np.float32)
 
 
-def blocks(samples: Samples, size: float = 1.0, start: float = 0.0) -> Iterator[Sound]:
+def blocks(samples: Samples, size: float = 1.0, start: float = 0.0) -> Iterator[AudioBlock]:
     step = int(size * SAMPLE_RATE)
     for first in range(0, len(samples), step):
-        yield Sound(start + first / SAMPLE_RATE, samples[first : first + step])
+        yield AudioBlock(start + first / SAMPLE_RATE, samples[first : first + step])
 
 
 @pytest.mark.parametrize("size", [0.25, 1.0, 7.0, 60.0])
 def test_windows_hold_every_sample_once_whatever_the_blocks(size: float) -> None:
     samples = ramp(33.0)
-    found = list(Tape(SETTINGS).windows(blocks(samples, size)))
+    found = list(AudioWindower(SETTINGS).windows(blocks(samples, size)))
     assert np.array_equal(np.concatenate([window.samples for window in found]), samples)
     assert all(len(window.samples) <= 10 * SAMPLE_RATE for window in found)
     assert [window.last for window in found] == [False] * (len(found) - 1) + [True]
@@ -49,12 +49,12 @@ def test_windows_hold_every_sample_once_whatever_the_blocks(size: float) -> None
 def test_a_window_ends_in_the_silence_near_its_end() -> None:
     samples = ramp(20.0)
     samples[8 * SAMPLE_RATE : 9 * SAMPLE_RATE] = 0.0
-    first = next(iter(Tape(SETTINGS).windows(blocks(samples))))
+    first = next(iter(AudioWindower(SETTINGS).windows(blocks(samples))))
     assert first.end == pytest.approx(8.5, abs=2 * FRAME / SAMPLE_RATE)
 
 
 def test_resume_starts_the_next_window_earlier_but_never_stands_still() -> None:
-    tape = Tape(SETTINGS)
+    tape = AudioWindower(SETTINGS)
     windows = tape.windows(blocks(ramp(20.0)))
     next(windows)
     assert tape.resume(5.0) == 5.0
@@ -64,29 +64,31 @@ def test_resume_starts_the_next_window_earlier_but_never_stands_still() -> None:
 
 
 def test_a_small_hole_becomes_silence_and_a_large_one_ends_the_window() -> None:
-    small = list(Tape(SETTINGS).windows([Sound(0.5, ramp(1.0)), Sound(2.0, ramp(1.0))]))
+    small = list(AudioWindower(SETTINGS).windows([AudioBlock(0.5, ramp(1.0)), AudioBlock(2.0, ramp(1.0))]))
     assert [(w.start, w.end) for w in small] == [(0.5, 3.0)]
-    large = list(Tape(SETTINGS).windows([Sound(0.0, ramp(1.0)), Sound(9.0, ramp(1.0))]))
+    large = list(AudioWindower(SETTINGS).windows([AudioBlock(0.0, ramp(1.0)), AudioBlock(9.0, ramp(1.0))]))
     assert [(w.start, w.end, w.last) for w in large] == [(0.0, 1.0, True), (9.0, 10.0, True)]
 
 
 def test_sound_that_is_given_twice_is_heard_once() -> None:
     samples = ramp(2.0)
-    (window,) = Tape(SETTINGS).windows([Sound(0.0, samples), Sound(1.0, samples[SAMPLE_RATE:]), Sound(2.0, ramp(1.0))])
+    (window,) = AudioWindower(SETTINGS).windows(
+        [AudioBlock(0.0, samples), AudioBlock(1.0, samples[SAMPLE_RATE:]), AudioBlock(2.0, ramp(1.0))]
+    )
     assert window.end == 3.0
 
 
 def test_no_sound_gives_no_window() -> None:
-    assert list(Tape(SETTINGS).windows([])) == []
+    assert list(AudioWindower(SETTINGS).windows([])) == []
 
 
 def test_speech_keeps_short_pauses_and_pads_without_overlap() -> None:
     voice = np.zeros(100, np.float32)
     voice[[*range(10, 20), *range(24, 30), *range(80, 90)]] = 1.0
-    runs = speech(voice, threshold=0.5, gap=1.0, pad=0.064)
+    runs = find_speech(voice, threshold=0.5, gap=1.0, pad=0.064)
     assert runs == [(8 * FRAME, 32 * FRAME), (78 * FRAME, 92 * FRAME)]
 
 
 def test_the_quietest_place_is_the_middle_of_the_last_longest_silence() -> None:
-    assert quietest(np.array([1, 0, 0, 0, 1, 0, 0, 0, 1], np.float32), 0.5) == 6
-    assert quietest(np.array([0.9, 0.7, 0.8], np.float32), 0.5) == 1
+    assert middle_of_longest_silence(np.array([1, 0, 0, 0, 1, 0, 0, 0, 1], np.float32), 0.5) == 6
+    assert middle_of_longest_silence(np.array([0.9, 0.7, 0.8], np.float32), 0.5) == 1

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stepline.asr.audio_windows import Window
+from stepline.asr.audio_windows import AudioWindow
 from stepline.asr.settings import AsrSettings
 from stepline.asr.whisperx import WhisperX
 from stepline.errors import ModelError
@@ -20,8 +20,8 @@ ALIGNED = [
 ]
 
 
-def window(voice: float = 1.0) -> Window:
-    return Window(10.0, np.zeros(32_000, np.float32), np.full(63, voice, np.float32), True)
+def window(voice: float = 1.0) -> AudioWindow:
+    return AudioWindow(10.0, np.zeros(32_000, np.float32), np.full(63, voice, np.float32), True)
 
 
 def package(calls: list[tuple[Any, ...]]) -> SimpleNamespace:

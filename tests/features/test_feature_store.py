@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from stepline.errors import ShapeError, StoreError
-from stepline.features import FeatureStore, FeatureWriter, Lines
+from stepline.features import FeatureStore, FeatureWriter, RowTexts
 from stepline.features.store import index_path, shard_path
 
 
@@ -81,7 +81,7 @@ def test_what_is_no_features_is_refused_by_name(tmp_path, id, values, kind, mess
 
 def test_texts_must_be_as_many_as_rows(tmp_path):
     with FeatureWriter(tmp_path) as writer, pytest.raises(ShapeError, match="not as many as its rows"):
-        writer.add("v", rows(), rate=1.0, backbone="clip", lines=Lines(("one", "two")))
+        writer.add("v", rows(), rate=1.0, backbone="clip", lines=RowTexts(("one", "two")))
 
 
 def test_what_is_missing_or_damaged_is_told(tmp_path):

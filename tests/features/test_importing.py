@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose
 
 from stepline.errors import StoreError
 from stepline.features import FeatureStore, import_features
-from stepline.features.checks import DROPPED, counted, read_dropped
+from stepline.features.checks import DROPPED, count_reasons, read_dropped
 
 
 def rows(seed=0, count=5, width=4):
@@ -86,7 +86,7 @@ def test_which_of_several_arrays_of_a_key_is_meant_must_be_said(tmp_path):
 def test_a_key_that_comes_again_later_keeps_its_first_array(tmp_path):
     files = {"x/k1.npy": npy(rows(1)), "x/k2.npy": npy(rows(2)), "y/k1.npy": npy(rows(3))}
     done = import_features(tar(tmp_path / "000.tar", files), tmp_path / "store")
-    assert counted(done.dropped) == {"its id came before": 1}
+    assert count_reasons(done.dropped) == {"its id came before": 1}
     assert_allclose(FeatureStore(tmp_path / "store").matrix("k1"), rows(1), atol=0.01)
 
 

@@ -5,7 +5,7 @@ import pytest
 from made_videos import index_of, make_video, tone
 
 from stepline.errors import MediaError, SettingsError, StoreError
-from stepline.media import cut, frames, probe, sound, splice
+from stepline.media import cut_clip, join_clips, probe, read_frames, read_sound
 from stepline.records import Span
 
 TIMES = [k / 10 for k in range(100)]  # 10 s
@@ -27,100 +27,100 @@ def video(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def onset(path: Path) -> float:
-    line = np.concatenate([block.samples for block in sound(path)])
+    line = np.concatenate([block.samples for block in read_sound(path)])
     return float(np.flatnonzero(np.abs(line) > 0.1)[0]) / 16_000
 
 
 def test_a_clip_holds_exactly_the_frames_of_its_span(video: Path, tmp_path: Path) -> None:
-    cut(video, Span(3.0, 8.0), tmp_path / "b.mp4")
+    cut_clip(video, Span(3.0, 8.0), tmp_path / "b.mp4")
     assert probe(tmp_path / "b.mp4").duration == pytest.approx(5.0, abs=0.03)
-    assert [index_of(frame.image) for frame in frames(tmp_path / "b.mp4", 10.0)] == [k % 20 for k in range(30, 80)]
+    assert [index_of(frame.image) for frame in read_frames(tmp_path / "b.mp4", 10.0)] == [k % 20 for k in range(30, 80)]
 
 
 def test_a_span_between_frames_starts_with_the_one_on_screen(video: Path, tmp_path: Path) -> None:
-    cut(video, Span(3.05, 3.35), tmp_path / "b.mp4")
-    shown = [index_of(frame.image) for frame in frames(tmp_path / "b.mp4", 100.0)]
+    cut_clip(video, Span(3.05, 3.35), tmp_path / "b.mp4")
+    shown = [index_of(frame.image) for frame in read_frames(tmp_path / "b.mp4", 100.0)]
     assert [shown.count(k % 20) for k in (30, 31, 32, 33)] == pytest.approx([5, 10, 10, 5], abs=1)
 
 
 def test_sound_and_picture_stay_in_step(video: Path, tmp_path: Path) -> None:
     assert onset(video) == pytest.approx(6.4, abs=0.03)
     for start in (0.0, 2.0, 5.5):
-        cut(video, Span(start, 8.0), tmp_path / "b.mp4")
+        cut_clip(video, Span(start, 8.0), tmp_path / "b.mp4")
         assert onset(tmp_path / "b.mp4") == pytest.approx(6.4 - start, abs=0.03)
-        shown = [index_of(frame.image) for frame in frames(tmp_path / "b.mp4", 10.0)]
+        shown = [index_of(frame.image) for frame in read_frames(tmp_path / "b.mp4", 10.0)]
         assert shown[round((6.4 - start) * 10)] == 64 % 20
 
 
 def test_a_span_past_the_end_stops_at_the_end(video: Path, tmp_path: Path) -> None:
-    cut(video, Span(9.0, 30.0), tmp_path / "b.mp4")
+    cut_clip(video, Span(9.0, 30.0), tmp_path / "b.mp4")
     assert probe(tmp_path / "b.mp4").duration == pytest.approx(1.0, abs=0.05)
 
 
 def test_a_span_after_the_end_is_an_error_and_leaves_nothing(video: Path, tmp_path: Path) -> None:
     with pytest.raises(MediaError, match=r"nothing to cut between 50 and 60 s; the video, .* ends before"):
-        cut(video, Span(50.0, 60.0), tmp_path / "b.mp4")
+        cut_clip(video, Span(50.0, 60.0), tmp_path / "b.mp4")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_sound_before_the_first_picture_is_kept(tmp_path: Path) -> None:
     late = make_video(tmp_path / "a.mkv", times=[2 + k / 10 for k in range(20)], sounds=[(0.0, beep(1.5, 4.0))])
-    cut(late, Span(1.0, 3.0), tmp_path / "b.mp4")
+    cut_clip(late, Span(1.0, 3.0), tmp_path / "b.mp4")
     assert probe(tmp_path / "b.mp4").duration == pytest.approx(2.0, abs=0.05)
     assert onset(tmp_path / "b.mp4") == pytest.approx(0.5, abs=0.03)
-    shown = [index_of(frame.image) for frame in frames(tmp_path / "b.mp4", 10.0)]
+    shown = [index_of(frame.image) for frame in read_frames(tmp_path / "b.mp4", 10.0)]
     assert shown[9:] == [0, *range(10)]
-    cut(late, Span(0.0, 1.0), tmp_path / "c.mp4")  # no picture at all
+    cut_clip(late, Span(0.0, 1.0), tmp_path / "c.mp4")  # no picture at all
     assert probe(tmp_path / "c.mp4").duration == pytest.approx(1.0, abs=0.05)
 
 
 def test_a_rotated_video_is_cut_upright(tmp_path: Path) -> None:
-    cut(make_video(tmp_path / "a.mp4", times=TIMES[:20], rotation=90), Span(0.5, 1.0), tmp_path / "b.mp4")
+    cut_clip(make_video(tmp_path / "a.mp4", times=TIMES[:20], rotation=90), Span(0.5, 1.0), tmp_path / "b.mp4")
     info = probe(tmp_path / "b.mp4")
     assert (info.width, info.height, info.rotation) == (48, 64, 0)
-    assert next(frames(tmp_path / "b.mp4", 10.0)).image[-4, 3, 0] > 180
+    assert next(read_frames(tmp_path / "b.mp4", 10.0)).image[-4, 3, 0] > 180
 
 
 def test_odd_sizes_and_missing_streams_are_cut_too(tmp_path: Path) -> None:
-    cut(make_video(tmp_path / "a.mkv", times=TIMES[:20], size=(63, 47)), Span(0.5, 1.0), tmp_path / "b.mp4")
+    cut_clip(make_video(tmp_path / "a.mkv", times=TIMES[:20], size=(63, 47)), Span(0.5, 1.0), tmp_path / "b.mp4")
     assert not probe(tmp_path / "b.mp4").has_sound
-    cut(make_video(tmp_path / "c.m4a", sounds=[(0.0, tone(3.0))]), Span(0.5, 1.0), tmp_path / "d.mp4")
+    cut_clip(make_video(tmp_path / "c.m4a", sounds=[(0.0, tone(3.0))]), Span(0.5, 1.0), tmp_path / "d.mp4")
     assert probe(tmp_path / "d.mp4").duration == pytest.approx(0.5, abs=0.05)
 
 
 def test_the_same_cut_gives_the_same_bytes(video: Path, tmp_path: Path) -> None:
     for name in ("b.mp4", "c.mp4"):
-        cut(video, Span(1.0, 2.0), tmp_path / name)
+        cut_clip(video, Span(1.0, 2.0), tmp_path / name)
     assert (tmp_path / "b.mp4").read_bytes() == (tmp_path / "c.mp4").read_bytes()
 
 
 def test_a_folder_that_cannot_be_written_is_told(video: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="cannot be written"):
-        cut(video, Span(1.0, 2.0), tmp_path / "file" / "b.mp4")
+        cut_clip(video, Span(1.0, 2.0), tmp_path / "file" / "b.mp4")
 
 
 def test_spans_are_joined_in_the_order_given_and_stay_in_step(video: Path, tmp_path: Path) -> None:
     # The tone starts at 6.4 s with picture 64: 1.5 s of another part before it, then 0.4 s into the second span.
-    splice(video, [Span(1.0, 2.5), Span(6.0, 7.0), Span(3.0, 3.5)], tmp_path / "b.mp4")
+    join_clips(video, [Span(1.0, 2.5), Span(6.0, 7.0), Span(3.0, 3.5)], tmp_path / "b.mp4")
     assert probe(tmp_path / "b.mp4").duration == pytest.approx(3.0, abs=0.05)
-    shown = [index_of(frame.image) for frame in frames(tmp_path / "b.mp4", 10.0)]
+    shown = [index_of(frame.image) for frame in read_frames(tmp_path / "b.mp4", 10.0)]
     assert shown == [k % 20 for k in (*range(10, 25), *range(60, 70), *range(30, 35))]
     assert onset(tmp_path / "b.mp4") == pytest.approx(1.5 + 0.4, abs=0.03)
 
 
 def test_many_spans_do_not_drift(video: Path, tmp_path: Path) -> None:
     before = [Span(k / 3, k / 3 + 1 / 7) for k in range(15)]  # lengths that no sample or tick rate divides
-    splice(video, [*before, Span(6.0, 7.0)], tmp_path / "b.mp4")
+    join_clips(video, [*before, Span(6.0, 7.0)], tmp_path / "b.mp4")
     assert onset(tmp_path / "b.mp4") == pytest.approx(15 / 7 + 0.4, abs=0.03)
 
 
 def test_a_span_that_lacks_sound_keeps_the_next_in_step(tmp_path: Path) -> None:
     half = make_video(tmp_path / "a.mp4", times=TIMES, codec="libx264", sounds=[(4.0, beep(2.4, 6.0))])
-    splice(half, [Span(0.0, 2.0), Span(6.0, 7.0)], tmp_path / "b.mp4")  # no sound before 4 s
+    join_clips(half, [Span(0.0, 2.0), Span(6.0, 7.0)], tmp_path / "b.mp4")  # no sound before 4 s
     assert onset(tmp_path / "b.mp4") == pytest.approx(2.0 + 0.4, abs=0.03)
 
 
 def test_no_span_is_an_error(video: Path, tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="no span"):
-        splice(video, [], tmp_path / "b.mp4")
+        join_clips(video, [], tmp_path / "b.mp4")

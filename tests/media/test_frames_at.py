@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from made_videos import index_of, make_video, tone
 
-from stepline.media import frames, frames_at
+from stepline.media import frames_at, read_frames
 
 TIMES = [k / 10 for k in range(200)]  # 20 s, longer than a leap is worth
 
@@ -32,8 +32,8 @@ def test_seconds_without_a_picture_give_none(video: Path) -> None:
 
 def test_they_are_the_frames_that_the_reader_gives(clips: Path) -> None:
     path = clips / "making_water.mp4"
-    read = {frame.time: frame.image for frame in frames(path, 0.25)}  # of 30 frames/s: some are left out
-    every = {frame.time: frame.image for frame in frames(path, 10.0)}
+    read = {frame.time: frame.image for frame in read_frames(path, 0.25)}  # of 30 frames/s: some are left out
+    every = {frame.time: frame.image for frame in read_frames(path, 10.0)}
     for still in frames_at(path, [2.05, 17.05, 30.05]):
         assert still is not None
         assert np.array_equal(still.image, every[still.time])

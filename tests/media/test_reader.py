@@ -5,16 +5,16 @@ import pytest
 from made_videos import index_of, make_video, tone
 
 from stepline.errors import MediaError
-from stepline.media import Frame, MediaSettings, Reader, Sound, frames, sound
+from stepline.media import AudioBlock, Frame, MediaReader, MediaSettings, read_frames, read_sound
 
 
-def read(path: Path, rate: float = 10.0, **settings: object) -> tuple[list[Frame], list[Sound], Reader]:
-    reader = Reader(path, frame_rate=rate, sound=True, settings=MediaSettings(**settings))  # type: ignore[arg-type]
+def read(path: Path, rate: float = 10.0, **settings: object) -> tuple[list[Frame], list[AudioBlock], MediaReader]:
+    reader = MediaReader(path, frame_rate=rate, sound=True, settings=MediaSettings(**settings))  # type: ignore[arg-type]
     items = list(reader)
-    return [i for i in items if isinstance(i, Frame)], [i for i in items if isinstance(i, Sound)], reader
+    return [i for i in items if isinstance(i, Frame)], [i for i in items if isinstance(i, AudioBlock)], reader
 
 
-def onset(blocks: list[Sound]) -> float:
+def onset(blocks: list[AudioBlock]) -> float:
     """The second at which something is first heard."""
     for block in blocks:
         loud = np.flatnonzero(np.abs(block.samples) > 0.1)
@@ -29,13 +29,13 @@ def test_each_frame_is_the_one_on_screen_at_its_time(tmp_path: Path, suffix: str
     pictures, blocks, _ = read(path, 5.0)
     assert [round(frame.time, 3) for frame in pictures] == [0.1, 0.3, 0.5, 0.7, 0.9]
     # 0.1 s is where picture 1 appears; the containers round it to either side
-    assert [index_of(frame.image) for frame in frames(path, 10.0)][:9] == list(range(9))
+    assert [index_of(frame.image) for frame in read_frames(path, 10.0)][:9] == list(range(9))
     assert blocks == []
 
 
 def test_an_avi_without_presentation_times_is_read_by_its_decoding_times(tmp_path: Path) -> None:
     path = make_video(tmp_path / "a.avi", times=[k / 10 for k in range(10)])  # MPEG-4 without B-frames, as most are
-    assert [index_of(frame.image) for frame in frames(path, 10.0)][:9] == list(range(9))
+    assert [index_of(frame.image) for frame in read_frames(path, 10.0)][:9] == list(range(9))
 
 
 @pytest.mark.parametrize("suffix", ["mp4", "mkv"])
@@ -62,7 +62,7 @@ def test_sound_that_starts_late_keeps_its_offset(tmp_path: Path) -> None:
 
 def test_a_hole_in_the_sound_becomes_silence(tmp_path: Path) -> None:
     path = make_video(tmp_path / "a.mkv", sounds=[(0.0, tone(1.2)), (3.0, tone(1.0))])
-    blocks = list(sound(path))
+    blocks = list(read_sound(path))
     assert [block.start for block in blocks] == pytest.approx([0.0, 1.0, 2.0, 3.0], abs=0.03)
     line = np.concatenate([block.samples for block in blocks])
     heard = [float(np.abs(line[int(s * 16_000) : int((s + 0.3) * 16_000)]).max()) > 0.1 for s in (0.5, 1.5, 2.4, 3.3)]
@@ -71,7 +71,7 @@ def test_a_hole_in_the_sound_becomes_silence(tmp_path: Path) -> None:
 
 def test_sound_is_mono_float_at_16_khz(tmp_path: Path) -> None:
     path = make_video(tmp_path / "a.wav", sounds=[(0.0, tone(2.0))], sound_codec="pcm_s16le")
-    (first, *_) = sound(path)
+    (first, *_) = read_sound(path)
     assert first.samples.dtype == np.float32
     assert first.samples.shape == (16_000,)
     middle = first.samples[4000:12_000]
@@ -81,8 +81,8 @@ def test_sound_is_mono_float_at_16_khz(tmp_path: Path) -> None:
 
 
 def test_a_rotated_video_is_set_upright(tmp_path: Path) -> None:
-    plain = next(frames(make_video(tmp_path / "a.mp4", times=[0, 0.1, 0.2]), 10.0)).image
-    turned = next(frames(make_video(tmp_path / "b.mp4", times=[0, 0.1, 0.2], rotation=90), 10.0)).image
+    plain = next(read_frames(make_video(tmp_path / "a.mp4", times=[0, 0.1, 0.2]), 10.0)).image
+    turned = next(read_frames(make_video(tmp_path / "b.mp4", times=[0, 0.1, 0.2], rotation=90), 10.0)).image
     assert plain.shape == (48, 64, 3)
     assert turned.shape == (64, 48, 3)
     assert plain[3, 3, 0] > 200
@@ -91,9 +91,9 @@ def test_a_rotated_video_is_set_upright(tmp_path: Path) -> None:
 
 def test_frame_size_is_the_shorter_side(tmp_path: Path) -> None:
     path = make_video(tmp_path / "a.mp4", times=[0, 0.1])
-    assert next(frames(path, 10.0, 24)).image.shape == (24, 32, 3)
+    assert next(read_frames(path, 10.0, 24)).image.shape == (24, 32, 3)
     upright = make_video(tmp_path / "b.mp4", times=[0, 0.1], rotation=90)
-    assert next(frames(upright, 10.0, 24)).image.shape == (32, 24, 3)
+    assert next(read_frames(upright, 10.0, 24)).image.shape == (32, 24, 3)
 
 
 def test_a_stream_without_time_stamps_counts_frames(tmp_path: Path) -> None:
@@ -128,23 +128,27 @@ def test_of_two_sound_tracks_the_default_one_is_heard(tmp_path: Path) -> None:
             frame = av.AudioFrame.from_ndarray(np.full((1, 16_000), level * 32_767, np.int16), "s16", "mono")
             frame.sample_rate = 16_000
             out.mux(stream.encode(frame))
-    assert float(np.concatenate([block.samples for block in sound(path)]).mean()) == pytest.approx(0.5, abs=0.01)
+    assert float(np.concatenate([block.samples for block in read_sound(path)]).mean()) == pytest.approx(0.5, abs=0.01)
 
 
 def test_skipping_frames_moves_no_picture_by_more_than_a_few_frames(clips: Path) -> None:
     path = clips / "cpr_silent.mp4"
-    every = list(Reader(path, frame_rate=1.0, frame_size=64, sound=False, settings=MediaSettings(skip_nonref=False)))
-    some = list(Reader(path, frame_rate=1.0, frame_size=64, sound=False, settings=MediaSettings(skip_nonref=True)))
+    every = list(
+        MediaReader(path, frame_rate=1.0, frame_size=64, sound=False, settings=MediaSettings(skip_nonref=False))
+    )
+    some = list(MediaReader(path, frame_rate=1.0, frame_size=64, sound=False, settings=MediaSettings(skip_nonref=True)))
     assert len(every) == len(some) == 20
     for one, other in zip(every, some, strict=True):
         assert np.abs(one.image.astype(int) - other.image).mean() < 6
 
 
 def test_a_truncated_file_gives_its_readable_part(clips: Path) -> None:
-    reader = Reader(clips / "howto100m_money_clip_truncated.mp4", frame_rate=1.0, frame_size=32, sound=True)
+    reader = MediaReader(clips / "howto100m_money_clip_truncated.mp4", frame_rate=1.0, frame_size=32, sound=True)
     items = list(reader)
     assert sum(isinstance(item, Frame) for item in items) == 58
-    assert sum(len(item.samples) for item in items if isinstance(item, Sound)) / 16_000 == pytest.approx(58.3, abs=0.1)
+    assert sum(len(item.samples) for item in items if isinstance(item, AudioBlock)) / 16_000 == pytest.approx(
+        58.3, abs=0.1
+    )
     assert reader.warnings[0] == "only the first 58 s of 421 s can be read"
     assert reader.end == pytest.approx(58.4, abs=0.1)
 
@@ -155,22 +159,22 @@ def test_damaged_packets_are_left_out_and_counted(clips: Path, tmp_path: Path) -
         data[place] ^= 0xFF
     path = tmp_path / "a.mp4"
     path.write_bytes(data)
-    reader = Reader(path, frame_rate=1.0, frame_size=32, sound=True)
+    reader = MediaReader(path, frame_rate=1.0, frame_size=32, sound=True)
     assert len(list(reader)) == 10
     assert any("damaged packets were left out" in warning for warning in reader.warnings)
 
 
 def test_the_same_file_gives_the_same_bytes(clips: Path) -> None:
-    runs = [list(frames(clips / "cocoa_tv_chef.mp4", 2.0, 64)) for _ in range(2)]
+    runs = [list(read_frames(clips / "cocoa_tv_chef.mp4", 2.0, 64)) for _ in range(2)]
     assert all(np.array_equal(a.image, b.image) for a, b in zip(*runs, strict=True))
 
 
 def test_a_reader_can_be_read_again(tmp_path: Path) -> None:
-    reader = Reader(make_video(tmp_path / "a.mp4", times=[0, 0.1, 0.2]), frame_rate=10.0, sound=True)
+    reader = MediaReader(make_video(tmp_path / "a.mp4", times=[0, 0.1, 0.2]), frame_rate=10.0, sound=True)
     assert len(list(reader)) == len(list(reader)) == 3
 
 
 @pytest.mark.parametrize(("rate", "size"), [(0.0, None), (-1.0, None), (float("nan"), None), (1.0, 0)])
 def test_a_rate_or_size_that_cannot_be_is_refused(rate: float, size: int | None) -> None:
     with pytest.raises(MediaError, match="frame_"):
-        Reader("a.mp4", frame_rate=rate, frame_size=size, sound=False)
+        MediaReader("a.mp4", frame_rate=rate, frame_size=size, sound=False)

@@ -9,7 +9,7 @@ from made_videos import make_video, tone
 from PIL import Image
 
 from stepline.errors import MediaError, SteplineError
-from stepline.media import Reader, cut, frames_at, probe
+from stepline.media import MediaReader, cut_clip, frames_at, probe
 from stepline.records import Span
 
 PLAYLIST = "#EXTM3U\n#EXT-X-TARGETDURATION:5\n#EXTINF:5,\n{address}\n#EXT-X-ENDLIST\n"
@@ -42,7 +42,7 @@ def picture(kind: str) -> bytes:
 def test_what_is_no_video_is_refused_in_one_line(tmp_path: Path, name: str, content: bytes, message: str) -> None:
     path = tmp_path / name
     path.write_bytes(content)
-    for reads in (probe, lambda p: list(Reader(p, frame_rate=1.0, sound=True)), lambda p: frames_at(p, [0.0])):
+    for reads in (probe, lambda p: list(MediaReader(p, frame_rate=1.0, sound=True)), lambda p: frames_at(p, [0.0])):
         with pytest.raises(MediaError, match=message) as caught:
             reads(path)
         assert "\n" not in str(caught.value)
@@ -87,7 +87,7 @@ def test_any_file_name_will_do(tmp_path: Path, name: str) -> None:
     plain = make_video(tmp_path / "plain.mp4", times=[k / 10 for k in range(10)])
     path = plain.rename(tmp_path / name)
     assert probe(path).duration == pytest.approx(1.0)
-    cut(path, Span(0.0, 0.5), tmp_path / f"cut {name}")
+    cut_clip(path, Span(0.0, 0.5), tmp_path / f"cut {name}")
     assert probe(tmp_path / f"cut {name}").duration == pytest.approx(0.5, abs=0.05)
 
 
@@ -127,9 +127,9 @@ def test_damage_is_an_error_in_one_line_or_a_readable_part(
     path.write_bytes(data[: int(len(data) * keep) + 1])
     try:
         probe(path)
-        items = list(Reader(path, frame_rate=5.0, frame_size=16, sound=True))
+        items = list(MediaReader(path, frame_rate=5.0, frame_size=16, sound=True))
         frames_at(path, [0.2, 0.7], 32)
-        cut(path, Span(0.1, 0.6), tmp_path / "cut.mp4")
+        cut_clip(path, Span(0.1, 0.6), tmp_path / "cut.mp4")
     except SteplineError as error:
         assert "\n" not in str(error)
     else:

@@ -11,7 +11,7 @@ from aligner_samples import tiny
 from research.simulate import EASY, simulate, write_dataset
 from research.simulate.texts import texts as worded
 from stepline.errors import DatasetError, ModelError, StoreError
-from stepline.features import FeatureWriter, Lines
+from stepline.features import FeatureWriter, RowTexts
 from stepline.grounding.speech import narration_labels
 from stepline.nasva.benchmarks import Features, Given, Vectors, asked_by, predict
 from stepline.nasva.checkpoint import FeatureSpace, load_aligner, write_aligner
@@ -218,7 +218,7 @@ def test_what_does_not_fit_is_named(stepline, world, trained, tmp_path):
     with pytest.raises(DatasetError, match="trained on features 12 wide"):
         predict("htm-align", asked, load_aligner(narrow), Given(Features(usual), vectors), tmp_path / "o", SETTINGS)
     with FeatureWriter(tmp_path / "others") as writer:
-        lines = Lines(asked[0].texts)
+        lines = RowTexts(asked[0].texts)
         writer.add(asked[0].video, np.ones((len(lines.texts), 128), np.float32), rate=1.0, backbone="clip", lines=lines)
     given = Given(Features(usual), Vectors(tmp_path / "others", loaded))
     with pytest.raises(DatasetError, match="trained on texts of 'world', given are 'clip'"):

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from research.simulate import SimulationSettings, simulate
 from stepline.cli import main
 from stepline.errors import ShapeError
-from stepline.features import FeatureStore, FeatureWriter, Lines
+from stepline.features import FeatureStore, FeatureWriter, RowTexts
 from stepline.nasva.checkpoint import read_aligner, read_space
 from stepline.nasva.network_settings import RefineRunSettings
 from stepline.nasva.refine import UNLABELLED, RefineSources, _Reading, refine_dataset, refined_records
@@ -33,7 +33,7 @@ def dataset(tmp_path_factory):
         for sample in samples[:-1]:
             found = sample.features()
             features.add(sample.id, found.values, rate=found.rate, backbone=found.backbone)
-            lines = Lines(tuple(step.text for step in sample.record.steps))
+            lines = RowTexts(tuple(step.text for step in sample.record.steps))
             steps.add(sample.id, sample.vectors("step"), rate=1.0, backbone="world", lines=lines)
     return folder
 
@@ -76,7 +76,7 @@ def test_narrations_are_learnt_beside_the_steps(dataset, tmp_path):
     samples = simulate(0, SimulationSettings(videos=12, held_out=0.0)).samples
     with FeatureWriter(tmp_path / "said") as said:
         for sample in samples:
-            lines = Lines(tuple(one.text for one in sample.record.transcript.sentences))
+            lines = RowTexts(tuple(one.text for one in sample.record.transcript.sentences))
             said.add(sample.id, sample.vectors("narration"), rate=1.0, backbone="world", lines=lines)
     records = str(dataset / "records.parquet")
     sources = RefineSources(records, dataset / "features", str(dataset / "steps"), records, str(tmp_path / "said"))
@@ -97,7 +97,7 @@ def test_a_threshold_that_keeps_nothing_is_told_in_one_line(dataset, tmp_path):
 def test_narrations_of_another_encoder_are_refused_before_any_training(dataset, tmp_path):
     with FeatureWriter(tmp_path / "said") as said:
         vectors = np.ones((2, 5), dtype=np.float32)
-        lines = Lines(("Chop.", "Boil."), (1.0, 4.0), (3.0, 6.0))
+        lines = RowTexts(("Chop.", "Boil."), (1.0, 4.0), (3.0, 6.0))
         said.add(next(iter(FeatureStore(dataset / "features"))), vectors, rate=1.0, backbone="minilm", lines=lines)
     told = []
     sources = RefineSources(

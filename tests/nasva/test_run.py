@@ -194,13 +194,13 @@ def test_the_authors_weights_are_trained_on(tmp_path, shared, stepline):
 
 
 def with_widths(folder, width, *, texts=False):
-    from stepline.features import Lines
+    from stepline.features import RowTexts
 
     with FeatureWriter(folder) as writer:
         for number in range(3):
             values = np.random.default_rng(number).normal(size=(4 if texts else 20, width)).astype(np.float32)
             starts = tuple(4.0 * k for k in range(4))
-            lines = Lines(("a", "b", "c", "d"), starts, tuple(start + 2 for start in starts)) if texts else None
+            lines = RowTexts(("a", "b", "c", "d"), starts, tuple(start + 2 for start in starts)) if texts else None
             writer.add(f"v{number}", values, rate=1.0, backbone="drawn", lines=lines)
 
 

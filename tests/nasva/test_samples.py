@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from research.simulate import SimulationSettings, simulate, write_dataset
 from stepline.errors import DatasetError, ShapeError
-from stepline.features import FeatureStore, FeatureWriter, Lines, import_features
+from stepline.features import FeatureStore, FeatureWriter, RowTexts, import_features
 from stepline.nasva import dataset as reasons
 from stepline.nasva.dataset import gather_samples
 from stepline.nasva.network_settings import DataSettings
@@ -118,7 +118,7 @@ def test_stored_texts_must_be_those_that_are_told(tmp_path):
     features = store(tmp_path / "video", a=8, b=8)
     with FeatureWriter(tmp_path / "texts") as writer:
         for number, id in enumerate("ab"):
-            lines = Lines(("text 0", "left out", "text 1") if id == "a" else ("something", "else", "text 0"))
+            lines = RowTexts(("text 0", "left out", "text 1") if id == "a" else ("something", "else", "text 0"))
             writer.add(id, vectors(3, number), rate=1.0, backbone="clip", lines=lines)
     said = FeatureStore(tmp_path / "texts")
     made = gather_samples([told("a", (0, 2), (3, 4)), told("b", (0, 2), (3, 4))], features, {"step": said})

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from stepline.features import FeatureWriter, Lines
+from stepline.features import FeatureWriter, RowTexts
 
 WIDTH = 12
 SMALL = ("width=32", "heads=4", "encoder_layers=1", "decoder_layers=2", "feed_forward=48", "projection=8",
@@ -21,7 +21,7 @@ def write_stores(folder, videos=8, seed=0, texts=4):
             starts = [4.0 * k + (kind == "step") for k in range(texts)]
             for start, vector in zip(starts, vectors, strict=True):
                 video[int(start) : int(start) + 3] += 1.5 * vector
-            lines = Lines(tuple(f"{kind} {k}" for k in range(texts)), tuple(starts), tuple(s + 3.0 for s in starts))
+            lines = RowTexts(tuple(f"{kind} {k}" for k in range(texts)), tuple(starts), tuple(s + 3.0 for s in starts))
             kinds[kind].add(f"v{number}", vectors, rate=1.0, backbone="drawn", lines=lines)
         kinds["video"].add(f"v{number}", video, rate=1.0, backbone="drawn")
     for writer in kinds.values():

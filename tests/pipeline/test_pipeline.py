@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from stepline import asr, media
-from stepline.asr import Heard
+from stepline.asr import TranscriptionResult
 from stepline.errors import ModelError, SettingsError
-from stepline.media import Frame, Sound
+from stepline.media import AudioBlock, Frame
 from stepline.pipeline import understand as pipeline
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.pipeline.understand import understand
@@ -24,7 +24,7 @@ class Endless:
     at_third = staticmethod(lambda: None)
 
     def __init__(self, _path, *, frame_rate, sound, **_options):
-        self.item = Sound(0.0, np.zeros(8, np.float32)) if sound else Frame(0.0, np.zeros((64, 64, 3), np.uint8))
+        self.item = AudioBlock(0.0, np.zeros(8, np.float32)) if sound else Frame(0.0, np.zeros((64, 64, 3), np.uint8))
 
     def __iter__(self):
         for count in itertools.count():
@@ -54,7 +54,7 @@ def test_an_interrupt_while_the_picture_is_waited_for_stops_it(small_video, monk
 
     monkeypatch.setattr(media, "Reader", Endless)
     monkeypatch.setattr(Endless, "at_third", staticmethod(interrupt))
-    monkeypatch.setattr(pipeline, "hear", lambda *_arguments, **_options: (Heard(Transcript()), 0.0, ()))
+    monkeypatch.setattr(pipeline, "hear", lambda *_arguments, **_options: (TranscriptionResult(Transcript()), 0.0, ()))
     monkeypatch.setattr(pipeline, "propose", nothing_to_do)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a background process may ignore it
     try:
@@ -71,7 +71,7 @@ def test_a_video_replaced_while_it_is_read_is_known_by_what_was_there_first(smal
 
     def replaced(*_arguments, **_options):
         video.write_bytes(b"another video")
-        return Heard(Transcript()), 16.0, ()
+        return TranscriptionResult(Transcript()), 16.0, ()
 
     monkeypatch.setattr(pipeline, "hear", replaced)
     settings = StepsSettings.model_validate_json('{"vision": {"backbone": "none"}}')

@@ -14,7 +14,7 @@ from stepline.errors import SettingsError, StoreError
 from stepline.records import FeatureSequence, Record
 from stepline.settings import validate
 from stepline.vision import VisionSettings, load_backbone, read_precomputed, read_text_features
-from stepline.vision.precomputed import Precomputed
+from stepline.vision.precomputed import PrecomputedBackbone
 
 HALF = 2e-3  # what half precision may change in a unit row
 
@@ -128,7 +128,7 @@ def test_the_precomputed_backbone_finds_videos_and_lines(simulation: Simulation,
     sample = simulation.samples[0]
     texts = folder / "texts" / "usual" / "recipe" / f"{sample.id}.pth"
     backbone = load_backbone(VisionSettings(backbone="precomputed", path=folder / "features", texts=texts))
-    assert isinstance(backbone, Precomputed)
+    assert isinstance(backbone, PrecomputedBackbone)
     assert_alike(backbone.features(sample.id), sample.features())
     assert_allclose(backbone.encode_texts(sample.record.recipe), sample.vectors("recipe"), atol=HALF)
 

@@ -5,7 +5,7 @@ from html.parser import HTMLParser
 
 from test_collection import GARLIC, VIDEOS, job, record, run
 
-from stepline.plots import grouped, histogram, ranked
+from stepline.plots import grouped_histogram, histogram, ranked_bars
 from stepline.sieve_swap.output import Statistics, add
 from stepline.sieve_swap.pairing import ThresholdRow
 from stepline.sieve_swap.report import page, write_report
@@ -80,7 +80,9 @@ def test_bars_are_as_high_as_their_counts():
 
 def test_an_empty_report_is_a_page():
     assert tags(page(Statistics(), titles={}))["h1"] == 1
-    assert histogram({}, "x") == ranked([], ("{}",)) == grouped({"a": {}}, "x") == "<p>Nothing to draw.</p>"
+    assert (
+        histogram({}, "x") == ranked_bars([], ("{}",)) == grouped_histogram({"a": {}}, "x") == "<p>Nothing to draw.</p>"
+    )
 
 
 def test_the_table_of_thresholds_is_shown():

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from stepline import weights as models
 from stepline.errors import ModelError
 from stepline.text import embed, embedding
+from stepline.weights import find_weights
 
 TEXTS = ["Cut the banana into slices.", "Slice the banana", "Tighten the bolt with a wrench", "", "peel"]
 
@@ -63,5 +63,5 @@ def test_an_unknown_model_is_named():
 def test_vectors_are_those_of_sentence_transformers():
     library = pytest.importorskip("sentence_transformers")
     texts = [*TEXTS, "Über 200 °C — don't touch! 你好", "mix " * 400]
-    expected = library.SentenceTransformer(str(models.find("minilm")), device="cpu").encode(texts)
+    expected = library.SentenceTransformer(str(find_weights("minilm")), device="cpu").encode(texts)
     assert_allclose(embed(texts), expected, atol=1e-5)

@@ -50,12 +50,12 @@ def write_s3d(folder: Path, texts: list[str]) -> Path:
     import numpy as np
     import torch
 
-    from stepline.vision.s3d import S3D, Words
+    from stepline.vision.s3d import S3D, TextTower
 
     words = sorted({word for text in texts for word in text.split()})
     np.save(folder / "s3d_dict.npy", np.array(words))
     torch.manual_seed(1)
-    text = {f"text_module.{name}": value for name, value in Words(len(words) + 1).state_dict().items()}
+    text = {f"text_module.{name}": value for name, value in TextTower(len(words) + 1).state_dict().items()}
     path = folder / "s3d_howto100m.pth"
     torch.save({**S3D().state_dict(), **text}, path)
     return path

@@ -7,7 +7,7 @@ from vision_samples import photo
 from stepline.errors import ModelError, ShapeError
 from stepline.text import embed
 from stepline.vision import VisionSettings, conse, load_backbone
-from stepline.vision.conse import Conse, class_names, read_class_vectors
+from stepline.vision.conse import ConSEBackbone, class_names, read_class_vectors
 
 
 def test_the_classes_are_in_their_standard_order():
@@ -35,7 +35,7 @@ def test_vectors_of_other_names_are_refused(tmp_path, monkeypatch):
 
 def test_a_picture_is_the_weighted_mean_of_its_likeliest_names():
     chances = torch.tensor([[0.6, 0.2, 0.15, 0.05]])
-    backbone = Conse(lambda _: chances.log(), np.eye(4, dtype=np.float32), likeliest=2, text_model="minilm")
+    backbone = ConSEBackbone(lambda _: chances.log(), np.eye(4, dtype=np.float32), likeliest=2, text_model="minilm")
     vector = backbone.encode_images(np.zeros((1, 8, 8, 3), np.uint8))
     assert_allclose(vector, [[0.6 / 0.4**0.5, 0.2 / 0.4**0.5, 0, 0]], atol=1e-6)  # |(.6, .2)| = sqrt(.4)
 
@@ -49,6 +49,6 @@ def test_the_right_photo_is_found_for_a_caption():
 
 @pytest.mark.parametrize("shape", [(2, 8, 8), (2, 8, 8, 1), (2, 0, 8, 3)])
 def test_pictures_of_another_shape_are_refused(shape):
-    backbone = Conse(lambda _: None, np.eye(4, dtype=np.float32), likeliest=2, text_model="minilm")
+    backbone = ConSEBackbone(lambda _: None, np.eye(4, dtype=np.float32), likeliest=2, text_model="minilm")
     with pytest.raises(ShapeError, match="pictures must be"):
         backbone.encode_images(np.zeros(shape, np.uint8))

@@ -8,21 +8,21 @@ import torch.nn.functional as F
 from numpy.testing import assert_allclose
 from vision_samples import NOISE, photo
 
-from stepline import weights as models
 from stepline.errors import ModelError
 from stepline.vision import efficientnet
 from stepline.vision.conse import class_names
 from stepline.vision.efficientnet import EfficientNetLite0, architecture
+from stepline.weights import find_weights
 
 
 @pytest.fixture(scope="module")
 def network():
-    return EfficientNetLite0(models.find("efficientnet-lite0"))
+    return EfficientNetLite0(find_weights("efficientnet-lite0"))
 
 
 @pytest.fixture(scope="module")
 def weights():
-    return torch.load(models.find("efficientnet-lite0"), weights_only=True)
+    return torch.load(find_weights("efficientnet-lite0"), weights_only=True)
 
 
 def plain_scores(weights, pictures):

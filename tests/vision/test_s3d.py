@@ -12,7 +12,7 @@ from vision_samples import frame
 from stepline.errors import ModelError, SettingsError, ShapeError
 from stepline.media import Frame
 from stepline.vision import VisionSettings, encode_video, load_backbone
-from stepline.vision.s3d import S3D, Dictionary, FoldedS3D, Words, read_dictionary, read_s3d
+from stepline.vision.s3d import S3D, FoldedS3D, TextTower, WordDictionary, read_dictionary, read_s3d
 from stepline.vision.s3d.backbone import SIDE, prepare
 
 PARITY = Path(__file__).parents[3] / "shared" / "s3d_parity" / "expected.json"
@@ -105,14 +105,14 @@ def test_the_fast_form_is_the_plain_one(network, folded, shape):
 
 def test_parameters_are_as_many_as_published(official):
     with torch.device("meta"):
-        video, words = S3D(), Words(WORDS + 1)
+        video, words = S3D(), TextTower(WORDS + 1)
     count = [sum(weight.numel() for weight in module.parameters()) for module in (video, words)]
     assert count == [9_670_800, 21_540_536] == [official["parameters"]["video"], official["parameters"]["text_module"]]
 
 
 def test_names_and_shapes_are_those_of_the_released_file(official):
     with torch.device("meta"):
-        video, words = S3D().state_dict(), Words(WORDS + 1).state_dict()
+        video, words = S3D().state_dict(), TextTower(WORDS + 1).state_dict()
     ours = {**video, **{f"text_module.{name}": value for name, value in words.items()}}
     assert {name: list(value.shape) for name, value in ours.items()} == {
         name: entry["shape"] for name, entry in official["state_dict"].items()
@@ -121,15 +121,15 @@ def test_names_and_shapes_are_those_of_the_released_file(official):
 
 def test_texts_give_what_the_official_code_gives(official):
     wanted = official["text"]
-    tokens = Dictionary([f"w{place + 1}" for place in range(WORDS)]).tokens(wanted["sentences"])
+    tokens = WordDictionary([f"w{place + 1}" for place in range(WORDS)]).tokens(wanted["sentences"])
     assert tokens.tolist() == wanted["tokens"]
     with torch.no_grad():
-        joint = filled(Words(WORDS + 1), "text_module.")(tokens)
+        joint = filled(TextTower(WORDS + 1), "text_module.")(tokens)
     assert distance(joint, wanted["text_embedding"]) < BOUND
 
 
 def test_tan_keeps_the_place_of_an_unknown_word():
-    dictionary = Dictionary(["cut", "banana"])
+    dictionary = WordDictionary(["cut", "banana"])
     assert dictionary.tokens(["Cut THE banana!"])[0, :4].tolist() == [1, 2, 0, 0]
     assert dictionary.tokens(["Cut THE banana!"], "tan")[0, :4].tolist() == [1, 0, 2, 0]
     assert dictionary.tokens(["cut " * 40]).shape == (1, 16)
@@ -138,7 +138,7 @@ def test_tan_keeps_the_place_of_an_unknown_word():
 
 def test_tan_never_counts_padding():
     torch.manual_seed(0)
-    words = Words(3).eval()
+    words = TextTower(3).eval()
     with torch.no_grad():
         words.word_embd.weight[0] = 50.0  # were padding a word, it would win
         alone = words(torch.tensor([[1]]))

@@ -41,7 +41,7 @@ class Cue:
     words: tuple[Word, ...] = ()
 
 
-def second(value: object) -> float | None:
+def parse_seconds(value: object) -> float | None:
     """Return a time in seconds from what a file holds: a number or its text; None for anything else, NaN, infinity."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
@@ -52,7 +52,7 @@ def second(value: object) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def objection(cue: Cue) -> str | None:
+def unusable_time_reason(cue: Cue) -> str | None:
     """Return why the cue's times cannot be used, or None when they can."""
     if cue.start is None or cue.end is None:
         return "the caption has no time"
@@ -70,7 +70,7 @@ CJK = "\u2e80"  # from here on scripts are written without spaces between words
 FORMS = "YouTube json3 (events), WhisperX (segments), or {video: {text, start, end}}"
 
 
-def read_tree(text: str, name: str, video: str | None) -> list[Cue]:
+def parse_json(text: str, name: str, video: str | None) -> list[Cue]:
     """Return the cues of a JSON file; `video` picks one of many. Raises CaptionError."""
     try:
         tree: Tree = json.loads(text)
@@ -132,7 +132,10 @@ def _columns(tree: Mapping[str, Tree], name: str) -> list[Cue]:
         sizes = f"{len(texts)}, {len(starts)}, {len(ends)}"
         raise CaptionError(f"{name}: text, start and end must be equally long lists, not {sizes}")
     rows = zip(texts, starts, ends, strict=True)
-    return [Cue(text if isinstance(text, str) else "", second(start), second(end)) for text, start, end in rows]
+    return [
+        Cue(text if isinstance(text, str) else "", parse_seconds(start), parse_seconds(end))
+        for text, start, end in rows
+    ]
 
 
 def _segment(part: Mapping[str, Tree]) -> Cue:
@@ -143,7 +146,7 @@ def _segment(part: Mapping[str, Tree]) -> Cue:
     )
     text = part.get("text")
     spans = [word.span for word in words if word.span]
-    start, end = second(part.get("start")), second(part.get("end"))
+    start, end = parse_seconds(part.get("start")), parse_seconds(part.get("end"))
     if spans:
         start = min(span.start for span in spans) if start is None else start
         end = max(span.end for span in spans) if end is None else end
@@ -154,9 +157,9 @@ def _word(item: Mapping[str, Tree]) -> list[Word]:
     text = item.get("word", item.get("text"))
     if not isinstance(text, str) or not text.strip():
         return []
-    score = second(item.get("score", item.get("probability")))
+    score = parse_seconds(item.get("score", item.get("probability")))
     confidence = None if score is None else min(1.0, max(0.0, score))
-    span = _span_if_known(second(item.get("start")), second(item.get("end")))
+    span = _span_if_known(parse_seconds(item.get("start")), parse_seconds(item.get("end")))
     space = "" if text.strip()[0] >= CJK else " "
     return [Word(text=f"{space}{text.strip()}", span=span, confidence=confidence)]
 
@@ -168,10 +171,10 @@ def _span_if_known(start: float | None, end: float | None) -> Span | None:
 def _events(events: list[Tree]) -> list[Cue]:
     """Return the cues of YouTube json3: times in milliseconds, words with offsets, each event until the next begins."""
     shown = [event for event in events if isinstance(event, dict) and _said(event)]
-    starts = [second(event.get("tStartMs")) for event in shown]
+    starts = [parse_seconds(event.get("tStartMs")) for event in shown]
     found = []
     for index, event in enumerate(shown):
-        start, length = starts[index], second(event.get("dDurationMs"))
+        start, length = starts[index], parse_seconds(event.get("dDurationMs"))
         after = starts[index + 1] if index + 1 < len(starts) else None
         end = start + length if start is not None and length is not None else after
         if start is not None and end is not None and after is not None and start < after < end:
@@ -184,7 +187,7 @@ def _said(event: Mapping[str, Tree]) -> list[tuple[str, float | None]]:
     """Return the event's pieces of text with their offsets in milliseconds."""
     pieces = event.get("segs")
     parts = [part for part in pieces if isinstance(part, dict)] if isinstance(pieces, list) else []
-    texts = [(str(part.get("utf8", "")), second(part.get("tOffsetMs"))) for part in parts]
+    texts = [(str(part.get("utf8", "")), parse_seconds(part.get("tOffsetMs"))) for part in parts]
     return texts if "".join(text for text, _ in texts).strip() else []
 
 
@@ -222,7 +225,7 @@ ROUND = re.compile(
 SPEAKER = re.compile(r"^(?:\s*(?:>>+|-|–|—)\s+)+", re.MULTILINE)
 
 
-def read_text(path: Path) -> str:
+def decode_file(path: Path) -> str:
     """Return a caption file as text: UTF-8, UTF-16 or UTF-32 by their mark, else UTF-8, else Windows-1252.
 
     Raises CaptionError for what cannot be read, is too large or is no text.
@@ -253,12 +256,12 @@ def _decoded(path: Path, data: bytes) -> str:
         raise CaptionError(f"{path}: {place}; save it as UTF-8") from error
 
 
-def without_tags(text: str) -> str:
+def strip_tags(text: str) -> str:
     """Return the text of a subtitle without its markup, entities resolved, speaker dashes left out."""
     return SPEAKER.sub("", html.unescape(TAG.sub("", text)))
 
 
-def without_sounds(text: str) -> str:
+def strip_sounds(text: str) -> str:
     """Return the text without "[Music]", "(applause)" and notes; line breaks stay."""
     return ROUND.sub(" ", SQUARE.sub(" ", text))
 
@@ -269,14 +272,14 @@ INLINE = re.compile(rf"<{CLOCK}>")
 COMMENTS = ("NOTE", "STYLE", "REGION")  # WebVTT blocks that hold no cue
 
 
-def read_subtitles(text: str, name: str) -> list[Cue]:
+def parse_subtitles(text: str, name: str) -> list[Cue]:
     """Return the cues of an srt or vtt file; raises CaptionError with the line of a timing that cannot be read."""
     blocks = list(_blocks(text.split("\n"), name))
     if not blocks and not text.lstrip().startswith("WEBVTT"):
         raise CaptionError(f"{name}: holds no cue; write 00:00:01,000 --> 00:00:02,500 and the text below it")
     if any(INLINE.search(body) for _, _, body in blocks):
         return _automatic(blocks)
-    return [Cue(without_tags(body), start, end) for start, end, body in blocks]
+    return [Cue(strip_tags(body), start, end) for start, end, body in blocks]
 
 
 def _blocks(lines: list[str], name: str) -> Iterator[tuple[float, float, str]]:
@@ -327,7 +330,7 @@ def _automatic(blocks: list[tuple[float, float, str]]) -> list[Cue]:
 
 
 def _plain(line: str) -> str:
-    return " ".join(without_tags(line).split())
+    return " ".join(strip_tags(line).split())
 
 
 def _words(body: str, start: float, end: float) -> tuple[Word, ...]:
@@ -338,7 +341,7 @@ def _words(body: str, start: float, end: float) -> tuple[Word, ...]:
     words: list[Word] = []
     for index, (text, begin) in enumerate(zip(texts, starts, strict=True)):
         after = starts[index + 1] if index + 1 < len(starts) else end
-        tokens = html.unescape(without_tags(text)).split()
+        tokens = html.unescape(strip_tags(text)).split()
         step = (after - begin) / max(1, len(tokens))
         for place, token in enumerate(tokens):
             words.append(Word(text=f" {token}", span=_span(begin + place * step, begin + (place + 1) * step)))
@@ -370,12 +373,12 @@ def _clipped(word: Word, latest: float) -> Word:
 COLUMNS = ("start", "end", "text")
 
 
-def is_table(text: str) -> bool:
+def has_csv_header(text: str) -> bool:
     """Tell whether the first line names the columns start, end and text."""
     return set(COLUMNS) <= set(_names(text.lstrip("\n").split("\n", 1)[0]))
 
 
-def read_table(text: str, name: str) -> list[Cue]:
+def parse_csv(text: str, name: str) -> list[Cue]:
     """Return the cues of a csv with columns start, end (seconds), text in any order; raises CaptionError."""
     rows = csv.reader(io.StringIO(text.lstrip("\n")))
     try:
@@ -392,7 +395,7 @@ def _cue(row: list[str], places: tuple[int, int, int], name: str, line: int) -> 
     if len(row) <= max(places):
         raise CaptionError(f"{name}, line {line}: {len(row)} columns, needs start, end, text; add what is missing")
     start, end, text = (row[place] for place in places)
-    return Cue(text, second(start), second(end))
+    return Cue(text, parse_seconds(start), parse_seconds(end))
 
 
 def _names(line: str) -> list[str]:

@@ -10,24 +10,24 @@ from pathlib import Path
 
 from stepline.asr.captions.formats import (
     Cue,
-    is_table,
-    objection,
-    read_subtitles,
-    read_table,
-    read_text,
-    read_tree,
-    without_sounds,
+    decode_file,
+    has_csv_header,
+    parse_csv,
+    parse_json,
+    parse_subtitles,
+    strip_sounds,
+    unusable_time_reason,
 )
-from stepline.asr.sentences import ends_sentence, sentences
+from stepline.asr.sentences import ends_sentence, split_sentences
 from stepline.asr.settings import AsrSettings
-from stepline.asr.types import Heard
+from stepline.asr.types import TranscriptionResult
 from stepline.errors import CaptionError
 from stepline.records import Dropped, Sentence, Span, Transcript, Word
 
 TOUCHING = 0.5  # s between two cues up to which the second can be a longer version of the first
 
 
-def repaired(cues: Sequence[Cue]) -> list[Cue]:
+def repair_rolling_captions(cues: Sequence[Cue]) -> list[Cue]:
     """Return the cues with each text once, one line each, overlaps cut at their middle; needs times, sorted by start.
 
     A last line that the next cue begins with goes to the next; a cue that grows into the next is merged with it.
@@ -92,7 +92,9 @@ PUNCTUATED = 0.02  # full stops a word from which the punctuation is taken serio
 LONGEST_TEXT = 300  # characters of a dropped text that are kept
 
 
-def read_captions(path: Path | str, video_id: str | None = None, settings: AsrSettings = DEFAULTS) -> Heard:
+def read_captions(
+    path: Path | str, video_id: str | None = None, settings: AsrSettings = DEFAULTS
+) -> TranscriptionResult:
     """Return the transcript that a caption file holds, and what of it was left out.
 
     video_id picks one video of a file that holds many. Words get times by linear interpolation in their cue where the
@@ -101,22 +103,22 @@ def read_captions(path: Path | str, video_id: str | None = None, settings: AsrSe
     Raises CaptionError for a file that cannot be read or has another form.
     """
     cues, dropped = _sorted_out(_cues(Path(path), video_id))
-    plain = repaired([cue for cue in cues if not cue.words])
+    plain = repair_rolling_captions([cue for cue in cues if not cue.words])
     cues = sorted([*plain, *(cue for cue in cues if cue.words)], key=lambda cue: (cue.start or 0.0, cue.end or 0.0))
     found = sorted(_sentences(cues, settings), key=lambda sentence: (sentence.span.start, sentence.span.end))
     transcript = Transcript(language=settings.language, sentences=tuple(found), recogniser="captions")
-    return Heard(transcript, tuple(dropped))
+    return TranscriptionResult(transcript, tuple(dropped))
 
 
 def _cues(path: Path, video: str | None) -> list[Cue]:
-    text = read_text(path)
+    text = decode_file(path)
     begin = text.lstrip()[:6]
     if begin.startswith(("{", "[")) and not ("-->" in text and path.suffix.lower() in (".srt", ".vtt")):
-        return read_tree(text, str(path), video)
-    if path.suffix.lower() == ".csv" or is_table(text):
-        return read_table(text, str(path))
+        return parse_json(text, str(path), video)
+    if path.suffix.lower() == ".csv" or has_csv_header(text):
+        return parse_csv(text, str(path))
     if begin == "WEBVTT" or "-->" in text:
-        return read_subtitles(text, str(path))
+        return parse_subtitles(text, str(path))
     raise CaptionError(f"{path}: no captions recognised; give srt, vtt, json or a csv with start,end,text")
 
 
@@ -125,8 +127,8 @@ def _sorted_out(cues: Sequence[Cue]) -> tuple[list[Cue], list[Dropped]]:
     kept: list[Cue] = []
     dropped: list[Dropped] = []
     for cue in cues:
-        said = without_sounds(cue.text)
-        reason = objection(cue) or _too_short(cue)
+        said = strip_sounds(cue.text)
+        reason = unusable_time_reason(cue) or _too_short(cue)
         if not any(letter.isalnum() for letter in said):
             reason = "a sound, not speech"
         if not cue.text.strip():
@@ -146,7 +148,7 @@ def _too_short(cue: Cue) -> str | None:
 
 def _spoken(cue: Cue, said: str) -> tuple[Word, ...]:
     """Return the cue's timed words without sounds; none where they do not make what is said, to be interpolated."""
-    words = tuple(word for word in cue.words if without_sounds(word.text).strip())
+    words = tuple(word for word in cue.words if strip_sounds(word.text).strip())
     together = "".join("".join(word.text for word in words).split())
     return words if together == "".join(said.split()) else ()
 
@@ -156,8 +158,8 @@ def _sentences(cues: Sequence[Cue], settings: AsrSettings) -> list[Sentence]:
     words = [word for group in groups for word in group]
     stops = sum(ends_sentence(word.text) for word in words)
     if stops >= PUNCTUATED * len(words) or all(cue.words for cue in cues):
-        return sentences(words, pause=settings.pause, longest=settings.longest)
-    return [s for group in groups for s in sentences(group, pause=settings.pause, longest=settings.longest)]
+        return split_sentences(words, pause=settings.pause, longest=settings.longest)
+    return [s for group in groups for s in split_sentences(group, pause=settings.pause, longest=settings.longest)]
 
 
 def _interpolated(cue: Cue) -> list[Word]:

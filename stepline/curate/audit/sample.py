@@ -6,7 +6,7 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import Field
 
 from stepline.curate.sampling import Some, number
-from stepline.records import Frozen, Probability, Record, Span
+from stepline.records import FrozenModel, Probability, Record, Span
 
 Kind: TypeAlias = Literal["narration", "step"]
 
@@ -14,7 +14,7 @@ VIDEOS = 10  # as many as the paper checked
 TEXTS = 25  # of each kind in a video, at most
 
 
-class Asked(Frozen):
+class Asked(FrozenModel):
     """One text to check. span: the seconds that the dataset gives it. score: what the dataset believes, never shown."""
 
     id: Annotated[str, Field(min_length=1)]
@@ -25,7 +25,7 @@ class Asked(Frozen):
     score: Probability | None = None
 
 
-class Sample(Frozen):
+class Sample(FrozenModel):
     """What is checked, in the order of asking. paths: of each video's file, where known."""
 
     seed: int

@@ -19,14 +19,14 @@ from stepline.curate.audit.sample import Asked, Kind, Sample
 from stepline.curate.sampling import Share, share
 from stepline.errors import DatasetError, StoreError
 from stepline.evaluate.bootstrap import DRAWS, Floats, interval
-from stepline.records import Frozen
+from stepline.records import FrozenModel
 
 Said: TypeAlias = Literal["aligned", "misplaced", "not shown", "unsure"]
 
 FILE = "verdicts.jsonl"
 
 
-class Verdict(Frozen):
+class Verdict(FrozenModel):
     """What one person says of one text: shown in its seconds, shown at others, nowhere shown, or they cannot tell."""
 
     asked: Annotated[str, Field(min_length=1, max_length=500)]

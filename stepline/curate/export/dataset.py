@@ -21,7 +21,7 @@ from stepline.curate.remote import RemotePath
 from stepline.curate.settings import ExportSettings
 from stepline.curate.stage import Item, StageFailure
 from stepline.records import Record, Video
-from stepline.storage import remove, write_atomic
+from stepline.storage import remove_file, write_atomic
 
 if TYPE_CHECKING:
     from stepline.features import FeatureStore
@@ -133,7 +133,7 @@ def _copy(source: Path, target: RemotePath) -> None:
     if path is not None and source.name.endswith(LARGE):
         path.parent.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(OSError):  # another disk, or one without links: copied below
-            remove(path)
+            remove_file(path)
             os.link(source, path)
             return
     target.put(source)

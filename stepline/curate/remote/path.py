@@ -25,7 +25,7 @@ from stepline.curate.remote.filesystems import ask, filesystem, objects
 from stepline.curate.remote.retry import ShortReadError, retry
 from stepline.curate.settings import RemoteSettings
 from stepline.errors import StoreError
-from stepline.storage import atomic_path, remove, write_atomic
+from stepline.storage import atomic_path, remove_file, write_atomic
 
 MIB = 2**20
 
@@ -242,7 +242,7 @@ class RemotePath:
             for start in range(0, size, block):
                 file.write(self.read(start, min(start + block, size)))
         if self.stamp() != stamp:
-            remove(path)
+            remove_file(path)
             raise StoreError(f"{self.shown}: it changed while it was read; run again when it is complete")
         return stamp
 
@@ -272,7 +272,7 @@ class RemotePath:
     def remove(self) -> None:
         """Remove the file if it is there."""
         if (path := self.local) is not None:
-            remove(path)
+            remove_file(path)
         elif self.exists():
             self._ask("rm_file")
 

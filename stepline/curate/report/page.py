@@ -17,7 +17,7 @@ from stepline.curate.report.sections import Estimate, biases, estimates, figures
 from stepline.curate.sampling import written
 from stepline.errors import SteplineError
 from stepline.outputs.html import picture_link, policy, template
-from stepline.plots import cloud, fall, plot_style, ranked, scatter
+from stepline.plots import plot_style, ranked_bars, scatter, waterfall, word_cloud
 
 if TYPE_CHECKING:
     from stepline.media.frames import Image
@@ -70,9 +70,9 @@ def _wanted(sample: Sample, video: str) -> list[float]:
 
 
 def _frames(path: Path, times: list[float], width: int) -> dict[float, bytes]:
-    from stepline.media.reader import stills
+    from stepline.media.reader import read_frames_at
 
-    return {still.time: _jpeg(still.image) for still in stills(path, times, width)}
+    return {still.time: _jpeg(still.image) for still in read_frames_at(path, times, width)}
 
 
 def _jpeg(image: "Image") -> bytes:
@@ -94,13 +94,13 @@ def page(findings: Findings, verdicts: Sequence[Verdict] = (), frames: Frames | 
         found=findings,
         counts=counts,
         facts=_facts(findings),
-        videos=_safe(fall(video_levels(findings))),
-        texts=_safe(fall(text_levels(counts))),
+        videos=_safe(waterfall(video_levels(findings))),
+        texts=_safe(waterfall(text_levels(counts))),
         estimates=[_estimate_cells(estimate) for estimate in estimates(findings, verdicts)],
         audit=[_row_cells(row) for row in rows(findings.sample, verdicts)],
         accords=[_accord_cells(accord) for accord in accords(findings.sample, verdicts)],
         figures=[(figure.title, _safe(figure.svg), figure.note) for figure in figures(counts)],
-        cloud=_safe(cloud(findings.keywords)) if any(findings.keywords.values()) else None,
+        cloud=_safe(word_cloud(findings.keywords)) if any(findings.keywords.values()) else None,
         plane=_plane(findings),
         tasks=_safe(_task_rows(findings)) if findings.tasks else None,
         lines=findings.twins.lines[:LINES],
@@ -167,7 +167,7 @@ def _plane(findings: Findings) -> tuple[str, str] | None:
 
 def _task_rows(findings: Findings) -> str:
     rows = [(task.task, (float(task.told), float(task.aligned))) for task in findings.tasks]
-    return ranked(rows, ("{:,.0f}", "{:,.0f}"))
+    return ranked_bars(rows, ("{:,.0f}", "{:,.0f}"))
 
 
 def _asked(sample: Sample, verdicts: Sequence[Verdict], frames: Frames) -> str:

@@ -15,7 +15,7 @@ from stepline.curate.audit.sample import Kind
 from stepline.curate.audit.verdicts import Verdict, means, rows
 from stepline.curate.report.collect import FAST, HALF, LONG, PACE, Counts, Findings, Shares, plain
 from stepline.curate.sampling import Share, corrected, share
-from stepline.plots import Level, histogram
+from stepline.plots import WaterfallLevel, histogram
 
 LEADING = 0.5  # share from which one task or language is said to lead
 TOP = 10  # tasks that are looked at together
@@ -75,7 +75,7 @@ def _unjudged(counts: Counts) -> str:
 REASONS = 6  # named at a level; the rest stand together
 
 
-def video_levels(findings: Findings) -> list[Level]:
+def video_levels(findings: Findings) -> list[WaterfallLevel]:
     """Return a level for each stage that lost videos, then what is in the dataset."""
     counts = findings.counts
     left = counts.videos
@@ -84,23 +84,23 @@ def video_levels(findings: Findings) -> list[Level]:
     for row in findings.reasons:
         by_stage.setdefault(row.stage, Counter())[row.reason] += row.count
     for stage, lost in by_stage.items():
-        levels.append(Level(f"videos before {stage}", left, commonest(lost)))
+        levels.append(WaterfallLevel(f"videos before {stage}", left, commonest(lost)))
         left -= sum(lost.values())
-    return [*levels, Level("videos in the dataset", counts.kept)]
+    return [*levels, WaterfallLevel("videos in the dataset", counts.kept)]
 
 
-def text_levels(counts: Counts) -> list[Level]:
+def text_levels(counts: Counts) -> list[WaterfallLevel]:
     """Return the levels of sentences, and of steps, in kept videos."""
     dropped = _plain(counts.dropped_steps)
     written = counts.steps + sum(dropped.values())
     timeless = Counter({"without a time": counts.steps - counts.placed})
     silent = Counter({"no step rests on it": counts.sentences - counts.told})
     return [
-        Level("sentences heard", counts.sentences, commonest(silent)),
-        Level("sentences with a step", counts.told),
-        Level("steps written", written, commonest(dropped)),
-        Level("steps in the dataset", counts.steps, commonest(timeless)),
-        Level("steps with a time", counts.placed),
+        WaterfallLevel("sentences heard", counts.sentences, commonest(silent)),
+        WaterfallLevel("sentences with a step", counts.told),
+        WaterfallLevel("steps written", written, commonest(dropped)),
+        WaterfallLevel("steps in the dataset", counts.steps, commonest(timeless)),
+        WaterfallLevel("steps with a time", counts.placed),
     ]
 
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from pydantic import Field, JsonValue, ValidationError
 
 from stepline.errors import StoreError
-from stepline.records import Dropped, Frozen, Step, Transcript
+from stepline.records import Dropped, FrozenModel, Step, Transcript
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,7 +24,7 @@ NOTE = "stepline"  # the one key of metadata
 Array = npt.NDArray[np.generic]
 
 
-class Probed(Frozen):
+class Probed(FrozenModel):
     """What a file holds. duration: seconds, 0 where nobody tells it; digest: sha256 of the file, None without one."""
 
     duration: float
@@ -36,7 +36,7 @@ class Probed(Frozen):
     warnings: tuple[str, ...] = ()
 
 
-class Spoken(Frozen):
+class Spoken(FrozenModel):
     """What is said. end: the last second of sound that could be read."""
 
     transcript: Transcript
@@ -45,7 +45,7 @@ class Spoken(Frozen):
     warnings: tuple[str, ...] = ()
 
 
-class Drafted(Frozen):
+class Drafted(FrozenModel):
     """What a writer made of it."""
 
     steps: tuple[Step, ...]
@@ -53,7 +53,7 @@ class Drafted(Frozen):
     notes: tuple[str, ...] = ()
 
 
-class Placed(Frozen):
+class Placed(FrozenModel):
     """Steps where they are said, and the transcript within the video. duration: seconds that can be decoded."""
 
     duration: float
@@ -63,7 +63,7 @@ class Placed(Frozen):
     warnings: tuple[str, ...] = ()
 
 
-class Grounded(Frozen):
+class Grounded(FrozenModel):
     """Steps where they are shown. kind: of the alignment's scores, which are the cell's array; None without any."""
 
     steps: tuple[Step, ...]
@@ -73,14 +73,14 @@ class Grounded(Frozen):
     doubts: tuple[str, ...] = ()
 
 
-class Judged(Frozen):
+class Judged(FrozenModel):
     """The transcript with P(shown) of every sentence, and who judged; None where nobody could."""
 
     transcript: Transcript
     judge: str | None = None
 
 
-class Looked(Frozen):
+class Looked(FrozenModel):
     """What stands beside the arrays of pictures: whose features, rows a second, the last second seen."""
 
     backbone: str | None = None
@@ -90,10 +90,10 @@ class Looked(Frozen):
     warnings: tuple[str, ...] = ()
 
 
-Part = TypeVar("Part", bound=Frozen)
+Part = TypeVar("Part", bound=FrozenModel)
 
 
-def to_bytes(part: Frozen) -> bytes:
+def to_bytes(part: FrozenModel) -> bytes:
     """Return a part as JSON."""
     return part.model_dump_json().encode()
 
@@ -111,7 +111,7 @@ def result(kind: type[Part], work: "VideoContext", stage: str) -> Part:
     return from_bytes(kind, work.results[stage])
 
 
-def pack(part: Frozen, arrays: "Mapping[str, Array]") -> bytes:
+def pack(part: FrozenModel, arrays: "Mapping[str, Array]") -> bytes:
     """Return a part with arrays, as safetensors."""
     from safetensors.numpy import save
 

@@ -38,7 +38,7 @@ from stepline.pipeline import understand as pipeline
 from stepline.pipeline.judge import judged, load_judge
 from stepline.pipeline.request import Request
 from stepline.pipeline.understand import within
-from stepline.records import Alignment, Dropped, FeatureSequence, Frozen, Step, Transcript
+from stepline.records import Alignment, Dropped, FeatureSequence, FrozenModel, Step, Transcript
 from stepline.weights import sha256
 
 if TYPE_CHECKING:
@@ -255,7 +255,7 @@ def _detector(settings: "StepsSettings") -> "LoadedDetector | None":
     return load_judge(settings.judge, settings.vision)
 
 
-class Kept(Frozen):
+class Kept(FrozenModel):
     """What the filter counted of a video that stays."""
 
     language: str | None

@@ -31,7 +31,7 @@ LENGTHS: dict[Tokenisation, int] = {"released": 16, "tan": 32}  # words a text t
 WORD = re.compile(r"[\w']+")
 
 
-class Dictionary:
+class WordDictionary:
     """The words that have a vector: `s3d_dict.npy`, in which the word of place i has token i + 1."""
 
     def __init__(self, words: Sequence[str]) -> None:
@@ -51,7 +51,7 @@ class Dictionary:
         return rows
 
 
-class Words(nn.Module):  # type: ignore[misc]
+class TextTower(nn.Module):  # type: ignore[misc]
     """Embedding, linear, ReLU, max over the words, linear; frozen in WYS2."""
 
     def __init__(self, size: int) -> None:
@@ -73,7 +73,7 @@ class Words(nn.Module):  # type: ignore[misc]
         return joint
 
 
-def read_dictionary(path: Path) -> Dictionary:
+def read_dictionary(path: Path) -> WordDictionary:
     """Return the words of a file. Raises ModelError unless it is a NumPy array of different words."""
     try:
         words = np.load(path, allow_pickle=False)
@@ -84,7 +84,7 @@ def read_dictionary(path: Path) -> Dictionary:
         raise ModelError(f"{path}: holds no list of words; give s3d_dict.npy")
     if len(set(words.tolist())) != len(words):
         raise ModelError(f"{path}: holds a word twice; give s3d_dict.npy as it was released")
-    return Dictionary(words.tolist())
+    return WordDictionary(words.tolist())
 
 
 TEXT = "text_module."
@@ -92,14 +92,14 @@ COUNTED = ".num_batches_tracked"  # of no use at rest, and older files lack it
 SHOWN = 3  # wrong names that an error tells
 
 
-def read_s3d(path: Path, dictionary_size: int) -> tuple[S3D, Words]:
+def read_s3d(path: Path, dictionary_size: int) -> tuple[S3D, TextTower]:
     """Return both towers at rest. dictionary_size: words and padding, as many as the file has word vectors.
 
     Raises ModelError, naming what does not fit, for any other file.
     """
     given = _load(path)
     with torch.device("meta"):
-        video, words = S3D(), Words(dictionary_size)
+        video, words = S3D(), TextTower(dictionary_size)
     faults = _faults(_shapes(video, words), given)
     if faults:
         more = f" and {len(faults) - SHOWN} more" if len(faults) > SHOWN else ""
@@ -151,8 +151,8 @@ class S3DBackbone:
     dim = JOINT
     clip_frames = FRAMES
 
-    def __init__(self, video: FoldedS3D, words: Words, dictionary: Dictionary, form: Tokenisation) -> None:
-        """form: how texts are cut into words, as `Dictionary.tokens` says."""
+    def __init__(self, video: FoldedS3D, words: TextTower, dictionary: WordDictionary, form: Tokenisation) -> None:
+        """form: how texts are cut into words, as `WordDictionary.tokens` says."""
         self._video, self._words = video, words
         self._dictionary, self._form = dictionary, form
 

@@ -26,7 +26,7 @@ POOLED = 1024  # of the last block: what HowTo100M's feature files hold
 JOINT = 512  # of the space shared with texts
 
 
-class Widths(NamedTuple):
+class BlockWidths(NamedTuple):
     """Output channels of a block's branches; middle_* are those between its 1x1x1 and its separable convolution."""
 
     plain: int
@@ -43,19 +43,19 @@ class Widths(NamedTuple):
 
 
 BLOCKS = {
-    "mixed_3b": Widths(64, 96, 128, 16, 32, 32),
-    "mixed_3c": Widths(128, 128, 192, 32, 96, 64),
-    "mixed_4b": Widths(192, 96, 208, 16, 48, 64),
-    "mixed_4c": Widths(160, 112, 224, 24, 64, 64),
-    "mixed_4d": Widths(128, 128, 256, 24, 64, 64),
-    "mixed_4e": Widths(112, 144, 288, 32, 64, 64),
-    "mixed_4f": Widths(256, 160, 320, 32, 128, 128),
-    "mixed_5b": Widths(256, 160, 320, 32, 128, 128),
-    "mixed_5c": Widths(384, 192, 384, 48, 128, 128),
+    "mixed_3b": BlockWidths(64, 96, 128, 16, 32, 32),
+    "mixed_3c": BlockWidths(128, 128, 192, 32, 96, 64),
+    "mixed_4b": BlockWidths(192, 96, 208, 16, 48, 64),
+    "mixed_4c": BlockWidths(160, 112, 224, 24, 64, 64),
+    "mixed_4d": BlockWidths(128, 128, 256, 24, 64, 64),
+    "mixed_4e": BlockWidths(112, 144, 288, 32, 64, 64),
+    "mixed_4f": BlockWidths(256, 160, 320, 32, 128, 128),
+    "mixed_5b": BlockWidths(256, 160, 320, 32, 128, 128),
+    "mixed_5c": BlockWidths(384, 192, 384, 48, 128, 128),
 }
 
 
-class Shrink(NamedTuple):
+class MaxPool(NamedTuple):
     """A max pool between blocks: time and side are both its kernel's; the stride is 2 wherever the kernel is not 1."""
 
     time: int
@@ -63,11 +63,11 @@ class Shrink(NamedTuple):
 
 
 # What is shrunk before the block or convolution of that name.
-SHRINKS = {"conv_2b": Shrink(1, 3), "mixed_3b": Shrink(1, 3), "mixed_4b": Shrink(3, 3), "mixed_5b": Shrink(2, 2)}
-SHRINK_NAMES = {"conv_2b": "maxpool_2a", "mixed_3b": "maxpool_3a", "mixed_4b": "maxpool_4a", "mixed_5b": "maxpool_5a"}
+MAX_POOLS = {"conv_2b": MaxPool(1, 3), "mixed_3b": MaxPool(1, 3), "mixed_4b": MaxPool(3, 3), "mixed_5b": MaxPool(2, 2)}
+MAX_POOL_NAMES = {"conv_2b": "maxpool_2a", "mixed_3b": "maxpool_3a", "mixed_4b": "maxpool_4a", "mixed_5b": "maxpool_5a"}
 
 
-class Unit(nn.Module):  # type: ignore[misc]
+class ConvNormReLU(nn.Module):  # type: ignore[misc]
     """A convolution, its norm and a ReLU; a separable one does it twice, first over space, then over time."""
 
     def __init__(self, inputs: int, outputs: int, kernel: tuple[int, int, int], *, separable: bool = False) -> None:
@@ -87,7 +87,7 @@ class Unit(nn.Module):  # type: ignore[misc]
         return F.relu(self.bn2(self.conv2(hidden))) if self.separable else hidden
 
 
-class Gate(nn.Module):  # type: ignore[misc]
+class FeatureGating(nn.Module):  # type: ignore[misc]
     """Weighs each channel by what all channels mean over the clip."""
 
     def __init__(self, channels: int) -> None:
@@ -100,20 +100,20 @@ class Gate(nn.Module):  # type: ignore[misc]
         return hidden * weights[:, :, None, None, None]
 
 
-class Block(nn.Module):  # type: ignore[misc]
+class InceptionBlock(nn.Module):  # type: ignore[misc]
     """Four branches of the same input, each gated, side by side."""
 
-    def __init__(self, inputs: int, widths: Widths) -> None:
+    def __init__(self, inputs: int, widths: BlockWidths) -> None:
         super().__init__()
         point, cube = (1, 1, 1), (3, 3, 3)
-        self.conv_b0 = Unit(inputs, widths.plain, point)
-        self.conv_b1_a = Unit(inputs, widths.middle_a, point)
-        self.conv_b1_b = Unit(widths.middle_a, widths.a, cube, separable=True)
-        self.conv_b2_a = Unit(inputs, widths.middle_b, point)
-        self.conv_b2_b = Unit(widths.middle_b, widths.b, cube, separable=True)
-        self.conv_b3_b = Unit(inputs, widths.pooled, point)
-        self.gating_b0, self.gating_b1 = Gate(widths.plain), Gate(widths.a)
-        self.gating_b2, self.gating_b3 = Gate(widths.b), Gate(widths.pooled)
+        self.conv_b0 = ConvNormReLU(inputs, widths.plain, point)
+        self.conv_b1_a = ConvNormReLU(inputs, widths.middle_a, point)
+        self.conv_b1_b = ConvNormReLU(widths.middle_a, widths.a, cube, separable=True)
+        self.conv_b2_a = ConvNormReLU(inputs, widths.middle_b, point)
+        self.conv_b2_b = ConvNormReLU(widths.middle_b, widths.b, cube, separable=True)
+        self.conv_b3_b = ConvNormReLU(inputs, widths.pooled, point)
+        self.gating_b0, self.gating_b1 = FeatureGating(widths.plain), FeatureGating(widths.a)
+        self.gating_b2, self.gating_b3 = FeatureGating(widths.b), FeatureGating(widths.pooled)
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Return (B, widths.out, T, H, W)."""
@@ -132,13 +132,13 @@ class S3D(nn.Module):  # type: ignore[misc]
 
     def __init__(self) -> None:
         super().__init__()
-        self.conv1 = Unit(24, 64, (2, 4, 4))
-        self.conv_2b = Unit(64, 64, (1, 1, 1))
-        self.conv_2c = Unit(64, STEM, (3, 3, 3), separable=True)
-        self.gating = Gate(STEM)
+        self.conv1 = ConvNormReLU(24, 64, (2, 4, 4))
+        self.conv_2b = ConvNormReLU(64, 64, (1, 1, 1))
+        self.conv_2c = ConvNormReLU(64, STEM, (3, 3, 3), separable=True)
+        self.gating = FeatureGating(STEM)
         width = STEM
         for name, widths in BLOCKS.items():
-            self.add_module(name, Block(width, widths))
+            self.add_module(name, InceptionBlock(width, widths))
             width = widths.out
         self.fc = nn.Linear(POOLED, JOINT)
 
@@ -161,9 +161,9 @@ class S3D(nn.Module):  # type: ignore[misc]
         hidden = hidden[:, :, 1:, 1:, 1:]  # its padding made one too many of each
         yield "conv1_cropped", hidden
         for name in ("conv_2b", "conv_2c", "gating", *BLOCKS):
-            if name in SHRINKS:
-                hidden = shrink(hidden, SHRINKS[name])
-                yield SHRINK_NAMES[name], hidden
+            if name in MAX_POOLS:
+                hidden = max_pool(hidden, MAX_POOLS[name])
+                yield MAX_POOL_NAMES[name], hidden
             hidden = getattr(self, name)(hidden)
             yield name, hidden
 
@@ -177,7 +177,7 @@ def space_to_depth(clips: Tensor) -> Tensor:
     return parts.permute(0, 3, 5, 7, 1, 2, 4, 6).reshape(b, 8 * c, t // 2, h // 2, w // 2)
 
 
-def shrink(hidden: Tensor, pool: Shrink) -> Tensor:
+def max_pool(hidden: Tensor, pool: MaxPool) -> Tensor:
     """Return the max pool; a kernel of 3 is padded at the end, since values are never negative, with zeros."""
     after = (pool.side - 2 if pool.side > 1 else 0, pool.time - 2 if pool.time > 1 else 0)
     padded = F.pad(hidden, (0, after[0], 0, after[0], 0, after[1]))
@@ -192,7 +192,7 @@ def _same(kernel: tuple[int, int, int]) -> tuple[int, int, int]:
 LAST = torch.channels_last
 
 
-class Kernel(NamedTuple):
+class FoldedConvolution(NamedTuple):
     """A convolution with its norm folded in: weight (out, in, height, width), bias (out,), padding."""
 
     weight: Tensor
@@ -200,13 +200,13 @@ class Kernel(NamedTuple):
     padding: tuple[int, int]
 
 
-class Branches(NamedTuple):
+class FoldedBlock(NamedTuple):
     """A block: the three point convolutions of its input as one, what follows them, and the four gates."""
 
-    points: Kernel
+    points: FoldedConvolution
     widths: tuple[int, int, int]
-    cubes: tuple[tuple[Kernel, Kernel], tuple[Kernel, Kernel]]
-    pooled: Kernel
+    cubes: tuple[tuple[FoldedConvolution, FoldedConvolution], tuple[FoldedConvolution, FoldedConvolution]]
+    pooled: FoldedConvolution
     gates: tuple[tuple[Tensor, Tensor], ...]
 
 
@@ -234,12 +234,12 @@ class FoldedS3D:
             return self._pooled(clips)
 
     def _pooled(self, clips: Tensor) -> Tensor:
-        hidden = _shrunk(_convolved_stem(space_to_depth(clips), self._stem), SHRINKS["conv_2b"])  # (B, T, H, W, C)
+        hidden = _shrunk(_convolved_stem(space_to_depth(clips), self._stem), MAX_POOLS["conv_2b"])  # (B, T, H, W, C)
         hidden = _over_time(_over_space(_over_space(hidden, self._point), self._cube[0]), self._cube[1])
         _gated(hidden, self._gate, hidden)
         for name, block in self._blocks.items():
-            if name in SHRINKS:
-                hidden = _shrunk(hidden, SHRINKS[name])
+            if name in MAX_POOLS:
+                hidden = _shrunk(hidden, MAX_POOLS[name])
             hidden = _blocked(hidden, block)
         return hidden.mean((1, 2, 3))
 
@@ -247,23 +247,23 @@ class FoldedS3D:
 # ---------------------------------------------------------------- running; hidden is (B, T, H, W, C), contiguous
 
 
-def _over_space(hidden: Tensor, kernel: Kernel) -> Tensor:
+def _over_space(hidden: Tensor, kernel: FoldedConvolution) -> Tensor:
     b, t, h, w, c = hidden.shape
     return _convolved(hidden.view(b * t, h, w, c), kernel).view(b, t, h, w, -1)
 
 
-def _over_time(hidden: Tensor, kernel: Kernel) -> Tensor:
+def _over_time(hidden: Tensor, kernel: FoldedConvolution) -> Tensor:
     b, t, h, w, c = hidden.shape
     return _convolved(hidden.view(b, t, h * w, c), kernel).view(b, t, h, w, -1)
 
 
-def _convolved(rows: Tensor, kernel: Kernel) -> Tensor:
+def _convolved(rows: Tensor, kernel: FoldedConvolution) -> Tensor:
     """Return the convolution of (N, H, W, C) and a ReLU as (N, H, W, out)."""
     out = F.conv2d(rows.permute(0, 3, 1, 2), kernel.weight, kernel.bias, padding=kernel.padding)
     return F.relu_(out).permute(0, 2, 3, 1).contiguous()
 
 
-def _convolved_stem(parts: Tensor, kernel: Kernel) -> Tensor:
+def _convolved_stem(parts: Tensor, kernel: FoldedConvolution) -> Tensor:
     """Return the first convolution (B, T, H, W, 64) of (B, 24, T, H, W): two neighbouring frames are one picture."""
     b, c, t, h, w = parts.shape
     frames = F.pad(parts.permute(0, 2, 3, 4, 1), (0, 0, 1, 2, 1, 2, 0, 1))  # (B, T + 1, H + 3, W + 3, 24)
@@ -271,7 +271,7 @@ def _convolved_stem(parts: Tensor, kernel: Kernel) -> Tensor:
     return _convolved(pairs.view(b * t, h + 3, w + 3, 2 * c), kernel).view(b, t, h, w, -1)
 
 
-def _shrunk(hidden: Tensor, pool: Shrink) -> Tensor:
+def _shrunk(hidden: Tensor, pool: MaxPool) -> Tensor:
     """Return the max pool; a side that is not odd needs no padding, since its last window may reach past the end."""
     b, t, h, w, c = hidden.shape
     rows = hidden.view(b * t, h, w, c).permute(0, 3, 1, 2)
@@ -305,7 +305,7 @@ def _gated(branch: Tensor, gate: tuple[Tensor, Tensor], out: Tensor) -> None:
     torch.mul(branch, weights[:, None, None, None, :], out=out)
 
 
-def _blocked(hidden: Tensor, block: Branches) -> Tensor:
+def _blocked(hidden: Tensor, block: FoldedBlock) -> Tensor:
     plain, *middles = _over_space(hidden, block.points).split(block.widths, dim=4)
     branches = [plain]
     for middle, (space, time) in zip(middles, block.cubes, strict=True):
@@ -330,33 +330,33 @@ def _fold(convolution: torch.nn.Conv3d, norm: torch.nn.BatchNorm3d) -> tuple[Ten
     return convolution.weight * gain[:, None, None, None, None], norm.bias - mean * gain
 
 
-def _stem(unit: Unit) -> Kernel:
+def _stem(unit: ConvNormReLU) -> FoldedConvolution:
     weight, bias = _fold(unit.conv1, unit.bn1)  # (64, 24, 2, 4, 4)
     return _kernel(torch.cat((weight[:, :, 0], weight[:, :, 1]), dim=1), bias, (0, 0))
 
 
-def _space(unit: Unit) -> Kernel:
+def _space(unit: ConvNormReLU) -> FoldedConvolution:
     weight, bias = _fold(unit.conv1, unit.bn1)
     return _kernel(weight[:, :, 0], bias, (weight.shape[3] // 2, weight.shape[4] // 2))
 
 
-def _cube(unit: Unit) -> tuple[Kernel, Kernel]:
+def _cube(unit: ConvNormReLU) -> tuple[FoldedConvolution, FoldedConvolution]:
     weight, bias = _fold(unit.conv2, unit.bn2)  # (C, C, 3, 1, 1)
     return _space(unit), _kernel(weight[:, :, :, 0], bias, (1, 0))
 
 
-def _gate(gate: Gate) -> tuple[Tensor, Tensor]:
+def _gate(gate: FeatureGating) -> tuple[Tensor, Tensor]:
     return gate.fc.weight.detach().clone(), gate.fc.bias.detach().clone()
 
 
-def _block(block: Block) -> Branches:
+def _block(block: InceptionBlock) -> FoldedBlock:
     parts = [_space(unit) for unit in (block.conv_b0, block.conv_b1_a, block.conv_b2_a)]
     points = _kernel(torch.cat([part.weight for part in parts]), torch.cat([part.bias for part in parts]), (0, 0))
     plain, first, second = (len(part.bias) for part in parts)
     gates = (block.gating_b0, block.gating_b1, block.gating_b2, block.gating_b3)
     cubes = (_cube(block.conv_b1_b), _cube(block.conv_b2_b))
-    return Branches(points, (plain, first, second), cubes, _space(block.conv_b3_b), tuple(map(_gate, gates)))
+    return FoldedBlock(points, (plain, first, second), cubes, _space(block.conv_b3_b), tuple(map(_gate, gates)))
 
 
-def _kernel(weight: Tensor, bias: Tensor, padding: tuple[int, int]) -> Kernel:
-    return Kernel(weight.detach().contiguous(memory_format=LAST), bias.detach().clone(), padding)
+def _kernel(weight: Tensor, bias: Tensor, padding: tuple[int, int]) -> FoldedConvolution:
+    return FoldedConvolution(weight.detach().contiguous(memory_format=LAST), bias.detach().clone(), padding)

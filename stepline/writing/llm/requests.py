@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from stepline import weights as models
 from stepline.errors import StoreError
 from stepline.storage import write_atomic
+from stepline.weights import cache_folder
 from stepline.writing.llm.prompts import Chunk, Prompt, Reading, question, read_reply
 from stepline.writing.llm.servers import Answer, Fault, Server
 from stepline.writing.settings import LlmSettings
@@ -68,7 +68,7 @@ class ReplyCache:
 
 def open_cache(use: bool) -> ReplyCache:
     """Return the user's cache of replies, or one that keeps nothing."""
-    return ReplyCache(models.cache_folder() / "replies" if use else None)
+    return ReplyCache(cache_folder() / "replies" if use else None)
 
 
 def key(**parts: str | float | int | bool | None) -> str:

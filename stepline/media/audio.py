@@ -14,14 +14,14 @@ HOLE = 0.1  # s by which time stamps may disagree with the samples counted; muxe
 
 
 @dataclass(frozen=True)
-class Sound:
+class AudioBlock:
     """About one second of sound: samples (N,) float32 mono at 16 kHz in [-1, 1], the first one at `start` seconds."""
 
     start: float
     samples: Samples
 
 
-class Line:
+class AudioTimeline:
     """Resamples a stream into blocks of one second (channels, N) at `rate`; holes become silence, repeats are left out.
 
     Every block comes with the time of its first sample.
