@@ -15,9 +15,9 @@ from filelock import FileLock, Timeout
 from pydantic import ValidationError
 
 from stepline.errors import StoreError
-from stepline.records import Frozen
+from stepline.records import FrozenModel
 
-Entry = TypeVar("Entry", bound=Frozen)
+Entry = TypeVar("Entry", bound=FrozenModel)
 
 WAIT = 10.0  # s for another process to finish its line, which takes milliseconds unless it is stopped
 

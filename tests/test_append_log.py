@@ -12,7 +12,7 @@ import pytest
 
 from stepline.append_log import AppendLog
 from stepline.errors import StoreError
-from stepline.records import Frozen
+from stepline.records import FrozenModel
 
 # A process that appends numbered entries and says each number once it is kept.
 WRITER = """
@@ -26,7 +26,7 @@ for number in range(count):
 """
 
 
-class Entry(Frozen):
+class Entry(FrozenModel):
     id: str
     text: str = ""
 

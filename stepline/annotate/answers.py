@@ -13,14 +13,14 @@ import numpy as np
 from pydantic import Field
 
 from stepline.append_log import AppendLog
-from stepline.records import Frozen
+from stepline.records import FrozenModel
 from stepline.settings import NonNegative
 
 Confidence: TypeAlias = Literal["very", "somewhat", "not"]  # WYS2, supplement 2
 AnnotatorName: TypeAlias = Annotated[str, Field(pattern=r"^[\w][\w .@-]{0,59}$")]
 
 
-class Answer(Frozen):
+class Answer(FrozenModel):
     """What one person says of one clip. reason: why they are not sure. seconds: from its start to the answer."""
 
     clip: Annotated[str, Field(min_length=1)]

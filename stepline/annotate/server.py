@@ -11,7 +11,7 @@ from starlette.routing import Route
 from stepline.annotate.answers import AnnotatorName, Answer
 from stepline.annotate.local_server import LocalServer, local_application, post
 from stepline.annotate.queue import AnnotationQueue
-from stepline.records import Frozen
+from stepline.records import FrozenModel
 
 POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; media-src 'self'; connect-src 'self'"
 FILES = {
@@ -21,7 +21,7 @@ FILES = {
 }
 
 
-class ClipStart(Frozen):
+class ClipStart(FrozenModel):
     """What the page sends when an annotator starts to watch a clip."""
 
     annotator: AnnotatorName
@@ -47,7 +47,7 @@ def serve(queue: AnnotationQueue, folder: Path, port: int = 0) -> LocalServer:
         return JSONResponse(reply)
 
     def clip(request: Request) -> Response:
-        from stepline.media import cut
+        from stepline.media import cut_clip
 
         number = int(request.path_params["name"].removesuffix(".mp4"))
         if not 0 <= number < len(clips):
@@ -55,7 +55,7 @@ def serve(queue: AnnotationQueue, folder: Path, port: int = 0) -> LocalServer:
         path = folder / f"{number:05d}.mp4"
         with cutting:
             if not path.exists():
-                cut(Path(clips[number].video), clips[number].span, path)
+                cut_clip(Path(clips[number].video), clips[number].span, path)
         return FileResponse(path, media_type="video/mp4")
 
     def begin(body: bytes) -> None:

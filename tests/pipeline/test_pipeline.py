@@ -34,7 +34,7 @@ class Endless:
 
 
 def test_a_missing_backbone_is_told_without_listening_to_the_end(small_video, monkeypatch):
-    monkeypatch.setattr(media, "Reader", Endless)
+    monkeypatch.setattr(media, "MediaReader", Endless)
     monkeypatch.setattr(asr, "transcribe", lambda blocks, _settings: list(blocks))
     settings = StepsSettings.model_validate_json('{"vision": {"backbone": "clip", "path": "none"}}')
     with pytest.raises(ModelError, match="no such folder"):
@@ -52,7 +52,7 @@ def test_an_interrupt_while_the_picture_is_waited_for_stops_it(small_video, monk
         waiting.set()
         return (), (), ()
 
-    monkeypatch.setattr(media, "Reader", Endless)
+    monkeypatch.setattr(media, "MediaReader", Endless)
     monkeypatch.setattr(Endless, "at_third", staticmethod(interrupt))
     monkeypatch.setattr(pipeline, "hear", lambda *_arguments, **_options: (TranscriptionResult(Transcript()), 0.0, ()))
     monkeypatch.setattr(pipeline, "propose", nothing_to_do)
