@@ -19,11 +19,11 @@ from pathlib import Path
 
 import torch
 
-from stepline.procx.beam_search import write
-from stepline.procx.captioner import Captioner, Context
+from stepline.procx.beam_search import generate
+from stepline.procx.captioner import CaptionContext, Captioner
 from stepline.procx.losses import caption_loss
 from stepline.procx.settings import CaptionerSettings, SearchSettings, VocabularySettings
-from stepline.procx.vocabulary import BEGIN, END, PAD, Captions, Vocabulary, captions, normalise, train_vocabulary
+from stepline.procx.vocabulary import BEGIN, END, PAD, CaptionTokens, Vocabulary, normalise, tokenize, train_vocabulary
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT / ".." / "shared" / "data" / "youcook2"
@@ -54,24 +54,24 @@ def counts(vocabulary: Vocabulary, texts: Sequence[str]) -> dict[str, float]:
     }
 
 
-def surprise(network: Captioner, data: Captions) -> float:
+def surprise(network: Captioner, data: CaptionTokens) -> float:
     """Return the sum of -log P over all tokens, end marks included."""
     total = 0.0
     with torch.no_grad():
         for rows in torch.arange(len(data)).split(256):
             part = data.take(rows)
-            told = network(part.tokens, part.token_pad, Context(torch.zeros(len(part), NETWORK.width)))
+            told = network(part.tokens, part.token_pad, CaptionContext(torch.zeros(len(part), NETWORK.width)))
             total += caption_loss(told.logits, part.wanted, part.token_pad, 0.0).total.item()
     return total
 
 
-def shortened(data: Captions) -> Captions:
+def shortened(data: CaptionTokens) -> CaptionTokens:
     """Return the captions without columns that are padding alone."""
     width = int((~data.token_pad).sum(1).max())
-    return Captions(data.tokens[:, :width], data.wanted[:, :width], data.token_pad[:, :width])
+    return CaptionTokens(data.tokens[:, :width], data.wanted[:, :width], data.token_pad[:, :width])
 
 
-def train(network: Captioner, data: Captions, held: Captions, minutes: float) -> dict[str, float]:
+def train(network: Captioner, data: CaptionTokens, held: CaptionTokens, minutes: float) -> dict[str, float]:
     """Train until time is up or the held-out part gets worse twice; the network is left as it was at its best."""
     optimizer = torch.optim.AdamW(network.parameters(), lr=RATE, weight_decay=0.01)
     began, best, kept, epoch, worse = time.process_time(), math.inf, {}, 0, 0
@@ -79,7 +79,7 @@ def train(network: Captioner, data: Captions, held: Captions, minutes: float) ->
         network.train()
         for rows in torch.randperm(len(data)).split(BATCH):
             part = shortened(data.take(rows))
-            told = network(part.tokens, part.token_pad, Context(torch.zeros(len(part), NETWORK.width)))
+            told = network(part.tokens, part.token_pad, CaptionContext(torch.zeros(len(part), NETWORK.width)))
             loss = caption_loss(told.logits, part.wanted, part.token_pad, 0.0).mean
             optimizer.zero_grad()
             loss.backward()
@@ -153,7 +153,7 @@ def main() -> None:
     test = [text for video in sentences("val") for text in video]
     vocabulary = train_vocabulary(learnt, VocabularySettings(size=options.size))
     network = Captioner(NETWORK, len(vocabulary))
-    data, held_data, test_data = (captions(texts, vocabulary, NETWORK.longest) for texts in (learnt, held, test))
+    data, held_data, test_data = (tokenize(texts, vocabulary, NETWORK.longest) for texts in (learnt, held, test))
     run = train(network, data, held_data, options.minutes)
     rows, test_rows = ([[*vocabulary.encode(t), END] for t in texts] for texts in (learnt, test))
     surprises = {
@@ -173,7 +173,7 @@ def main() -> None:
             for name, value in surprises.items()
         },
         "says": vocabulary.decode(
-            write(network, Context(torch.zeros(1, NETWORK.width)), SearchSettings(beam=4))[0].tokens
+            generate(network, CaptionContext(torch.zeros(1, NETWORK.width)), SearchSettings(beam=4))[0].tokens
         ),
     }
     OUT.write_text(json.dumps(result, indent=2, ensure_ascii=False) + "\n")

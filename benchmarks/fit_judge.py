@@ -27,7 +27,7 @@ from stepline.storage import write_atomic
 from stepline.text import embed
 from stepline.text.visibility import predict_visibility
 from stepline.writing import write_steps
-from stepline.wys2.judge import clip_of, logit, on_screen
+from stepline.wys2.judge import clipped_logit, grounding_evidence, judged_span
 
 ROOT = Path(__file__).resolve().parents[1]
 OUT = ROOT / "stepline" / "wys2" / "judge.json"
@@ -68,12 +68,12 @@ def _evidence(record: Record, pictures: Seen, duration: float) -> dict[str, Arra
         steps, duration=duration, transcript=transcript, features=pictures.features, step_vectors=vectors,
         activity=pictures.activity,
     )  # fmt: skip
-    told, on = on_screen(transcript, grounding.steps, grounding.alignment)
+    told, on = grounding_evidence(transcript, grounding.steps, grounding.alignment)
     cosines = said.astype(np.float64) @ pictures.features.values.T  # (S, T)
     spread = (cosines - cosines.mean(axis=1, keepdims=True)) / cosines.std(axis=1, keepdims=True)
-    clips = [pictures.features.rows(clip_of(one.span)) for one in transcript.sentences]
+    clips = [pictures.features.rows(judged_span(one.span)) for one in transcript.sentences]
     picture = [spread[k, rows].mean() if rows.stop > rows.start else 0.0 for k, rows in enumerate(clips)]
-    columns = (logit(predict_visibility(said)), np.array(picture), told * logit(on), told)
+    columns = (clipped_logit(predict_visibility(said)), np.array(picture), told * clipped_logit(on), told)
     return dict(zip(COLUMNS, columns, strict=True))
 
 
@@ -83,7 +83,7 @@ def labels(record: Record) -> Array:
     found = np.zeros(len(transcript.sentences))
     for step in record.reference:
         for source in step.sources:
-            clip = clip_of(transcript.sentences[source].span)
+            clip = judged_span(transcript.sentences[source].span)
             found[source] = max(found[source], any(clip.overlap(span) >= OVERLAP for span in step.spans))
     return found
 

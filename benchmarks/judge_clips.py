@@ -21,7 +21,7 @@ from stepline.pipeline.batch import Wanted, run
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.records import Record, Sentence, Span
 from stepline.storage import write_atomic
-from stepline.wys2.judge import clip_of
+from stepline.wys2.judge import judged_span
 
 ROOT = Path(__file__).resolve().parents[1]
 CLIPS = ROOT.parent / "shared" / "data" / "videos"
@@ -34,7 +34,7 @@ OVERLAP = 0.5  # s of the clip that must show the step, as in fit_judge.py
 def marked_as(sentence: Sentence, marked: list[dict[str, Any]]) -> tuple[bool, bool]:
     """Return whether a sentence tells a marked step, and whether the picture shows it while it is said."""
     steps = [one for one in marked if Span(*one["spoken"]).overlap(sentence.span) > sentence.span.duration / 2]
-    clip = clip_of(sentence.span)
+    clip = judged_span(sentence.span)
     return bool(steps), any(Span(*span).overlap(clip) >= OVERLAP for one in steps for span in one["shown"])
 
 

@@ -27,7 +27,7 @@ from plain_procx import plain
 from procx_parts import shares
 from torch import nn
 
-from stepline.procx.batch import Batch, Sample, collate
+from stepline.procx.batch import StepBatch, StepSample, collate
 from stepline.procx.criterion import training_losses
 from stepline.procx.model import ProcX
 from stepline.procx.settings import PDVC_LOSSES, PROCX, SMALL, AttentionForm, LossSettings, ModelSettings
@@ -47,16 +47,16 @@ def vocabulary(words: int = WORDS) -> Vocabulary:
     return Vocabulary((*MARKS, *HALF_BYTES, *(f"w{number}" for number in range(words))))
 
 
-def batch(settings: ModelSettings, words: Vocabulary, counts: tuple[int, ...] = COUNTS) -> Batch:
+def batch(settings: ModelSettings, words: Vocabulary, counts: tuple[int, ...] = COUNTS) -> StepBatch:
     """Return a video for each count, its steps even in time."""
     chance = np.random.default_rng(0)
     known = words.tokens[len(MARKS) + len(HALF_BYTES) :]
 
-    def video(count: int) -> Sample:
+    def video(count: int) -> StepSample:
         values = chance.standard_normal((300, settings.features)).astype(np.float32)
         spans = tuple((300 * step / count, 300 * (step + 0.8) / count) for step in range(count))
         sentences = tuple(" ".join(chance.choice(known, chance.integers(5, 14))) for _ in spans)
-        return Sample("video", values, 300.0, spans, sentences)
+        return StepSample("video", values, 300.0, spans, sentences)
 
     return collate([video(count) for count in counts], words, settings)
 

@@ -14,17 +14,17 @@ from stepline.procx import losses
 from stepline.procx.captioner import Captioner
 from stepline.procx.deformable_attention import DeformableAttention
 from stepline.procx.lstm_captioner import LstmCaptioner
-from stepline.procx.model import FeedForward, Heads, Places, Pyramid, SelfAttention
+from stepline.procx.model import FeaturePyramid, FeedForward, PositionalEncoding, PredictionHeads, SelfAttention
 
 PARTS: dict[type[nn.Module], str] = {
     DeformableAttention: "deformable attention",
     FeedForward: "feed-forward",
     SelfAttention: "self-attention",
-    Heads: "heads",
+    PredictionHeads: "heads",
     Captioner: "captioner",
     LstmCaptioner: "captioner",
-    Pyramid: "pyramid",
-    Places: "pyramid",
+    FeaturePyramid: "pyramid",
+    PositionalEncoding: "pyramid",
 }
 OPTIMIZER, BACKWARD = "Optimizer.step", "autograd::engine::evaluate_function"
 

@@ -43,7 +43,7 @@ from research.simulate import SHORT, TASTY, SimulationSettings, make_world, reci
 from research.simulate import Sample as Simulated
 from stepline.errors import ShapeError
 from stepline.evaluate.events import Event
-from stepline.procx.batch import Sample, resize
+from stepline.procx.batch import StepSample, resize_rows
 from stepline.procx.dataset import gather_samples
 from stepline.procx.settings import DataSettings, VocabularySettings
 from stepline.procx.vocabulary import Vocabulary, train_vocabulary
@@ -138,8 +138,8 @@ CORPUS_VERSION = 2  # of what is kept of Sieve & Swap's work
 class Captioned:
     """Videos with people's captions: to train on, and withheld; speech: what is said in each, by id."""
 
-    train: tuple[Sample, ...]
-    test: tuple[Sample, ...]
+    train: tuple[StepSample, ...]
+    test: tuple[StepSample, ...]
     speech: Mapping[str, tuple[Sentence, ...]]
 
     @property
@@ -152,13 +152,13 @@ class Captioned:
 class ProcxCorpus:
     """narrated: by their words; a mix has every video twice. swapping: how right Sieve & Swap was, by the truth."""
 
-    narrated: Mapping[Words, tuple[Sample, ...]]
+    narrated: Mapping[Words, tuple[StepSample, ...]]
     captioned: Mapping[Form, Captioned]
     vocabulary: Vocabulary
     swapping: Mapping[str, float]
 
 
-def events_of(sample: Sample) -> list[Event]:
+def events_of(sample: StepSample) -> list[Event]:
     """Return a sample's steps in the order of time."""
     return [(*sample.spans[step], sample.sentences[step]) for step in sample.order]
 
@@ -169,7 +169,7 @@ def procx_corpus(seed: int, size: ProcxSize, folder: Path) -> ProcxCorpus:
     videos = list(stream(seed, WORLDS["youcook2"], count=size.narrated))
     seen = {video.id: video.features() for video in videos}
     records = _reworded(videos, seed, folder)
-    narrated: dict[Words, tuple[Sample, ...]] = {
+    narrated: dict[Words, tuple[StepSample, ...]] = {
         words: _samples(told, seen, "steps", size.rows) for words, told in records.items()
     }  # fmt: skip
     narrated["mix"] = (*narrated["only-sieve"], *narrated["swap"])
@@ -193,13 +193,13 @@ def _captioned(seed: int, form: Form, size: ProcxSize) -> Captioned:
 
 def _samples(
     records: Sequence[Record], features: Mapping[str, FeatureSequence], target: Literal["steps", "captions"], rows: int
-) -> tuple[Sample, ...]:
+) -> tuple[StepSample, ...]:
     """Return the samples, their features at the length that the networks take, so that they are resized once.
 
     Rows have norm sqrt(C) instead of 1: at a hundredth of a network's other numbers, biases would drown them.
     """
     found = gather_samples(records, features, DataSettings(target=target, speech=1.0))
-    return tuple(replace(one, values=_unit_numbers(resize(one.values, rows))) for one in found)
+    return tuple(replace(one, values=_unit_numbers(resize_rows(one.values, rows))) for one in found)
 
 
 def _unit_numbers(rows: Matrix) -> Matrix:
@@ -266,7 +266,7 @@ def _judged(video: Simulated, record: Record) -> Iterator[tuple[bool, bool, bool
         yield bool(told), shown, swapped, swapped and article.get(step.text) in told, len(step.sources)
 
 
-def share(samples: Sequence[Sample], part: float) -> tuple[Sample, ...]:
+def share(samples: Sequence[StepSample], part: float) -> tuple[StepSample, ...]:
     """Return the first share of the samples, at least one."""
     return tuple(islice(samples, max(1, round(part * len(samples)))))
 
@@ -276,7 +276,7 @@ Texts: TypeAlias = Literal["common", "nearest"]
 Shares: TypeAlias = npt.NDArray[np.float64]  # (K, 2) start and end as fractions of a video
 
 
-def guessed(train: Sequence[Sample], test: Sequence[Sample], guess: Guess) -> dict[str, list[Event]]:
+def guessed(train: Sequence[StepSample], test: Sequence[StepSample], guess: Guess) -> dict[str, list[Event]]:
     """Return what a baseline says of each test video, by its id."""
     if guess == "nearest video":
         return nearest_videos(train, test)
@@ -284,7 +284,9 @@ def guessed(train: Sequence[Sample], test: Sequence[Sample], guess: Guess) -> di
     return placed(train, test, places, "common" if guess.endswith("common") else "nearest")
 
 
-def placed(train: Sequence[Sample], test: Sequence[Sample], places: Places, texts: Texts) -> dict[str, list[Event]]:
+def placed(
+    train: Sequence[StepSample], test: Sequence[StepSample], places: Places, texts: Texts
+) -> dict[str, list[Event]]:
     """Return the steps of each test video, by its id. Raises ShapeError without a training video that has a step."""
     count = typical_count(train)
     shares = even(count) if places == "uniform" else usual(train, count)
@@ -296,7 +298,7 @@ def placed(train: Sequence[Sample], test: Sequence[Sample], places: Places, text
     return found
 
 
-def nearest_videos(train: Sequence[Sample], test: Sequence[Sample]) -> dict[str, list[Event]]:
+def nearest_videos(train: Sequence[StepSample], test: Sequence[StepSample]) -> dict[str, list[Event]]:
     """Return for each test video the steps of the likest training video, stretched to its own length."""
     found = {}
     for one in test:
@@ -306,7 +308,7 @@ def nearest_videos(train: Sequence[Sample], test: Sequence[Sample]) -> dict[str,
     return found
 
 
-def typical_count(train: Sequence[Sample]) -> int:
+def typical_count(train: Sequence[StepSample]) -> int:
     """Return how many steps a training video has on average, rounded. Raises ShapeError where none has any."""
     counts = [len(one.spans) for one in train]
     if not sum(counts):
@@ -320,7 +322,7 @@ def even(count: int) -> Shares:
     return np.stack((cuts[:-1], cuts[1:]), axis=1)
 
 
-def usual(train: Sequence[Sample], count: int) -> Shares:
+def usual(train: Sequence[StepSample], count: int) -> Shares:
     """Return where the first, second, ... of K steps is on average in training videos with K steps, or nearest to K."""
     apart = [abs(len(one.spans) - count) if one.spans else np.inf for one in train]
     like = [_at_rank(one, count) for one, far in zip(train, apart, strict=True) if far == min(apart)]
@@ -328,27 +330,27 @@ def usual(train: Sequence[Sample], count: int) -> Shares:
     return shares
 
 
-def _at_rank(sample: Sample, count: int) -> Shares:
+def _at_rank(sample: StepSample, count: int) -> Shares:
     """Return a sample's steps as fractions in the order of time, read at K evenly spaced ranks."""
     own = np.array(sorted(sample.spans)) / sample.duration
     ranks = np.linspace(0, len(own) - 1, count)
     return np.stack([np.interp(ranks, np.arange(len(own)), column) for column in own.T], axis=1)
 
 
-def nearest(train: Sequence[Sample], sample: Sample) -> Sample:
+def nearest(train: Sequence[StepSample], sample: StepSample) -> StepSample:
     """Return the training video with steps whose mean feature row has the greatest cosine with the sample's."""
     able = [one for one in train if one.spans]
     own = _mean(sample)
     return max(able, key=lambda one: float(_mean(one) @ own))
 
 
-def spread(sample: Sample, count: int) -> list[str]:
+def spread(sample: StepSample, count: int) -> list[str]:
     """Return K of a video's sentences in the order of time, evenly chosen; some twice where it has fewer."""
     texts = [text for _, _, text in events_of(sample)]
     return [texts[int((place + 0.5) * len(texts) / count)] for place in range(count)]
 
 
-def _mean(sample: Sample) -> Matrix:
+def _mean(sample: StepSample) -> Matrix:
     row = sample.values.mean(axis=0)
     unit: Matrix = row / max(float(np.linalg.norm(row)), 1e-12)
     return unit

@@ -57,9 +57,9 @@ from stepline.evaluate.events import Event, overlap, times
 from stepline.evaluate.meteor import Meteor
 from stepline.evaluate.soda import soda
 from stepline.plots import grouped_histogram, plot_style
-from stepline.procx.batch import Sample, videos
-from stepline.procx.deformable_attention import DeformableAttention, products, taps
-from stepline.procx.inference import Choose, Clip, Proposals, describe_many
+from stepline.procx.batch import StepSample, stack_videos
+from stepline.procx.deformable_attention import DeformableAttention, gather_dot_products, sampling_points
+from stepline.procx.inference import Proposals, ProposalSelector, VideoToDescribe, describe_many
 from stepline.procx.model import ProcX
 from stepline.procx.settings import PDVC_LOSSES as PDVC
 from stepline.procx.settings import (
@@ -168,7 +168,7 @@ def write_predictions(path: Path, given: Events) -> None:
     write_atomic(path, json.dumps({"results": tree}) + "\n")
 
 
-def oracle(truth: Sequence[Sequence[Event]]) -> Choose:
+def oracle(truth: Sequence[Sequence[Event]]) -> ProposalSelector:
     """Return the chooser that knows where the steps are: for each the proposal of a one-to-one pairing by IoU.
 
     ProcX section 5 measures with it how much ranking by confidence loses.
@@ -254,7 +254,7 @@ def _trained(trial: ProcxTrial, corpus: ProcxCorpus, folder: Path) -> ProcX | Vi
         shutil.rmtree(place, ignore_errors=True)
 
 
-def lessons(trial: ProcxTrial, corpus: ProcxCorpus) -> list[Sample]:
+def lessons(trial: ProcxTrial, corpus: ProcxCorpus) -> list[StepSample]:
     """Return what a trial is trained on itself; what is said goes with it only where that is read."""
     if trial.zero_shot:
         samples = share(corpus.narrated[trial.pretraining or "raw"], trial.narrated_share)
@@ -299,7 +299,7 @@ def _views(
     if isinstance(network, Vid2Seq):
         return {"surest": _told(trial, network, corpus, part, counted)}
     clips = [
-        Clip(one.values, one.duration, one.duration, tuple(part.speech[one.id]) if trial.speech else ())
+        VideoToDescribe(one.values, one.duration, one.duration, tuple(part.speech[one.id]) if trial.speech else ())
         for one in part.test
     ]
     truth = [events_of(one) for one in part.test]
@@ -338,7 +338,7 @@ AT_ONCE = 16  # videos
 
 
 @torch.no_grad()  # type: ignore[untyped-decorator]   # torch is untyped to mypy here
-def spread_points(network: ProcX, samples: Sequence[Sample]) -> Floats:
+def spread_points(network: ProcX, samples: Sequence[StepSample]) -> Floats:
     """Return over how many points each query and head of the last decoder layer spreads, (videos N H,)."""
     found: list[Tensor] = []
 
@@ -350,7 +350,7 @@ def spread_points(network: ProcX, samples: Sequence[Sample]) -> Floats:
     try:
         for first in range(0, len(samples), AT_ONCE):
             part = samples[first : first + AT_ONCE]
-            network(videos([one.values for one in part], [one.duration for one in part], network.settings.rows))
+            network(stack_videos([one.values for one in part], [one.duration for one in part], network.settings.rows))
     finally:
         handle.remove()
     spread: Floats = torch.cat(found).double().numpy()
@@ -365,9 +365,11 @@ def point_weights(
     if module.settings.form == "vanilla":
         weights: Tensor = module.weights(query).unflatten(-1, (heads, -1)).softmax(dim=-1)
         return weights
-    read = taps(module.locations(query, references, lengths), lengths, module.settings.padding, backward=False)
+    read = sampling_points(
+        module.locations(query, references, lengths), lengths, module.settings.padding, backward=False
+    )
     key, asked = (part.unflatten(-1, (heads, -1)) for part in (module.key(memory), module.query(query)))
-    return (products(asked, key, read) / math.sqrt(asked.shape[-1])).softmax(dim=-1)
+    return (gather_dot_products(asked, key, read) / math.sqrt(asked.shape[-1])).softmax(dim=-1)
 
 
 def spread_plot(spreads: dict[str, Floats]) -> str:

@@ -43,12 +43,19 @@ from torch import Tensor, nn
 
 from stepline.errors import ShapeError
 from stepline.evaluate.events import Event
-from stepline.procx.batch import Sample, videos
-from stepline.procx.beam_search import write
-from stepline.procx.captioner import SPREAD, Attention, Context, Layer, Memory, Writing
+from stepline.procx.batch import StepSample, stack_videos
+from stepline.procx.beam_search import generate
+from stepline.procx.captioner import (
+    EMBEDDING_STD,
+    Attention,
+    CaptionContext,
+    CaptionerLayer,
+    DecoderState,
+    KeyValueCache,
+)
 from stepline.procx.losses import caption_loss
 from stepline.procx.settings import SearchSettings
-from stepline.procx.vocabulary import END, MARKS, Captions, Vocabulary, captions_of, padded_tokens
+from stepline.procx.vocabulary import END, MARKS, CaptionTokens, Vocabulary, pack_tokens, pad_tokens
 from stepline.records import Dropped, Matrix, Sentence
 from stepline.settings import Count, Settings
 from stepline.training.loop import Loss, Progress, Task, fit
@@ -95,16 +102,16 @@ class Vid2Seq(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
         self.row_places = nn.Embedding(settings.rows, width)
         self.words, self.places = nn.Embedding(alphabet, width), nn.Embedding(settings.longest, width)
         self.speech_places = nn.Embedding(settings.longest_speech, width)
-        self.kinds = nn.Parameter(torch.randn(2, width) * SPREAD)  # added to what is seen, and to what is heard
+        self.kinds = nn.Parameter(torch.randn(2, width) * EMBEDDING_STD)  # added to what is seen, and to what is heard
         self.video_layers = self._layers(settings.video_layers, crosses=False)
         self.speech_layers = self._layers(settings.speech_layers, crosses=False)
         self.writer_layers = self._layers(settings.writer_layers, crosses=True)
         self.norm, self.bias = nn.LayerNorm(width), nn.Parameter(torch.zeros(alphabet))
         self.drop = nn.Dropout(settings.dropout)
         for table in (self.row_places, self.words, self.places, self.speech_places):
-            nn.init.normal_(table.weight, std=SPREAD)
+            nn.init.normal_(table.weight, std=EMBEDDING_STD)
 
-    def context(self, values: Tensor, speech: Tensor | None = None, speech_pad: Tensor | None = None) -> Context:
+    def context(self, values: Tensor, speech: Tensor | None = None, speech_pad: Tensor | None = None) -> CaptionContext:
         """Return what the sequences of B videos are about. values: (B, R, C); speech: (B, A) tokens, and their mask.
 
         Raises ShapeError for values of another shape than the network's, or more speech than it has places for.
@@ -118,9 +125,9 @@ class Vid2Seq(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
         for layer in self.video_layers:
             rows = layer(rows)
         videos = torch.arange(len(rows), device=rows.device)
-        return Context(rows.mean(dim=1), rows, videos, transcript=speech, transcript_pad=speech_pad)
+        return CaptionContext(rows.mean(dim=1), rows, videos, transcript=speech, transcript_pad=speech_pad)
 
-    def forward(self, tokens: Tensor, context: Context) -> Tensor:
+    def forward(self, tokens: Tensor, context: CaptionContext) -> Tensor:
         """Return the logits (B, W, V) of what comes after each token (B, W); padding stands at the end.
 
         Raises ShapeError when there are more tokens than places.
@@ -132,11 +139,11 @@ class Vid2Seq(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
             rows = layer(rows, memory, causal=True)
         return self._logits(rows)
 
-    def begin(self, context: Context) -> Writing:
+    def begin(self, context: CaptionContext) -> DecoderState:
         """Return the state from which the sequences of this context are written."""
-        return Writing(self._remember(context), [None] * len(self.writer_layers))
+        return DecoderState(self._remember(context), [None] * len(self.writer_layers))
 
-    def go_on(self, tokens: Tensor, writing: Writing) -> Tensor:
+    def go_on(self, tokens: Tensor, writing: DecoderState) -> Tensor:
         """Return the logits (B, V) of what comes after the last tokens (B,); `writing` then remembers them."""
         rows = self.words(tokens)[:, None] + self.places.weight[writing.length]  # (B, 1, D)
         for place, layer in enumerate(self.writer_layers):
@@ -147,13 +154,13 @@ class Vid2Seq(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
     def _layers(self, count: int, *, crosses: bool) -> nn.ModuleList:
         own = self.settings
         return nn.ModuleList(
-            Layer(own.width, own.heads, own.feed_forward, own.dropout, crosses=crosses) for _ in range(count)
+            CaptionerLayer(own.width, own.heads, own.feed_forward, own.dropout, crosses=crosses) for _ in range(count)
         )
 
     def _logits(self, rows: Tensor) -> Tensor:
         return F.linear(self.norm(rows), self.words.weight, self.bias)
 
-    def _remember(self, context: Context) -> list[Memory]:
+    def _remember(self, context: CaptionContext) -> list[KeyValueCache]:
         """Return each writer layer's keys and values of what is seen and heard."""
         heard = self._heard(context)
         memories = []
@@ -165,7 +172,7 @@ class Vid2Seq(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
             memories.append(memory)
         return memories
 
-    def _heard(self, context: Context) -> Tensor | None:
+    def _heard(self, context: CaptionContext) -> Tensor | None:
         """Return what is said as rows (B, A, D), after layers in which they see each other."""
         tokens, pad = context.transcript, context.transcript_pad
         if tokens is None or not tokens.shape[1]:
@@ -296,7 +303,7 @@ class Told:
     events: tuple[Event, ...]
 
 
-def told(sample: Sample, said: Sequence[Sentence] | None = None) -> Told:
+def told(sample: StepSample, said: Sequence[Sentence] | None = None) -> Told:
     """Return a sample of ProcX as one of this baseline; said: its whole narration, where that is to be read."""
     events = tuple((*span, text) for span, text in zip(sample.spans, sample.sentences, strict=True))
     return Told(sample.id, Watched(sample.values, sample.duration, None if said is None else tuple(said)), events)
@@ -337,21 +344,23 @@ def vid2seq_task(samples: Sequence[Told], alphabet: Alphabet, settings: Vid2SeqS
     return Task(samples, lambda one: len(one.events), lambda chosen, _: chosen, losses)
 
 
-def sequences(samples: Sequence[Told], alphabet: Alphabet, longest: int) -> Captions:
+def sequences(samples: Sequence[Told], alphabet: Alphabet, longest: int) -> CaptionTokens:
     """Return the videos' sequences as padded tensors; `cut`: how many were longer than `longest`, the end mark too."""
-    return captions_of([sequence(one.events, one.video.duration, alphabet) for one in samples], longest)
+    return pack_tokens([sequence(one.events, one.video.duration, alphabet) for one in samples], longest)
 
 
-def context_of(network: Vid2Seq, watched: Sequence[Watched], alphabet: Alphabet) -> Context:
+def context_of(network: Vid2Seq, watched: Sequence[Watched], alphabet: Alphabet) -> CaptionContext:
     """Return what the network writes about: videos at the network's length, and what is said where anybody listens."""
     settings = network.settings
     device = next(network.parameters()).device
-    seen = videos([one.values for one in watched], [one.duration for one in watched], settings.rows, settings.features)
+    seen = stack_videos(
+        [one.values for one in watched], [one.duration for one in watched], settings.rows, settings.features
+    )
     speech: tuple[Tensor, Tensor] | tuple[None, None] = (None, None)
     if any(one.said is not None for one in watched):
-        rows, pad = padded_tokens([_heard(one, alphabet)[: settings.longest_speech] for one in watched])
+        rows, pad = pad_tokens([_heard(one, alphabet)[: settings.longest_speech] for one in watched])
         speech = rows.to(device), pad.to(device)
-    context: Context = network.context(seen.values.to(device), *speech)
+    context: CaptionContext = network.context(seen.values.to(device), *speech)
     return context
 
 
@@ -376,6 +385,6 @@ def tell(
     for first in range(0, len(asked), at_once):
         part = asked[first : first + at_once]
         context = context_of(network, [watched[number] for number in part], alphabet)
-        for number, one in zip(part, write(network, context, search), strict=True):
+        for number, one in zip(part, generate(network, context, search), strict=True):
             found[number] = parse(one.tokens, watched[number].duration, alphabet)
     return [found[number] for number in range(len(watched))]

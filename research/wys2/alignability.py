@@ -20,7 +20,7 @@ from stepline.records import FeatureSequence, Matrix, Span
 from stepline.training.batches import Flags, pad
 from stepline.training.loop import Loss, Progress, Task, fit
 from stepline.training.settings import TrainSettings
-from stepline.wys2.clips import collate_pairs, pair_of
+from stepline.wys2.clips import clip_text_pair, collate_pairs
 from stepline.wys2.detector import Detector
 
 TRAINING = TrainSettings(epochs=8, batch=16, learning_rate=3e-3, weight_decay=1e-4)  # its own; the paper tells none
@@ -119,7 +119,7 @@ def embed_seconds(network: Detector, features: FeatureSequence, seconds: float =
     nothing = np.zeros((1, network.settings.text_width), dtype=np.float32)
     middles = (np.arange(len(features.values)) + 0.5) / features.rate
     clips = [Span(max(0.0, middle - seconds / 2), middle + seconds / 2) for middle in middles.tolist()]
-    batch = collate_pairs([pair_of("", features, clip, nothing) for clip in clips])
+    batch = collate_pairs([clip_text_pair("", features, clip, nothing) for clip in clips])
     network.eval()
     with torch.inference_mode():
         rows = network.encode_clips(batch.to(next(network.parameters()).device))

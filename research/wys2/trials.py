@@ -35,16 +35,16 @@ from stepline.settings import Count, Positive, Settings
 from stepline.storage import write_atomic
 from stepline.training.batches import Flags
 from stepline.training.settings import TrainSettings
-from stepline.wys2.clips import Pair, narrated_clips, pair_of, split_videos
+from stepline.wys2.clips import ClipTextPair, clip_text_pair, narrated_clips, split_videos
 from stepline.wys2.dataset import (
     Array,
-    by_consensus,
-    by_relevance_of,
-    by_similarity,
-    fit_softmax,
-    mapped,
-    standard,
-    task_scores,
+    fit_softmax_regression,
+    map_cosine,
+    modality_consensus_labels,
+    require_key_steps,
+    sentence_similarity_labels,
+    standardise_columns,
+    task_log_probabilities,
 )
 from stepline.wys2.detector import Detector
 from stepline.wys2.settings import (
@@ -55,7 +55,7 @@ from stepline.wys2.settings import (
     PseudoSettings,
     Score,
 )
-from stepline.wys2.train import Validation, pseudo_label, score_pairs, train_detector
+from stepline.wys2.train import ValidationClips, score_pairs, train_detector, train_with_pseudo_labels
 
 log = logging.getLogger(__name__)
 
@@ -239,8 +239,8 @@ class Item:
     clearly the object that is named is in view, -1 where none is named.
     """
 
-    pair: Pair
-    overlapping: Pair
+    pair: ClipTextPair
+    overlapping: ClipTextPair
     video: str
     similarity: float
     unresolved: float
@@ -259,7 +259,7 @@ class Clips:
         return len(self.items)
 
     @property
-    def pairs(self) -> list[Pair]:
+    def pairs(self) -> list[ClipTextPair]:
         """Clips of 3 s with their candidates."""
         return [item.pair for item in self.items]
 
@@ -335,8 +335,8 @@ def _items(video: Sample) -> Iterator[Item]:
         id, texts = f"{video.id} {clip.span.start:.1f}", vectors[list(clip.candidates)]
         wide = Span(max(0.0, middle - OVERLAPPING / 2), middle + OVERLAPPING / 2)
         yield Item(
-            pair_of(id, features, clip.span, texts),
-            pair_of(id, features, wide, texts),
+            clip_text_pair(id, features, clip.span, texts),
+            clip_text_pair(id, features, wide, texts),
             video.id,
             np.nan if step is None else float(clear[row] @ step),
             np.nan if step is None else float(said[row] @ step),
@@ -418,11 +418,11 @@ def labels_of(clips: Clips, settings: LabelSettings, *, resolved: bool = True) -
     """Return the labels of clips, inferred from their key-steps."""
     cosine = clips.cosine(resolved=resolved)
     if settings.kind == "ss":
-        return by_similarity(mapped(cosine, settings.mapping), settings)
+        return sentence_similarity_labels(map_cosine(cosine, settings.mapping), settings)
     if settings.kind == "vr":
-        return by_relevance_of(np.isfinite(cosine))
-    seen, said = (task_scores(rows, clips.tasks, clips.videos) for rows in (_seen(clips), _said(clips)))
-    return by_consensus(clips.tasks, seen, said, settings)
+        return require_key_steps(np.isfinite(cosine))
+    seen, said = (task_log_probabilities(rows, clips.tasks, clips.videos) for rows in (_seen(clips), _said(clips)))
+    return modality_consensus_labels(clips.tasks, seen, said, settings)
 
 
 def train_on(trial: Wys2Trial, corpus: Wys2Corpus, place: Path) -> tuple[Detector, float, int]:
@@ -436,15 +436,17 @@ def train_on(trial: Wys2Trial, corpus: Wys2Corpus, place: Path) -> tuple[Detecto
         pairs += _plain(corpus.unlabelled)
         truth += corpus.unlabelled.truth.tolist()
 
-    def train(given: Sequence[Pair], number: int) -> Detector:
+    def train(given: Sequence[ClipTextPair], number: int) -> Detector:
         return _train(given, trial, place / str(number))
 
     try:
         if trial.pseudo is None:
             return train(pairs, 0), float(np.mean(truth)), len(pairs)
         weak = labels_of(corpus.validation, trial.labels, resolved=trial.resolved)
-        held = Validation(_plain(corpus.validation), weak)
-        made = pseudo_label(pairs, _plain(corpus.unlabelled), held, train, trial.pseudo, corpus.unlabelled.truth)
+        held = ValidationClips(_plain(corpus.validation), weak)
+        made = train_with_pseudo_labels(
+            pairs, _plain(corpus.unlabelled), held, train, trial.pseudo, corpus.unlabelled.truth
+        )
         last = made.rounds[-1]
         shown = sum(truth) + (last.precision or 0.0) * last.kept
         return made.detector, shown / last.pairs, last.pairs
@@ -460,7 +462,7 @@ def _positive(trial: Wys2Trial, clips: Clips) -> Flags:
     return labels_of(clips, trial.labels, resolved=trial.resolved)
 
 
-def _train(pairs: Sequence[Pair], trial: Wys2Trial, folder: Path) -> Detector:
+def _train(pairs: Sequence[ClipTextPair], trial: Wys2Trial, folder: Path) -> Detector:
     width = pairs[0].text.shape[1]
     detector = DetectorSettings(video_width=pairs[0].video.shape[1], text_width=width, score=trial.score)
     settings = training(trial.size, len(pairs), trial.seed)
@@ -485,9 +487,9 @@ def _baseline(trial: Wys2Trial, corpus: Wys2Corpus, clips: Clips) -> Matrix | Ar
         video = _seen(clips)
         return np.asarray(np.einsum("nc,nc->n", video, texts) / np.linalg.norm(video, axis=1))
     known = _said(corpus.train)
-    both = standard(np.concatenate([known, texts]))
+    both = standardise_columns(np.concatenate([known, texts]))
     labels = labels_of(corpus.train, trial.labels, resolved=trial.resolved)
-    weights = fit_softmax(both[: len(known)], labels.astype(np.int64), 2)
+    weights = fit_softmax_regression(both[: len(known)], labels.astype(np.int64), 2)
     wide = np.column_stack([both[len(known) :], np.ones(len(texts))])
     return np.asarray(wide @ (weights[:, 1] - weights[:, 0]))
 
@@ -502,10 +504,10 @@ def _said(clips: Clips) -> Matrix:
     return np.stack([pair.text[0] for pair in clips.pairs])
 
 
-def _plain(clips: Clips) -> list[Pair]:
+def _plain(clips: Clips) -> list[ClipTextPair]:
     """Return clips of 3 s with their own text alone."""
     return [_first(pair) for pair in clips.pairs]
 
 
-def _first(pair: Pair) -> Pair:
+def _first(pair: ClipTextPair) -> ClipTextPair:
     return replace(pair, text=pair.text[:1])

@@ -32,8 +32,14 @@ from stepline.training.batches import Flags
 from stepline.training.settings import TrainSettings
 from stepline.wys2.detector import Detector
 from stepline.wys2.settings import LabelSettings
-from stepline.wys2.summarizer import Segmented, SummarizerSettings, importance, segmented, train_summarizer
-from stepline.wys2.summarizer.dataset import seconds_shown
+from stepline.wys2.summarizer import (
+    SegmentedVideo,
+    SummarizerSettings,
+    predict_importance,
+    segment_video,
+    train_summarizer,
+)
+from stepline.wys2.summarizer.dataset import shown_seconds
 from stepline.wys2.summarizer.settings import TRAINING as SUMMARIZER_TRAINING
 from stepline.wys2.summarizer.train import score_summaries
 
@@ -157,7 +163,7 @@ def features_of(video: Sample, detector: Detector | None) -> tuple[FeatureSequen
 def summaries(seed: int, size: UsesSize, folder: Path) -> Scores:
     """Return F, tau and rho of summarizers on raw and on the detector's features, and of what learns nothing."""
     uses = prepare(seed, size, folder)
-    shown = [seconds_shown(video.record, video.duration) for video in uses.tests]
+    shown = [shown_seconds(video.record, video.duration) for video in uses.tests]
     chance = np.random.default_rng(seed)
     rows: dict[str, Mapping[str, float]] = {
         "every second": _summary([np.ones(len(one), dtype=np.float32) for one in shown], shown, 0.0),
@@ -170,24 +176,24 @@ def summaries(seed: int, size: UsesSize, folder: Path) -> Scores:
             taught, held = (_segments(videos, detector, speech=speech) for videos in (uses.lessons, uses.tests))
             settings = _widths(taught[0])
             network = train_summarizer(taught, folder / f"{words} {speech}", summarizer=settings, settings=training)
-            given = [importance(network, sample) for sample in held]
+            given = [predict_importance(network, sample) for sample in held]
             name = f"{'with speech' if speech else 'pictures alone'}, {words}"
             rows[name] = _summary(given, shown, time.process_time() - began)
     shutil.rmtree(folder, ignore_errors=True)
     return rows
 
 
-def _segments(videos: Sequence[Sample], detector: Detector | None, *, speech: bool) -> list[Segmented]:
+def _segments(videos: Sequence[Sample], detector: Detector | None, *, speech: bool) -> list[SegmentedVideo]:
     made = []
     for video in videos:
         features, vectors = features_of(video, detector)
         width = vectors.shape[1] if speech else 0
         settings = SummarizerSettings(video_width=features.values.shape[1], text_width=width)
-        made.append(segmented(video.record, features, vectors if speech else None, settings))
+        made.append(segment_video(video.record, features, vectors if speech else None, settings))
     return made
 
 
-def _widths(sample: Segmented) -> SummarizerSettings:
+def _widths(sample: SegmentedVideo) -> SummarizerSettings:
     return SummarizerSettings(video_width=sample.seen.shape[1], text_width=sample.said.shape[1])
 
 

@@ -155,10 +155,10 @@ def _placed(benchmark: Any, out: Path, options: dict[str, Any]) -> tuple[int, di
 def _described(benchmark: str, out: Path, options: dict[str, Any]) -> tuple[int, dict[str, str]]:
     """Answer with a network that describes; return how many videos are in the file, and why others are not."""
     from stepline.nasva.benchmarks import Features
-    from stepline.procx.benchmark import asked_by
-    from stepline.procx.benchmark import predict as answer
+    from stepline.procx.benchmark import benchmark_videos
+    from stepline.procx.benchmark import write_predictions as answer
     from stepline.procx.checkpoint import load_model
-    from stepline.procx.dataset import Source
+    from stepline.procx.dataset import RecordSource
 
     if options["texts"] is not None or options["order"] is not None:
         raise SettingsError(f"{benchmark} asks for no texts; leave --texts and --order out")
@@ -167,9 +167,9 @@ def _described(benchmark: str, out: Path, options: dict[str, Any]) -> tuple[int,
     spoken = None
     if options["transcripts"]:
         settings = settings.model_copy(update={"speech": True})
-        records = Source(options["transcripts"]).records()
+        records = RecordSource(options["transcripts"]).records()
         spoken = {record.video.id: record.transcript for record in records if record.transcript is not None}
-    questions = asked_by(benchmark, options["reference"], options["subset"])
+    questions = benchmark_videos(benchmark, options["reference"], options["subset"])
     _tell_unasked(questions.reasons())
     answered = answer(questions.asked, loaded, features, out, settings, spoken=spoken)
     click.echo(f"{answered.steps} steps are told", err=True)

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from stepline.nasva.pseudo_labels import RoundReport
     from stepline.nasva.train import Prepared
-    from stepline.procx.train import Outcome
-    from stepline.procx.train import Prepared as ProcxPrepared
+    from stepline.procx.train import PreparedRun as ProcxPrepared
+    from stepline.procx.train import SeedResult
     from stepline.records import Record
     from stepline.training.loop import Progress
 
@@ -167,7 +167,7 @@ def train_procx(out: Path, settings_file: Path | None, overrides: tuple[str, ...
       stepline train procx --features store --steps youcook2:yc2_train.json --start pretrained --out run
     """
     from stepline.procx.settings import ProcxRunSettings
-    from stepline.procx.train import Sources as ProcxSources
+    from stepline.procx.train import ProcxSources as ProcxSources
     from stepline.procx.train import train_run
     from stepline.settings import load_settings
     from stepline.training.distributed import end_processes, is_first
@@ -208,12 +208,12 @@ def _say_procx_samples(prepared: "ProcxPrepared") -> None:
         click.echo(f"warning: {prepared.crowded} videos have more steps than {queries} queries: {cure}", err=True)
 
 
-def _say_outcomes(outcomes: "list[Outcome]", *, as_json: bool) -> None:
-    from stepline.procx.train import BEST, FINAL, summary
+def _say_outcomes(outcomes: "list[SeedResult]", *, as_json: bool) -> None:
+    from stepline.procx.train import BEST, FINAL, seed_summary
     from stepline.training.distributed import peak_memory
 
     files = [str(one.folder / name) for one in outcomes for name in (FINAL, BEST) if (one.folder / name).exists()]
-    found = summary(outcomes)
+    found = seed_summary(outcomes)
     if as_json:
         click.echo(json.dumps({"files": files, "peak_bytes": peak_memory(), **found}))
         return
@@ -253,14 +253,14 @@ def train_summarizer(
     from stepline.training.sources import text_encoder
     from stepline.wys2.run_files import SUMMARIZER
     from stepline.wys2.summarizer.settings import SummarizerRunSettings
-    from stepline.wys2.summarizer.train import gather_lessons, train_summarizer_run
+    from stepline.wys2.summarizer.train import gather_summaries, train_summarizer_run
 
     settings = load_settings(SummarizerRunSettings, settings_file, overrides)
     records = _records(options["key_steps"], options["frames"])
     features, text = FeatureStore(options["features"]), options["vectors"]
     said = {record.video.id: record.transcript for record in _told(options["narrations"]) if record.transcript}
     encode = None if text is None else text_encoder(text)
-    lessons = gather_lessons(records, features, encode, settings.summarizer, said)
+    lessons = gather_summaries(records, features, encode, settings.summarizer, said)
     with training_bar() as bar:
         made = train_summarizer_run(lessons, out, settings, video=features.backbone, text=text or "", report=bar)
     for reason, count in lessons.omitted.items():
@@ -272,11 +272,11 @@ def train_summarizer(
 
 def _records(key_steps: str | None, frames: Path | None) -> "Iterable[Record]":
     from stepline.training.sources import read_records
-    from stepline.wys2.summarizer.model import read_frames
+    from stepline.wys2.summarizer.model import read_frame_labels
 
     if (key_steps is None) == (frames is None):
         raise SettingsError("give --key-steps or --frames: one of them says what belongs in a summary")
-    return read_records(key_steps) if key_steps is not None else read_frames(Path(str(frames)))
+    return read_records(key_steps) if key_steps is not None else read_frame_labels(Path(str(frames)))
 
 
 def _told(narrations: str | None) -> "Iterator[Record]":
@@ -391,7 +391,7 @@ def train_wys2(
     from stepline.features import FeatureStore
     from stepline.settings import load_settings
     from stepline.training.sources import read_records, text_encoder
-    from stepline.wys2.dataset import gather
+    from stepline.wys2.dataset import gather_clips
     from stepline.wys2.run import train_run
     from stepline.wys2.run_files import DETECTOR
     from stepline.wys2.settings import Wys2Settings
@@ -400,10 +400,10 @@ def train_wys2(
     features, encode = FeatureStore(options["features"]), text_encoder(options["vectors"])
     said = read_records(options["narrations"]) if options["narrations"] else ()
     transcripts = {record.video.id: record.transcript for record in said if record.transcript is not None}
-    labelled = gather(read_records(options["key_steps"]), features, encode, settings.clips, transcripts)
+    labelled = gather_clips(read_records(options["key_steps"]), features, encode, settings.clips, transcripts)
     further = None
     if options["unlabelled"]:
-        further = gather(read_records(options["unlabelled"]), features, encode, settings.clips, transcripts)
+        further = gather_clips(read_records(options["unlabelled"]), features, encode, settings.clips, transcripts)
     backbone = features.backbone
     with training_bar() as bar:
         made = train_run(labelled, further, out, settings, video=backbone, text=options["vectors"], report=bar)

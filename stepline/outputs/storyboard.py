@@ -7,7 +7,7 @@ from importlib.resources import files
 from stepline.outputs.html import media_link, picture_link, policy, template
 from stepline.outputs.text import clock, one_line, sentence_case
 from stepline.records import Record
-from stepline.wys2.summary import Segment
+from stepline.wys2.summary import SummarySegment
 
 SUMMARY_SUFFIX = ".summary.mp4"  # of the film beside which a storyboard lies
 
@@ -24,7 +24,7 @@ class _Panel:
 
 
 def storyboard(
-    record: Record, segments: Sequence[Segment], *, keyframes: Mapping[str, bytes], film: str | None = None
+    record: Record, segments: Sequence[SummarySegment], *, keyframes: Mapping[str, bytes], film: str | None = None
 ) -> str:
     """Return the page as HTML. keyframes: a JPEG for a step's id. film: the summary's path as seen from the page."""
     kept = sum(segment.span.duration for segment in segments)
@@ -43,7 +43,7 @@ def storyboard(
     )
 
 
-def _panels(segments: Sequence[Segment], keyframes: Mapping[str, bytes]) -> list[_Panel]:
+def _panels(segments: Sequence[SummarySegment], keyframes: Mapping[str, bytes]) -> list[_Panel]:
     panels, offset = [], 0.0
     for number, segment in enumerate(segments, start=1):
         texts = tuple(
@@ -56,6 +56,6 @@ def _panels(segments: Sequence[Segment], keyframes: Mapping[str, bytes]) -> list
     return panels
 
 
-def _count(segments: Sequence[Segment]) -> str:
+def _count(segments: Sequence[SummarySegment]) -> str:
     count = sum(len(segment.steps) for segment in segments)
     return f"{count} step{'' if count == 1 else 's'}"

@@ -17,7 +17,7 @@ from stepline.records import Dropped, FeatureSequence, Record, Step, Transcript,
 from stepline.vision.settings import VisionSettings
 
 if TYPE_CHECKING:
-    from stepline.procx.checkpoint import Loaded
+    from stepline.procx.checkpoint import LoadedProcx
 
 SEEN_ALONE = "speech tells no step; the steps are told from the pictures, by a trained network"
 
@@ -36,7 +36,7 @@ class Descriptions:
     told: JsonValue = None
 
 
-def load_describer(settings: DescribeSettings, vision: VisionSettings) -> "Loaded | None":
+def load_describer(settings: DescribeSettings, vision: VisionSettings) -> "LoadedProcx | None":
     """Return the network that the settings name, if any; before the minutes of work that a wrong one costs."""
     if settings.path is None:
         if settings.when == "alone":
@@ -55,7 +55,7 @@ def load_describer(settings: DescribeSettings, vision: VisionSettings) -> "Loade
 
 
 def described(
-    loaded: "Loaded | None",
+    loaded: "LoadedProcx | None",
     features: FeatureSequence | None,
     transcript: Transcript,
     written: Sequence[Step],

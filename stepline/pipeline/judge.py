@@ -32,10 +32,10 @@ def load_judge(settings: JudgeSettings, vision: VisionSettings) -> "LoadedDetect
     """Return the trained detector that the settings name, if any; before the minutes of work that a wrong one costs."""
     if settings.detector is None:
         return None
-    from stepline.wys2.predict import check_same, load_detector
+    from stepline.wys2.predict import check_backbone, load_detector
 
     loaded = load_detector(settings.detector)
-    check_same(loaded.path, (loaded.video, loaded.text), vision.backbone)
+    check_backbone(loaded.path, (loaded.video, loaded.text), vision.backbone)
     return loaded
 
 

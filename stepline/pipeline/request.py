@@ -81,10 +81,10 @@ def _detector(path: Path | None) -> JsonValue:
     """Return the sha256 of the trained detector and of its calibration."""
     if path is None:
         return None
-    from stepline.wys2.predict import find_detector, shown_path
+    from stepline.wys2.predict import calibration_path, find_detector
 
     file = find_detector(path)
-    return [_digest(file), _digest(shown_path(file))]
+    return [_digest(file), _digest(calibration_path(file))]
 
 
 def _describer(path: Path | None) -> JsonValue:

@@ -14,7 +14,7 @@ from stepline.records import Record
 from stepline.storage import write_atomic
 from stepline.vision.settings import VisionSettings
 from stepline.wys2.settings import SummarySettings
-from stepline.wys2.summary import Importance, Segment, summarize
+from stepline.wys2.summary import Importance, SummarySegment, summarize
 
 if TYPE_CHECKING:
     from stepline.wys2.summarizer import LoadedSummarizer
@@ -28,7 +28,7 @@ BOARD = ".summary.html"
 class Summary:
     """What was kept, and the files that show it."""
 
-    segments: tuple[Segment, ...]
+    segments: tuple[SummarySegment, ...]
     files: tuple[Path, ...]
 
     @property
@@ -62,11 +62,11 @@ def load_summarizer(path: Path, vision: VisionSettings) -> "LoadedSummarizer":
 
     Raises ModelError for any other file, SettingsError where it was trained on another backbone's features.
     """
-    from stepline.wys2.predict import check_same
+    from stepline.wys2.predict import check_backbone
     from stepline.wys2.summarizer import read_summarizer
 
     loaded = read_summarizer(path)
-    check_same(loaded.path, (loaded.video, loaded.text), vision.backbone)
+    check_backbone(loaded.path, (loaded.video, loaded.text), vision.backbone)
     return loaded
 
 
@@ -83,7 +83,7 @@ def weigh(
     """
     from stepline.media import probe
     from stepline.wys2.predict import encode_texts
-    from stepline.wys2.summarizer import importance, segmented
+    from stepline.wys2.summarizer import predict_importance, segment_video
 
     seen = see(request, probe(request.path, settings.media), settings, progress=progress)
     if seen.features is None or seen.backbone is None:
@@ -91,4 +91,4 @@ def weigh(
     said = [sentence.text for sentence in record.transcript.sentences] if record.transcript else []
     uses_speech = loaded.network.settings.text_width > 0
     vectors = encode_texts(loaded.text, seen.backbone, said) if uses_speech else None
-    return importance(loaded.network, segmented(record, seen.features, vectors, loaded.network.settings))
+    return predict_importance(loaded.network, segment_video(record, seen.features, vectors, loaded.network.settings))

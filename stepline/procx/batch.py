@@ -19,16 +19,16 @@ import torch
 from torch import Tensor
 
 from stepline.errors import ShapeError
-from stepline.procx.matcher import Targets, targets
+from stepline.procx.matcher import Targets, build_targets
 from stepline.procx.settings import ModelSettings
-from stepline.procx.vocabulary import Captions, Vocabulary, captions, padded_tokens
+from stepline.procx.vocabulary import CaptionTokens, Vocabulary, pad_tokens, tokenize
 from stepline.records import Matrix
 
 ResizeMethod: TypeAlias = Literal["nearest", "linear"]
 Rows: TypeAlias = npt.NDArray[np.int64]
 
 
-def resize(values: Matrix, size: int, method: ResizeMethod = "nearest") -> Matrix:
+def resize_rows(values: Matrix, size: int, method: ResizeMethod = "nearest") -> Matrix:
     """Return features (T, C) as (size, C) float32; a single row is repeated.
 
     Raises ShapeError when there is no row, or `size` is not positive.
@@ -57,7 +57,7 @@ def nearest_rows(length: int, size: int) -> Rows:
 
 
 @dataclass(frozen=True)
-class Sample:
+class StepSample:
     """One video with its steps. values: (T, C) float32, T may be 0; spans in seconds, each with its sentence.
 
     said: what is spoken around each step, None where nobody is listened to. others: further wordings of each step, ()
@@ -104,20 +104,20 @@ class Videos:
 
 
 @dataclass(frozen=True)
-class Others:
+class AlternativeCaptions:
     """Further wordings of steps: O sentences, each of step (O,) of video (O,), which are numbers in the targets."""
 
-    sentences: Captions
+    sentences: CaptionTokens
     video: Tensor
     step: Tensor
 
-    def to(self, device: str | torch.device) -> "Others":
+    def to(self, device: str | torch.device) -> "AlternativeCaptions":
         """Return them on another device."""
-        return Others(self.sentences.to(device), self.video.to(device), self.step.to(device))
+        return AlternativeCaptions(self.sentences.to(device), self.video.to(device), self.step.to(device))
 
 
 @dataclass(frozen=True)
-class Batch:
+class StepBatch:
     """Videos, and what should be said of them.
 
     captions: S sentences, video by video in the order of the targets' steps, which is that of time. said: (S, A) tokens
@@ -127,17 +127,17 @@ class Batch:
     ids: tuple[str, ...]
     videos: Videos
     targets: Targets
-    captions: Captions
+    captions: CaptionTokens
     said: Tensor | None = None
     said_pad: Tensor | None = None
-    others: Others | None = None
+    others: AlternativeCaptions | None = None
 
-    def to(self, device: str | torch.device) -> "Batch":
+    def to(self, device: str | torch.device) -> "StepBatch":
         """Return the batch on another device."""
         said, pad = (part if part is None else part.to(device) for part in (self.said, self.said_pad))
         others = None if self.others is None else self.others.to(device)
         seen = self.videos.to(device), self.targets.to(device)
-        return Batch(self.ids, *seen, self.captions.to(device), said=said, said_pad=pad, others=others)
+        return StepBatch(self.ids, *seen, self.captions.to(device), said=said, said_pad=pad, others=others)
 
     def rows(self, video: Tensor, step: Tensor) -> Tensor:
         """Return which caption belongs to each step of each video, both (M,): (M,)."""
@@ -145,7 +145,7 @@ class Batch:
         return (counts.cumsum(0) - counts)[video] + step
 
 
-def videos(values: Sequence[Matrix], durations: Sequence[float], rows: int, width: int | None = None) -> Videos:
+def stack_videos(values: Sequence[Matrix], durations: Sequence[float], rows: int, width: int | None = None) -> Videos:
     """Return features (T, C) of several videos, resized; one without rows is zeros, and so marked.
 
     width: C, needed only where every video is empty. Raises ShapeError when widths differ or there is no video.
@@ -154,13 +154,13 @@ def videos(values: Sequence[Matrix], durations: Sequence[float], rows: int, widt
     if len(widths) != 1 or len(values) != len(durations):
         raise ShapeError(f"features of one batch must have one width, not {sorted(widths)}; use one backbone")
     blank = np.zeros((rows, widths.pop()), dtype=np.float32)
-    stacked = np.stack([resize(one, rows) if len(one) else blank for one in values])  # (B, R, C)
+    stacked = np.stack([resize_rows(one, rows) if len(one) else blank for one in values])  # (B, R, C)
     empty = torch.tensor([not len(one) for one in values])
     seconds = torch.tensor(list(durations), dtype=torch.float32)
     return Videos(torch.from_numpy(stacked), seconds, empty if bool(empty.any()) else None)
 
 
-def collate(samples: Sequence[Sample], vocabulary: Vocabulary, settings: ModelSettings) -> Batch:
+def collate(samples: Sequence[StepSample], vocabulary: Vocabulary, settings: ModelSettings) -> StepBatch:
     """Return the samples as one batch; all steps of all videos are kept, in the order of time.
 
     Raises ShapeError when there is no sample, widths do not fit, or a span is reversed or outside its video.
@@ -171,18 +171,18 @@ def collate(samples: Sequence[Sample], vocabulary: Vocabulary, settings: ModelSe
     durations = [sample.duration for sample in samples]
     ordered = [(sample, step) for sample in samples for step in sample.order]
     said, said_pad = _said(ordered, vocabulary, settings.captioner.longest_transcript)
-    return Batch(
+    return StepBatch(
         tuple(sample.id for sample in samples),
-        videos(seen, durations, settings.rows, settings.features),
-        targets([[sample.spans[step] for step in sample.order] for sample in samples], durations),
-        captions([sample.sentences[step] for sample, step in ordered], vocabulary, settings.captioner.longest),
+        stack_videos(seen, durations, settings.rows, settings.features),
+        build_targets([[sample.spans[step] for step in sample.order] for sample in samples], durations),
+        tokenize([sample.sentences[step] for sample, step in ordered], vocabulary, settings.captioner.longest),
         said,
         said_pad,
         _others(samples, vocabulary, settings.captioner.longest),
     )
 
 
-def _others(samples: Sequence[Sample], vocabulary: Vocabulary, longest: int) -> Others | None:
+def _others(samples: Sequence[StepSample], vocabulary: Vocabulary, longest: int) -> AlternativeCaptions | None:
     """Return the further wordings of all steps, in the order of the targets; None for none."""
     found = [
         (video, place, text)
@@ -193,15 +193,15 @@ def _others(samples: Sequence[Sample], vocabulary: Vocabulary, longest: int) -> 
     if not found:
         return None
     numbers = torch.tensor([row[:2] for row in found])  # (O, 2)
-    return Others(captions([row[2] for row in found], vocabulary, longest), numbers[:, 0], numbers[:, 1])
+    return AlternativeCaptions(tokenize([row[2] for row in found], vocabulary, longest), numbers[:, 0], numbers[:, 1])
 
 
 def _said(
-    ordered: Sequence[tuple[Sample, int]], vocabulary: Vocabulary, longest: int
+    ordered: Sequence[tuple[StepSample, int]], vocabulary: Vocabulary, longest: int
 ) -> tuple[Tensor, Tensor] | tuple[None, None]:
     """Return the tokens (S, A) of what is said around each step, cut to the longest, and where they are padding."""
     if all(sample.said is None for sample, _ in ordered):
         return None, None
-    return padded_tokens(
+    return pad_tokens(
         [vocabulary.encode(sample.said[step])[:longest] if sample.said else [] for sample, step in ordered]
     )

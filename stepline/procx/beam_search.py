@@ -9,29 +9,29 @@ from typing import Protocol, TypeVar
 import torch
 from torch import Tensor
 
-from stepline.procx.captioner import Context
+from stepline.procx.captioner import CaptionContext
 from stepline.procx.settings import SearchSettings
 from stepline.procx.vocabulary import BEGIN, END, PAD
 
-NEVER = float("-inf")  # log P of what may not be said
+IMPOSSIBLE = float("-inf")  # log P of what may not be said
 
 
-class Taken(Protocol):
+class Selectable(Protocol):
     """Captions under way."""
 
     def take(self, rows: Tensor) -> None:
         """Go on with these rows."""
 
 
-W = TypeVar("W", bound=Taken)
+W = TypeVar("W", bound=Selectable)
 
 
-class Writer(Protocol[W]):
+class StepwiseDecoder(Protocol[W]):
     """A network that writes word by word."""
 
     longest: int
 
-    def begin(self, context: Context) -> W:
+    def begin(self, context: CaptionContext) -> W:
         """Return the state from which captions are written."""
 
     def go_on(self, tokens: Tensor, writing: W) -> Tensor:
@@ -39,7 +39,7 @@ class Writer(Protocol[W]):
 
 
 @dataclass(frozen=True)
-class Written:
+class Caption:
     """A caption: its tokens without marks, its log P with the end mark, and whether it came to its end."""
 
     tokens: tuple[int, ...]
@@ -48,7 +48,9 @@ class Written:
 
 
 @torch.no_grad()  # type: ignore[untyped-decorator]   # torch is untyped to mypy here
-def write(writer: Writer[W], context: Context, settings: SearchSettings | None = None) -> list[Written]:
+def generate(
+    writer: StepwiseDecoder[W], context: CaptionContext, settings: SearchSettings | None = None
+) -> list[Caption]:
     """Return a caption for each of the context's M queries; one that reaches the most tokens is cut there.
 
     Other captions of the batch never change one. The writer should be at rest (eval), or dropout speaks too.
@@ -57,11 +59,13 @@ def write(writer: Writer[W], context: Context, settings: SearchSettings | None =
     if not len(context.queries):
         return []
     longest = min(writer.longest, settings.longest or writer.longest)
-    search = greedy if settings.beam == 1 else beam
+    search = greedy_search if settings.beam == 1 else beam_search
     return search(writer, context, longest, settings)
 
 
-def greedy(writer: Writer[W], context: Context, longest: int, settings: SearchSettings) -> list[Written]:
+def greedy_search(
+    writer: StepwiseDecoder[W], context: CaptionContext, longest: int, settings: SearchSettings
+) -> list[Caption]:
     """Return captions of the likeliest next tokens."""
     writing = writer.begin(context)
     last = torch.full((len(context.queries),), BEGIN, device=context.queries.device)  # (M,)
@@ -78,7 +82,9 @@ def greedy(writer: Writer[W], context: Context, longest: int, settings: SearchSe
     return _written(torch.stack(said, dim=1), total, done)
 
 
-def beam(writer: Writer[W], context: Context, longest: int, settings: SearchSettings) -> list[Written]:
+def beam_search(
+    writer: StepwiseDecoder[W], context: CaptionContext, longest: int, settings: SearchSettings
+) -> list[Caption]:
     """Return the captions that rank best by log P / tokens^penalty, one that is cut for its length among them.
 
     Each step keeps the k likeliest hypotheses that go on; one that ends is remembered if it is among the k likeliest
@@ -86,11 +92,11 @@ def beam(writer: Writer[W], context: Context, longest: int, settings: SearchSett
     """
     captions, k, device = len(context.queries), settings.beam, context.queries.device
     writing = writer.begin(context)
-    total = torch.full((captions, k), NEVER, device=device)
+    total = torch.full((captions, k), IMPOSSIBLE, device=device)
     total[:, 0] = 0.0  # all k begin alike: one of them counts
     said = torch.full((captions, k, longest), PAD, device=device)
     last = torch.full((captions, k), BEGIN, device=device)
-    best = _Best.none(captions, longest, device)
+    best = _BestEnded.none(captions, longest, device)
     first = torch.arange(captions, device=device)[:, None]  # (M, 1)
     for place in range(longest):
         tokens = last[:, 0] if place == 0 else last.flatten()
@@ -99,11 +105,15 @@ def beam(writer: Writer[W], context: Context, longest: int, settings: SearchSett
         top, chosen = scores.flatten(1).topk(min(2 * k, scores[0].numel()), dim=1)  # (M, 2 k), of which k go on
         parent, token = chosen // scores.shape[2], chosen % scores.shape[2]
         ends = token == END
-        best.offer(top[:, :k].masked_fill(~ends[:, :k], NEVER), said, parent[:, :k], place, settings.length_penalty)
+        best.offer(
+            top[:, :k].masked_fill(~ends[:, :k], IMPOSSIBLE), said, parent[:, :k], place, settings.length_penalty
+        )
         going = ends.int().argsort(dim=1, stable=True)[:, :k]  # those that go on first, in their order
-        total = top.masked_fill(ends, NEVER).gather(1, going)
+        total = top.masked_fill(ends, IMPOSSIBLE).gather(1, going)
         parent, last = parent.gather(1, going), token.gather(1, going)  # (M, k) each
-        total, parent, last = (_widened(part, k, fill) for part, fill in ((total, NEVER), (parent, 0), (last, PAD)))
+        total, parent, last = (
+            _widened(part, k, fill) for part, fill in ((total, IMPOSSIBLE), (parent, 0), (last, PAD))
+        )
         said = said[first, parent]
         said[:, :, place] = last
         writing.take((first * (1 if place == 0 else k) + parent).flatten())
@@ -115,7 +125,7 @@ def beam(writer: Writer[W], context: Context, longest: int, settings: SearchSett
 
 
 @dataclass
-class _Best:
+class _BestEnded:
     """The best ended hypothesis of each caption: rank and total (M,), said (M, longest)."""
 
     rank: Tensor
@@ -123,9 +133,9 @@ class _Best:
     said: Tensor
 
     @staticmethod
-    def none(captions: int, longest: int, device: torch.device) -> "_Best":
-        never = torch.full((captions,), NEVER, device=device)
-        return _Best(never, never.clone(), torch.full((captions, longest), PAD, device=device))
+    def none(captions: int, longest: int, device: torch.device) -> "_BestEnded":
+        never = torch.full((captions,), IMPOSSIBLE, device=device)
+        return _BestEnded(never, never.clone(), torch.full((captions, longest), PAD, device=device))
 
     def offer(self, total: Tensor, said: Tensor, parent: Tensor, place: int, penalty: float) -> None:
         """Take hypotheses that end here where they rank higher. total: (M, k), NEVER for those that do not end."""
@@ -147,14 +157,14 @@ def _widened(part: Tensor, count: int, fill: float) -> Tensor:
 def _log_probability(logits: Tensor, place: int, settings: SearchSettings) -> Tensor:
     """Return log P of each next token, (R, V) float32; marks other than the end are never said, nor it too soon."""
     scores = logits.float().log_softmax(dim=-1)
-    scores[:, [PAD, BEGIN]] = NEVER
+    scores[:, [PAD, BEGIN]] = IMPOSSIBLE
     if place < settings.shortest:
-        scores[:, END] = NEVER
+        scores[:, END] = IMPOSSIBLE
     return scores
 
 
-def _written(said: Tensor, total: Tensor, ended: Tensor) -> list[Written]:
+def _written(said: Tensor, total: Tensor, ended: Tensor) -> list[Caption]:
     """Return rows of tokens (M, W) as captions; what follows the end mark is not of them."""
     marks = (PAD, BEGIN, END)
     rows = [tuple(token for token in row if token not in marks) for row in said.tolist()]
-    return [Written(*one) for one in zip(rows, total.tolist(), ended.tolist(), strict=True)]
+    return [Caption(*one) for one in zip(rows, total.tolist(), ended.tolist(), strict=True)]

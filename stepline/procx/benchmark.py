@@ -8,15 +8,15 @@ from typing import Protocol
 
 from stepline.datasets import read, segments, write_densevid
 from stepline.errors import DatasetError, SteplineError
-from stepline.procx.checkpoint import Loaded
-from stepline.procx.inference import Clip, Describer
+from stepline.procx.checkpoint import LoadedProcx
+from stepline.procx.inference import StepDescriber, VideoToDescribe
 from stepline.procx.settings import DescribeSettings
 from stepline.records import FeatureSequence, Record, Transcript, Video
 
 NO_LENGTH = "its features hold no row"
 
 
-class Reader(Protocol):
+class FeatureReader(Protocol):
     """Where the features of videos are."""
 
     def read(self, video: str) -> FeatureSequence:
@@ -24,7 +24,7 @@ class Reader(Protocol):
 
 
 @dataclass(frozen=True)
-class Questions:
+class BenchmarkVideos:
     """The ids that a benchmark asks for, in its order, and by id why others of its files are not asked."""
 
     asked: tuple[str, ...]
@@ -36,7 +36,7 @@ class Questions:
 
 
 @dataclass(frozen=True)
-class Answered:
+class PredictionSummary:
     """How many videos and steps the file holds, and why the other videos are not in it, by id."""
 
     count: int
@@ -44,24 +44,24 @@ class Answered:
     missing: dict[str, str]
 
 
-def asked_by(name: str, reference: Path, subset: str | None = None) -> Questions:
+def benchmark_videos(name: str, reference: Path, subset: str | None = None) -> BenchmarkVideos:
     """Return the videos of a benchmark. Raises DatasetError where its file cannot be read or holds none."""
     reading = read(name, reference, subset=subset)
     if not reading.records:
         raise DatasetError(f"{reference}: holds no video{f' of subset {subset!r}' if subset else ''} to describe")
     unasked = {row.id: row.reason for row in reading.rejected if row.what == "video"}
-    return Questions(tuple(record.id for record in reading.records), unasked)
+    return BenchmarkVideos(tuple(record.id for record in reading.records), unasked)
 
 
-def predict(
+def write_predictions(
     asked: Sequence[str],
-    loaded: Loaded,
-    features: Reader,
+    loaded: LoadedProcx,
+    features: FeatureReader,
     out: Path,
     settings: DescribeSettings,
     *,
     spoken: Mapping[str, Transcript] | None = None,
-) -> Answered:
+) -> PredictionSummary:
     """Write the steps of the asked videos as densevid_eval's results, and return what is in it and what is not.
 
     spoken: what is said, by id, for a network that reads speech; a video without is read in silence.
@@ -69,7 +69,7 @@ def predict(
     """
     if settings.speech:
         loaded.check_speech()
-    describer = Describer(loaded.model, loaded.vocabulary, settings, loaded.trained.around or 0.0)
+    describer = StepDescriber(loaded.model, loaded.vocabulary, settings, loaded.trained.around or 0.0)
     missing: dict[str, str] = {}
     records: list[Record] = []
     for first in range(0, len(asked), settings.batch):
@@ -80,14 +80,18 @@ def predict(
         id, reason = next(iter(missing.items()))
         raise DatasetError(f"none of {len(asked)} videos can be answered, the first, {id}, since: {reason}")
     write_densevid(segments(records), out)
-    return Answered(len(records), sum(len(record.steps) for record in records), missing)
+    return PredictionSummary(len(records), sum(len(record.steps) for record in records), missing)
 
 
 def _clips(
-    ids: Sequence[str], loaded: Loaded, features: Reader, spoken: Mapping[str, Transcript], missing: dict[str, str]
-) -> dict[str, Clip]:
+    ids: Sequence[str],
+    loaded: LoadedProcx,
+    features: FeatureReader,
+    spoken: Mapping[str, Transcript],
+    missing: dict[str, str],
+) -> dict[str, VideoToDescribe]:
     """Return the videos that can be described; `missing` gets the others with the reason."""
-    clips: dict[str, Clip] = {}
+    clips: dict[str, VideoToDescribe] = {}
     for id in ids:
         try:
             found = features.read(id)
@@ -99,5 +103,5 @@ def _clips(
             missing[id] = NO_LENGTH
             continue
         said = spoken[id].sentences if id in spoken else ()
-        clips[id] = Clip(found.values, found.duration, found.duration, said)
+        clips[id] = VideoToDescribe(found.values, found.duration, found.duration, said)
     return clips

@@ -33,7 +33,7 @@ from stepline.procx.settings import CaptionerSettings
 from stepline.training.layers import Drop, Linear, affine
 
 
-class Readable(Protocol):
+class Attendable(Protocol):
     """What may be attended to."""
 
     def __len__(self) -> int:
@@ -44,7 +44,7 @@ class Readable(Protocol):
 
 
 @dataclass(frozen=True)
-class Memory:
+class KeyValueCache:
     """Keys and values (M, H, S, D/H) of what may be attended to; keep (M, 1, 1, S), None: all of it."""
 
     keys: Tensor
@@ -60,19 +60,19 @@ class Memory:
         mixed: Tensor = F.scaled_dot_product_attention(query, self.keys, self.values, keep, is_causal=causal)
         return mixed
 
-    def joined(self, other: "Memory") -> "Memory":
+    def joined(self, other: "KeyValueCache") -> "KeyValueCache":
         """Return the memory with what comes after it."""
         keys, values = torch.cat((self.keys, other.keys), dim=2), torch.cat((self.values, other.values), dim=2)
         if self.keep is None and other.keep is None:
-            return Memory(keys, values)
-        return Memory(keys, values, torch.cat((_kept(self), _kept(other)), dim=3))
+            return KeyValueCache(keys, values)
+        return KeyValueCache(keys, values, torch.cat((_kept(self), _kept(other)), dim=3))
 
-    def take(self, rows: Tensor) -> "Memory":
+    def take(self, rows: Tensor) -> "KeyValueCache":
         """Return what these captions remember, (R,) indices."""
-        return Memory(self.keys[rows], self.values[rows], None if self.keep is None else self.keep[rows])
+        return KeyValueCache(self.keys[rows], self.values[rows], None if self.keep is None else self.keep[rows])
 
 
-def _kept(memory: Memory) -> Tensor:
+def _kept(memory: KeyValueCache) -> Tensor:
     if memory.keep is not None:
         return memory.keep
     captions, _, places, _ = memory.keys.shape
@@ -88,13 +88,13 @@ class Attention(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
         self.query, self.remembered = Linear(width, width), Linear(width, 2 * width)
         self.out = Linear(width, width)
 
-    def remember(self, rows: Tensor, pad: Tensor | None = None) -> Memory:
+    def remember(self, rows: Tensor, pad: Tensor | None = None) -> KeyValueCache:
         """Return rows (M, S, D) as keys and values. pad: (M, S), True where a row is padding."""
         keys, values = self.remembered(rows).chunk(2, dim=-1)  # (M, S, D) each
         keep = None if pad is None else ~pad[:, None, None]  # (M, 1, 1, S)
-        return Memory(self._apart(keys), self._apart(values), keep)
+        return KeyValueCache(self._apart(keys), self._apart(values), keep)
 
-    def forward(self, rows: Tensor, memory: Readable) -> Tensor:
+    def forward(self, rows: Tensor, memory: Attendable) -> Tensor:
         """Return rows (R, W, D) attended to what M captions see; R may be a multiple of M, caption by caption."""
         each = len(rows) // len(memory) if len(memory) else 1  # R/M
         grouped = rows.reshape(len(memory), each * rows.shape[1], rows.shape[2])  # (M, R/M W, D)
@@ -112,7 +112,7 @@ class Attention(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
         return rows.unflatten(-1, (self.heads, -1)).transpose(1, 2)
 
 
-class Layer(nn.Module):  # type: ignore[misc]
+class CaptionerLayer(nn.Module):  # type: ignore[misc]
     """Words attend to words, then to a context if the layer has one, then a feed-forward; each normalised first."""
 
     def __init__(self, width: int, heads: int, inner: int, dropout: float, *, crosses: bool) -> None:
@@ -124,27 +124,29 @@ class Layer(nn.Module):  # type: ignore[misc]
         self.feed_norm, self.drop = nn.LayerNorm(width), Drop(dropout)
 
     def forward(
-        self, rows: Tensor, context: Readable | None = None, *, keep: Tensor | None = None, causal: bool = False
+        self, rows: Tensor, context: Attendable | None = None, *, keep: Tensor | None = None, causal: bool = False
     ) -> Tensor:
         """Return rows (M, W, D) after the layer; keep and causal as in `Attention.among`, of the words."""
         rows = rows + self.drop(self.within.among(self.within_norm(rows), keep=keep, causal=causal))
         return self._rest(rows, context)
 
-    def go_on(self, rows: Tensor, past: Memory | None, context: Memory | None) -> tuple[Tensor, Memory]:
+    def go_on(
+        self, rows: Tensor, past: KeyValueCache | None, context: KeyValueCache | None
+    ) -> tuple[Tensor, KeyValueCache]:
         """Return the next word's row (R, 1, D) after the layer, and the past (R, H, S, D/H) with that word in it."""
         normed = self.within_norm(rows)
         here = self.within.remember(normed)
         past = here if past is None else past.joined(here)
         return self._rest(rows + self.drop(self.within(normed, past)), context), past
 
-    def _rest(self, rows: Tensor, context: Readable | None) -> Tensor:
+    def _rest(self, rows: Tensor, context: Attendable | None) -> Tensor:
         if self.across is not None and self.across_norm is not None and context is not None:
             rows = rows + self.drop(self.across(self.across_norm(rows), context))
         return rows + self.drop(self.feed(self.feed_norm(rows)))
 
 
 @dataclass(frozen=True)
-class Seats:
+class VideoSlots:
     """Where each caption stands: video and place (M,) each, in a table of (B, K)."""
 
     video: Tensor
@@ -153,11 +155,11 @@ class Seats:
     most: int
 
     @staticmethod
-    def of(video: Tensor, videos: int) -> "Seats":
+    def of(video: Tensor, videos: int) -> "VideoSlots":
         """Return the seats of captions whose videos these are, (M,), in any order; M above 0."""
         same = video[:, None] == video  # (M, M)
         place = same.tril(-1).sum(dim=1)  # captions of the video before it
-        return Seats(video, place, videos, int(place.max()) + 1)
+        return VideoSlots(video, place, videos, int(place.max()) + 1)
 
     def seat(self, rows: Tensor) -> Tensor:
         """Return rows (M, ...) at their seats, (B, K, ...), the empty ones zero."""
@@ -170,12 +172,12 @@ class Seats:
 
 
 @dataclass(frozen=True)
-class Grouped:
+class VideoKeyValues:
     """What a layer's captions see: rows of the videos, (B, H, T, D/H), and their own query, (M, H, 1, D/H)."""
 
-    shared: Memory
-    own: Memory
-    seats: Seats
+    shared: KeyValueCache
+    own: KeyValueCache
+    seats: VideoSlots
 
     def __len__(self) -> int:
         return len(self.own)
@@ -198,11 +200,11 @@ class Grouped:
         return torch.cat((real.expand(-1, -1, len(itself), -1), itself.expand(len(real), 1, -1, -1)), dim=3)
 
 
-SPREAD = 0.02  # standard deviation of fresh embeddings; GPT-2
+EMBEDDING_STD = 0.02  # standard deviation of fresh embeddings; GPT-2
 
 
 @dataclass(frozen=True)
-class Context:
+class CaptionContext:
     """What M captions are about.
 
     queries: (M, D). features: (B, T, D) fused rows of the videos, or None; video: (M,) whose each caption is;
@@ -223,7 +225,7 @@ class Context:
 
 
 @dataclass(frozen=True)
-class Told:
+class CaptionerOutput:
     """logits (M, W, V) of each next token; text (M, d), unit vectors of the sentences, None where there are none."""
 
     logits: Tensor
@@ -231,11 +233,11 @@ class Told:
 
 
 @dataclass
-class Writing:
+class DecoderState:
     """A caption under way: what each layer remembers of its words (R rows), and of its context (M captions)."""
 
-    contexts: list[Memory]
-    pasts: list[Memory | None] = field(default_factory=list)
+    contexts: list[KeyValueCache]
+    pasts: list[KeyValueCache | None] = field(default_factory=list)
     length: int = 0
 
     def take(self, rows: Tensor) -> None:
@@ -252,7 +254,7 @@ class Captioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
         width = settings.width
         self.words = nn.Embedding(vocabulary, width)
         self.places = nn.Embedding(settings.longest, width)
-        self.whole = nn.Parameter(torch.randn(width) * SPREAD)  # CLS: stands after the words, has no place
+        self.whole = nn.Parameter(torch.randn(width) * EMBEDDING_STD)  # CLS: stands after the words, has no place
         self.text_layers = nn.ModuleList(_layer(settings, crosses=False) for _ in range(settings.text_layers))
         self.joint_layers = nn.ModuleList(_layer(settings, crosses=True) for _ in range(settings.joint_layers))
         self.norm, self.text_norm = nn.LayerNorm(width), nn.LayerNorm(width)
@@ -262,12 +264,12 @@ class Captioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
         self.transcript_layers = nn.ModuleList(
             _layer(settings, crosses=False) for _ in range(settings.transcript_layers)
         )
-        self.kinds = nn.Parameter(torch.randn(3, width) * SPREAD)  # added to query, features, transcript
+        self.kinds = nn.Parameter(torch.randn(3, width) * EMBEDDING_STD)  # added to query, features, transcript
         self.drop = Drop(settings.dropout)
         for table in (self.words, self.places, self.transcript_places):
-            nn.init.normal_(table.weight, std=SPREAD)
+            nn.init.normal_(table.weight, std=EMBEDDING_STD)
 
-    def forward(self, tokens: Tensor, token_pad: Tensor, context: Context) -> Told:
+    def forward(self, tokens: Tensor, token_pad: Tensor, context: CaptionContext) -> CaptionerOutput:
         """Return what comes after each token, and the sentences' vectors. tokens, token_pad: (M, W), padded at the end.
 
         Raises ShapeError when there are more tokens than places, or the context is of other captions.
@@ -276,7 +278,7 @@ class Captioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
         rows, text = self._words(tokens, token_pad)
         for layer, memory in zip(self.joint_layers, self._seen(context), strict=True):
             rows = layer(rows, memory, causal=True)
-        return Told(self._logits(rows), text)
+        return CaptionerOutput(self._logits(rows), text)
 
     def sentence_vectors(self, tokens: Tensor, token_pad: Tensor) -> Tensor:
         """Return unit vectors (M, d) of sentences alone, (M, W) tokens as `forward` takes them."""
@@ -297,16 +299,16 @@ class Captioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
         """Return unit vectors (M, d) of queries (M, D), to be compared with those of sentences."""
         return F.normalize(self.query_out(queries).float(), dim=-1)
 
-    def begin(self, context: Context) -> Writing:
+    def begin(self, context: CaptionContext) -> DecoderState:
         """Return the state from which captions of this context are written."""
         self._check(None, context)
         layers = len(self.text_layers) + len(self.joint_layers)
-        return Writing(self._remember(context), [None] * layers)
+        return DecoderState(self._remember(context), [None] * layers)
 
-    def go_on(self, tokens: Tensor, writing: Writing) -> Tensor:
+    def go_on(self, tokens: Tensor, writing: DecoderState) -> Tensor:
         """Return the logits (R, V) of what comes after the last tokens (R,); `writing` then remembers them."""
         rows = self.words(tokens)[:, None] + self.places.weight[writing.length]  # (R, 1, D)
-        contexts: list[Memory | None] = [None] * len(self.text_layers) + list(writing.contexts)
+        contexts: list[KeyValueCache | None] = [None] * len(self.text_layers) + list(writing.contexts)
         for place, layer in enumerate((*self.text_layers, *self.joint_layers)):
             rows, writing.pasts[place] = layer.go_on(rows, writing.pasts[place], contexts[place])
         writing.length += 1
@@ -315,16 +317,16 @@ class Captioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
     def _logits(self, rows: Tensor) -> Tensor:
         return affine(self.norm(rows), self.words.weight, self.bias)
 
-    def _seen(self, context: Context) -> Sequence[Readable]:
+    def _seen(self, context: CaptionContext) -> Sequence[Attendable]:
         """Return what each joint layer's captions see, without a copy of a video's rows for each of its captions."""
         if context.features is None or context.video is None or context.transcript is not None:
             return self._remember(context)
         if not len(context.video):
             return self._remember(context)
-        seats = Seats.of(context.video, len(context.features))
+        seats = VideoSlots.of(context.video, len(context.features))
         attentions: list[Attention] = [layer.across for layer in self.joint_layers]
         return [
-            Grouped(
+            VideoKeyValues(
                 attention.remember(context.features + self.kinds[1], context.feature_pad),
                 attention.remember((context.queries + self.kinds[0])[:, None]),
                 seats,
@@ -332,7 +334,7 @@ class Captioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
             for attention in attentions
         ]
 
-    def _remember(self, context: Context) -> list[Memory]:
+    def _remember(self, context: CaptionContext) -> list[KeyValueCache]:
         """Return each joint layer's keys and values of the context; those of features are made once a video."""
         transcript = self._read(context)
         memories = []
@@ -347,7 +349,7 @@ class Captioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
             memories.append(memory)
         return memories
 
-    def _read(self, context: Context) -> Tensor | None:
+    def _read(self, context: CaptionContext) -> Tensor | None:
         """Return the transcript's words as rows (M, A, D), after layers in which they see each other."""
         if context.transcript is None or not context.transcript.shape[1]:
             return None
@@ -360,7 +362,7 @@ class Captioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
             rows = layer(rows, keep=keep)
         return rows
 
-    def _check(self, tokens: Tensor | None, context: Context) -> None:
+    def _check(self, tokens: Tensor | None, context: CaptionContext) -> None:
         captions = len(context.queries)
         if tokens is not None and (tokens.shape[1] > self.longest or len(tokens) != captions):
             raise ShapeError(
@@ -378,8 +380,8 @@ class Captioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
             raise ShapeError(f"a transcript must be ({captions}, at most {most}), captions by tokens, not {shape}")
 
 
-def _layer(settings: CaptionerSettings, *, crosses: bool) -> Layer:
-    return Layer(settings.width, settings.heads, settings.feed_forward, settings.dropout, crosses=crosses)
+def _layer(settings: CaptionerSettings, *, crosses: bool) -> CaptionerLayer:
+    return CaptionerLayer(settings.width, settings.heads, settings.feed_forward, settings.dropout, crosses=crosses)
 
 
 def _text_keep(token_pad: Tensor) -> Tensor:

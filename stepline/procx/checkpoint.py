@@ -22,7 +22,7 @@ FILE = NetworkFile(
 
 
 @dataclass(frozen=True)
-class Trained:
+class FeatureFacts:
     """What a network was trained on: the backbone of its features, and rows a second.
 
     unit: its feature rows had length 1. around: seconds before and after a step whose speech it reads, None for none.
@@ -35,12 +35,12 @@ class Trained:
 
 
 @dataclass(frozen=True)
-class Loaded:
+class LoadedProcx:
     """A network at rest with its vocabulary; path: its file, sha256: of that file."""
 
     model: ProcX
     vocabulary: Vocabulary
-    trained: Trained
+    trained: FeatureFacts
     path: Path
     sha256: str
 
@@ -70,7 +70,7 @@ class Loaded:
         return TrainedOn(self.path, cure)
 
 
-def write_model(model: ProcX, vocabulary: Vocabulary, path: Path, trained: Trained) -> None:
+def write_model(model: ProcX, vocabulary: Vocabulary, path: Path, trained: FeatureFacts) -> None:
     """Write a network, float32, whole or not at all. Raises StoreError when the disk refuses."""
     header = {
         "settings": model.settings.model_dump(mode="json"),
@@ -85,16 +85,16 @@ def find_model(path: Path) -> Path:
     return FILE.find(path)
 
 
-def load_model(path: Path) -> Loaded:
+def load_model(path: Path) -> LoadedProcx:
     """Return the network in a file or a run's folder, ready to infer. Raises ModelError, naming what does not fit."""
     file = FILE.find(path)
     header, model = FILE.load(file, _parse, lambda parsed: ProcX(parsed[0], len(parsed[1])))
-    return Loaded(model, *header[1:], file, sha256(file))
+    return LoadedProcx(model, *header[1:], file, sha256(file))
 
 
-def _parse(header: Header) -> tuple[ModelSettings, Vocabulary, Trained]:
+def _parse(header: Header) -> tuple[ModelSettings, Vocabulary, FeatureFacts]:
     settings = ModelSettings.model_validate_json(json.dumps(header["settings"]))
     tokens = tuple(header["vocabulary"]["tokens"])
     if tokens[: len(MARKS)] != MARKS or not all(isinstance(token, str) for token in tokens):
         raise ValueError("its vocabulary is none")
-    return settings, Vocabulary(tokens, bool(header["vocabulary"]["lower"])), Trained(**header["trained"])
+    return settings, Vocabulary(tokens, bool(header["vocabulary"]["lower"])), FeatureFacts(**header["trained"])

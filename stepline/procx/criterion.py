@@ -5,25 +5,32 @@ Letters: L decoder layers, M pairs of a query and a step, C counts.
 
 from torch import Tensor
 
-from stepline.procx.batch import Batch
+from stepline.procx.batch import StepBatch
 from stepline.procx.captioner import Captioner
-from stepline.procx.losses import Wordings, caption_loss, contrast_loss, location_losses, told, weighted
-from stepline.procx.matcher import Pairs
-from stepline.procx.model import ProcX, Seen
+from stepline.procx.losses import (
+    AlternativeTexts,
+    apply_weights,
+    caption_loss,
+    caption_matches,
+    contrastive_loss,
+    localization_losses,
+)
+from stepline.procx.matcher import Matches
+from stepline.procx.model import ModelOutput, ProcX
 from stepline.procx.settings import LossSettings
 from stepline.training.loop import Loss
 
 
 def training_losses(
-    model: ProcX, batch: Batch, settings: LossSettings | None = None, rates: Tensor | None = None
+    model: ProcX, batch: StepBatch, settings: LossSettings | None = None, rates: Tensor | None = None
 ) -> list[Loss]:
-    """Return the losses of a batch times their weights, as `training.fit` adds them; `losses` says more."""
+    """Return the losses of a batch times their weights, as `training.fit` adds them; `batch_losses` says more."""
     settings = settings or LossSettings()
-    return weighted(losses(model, batch, settings, rates), settings)
+    return apply_weights(batch_losses(model, batch, settings, rates), settings)
 
 
-def losses(
-    model: ProcX, batch: Batch, settings: LossSettings | None = None, rates: Tensor | None = None
+def batch_losses(
+    model: ProcX, batch: StepBatch, settings: LossSettings | None = None, rates: Tensor | None = None
 ) -> dict[str, Loss]:
     """Return "giou", "l1", "confidence", "count", "caption" and, from a transformer, "contrast", not yet weighted.
 
@@ -31,11 +38,13 @@ def losses(
     """
     settings = settings or LossSettings()
     seen = model(batch.videos)
-    found, pairs = location_losses(seen.proposed, batch.targets, settings, rates)
-    return found | _words(model, seen, batch, told(pairs, settings, len(seen.queries)), settings)
+    found, pairs = localization_losses(seen.proposed, batch.targets, settings, rates)
+    return found | _words(model, seen, batch, caption_matches(pairs, settings, len(seen.queries)), settings)
 
 
-def _words(model: ProcX, seen: Seen, batch: Batch, pairs: Pairs, settings: LossSettings) -> dict[str, Loss]:
+def _words(
+    model: ProcX, seen: ModelOutput, batch: StepBatch, pairs: Matches, settings: LossSettings
+) -> dict[str, Loss]:
     """Return the losses of the pairs' sentences."""
     rows = batch.rows(pairs.video, pairs.step)  # (M,)
     wanted = batch.captions.take(rows)
@@ -50,6 +59,6 @@ def _words(model: ProcX, seen: Seen, batch: Batch, pairs: Pairs, settings: LossS
     if batch.others is not None and settings.contrast == "multiple":
         more = batch.others
         sentences = model.captioner.sentence_vectors(more.sentences.tokens, more.sentences.token_pad)  # (O, d)
-        further = Wordings(sentences, more.video, more.step)
-    compared = contrast_loss(vectors, says.text, pairs, model.temperature(), settings, further)
+        further = AlternativeTexts(sentences, more.video, more.step)
+    compared = contrastive_loss(vectors, says.text, pairs, model.temperature(), settings, further)
     return {"caption": caption, "contrast": compared}

@@ -19,8 +19,8 @@ from stepline.datasets import DATASETS, stream
 from stepline.datasets.excluded import Excluded
 from stepline.errors import DatasetError, ShapeError
 from stepline.features import FeatureStore
-from stepline.procx.batch import Sample
-from stepline.procx.settings import DataSettings, Target, Wording
+from stepline.procx.batch import StepSample
+from stepline.procx.settings import DataSettings, StepSource, TextChoice
 from stepline.records import FeatureSequence, Record, Sentence, Span, Step
 from stepline.storage import read_parquet, read_record
 
@@ -34,7 +34,7 @@ class Event:
     texts: tuple[str, ...]
 
 
-def events(record: Record, settings: DataSettings) -> Iterator[Event]:
+def record_events(record: Record, settings: DataSettings) -> Iterator[Event]:
     """Yield what is to be found, in the record's order: as many events as a step of people has spans.
 
     A step that Stepline wrote or swapped has one, the best where it is shown, else where it is said.
@@ -50,7 +50,7 @@ def events(record: Record, settings: DataSettings) -> Iterator[Event]:
             yield Event(span.start, span.end, _wordings(step, settings.wording))
 
 
-def said_around(sentences: Iterable[Sentence], around: float, start: float, end: float) -> str:
+def speech_window(sentences: Iterable[Sentence], around: float, start: float, end: float) -> str:
     """Return what is said from `around` seconds before the start until as many after the end, as one text."""
     near = (one.text for one in sentences if one.span.end > start - around and one.span.start < end + around)
     return " ".join(near)
@@ -60,7 +60,7 @@ def _places(step: Step) -> tuple[Span, ...]:
     return step.spans[:1] or ((step.said,) if step.said is not None else ())
 
 
-def _wordings(step: Step, wording: Wording) -> tuple[str, ...]:
+def _wordings(step: Step, wording: TextChoice) -> tuple[str, ...]:
     if wording == "own":
         return (step.text,)
     if wording == "said":
@@ -92,7 +92,7 @@ class Omitted:
 
 
 @dataclass(frozen=True)
-class Kind:
+class FeatureSpec:
     """What features are of: their width, their backbone, and rows a second."""
 
     width: int
@@ -101,7 +101,7 @@ class Kind:
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _PendingSample:
     """A sample that is not read yet."""
 
     video: str
@@ -109,7 +109,7 @@ class _Part:
     sentences: tuple[Sentence, ...]
 
 
-class StepSamples(Sequence[Sample]):
+class StepDataset(Sequence[StepSample]):
     """Samples that are read when they are asked for. omitted: what is no sample, or not asked for, and why.
 
     kind: what the features of all of them are of; lengths: 1 each, since features are resized to one length.
@@ -117,10 +117,10 @@ class StepSamples(Sequence[Sample]):
 
     def __init__(
         self,
-        parts: Sequence[_Part],
+        parts: Sequence[_PendingSample],
         features: Features,
         settings: DataSettings,
-        kind: Kind | None,
+        kind: FeatureSpec | None,
         omitted: Sequence[Omitted] = (),
     ) -> None:
         self._parts, self._features, self._settings, self._kind = parts, features, settings, kind
@@ -133,21 +133,21 @@ class StepSamples(Sequence[Sample]):
         return len(self._parts)
 
     @overload
-    def __getitem__(self, index: int) -> Sample: ...
+    def __getitem__(self, index: int) -> StepSample: ...
     @overload
-    def __getitem__(self, index: slice) -> Sequence[Sample]: ...
-    def __getitem__(self, index: int | slice) -> Sample | Sequence[Sample]:
+    def __getitem__(self, index: slice) -> Sequence[StepSample]: ...
+    def __getitem__(self, index: int | slice) -> StepSample | Sequence[StepSample]:
         """Return a sample as it is now. Raises ShapeError where its features hold NaN meanwhile."""
         if isinstance(index, slice):
             return [self._read(part) for part in self._parts[index]]
         return self._read(self._parts[index])
 
-    def _read(self, part: _Part) -> Sample:
+    def _read(self, part: _PendingSample) -> StepSample:
         found = read_features(self._features, part.video)
         spans = tuple((event.start, event.end) for event in part.events)
         around = self._settings.around
-        said = tuple(said_around(part.sentences, around, *span) for span in spans) if self._settings.speech else None
-        return Sample(
+        said = tuple(speech_window(part.sentences, around, *span) for span in spans) if self._settings.speech else None
+        return StepSample(
             part.video,
             found.values,
             found.duration,
@@ -158,7 +158,7 @@ class StepSamples(Sequence[Sample]):
         )
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> FeatureSpec:
         """What the features are of. Raises ShapeError without any sample."""
         if self._kind is None or not self._parts:
             told = ", ".join(f"{count} x {reason}" for reason, count in self.reasons().items()) or "nothing was given"
@@ -177,13 +177,13 @@ class StepSamples(Sequence[Sample]):
             if self._settings.speech:
                 yield from (sentence.text for sentence in part.sentences)
 
-    def split(self, share: float) -> tuple["StepSamples", "StepSamples"]:
+    def split(self, share: float) -> tuple["StepDataset", "StepDataset"]:
         """Return the samples to train on and those held out: a share of the videos, chosen by their ids alone."""
         held = [zlib.crc32(part.video.encode()) < share * 2**32 for part in self._parts]
         kept = [part for part, out in zip(self._parts, held, strict=True) if not out]
         rest = [part for part, out in zip(self._parts, held, strict=True) if out][: self._settings.held_out_most]
         given = (self._features, self._settings, self._kind)
-        return StepSamples(kept, *given, self.omitted), StepSamples(rest, *given)
+        return StepDataset(kept, *given, self.omitted), StepDataset(rest, *given)
 
 
 def gather_samples(
@@ -192,7 +192,7 @@ def gather_samples(
     settings: DataSettings | None = None,
     *,
     excluded: Excluded | frozenset[str] = frozenset(),
-) -> StepSamples:
+) -> StepDataset:
     """Return what can be trained on, one sample a video. `settings.target` says what its steps are; None: `steps`.
 
     features: a store, or the features themselves, by the videos' ids. excluded: ids of videos that are left out (a
@@ -201,7 +201,7 @@ def gather_samples(
     gathering = _Gathering(features, settings or DataSettings(), excluded)
     for record in records:
         gathering.take(record)
-    return StepSamples(gathering.parts, features, gathering.settings, gathering.kind, gathering.omitted)
+    return StepDataset(gathering.parts, features, gathering.settings, gathering.kind, gathering.omitted)
 
 
 def read_features(features: Features, video: str) -> FeatureSequence:
@@ -213,8 +213,8 @@ class _Gathering:
     def __init__(self, features: Features, settings: DataSettings, excluded: Excluded | frozenset[str]) -> None:
         self._features, self.settings, self._excluded = features, settings, excluded
         self._seen: set[str] = set()
-        self.kind: Kind | None = None
-        self.parts: list[_Part] = []
+        self.kind: FeatureSpec | None = None
+        self.parts: list[_PendingSample] = []
         self.omitted: list[Omitted] = []
 
     def take(self, record: Record) -> None:
@@ -226,7 +226,7 @@ class _Gathering:
             return
         seconds = self._seconds(video)
         asked: list[Event] = []
-        for event in events(record, self.settings):
+        for event in record_events(record, self.settings):
             text = event.texts[0]
             if not text.strip():
                 self.omitted.append(Omitted(video, NO_TEXT, f"{event.start:g} s", text))
@@ -238,7 +238,7 @@ class _Gathering:
             self.omitted.append(Omitted(video, NO_STEP))
             return
         said = record.transcript.sentences if record.transcript and self.settings.speech else ()
-        self.parts.append(_Part(video, tuple(asked), said))
+        self.parts.append(_PendingSample(video, tuple(asked), said))
 
     def _flaw(self, record: Record) -> tuple[str, str] | None:
         video, stated = record.video.id, record.video.duration
@@ -257,22 +257,22 @@ class _Gathering:
         self.kind = self.kind or kind
         return None if kind == self.kind else (OTHER_KIND, f"{kind}, not {self.kind}")
 
-    def _facts(self, video: str) -> tuple[Kind, int]:
+    def _facts(self, video: str) -> tuple[FeatureSpec, int]:
         found = self._features[video]
         if isinstance(found, FeatureSequence):
-            return Kind(found.values.shape[1], found.backbone, found.rate), len(found.values)
-        return Kind(found.width, found.backbone, found.rate), found.rows
+            return FeatureSpec(found.values.shape[1], found.backbone, found.rate), len(found.values)
+        return FeatureSpec(found.width, found.backbone, found.rate), found.rows
 
     def _seconds(self, video: str) -> float:
         kind, rows = self._facts(video)
         return rows / kind.rate
 
 
-GIVES: dict[str, Target] = {"reference": "reference", "steps": "steps", "transcript": "narration"}
+GIVES: dict[str, StepSource] = {"reference": "reference", "steps": "steps", "transcript": "narration"}
 
 
 @dataclass(frozen=True)
-class Source:
+class RecordSource:
     """Records (.parquet, .json or a folder of them), or NAME:PATH of a public dataset; subset: only its split."""
 
     place: str
@@ -284,7 +284,7 @@ class Source:
         return (name, Path(path)) if colon and name in DATASETS else None
 
     @property
-    def target(self) -> Target:
+    def target(self) -> StepSource:
         """What of its records are the steps, where nobody says it: what people annotated, else what they give."""
         return GIVES[DATASETS[self._dataset[0]].gives] if self._dataset else "steps"
 

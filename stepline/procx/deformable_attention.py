@@ -36,7 +36,7 @@ from stepline.training.layers import Linear
 
 
 @dataclass(frozen=True)
-class Taps:
+class SamplingPoints:
     """What every query and head reads.
 
     left, right: (B, N, H, L P), what the rows on the left and on the right count at each point; gradients reach the
@@ -55,7 +55,7 @@ class Taps:
     start: Tensor
 
 
-def taps(locations: Tensor, lengths: Sequence[int], padding: Padding, *, backward: bool) -> Taps:
+def sampling_points(locations: Tensor, lengths: Sequence[int], padding: Padding, *, backward: bool) -> SamplingPoints:
     """Return the taps of points at locations (B, N, H, L, P), each in [0, 1] of its level or outside.
 
     A level of T positions has their centres at (0.5, 1.5, ...) / T and is linear between two. Beyond the outermost,
@@ -76,7 +76,7 @@ def taps(locations: Tensor, lengths: Sequence[int], padding: Padding, *, backwar
         share.unflatten(2, (heads, -1)) for share in ((1 - part) * left_holds, part * right_holds)
     )  # (B, N, H, L P)
     position, row = _numbers(left, right, lengths, heads)
-    return Taps(left_share, right_share, position, row, *_readers(row, sum(lengths), backward=backward))
+    return SamplingPoints(left_share, right_share, position, row, *_readers(row, sum(lengths), backward=backward))
 
 
 def _each(lengths: Sequence[int], locations: Tensor) -> Tensor:
@@ -107,7 +107,7 @@ def _numbers(left: Tensor, right: Tensor, lengths: Sequence[int], heads: int) ->
 
 
 def _readers(row: Tensor, total: int, *, backward: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """Return reader, order and start of `Taps`, all of them (0,) unless wanted."""
+    """Return reader, order and start of `SamplingPoints`, all of them (0,) unless wanted."""
     if not backward:
         nothing = row.new_empty(0)
         return nothing, nothing, nothing
@@ -122,60 +122,62 @@ def _count(end: int, device: torch.device) -> Tensor:
     return torch.arange(end, dtype=torch.int32, device=device)
 
 
-def mix(value: Tensor, weight: Tensor, taps: Taps) -> Tensor:
+def weighted_gather(value: Tensor, weight: Tensor, taps: SamplingPoints) -> Tensor:
     """Return values (B, M, H, D) at each query's points, times weight (B, N, H, L P), summed: (B, N, H, D)."""
     each = torch.cat((weight * taps.left, weight * taps.right), dim=3)  # (B, N, H, K)
-    mixed: Tensor = _Mix.apply(value.contiguous(), each, taps.position, taps.row, taps.reader, taps.order, taps.start)
+    mixed: Tensor = _WeightedGather.apply(
+        value.contiguous(), each, taps.position, taps.row, taps.reader, taps.order, taps.start
+    )
     return mixed
 
 
-def products(query: Tensor, key: Tensor, taps: Taps) -> Tensor:
+def gather_dot_products(query: Tensor, key: Tensor, taps: SamplingPoints) -> Tensor:
     """Return the products of queries (B, N, H, D) with keys (B, M, H, D) at their points, (B, N, H, L P).
 
     In the dtype of the taps' shares.
     """
     query, key = query.contiguous(), key.contiguous()
-    found = _Products.apply(query, key, taps.position, taps.row, taps.reader, taps.order, taps.start)
+    found = _GatherDotProducts.apply(query, key, taps.position, taps.row, taps.reader, taps.order, taps.start)
     left, right = found.to(taps.left.dtype).chunk(2, dim=3)
     read: Tensor = left * taps.left + right * taps.right
     return read
 
 
-class _Mix(Function):  # type: ignore[misc]   # torch is untyped to mypy here
+class _WeightedGather(Function):  # type: ignore[misc]   # torch is untyped to mypy here
     @staticmethod
     def forward(context: Any, table: Tensor, weight: Tensor, *taps: Tensor) -> Tensor:
         context.save_for_backward(table, weight, *taps)
         _, row, *_ = taps
-        return _mixed(table, weight, row)
+        return _gather_sum(table, weight, row)
 
     @staticmethod
     def backward(context: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         table, weight, position, _, reader, order, start = context.saved_tensors
         gradient = gradient.contiguous()
         wanted = context.needs_input_grad
-        to_table = _spread(gradient, weight, table, reader, order, start) if wanted[0] else None
-        to_weight = _products(gradient, table, position).to(weight.dtype) if wanted[1] else None
+        to_table = _scatter_sum(gradient, weight, table, reader, order, start) if wanted[0] else None
+        to_weight = _gather_products(gradient, table, position).to(weight.dtype) if wanted[1] else None
         return to_table, to_weight, None, None, None, None, None
 
 
-class _Products(Function):  # type: ignore[misc]
+class _GatherDotProducts(Function):  # type: ignore[misc]
     @staticmethod
     def forward(context: Any, query: Tensor, table: Tensor, *taps: Tensor) -> Tensor:
         context.save_for_backward(query, table, *taps)
         position, *_ = taps
-        return _products(query, table, position)
+        return _gather_products(query, table, position)
 
     @staticmethod
     def backward(context: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         query, table, _, row, reader, order, start = context.saved_tensors
         gradient = gradient.contiguous()
         wanted = context.needs_input_grad
-        to_query = _mixed(table, gradient, row) if wanted[0] else None
-        to_table = _spread(query, gradient, table, reader, order, start) if wanted[1] else None
+        to_query = _gather_sum(table, gradient, row) if wanted[0] else None
+        to_table = _scatter_sum(query, gradient, table, reader, order, start) if wanted[1] else None
         return to_query, to_table, None, None, None, None, None
 
 
-def _mixed(table: Tensor, weight: Tensor, row: Tensor) -> Tensor:
+def _gather_sum(table: Tensor, weight: Tensor, row: Tensor) -> Tensor:
     """Return the table's rows of these numbers (B, N, H, K), times weight (B, N, H, K), summed: (B, N, H, D)."""
     flat = table.view(-1, table.shape[-1])  # (B M H, D)
     shares = weight.to(table.dtype).view(-1, weight.shape[-1])  # (B N H, K)
@@ -183,17 +185,17 @@ def _mixed(table: Tensor, weight: Tensor, row: Tensor) -> Tensor:
     return bags.view(*row.shape[:3], table.shape[-1])
 
 
-def _spread(query: Tensor, weight: Tensor, table: Tensor, reader: Tensor, order: Tensor, start: Tensor) -> Tensor:
+def _scatter_sum(query: Tensor, weight: Tensor, table: Tensor, reader: Tensor, order: Tensor, start: Tensor) -> Tensor:
     """Return for each row of the table the queries (B, N, H, D) that read it, times their weight, summed.
 
-    Of the table's shape: the transpose of `_mixed`.
+    Of the table's shape: the transpose of `_gather_sum`.
     """
     flat = query.view(-1, query.shape[-1])  # (B N H, D)
     shares = weight.view(-1).index_select(0, order).to(query.dtype)  # (B N H K,)
     return F.embedding_bag(reader, flat, start, mode="sum", per_sample_weights=shares).view_as(table)
 
 
-def _products(query: Tensor, table: Tensor, position: Tensor) -> Tensor:
+def _gather_products(query: Tensor, table: Tensor, position: Tensor) -> Tensor:
     """Return the products of queries with the table's rows at positions, (B, N, H, K), read from dense ones.
 
     On a CPU a head at a time, whose dense products stay in the cache.
@@ -221,7 +223,7 @@ def deformable_attention(
     """Return values (B, M, H, D) read at locations (B, N, H, L, P), times weights of that shape, summed: (B, N, H, D).
 
     lengths: positions of each level, M in all; a level may be empty. locations: in [0, 1] of their level, or outside,
-    where `padding` says what is read; `taps.taps` says how. The result is of the value's dtype.
+    where `padding` says what is read; `sampling_points.taps` says how. The result is of the value's dtype.
     Raises ShapeError where the shapes do not fit together.
     Source: equations 9 and 10, the sum. In the words of the code that it replaces: `grid_sample`, align_corners=False.
     """
@@ -229,7 +231,7 @@ def deformable_attention(
     if weights.shape != locations.shape:
         raise ShapeError(f"weights must be {tuple(locations.shape)}, as the locations, not {tuple(weights.shape)}")
     read = _taps(locations, lengths, padding, value)
-    return mix(value, weights.flatten(3).to(read.left.dtype), read)
+    return weighted_gather(value, weights.flatten(3).to(read.left.dtype), read)
 
 
 def key_aware_attention(
@@ -247,8 +249,8 @@ def key_aware_attention(
         wanted = f"{(*locations.shape[:3], value.shape[-1])} and {tuple(value.shape)}"
         raise ShapeError(f"query and key must be {wanted}, not {tuple(query.shape)} and {tuple(key.shape)}")
     read = _taps(locations, lengths, padding, key, value)
-    logits = products(query, key, read) / math.sqrt(query.shape[-1])  # (B, N, H, L P)
-    return mix(value, logits.softmax(dim=-1), read)
+    logits = gather_dot_products(query, key, read) / math.sqrt(query.shape[-1])  # (B, N, H, L P)
+    return weighted_gather(value, logits.softmax(dim=-1), read)
 
 
 class DeformableAttention(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
@@ -341,9 +343,9 @@ def _exact(positions: Tensor) -> Tensor:
     return positions if positions.dtype == torch.float64 else positions.float()
 
 
-def _taps(locations: Tensor, lengths: Sequence[int], padding: Padding, *tables: Tensor) -> Taps:
+def _taps(locations: Tensor, lengths: Sequence[int], padding: Padding, *tables: Tensor) -> SamplingPoints:
     backward = torch.is_grad_enabled() and any(table.requires_grad for table in tables)
-    return taps(_exact(locations), lengths, padding, backward=backward)
+    return sampling_points(_exact(locations), lengths, padding, backward=backward)
 
 
 def _check(value: Tensor, locations: Tensor, lengths: Sequence[int]) -> None:

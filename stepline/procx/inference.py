@@ -24,13 +24,13 @@ import torch
 from torch import Tensor
 
 from stepline.errors import SettingsError, ShapeError
-from stepline.procx.batch import videos
-from stepline.procx.beam_search import Written, write
-from stepline.procx.dataset import said_around
-from stepline.procx.matcher import edges
-from stepline.procx.model import ProcX, Seen, chosen
+from stepline.procx.batch import stack_videos
+from stepline.procx.beam_search import Caption, generate
+from stepline.procx.dataset import speech_window
+from stepline.procx.matcher import boxes_to_spans
+from stepline.procx.model import ModelOutput, ProcX, chosen
 from stepline.procx.settings import DescribeSettings, SearchSettings
-from stepline.procx.vocabulary import Vocabulary, padded_tokens
+from stepline.procx.vocabulary import Vocabulary, pad_tokens
 from stepline.records import Dropped, FeatureSequence, Matrix, Sentence, Span, Step
 
 Floats = npt.NDArray[np.float64]
@@ -63,7 +63,7 @@ class Proposals:
         return int(self.counts.argmax())
 
 
-def choose(proposals: Proposals, settings: DescribeSettings) -> list[int]:
+def select_proposals(proposals: Proposals, settings: DescribeSettings) -> list[int]:
     """Return the numbers of the proposals that are steps, in the order of time."""
     most = settings.count if settings.count is not None else max(proposals.count, settings.least)
     lengths = proposals.boxes[:, 1] - proposals.boxes[:, 0]
@@ -72,11 +72,13 @@ def choose(proposals: Proposals, settings: DescribeSettings) -> list[int]:
         ranked = usable[np.argsort(-proposals.scores[usable], kind="stable")]
         chosen = ranked[:most]
     else:
-        chosen = usable[apart(proposals.boxes[usable], proposals.scores[usable], most, settings.overlap)]
+        chosen = usable[
+            select_non_overlapping(proposals.boxes[usable], proposals.scores[usable], most, settings.overlap)
+        ]
     return sorted(map(int, chosen), key=lambda number: (*proposals.boxes[number], number))
 
 
-def apart(boxes: Floats, scores: Floats, most: int, overlap: float = 0.0) -> list[int]:
+def select_non_overlapping(boxes: Floats, scores: Floats, most: int, overlap: float = 0.0) -> list[int]:
     """Return which at most `most` intervals (N, 2), no two overlapping, have the greatest sum of scores (N,).
 
     overlap: share of the shorter of two neighbours in which they may. Intervals that score 0 or less are never taken.
@@ -105,7 +107,7 @@ def apart(boxes: Floats, scores: Floats, most: int, overlap: float = 0.0) -> lis
     return [int(order[place]) for place in reversed(chosen)]
 
 
-def parted(spans: Floats) -> Floats:
+def cut_overlaps(spans: Floats) -> Floats:
     """Return spans (k, 2) in the order of time, those that overlap the next one cut in the middle of the overlap."""
     cut: Floats = spans.copy()
     for first in range(len(cut) - 1):
@@ -115,51 +117,51 @@ def parted(spans: Floats) -> Floats:
     return cut
 
 
-AT_ONCE = 64  # captions; each holds the rows of its video, 2 MB in a network of the paper's size
+CAPTIONS_AT_ONCE = 64  # captions; each holds the rows of its video, 2 MB in a network of the paper's size
 
 
 @dataclass(frozen=True)
-class Proposing:
+class ProposalBatch:
     """What the network made of B videos, and its proposals for each."""
 
-    seen: Seen
+    seen: ModelOutput
     videos: tuple[Proposals, ...]
 
 
 @torch.no_grad()  # type: ignore[untyped-decorator]   # torch is untyped to mypy here
-def propose(model: ProcX, values: Sequence[Matrix], durations: Sequence[float]) -> Proposing:
+def propose(model: ProcX, values: Sequence[Matrix], durations: Sequence[float]) -> ProposalBatch:
     """Return the proposals for videos of features (T, C) and so many seconds; model: at rest.
 
     Raises ShapeError for features of another width.
     """
-    batch = videos(values, durations, model.settings.rows, model.settings.features)
+    batch = stack_videos(values, durations, model.settings.rows, model.settings.features)
     seen = model(batch.to(next(model.parameters()).device))
     said = seen.proposed
     sure = said.logits[-1].sigmoid().double().cpu().numpy()  # (B, N)
-    spans = edges(said.boxes[-1].float()).clamp(0.0, 1.0).double().cpu().numpy()  # (B, N, 2)
+    spans = boxes_to_spans(said.boxes[-1].float()).clamp(0.0, 1.0).double().cpu().numpy()  # (B, N, 2)
     counts = said.counts[-1].double().cpu().numpy()  # (B, C)
     found = zip(durations, sure, spans, counts, strict=True)
-    return Proposing(seen, tuple(Proposals(length, p, span * length, count) for length, p, span, count in found))
+    return ProposalBatch(seen, tuple(Proposals(length, p, span * length, count) for length, p, span, count in found))
 
 
-def written(
+def generate_captions(
     model: ProcX,
-    proposing: Proposing,
+    proposing: ProposalBatch,
     asked: Sequence[Sequence[int]],
     search: SearchSettings,
     *,
     said: Sequence[Sequence[str]] | None = None,
     vocabulary: Vocabulary | None = None,
-) -> list[list[Written]]:
+) -> list[list[Caption]]:
     """Return the captions of the asked queries of each video, in their order.
 
     said: what is spoken around each of them, with the vocabulary that reads it; None: nobody is listened to.
     """
     pairs = [(video, query) for video, queries in enumerate(asked) for query in queries]
     texts = None if said is None or vocabulary is None else [text for row in said for text in row]
-    found: list[Written] = []
-    for first in range(0, len(pairs), AT_ONCE):
-        part = slice(first, first + AT_ONCE)
+    found: list[Caption] = []
+    for first in range(0, len(pairs), CAPTIONS_AT_ONCE):
+        part = slice(first, first + CAPTIONS_AT_ONCE)
         found += _some(model, proposing, pairs[part], search, vocabulary, None if texts is None else texts[part])
     rest = iter(found)
     return [[next(rest) for _ in queries] for queries in asked]
@@ -168,51 +170,53 @@ def written(
 @torch.no_grad()  # type: ignore[untyped-decorator]
 def _some(
     model: ProcX,
-    proposing: Proposing,
+    proposing: ProposalBatch,
     pairs: Sequence[tuple[int, int]],
     search: SearchSettings,
     vocabulary: Vocabulary | None,
     texts: Sequence[str] | None,
-) -> list[Written]:
+) -> list[Caption]:
     """Return the captions of (video, query) pairs, with what is said around each where somebody listens."""
     device = proposing.seen.queries.device
     rows = torch.tensor(pairs, device=device)  # (M, 2)
     tokens: tuple[Tensor, Tensor] | tuple[None, None] = (None, None)
     if texts is not None and vocabulary is not None:
         longest = model.settings.captioner.longest_transcript
-        heard, pad = padded_tokens([vocabulary.encode(text)[:longest] for text in texts])
+        heard, pad = pad_tokens([vocabulary.encode(text)[:longest] for text in texts])
         tokens = heard.to(device), pad.to(device)
     context = model.context(proposing.seen, chosen(-1, rows[:, 0], rows[:, 1]), *tokens)
-    told: list[Written] = write(model.captioner, context, search)
+    told: list[Caption] = generate(model.captioner, context, search)
     return told
 
 
 def with_likelihood(
-    model: ProcX, proposing: Proposing, settings: DescribeSettings, said: Sequence[Sequence[str]] | None = None,
+    model: ProcX, proposing: ProposalBatch, settings: DescribeSettings, said: Sequence[Sequence[str]] | None = None,
     vocabulary: Vocabulary | None = None,
-) -> Proposing:  # fmt: skip
+) -> ProposalBatch:  # fmt: skip
     """Return the proposals with the likelihood of every query's greedy caption, as PDVC ranks them; untouched at 0.
 
-    said: as in `written`, for all queries. Source: PDVC's code: weight x log P / tokens^2, added to the confidence.
+    said: as in `generate_captions`, for all queries. Source: PDVC: weight x log P / tokens^2, added to confidence.
     """
     if not settings.caption_weight:
         return proposing
     everything = [range(len(video.confidence)) for video in proposing.videos]
     greedy = settings.search.model_copy(update={"beam": 1})
-    rows = written(model, proposing, everything, greedy, said=said, vocabulary=vocabulary)
+    rows = generate_captions(model, proposing, everything, greedy, said=said, vocabulary=vocabulary)
     both = zip(proposing.videos, rows, strict=True)
-    return Proposing(
+    return ProposalBatch(
         proposing.seen, tuple(replace(video, likelihood=_likelihood(row, settings)) for video, row in both)
     )
 
 
-def _likelihood(row: Sequence[Written], settings: DescribeSettings) -> Floats:
+def _likelihood(row: Sequence[Caption], settings: DescribeSettings) -> Floats:
     lengths = np.array([len(one.tokens) + one.ended for one in row], dtype=np.float64)
     total = np.array([one.log_probability for one in row], dtype=np.float64)
     return np.asarray(settings.caption_weight * total / np.maximum(lengths, 1.0) ** settings.caption_power)
 
 
-Choose: TypeAlias = Callable[[int, Proposals], Sequence[int]]  # (number of the video, its proposals) to queries
+ProposalSelector: TypeAlias = Callable[
+    [int, Proposals], Sequence[int]
+]  # (number of the video, its proposals) to queries
 
 NO_WORDS = "the network found no words for it"
 TOO_SHORT = f"it lasts less than {SHORTEST:g} s inside the video"
@@ -220,7 +224,7 @@ DIGITS = 3  # of seconds and scores
 
 
 @dataclass(frozen=True)
-class Clip:
+class VideoToDescribe:
     """A video to describe. values: (T, C), T may be 0; they cover `seconds`, of which the video has `end`.
 
     said: what is spoken, for a network that reads it.
@@ -238,7 +242,7 @@ class Clip:
 
 
 @dataclass(frozen=True)
-class Described:
+class Description:
     """Steps in the order of time, and proposals that were chosen but could not become one."""
 
     steps: tuple[Step, ...] = ()
@@ -254,56 +258,58 @@ def describe(
     duration: float | None = None,
     said: Sequence[Sentence] = (),
     around: float = 10.0,
-) -> Described:
+) -> Description:
     """Return the steps of one video; without a feature row none. duration: its seconds, None: as the features say.
 
     said, around: what is spoken, and how many seconds around a step are read; used only where `settings.speech`.
     """
     if not len(features.values):
-        return Described()
+        return Description()
     seconds = features.duration
-    clip = Clip(features.values, seconds, seconds if duration is None else min(seconds, duration), tuple(said))
+    clip = VideoToDescribe(
+        features.values, seconds, seconds if duration is None else min(seconds, duration), tuple(said)
+    )
     return describe_many(model, vocabulary, [clip], settings, around=around)[0]
 
 
 def describe_many(
     model: ProcX,
     vocabulary: Vocabulary,
-    clips: Sequence[Clip],
+    clips: Sequence[VideoToDescribe],
     settings: DescribeSettings | None = None,
     *,
     around: float = 10.0,
-    chooser: Choose | None = None,
-) -> list[Described]:
+    chooser: ProposalSelector | None = None,
+) -> list[Description]:
     """Return what each video shows, in their order; none changes another.
 
     chooser: which queries of a video are steps, instead of what `settings` say. The model should be at rest (eval).
     Raises ShapeError for features of another width, SettingsError where speech is asked of a network without ears.
     """
-    return Describer(model, vocabulary, settings or DescribeSettings(), around, chooser).describe(clips)
+    return StepDescriber(model, vocabulary, settings or DescribeSettings(), around, chooser).describe(clips)
 
 
 @dataclass(frozen=True)
-class Describer:
+class StepDescriber:
     """A network with all that decides what it says; see `describe_many`."""
 
     model: ProcX
     vocabulary: Vocabulary
     settings: DescribeSettings
     around: float = 10.0
-    chooser: Choose | None = None
+    chooser: ProposalSelector | None = None
 
     def __post_init__(self) -> None:
         if self.settings.speech and self.model.settings.captioner.kind == "lstm":
             raise SettingsError("speech=true: PDVC's captioner reads no speech; leave it out")
 
-    def describe(self, clips: Sequence[Clip]) -> list[Described]:
+    def describe(self, clips: Sequence[VideoToDescribe]) -> list[Description]:
         """Return what each video shows, in their order."""
         size = self.settings.batch
         parts = [clips[first : first + size] for first in range(0, len(clips), size)]
         return [one for number, part in enumerate(parts) for one in self._some(part, number * size)]
 
-    def _some(self, clips: Sequence[Clip], first: int) -> list[Described]:
+    def _some(self, clips: Sequence[VideoToDescribe], first: int) -> list[Description]:
         """Return what the videos of one batch show; the first of them is number `first`."""
         found = propose(self.model, [clip.values for clip in clips], [clip.seconds for clip in clips])
         if self.settings.caption_weight:
@@ -312,29 +318,31 @@ class Describer:
         both = enumerate(zip(clips, found.videos, strict=True), start=first)
         asked = [self._choose(number, video) if len(clip.values) else [] for number, (clip, video) in both]
         heard = self._heard(clips, found, asked)
-        rows = written(self.model, found, asked, self.settings.search, said=heard, vocabulary=self.vocabulary)
+        rows = generate_captions(self.model, found, asked, self.settings.search, said=heard, vocabulary=self.vocabulary)
         told = zip(clips, found.videos, asked, rows, strict=True)
         return [self._told(clip, video, queries, row) for clip, video, queries, row in told]
 
     def _choose(self, number: int, video: Proposals) -> list[int]:
-        return list(self.chooser(number, video)) if self.chooser else choose(video, self.settings)
+        return list(self.chooser(number, video)) if self.chooser else select_proposals(video, self.settings)
 
-    def _heard(self, clips: Sequence[Clip], found: Proposing, asked: Sequence[Sequence[int]]) -> list[list[str]] | None:
+    def _heard(
+        self, clips: Sequence[VideoToDescribe], found: ProposalBatch, asked: Sequence[Sequence[int]]
+    ) -> list[list[str]] | None:
         """Return what is said around each asked query of each video; None where nobody listens."""
         if not self.settings.speech:
             return None
         rows = zip(clips, [video.boxes.tolist() for video in found.videos], asked, strict=True)
-        return [[said_around(clip.said, self.around, *boxes[one]) for one in row] for clip, boxes, row in rows]
+        return [[speech_window(clip.said, self.around, *boxes[one]) for one in row] for clip, boxes, row in rows]
 
-    def _told(self, clip: Clip, video: Proposals, queries: list[int], row: Sequence[Written]) -> Described:
+    def _told(self, clip: VideoToDescribe, video: Proposals, queries: list[int], row: Sequence[Caption]) -> Description:
         spans = video.boxes[queries].reshape(-1, 2)
         if self.settings.choose == "apart" and not self.chooser:
-            spans = parted(spans)
+            spans = cut_overlaps(spans)
         texts = [self.vocabulary.decode(one.tokens) for one in row]
         return _steps(spans, video.confidence[queries], texts, clip.end)
 
 
-def _steps(spans: Floats, sure: Floats, texts: Sequence[str], end: float) -> Described:
+def _steps(spans: Floats, sure: Floats, texts: Sequence[str], end: float) -> Description:
     """Return steps in the order of time, numbered from 1."""
     steps: list[Step] = []
     dropped: list[Dropped] = []
@@ -348,4 +356,4 @@ def _steps(spans: Floats, sure: Floats, texts: Sequence[str], end: float) -> Des
         steps.append(Step(id="0", text=text, spans=(span,), at=round(span.center, DIGITS), status="shown", score=score))
     steps.sort(key=lambda step: (step.spans[0].start, step.spans[0].end))
     numbered = (step.model_copy(update={"id": str(number)}) for number, step in enumerate(steps, start=1))
-    return Described(tuple(numbered), tuple(dropped))
+    return Description(tuple(numbered), tuple(dropped))

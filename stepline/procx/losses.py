@@ -36,12 +36,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from stepline.errors import ShapeError
-from stepline.procx.matcher import Pairs, Targets, edges, giou, match
+from stepline.procx.matcher import Matches, Targets, boxes_to_spans, giou, hungarian_match
 from stepline.procx.settings import CountForm, LossSettings
 from stepline.training.loop import Loss
 
 
-def focal(logits: Tensor, matched: Tensor, *, alpha: float, gamma: float) -> Tensor:
+def focal_loss(logits: Tensor, matched: Tensor, *, alpha: float, gamma: float) -> Tensor:
     """Return the focal loss of each query, (..., N) float32. matched: (..., N) bool, the query was given a step.
 
     Source: Lin et al. 2017; PDVC has alpha 0.25, gamma 2.
@@ -51,7 +51,7 @@ def focal(logits: Tensor, matched: Tensor, *, alpha: float, gamma: float) -> Ten
     return torch.where(matched, alpha, 1 - alpha) * missing * -F.logsigmoid(toward)
 
 
-def varifocal(logits: Tensor, quality: Tensor, *, alpha: float, gamma: float) -> Tensor:
+def varifocal_loss(logits: Tensor, quality: Tensor, *, alpha: float, gamma: float) -> Tensor:
     """Return the gIoU-guided loss of each query, (..., N) float32.
 
     quality: (..., N), g = (1 + gIoU) / 2 of a query and its step, exactly 0 for a query without one; it is a target and
@@ -92,7 +92,7 @@ def count_loss(
     return losses.mean(dim=-1)
 
 
-def count_rates(counts: Iterable[int], classes: int) -> Tensor:
+def count_frequencies(counts: Iterable[int], classes: int) -> Tensor:
     """Return the share of videos with each count, (classes,): of the training data itself.
 
     PDVC trains YouCook2 with the shares of ActivityNet. Raises ShapeError when there is no video.
@@ -103,8 +103,8 @@ def count_rates(counts: Iterable[int], classes: int) -> Tensor:
     return held.clamp(max=classes - 1).bincount(minlength=classes) / len(held)
 
 
-APART = -1e4  # logit of what is left out; finite, so that no gradient is NaN
-SHARPEST = 0.01  # of temperatures; CLIP
+MASKED_LOGIT = -1e4  # logit of what is left out; finite, so that no gradient is NaN
+LEAST_TEMPERATURE = 0.01  # of temperatures; CLIP
 
 
 class Temperature(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
@@ -116,10 +116,10 @@ class Temperature(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy
 
     def forward(self) -> Tensor:
         """Return sigma, a scalar."""
-        return self.logarithm.exp().clamp(min=SHARPEST)
+        return self.logarithm.exp().clamp(min=LEAST_TEMPERATURE)
 
 
-def contrast(queries: Tensor, texts: Tensor, positive: Tensor, temperature: Tensor) -> Tensor:
+def info_nce(queries: Tensor, texts: Tensor, positive: Tensor, temperature: Tensor) -> Tensor:
     """Return half the surprise of both directions, a sum over M queries and P sentences scaled to M, a scalar.
 
     queries: (M, d) and texts: (P, d), unit vectors. positive: (M, P), sentence p is right for query m; all others of
@@ -139,36 +139,36 @@ def contrast(queries: Tensor, texts: Tensor, positive: Tensor, temperature: Tens
 
 def _surprise(logits: Tensor, positive: Tensor, dim: int) -> Tensor:
     """Return -log of the positives' share along `dim`; 0 where there is none."""
-    right = logits.masked_fill(~positive, APART).logsumexp(dim)
+    right = logits.masked_fill(~positive, MASKED_LOGIT).logsumexp(dim)
     return torch.where(positive.any(dim), logits.logsumexp(dim) - right, 0.0)
 
 
-def positives(pairs: Pairs, neighbours: int = 0) -> Tensor:
+def positive_mask(pairs: Matches, neighbours: int = 0) -> Tensor:
     """Return which pairs' sentences are right for which pairs' queries, (M, M).
 
     Its own; and with `neighbours`, those of steps so near in the same video. The pairs are of one layer, and the steps
-    of a video sorted in time. The paper leaves the positives of its MIL-InfoNCE open; `Wordings` adds more.
+    of a video sorted in time. The paper leaves the positives of its MIL-InfoNCE open; `AlternativeTexts` adds more.
     """
     same = pairs.video[:, None] == pairs.video  # (M, M)
     return same & ((pairs.step[:, None] - pairs.step).abs() <= neighbours)
 
 
 @dataclass(frozen=True)
-class Wordings:
+class AlternativeTexts:
     """Further sentences that are right for steps: unit vectors (O, d), each of step (O,) of video (O,)."""
 
     vectors: Tensor
     video: Tensor
     step: Tensor
 
-    def positives(self, pairs: Pairs, neighbours: int = 0) -> Tensor:
-        """Return which of them are right for which pairs' queries, (M, O); as `positives` has it."""
+    def positives(self, pairs: Matches, neighbours: int = 0) -> Tensor:
+        """Return which of them are right for which pairs' queries, (M, O); as `positive_mask` has it."""
         same = pairs.video[:, None] == self.video  # (M, O)
         return same & ((pairs.step[:, None] - self.step).abs() <= neighbours)
 
 
 @dataclass(frozen=True)
-class Proposed:
+class Predictions:
     """What the network says of a batch at each decoder layer, the last one last.
 
     logits: (L, B, N) of confidence; boxes: (L, B, N, 2), center and length in [0, 1]; counts: (L, B, C) logits.
@@ -179,19 +179,19 @@ class Proposed:
     counts: Tensor
 
 
-def location_losses(
-    proposed: Proposed, targets: Targets, settings: LossSettings | None = None, rates: Tensor | None = None
-) -> tuple[dict[str, Loss], Pairs]:
+def localization_losses(
+    proposed: Predictions, targets: Targets, settings: LossSettings | None = None, rates: Tensor | None = None
+) -> tuple[dict[str, Loss], Matches]:
     """Return the losses "giou", "l1", "confidence" and "count", not yet weighted, and who was paired with what.
 
     rates: (C,) shares of counts in the training data, for the count loss of PDVC's form. Raises ShapeError for shapes
     that do not fit, or NaN.
     """
     settings = settings or LossSettings()
-    pairs = match(proposed.logits, proposed.boxes, targets, settings.match)
+    pairs = hungarian_match(proposed.logits, proposed.boxes, targets, settings.match)
     steps = targets.counts.sum()
     found, true = pairs.queries(proposed.boxes).float(), pairs.steps(targets.boxes)  # (M, 2) each
-    agree = giou(edges(found), edges(true))  # (M,)
+    agree = giou(boxes_to_spans(found), boxes_to_spans(true))  # (M,)
     counted = count_loss(
         proposed.counts,
         targets.counts,
@@ -210,17 +210,17 @@ def location_losses(
     }, pairs
 
 
-def _confidence(logits: Tensor, pairs: Pairs, agree: Tensor, settings: LossSettings) -> Tensor:
+def _confidence(logits: Tensor, pairs: Matches, agree: Tensor, settings: LossSettings) -> Tensor:
     """Return the loss of each query's confidence, (L, B, N). agree: gIoU of each pair, (M,)."""
     place = (pairs.layer, pairs.video, pairs.query)
     if settings.confidence == "focal":
         matched = torch.zeros_like(logits, dtype=torch.bool).index_put_(place, torch.tensor(True, device=logits.device))
-        return focal(logits, matched, alpha=settings.focal_alpha, gamma=settings.focal_gamma)
+        return focal_loss(logits, matched, alpha=settings.focal_alpha, gamma=settings.focal_gamma)
     quality = torch.zeros_like(logits, dtype=torch.float32).index_put_(place, 0.5 * (1 + agree.detach()))
-    return varifocal(logits, quality, alpha=settings.varifocal_alpha, gamma=settings.varifocal_gamma)
+    return varifocal_loss(logits, quality, alpha=settings.varifocal_alpha, gamma=settings.varifocal_gamma)
 
 
-def told(pairs: Pairs, settings: LossSettings, layers: int) -> Pairs:
+def caption_matches(pairs: Matches, settings: LossSettings, layers: int) -> Matches:
     """Return the pairs whose queries are captioned and contrasted: of the last of `layers` layers, or of all."""
     return pairs if settings.text_layers == "every" else pairs.only(layers - 1)
 
@@ -244,13 +244,13 @@ def caption_loss(logits: Tensor, tokens: Tensor, token_pad: Tensor, smoothing: f
 IGNORED = -100  # a target that cross_entropy leaves out
 
 
-def contrast_loss(
+def contrastive_loss(
     queries: Tensor,
     texts: Tensor,
-    pairs: Pairs,
+    pairs: Matches,
     temperature: Tensor,
     settings: LossSettings,
-    further: Wordings | None = None,
+    further: AlternativeTexts | None = None,
 ) -> Loss:
     """Return equation 16 over the pairs. queries, texts: (M, d) unit vectors of each pair's query and sentence.
 
@@ -262,15 +262,15 @@ def contrast_loss(
     total = queries.sum() * 0
     for layer in layers:
         here, own = pairs.layer == layer, pairs.only(layer)
-        sentences, right = texts[here], positives(own, reach)
+        sentences, right = texts[here], positive_mask(own, reach)
         if further is not None and settings.contrast == "multiple":
             sentences = torch.cat((sentences, further.vectors))  # (M + O, d)
             right = torch.cat((right, further.positives(own, reach)), dim=1)
-        total = total + contrast(queries[here], sentences, right, temperature) * len(layers)
+        total = total + info_nce(queries[here], sentences, right, temperature) * len(layers)
     return Loss(total, torch.tensor(len(pairs), device=queries.device))
 
 
-def weighted(losses: dict[str, Loss], settings: LossSettings) -> list[Loss]:
+def apply_weights(losses: dict[str, Loss], settings: LossSettings) -> list[Loss]:
     """Return the named losses times their weights, as the training loop adds them; weight 0 leaves one out."""
     weights: dict[str, float] = {name: getattr(settings, f"{name}_weight") for name in losses}
     return [loss.weighted(weights[name]) for name, loss in losses.items() if weights[name]]

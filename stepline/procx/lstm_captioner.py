@@ -19,14 +19,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from stepline.errors import ShapeError
-from stepline.procx.captioner import Context, Told
-from stepline.procx.deformable_attention import taps
+from stepline.procx.captioner import CaptionContext, CaptionerOutput
+from stepline.procx.deformable_attention import sampling_points
 from stepline.procx.settings import AttentionSettings, CaptionerSettings
 from stepline.training.layers import Drop, Linear
 
 
 @dataclass(frozen=True)
-class View:
+class AttendedLevels:
     """What captions look at. values, hints: (B P, D), rows of all videos; first: (R,) where each caption's begin.
 
     boxes: (R, 2), center and length; queries: (R, D); lengths: positions of each level.
@@ -39,12 +39,12 @@ class View:
     queries: Tensor
     lengths: tuple[int, ...]
 
-    def take(self, rows: Tensor) -> "View":
+    def take(self, rows: Tensor) -> "AttendedLevels":
         """Return the view of these captions, (R',) indices."""
         return replace(self, first=self.first[rows], boxes=self.boxes[rows], queries=self.queries[rows])
 
 
-class Looking(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
+class DeformableSoftAttention(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
     """Deformable soft attention of a caption to the levels."""
 
     def __init__(self, settings: AttentionSettings) -> None:
@@ -59,7 +59,7 @@ class Looking(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
         with torch.no_grad():
             self.offsets.bias.copy_(spread.repeat(settings.levels))
 
-    def view(self, context: Context) -> View:
+    def view(self, context: CaptionContext) -> AttendedLevels:
         """Return what captions of this context look at. Raises ShapeError when it holds no levels."""
         levels, boxes, video = context.levels, context.boxes, context.video
         if levels is None or boxes is None or video is None:
@@ -68,15 +68,17 @@ class Looking(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
         if context.feature_pad is not None:
             values = values.masked_fill(context.feature_pad[..., None], 0.0)
         values = values.flatten(0, 1)  # (B P, D)
-        return View(values, self.hint(values), video * levels.shape[1], boxes, context.queries, context.lengths)
+        return AttendedLevels(
+            values, self.hint(values), video * levels.shape[1], boxes, context.queries, context.lengths
+        )
 
-    def forward(self, hidden: Tensor, view: View) -> Tensor:
+    def forward(self, hidden: Tensor, view: AttendedLevels) -> Tensor:
         """Return what each caption sees now, (R, D). hidden: (R, D) of the LSTM."""
         offsets = self.offsets(torch.cat((hidden, view.queries), dim=-1)).float()  # (R, L K)
         center, length = view.boxes.float().unbind(-1)  # (R,) each
         places = center[:, None] + offsets * (length[:, None] * (0.5 / self.settings.points))  # (R, L K)
         shaped = places.unflatten(1, (self.settings.levels, -1))[:, None, None]  # (R, 1, 1, L, K)
-        read = taps(shaped, view.lengths, self.settings.padding, backward=False)
+        read = sampling_points(shaped, view.lengths, self.settings.padding, backward=False)
         rows = read.position.flatten(1) + view.first[:, None]  # (R, 2 L K)
         left, right = read.left.flatten(1), read.right.flatten(1)  # (R, L K) each
         hints = F.embedding(rows, view.hints) * torch.cat((left, right), dim=1)[..., None]  # (R, 2 L K, D)
@@ -88,13 +90,13 @@ class Looking(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
 
 
 @dataclass
-class LstmWriting:
+class LstmState:
     """A caption under way: the queries (R, D), the layer's state, and what is looked at (None: nothing)."""
 
     queries: Tensor
     hidden: Tensor
     cell: Tensor
-    view: View | None
+    view: AttendedLevels | None
 
     def take(self, rows: Tensor) -> None:
         """Go on with these rows, (R,) indices into the present ones."""
@@ -112,36 +114,36 @@ class LstmCaptioner(nn.Module):  # type: ignore[misc]   # torch is untyped to my
         self.settings, self.longest = settings, settings.longest
         width = settings.width
         self.words = nn.Embedding(vocabulary, width)
-        self.looking = None if attention is None else Looking(attention)
+        self.looking = None if attention is None else DeformableSoftAttention(attention)
         self.fed = Linear(2 * width, 4 * width)  # word and query to the gates
         self.kept = Linear(width if attention is None else 2 * width, 4 * width)  # what is seen, and the state
         self.out = Linear(width, vocabulary)
         self.drop = Drop(settings.dropout)
         nn.init.uniform_(self.words.weight, -0.1, 0.1)  # PDVC
 
-    def forward(self, tokens: Tensor, token_pad: Tensor, context: Context) -> Told:  # noqa: ARG002
+    def forward(self, tokens: Tensor, token_pad: Tensor, context: CaptionContext) -> CaptionerOutput:  # noqa: ARG002
         """Return what comes after each token, no vectors. tokens, token_pad: (M, W), padded at the end."""
         if len(tokens) != len(context.queries):
             raise ShapeError(f"{len(tokens)} captions cannot be of {len(context.queries)} queries; give one each")
         queries = context.queries[:, None].expand(-1, tokens.shape[1], -1)  # (M, W, D)
         if not tokens.numel():
-            return Told(self.out(queries), None)
+            return CaptionerOutput(self.out(queries), None)
         writing = self.begin(context)
         fed = self.fed(torch.cat((self.words(tokens), queries), dim=-1))  # (M, W, 4 D)
         rows = torch.stack([self._step(gates, writing) for gates in fed.unbind(1)], dim=1)  # (M, W, D)
-        return Told(self.out(self.drop(rows)), None)
+        return CaptionerOutput(self.out(self.drop(rows)), None)
 
-    def begin(self, context: Context) -> LstmWriting:
+    def begin(self, context: CaptionContext) -> LstmState:
         """Return the state from which captions of this context are written."""
         empty = torch.zeros_like(context.queries)
-        return LstmWriting(context.queries, empty, empty, self.looking and self.looking.view(context))
+        return LstmState(context.queries, empty, empty, self.looking and self.looking.view(context))
 
-    def go_on(self, tokens: Tensor, writing: LstmWriting) -> Tensor:
+    def go_on(self, tokens: Tensor, writing: LstmState) -> Tensor:
         """Return the logits (R, V) of what comes after the last tokens (R,)."""
         fed = self.fed(torch.cat((self.words(tokens), writing.queries), dim=-1))  # (R, 4 D)
         return self.out(self._step(fed, writing))
 
-    def _step(self, fed: Tensor, writing: LstmWriting) -> Tensor:
+    def _step(self, fed: Tensor, writing: LstmState) -> Tensor:
         """Return the layer's next hidden state (R, D), and keep it. fed: (R, 4 D), what word and query add to gates."""
         kept = writing.hidden
         if self.looking is not None and writing.view is not None:

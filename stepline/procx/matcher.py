@@ -25,13 +25,13 @@ from stepline.procx.settings import MatchSettings
 EPSILON = 1e-5  # of the video's length, added to unions and hulls; PDVC
 
 
-def edges(boxes: Tensor) -> Tensor:
+def boxes_to_spans(boxes: Tensor) -> Tensor:
     """Return (start, end) for (center, length), both (..., 2)."""
     center, length = boxes.unbind(-1)
     return torch.stack((center - 0.5 * length, center + 0.5 * length), dim=-1)
 
 
-def centered(spans: Tensor) -> Tensor:
+def spans_to_boxes(spans: Tensor) -> Tensor:
     """Return (center, length) for (start, end), both (..., 2)."""
     start, end = spans.unbind(-1)
     return torch.stack(((start + end) / 2, end - start), dim=-1)
@@ -75,7 +75,7 @@ class Targets:
         return Targets(self.boxes.to(device), self.box_pad.to(device))
 
 
-def targets(spans: Sequence[Sequence[tuple[float, float]]], durations: Sequence[float]) -> Targets:
+def build_targets(spans: Sequence[Sequence[tuple[float, float]]], durations: Sequence[float]) -> Targets:
     """Return the steps' (start, end) seconds of each video as boxes; all steps are kept, and a video may have none.
 
     What lies outside [0, duration] is cut off. Raises ShapeError for a span that is reversed or wholly outside, or a
@@ -94,14 +94,14 @@ def targets(spans: Sequence[Sequence[tuple[float, float]]], durations: Sequence[
                 raise ShapeError(f"step {start}-{end} does not lie in the video's 0-{duration} seconds; leave it out")
             boxes[video, place] = torch.tensor([first, last])
             box_pad[video, place] = False
-    return Targets(centered(boxes), box_pad)
+    return Targets(spans_to_boxes(boxes), box_pad)
 
 
-FAINT = 1e-8  # added to probabilities before their logarithm; PDVC
+LOG_EPSILON = 1e-8  # added to probabilities before their logarithm; PDVC
 
 
 @dataclass(frozen=True)
-class Pairs:
+class Matches:
     """Queries with the steps that they were given: four rows of M indices, by layer, then video, then query.
 
     left_out: steps of videos with more steps than queries, counted once a layer; they teach no query.
@@ -116,10 +116,10 @@ class Pairs:
     def __len__(self) -> int:
         return len(self.query)
 
-    def only(self, layer: int) -> "Pairs":
+    def only(self, layer: int) -> "Matches":
         """Return the pairs of one layer, whose number is not below 0."""
         kept = self.layer == layer
-        return Pairs(self.layer[kept], self.video[kept], self.query[kept], self.step[kept], self.left_out)
+        return Matches(self.layer[kept], self.video[kept], self.query[kept], self.step[kept], self.left_out)
 
     def queries(self, values: Tensor) -> Tensor:
         """Return what (L, B, N, ...) holds for each pair, (M, ...)."""
@@ -130,7 +130,7 @@ class Pairs:
         return values[self.video, self.step]
 
 
-def match(logits: Tensor, boxes: Tensor, targets: Targets, settings: MatchSettings | None = None) -> Pairs:
+def hungarian_match(logits: Tensor, boxes: Tensor, targets: Targets, settings: MatchSettings | None = None) -> Matches:
     """Return the cheapest pairing of each video at each layer. logits: (L, B, N); boxes: (L, B, N, 2) as fractions.
 
     The same input gives the same pairs, ties too. Raises ShapeError for shapes that do not fit, or NaN.
@@ -149,7 +149,7 @@ def match(logits: Tensor, boxes: Tensor, targets: Targets, settings: MatchSettin
             queries, steps = linear_sum_assignment(cost[:, places])
             found += [(layer, video, int(query), places[step]) for query, step in zip(queries, steps, strict=True)]
     layer, video, query, step = torch.tensor(found, dtype=torch.int64, device=logits.device).view(-1, 4).T  # (M,) each
-    return Pairs(layer, video, query, step, sum(map(len, real)) * len(logits) - len(found))
+    return Matches(layer, video, query, step, sum(map(len, real)) * len(logits) - len(found))
 
 
 @torch.no_grad()  # type: ignore[untyped-decorator]   # torch is untyped to mypy here
@@ -157,10 +157,10 @@ def match_costs(logits: Tensor, boxes: Tensor, targets: Targets, settings: Match
     """Return what each pair would cost, (L, B, N, K) float32; padded steps mean nothing."""
     logits, boxes, wanted = logits.float(), boxes.float(), targets.boxes.float()[:, None]  # (B, 1, K, 2)
     p = logits.sigmoid()
-    with_step = settings.alpha * (1 - p) ** settings.gamma * -(p + FAINT).log()
-    without = (1 - settings.alpha) * p**settings.gamma * -(1 - p + FAINT).log()
+    with_step = settings.alpha * (1 - p) ** settings.gamma * -(p + LOG_EPSILON).log()
+    without = (1 - settings.alpha) * p**settings.gamma * -(1 - p + LOG_EPSILON).log()
     apart = (boxes[..., None, :] - wanted).abs().sum(dim=-1)  # (L, B, N, K)
-    agree = giou(edges(boxes)[..., None, :], edges(wanted))  # (L, B, N, K)
+    agree = giou(boxes_to_spans(boxes)[..., None, :], boxes_to_spans(wanted))  # (L, B, N, K)
     return settings.confidence * (with_step - without)[..., None] + settings.l1 * apart - settings.giou * agree
 
 

@@ -31,20 +31,20 @@ from torch import Tensor, nn
 
 from stepline.errors import ShapeError
 from stepline.procx.batch import Videos
-from stepline.procx.captioner import Captioner, Context
+from stepline.procx.captioner import CaptionContext, Captioner
 from stepline.procx.deformable_attention import DeformableAttention
-from stepline.procx.losses import Proposed, Temperature
+from stepline.procx.losses import Predictions, Temperature
 from stepline.procx.lstm_captioner import LstmCaptioner
 from stepline.procx.settings import ModelSettings
 from stepline.training import layers as feed_forward
 from stepline.training.layers import Drop, Linear
 
-RARE = 0.01  # P(a query found a step) at the start; RetinaNet, PDVC's code
-FAINT = 1e-5  # shares of a video are kept so far from 0 and 1 before their logit; Deformable DETR
-SHORT = -2.0  # logit of a box's length at the start, about an eighth of the video; PDVC's code
+PRIOR_PROBABILITY = 0.01  # P(a query found a step) at the start; RetinaNet, PDVC's code
+LOGIT_EPSILON = 1e-5  # shares of a video are kept so far from 0 and 1 before their logit; Deformable DETR
+INITIAL_LENGTH_LOGIT = -2.0  # logit of a box's length at the start, about an eighth of the video; PDVC's code
 
 
-class Heads(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
+class PredictionHeads(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
     """The three heads of one decoder layer. first: whether it is the first layer, whose boxes begin short."""
 
     def __init__(self, settings: ModelSettings, *, first: bool) -> None:
@@ -53,11 +53,11 @@ class Heads(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
         self.sure = nn.Linear(width, 1)
         self.box = nn.Sequential(Linear(width, width), nn.ReLU(), Linear(width, width), nn.ReLU(), nn.Linear(width, 2))
         self.count = nn.Linear(width, settings.most_steps + 1)
-        nn.init.constant_(self.sure.bias, -math.log((1 - RARE) / RARE))
+        nn.init.constant_(self.sure.bias, -math.log((1 - PRIOR_PROBABILITY) / PRIOR_PROBABILITY))
         nn.init.zeros_(self.box[-1].weight)
         nn.init.zeros_(self.box[-1].bias)
         if first:
-            nn.init.constant_(self.box[-1].bias[1:], SHORT)
+            nn.init.constant_(self.box[-1].bias[1:], INITIAL_LENGTH_LOGIT)
 
     def forward(self, queries: Tensor, references: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return logits of confidence (B, N), boxes (B, N, 2) float32, and logits of counts (B, C).
@@ -72,7 +72,7 @@ class Heads(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
 
 def logit(share: Tensor) -> Tensor:
     """Return the logit of shares, finite at 0 and 1, where no gradient passes."""
-    return share.logit(eps=FAINT)
+    return share.logit(eps=LOGIT_EPSILON)
 
 
 class EncoderLayer(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
@@ -154,11 +154,13 @@ class FeedForward(nn.Module):  # type: ignore[misc]
         return self.norm(rows + self.drop(fed))
 
 
-GROUPED = 16  # channels normalised together: the 32 groups of PDVC's width 512; a lone one would lose its level
+CHANNELS_PER_GROUP = (
+    16  # channels normalised together: the 32 groups of PDVC's width 512; a lone one would lose its level
+)
 PERIOD = 10_000  # of the slowest sine; PDVC's code
 
 
-def standardised(values: Tensor) -> Tensor:
+def standardise(values: Tensor) -> Tensor:
     """Return features (B, R, C) scaled so that the numbers of each video are 1 on average; zero stays zero.
 
     Unit rows have numbers near 1 / sqrt(C), which the convolutions' biases outgrow before the contents are learned.
@@ -167,7 +169,7 @@ def standardised(values: Tensor) -> Tensor:
     return values / size.clamp(min=1e-12)
 
 
-class Pyramid(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
+class FeaturePyramid(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
     """Levels of half the length each: a linear map of the rows, then strided convolutions. Source: PDVC's code."""
 
     def __init__(self, settings: ModelSettings) -> None:
@@ -191,10 +193,10 @@ def _step(width_in: int, width: int, level: int) -> nn.Sequential:
     convolution = nn.Conv1d(width_in, width, **kernel)
     nn.init.xavier_uniform_(convolution.weight)
     nn.init.zeros_(convolution.bias)
-    return nn.Sequential(convolution, nn.GroupNorm(width // math.gcd(GROUPED, width), width))
+    return nn.Sequential(convolution, nn.GroupNorm(width // math.gcd(CHANNELS_PER_GROUP, width), width))
 
 
-class Places(nn.Module):  # type: ignore[misc]
+class PositionalEncoding(nn.Module):  # type: ignore[misc]
     """What is added to say where a position stands, how long the video is, and which level it is of.
 
     Half of the width are sines of the share of the video that has passed, half a linear map of the duration as a row
@@ -212,7 +214,7 @@ class Places(nn.Module):  # type: ignore[misc]
         """Return the places of all levels' positions, (B, P, D) float32. durations: (B,) seconds."""
         device = durations.device
         share = torch.cat([(torch.arange(length, device=device) + 1) / (length + EPSILON) for length in lengths])
-        sines = sine_positions(share, self.sines).expand(len(durations), -1, -1)  # (B, P, D / 2)
+        sines = sinusoidal_encoding(share, self.sines).expand(len(durations), -1, -1)  # (B, P, D / 2)
         if self.duration is not None:
             passed = torch.arange(self.longest, device=device) < durations[:, None].floor()  # (B, 256)
             long = self.duration(passed.to(self.level.dtype))[:, None]  # (B, 1, D / 2)
@@ -223,14 +225,14 @@ class Places(nn.Module):  # type: ignore[misc]
 EPSILON = 1e-6  # PDVC's code
 
 
-def sine_positions(share: Tensor, width: int) -> Tensor:
+def sinusoidal_encoding(share: Tensor, width: int) -> Tensor:
     """Return sines and cosines in turn, of `width` in all, for shares (P,) of a video: (P, width)."""
     slow = torch.arange(width, device=share.device) // 2 * 2 / width  # (width,)
     angle = share[:, None] * (2 * math.pi) / PERIOD**slow  # (P, width)
     return torch.stack((angle[:, 0::2].sin(), angle[:, 1::2].cos()), dim=2).flatten(1)
 
 
-def fused(levels: Tensor, lengths: Sequence[int]) -> Tensor:
+def fuse_levels(levels: Tensor, lengths: Sequence[int]) -> Tensor:
     """Return all levels (B, P, D) stretched to the finest and added up, (B, R, D): appendix D, Multi-Scale Fusion."""
     finest, *coarser = levels.split(list(lengths), dim=1)
     total = finest
@@ -240,20 +242,20 @@ def fused(levels: Tensor, lengths: Sequence[int]) -> Tensor:
     return total
 
 
-def middles(lengths: Sequence[int], like: Tensor) -> Tensor:
+def reference_points(lengths: Sequence[int], like: Tensor) -> Tensor:
     """Return the share of the video that has passed at the middle of each position, (P,)."""
     return torch.cat([(torch.arange(length, device=like.device) + 0.5) / length for length in lengths])
 
 
 @dataclass(frozen=True)
-class Seen:
+class ModelOutput:
     """What the network made of a batch.
 
     queries: (L, B, N, D) after each decoder layer. levels: (B, P, D), `lengths` positions of each level one after the
     other; fused: (B, R, D), None where the captioner does not look at it; empty: as in `Videos`.
     """
 
-    proposed: Proposed
+    proposed: Predictions
     queries: Tensor
     levels: Tensor
     lengths: tuple[int, ...]
@@ -278,7 +280,7 @@ class Chosen(Protocol):
 
 
 @dataclass(frozen=True)
-class Picked:
+class QueryIndex:
     """Queries that somebody picked, (M,) each."""
 
     layer: Tensor
@@ -286,9 +288,9 @@ class Picked:
     query: Tensor
 
 
-def chosen(layer: int, video: Tensor, query: Tensor) -> Picked:
+def chosen(layer: int, video: Tensor, query: Tensor) -> QueryIndex:
     """Return queries (M,) of videos (M,) at one decoder layer, -1 for the last."""
-    return Picked(torch.full_like(video, layer), video, query)
+    return QueryIndex(torch.full_like(video, layer), video, query)
 
 
 class ProcX(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
@@ -298,12 +300,12 @@ class ProcX(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
         super().__init__()
         self.settings = settings
         width, layers = settings.attention.width, settings.decoder_layers
-        self.pyramid, self.places = Pyramid(settings), Places(settings)
+        self.pyramid, self.places = FeaturePyramid(settings), PositionalEncoding(settings)
         self.encoder = nn.ModuleList(EncoderLayer(settings) for _ in range(settings.encoder_layers))
         self.queries, self.query_places = nn.Embedding(settings.queries, width), nn.Embedding(settings.queries, width)
         self.reference = nn.Linear(width, 1)
         self.decoder = nn.ModuleList(DecoderLayer(settings) for _ in range(layers))
-        self.heads = nn.ModuleList(Heads(settings, first=layer == 0) for layer in range(layers))
+        self.heads = nn.ModuleList(PredictionHeads(settings, first=layer == 0) for layer in range(layers))
         transformer = settings.captioner.kind == "transformer"
         self.fused_norm = nn.LayerNorm(width) if transformer and settings.fuse else None  # else they drown the query
         self.captioner: Captioner | LstmCaptioner = (
@@ -315,7 +317,7 @@ class ProcX(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
         nn.init.xavier_uniform_(self.reference.weight)
         nn.init.zeros_(self.reference.bias)
 
-    def forward(self, videos: Videos) -> Seen:
+    def forward(self, videos: Videos) -> ModelOutput:
         """Return what every decoder layer says of the videos. Raises ShapeError for values of another width."""
         values = videos.values
         if values.ndim != 3 or values.shape[2] != self.settings.features or not values.shape[1]:
@@ -323,24 +325,24 @@ class ProcX(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
             raise ShapeError(f"features must be {wanted}, not {tuple(values.shape)}; set model.features to their width")
         levels, lengths, pad = self._encode(videos)
         queries, proposed = self._decode(levels, lengths, pad)
-        rows = None if self.fused_norm is None else self.fused_norm(fused(levels, lengths))
-        return Seen(proposed, queries, levels, lengths, rows, videos.empty)
+        rows = None if self.fused_norm is None else self.fused_norm(fuse_levels(levels, lengths))
+        return ModelOutput(proposed, queries, levels, lengths, rows, videos.empty)
 
     def _encode(self, videos: Videos) -> tuple[Tensor, tuple[int, ...], Tensor | None]:
         """Return the encoded levels (B, P, D), their lengths, and which of their positions are of empty videos."""
-        values = standardised(videos.values) if self.settings.standardise else videos.values
+        values = standardise(videos.values) if self.settings.standardise else videos.values
         levels = self.pyramid(values)
         lengths = tuple(level.shape[1] for level in levels)
         rows = torch.cat(levels, dim=1)  # (B, P, D)
         places = self.places(lengths, videos.durations)
         pad = _pad(rows, videos.empty)
-        where = middles(lengths, rows)[None, :, None, None]
+        where = reference_points(lengths, rows)[None, :, None, None]
         references = where.expand(len(rows), -1, len(lengths), -1)  # (B, P, L, 1)
         for layer in self.encoder:
             rows = layer(rows, places, references, lengths, pad)
         return rows, lengths, pad
 
-    def _decode(self, levels: Tensor, lengths: tuple[int, ...], pad: Tensor | None) -> tuple[Tensor, Proposed]:
+    def _decode(self, levels: Tensor, lengths: tuple[int, ...], pad: Tensor | None) -> tuple[Tensor, Predictions]:
         """Return the queries of every layer (L, B, N, D), and what is said of them."""
         size = (len(levels), -1, -1)
         queries, places = self.queries.weight.expand(size), self.query_places.weight.expand(size)  # (B, N, D) each
@@ -353,21 +355,23 @@ class ProcX(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
             said.append(heads(queries, references))
             references = said[-1][1].detach() if self.settings.refine else start
         logits, boxes, counts = (torch.stack(part) for part in zip(*said, strict=True))
-        return torch.stack(kept), Proposed(logits, boxes, counts)
+        return torch.stack(kept), Predictions(logits, boxes, counts)
 
-    def context(self, seen: Seen, asked: Chosen, said: Tensor | None = None, said_pad: Tensor | None = None) -> Context:
+    def context(
+        self, seen: ModelOutput, asked: Chosen, said: Tensor | None = None, said_pad: Tensor | None = None
+    ) -> CaptionContext:
         """Return what the captions of M queries are about. said: (M, A) tokens spoken around each, and their mask."""
         place = (asked.layer, asked.video, asked.query)
         queries = seen.queries[place]
         if self.settings.captioner.kind == "lstm":
             boxes = seen.proposed.boxes[place].detach()  # (M, 2)
             pad = _pad(seen.levels, seen.empty)
-            return Context(
+            return CaptionContext(
                 queries, video=asked.video, feature_pad=pad, levels=seen.levels, lengths=seen.lengths, boxes=boxes
             )
         if seen.fused is None:
-            return Context(queries, transcript=said, transcript_pad=said_pad)
-        return Context(queries, seen.fused, asked.video, _pad(seen.fused, seen.empty), said, said_pad)
+            return CaptionContext(queries, transcript=said, transcript_pad=said_pad)
+        return CaptionContext(queries, seen.fused, asked.video, _pad(seen.fused, seen.empty), said, said_pad)
 
 
 def _pad(rows: Tensor, empty: Tensor | None) -> Tensor | None:

@@ -194,15 +194,17 @@ PDVC_LOSSES: Final = LossSettings(  # the baseline's, as its release trains YouC
 )
 
 
-Target: TypeAlias = Literal["reference", "captions", "steps", "narration"]
-Wording: TypeAlias = Literal["own", "said", "any"]
+StepSource: TypeAlias = Literal["reference", "captions", "steps", "narration"]
+TextChoice: TypeAlias = Literal["own", "said", "any"]
 
 
 class DataSettings(Settings):
     """Which videos become samples, and what of them is to be found and said."""
 
-    target: Target | None = None  # what a video's steps are; None: what its dataset gives, of other records the steps
-    wording: Wording = "own"  # "said": of swapped steps what was said (only-sieve); "any": drawn anew each epoch
+    target: StepSource | None = (
+        None  # what a video's steps are; None: what its dataset gives, of other records the steps
+    )
+    wording: TextChoice = "own"  # "said": of swapped steps what was said (only-sieve); "any": drawn anew each epoch
     speech: Fraction = 0.0  # chance of a video to come with what is said; 0: pictures alone
     around: NonNegative = 10.0  # s before and after a step whose speech is read with it
     slack: NonNegative = 5.0  # seconds that a video's stated length may differ from its features'
@@ -210,20 +212,20 @@ class DataSettings(Settings):
     held_out_most: Count = 500  # samples of them that are looked at
 
 
-When: TypeAlias = Literal["speechless", "always", "alone"]
-Half: TypeAlias = Annotated[float, Field(ge=0.0, le=0.5)]
+DescribeWhen: TypeAlias = Literal["speechless", "always", "alone"]
+HalfFraction: TypeAlias = Annotated[float, Field(ge=0.0, le=0.5)]
 
 
 class DescribeSettings(Settings):
     """Which of the network's proposals are steps, and how their sentences are found."""
 
     path: Path | None = None  # the trained network: its file, or the folder of its run
-    when: When = "speechless"  # speech tells no step; "always", as `captions`; "alone": speech is not asked
+    when: DescribeWhen = "speechless"  # speech tells no step; "always", as `captions`; "alone": speech is not asked
     count: CountOrZero | None = None  # steps of a video; None: as many as the network counts
     least: CountOrZero = 1  # steps, where the network counts fewer; PDVC's code
     floor: Fraction = 0.0  # a proposal less sure than this is no step, whatever the count
     choose: Literal["surest", "apart"] = "surest"  # "apart": the surest set without overlap; not in the paper
-    overlap: Half = 0.2  # apart: share of the shorter of two steps in which they may, and are then parted
+    overlap: HalfFraction = 0.2  # apart: share of the shorter of two steps in which they may, and are then parted
     caption_weight: NonNegative = 0.0  # of a caption's likelihood beside the confidence, of all queries; PDVC: 1.0
     caption_power: NonNegative = 2.0  # the likelihood is log P / tokens^this; PDVC's code
     speech: bool = False  # read what is said around each step; for a network that was trained with speech

@@ -25,12 +25,12 @@ from stepline.datasets.excluded import read_excluded
 from stepline.errors import ModelError, SettingsError
 from stepline.evaluate.soda import soda
 from stepline.features import FeatureStore
-from stepline.procx.batch import Sample, collate
-from stepline.procx.checkpoint import FILE, Loaded, Trained, load_model, write_model
+from stepline.procx.batch import StepSample, collate
+from stepline.procx.checkpoint import FILE, FeatureFacts, LoadedProcx, load_model, write_model
 from stepline.procx.criterion import training_losses
-from stepline.procx.dataset import Kind, Source, StepSamples, gather_samples
-from stepline.procx.inference import choose, propose
-from stepline.procx.losses import count_rates
+from stepline.procx.dataset import FeatureSpec, RecordSource, StepDataset, gather_samples
+from stepline.procx.inference import propose, select_proposals
+from stepline.procx.losses import count_frequencies
 from stepline.procx.model import ProcX
 from stepline.procx.settings import (
     PROCX_TRAINING,
@@ -53,7 +53,7 @@ AT_ONCE = 16  # held-out videos
 
 
 def train_procx(
-    samples: Sequence[Sample],
+    samples: Sequence[StepSample],
     folder: Path,
     *,
     vocabulary: Vocabulary,
@@ -82,28 +82,28 @@ def train_procx(
 
 
 def procx_task(
-    samples: Sequence[Sample],
+    samples: Sequence[StepSample],
     vocabulary: Vocabulary,
     model: ModelSettings,
     loss: LossSettings,
     data: DataSettings | None = None,
-) -> Task[Sample]:
+) -> Task[StepSample]:
     """Return what training learns. Every video counts as equally long, since all are resized to one length."""
     counts = samples.counts if hasattr(samples, "counts") else [len(sample.spans) for sample in samples]
-    rates = count_rates(counts, model.most_steps + 1) if len(samples) else None  # the loop refuses none
+    rates = count_frequencies(counts, model.most_steps + 1) if len(samples) else None  # the loop refuses none
 
-    def losses(network: nn.Module, chosen: Sequence[Sample]) -> Sequence[Loss]:
+    def losses(network: nn.Module, chosen: Sequence[StepSample]) -> Sequence[Loss]:
         device = next(network.parameters()).device
         batch = collate(chosen, vocabulary, model).to(device)
         return training_losses(network, batch, loss, _to(rates, device))
 
-    def draw(chosen: Sequence[Sample], chance: np.random.Generator) -> list[Sample]:
-        return list(chosen) if data is None else [drawn(sample, data, chance) for sample in chosen]
+    def draw(chosen: Sequence[StepSample], chance: np.random.Generator) -> list[StepSample]:
+        return list(chosen) if data is None else [augment_sample(sample, data, chance) for sample in chosen]
 
     return Task(samples, lambda _: 1, draw, losses, [1] * len(samples))
 
 
-def drawn(sample: Sample, data: DataSettings, chance: np.random.Generator) -> Sample:
+def augment_sample(sample: StepSample, data: DataSettings, chance: np.random.Generator) -> StepSample:
     """Return the sample as one step sees it: with what is said or without, and one wording of each step, by chance."""
     heard = chance.random() < data.speech
     said = sample.said if heard else None
@@ -121,24 +121,24 @@ def _first(own: str, others: tuple[str, ...], chance: np.random.Generator) -> tu
     return every[place], every[:place] + every[place + 1 :]
 
 
-def soda_judge(samples: Sequence[Sample], keep: Callable[[nn.Module], None]) -> Judge:
+def soda_judge(samples: Sequence[StepSample], keep: Callable[[nn.Module], None]) -> Judge:
     """Return the judge of held-out samples: SODA-D of the surest proposals, as many as are counted; no captions."""
     settings = DescribeSettings()
 
     def measure(network: nn.Module, rank: int, size: int) -> tuple[float, float]:
         total, mine = 0.0, range(rank, len(samples), size)
         for first in range(0, len(mine), AT_ONCE):
-            total += _soda(network, [samples[index] for index in mine[first : first + AT_ONCE]], settings)
+            total += _soda_sum(network, [samples[index] for index in mine[first : first + AT_ONCE]], settings)
         return total, float(len(mine))
 
     return Judge(measure, keep)
 
 
-def _soda(network: nn.Module, samples: Sequence[Sample], settings: DescribeSettings) -> float:
+def _soda_sum(network: nn.Module, samples: Sequence[StepSample], settings: DescribeSettings) -> float:
     """Return the sum of the videos' SODA-D."""
     found = propose(network, [one.values for one in samples], [one.duration for one in samples]).videos
     given = {
-        one.id: [(*video.boxes[query].tolist(), "") for query in choose(video, settings)]
+        one.id: [(*video.boxes[query].tolist(), "") for query in select_proposals(video, settings)]
         for one, video in zip(samples, found, strict=True)
     }
     truth = {one.id: [(*span, "") for span in one.spans] for one in samples}
@@ -152,12 +152,12 @@ def _to(rates: Tensor | None, device: torch.device) -> Tensor | None:
 BEST, FINAL = FILE.names
 OMITTED, SEEDS = "omitted.jsonl", "seeds.json"
 UNIT = 0.01  # how far from 1 the length of a unit row may lie; features are stored in half precision
-DROPS = ("dropout", "captioner.dropout")  # settings of a network that may change when it is trained on
+DROPOUT_SETTINGS = ("dropout", "captioner.dropout")  # settings of a network that may change when it is trained on
 
 
 @dataclass(frozen=True)
-class Sources:
-    """What a run reads. features: a store; steps: as `Source` takes them, subset: only that split of them.
+class ProcxSources:
+    """What a run reads. features: a store; steps: as `RecordSource` takes them, subset: only that split of them.
 
     words: further sources whose texts the vocabulary is to hold, such as those of a later fine-tuning; excluded: lists
     that `stepline excluded` wrote.
@@ -171,24 +171,24 @@ class Sources:
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedRun:
     """A run before its first step. crowded: videos with more steps than the network has queries."""
 
-    samples: StepSamples
-    held_out: StepSamples
+    samples: StepDataset
+    held_out: StepDataset
     settings: ProcxRunSettings
     vocabulary: Vocabulary
-    start: Loaded | None
+    start: LoadedProcx | None
     crowded: int
 
     @cached_property
-    def trained(self) -> Trained:
+    def trained(self) -> FeatureFacts:
         """What the network says it was trained on; one that read speech before still does."""
         kind, data = self.samples.kind, self.settings.data
         before = self.start.trained.around if self.start else None
         lengths = np.linalg.norm(self.samples[0].values, axis=1)  # (T,)
         unit = bool(np.allclose(lengths[lengths > 0], 1.0, atol=UNIT))
-        return Trained(kind.backbone, kind.rate, unit, data.around if data.speech else before)
+        return FeatureFacts(kind.backbone, kind.rate, unit, data.around if data.speech else before)
 
     def network(self) -> ProcX | None:
         """Return the network to go on from, one of its own each time; None for fresh weights."""
@@ -200,7 +200,7 @@ class Prepared:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class SeedResult:
     """A seed's run. score: the best on held-out videos, None without any; loss: of the last step."""
 
     seed: int
@@ -210,15 +210,15 @@ class Outcome:
 
 
 def train_run(
-    sources: Sources,
+    sources: ProcxSources,
     folder: Path,
     settings: ProcxRunSettings,
     *,
     start: Path | None = None,
     seeds: int = 1,
     report: Callable[[Progress], None] | None = None,
-    told: Callable[[Prepared], None] | None = None,
-) -> list[Outcome]:
+    told: Callable[[PreparedRun], None] | None = None,
+) -> list[SeedResult]:
     """Train, or go on training, a network a seed, and return what came of each.
 
     start: a network to train on; seeds: how many trainings, from `train.seed` on, each in its own folder where there
@@ -226,7 +226,7 @@ def train_run(
     when nothing is left to train on, and what the sources raise.
     """
     device = start_processes(settings.train.device)
-    prepared = prepare(sources, settings, start)
+    prepared = prepare_run(sources, settings, start)
     if told is not None:
         told(prepared)
     outcomes = []
@@ -235,13 +235,13 @@ def train_run(
         place = folder / f"seed-{seed}" if seeds > 1 else folder
         outcomes.append(_train_one(prepared, sources, place, own, start, report, device))
     if seeds > 1 and is_first():
-        write_atomic(folder / SEEDS, json.dumps(summary(outcomes), indent=2) + "\n")
+        write_atomic(folder / SEEDS, json.dumps(seed_summary(outcomes), indent=2) + "\n")
     return outcomes
 
 
-def prepare(sources: Sources, settings: ProcxRunSettings, start: Path | None = None) -> Prepared:
+def prepare_run(sources: ProcxSources, settings: ProcxRunSettings, start: Path | None = None) -> PreparedRun:
     """Return all that a run starts from; `model.features` and `data.target` are filled in."""
-    source = Source(sources.steps, sources.subset)
+    source = RecordSource(sources.steps, sources.subset)
     data = settings.data.model_copy(update={"target": settings.data.target or source.target})
     features = FeatureStore(sources.features)
     samples = gather_samples(source.records(), features, data, excluded=read_excluded(sources.excluded))
@@ -254,10 +254,10 @@ def prepare(sources: Sources, settings: ProcxRunSettings, start: Path | None = N
     vocabulary = loaded.vocabulary if loaded else _vocabulary(kept, sources, settings)
     crowded = sum(count > model.queries for count in samples.counts)
     whole = settings.model_copy(update={"data": data, "model": model})
-    return Prepared(kept, held_out, whole, vocabulary, loaded, crowded)
+    return PreparedRun(kept, held_out, whole, vocabulary, loaded, crowded)
 
 
-def summary(outcomes: list[Outcome]) -> dict[str, Any]:
+def seed_summary(outcomes: list[SeedResult]) -> dict[str, Any]:
     """Return the seeds' scores and losses with their mean and spread (standard deviation of a sample), plain."""
     rows = [{"seed": one.seed, "folder": one.folder.name, "score": one.score, "loss": one.loss} for one in outcomes]
     tree: dict[str, Any] = {"seeds": rows}
@@ -269,14 +269,14 @@ def summary(outcomes: list[Outcome]) -> dict[str, Any]:
 
 
 def _train_one(
-    prepared: Prepared,
-    sources: Sources,
+    prepared: PreparedRun,
+    sources: ProcxSources,
     folder: Path,
     settings: ProcxRunSettings,
     start: Path | None,
     report: Callable[[Progress], None] | None,
     device: torch.device,
-) -> Outcome:
+) -> SeedResult:
     whole = prepared.settings.model_copy(update={"train": settings.train})
     if is_first():
         _claim(prepared, sources, folder, whole, start)
@@ -296,16 +296,16 @@ def _train_one(
     return first_then_all(partial(_finish, network, prepared, folder, whole.train.seed))
 
 
-def _finish(network: ProcX, prepared: Prepared, folder: Path, seed: int) -> Outcome:
+def _finish(network: ProcX, prepared: PreparedRun, folder: Path, seed: int) -> SeedResult:
     """Write the network, and return what the log says of the run; the first process has closed it by now."""
     if is_first():
         write_model(network, prepared.vocabulary, folder / FINAL, prepared.trained)
     lines = [json.loads(line) for line in (folder / LOG).read_text(encoding="utf-8").splitlines()]
     scores = [line["score"] for line in lines if "score" in line]
-    return Outcome(seed, folder, max(scores, default=None), lines[-1]["loss"])
+    return SeedResult(seed, folder, max(scores, default=None), lines[-1]["loss"])
 
 
-def _judge(prepared: Prepared, folder: Path) -> Judge | None:
+def _judge(prepared: PreparedRun, folder: Path) -> Judge | None:
     if not len(prepared.held_out):
         return None
 
@@ -315,11 +315,11 @@ def _judge(prepared: Prepared, folder: Path) -> Judge | None:
     return soda_judge(prepared.held_out, keep)
 
 
-def _vocabulary(samples: StepSamples, sources: Sources, settings: ProcxRunSettings) -> Vocabulary:
+def _vocabulary(samples: StepDataset, sources: ProcxSources, settings: ProcxRunSettings) -> Vocabulary:
     """Return the vocabulary of the samples' texts, and of the further sources' steps."""
     texts = list(samples.texts())
     for place in sources.words:
-        more = Source(place)
+        more = RecordSource(place)
         field = more.target
         for record in more.records():
             if field == "narration":
@@ -329,14 +329,14 @@ def _vocabulary(samples: StepSamples, sources: Sources, settings: ProcxRunSettin
     return train_vocabulary(texts, settings.vocabulary)
 
 
-def _sized(model: ModelSettings, kind: Kind) -> ModelSettings:
+def _sized(model: ModelSettings, kind: FeatureSpec) -> ModelSettings:
     """Return settings of a network for these features. Raises SettingsError where another width was asked for."""
     if "features" in model.model_fields_set and model.features != kind.width:
         raise SettingsError(f"model.features={model.features}, the features have {kind.width}; leave the setting out")
     return model.model_copy(update={"features": kind.width})
 
 
-def _taken_up(asked: ModelSettings, loaded: Loaded, kind: Kind) -> ModelSettings:
+def _taken_up(asked: ModelSettings, loaded: LoadedProcx, kind: FeatureSpec) -> ModelSettings:
     """Return the settings of a network to train on, with the asked dropout. Raises where anything else differs."""
     own, cure = loaded.model.settings, "it is the network's own; leave it out, or leave --start out"
     drops = {}
@@ -344,7 +344,7 @@ def _taken_up(asked: ModelSettings, loaded: Loaded, kind: Kind) -> ModelSettings
         found = _at(own, name)
         if value == found:
             continue
-        if name not in DROPS:
+        if name not in DROPOUT_SETTINGS:
             raise SettingsError(f"model.{name}={value}, {loaded.path} has {found}; {cure}")
         drops[name] = value
     before = loaded.trained.backbone
@@ -372,7 +372,9 @@ def _at(settings: Settings, name: str) -> object:
     return value
 
 
-def _claim(prepared: Prepared, sources: Sources, folder: Path, settings: ProcxRunSettings, start: Path | None) -> None:
+def _claim(
+    prepared: PreparedRun, sources: ProcxSources, folder: Path, settings: ProcxRunSettings, start: Path | None
+) -> None:
     """Write what the run is. Raises SettingsError when the folder holds another one."""
     digest = None if prepared.start is None else prepared.start.sha256
     given = asdict(sources) | {"start": None if start is None else [start, digest]}

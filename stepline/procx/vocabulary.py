@@ -58,7 +58,7 @@ class Vocabulary:
     def encode(self, sentence: str) -> list[int]:
         """Return the numbers of a sentence's tokens, without marks; [] for blanks."""
         words = re.sub(rf"(\S{{{LONGEST_WORD}}})(?=\S)", r"\1 ", normalise(sentence, self.lower))
-        numbers: list[int] = self._tokenizer.encode(spell(words, self._alphabet), add_special_tokens=False).ids
+        numbers: list[int] = self._tokenizer.encode(spell_in_bytes(words, self._alphabet), add_special_tokens=False).ids
         return numbers
 
     def decode(self, numbers: Iterable[int]) -> str:
@@ -117,7 +117,7 @@ def train_vocabulary(sentences: Iterable[str], settings: VocabularySettings | No
     tokenizer = Tokenizer(WordPiece(unk_token=MARKS[PAD]))
     tokenizer.pre_tokenizer = WhitespaceSplit()
     trainer = WordPieceTrainer(vocab_size=settings.size, special_tokens=marks, show_progress=False)
-    tokenizer.train_from_iterator(sorted(spell(sentence, frozenset(alphabet)) for sentence in plain), trainer)
+    tokenizer.train_from_iterator(sorted(spell_in_bytes(sentence, frozenset(alphabet)) for sentence in plain), trainer)
     numbers: dict[str, int] = tokenizer.get_vocab()
     return Vocabulary(tuple(sorted(numbers, key=lambda token: numbers[token])), settings.lower)
 
@@ -137,7 +137,7 @@ def normalise(sentence: str, lower: bool) -> str:
     return " ".join(composed.split())
 
 
-def spell(sentence: str, alphabet: frozenset[str]) -> str:
+def spell_in_bytes(sentence: str, alphabet: frozenset[str]) -> str:
     """Return the sentence with each character outside the alphabet as the half bytes of its UTF-8."""
     plain = alphabet.difference(HALF_BYTES) | {" "}
     return "".join(one if one in plain else _halves(one) for one in sentence)
@@ -166,7 +166,7 @@ def _canonical(tokens: Sequence[str], lower: bool) -> str:
 
 
 @dataclass(frozen=True)
-class Captions:
+class CaptionTokens:
     """tokens (M, W): the begin mark and the words; wanted (M, W): the words and the end mark; token_pad (M, W).
 
     cut: how many were longer than W, and so have no end mark.
@@ -180,31 +180,31 @@ class Captions:
     def __len__(self) -> int:
         return len(self.tokens)
 
-    def to(self, device: str | torch.device) -> "Captions":
+    def to(self, device: str | torch.device) -> "CaptionTokens":
         """Return the captions on another device."""
-        return Captions(self.tokens.to(device), self.wanted.to(device), self.token_pad.to(device), self.cut)
+        return CaptionTokens(self.tokens.to(device), self.wanted.to(device), self.token_pad.to(device), self.cut)
 
-    def take(self, rows: Tensor) -> "Captions":
+    def take(self, rows: Tensor) -> "CaptionTokens":
         """Return the captions of these rows, (M',) indices, in their order; `cut` stays that of all."""
-        return Captions(self.tokens[rows], self.wanted[rows], self.token_pad[rows], self.cut)
+        return CaptionTokens(self.tokens[rows], self.wanted[rows], self.token_pad[rows], self.cut)
 
 
-def captions(sentences: Sequence[str], vocabulary: Vocabulary, longest: int) -> Captions:
+def tokenize(sentences: Sequence[str], vocabulary: Vocabulary, longest: int) -> CaptionTokens:
     """Return the sentences as tensors, cut after `longest` tokens, the end mark counted; a blank one is that alone."""
-    return captions_of([vocabulary.encode(sentence) for sentence in sentences], longest)
+    return pack_tokens([vocabulary.encode(sentence) for sentence in sentences], longest)
 
 
-def captions_of(rows: Sequence[Sequence[int]], longest: int) -> Captions:
-    """Return rows of tokens without marks as `captions` does sentences."""
+def pack_tokens(rows: Sequence[Sequence[int]], longest: int) -> CaptionTokens:
+    """Return rows of tokens without marks as `tokenize` does sentences."""
     wanted = [[*row, END] for row in rows]
     cut = sum(len(row) > longest for row in wanted)
     wanted = [row[:longest] for row in wanted]
     tokens = [[BEGIN, *row[:-1]] for row in wanted]
-    padded, token_pad = padded_tokens(wanted)
-    return Captions(padded_tokens(tokens)[0], padded, token_pad, cut)
+    padded, token_pad = pad_tokens(wanted)
+    return CaptionTokens(pad_tokens(tokens)[0], padded, token_pad, cut)
 
 
-def padded_tokens(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
+def pad_tokens(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
     """Return token rows as (M, W) with PAD after each, and where it stands."""
     width = max(map(len, rows), default=0)
     filled = [[*row, *[PAD] * (width - len(row))] for row in rows]

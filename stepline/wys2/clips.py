@@ -24,7 +24,7 @@ from stepline.wys2.settings import ClipSettings
 
 
 @dataclass(frozen=True)
-class Clip:
+class NarratedClip:
     """A clip: the sentence that it belongs to, its words, and the text of the key-step that its middle shows, if any.
 
     candidates: the sentences nearest to its middle, its own first.
@@ -39,7 +39,7 @@ class Clip:
     candidates: tuple[int, ...] = ()
 
 
-def narrated_clips(record: Record, settings: ClipSettings | None = None) -> list[Clip]:
+def narrated_clips(record: Record, settings: ClipSettings | None = None) -> list[NarratedClip]:
     """Return the clips of a record: each sentence is cut into pieces of about `stride`, a clip around each middle.
 
     Raises DatasetError without narration, for narration past the end of the video, and where no key-step has a time
@@ -57,18 +57,18 @@ def narrated_clips(record: Record, settings: ClipSettings | None = None) -> list
     texts = [sentence.text for sentence in sentences]
     spoken = resolve_pronouns(texts) if settings.resolve else texts
     middles = [sentence.span.center for sentence in sentences]
-    clips: list[Clip] = []
+    clips: list[NarratedClip] = []
     for row, sentence in enumerate(sentences):
         for middle in _middles(sentence.span.start, min(sentence.span.end, duration), settings.stride):
             span = _around(middle, duration, settings.seconds)
-            step = shown_at(record.reference, middle)
+            step = step_at(record.reference, middle)
             text = None if step is None else step.text
-            clip = Clip(record.id, span, row, spoken[row], record.video.task, text)
+            clip = NarratedClip(record.id, span, row, spoken[row], record.video.task, text)
             clips.append(replace(clip, candidates=_nearest(middles, middle, row, settings.candidates)))
     return clips
 
 
-def shown_at(steps: Sequence[Step], second: float) -> Step | None:
+def step_at(steps: Sequence[Step], second: float) -> Step | None:
     """Return the step whose span covers the second; of several, the one whose span begins last."""
     covering = [(span.start, step) for step in steps for span in step.spans if second in span]
     return max(covering, key=lambda pair: pair[0])[1] if covering else None
@@ -117,7 +117,7 @@ def split_videos(videos: Sequence[str], seed: int) -> tuple[frozenset[str], froz
 
 
 @dataclass(frozen=True)
-class Pair:
+class ClipTextPair:
     """A clip, float32 rows (R, C) or uint8 RGB frames (T, H, W, 3), and its texts (P, D) float32, its own first.
 
     Raises ShapeError when an array has another form, no row, or holds NaN or infinity.
@@ -140,7 +140,7 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class PairBatch:
+class ClipTextBatch:
     """video (B, R, C) with video_pad (B, R), or frames (B, T, H, W, 3) without; text (B, P, D) with text_pad (B, P)."""
 
     video: Tensor
@@ -148,28 +148,28 @@ class PairBatch:
     text: Tensor
     text_pad: Tensor
 
-    def to(self, device: str | torch.device) -> "PairBatch":
+    def to(self, device: str | torch.device) -> "ClipTextBatch":
         """Return the batch on another device."""
         pads = None if self.video_pad is None else self.video_pad.to(device)
-        return PairBatch(self.video.to(device), pads, self.text.to(device), self.text_pad.to(device))
+        return ClipTextBatch(self.video.to(device), pads, self.text.to(device), self.text_pad.to(device))
 
 
-def collate_pairs(pairs: Sequence[Pair]) -> PairBatch:
+def collate_pairs(pairs: Sequence[ClipTextPair]) -> ClipTextBatch:
     """Return the pairs as one batch. Raises ShapeError without any, or when their widths or frames differ."""
     if not pairs:
         raise ShapeError("a batch needs at least one clip, not 0")
     text, text_pad = pad([pair.text for pair in pairs])
     if pairs[0].video.dtype == np.float32:
         video, video_pad = pad([pair.video.astype(np.float32, copy=False) for pair in pairs])
-        return PairBatch(video, video_pad, text, text_pad)
+        return ClipTextBatch(video, video_pad, text, text_pad)
     shapes = {pair.video.shape for pair in pairs}
     if len(shapes) > 1:
         raise ShapeError(f"clips of one batch must have one shape, not {sorted(shapes)}; cut them alike")
-    return PairBatch(torch.from_numpy(np.stack([pair.video for pair in pairs])), None, text, text_pad)
+    return ClipTextBatch(torch.from_numpy(np.stack([pair.video for pair in pairs])), None, text, text_pad)
 
 
-def pair_of(id: str, features: FeatureSequence, span: Span, text: Matrix) -> Pair:
+def clip_text_pair(id: str, features: FeatureSequence, span: Span, text: Matrix) -> ClipTextPair:
     """Return the feature rows of a clip with its texts; a clip past the last row takes that one."""
     rows = features.rows(span)
     first = min(rows.start, max(0, len(features.values) - 1))
-    return Pair(id, features.values[first : max(rows.stop, first + 1)], text)
+    return ClipTextPair(id, features.values[first : max(rows.stop, first + 1)], text)

@@ -26,15 +26,17 @@ from stepline.features import FeatureStore
 from stepline.records import Matrix, Record, Transcript
 from stepline.text import embed
 from stepline.training.batches import Flags
-from stepline.wys2.clips import Clip, Pair, narrated_clips, pair_of
+from stepline.wys2.clips import ClipTextPair, NarratedClip, clip_text_pair, narrated_clips
 from stepline.wys2.settings import ClipSettings, LabelSettings
-from stepline.wys2.settings import Mapping as StepMapping
+from stepline.wys2.settings import CosineMapping as StepMapping
 
 Array: TypeAlias = npt.NDArray[np.float64]
-Embed: TypeAlias = Callable[[Sequence[str]], Matrix]
+TextEncoder: TypeAlias = Callable[[Sequence[str]], Matrix]
 
 
-def similarities(clips: Sequence[Clip], settings: LabelSettings, encode: Embed | None = None) -> Array:
+def key_step_similarity(
+    clips: Sequence[NarratedClip], settings: LabelSettings, encode: TextEncoder | None = None
+) -> Array:
     """Return S(narration, key-step) in [0, 1] of each clip, (N,); NaN without a key-step.
 
     encode: texts to unit rows, that of `settings.text_model` where none is given.
@@ -48,10 +50,10 @@ def similarities(clips: Sequence[Clip], settings: LabelSettings, encode: Embed |
     for row, clip in enumerate(clips):
         if clip.key_step is not None:
             cosine[row] = vectors[place[clip.text]] @ vectors[place[clip.key_step]]
-    return mapped(cosine, settings.mapping)
+    return map_cosine(cosine, settings.mapping)
 
 
-def mapped(cosine: Array, mapping: StepMapping) -> Array:
+def map_cosine(cosine: Array, mapping: StepMapping) -> Array:
     """Return cosines as similarities in [0, 1]; the paper does not say how. NaN stays NaN."""
     within = np.clip(cosine, -1.0, 1.0)
     if mapping == "halved":
@@ -61,7 +63,7 @@ def mapped(cosine: Array, mapping: StepMapping) -> Array:
     return np.maximum(within, 0.0)
 
 
-def by_similarity(similarity: Array, settings: LabelSettings) -> Flags:
+def sentence_similarity_labels(similarity: Array, settings: LabelSettings) -> Flags:
     """Return SS: clips whose narration says what their key-step says. similarity: (N,), NaN without a key-step.
 
     Raises DatasetError when no clip has a key-step, or none is similar enough.
@@ -79,19 +81,21 @@ def by_similarity(similarity: Array, settings: LabelSettings) -> Flags:
     return labels
 
 
-def by_relevance(clips: Sequence[Clip]) -> Flags:
+def visual_relevance_labels(clips: Sequence[NarratedClip]) -> Flags:
     """Return VR: clips with any key-step. Raises DatasetError when there is none."""
-    return by_relevance_of(np.array([clip.key_step is not None for clip in clips], dtype=np.bool_))
+    return require_key_steps(np.array([clip.key_step is not None for clip in clips], dtype=np.bool_))
 
 
-def by_relevance_of(has_step: Flags) -> Flags:
+def require_key_steps(has_step: Flags) -> Flags:
     """Return VR of clips of which is known whether they show a key-step, (N,). Raises DatasetError when none does."""
     if not has_step.any():
         raise DatasetError(f"none of {len(has_step)} clips has a key-step; VR labels need key-steps with times")
     return has_step
 
 
-def by_consensus(tasks: npt.NDArray[np.int64], video: Array, text: Array, settings: LabelSettings) -> Flags:
+def modality_consensus_labels(
+    tasks: npt.NDArray[np.int64], video: Array, text: Array, settings: LabelSettings
+) -> Flags:
     """Return MC: clips that rank high for their own task by the picture and by the words.
 
     tasks: (N,) each clip's own; video, text: (N, O) the classifiers' log probabilities. `ranking` "clips": among the
@@ -122,7 +126,7 @@ RIDGE = 1e-3  # weight of the squared weights beside the mean loss
 FOLDS = 4
 
 
-def task_scores(features: Matrix, tasks: npt.NDArray[np.int64], videos: Sequence[str]) -> Array:
+def task_log_probabilities(features: Matrix, tasks: npt.NDArray[np.int64], videos: Sequence[str]) -> Array:
     """Return log P(task) of every row of features (N, C), as (N, O), by cross-validation over videos.
 
     tasks: (N,) 0..O-1. Raises DatasetError for fewer than two tasks or videos.
@@ -134,16 +138,16 @@ def task_scores(features: Matrix, tasks: npt.NDArray[np.int64], videos: Sequence
         )
     fold = {name: place % FOLDS for place, name in enumerate(names)}
     parts = np.array([fold[video] for video in videos])
-    rows = standard(features)
+    rows = standardise_columns(features)
     scores = np.zeros((len(rows), int(tasks.max()) + 1))
     for part in sorted(set(parts.tolist())):
         held = parts == part
-        weights = fit_softmax(rows[~held], tasks[~held], scores.shape[1])
+        weights = fit_softmax_regression(rows[~held], tasks[~held], scores.shape[1])
         scores[held] = log_softmax(_wide(rows[held]) @ weights, axis=1)
     return scores
 
 
-def fit_softmax(rows: Array, classes: npt.NDArray[np.int64], count: int, ridge: float = RIDGE) -> Array:
+def fit_softmax_regression(rows: Array, classes: npt.NDArray[np.int64], count: int, ridge: float = RIDGE) -> Array:
     """Return the weights (C + 1, O) of a softmax regression; the last row is the bias."""
     wide, truth = _wide(rows), np.eye(count)[classes]
 
@@ -159,7 +163,7 @@ def fit_softmax(rows: Array, classes: npt.NDArray[np.int64], count: int, ridge: 
     return np.asarray(best.reshape(wide.shape[1], count))
 
 
-def standard(rows: Matrix) -> Array:
+def standardise_columns(rows: Matrix) -> Array:
     """Return the rows with mean 0 and spread 1 in every column; constant columns become 0."""
     values = rows.astype(np.float64)
     centered = values - values.mean(axis=0)
@@ -171,35 +175,35 @@ def _wide(rows: Array) -> Array:
 
 
 @dataclass
-class Gathered:
+class ClipDataset:
     """Clips and, aligned with them, their pairs. omitted: why videos were left out, counted."""
 
-    clips: list[Clip] = field(default_factory=list)
-    pairs: list[Pair] = field(default_factory=list)
+    clips: list[NarratedClip] = field(default_factory=list)
+    pairs: list[ClipTextPair] = field(default_factory=list)
     omitted: Counter[str] = field(default_factory=Counter)
 
-    def of_videos(self, videos: frozenset[str]) -> "Gathered":
+    def of_videos(self, videos: frozenset[str]) -> "ClipDataset":
         """Return the clips of some videos."""
         kept = [row for row, clip in enumerate(self.clips) if clip.video in videos]
-        return Gathered([self.clips[row] for row in kept], [self.pairs[row] for row in kept])
+        return ClipDataset([self.clips[row] for row in kept], [self.pairs[row] for row in kept])
 
-    def positive(self, labels: Flags) -> list[Pair]:
+    def positive(self, labels: Flags) -> list[ClipTextPair]:
         """Return the pairs that labels (N,) call positive."""
         return [pair for pair, kept in zip(self.pairs, labels.tolist(), strict=True) if kept]
 
 
-def gather(
+def gather_clips(
     records: Iterable[Record],
     features: FeatureStore,
-    encode: Embed,
+    encode: TextEncoder,
     settings: ClipSettings,
     transcripts: Mapping[str, Transcript] | None = None,
-) -> Gathered:
+) -> ClipDataset:
     """Return the clips of records. encode: sentences to vectors; transcripts: by video, for records that have none.
 
     A video without features, without narration or with broken annotations is left out and its reason counted.
     """
-    gathered = Gathered()
+    gathered = ClipDataset()
     known = transcripts or {}
     for record in records:
         video = record.video.id
@@ -218,33 +222,35 @@ def gather(
     return gathered
 
 
-def _add(gathered: Gathered, clips: Sequence[Clip], features: FeatureStore, vectors: Matrix) -> None:
+def _add(gathered: ClipDataset, clips: Sequence[NarratedClip], features: FeatureStore, vectors: Matrix) -> None:
     rows = features.read(clips[0].video)
     if not len(rows.values):
         gathered.omitted["no feature row"] += 1
         return
     gathered.clips += clips
     gathered.pairs += [
-        pair_of(f"{clip.video} {clip.span.start:.1f}", rows, clip.span, vectors[list(clip.candidates)])
+        clip_text_pair(f"{clip.video} {clip.span.start:.1f}", rows, clip.span, vectors[list(clip.candidates)])
         for clip in clips
     ]
 
 
-def infer_labels(gathered: Gathered, settings: LabelSettings) -> Flags:
+def infer_labels(gathered: ClipDataset, settings: LabelSettings) -> Flags:
     """Return which clips count as visual narrations, (N,), by the kind of label that the settings name.
 
     Raises DatasetError when no clip does, or MC lacks the tasks of the videos.
     """
     clips = gathered.clips
     if settings.kind == "ss":
-        return by_similarity(similarities(clips, settings), settings)
+        return sentence_similarity_labels(key_step_similarity(clips, settings), settings)
     if settings.kind == "vr":
-        return by_relevance(clips)
+        return visual_relevance_labels(clips)
     names = sorted({clip.task for clip in clips if clip.task is not None})
     if missing := sum(clip.task is None for clip in clips):
         raise DatasetError(f"{missing} of {len(clips)} clips have no task; MC labels need the task of every video")
     tasks = np.array([names.index(clip.task or "") for clip in clips], dtype=np.int64)
     videos = [clip.video for clip in clips]
-    seen = task_scores(np.stack([pair.video.mean(axis=0, dtype=np.float32) for pair in gathered.pairs]), tasks, videos)
-    said = task_scores(np.stack([pair.text[0] for pair in gathered.pairs]), tasks, videos)
-    return by_consensus(tasks, seen, said, settings)
+    seen = task_log_probabilities(
+        np.stack([pair.video.mean(axis=0, dtype=np.float32) for pair in gathered.pairs]), tasks, videos
+    )
+    said = task_log_probabilities(np.stack([pair.text[0] for pair in gathered.pairs]), tasks, videos)
+    return modality_consensus_labels(tasks, seen, said, settings)

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from stepline.errors import ShapeError
 from stepline.training.loop import Loss
 from stepline.training.network_file import Header, NetworkFile
-from stepline.wys2.clips import PairBatch
+from stepline.wys2.clips import ClipTextBatch
 from stepline.wys2.run_files import DETECTOR
 from stepline.wys2.settings import ContrastSettings, DetectorSettings
 
@@ -33,24 +33,24 @@ class Detector(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy he
         self.settings = settings
         width = settings.text_width if settings.text == "frozen" else settings.width
         self.text: nn.Module = nn.Identity() if settings.text == "frozen" else _head(settings.text_width, settings)
-        self.video: nn.Module = Frames(width) if settings.video == "s3d" else Rows(settings, width)
-        self.joint = Joint(width, settings.hidden) if settings.score == "joint" else None
+        self.video: nn.Module = S3DTower(width) if settings.video == "s3d" else FeatureTower(settings, width)
+        self.joint = JointScore(width, settings.hidden) if settings.score == "joint" else None
 
-    def forward(self, batch: PairBatch) -> Tensor:
+    def forward(self, batch: ClipTextBatch) -> Tensor:
         """Return scores (B, B, P): of clip i with candidate p of clip j; -inf for candidates that are padding."""
         b, p, _ = batch.text.shape
         texts = self.encode_texts(batch.text.flatten(0, 1))  # (B P, D)
         scores = self.compare(self.encode_clips(batch), texts).view(b, b, p)
         return scores.masked_fill(batch.text_pad[None], -torch.inf)
 
-    def own(self, batch: PairBatch) -> Tensor:
+    def own(self, batch: ClipTextBatch) -> Tensor:
         """Return (B,): the score of every clip with its own text, the first candidate."""
         clips, texts = self.encode_clips(batch), self.encode_texts(batch.text[:, 0])
         if self.joint is not None:
             return cast(Tensor, self.joint(clips[:, None], texts[:, None])[:, 0, 0])
         return torch.einsum("bd,bd->b", *self._scaled(clips, texts))
 
-    def encode_clips(self, batch: PairBatch) -> Tensor:
+    def encode_clips(self, batch: ClipTextBatch) -> Tensor:
         """Return (B, D), not normalised."""
         if (batch.video_pad is None) != (self.settings.video == "s3d"):
             want = "frames" if self.settings.video == "s3d" else "feature rows"
@@ -77,7 +77,7 @@ class Detector(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy he
         return F.normalize(clips, dim=-1) / self.settings.temperature, F.normalize(texts, dim=-1)
 
 
-class Rows(nn.Module):  # type: ignore[misc]
+class FeatureTower(nn.Module):  # type: ignore[misc]
     """Ready features: the mean of a clip's rows, through two layers."""
 
     def __init__(self, settings: DetectorSettings, width: int) -> None:
@@ -85,7 +85,7 @@ class Rows(nn.Module):  # type: ignore[misc]
         self.width = settings.video_width
         self.head = _head(settings.video_width, settings, width)
 
-    def forward(self, batch: PairBatch) -> Tensor:
+    def forward(self, batch: ClipTextBatch) -> Tensor:
         """Return (B, width)."""
         if batch.video.shape[2] != self.width or batch.video_pad is None:
             raise ShapeError(f"feature rows are {batch.video.shape[2]} wide, the detector takes {self.width}")
@@ -94,7 +94,7 @@ class Rows(nn.Module):  # type: ignore[misc]
         return cast(Tensor, self.head(mean))
 
 
-class Frames(nn.Module):  # type: ignore[misc]
+class S3DTower(nn.Module):  # type: ignore[misc]
     """S3D on uint8 frames, trained end to end; `s3d` may be given released weights before training."""
 
     def __init__(self, width: int) -> None:
@@ -104,13 +104,13 @@ class Frames(nn.Module):  # type: ignore[misc]
         self.s3d = S3D()
         self.project: nn.Module = nn.Identity() if width == JOINT else nn.Linear(JOINT, width)
 
-    def forward(self, batch: PairBatch) -> Tensor:
+    def forward(self, batch: ClipTextBatch) -> Tensor:
         """Return (B, width)."""
         clips = (batch.video.float() / 255).permute(0, 4, 1, 2, 3)  # (B, 3, T, H, W)
         return cast(Tensor, self.project(self.s3d(clips)))
 
 
-class Joint(nn.Module):  # type: ignore[misc]
+class JointScore(nn.Module):  # type: ignore[misc]
     """One score from clip and text together, as TAN's alignability head: no space in which they could be compared."""
 
     def __init__(self, width: int, hidden: int) -> None:
@@ -134,33 +134,33 @@ def _head(inputs: int, settings: DetectorSettings, width: int | None = None) -> 
     )
 
 
-def contrast(scores: Tensor, settings: ContrastSettings) -> Loss:
+def contrastive_loss(scores: Tensor, settings: ContrastSettings) -> Loss:
     """Return the loss that the settings name. Raises ShapeError for a batch of one clip, which has no rival."""
     if scores.ndim != 3 or scores.shape[0] != scores.shape[1]:
         raise ShapeError(f"scores must be (B, B, P), not {tuple(scores.shape)}")
     if settings.objective == "nce":
-        return nce(scores[:, :, 0], settings)
-    return mil_nce(scores, released=settings.objective == "mil-nce-released")
+        return nce_loss(scores[:, :, 0], settings)
+    return mil_nce_loss(scores, released=settings.objective == "mil-nce-released")
 
 
-def nce(scores: Tensor, settings: ContrastSettings) -> Loss:
+def nce_loss(scores: Tensor, settings: ContrastSettings) -> Loss:
     """Return -log of the share of each clip's own text among it and its rivals (WYS2, the equation of section 3.2).
 
     scores: (B, B), clip by text. Rivals are pairs of the batch that share the clip ("texts"), the text ("videos"), or
     as many of each, of an odd number one text more; which ones is drawn with torch's random numbers.
     """
     own = scores.diagonal()  # (B,)
-    texts, videos = _shares(settings)
+    texts, videos = _negative_counts(settings)
     rivals = []
     if texts != 0:
-        rivals.append(_drawn(scores, texts))
+        rivals.append(_sample_negatives(scores, texts))
     if videos != 0:
-        rivals.append(_drawn(scores.T, videos))
+        rivals.append(_sample_negatives(scores.T, videos))
     every = torch.cat([own[:, None], *rivals], dim=1)  # (B, 1 + rivals)
     return Loss((every.logsumexp(1) - own).sum(), torch.tensor(float(len(own))))
 
 
-def mil_nce(scores: Tensor, *, released: bool) -> Loss:
+def mil_nce_loss(scores: Tensor, *, released: bool) -> Loss:
     """Return MIL-NCE: -log of the share of a clip's candidates among them, its other texts and their other clips.
 
     released: as its published code does, a clip's own candidates are counted twice below, so that a perfect model's
@@ -176,7 +176,7 @@ def mil_nce(scores: Tensor, *, released: bool) -> Loss:
     return Loss((every.logsumexp(1) - mine.logsumexp(1)).sum(), torch.tensor(float(b)))
 
 
-def _shares(settings: ContrastSettings) -> tuple[int | None, int | None]:
+def _negative_counts(settings: ContrastSettings) -> tuple[int | None, int | None]:
     """Return how many rivals are other texts and how many other clips; None: all of the batch."""
     count = settings.negatives
     if settings.rivals == "texts":
@@ -186,7 +186,7 @@ def _shares(settings: ContrastSettings) -> tuple[int | None, int | None]:
     return (None, None) if count is None else ((count + 1) // 2, count // 2)
 
 
-def _drawn(scores: Tensor, count: int | None) -> Tensor:
+def _sample_negatives(scores: Tensor, count: int | None) -> Tensor:
     """Return (B, count): of each row, that many scores off the diagonal, or all of them."""
     b = len(scores)
     if b < 2:

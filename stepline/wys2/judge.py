@@ -37,7 +37,7 @@ def judge_by_words(wording: Matrix, told: Sequence[bool]) -> tuple[float, ...]:
     """
     if len(told) != len(wording):
         raise ShapeError(f"{len(wording)} sentence vectors need as many flags, not {len(told)}")
-    return _chances("words", logit(predict_visibility(wording)), np.asarray(told, dtype=np.float64))
+    return _probabilities("words", clipped_logit(predict_visibility(wording)), np.asarray(told, dtype=np.float64))
 
 
 def judge_by_grounding(
@@ -47,11 +47,11 @@ def judge_by_grounding(
 
     alignment: row k is that of step k. seconds: of the clip, at least. Raises ShapeError for another count of rows.
     """
-    told, seen = on_screen(transcript, steps, alignment, seconds=seconds)
-    return _chances("grounding", told * logit(seen), told)
+    told, seen = grounding_evidence(transcript, steps, alignment, seconds=seconds)
+    return _probabilities("grounding", told * clipped_logit(seen), told)
 
 
-def on_screen(
+def grounding_evidence(
     transcript: Transcript, steps: Sequence[Step], alignment: Alignment, *, seconds: float = SHORTEST
 ) -> tuple[Array, Array]:
     """Return whether a step rests on each sentence (S,), and P(such a step is on screen in its clip) (S,).
@@ -64,7 +64,7 @@ def on_screen(
     told, seen = np.zeros(len(transcript.sentences)), np.zeros(len(transcript.sentences))
     for row, step in enumerate(steps):
         for source in step.sources:
-            clip = clip_of(transcript.sentences[source].span, seconds)
+            clip = judged_span(transcript.sentences[source].span, seconds)
             told[source] = 1.0
             seen[source] = max(seen[source], _in_clip(step, alignment, row, clip))
     return told, seen
@@ -76,26 +76,26 @@ def _in_clip(step: Step, alignment: Alignment, row: int, clip: Span) -> float:
     return (step.score or 0.0) if step.spans and step.spans[0].overlap(clip) > 0 else 0.0
 
 
-def logit(p: Array) -> Array:
+def clipped_logit(p: Array) -> Array:
     """Return log odds, of probabilities that are not too sure."""
     kept = np.clip(p, EXTREME, 1 - EXTREME)
     return np.asarray(np.log(kept / (1 - kept)))
 
 
-def clip_of(span: Span, seconds: float = SHORTEST) -> Span:
+def judged_span(span: Span, seconds: float = SHORTEST) -> Span:
     """Return the seconds in which a sentence is judged: its own, widened around their middle to `seconds`."""
     start = max(0.0, span.start - max(0.0, seconds - span.duration) / 2)
     return Span(start, max(span.end, start + seconds))
 
 
-def _chances(kind: str, evidence: Array, told: Array) -> tuple[float, ...]:
-    weights = weights_of(kind)
+def _probabilities(kind: str, evidence: Array, told: Array) -> tuple[float, ...]:
+    weights = regression_weights(kind)
     logits = np.column_stack([evidence, told, np.ones(len(told))]) @ weights  # (S,)
     return tuple(float(p) for p in 1 / (1 + np.exp(-logits)))
 
 
 @functools.cache
-def weights_of(kind: str) -> Array:
+def regression_weights(kind: str) -> Array:
     """Return the fitted weights, (3,): of the evidence, of being told, and the intercept."""
     model = json.loads(resources.files("stepline.wys2").joinpath("judge.json").read_text(encoding="utf-8"))
     return np.array(model[kind], dtype=np.float64)

@@ -19,9 +19,9 @@ from stepline.records import FeatureSequence, Matrix, Sentence
 from stepline.storage import write_atomic
 from stepline.training.batches import Flags
 from stepline.weights import sha256
-from stepline.wys2.clips import pair_of
+from stepline.wys2.clips import clip_text_pair
 from stepline.wys2.detector import Detector, read_detector, trained_on
-from stepline.wys2.judge import clip_of
+from stepline.wys2.judge import judged_span
 from stepline.wys2.run_files import DETECTOR
 from stepline.wys2.train import score_pairs
 
@@ -44,7 +44,7 @@ class LoadedDetector:
 
 
 @dataclass(frozen=True)
-class Calibrated:
+class DetectorCalibration:
     """A regression and its expected calibration error, each half of the clips judged by a fit to the other."""
 
     logistic: Logistic
@@ -60,7 +60,7 @@ def load_detector(path: Path) -> LoadedDetector:
     """Return a detector ready to judge. Raises ModelError for other files, and for one that was never calibrated."""
     file = find_detector(path)
     network = read_detector(file)
-    beside = shown_path(file)
+    beside = calibration_path(file)
     if not beside.exists():
         cure = f"train it again with {NEEDED} validation clips of either kind or more"
         raise ModelError(f"{file}: no {beside.name} beside it, so its scores are no probabilities; {cure}")
@@ -76,14 +76,14 @@ def judge_by_detector(
     do not fit.
     """
     pairs = [
-        pair_of(str(k), features, clip_of(sentence.span, seconds), vectors[k : k + 1])
+        clip_text_pair(str(k), features, judged_span(sentence.span, seconds), vectors[k : k + 1])
         for k, sentence in enumerate(sentences)
     ]
     scores = score_pairs(loaded.network, pairs).astype(np.float64)
     return tuple(float(p) for p in loaded.logistic(scores[:, None]))
 
 
-def calibrate(scores: Matrix, shown: Flags) -> Calibrated | None:
+def calibrate(scores: Matrix, shown: Flags) -> DetectorCalibration | None:
     """Return the regression of scores (N,) on labels (N,); None where a half has too few clips of either kind.
 
     A half is every second clip, so that a video's clips lie in both: the error is that of other clips of known videos.
@@ -94,18 +94,18 @@ def calibrate(scores: Matrix, shown: Flags) -> Calibrated | None:
     stated = [fit_logistic(*fitted)(judged[0]) for fitted, judged in (halves, halves[::-1])]
     known = np.concatenate([halves[1][1], halves[0][1]])
     error = calibration_error(known, np.concatenate(stated))
-    return Calibrated(fit_logistic(scores[:, None].astype(np.float64), shown), error)
+    return DetectorCalibration(fit_logistic(scores[:, None].astype(np.float64), shown), error)
 
 
-def shown_path(detector: Path) -> Path:
+def calibration_path(detector: Path) -> Path:
     """Return where the regression of a detector's file lies."""
     return detector.with_name(f"{detector.stem}.shown.json")
 
 
-def write_calibrated(calibrated: Calibrated, detector: Path) -> None:
+def write_calibration(calibrated: DetectorCalibration, detector: Path) -> None:
     """Write a regression beside the detector's file that it was fitted with."""
     tree = {"kind": KIND, "detector": sha256(detector), "error": calibrated.error, **asdict(calibrated.logistic)}
-    write_atomic(shown_path(detector), json.dumps(tree, indent=1) + "\n")
+    write_atomic(calibration_path(detector), json.dumps(tree, indent=1) + "\n")
 
 
 def _read(path: Path, detector: str) -> Logistic:
@@ -122,7 +122,7 @@ def _read(path: Path, detector: str) -> Logistic:
 WITH_PICTURES = ("conse", "clip", "s3d")  # text encoders that belong to a backbone; all others know texts alone
 
 
-def check_same(path: Path, trained: tuple[str, str], backbone: str) -> None:
+def check_backbone(path: Path, trained: tuple[str, str], backbone: str) -> None:
     """Raise SettingsError where a video's features are of another backbone than a network was trained on.
 
     trained: names of what gave its features and its text vectors, "" where it does not say.

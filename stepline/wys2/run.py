@@ -17,20 +17,27 @@ from stepline.evaluate.ranking import roc_auc
 from stepline.storage import write_atomic
 from stepline.training.batches import Flags
 from stepline.training.loop import Progress
-from stepline.wys2.clips import Pair, split_videos
-from stepline.wys2.dataset import Gathered, infer_labels
+from stepline.wys2.clips import ClipTextPair, split_videos
+from stepline.wys2.dataset import ClipDataset, infer_labels
 from stepline.wys2.detector import Detector, write_detector
-from stepline.wys2.predict import NEEDED, Calibrated, calibrate, shown_path, write_calibrated
+from stepline.wys2.predict import NEEDED, DetectorCalibration, calibrate, calibration_path, write_calibration
 from stepline.wys2.run_files import DETECTOR, RUN, VIDEOS, claim
 from stepline.wys2.settings import DetectorSettings, Wys2Settings
-from stepline.wys2.train import Labelled, Round, Validation, pseudo_label, score_pairs, train_detector
+from stepline.wys2.train import (
+    TrainedDetector,
+    TrainingRound,
+    ValidationClips,
+    score_pairs,
+    train_detector,
+    train_with_pseudo_labels,
+)
 
 
 @dataclass(frozen=True)
-class Trained(Labelled):
+class DetectorRun(TrainedDetector):
     """A run's detector, its rounds, and its calibration; None where the validation clips were too few."""
 
-    calibrated: Calibrated | None
+    calibrated: DetectorCalibration | None
     validation: int
     positive: int
 
@@ -44,15 +51,15 @@ class Trained(Labelled):
 
 
 def train_run(
-    labelled: Gathered,
-    unlabelled: Gathered | None,
+    labelled: ClipDataset,
+    unlabelled: ClipDataset | None,
     folder: Path,
     settings: Wys2Settings,
     *,
     video: str = "",
     text: str = "",
     report: Callable[[Progress], None] | None = None,
-) -> Trained:
+) -> DetectorRun:
     """Train on clips with key-steps, and in rounds on those without; write the folder and return what came out.
 
     video, text: what gave features and vectors, kept in the detector's file. Raises DatasetError when no clip is left
@@ -66,10 +73,10 @@ def train_run(
     names = ("train", "validation", "test")
     write_atomic(folder / VIDEOS, json.dumps(dict(zip(names, map(sorted, parts), strict=True)), indent=1) + "\n")
     positive = infer_labels(train, settings.labels)
-    validation = Validation([_own(pair) for pair in held.pairs], infer_labels(held, settings.labels))
+    validation = ValidationClips([_own(pair) for pair in held.pairs], infer_labels(held, settings.labels))
     detector = _fitting(settings.detector, train.pairs)
 
-    def taught(pairs: Sequence[Pair], number: int) -> Detector:
+    def taught(pairs: Sequence[ClipTextPair], number: int) -> Detector:
         place = folder / f"round-{number}"
         return train_detector(
             pairs, place, detector=detector, contrast=settings.contrast, settings=settings.train, report=report
@@ -86,39 +93,41 @@ def train_run(
     return trained
 
 
-def _calibrated(made: Labelled, held: Validation, detector: Path) -> Trained:
+def _calibrated(made: TrainedDetector, held: ValidationClips, detector: Path) -> DetectorRun:
     """Fit scores to the validation clips' labels, and write the fit beside the detector; none of another stays."""
     found = calibrate(score_pairs(made.detector, held.pairs), held.positive)
     if found is None:
-        shown_path(detector).unlink(missing_ok=True)
+        calibration_path(detector).unlink(missing_ok=True)
     else:
-        write_calibrated(found, detector)
-    return Trained(made.detector, made.rounds, found, len(held.positive), int(held.positive.sum()))
+        write_calibration(found, detector)
+    return DetectorRun(made.detector, made.rounds, found, len(held.positive), int(held.positive.sum()))
 
 
 def _made(
-    positive: Sequence[Pair],
-    unlabelled: Gathered | None,
-    validation: Validation,
-    taught: Callable[[Sequence[Pair], int], Detector],
+    positive: Sequence[ClipTextPair],
+    unlabelled: ClipDataset | None,
+    validation: ValidationClips,
+    taught: Callable[[Sequence[ClipTextPair], int], Detector],
     settings: Wys2Settings,
-) -> Labelled:
+) -> TrainedDetector:
     if unlabelled is not None:
-        return pseudo_label(positive, [_own(pair) for pair in unlabelled.pairs], validation, taught, settings.pseudo)
+        return train_with_pseudo_labels(
+            positive, [_own(pair) for pair in unlabelled.pairs], validation, taught, settings.pseudo
+        )
     known: Flags = validation.positive
     if known.all() or not known.any():
         raise DatasetError(f"all {len(known)} validation clips are of one class; give more videos, or other labels")
     network = taught(positive, 0)
     auc = roc_auc(known.astype(float), score_pairs(network, validation.pairs))
-    return Labelled(network, (Round(0, len(positive), 0, 0, None, auc),))
+    return TrainedDetector(network, (TrainingRound(0, len(positive), 0, 0, None, auc),))
 
 
-def _own(pair: Pair) -> Pair:
+def _own(pair: ClipTextPair) -> ClipTextPair:
     """Return a clip with its own text alone."""
-    return Pair(pair.id, pair.video, pair.text[:1])
+    return ClipTextPair(pair.id, pair.video, pair.text[:1])
 
 
-def _fitting(settings: DetectorSettings, pairs: Sequence[Pair]) -> DetectorSettings:
+def _fitting(settings: DetectorSettings, pairs: Sequence[ClipTextPair]) -> DetectorSettings:
     """Return the settings with the widths of the features, where the user did not set them."""
     widths = {"video_width": pairs[0].video.shape[-1], "text_width": pairs[0].text.shape[1]}
     return settings.model_copy(update={n: width for n, width in widths.items() if n not in settings.model_fields_set})

@@ -14,10 +14,10 @@ from stepline.settings import Count, Fraction, NonNegative, Positive, Settings
 from stepline.training.settings import TrainSettings
 
 LabelKind: TypeAlias = Literal["ss", "vr", "mc"]
-Mapping: TypeAlias = Literal["clipped", "halved", "angle"]
+CosineMapping: TypeAlias = Literal["clipped", "halved", "angle"]
 Ranking: TypeAlias = Literal["tasks", "clips"]
 Score: TypeAlias = Literal["dot", "cosine", "joint"]
-Rivals: TypeAlias = Literal["texts", "videos", "both"]
+NegativeKind: TypeAlias = Literal["texts", "videos", "both"]
 Objective: TypeAlias = Literal["nce", "mil-nce", "mil-nce-released"]
 
 TRAINING = TrainSettings(epochs=10, batch=128, learning_rate=1e-5, weight_decay=0.0)  # WYS2, section 4; epochs unsaid
@@ -38,7 +38,7 @@ class LabelSettings(Settings):
     kind: LabelKind = "ss"  # sentence similarity, visual relevance, or consensus of the modalities
     similarity: Fraction = 0.5  # ss: c, the least similarity of narration and key-step
     quantile: Fraction | None = None  # ss: instead of c, the share of clips with a key-step that is kept, likest first
-    mapping: Mapping = "clipped"  # ss: cosine to [0, 1]: max(0, cos), (1 + cos) / 2, or 1 - arccos(cos) / pi
+    mapping: CosineMapping = "clipped"  # ss: cosine to [0, 1]: max(0, cos), (1 + cos) / 2, or 1 - arccos(cos) / pi
     text_model: str = "minilm"  # ss: what compares texts; the paper's InferSent is not to be had
     ranking: Ranking = "clips"  # mc: rank of the clip among the clips of its task, or of its task among the tasks
     rank: Positive = 0.35  # mc: k; a share of the clips, or a number of tasks
@@ -63,7 +63,7 @@ class ContrastSettings(Settings):
 
     objective: Objective = "nce"  # "mil-nce-released" counts a clip's own candidates twice among the rivals
     negatives: Count | None = 4  # rivals of a positive, drawn from the batch; None: all of it
-    rivals: Rivals = "texts"  # other texts with the clip, other clips with the text, or as many of each
+    rivals: NegativeKind = "texts"  # other texts with the clip, other clips with the text, or as many of each
 
 
 class PseudoSettings(Settings):

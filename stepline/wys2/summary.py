@@ -20,7 +20,7 @@ from stepline.wys2.settings import SummarySettings
 SHORTEST = 0.5  # s that a span keeps when its ends are moved
 
 
-class Pauses:
+class PauseFinder:
     """The speech of a video, and the ends of spans moved out of it."""
 
     def __init__(self, record: Record, settings: SummarySettings) -> None:
@@ -111,7 +111,7 @@ Importance: TypeAlias = npt.NDArray[np.float32]  # (T,), one a second of the vid
 
 
 @dataclass(frozen=True)
-class Segment:
+class SummarySegment:
     """Seconds of a summary, the steps that they show in the video's order, and how much they matter, in [0, 1]."""
 
     span: Span
@@ -121,24 +121,24 @@ class Segment:
 
 def summarize(
     record: Record, settings: SummarySettings | None = None, importance: Importance | None = None
-) -> tuple[Segment, ...]:
+) -> tuple[SummarySegment, ...]:
     """Return the segments of a summary in the video's order: apart from each other, and together within the target.
 
     Without a target every shown step is kept. Raises MediaError when no step is shown, ShapeError when `importance`
     is not one finite number a second.
     """
     settings = settings or SummarySettings()
-    candidates = _candidates(record, Pauses(record, settings), importance)
+    candidates = _candidates(record, PauseFinder(record, settings), importance)
     if not candidates:
         raise MediaError(f"{record.id}: no step of it is shown, so there is nothing to summarize; see its page for why")
     total = sum(segment.span.duration for segment in _merged(candidates, settings.gap))
     target = settings.target(record.video.duration or total)
     if target is None or total <= target:
         return _merged(candidates, settings.gap)
-    return _merged(_within(candidates, target, Pauses(record, settings), settings.gap), settings.gap)
+    return _merged(_within(candidates, target, PauseFinder(record, settings), settings.gap), settings.gap)
 
 
-def _candidates(record: Record, pauses: Pauses, importance: Importance | None) -> list[Segment]:
+def _candidates(record: Record, pauses: PauseFinder, importance: Importance | None) -> list[SummarySegment]:
     """Return a segment a shown step: its best span, with its ends moved to pauses."""
     if importance is not None and (importance.ndim != 1 or not len(importance) or not np.isfinite(importance).all()):
         raise ShapeError(f"importance must be (T,) finite numbers, one a second, not {importance.shape}")
@@ -147,7 +147,7 @@ def _candidates(record: Record, pauses: Pauses, importance: Importance | None) -
         if step.status == "shown" and step.spans:
             span = pauses.around(step.spans[0], step.at)
             sure = 1.0 if step.score is None else step.score
-            segments.append(Segment(span, (step,), sure * _mean(importance, span)))
+            segments.append(SummarySegment(span, (step,), sure * _mean(importance, span)))
     return segments
 
 
@@ -158,12 +158,14 @@ def _mean(importance: Importance | None, span: Span) -> float:
     return float(importance[first : max(first + 1, round(span.end))].mean())
 
 
-def _within(candidates: Sequence[Segment], target: float, pauses: Pauses, gap: float) -> list[Segment]:
+def _within(
+    candidates: Sequence[SummarySegment], target: float, pauses: PauseFinder, gap: float
+) -> list[SummarySegment]:
     """Return candidates that together last at most `target` s, taking what gains most a second that it adds.
 
     Where not even one fits, the most valuable is shortened to the target around its most likely second.
     """
-    kept: list[Segment] = []
+    kept: list[SummarySegment] = []
     left, length = list(candidates), 0.0
     while left:
         rates = [(_added(kept, one, gap), one) for one in left]
@@ -176,27 +178,27 @@ def _within(candidates: Sequence[Segment], target: float, pauses: Pauses, gap: f
         length += more
     if not kept:
         best = max(candidates, key=lambda one: one.value)
-        return [Segment(pauses.shortened(best.span, best.steps[0].at, target), best.steps, best.value)]
+        return [SummarySegment(pauses.shortened(best.span, best.steps[0].at, target), best.steps, best.value)]
     return kept
 
 
-def _added(kept: Sequence[Segment], one: Segment, gap: float) -> float:
+def _added(kept: Sequence[SummarySegment], one: SummarySegment, gap: float) -> float:
     """Return the seconds that a summary grows by."""
     return _length(_merged([*kept, one], gap)) - _length(_merged(kept, gap))
 
 
-def _length(segments: Iterable[Segment]) -> float:
+def _length(segments: Iterable[SummarySegment]) -> float:
     return sum(segment.span.duration for segment in segments)
 
 
-def _merged(segments: Sequence[Segment], gap: float) -> tuple[Segment, ...]:
+def _merged(segments: Sequence[SummarySegment], gap: float) -> tuple[SummarySegment, ...]:
     """Return segments in order; those less than `gap` s apart become one, as valuable as its best part."""
-    merged: list[Segment] = []
+    merged: list[SummarySegment] = []
     for one in sorted(segments, key=lambda segment: segment.span.start):
         last = merged[-1] if merged else None
         if last is not None and one.span.start - last.span.end < gap:
             span = Span(last.span.start, max(last.span.end, one.span.end))
-            merged[-1] = Segment(span, (*last.steps, *one.steps), max(last.value, one.value))
+            merged[-1] = SummarySegment(span, (*last.steps, *one.steps), max(last.value, one.value))
         else:
             merged.append(one)
     return tuple(merged)

@@ -22,8 +22,8 @@ from stepline.records import Matrix
 from stepline.training.batches import Flags
 from stepline.training.loop import Loss, Progress, Task, fit
 from stepline.training.settings import TrainSettings
-from stepline.wys2.clips import Pair, collate_pairs
-from stepline.wys2.detector import Detector, contrast
+from stepline.wys2.clips import ClipTextPair, collate_pairs
+from stepline.wys2.detector import Detector, contrastive_loss
 from stepline.wys2.settings import TRAINING, ContrastSettings, DetectorSettings, PseudoSettings
 
 log = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ AT_ONCE = 512  # pairs that are scored together
 
 
 def train_detector(
-    pairs: Sequence[Pair],
+    pairs: Sequence[ClipTextPair],
     folder: Path,
     *,
     detector: DetectorSettings,
@@ -54,17 +54,17 @@ def train_detector(
     return network
 
 
-def detector_task(pairs: Sequence[Pair], settings: ContrastSettings) -> Task[Pair]:
+def detector_task(pairs: Sequence[ClipTextPair], settings: ContrastSettings) -> Task[ClipTextPair]:
     """Return what training learns; a batch that is left with one pair, the last of an epoch, teaches nothing."""
 
-    def losses(network: nn.Module, chosen: Sequence[Pair]) -> list[Loss]:
+    def losses(network: nn.Module, chosen: Sequence[ClipTextPair]) -> list[Loss]:
         batch = collate_pairs(chosen).to(next(network.parameters()).device)
         scores = network(batch)
         if len(chosen) < 2:
             return [Loss(0 * batch_sum(scores), torch.tensor(0.0))]
-        return [contrast(scores, settings)]
+        return [contrastive_loss(scores, settings)]
 
-    def draw(chosen: Sequence[Pair], chance: np.random.Generator) -> list[Pair]:
+    def draw(chosen: Sequence[ClipTextPair], chance: np.random.Generator) -> list[ClipTextPair]:
         return [chosen[place] for place in chance.permutation(len(chosen))]
 
     return Task(pairs, lambda pair: len(pair.video), draw, losses)
@@ -75,7 +75,7 @@ def batch_sum(scores: torch.Tensor) -> torch.Tensor:
     return scores[scores.isfinite()].sum()
 
 
-def score_pairs(network: Detector, pairs: Sequence[Pair], *, at_once: int = AT_ONCE) -> Matrix:
+def score_pairs(network: Detector, pairs: Sequence[ClipTextPair], *, at_once: int = AT_ONCE) -> Matrix:
     """Return (N,): the score of each clip with its own text; how many are scored together changes nothing."""
     device = next(network.parameters()).device
     network.eval()
@@ -87,19 +87,21 @@ def score_pairs(network: Detector, pairs: Sequence[Pair], *, at_once: int = AT_O
     return np.concatenate(scores)
 
 
-Trainer: TypeAlias = Callable[[Sequence[Pair], int], Detector]  # the pairs and the round, 0 without pseudo-labels
+TrainOnPairs: TypeAlias = Callable[
+    [Sequence[ClipTextPair], int], Detector
+]  # the pairs and the round, 0 without pseudo-labels
 
 
 @dataclass(frozen=True)
-class Validation:
+class ValidationClips:
     """Clips kept back: positive as their labels say, the rest not known to be. positive: (N,) bool."""
 
-    pairs: Sequence[Pair]
+    pairs: Sequence[ClipTextPair]
     positive: Flags
 
 
 @dataclass(frozen=True)
-class Round:
+class TrainingRound:
     """What one training saw and gave.
 
     pairs: how many it was trained on; kept: of these, pseudo-labelled; of: unlabelled clips; threshold: None in round
@@ -116,21 +118,21 @@ class Round:
 
 
 @dataclass(frozen=True)
-class Labelled:
+class TrainedDetector:
     """The last detector, and the report of every round."""
 
     detector: Detector
-    rounds: tuple[Round, ...]
+    rounds: tuple[TrainingRound, ...]
 
 
-def pseudo_label(
-    labelled: Sequence[Pair],
-    unlabelled: Sequence[Pair],
-    validation: Validation,
-    train: Trainer,
+def train_with_pseudo_labels(
+    labelled: Sequence[ClipTextPair],
+    unlabelled: Sequence[ClipTextPair],
+    validation: ValidationClips,
+    train: TrainOnPairs,
     settings: PseudoSettings | None = None,
     truth: Flags | None = None,
-) -> Labelled:
+) -> TrainedDetector:
     """Return the detector trained on labelled and pseudo-labelled pairs, after `settings.rounds` rounds.
 
     truth: (len(unlabelled),) bool, for the report alone. Raises DatasetError without unlabelled clips, when the
@@ -140,7 +142,7 @@ def pseudo_label(
     if not unlabelled:
         raise DatasetError("no unlabelled clip; pseudo-labels need videos without key-steps")
     network = train(labelled, 0)
-    rounds = [Round(0, len(labelled), 0, len(unlabelled), None, _auc(network, validation))]
+    rounds = [TrainingRound(0, len(labelled), 0, len(unlabelled), None, _auc(network, validation))]
     for number in range(1, settings.rounds + 1):
         scores = score_pairs(network, unlabelled)
         threshold = choose_threshold(scores, score_pairs(network, validation.pairs), validation.positive, settings)
@@ -153,8 +155,10 @@ def pseudo_label(
         network = train([*labelled, *(unlabelled[row] for row in kept)], number)
         precision = None if truth is None else float(truth[kept].mean())
         auc = _auc(network, validation)
-        rounds.append(Round(number, len(labelled) + len(kept), len(kept), len(unlabelled), threshold, auc, precision))
-    return Labelled(network, tuple(rounds))
+        rounds.append(
+            TrainingRound(number, len(labelled) + len(kept), len(kept), len(unlabelled), threshold, auc, precision)
+        )
+    return TrainedDetector(network, tuple(rounds))
 
 
 def choose_threshold(scores: Matrix, held: Matrix, positive: Flags, settings: PseudoSettings) -> float:
@@ -174,5 +178,5 @@ def choose_threshold(scores: Matrix, held: Matrix, positive: Flags, settings: Ps
     return float(held[order][int(np.where(last, f1, -1.0).argmax())])
 
 
-def _auc(network: Detector, validation: Validation) -> float:
+def _auc(network: Detector, validation: ValidationClips) -> float:
     return roc_auc(validation.positive.astype(np.float64), score_pairs(network, validation.pairs))

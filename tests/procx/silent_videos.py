@@ -5,7 +5,7 @@ import json
 import numpy as np
 
 from stepline.features import FeatureWriter
-from stepline.procx.batch import Sample
+from stepline.procx.batch import StepSample
 from stepline.procx.settings import AttentionSettings, CaptionerSettings, ModelSettings
 from stepline.records import FeatureSequence, Record, Sentence, Span, Step, Transcript, Video
 
@@ -75,7 +75,7 @@ def features(record):
 def samples(count=6):
     """Return the videos as a network takes them, in memory."""
     return [
-        Sample(
+        StepSample(
             record.id,
             features(record).values,
             float(SECONDS),

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from stepline.procx.batch import Sample, collate
+from stepline.procx.batch import StepSample, collate
 from stepline.procx.model import ProcX
 from stepline.procx.settings import AttentionSettings, CaptionerSettings, ModelSettings, VocabularySettings
 from stepline.procx.vocabulary import train_vocabulary
@@ -54,7 +54,7 @@ def sample(name="a", rows=40, duration=100.0, steps=3, said=False, seed=0):
     values = np.random.default_rng(seed).standard_normal((rows, WIDTH)).astype(np.float32)
     spans = tuple((duration * step / steps, duration * (step + 0.8) / steps) for step in range(steps))
     sentences = tuple(SENTENCES[step % len(SENTENCES)] for step in range(steps))
-    return Sample(name, values, duration, spans, sentences, sentences[::-1] if said else None)
+    return StepSample(name, values, duration, spans, sentences, sentences[::-1] if said else None)
 
 
 def three():
@@ -62,9 +62,9 @@ def three():
     spans, features = ((5.0, 20.0), (30.0, 50.0), (60.0, 95.0)), np.random.default_rng(0)
     values = [features.standard_normal((rows, WIDTH)).astype(np.float32) for rows in (40, 20, 9)]
     return [
-        Sample("a", values[0], 100.0, spans, SENTENCES[:3]),
-        Sample("b", values[1], 50.0, ((2.0, 10.0), (25.0, 40.0)), SENTENCES[3:]),
-        Sample("c", values[2], 30.0),
+        StepSample("a", values[0], 100.0, spans, SENTENCES[:3]),
+        StepSample("b", values[1], 50.0, ((2.0, 10.0), (25.0, 40.0)), SENTENCES[3:]),
+        StepSample("c", values[2], 30.0),
     ]
 
 

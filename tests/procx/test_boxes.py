@@ -4,13 +4,13 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from stepline.procx.matcher import centered, edges, giou, iou
+from stepline.procx.matcher import boxes_to_spans, giou, iou, spans_to_boxes
 
 
 def test_center_and_length_are_edges_and_back():
     boxes = torch.tensor([[0.5, 0.2], [0.1, 0.0], [0.9, 0.4]])
-    assert_close(edges(boxes), torch.tensor([[0.4, 0.6], [0.1, 0.1], [0.7, 1.1]]))
-    assert_close(centered(edges(boxes)), boxes)
+    assert_close(boxes_to_spans(boxes), torch.tensor([[0.4, 0.6], [0.1, 0.1], [0.7, 1.1]]))
+    assert_close(spans_to_boxes(boxes_to_spans(boxes)), boxes)
 
 
 def test_the_official_values_are_met(shared):

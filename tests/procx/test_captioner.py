@@ -5,12 +5,12 @@ import torch
 from torch.testing import assert_close
 
 from stepline.errors import ShapeError
-from stepline.procx.beam_search import write
-from stepline.procx.captioner import Captioner, Context
+from stepline.procx.beam_search import generate
+from stepline.procx.captioner import CaptionContext, Captioner
 from stepline.procx.losses import Temperature, caption_loss
 from stepline.procx.lstm_captioner import LstmCaptioner
 from stepline.procx.settings import CaptionerSettings, SearchSettings, VocabularySettings
-from stepline.procx.vocabulary import BEGIN, captions, train_vocabulary
+from stepline.procx.vocabulary import BEGIN, tokenize, train_vocabulary
 
 SENTENCES = [
     "cut the onion into thin rings",
@@ -49,7 +49,7 @@ def everything(count=4, seed=0):
     chance = torch.Generator().manual_seed(seed)
     pad = torch.arange(5) >= torch.tensor([[5], [3]])
     transcript_pad = torch.arange(6) >= torch.tensor([6, 2, 0, 4])[:count, None]  # the third: nobody speaks
-    return Context(
+    return CaptionContext(
         queries=torch.randn(count, 32, generator=chance),
         features=torch.randn(2, 5, 32, generator=chance),
         video=torch.tensor([0, 0, 1, 1])[:count],
@@ -60,7 +60,7 @@ def everything(count=4, seed=0):
 
 
 def batch(count=4):
-    return captions(SENTENCES[:count], VOCABULARY, 16)
+    return tokenize(SENTENCES[:count], VOCABULARY, 16)
 
 
 def test_a_word_never_sees_those_after_it():
@@ -158,7 +158,7 @@ def test_hypotheses_taken_over_remember_their_own_words(kind):
 def test_no_caption_is_no_row_and_a_zero_gradient(kind):
     network = made(kind)
     none = torch.zeros(0, 5, dtype=torch.int64)
-    told = network(none, none.bool(), Context(torch.zeros(0, 32)))
+    told = network(none, none.bool(), CaptionContext(torch.zeros(0, 32)))
     assert told.logits.shape == (0, 5, len(VOCABULARY))
     loss = caption_loss(told.logits, none, none.bool()).mean
     loss.backward()
@@ -177,7 +177,7 @@ WRONG = {
     "of width 8": (lambda c: replace(c, queries=torch.zeros(4, 8)), "captioner.width"),
     "features of nobody": (lambda c: replace(c, video=None), "both or neither"),
     "a long transcript": (lambda c: replace(c, transcript=torch.zeros(4, 200, dtype=torch.int64)), "at most 128"),
-    "other captions": (lambda c: Context(torch.zeros(3, 32)), r"tokens must be \(3"),
+    "other captions": (lambda c: CaptionContext(torch.zeros(3, 32)), r"tokens must be \(3"),
 }
 
 
@@ -193,8 +193,8 @@ def test_a_context_that_does_not_fit_is_an_error(case):
 def test_one_batch_is_learnt_word_for_word(kind):
     torch.manual_seed(0)
     network = KINDS[kind](tiny(), len(VOCABULARY))
-    temperature, data = Temperature(), captions(SENTENCES, VOCABULARY, 16)
-    context = Context(torch.randn(6, 32))
+    temperature, data = Temperature(), tokenize(SENTENCES, VOCABULARY, 16)
+    context = CaptionContext(torch.randn(6, 32))
     optimizer = torch.optim.AdamW([*network.parameters(), *temperature.parameters()], lr=5e-3)
     for _ in range(120):
         told = network(data.tokens, data.token_pad, context)
@@ -207,7 +207,7 @@ def test_one_batch_is_learnt_word_for_word(kind):
         optimizer.step()
     network.eval()
     for settings in (SearchSettings(), SearchSettings(beam=3)):
-        written = write(network, context, settings)
+        written = generate(network, context, settings)
         assert [VOCABULARY.decode(one.tokens) for one in written] == SENTENCES
         assert all(one.ended for one in written)
     if kind == "transformer":
@@ -219,8 +219,8 @@ def test_a_transcript_can_be_copied():
     """The query says nothing; only what is spoken tells which sentence to write."""
     torch.manual_seed(0)
     network = Captioner(tiny(), len(VOCABULARY))
-    data = captions(SENTENCES, VOCABULARY, 16)
-    context = Context(torch.zeros(6, 32), transcript=data.tokens, transcript_pad=data.token_pad)
+    data = tokenize(SENTENCES, VOCABULARY, 16)
+    context = CaptionContext(torch.zeros(6, 32), transcript=data.tokens, transcript_pad=data.token_pad)
     optimizer = torch.optim.AdamW(network.parameters(), lr=5e-3)
     for _ in range(120):
         loss = caption_loss(network(data.tokens, data.token_pad, context).logits, data.wanted, data.token_pad).mean
@@ -228,5 +228,5 @@ def test_a_transcript_can_be_copied():
         loss.backward()
         optimizer.step()
     network.eval()
-    assert [VOCABULARY.decode(one.tokens) for one in write(network, context)] == SENTENCES
-    assert len({one.tokens for one in write(network, silent_of(context))}) == 1
+    assert [VOCABULARY.decode(one.tokens) for one in generate(network, context)] == SENTENCES
+    assert len({one.tokens for one in generate(network, silent_of(context))}) == 1

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from stepline.procx.inference import Proposals, apart, choose, parted
+from stepline.procx.inference import Proposals, cut_overlaps, select_non_overlapping, select_proposals
 from stepline.procx.settings import DescribeSettings
 
 BOXES = np.array([[10.0, 20.0], [0.0, 8.0], [11.0, 19.0], [30.0, 40.0], [50.0, 50.01]])
@@ -30,17 +30,17 @@ def proposals(count=3, likelihood=None):
     ],
 )
 def test_the_settings_decide(settings, chosen):
-    assert choose(proposals(), DescribeSettings(**settings)) == chosen
+    assert select_proposals(proposals(), DescribeSettings(**settings)) == chosen
 
 
 def test_a_count_of_none_gives_the_least():
-    assert choose(proposals(0), DescribeSettings()) == [0]
-    assert choose(proposals(0), DescribeSettings(least=0)) == []
+    assert select_proposals(proposals(0), DescribeSettings()) == [0]
+    assert select_proposals(proposals(0), DescribeSettings(least=0)) == []
 
 
 def test_captions_have_a_say_where_their_likelihood_is_known():
     ranked = proposals(1, np.array([-0.5, 0.0, 0.0, 0.0, 0.0]))
-    assert choose(ranked, DescribeSettings()) == [2]
+    assert select_proposals(ranked, DescribeSettings()) == [2]
 
 
 def best_by_hand(boxes, scores, most):
@@ -61,7 +61,7 @@ def test_the_surest_set_without_overlap_is_the_best_of_all_sets():
             starts = chance.uniform(0, 50, 8)
             boxes = np.stack([starts, starts + chance.uniform(2, 20, 8)], axis=1)
             scores = chance.uniform(0.05, 1.0, 8)
-            chosen = apart(boxes, scores, most)
+            chosen = select_non_overlapping(boxes, scores, most)
             assert len(chosen) <= most
             assert scores[chosen].sum() == pytest.approx(best_by_hand(boxes, scores, most))
             assert all(boxes[a, 1] <= boxes[b, 0] for a, b in itertools.pairwise(chosen))
@@ -69,15 +69,15 @@ def test_the_surest_set_without_overlap_is_the_best_of_all_sets():
 
 def test_a_share_of_the_shorter_may_overlap_and_is_parted_in_its_middle():
     boxes, scores = np.array([[0.0, 10.0], [8.0, 18.0]]), np.array([0.5, 0.4])
-    assert apart(boxes, scores, 2) == [0]
-    assert apart(boxes, scores, 2, overlap=0.2) == [0, 1]
-    assert parted(boxes).tolist() == [[0.0, 9.0], [9.0, 18.0]]
+    assert select_non_overlapping(boxes, scores, 2) == [0]
+    assert select_non_overlapping(boxes, scores, 2, overlap=0.2) == [0, 1]
+    assert cut_overlaps(boxes).tolist() == [[0.0, 9.0], [9.0, 18.0]]
     inside = np.array([[0.0, 10.0], [8.0, 9.9]])
-    assert apart(inside, scores, 2, overlap=0.5) == [0]
+    assert select_non_overlapping(inside, scores, 2, overlap=0.5) == [0]
 
 
 def test_nothing_to_choose_from_is_no_step():
-    assert apart(np.zeros((0, 2)), np.zeros(0), 3) == []
-    assert apart(BOXES, -SURE, 3) == []
-    assert apart(BOXES, SURE, 0) == []
-    assert parted(np.zeros((0, 2))).shape == (0, 2)
+    assert select_non_overlapping(np.zeros((0, 2)), np.zeros(0), 3) == []
+    assert select_non_overlapping(BOXES, -SURE, 3) == []
+    assert select_non_overlapping(BOXES, SURE, 0) == []
+    assert cut_overlaps(np.zeros((0, 2))).shape == (0, 2)

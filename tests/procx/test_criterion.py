@@ -3,9 +3,9 @@ import torch
 from small_network import SENTENCES, VOCABULARY, made, network, sample, three, tiny
 from torch import nn
 
-from stepline.procx.beam_search import write
-from stepline.procx.criterion import losses, training_losses
-from stepline.procx.matcher import edges, iou, match
+from stepline.procx.beam_search import generate
+from stepline.procx.criterion import batch_losses, training_losses
+from stepline.procx.matcher import boxes_to_spans, hungarian_match, iou
 from stepline.procx.model import chosen
 from stepline.procx.settings import PDVC_LOSSES as PDVC
 from stepline.procx.settings import LossSettings
@@ -50,7 +50,7 @@ def test_gradients_reach_every_weight_of_the_baseline():
 )
 def test_hard_batches_are_defined(form, kind, settings, samples):
     model = network(tiny(form, kind))
-    parts = losses(model, made(samples, tiny(form, kind)), settings)
+    parts = batch_losses(model, made(samples, tiny(form, kind)), settings)
     sum(part.mean for part in parts.values()).backward()
     assert all(part.mean.isfinite() for part in parts.values())
     assert broken(model)[1] == []
@@ -62,7 +62,7 @@ def test_hard_batches_are_defined(form, kind, settings, samples):
 
 def test_parts_are_weighted_as_the_paper_has_them():
     model, batch = network(), made(three())
-    parts = losses(model, batch)
+    parts = batch_losses(model, batch)
     weights = {"giou": 4.0, "l1": 0.5, "confidence": 2.0, "count": 0.5, "caption": 5.0, "contrast": 0.8}
     assert set(parts) == set(weights)
     expected = sum(weight * float(parts[name].mean.detach()) for name, weight in weights.items())
@@ -72,8 +72,8 @@ def test_parts_are_weighted_as_the_paper_has_them():
 def test_the_baseline_captions_every_layer_and_counts_each():
     settings = tiny("vanilla", "lstm")
     model, batch = network(settings), made(three(), settings)
-    last = losses(model, batch, PDVC.model_copy(update={"text_layers": "last"}))["caption"]
-    every = losses(model, batch, PDVC)["caption"]
+    last = batch_losses(model, batch, PDVC.model_copy(update={"text_layers": "last"}))["caption"]
+    every = batch_losses(model, batch, PDVC)["caption"]
     assert int(every.count) == 2 * int(last.count)
     assert float(every.mean.detach()) > 1.5 * float(last.mean.detach())  # a sum over both layers
 
@@ -112,14 +112,14 @@ def test_one_batch_is_learnt_word_for_word(form, kind, settings, rate, steps):
     with torch.no_grad():
         seen = model(batch.videos)
     said = seen.proposed
-    pairs = match(said.logits, said.boxes, batch.targets).only(1)
-    assert iou(edges(pairs.queries(said.boxes)), edges(pairs.steps(batch.targets.boxes))).min() > 0.9
+    pairs = hungarian_match(said.logits, said.boxes, batch.targets).only(1)
+    assert iou(boxes_to_spans(pairs.queries(said.boxes)), boxes_to_spans(pairs.steps(batch.targets.boxes))).min() > 0.9
     assert said.counts[-1].argmax(dim=-1).tolist() == [3, 2, 0]
     found = []
     for video, count in enumerate((3, 2, 0)):
         surest = said.logits[-1, video].topk(count).indices
         queries = surest[said.boxes[-1, video, surest, 0].argsort()]  # in time
         context = model.context(seen, chosen(-1, torch.full_like(queries, video), queries))
-        found += [VOCABULARY.decode(one.tokens) for one in write(model.captioner, context)]
+        found += [VOCABULARY.decode(one.tokens) for one in generate(model.captioner, context)]
     assert found == list(SENTENCES)
     assert (said.logits[-1, 2] < 0).all()  # no step: sure of nothing

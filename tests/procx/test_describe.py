@@ -9,14 +9,14 @@ from silent_videos import DOINGS, SECONDS, TINY, WIDTH, features, records, sampl
 
 from stepline.errors import SettingsError, ShapeError
 from stepline.procx.inference import (
-    Clip,
-    Described,
+    Description,
     Proposals,
+    VideoToDescribe,
     describe,
     describe_many,
+    generate_captions,
     propose,
     with_likelihood,
-    written,
 )
 from stepline.procx.model import ProcX
 from stepline.procx.settings import CaptionerSettings, DescribeSettings, SearchSettings, VocabularySettings
@@ -43,7 +43,7 @@ def trained(tmp_path_factory):
 
 
 def clips(count=6):
-    return [Clip(features(one).values, float(SECONDS), float(SECONDS)) for one in records(count)]
+    return [VideoToDescribe(features(one).values, float(SECONDS), float(SECONDS)) for one in records(count)]
 
 
 def test_a_trained_network_finds_the_steps(trained):
@@ -76,19 +76,19 @@ def test_no_video_changes_another(trained):
 def test_every_length_of_video_is_defined(fresh, rows):
     values = np.random.default_rng(0).normal(size=(rows, WIDTH)).astype(np.float32)
     found = describe(fresh, WORDS, FeatureSequence(values, 1.0, "drawn"), DescribeSettings(count=3))
-    assert isinstance(found, Described)
+    assert isinstance(found, Description)
     assert len(found.steps) + len(found.dropped) == (3 if rows else 0)
     assert all(0 <= step.spans[0].start < step.spans[0].end <= rows for step in found.steps)
 
 
 def test_an_empty_video_in_a_batch_has_no_steps_and_harms_none(fresh):
-    empty = Clip(np.zeros((0, WIDTH), np.float32), 1.0, 1.0)
+    empty = VideoToDescribe(np.zeros((0, WIDTH), np.float32), 1.0, 1.0)
     both = describe_many(fresh, WORDS, [clips(1)[0], empty])
-    assert both[1] == Described()
+    assert both[1] == Description()
     assert [step.spans for step in both[0].steps] == [
         step.spans for step in describe_many(fresh, WORDS, clips(1))[0].steps
     ]
-    assert describe_many(fresh, WORDS, [empty]) == [Described()]
+    assert describe_many(fresh, WORDS, [empty]) == [Description()]
     assert describe_many(fresh, WORDS, []) == []
 
 
@@ -149,7 +149,7 @@ def test_a_captions_likelihood_ranks_as_pdvc_does(fresh):
 def test_speech_is_read_only_where_it_is_asked_for(fresh):
     said = (Sentence(text="fry the bacon well", span=Span(0.0, 24.0)),)
     values = features(records(1)[0])
-    clip = Clip(values.values, 24.0, 24.0, said)
+    clip = VideoToDescribe(values.values, 24.0, 24.0, said)
     silent = describe_many(fresh, WORDS, [clip], DescribeSettings(count=4))[0]
     assert silent == describe_many(fresh, WORDS, clips(1), DescribeSettings(count=4))[0]
     heard = describe_many(fresh, WORDS, [clip], DescribeSettings(count=4, speech=True))[0]
@@ -162,7 +162,7 @@ def test_what_is_said_changes_what_is_likely(fresh):
     found = propose(fresh, [clips(1)[0].values], [24.0])
 
     def likelihood(said):
-        (row,) = written(fresh, found, [[0, 1]], SearchSettings(), said=said, vocabulary=WORDS)
+        (row,) = generate_captions(fresh, found, [[0, 1]], SearchSettings(), said=said, vocabulary=WORDS)
         return [one.log_probability for one in row]
 
     silent = likelihood(None)
@@ -185,7 +185,7 @@ def test_words_that_no_training_had_are_read_and_written():
     network = ProcX(TINY, len(WORDS)).eval()
     said = tuple(Sentence(text=text, span=Span(0.0, 24.0)) for text in strange)
     found = describe_many(
-        network, WORDS, [Clip(clips(1)[0].values, 24.0, 24.0, said)], DescribeSettings(speech=True, count=2)
+        network, WORDS, [VideoToDescribe(clips(1)[0].values, 24.0, 24.0, said)], DescribeSettings(speech=True, count=2)
     )
     assert len(found[0].steps) + len(found[0].dropped) == 2
 
@@ -197,8 +197,8 @@ def test_beams_write_as_likely_captions_or_likelier(trained):
 
 def test_features_that_do_not_fit_are_refused(fresh):
     with pytest.raises(ShapeError, match="one width"):
-        describe_many(fresh, WORDS, [Clip(np.zeros((4, 3), np.float32), 4.0, 4.0)])
+        describe_many(fresh, WORDS, [VideoToDescribe(np.zeros((4, 3), np.float32), 4.0, 4.0)])
     with pytest.raises(ShapeError, match="finite"):
-        Clip(np.full((4, WIDTH), np.nan, np.float32), 4.0, 4.0)
+        VideoToDescribe(np.full((4, WIDTH), np.nan, np.float32), 4.0, 4.0)
     with pytest.raises(ShapeError, match="above 0"):
-        Clip(np.zeros((4, WIDTH), np.float32), 4.0, 0.0)
+        VideoToDescribe(np.zeros((4, WIDTH), np.float32), 4.0, 0.0)

@@ -2,17 +2,17 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from stepline.procx.captioner import Grouped, Memory, Seats
+from stepline.procx.captioner import KeyValueCache, VideoKeyValues, VideoSlots
 
 
 def memory(count, places, keep=None, seed=0):
     chance = torch.Generator().manual_seed(seed)
     keys, values = torch.randn(2, count, 2, places, 3, generator=chance)
-    return Memory(keys.requires_grad_(), values.requires_grad_(), keep)
+    return KeyValueCache(keys.requires_grad_(), values.requires_grad_(), keep)
 
 
 def test_seats_are_in_the_order_of_captions():
-    seats = Seats.of(torch.tensor([2, 0, 2, 2]), 3)
+    seats = VideoSlots.of(torch.tensor([2, 0, 2, 2]), 3)
     assert seats.place.tolist() == [0, 0, 1, 2]
     assert seats.most == 3
     table = seats.seat(torch.tensor([1.0, 2.0, 3.0, 4.0]))
@@ -26,7 +26,7 @@ def test_together_captions_read_what_each_alone_would_with_its_gradients(padded)
     keep = torch.arange(5) < torch.tensor([[[[5]]], [[[3]]]]) if padded else None
     shared, own = memory(2, 5, keep), memory(4, 1, seed=1)
     query = torch.randn(4, 2, 6, 3, generator=torch.Generator().manual_seed(2)).requires_grad_()
-    together = Grouped(shared, own, Seats.of(video, 2)).read(query)
+    together = VideoKeyValues(shared, own, VideoSlots.of(video, 2)).read(query)
     alone = own.joined(shared.take(video)).read(query)
     assert_close(together, alone)
     wanted = (query, shared.keys, shared.values, own.keys, own.values)

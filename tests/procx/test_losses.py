@@ -7,21 +7,21 @@ from torch.testing import assert_close
 
 from stepline.errors import ShapeError
 from stepline.procx.losses import (
-    Proposed,
+    Predictions,
     Temperature,
+    apply_weights,
     caption_loss,
-    contrast,
-    contrast_loss,
+    caption_matches,
+    contrastive_loss,
+    count_frequencies,
     count_loss,
-    count_rates,
-    focal,
-    location_losses,
-    positives,
-    told,
-    varifocal,
-    weighted,
+    focal_loss,
+    info_nce,
+    localization_losses,
+    positive_mask,
+    varifocal_loss,
 )
-from stepline.procx.matcher import match, targets
+from stepline.procx.matcher import build_targets, hungarian_match
 from stepline.procx.settings import PDVC_LOSSES as PDVC
 from stepline.procx.settings import LossSettings
 
@@ -34,7 +34,7 @@ def cases(shared):
 def test_focal_is_pdvcs(cases):
     case = cases["focal"]
     logits, matched = torch.tensor(case["logits"])[..., 0], torch.tensor(case["targets"])[..., 0] > 0
-    losses = focal(logits, matched, alpha=case["alpha"], gamma=case["gamma"])
+    losses = focal_loss(logits, matched, alpha=case["alpha"], gamma=case["gamma"])
     assert losses.sum().item() / case["num_boxes"] == pytest.approx(case["loss_ce_as_used"], abs=1e-6)
     official = case["loss(sigmoid_focal_loss, mean over queries,sum over batch,/num_boxes)"]
     assert losses.mean(dim=1).sum().item() / case["num_boxes"] == pytest.approx(official, abs=1e-6)
@@ -43,28 +43,28 @@ def test_focal_is_pdvcs(cases):
 def test_varifocal_is_the_mended_equation(cases):
     case = next(value for name, value in cases.items() if name.startswith("varifocal"))
     logits = torch.tensor(case["p"]).logit()
-    losses = varifocal(logits, torch.tensor(case["q"]), alpha=case["alpha"], gamma=case["gamma"])
+    losses = varifocal_loss(logits, torch.tensor(case["q"]), alpha=case["alpha"], gamma=case["gamma"])
     assert_close(losses, torch.tensor(case["loss"]), atol=1e-6, rtol=0)
 
 
 def test_a_query_without_a_step_learns_to_be_unsure():
     logits = torch.tensor([2.0], requires_grad=True)
-    varifocal(logits, torch.zeros(1), alpha=0.75, gamma=2.0).sum().backward()
+    varifocal_loss(logits, torch.zeros(1), alpha=0.75, gamma=2.0).sum().backward()
     assert logits.grad.item() > 0.1  # as printed, equation 13 gives exactly 0
 
 
 def test_the_quality_is_a_target_and_learns_nothing():
     quality = torch.tensor([0.4], requires_grad=True)
-    assert not varifocal(torch.zeros(1), quality, alpha=0.75, gamma=2.0).requires_grad
+    assert not varifocal_loss(torch.zeros(1), quality, alpha=0.75, gamma=2.0).requires_grad
 
 
 @pytest.mark.parametrize("form", ["focal", "varifocal"])
 def test_extreme_confidence_has_finite_gradients(form):
     logits = torch.tensor([-200.0, 200.0, -200.0, 200.0], requires_grad=True)
     if form == "focal":
-        losses = focal(logits, torch.tensor([True, True, False, False]), alpha=0.25, gamma=0.5)
+        losses = focal_loss(logits, torch.tensor([True, True, False, False]), alpha=0.25, gamma=0.5)
     else:
-        losses = varifocal(logits, torch.tensor([0.7, 0.7, 0.0, 0.0]), alpha=0.75, gamma=0.5)
+        losses = varifocal_loss(logits, torch.tensor([0.7, 0.7, 0.0, 0.0]), alpha=0.75, gamma=0.5)
     losses.sum().backward()
     assert torch.isfinite(losses).all()
     assert torch.isfinite(logits.grad).all()
@@ -91,9 +91,9 @@ def test_more_steps_than_counts_are_the_greatest_count(form):
 
 
 def test_rates_are_shares_of_the_training_videos():
-    assert count_rates([1, 1, 2, 100], 4).tolist() == [0, 0.5, 0.25, 0.25]
+    assert count_frequencies([1, 1, 2, 100], 4).tolist() == [0, 0.5, 0.25, 0.25]
     with pytest.raises(ShapeError, match="no video"):
-        count_rates([], 4)
+        count_frequencies([], 4)
     with pytest.raises(ShapeError, match="one a count"):
         count_loss(torch.zeros(1, 3), torch.tensor([1]), rates=torch.zeros(4))
 
@@ -101,7 +101,7 @@ def test_rates_are_shares_of_the_training_videos():
 def test_infonce_by_hand():
     """Two orthogonal pairs at temperature 1: each surprise is log(e + 1) - 1."""
     same = torch.eye(2)
-    assert contrast(same, same, torch.eye(2, dtype=torch.bool), torch.tensor(1.0)).item() == pytest.approx(
+    assert info_nce(same, same, torch.eye(2, dtype=torch.bool), torch.tensor(1.0)).item() == pytest.approx(
         2 * (math.log(math.e + 1) - 1), abs=1e-6
     )
 
@@ -111,13 +111,13 @@ def test_more_positives_are_a_share_in_the_logarithm():
     query, texts = torch.tensor([[1.0, 0.0]]), torch.tensor([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0]])
     right = torch.tensor([[True, True, False]])
     to_text = math.log(math.e + 1 + 1 / math.e) - math.log(math.e + 1)
-    assert contrast(query, texts, right, torch.tensor(1.0)).item() == pytest.approx(0.5 * to_text, abs=1e-6)
+    assert info_nce(query, texts, right, torch.tensor(1.0)).item() == pytest.approx(0.5 * to_text, abs=1e-6)
 
 
 def test_the_surprise_falls_as_learning_goes_right():
     wrong = torch.eye(2).flip(0)
     pairs, cold = torch.eye(2, dtype=torch.bool), torch.tensor(0.1)
-    assert contrast(wrong, torch.eye(2), pairs, cold) > contrast(torch.eye(2), torch.eye(2), pairs, cold)
+    assert info_nce(wrong, torch.eye(2), pairs, cold) > info_nce(torch.eye(2), torch.eye(2), pairs, cold)
 
 
 def test_the_temperature_begins_at_cocas_and_never_vanishes():
@@ -132,7 +132,7 @@ def network(layers=2, counts=(2, 0, 3), queries=6, classes=5, seed=0):
     shapes = ((queries,), (queries, 2), (classes,))
     raw = [torch.randn(layers, len(counts), *shape, generator=chance).requires_grad_() for shape in shapes]
     spans = [[(i * 90.0 / n, (i + 0.6) * 90.0 / n) for i in range(n)] for n in counts]
-    return raw, Proposed(raw[0], raw[1].sigmoid(), raw[2]), targets(spans, [90.0] * len(counts))
+    return raw, Predictions(raw[0], raw[1].sigmoid(), raw[2]), build_targets(spans, [90.0] * len(counts))
 
 
 def units(count, seed=0):
@@ -146,8 +146,8 @@ CASES = {"one empty": (2, 0, 3), "no steps": (0, 0), "100 steps": (100, 1), "mor
 @pytest.mark.parametrize("case", CASES)
 def test_every_case_is_finite_with_finite_gradients(case, settings):
     raw, proposed, wanted = network(counts=CASES[case])
-    losses, _ = location_losses(proposed, wanted, settings)
-    sum(loss.mean for loss in weighted(losses, settings)).backward()
+    losses, _ = localization_losses(proposed, wanted, settings)
+    sum(loss.mean for loss in apply_weights(losses, settings)).backward()
     for values in raw:
         assert torch.isfinite(values.grad).all()
     assert raw[0].grad.abs().max() > 0  # without steps too: queries learn to be unsure
@@ -158,10 +158,12 @@ def test_every_case_is_finite_with_finite_gradients(case, settings):
 
 def test_the_parts_are_sums_over_layers_divided_by_steps():
     _, proposed, wanted = network()
-    whole, pairs = location_losses(proposed, wanted)
+    whole, pairs = localization_losses(proposed, wanted)
     assert len(pairs) == 10
     single = [
-        location_losses(Proposed(*(v[[layer]] for v in (proposed.logits, proposed.boxes, proposed.counts))), wanted)[0]
+        localization_losses(
+            Predictions(*(v[[layer]] for v in (proposed.logits, proposed.boxes, proposed.counts))), wanted
+        )[0]
         for layer in range(2)
     ]
     for name, loss in whole.items():
@@ -171,9 +173,9 @@ def test_the_parts_are_sums_over_layers_divided_by_steps():
 
 
 def test_a_perfect_box_has_almost_no_loss_and_teaches_full_confidence():
-    wanted = targets([[(10.0, 30.0)]], [100.0])
-    proposed = Proposed(torch.full((1, 1, 1), 9.0), wanted.boxes[None], torch.zeros(1, 1, 3))
-    losses, _ = location_losses(proposed, wanted)
+    wanted = build_targets([[(10.0, 30.0)]], [100.0])
+    proposed = Predictions(torch.full((1, 1, 1), 9.0), wanted.boxes[None], torch.zeros(1, 1, 3))
+    losses, _ = localization_losses(proposed, wanted)
     assert losses["l1"].mean == 0
     assert losses["giou"].mean.item() == pytest.approx(0, abs=1e-4)
     assert losses["confidence"].mean.item() == pytest.approx(0, abs=1e-3)
@@ -181,13 +183,13 @@ def test_a_perfect_box_has_almost_no_loss_and_teaches_full_confidence():
 
 def test_padding_of_targets_changes_nothing():
     _, proposed, wanted = network()
-    more = targets([[(0.0, 1.0)] * 9], [90.0])
+    more = build_targets([[(0.0, 1.0)] * 9], [90.0])
     wide = type(wanted)(
         torch.cat([wanted.boxes, more.boxes[:, :4].expand(3, -1, -1)], 1),
         torch.cat([wanted.box_pad, torch.ones(3, 4, dtype=torch.bool)], 1),
     )
-    for name, loss in location_losses(proposed, wide)[0].items():
-        assert_close(loss.mean, location_losses(proposed, wanted)[0][name].mean)
+    for name, loss in localization_losses(proposed, wide)[0].items():
+        assert_close(loss.mean, localization_losses(proposed, wanted)[0][name].mean)
 
 
 def test_caption_loss_by_hand():
@@ -216,13 +218,13 @@ def test_no_caption_or_only_padding_is_no_loss(captions):
 
 def test_neighbours_are_right_in_the_same_video_alone():
     _, proposed, wanted = network(layers=1)
-    pairs = match(proposed.logits, proposed.boxes, wanted)
-    right = positives(pairs, neighbours=1)
+    pairs = hungarian_match(proposed.logits, proposed.boxes, wanted)
+    right = positive_mask(pairs, neighbours=1)
     for i in range(5):
         for j in range(5):
             near = abs(int(pairs.step[i]) - int(pairs.step[j])) <= 1
             assert right[i, j] == (near and bool(pairs.video[i] == pairs.video[j]))
-    assert_close(positives(pairs), torch.eye(5, dtype=torch.bool))
+    assert_close(positive_mask(pairs), torch.eye(5, dtype=torch.bool))
 
 
 @pytest.mark.parametrize("counts", [(0, 0), (1, 0), (2, 3)])
@@ -230,10 +232,10 @@ def test_neighbours_are_right_in_the_same_video_alone():
 def test_contrast_is_finite_for_any_number_of_pairs(counts, form):
     settings = LossSettings(contrast=form)
     _, proposed, wanted = network(counts=counts)
-    pairs = told(match(proposed.logits, proposed.boxes, wanted), settings, layers=2)
+    pairs = caption_matches(hungarian_match(proposed.logits, proposed.boxes, wanted), settings, layers=2)
     assert len(pairs) == sum(counts)
     query = units(len(pairs)).requires_grad_()
-    loss = contrast_loss(query, units(len(pairs), seed=1), pairs, torch.tensor(0.01), settings)
+    loss = contrastive_loss(query, units(len(pairs), seed=1), pairs, torch.tensor(0.01), settings)
     loss.mean.backward()
     assert torch.isfinite(query.grad).all()
     assert (loss.mean == 0) == (sum(counts) < 2)
@@ -242,12 +244,14 @@ def test_contrast_is_finite_for_any_number_of_pairs(counts, form):
 def test_layers_are_contrasted_apart_and_summed():
     settings = LossSettings(text_layers="every")
     _, proposed, wanted = network()
-    pairs = told(match(proposed.logits, proposed.boxes, wanted), settings, layers=2)
+    pairs = caption_matches(hungarian_match(proposed.logits, proposed.boxes, wanted), settings, layers=2)
     vectors = units(len(pairs))
     temperature = torch.tensor(0.1)
-    whole = contrast_loss(vectors, vectors, pairs, temperature, settings).mean
+    whole = contrastive_loss(vectors, vectors, pairs, temperature, settings).mean
     apart = [
-        contrast_loss(vectors[pairs.layer == n], vectors[pairs.layer == n], pairs.only(n), temperature, settings).mean
+        contrastive_loss(
+            vectors[pairs.layer == n], vectors[pairs.layer == n], pairs.only(n), temperature, settings
+        ).mean
         for n in range(2)
     ]
     assert_close(whole, apart[0] + apart[1])
@@ -258,4 +262,4 @@ def test_weights_are_those_of_section_e2():
     weights = {name: getattr(LossSettings(), f"{name}_weight") for name in losses}
     assert weights == {"giou": 4, "l1": 0.5, "confidence": 2, "count": 0.5, "caption": 5, "contrast": 0.8}
     _, proposed, wanted = network()
-    assert len(weighted(location_losses(proposed, wanted, PDVC)[0], PDVC)) == 3  # PDVC leaves l1 out
+    assert len(apply_weights(localization_losses(proposed, wanted, PDVC)[0], PDVC)) == 3  # PDVC leaves l1 out

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from stepline.errors import ShapeError
-from stepline.procx.matcher import Targets, match, match_costs, targets
+from stepline.procx.matcher import Targets, build_targets, hungarian_match, match_costs
 from stepline.procx.settings import MatchSettings
 
 
@@ -14,14 +14,14 @@ def drawn(layers=2, videos=3, queries=5, counts=(2, 0, 4), seed=0):
     logits = torch.randn(layers, videos, queries, generator=chance)
     boxes = torch.rand(layers, videos, queries, 2, generator=chance) * 0.5 + 0.1
     starts = [(torch.rand(count, generator=chance) * 50).tolist() for count in counts]
-    return logits, boxes, targets([[(start, start + 20) for start in each] for each in starts], [100.0] * videos)
+    return logits, boxes, build_targets([[(start, start + 20) for start in each] for each in starts], [100.0] * videos)
 
 
 def test_the_official_pairs_are_met(shared):
     case = json.loads((shared / "metric_cases" / "pdvc_losses.json").read_text())["matcher"]
     logits = torch.tensor(case["logits"])[None, ..., 0]  # (1, 1, 4)
     wanted = Targets(torch.tensor([case["targets_cl"]]), torch.zeros(1, 2, dtype=torch.bool))
-    pairs = match(logits, torch.tensor(case["boxes_cl"])[None], wanted)
+    pairs = hungarian_match(logits, torch.tensor(case["boxes_cl"])[None], wanted)
     assert list(zip(pairs.query.tolist(), pairs.step.tolist(), strict=True)) == [
         tuple(pair) for pair in case["indices(query,target)"]
     ]
@@ -30,7 +30,7 @@ def test_the_official_pairs_are_met(shared):
 def test_no_other_pairing_is_cheaper():
     logits, boxes, wanted = drawn()
     settings = MatchSettings(l1=0.5)
-    pairs = match(logits, boxes, wanted, settings)
+    pairs = hungarian_match(logits, boxes, wanted, settings)
     costs = match_costs(logits, boxes, wanted, settings)
     for layer in range(2):
         for video, count in enumerate([2, 0, 4]):
@@ -43,7 +43,7 @@ def test_no_other_pairing_is_cheaper():
 
 def test_each_query_and_each_step_comes_once_and_padding_never():
     logits, boxes, wanted = drawn()
-    pairs = match(logits, boxes, wanted)
+    pairs = hungarian_match(logits, boxes, wanted)
     assert len(pairs) == 2 * 6
     assert pairs.left_out == 0
     for row in (pairs.query, pairs.step):
@@ -52,7 +52,7 @@ def test_each_query_and_each_step_comes_once_and_padding_never():
 
 
 def test_steps_past_the_queries_are_counted_not_hidden():
-    pairs = match(*drawn(layers=2, videos=1, queries=3, counts=(10,)))
+    pairs = hungarian_match(*drawn(layers=2, videos=1, queries=3, counts=(10,)))
     assert len(pairs) == 6
     assert pairs.left_out == 14
 
@@ -60,20 +60,20 @@ def test_steps_past_the_queries_are_counted_not_hidden():
 def test_padding_in_the_middle_does_no_harm():
     logits, boxes, wanted = drawn(videos=1, counts=(3,))
     holed = Targets(wanted.boxes[:, [0, 0, 1, 2]], torch.tensor([[False, True, False, False]]))
-    moved = [[0, 2, 3][step] for step in match(logits, boxes, wanted).step.tolist()]
-    assert match(logits, boxes, holed).step.tolist() == moved
+    moved = [[0, 2, 3][step] for step in hungarian_match(logits, boxes, wanted).step.tolist()]
+    assert hungarian_match(logits, boxes, holed).step.tolist() == moved
 
 
 def test_no_steps_give_no_pairs():
-    pairs = match(*drawn(counts=(0, 0, 0)))
+    pairs = hungarian_match(*drawn(counts=(0, 0, 0)))
     assert len(pairs) == 0
     assert pairs.only(1).query.shape == (0,)
 
 
 def test_ties_are_settled_the_same_way_each_time():
     logits, boxes = torch.zeros(1, 1, 6), torch.full((1, 1, 6, 2), 0.5)
-    wanted = targets([[(0.0, 10.0), (0.0, 10.0)]], [100.0])
-    pairs = [match(logits, boxes, wanted) for _ in range(3)]
+    wanted = build_targets([[(0.0, 10.0), (0.0, 10.0)]], [100.0])
+    pairs = [hungarian_match(logits, boxes, wanted) for _ in range(3)]
     assert len({(tuple(p.query.tolist()), tuple(p.step.tolist())) for p in pairs}) == 1
 
 
@@ -81,19 +81,19 @@ def test_a_network_that_has_come_apart_is_an_error():
     logits, boxes, wanted = drawn()
     logits[0, 0, 0] = float("nan")
     with pytest.raises(ShapeError, match="NaN"):
-        match(logits, boxes, wanted)
+        hungarian_match(logits, boxes, wanted)
     with pytest.raises(ShapeError, match="1 videos, the targets of 3"):
-        match(logits[:, :1], boxes[:, :1], wanted)
+        hungarian_match(logits[:, :1], boxes[:, :1], wanted)
 
 
 def test_targets_are_fractions_and_no_step_is_dropped():
-    made = targets([[(10.0, 30.0), (90.0, 120.0)], []], [100.0, 5.0])
+    made = build_targets([[(10.0, 30.0), (90.0, 120.0)], []], [100.0, 5.0])
     assert made.boxes[0].flatten().tolist() == pytest.approx([0.2, 0.2, 0.95, 0.1])
     assert made.counts.tolist() == [2, 0]
-    assert targets([[(float(i), i + 1.0) for i in range(100)]], [100.0]).counts.tolist() == [100]
+    assert build_targets([[(float(i), i + 1.0) for i in range(100)]], [100.0]).counts.tolist() == [100]
 
 
 @pytest.mark.parametrize("span", [(30.0, 20.0), (110.0, 120.0), (float("nan"), 3.0)])
 def test_a_step_that_no_video_can_have_is_an_error(span):
     with pytest.raises(ShapeError, match="does not lie"):
-        targets([[span]], [100.0])
+        build_targets([[span]], [100.0])

@@ -5,7 +5,7 @@ from small_network import SENTENCES, VOCABULARY, WIDTH, made, sample, tiny
 from torch.testing import assert_close
 
 from stepline.errors import ShapeError
-from stepline.procx.batch import Sample, videos
+from stepline.procx.batch import StepSample, stack_videos
 
 
 def rows(count):
@@ -13,7 +13,7 @@ def rows(count):
 
 
 def test_steps_stand_in_the_order_of_time_with_their_words():
-    late = Sample("a", rows(4), 10.0, ((6.0, 8.0), (1.0, 3.0)), (SENTENCES[0], SENTENCES[4]), ("oil", "salt"))
+    late = StepSample("a", rows(4), 10.0, ((6.0, 8.0), (1.0, 3.0)), (SENTENCES[0], SENTENCES[4]), ("oil", "salt"))
     batch = made([late])
     assert_close(batch.targets.boxes[0], torch.tensor([[0.2, 0.2], [0.7, 0.2]]))
     assert [VOCABULARY.decode(row) for row in batch.captions.wanted.tolist()] == [SENTENCES[4], SENTENCES[0]]
@@ -48,23 +48,23 @@ def test_speech_is_cut_to_the_most_that_is_read():
 
 
 def test_a_video_without_rows_is_zeros_and_marked():
-    seen = videos([rows(3), rows(0)], [3.0, 1.0], 4)
+    seen = stack_videos([rows(3), rows(0)], [3.0, 1.0], 4)
     assert seen.empty.tolist() == [False, True]
     assert not seen.values[1].any()
     assert_close(seen.values[0], torch.from_numpy(rows(3)[[0, 1, 1, 2]]))  # 2/3 is row 1, 4/3 too
-    assert videos([rows(3)], [3.0], 4).empty is None
-    assert videos([np.zeros((0, 0), np.float32)], [1.0], 4, WIDTH).values.shape == (1, 4, WIDTH)
+    assert stack_videos([rows(3)], [3.0], 4).empty is None
+    assert stack_videos([np.zeros((0, 0), np.float32)], [1.0], 4, WIDTH).values.shape == (1, 4, WIDTH)
 
 
 @pytest.mark.parametrize(
     ("broken", "told"),
     [
-        (lambda: Sample("a", rows(2), 5.0, ((0.0, 1.0),), ()), "as many sentences, not 0"),
-        (lambda: Sample("a", rows(2), 5.0, ((0.0, 1.0),), ("cut",), ()), "as many said, not 0"),
-        (lambda: Sample("a", np.full((2, 3), np.nan, np.float32), 5.0), "finite"),
+        (lambda: StepSample("a", rows(2), 5.0, ((0.0, 1.0),), ()), "as many sentences, not 0"),
+        (lambda: StepSample("a", rows(2), 5.0, ((0.0, 1.0),), ("cut",), ()), "as many said, not 0"),
+        (lambda: StepSample("a", np.full((2, 3), np.nan, np.float32), 5.0), "finite"),
         (lambda: made([]), "at least one video"),
-        (lambda: made([Sample("a", np.zeros((2, 3), np.float32), 5.0)]), "one width"),
-        (lambda: made([Sample("a", rows(2), 5.0, ((7.0, 8.0),), ("cut",))]), "does not lie in the video"),
+        (lambda: made([StepSample("a", np.zeros((2, 3), np.float32), 5.0)]), "one width"),
+        (lambda: made([StepSample("a", rows(2), 5.0, ((7.0, 8.0),), ("cut",))]), "does not lie in the video"),
     ],
 )
 def test_what_does_not_fit_is_refused(broken, told):

@@ -8,9 +8,9 @@ from small_network import WIDTH, made, network, sample, three, tiny
 from torch.testing import assert_close
 
 from stepline.errors import ShapeError
-from stepline.procx.batch import Videos, videos
-from stepline.procx.beam_search import write
-from stepline.procx.model import chosen, fused, sine_positions, standardised
+from stepline.procx.batch import Videos, stack_videos
+from stepline.procx.beam_search import generate
+from stepline.procx.model import chosen, fuse_levels, sinusoidal_encoding, standardise
 from stepline.procx.settings import PDVC_MODEL as PDVC
 from stepline.procx.settings import PROCX, SMALL, SMALL_PDVC
 
@@ -65,7 +65,7 @@ def test_an_empty_video_is_defined_and_changes_no_other(form, kind):
     assert torch.isfinite(seen.proposed.boxes).all()
     assert torch.isfinite(said(model, seen, [3], [0])).all()
     assert_close(seen.proposed.boxes[:, :3], without.proposed.boxes, atol=1e-5, rtol=1e-5)
-    assert len(write(model.captioner, model.context(look(model, nothing, settings), picked(0, 1)))) == 1
+    assert len(generate(model.captioner, model.context(look(model, nothing, settings), picked(0, 1)))) == 1
 
 
 def picked(video, query):
@@ -84,7 +84,7 @@ def test_a_video_of_one_row_and_a_network_of_one_row_are_defined(form, kind):
 
 def test_numbers_of_a_video_are_one_on_average_and_zero_stays_zero():
     values = torch.tensor([[[3.0, 0.0], [4.0, 0.0]], [[0.0, 0.0], [0.0, 0.0]]])  # root mean squares 2.5 and 0
-    assert_close(standardised(values), torch.tensor([[[1.2, 0.0], [1.6, 0.0]], [[0.0, 0.0], [0.0, 0.0]]]))
+    assert_close(standardise(values), torch.tensor([[[1.2, 0.0], [1.6, 0.0]], [[0.0, 0.0], [0.0, 0.0]]]))
 
 
 @pytest.mark.parametrize("settings", [tiny(), tiny(standardise=False)])
@@ -135,12 +135,12 @@ def test_durations_beyond_the_longest_look_alike():
 def test_levels_are_stretched_and_added():
     """A level of 4 and one of 2 rows: linear between the middles, the ends held."""
     levels = torch.tensor([[1.0, 1, 1, 1, 0, 4]])[..., None]
-    assert_close(fused(levels, (4, 2))[0, :, 0], torch.tensor([1.0, 2.0, 4.0, 5.0]))
+    assert_close(fuse_levels(levels, (4, 2))[0, :, 0], torch.tensor([1.0, 2.0, 4.0, 5.0]))
 
 
 def test_positions_are_sines_and_cosines_in_turn():
     """At half of the video and width 4 the angles are pi and pi / 100."""
-    found = sine_positions(torch.tensor([0.5]), 4)
+    found = sinusoidal_encoding(torch.tensor([0.5]), 4)
     wanted = torch.tensor([[0.0, -1.0, np.sin(np.pi / 100), np.cos(np.pi / 100)]], dtype=torch.float32)
     assert_close(found, wanted, atol=1e-6, rtol=0)
 
@@ -157,7 +157,7 @@ def test_its_state_makes_it_again(form, kind):
 
 def test_features_of_another_width_are_refused():
     with pytest.raises(ShapeError, match=f"videos, rows, {WIDTH}"):
-        network()(videos([np.zeros((3, 5), np.float32)], [3.0], 8))
+        network()(stack_videos([np.zeros((3, 5), np.float32)], [3.0], 8))
 
 
 def test_the_lstm_looks_at_its_own_box_alone():

@@ -8,10 +8,10 @@ import torch
 from silent_videos import OPTIONS, TINY, features, records, train_command, write_videos
 
 from stepline.errors import ModelError, SettingsError
-from stepline.procx.checkpoint import Trained, load_model, write_model
+from stepline.procx.checkpoint import FeatureFacts, load_model, write_model
 from stepline.procx.model import ProcX
 from stepline.procx.settings import ProcxRunSettings, VocabularySettings
-from stepline.procx.train import Sources, train_run
+from stepline.procx.train import ProcxSources, train_run
 from stepline.procx.vocabulary import train_vocabulary
 from stepline.settings import load_settings
 from stepline.storage import read_record, write_features, write_parquet
@@ -43,7 +43,7 @@ def test_from_training_to_a_score(tmp_path, stores, stepline):
     assert made.exit_code == 0, made.stderr
     assert json.loads(made.stdout)["files"] == [str(tmp_path / "run" / "procx.safetensors")]
     loaded = load_model(tmp_path / "run")
-    assert loaded.trained == Trained("drawn", 1.0)
+    assert loaded.trained == FeatureFacts("drawn", 1.0)
     assert loaded.model.settings == TINY
     prediction = tmp_path / "p.json"
     options = ("--model", tmp_path / "run", "--features", store)
@@ -70,7 +70,7 @@ def test_from_training_to_a_score(tmp_path, stores, stepline):
 def test_videos_without_features_are_listed_and_scored_as_missing(tmp_path, stores, stepline):
     store, flat, _ = stores
     words = train_vocabulary(["cut the onion"], VocabularySettings(size=300))
-    write_model(ProcX(TINY, len(words)), words, tmp_path / "procx.safetensors", Trained("drawn"))
+    write_model(ProcX(TINY, len(words)), words, tmp_path / "procx.safetensors", FeatureFacts("drawn"))
     tree = json.loads(Path(flat.partition(":")[2]).read_text())
     tree["gone"] = tree["v0"]
     (tmp_path / "yc2_val.json").write_text(json.dumps(tree))
@@ -93,7 +93,7 @@ def test_videos_without_features_are_listed_and_scored_as_missing(tmp_path, stor
 
 
 def test_a_run_that_was_stopped_ends_with_the_same_bits(tmp_path, stores):
-    sources = Sources(stores[0], str(stores[2]))
+    sources = ProcxSources(stores[0], str(stores[2]))
     settings = chosen("data.wording=any", "data.speech=0.5", "model.dropout=0.2", "data.held_out=0.3")
 
     def stop(progress):
@@ -174,7 +174,7 @@ def test_what_does_not_fit_is_one_line(tmp_path, stores, stepline):
     store, flat, swapped = stores
     words = train_vocabulary(["cut"], VocabularySettings(size=300))
     other = tmp_path / "other.safetensors"
-    write_model(ProcX(TINY, len(words)), words, other, Trained("s3d"))
+    write_model(ProcX(TINY, len(words)), words, other, FeatureFacts("s3d"))
     deaf = ("--set", "model.captioner.kind=lstm", "--set", "data.speech=1.0")
     for says, steps, given in (
         ("no steps to train on", tmp_path / "none", ()),
@@ -191,7 +191,7 @@ def test_what_does_not_fit_is_one_line(tmp_path, stores, stepline):
         assert says in failed.stderr
         assert len(failed.stderr.strip().splitlines()) == 1, failed.stderr
     with pytest.raises(ModelError, match="no such file"):
-        train_run(Sources(store, flat), tmp_path / "out", chosen(), start=tmp_path / "none")
+        train_run(ProcxSources(store, flat), tmp_path / "out", chosen(), start=tmp_path / "none")
 
 
 def test_the_defaults_are_the_papers_whatever_else_is_set():

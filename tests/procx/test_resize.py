@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from stepline.errors import ShapeError
-from stepline.procx.batch import nearest_rows, resize
+from stepline.procx.batch import nearest_rows, resize_rows
 
 
 def test_the_official_cases_are_met_exactly(shared):
@@ -12,7 +12,7 @@ def test_the_official_cases_are_met_exactly(shared):
     assert len(cases) == 6
     for case in cases:
         values = np.array(case["in"], np.float32)
-        got = resize(values, case["size"], case["method"])
+        got = resize_rows(values, case["size"], case["method"])
         np.testing.assert_array_equal(got, np.array(case["out"], np.float32))
 
 
@@ -28,20 +28,20 @@ def test_it_agrees_with_scipy(length):
     values = np.arange(length, dtype=np.float32)
     places = [i * (length - 1) / 255 for i in range(256)]
     want = interp1d(np.arange(length), values, kind="nearest")(places) if length > 1 else np.zeros(256)
-    np.testing.assert_array_equal(resize(values[:, None], 256)[:, 0], want)
+    np.testing.assert_array_equal(resize_rows(values[:, None], 256)[:, 0], want)
 
 
 @pytest.mark.parametrize("method", ["nearest", "linear"])
 def test_a_single_row_is_repeated(method):
-    assert resize(np.array([[3.0, 4.0]], np.float32), 3, method).tolist() == [[3, 4]] * 3
+    assert resize_rows(np.array([[3.0, 4.0]], np.float32), 3, method).tolist() == [[3, 4]] * 3
 
 
 def test_one_place_is_the_first_row():
-    assert resize(np.array([[1.0], [2.0], [3.0]], np.float32), 1).tolist() == [[1]]
+    assert resize_rows(np.array([[1.0], [2.0], [3.0]], np.float32), 1).tolist() == [[1]]
 
 
 def test_no_row_and_no_place_are_errors():
     with pytest.raises(ShapeError, match="a row at least"):
-        resize(np.zeros((0, 4), np.float32), 256)
+        resize_rows(np.zeros((0, 4), np.float32), 256)
     with pytest.raises(ShapeError, match="resized to 0"):
-        resize(np.zeros((3, 4), np.float32), 0)
+        resize_rows(np.zeros((3, 4), np.float32), 0)

@@ -4,8 +4,8 @@ import pytest
 import torch
 from test_captioner import everything, made, silent_of
 
-from stepline.procx.beam_search import beam, greedy, write
-from stepline.procx.captioner import Context
+from stepline.procx.beam_search import beam_search, generate, greedy_search
+from stepline.procx.captioner import CaptionContext
 from stepline.procx.settings import SearchSettings
 from stepline.procx.vocabulary import BEGIN, END, PAD
 
@@ -34,21 +34,21 @@ class Chain:
 
 
 def one(count=1):
-    return Context(torch.zeros(count, 8))
+    return CaptionContext(torch.zeros(count, 8))
 
 
 TRAP = Chain({BEGIN: {A: 0.6, B: 0.4}, A: {A: 0.3, B: 0.3, END: 0.4}, B: {END: 1.0}})
 
 
 def test_greedy_takes_the_likeliest_token_each_time():
-    (written,) = write(TRAP, one())
+    (written,) = generate(TRAP, one())
     assert written.tokens == (A,)
     assert written.log_probability == pytest.approx(torch.tensor(0.6 * 0.4).log().item(), abs=1e-5)
     assert written.ended
 
 
 def test_a_beam_finds_what_greedy_passes_by():
-    (written,) = write(TRAP, one(), SearchSettings(beam=2, length_penalty=0.0))
+    (written,) = generate(TRAP, one(), SearchSettings(beam=2, length_penalty=0.0))
     assert written.tokens == (B,)
     assert written.log_probability == pytest.approx(torch.tensor(0.4).log().item(), abs=1e-5)
 
@@ -57,14 +57,14 @@ def test_the_penalty_prefers_longer_ones():
     """B END: log .5 over 2 tokens is -.347; A A A END: log .32 over 4 is -.285, less over 2^0 and 4^0."""
     writer = Chain({BEGIN: {B: 0.5, A: 0.5}, B: {END: 1.0}, A: {A: 0.8, END: 0.2}})
     writer.longest = 20
-    assert write(writer, one(), SearchSettings(beam=3, length_penalty=0.0))[0].tokens == (B,)
-    assert len(write(writer, one(), SearchSettings(beam=3, length_penalty=1.0))[0].tokens) > 3
+    assert generate(writer, one(), SearchSettings(beam=3, length_penalty=0.0))[0].tokens == (B,)
+    assert len(generate(writer, one(), SearchSettings(beam=3, length_penalty=1.0))[0].tokens) > 3
 
 
 @pytest.mark.parametrize("size", [1, 3])
 def test_a_caption_that_never_ends_is_cut_and_says_so(size):
     writer = Chain({BEGIN: {A: 1.0}, A: {A: 1.0}})
-    (written,) = write(writer, one(), SearchSettings(beam=size, longest=4))
+    (written,) = generate(writer, one(), SearchSettings(beam=size, longest=4))
     assert written.tokens == (A,) * 4
     assert not written.ended
     assert written.log_probability == pytest.approx(0, abs=1e-4)
@@ -73,24 +73,24 @@ def test_a_caption_that_never_ends_is_cut_and_says_so(size):
 @pytest.mark.parametrize("size", [1, 3])
 def test_the_end_does_not_come_too_soon_and_marks_are_never_said(size):
     writer = Chain({BEGIN: {END: 0.5, PAD: 0.3, BEGIN: 0.1, A: 0.1}, A: {END: 1.0}})
-    assert write(writer, one(), SearchSettings(beam=size))[0].tokens == (A,)
-    assert write(writer, one(), SearchSettings(beam=size, shortest=0))[0].tokens == ()
+    assert generate(writer, one(), SearchSettings(beam=size))[0].tokens == (A,)
+    assert generate(writer, one(), SearchSettings(beam=size, shortest=0))[0].tokens == ()
 
 
 def test_no_query_is_no_caption():
-    assert write(TRAP, one(0)) == []
-    assert write(made(), Context(torch.zeros(0, 32)), SearchSettings(beam=3)) == []
+    assert generate(TRAP, one(0)) == []
+    assert generate(made(), CaptionContext(torch.zeros(0, 32)), SearchSettings(beam=3)) == []
 
 
 @pytest.mark.parametrize("kind", ["transformer", "lstm"])
 @pytest.mark.parametrize("penalty", [0.0, 1.0])
 def test_a_beam_of_one_without_penalty_is_greedy(kind, penalty):
     network, context, settings = made(kind), everything(), SearchSettings(length_penalty=0.0)
-    first, second = (search(network, context, 12, settings) for search in (greedy, beam))
+    first, second = (search(network, context, 12, settings) for search in (greedy_search, beam_search))
     assert [w.tokens for w in first] == [w.tokens for w in second]
     assert [w.log_probability for w in first] == pytest.approx([w.log_probability for w in second], abs=1e-4)
     settings = SearchSettings(beam=1, length_penalty=penalty, longest=12)
-    assert write(network, context, settings) == first
+    assert generate(network, context, settings) == first
 
 
 def test_a_wide_beam_finds_the_best_of_all():
@@ -105,7 +105,7 @@ def test_a_wide_beam_finds_the_best_of_all():
             path = [BEGIN, *words, END][:4]  # three words are cut before their end
             total = sum(writer.table[a, b].log().item() for a, b in pairwise(path))
             ranks[words] = total / (len(path) - 1) ** penalty
-        (written,) = write(writer, one(), SearchSettings(beam=30, length_penalty=penalty, longest=3))
+        (written,) = generate(writer, one(), SearchSettings(beam=30, length_penalty=penalty, longest=3))
         assert written.tokens == max(ranks, key=ranks.get)
 
 
@@ -114,10 +114,12 @@ def test_other_captions_of_the_batch_change_none(size):
     """Some end at once, some late: what has ended stays as it was."""
     network, context = made(), silent_of(everything())
     settings = SearchSettings(beam=size, longest=10)
-    whole = write(network, context, settings)
+    whole = generate(network, context, settings)
     for caption in range(4):
-        alone = Context(context.queries[[caption]], context.features, context.video[[caption]], context.feature_pad)
-        (written,) = write(network, alone, settings)
+        alone = CaptionContext(
+            context.queries[[caption]], context.features, context.video[[caption]], context.feature_pad
+        )
+        (written,) = generate(network, alone, settings)
         assert written.tokens == whole[caption].tokens
         assert written.log_probability == pytest.approx(whole[caption].log_probability, abs=1e-4)
 
@@ -125,10 +127,12 @@ def test_other_captions_of_the_batch_change_none(size):
 @pytest.mark.parametrize("size", [2, 4])
 def test_the_reported_probability_is_that_of_the_tokens(size):
     network, context = made(), silent_of(everything())
-    for caption, written in enumerate(write(network, context, SearchSettings(beam=size, longest=8))):
+    for caption, written in enumerate(generate(network, context, SearchSettings(beam=size, longest=8))):
         wanted = torch.tensor([[*written.tokens, *([END] if written.ended else [])]])
         tokens = torch.cat([torch.tensor([[BEGIN]]), wanted[:, :-1]], dim=1)
-        alone = Context(context.queries[[caption]], context.features, context.video[[caption]], context.feature_pad)
+        alone = CaptionContext(
+            context.queries[[caption]], context.features, context.video[[caption]], context.feature_pad
+        )
         with torch.no_grad():
             scores = network(tokens, torch.zeros_like(tokens).bool(), alone).logits.log_softmax(-1)
         total = scores.gather(2, wanted[..., None]).sum().item()

@@ -1,11 +1,11 @@
 from stepline.procx.settings import VocabularySettings
-from stepline.procx.vocabulary import BEGIN, END, PAD, captions, train_vocabulary
+from stepline.procx.vocabulary import BEGIN, END, PAD, tokenize, train_vocabulary
 
 VOCABULARY = train_vocabulary(["cut the onion", "fry the egg"] * 3, VocabularySettings(size=250))
 
 
 def test_tokens_are_read_one_place_before_they_are_wanted():
-    made = captions(["cut the onion", "egg"], VOCABULARY, longest=8)
+    made = tokenize(["cut the onion", "egg"], VOCABULARY, longest=8)
     cut, the, onion = VOCABULARY.encode("cut the onion")
     (egg,) = VOCABULARY.encode("egg")
     assert made.tokens.tolist() == [[BEGIN, cut, the, onion], [BEGIN, egg, PAD, PAD]]
@@ -15,12 +15,12 @@ def test_tokens_are_read_one_place_before_they_are_wanted():
 
 
 def test_a_long_one_is_cut_counted_and_does_not_end():
-    made = captions(["cut the onion", "egg"], VOCABULARY, longest=3)
+    made = tokenize(["cut the onion", "egg"], VOCABULARY, longest=3)
     assert made.wanted[0].tolist() == VOCABULARY.encode("cut the onion")
     assert END not in made.wanted[0]
     assert made.cut == 1
 
 
 def test_a_blank_sentence_is_its_end_and_no_sentence_is_no_row():
-    assert captions([" "], VOCABULARY, longest=3).wanted.tolist() == [[END]]
-    assert captions([], VOCABULARY, longest=3).tokens.shape == (0, 0)
+    assert tokenize([" "], VOCABULARY, longest=3).wanted.tolist() == [[END]]
+    assert tokenize([], VOCABULARY, longest=3).tokens.shape == (0, 0)

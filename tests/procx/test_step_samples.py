@@ -15,12 +15,12 @@ from stepline.procx.dataset import (
     OTHER_LENGTH,
     PAST,
     TWICE,
-    Source,
+    RecordSource,
     gather_samples,
-    said_around,
+    speech_window,
 )
 from stepline.procx.settings import DataSettings
-from stepline.procx.train import drawn
+from stepline.procx.train import augment_sample
 from stepline.records import FeatureSequence, Record, Sentence, Span, Step, Video
 from stepline.storage import write_parquet, write_record
 
@@ -110,8 +110,8 @@ def test_what_is_said_around_a_step_comes_only_where_it_is_asked_for():
     sample = gathered(records(1), speech=0.5, around=1.0)[0]
     first, second = records(1)[0].transcript.sentences
     assert sample.said == (first.text, second.text)
-    assert said_around((first, second), 20.0, 8.0, 9.0) == f"{first.text} {second.text}"
-    assert said_around((first, second), 0.0, 8.0, 13.0) == ""
+    assert speech_window((first, second), 20.0, 8.0, 9.0) == f"{first.text} {second.text}"
+    assert speech_window((first, second), 0.0, 8.0, 13.0) == ""
     assert set(gathered(speech=0.5).texts()) == {*DOINGS, *(f"now we {text}" for text in DOINGS)}
     assert set(gathered().texts()) == set(DOINGS)
 
@@ -120,13 +120,13 @@ def test_chance_draws_wordings_and_who_is_heard():
     sample = gathered(records(1), speech=1.0, wording="any")[0]
     settings = DataSettings(wording="any", speech=0.5)
     chance = np.random.default_rng(0)
-    seen = [drawn(sample, settings, chance) for _ in range(60)]
+    seen = [augment_sample(sample, settings, chance) for _ in range(60)]
     own, other = sample.sentences[0], sample.others[0][0]
     assert {one.sentences[0] for one in seen} == {own, other}
     assert all({one.sentences[0], *one.others[0]} == {own, other} for one in seen)
     heard = sum(one.said is not None for one in seen)
     assert 15 < heard < 45
-    assert drawn(sample, DataSettings(speech=1.0), chance).said == sample.said
+    assert augment_sample(sample, DataSettings(speech=1.0), chance).said == sample.said
 
 
 def test_held_out_videos_are_chosen_by_their_ids():
@@ -141,20 +141,20 @@ def test_held_out_videos_are_chosen_by_their_ids():
 
 def test_sources_are_records_or_a_public_dataset(tmp_path):
     _, flat = write_videos(tmp_path, 2)
-    dataset = Source(f"youcook2:{flat}")
+    dataset = RecordSource(f"youcook2:{flat}")
     assert dataset.target == "reference"
     assert [record.id for record in dataset.records()] == ["v0", "v1"]
-    assert [record.id for record in Source(f"youcook2:{flat}", "val").records()] == []
+    assert [record.id for record in RecordSource(f"youcook2:{flat}", "val").records()] == []
     parts = tmp_path / "swapped"
     parts.mkdir()
     write_parquet(records(2), parts / "a.parquet")
     write_record(Record(id="z", video=Video(id="z")), parts / "z.json")
-    assert Source(str(parts)).target == "steps"
-    assert [record.id for record in Source(str(parts)).records()] == ["v0", "v1", "z"]
+    assert RecordSource(str(parts)).target == "steps"
+    assert [record.id for record in RecordSource(str(parts)).records()] == ["v0", "v1", "z"]
     with pytest.raises(DatasetError, match="leave --subset out"):
-        list(Source(str(parts), "val").records())
+        list(RecordSource(str(parts), "val").records())
     with pytest.raises(DatasetError, match="no steps to train on"):
-        list(Source(str(tmp_path / "none")).records())
+        list(RecordSource(str(tmp_path / "none")).records())
 
 
 def test_a_blank_sentence_is_no_step():

@@ -8,9 +8,9 @@ import torch
 from silent_videos import DOINGS, TINY, samples
 
 from stepline.procx.batch import collate
-from stepline.procx.criterion import losses
-from stepline.procx.losses import Wordings, contrast_loss
-from stepline.procx.matcher import Pairs
+from stepline.procx.criterion import batch_losses
+from stepline.procx.losses import AlternativeTexts, contrastive_loss
+from stepline.procx.matcher import Matches
 from stepline.procx.model import ProcX
 from stepline.procx.settings import LossSettings, VocabularySettings
 from stepline.procx.vocabulary import train_vocabulary
@@ -21,11 +21,11 @@ MULTIPLE = LossSettings(contrast="multiple", neighbours=0)
 
 def pairs(*rows):
     video, step = torch.tensor(rows).T
-    return Pairs(torch.zeros_like(video), video, torch.arange(len(rows)), step, 0)
+    return Matches(torch.zeros_like(video), video, torch.arange(len(rows)), step, 0)
 
 
 def test_a_further_wording_is_a_positive_of_its_step_alone():
-    wordings = Wordings(torch.eye(2), torch.tensor([0, 1]), torch.tensor([2, 0]))
+    wordings = AlternativeTexts(torch.eye(2), torch.tensor([0, 1]), torch.tensor([2, 0]))
     found = wordings.positives(pairs((0, 1), (0, 2), (1, 0), (1, 2)))
     assert found.tolist() == [[False, False], [True, False], [False, True], [False, False]]
     near = wordings.positives(pairs((0, 1), (0, 2), (1, 0), (1, 2)), neighbours=1)
@@ -36,13 +36,13 @@ def test_a_further_wording_shares_the_numerator():
     """One query, its own sentence across from it, another wording just like it: only the wording is near."""
     query, own = torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 1.0]])
     one, temperature = pairs((0, 0)), torch.tensor(1.0)
-    right = Wordings(query, torch.tensor([0]), torch.tensor([0]))
-    wrong = Wordings(query, torch.tensor([1]), torch.tensor([0]))
-    assert contrast_loss(query, own, one, temperature, MULTIPLE, right).mean == pytest.approx(0.0, abs=1e-6)
+    right = AlternativeTexts(query, torch.tensor([0]), torch.tensor([0]))
+    wrong = AlternativeTexts(query, torch.tensor([1]), torch.tensor([0]))
+    assert contrastive_loss(query, own, one, temperature, MULTIPLE, right).mean == pytest.approx(0.0, abs=1e-6)
     surprise = math.log(1 + math.e)  # of exp(0) among exp(0) + exp(1); from text to query there is one choice
-    assert contrast_loss(query, own, one, temperature, MULTIPLE, wrong).mean == pytest.approx(0.5 * surprise)
+    assert contrastive_loss(query, own, one, temperature, MULTIPLE, wrong).mean == pytest.approx(0.5 * surprise)
     single = LossSettings(contrast="pair")
-    assert contrast_loss(query, own, one, temperature, single, wrong).mean == pytest.approx(0.0, abs=1e-6)
+    assert contrastive_loss(query, own, one, temperature, single, wrong).mean == pytest.approx(0.0, abs=1e-6)
 
 
 def test_a_batch_carries_them_to_the_loss():
@@ -55,11 +55,13 @@ def test_a_batch_carries_them_to_the_loss():
     assert batch.others.video.tolist() == [0] * 4 + [1] * 4 + [2] * 4
     assert batch.others.step.tolist() == [0, 0, 1, 1] * 3
     assert collate(plain, WORDS, TINY).others is None
-    with_them, without = (losses(network, one, MULTIPLE) for one in (batch, collate(plain, WORDS, TINY)))
+    with_them, without = (batch_losses(network, one, MULTIPLE) for one in (batch, collate(plain, WORDS, TINY)))
     assert with_them["contrast"].mean != without["contrast"].mean
     assert with_them["caption"].mean == without["caption"].mean
     single = LossSettings(contrast="pair")
-    paired, unpaired = (losses(network, one, single)["contrast"].mean for one in (batch, collate(plain, WORDS, TINY)))
+    paired, unpaired = (
+        batch_losses(network, one, single)["contrast"].mean for one in (batch, collate(plain, WORDS, TINY))
+    )
     assert paired == unpaired
     with_them["contrast"].mean.backward()
     assert all(torch.isfinite(weight.grad).all() for weight in network.parameters() if weight.grad is not None)

@@ -34,7 +34,7 @@ from research.procx.trials import (
 )
 from stepline.evaluate.benchmarks import evaluate
 from stepline.evaluate.report import report
-from stepline.procx.batch import Sample
+from stepline.procx.batch import StepSample
 from stepline.procx.deformable_attention import DeformableAttention, deformable_attention
 from stepline.procx.inference import Proposals
 from stepline.procx.model import ProcX
@@ -58,7 +58,7 @@ def corpus(folder):
 
 def sample(name, spans, values=(1.0, 0.0), duration=100.0):
     texts = tuple(f"{name} {number}" for number in range(len(spans)))
-    return Sample(name, np.array([values], dtype=np.float32), duration, spans, texts)
+    return StepSample(name, np.array([values], dtype=np.float32), duration, spans, texts)
 
 
 TRAIN = [
@@ -224,7 +224,7 @@ def test_spread_is_counted_in_points_and_drawn():
         decoder_layers=1, feed_forward=8, queries=3, captioner=CaptionerSettings(width=8, heads=2),
     )  # fmt: skip
     network = ProcX(settings, 80).eval()
-    samples = [Sample("a", np.zeros((5, 4), dtype=np.float32), 10.0)]
+    samples = [StepSample("a", np.zeros((5, 4), dtype=np.float32), 10.0)]
     fresh = spread_points(network, samples)  # fresh weights of points are all alike
     np.testing.assert_allclose(fresh, np.full(1 * 3 * 2, 16.0), rtol=1e-5)
     svg = spread_plot({"one": fresh, "other": fresh / 2})

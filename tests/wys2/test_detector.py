@@ -7,7 +7,7 @@ from wys2_samples import pairs
 from stepline.errors import DatasetError, ModelError, ShapeError
 from stepline.records import FeatureSequence, Span
 from stepline.training.settings import TrainSettings
-from stepline.wys2.clips import Pair, collate_pairs, pair_of
+from stepline.wys2.clips import ClipTextPair, clip_text_pair, collate_pairs
 from stepline.wys2.detector import Detector, read_detector, trained_on, write_detector
 from stepline.wys2.settings import ContrastSettings, DetectorSettings
 from stepline.wys2.train import score_pairs, train_detector
@@ -61,7 +61,7 @@ def test_a_clips_own_score_is_the_diagonal_of_all_scores(form):
 
 
 def test_missing_candidates_score_nothing():
-    three = [Pair(p.id, p.video, np.repeat(p.text, 3, axis=0)) for p in pairs(1)]
+    three = [ClipTextPair(p.id, p.video, np.repeat(p.text, 3, axis=0)) for p in pairs(1)]
     with torch.no_grad():
         scores = made()(collate_pairs([*three, *pairs(1, seed=1)]))
     assert torch.isfinite(scores[:, 0]).all()
@@ -71,7 +71,7 @@ def test_missing_candidates_score_nothing():
 
 def test_raw_scores_grow_with_length_and_cosines_do_not():
     [pair] = pairs(1)
-    longer = Pair("longer", pair.video, 3 * pair.text)
+    longer = ClipTextPair("longer", pair.video, 3 * pair.text)
     dot, cosine = made(text="frozen"), made(text="frozen", score="cosine")
     np.testing.assert_allclose(score_pairs(dot, [longer]), 3 * score_pairs(dot, [pair]), rtol=1e-5)
     np.testing.assert_allclose(score_pairs(cosine, [longer]), score_pairs(cosine, [pair]), rtol=1e-5)
@@ -81,7 +81,7 @@ def test_raw_scores_grow_with_length_and_cosines_do_not():
 def test_frames_train_s3d_from_end_to_end(tmp_path):
     rng = np.random.default_rng(0)
     frames = rng.integers(0, 256, (3, 2, 32, 32, 3), dtype=np.uint8)
-    known = [Pair(str(n), frames[n], rng.standard_normal((1, 6)).astype(np.float32)) for n in range(3)]
+    known = [ClipTextPair(str(n), frames[n], rng.standard_normal((1, 6)).astype(np.float32)) for n in range(3)]
     detector = DetectorSettings(video="s3d", text_width=6, width=8)
     fresh = TrainSettings(epochs=1, batch=3, learning_rate=1e-3)
     torch.manual_seed(fresh.seed)
@@ -96,9 +96,9 @@ def test_frames_train_s3d_from_end_to_end(tmp_path):
 def test_a_pair_is_the_rows_of_its_clip():
     features = FeatureSequence(np.arange(10, dtype=np.float32)[:, None], 1.0, "b")
     text = np.ones((1, 2), np.float32)
-    assert pair_of("v", features, Span(2.0, 5.0), text).video[:, 0].tolist() == [2, 3, 4]
-    assert pair_of("v", features, Span(2.5, 5.5), text).video[:, 0].tolist() == [2, 3, 4, 5]
-    assert pair_of("v", features, Span(11.0, 14.0), text).video[:, 0].tolist() == [9]
+    assert clip_text_pair("v", features, Span(2.0, 5.0), text).video[:, 0].tolist() == [2, 3, 4]
+    assert clip_text_pair("v", features, Span(2.5, 5.5), text).video[:, 0].tolist() == [2, 3, 4, 5]
+    assert clip_text_pair("v", features, Span(11.0, 14.0), text).video[:, 0].tolist() == [9]
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_a_pair_is_the_rows_of_its_clip():
 )
 def test_clips_and_texts_of_another_form_are_refused(video, text):
     with pytest.raises(ShapeError, match="v:"):
-        Pair("v", video, text)
+        ClipTextPair("v", video, text)
 
 
 def test_features_of_another_width_are_told():

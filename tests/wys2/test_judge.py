@@ -12,21 +12,21 @@ from stepline.pipeline.understand import Seen
 from stepline.records import Alignment, FeatureSequence, Record, Sentence, Span, Step, Transcript, Video
 from stepline.vision.settings import VisionSettings
 from stepline.wys2.detector import Detector, write_detector
-from stepline.wys2.judge import clip_of, judge_by_grounding, judge_by_words, on_screen, weights_of
+from stepline.wys2.judge import grounding_evidence, judge_by_grounding, judge_by_words, judged_span, regression_weights
 from stepline.wys2.predict import (
-    Calibrated,
+    DetectorCalibration,
     calibrate,
-    check_same,
+    calibration_path,
+    check_backbone,
     encode_texts,
     load_detector,
-    shown_path,
-    write_calibrated,
+    write_calibration,
 )
 from stepline.wys2.settings import DetectorSettings, JudgeSettings
 
 WIDTH = 4
 SMALL = DetectorSettings(video_width=WIDTH, text_width=WIDTH, hidden=8, width=4)
-SURE = Calibrated(Logistic((0.0,), (1.0,), (1.0,), 0.0), 0.05)
+SURE = DetectorCalibration(Logistic((0.0,), (1.0,), (1.0,), 0.0), 0.05)
 
 
 def spoken(*spans, language="en"):
@@ -42,15 +42,15 @@ def probabilities(*rows):
 
 
 def test_a_short_sentence_is_judged_in_three_seconds_around_it():
-    assert clip_of(Span(10.0, 11.0)) == Span(9.0, 12.0)
-    assert clip_of(Span(0.2, 0.4)) == Span(0.0, 3.0)
-    assert clip_of(Span(10.0, 20.0)) == Span(10.0, 20.0)
+    assert judged_span(Span(10.0, 11.0)) == Span(9.0, 12.0)
+    assert judged_span(Span(0.2, 0.4)) == Span(0.0, 3.0)
+    assert judged_span(Span(10.0, 20.0)) == Span(10.0, 20.0)
 
 
 def test_on_screen_is_the_best_second_of_the_clip_of_any_step_that_rests_on_the_sentence():
     transcript = spoken((0.0, 3.0), (4.0, 7.0), (8.0, 9.0))
     rows = probabilities([0.1, 0.2, 0.3, 0.9, 0.5, 0.0, 0.0, 0.0, 0.0, 0.0], [0.0, 0.4, 0, 0, 0, 0, 0, 0, 0, 0])
-    told, seen = on_screen(transcript, [step(0, 1), step(0)], rows)
+    told, seen = grounding_evidence(transcript, [step(0, 1), step(0)], rows)
     assert told.tolist() == [1.0, 1.0, 0.0]
     assert seen.tolist() == pytest.approx([0.4, 0.5, 0.0])  # .9 is at second 3, between the two sentences
 
@@ -58,7 +58,7 @@ def test_on_screen_is_the_best_second_of_the_clip_of_any_step_that_rests_on_the_
 def test_cosines_are_no_chances_so_the_steps_own_counts_where_its_span_is():
     transcript = spoken((0.0, 3.0), (5.0, 8.0))
     cosines = Alignment(("x",), np.full((1, 9), 0.9, np.float32), 1.0, "cosine")
-    _, seen = on_screen(transcript, [step(0, 1, spans=((6.0, 7.0),), score=0.6)], cosines)
+    _, seen = grounding_evidence(transcript, [step(0, 1, spans=((6.0, 7.0),), score=0.6)], cosines)
     assert seen.tolist() == pytest.approx([0.0, 0.6])
 
 
@@ -78,14 +78,14 @@ def test_wording_decides_where_nothing_was_grounded():
     chop, rest = judge_by_words(vectors, [True, True])
     assert chop > rest
     assert judge_by_words(vectors, [False, False])[0] < chop
-    assert weights_of("words")[0] == 1.0  # the wording's own weight, learnt from real narrations
+    assert regression_weights("words")[0] == 1.0  # the wording's own weight, learnt from real narrations
 
 
 def test_arrays_that_do_not_fit_are_named():
     with pytest.raises(ShapeError, match="2 sentence vectors need as many flags, not 1"):
         judge_by_words(np.zeros((2, 384), np.float32), [True])
     with pytest.raises(ShapeError, match="1 steps need as many rows"):
-        on_screen(spoken((0.0, 1.0)), [step(0)], probabilities([0.1], [0.2]))
+        grounding_evidence(spoken((0.0, 1.0)), [step(0)], probabilities([0.1], [0.2]))
 
 
 def test_another_language_is_not_judged_by_english_wording():
@@ -114,7 +114,7 @@ def test_a_detector_judges_once_it_is_calibrated(detector):
     settings = JudgeSettings(detector=detector)
     with pytest.raises(ModelError, match="its scores are no probabilities"):
         load_judge(settings, VisionSettings())
-    write_calibrated(SURE, detector)
+    write_calibration(SURE, detector)
     loaded = load_judge(settings, VisionSettings())
     features = FeatureSequence(np.random.default_rng(0).normal(size=(9, WIDTH)).astype(np.float32), 1.0, "conse")
     seen = Seen(features, None, Backbone())
@@ -126,10 +126,10 @@ def test_a_detector_judges_once_it_is_calibrated(detector):
 
 
 def test_a_detector_of_another_backbone_or_calibration_is_refused(detector):
-    write_calibrated(SURE, detector)
+    write_calibration(SURE, detector)
     with pytest.raises(SettingsError, match="trained on features of 'conse', these are of 'clip'"):
         load_judge(JudgeSettings(detector=detector), VisionSettings(backbone="clip"))
-    beside = shown_path(detector)
+    beside = calibration_path(detector)
     beside.write_text(json.dumps(json.loads(beside.read_text()) | {"detector": "0" * 64}))
     with pytest.raises(ModelError, match="fitted to another detector"):
         load_detector(detector)
@@ -161,11 +161,11 @@ def test_texts_are_encoded_as_in_training(name):
 
 
 def test_text_vectors_of_another_backbone_are_refused(tmp_path):
-    check_same(tmp_path, ("", ""), "clip")
-    check_same(tmp_path, ("clip", "clip:folder"), "clip")
-    check_same(tmp_path, ("conse", "minilm"), "conse")
+    check_backbone(tmp_path, ("", ""), "clip")
+    check_backbone(tmp_path, ("clip", "clip:folder"), "clip")
+    check_backbone(tmp_path, ("conse", "minilm"), "conse")
     with pytest.raises(SettingsError, match="trained on text vectors of 'clip'"):
-        check_same(tmp_path, ("", "clip:folder"), "conse")
+        check_backbone(tmp_path, ("", "clip:folder"), "conse")
 
 
 def test_scores_become_chances_where_there_are_enough_of_both_kinds():

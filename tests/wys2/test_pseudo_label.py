@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 
 from stepline.errors import DatasetError
-from stepline.wys2.clips import Pair
+from stepline.wys2.clips import ClipTextPair
 from stepline.wys2.detector import Detector
 from stepline.wys2.settings import DetectorSettings, PseudoSettings
-from stepline.wys2.train import Validation, choose_threshold, pseudo_label
+from stepline.wys2.train import ValidationClips, choose_threshold, train_with_pseudo_labels
 
 SHARE = PseudoSettings(threshold="share", share=0.25)
 TRUE, FALSE = True, False
@@ -22,7 +22,9 @@ class FirstNumber(Detector):
 
 
 def clips(*scores):
-    return [Pair(str(score), np.full((1, 6), score, np.float32), np.ones((1, 6), np.float32)) for score in scores]
+    return [
+        ClipTextPair(str(score), np.full((1, 6), score, np.float32), np.ones((1, 6), np.float32)) for score in scores
+    ]
 
 
 def recorded(calls):
@@ -33,12 +35,12 @@ def recorded(calls):
     return train
 
 
-VALIDATION = Validation(clips(0.1, 0.2, 0.7, 0.9), np.array([FALSE, FALSE, TRUE, TRUE]))
+VALIDATION = ValidationClips(clips(0.1, 0.2, 0.7, 0.9), np.array([FALSE, FALSE, TRUE, TRUE]))
 
 
 def test_clips_above_the_threshold_join_the_training():
     calls = []
-    made = pseudo_label(clips(5.0, 6.0), clips(0.0, 0.69, 0.7, 2.0), VALIDATION, recorded(calls))
+    made = train_with_pseudo_labels(clips(5.0, 6.0), clips(0.0, 0.69, 0.7, 2.0), VALIDATION, recorded(calls))
     assert calls == [(0, [5.0, 6.0]), (1, [0.7, 2.0, 5.0, 6.0])]
     first, second = made.rounds
     assert (first.kept, first.threshold, first.auc) == (0, None, 1.0)
@@ -48,13 +50,13 @@ def test_clips_above_the_threshold_join_the_training():
 
 def test_the_report_says_how_many_pseudo_labels_are_right_where_that_is_known():
     truth = np.array([FALSE, FALSE, FALSE, TRUE])
-    made = pseudo_label(clips(5.0), clips(0.0, 0.1, 0.8, 2.0), VALIDATION, recorded([]), truth=truth)
+    made = train_with_pseudo_labels(clips(5.0), clips(0.0, 0.1, 0.8, 2.0), VALIDATION, recorded([]), truth=truth)
     assert made.rounds[1].precision == 0.5
 
 
 def test_each_round_starts_from_the_labelled_clips():
     calls = []
-    pseudo_label(clips(5.0), clips(0.0, 1.0), VALIDATION, recorded(calls), PseudoSettings(rounds=2))
+    train_with_pseudo_labels(clips(5.0), clips(0.0, 1.0), VALIDATION, recorded(calls), PseudoSettings(rounds=2))
     assert calls == [(0, [5.0]), (1, [1.0, 5.0]), (2, [1.0, 5.0])]
 
 
@@ -84,13 +86,13 @@ def test_a_threshold_needs_both_classes(positive):
 
 
 def test_validation_clips_of_one_class_have_no_auc():
-    one = Validation(VALIDATION.pairs, np.ones(4, bool))
+    one = ValidationClips(VALIDATION.pairs, np.ones(4, bool))
     with pytest.raises(DatasetError, match="both classes"):
-        pseudo_label(clips(5.0), clips(1.0), one, recorded([]))
+        train_with_pseudo_labels(clips(5.0), clips(1.0), one, recorded([]))
 
 
 def test_no_unlabelled_clip_or_none_above_the_threshold_is_told():
     with pytest.raises(DatasetError, match="no unlabelled clip"):
-        pseudo_label(clips(5.0), [], VALIDATION, recorded([]))
+        train_with_pseudo_labels(clips(5.0), [], VALIDATION, recorded([]))
     with pytest.raises(DatasetError, match="none of 1 unlabelled clips reaches"):
-        pseudo_label(clips(5.0), clips(0.0), VALIDATION, recorded([]))
+        train_with_pseudo_labels(clips(5.0), clips(0.0), VALIDATION, recorded([]))

@@ -8,12 +8,12 @@ from stepline.errors import ModelError, ShapeError
 from stepline.records import FeatureSequence, Record, Sentence, Span, Step, Transcript, Video
 from stepline.training.settings import TrainSettings
 from stepline.wys2.summarizer import (
-    Segmented,
+    SegmentedVideo,
     Summarizer,
     SummarizerSettings,
-    importance,
+    predict_importance,
     read_summarizer,
-    segmented,
+    segment_video,
     train_summarizer,
     write_summarizer,
 )
@@ -28,7 +28,7 @@ def made(seed, segments=8, said=0):
     matters = np.zeros(segments, np.float32)
     matters[[2, 5]] = 1.0
     seen[[2, 5]] += np.array([4, 0, 0, -4, 0, 0], np.float32)
-    return Segmented(f"v{seed}", seen, np.zeros((segments, said), np.float32), matters)
+    return SegmentedVideo(f"v{seed}", seen, np.zeros((segments, said), np.float32), matters)
 
 
 def record(*steps, sentences=()):
@@ -41,7 +41,7 @@ def test_segments_hold_means_and_shares_by_hand():
     features = FeatureSequence(np.arange(10, dtype=np.float32)[:, None], 1.0, "x")
     settings = SummarizerSettings(video_width=1, text_width=2, seconds=4.0)
     vectors = np.array([[1, 0], [0, 1]], np.float32)
-    one = segmented(record((2.0, 5.0), (4.0, 6.0), sentences=((0.0, 1.0), (3.0, 5.0))), features, vectors, settings)
+    one = segment_video(record((2.0, 5.0), (4.0, 6.0), sentences=((0.0, 1.0), (3.0, 5.0))), features, vectors, settings)
     assert one.seen[:, 0].tolist() == [1.5, 5.5, 8.5]
     assert one.said.tolist() == [[0.5, 0.5], [0.0, 1.0], [0.0, 0.0]]
     assert one.matters.tolist() == [0.5, 0.5, 0.0]  # 2 of 4 s; 4..6 once, though two steps show it
@@ -50,21 +50,21 @@ def test_segments_hold_means_and_shares_by_hand():
 def test_speech_that_is_needed_and_lacks_is_an_error():
     features = FeatureSequence(np.zeros((4, 1), np.float32), 1.0, "x")
     with pytest.raises(ShapeError, match=r"sentence vectors must be \(0, 2\), not None"):
-        segmented(record((0.0, 2.0)), features, None, SummarizerSettings(video_width=1, text_width=2))
+        segment_video(record((0.0, 2.0)), features, None, SummarizerSettings(video_width=1, text_width=2))
     with pytest.raises(ShapeError, match="no segment"):
-        segmented(record(), FeatureSequence(np.zeros((0, 1), np.float32), 1.0, "x"), None, TINY)
+        segment_video(record(), FeatureSequence(np.zeros((0, 1), np.float32), 1.0, "x"), None, TINY)
     with pytest.raises(ShapeError, match="NaN"):
-        Segmented("v", np.full((1, 1), np.nan, np.float32), np.zeros((1, 0), np.float32), np.zeros(1, np.float32))
+        SegmentedVideo("v", np.full((1, 1), np.nan, np.float32), np.zeros((1, 0), np.float32), np.zeros(1, np.float32))
 
 
 def test_one_batch_can_be_overfitted_and_gives_a_number_a_second(tmp_path):
     samples = [made(seed) for seed in range(4)]
     settings = TrainSettings(epochs=150, learning_rate=1e-2)
     network = train_summarizer(samples, tmp_path, summarizer=TINY, settings=settings)
-    scores = importance(network, samples[0])
+    scores = predict_importance(network, samples[0])
     assert scores.shape == (32,)  # 8 segments of 4 s
     assert (scores.reshape(8, 4).mean(axis=1) > 0.5).tolist() == (samples[0].matters > 0.5).tolist()
-    unseen = importance(network, made(9)).reshape(8, 4).mean(axis=1)
+    unseen = predict_importance(network, made(9)).reshape(8, 4).mean(axis=1)
     assert set(unseen.argsort()[-2:]) == {2, 5}
 
 
@@ -81,7 +81,7 @@ def test_padding_changes_no_score():
 
 
 def test_nothing_to_learn_from_is_an_error(tmp_path):
-    flat = Segmented("v", np.ones((3, 6), np.float32), np.zeros((3, 0), np.float32), np.zeros(3, np.float32))
+    flat = SegmentedVideo("v", np.ones((3, 6), np.float32), np.zeros((3, 0), np.float32), np.zeros(3, np.float32))
     for samples in ([], [flat]):
         with pytest.raises(ShapeError, match="teach nothing"):
             train_summarizer(samples, tmp_path, summarizer=TINY)
@@ -92,9 +92,9 @@ def test_a_network_is_read_as_written_and_other_files_are_refused(tmp_path):
     write_summarizer(network, tmp_path / "s.safetensors", video="conse", text="minilm")
     again = read_summarizer(tmp_path / "s.safetensors")
     assert (again.video, again.text) == ("conse", "minilm")
-    np.testing.assert_array_equal(importance(network, made(1)), importance(again.network, made(1)))
+    np.testing.assert_array_equal(predict_importance(network, made(1)), predict_importance(again.network, made(1)))
     (tmp_path / "t.safetensors").write_bytes(b"junk")
     with pytest.raises(ModelError, match="not a summarizer of Stepline"):
         read_summarizer(tmp_path / "t.safetensors")
     with pytest.raises(ShapeError, match="same backbone"):
-        importance(network, made(1, said=3))
+        predict_importance(network, made(1, said=3))

@@ -15,9 +15,9 @@ from stepline.records import Span
 from stepline.storage import write_parquet
 from stepline.training.settings import TrainSettings
 from stepline.wys2.summarizer import Summarizer, SummarizerSettings, read_summarizer, write_summarizer
-from stepline.wys2.summarizer.model import read_frames
+from stepline.wys2.summarizer.model import read_frame_labels
 from stepline.wys2.summarizer.settings import SummarizerRunSettings
-from stepline.wys2.summarizer.train import gather_lessons, score_summaries, train_summarizer_run
+from stepline.wys2.summarizer.train import gather_summaries, score_summaries, train_summarizer_run
 
 SMALL = SummarizerRunSettings(
     summarizer=SummarizerSettings(width=16, heads=2, layers=1), train=TrainSettings(epochs=20, learning_rate=1e-2)
@@ -61,7 +61,7 @@ def test_scores_by_hand():
 
 def test_a_run_learns_what_is_shown_and_scores_videos_that_it_never_saw(videos, store, tmp_path):
     silent = videos[0].model_copy(update={"transcript": None})
-    lessons = gather_lessons([*videos[1:], silent, record(id="x")], store, None, SMALL.summarizer)
+    lessons = gather_summaries([*videos[1:], silent, record(id="x")], store, None, SMALL.summarizer)
     assert lessons.omitted == {"no features": 1}
     made = train_summarizer_run(lessons, tmp_path, SMALL, video="made")
     assert made.videos == 10
@@ -81,25 +81,25 @@ def test_speech_is_used_where_it_is_asked_for(videos, store):
 
     silent = videos[0].model_copy(update={"transcript": None})
     untimed = record((0.0, 2.0, "hello"), steps=[("cut",)], id="v1")
-    lessons = gather_lessons([silent, untimed, *videos[2:]], store, encode, SMALL.summarizer)
+    lessons = gather_summaries([silent, untimed, *videos[2:]], store, encode, SMALL.summarizer)
     assert lessons.omitted == {"no narration": 1, "no reference step has a time": 1}
     assert {sample.said.shape for sample in lessons.samples} == {(10, 3)}
-    told = gather_lessons([silent], store, encode, SMALL.summarizer, {"v0": videos[0].transcript})
+    told = gather_summaries([silent], store, encode, SMALL.summarizer, {"v0": videos[0].transcript})
     assert told.samples[0].said.any()
     with pytest.raises(DatasetError, match="0 videos to train on, 3 are needed; left out: {'no narration': 1"):
-        train_summarizer_run(gather_lessons([silent], store, encode, SMALL.summarizer), store.folder / "no", SMALL)
+        train_summarizer_run(gather_summaries([silent], store, encode, SMALL.summarizer), store.folder / "no", SMALL)
 
 
 def test_frames_of_ones_are_spans_at_eight_a_second(tmp_path):
     path = tmp_path / "annotations.json"
     path.write_text(json.dumps({"a": [0] * 8 + [1] * 16 + [0] * 4 + [1] * 4, "b": [0, 0]}))
-    a, b = read_frames(path)
+    a, b = read_frame_labels(path)
     assert [step.spans for step in a.reference] == [(Span(1.0, 3.0),), (Span(3.5, 4.0),)]
     assert (a.video.duration, b.reference) == (4.0, ())
     for frames in ([0, 2], "text", [[1]], None):
         path.write_text(json.dumps({"a": frames}))
         with pytest.raises(DatasetError, match="a: not a list of 0 and 1"):
-            list(read_frames(path))
+            list(read_frame_labels(path))
 
 
 def test_the_command_trains_with_and_without_speech(videos, store, tmp_path):

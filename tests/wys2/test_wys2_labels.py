@@ -3,7 +3,14 @@ import pytest
 from wys2_samples import clip
 
 from stepline.errors import DatasetError, ShapeError
-from stepline.wys2.dataset import by_consensus, by_relevance, by_similarity, mapped, similarities, task_scores
+from stepline.wys2.dataset import (
+    key_step_similarity,
+    map_cosine,
+    modality_consensus_labels,
+    sentence_similarity_labels,
+    task_log_probabilities,
+    visual_relevance_labels,
+)
 from stepline.wys2.settings import LabelSettings
 
 NAN = float("nan")
@@ -15,43 +22,53 @@ NAN = float("nan")
 )
 def test_cosines_become_similarities_as_named(mapping, wanted):
     given = np.array([-1.0, 0.0, 0.5, 1.0 + 1e-7])
-    np.testing.assert_allclose(mapped(given, mapping), wanted)
-    assert np.isnan(mapped(np.array([NAN]), mapping)).all()
+    np.testing.assert_allclose(map_cosine(given, mapping), wanted)
+    assert np.isnan(map_cosine(np.array([NAN]), mapping)).all()
 
 
 def test_similarity_compares_a_clips_words_with_its_own_key_step():
     vectors = {"cut": [1.0, 0.0], "slice": [0.6, 0.8], "fry": [0.0, 1.0]}
     clips = [clip("cut", "slice"), clip("cut", "fry"), clip("fry", None), clip("fry", "fry")]
-    found = similarities(clips, LabelSettings(), lambda texts: np.array([vectors[t] for t in texts], np.float32))
+    found = key_step_similarity(clips, LabelSettings(), lambda texts: np.array([vectors[t] for t in texts], np.float32))
     np.testing.assert_allclose(found, [0.6, 0.0, NAN, 1.0], atol=1e-6)
 
 
 def test_ss_keeps_what_is_at_least_as_similar_as_c():
     given = np.array([0.49, 0.5, NAN, 0.9])
-    assert by_similarity(given, LabelSettings()).tolist() == [False, True, False, True]
+    assert sentence_similarity_labels(given, LabelSettings()).tolist() == [False, True, False, True]
 
 
 def test_a_quantile_keeps_a_share_of_the_clips_with_a_key_step():
     given = np.array([0.1, 0.2, 0.3, 0.4, NAN, NAN])
-    assert by_similarity(given, LabelSettings(quantile=0.5)).tolist() == [False, False, True, True, False, False]
+    assert sentence_similarity_labels(given, LabelSettings(quantile=0.5)).tolist() == [
+        False,
+        False,
+        True,
+        True,
+        False,
+        False,
+    ]
 
 
 def test_ss_with_minilm_tells_what_is_the_same():
     clips = [clip("chop the onion into small pieces", "cut the onion"), clip("thanks for watching", "cut the onion")]
-    assert by_similarity(similarities(clips, LabelSettings()), LabelSettings()).tolist() == [True, False]
+    assert sentence_similarity_labels(key_step_similarity(clips, LabelSettings()), LabelSettings()).tolist() == [
+        True,
+        False,
+    ]
 
 
 def test_vr_keeps_every_clip_with_a_key_step():
-    assert by_relevance([clip(), clip(key_step=None)]).tolist() == [True, False]
+    assert visual_relevance_labels([clip(), clip(key_step=None)]).tolist() == [True, False]
 
 
 def test_labels_without_any_key_step_are_an_error():
     with pytest.raises(DatasetError, match="none of 2 clips has a key-step"):
-        by_similarity(np.array([NAN, NAN]), LabelSettings())
+        sentence_similarity_labels(np.array([NAN, NAN]), LabelSettings())
     with pytest.raises(DatasetError, match="none of 1 clips has a key-step"):
-        by_relevance([clip(key_step=None)])
+        visual_relevance_labels([clip(key_step=None)])
     with pytest.raises(DatasetError, match=r"no narration reaches similarity 0.5, the likest has 0.30"):
-        by_similarity(np.array([0.3, NAN]), LabelSettings())
+        sentence_similarity_labels(np.array([0.3, NAN]), LabelSettings())
 
 
 def test_mc_by_tasks_wants_the_own_task_among_the_first_in_both():
@@ -59,8 +76,8 @@ def test_mc_by_tasks_wants_the_own_task_among_the_first_in_both():
     video = np.log([[0.7, 0.3], [0.2, 0.8], [0.1, 0.9]])
     text = np.log([[0.6, 0.4], [0.9, 0.1], [0.8, 0.2]])
     first = LabelSettings(kind="mc", ranking="tasks", rank=1.0)
-    assert by_consensus(tasks, video, text, first).tolist() == [True, False, False]
-    assert by_consensus(tasks, video, text, first.model_copy(update={"rank": 2.0})).all()
+    assert modality_consensus_labels(tasks, video, text, first).tolist() == [True, False, False]
+    assert modality_consensus_labels(tasks, video, text, first.model_copy(update={"rank": 2.0})).all()
 
 
 def test_mc_by_clips_wants_the_clip_among_the_best_of_its_task_in_both():
@@ -68,16 +85,16 @@ def test_mc_by_clips_wants_the_clip_among_the_best_of_its_task_in_both():
     video = np.array([[9.0, 0], [8, 0], [1, 0], [0, 0], [0, 2], [0, 1]])
     text = np.array([[9.0, 0], [0, 0], [8, 0], [1, 0], [0, 2], [0, 1]])
     half = LabelSettings(kind="mc", rank=0.5)
-    assert by_consensus(tasks, video, text, half).tolist() == [True, False, False, False, True, False]
+    assert modality_consensus_labels(tasks, video, text, half).tolist() == [True, False, False, False, True, False]
 
 
 def test_mc_without_any_consensus_or_with_other_shapes_is_an_error():
     swapped = np.array([[0.0, 1.0], [1.0, 0.0]])
     first = LabelSettings(kind="mc", ranking="tasks", rank=1.0)
     with pytest.raises(DatasetError, match="no clip ranks"):
-        by_consensus(np.array([0, 1]), swapped, swapped, first)
+        modality_consensus_labels(np.array([0, 1]), swapped, swapped, first)
     with pytest.raises(ShapeError):
-        by_consensus(np.array([0, 1]), swapped, swapped[:1], first)
+        modality_consensus_labels(np.array([0, 1]), swapped, swapped[:1], first)
 
 
 def test_task_classifiers_know_the_task_of_videos_they_never_saw():
@@ -85,7 +102,7 @@ def test_task_classifiers_know_the_task_of_videos_they_never_saw():
     tasks = np.repeat(np.arange(3), 40)
     rows = (np.eye(3)[tasks] @ rng.standard_normal((3, 8)) + 0.1 * rng.standard_normal((120, 8))).astype(np.float32)
     videos = [f"{task}-{number % 4}" for number, task in enumerate(tasks)]
-    scores = task_scores(rows, tasks, videos)
+    scores = task_log_probabilities(rows, tasks, videos)
     np.testing.assert_allclose(np.exp(scores).sum(axis=1), 1)
     assert (scores.argmax(axis=1) == tasks).mean() > 0.95
 
@@ -95,12 +112,12 @@ def test_task_classifiers_learn_nothing_of_a_video_by_heart():
     videos = [str(number // 5) for number in range(100)]
     rows = (rng.standard_normal((20, 16))[np.arange(100) // 5]).astype(np.float32)  # a video looks alike throughout
     tasks = (np.arange(100) // 5) % 4  # and has a task that its look does not tell
-    assert (task_scores(rows, tasks, videos).argmax(axis=1) == tasks).mean() < 0.6
+    assert (task_log_probabilities(rows, tasks, videos).argmax(axis=1) == tasks).mean() < 0.6
 
 
 def test_one_task_or_one_video_cannot_be_told_apart():
     rows = np.ones((4, 2), np.float32)
     with pytest.raises(DatasetError, match="two of each"):
-        task_scores(rows, np.zeros(4, np.int64), ["a", "b", "c", "d"])
+        task_log_probabilities(rows, np.zeros(4, np.int64), ["a", "b", "c", "d"])
     with pytest.raises(DatasetError, match="two of each"):
-        task_scores(rows, np.array([0, 1, 0, 1]), ["a"] * 4)
+        task_log_probabilities(rows, np.array([0, 1, 0, 1]), ["a"] * 4)

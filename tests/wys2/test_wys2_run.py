@@ -15,7 +15,7 @@ from stepline.features import FeatureStore, FeatureWriter
 from stepline.records import Transcript
 from stepline.storage import write_parquet
 from stepline.training.settings import TrainSettings
-from stepline.wys2.dataset import gather, infer_labels
+from stepline.wys2.dataset import gather_clips, infer_labels
 from stepline.wys2.detector import read_detector, trained_on
 from stepline.wys2.run import train_run
 from stepline.wys2.settings import ClipSettings, DetectorSettings, LabelSettings, PseudoSettings, Wys2Settings
@@ -60,7 +60,7 @@ def bare(records):
 
 def test_a_run_leaves_a_detector_and_says_what_it_did(world, store, tmp_path):
     labelled, further = (
-        gather(records, store, words, PLAIN) for records in (world.records[:10], bare(world.records[10:]))
+        gather_clips(records, store, words, PLAIN) for records in (world.records[:10], bare(world.records[10:]))
     )
     made = train_run(labelled, further, tmp_path, SMALL, video="world", text="words")
     assert [one.number for one in made.rounds] == [0, 1]
@@ -76,7 +76,7 @@ def test_a_run_leaves_a_detector_and_says_what_it_did(world, store, tmp_path):
 
 
 def test_a_folder_holds_one_run(world, store, tmp_path):
-    labelled = gather(world.records, store, words, PLAIN)
+    labelled = gather_clips(world.records, store, words, PLAIN)
     first = train_run(labelled, None, tmp_path, SMALL)
     again = train_run(labelled, None, tmp_path, SMALL)  # finds its trainings done
     scores = [score_pairs(made.detector, labelled.pairs) for made in (first, again)]
@@ -93,7 +93,7 @@ def test_videos_that_cannot_serve_are_left_out_and_counted(world, store):
     untimed = world.records[2].model_copy(
         update={"reference": tuple(step.model_copy(update={"spans": ()}) for step in world.records[2].reference)}
     )
-    gathered = gather([silent, unknown, untimed, world.records[3]], store, words, PLAIN)
+    gathered = gather_clips([silent, unknown, untimed, world.records[3]], store, words, PLAIN)
     assert {clip.video for clip in gathered.clips} == {world.records[3].id}
     assert sorted(gathered.omitted.values()) == [1, 1, 1]
     assert {"no narration", "no features"} < gathered.omitted.keys()
@@ -102,27 +102,27 @@ def test_videos_that_cannot_serve_are_left_out_and_counted(world, store):
 def test_narration_may_come_from_another_source(world, store):
     mute = [record.model_copy(update={"transcript": None}) for record in world.records]
     said = {record.video.id: record.transcript for record in world.records}
-    assert gather(mute, store, words, PLAIN, said).clips == gather(world.records, store, words, PLAIN).clips
+    assert gather_clips(mute, store, words, PLAIN, said).clips == gather_clips(world.records, store, words, PLAIN).clips
 
 
 def test_consensus_labels_need_the_task_of_every_video(world, store):
-    gathered = gather(world.records, store, words, PLAIN)
+    gathered = gather_clips(world.records, store, words, PLAIN)
     labels = infer_labels(gathered, LabelSettings(kind="mc"))
     assert 0 < labels.sum() < len(labels)
     nameless = [r.model_copy(update={"video": r.video.model_copy(update={"task": None})}) for r in world.records[:3]]
     with pytest.raises(DatasetError, match="have no task"):
-        infer_labels(gather(nameless, store, words, PLAIN), LabelSettings(kind="mc"))
+        infer_labels(gather_clips(nameless, store, words, PLAIN), LabelSettings(kind="mc"))
 
 
 def test_nothing_to_train_on_says_why(store, tmp_path, world):
     silent = world.records[0].model_copy(update={"transcript": None})
     with pytest.raises(DatasetError, match="no narration"):
-        train_run(gather([silent], store, words, PLAIN), None, tmp_path, SMALL)
+        train_run(gather_clips([silent], store, words, PLAIN), None, tmp_path, SMALL)
 
 
 def test_few_validation_clips_give_no_calibration_and_say_so(world, store, tmp_path):
     (tmp_path / "detector.shown.json").write_text("of an earlier run")
-    made = train_run(gather(world.records[:5], store, words, PLAIN), None, tmp_path, SMALL)
+    made = train_run(gather_clips(world.records[:5], store, words, PLAIN), None, tmp_path, SMALL)
     assert made.calibrated is None
     assert not (tmp_path / "detector.shown.json").exists()
     assert json.loads((tmp_path / "run.json").read_text())["calibration"] == made.told

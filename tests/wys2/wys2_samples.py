@@ -3,7 +3,7 @@
 import numpy as np
 
 from stepline.records import Record, Sentence, Span, Step, Transcript, Video
-from stepline.wys2.clips import Clip, Pair
+from stepline.wys2.clips import ClipTextPair, NarratedClip
 
 
 def record(*said, steps=(), duration=30.0, id="v", task="salad"):
@@ -18,7 +18,7 @@ def record(*said, steps=(), duration=30.0, id="v", task="salad"):
 
 
 def clip(text="cut the onion", key_step="slice onion", video="v"):
-    return Clip(video, Span(0.0, 3.0), 0, text, "salad", key_step)
+    return NarratedClip(video, Span(0.0, 3.0), 0, text, "salad", key_step)
 
 
 def pairs(count=12, width=6, seed=0, rows=3):
@@ -28,5 +28,5 @@ def pairs(count=12, width=6, seed=0, rows=3):
     made = []
     for number in range(count):
         video = rng.standard_normal((rows, width)).astype(np.float32)
-        made.append(Pair(str(number), video, video.mean(0, keepdims=True) @ turn))
+        made.append(ClipTextPair(str(number), video, video.mean(0, keepdims=True) @ turn))
     return made

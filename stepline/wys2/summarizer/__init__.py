@@ -7,19 +7,19 @@
 Features are exchangeable, which is how WYS2 (section 4.4) measures what its own are worth.
 """
 
-from stepline.wys2.summarizer.dataset import Segmented, segmented
+from stepline.wys2.summarizer.dataset import SegmentedVideo, segment_video
 from stepline.wys2.summarizer.model import LoadedSummarizer, Summarizer, read_summarizer, write_summarizer
 from stepline.wys2.summarizer.settings import SummarizerSettings
-from stepline.wys2.summarizer.train import importance, train_summarizer
+from stepline.wys2.summarizer.train import predict_importance, train_summarizer
 
 __all__ = [
     "LoadedSummarizer",
-    "Segmented",
+    "SegmentedVideo",
     "Summarizer",
     "SummarizerSettings",
-    "importance",
+    "predict_importance",
     "read_summarizer",
-    "segmented",
+    "segment_video",
     "train_summarizer",
     "write_summarizer",
 ]

@@ -18,7 +18,7 @@ from stepline.wys2.summary import Importance
 
 
 @dataclass(frozen=True)
-class Segmented:
+class SegmentedVideo:
     """One video: seen (S, C), said (S, E) with zeros where nobody speaks, matters (S,) in [0, 1].
 
     Raises ShapeError when the arrays do not fit together, are empty, or hold NaN.
@@ -38,9 +38,9 @@ class Segmented:
             raise ShapeError(f"{self.id}: features hold NaN or infinity; extract them again")
 
 
-def segmented(
+def segment_video(
     record: Record, features: FeatureSequence, vectors: Matrix | None, settings: SummarizerSettings
-) -> Segmented:
+) -> SegmentedVideo:
     """Return a video's segments; what matters is what its reference steps show, half a segment is .5.
 
     vectors: (sentences, E) of the transcript, needed where the settings use speech.
@@ -52,10 +52,10 @@ def segmented(
     seen = np.stack([features.values[features.rows(span)].mean(axis=0) for span in spans])  # (S, C)
     said = _said(record, spans, vectors, settings.text_width)
     matters = np.array([_covered(span, record.reference) for span in spans], dtype=np.float32)
-    return Segmented(record.id, seen.astype(np.float32), said, matters)
+    return SegmentedVideo(record.id, seen.astype(np.float32), said, matters)
 
 
-def seconds_shown(record: Record, duration: float) -> Flags:
+def shown_seconds(record: Record, duration: float) -> Flags:
     """Return which seconds of a video some reference step shows at their middle, (ceil(duration),)."""
     middles = np.arange(math.ceil(duration - 1e-9), dtype=np.float64) + 0.5
     return _inside(middles, record.reference)

@@ -103,7 +103,7 @@ def read_summarizer(path: Path) -> LoadedSummarizer:
 RATE = 8.0  # frames a second; IV-Sum takes 32 a segment
 
 
-def read_frames(path: Path, rate: float = RATE) -> Iterator[Record]:
+def read_frame_labels(path: Path, rate: float = RATE) -> Iterator[Record]:
     """Yield a record a video of {video: [0 or 1 a frame]}; each run of ones is a reference step.
 
     Raises DatasetError for other numbers, or a file of another form.

@@ -30,16 +30,16 @@ from stepline.training.batches import Flags, pad
 from stepline.training.loop import Loss, Progress, Task, fit
 from stepline.training.settings import TrainSettings
 from stepline.wys2.clips import split_videos
-from stepline.wys2.dataset import Embed
+from stepline.wys2.dataset import TextEncoder
 from stepline.wys2.run_files import RUN, SUMMARIZER, claim
-from stepline.wys2.summarizer.dataset import Segmented, seconds_shown, segmented
+from stepline.wys2.summarizer.dataset import SegmentedVideo, segment_video, shown_seconds
 from stepline.wys2.summarizer.model import Summarizer, write_summarizer
 from stepline.wys2.summarizer.settings import TRAINING, SummarizerRunSettings, SummarizerSettings
 from stepline.wys2.summary import Importance
 
 
 def train_summarizer(
-    samples: Sequence[Segmented],
+    samples: Sequence[SegmentedVideo],
     folder: Path,
     *,
     summarizer: SummarizerSettings,
@@ -60,7 +60,7 @@ def train_summarizer(
     return network
 
 
-def _losses(network: nn.Module, chosen: Sequence[Segmented]) -> list[Loss]:
+def _losses(network: nn.Module, chosen: Sequence[SegmentedVideo]) -> list[Loss]:
     device = next(network.parameters()).device
     seen, missing = pad([sample.seen for sample in chosen])  # (B, S, C), (B, S)
     said, _ = pad([sample.said for sample in chosen])
@@ -71,7 +71,7 @@ def _losses(network: nn.Module, chosen: Sequence[Segmented]) -> list[Loss]:
     return [Loss((each * kept).sum(), kept.sum().float())]
 
 
-def importance(network: Summarizer, sample: Segmented) -> Importance:
+def predict_importance(network: Summarizer, sample: SegmentedVideo) -> Importance:
     """Return how much each second of a video matters, in [0, 1], (ceil(S x seconds of a segment),)."""
     device = next(network.parameters()).device
     network.eval()
@@ -116,17 +116,17 @@ def _scores(scores: Importance, truth: Flags) -> tuple[float | None, float | Non
 
 
 @dataclass
-class Lessons:
+class SummarizerDataset:
     """Videos as segments, the seconds that belong in a summary of each, (T,) bool, and why videos were left out."""
 
-    samples: list[Segmented] = field(default_factory=list)
+    samples: list[SegmentedVideo] = field(default_factory=list)
     shown: list[Flags] = field(default_factory=list)
     omitted: Counter[str] = field(default_factory=Counter)
 
-    def of_videos(self, videos: frozenset[str]) -> "Lessons":
+    def of_videos(self, videos: frozenset[str]) -> "SummarizerDataset":
         """Return some of the videos."""
         rows = [row for row, sample in enumerate(self.samples) if sample.id in videos]
-        return Lessons([self.samples[row] for row in rows], [self.shown[row] for row in rows])
+        return SummarizerDataset([self.samples[row] for row in rows], [self.shown[row] for row in rows])
 
 
 @dataclass(frozen=True)
@@ -138,18 +138,18 @@ class TrainedSummarizer:
     scores: SummaryScores
 
 
-def gather_lessons(
+def gather_summaries(
     records: Iterable[Record],
     features: FeatureStore,
-    encode: Embed | None,
+    encode: TextEncoder | None,
     settings: SummarizerSettings,
     transcripts: Mapping[str, Transcript] | None = None,
-) -> Lessons:
+) -> SummarizerDataset:
     """Return the videos of records with reference steps. encode: sentences to vectors, None: speech is not used.
 
     A video without features, without the time of any step, or without the speech that is used is left out and counted.
     """
-    lessons = Lessons()
+    lessons = SummarizerDataset()
     for record in records:
         video = record.video.id
         if record.transcript is None and transcripts and video in transcripts:
@@ -160,11 +160,11 @@ def gather_lessons(
             continue
         sample = _sample(record, features.read(video), encode, settings)
         lessons.samples.append(sample)
-        lessons.shown.append(seconds_shown(record, features.read(video).duration))
+        lessons.shown.append(shown_seconds(record, features.read(video).duration))
     return lessons
 
 
-def _lack(record: Record, features: FeatureStore, encode: Embed | None) -> str | None:
+def _lack(record: Record, features: FeatureStore, encode: TextEncoder | None) -> str | None:
     if record.video.id not in features:
         return "no features"
     if not any(step.spans for step in record.reference):
@@ -174,17 +174,19 @@ def _lack(record: Record, features: FeatureStore, encode: Embed | None) -> str |
     return None
 
 
-def _sample(record: Record, features: FeatureSequence, encode: Embed | None, settings: SummarizerSettings) -> Segmented:
+def _sample(
+    record: Record, features: FeatureSequence, encode: TextEncoder | None, settings: SummarizerSettings
+) -> SegmentedVideo:
     """Return a video's segments; widths are those of what is given."""
     said = [sentence.text for sentence in record.transcript.sentences] if record.transcript else []
     vectors = None if encode is None else encode(said)
     widths = {"video_width": features.values.shape[1], "text_width": 0 if vectors is None else vectors.shape[1]}
     named = record.model_copy(update={"id": record.video.id})
-    return segmented(named, features, vectors, settings.model_copy(update=widths))
+    return segment_video(named, features, vectors, settings.model_copy(update=widths))
 
 
 def train_summarizer_run(
-    lessons: Lessons,
+    lessons: SummarizerDataset,
     folder: Path,
     settings: SummarizerRunSettings,
     *,
@@ -209,7 +211,7 @@ def train_summarizer_run(
         taught.samples, folder / "training", summarizer=settings.summarizer.model_copy(update=widths),
         settings=settings.train, report=report,
     )  # fmt: skip
-    scores = score_summaries([importance(network, sample) for sample in held.samples], held.shown)
+    scores = score_summaries([predict_importance(network, sample) for sample in held.samples], held.shown)
     write_summarizer(network, folder / SUMMARIZER, video=video, text=text)
     told = {"settings": settings.model_dump(mode="json"), "videos": len(taught.samples)}
     told |= {"omitted": dict(lessons.omitted), "withheld": asdict(scores)}
