@@ -17,7 +17,7 @@ import numpy as np
 
 from stepline.errors import DatasetError
 from stepline.evaluate.ranking import roc_auc
-from stepline.pipeline.batch import Wanted, run
+from stepline.pipeline.batch import OutputOptions, run_video
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.records import Record, Sentence, Span
 from stepline.storage import write_atomic
@@ -39,7 +39,7 @@ def marked_as(sentence: Sentence, marked: list[dict[str, Any]]) -> tuple[bool, b
 
 
 def judged(stem: str, out: Path) -> Record:
-    return run(Request(CLIPS / f"{stem}.mp4", stem), StepsSettings(), Wanted(out, ("json",))).record
+    return run_video(Request(CLIPS / f"{stem}.mp4", stem), StepsSettings(), OutputOptions(out, ("json",))).record
 
 
 def rows(record: Record, marked: list[dict[str, Any]] | None) -> list[dict[str, Any]]:

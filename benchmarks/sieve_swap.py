@@ -31,8 +31,7 @@ from sieve_swap_scores import (
     violations,
 )
 
-from stepline.pipeline.batch import listen
-from stepline.pipeline.request import StepsSettings
+from stepline.pipeline.batch import transcribe
 from stepline.records import Matrix, Record, Sentence, Span, Transcript, Video
 from stepline.sieve_swap.agreement import change
 from stepline.sieve_swap.instruction_classifier import instructing
@@ -169,7 +168,7 @@ def youcook2() -> list[Record]:
 
 def clips() -> list[Record]:
     """Return what the recogniser hears in the real clips with English speech."""
-    return [listen(DATA / "videos" / f"{name}.mp4", None, StepsSettings()) for name in CLIPS]
+    return [transcribe(DATA / "videos" / f"{name}.mp4") for name in CLIPS]
 
 
 def elsewhere(base: TextBase, chosen: dict[str, MatchSettings], encode: Encode) -> dict[str, object]:

@@ -113,7 +113,7 @@ def stages(video: Path) -> dict[str, float]:
     """Return the CPU seconds of each stage, run alone and in turn."""
     from stepline.media import probe
     from stepline.pipeline.request import Request, StepsSettings
-    from stepline.pipeline.understand import hear, place, propose, see
+    from stepline.pipeline.understand import extract_features, ground_steps, propose_steps, recognise_speech
 
     request, settings, used = Request(video, "stages"), StepsSettings(), {}
 
@@ -124,10 +124,10 @@ def stages(video: Path) -> dict[str, float]:
         return result
 
     info = timed("probe", lambda: probe(video, settings.media))
-    heard, _, _ = timed("sound and recognition", lambda: hear(request, info, settings))
-    steps, _, _ = timed("writing", lambda: propose(request, heard.transcript, settings))
-    seen = timed("picture and vision", lambda: see(request, info, settings))
-    timed("grounding", lambda: place(steps, info.duration, heard.transcript, seen, settings))
+    speech = timed("sound and recognition", lambda: recognise_speech(request, info, settings))
+    written = timed("writing", lambda: propose_steps(request, speech.transcript, settings))
+    visual = timed("picture and vision", lambda: extract_features(request, info, settings))
+    timed("grounding", lambda: ground_steps(written.steps, info.duration, speech.transcript, visual, settings))
     return used
 
 
@@ -139,11 +139,12 @@ def memory(video: Path, folder: Path) -> dict[str, float]:
 
 def run_memory(video: Path, out: Path) -> None:
     """Do the whole job and print the peak memory of this process."""
-    from stepline.pipeline.batch import Wanted, run
+    from stepline.pipeline.batch import OutputOptions, run_video
     from stepline.pipeline.request import Request, StepsSettings
 
     began = time.perf_counter()
-    done = run(Request(video, video.stem), StepsSettings(), Wanted(out, ("json", "html", "vtt"), force=True))
+    options = OutputOptions(out, ("json", "html", "vtt"), force=True)
+    done = run_video(Request(video, video.stem), StepsSettings(), options)
     wall = time.perf_counter() - began
     print(json.dumps({"video_s": done.record.video.duration, "wall_s": wall, "peak_mib": peak_mib()}))
 

@@ -69,11 +69,10 @@ def test_chat_is_no_step(found, truth):
 def test_the_summary_keeps_every_step_and_not_the_greeting(found, tmp_path):
     from summary_checks import check_summary
 
-    from stepline.pipeline.batch import listen
-    from stepline.pipeline.request import StepsSettings
+    from stepline.pipeline.batch import transcribe
 
     film = check_summary(found, tmp_path)
-    heard = " ".join(sentence.text.lower() for sentence in listen(film, None, StepsSettings()).transcript.sentences)
+    heard = " ".join(sentence.text.lower() for sentence in transcribe(film).transcript.sentences)
     assert "welcome" not in heard
     assert "thanks for watching" not in heard
     assert "slice the banana" in heard

@@ -15,11 +15,12 @@ from stepline.cli.curate import audit, curate, report
 from stepline.cli.data import excluded, features, sieve_swap, text_base
 from stepline.cli.doctor import datasets, doctor
 from stepline.cli.evaluate import calibrate, evaluate, predict
-from stepline.cli.steps import describe, ground, judge, steps, summarize, transcribe
+from stepline.cli.steps import demo, describe, ground, judge, steps, summarize, transcribe
 from stepline.cli.train import refine, train, train_procx, train_summarizer, train_wys2
 
 COMMANDS = (
     steps,
+    demo,
     ground,
     judge,
     describe,

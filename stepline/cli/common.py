@@ -27,22 +27,43 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def settings_options(command: F) -> F:
-    """Add the options that choose settings."""
-    options = [
-        click.option(
-            "--settings",
-            "settings_file",
-            type=click.Path(path_type=Path),
-            help="A TOML file of settings (docs/settings.md).",
-        ),
-        click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="One setting, e.g. asr.beam=5."),
-        click.option("--model", help="Recogniser: whisper-tiny.en, whisper-base or a CTranslate2 folder."),
-        click.option("--captions", type=click.Path(path_type=Path), help="Captions to use instead of recognition."),
-    ]
-    for option in reversed(options):
-        command = option(command)
-    return command
+PATH = click.Path(path_type=Path)
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+def out_option(meaning: str, default: str | None = None) -> Callable[[F], F]:
+    """Return the option that says where to write; without a default it must be given."""
+    if default is None:
+        return click.option("-o", "--out", type=PATH, required=True, help=meaning)
+    return click.option("-o", "--out", type=PATH, default=Path(default), show_default=True, help=meaning)
+
+
+def settings_options(one: str, file: str = "A TOML file of settings.") -> Callable[[F], F]:
+    """Return the options --settings and --set; one: the help of --set, with an example that suits the command."""
+    return _together(
+        click.option("--settings", "settings_file", type=PATH, help=file),
+        click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help=one),
+    )
+
+
+def _together(*options: Callable[[F], F]) -> Callable[[F], F]:
+    """Return a decorator that adds the options in the order given."""
+
+    def add(command: F) -> F:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
+
+
+# What every command takes that recognises speech.
+speech_options: Callable[[F], F] = _together(
+    settings_options("One setting, e.g. asr.beam=5.", "A TOML file of settings (docs/settings.md)."),
+    click.option("--model", help="Recogniser: whisper-tiny.en, whisper-base or a CTranslate2 folder."),
+    click.option("--captions", type=PATH, help="Captions to use instead of recognition."),
+)
 
 
 def chosen_settings(options: dict[str, Any]) -> "StepsSettings":

@@ -310,8 +310,7 @@ def _sieve_swap_settings(options: dict[str, Any]) -> "SieveSwapSettings":
 def _records(videos: tuple[Path, ...], out: Path) -> Path:
     """Return where the records are: as given, or what is heard in given video files, each transcribed once."""
     from stepline.errors import MediaError, SettingsError, SteplineError
-    from stepline.pipeline.batch import find_videos, listen, name_videos
-    from stepline.pipeline.request import StepsSettings
+    from stepline.pipeline.batch import find_videos, name_videos, transcribe
     from stepline.sieve_swap.videos import SUFFIXES
     from stepline.storage import write_record
 
@@ -326,7 +325,7 @@ def _records(videos: tuple[Path, ...], out: Path) -> Path:
             continue
         try:
             with progress_bars() as progress:
-                record = listen(path, None, StepsSettings(), progress)
+                record = transcribe(path, progress=progress)
         except SteplineError as error:
             click.echo(f"error: {error}", err=True)
             failed += 1

@@ -3,7 +3,7 @@
 from stepline.grounding.evidence import Activity
 from stepline.grounding.ground import Grounding, GroundReport, ground
 from stepline.grounding.said_to_shown import ShownPrior, load_prior
-from stepline.grounding.speech import coarse_scores, coarse_spans, place_texts
+from stepline.grounding.speech import coarse_scores, coarse_spans, steps_from_texts
 from stepline.text.visibility import predict_visibility
 
 __all__ = [
@@ -15,6 +15,6 @@ __all__ = [
     "coarse_spans",
     "ground",
     "load_prior",
-    "place_texts",
     "predict_visibility",
+    "steps_from_texts",
 ]

@@ -108,7 +108,7 @@ def grow(row: Matrix, center: int, share: float) -> tuple[int, int]:
     return start, end
 
 
-def place_texts(
+def steps_from_texts(
     texts: Sequence[str],
     transcript: Transcript,
     sentence_vectors: Matrix,

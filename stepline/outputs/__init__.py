@@ -2,10 +2,10 @@
 
 from stepline.outputs.chapters import ChapterPlan, chapters, plan_chapters
 from stepline.outputs.clips import SUFFIX as CLIPS_SUFFIX
-from stepline.outputs.clips import clip_places, remove_clips, write_clips
+from stepline.outputs.clips import clip_spans, remove_clips, write_clips
 from stepline.outputs.jsonld import jsonld
 from stepline.outputs.page import page
-from stepline.outputs.registry import OUTPUTS, Extras, lacking, output_path, write_outputs
+from stepline.outputs.registry import OUTPUTS, OutputExtras, missing_outputs, output_path, write_outputs
 from stepline.outputs.storyboard import SUMMARY_SUFFIX, storyboard
 from stepline.outputs.subtitles import srt, webvtt
 from stepline.outputs.terminal import TRANSCRIPTS, step_table
@@ -17,11 +17,11 @@ __all__ = [
     "SUMMARY_SUFFIX",
     "TRANSCRIPTS",
     "ChapterPlan",
-    "Extras",
+    "OutputExtras",
     "chapters",
-    "clip_places",
+    "clip_spans",
     "jsonld",
-    "lacking",
+    "missing_outputs",
     "output_path",
     "page",
     "plan_chapters",

@@ -19,14 +19,14 @@ def write_clips(record: Record, path: Path, folder: Path) -> list[Path]:
     from stepline.media import cut_clip
 
     remove_clips(record, folder)
-    places = clip_places(record, folder)
+    places = clip_spans(record, folder)
     for clip, span in places.items():
         with atomic_path(clip) as partial:
             cut_clip(path, span, partial)
     return list(places)
 
 
-def clip_places(record: Record, folder: Path) -> dict[Path, Span]:
+def clip_spans(record: Record, folder: Path) -> dict[Path, Span]:
     """Return where the clip of each shown step stands or would stand, and its seconds."""
     home = _home(record, folder)
     best = [(number, step, shown_span(step)) for number, step in enumerate(record.steps, start=1)]

@@ -8,7 +8,7 @@ from pathlib import Path
 from stepline.errors import SettingsError
 from stepline.outputs.chapters import chapters
 from stepline.outputs.jsonld import jsonld
-from stepline.outputs.page import mark, page
+from stepline.outputs.page import page, record_digest
 from stepline.outputs.subtitles import srt, webvtt
 from stepline.outputs.text import safe_stem
 from stepline.records import Alignment, Record
@@ -16,7 +16,7 @@ from stepline.storage import remove_file, to_json, write_atomic
 
 
 @dataclass(frozen=True)
-class Extras:
+class OutputExtras:
     """What an output may show beside the record; media is the video's path as seen from the output's folder."""
 
     alignment: Alignment | None = None
@@ -25,11 +25,11 @@ class Extras:
     said_cues: bool = True
 
 
-def _page(record: Record, extras: Extras) -> str:
+def _page(record: Record, extras: OutputExtras) -> str:
     return page(record, alignment=extras.alignment, media=extras.media, keyframes=extras.keyframes)
 
 
-Writer = Callable[[Record, Extras], str | None]
+Writer = Callable[[Record, OutputExtras], str | None]
 
 # name -> (suffix, writer); a writer returns None where the format cannot hold the record. The JSON comes last: where
 # it stands, the outputs before it are complete.
@@ -63,7 +63,7 @@ def write_outputs(
     if unknown:
         raise SettingsError(f"unknown output format {unknown[0]!r}; known: {', '.join(OUTPUTS)}")
     link = os.path.relpath(media, folder) if media is not None else None
-    extras = Extras(alignment, link, keyframes or {}, said_cues)
+    extras = OutputExtras(alignment, link, keyframes or {}, said_cues)
     written = []
     for name in OUTPUTS:
         if name in formats:
@@ -73,7 +73,7 @@ def write_outputs(
     return written
 
 
-def lacking(record: Record, folder: Path, formats: Sequence[str]) -> list[str]:
+def missing_outputs(record: Record, folder: Path, formats: Sequence[str]) -> list[str]:
     """Return those of the formats that do not stand in the folder as this record gives them."""
     return [name for name in OUTPUTS if name in formats and not _stands(record, folder, name)]
 
@@ -87,8 +87,8 @@ def _stands(record: Record, folder: Path, name: str) -> bool:
     except OSError:  # writing it will say what is wrong with it
         return False
     if name == "html":  # it shows more than the record holds, so it cannot be made again for comparison
-        return found is not None and mark(record) in found
-    return found == OUTPUTS[name][1](record, Extras())
+        return found is not None and record_digest(record) in found
+    return found == OUTPUTS[name][1](record, OutputExtras())
 
 
 def output_path(record: Record, folder: Path, name: str) -> Path:

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 from stepline import __version__
 from stepline.errors import CaptionError, MediaError, SettingsError, SteplineError, StoreError
-from stepline.pipeline.request import Request, StepsSettings, fingerprint
-from stepline.pipeline.understand import NO_SOUND, Understanding, hear, understand
+from stepline.pipeline.networks import Networks, fingerprint, load_networks
+from stepline.pipeline.request import Request, StepsSettings
+from stepline.pipeline.understand import NO_SOUND, StepsResult, recognise_speech, understand
 from stepline.progress import Progress
 from stepline.records import Record, Video
 from stepline.storage import check_writable, read_record, remove_partial_files
@@ -36,8 +37,8 @@ MANY_STEPS = 60  # from which key frames are small, so that the page of an hour 
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What to write for each video."""
+class OutputOptions:
+    """What to write for each video. formats: keys of `outputs.OUTPUTS`; force: also where an earlier run has."""
 
     out: Path
     formats: tuple[str, ...]
@@ -46,7 +47,7 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Done:
+class VideoResult:
     """A finished video: its record, the files written, and whether an earlier run had made them."""
 
     record: Record
@@ -103,26 +104,35 @@ def _taken(path: Path, out: Path) -> bool:
     return owner is not None and Path(owner).resolve() != path.resolve()
 
 
-def run(request: Request, settings: StepsSettings, wanted: Wanted, progress: Progress | None = None) -> Done:
+def run_video(
+    request: Request,
+    settings: StepsSettings,
+    options: OutputOptions,
+    *,
+    networks: Networks | None = None,
+    progress: Progress | None = None,
+) -> VideoResult:
     """Understand one video and write its files, the JSON last; or return what an earlier run wrote.
 
+    networks: of the same settings, where several videos share them.
     Raises a SteplineError; nothing is left half-written.
     """
     from stepline.outputs import CLIPS_SUFFIX, safe_stem
 
     _refuse_odd_name(request.path)
     stem = safe_stem(request.id)
-    _refuse_overwriting(request, wanted.out, stem)
-    if not wanted.force:
-        earlier = _earlier(request, settings, wanted.out / f"{stem}.json")
-        if earlier is not None and _stands(earlier, wanted):
-            return Done(earlier, (), True)
-    check_writable(wanted.out)  # before the minutes of work that would be lost
-    for folder in (wanted.out, wanted.out / f"{stem}{CLIPS_SUFFIX}"):
+    _refuse_overwriting(request, options.out, stem)
+    networks = networks or load_networks(settings)
+    if not options.force:
+        earlier = _finished_record(request, settings, networks, options.out / f"{stem}.json")
+        if earlier is not None and _all_written(earlier, options):
+            return VideoResult(earlier, (), True)
+    check_writable(options.out)  # before the minutes of work that would be lost
+    for folder in (options.out, options.out / f"{stem}{CLIPS_SUFFIX}"):
         remove_partial_files(folder)
-    understanding = understand(request, settings, progress=progress)
-    _refuse_the_speechless(request, understanding.record, settings)
-    return Done(understanding.record, write(request, understanding, wanted), False)
+    result = understand(request, settings, networks=networks, progress=progress)
+    _refuse_the_speechless(request, result.record, settings)
+    return VideoResult(result.record, write_files(request, result, options), False)
 
 
 def _refuse_odd_name(path: Path) -> None:
@@ -143,24 +153,24 @@ def _refuse_overwriting(request: Request, out: Path, stem: str) -> None:
             raise SettingsError(f"{path}: an output would be written over this file; give another folder with --out")
 
 
-def _earlier(request: Request, settings: StepsSettings, path: Path) -> Record | None:
+def _finished_record(request: Request, settings: StepsSettings, networks: Networks, path: Path) -> Record | None:
     """Return the record of a run with the same video, settings and version, if there is a final one."""
     try:
         record = read_record(path)
     except StoreError:
         return None
-    same = record.settings == fingerprint(request, settings) and record.models.get("stepline") == __version__
+    same = record.settings == fingerprint(request, settings, networks) and record.models.get("stepline") == __version__
     if not same or any(PROVISIONAL in warning for warning in record.warnings):
         return None
     return record if request.path.is_file() and record.video.sha256 == sha256(request.path) else None
 
 
-def _stands(record: Record, wanted: Wanted) -> bool:
-    """Tell whether everything wanted of a record is there."""
-    from stepline.outputs import clip_places, lacking
+def _all_written(record: Record, options: OutputOptions) -> bool:
+    """Tell whether every file that is asked for of a record is there."""
+    from stepline.outputs import clip_spans, missing_outputs
 
-    clips = clip_places(record, wanted.out) if wanted.clips else {}
-    return not lacking(record, wanted.out, wanted.formats) and all(clip.is_file() for clip in clips)
+    clips = clip_spans(record, options.out) if options.clips else {}
+    return not missing_outputs(record, options.out, options.formats) and all(clip.is_file() for clip in clips)
 
 
 def _refuse_the_speechless(request: Request, record: Record, settings: StepsSettings) -> None:
@@ -179,21 +189,21 @@ def _refuse_the_speechless(request: Request, record: Record, settings: StepsSett
     )
 
 
-def write(request: Request, understanding: Understanding, wanted: Wanted) -> tuple[Path, ...]:
-    """Write every wanted file of one video and return their paths."""
-    from stepline.outputs import lacking, remove_clips, write_clips, write_outputs
+def write_files(request: Request, result: StepsResult, options: OutputOptions) -> tuple[Path, ...]:
+    """Write every file that is asked for of one video and return their paths."""
+    from stepline.outputs import missing_outputs, remove_clips, write_clips, write_outputs
 
-    record = understanding.record
-    if lacking(record, wanted.out, ["json"]):
-        remove_clips(record, wanted.out)  # of another result: they show other seconds
-    clips = write_clips(record, request.path, wanted.out) if wanted.clips else []
+    record = result.record
+    if missing_outputs(record, options.out, ["json"]):
+        remove_clips(record, options.out)  # of another result: they show other seconds
+    clips = write_clips(record, request.path, options.out) if options.clips else []
     files = write_outputs(
         record,
-        wanted.out,
-        alignment=understanding.alignment,
-        keyframes=keyframes(record, request.path) if "html" in wanted.formats else {},
+        options.out,
+        alignment=result.alignment,
+        keyframes=keyframes(record, request.path) if "html" in options.formats else {},
         media=request.path,
-        formats=wanted.formats,
+        formats=options.formats,
     )
     return (*clips, *files)
 
@@ -220,24 +230,30 @@ def _jpeg(image: "npt.NDArray[np.uint8]") -> bytes:
     return buffer.getvalue()
 
 
-def listen(path: Path, captions: Path | None, settings: StepsSettings, progress: Progress | None = None) -> Record:
-    """Return a record that holds only what is said in a video."""
+def transcribe(
+    path: Path, *, captions: Path | None = None, settings: StepsSettings | None = None, progress: Progress | None = None
+) -> Record:
+    """Return a record that holds only what is said in a video, by the recogniser or as given captions say it.
+
+    Raises MediaError or CaptionError where a file cannot be read.
+    """
     from stepline.media import probe
 
+    settings = settings or StepsSettings()
+    path, captions = Path(path), None if captions is None else Path(captions)
     _refuse_odd_name(path)
     info = probe(path, settings.media)
-    request = Request(path, path.stem, captions)
-    heard, end, warnings = hear(request, info, settings, progress=progress)
+    speech = recognise_speech(Request(path, path.stem, captions), info, settings, progress=progress)
     return Record(
         id=path.stem,
-        video=Video(id=path.stem, path=str(path), duration=end or info.duration or None),
-        transcript=heard.transcript,
-        dropped=heard.dropped,
-        warnings=(*info.warnings, *warnings),
+        video=Video(id=path.stem, path=str(path), duration=speech.end or info.duration or None),
+        transcript=speech.transcript,
+        dropped=speech.dropped,
+        warnings=(*info.warnings, *speech.warnings),
     )
 
 
-def read_lines(path: Path) -> tuple[str, ...]:
+def read_texts(path: Path) -> tuple[str, ...]:
     """Return the lines of a recipe: those that hold a letter, without list numbers and bullets.
 
     Raises SettingsError when the file cannot be read as text or holds no line.

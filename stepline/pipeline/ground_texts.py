@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stepline.errors import ModelError, SettingsError, ShapeError
-from stepline.pipeline.request import Request, StepsSettings, fingerprint
-from stepline.pipeline.understand import load_aligner, see
+from stepline.pipeline.describe import is_feature_file
+from stepline.pipeline.networks import Networks, fingerprint, load_aligner
+from stepline.pipeline.request import Request, StepsSettings
+from stepline.pipeline.understand import extract_features
 from stepline.records import FeatureSequence, Matrix, Record, Step, Video
 from stepline.weights import WEIGHTS
 
@@ -19,64 +21,68 @@ if TYPE_CHECKING:
 MINILM = 384  # width of its vectors
 
 
-def find_lines(
+def ground_texts(
     source: Path,
-    lines: Sequence[str],
+    texts: Sequence[str],
     settings: StepsSettings,
     *,
     vectors: Path | None = None,
     before: "Array | None" = None,
 ) -> Record:
-    """Return a record whose steps are the lines, placed where they are shown; `settings.nasva.aligner` says how.
+    """Return a record whose steps are the texts, with the seconds in which they are shown, by a trained network.
 
-    source: a video, or a file of ready features. vectors: a file of the lines' text features; without one the encoder
-    that the network was trained with makes them. before: (K, K) P(line i comes before line j).
+    source: a video, or a file of ready features. vectors: a file of the texts' features; without one the encoder
+    that the network was trained with makes them. before: (K, K) P(text i comes before text j).
     Raises ModelError, SettingsError, ShapeError or MediaError where something is missing or does not fit.
     """
     from stepline.nasva.predict import ground_by_aligner
 
-    if not lines:
+    if not texts:
         raise SettingsError("no lines to find; give a text file with one a line")
-    ready = _is_features(source)
-    request = Request(source, source.name.split(".")[0], texts=tuple(lines))
+    ready = is_feature_file(source)
+    request = Request(source, source.name.split(".")[0], texts=tuple(texts))
     if ready:
-        settings = _over_ready(settings, source)
-    loaded = load_aligner(settings)
-    if loaded is None:
+        # Rows are read as they are: a network either wants that or scales them itself.
+        vision = settings.vision.model_copy(update={"backbone": "precomputed", "path": source, "unit": False})
+        settings = settings.model_copy(update={"vision": vision})
+    aligner = load_aligner(settings)
+    if aligner is None:
         raise SettingsError("nasva.aligner.path is not set; give a trained network with --aligner")
-    features, duration = _read(source, settings) if ready else _look(request, settings)
-    rows = line_vectors(lines, loaded, vectors, settings)
-    steps = [Step(id=str(number), text=line) for number, line in enumerate(lines, start=1)]
-    found = ground_by_aligner(
-        steps, loaded, features, rows, settings=settings.nasva.aligner, duration=duration, before=before
+    features, duration = _read_features(source, settings) if ready else _extract_features(request, settings)
+    rows = text_vectors(texts, aligner, vectors, settings)
+    steps = [Step(id=str(number), text=text) for number, text in enumerate(texts, start=1)]
+    grounding = ground_by_aligner(
+        steps, aligner, features, rows, settings=settings.nasva.aligner, duration=duration, before=before
     )
     return Record(
         id=request.id,
         video=Video(id=request.id, path=str(source.absolute()), duration=round(duration, 3)),
-        steps=found.steps,
-        recipe=tuple(lines),
-        warnings=found.report.doubts,
-        settings=fingerprint(request, settings),
-        models={"vision": features.backbone, "grounding": {"aligner": found.report.aligner}},
+        steps=grounding.steps,
+        recipe=tuple(texts),
+        warnings=grounding.report.doubts,
+        settings=fingerprint(request, settings, Networks(aligner=aligner)),
+        models={"vision": features.backbone, "grounding": {"aligner": grounding.report.aligner}},
     )
 
 
-def line_vectors(lines: Sequence[str], loaded: "LoadedAligner", file: Path | None, settings: StepsSettings) -> Matrix:
-    """Return (K, C) vectors of the lines: from a file, else by the encoder that the network was trained with.
+def text_vectors(texts: Sequence[str], aligner: "LoadedAligner", file: Path | None, settings: StepsSettings) -> Matrix:
+    """Return (K, C) vectors of the texts: from a file, else by the encoder that the network was trained with.
 
-    Raises ModelError where that encoder is not to be had, StoreError where the file lacks a line.
+    Raises ModelError where that encoder is not to be had, StoreError where the file lacks a text.
     """
     from stepline.text import embed
     from stepline.vision import PrecomputedBackbone, load_backbone
 
     if file is not None:
-        return PrecomputedBackbone(file, rate=1.0, texts=file, unit=settings.vision.unit).encode_texts(lines)
-    name, width = (loaded.space.text if loaded.space else "minilm"), loaded.aligner.settings.text_width
+        return PrecomputedBackbone(file, rate=1.0, texts=file, unit=settings.vision.unit).encode_texts(texts)
+    name, width = (aligner.space.text if aligner.space else "minilm"), aligner.aligner.settings.text_width
     if name == settings.vision.text_space and settings.vision.backbone != "precomputed":
-        return load_backbone(settings.vision).encode_texts(lines)
-    if not (name in WEIGHTS or Path(name).is_dir()) or (loaded.space is None and width != MINILM):
-        raise ModelError(f"{loaded.path}: its texts are {width} wide vectors of {name!r}; give --text-features of them")
-    return embed(lines, model=name)
+        return load_backbone(settings.vision).encode_texts(texts)
+    if not (name in WEIGHTS or Path(name).is_dir()) or (aligner.space is None and width != MINILM):
+        raise ModelError(
+            f"{aligner.path}: its texts are {width} wide vectors of {name!r}; give --text-features of them"
+        )
+    return embed(texts, model=name)
 
 
 def read_order(path: Path, lines: int) -> "Array":
@@ -93,19 +99,7 @@ def read_order(path: Path, lines: int) -> "Array":
     return matrix
 
 
-def _is_features(source: Path) -> bool:
-    from stepline.vision.precomputed import SUFFIXES
-
-    return source.name.lower().endswith(SUFFIXES)
-
-
-def _over_ready(settings: StepsSettings, source: Path) -> StepsSettings:
-    """Return settings that read a file's rows as they are: a network either wants that or scales them itself."""
-    vision = settings.vision.model_copy(update={"backbone": "precomputed", "path": source, "unit": False})
-    return settings.model_copy(update={"vision": vision})
-
-
-def _read(source: Path, settings: StepsSettings) -> tuple[FeatureSequence, float]:
+def _read_features(source: Path, settings: StepsSettings) -> tuple[FeatureSequence, float]:
     """Return ready features and their seconds."""
     from stepline.vision import read_precomputed
 
@@ -113,11 +107,11 @@ def _read(source: Path, settings: StepsSettings) -> tuple[FeatureSequence, float
     return features, features.duration
 
 
-def _look(request: Request, settings: StepsSettings) -> tuple[FeatureSequence, float]:
+def _extract_features(request: Request, settings: StepsSettings) -> tuple[FeatureSequence, float]:
     """Return what a video shows, and its seconds. Raises SettingsError for a video without a picture."""
     from stepline.media import probe
 
-    seen = see(request, probe(request.path, settings.media), settings)
-    if seen.features is None:
+    visual = extract_features(request, probe(request.path, settings.media), settings)
+    if visual.features is None:
         raise SettingsError(f"{request.path}: no picture in it can be seen, so nothing can be found in it")
-    return seen.features, min(seen.end or seen.features.duration, seen.features.duration)
+    return visual.features, min(visual.end or visual.features.duration, visual.features.duration)

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 from stepline.errors import MediaError, SettingsError
 from stepline.pipeline.batch import keyframes
 from stepline.pipeline.request import Request, StepsSettings
-from stepline.pipeline.understand import see
+from stepline.pipeline.understand import extract_features
 from stepline.progress import Progress
 from stepline.records import Record
 from stepline.storage import write_atomic
-from stepline.vision.settings import VisionSettings
 from stepline.wys2.settings import SummarySettings
 from stepline.wys2.summary import Importance, SummarySegment, summarize
 
@@ -57,24 +56,11 @@ def write_summary(
     return Summary(segments, (film, board))
 
 
-def load_summarizer(path: Path, vision: VisionSettings) -> "LoadedSummarizer":
-    """Return a trained summarizer, from its file or its run's folder, before the minutes that a wrong one costs.
-
-    Raises ModelError for any other file, SettingsError where it was trained on another backbone's features.
-    """
-    from stepline.wys2.predict import check_backbone
-    from stepline.wys2.summarizer import read_summarizer
-
-    loaded = read_summarizer(path)
-    check_backbone(loaded.path, (loaded.video, loaded.text), vision.backbone)
-    return loaded
-
-
-def weigh(
+def score_seconds(
     record: Record,
     request: Request,
     settings: StepsSettings,
-    loaded: "LoadedSummarizer",
+    summarizer: "LoadedSummarizer",
     progress: Progress | None = None,
 ) -> Importance:
     """Return how much each second of a video matters, (T,), by a trained summarizer; the pictures are seen anew.
@@ -85,10 +71,12 @@ def weigh(
     from stepline.wys2.predict import encode_texts
     from stepline.wys2.summarizer import predict_importance, segment_video
 
-    seen = see(request, probe(request.path, settings.media), settings, progress=progress)
-    if seen.features is None or seen.backbone is None:
-        raise SettingsError(f"{loaded.path}: a summarizer needs pictures; this video has none, or none are looked at")
+    visual = extract_features(request, probe(request.path, settings.media), settings, progress=progress)
+    if visual.features is None or visual.backbone is None:
+        raise SettingsError(
+            f"{summarizer.path}: a summarizer needs pictures; this video has none, or none are looked at"
+        )
     said = [sentence.text for sentence in record.transcript.sentences] if record.transcript else []
-    uses_speech = loaded.network.settings.text_width > 0
-    vectors = encode_texts(loaded.text, seen.backbone, said) if uses_speech else None
-    return predict_importance(loaded.network, segment_video(record, seen.features, vectors, loaded.network.settings))
+    network = summarizer.network
+    vectors = encode_texts(summarizer.text, visual.backbone, said) if network.settings.text_width > 0 else None
+    return predict_importance(network, segment_video(record, visual.features, vectors, network.settings))

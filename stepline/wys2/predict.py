@@ -34,13 +34,17 @@ NEEDED = 2 * LEAST  # validation clips of either kind: each half must bear a fit
 
 @dataclass(frozen=True)
 class LoadedDetector:
-    """A detector, the backbones whose features and texts it takes ("": unknown), and its regression."""
+    """A detector, the backbones whose features and texts it takes ("": unknown), and its regression.
+
+    path: its file, sha256: of that file.
+    """
 
     network: Detector
     video: str
     text: str
     logistic: Logistic
     path: Path
+    sha256: str
 
 
 @dataclass(frozen=True)
@@ -64,7 +68,8 @@ def load_detector(path: Path) -> LoadedDetector:
     if not beside.exists():
         cure = f"train it again with {NEEDED} validation clips of either kind or more"
         raise ModelError(f"{file}: no {beside.name} beside it, so its scores are no probabilities; {cure}")
-    return LoadedDetector(network, *trained_on(file), _read(beside, sha256(file)), file)
+    digest = sha256(file)
+    return LoadedDetector(network, *trained_on(file), _read(beside, digest), file, digest)
 
 
 def judge_by_detector(

@@ -13,7 +13,7 @@ from stepline.curate.stages.intermediate import Grounded, Judged, Placed, Probed
 from stepline.curate.stages.per_video import packed
 from stepline.errors import StoreError
 from stepline.features import FeatureStore
-from stepline.pipeline.understand import Seen
+from stepline.pipeline.understand import VisualFeatures
 from stepline.records import FeatureSequence, Span, Step
 from stepline.settings import load_settings
 from stepline.storage import read_parquet
@@ -50,7 +50,7 @@ def cells(number: int) -> dict[str, bytes]:
     return {
         "probe": to_bytes(Probed(duration=12.0, picture=True, sound=True, digest=f"digest {number}")),
         "transcribe": to_bytes(Spoken(transcript=said)),
-        "encode": packed(Seen(FeatureSequence(values, 1.0, "conse"), end=12.0)),
+        "encode": packed(VisualFeatures(FeatureSequence(values, 1.0, "conse"), end=12.0)),
         "coarse": to_bytes(Placed(duration=12.0, transcript=said, steps=steps, warnings=("dark",))),
         "ground": pack(Grounded(steps=shown, kind="probability"), {"scores": np.full((2, 12), 0.1, np.float32)}),
         "judge": to_bytes(Judged(transcript=said, judge="grounding")),
@@ -93,7 +93,7 @@ def test_features_that_fit_no_store_are_left_out_of_it_and_the_record_says_so(tm
     one = over(tmp_path / "gather", recipe(), count=2)
     items = [replace(item, id=id) for item, id in zip(one.items, ("a/b", "c", "d"), strict=True)]
     rows = [cells(number) for number in range(3)]
-    wide = Seen(FeatureSequence(np.ones((12, 25), dtype=np.float32), 1.0, "conse"), end=12.0)
+    wide = VisualFeatures(FeatureSequence(np.ones((12, 25), dtype=np.float32), 1.0, "conse"), end=12.0)
     rows[2]["encode"] = packed(wide)
 
     def results(stage: str) -> Iterator[tuple[Item, bytes]]:

@@ -18,7 +18,7 @@ from stepline.curate.stages.intermediate import (
     unpack,
 )
 from stepline.errors import MediaError
-from stepline.pipeline.understand import Seen
+from stepline.pipeline.understand import VisualFeatures
 from stepline.records import FeatureSequence, Step
 from stepline.settings import load_settings
 
@@ -59,7 +59,7 @@ def cells(*texts: str, steps: tuple[Step, ...], duration: float = 20.0) -> dict[
         "probe": to_bytes(Probed(duration=duration, picture=True, sound=True)),
         "transcribe": to_bytes(Spoken(transcript=transcript(*texts))),
         "write": to_bytes(Drafted(steps=steps)),
-        "encode": per_video.packed(Seen(FeatureSequence(rows, 1.0, "conse"), end=duration)),
+        "encode": per_video.packed(VisualFeatures(FeatureSequence(rows, 1.0, "conse"), end=duration)),
     }
 
 
@@ -92,7 +92,7 @@ def test_a_video_of_no_length_is_an_error() -> None:
 
 def test_steps_nobody_can_see_are_only_said_and_nobody_judges() -> None:
     steps = (Step(id="1", text="chop the onion"),)
-    results = cells("Chop the onion.", steps=steps) | {"encode": per_video.packed(Seen(end=20.0))}
+    results = cells("Chop the onion.", steps=steps) | {"encode": per_video.packed(VisualFeatures(end=20.0))}
     results["coarse"] = per_video.coarse(work(Recipe(), results=results))
     results["ground"] = per_video.ground(work(Recipe(), results=results))
     grounded, arrays = unpack(Grounded, results["ground"])

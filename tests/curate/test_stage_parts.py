@@ -4,7 +4,7 @@ import pytest
 from stepline.curate.stages.intermediate import Grounded, Looked, Probed, from_bytes, pack, to_bytes, unpack, whole
 from stepline.curate.stages.per_video import packed, unpacked
 from stepline.errors import StoreError
-from stepline.pipeline.understand import Seen
+from stepline.pipeline.understand import VisualFeatures
 from stepline.records import FeatureSequence, Span, Step
 from stepline.vision import Activity
 
@@ -36,7 +36,7 @@ def test_a_damaged_cell_is_told_as_one() -> None:
 def test_pictures_come_back_with_their_motion_and_shots() -> None:
     values = np.array([[0.6, 0.8], [1.0, 0.0]], dtype=np.float32)
     activity = Activity(np.zeros(2, np.float32), (1.0,), 1.0, np.zeros(2, np.float32), np.zeros((2, 192), np.float32))
-    seen = unpacked(packed(Seen(FeatureSequence(values, 1.0, "conse"), activity, None, 2.0, ("dark",))))
+    seen = unpacked(packed(VisualFeatures(FeatureSequence(values, 1.0, "conse"), activity, None, 2.0, ("dark",))))
     assert seen.features is not None
     assert seen.activity is not None
     assert np.allclose(seen.features.values, values, atol=1e-3)
@@ -44,7 +44,7 @@ def test_pictures_come_back_with_their_motion_and_shots() -> None:
 
 
 def test_nothing_seen_stays_nothing() -> None:
-    seen = unpacked(packed(Seen()))
+    seen = unpacked(packed(VisualFeatures()))
     assert (seen.features, seen.activity) == (None, None)
 
 

@@ -7,7 +7,7 @@ from test_page import read_page
 from test_webvtt import read_cues
 
 from stepline.errors import SettingsError, StoreError
-from stepline.outputs import OUTPUTS, Extras, output_path, write_outputs
+from stepline.outputs import OUTPUTS, OutputExtras, output_path, write_outputs
 from stepline.records import Record, Video
 from stepline.storage import from_json
 
@@ -30,7 +30,7 @@ def test_an_output_reads_back_what_it_wrote(name, record, alignment, keyframes, 
     text = path.read_text(encoding="utf-8")
     assert path.name == "mint-lemonade" + OUTPUTS[name][0]
     assert sorted(READERS[name](text)) == (CHAPTERS if name == "chapters" else STARTS)
-    assert text == OUTPUTS[name][1](record, Extras(alignment=alignment, keyframes=keyframes))
+    assert text == OUTPUTS[name][1](record, OutputExtras(alignment=alignment, keyframes=keyframes))
 
 
 def test_json_loses_nothing(record, tmp_path):

@@ -17,8 +17,9 @@ from stepline.nasva.model import Aligner
 from stepline.nasva.network_settings import ModelSettings
 from stepline.nasva.train import train_aligner
 from stepline.pipeline.ground_texts import read_order
-from stepline.pipeline.request import Request, StepsSettings, fingerprint
-from stepline.pipeline.understand import load_aligner, see
+from stepline.pipeline.networks import fingerprint, load_networks
+from stepline.pipeline.request import Request, StepsSettings
+from stepline.pipeline.understand import extract_features
 from stepline.records import FeatureSequence
 from stepline.storage import from_json, read_record, write_features
 from stepline.text import embed
@@ -38,7 +39,7 @@ def truth():
 @pytest.fixture(scope="module")
 def features():
     settings = StepsSettings()
-    return see(Request(DEMO, "demo"), probe(DEMO, settings.media), settings).features
+    return extract_features(Request(DEMO, "demo"), probe(DEMO, settings.media), settings).features
 
 
 @pytest.fixture(scope="module")
@@ -187,10 +188,13 @@ def test_a_changed_network_or_calibration_is_another_input(trained, tmp_path):
     settings = StepsSettings.model_validate_json(json.dumps({"nasva": {"aligner": {"path": str(file)}}}))
     request = Request(DEMO, "demo")
     with pytest.raises(ModelError, match="no such file"):
-        fingerprint(request, settings)
+        load_networks(settings)
     file.write_bytes((trained / "aligner.safetensors").read_bytes())
-    before = fingerprint(request, settings)
-    assert load_aligner(settings).calibration is None
+    networks = load_networks(settings)
+    before = fingerprint(request, settings, networks)
+    assert networks.aligner.calibration is None
     calibration_path(file).write_bytes(calibration_path(trained / "aligner.safetensors").read_bytes())
-    assert fingerprint(request, settings) != before
-    assert load_aligner(settings).calibration is not None
+    calibrated = load_networks(settings)
+    assert fingerprint(request, settings, calibrated) != before
+    assert calibrated.aligner.calibration is not None
+    assert fingerprint(request, settings, networks) == before  # what was loaded is what decides

@@ -63,13 +63,15 @@ def test_the_main_job_describes_a_video_without_speech(stepline, network, silent
 
 
 def test_the_network_is_part_of_what_decides_the_result(network, silent):
-    from stepline.pipeline.request import Request, StepsSettings, fingerprint
+    from stepline.pipeline.networks import fingerprint, load_networks
+    from stepline.pipeline.request import Request, StepsSettings
     from stepline.procx.settings import DescribeSettings
 
     settings = StepsSettings(procx=DescribeSettings(path=network))
-    before = fingerprint(Request(silent, "silent"), settings)["inputs"]["describer"]
+    before = fingerprint(Request(silent, "silent"), settings, load_networks(settings))["inputs"]["describer"]
     assert before == sha256(network / "procx.safetensors")
-    assert fingerprint(Request(silent, "silent"), StepsSettings())["inputs"]["describer"] is None
+    settings = StepsSettings()
+    assert fingerprint(Request(silent, "silent"), settings, load_networks(settings))["inputs"]["describer"] is None
 
 
 def test_speech_goes_before_pictures_unless_both_are_asked_for(stepline, network, small_video, captions_file, tmp_path):

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 
 from stepline import asr, media
-from stepline.asr import TranscriptionResult
 from stepline.errors import ModelError, SettingsError
 from stepline.media import AudioBlock, Frame
 from stepline.pipeline import understand as pipeline
+from stepline.pipeline.networks import Networks
 from stepline.pipeline.request import Request, StepsSettings
-from stepline.pipeline.understand import understand
+from stepline.pipeline.understand import Speech, understand
 from stepline.records import Transcript
+from stepline.writing import Written
 
 
 class Endless:
@@ -50,12 +51,12 @@ def test_an_interrupt_while_the_picture_is_waited_for_stops_it(small_video, monk
 
     def nothing_to_do(*_arguments):
         waiting.set()
-        return (), (), ()
+        return Written()
 
     monkeypatch.setattr(media, "MediaReader", Endless)
     monkeypatch.setattr(Endless, "at_third", staticmethod(interrupt))
-    monkeypatch.setattr(pipeline, "hear", lambda *_arguments, **_options: (TranscriptionResult(Transcript()), 0.0, ()))
-    monkeypatch.setattr(pipeline, "propose", nothing_to_do)
+    monkeypatch.setattr(pipeline, "recognise_speech", lambda *_arguments, **_options: Speech(transcript=Transcript()))
+    monkeypatch.setattr(pipeline, "propose_steps", nothing_to_do)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a background process may ignore it
     try:
         with pytest.raises(KeyboardInterrupt):
@@ -71,9 +72,9 @@ def test_a_video_replaced_while_it_is_read_is_known_by_what_was_there_first(smal
 
     def replaced(*_arguments, **_options):
         video.write_bytes(b"another video")
-        return TranscriptionResult(Transcript()), 16.0, ()
+        return Speech(transcript=Transcript(), end=16.0)
 
-    monkeypatch.setattr(pipeline, "hear", replaced)
+    monkeypatch.setattr(pipeline, "recognise_speech", replaced)
     settings = StepsSettings.model_validate_json('{"vision": {"backbone": "none"}}')
     assert understand(Request(video, "v"), settings).record.video.sha256 == before
 
@@ -85,7 +86,7 @@ def test_other_features_under_the_same_path_are_another_input(tmp_path):
     prints = []
     for value in (1.0, 2.0):
         np.save(folder / "v.npy", np.full((4, 2), value, np.float32))
-        prints.append(pipeline.fingerprint(Request(tmp_path / "v.mp4", "v"), settings))
+        prints.append(pipeline.fingerprint(Request(tmp_path / "v.mp4", "v"), settings, Networks()))
     assert prints[0] != prints[1]
 
 

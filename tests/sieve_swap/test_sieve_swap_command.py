@@ -67,13 +67,13 @@ def test_the_list_of_evaluation_videos_is_written(tmp_path):
 def test_video_files_are_heard_once_and_then_swapped(tmp_path, base, monkeypatch):
     heard = []
 
-    def listen(path, captions, settings, progress=None):
+    def transcribe(path, progress=None):
         heard.append(path.name)
         if path.stem == "broken":
             raise MediaError(f"{path}: nothing in it can be decoded")
         return VIDEOS[0].model_copy(update={"id": path.stem})
 
-    monkeypatch.setattr("stepline.pipeline.batch.listen", listen)
+    monkeypatch.setattr("stepline.pipeline.batch.transcribe", transcribe)
     for name in ("Garlic_toast.mp4", "broken.mp4"):
         (tmp_path / name).write_bytes(b"")
     options = ("--text-base", base, "--out", tmp_path / "out", "--set", "pairing.smallest_category=1")

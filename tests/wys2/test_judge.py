@@ -7,8 +7,8 @@ import pytest
 
 from stepline.errors import ModelError, SettingsError, ShapeError
 from stepline.evaluate.calibration import Logistic
-from stepline.pipeline.judge import judged, load_judge
-from stepline.pipeline.understand import Seen
+from stepline.pipeline.networks import load_judge
+from stepline.pipeline.understand import VisualFeatures, judge_sentences
 from stepline.records import Alignment, FeatureSequence, Record, Sentence, Span, Step, Transcript, Video
 from stepline.vision.settings import VisionSettings
 from stepline.wys2.detector import Detector, write_detector
@@ -89,9 +89,11 @@ def test_arrays_that_do_not_fit_are_named():
 
 
 def test_another_language_is_not_judged_by_english_wording():
-    transcript, judge = judged(spoken((0.0, 3.0), language="fr"), [step(0)], None, Seen(), JudgeSettings())
+    transcript, judge = judge_sentences(
+        spoken((0.0, 3.0), language="fr"), [step(0)], None, VisualFeatures(), JudgeSettings()
+    )
     assert (transcript.sentences[0].shown, judge) == (None, None)
-    transcript, judge = judged(spoken((0.0, 3.0)), [step(0)], None, Seen(), JudgeSettings())
+    transcript, judge = judge_sentences(spoken((0.0, 3.0)), [step(0)], None, VisualFeatures(), JudgeSettings())
     assert judge == "wording"
     assert 0 < transcript.sentences[0].shown < 1
 
@@ -117,12 +119,12 @@ def test_a_detector_judges_once_it_is_calibrated(detector):
     write_calibration(SURE, detector)
     loaded = load_judge(settings, VisionSettings())
     features = FeatureSequence(np.random.default_rng(0).normal(size=(9, WIDTH)).astype(np.float32), 1.0, "conse")
-    seen = Seen(features, None, Backbone())
-    transcript, judge = judged(spoken((0.0, 3.0), (20.0, 21.0)), [], None, seen, settings, loaded)
+    seen = VisualFeatures(features, None, Backbone())
+    transcript, judge = judge_sentences(spoken((0.0, 3.0), (20.0, 21.0)), [], None, seen, settings, loaded)
     assert judge == "detector"
     assert all(0 < sentence.shown < 1 for sentence in transcript.sentences)  # past the picture: its last row
     with pytest.raises(SettingsError, match="needs pictures"):
-        judged(spoken((0.0, 3.0)), [], None, Seen(), settings, loaded)
+        judge_sentences(spoken((0.0, 3.0)), [], None, VisualFeatures(), settings, loaded)
 
 
 def test_a_detector_of_another_backbone_or_calibration_is_refused(detector):
@@ -149,9 +151,9 @@ def test_a_detector_of_another_backbone_or_calibration_is_refused(detector):
     ],
 )
 def test_the_command_says_why_nobody_judged(transcript, why):
-    from stepline.cli.steps import _nobody
+    from stepline.cli.steps import _why_nobody_judged
 
-    assert _nobody(Record(id="v", video=Video(id="v"), transcript=transcript)) == why
+    assert _why_nobody_judged(Record(id="v", video=Video(id="v"), transcript=transcript)) == why
 
 
 @pytest.mark.parametrize("name", ["minilm", ""])

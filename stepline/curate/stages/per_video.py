@@ -35,9 +35,9 @@ from stepline.curate.stages.intermediate import (
 )
 from stepline.errors import MediaError, WriterError
 from stepline.pipeline import understand as pipeline
-from stepline.pipeline.judge import judged, load_judge
+from stepline.pipeline.networks import load_aligner, load_judge
 from stepline.pipeline.request import Request
-from stepline.pipeline.understand import within
+from stepline.pipeline.understand import VisualFeatures, judge_sentences
 from stepline.records import Alignment, Dropped, FeatureSequence, FrozenModel, Step, Transcript
 from stepline.weights import sha256
 
@@ -74,15 +74,15 @@ def encode(work: VideoContext) -> bytes:
         vision = work.recipe.steps.vision
         found = read_precomputed(work.features, rate=vision.rate, unit=vision.unit)
         named = found.backbone if found.backbone != "precomputed" else vision.backbone
-        return packed(pipeline.Seen(FeatureSequence(found.values, found.rate, named), end=found.duration))
+        return packed(VisualFeatures(FeatureSequence(found.values, found.rate, named), end=found.duration))
     if work.media is None:
-        return packed(pipeline.Seen(warnings=(pipeline.NO_PICTURE,)))
+        return packed(VisualFeatures(warnings=(pipeline.NO_PICTURE,)))
     settings = work.recipe.steps
     info = media.probe(work.media, settings.media)
-    return packed(pipeline.see(Request(work.media, work.item.id), info, settings))
+    return packed(pipeline.extract_features(Request(work.media, work.item.id), info, settings))
 
 
-def packed(seen: pipeline.Seen) -> bytes:
+def packed(seen: VisualFeatures) -> bytes:
     """Return what was seen as a cell: halves, as a feature store keeps them."""
     arrays: dict[str, Array] = {}
     backbone, rate, cuts = None, 1.0, None
@@ -96,7 +96,7 @@ def packed(seen: pipeline.Seen) -> bytes:
     return pack(Looked(backbone=backbone, rate=rate, cuts=cuts, end=seen.end, warnings=seen.warnings), arrays)
 
 
-def unpacked(data: bytes, vision: "VisionSettings | None" = None) -> pipeline.Seen:
+def unpacked(data: bytes, vision: "VisionSettings | None" = None) -> VisualFeatures:
     """Return what was seen from a cell; vision: with the backbone of these settings, to encode texts with."""
     from stepline.vision import Activity
 
@@ -108,7 +108,7 @@ def unpacked(data: bytes, vision: "VisionSettings | None" = None) -> pipeline.Se
         motion, peaks, looks = (arrays[name].astype(np.float32) for name in ("motion", "peaks", "looks"))
         activity = Activity(motion, looked.cuts, looked.rate, peaks, looks)
     backbone = held_backbone(vision) if vision is not None and features is not None else None
-    return pipeline.Seen(features, activity, backbone, looked.end, looked.warnings)
+    return VisualFeatures(features, activity, backbone, looked.end, looked.warnings)
 
 
 @lru_cache(maxsize=1)
@@ -136,8 +136,10 @@ def transcribe(work: VideoContext) -> bytes:
     if work.media is None:
         return to_bytes(Spoken(transcript=Transcript(), warnings=(pipeline.NO_SOUND,)))
     info = media.probe(work.media, settings.media)
-    heard, end, warnings = pipeline.hear(Request(work.media, work.item.id), info, settings)
-    return to_bytes(Spoken(transcript=heard.transcript, dropped=heard.dropped, end=end, warnings=warnings))
+    speech = pipeline.recognise_speech(Request(work.media, work.item.id), info, settings)
+    return to_bytes(
+        Spoken(transcript=speech.transcript, dropped=speech.dropped, end=speech.end, warnings=speech.warnings)
+    )
 
 
 def write(work: VideoContext) -> bytes:
@@ -180,7 +182,7 @@ def coarse(work: VideoContext) -> bytes:
     duration = whole(max(spoken.end, seen.end) or probed.duration)
     if duration <= 0:
         raise MediaError("nothing in it can be decoded, and nobody tells how long it is; leave it out")
-    kept = within(duration, spoken.transcript, drafted.steps, keep_all_steps=False)
+    kept = pipeline.drop_speech_past_end(duration, spoken.transcript, drafted.steps, keep_all_steps=False)
     steps: tuple[Step, ...] = kept.steps
     unsaid: tuple[Dropped, ...] = ()
     if work.recipe.coarse.said == "likeness" and kept.steps:
@@ -216,7 +218,7 @@ def ground(work: VideoContext) -> bytes:
     if not placed.steps or (seen.features is None and seen.activity is None):
         unseen = [step.model_copy(update={"status": "said", "score": 0.0}) for step in placed.steps]
         return pack(Grounded(steps=tuple(unseen)), {})
-    found = pipeline.place(placed.steps, placed.duration, placed.transcript, seen, settings, _aligner(settings))
+    found = pipeline.ground_steps(placed.steps, placed.duration, placed.transcript, seen, settings, _aligner(settings))
     alignment = found.alignment
     told = Grounded(
         steps=found.steps,
@@ -241,13 +243,13 @@ def judge(work: VideoContext) -> bytes:
     if seen.features is None and seen.activity is None:
         return to_bytes(Judged(transcript=placed.transcript))
     detector = _detector(settings)
-    transcript, who = judged(placed.transcript, grounded.steps, alignment, seen, settings.judge, detector)
+    transcript, who = judge_sentences(placed.transcript, grounded.steps, alignment, seen, settings.judge, detector)
     return to_bytes(Judged(transcript=transcript, judge=who))
 
 
 @lru_cache(maxsize=1)
 def _aligner(settings: "StepsSettings") -> "LoadedAligner | None":
-    return pipeline.load_aligner(settings)
+    return load_aligner(settings)
 
 
 @lru_cache(maxsize=1)

@@ -19,7 +19,7 @@ from stepline.storage import to_json
 __all__ = ["mark", "page"]
 
 
-def mark(record: Record) -> str:
+def record_digest(record: Record) -> str:
     """Return what the page of exactly this record holds and no other page: a digest of its JSON."""
     return hashlib.sha256(to_json(record).encode()).hexdigest()
 
@@ -47,7 +47,7 @@ def page(
         style=style,
         script=script,
         jsonld=jsonld(record),
-        mark=mark(record),
+        record_digest=record_digest(record),
     )
 
 

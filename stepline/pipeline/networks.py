@@ -1,0 +1,154 @@
+"""The trained networks that the settings name: each is found, checked and read once, before minutes of other work.
+
+Their digests, with those of every other file that the user gives, say what a result was made from.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import JsonValue
+
+from stepline.errors import SettingsError
+from stepline.pipeline.request import Request, StepsSettings
+from stepline.procx.settings import DescribeSettings
+from stepline.vision.settings import VisionSettings
+from stepline.weights import sha256
+from stepline.wys2.settings import JudgeSettings
+
+if TYPE_CHECKING:
+    from stepline.nasva.checkpoint import LoadedAligner
+    from stepline.procx.checkpoint import LoadedProcx as LoadedDescriber
+    from stepline.wys2.predict import LoadedDetector
+    from stepline.wys2.summarizer import LoadedSummarizer
+
+
+@dataclass(frozen=True)
+class Networks:
+    """The trained networks of the main job, ready to infer; None where the settings name none.
+
+    aligner: places steps (NaSVA). detector: tells whether the picture shows what is said (WYS2). describer: finds and
+    describes steps without speech (ProcX).
+    """
+
+    aligner: "LoadedAligner | None" = None
+    detector: "LoadedDetector | None" = None
+    describer: "LoadedDescriber | None" = None
+
+    @cached_property
+    def digests(self) -> dict[str, JsonValue]:
+        """The sha256 of each network's files, as the settings of a record hold them."""
+        digests: dict[str, JsonValue] = {"aligner": None, "detector": None, "describer": None}
+        if self.aligner is not None:
+            from stepline.nasva.calibration import calibration_path
+
+            digests["aligner"] = [self.aligner.sha256, _digest(calibration_path(self.aligner.path))]
+        if self.detector is not None:
+            from stepline.wys2.predict import calibration_path
+
+            digests["detector"] = [self.detector.sha256, _digest(calibration_path(self.detector.path))]
+        if self.describer is not None:
+            digests["describer"] = self.describer.sha256
+        return digests
+
+
+def load_networks(settings: StepsSettings) -> Networks:
+    """Return every trained network that the settings name.
+
+    Raises ModelError where one cannot be read, ModelError or SettingsError where it was trained on other features than
+    the settings make.
+    """
+    return Networks(
+        load_aligner(settings),
+        load_judge(settings.judge, settings.vision),
+        load_describer(settings.procx, settings.vision),
+    )
+
+
+def load_aligner(settings: StepsSettings) -> "LoadedAligner | None":
+    """Return the network that places steps, None where the settings name none."""
+    path, vision = settings.nasva.aligner.path, settings.vision
+    if path is None:
+        return None
+    from stepline.nasva.checkpoint import load_aligner
+
+    loaded = load_aligner(path)
+    if vision.backbone == "none":
+        raise SettingsError(f"{path}: a trained network needs pictures; take out vision.backbone=none")
+    loaded.check_space(vision.backbone, vision.text_space, rate=vision.rate)
+    loaded.check_scale(unit=vision.backbone != "precomputed" or vision.unit)
+    return loaded
+
+
+def load_judge(settings: JudgeSettings, vision: VisionSettings) -> "LoadedDetector | None":
+    """Return the detector of visual narrations, None where the settings name none."""
+    if settings.detector is None:
+        return None
+    from stepline.wys2.predict import check_backbone, load_detector
+
+    loaded = load_detector(settings.detector)
+    check_backbone(loaded.path, (loaded.video, loaded.text), vision.backbone)
+    return loaded
+
+
+def load_describer(settings: DescribeSettings, vision: VisionSettings) -> "LoadedDescriber | None":
+    """Return the network that describes, None where the settings name none and none is needed."""
+    if settings.path is None:
+        if settings.when == "alone":
+            raise SettingsError("procx.path is not set; give a network that `stepline train procx` wrote")
+        return None
+    from stepline.procx.checkpoint import load_model
+
+    loaded = load_model(settings.path)
+    if vision.backbone == "none":
+        raise SettingsError(f"{settings.path}: a network that describes needs pictures; take out vision.backbone=none")
+    loaded.check_space(vision.backbone, vision.rate)
+    loaded.check_scale(unit=vision.backbone != "precomputed" or vision.unit)
+    if settings.speech:
+        loaded.check_speech()
+    return loaded
+
+
+def load_summarizer(path: Path, vision: VisionSettings) -> "LoadedSummarizer":
+    """Return a trained summarizer, from its file or its run's folder.
+
+    Raises ModelError for any other file, SettingsError where it was trained on another backbone's features.
+    """
+    from stepline.wys2.predict import check_backbone
+    from stepline.wys2.summarizer import read_summarizer
+
+    loaded = read_summarizer(path)
+    check_backbone(loaded.path, (loaded.video, loaded.text), vision.backbone)
+    return loaded
+
+
+def fingerprint(request: Request, settings: StepsSettings, networks: Networks) -> dict[str, JsonValue]:
+    """Return everything that decides the result beside the video's own bytes, as plain values."""
+    inputs: dict[str, JsonValue] = {
+        "captions": _digest(request.captions),
+        "texts": list(request.texts),
+        "features": _feature_digests(request, settings.vision),
+        **networks.digests,
+    }
+    return {**settings.model_dump(mode="json"), "inputs": inputs}
+
+
+def _feature_digests(request: Request, vision: VisionSettings) -> JsonValue:
+    """Return the sha256 of the ready features that stand for a backbone, those of the video and of the texts."""
+    if vision.backbone != "precomputed" or vision.path is None:
+        return None
+    from stepline.vision.precomputed import find_precomputed
+
+    video = find_precomputed(vision.path, request.id) if vision.path.is_dir() else vision.path
+    return [_digest(video), _digest(vision.texts)]
+
+
+def _digest(file: Path | None) -> str | None:
+    """Return the sha256 of a file that the user gave; None where it is not there, which its reader will tell."""
+    if file is None or not file.is_file():
+        return None
+    try:
+        return sha256(file)
+    except OSError as error:
+        raise SettingsError(f"{file}: cannot be read ({error.strerror}); give a file that can") from error
