@@ -41,13 +41,13 @@ class Networks:
         """The sha256 of each network's files, as the settings of a record hold them."""
         digests: dict[str, JsonValue] = {"aligner": None, "detector": None, "describer": None}
         if self.aligner is not None:
-            from stepline.nasva.calibration import calibration_path
+            from stepline.nasva import calibration
 
-            digests["aligner"] = [self.aligner.sha256, _digest(calibration_path(self.aligner.path))]
+            digests["aligner"] = [self.aligner.sha256, _digest(calibration.calibration_path(self.aligner.path))]
         if self.detector is not None:
-            from stepline.wys2.predict import calibration_path
+            from stepline.wys2 import predict
 
-            digests["detector"] = [self.detector.sha256, _digest(calibration_path(self.detector.path))]
+            digests["detector"] = [self.detector.sha256, _digest(predict.calibration_path(self.detector.path))]
         if self.describer is not None:
             digests["describer"] = self.describer.sha256
         return digests
