@@ -25,18 +25,18 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-DEMO = ROOT / "stepline" / "world" / "demo" / "demo.mp4"
-GENERATE = ROOT / "docs" / "generate.py"   # has `settings()`, the page of all settings
+DEMO = ROOT / "stepline" / "demo" / "demo.mp4"
+GENERATE = ROOT / "docs" / "generate.py"  # has `settings()`, the page of all settings
 PACKAGE = "stepline"
-LEAVING = ("experiment",)   # commands that are about to go; kept apart, and no fault where they are gone
+LEAVING = ("experiment",)  # commands that are about to go; kept apart, and no fault where they are gone
 
 GOLDEN = Path(__file__).resolve().parent / "golden"
 EXPECTED, MANIFEST = GOLDEN / "expected", GOLDEN / "expected" / "manifest.json"
-NEAR = 1e-4                 # by which a number may differ, or by that share of its size where it is more than 1
-NEARER = 1e-6               # the same with STEPLINE_GOLDEN_EXACT
-EXACT = "exact "            # begins the name of what only its bytes tell, so only STEPLINE_GOLDEN_EXACT looks at it
-LONG_AGO = 1_704_067_200    # s since 1970; the time of change of all inputs, which decides the keys of `curate`
-RUNS = 4                    # of each case when it is written: what differs among them is not held to the byte
+NEAR = 1e-4  # by which a number may differ, or by that share of its size where it is more than 1
+NEARER = 1e-6  # the same with STEPLINE_GOLDEN_EXACT
+EXACT = "exact "  # begins the name of what only its bytes tell, so only STEPLINE_GOLDEN_EXACT looks at it
+LONG_AGO = 1_704_067_200  # s since 1970; the time of change of all inputs, which decides the keys of `curate`
+RUNS = 4  # of each case when it is written: what differs among them is not held to the byte
 NUMBER = re.compile(r"(?<![A-Za-z_])-?\d+(?:\.\d+)?(?:e-?\d+)?")
 IMAGE = re.compile(r"data:image/jpeg;base64,([A-Za-z0-9+/=]+)")
 OF_RAY = ("DeprecationWarning", "ResourceWarning", "FutureWarning")
@@ -85,7 +85,7 @@ def plain(text, folder):
     text = text.replace(str(folder.resolve()), "FOLDER").replace(str(folder), "FOLDER")
     text = text.replace(str(ROOT), "ROOT")
     text = re.sub(rf"(?<![\d.]){re.escape(__version__)}(?![\d.])", "VERSION", text)
-    text = re.sub(r'(name="stepline-record" content=")[0-9a-f]{64}', r"\1SHA256", text)   # of a record with its path
+    text = re.sub(r'(name="stepline-record" content=")[0-9a-f]{64}', r"\1SHA256", text)  # of a record with its path
     return IMAGE.sub("data:image/jpeg;base64,PICTURE", text)
 
 
@@ -203,7 +203,7 @@ def curate(folder, engine):
     for name in ("README.md", "dataset.json", "croissant.json"):
         text = (out / "dataset" / name).read_text(encoding="utf-8")
         text = re.sub(r'("(?:sha256|contentSize)": )"[^"]*"', r'\1"MASKED"', text)
-        text = re.sub(r'("bytes": )\d+', r'\g<1>0', _shards(text))
+        text = re.sub(r'("bytes": )\d+', r"\g<1>0", _shards(text))
         keep(made, name, text, folder)
     for path in sorted((out / "dataset" / "data").iterdir()):
         made[f"{path.name.split('-')[0]}.json"] = table(path)
@@ -350,8 +350,20 @@ def sieve_swap(folder):
     made["base.json"] = {**base, "parts": [{**part, "files": sorted(part["files"])} for part in base["parts"]]}
     made[f"{EXACT}base"] = base
     keep(made, "ask.txt", run(folder, "text-base", "ask", "base", "slice the lemons", "boil the potatoes"), folder)
-    swapping = ("--text-base", "base", "--set", "pairing.smallest_category=1", "--set", "pairing.iou=0.1", "--set",
-                "pairing.recall=0.1", "--set", "match.similarity=0.4", "--set", "match.swap_similarity=0.5")
+    swapping = (
+        "--text-base",
+        "base",
+        "--set",
+        "pairing.smallest_category=1",
+        "--set",
+        "pairing.iou=0.1",
+        "--set",
+        "pairing.recall=0.1",
+        "--set",
+        "match.similarity=0.4",
+        "--set",
+        "match.swap_similarity=0.5",
+    )
     keep(made, "counts.json", run(folder, "sieve-swap", "narrations", "--out", "swapped", *swapping, "--json"), folder)
     for part in ("base", "swapped"):
         names = files_below(folder / part)
@@ -378,7 +390,7 @@ CASES = {
     "train": train,
     "sieve_swap": sieve_swap,
 }
-SAME_AS = {"curate on ray": "curate"}   # what an engine is leaves no trace
+SAME_AS = {"curate on ray": "curate"}  # what an engine is leaves no trace
 
 
 def observed(name, folder):
@@ -391,7 +403,7 @@ def observed(name, folder):
     before = os.environ.get("STEPLINE_CACHE")
     os.environ["STEPLINE_CACHE"] = str(folder / "cache")
     try:
-        with threadpool_limits(1):   # how many threads add up a sum decides its last bits
+        with threadpool_limits(1):  # how many threads add up a sum decides its last bits
             return CASES[name](fresh(folder))
     finally:
         torch.set_num_threads(threads)
@@ -467,7 +479,7 @@ def check(name, made):
     expected, exact = read_expected(name), os.environ.get("STEPLINE_GOLDEN_EXACT") == "1"
     digests = json.loads(MANIFEST.read_text())[SAME_AS.get(name, name)]
     files = {file: content for file, content in made.items() if not file.startswith(EXACT)}
-    if files.get("leaving.json") == {}:   # they have gone
+    if files.get("leaving.json") == {}:  # they have gone
         made.pop("leaving.json")
         del files["leaving.json"], expected["leaving.json"]
     faults = [f"{file}: is not made any more" for file in expected.keys() - files.keys()]
