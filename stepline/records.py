@@ -5,12 +5,14 @@ Times are seconds from the start of the video. Rows exist only inside FeatureSeq
 """
 
 import math
-from dataclasses import dataclass
-from typing import Annotated, Literal, TypeAlias
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated, ClassVar, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_serializer, model_validator
 from pydantic.dataclasses import dataclass as validated_dataclass
 
 from stepline.errors import ShapeError
@@ -138,12 +140,40 @@ class Step(FrozenModel):
     alternatives: tuple[str, ...] = ()
 
 
-class Dropped(FrozenModel):
-    """Something left out, and why: `what` names its kind (sentence, step, video)."""
+Kind: TypeAlias = Literal[
+    "video", "duration", "step", "span", "sentence", "narration", "annotation", "prediction", "document", "features"
+]
 
-    what: Literal["sentence", "step", "video", "annotation"]
-    text: str
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """Something left out of a result, and why.
+
+    what: its kind. reason: where it is counted, one of a few fixed wordings. text: of the step or sentence, or how the
+    thing names itself. id: of the video or item it belongs to. value: what was found instead of what is asked for.
+    location: the file, and the row in it. Only what is known is stored, `what`, `text` and `reason` always.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(strict=True, extra="forbid")
+
+    what: Kind
     reason: str
+    _: KW_ONLY
+    text: str = ""
+    id: str = ""
+    value: str = ""
+    location: str = ""
+
+    @model_serializer(mode="plain")
+    def _stored(self) -> dict[str, str]:
+        tree = {"what": self.what, "text": self.text, "reason": self.reason}
+        more = {"id": self.id, "value": self.value, "location": self.location}
+        return tree | {name: value for name, value in more.items() if value}
+
+
+def count_reasons(rejected: Iterable[Rejected]) -> dict[str, int]:
+    """Return how many were left out for each reason, the most frequent first."""
+    return dict(Counter(row.reason for row in rejected).most_common())
 
 
 class Record(FrozenModel):
@@ -160,7 +190,7 @@ class Record(FrozenModel):
     recipe: tuple[str, ...] = ()
     captions: tuple[Step, ...] = ()
     reference: tuple[Step, ...] = ()
-    dropped: tuple[Dropped, ...] = ()
+    dropped: tuple[Rejected, ...] = ()
     warnings: tuple[str, ...] = ()
     settings: dict[str, JsonValue] = Field(default_factory=dict)
     models: dict[str, JsonValue] = Field(default_factory=dict)

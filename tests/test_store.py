@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose
 
 from stepline import storage as store
 from stepline.errors import StoreError
-from stepline.records import Dropped, FeatureSequence, Record, Sentence, Span, Step, Transcript, Video, Word
+from stepline.records import FeatureSequence, Record, Rejected, Sentence, Span, Step, Transcript, Video, Word
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def record():
         recipe=("Cut it.",),
         captions=(Step(id="c", text="someone cuts", spans=(Span(1.0, 2.0),)),),
         reference=(Step(id="r", text="cutting", spans=(Span(2.0, 4.0),)),),
-        dropped=(Dropped(what="sentence", text="Thanks", reason="stock phrase"),),
+        dropped=(Rejected(what="sentence", text="Thanks", reason="stock phrase"),),
         warnings=("file is cut short",),
         settings={"asr": {"beam": 5}},
         models={"asr": "whisper-tiny.en"},

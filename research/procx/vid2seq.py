@@ -56,7 +56,7 @@ from stepline.procx.captioner import (
 from stepline.procx.losses import caption_loss
 from stepline.procx.settings import SearchSettings
 from stepline.procx.vocabulary import END, MARKS, CaptionTokens, Vocabulary, pack_tokens, pad_tokens
-from stepline.records import Dropped, Matrix, Sentence
+from stepline.records import Matrix, Rejected, Sentence
 from stepline.settings import Count, Settings
 from stepline.training.loop import Loss, Progress, Task, fit
 from stepline.training.settings import TrainSettings
@@ -218,7 +218,7 @@ class Parsed:
     """The steps that a sequence tells, (start, end, sentence) in seconds, and what of it is none."""
 
     events: tuple[Event, ...]
-    dropped: tuple[Dropped, ...]
+    dropped: tuple[Rejected, ...]
 
 
 def sequence(events: Sequence[Event], duration: float, alphabet: Alphabet) -> list[int]:
@@ -241,17 +241,19 @@ def parse(tokens: Sequence[int], duration: float, alphabet: Alphabet) -> Parsed:
     if any(not 0 <= token < len(alphabet) for token in tokens):
         raise ShapeError(f"a token is not one of the {len(alphabet)} of this alphabet; parse with the network's own")
     events: list[Event] = []
-    dropped: list[Dropped] = []
+    dropped: list[Rejected] = []
     for times, words in _groups(tokens, alphabet):
         sentence = alphabet.vocabulary.decode(words)
         reason = _flaw(times, sentence)
         if len(times) > 2:
-            dropped.append(Dropped(what="step", text=f"{len(times) - 2} times before {sentence!r}", reason=SPARE_TIMES))
+            dropped.append(
+                Rejected(what="step", text=f"{len(times) - 2} times before {sentence!r}", reason=SPARE_TIMES)
+            )
         if reason is None:
             first, last = times[-2:]
             events.append((first * duration / alphabet.bins, (last + 1) * duration / alphabet.bins, sentence))
         else:
-            dropped.append(Dropped(what="step", text=sentence, reason=reason))
+            dropped.append(Rejected(what="step", text=sentence, reason=reason))
     return Parsed(tuple(events), tuple(dropped))
 
 

@@ -11,7 +11,7 @@ from stepline.asr.sentences import ends_sentence, split_sentences
 from stepline.asr.settings import AsrSettings
 from stepline.asr.types import TranscriptionResult, WindowTranscript
 from stepline.asr.vad import FRAME, SAMPLE_RATE
-from stepline.records import Dropped, Sentence, Transcript
+from stepline.records import Rejected, Sentence, Transcript
 
 if TYPE_CHECKING:
     from stepline.media import AudioBlock
@@ -32,7 +32,7 @@ def transcribe(blocks: "Iterable[AudioBlock]", settings: AsrSettings = DEFAULTS)
     """
     ear, tape = RecogniserSwitch(settings), AudioWindower(settings)
     kept: list[Sentence] = []
-    dropped: list[Dropped] = []
+    dropped: list[Rejected] = []
     language: str | None = None
     for window in tape.windows(blocks):
         passage = ear.read(window)
@@ -48,7 +48,7 @@ def transcribe(blocks: "Iterable[AudioBlock]", settings: AsrSettings = DEFAULTS)
                 kept.append(sentence)
             else:
                 advice = ear.advice if "unsure" in reason else ""
-                dropped.append(Dropped(what="sentence", text=sentence.text[:LONGEST_TEXT], reason=reason + advice))
+                dropped.append(Rejected(what="sentence", text=sentence.text[:LONGEST_TEXT], reason=reason + advice))
     log.info("heard %d sentences, left out %d", len(kept), len(dropped))
     return TranscriptionResult(
         Transcript(language=language, sentences=_in_order(kept), recogniser=ear.name), tuple(dropped)

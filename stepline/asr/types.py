@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from stepline.records import Dropped, Transcript, Word
+from stepline.records import Rejected, Transcript, Word
 
 
 @dataclass(frozen=True)
@@ -10,7 +10,7 @@ class TranscriptionResult:
     """A transcript, and each sentence that was left out with its reason."""
 
     transcript: Transcript
-    dropped: tuple[Dropped, ...] = ()
+    dropped: tuple[Rejected, ...] = ()
 
 
 @dataclass(frozen=True)

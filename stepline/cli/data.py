@@ -49,7 +49,7 @@ def import_(source: Path, out: Path, as_json: bool, **options: Any) -> None:
     """
     from stepline.errors import StoreError
     from stepline.features import import_features
-    from stepline.features.checks import count_reasons
+    from stepline.records import count_reasons
 
     done = import_features(source, out, **options)
     reasons = count_reasons(done.dropped)
@@ -62,7 +62,7 @@ def import_(source: Path, out: Path, as_json: bool, **options: Any) -> None:
         click.echo(f"dropped {count}: {reason}", err=True)
     if not done.added and not done.already:
         first = done.dropped[0]
-        raise StoreError(f"{source}: nothing in it could be stored; {first.place}: {first.reason} ({first.value})")
+        raise StoreError(f"{source}: nothing in it could be stored; {first.location}: {first.reason} ({first.value})")
 
 
 @features.command()
@@ -76,7 +76,8 @@ def check(store: Path, as_json: bool) -> None:
       stepline features check store
     """
     from stepline.features import FeatureStore
-    from stepline.features.checks import DROPPED, count_reasons, read_dropped
+    from stepline.features.checks import DROPPED, read_dropped
+    from stepline.records import count_reasons
 
     found = FeatureStore(store)
     faults = list(found.faults())

@@ -329,7 +329,7 @@ def refine(dataset: str, features: Path, out: Path, settings_file: Path | None, 
     sources = RefineSources(dataset, features, **given_sources, excluded=tuple(options["exclude"]))
     done = refine_dataset(sources, out, settings, _shown())
     for one in done.omitted[:3]:
-        click.echo(f"left out {one.video}: {one.reason} {one.value}".rstrip(), err=True)
+        click.echo(f"left out {one.id}: {one.reason} {one.value}".rstrip(), err=True)
     click.echo(f"{done.videos} videos refined, {len(done.omitted)} left out", err=True)
     files = [str(out / REFINED), str(out / "aligner.safetensors")]
     if options["as_json"]:

@@ -6,8 +6,8 @@ read_predictions("results.json")      # a results file, a list of segments, an L
 write_densevid(...)                   # submission files
 """
 
-from stepline.datasets.predictions import Predictions, Segment, Unread, read_predictions
-from stepline.datasets.record_builder import Entry, Reading, Rejected
+from stepline.datasets.predictions import Predictions, Segment, read_predictions
+from stepline.datasets.record_builder import Entry, Reading
 from stepline.datasets.registry import DATASETS, Dataset, dataset, describe, read, stream
 from stepline.datasets.submissions import segments, write_densevid, write_htstep_grounding, write_htstep_result
 
@@ -17,9 +17,7 @@ __all__ = [
     "Entry",
     "Predictions",
     "Reading",
-    "Rejected",
     "Segment",
-    "Unread",
     "dataset",
     "describe",
     "read",

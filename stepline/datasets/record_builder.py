@@ -7,26 +7,8 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
 
-from stepline.records import Dropped, Record, Sentence, Span, Step, Transcript, Video
-
-What: TypeAlias = Literal["video", "duration", "step", "span", "sentence"]
-
-
-@dataclass(frozen=True)
-class Rejected:
-    """One thing that does not fit the data model, and why.
-
-    id: of the record. what: its kind. text: of the step or sentence. reason: one of a few fixed wordings, so that
-    they can be counted. value: what stood in the file.
-    """
-
-    id: str
-    what: What
-    text: str
-    reason: str
-    value: str = ""
+from stepline.records import Kind, Record, Rejected, Sentence, Span, Step, Transcript, Video
 
 
 @dataclass(frozen=True)
@@ -121,12 +103,12 @@ class Draft:
         elif duration is not None:
             self.reject("duration", "", NO_DURATION, repr(duration))
 
-    def reject(self, what: What, text: str, reason: str, value: str = "") -> None:
+    def reject(self, what: Kind, text: str, reason: str, value: str = "") -> None:
         """Note something that is left out; text that cannot be stored is not quoted."""
         text, value = (part if usable(part) else "" for part in (text, value))
-        self.rejected.append(Rejected(self.id, what, text, reason, value))
+        self.rejected.append(Rejected(what, reason, text=text, id=self.id, value=value))
 
-    def span(self, start: float, end: float, text: str, what: What = "span") -> Span | None:
+    def span(self, start: float, end: float, text: str, what: Kind = "span") -> Span | None:
         """Return the span, or note why it does not fit."""
         reason = flaw(start, end, self.duration)
         if reason is None:
@@ -218,10 +200,10 @@ class Draft:
         ordered = sorted(self.sentences, key=lambda sentence: sentence.span.start)
         return Transcript(language=language, sentences=tuple(ordered))
 
-    def _dropped(self) -> Iterable[Dropped]:
+    def _dropped(self) -> Iterable[Rejected]:
         for row in self.rejected:
             what = f"{row.what} {row.reason}" + (f": {row.value}" if row.value else "")
-            yield Dropped(what="annotation", text=row.text, reason=what)
+            yield Rejected("annotation", what, text=row.text)
 
 
 def stated(text: str | None) -> str | None:
@@ -231,4 +213,4 @@ def stated(text: str | None) -> str | None:
 
 def refused(id: str, reason: str, *, subset: str | None = None, value: str = "") -> Entry:
     """Return the entry of an item that is left out whole."""
-    return Entry(id, None, subset, (Rejected(id, "video", "", reason, value),))
+    return Entry(id, None, subset, (Rejected("video", reason, id=id, value=value),))

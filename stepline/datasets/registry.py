@@ -18,8 +18,9 @@ from stepline.datasets import (
     whenact,
     youcook2,
 )
-from stepline.datasets.record_builder import SEEN, Entry, Reading, Rejected
+from stepline.datasets.record_builder import SEEN, Entry, Reading
 from stepline.errors import DatasetError
+from stepline.records import Rejected
 
 Reader: TypeAlias = Callable[[Path], Iterator[Entry]]
 
@@ -157,7 +158,7 @@ def stream(name: str, path: Path | str, *, subset: str | None = None) -> Iterato
         if subset is not None and entry.subset != subset:
             continue
         if entry.id in seen:
-            yield Entry(entry.id, None, entry.subset, (Rejected(entry.id, "video", "", SEEN),))
+            yield Entry(entry.id, None, entry.subset, (Rejected("video", SEEN, id=entry.id),))
         else:
             seen.add(entry.id)
             yield entry

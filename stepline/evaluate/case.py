@@ -145,8 +145,8 @@ def same_ids(given: Mapping[str, V], known: Iterable[str]) -> dict[str, V]:
 def unread_note(predictions: Predictions) -> tuple[str, ...]:
     """Return a note for each reason why rows could not be read, with the first place, and the rules that were used."""
     places: dict[str, list[str]] = defaultdict(list)
-    for row in predictions.unread:
-        places[row.why].append(row.where)
+    for row in predictions.rejected:
+        places[row.reason].append(row.location)
     unread = [
         f"{len(where)} of the predictions could not be read: {why} (first: {where[0]})" for why, where in places.items()
     ]

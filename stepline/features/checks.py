@@ -1,15 +1,14 @@
 """What can be wrong with features: a few fixed wordings, so that what was dropped can be counted."""
 
 import json
-from collections import Counter
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from stepline.errors import StoreError
+from stepline.records import Rejected
 from stepline.storage import write_atomic
 
 UNREADABLE = "the file cannot be read"
@@ -26,16 +25,6 @@ OTHER_COUNT = "its texts or times are not as many as its rows"
 
 MOST = float(np.finfo(np.float16).max)
 DROPPED = "dropped.jsonl"  # beside the shards
-
-
-@dataclass(frozen=True)
-class Dropped:
-    """An item that is not in the store. reason: one of the wordings above; value: what was found instead."""
-
-    id: str
-    place: str
-    reason: str
-    value: str = ""
 
 
 def rejection_reason(values: Any, width: int | None) -> tuple[str, str] | None:
@@ -58,21 +47,21 @@ def rejection_reason(values: Any, width: int | None) -> tuple[str, str] | None:
     return (TOO_GREAT, f"{greatest:g}") if greatest > MOST else None
 
 
-def count_reasons(dropped: Iterable[Dropped]) -> dict[str, int]:
-    """Return how many were dropped for each reason, the most frequent first."""
-    return dict(Counter(each.reason for each in dropped).most_common())
-
-
-def write_dropped(dropped: Iterable[Dropped], path: Path) -> None:
+def write_dropped(dropped: Iterable[Rejected], path: Path) -> None:
     """Write what was dropped, a JSON line each."""
-    write_atomic(path, "".join(json.dumps(asdict(each), ensure_ascii=False) + "\n" for each in dropped))
+    rows = [{"id": row.id, "place": row.location, "reason": row.reason, "value": row.value} for row in dropped]
+    write_atomic(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
 
 
-def read_dropped(path: Path) -> tuple[Dropped, ...]:
+def read_dropped(path: Path) -> tuple[Rejected, ...]:
     """Return what `write_dropped` wrote; nothing where there is no such file."""
     if not path.exists():
         return ()
     try:
-        return tuple(Dropped(**json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines())
-    except (OSError, ValueError, TypeError) as error:
+        rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        return tuple(
+            Rejected("features", row["reason"], id=row["id"], value=row.get("value", ""), location=row["place"])
+            for row in rows
+        )
+    except (OSError, ValueError, TypeError, KeyError) as error:
         raise StoreError(f"{path}: not a list of dropped items ({error}); remove it") from error

@@ -21,9 +21,10 @@ from typing import Any
 import numpy as np
 
 from stepline.errors import StoreError
-from stepline.features.checks import DROPPED, OTHER_ID, TWICE, UNREADABLE, Dropped, read_dropped, write_dropped
+from stepline.features.checks import DROPPED, OTHER_ID, TWICE, UNREADABLE, read_dropped, write_dropped
 from stepline.features.files import KINDS, parse_arrays, read_arrays
 from stepline.features.store import SHARD_BYTES, UNKNOWN, FeatureWriter, RowTexts
+from stepline.records import Rejected
 
 ENDINGS = (".mp4.npy", ".webm.npy", ".mkv.npy", ".pth.tar", *KINDS)
 VALUES = ("values", "features")  # the names under which a file of several arrays may keep the features
@@ -167,7 +168,7 @@ class ImportReport:
     added: tuple[str, ...]
     rows: int
     already: int
-    dropped: tuple[Dropped, ...]
+    dropped: tuple[Rejected, ...]
 
 
 def import_features(
@@ -193,7 +194,9 @@ def import_features(
             run.take(found)
             if report is not None:
                 report(found.id)
-    kept = [each for each in read_dropped(folder / DROPPED) if not _below(each.place, source) and each.id not in writer]
+    kept = [
+        each for each in read_dropped(folder / DROPPED) if not _below(each.location, source) and each.id not in writer
+    ]
     write_dropped([*kept, *run.dropped], folder / DROPPED)
     return ImportReport(tuple(run.added), run.rows, run.already, tuple(run.dropped))
 
@@ -223,7 +226,7 @@ class _Run:
         self.added: dict[str, None] = {}  # in order
         self.rows = 0
         self.already = 0
-        self.dropped: list[Dropped] = []
+        self.dropped: list[Rejected] = []
 
     def take(self, found: FeatureFile) -> None:
         """Add what a file holds, or note why not."""
@@ -235,7 +238,7 @@ class _Run:
             for content in read_items(found):
                 self._add(content, found.place)
         except StoreError as error:
-            self.dropped.append(Dropped(found.id, found.place, UNREADABLE, str(error)))
+            self.dropped.append(Rejected("features", UNREADABLE, id=found.id, value=str(error), location=found.place))
 
     def _add(self, content: FeatureItem, place: str) -> None:
         first = self._places.setdefault(content.id, place)
@@ -248,7 +251,8 @@ class _Run:
         flaw = flaw or self._writer.flaw(content.id, content.values, content.lines)
         if flaw is not None:
             reason, value = flaw
-            self.dropped.append(Dropped(content.id, place, reason, first if reason == TWICE else value))
+            value = first if reason == TWICE else value
+            self.dropped.append(Rejected("features", reason, id=content.id, value=value, location=place))
             return
         rate = _rate(content, self._rate)
         backbone = self._backbone or content.metadata.get("backbone", UNKNOWN)

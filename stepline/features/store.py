@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from stepline.errors import ShapeError, StoreError
-from stepline.features.checks import BAD_ID, DAMAGED, EMPTY, NOT_FINITE, OTHER_COUNT, TWICE, Dropped, rejection_reason
-from stepline.records import FeatureSequence, Matrix
+from stepline.features.checks import BAD_ID, DAMAGED, EMPTY, NOT_FINITE, OTHER_COUNT, TWICE, rejection_reason
+from stepline.records import FeatureSequence, Matrix, Rejected
 from stepline.storage import atomic_path, check_writable, remove_partial_files
 
 VERSION = "1"  # of the columns; a reader refuses any other
@@ -242,19 +242,19 @@ class FeatureStore(Mapping[str, FeatureLocation]):
             raise StoreError(f"{place}: {stored.id} lies outside of it; import the features again")
         return values[stored.first : stored.first + stored.rows]
 
-    def faults(self) -> Iterator[Dropped]:
+    def faults(self) -> Iterator[Rejected]:
         """Yield what is wrong with the rows that lie on disk; reads all of them."""
         for id, stored in self._stored.items():
             place = shard_path(self.folder, stored.shard)
             try:
                 values = self._rows(stored)
             except StoreError as error:
-                yield Dropped(id, str(place), DAMAGED, str(error))
+                yield Rejected("features", DAMAGED, id=id, value=str(error), location=str(place))
                 continue
             if not stored.rows:
-                yield Dropped(id, str(place), EMPTY)
+                yield Rejected("features", EMPTY, id=id, location=str(place))
             elif not np.isfinite(values).all():
-                yield Dropped(id, str(place), NOT_FINITE)
+                yield Rejected("features", NOT_FINITE, id=id, location=str(place))
 
 
 SHARD_BYTES = 256 * 2**20  # of a shard; what a killed import loses at most, and what writing holds in memory

@@ -17,7 +17,7 @@ import numpy as np
 
 from stepline.errors import ShapeError
 from stepline.grounding.settings import CoarseSettings, LabelRule
-from stepline.records import Alignment, Dropped, Matrix, Sentence, Span, Step, Transcript
+from stepline.records import Alignment, Matrix, Rejected, Sentence, Span, Step, Transcript
 
 
 def coarse_spans(
@@ -27,7 +27,7 @@ def coarse_spans(
     *,
     duration: float,
     settings: CoarseSettings | None = None,
-) -> tuple[tuple[Step, ...], tuple[Dropped, ...]]:
+) -> tuple[tuple[Step, ...], tuple[Rejected, ...]]:
     """Return the steps with `said` set to where the sentences most like them are spoken, and those dropped.
 
     similarity: (K, S) cosine, row = step. `score` of a kept step is its best Y_SV; its `sources` are the sentences
@@ -38,12 +38,12 @@ def coarse_spans(
     scores = coarse_scores(steps, sentences, similarity, duration=duration, settings=settings)
     weights = softmax(similarity / settings.temperature)
     kept: list[Step] = []
-    dropped: list[Dropped] = []
+    dropped: list[Rejected] = []
     for step, row, weight in zip(steps, scores.scores, weights, strict=True):
         if not row.size or row.max() < settings.floor:
             best = row.max() if row.size else 0.0
             reason = f"best alignment score {best:.2f} is below {settings.floor:.2f}"
-            dropped.append(Dropped(what="step", text=step.text, reason=reason))
+            dropped.append(Rejected(what="step", text=step.text, reason=reason))
             continue
         start, end = grow(row, int(row.argmax()), settings.grow)
         said = Span(float(start), min(float(end), duration))

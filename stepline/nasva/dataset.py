@@ -5,11 +5,12 @@ What does not fit is left out and told with its reason; nothing ever takes the p
 From where a text is placed, in seconds, to the rows that training counts as showing it: Y of NaSVA section 3.2.
 """
 
+import json
 import math
 import zlib
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
@@ -21,7 +22,8 @@ from stepline.features import FeatureLocation, FeatureStore
 from stepline.grounding.settings import LabelRule
 from stepline.nasva.checkpoint import FeatureSpace
 from stepline.nasva.network_settings import DataSettings
-from stepline.records import FeatureSequence, Matrix, Span
+from stepline.records import FeatureSequence, Matrix, Rejected, Span, count_reasons
+from stepline.storage import write_atomic
 from stepline.training.batches import Flags, LazySamples, Sample
 from stepline.training.settings import Kind
 from stepline.training.sources import Told
@@ -83,16 +85,6 @@ NO_LABEL = "none of its texts has a label"
 PAST = "all its labels lie outside of what is seen"
 
 
-@dataclass(frozen=True)
-class Omitted:
-    """The texts of a video that are no sample; reason: one of the wordings above, value: what was found."""
-
-    video: str
-    kind: Kind
-    reason: str
-    value: str = ""
-
-
 @dataclass(frozen=True, slots=True)
 class _Part:
     """A sample that is not read yet. labels: (N, 3) of text, first row, row after the last; rows: of its vectors."""
@@ -117,7 +109,7 @@ class AlignerSamples(LazySamples):
         features: FeatureStore,
         vectors: Mapping[Kind, FeatureStore],
         settings: DataSettings,
-        omitted: Sequence[Omitted] = (),
+        omitted: Sequence[Rejected] = (),
         *,
         asked: bool = False,
     ) -> None:
@@ -156,7 +148,7 @@ class AlignerSamples(LazySamples):
 
     def reasons(self) -> dict[str, int]:
         """Return how many were left out for each reason, the most frequent first."""
-        return dict(Counter(each.reason for each in self.omitted).most_common())
+        return count_reasons(self.omitted)
 
     def split(self, share: float) -> tuple["AlignerSamples", "AlignerSamples"]:
         """Return the samples to train on and those held out: a share of the videos, chosen by their ids alone.
@@ -190,6 +182,12 @@ def gather_samples(
     return AlignerSamples(gathering.parts, features, vectors, settings, gathering.omitted)
 
 
+def write_omitted(omitted: Iterable[Rejected], path: Path) -> None:
+    """Write the texts of videos that are no sample, a JSON line each."""
+    rows = [{"video": row.id, "kind": row.what, "reason": row.reason, "value": row.value} for row in omitted]
+    write_atomic(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+
+
 class _Gathering:
     def __init__(
         self,
@@ -202,7 +200,7 @@ class _Gathering:
         self._seen: set[tuple[str, Kind]] = set()
         self._first: dict[str, FeatureLocation] = {}  # the first video's features, and the first texts'
         self.parts: list[_Part] = []
-        self.omitted: list[Omitted] = []
+        self.omitted: list[Rejected] = []
 
     def take(self, told: Told) -> None:
         """Add the texts of a video, or note why not."""
@@ -214,7 +212,8 @@ class _Gathering:
             else:
                 flaw = self._add(told, rows)
         if flaw is not None:
-            self.omitted.append(Omitted(told.video, told.kind, *flaw))
+            reason, value = flaw
+            self.omitted.append(Rejected(told.kind, reason, id=told.video, value=value))
 
     def _flaw(self, told: Told) -> tuple[str, str] | None:
         key = told.video, told.kind

@@ -6,7 +6,6 @@ out/vectors            text vectors that the run made itself
 and what `selftrain` keeps: labels, teachers, report, aligner.safetensors
 """
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,12 +16,12 @@ from stepline.features import FeatureLocation, FeatureStore
 from stepline.grounding.speech import coarse_spans
 from stepline.nasva import dataset as reasons
 from stepline.nasva.checkpoint import FeatureSpace
-from stepline.nasva.dataset import AlignerSamples, Omitted, gather_samples, matching_rows
+from stepline.nasva.dataset import AlignerSamples, gather_samples, matching_rows, write_omitted
 from stepline.nasva.network_settings import RefineRunSettings
 from stepline.nasva.pseudo_labels import Places, Written
 from stepline.nasva.self_training import SelfTrained, SelfTraining
-from stepline.records import Dropped, FeatureSequence, Matrix, Record, Step
-from stepline.storage import write_atomic, write_parquet
+from stepline.records import FeatureSequence, Matrix, Record, Rejected, Step
+from stepline.storage import write_parquet
 from stepline.training.loop import Progress
 from stepline.training.sources import (
     TextEncoder,
@@ -68,7 +67,7 @@ class Refined:
 
     trained: SelfTrained
     videos: int
-    omitted: tuple[Omitted, ...]
+    omitted: tuple[Rejected, ...]
 
 
 def refine_dataset(
@@ -90,7 +89,7 @@ def refine_dataset(
     videos = [video for record in read_records(sources.dataset) if (video := reading.take(record)) is not None]
     narrations = _narrations(sources, features, folder, settings, excluded)
     omitted = (*reading.omitted, *(() if narrations is None else narrations.omitted))
-    write_atomic(folder / OMITTED, "".join(json.dumps(asdict(one), ensure_ascii=False) + "\n" for one in omitted))
+    write_omitted(omitted, folder / OMITTED)
     if not videos:
         raise ShapeError(f"{sources.dataset}: no video has steps and features; see {folder / OMITTED}")
     first, text = features[videos[0].id], vectors[videos[0].id]
@@ -127,7 +126,7 @@ def refined_records(records: Iterator[Record], places: Mapping[str, Places]) -> 
         steps, dropped = [], []
         for step, span in zip(record.steps, labels, strict=True):
             if span is None:
-                dropped.append(Dropped(what="step", text=step.text, reason=UNLABELLED))
+                dropped.append(Rejected(what="step", text=step.text, reason=UNLABELLED))
             else:
                 steps.append(step.model_copy(update={"spans": (span,), "at": None, "status": "shown"}))
         yield record.model_copy(update={"steps": tuple(steps), "dropped": (*record.dropped, *dropped)})
@@ -147,13 +146,14 @@ class _Reading:
         self._seen: set[str] = set()
         self._first: dict[str, FeatureLocation] = {}  # the first video's features, and the first texts'
         self._encode: TextEncoder | None = None
-        self.omitted: list[Omitted] = []
+        self.omitted: list[Rejected] = []
 
     def take(self, record: Record) -> Written | None:
         """Return the record's video, or None and note why not."""
         flaw = self._flaw(record)
         if flaw is not None:
-            self.omitted.append(Omitted(record.video.id, "step", *flaw))
+            reason, value = flaw
+            self.omitted.append(Rejected("step", reason, id=record.video.id, value=value))
             return None
         id = record.video.id
         stored, longest = self._features[id], self._settings.data.longest

@@ -11,7 +11,6 @@ last.safetensors      what the next step needs; best.safetensors, aligner.safete
 How good a network is on samples that it is not trained on: what chooses the best of a run's networks.
 """
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -26,11 +25,10 @@ from stepline.datasets.excluded import read_excluded
 from stepline.errors import DatasetError, SettingsError, ShapeError
 from stepline.features import FeatureStore
 from stepline.nasva.checkpoint import import_official, read_aligner, write_aligner
-from stepline.nasva.dataset import AlignerSamples, gather_samples
+from stepline.nasva.dataset import AlignerSamples, gather_samples, write_omitted
 from stepline.nasva.loss import alignability_loss, grounding_loss
 from stepline.nasva.model import Aligned, Aligner
 from stepline.nasva.network_settings import HeldOutScore, LossSettings, ModelSettings, RunSettings
-from stepline.storage import write_atomic
 from stepline.training.batches import Batch, Sample, collate
 from stepline.training.distributed import first_then_all, is_first, start_processes
 from stepline.training.loop import Judge, Loss, Progress, Task, fit
@@ -288,8 +286,7 @@ def _claim(sources: Sources, folder: Path, settings: RunSettings, start: Path | 
     whole = settings.model_copy(update={"model": prepared.network.settings})
     given = asdict(sources) | {"start": start}
     claim_run(folder, {"settings": lasting(whole), "sources": given}, {"data": _counts(prepared)})
-    lines = (json.dumps(asdict(each), ensure_ascii=False) + "\n" for each in prepared.samples.omitted)
-    write_atomic(folder / OMITTED, "".join(lines))
+    write_omitted(prepared.samples.omitted, folder / OMITTED)
 
 
 def _counts(prepared: Prepared) -> dict[str, Any]:

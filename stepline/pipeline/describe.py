@@ -11,7 +11,7 @@ from stepline.errors import SettingsError
 from stepline.pipeline.networks import Networks, fingerprint, load_describer
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.procx.settings import DescribeSettings
-from stepline.records import Dropped, FeatureSequence, Record, Step, Transcript, Video
+from stepline.records import FeatureSequence, Record, Rejected, Step, Transcript, Video
 
 if TYPE_CHECKING:
     from stepline.procx.checkpoint import LoadedProcx as LoadedDescriber
@@ -28,7 +28,7 @@ class Descriptions:
 
     steps: tuple[Step, ...] = ()
     captions: tuple[Step, ...] = ()
-    dropped: tuple[Dropped, ...] = ()
+    dropped: tuple[Rejected, ...] = ()
     notes: tuple[str, ...] = ()
     network: JsonValue = None
 

@@ -27,7 +27,7 @@ from stepline.pipeline.describe import describe_pictures
 from stepline.pipeline.networks import Networks, fingerprint, load_networks
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.progress import Progress, StoppedError, trim_memory, with_progress
-from stepline.records import Alignment, Dropped, FeatureSequence, FrozenModel, Record, Span, Step, Transcript, Video
+from stepline.records import Alignment, Rejected, FeatureSequence, FrozenModel, Record, Span, Step, Transcript, Video
 from stepline.weights import sha256
 from stepline.wys2.settings import JudgeSettings
 
@@ -60,7 +60,7 @@ class Speech(FrozenModel):
     """What is said, what was left out of it, the last second of sound that could be read, and warnings."""
 
     transcript: Transcript
-    dropped: tuple[Dropped, ...] = ()
+    dropped: tuple[Rejected, ...] = ()
     end: float = 0.0
     warnings: tuple[str, ...] = ()
 
@@ -70,7 +70,7 @@ class SpeechInVideo(FrozenModel):
 
     transcript: Transcript
     steps: tuple[Step, ...]
-    dropped: tuple[Dropped, ...] = ()
+    dropped: tuple[Rejected, ...] = ()
     warnings: tuple[str, ...] = ()
 
 
@@ -269,11 +269,11 @@ def drop_speech_past_end(
     shorter = transcript.model_copy(update={"sentences": sentences})
     kept: list[Step] = []
     reason = f"it is said after the video ends at {duration:.1f} s"
-    dropped = [Dropped(what="sentence", text=sentence.text, reason=reason) for sentence in late]
+    dropped = [Rejected(what="sentence", text=sentence.text, reason=reason) for sentence in late]
     for step in steps:
         mended = _with_sources_inside(step, shorter)
         if step.sources and not mended.sources and not keep_all_steps:
-            dropped.append(Dropped(what="step", text=mended.text, reason=reason))
+            dropped.append(Rejected(what="step", text=mended.text, reason=reason))
         else:
             kept.append(mended)
     count = f"{len(late)} of {len(transcript.sentences)} sentences are"

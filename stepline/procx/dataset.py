@@ -9,7 +9,6 @@ Where the steps that ProcX learns come from: records on disk, or a public datase
 """
 
 import zlib
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +20,7 @@ from stepline.errors import DatasetError, ShapeError
 from stepline.features import FeatureStore
 from stepline.procx.batch import StepSample
 from stepline.procx.settings import DataSettings, StepSource, TextChoice
-from stepline.records import FeatureSequence, Record, Sentence, Span, Step
+from stepline.records import FeatureSequence, Record, Rejected, Sentence, Span, Step, count_reasons
 from stepline.storage import read_parquet, read_record
 
 
@@ -82,16 +81,6 @@ NO_TEXT = "the step has no text"
 
 
 @dataclass(frozen=True)
-class Omitted:
-    """A video that is no sample, or a step of one that is not asked for (`step`: its text); value: what was found."""
-
-    video: str
-    reason: str
-    value: str = ""
-    step: str | None = None
-
-
-@dataclass(frozen=True)
 class FeatureSpec:
     """What features are of: their width, their backbone, and rows a second."""
 
@@ -121,7 +110,7 @@ class StepDataset(Sequence[StepSample]):
         features: Features,
         settings: DataSettings,
         kind: FeatureSpec | None,
-        omitted: Sequence[Omitted] = (),
+        omitted: Sequence[Rejected] = (),
     ) -> None:
         self._parts, self._features, self._settings, self._kind = parts, features, settings, kind
         self.omitted = tuple(omitted)
@@ -167,7 +156,7 @@ class StepDataset(Sequence[StepSample]):
 
     def reasons(self) -> dict[str, int]:
         """Return how many were left out for each reason, the most frequent first."""
-        return dict(Counter(each.reason for each in self.omitted).most_common())
+        return count_reasons(self.omitted)
 
     def texts(self) -> Iterator[str]:
         """Yield all that a vocabulary should hold: the steps' wordings, and what is said where that is read."""
@@ -215,27 +204,29 @@ class _Gathering:
         self._seen: set[str] = set()
         self.kind: FeatureSpec | None = None
         self.parts: list[_PendingSample] = []
-        self.omitted: list[Omitted] = []
+        self.omitted: list[Rejected] = []
 
     def take(self, record: Record) -> None:
         """Add a video, or note why not."""
         video = record.video.id
         flaw = self._flaw(record)
         if flaw is not None:
-            self.omitted.append(Omitted(video, *flaw))
+            reason, value = flaw
+            self.omitted.append(Rejected("video", reason, id=video, value=value))
             return
         seconds = self._seconds(video)
         asked: list[Event] = []
         for event in record_events(record, self.settings):
             text = event.texts[0]
             if not text.strip():
-                self.omitted.append(Omitted(video, NO_TEXT, f"{event.start:g} s", text))
+                self.omitted.append(Rejected("step", NO_TEXT, text=text, id=video, value=f"{event.start:g} s"))
             elif event.start >= seconds:
-                self.omitted.append(Omitted(video, PAST, f"{event.start:g} s of {seconds:g} s", text))
+                value = f"{event.start:g} s of {seconds:g} s"
+                self.omitted.append(Rejected("step", PAST, text=text, id=video, value=value))
             else:
                 asked.append(event)
         if not asked:
-            self.omitted.append(Omitted(video, NO_STEP))
+            self.omitted.append(Rejected("video", NO_STEP, id=video))
             return
         said = record.transcript.sentences if record.transcript and self.settings.speech else ()
         self.parts.append(_PendingSample(video, tuple(asked), said))

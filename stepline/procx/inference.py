@@ -31,7 +31,7 @@ from stepline.procx.matcher import boxes_to_spans
 from stepline.procx.model import ModelOutput, ProcX, chosen
 from stepline.procx.settings import DescribeSettings, SearchSettings
 from stepline.procx.vocabulary import Vocabulary, pad_tokens
-from stepline.records import Dropped, FeatureSequence, Matrix, Sentence, Span, Step
+from stepline.records import FeatureSequence, Matrix, Rejected, Sentence, Span, Step
 
 Floats = npt.NDArray[np.float64]
 
@@ -246,7 +246,7 @@ class Description:
     """Steps in the order of time, and proposals that were chosen but could not become one."""
 
     steps: tuple[Step, ...] = ()
-    dropped: tuple[Dropped, ...] = ()
+    dropped: tuple[Rejected, ...] = ()
 
 
 def describe(
@@ -345,11 +345,11 @@ class StepDescriber:
 def _steps(spans: Floats, sure: Floats, texts: Sequence[str], end: float) -> Description:
     """Return steps in the order of time, numbered from 1."""
     steps: list[Step] = []
-    dropped: list[Dropped] = []
+    dropped: list[Rejected] = []
     for (start, stop), score, text in zip(spans.tolist(), sure.tolist(), texts, strict=True):
         start, stop = round(start, DIGITS), round(min(stop, end), DIGITS)
         if not text or stop - start < SHORTEST:
-            dropped.append(Dropped(what="step", text=text, reason=TOO_SHORT if text else NO_WORDS))
+            dropped.append(Rejected(what="step", text=text, reason=TOO_SHORT if text else NO_WORDS))
             continue
         span = Span(start, stop)
         score = round(score, DIGITS)

@@ -41,6 +41,7 @@ from stepline.procx.settings import (
     ProcxRunSettings,
 )
 from stepline.procx.vocabulary import Vocabulary, train_vocabulary
+from stepline.records import Rejected
 from stepline.settings import Settings
 from stepline.storage import write_atomic
 from stepline.training.distributed import first_then_all, is_first, start_processes
@@ -384,5 +385,10 @@ def _claim(
     }  # fmt: skip
     folder.mkdir(parents=True, exist_ok=True)
     claim_run(folder, {"settings": lasting(settings), "sources": given}, {"data": told})
-    lines = (json.dumps(asdict(each), ensure_ascii=False) + "\n" for each in prepared.samples.omitted)
-    write_atomic(folder / OMITTED, "".join(lines))
+    write_atomic(folder / OMITTED, "".join(map(_omitted_line, prepared.samples.omitted)))
+
+
+def _omitted_line(row: Rejected) -> str:
+    step = row.text if row.what == "step" else None
+    tree = {"video": row.id, "reason": row.reason, "value": row.value, "step": step}
+    return json.dumps(tree, ensure_ascii=False) + "\n"

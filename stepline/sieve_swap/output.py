@@ -20,7 +20,7 @@ from pathlib import Path
 from pydantic import Field
 
 from stepline.errors import StoreError
-from stepline.records import Dropped, FrozenModel, Record, Step
+from stepline.records import FrozenModel, Record, Rejected, Step
 from stepline.sieve_swap.agreement import change
 from stepline.sieve_swap.agreement.check import NEW
 from stepline.sieve_swap.content_words import content_words
@@ -206,7 +206,7 @@ def document_of(source_text: str) -> str:
     return source_text.rpartition("#")[0]
 
 
-def _sentences(dropped: Sequence[Dropped]) -> list[Dropped]:
+def _sentences(dropped: Sequence[Rejected]) -> list[Rejected]:
     return [item for item in dropped if item.what == "sentence"]
 
 

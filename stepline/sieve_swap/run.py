@@ -21,7 +21,7 @@ from stepline import __version__
 from stepline.datasets.excluded import Excluded
 from stepline.errors import SettingsError, StoreError
 from stepline.progress import trim_memory
-from stepline.records import Dropped, Record, Video
+from stepline.records import Record, Rejected, Video
 from stepline.sieve_swap import output as shards
 from stepline.sieve_swap import output as statistics
 from stepline.sieve_swap.content_words import DocumentWords, content_words, document_words, title_words
@@ -31,7 +31,7 @@ from stepline.sieve_swap.pairing import Pairing, WordSets
 from stepline.sieve_swap.settings import SieveSwapSettings
 from stepline.sieve_swap.swap import Embed, sieve_and_swap
 from stepline.sieve_swap.video_filter import Door
-from stepline.sieve_swap.videos import Read, Unread, read_videos
+from stepline.sieve_swap.videos import Read, read_videos
 from stepline.storage import check_writable, write_atomic
 from stepline.text_base.base import TextBase
 
@@ -95,10 +95,10 @@ def _told(job: Job) -> Iterator[Read]:
     """Yield every video, saying why the first few are not readable; the records of `left_out` say it of each."""
     unread = 0
     for video in read_videos(job.videos):
-        if isinstance(video, Unread):
+        if isinstance(video, Rejected):
             unread += 1
             if unread <= NAMED:
-                job.say(f"left out: {video.place}: {video.reason}")
+                job.say(f"left out: {video.location}: {video.reason}")
         yield video
 
 
@@ -134,7 +134,7 @@ def _parts(job: Job) -> Iterator[Part]:
 
 
 def _digest(part: Sequence[Read]) -> str:
-    return shards.digest(*(v.model_dump_json() if isinstance(v, Record) else (v.place, v.reason) for v in part))
+    return shards.digest(*(v.model_dump_json() if isinstance(v, Record) else (v.location, v.reason) for v in part))
 
 
 # ---------------------------------------------------------------- pairing
@@ -187,7 +187,7 @@ def _held(job: Job, video: Read) -> list[str]:
 
 
 def _id(video: Read) -> str:
-    return video.id if isinstance(video, Record) else video.place
+    return video.id if isinstance(video, Record) else video.location
 
 
 def _retained(files: Sequence[Path]) -> Documents:
@@ -261,10 +261,10 @@ def _signed(record: Record, row: PairedVideo, job: Job) -> Record:
 
 def _left_out(video: Read, reason: str | None) -> Record:
     """Return the record of a video that stays out: its id and the reason, without its transcript."""
-    why = video.reason if isinstance(video, Unread) else reason or ""
+    why = video.reason if isinstance(video, Rejected) else reason or ""
     identity = _id(video) or "unnamed"
     known = video.video if isinstance(video, Record) else Video(id=identity)
-    return Record(id=identity, video=known, dropped=(Dropped(what="video", text=identity, reason=why),))
+    return Record(id=identity, video=known, dropped=(Rejected(what="video", text=identity, reason=why),))
 
 
 def _files_of(job: Job, stem: str) -> list[Path]:

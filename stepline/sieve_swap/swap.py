@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from stepline.errors import ShapeError
-from stepline.records import Dropped, Matrix, Record, Sentence, Step
+from stepline.records import Matrix, Record, Rejected, Sentence, Step
 from stepline.sieve_swap.instruction_classifier import ENCODER, IDLE_TALK, instructing
 from stepline.sieve_swap.match import (
     Documents,
@@ -118,7 +118,7 @@ def _swapped(record: Record, outcomes: Sequence[Outcome], settings: MatchSetting
             steps.append(_step(len(steps), match.segment, match.segment.text, score=_score(match)))
     sentences = _sentences(record)
     sieved = [
-        Dropped(what="sentence", text=sentences[source].text, reason=miss.reason)
+        Rejected(what="sentence", text=sentences[source].text, reason=miss.reason)
         for miss in outcomes
         if isinstance(miss, Miss)
         for source in miss.segment.sources

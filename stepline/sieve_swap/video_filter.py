@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from stepline.datasets.excluded import Excluded
-from stepline.records import Record
+from stepline.records import Record, Rejected
 from stepline.sieve_swap.settings import PairingSettings
-from stepline.sieve_swap.videos import Read, Unread
+from stepline.sieve_swap.videos import Read
 
 UNREADABLE = "it cannot be read"
 EVALUATION = "it is an evaluation video"
@@ -46,7 +46,7 @@ class Door:
 
     def refused(self, video: Read) -> str | None:
         """Return why a video stays out; None where it comes in. Each video is to be asked for once, in order."""
-        if isinstance(video, Unread):
+        if isinstance(video, Rejected):
             return UNREADABLE
         reason = self._refused(video)
         if reason is None and video.video.task and self.tasks[video.video.task] < self.settings.smallest_category:

@@ -16,7 +16,6 @@ HowTo100M's tables of videos: category, task and length of each id, in arrays an
 import csv
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TypeAlias
@@ -28,7 +27,7 @@ from stepline.asr.captions.formats import decode_file, parse_csv
 from stepline.datasets.files import Node
 from stepline.datasets.record_builder import Draft, Entry
 from stepline.errors import CaptionError, DatasetError, StoreError
-from stepline.records import Record
+from stepline.records import Record, Rejected
 from stepline.storage import from_json, read_record
 from stepline.text_base.json_stream import Damage, members
 
@@ -121,15 +120,7 @@ SUFFIXES = (".parquet", ".json", ".jsonl", ".csv")
 CAPTIONS = ("caption.json", "raw_caption.json")
 
 
-@dataclass(frozen=True)
-class Unread:
-    """A video, or a file, that could not be read. place: where; reason: why, in one line."""
-
-    place: str
-    reason: str
-
-
-Read: TypeAlias = Record | Unread
+Read: TypeAlias = Record | Rejected
 
 
 def read_videos(path: Path) -> Iterator[Read]:
@@ -175,7 +166,9 @@ def _parquet(file: Path) -> Iterator[Read]:
                 row += 1
                 yield _record(cell.as_py() or "", place)
     except (OSError, arrow.ArrowException, UnicodeDecodeError) as error:
-        yield Unread(str(file), f"not a readable Parquet file of records ({str(error).splitlines()[0][:200]})")
+        yield Rejected(
+            "video", f"not a readable Parquet file of records ({str(error).splitlines()[0][:200]})", location=str(file)
+        )
 
 
 def _lines(file: Path) -> Iterator[Read]:
@@ -185,21 +178,21 @@ def _lines(file: Path) -> Iterator[Read]:
                 if line.strip():
                     yield _record(line, f"{file}: line {number}")
     except OSError as error:
-        yield Unread(str(file), f"cannot be read ({error.strerror})")
+        yield Rejected("video", f"cannot be read ({error.strerror})", location=str(file))
 
 
 def _record(text: str | bytes, place: str) -> Read:
     try:
         return from_json(text, place)
     except StoreError as error:
-        return Unread(place, str(error).removeprefix(f"{place}: "))
+        return Rejected("video", str(error).removeprefix(f"{place}: "), location=place)
 
 
 def _of_csv(file: Path, table: Callable[[Path], VideoTable]) -> Read:
     try:
         cues = parse_csv(decode_file(file), str(file))
     except CaptionError as error:
-        return Unread(str(file), str(error).removeprefix(f"{file}: "))
+        return Rejected("video", str(error).removeprefix(f"{file}: "), location=str(file))
     timed = [(cue.text, cue.start, cue.end) for cue in cues if cue.start is not None and cue.end is not None]
     return _video(file.stem, timed, str(file), table(file.parent))
 
@@ -214,11 +207,11 @@ def _json(file: Path, table: Callable[[Path], VideoTable]) -> Iterator[Read]:
             return
         tables = table(file.parent)
     except (OSError, StoreError) as error:
-        yield Unread(str(file), str(error))
+        yield Rejected("video", str(error), location=str(file))
         return
     for key, value in members(file):
         if isinstance(value, Damage):
-            yield Unread(f"{file}: {key}".removesuffix(": "), value.reason)
+            yield Rejected("video", value.reason, location=f"{file}: {key}".removesuffix(": "))
         else:
             yield _captioned(key, value, file, tables)
 
@@ -229,12 +222,14 @@ def _captioned(video: str, value: object, file: Path, table: VideoTable) -> Read
     try:
         starts, ends, texts = (list(node[column].rows()) for column in ("start", "end", "text"))
         if not len(starts) == len(ends) == len(texts):
-            return Unread(node.place, f"{len(starts)} starts, {len(ends)} ends and {len(texts)} texts")
+            return Rejected(
+                "video", f"{len(starts)} starts, {len(ends)} ends and {len(texts)} texts", location=node.place
+            )
         rows = [
             (text.text(), start.number(), end.number()) for start, end, text in zip(starts, ends, texts, strict=True)
         ]
     except (DatasetError, ValueError) as error:
-        return Unread(node.place, str(error))
+        return Rejected("video", str(error), location=node.place)
     return _video(video, rows, node.place, table)
 
 
@@ -246,7 +241,7 @@ def _video(video: str, rows: Sequence[tuple[str, float, float]], place: str, tab
             draft.hear(text, start, end)
         entry: Entry = draft.entry()
     except ValueError as error:
-        return Unread(place, str(error))
+        return Rejected("video", str(error), location=place)
     if entry.record is None:
-        return Unread(place, "; ".join(row.reason for row in entry.rejected) or "holds nothing")
+        return Rejected("video", "; ".join(row.reason for row in entry.rejected) or "holds nothing", location=place)
     return table.completed(entry.record)

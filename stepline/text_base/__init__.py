@@ -2,18 +2,8 @@
 
 from stepline.text_base.base import TextBase, open_base
 from stepline.text_base.build import build_base, prepared_base
-from stepline.text_base.documents import Document, Rejected, TextStep
+from stepline.text_base.documents import Document, TextStep
 from stepline.text_base.index import add_index
 from stepline.text_base.readers import read_source
 
-__all__ = [
-    "Document",
-    "Rejected",
-    "TextBase",
-    "TextStep",
-    "add_index",
-    "build_base",
-    "open_base",
-    "prepared_base",
-    "read_source",
-]
+__all__ = ["Document", "TextBase", "TextStep", "add_index", "build_base", "open_base", "prepared_base", "read_source"]

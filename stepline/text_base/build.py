@@ -19,9 +19,9 @@ from stepline.text_base.encoding import encoder_facts, write_embeddings
 from stepline.text_base.index import add_index
 from stepline.text_base.manifest import (
     VERSION,
-    Dropped,
     Manifest,
     PartEntry,
+    RejectionCount,
     SourceEntry,
     digest,
     read_manifest,
@@ -147,7 +147,7 @@ def _source_entry(source: Path, licence: str | None) -> SourceEntry:
 def _told(entry: SourceEntry, tally: Tally, read: tuple[int, int]) -> SourceEntry:
     """Return what a source is after it was read."""
     dropped = tuple(
-        Dropped(reason=reason, count=count, examples=tuple(tally.examples[reason]))
+        RejectionCount(reason=reason, count=count, examples=tuple(tally.examples[reason]))
         for reason, count in sorted(tally.counts.items())
     )
     return entry.model_copy(update={"documents": read[0], "steps": read[1], "dropped": dropped})

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from stepline.records import Rejected
+
 
 @dataclass(frozen=True, slots=True)
 class TextStep:
@@ -30,15 +32,6 @@ class Document:
     source: str
     licence: str | None = None
     ingredients: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Rejected:
-    """What a reader left out. reason: one of a few, fit for counting. place: "file, row 12". detail: what was seen."""
-
-    reason: str
-    place: str
-    detail: str = ""
 
 
 Read: TypeAlias = Document | Rejected

@@ -18,7 +18,7 @@ NAME = "manifest.json"
 EXAMPLES = 3  # places told for each reason
 
 
-class Dropped(FrozenModel):
+class RejectionCount(FrozenModel):
     """How often something was left out for one reason, and the first places where."""
 
     reason: str
@@ -35,7 +35,7 @@ class SourceEntry(FrozenModel):
     licence: str | None = None
     documents: CountOrZero = 0
     steps: CountOrZero = 0
-    dropped: tuple[Dropped, ...] = ()
+    dropped: tuple[RejectionCount, ...] = ()
 
 
 class PartEntry(FrozenModel):

@@ -55,7 +55,7 @@ def read_shards(
             if isinstance(item, Document):
                 rows.append(_row(item, origin))
             else:
-                tallies[origin].add(item.reason, f"{item.place}: {item.detail}" if item.detail else item.place)
+                tallies[origin].add(item.reason, f"{item.location}: {item.value}" if item.value else item.location)
             if len(rows) == settings.shard:
                 break
         ended = len(rows) < settings.shard

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from stepline.records import Dropped, Step
+from stepline.records import Rejected, Step
 
 
 @dataclass(frozen=True)
@@ -14,5 +14,5 @@ class Written:
     """
 
     steps: tuple[Step, ...] = ()
-    dropped: tuple[Dropped, ...] = ()
+    dropped: tuple[Rejected, ...] = ()
     notes: tuple[str, ...] = ()

@@ -6,7 +6,7 @@ from stepline.curate.export import Contents, export_dataset
 from stepline.curate.settings import ExportSettings
 from stepline.curate.stage import Item, StageFailure
 from stepline.features import FeatureStore, FeatureWriter
-from stepline.records import Dropped, Record, Sentence, Span, Step, Transcript, Video
+from stepline.records import Record, Rejected, Sentence, Span, Step, Transcript, Video
 
 STAGES = ("probe", "transcribe", "write", "coarse", "gather", "export")
 LEFT_OUT = {
@@ -36,7 +36,7 @@ def record(number):
         ),
         transcript=Transcript(language="en", sentences=sentences, recogniser="whisper-tiny.en"),
         steps=steps,
-        dropped=(Dropped(what="step", text="hello", reason="it is no step"),),
+        dropped=(Rejected(what="step", text="hello", reason="it is no step"),),
         models={"asr": "whisper-tiny.en", "writer": "extractive", "vision": "conse", "grounding": {"a": 1}},
     )  # fmt: skip
 

@@ -1,6 +1,6 @@
 """Records made for the tests of the report and of the audit."""
 
-from stepline.records import Dropped, Record, Sentence, Span, Step, Transcript, Video
+from stepline.records import Record, Rejected, Sentence, Span, Step, Transcript, Video
 
 
 def record(id, steps=(), sentences=(), *, task=None, title=None, path=None, duration=60.0, language="en", dropped=()):
@@ -23,8 +23,8 @@ def record(id, steps=(), sentences=(), *, task=None, title=None, path=None, dura
 
 
 def left_out(id, reason, stage="transcribe"):
-    return Record(id=id, video=Video(id=id), dropped=(Dropped(what="video", text=stage, reason=reason),))
+    return Record(id=id, video=Video(id=id), dropped=(Rejected(what="video", text=stage, reason=reason),))
 
 
 def lost(text, reason):
-    return Dropped(what="step", text=text, reason=reason)
+    return Rejected(what="step", text=text, reason=reason)

@@ -5,9 +5,9 @@ import tarfile
 import pytest
 from official_forms import SAMPLES, write
 
-from stepline.datasets import DATASETS, Rejected, describe, read, stream
+from stepline.datasets import DATASETS, describe, read, stream
 from stepline.errors import DatasetError
-from stepline.records import Span, Step
+from stepline.records import Rejected, Span, Step
 
 
 @pytest.mark.parametrize("name", DATASETS)
@@ -86,7 +86,8 @@ def test_coin_spans_of_one_step_stand_together(sample):
         ("373", (Span(21, 22),)),
         ("374", (Span(23, 24),)),
     ]
-    row = Rejected("NLy71UrHElw", "span", "begin to run up", "ends after the end of the video", "[25, 27] of 26.795 s")
+    past = "ends after the end of the video"
+    row = Rejected("span", past, text="begin to run up", id="NLy71UrHElw", value="[25, 27] of 26.795 s")
     assert reading.rejected == (row,)
     assert reading.records[0].dropped[0].reason == "span ends after the end of the video: [25, 27] of 26.795 s"
 
@@ -156,7 +157,7 @@ def test_an_id_that_comes_again_is_rejected(tmp_path):
         write(tmp_path / f"yc2_{split}.json", {"xHr8X2Wpmno": video})
     reading = read("youcook2", tmp_path)
     assert len(reading.records) == 1
-    assert reading.rejected == (Rejected("xHr8X2Wpmno", "video", "", "its id was read before"),)
+    assert reading.rejected == (Rejected("video", "its id was read before", id="xHr8X2Wpmno"),)
 
 
 def test_gzipped_files_are_read_whatever_their_name(sample, tmp_path):

@@ -103,15 +103,15 @@ def test_chapters_end_where_the_next_starts_and_the_last_with_the_video(tmp_path
 def test_the_last_chapter_is_not_guessed_without_a_duration(tmp_path, tree):
     predictions = found(tmp_path / "a.json", tree)
     assert predictions.segments == {"a": (Segment(0, 80, "Intro"),)}
-    assert [row.what for row in predictions.unread] == ["Slice"]
-    assert "duration is not known" in predictions.unread[0].why
+    assert [row.text for row in predictions.rejected] == ["Slice"]
+    assert "duration is not known" in predictions.rejected[0].reason
 
 
 def test_a_missing_end_among_others_is_not_guessed(tmp_path):
     rows = [{"text": "mix", "start": 1, "end": 2.5}, {"text": "pour", "start": 3}]
     predictions = found(tmp_path / "a.json", rows)
     assert predictions.segments == {"a": ONE}
-    assert [(row.where, row.what, row.why) for row in predictions.unread] == [
+    assert [(row.location, row.text, row.reason) for row in predictions.rejected] == [
         (f"{tmp_path}/a.json: [1]", "pour", "has a start but no end")
     ]
     assert predictions.rules == ()
@@ -156,7 +156,7 @@ def test_a_listed_step_without_times_is_not_lost_in_silence(tmp_path):
     reply = "Here you go:\n1. 00:01 - 00:02.5: mix\n2. Stir the pot\n3. 00:09: serve\n"
     predictions = found(tmp_path / "a.txt", reply)
     assert predictions.segments == {"a": ONE}
-    assert [(row.what, row.why) for row in predictions.unread] == [
+    assert [(row.text, row.reason) for row in predictions.rejected] == [
         ("2. Stir the pot", "a listed item without times"),
         ("serve", "has a start but no end, where others have one"),
     ]
@@ -166,7 +166,7 @@ def test_a_reply_that_breaks_off_gives_its_whole_items_and_says_so(tmp_path):
     reply = '[{"step": "mix", "start": "00:01", "end": 2.5}, {"step": "pour", "start": "00:0'
     predictions = found(tmp_path / "a.json", reply)
     assert predictions.segments == {"a": ONE}
-    assert "breaks off" in predictions.unread[0].why
+    assert "breaks off" in predictions.rejected[0].reason
 
 
 def test_a_broken_results_file_is_refused_since_its_parts_have_lost_their_video(tmp_path):
@@ -181,7 +181,7 @@ def test_csv_rows_are_read_and_bad_ones_listed(tmp_path):
     assert predictions.segments == {
         "a": (Segment(1, 2.5, "mix", 0.5), Segment(1, 2, "", 1)), "b": (Segment(5, 7, "pour"),)
     }  # fmt: skip
-    assert [(row.where.rpartition(": ")[2], row.why) for row in predictions.unread] == [
+    assert [(row.location.rpartition(": ")[2], row.reason) for row in predictions.rejected] == [
         ("line 4", "its start and end are not two times")
     ]  # fmt: skip
     assert found(tmp_path / "a.csv", "start,end,text\n1,2.5,mix\n").segments == {"a": ONE}
@@ -197,9 +197,9 @@ def test_csv_rows_are_read_and_bad_ones_listed(tmp_path):
 def test_a_segment_with_an_empty_text_stays_a_prediction_and_a_missing_text_does_not(tmp_path, form):
     predictions = found(tmp_path / "p.json", form)
     assert predictions.segments == {"a": (Segment(1, 2.5, ""), Segment(3, 4, "mix"))}
-    assert predictions.unread == ()
+    assert predictions.rejected == ()
     assert predictions.rules == ("1 segments have an empty text and stay as they are",)
-    assert found(tmp_path / "p.json", {"a": [[1, 2.5, None], [3, 4, "mix"]]}).unread[0].why == "has no text"
+    assert found(tmp_path / "p.json", {"a": [[1, 2.5, None], [3, 4, "mix"]]}).rejected[0].reason == "has no text"
 
 
 def test_lines_of_json_name_their_videos(tmp_path):
@@ -227,7 +227,7 @@ def test_steplines_own_records_are_read_from_files_folders_and_parquet(tmp_path)
     placed = (Segment(1.0, 2.5, "mix", 0.75),)
     folder = read_predictions(tmp_path / "out")
     assert folder.segments == {"a": placed, "b": placed}
-    assert [(row.what, row.why) for row in folder.unread] == [("wait", "has no span (status said)")] * 2
+    assert [(row.text, row.reason) for row in folder.rejected] == [("wait", "has no span (status said)")] * 2
     assert read_predictions(tmp_path / "all.parquet").segments == folder.segments
     assert read_predictions(tmp_path / "out" / "a.json").segments == {"a": placed}
 
@@ -238,8 +238,8 @@ def test_in_a_folder_one_bad_file_is_listed_and_a_second_of_one_video_too(tmp_pa
     write(tmp_path / "x" / "a.json", [[3, 4, "pour"]])
     predictions = read_predictions(tmp_path)
     assert predictions.segments == {"a": ONE}
-    assert "not valid JSON" in predictions.unread[0].why
-    assert predictions.unread[1].why == f"this video was read before, in {tmp_path}/a.json"
+    assert "not valid JSON" in predictions.rejected[0].reason
+    assert predictions.rejected[1].reason == f"this video was read before, in {tmp_path}/a.json"
 
 
 @pytest.mark.parametrize("tree", ["hello", "", {"a": 3}, {"a": "text"}, "42", '"text"', "null", {"x": {"y": {"z": 1}}}])
@@ -250,7 +250,7 @@ def test_a_file_with_no_predictions_is_an_error_that_says_what_was_seen(tmp_path
     except DatasetError as error:
         assert "\n" not in str(error)
         return
-    assert predictions.unread
+    assert predictions.rejected
 
 
 def test_unicode_comes_through(tmp_path):

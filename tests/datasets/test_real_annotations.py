@@ -92,7 +92,7 @@ def test_the_real_taxonomy_is_read_from_csv(data, tmp_path):
 
 def test_ht_steps_own_example_predictions_are_read(data):
     predictions = read_predictions(data / "htstep/example_predictions_val_seen.csv.gz")
-    assert predictions.unread == ()
+    assert predictions.rejected == ()
     assert len(predictions.segments) == 600
     first = predictions.segments["-25-1nbOki0"][0]
     assert first == (333.57538, 381.52155, "513", 0.31910652)
@@ -100,5 +100,5 @@ def test_ht_steps_own_example_predictions_are_read(data):
 
 def test_the_shared_dense_captions_are_read(shared):
     predictions = read_predictions(shared / "metric_cases/yc2_predictions.json")
-    assert predictions.unread == ()
+    assert predictions.rejected == ()
     assert predictions.segments["0uaKitJaqmI"][0] == (110.75, 136.08, "heat oil add chopped onion", None)

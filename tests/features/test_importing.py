@@ -11,7 +11,8 @@ from numpy.testing import assert_allclose
 
 from stepline.errors import StoreError
 from stepline.features import FeatureStore, import_features
-from stepline.features.checks import DROPPED, count_reasons, read_dropped
+from stepline.features.checks import DROPPED, read_dropped
+from stepline.records import count_reasons
 
 
 def rows(seed=0, count=5, width=4):

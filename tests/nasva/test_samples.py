@@ -66,7 +66,7 @@ def test_what_is_past_the_truncation_has_no_label(tmp_path):
     made = gather(tmp_path, *given, counts={"a": 8, "b": 8}, settings=settings)
     assert made.lengths == [5]
     assert [np.flatnonzero(row).tolist() for row in made[0].positive] == [[1], [4], []]
-    assert [(each.video, each.reason) for each in made.omitted] == [("b", reasons.PAST)]
+    assert [(each.id, each.reason) for each in made.omitted] == [("b", reasons.PAST)]
 
 
 def test_whatever_does_not_fit_is_told_and_nothing_takes_its_place(tmp_path):
@@ -86,7 +86,7 @@ def test_whatever_does_not_fit_is_told_and_nothing_takes_its_place(tmp_path):
     texts = {"good": 2, "missing": 1, "unlabelled": 2, "long": 1, "near": 1, "others": 3, "test": 1}
     made = gather(tmp_path, *given, counts=counts, texts=texts, excluded=frozenset({"test"}))
     assert [sample.id for sample in made] == ["good (step)", "near (step)"]
-    assert [(each.video, each.reason) for each in made.omitted] == [
+    assert [(each.id, each.reason) for each in made.omitted] == [
         ("missing", reasons.NO_VIDEO),
         ("speechless", reasons.NO_TEXT),
         ("unlabelled", reasons.NO_LABEL),
@@ -109,7 +109,7 @@ def test_features_of_another_width_are_left_out(tmp_path):
     features = FeatureStore(tmp_path / "video")
     said = store(tmp_path / "texts", a=1, b=1)
     made = gather_samples([told("a", (0, 2)), told("b", (0, 2))], features, {"step": said})
-    assert [(each.video, each.reason, each.value) for each in made.omitted] == [
+    assert [(each.id, each.reason, each.value) for each in made.omitted] == [
         ("b", reasons.OTHER_WIDTH, "video 5, not 4")
     ]
 
@@ -123,7 +123,7 @@ def test_stored_texts_must_be_those_that_are_told(tmp_path):
     said = FeatureStore(tmp_path / "texts")
     made = gather_samples([told("a", (0, 2), (3, 4)), told("b", (0, 2), (3, 4))], features, {"step": said})
     assert_allclose(made[0].text, vectors(3)[[0, 2]], atol=2e-3)
-    assert [(each.video, each.reason) for each in made.omitted] == [("b", reasons.OTHER_TEXTS)]
+    assert [(each.id, each.reason) for each in made.omitted] == [("b", reasons.OTHER_TEXTS)]
 
 
 def test_nothing_left_is_an_error_that_says_why(tmp_path):

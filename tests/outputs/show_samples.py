@@ -4,7 +4,7 @@ import io
 
 import numpy as np
 
-from stepline.records import Alignment, Dropped, Record, Sentence, Span, Step, Transcript, Video
+from stepline.records import Alignment, Record, Rejected, Sentence, Span, Step, Transcript, Video
 
 SPOKEN = (
     (0.4, 5.2, "Hi everyone, welcome back to my kitchen, today it's iced mint lemonade."),
@@ -89,8 +89,8 @@ def sample_record():
         steps=tuple(make_step(number, *row) for number, row in enumerate(STEPS, start=1)),
         reference=tuple(make_step(f"r{number}", text, (span,)) for number, (text, span) in enumerate(REFERENCE)),
         dropped=(
-            Dropped(what="sentence", text="Thank you. Thank you.", reason="a stock phrase over music, 66.2-66.9 s"),
-            Dropped(what="step", text="subscribe", reason="it speaks to the viewer about the channel"),
+            Rejected(what="sentence", text="Thank you. Thank you.", reason="a stock phrase over music, 66.2-66.9 s"),
+            Rejected(what="step", text="subscribe", reason="it speaks to the viewer about the channel"),
         ),
         warnings=("the file's header claims 71.0 s, but its data ends at 67.0 s",),
         settings={"asr": {"beam": 5, "model": "tiny.en"}, "vision": {"rate": 1.0, "size": None}, "formats": ["html"]},
@@ -128,7 +128,7 @@ def hostile_record():
         ),
         steps=tuple(hostile_step(number, text) for number, text in enumerate(HOSTILE)),
         reference=(make_step("r", HOSTILE[1], ((1.0, 4.0),)),),
-        dropped=tuple(Dropped(what="step", text=text, reason=text) for text in HOSTILE),
+        dropped=tuple(Rejected(what="step", text=text, reason=text) for text in HOSTILE),
         warnings=HOSTILE,
         settings={text: text for text in HOSTILE[:8]},
         models={"a": {text: [text] for text in HOSTILE[:8]}},

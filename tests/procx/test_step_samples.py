@@ -80,7 +80,7 @@ def test_what_is_left_out_is_told():
     assert found.reasons() == dict.fromkeys(every, 1)
     assert found.videos == ("v0", "v3")
     (past,) = [each for each in found.omitted if each.reason == PAST]
-    assert (past.video, past.step, past.value) == ("v3", "late", "30 s of 24 s")
+    assert (past.id, past.text, past.value) == ("v3", "late", "30 s of 24 s")
 
 
 def test_evaluation_videos_are_kept_out():

@@ -7,8 +7,8 @@ import pytest
 from test_collection import VIDEOS
 
 from stepline.errors import DatasetError
-from stepline.records import Record
-from stepline.sieve_swap.videos import Unread, read_videos
+from stepline.records import Record, Rejected
+from stepline.sieve_swap.videos import read_videos
 from stepline.storage import write_parquet, write_record
 from stepline.text_base import json_stream
 from stepline.text_base.json_stream import Damage, members
@@ -50,7 +50,7 @@ def test_howto100m_s_csv_of_each_video_is_read_with_the_same_tables(howto):
     first, second = read_videos(howto)
     assert (first.video.id, first.video.title, first.video.duration) == ("aaaaaaaaaaa", "Peel Garlic", 61.5)
     assert [sentence.text for sentence in first.transcript.sentences] == ["hello", "peel, then chop"]
-    assert isinstance(second, Unread)
+    assert isinstance(second, Rejected)
     assert "needs the columns start,end,text" in second.reason
 
 
@@ -107,5 +107,5 @@ def test_a_cut_gzip_and_binary_junk_are_told(tmp_path):
     (tmp_path / "junk.json").write_bytes(bytes(range(256)) * 10)
     for name in ("cut.json", "junk.json"):
         found = list(read_videos(tmp_path / name))
-        assert any(isinstance(video, Unread) for video in found)
+        assert any(isinstance(video, Rejected) for video in found)
         assert not any(isinstance(video, Record) and video.id not in CAPTIONS for video in found)

@@ -10,7 +10,8 @@ import pyarrow.parquet
 import pytest
 
 from stepline.errors import DatasetError
-from stepline.text_base import Document, Rejected, read_source
+from stepline.records import Rejected
+from stepline.text_base import Document, read_source
 from stepline.text_base.readers import documents as json_items
 from stepline.text_base.readers import tables as csv_rows
 from stepline.text_base.settings import TextBaseSettings

@@ -22,7 +22,7 @@ from stepline.asr.sentences import ends_sentence, split_sentences
 from stepline.asr.settings import AsrSettings
 from stepline.asr.types import TranscriptionResult
 from stepline.errors import CaptionError
-from stepline.records import Dropped, Sentence, Span, Transcript, Word
+from stepline.records import Rejected, Sentence, Span, Transcript, Word
 
 TOUCHING = 0.5  # s between two cues up to which the second can be a longer version of the first
 
@@ -122,10 +122,10 @@ def _cues(path: Path, video: str | None) -> list[Cue]:
     raise CaptionError(f"{path}: no captions recognised; give srt, vtt, json or a csv with start,end,text")
 
 
-def _sorted_out(cues: Sequence[Cue]) -> tuple[list[Cue], list[Dropped]]:
+def _sorted_out(cues: Sequence[Cue]) -> tuple[list[Cue], list[Rejected]]:
     """Return the cues that say something at a usable time, sorted, and the others with their reasons."""
     kept: list[Cue] = []
-    dropped: list[Dropped] = []
+    dropped: list[Rejected] = []
     for cue in cues:
         said = strip_sounds(cue.text)
         reason = unusable_time_reason(cue) or _too_short(cue)
@@ -137,7 +137,7 @@ def _sorted_out(cues: Sequence[Cue]) -> tuple[list[Cue], list[Dropped]]:
             start = max(0.0, cue.start or 0.0)
             kept.append(replace(cue, text=said, start=start, words=_spoken(cue, said)))
         else:
-            dropped.append(Dropped(what="sentence", text=" ".join(cue.text.split())[:LONGEST_TEXT], reason=reason))
+            dropped.append(Rejected(what="sentence", text=" ".join(cue.text.split())[:LONGEST_TEXT], reason=reason))
     return sorted(kept, key=lambda cue: cue.start or 0.0), dropped
 
 

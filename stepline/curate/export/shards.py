@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from stepline.curate.stage import StageFailure
 from stepline.features import FeatureStore, FeatureWriter
-from stepline.records import VERSION, Dropped, Record, Sentence, Step, Video
+from stepline.records import VERSION, Record, Rejected, Sentence, Step, Video
 from stepline.storage import atomic_path, to_json
 from stepline.weights import sha256
 
@@ -81,7 +81,7 @@ class Row:
 def left_out_row(failure: StageFailure, video: Video) -> Row:
     """Return the row of a video that is left out: a record that holds nothing but why."""
     reason = f"{failure.stage}: {failure.reason}"
-    record = Record(id=failure.id, video=video, dropped=(Dropped(what="video", text=failure.stage, reason=reason),))
+    record = Record(id=failure.id, video=video, dropped=(Rejected(what="video", text=failure.stage, reason=reason),))
     return Row(record, failure)
 
 

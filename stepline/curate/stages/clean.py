@@ -18,7 +18,7 @@ from stepline.curate.settings import CleanSettings, VisibleSettings
 from stepline.curate.stage import DatasetContext, StageFailure
 from stepline.curate.stages.gather import FEATURES, RECORDS, last_folder, last_records, read_left_out, write_dataset
 from stepline.features import FeatureStore
-from stepline.records import Dropped, Record, Span, Step
+from stepline.records import Record, Rejected, Span, Step
 from stepline.storage import read_parquet
 
 if TYPE_CHECKING:
@@ -61,13 +61,13 @@ def clean(gathered: DatasetContext) -> None:
 def cleaned_record(record: Record, grounded: "Sequence[Step]", settings: CleanSettings) -> Record:
     """Return the record without the steps that fail; grounded: where the grounding has them, none to ask it nothing."""
     steps: list[Step] = []
-    dropped: list[Dropped] = []
+    dropped: list[Rejected] = []
     for step, known in zip(record.steps, judged_steps(record, grounded), strict=True):
         reason = refusal(step, known, settings)
         if reason is None:
             steps.append(_where_grounded(step, grounded) if settings.spans == "grounding" else step)
         else:
-            dropped.append(Dropped(what="step", text=step.text, reason=reason))
+            dropped.append(Rejected(what="step", text=step.text, reason=reason))
     return record.model_copy(update={"steps": tuple(steps), "dropped": (*record.dropped, *dropped)})
 
 
@@ -144,7 +144,7 @@ def visible(gathered: DatasetContext) -> None:
 def visible_record(record: Record, settings: VisibleSettings) -> Record:
     """Return the record with its visual narrations as steps, each shown where it is said."""
     steps: list[Step] = []
-    dropped: list[Dropped] = []
+    dropped: list[Rejected] = []
     for number, one in enumerate(record.transcript.sentences if record.transcript else ()):
         if one.shown is not None and one.shown >= settings.shown:
             steps.append(
@@ -160,7 +160,7 @@ def visible_record(record: Record, settings: VisibleSettings) -> Record:
                 )
             )
         else:
-            dropped.append(Dropped(what="sentence", text=one.text, reason=UNSHOWN))
+            dropped.append(Rejected(what="sentence", text=one.text, reason=UNSHOWN))
     return record.model_copy(update={"steps": tuple(steps), "dropped": (*record.dropped, *dropped)})
 
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from pydantic import Field, JsonValue, ValidationError
 
 from stepline.errors import StoreError
-from stepline.records import Dropped, FrozenModel, Step, Transcript
+from stepline.records import FrozenModel, Rejected, Step, Transcript
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,7 +40,7 @@ class Spoken(FrozenModel):
     """What is said. end: the last second of sound that could be read."""
 
     transcript: Transcript
-    dropped: tuple[Dropped, ...] = ()
+    dropped: tuple[Rejected, ...] = ()
     end: float = 0.0
     warnings: tuple[str, ...] = ()
 
@@ -49,7 +49,7 @@ class Drafted(FrozenModel):
     """What a writer made of it."""
 
     steps: tuple[Step, ...]
-    dropped: tuple[Dropped, ...] = ()
+    dropped: tuple[Rejected, ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -59,7 +59,7 @@ class Placed(FrozenModel):
     duration: float
     transcript: Transcript
     steps: tuple[Step, ...]
-    dropped: tuple[Dropped, ...] = ()
+    dropped: tuple[Rejected, ...] = ()
     warnings: tuple[str, ...] = ()
 
 

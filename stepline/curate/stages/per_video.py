@@ -38,7 +38,7 @@ from stepline.pipeline import understand as pipeline
 from stepline.pipeline.networks import load_aligner, load_judge
 from stepline.pipeline.request import Request
 from stepline.pipeline.understand import VisualFeatures, judge_sentences
-from stepline.records import Alignment, Dropped, FeatureSequence, FrozenModel, Step, Transcript
+from stepline.records import Alignment, FeatureSequence, FrozenModel, Rejected, Step, Transcript
 from stepline.weights import sha256
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ def coarse(work: VideoContext) -> bytes:
         raise MediaError("nothing in it can be decoded, and nobody tells how long it is; leave it out")
     kept = pipeline.drop_speech_past_end(duration, spoken.transcript, drafted.steps, keep_all_steps=False)
     steps: tuple[Step, ...] = kept.steps
-    unsaid: tuple[Dropped, ...] = ()
+    unsaid: tuple[Rejected, ...] = ()
     if work.recipe.coarse.said == "likeness" and kept.steps:
         steps, unsaid = _linked(kept.steps, kept.transcript, duration, work)
     warnings = (*probed.warnings, *spoken.warnings, *seen.warnings, *drafted.notes, *kept.warnings)
@@ -201,7 +201,7 @@ def coarse(work: VideoContext) -> bytes:
 
 def _linked(
     steps: tuple[Step, ...], transcript: Transcript, duration: float, work: VideoContext
-) -> tuple[tuple[Step, ...], tuple[Dropped, ...]]:
+) -> tuple[tuple[Step, ...], tuple[Rejected, ...]]:
     from stepline.grounding.speech import coarse_spans
     from stepline.text import embed
 

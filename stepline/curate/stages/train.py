@@ -137,7 +137,7 @@ def _sources(gathered: DatasetContext) -> "RefineSources":
 
 
 def _omitted(done: "Refined") -> dict[str, StageFailure]:
-    return {one.video: _left_out(one.video, one.reason) for one in done.omitted if one.kind == "step"}
+    return {one.id: _left_out(one.id, one.reason) for one in done.omitted if one.what == "step"}
 
 
 def _without_steps(records: Iterable[Record]) -> dict[str, StageFailure]:

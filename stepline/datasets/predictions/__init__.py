@@ -1,6 +1,6 @@
 """Outputs of other systems, and Stepline's own, as segments: (start, end, sentence, score) by video."""
 
 from stepline.datasets.predictions.read import read_predictions
-from stepline.datasets.predictions.types import Predictions, Segment, Unread
+from stepline.datasets.predictions.types import Predictions, Segment
 
-__all__ = ["Predictions", "Segment", "Unread", "read_predictions"]
+__all__ = ["Predictions", "Segment", "read_predictions"]

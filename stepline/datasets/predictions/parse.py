@@ -64,7 +64,7 @@ def _record(found: Found, node: Node) -> None:
     try:
         found.record(from_json(json.dumps(node.value), node.place), node.place)
     except StoreError as error:
-        found.skip(node.place, node.value, str(error))
+        found.reject(node.place, node.value, str(error))
 
 
 def _holds_segments(value: dict[str, Tree]) -> bool:
@@ -125,13 +125,13 @@ def read_video(found: Found, node: Node, video: str) -> None:
     """Add one video's segments."""
     value = node.value
     if not video or not usable(video):
-        found.skip(node.place, value, "names no video")
+        found.reject(node.place, value, "names no video")
     elif _is_record(value):
         _record(found, node)
     elif isinstance(value, str):
         found.replies.append((video, value, node.place))
     elif not isinstance(value, list | dict):
-        found.skip(node.place, value, "is neither a list of segments nor an object that holds one")
+        found.reject(node.place, value, "is neither a list of segments nor an object that holds one")
     elif found.opens(video, node.place):
         _segments(found, video, node)
 
@@ -150,7 +150,7 @@ def _segments(found: Found, video: str, node: Node) -> None:
         titles = [(float(seconds(start) or 0), title.text().strip(), title.place) for start, title in node.entries()]
         found.chapters(video, [chapter for chapter in titles if _speaks(found, chapter[1], chapter[2])])
     elif value:
-        found.skip(node.place, value, f"holds none of {', '.join(LISTS)}, nor timestamps with sentences")
+        found.reject(node.place, value, f"holds none of {', '.join(LISTS)}, nor timestamps with sentences")
 
 
 def _columns(found: Found, video: str, node: Node) -> None:
@@ -158,7 +158,7 @@ def _columns(found: Found, video: str, node: Node) -> None:
     keys = ("timestamps", "sentences") if flat else ("start", "end", "text")
     columns = [list(node[key].rows()) for key in keys]
     if len({len(column) for column in columns}) > 1:
-        found.skip(node.place, node.value, f"{', '.join(keys)} are not equally long")
+        found.reject(node.place, node.value, f"{', '.join(keys)} are not equally long")
         return
     for cells in zip(*columns, strict=True):
         values = [cell.value for cell in cells]
@@ -179,7 +179,7 @@ def _rows(found: Found, video: str, rows: Sequence[Node]) -> None:
             start, end, text, *score = row.value
             _add(found, video, row.place, interval([start, end]), text, score[0] if score else None)
         else:
-            found.skip(row.place, row.value, "is not [start, end, sentence]")
+            found.reject(row.place, row.value, "is not [start, end, sentence]")
 
 
 def _first(value: dict[str, Tree], keys: Sequence[str]) -> Tree:
@@ -205,7 +205,7 @@ def _text(value: dict[str, Tree]) -> Tree:
 def _object(found: Found, video: str, row: Node) -> None:
     value = row.value
     if _starts(value) is not None:
-        found.skip(row.place, _text(value) or value, NO_END)
+        found.reject(row.place, _text(value) or value, NO_END)
         return
     start, end = _first(value, START), _first(value, END)
     times = interval(_first(value, PAIR)) if start is None and end is None else interval([start, end])
@@ -216,7 +216,7 @@ def _add(
     found: Found, video: str, where: str, times: tuple[float, float] | None, text: Tree, score: Tree
 ) -> None:  # fmt: skip
     if times is None:
-        found.skip(where, text, NOT_TIMES)
+        found.reject(where, text, NOT_TIMES)
     elif _is_blank(text) or _speaks(found, text, where):
         found.add(video, Segment(*times, text.strip(), seconds(score)))
 
@@ -227,10 +227,10 @@ def _is_blank(text: Tree) -> bool:
 
 def _speaks(found: Found, text: Tree, where: str) -> bool:
     if not isinstance(text, str) or not text.strip():
-        found.skip(where, text, NO_TEXT)
+        found.reject(where, text, NO_TEXT)
         return False
     if not usable(text):
-        found.skip(where, "", BAD_TEXT)
+        found.reject(where, "", BAD_TEXT)
         return False
     return True
 
@@ -272,7 +272,7 @@ def read_lines(found: Found, text: str, name: str, stem: str) -> None:
     if not rows or not found.opens(stem, name):
         return
     for where, item in bare:
-        found.skip(where, item, NO_TIMES)
+        found.reject(where, item, NO_TIMES)
     if any(row.end is not None for row in rows):
         _line_segments(found, stem, rows)
     else:
@@ -298,9 +298,9 @@ def _line_segments(found: Found, video: str, rows: list[Line]) -> None:
     for row in rows:
         start, end = seconds(row.start), seconds(row.end)
         if start is None or end is None:
-            found.skip(row.where, row.text, NO_END_IN_LINE)
+            found.reject(row.where, row.text, NO_END_IN_LINE)
         elif not row.text:
-            found.skip(row.where, "", "has times but no text")
+            found.reject(row.where, "", "has times but no text")
         else:
             found.segments[video].append(Segment(start, end, row.text))
 
@@ -323,7 +323,7 @@ def read_prose(found: Found, text: str, name: str, stem: str) -> None:
         if index == 0:
             read_tree(found, Node(tree, where), stem)
         else:
-            found.skip(where, tree, "a reply holds one JSON value; this is a further one")
+            found.reject(where, tree, "a reply holds one JSON value; this is a further one")
     if not parts:
         read_lines(found, text, name, stem)
 
@@ -340,7 +340,9 @@ def _trees(found: Found, text: str, name: str) -> list[Tree]:
         except (ValueError, RecursionError):
             position = bracket.start() + 1
             if _BROKEN.match(text, bracket.start()):
-                found.skip(name, text[bracket.start() :][:40], "a JSON list that breaks off; its whole items are read")
+                found.reject(
+                    name, text[bracket.start() :][:40], "a JSON list that breaks off; its whole items are read"
+                )
             continue
         if tree and (isinstance(tree, dict) or isinstance(tree[0], list | dict)):
             trees.append(tree)

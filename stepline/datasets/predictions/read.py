@@ -29,7 +29,7 @@ UNTELLING = ("chapters", "output_text", "steps", "result", "results", "predictio
 EMPTY = ("{}", '{"results":{}}')
 NOTHING = "nothing in it looks like texts with times"
 FURTHER = "Extra data"  # json's words for a value that follows a whole one
-SHOWN = 3  # unread things that an error lists
+SHOWN = 3  # rejected things that an error lists
 
 
 def read_predictions(path: Path | str, *, durations: Mapping[str, float] | None = None) -> Predictions:
@@ -46,8 +46,8 @@ def read_predictions(path: Path | str, *, durations: Mapping[str, float] | None 
         _folder(found, path)
     else:
         _file(found, path)
-    if found.unread and not found.segments:
-        listed = "; ".join(f"{row.where}: {quoted(row.what)} {row.why}" for row in found.unread[:SHOWN])
+    if found.rejected and not found.segments:
+        listed = "; ".join(f"{row.location}: {quoted(row.text)} {row.reason}" for row in found.rejected[:SHOWN])
         raise DatasetError(f"{path}: no predictions in it that can be read ({listed}); see docs/datasets.md")
     return found.finish()
 
@@ -60,7 +60,7 @@ def _folder(found: Found, folder: Path) -> None:
         try:
             _file(found, file)
         except DatasetError as error:
-            found.skip(str(file), file.name, str(error))
+            found.reject(str(file), file.name, str(error))
 
 
 def _file(found: Found, path: Path) -> None:
@@ -69,7 +69,7 @@ def _file(found: Found, path: Path) -> None:
         _parquet(found, path)
         return
     text, video = read_text(path), _video(path)
-    before = (len(found.segments), len(found.unread))
+    before = (len(found.segments), len(found.rejected))
     if name.endswith((".csv", ".tsv")):
         _table(found, text, str(path), video)
     elif name.endswith((".jsonl", ".ndjson")):
@@ -77,8 +77,8 @@ def _file(found: Found, path: Path) -> None:
     else:
         _text(found, text, path, video)
     _replies(found)
-    if (len(found.segments), len(found.unread)) == before and re.sub(r"\s", "", text) not in EMPTY:
-        found.skip(str(path), text[:60].replace("\n", " "), NOTHING)
+    if (len(found.segments), len(found.rejected)) == before and re.sub(r"\s", "", text) not in EMPTY:
+        found.reject(str(path), text[:60].replace("\n", " "), NOTHING)
 
 
 def _text(found: Found, text: str, path: Path, video: str) -> None:
@@ -101,11 +101,11 @@ def _text(found: Found, text: str, path: Path, video: str) -> None:
 def _replies(found: Found) -> None:
     """Read the texts that a mapping gives for its videos, as a language model's replies."""
     for video, text, where in found.replies:
-        before = (len(found.segments), len(found.unread))
+        before = (len(found.segments), len(found.rejected))
         if usable(text):
             read_prose(found, text, where, video)
-        if (len(found.segments), len(found.unread)) == before:
-            found.skip(where, text, NOTHING)
+        if (len(found.segments), len(found.rejected)) == before:
+            found.reject(where, text, NOTHING)
     found.replies.clear()
 
 
@@ -157,8 +157,8 @@ def _column(header: Mapping[str, str], names: tuple[str, ...]) -> str | None:
 def _row(found: Found, cells: Mapping[str, str], where: str, video: str) -> None:
     times = interval([cells["start"], cells["end"]])
     if times is None:
-        found.skip(where, cells["text"], NOT_TIMES)
+        found.reject(where, cells["text"], NOT_TIMES)
     elif not usable(cells["text"]):
-        found.skip(where, "", BAD_TEXT)
+        found.reject(where, "", BAD_TEXT)
     elif video in found.segments or found.opens(video, where):
         found.add(video, Segment(*times, cells["text"], seconds(cells["score"])))

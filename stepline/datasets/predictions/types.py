@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from stepline.datasets.files import Tree, quoted
 from stepline.datasets.youcook2 import PREFIX, prefixed
-from stepline.records import Record
+from stepline.records import Record, Rejected
 
 NEXT_START = "a chapter ends where the next one starts"
 UNPREFIXED = 'the "v_" before every id is left out, as from the annotations'
@@ -27,24 +27,16 @@ class Segment(NamedTuple):
     score: float | None = None
 
 
-class Unread(NamedTuple):
-    """Something that could not be read: where it stands, what it is, and why."""
-
-    where: str
-    what: str
-    why: str
-
-
 @dataclass(frozen=True)
 class Predictions:
     """Segments by video id, in the file's order; a video that is named without segments has an empty tuple.
 
-    unread: everything that was passed over. rules: the named rules by which ends were set, ids shortened and empty
+    rejected: everything that was passed over. rules: the named rules by which ends were set, ids shortened and empty
     texts kept.
     """
 
     segments: Mapping[str, tuple[Segment, ...]]
-    unread: tuple[Unread, ...] = ()
+    rejected: tuple[Rejected, ...] = ()
     rules: tuple[str, ...] = ()
 
 
@@ -55,7 +47,7 @@ class Found:
     durations: Mapping[str, float] = field(default_factory=dict)
     segments: dict[str, list[Segment]] = field(default_factory=dict)
     places: dict[str, str] = field(default_factory=dict)
-    unread: list[Unread] = field(default_factory=list)
+    rejected: list[Rejected] = field(default_factory=list)
     rules: list[str] = field(default_factory=list)
     speechless: int = 0  # segments with an empty text
     replies: list[tuple[str, str, str]] = field(default_factory=list)  # video, text, where: to be read as prose
@@ -63,15 +55,16 @@ class Found:
     def opens(self, video: str, where: str) -> bool:
         """Tell whether a video is new; one that was read before is noted and must be passed over."""
         if video in self.segments:
-            self.skip(where, video, f"this video was read before, in {self.places[video]}")
+            self.reject(where, video, f"this video was read before, in {self.places[video]}")
             return False
         self.segments[video] = []
         self.places[video] = where
         return True
 
-    def skip(self, where: str, what: Tree, why: str) -> None:
+    def reject(self, location: str, what: Tree, reason: str) -> None:
         """Note something that cannot be read."""
-        self.unread.append(Unread(where, what if isinstance(what, str) else quoted(what), why))
+        text = what if isinstance(what, str) else quoted(what)
+        self.rejected.append(Rejected("prediction", reason, text=text, location=location))
 
     def add(self, video: str, segment: Segment) -> None:
         """Add a segment; one whose text is empty stays a prediction, as for the official scorers, and is counted."""
@@ -92,7 +85,7 @@ class Found:
                 best = step.spans[0]
                 self.segments[record.id].append(Segment(best.start, best.end, step.text, step.score))
             else:
-                self.skip(f"{where}: step {step.id}", step.text, f"has no span (status {step.status or 'not set'})")
+                self.reject(f"{where}: step {step.id}", step.text, f"has no span (status {step.status or 'not set'})")
 
     def chapters(self, video: str, starts: list[tuple[float, str, str]]) -> None:
         """Add chapters (start, title, where): each ends where the next starts, the last with the video if known."""
@@ -103,10 +96,10 @@ class Found:
             end = duration if last else starts[index + 1][0]
             if end is None:
                 why = "the last chapter has no end and the video's duration is not known; give durations"
-                self.skip(where, title, why)
+                self.reject(where, title, why)
             elif end <= start:
                 why = "starts after the video's end" if last else "starts at the same second as the next"
-                self.skip(where, title, f"the chapter {why}")
+                self.reject(where, title, f"the chapter {why}")
             else:
                 self.applies(DURATION if last else NEXT_START)
                 self.segments[video].append(Segment(start, end, title))
@@ -119,7 +112,7 @@ class Found:
         if self.speechless:
             self.applies(f"{self.speechless} segments have an empty text and stay as they are")
         kept = {video[cut:]: tuple(segments) for video, segments in self.segments.items()}
-        return Predictions(kept, tuple(self.unread), tuple(self.rules))
+        return Predictions(kept, tuple(self.rejected), tuple(self.rules))
 
 
 _CLOCK = re.compile(r"(?:(\d{1,4}):)?(\d{1,5}):(\d{1,2}(?:[.,]\d{1,9})?)")

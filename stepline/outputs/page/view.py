@@ -8,7 +8,7 @@ from pydantic import JsonValue
 
 from stepline.outputs.html import picture_link
 from stepline.outputs.text import clock, from_pictures, one_line, sentence_case, shown_span
-from stepline.records import Alignment, Dropped, Record, Sentence, Span, Step
+from stepline.records import Alignment, Record, Rejected, Sentence, Span, Step
 
 Kind = Literal["shown", "said", "missing", "unplaced"]
 Mark = Literal["shown", "said", "none"]
@@ -86,7 +86,7 @@ class View:
     steps: tuple[StepView, ...]
     sentences: tuple[SentenceView, ...]
     reference: tuple[tuple[str, tuple[tuple[float, str], ...]], ...]
-    dropped: tuple[Dropped, ...]
+    dropped: tuple[Rejected, ...]
     warnings: tuple[str, ...]
     settings: tuple[tuple[str, str], ...]
     models: tuple[tuple[str, str], ...]

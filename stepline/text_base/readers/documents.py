@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from stepline.text_base.documents import Read, Rejected
+from stepline.records import Rejected
+from stepline.text_base.documents import Read
 from stepline.text_base.readers.item import DAMAGE, INGREDIENTS, NESTED, STEPS, Place, form, opened, read_item, stem
 from stepline.text_base.settings import TextBaseSettings
 
@@ -35,13 +36,13 @@ def read_json(path: Path, settings: TextBaseSettings, licence: str | None) -> It
             for number, (key, item) in enumerate(items):
                 place = Place(path.name, stem(path), key or str(number), licence)
                 if isinstance(item, _BrokenError):
-                    yield Rejected("broken JSON", str(place), str(item)[:200])
+                    yield Rejected("document", "broken JSON", location=str(place), value=str(item)[:200])
                 else:
                     yield from read_item(item, place, settings)
         except UnicodeDecodeError as error:
-            yield Rejected("not UTF-8", path.name, str(error)[:200])
+            yield Rejected("document", "not UTF-8", location=path.name, value=str(error)[:200])
         except DAMAGE as error:
-            yield Rejected("file cut off", path.name, str(error)[:200])
+            yield Rejected("document", "file cut off", location=path.name, value=str(error)[:200])
 
 
 def _lines(file: BinaryIO) -> Iterator[tuple[str, object]]:
@@ -178,18 +179,18 @@ def read_text(path: Path, settings: TextBaseSettings, licence: str | None) -> It
         with opened(path) as file:
             data = file.read(4 * settings.longest_document + 1)
     except DAMAGE as error:
-        yield Rejected("file cut off", path.name, str(error)[:200])
+        yield Rejected("document", "file cut off", location=path.name, value=str(error)[:200])
         return
     if len(data) > 4 * settings.longest_document:
-        yield Rejected("document too long", path.name, f"more than {len(data) - 1} bytes")
+        yield Rejected("document", "document too long", location=path.name, value=f"more than {len(data) - 1} bytes")
         return
     if b"\0" in data:
-        yield Rejected("binary junk", path.name)
+        yield Rejected("document", "binary junk", location=path.name)
         return
     try:
         yield from read_item(_parsed(data.decode("utf-8-sig")), place, settings)
     except UnicodeDecodeError:
-        yield Rejected("not UTF-8", path.name)
+        yield Rejected("document", "not UTF-8", location=path.name)
 
 
 def _parsed(text: str) -> dict[str, object]:

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from stepline.errors import DatasetError
-from stepline.text_base.documents import Document, Read, Rejected, TextStep
+from stepline.records import Rejected
+from stepline.text_base.documents import Document, Read, TextStep
 from stepline.text_base.settings import TextBaseSettings
 from stepline.text_base.split_steps import plain, single_steps
 
@@ -47,21 +48,21 @@ class Place:
 def read_item(item: object, place: Place, settings: TextBaseSettings) -> Iterator[Read]:
     """Yield what was left out of an item, then its Document if one step remains."""
     if not isinstance(item, Mapping):
-        yield Rejected("not a document", str(place), type(item).__name__)
+        yield Rejected("document", "not a document", location=str(place), value=type(item).__name__)
         return
     fields = _flat(item)
     texts = list(strings(first(fields, STEPS), 0))
     if (size := sum(map(len, texts))) > settings.longest_document:
-        yield Rejected("document too long", str(place), f"{size} characters")
+        yield Rejected("document", "document too long", location=str(place), value=f"{size} characters")
         return
     steps: list[str] = []
     for step in (step for text in texts for step in single_steps(text)):
         if len(step) <= settings.longest_step:
             steps.append(step)
         else:
-            yield Rejected("step too long", str(place), f"{len(step)} characters")
+            yield Rejected("step", "step too long", location=str(place), value=f"{len(step)} characters")
     if not steps:
-        yield Rejected("no steps", str(place), f"fields {', '.join(map(str, item))}"[:200])
+        yield Rejected("document", "no steps", location=str(place), value=f"fields {', '.join(map(str, item))}"[:200])
         return
     yield _document(fields, steps, place)
 

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from stepline.errors import DatasetError
-from stepline.text_base.documents import Read, Rejected
+from stepline.records import Rejected
+from stepline.text_base.documents import Read
 from stepline.text_base.readers.item import (
     DAMAGE,
     IDS,
@@ -48,11 +49,11 @@ def read_csv(path: Path, settings: TextBaseSettings, licence: str | None) -> Ite
             for number, row in rows:
                 place = Place(path.name, file_stem, f"row {number}", licence)
                 if isinstance(row, str):
-                    yield Rejected(row, str(place))
+                    yield Rejected("document", row, location=str(place))
                 else:
                     yield from _read_row(header, row, place, settings)
         except DAMAGE as error:
-            yield Rejected("file cut off", path.name, str(error)[:200])
+            yield Rejected("document", "file cut off", location=path.name, value=str(error)[:200])
 
 
 def _header(path: Path, rows: "_Rows") -> list[str]:
@@ -68,14 +69,16 @@ def _header(path: Path, rows: "_Rows") -> list[str]:
 
 def _read_row(header: Sequence[str], row: Sequence[str], place: Place, settings: TextBaseSettings) -> Iterator[Read]:
     if len(row) != len(header):
-        yield Rejected("wrong number of columns", str(place), f"{len(row)} instead of {len(header)}")
+        yield Rejected(
+            "document", "wrong number of columns", location=str(place), value=f"{len(row)} instead of {len(header)}"
+        )
         return
     item: dict[str, object] = dict(zip(header, row, strict=True))
     for name in set(header) & {*STEPS, *INGREDIENTS}:
         try:
             item[name] = _cell(str(item[name]))
         except (ValueError, RecursionError) as error:
-            yield Rejected("broken list cell", str(place), f"{name}: {str(error)[:150]}")
+            yield Rejected("document", "broken list cell", location=str(place), value=f"{name}: {str(error)[:150]}")
             return
     named = next((str(item[name]) for name in TITLES if item.get(name)), "")
     key = next((str(item[name]) for name in ("id", "") if item.get(name)), "") or place.key.removeprefix("row ")
@@ -172,4 +175,4 @@ def read_parquet(path: Path, settings: TextBaseSettings, licence: str | None) ->
                 yield from read_item(item, Place(path.name, stem(path), str(number), licence), settings)
                 number += 1
     except (OSError, ValueError, arrow.ArrowException) as error:
-        yield Rejected("file cut off", path.name, str(error).splitlines()[0][:200])
+        yield Rejected("document", "file cut off", location=path.name, value=str(error).splitlines()[0][:200])

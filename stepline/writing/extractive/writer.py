@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from stepline.records import Dropped, Sentence, Span, Step, Transcript
+from stepline.records import Rejected, Sentence, Span, Step, Transcript
 from stepline.writing.extractive.clauses import Clause, find_clauses
 from stepline.writing.extractive.english import looks_english, parse, word_set
 from stepline.writing.extractive.off_topic import QUIET, refusal
@@ -98,7 +98,7 @@ def write_extractive(transcript: Transcript) -> Written:
     mentions = Mentions()
     found = [item for piece, doc in zip(pieces, docs, strict=True) for item in _read(piece, doc, transcript, mentions)]
     steps = merge_repeats(item for item in found if isinstance(item, Step))
-    return Written(number(steps), tuple(item for item in found if isinstance(item, Dropped)))
+    return Written(number(steps), tuple(item for item in found if isinstance(item, Rejected)))
 
 
 def _foreign(transcript: Transcript) -> str | None:
@@ -114,7 +114,7 @@ def _foreign(transcript: Transcript) -> str | None:
     return "the extractive writer reads English only, and this transcript does not look like it; use the llm writer"
 
 
-def _read(piece: Segment, doc: "Doc", transcript: Transcript, mentions: Mentions) -> Iterator[Step | Dropped]:
+def _read(piece: Segment, doc: "Doc", transcript: Transcript, mentions: Mentions) -> Iterator[Step | Rejected]:
     """Yield the steps of one segment and what was refused in it, and remember what it names."""
     clauses = [clause for clause in find_clauses(doc, ordered=piece.ordered, told=piece.told) if not is_rest(clause)]
     for clause in clauses:
@@ -125,7 +125,7 @@ def _read(piece: Segment, doc: "Doc", transcript: Transcript, mentions: Mentions
         if reason is None:
             yield _step(worded, piece, transcript.sentences[piece.sentence])
         elif reason not in QUIET:
-            yield Dropped(what="step", text=worded.text, reason=reason)
+            yield Rejected(what="step", text=worded.text, reason=reason)
         if reason is None or not reason.startswith("chat"):
             mentions.add(piece.sentence, mentions_of(clause.verb, worded.resolved))
     if not clauses and (named := mentions_in(doc)):

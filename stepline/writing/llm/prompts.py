@@ -20,7 +20,7 @@ from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
-from stepline.records import Dropped, Sentence, Transcript
+from stepline.records import Rejected, Sentence, Transcript
 
 LONGEST = 6000  # characters of one chunk, some 1,500 tokens: room for prompt and reply in a context of 4,096
 
@@ -200,7 +200,7 @@ class Reading:
     """
 
     texts: tuple[str, ...] = ()
-    dropped: tuple[Dropped, ...] = ()
+    dropped: tuple[Rejected, ...] = ()
     times: tuple[str, ...] = ()
     refusal: str | None = None
 
@@ -254,7 +254,7 @@ def _not_a_list(text: str, items: list[str], sentences: int) -> str | None:
 
 def _read_items(items: list[str], spoken: str, complete: bool) -> Reading:
     texts: list[str] = []
-    dropped: list[Dropped] = []
+    dropped: list[Rejected] = []
     times: list[str] = []
     if not complete and items:
         dropped.append(_step(items.pop(), "the reply was cut off inside this step; a larger max_tokens lets it end"))
@@ -303,5 +303,5 @@ def _unfit(text: str) -> str | None:
     return None
 
 
-def _step(text: str, reason: str) -> Dropped:
-    return Dropped(what="step", text=" ".join(text.split())[:LONGEST_STEP] or "(blank)", reason=reason)
+def _step(text: str, reason: str) -> Rejected:
+    return Rejected(what="step", text=" ".join(text.split())[:LONGEST_STEP] or "(blank)", reason=reason)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stepline.errors import WriterError
-from stepline.records import Dropped, Matrix, Step, Transcript
+from stepline.records import Matrix, Rejected, Step, Transcript
 from stepline.writing.extractive.english import parse
 from stepline.writing.extractive.off_topic import small_talk
 from stepline.writing.extractive.writer import merge_repeats, number, union
@@ -51,7 +51,7 @@ class Support:
         return np.asarray(self.cosine + WORDS * self.shared, dtype=np.float32)
 
 
-def cite(texts: Sequence[str], chunk: Chunk, *, floor: float, embed: Embed) -> tuple[list[Step], list[Dropped]]:
+def cite(texts: Sequence[str], chunk: Chunk, *, floor: float, embed: Embed) -> tuple[list[Step], list[Rejected]]:
     """Return the texts as steps that cite sentences of the chunk, and those that no sentence supports.
 
     A sentence supports a step when their cosine is at least `floor`, or half of that where it says most of the step's
@@ -60,13 +60,13 @@ def cite(texts: Sequence[str], chunk: Chunk, *, floor: float, embed: Embed) -> t
     support = measure(texts, [sentence.text for sentence in chunk.sentences], embed)
     chosen = in_order(support.score) if texts else []
     steps: list[Step] = []
-    dropped: list[Dropped] = []
+    dropped: list[Rejected] = []
     for k, text in enumerate(texts):
         rows = _sources(support, k, chosen[k], floor)
         if rows:
             steps.append(_step(text, chunk, rows))
         else:
-            dropped.append(Dropped(what="step", text=text, reason="no sentence supports it"))
+            dropped.append(Rejected(what="step", text=text, reason="no sentence supports it"))
     return steps, dropped
 
 
@@ -146,7 +146,7 @@ class Part:
 
     chunk: Chunk
     steps: tuple[Step, ...]
-    dropped: tuple[Dropped, ...]
+    dropped: tuple[Rejected, ...]
     notes: tuple[str, ...]
     reason: str
 
@@ -232,15 +232,15 @@ def _told_in(chunk: Chunk, whole: Written) -> list[Step]:
     return [step for step in whole.steps if set(step.sources) & set(chunk.places)]
 
 
-def _without_talk(texts: Sequence[str]) -> tuple[list[str], list[Dropped]]:
+def _without_talk(texts: Sequence[str]) -> tuple[list[str], list[Rejected]]:
     reasons = small_talk(texts)
     work = [text for text, reason in zip(texts, reasons, strict=True) if reason is None]
     talk = [(text, reason) for text, reason in zip(texts, reasons, strict=True) if reason is not None]
-    return work, [Dropped(what="step", text=text, reason=reason) for text, reason in talk]
+    return work, [Rejected(what="step", text=text, reason=reason) for text, reason in talk]
 
 
-def _hidden(text: str) -> Dropped:
-    return Dropped(what="sentence", text=text, reason="addresses a language model, not the viewer; withheld from it")
+def _hidden(text: str) -> Rejected:
+    return Rejected(what="sentence", text=text, reason="addresses a language model, not the viewer; withheld from it")
 
 
 def _extractive(transcript: Transcript) -> Written:
