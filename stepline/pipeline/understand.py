@@ -27,7 +27,7 @@ from stepline.pipeline.describe import describe_pictures
 from stepline.pipeline.networks import Networks, fingerprint, load_networks
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.progress import Progress, StoppedError, trim_memory, with_progress
-from stepline.records import Alignment, Rejected, FeatureSequence, FrozenModel, Record, Span, Step, Transcript, Video
+from stepline.records import Alignment, FeatureSequence, FrozenModel, Record, Rejected, Span, Step, Transcript, Video
 from stepline.weights import sha256
 from stepline.wys2.settings import JudgeSettings
 
