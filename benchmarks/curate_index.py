@@ -18,7 +18,7 @@ from pathlib import Path
 
 from stepline.curate.plan import Plan, video_status
 from stepline.curate.remote import FileEntry, RemotePath
-from stepline.curate.report.collect import Counts
+from stepline.curate.report.collect import DatasetCounts
 from stepline.curate.stage import Item, load_recipe, resolve_stages, result_path
 from stepline.curate.stages import STAGES
 from stepline.curate.store.results import KeySet, ResultStore
@@ -171,7 +171,7 @@ def parquet(folder: Path) -> dict[str, object]:
         return cpu(lambda: list(read_parquet(path)))
 
     def counted(size: int) -> float:
-        counts = Counts()
+        counts = DatasetCounts()
         return cpu(lambda: [counts.add(one) for one in records[:size]])
 
     sizes = (1000, 4000)

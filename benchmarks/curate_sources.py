@@ -58,7 +58,7 @@ def read(folder: Path, name: str) -> int:
 
 def export(folder: Path, records: int) -> int:
     """Export synthetic records of a hundred sentences and ten steps each, and return the bytes of the dataset."""
-    from stepline.curate.export import Contents, export_dataset
+    from stepline.curate.export import DatasetContents, export_dataset
     from stepline.curate.settings import ExportSettings
     from stepline.records import Record, Sentence, Span, Step, Transcript, Video
 
@@ -74,7 +74,7 @@ def export(folder: Path, records: int) -> int:
         return Record(id=video.id, video=video, transcript=Transcript(sentences=sentences), steps=steps)
 
     (folder / "dataset").mkdir()
-    export_dataset(Contents(lambda: map(made, range(records)), {}), folder / "dataset", ExportSettings())
+    export_dataset(DatasetContents(lambda: map(made, range(records)), {}), folder / "dataset", ExportSettings())
     return sum(path.stat().st_size for path in (folder / "dataset").rglob("*") if path.is_file())
 
 

@@ -13,7 +13,7 @@ import click
 from stepline.cli.common import Group, curation_bar, serve_until_stopped
 
 if TYPE_CHECKING:
-    from stepline.curate.audit.sample import Sample
+    from stepline.curate.audit.sample import AuditSample
     from stepline.curate.audit.verdicts import Verdicts
     from stepline.curate.driver import RunOutcome
     from stepline.curate.remote import RemotePath
@@ -180,7 +180,7 @@ def audit(out: str, port: int, browse: bool, files: tuple[Path, ...], table: boo
     Example:
       stepline curate audit dataset --port 8080
     """
-    from stepline.curate.audit.verdicts import take_over
+    from stepline.curate.audit.verdicts import import_verdicts
     from stepline.curate.report import make_report, write_report
     from stepline.curate.report.write import local_verdicts
 
@@ -189,7 +189,7 @@ def audit(out: str, port: int, browse: bool, files: tuple[Path, ...], table: boo
     made = make_report(place, settings)
     sample = made.findings.sample
     for file in files:
-        count = take_over(file, verdicts, frozenset(asked.id for asked in sample.asked))
+        count = import_verdicts(file, verdicts, frozenset(text.id for text in sample.texts))
         click.echo(f"{file}: {count} verdicts taken over", err=True)
     if not (table or files):
         from stepline.curate.audit.server import serve
@@ -226,19 +226,18 @@ def _settings(out: str, overrides: tuple[str, ...]) -> "ReportSettings":
     return load_settings(ReportSettings, None, [*(f"{key}={json.dumps(tree[key])}" for key in tree), *overrides])
 
 
-def _agreement_table(sample: "Sample", verdicts: "Verdicts") -> None:
+def _agreement_table(sample: "AuditSample", verdicts: "Verdicts") -> None:
     """Print the manual check (NaSVA, Table 5) and the agreement."""
-    from stepline.curate.audit.verdicts import accords, rows
-    from stepline.curate.sampling import written
+    from stepline.curate.audit.verdicts import annotator_agreements, audit_table
 
     given = list(verdicts)
     click.echo(f"{'texts':<24}{'checked':>8}  {'alignable':<24}well aligned")
-    for row in rows(sample, given):
-        click.echo(f"{row.name:<24}{row.checked:>8}  {written(row.alignable):<24}{written(row.aligned)}")
-    found = accords(sample, given)
-    for one in found:
-        kappa = "undefined" if one.kappa is None else f"{one.kappa:.2f} [{one.low:.2f}, {one.high:.2f}]"
-        name = "Cohen's" if len(one.people) == 2 else "Fleiss'"
-        click.echo(f"{one.question}: {name} kappa {kappa} over {one.texts} texts by {', '.join(one.people)}")
-    if not found:
+    for row in audit_table(sample, given):
+        click.echo(f"{row.name:<24}{row.checked:>8}  {row.alignable!s:<24}{row.well_aligned}")
+    agreements = annotator_agreements(sample, given)
+    for agreement in agreements:
+        name = {"Cohen": "Cohen's", "Fleiss": "Fleiss'"}[agreement.coefficient]
+        people = ", ".join(agreement.people)
+        click.echo(f"{agreement.question}: {name} kappa {agreement} over {agreement.texts} texts by {people}")
+    if not agreements:
         click.echo("agreement: not known until two people have checked the same texts")

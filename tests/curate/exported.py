@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from stepline.curate.export import Contents, export_dataset
+from stepline.curate.export import DatasetContents, export_dataset
 from stepline.curate.settings import ExportSettings
 from stepline.curate.stage import Item, StageFailure
 from stepline.features import FeatureStore, FeatureWriter
@@ -50,7 +50,7 @@ def contents(tmp_path, count=5, **others):
                 if number != 1:
                     writer.add(f"v{number:02}", np.full((3, 2), number, np.float32), rate=1.0, backbone="conse")
     ids = [f"v{number:02}" for number in range(count)] + list(LEFT_OUT)
-    return Contents(
+    return DatasetContents(
         records=lambda: (record(number) for number in range(count)),
         left_out=LEFT_OUT,
         items={id: Item(id, f"/home/somebody/videos/{id}.mp4", path=f"{id}.mp4", title=id) for id in ids},

@@ -10,12 +10,18 @@ from made_records import record
 from show_browser import CHROMIUM, Browser
 
 from stepline.annotate.answers import cohen
-from stepline.curate.audit.sample import draw
+from stepline.curate.audit.sample import draw_sample
 from stepline.curate.audit.server import serve
-from stepline.curate.audit.verdicts import Verdict, Verdicts, accords, means, rows, take_over
-from stepline.curate.report.collect import find
-from stepline.curate.report.page import page
-from stepline.curate.sampling import written
+from stepline.curate.audit.verdicts import (
+    Verdict,
+    Verdicts,
+    annotator_agreements,
+    audit_table,
+    import_verdicts,
+    mean_answers,
+)
+from stepline.curate.report.collect import collect
+from stepline.curate.report.page import render_page
 from stepline.curate.settings import ReportSettings
 from stepline.errors import DatasetError, StoreError
 
@@ -28,36 +34,36 @@ RECORDS = [
 
 
 def ids(sample, kind):
-    return [asked.id for asked in sample.asked if asked.kind == kind]
+    return [asked.id for asked in sample.texts if asked.kind == kind]
 
 
 def test_sentences_and_placed_steps_are_asked_about():
-    sample = draw(RECORDS, videos=2, texts=1)
+    sample = draw_sample(RECORDS, videos=2, texts=1)
     assert len(sample.titles) == 2
     assert len(ids(sample, "narration")) == len(ids(sample, "step")) == 2
-    assert draw(reversed(RECORDS), videos=2, texts=1) == sample
-    assert draw(RECORDS, videos=2, texts=1, seed=5) != sample
+    assert draw_sample(reversed(RECORDS), videos=2, texts=1) == sample
+    assert draw_sample(RECORDS, videos=2, texts=1, seed=5) != sample
 
 
 def test_other_seconds_are_another_question():
     moved = record("v0", [("Chop 0", 6.0, 0.9)])
-    assert ids(draw(RECORDS[:1]), "step") != ids(draw([moved]), "step")
+    assert ids(draw_sample(RECORDS[:1]), "step") != ids(draw_sample([moved]), "step")
 
 
 def test_the_table_by_hand():
-    sample = draw(RECORDS[:2])
+    sample = draw_sample(RECORDS[:2])
     steps, narration = ids(sample, "step"), ids(sample, "narration")
     told = [
         (steps[0], "ann", "aligned"), (steps[1], "ann", "misplaced"), (steps[1], "bob", "not shown"),
         (narration[0], "ann", "unsure"), ("gone", "ann", "aligned"),
     ]  # fmt: skip
     said = [Verdict(asked=asked, annotator=who, said=word) for asked, who, word in told]
-    raw, final = rows(sample, said)
-    assert (raw.checked, raw.unsure, written(raw.alignable)) == (0, 1, "not known")
+    raw, final = audit_table(sample, said)
+    assert (raw.checked, raw.unsure, str(raw.alignable)) == (0, 1, "not known")
     assert final.checked == 2
-    assert written(final.alignable) == "75.0 % [50.0, 100.0]"  # 1 and, half of two people, 1/2
-    assert written(final.aligned) == "50.0 % [0.0, 100.0]"
-    assert means(sample, said, "alignable", "step") == {steps[0]: 1.0, steps[1]: 0.5}
+    assert str(final.alignable) == "75.0 % [50.0, 100.0]"  # 1 and, half of two people, 1/2
+    assert str(final.well_aligned) == "50.0 % [0.0, 100.0]"
+    assert mean_answers(sample, said, "alignable", "step") == {steps[0]: 1.0, steps[1]: 0.5}
 
 
 def test_cohens_kappa_by_hand():
@@ -69,16 +75,16 @@ def test_cohens_kappa_by_hand():
 
 
 def test_two_people_agree_beyond_chance_or_not():
-    sample = draw(RECORDS)
-    asked = [one.id for one in sample.asked]
+    sample = draw_sample(RECORDS)
+    asked = [one.id for one in sample.texts]
     ann = [Verdict(asked=id, annotator="ann", said="aligned" if n % 2 else "not shown") for n, id in enumerate(asked)]
     bob = [verdict.model_copy(update={"annotator": "bob"}) for verdict in ann]
-    assert accords(sample, ann) == []
-    alignable, aligned = accords(sample, [*ann, *bob])
+    assert annotator_agreements(sample, ann) == []
+    alignable, aligned = annotator_agreements(sample, [*ann, *bob])
     assert (alignable.people, alignable.texts, alignable.kappa, alignable.same) == (("ann", "bob"), 12, 1.0, 1.0)
     assert (aligned.low, aligned.high) == (1.0, 1.0)
     eve = [verdict.model_copy(update={"annotator": "eve", "said": "misplaced"}) for verdict in ann]
-    alignable, aligned = accords(sample, [*ann, *bob, *eve])
+    alignable, aligned = annotator_agreements(sample, [*ann, *bob, *eve])
     # Fleiss by hand: six texts (3, 0), six (1, 2); pairs .6667; yes 24 of 36: chance 5/9; kappa .25.
     assert alignable.kappa == pytest.approx(0.25)
     assert aligned.kappa == pytest.approx((2 / 3 - 5 / 9) / (4 / 9))  # six (2, 1), six (0, 3): 12 of 36 yes
@@ -86,9 +92,9 @@ def test_two_people_agree_beyond_chance_or_not():
 
 @pytest.fixture
 def served(tmp_path):
-    found = find(RECORDS, ReportSettings(frames=False))
+    found = collect(RECORDS, ReportSettings(frames=False))
     verdicts = Verdicts(tmp_path / "verdicts.jsonl")
-    server = serve(lambda: page(found, list(verdicts)), found.sample, verdicts)
+    server = serve(lambda: render_page(found, list(verdicts)), found.sample, verdicts)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     server.sample, server.file = found.sample, tmp_path / "verdicts.jsonl"
@@ -112,7 +118,7 @@ def say(server, asked, who, said, **headers):
 
 
 def test_a_verdict_is_on_disk_when_it_is_taken_and_is_each_persons_own(served):
-    first = served.sample.asked[0].id
+    first = served.sample.texts[0].id
     assert say(served, first, "ann", "aligned") == (200, b"{}")
     assert say(served, first, "ann", "misplaced")[0] == 200
     assert say(served, first, "bob", "unsure")[0] == 200
@@ -123,7 +129,7 @@ def test_a_verdict_is_on_disk_when_it_is_taken_and_is_each_persons_own(served):
 
 
 def test_what_is_no_verdict_of_the_page_is_refused(served):
-    first = served.sample.asked[0].id
+    first = served.sample.texts[0].id
     assert say(served, first, "ann", "perhaps")[0] == 400
     assert say(served, "another", "ann", "aligned")[0] == 409
     assert say(served, first, "", "aligned")[0] == 400
@@ -149,12 +155,12 @@ def test_verdicts_of_another_machine_are_taken_over_whole_or_not_at_all(tmp_path
     line = Verdict(asked="a", annotator="ann", said="aligned").model_dump_json() + "\n"
     saved.write_text(line + line.replace('"a"', '"b"'))
     with pytest.raises(DatasetError, match="'b' is not in this run's sample"):
-        take_over(saved, verdicts, frozenset("a"))
+        import_verdicts(saved, verdicts, frozenset("a"))
     assert list(verdicts) == []
-    assert take_over(saved, verdicts, frozenset("ab")) == 2
+    assert import_verdicts(saved, verdicts, frozenset("ab")) == 2
     saved.write_text("hello\n")
     with pytest.raises(StoreError, match="ann.jsonl:1: not a verdict"):
-        take_over(saved, verdicts, frozenset("ab"))
+        import_verdicts(saved, verdicts, frozenset("ab"))
 
 
 @pytest.mark.browser

@@ -10,10 +10,10 @@ from made_records import left_out, lost, record
 
 from stepline.curate.remote import RemotePath
 from stepline.curate.report import write_report
-from stepline.curate.report.collect import Counts, find, task_steps, twins
-from stepline.curate.report.page import page
+from stepline.curate.report.collect import DatasetCounts, collect, find_repeated_steps, task_steps
+from stepline.curate.report.page import render_page
 from stepline.curate.report.sections import biases, commonest, text_levels, video_levels
-from stepline.curate.sampling import Some, corrected, share, written
+from stepline.curate.sampling import ReservoirSample, audited_mean, proportion
 from stepline.curate.settings import ReportSettings
 from stepline.curate.stage import StageFailure
 from stepline.errors import StoreError
@@ -33,10 +33,10 @@ RECORDS = [WHISK, left_out("mute", "nothing is said in 3.5 s"), left_out("dumb",
 
 
 def test_counts_of_one_kept_video_by_hand():
-    counts = Counts()
+    counts = DatasetCounts()
     assert [counts.add(each) for each in RECORDS] == [True, False, False]
     assert (counts.videos, counts.kept, counts.steps, counts.placed) == (3, 1, 3, 2)
-    assert (counts.sentences, counts.told) == (2, 1)
+    assert (counts.sentences, counts.cited) == (2, 1)
     assert (counts.step_words, counts.step_seconds) == (10, 8.0)
     assert (counts.neighbours, counts.out_of_order) == (1, 1)
     assert counts.words_a_step == {"3": 1, "5": 1, "2": 1}
@@ -45,7 +45,7 @@ def test_counts_of_one_kept_video_by_hand():
 
 
 def test_a_fall_joins_reasons_that_differ_in_numbers():
-    found = find(RECORDS, SETTINGS)
+    found = collect(RECORDS, SETTINGS)
     first, last = video_levels(found)
     assert (first.count, first.lost, last.count) == (3, (("nothing is said in # s", 2),), 1)
     written = text_levels(found.counts)[2]
@@ -59,7 +59,7 @@ def test_a_left_out_video_is_told_at_its_stage_with_the_kind_that_the_run_noted(
         StageFailure("whisk", "probe", "error", "of an earlier run"),
     ]
     records = [*RECORDS, left_out("twin", "the same as whisk", "gather"), left_out("cut", "it ends at 2 s", "probe")]
-    found = find(records, SETTINGS, failures=failures, stages=("probe", "transcribe", "gather"))
+    found = collect(records, SETTINGS, failures=failures, stages=("probe", "transcribe", "gather"))
     assert [(row.stage, row.kind, row.reason, row.count, row.videos) for row in found.reasons] == [
         ("probe", "left out", "it ends at # s", 1, ("cut",)),
         ("transcribe", "error", "nothing is said in # s", 1, ("mute",)),
@@ -73,24 +73,24 @@ def test_a_left_out_video_is_told_at_its_stage_with_the_kind_that_the_run_noted(
 
 
 def test_the_rarest_reasons_stand_together():
-    reasons = Counts().left_out
+    reasons = DatasetCounts().left_out
     reasons.update({"reason a": 9, "reason b": 8, "reason c": 7, "reason d": 6, "reason e": 5, "reason f": 4})
     reasons.update({"reason g": 2, "reason h": 1})
     assert commonest(reasons)[-2:] == (("reason f", 4), ("2 other reasons", 3))
 
 
 def test_a_share_and_its_interval():
-    assert written(share([1.0, 2.0], [2.0, 2.0])) == "75.0 % [50.0, 100.0]"  # draws of two videos: 50, 75 or 100
-    assert written(share([], [])) == "not known"
+    assert str(proportion([1.0, 2.0], [2.0, 2.0])) == "75.0 % [50.0, 100.0]"  # draws of two videos: 50, 75 or 100
+    assert str(proportion([], [])) == "not known"
     generator = np.random.default_rng(0)
     hits = generator.binomial(10, 0.3, size=5000).astype(float)
-    many = share(list(hits), [10.0] * 5000)
+    many = proportion(list(hits), [10.0] * 5000)
     assert many.high - many.low == pytest.approx(2 * 1.96 * hits.std(ddof=1) / 10 / np.sqrt(5000), rel=0.01)
 
 
 def test_verdicts_move_the_scores_of_all_texts_by_how_far_these_are_off():
     scores, verdicts = {"a": 0.9, "b": 0.7, "c": 0.5}, {"a": 1.0, "b": 0.0}
-    moved = corrected(scores, verdicts, {"a": "v", "b": "w", "c": "v"}, 0.6)
+    moved = audited_mean(scores, verdicts, {"a": "v", "b": "w", "c": "v"}, 0.6)
     assert moved.value == pytest.approx(0.6 + (0.1 - 0.7) / 2)
     assert (moved.texts, moved.videos) == (2, 2)
     assert moved.low == pytest.approx(0.0)  # 0.6 - 0.7 is no share
@@ -98,14 +98,14 @@ def test_verdicts_move_the_scores_of_all_texts_by_how_far_these_are_off():
 
 
 def test_near_duplicates_are_steps_said_alike_and_videos_made_of_them():
-    found = twins(
+    found = find_repeated_steps(
         {
             "a": ["Whisk the eggs.", "Pour in the milk", "Fry the omelette in butter"],
             "b": ["whisk eggs", "pour in the milk", "Fry the omelette in butter!"],
             "c": ["Change the tire", "Whisk the eggs", "Loosen every lug nut first"],
         }
     )
-    assert [(line.text, line.videos, line.wordings) for line in found.lines] == [
+    assert [(line.text, line.videos, line.wordings) for line in found.texts] == [
         ("Whisk the eggs.", 3, 2), ("Fry the omelette in butter", 2, 1), ("Pour in the milk", 2, 1),
     ]  # fmt: skip
     assert (found.repeated, found.groups) == (7, (("a", "b"),))
@@ -119,28 +119,28 @@ def test_tasks_are_set_beside_documents_of_their_title():
         Document("f", "Make soup", (line,), "book"),
     ]
     (row,) = task_steps({"How to Make an Omelette": 7, "Change a tire": 2}, documents)
-    assert (row.aligned, row.told, row.documents) == (7, 5, 2)
+    assert (row.aligned, row.in_documents, row.documents) == (7, 5, 2)
 
 
 def test_some_are_the_same_in_any_order_and_all_are_as_likely():
     ids = [f"v{n}" for n in range(200)]
-    forward, backward = Some(20), Some(20)
+    forward, backward = ReservoirSample(20), ReservoirSample(20)
     for one, other in zip(ids, reversed(ids), strict=True):
         forward.add(one, one)
         backward.add(other, other)
-    assert forward.chosen() == backward.chosen()
-    assert len(forward.chosen()) == 20
+    assert forward.items() == backward.items()
+    assert len(forward.items()) == 20
     times = 0
     for seed in range(300):
-        some = Some(20, seed=seed)
+        some = ReservoirSample(20, seed=seed)
         for one in ids:
             some.add(one, one)
-        times += "v7" in dict(some.chosen())
+        times += "v7" in dict(some.items())
     assert 15 <= times <= 45  # 30 expected, standard deviation 5
 
 
 def test_biases_follow_from_the_counts():
-    counts = Counts()
+    counts = DatasetCounts()
     for each in RECORDS:
         counts.add(each)
     told = " ".join(biases(counts))
@@ -151,7 +151,7 @@ def test_biases_follow_from_the_counts():
 
 @pytest.mark.parametrize("records", [[], [left_out("a", "silent")], [record("bare")], RECORDS])
 def test_any_dataset_gives_a_page(records):
-    html = page(find(records, SETTINGS))
+    html = render_page(collect(records, SETTINGS))
     assert html.count("<section") == html.count("</section>") == 9
     assert ("no video came in" in html) == (not records)
 
@@ -160,7 +160,9 @@ def test_no_text_becomes_markup():
     evil = record(EVIL, [(EVIL, 3.0, 0.5)] * 7, [(EVIL, 1.0, 0.5)], task=EVIL, title=EVIL, language=EVIL)
     out = left_out("b", EVIL)
     failures = [StageFailure("b", EVIL, "error", EVIL)]
-    html = page(find([evil, out], SETTINGS, failures=failures, provenance={EVIL: EVIL + "\n"}, stages=(EVIL,)))
+    html = render_page(
+        collect([evil, out], SETTINGS, failures=failures, provenance={EVIL: EVIL + "\n"}, stages=(EVIL,))
+    )
     assert "<img" not in html
     assert html.count("</script>") == 2  # the page's own
     told = json.loads(re.search(r'id="asked">(.*?)</script>', html, re.DOTALL)[1])
@@ -169,7 +171,7 @@ def test_no_text_becomes_markup():
 
 
 def test_the_page_fetches_nothing_and_knows_no_other_script():
-    html = page(find(RECORDS, SETTINGS))
+    html = render_page(collect(RECORDS, SETTINGS))
     assert "default-src 'none'; script-src 'sha256-" in unescape(html)
     assert not re.findall(r'(?:src|href)="(?!#|data:)', html)
 

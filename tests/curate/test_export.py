@@ -6,7 +6,7 @@ from exported import LEFT_OUT, export, record
 from s3_server import s3_server
 
 from stepline.curate.export import publish
-from stepline.curate.export.card import falls, pairs, without_folders
+from stepline.curate.export.card import pairs, stage_losses, without_folders
 from stepline.curate.remote import RemotePath
 from stepline.curate.settings import ExportSettings, RemoteSettings
 from stepline.curate.stage import StageFailure
@@ -38,11 +38,11 @@ def test_videos_that_are_left_out_have_their_stage_and_reason(tmp_path):
     assert [each.id for each in records] == sorted(LEFT_OUT)
     assert [each.dropped[0].text for each in records] == ["probe", "transcribe", "gather", "source"]
     assert all(each.dropped[0].what == "video" for each in records)
-    falls = {fall["stage"]: (fall["entered"], fall["kept"], fall["dropped"]) for fall in told["stages"]}
-    assert falls["source"] == (9, 8, {"evaluates: a video of youcook2": 1})
-    assert falls["probe"] == (8, 7, {"no picture in it can be seen": 1})
-    assert falls["write"] == (6, 6, {})
-    assert falls["export"] == (5, 5, {})
+    stage_losses = {fall["stage"]: (fall["entered"], fall["kept"], fall["dropped"]) for fall in told["stages"]}
+    assert stage_losses["source"] == (9, 8, {"evaluates: a video of youcook2": 1})
+    assert stage_losses["probe"] == (8, 7, {"no picture in it can be seen": 1})
+    assert stage_losses["write"] == (6, 6, {})
+    assert stage_losses["export"] == (5, 5, {})
 
 
 def test_hugging_face_datasets_open_it(tmp_path):
@@ -112,7 +112,7 @@ def test_the_card_tells_counts_reasons_licences_and_how_to_load(tmp_path):
 def test_reasons_that_differ_in_ids_and_numbers_alone_are_one():
     cut = {"a": "2", "b": "3.5"}
     reasons = [StageFailure(id, "probe", "error", f"{id}: no mp4, cut off at {second} s") for id, second in cut.items()]
-    (_, probe, _) = falls(reasons, 1, ("probe", "export"))
+    (_, probe, _) = stage_losses(reasons, 1, ("probe", "export"))
     assert (probe.entered, probe.kept, probe.dropped) == (3, 1, {"no mp4, cut off at # s": 2})
 
 

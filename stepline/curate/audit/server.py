@@ -7,16 +7,16 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from stepline.annotate.local_server import LocalServer, local_application, post
-from stepline.curate.audit.sample import Sample
+from stepline.curate.audit.sample import AuditSample
 from stepline.curate.audit.verdicts import Verdict, Verdicts
 from stepline.errors import DatasetError
 
 POLICY = "default-src 'self' 'unsafe-inline' data:; frame-ancestors 'none'"  # the page carries its own, stricter one
 
 
-def serve(page: Callable[[], str], sample: Sample, verdicts: Verdicts, port: int = 0) -> LocalServer:
+def serve(page: Callable[[], str], sample: AuditSample, verdicts: Verdicts, port: int = 0) -> LocalServer:
     """Return a server on this machine; `page` is made anew for each visit, with the verdicts so far."""
-    ids = frozenset(text.id for text in sample.asked)
+    ids = frozenset(text.id for text in sample.texts)
 
     def said(request: Request) -> Response:
         name = request.query_params.get("annotator", "")

@@ -1,11 +1,12 @@
-"""What auditors say of each text, kept as they say it, and taken over from other machines.
+"""What auditors say of each text, and the paper's manual check from it (NaSVA, Table 5).
 
-The paper's manual check (NaSVA, Table 5): shares of alignable and well-aligned texts, and how far people agree.
+Verdicts are kept as people give them, and imported from other machines. The table tells which proportion of texts is
+alignable and well aligned, and how far people agree.
 """
 
 import math
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
@@ -15,8 +16,8 @@ from pydantic import Field, ValidationError
 
 from stepline.annotate.answers import AnnotatorName, cohen, fleiss
 from stepline.append_log import AppendLog
-from stepline.curate.audit.sample import Asked, Kind, Sample
-from stepline.curate.sampling import Share, share
+from stepline.curate.audit.sample import AuditSample, TextKind
+from stepline.curate.sampling import Proportion, proportion
 from stepline.errors import DatasetError, StoreError
 from stepline.evaluate.bootstrap import DRAWS, Floats, interval
 from stepline.records import FrozenModel
@@ -41,8 +42,8 @@ class Verdicts(AppendLog[Verdict]):
         super().__init__(path, Verdict, lambda verdict: (verdict.asked, verdict.annotator), "a verdict")
 
 
-def take_over(file: Path, verdicts: Verdicts, known: frozenset[str]) -> int:
-    """Add the verdicts of a file that a page or another machine wrote; return how many.
+def import_verdicts(file: Path, verdicts: Verdicts, known: frozenset[str]) -> int:
+    """Add the verdicts of a file that a page or another machine wrote, all or none; return how many.
 
     known: ids of this sample. Raises DatasetError for a verdict on another text, StoreError for a file that is none.
     """
@@ -50,44 +51,48 @@ def take_over(file: Path, verdicts: Verdicts, known: frozenset[str]) -> int:
         lines = [line for line in file.read_text(encoding="utf-8").split("\n") if line]
     except (OSError, UnicodeDecodeError) as error:
         raise StoreError(f"{file}: cannot be read ({error}); give the verdicts that the page saved") from error
-    found = []
+    imported = []
     for number, line in enumerate(lines, start=1):
         try:
-            found.append(Verdict.model_validate_json(line))
+            verdict = Verdict.model_validate_json(line)
         except ValidationError as error:
             raise StoreError(f"{file}:{number}: not a verdict; give the file that the page saved") from error
-        if found[-1].asked not in known:
-            text = f"{file}:{number}: {found[-1].asked!r}"
-            raise DatasetError(f"{text} is not in this run's sample; give verdicts on this one")
-    for verdict in found:
+        if verdict.asked not in known:
+            where = f"{file}:{number}: {verdict.asked!r}"
+            raise DatasetError(f"{where} is not in this run's sample; give verdicts on this one")
+        imported.append(verdict)
+    for verdict in imported:
         verdicts.add(verdict)
-    return len(found)
+    return len(imported)
 
 
-KINDS: tuple[tuple[Kind, str], ...] = (("narration", "raw narration"), ("step", "steps of the dataset"))
+KINDS: tuple[tuple[TextKind, str], ...] = (("narration", "raw narration"), ("step", "steps of the dataset"))
 QUESTIONS: dict[str, frozenset[Said]] = {
     "alignable": frozenset({"aligned", "misplaced"}),
     "well aligned": frozenset({"aligned"}),
 }
 
 
+Votes: TypeAlias = "np.ndarray[tuple[int, int], np.dtype[np.int64]]"  # (texts, people) in {0, 1}
+
+
 @dataclass(frozen=True)
-class Row:
-    """One kind of text: how many were checked, and what share is alignable and well aligned."""
+class AuditRow:
+    """One kind of text: how many were checked, and what proportion is alignable and well aligned."""
 
     name: str
     checked: int
     unsure: int  # verdicts
-    alignable: Share
-    aligned: Share
+    alignable: Proportion
+    well_aligned: Proportion
 
 
 @dataclass(frozen=True)
-class Accord:
+class AnnotatorAgreement:
     """How well two or more people agree on a question, beyond chance, over the texts that all of them answered.
 
-    kappa: Cohen's for two people, Fleiss' for more; None where it is undefined (nobody ever differs from one answer).
-    low, high: its 95 % interval, texts of a video drawn together. same: the share of pairs of answers that are equal.
+    kappa: None where it is undefined (nobody ever differs from one answer). low, high: its 95 % interval, texts of a
+    video drawn together. same: the fraction of pairs of answers that are equal.
     """
 
     question: str
@@ -98,92 +103,87 @@ class Accord:
     high: float
     same: float | None
 
+    @property
+    def coefficient(self) -> str:
+        """Whose kappa it is."""
+        return "Cohen" if len(self.people) == 2 else "Fleiss"
 
-def rows(sample: Sample, verdicts: Iterable[Verdict]) -> list[Row]:
+    def __str__(self) -> str:
+        """Return kappa as people read it: 0.61 [0.48, 0.72]."""
+        return "undefined" if self.kappa is None else f"{self.kappa:.2f} [{self.low:.2f}, {self.high:.2f}]"
+
+
+def audit_table(sample: AuditSample, verdicts: Iterable[Verdict]) -> list[AuditRow]:
     """Return the table's rows. A text's value is the mean over its annotators; "unsure" is no answer."""
-    said = _by_text(verdicts)
-    return [_row(name, [text for text in sample.asked if text.kind == kind], said) for kind, name in KINDS]
+    verdicts = list(verdicts)
+    rows = []
+    for kind, name in KINDS:
+        ids = {text.id for text in sample.of_kind(kind)}
+        alignable, well_aligned = (_proportion(sample, verdicts, question, kind) for question in QUESTIONS)
+        unsure = sum(verdict.said == "unsure" for verdict in verdicts if verdict.asked in ids)
+        rows.append(AuditRow(name, alignable.texts, unsure, alignable, well_aligned))
+    return rows
 
 
-def _row(name: str, texts: Sequence[Asked], said: dict[str, list[Said]]) -> Row:
-    sure = {text.id: _sure(said, text.id) for text in texts}
-    unsure = sum(word == "unsure" for text in texts for word in said.get(text.id, ()))
-    found = {question: _share(texts, sure, yes) for question, yes in QUESTIONS.items()}
-    return Row(name, sum(bool(words) for words in sure.values()), unsure, found["alignable"], found["well aligned"])
-
-
-def _share(texts: Sequence[Asked], sure: dict[str, list[Said]], yes: frozenset[Said]) -> Share:
+def _proportion(sample: AuditSample, verdicts: Iterable[Verdict], question: str, kind: TextKind) -> Proportion:
     hits: dict[str, float] = defaultdict(float)
-    totals: dict[str, float] = defaultdict(float)
-    for text in texts:
-        if words := sure[text.id]:
-            hits[text.video] += sum(word in yes for word in words) / len(words)
+    totals: Counter[str] = Counter()
+    answers = mean_answers(sample, verdicts, question, kind)
+    for text in sample.of_kind(kind):
+        if text.id in answers:
+            hits[text.video] += answers[text.id]
             totals[text.video] += 1
     videos = sorted(totals)
-    return share([hits[video] for video in videos], [totals[video] for video in videos])
+    return proportion([hits[video] for video in videos], [totals[video] for video in videos])
 
 
-def means(sample: Sample, verdicts: Iterable[Verdict], question: str, kind: Kind) -> dict[str, float]:
+def mean_answers(sample: AuditSample, verdicts: Iterable[Verdict], question: str, kind: TextKind) -> dict[str, float]:
     """Return the mean answer (yes = 1) to a question of each audited text of a kind, by its id."""
-    said = _by_text(verdicts)
-    yes = QUESTIONS[question]
-    ids = [text.id for text in sample.asked if text.kind == kind]
-    sure = {id: _sure(said, id) for id in ids}
-    return {id: sum(word in yes for word in words) / len(words) for id, words in sure.items() if words}
+    ids = {text.id for text in sample.of_kind(kind)}
+    answers: dict[str, list[bool]] = defaultdict(list)
+    for verdict in verdicts:
+        if verdict.asked in ids and verdict.said != "unsure":
+            answers[verdict.asked].append(verdict.said in QUESTIONS[question])
+    return {id: sum(given) / len(given) for id, given in answers.items()}
 
 
-def accords(sample: Sample, verdicts: Iterable[Verdict], *, seed: int = 0) -> list[Accord]:
+def annotator_agreements(
+    sample: AuditSample, verdicts: Iterable[Verdict], *, seed: int = 0
+) -> list[AnnotatorAgreement]:
     """Return how well people agree on each question; nothing where fewer than two answered one text both."""
     answers: dict[str, dict[str, Said]] = defaultdict(dict)
     for verdict in verdicts:
         if verdict.said != "unsure":
             answers[verdict.asked][verdict.annotator] = verdict.said
     people = tuple(sorted({person for given in answers.values() for person in given}))
-    shared = [text for text in sample.asked if len(answers[text.id]) == len(people)]
+    shared = [text for text in sample.texts if len(answers[text.id]) == len(people)]
     if len(people) < 2 or not shared:
         return []
-    videos = _places([text.video for text in shared])
-    out = []
+    rows: dict[str, list[int]] = defaultdict(list)
+    for row, text in enumerate(shared):
+        rows[text.video].append(row)
+    agreements = []
     for question, yes in QUESTIONS.items():
         votes = np.array([[answers[text.id][person] in yes for person in people] for text in shared], dtype=np.int64)
-        out.append(_accord(question, people, votes, videos, seed))
-    return out
+        kappa, same = _kappa(votes)
+        low, high = _kappa_interval(votes, list(rows.values()), seed)
+        agreements.append(AnnotatorAgreement(question, people, len(votes), kappa, low, high, same))
+    return agreements
 
 
-def _accord(question: str, people: tuple[str, ...], votes: "np.ndarray[tuple[int, int], np.dtype[np.int64]]",
-            videos: list[list[int]], seed: int) -> Accord:  # fmt: skip
-    """Return the agreement on votes (texts, people) in {0, 1}; videos: the rows of each."""
-    measure = _kappa(len(people))
-    _, same = fleiss(np.stack([votes.sum(axis=1), len(people) - votes.sum(axis=1)], axis=1))
-    generator = np.random.default_rng(seed)
+def _kappa(votes: Votes) -> tuple[float | None, float | None]:
+    """Return Cohen's kappa of two people, Fleiss' of more, and the fraction of equal pairs of answers."""
+    people = votes.shape[1]
+    kappa, same = fleiss(np.stack([votes.sum(axis=1), people - votes.sum(axis=1)], axis=1))
+    return (cohen(votes[:, 0], votes[:, 1]) if people == 2 else kappa), same
+
+
+def _kappa_interval(votes: Votes, videos: list[list[int]], seed: int) -> tuple[float, float]:
+    """Return the bootstrap interval of kappa; videos: the rows of each, which are drawn together."""
+    rng = np.random.default_rng(seed)
     drawn: Floats = np.full(DRAWS, np.nan)
-    for number in range(DRAWS):
-        chosen = [row for video in generator.integers(len(videos), size=len(videos)) for row in videos[video]]
-        value = measure(votes[chosen])
-        drawn[number] = math.nan if value is None else value
-    low, high = interval(drawn)
-    return Accord(question, people, len(votes), measure(votes), low, high, same)
-
-
-def _kappa(people: int) -> "Callable[[np.ndarray[tuple[int, int], np.dtype[np.int64]]], float | None]":
-    if people == 2:
-        return lambda votes: cohen(votes[:, 0], votes[:, 1])
-    return lambda votes: fleiss(np.stack([votes.sum(axis=1), people - votes.sum(axis=1)], axis=1))[0]
-
-
-def _places(videos: Sequence[str]) -> list[list[int]]:
-    rows: dict[str, list[int]] = defaultdict(list)
-    for row, video in enumerate(videos):
-        rows[video].append(row)
-    return list(rows.values())
-
-
-def _sure(said: dict[str, list[Said]], text: str) -> list[Said]:
-    return [word for word in said.get(text, ()) if word != "unsure"]
-
-
-def _by_text(verdicts: Iterable[Verdict]) -> dict[str, list[Said]]:
-    said: dict[str, list[Said]] = defaultdict(list)
-    for verdict in verdicts:
-        said[verdict.asked].append(verdict.said)
-    return said
+    for draw in range(DRAWS):
+        rows = [row for video in rng.integers(len(videos), size=len(videos)) for row in videos[video]]
+        kappa, _ = _kappa(votes[rows])
+        drawn[draw] = math.nan if kappa is None else kappa
+    return interval(drawn)

@@ -1,6 +1,6 @@
 """The dataset card: a README that people read, whose head tells dataset hubs how to load it.
 
-What is known of a dataset when its last record is written: the numbers of its card and of its metadata.
+Its numbers are those of `dataset.json`, which `describe_dataset` makes when the last record is written.
 """
 
 import json
@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from pydantic import JsonValue
 
 from stepline import __version__
-from stepline.curate.export.shards import COLUMNS, Written
-from stepline.curate.report.collect import Counts
+from stepline.curate.export.shards import COLUMNS, ExportedFile
+from stepline.curate.report.collect import DatasetCounts
 from stepline.curate.report.sections import biases
 from stepline.curate.settings import ExportSettings
 from stepline.curate.stage import StageFailure
@@ -36,11 +36,11 @@ PAPERS = {  # stage -> whose method it is
 }
 
 
-def card(told: Mapping[str, JsonValue], settings: ExportSettings, stages: Sequence[str]) -> str:
-    """Return the card of a dataset. told: its `dataset.json`; stages: of its recipe."""
-    languages = told["languages"]
+def dataset_card(dataset: Mapping[str, JsonValue], settings: ExportSettings, stages: Sequence[str]) -> str:
+    """Return the card of a dataset. dataset: its `dataset.json`; stages: of its recipe."""
+    languages = dataset["languages"]
     codes = sorted({code.split("-")[0] for code in languages}) if isinstance(languages, dict) else []
-    videos = told["videos"]
+    videos = dataset["videos"]
     count = videos if isinstance(videos, int) else 0
     return _template().render(
         name=_plain(settings.name),
@@ -48,9 +48,9 @@ def card(told: Mapping[str, JsonValue], settings: ExportSettings, stages: Sequen
         codes=[code for code in codes if LANGUAGE.fullmatch(code)],
         size=next((word for limit, word in SIZES if count < limit), "1M<n<10M"),
         media=settings.webdataset and settings.media,
-        told=told,
+        dataset=dataset,
         columns=COLUMNS,
-        settings=_settings(told["settings"], stages),
+        settings=_settings(dataset["settings"], stages),
         papers=[paper for stage, paper in PAPERS.items() if stage in stages] or list(PAPERS.values())[:1],
     )
 
@@ -94,7 +94,7 @@ PATH = re.compile(r"(\w+:)?[^\s:]*/[^\s:/]+")  # with or without a word before i
 
 
 @dataclass(frozen=True)
-class Fall:
+class StageLosses:
     """What a stage left out. entered: videos that reached it; dropped: reason -> videos, the commonest first."""
 
     stage: str
@@ -107,97 +107,98 @@ class Fall:
         return self.entered - sum(self.dropped.values())
 
 
+def stage_losses(left_out: Iterable[StageFailure], kept: int, stages: Sequence[str]) -> list[StageLosses]:
+    """Return what each stage left out, in the recipe's order; reasons that differ in numbers alone are one."""
+    lost: dict[str, Counter[str]] = {}
+    for failure in left_out:
+        # As the reason reads for every video: without the video's id, with # for each number.
+        reason = NUMBER.sub("#", failure.reason.removeprefix(f"{failure.id}: "))
+        lost.setdefault(failure.stage, Counter())[reason] += 1
+    entered = kept + sum(reasons.total() for reasons in lost.values())
+    losses = []
+    for stage in (SOURCE, *stages, *sorted(set(lost) - {SOURCE, *stages})):
+        losses.append(StageLosses(stage, entered, _sorted(lost.get(stage, Counter()))))
+        entered = losses[-1].kept
+    return losses
+
+
 @dataclass
-class Facts:
+class DatasetFacts:
     """Counts of the records, and of those who made what is in them."""
 
-    counts: Counts = field(default_factory=Counts)
+    counts: DatasetCounts = field(default_factory=DatasetCounts)
     makers: dict[str, Counter[str]] = field(default_factory=lambda: {name: Counter() for name in MAKERS})
     featured: int = 0  # videos with features
 
     def add(self, record: Record) -> None:
         """Count a record that is in the dataset."""
         self.counts.add(record)
-        for name, found in self.makers.items():
+        for name, counter in self.makers.items():
             value = record.models.get(name)
-            if isinstance(value, str) and (value in found or len(found) < NAMED):
-                found[value] += 1
+            if isinstance(value, str) and (value in counter or len(counter) < NAMED):
+                counter[value] += 1
 
     def weights(self) -> list[str]:
         """Return the names of the known weights behind the dataset, sorted."""
-        values = [value for found in self.makers.values() for value in found]
+        values = [value for counter in self.makers.values() for value in counter]
         used = {name for name in WEIGHTS if any(name in value for value in values)}
-        for value in values:
-            used |= set(STARTS.get(value, ()))
-        return sorted(used)
+        return sorted(used.union(*(STARTS.get(value, ()) for value in values)))
 
 
-def falls(left_out: Iterable[StageFailure], kept: int, stages: Sequence[str]) -> list[Fall]:
-    """Return what each stage left out, in the recipe's order; reasons that differ in numbers alone are one."""
-    lost: dict[str, Counter[str]] = {}
-    for failure in left_out:
-        lost.setdefault(failure.stage, Counter())[common_reason(failure)] += 1
-    entered = kept + sum(sum(reasons.values()) for reasons in lost.values())
-    order = [SOURCE, *stages, *sorted(set(lost) - {SOURCE, *stages})]
-    found = []
-    for stage in order:
-        reasons = sorted(lost.get(stage, Counter()).items(), key=lambda pair: (-pair[1], pair[0]))
-        fall = Fall(stage, entered, dict(reasons))
-        entered = fall.kept
-        found.append(fall)
-    return found
-
-
-def common_reason(failure: StageFailure) -> str:
-    """Return a failure's reason as it reads for every video: without the video's id, with # for each number."""
-    return NUMBER.sub("#", failure.reason.removeprefix(f"{failure.id}: "))
-
-
-def told(
-    facts: Facts, fallen: Sequence[Fall], files: Sequence[Written], settings: ExportSettings, how: JsonValue
+def describe_dataset(
+    facts: DatasetFacts,
+    losses: Sequence[StageLosses],
+    files: Sequence[ExportedFile],
+    settings: ExportSettings,
+    stage_settings: JsonValue,
 ) -> dict[str, JsonValue]:
-    """Return `dataset.json`: everything that machines may ask. how: of each stage, the settings that decide it."""
+    """Return `dataset.json`: all that machines may ask. stage_settings: of each stage, what decides it."""
     counts = facts.counts
-    licences: dict[str, JsonValue] = {name: WEIGHTS[name].licence for name in facts.weights()}
     return {
         "name": settings.name,
         "licence": settings.licence,
         "stepline": __version__,
         "record_version": VERSION,
         "videos": counts.kept,
-        "left_out": fallen[0].entered - counts.kept,
+        "left_out": losses[0].entered - counts.kept,
         "hours": round(counts.hours, 4),
         "steps": counts.steps,
         "steps_placed": counts.placed,
         "sentences": counts.sentences,
         "with_features": facts.featured,
         "tasks": len(counts.tasks),
-        "languages": _sorted(counts.languages),
-        "step_statuses": _sorted(counts.statuses),
-        "step_licences": _sorted(counts.licences),
-        "dropped_steps": _sorted(counts.dropped_steps),
-        "dropped_sentences": _sorted(counts.dropped_sentences),
+        "languages": _json(counts.languages),
+        "step_statuses": _json(counts.statuses),
+        "step_licences": _json(counts.licences),
+        "dropped_steps": _json(counts.dropped_steps),
+        "dropped_sentences": _json(counts.dropped_sentences),
         "stages": [
-            {"stage": f.stage, "entered": f.entered, "kept": f.kept, "dropped": dict(f.dropped)} for f in fallen
+            {"stage": loss.stage, "entered": loss.entered, "kept": loss.kept, "dropped": dict(loss.dropped)}
+            for loss in losses
         ],
-        "makers": {name: _sorted(found) for name, found in facts.makers.items()},
-        "weights": licences,  # name -> licence
-        "settings": how,
+        "makers": {name: _json(counter) for name, counter in facts.makers.items()},
+        "weights": {name: WEIGHTS[name].licence for name in facts.weights()},
+        "settings": stage_settings,
         "biases": list(biases(counts)),
-        "files": [{"path": each.path, "bytes": each.bytes, "sha256": each.sha256} for each in files],
+        "files": [{"path": file.path, "bytes": file.bytes, "sha256": file.sha256} for file in files],
     }
 
 
 def without_folders(value: JsonValue) -> JsonValue:
     """Return settings in which every path is its last name: folders of a machine are nobody else's business."""
     if isinstance(value, dict):
-        return {key: without_folders(each) for key, each in value.items()}
+        return {key: without_folders(inner) for key, inner in value.items()}
     if isinstance(value, list):
-        return [without_folders(each) for each in value]
+        return [without_folders(inner) for inner in value]
     if isinstance(value, str) and PATH.fullmatch(value):
         return f"{value.partition(':')[0]}:{value.rpartition('/')[2]}" if ":" in value else value.rpartition("/")[2]
     return value
 
 
-def _sorted(counter: Counter[str]) -> dict[str, JsonValue]:
-    return {name: counter[name] for name in sorted(counter, key=lambda name: (-counter[name], name))}
+def _sorted(counter: Counter[str]) -> dict[str, int]:
+    """Return the counts, the largest first."""
+    return dict(sorted(counter.items(), key=lambda pair: (-pair[1], pair[0])))
+
+
+def _json(counter: Counter[str]) -> dict[str, JsonValue]:
+    return {**_sorted(counter)}

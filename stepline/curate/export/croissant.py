@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from pydantic import JsonValue
 
-from stepline.curate.export.shards import COLUMNS, LEFT_OUT, NUMBER, NUMBERS, TEXTS, TRAIN, WHOLE, Written
+from stepline.curate.export.shards import COLUMNS, LEFT_OUT, NUMBER, NUMBERS, TEXTS, TRAIN, WHOLE, ExportedFile
 from stepline.curate.settings import ExportSettings
 
 CONFORMS = "http://mlcommons.org/croissant/1.0"
@@ -21,9 +21,9 @@ WORDS = {   # of Croissant 1.0's context, those that are used here
 }  # fmt: skip
 
 
-def croissant(told: Mapping[str, JsonValue], written: Sequence[Written], settings: ExportSettings) -> str:
+def croissant(dataset: Mapping[str, JsonValue], exported: Sequence[ExportedFile], settings: ExportSettings) -> str:
     """Return a dataset's metadata as JSON-LD. It has no date: the same content would have another file tomorrow."""
-    biases = told["biases"]
+    biases = dataset["biases"]
     tree: dict[str, object] = {
         "@context": {
             "@language": "en",
@@ -34,34 +34,34 @@ def croissant(told: Mapping[str, JsonValue], written: Sequence[Written], setting
         "@type": "sc:Dataset",
         "conformsTo": CONFORMS,
         "name": settings.name,
-        "description": f"Time-aligned steps of {told['videos']} narrated how-to videos: {told['steps']} steps, "
-        f"{told['sentences']} spoken sentences, {told['left_out']} videos left out with their reasons.",
+        "description": f"Time-aligned steps of {dataset['videos']} narrated how-to videos: {dataset['steps']} steps, "
+        f"{dataset['sentences']} spoken sentences, {dataset['left_out']} videos left out with their reasons.",
         "license": settings.licence,
         "version": "1.0.0",
         "isAccessibleForFree": True,
         "citeAs": "Name the dataset, the sha256 of its dataset.json, and Stepline; the papers are in its README.",
         "rai:dataBiases": list(biases) if isinstance(biases, list) else [],
         "rai:dataCollection": "Steps are written from speech and placed in the picture by programs; see README.md.",
-        "distribution": [*(_file(each) for each in written), *(_set(split) for split in _splits(written))],
-        "recordSet": [_records(split) for split in _splits(written)],
+        "distribution": [*(_file(file) for file in exported), *(_set(split) for split in _splits(exported))],
+        "recordSet": [_records(split) for split in _splits(exported)],
     }
     return json.dumps(tree, indent=1, ensure_ascii=False) + "\n"
 
 
-def _splits(written: Sequence[Written]) -> list[str]:
-    return [split for split in (TRAIN, LEFT_OUT) if any(each.path.startswith(f"data/{split}-") for each in written)]
+def _splits(exported: Sequence[ExportedFile]) -> list[str]:
+    return [split for split in (TRAIN, LEFT_OUT) if any(file.path.startswith(f"data/{split}-") for file in exported)]
 
 
-def _file(each: Written) -> dict[str, object]:
-    ending = each.path[each.path.rfind(".") :]
+def _file(file: ExportedFile) -> dict[str, object]:
+    ending = file.path[file.path.rfind(".") :]
     return {
         "@type": "cr:FileObject",
-        "@id": each.path,
-        "name": each.path,
-        "contentUrl": each.path,
-        "contentSize": f"{each.bytes} B",
+        "@id": file.path,
+        "name": file.path,
+        "contentUrl": file.path,
+        "contentSize": f"{file.bytes} B",
         "encodingFormat": FORMATS[ending],
-        "sha256": each.sha256,
+        "sha256": file.sha256,
     }
 
 

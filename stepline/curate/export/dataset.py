@@ -1,7 +1,4 @@
-"""Records, features and reasons into one dataset on disk.
-
-A finished dataset to where it is published: what is there already stays, what belongs to no dataset stays, too.
-"""
+"""A dataset on disk from records, features and reasons; then copied to where it is published."""
 
 import contextlib
 import json
@@ -13,9 +10,17 @@ from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
 
-from stepline.curate.export.card import Facts, card, falls, told, without_folders
+from stepline.curate.export.card import DatasetFacts, dataset_card, describe_dataset, stage_losses, without_folders
 from stepline.curate.export.croissant import croissant
-from stepline.curate.export.shards import LEFT_OUT, TRAIN, Row, Written, copy_features, left_out_row, write_shards
+from stepline.curate.export.shards import (
+    LEFT_OUT,
+    TRAIN,
+    DatasetRow,
+    ExportedFile,
+    copy_features,
+    left_out_row,
+    write_shards,
+)
 from stepline.curate.export.webdataset import write_tars
 from stepline.curate.remote import RemotePath
 from stepline.curate.settings import ExportSettings
@@ -27,11 +32,12 @@ if TYPE_CHECKING:
     from stepline.features import FeatureStore
 
 MIB = 2**20
-README, METADATA, TOLD = "README.md", "croissant.json", "dataset.json"
+README, METADATA = "README.md", "croissant.json"
+LAST = "dataset.json"  # written last: it lists every other file with its sha256
 
 
 @dataclass(frozen=True)
-class Contents:
+class DatasetContents:
     """What goes into a dataset.
 
     records: yields the records sorted by id, as often as it is called. left_out: id -> why. items: id -> where its
@@ -48,12 +54,12 @@ class Contents:
     media: Mapping[str, RemotePath] | None = None
 
 
-def export_dataset(contents: Contents, folder: Path, settings: ExportSettings) -> dict[str, JsonValue]:
+def export_dataset(contents: DatasetContents, folder: Path, settings: ExportSettings) -> dict[str, JsonValue]:
     """Write a dataset into an empty folder and return its `dataset.json`, which lists every file.
 
     Nothing but the contents and settings decides a byte. Raises StoreError where the disk does not take it.
     """
-    facts = Facts()
+    facts = DatasetFacts()
     files = write_shards(_counted(contents, facts), TRAIN, folder, settings.rows)
     if contents.left_out:
         files += write_shards(_left_out(contents), LEFT_OUT, folder, settings.rows)
@@ -61,21 +67,15 @@ def export_dataset(contents: Contents, folder: Path, settings: ExportSettings) -
     if settings.webdataset:
         media = contents.media if settings.media else None
         files += write_tars(_published(contents), folder, settings.shard * MIB, media)
-    fallen = falls(contents.left_out.values(), facts.counts.kept, contents.stages)
-    tree = told(facts, fallen, files, settings, without_folders(contents.settings))
-    _write(folder, tree, files, settings, contents.stages)
+    losses = stage_losses(contents.left_out.values(), facts.counts.kept, contents.stages)
+    tree = describe_dataset(facts, losses, files, settings, without_folders(contents.settings))
+    write_atomic(folder / README, dataset_card(tree, settings, contents.stages))
+    write_atomic(folder / METADATA, croissant(tree, files, settings))
+    write_atomic(folder / LAST, json.dumps(tree, indent=1, ensure_ascii=False) + "\n")
     return tree
 
 
-def _write(
-    folder: Path, tree: dict[str, JsonValue], files: list[Written], settings: ExportSettings, stages: tuple[str, ...]
-) -> None:
-    write_atomic(folder / README, card(tree, settings, stages))
-    write_atomic(folder / METADATA, croissant(tree, files, settings))
-    write_atomic(folder / TOLD, json.dumps(tree, indent=1, ensure_ascii=False) + "\n")
-
-
-def _published(contents: Contents) -> Iterator[Record]:
+def _published(contents: DatasetContents) -> Iterator[Record]:
     """Yield the records as others may see them: their videos by the address in the source."""
     for record in contents.records():
         item = contents.items.get(record.id)
@@ -83,13 +83,13 @@ def _published(contents: Contents) -> Iterator[Record]:
         yield record.model_copy(update={"video": video})
 
 
-def _counted(contents: Contents, facts: Facts) -> Iterator[Row]:
+def _counted(contents: DatasetContents, facts: DatasetFacts) -> Iterator[DatasetRow]:
     for record in _published(contents):
         facts.add(record)
-        yield Row(record)
+        yield DatasetRow(record)
 
 
-def _left_out(contents: Contents) -> Iterator[Row]:
+def _left_out(contents: DatasetContents) -> Iterator[DatasetRow]:
     for id in sorted(contents.left_out):
         item = contents.items.get(id, Item(id))
         duration = item.duration if item.duration else None
@@ -97,7 +97,9 @@ def _left_out(contents: Contents) -> Iterator[Row]:
         yield left_out_row(contents.left_out[id], video)
 
 
-def _features(contents: Contents, facts: Facts, folder: Path, settings: ExportSettings) -> list[Written]:
+def _features(
+    contents: DatasetContents, facts: DatasetFacts, folder: Path, settings: ExportSettings
+) -> list[ExportedFile]:
     store = contents.features
     if store is None or not settings.features:
         return []
@@ -106,25 +108,25 @@ def _features(contents: Contents, facts: Facts, folder: Path, settings: ExportSe
     return copy_features(ids, store, folder, settings.shard * MIB) if ids else []
 
 
-LAST = "dataset.json"  # written last: it lists every other file with its sha256
 LARGE = (".parquet", ".safetensors", ".tar")  # may share their bytes with the stage's folder
 OURS = ("data/train-", "data/left_out-", "features/shard-", "webdataset/train-")
 
 
-def publish(folder: Path, place: RemotePath) -> None:
-    """Copy a dataset's files to a place, and remove those of an earlier dataset that this one lacks.
+def publish(folder: Path, target: RemotePath) -> None:
+    """Copy a dataset's files to a target, and remove those of an earlier dataset that this one lacks.
 
-    Doing it again, or after it was stopped, is harmless: `dataset.json`, which lists every file, comes last.
+    What belongs to no dataset stays. Doing it again, or after it was stopped, is harmless: `dataset.json`, which lists
+    every file, comes last.
     """
     names = sorted(file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file())
-    known = {found.name: found.size for found in place.list()} if place.local is None or place.exists() else {}
-    same = LAST in known and (place / LAST).read() == (folder / LAST).read_bytes()
+    sizes = {entry.name: entry.size for entry in target.list()} if target.local is None or target.exists() else {}
+    same = LAST in sizes and (target / LAST).read() == (folder / LAST).read_bytes()
     for name in (*(name for name in names if name != LAST), LAST):
-        if not (same and known.get(name) == (folder / name).stat().st_size):
-            _copy(folder / name, place / name)
-    for name in sorted(set(known) - set(names)):
+        if not (same and sizes.get(name) == (folder / name).stat().st_size):
+            _copy(folder / name, target / name)
+    for name in sorted(set(sizes) - set(names)):
         if name.startswith(OURS):
-            (place / name).remove()
+            (target / name).remove()
 
 
 def _copy(source: Path, target: RemotePath) -> None:
@@ -132,7 +134,8 @@ def _copy(source: Path, target: RemotePath) -> None:
     path = target.local
     if path is not None and source.name.endswith(LARGE):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with contextlib.suppress(OSError):  # another disk, or one without links: copied below
+        # Another disk, or one without links, is copied to below.
+        with contextlib.suppress(OSError):
             remove_file(path)
             os.link(source, path)
             return

@@ -1,8 +1,7 @@
-"""Rows into Parquet shards whose names tell their place, their number and their content.
+"""The Parquet shards of a dataset, and the copy of its features.
 
-A record as a row: columns that are useful without Stepline, and the whole record as JSON, which loses nothing.
-
-The features of a dataset's videos as a store of its own, in the order of ids.
+A record is a row: columns that are useful without Stepline, and the whole record as JSON, which loses nothing. A
+shard's name tells its place, their number and its content. Features go into a store of their own, in the order of ids.
 """
 
 from collections.abc import Iterable, Iterator
@@ -59,7 +58,7 @@ COLUMNS = (
 
 
 @dataclass(frozen=True)
-class Row:
+class DatasetRow:
     """A record and, where it is left out, why."""
 
     record: Record
@@ -78,11 +77,11 @@ class Row:
         }  # fmt: skip
 
 
-def left_out_row(failure: StageFailure, video: Video) -> Row:
+def left_out_row(failure: StageFailure, video: Video) -> DatasetRow:
     """Return the row of a video that is left out: a record that holds nothing but why."""
     reason = f"{failure.stage}: {failure.reason}"
     record = Record(id=failure.id, video=video, dropped=(Rejected(what="video", text=failure.stage, reason=reason),))
-    return Row(record, failure)
+    return DatasetRow(record, failure)
 
 
 def schema() -> "pyarrow.Schema":
@@ -95,11 +94,6 @@ def schema() -> "pyarrow.Schema":
     }  # fmt: skip
     fields = [(column.name, kinds[column.kind]) for column in COLUMNS]
     return arrow.schema(fields, metadata={"stepline_version": str(VERSION)})
-
-
-def columns_of(kind: str) -> Iterator[Column]:
-    """Yield the columns of a type."""
-    return (column for column in COLUMNS if column.kind == kind)
 
 
 def _steps(steps: tuple[Step, ...]) -> dict[str, object]:
@@ -130,7 +124,7 @@ GROUP = 100  # rows that a reader must take at once
 
 
 @dataclass(frozen=True)
-class Written:
+class ExportedFile:
     """A file of the dataset. path: relative to it."""
 
     path: str
@@ -138,7 +132,7 @@ class Written:
     sha256: str
 
 
-def write_shards(rows: Iterable[Row], split: str, folder: Path, limit: int) -> list[Written]:
+def write_shards(rows: Iterable[DatasetRow], split: str, folder: Path, limit: int) -> list[ExportedFile]:
     """Write rows, sorted by id already, as shards of at most `limit` rows; one of no rows where there are none.
 
     split: "train" or "left_out". Shards end where only their content decides, so that equal rows give equal files.
@@ -149,15 +143,15 @@ def write_shards(rows: Iterable[Row], split: str, folder: Path, limit: int) -> l
         part = folder / DATA / f".{split}-{number:05d}.parquet"
         _write(block, part)
         parts.append((part, sha256(part)))
-    written = []
+    exported = []
     for number, (part, digest) in enumerate(parts):
         name = f"{DATA}/{split}-{number:05d}-of-{len(parts):05d}-{digest[:CUT]}.parquet"
         part.rename(folder / name)
-        written.append(Written(name, (folder / name).stat().st_size, digest))
-    return written
+        exported.append(ExportedFile(name, (folder / name).stat().st_size, digest))
+    return exported
 
 
-def _blocks(rows: Iterable[Row], limit: int) -> Iterator[list[dict[str, object]]]:
+def _blocks(rows: Iterable[DatasetRow], limit: int) -> Iterator[list[dict[str, object]]]:
     block: list[dict[str, object]] = []
     size, none = 0, True
     for row in rows:
@@ -184,7 +178,7 @@ def _write(block: list[dict[str, object]], path: Path) -> None:
 FEATURES = "features"
 
 
-def copy_features(ids: Iterable[str], store: FeatureStore, folder: Path, shard_bytes: int) -> list[Written]:
+def copy_features(ids: Iterable[str], store: FeatureStore, folder: Path, shard_bytes: int) -> list[ExportedFile]:
     """Copy the features of ids, sorted already, into FOLDER/features; an id that the store lacks has none there."""
     with FeatureWriter(folder / FEATURES, shard_bytes=shard_bytes) as writer:
         for id in ids:
@@ -192,4 +186,4 @@ def copy_features(ids: Iterable[str], store: FeatureStore, folder: Path, shard_b
                 stored = store[id]
                 writer.add(id, store.matrix(id), rate=stored.rate, backbone=stored.backbone, lines=store.lines(id))
     files = sorted((folder / FEATURES).glob("shard-*"))
-    return [Written(f"{FEATURES}/{file.name}", file.stat().st_size, sha256(file)) for file in files]
+    return [ExportedFile(f"{FEATURES}/{file.name}", file.stat().st_size, sha256(file)) for file in files]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
-from stepline.curate.export.shards import Written
+from stepline.curate.export.shards import ExportedFile
 from stepline.curate.remote import RemotePath
 from stepline.outputs import webvtt
 from stepline.records import Record
@@ -19,24 +19,24 @@ BLOCK = 512  # bytes to which a tar rounds what it holds
 
 def write_tars(
     records: Iterable[Record], folder: Path, shard_bytes: int, media: Mapping[str, RemotePath] | None = None
-) -> list[Written]:
+) -> list[ExportedFile]:
     """Write records, sorted by id already, into tars of about `shard_bytes`. media: videos by id, to go along.
 
     A key may hold no dot, which ends it for readers: one in an id becomes %2E, and % becomes %25.
     """
     (folder / TARS).mkdir(parents=True, exist_ok=True)
-    written: list[Written] = []
-    waiting = iter(records)
-    record = next(waiting, None)
+    exported: list[ExportedFile] = []
+    stream = iter(records)
+    record = next(stream, None)
     while record is not None:
-        path = folder / TARS / f"train-{len(written):05d}.tar"
+        path = folder / TARS / f"train-{len(exported):05d}.tar"
         with atomic_path(path) as partial, tarfile.open(partial, "w", format=tarfile.PAX_FORMAT) as archive:
             size = 0
             while record is not None and (not size or size < shard_bytes):
                 size += _add_record(archive, record, (media or {}).get(record.id))
-                record = next(waiting, None)
-        written.append(Written(f"{TARS}/{path.name}", path.stat().st_size, sha256(path)))
-    return written
+                record = next(stream, None)
+        exported.append(ExportedFile(f"{TARS}/{path.name}", path.stat().st_size, sha256(path)))
+    return exported
 
 
 def _add_record(archive: tarfile.TarFile, record: Record, video: RemotePath | None) -> int:

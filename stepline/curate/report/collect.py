@@ -1,29 +1,24 @@
-"""All that a report shows of a run, found in one pass over its dataset.
+"""All that a report shows of a dataset, collected in one pass over its records.
 
-What a dataset holds, counted in one pass over its records; memory grows by a few numbers a video.
+Counts grow by a few numbers a video; what needs texts together works on random samples of bounded size:
 
-Steps that count are those of kept videos. "Left out" videos are records whose `dropped` names a video.
-
-Near-duplicates across videos: steps that say the same in several videos, and videos made of the same steps.
-
-The verbs and objects of steps, for the cloud of keywords (NaSVA, figure 5c).
-
-One task's steps in the plane: those of alike meaning stand together (NaSVA, figure 6b).
-
-How many aligned steps each task has, beside those that a text base tells of it (NaSVA, figure 6a).
+    near-duplicates   steps that say the same in several videos, and videos made of the same steps
+    keywords          verbs and objects of the steps, for the word cloud (NaSVA, figure 5c)
+    task map          one task's steps in the plane, those of alike meaning together (NaSVA, figure 6b)
+    task steps        aligned steps of each task beside those that a text base has of it (NaSVA, figure 6a)
 """
 
 import itertools
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
-from stepline.curate.audit.sample import Drawing, Sample
-from stepline.curate.sampling import Some
+from stepline.curate.audit.sample import AuditSample, AuditSampler
+from stepline.curate.sampling import ReservoirSample
 from stepline.curate.settings import ReportSettings
 from stepline.curate.stage import FailureKind, StageFailure
 from stepline.errors import ModelError
@@ -40,7 +35,7 @@ HALF = 30  # s that a bar of video durations is wide
 
 
 @dataclass
-class Shares:
+class ScoreSums:
     """Of each kept video: how many texts have a calibrated score, and the sum of those scores; lists of V numbers."""
 
     videos: list[str] = field(default_factory=list)
@@ -57,14 +52,17 @@ class Shares:
 
 
 @dataclass
-class Counts:
-    """The counts of a dataset. Histograms map the lower end of a bar, as text, to how many lie in it."""
+class DatasetCounts:
+    """The counts of a dataset; steps and sentences are those of kept videos, `left_out` has the others.
+
+    Histograms map the lower end of a bar, as text, to how many lie in it.
+    """
 
     videos: int = 0
     kept: int = 0
     hours: float = 0.0  # of kept videos whose duration is known
     sentences: int = 0  # heard in kept videos
-    told: int = 0  # of them, sentences that a kept step rests on
+    cited: int = 0  # of them, sentences that a kept step rests on
     steps: int = 0
     step_words: int = 0
     step_seconds: float = 0.0
@@ -86,8 +84,8 @@ class Counts:
     words_a_minute: Counter[str] = field(default_factory=Counter)  # kept videos with speech
     durations: Counter[str] = field(default_factory=Counter)  # kept videos
     warnings: Counter[str] = field(default_factory=Counter)
-    narration_shown: Shares = field(default_factory=Shares)  # the judge's P(shown) of each sentence
-    steps_shown: Shares = field(default_factory=Shares)  # the aligner's P(shown at all) of each step
+    narration_shown: ScoreSums = field(default_factory=ScoreSums)  # the judge's P(shown) of each sentence
+    steps_shown: ScoreSums = field(default_factory=ScoreSums)  # the aligner's P(shown at all) of each step
 
     def add(self, record: Record) -> bool:
         """Count a record; return whether its video is in the dataset."""
@@ -124,7 +122,7 @@ class Counts:
         self.languages[(record.transcript.language if record.transcript else None) or "not known"] += 1
         self.recognisers[(record.transcript.recogniser if record.transcript else None) or "none"] += 1
         self.sentences += len(sentences)
-        self.told += len({source for step in record.steps for source in step.sources})
+        self.cited += len({source for step in record.steps for source in step.sources})
         self.narration_shown.add(record.id, (sentence.shown for sentence in sentences))
         if sentences:
             spoken = sum(len(sentence.text.split()) for sentence in sentences)
@@ -147,7 +145,7 @@ class Counts:
                 self.task_steps[task] += 1
 
 
-ALIKE = 0.7  # Jaccard likeness of word pairs from which two lines say the same
+ALIKE = 0.7  # Jaccard likeness of word pairs from which two steps say the same
 SAME = 0.6  # of two videos' sets of steps from which they are near-duplicates
 COMMON = 50  # videos that may share a step before it tells nothing of their being copies
 FEWEST_REPEATS = 3  # steps of a video that can be called a copy
@@ -155,7 +153,7 @@ MEMORY = 256 << 20  # bytes to sort hashes in
 
 
 @dataclass(frozen=True)
-class Line:
+class RepeatedText:
     """Steps that say the same: the earliest wording, in how many videos, and how many other wordings."""
 
     text: str
@@ -164,60 +162,62 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Twins:
-    """What was found among so many videos and steps; groups of videos, each sorted, the largest first."""
+class RepeatedSteps:
+    """Near-duplicates among so many videos and steps; groups of videos, each sorted, the largest first."""
 
     videos: int
     steps: int
-    repeated: int  # steps whose line is in another video too
-    lines: tuple[Line, ...]  # by the number of videos
+    repeated: int  # steps whose text is in another video too
+    texts: tuple[RepeatedText, ...]  # by the number of videos
     groups: tuple[tuple[str, ...], ...]
 
 
-def twins(steps: Mapping[str, Sequence[str]]) -> Twins:
+def find_repeated_steps(steps: Mapping[str, Sequence[str]]) -> RepeatedSteps:
     """Return the near-duplicates among videos (id -> texts of its steps)."""
     owners = [video for video, texts in steps.items() for _ in texts]
     texts = [text for own in steps.values() for text in own]
     if not texts:
-        return Twins(len(steps), 0, 0, (), ())
-    stands = near_duplicates([sketch(texts)], 0, ALIKE, MEMORY).tolist()
-    held: dict[int, set[str]] = defaultdict(set)
+        return RepeatedSteps(len(steps), 0, 0, (), ())
+    first_alike = near_duplicates([sketch(texts)], 0, ALIKE, MEMORY).tolist()  # of each step, the earliest alike
+    videos: dict[int, set[str]] = defaultdict(set)
     wordings: dict[int, set[str]] = defaultdict(set)
-    for owner, text, line in zip(owners, texts, stands, strict=True):
-        held[line].add(owner)
-        wordings[line].add(text)
-    shared = sorted((line for line in held if len(held[line]) > 1), key=lambda line: (-len(held[line]), texts[line]))
-    lines = tuple(Line(texts[line], len(held[line]), len(wordings[line]) - 1) for line in shared)
-    repeated = sum(len(held[line]) > 1 for line in stands)
-    return Twins(len(steps), len(texts), repeated, lines, _groups(held))
+    for owner, text, first in zip(owners, texts, first_alike, strict=True):
+        videos[first].add(owner)
+        wordings[first].add(text)
+    shared = sorted((row for row in videos if len(videos[row]) > 1), key=lambda row: (-len(videos[row]), texts[row]))
+    repeated = sum(len(videos[first]) > 1 for first in first_alike)
+    rows = tuple(RepeatedText(texts[row], len(videos[row]), len(wordings[row]) - 1) for row in shared)
+    return RepeatedSteps(len(steps), len(texts), repeated, rows, _video_groups(videos.values()))
 
 
-def _groups(held: Mapping[int, set[str]]) -> tuple[tuple[str, ...], ...]:
-    """Return the groups of videos that are near-duplicates of one another, directly or through others."""
-    sizes: Counter[str] = Counter(video for videos in held.values() for video in videos)
-    together: Counter[tuple[str, str]] = Counter()
-    for videos in held.values():
+def _video_groups(owners: Collection[set[str]]) -> tuple[tuple[str, ...], ...]:
+    """Return the groups of videos that are near-duplicates of one another, directly or through others.
+
+    owners: of each distinct step, the videos that have it.
+    """
+    sizes: Counter[str] = Counter(video for videos in owners for video in videos)
+    common: Counter[tuple[str, str]] = Counter()
+    for videos in owners:
         if 1 < len(videos) <= COMMON:
-            order = sorted(videos)
-            together.update((one, other) for place, one in enumerate(order) for other in order[place + 1 :])
-    head: dict[str, str] = {}
-    for (one, other), both in sorted(together.items()):
+            common.update(itertools.combinations(sorted(videos), 2))
+    parents: dict[str, str] = {}
+
+    def root(video: str) -> str:
+        while video in parents:
+            video = parents[video]
+        return video
+
+    for (one, other), both in sorted(common.items()):
         alike = both >= SAME * (sizes[one] + sizes[other] - both)
         if alike and min(sizes[one], sizes[other]) >= FEWEST_REPEATS:
-            first, second = sorted((_head(head, one), _head(head, other)))
-            head[second] = first
-    found: dict[str, list[str]] = defaultdict(list)
+            first, second = sorted((root(one), root(other)))
+            if first != second:
+                parents[second] = first
+    members: dict[str, list[str]] = defaultdict(list)
     for video in sorted(sizes):
-        found[_head(head, video)].append(video)
-    groups = [tuple(group) for group in found.values() if len(group) > 1]
+        members[root(video)].append(video)
+    groups = [tuple(group) for group in members.values() if len(group) > 1]
     return tuple(sorted(groups, key=lambda group: (-len(group), group)))
-
-
-def _head(head: dict[str, str], video: str) -> str:
-    """Return the first video of the group that a video is in."""
-    while video in head and head[video] != video:
-        video = head[video]
-    return video
 
 
 OBJECTS = frozenset({"dobj", "obj", "pobj", "nsubjpass", "conj"})  # what is acted on, in spaCy's labels
@@ -230,17 +230,17 @@ def keywords(steps: Sequence[str]) -> dict[str, Counter[str]]:
     """
     from stepline.writing.extractive.english import parse
 
-    found: dict[str, Counter[str]] = {"verbs": Counter(), "objects": Counter()}
-    for document in parse(list(steps)):
-        for token in document:
-            word = str(token.lemma_).lower()
-            if len(word) < 3 or not word.isalpha():
-                continue
-            if token.pos_ == "VERB":
-                found["verbs"][word] += 1
-            elif token.pos_ in ("NOUN", "PROPN") and token.dep_ in OBJECTS:
-                found["objects"][word] += 1
-    return found
+    verbs: Counter[str] = Counter()
+    objects: Counter[str] = Counter()
+    for token in itertools.chain.from_iterable(parse(list(steps))):
+        word = str(token.lemma_).lower()
+        if len(word) < 3 or not word.isalpha():
+            continue
+        if token.pos_ == "VERB":
+            verbs[word] += 1
+        elif token.pos_ in ("NOUN", "PROPN") and token.dep_ in OBJECTS:
+            objects[word] += 1
+    return {"verbs": verbs, "objects": objects}
 
 
 FEWEST_TASKS = 6  # steps below which nothing is drawn
@@ -250,7 +250,7 @@ SEED = 0
 
 @dataclass(frozen=True)
 class TaskMap:
-    """points: (N, 2). order: of each step in its video, 0 first, 1 last."""
+    """The steps of a task in the plane. points: (N, 2). order: of each step in its video, 0 first, 1 last."""
 
     task: str
     texts: tuple[str, ...]
@@ -264,11 +264,11 @@ def task_map(task: str, texts: Sequence[str], order: Sequence[float]) -> TaskMap
         return None
     from stepline.text import embed
 
-    return TaskMap(task, tuple(texts), tuple(order), plane(embed(list(texts))))
+    return TaskMap(task, tuple(texts), tuple(order), tsne(embed(list(texts))))
 
 
-def plane(vectors: Matrix) -> npt.NDArray[np.floating]:
-    """Return (N, 2) for (N, D) vectors by t-SNE from the first principal components, with a fixed seed."""
+def tsne(vectors: Matrix) -> npt.NDArray[np.floating]:
+    """Return the t-SNE (N, 2) of vectors (N, D), from their first principal components and with a fixed seed."""
     try:
         from sklearn.manifold import TSNE
     except ImportError as error:
@@ -284,42 +284,41 @@ TOP = 20  # tasks shown
 
 @dataclass(frozen=True)
 class TaskSteps:
-    """Of one task: steps of the dataset with a time, and the steps of the base's documents of that title."""
+    """Of one task: steps of the dataset with a time, and the steps of the text base's documents of that title."""
 
     task: str
     aligned: int
-    told: int
+    in_documents: int
     documents: int
 
 
 def task_steps(aligned: Mapping[str, int], documents: Iterable[Document]) -> list[TaskSteps]:
-    """Return the tasks that the base has a document of, those with most steps in the base first, at most TOP.
+    """Return the tasks that the text base has a document of, those with most steps there first, at most TOP.
 
     A document is of a task when its title has the same normal words, "how to" left out.
     """
-    tasks = {_title(task): task for task in sorted(aligned)}
-    told: Counter[str] = Counter()
+    tasks = {_title_words(task): task for task in sorted(aligned)}
+    steps: Counter[str] = Counter()
     count: Counter[str] = Counter()
     for document in documents:
-        task = tasks.get(_title(document.title))
+        task = tasks.get(_title_words(document.title))
         if task is not None:
-            told[task] += len(document.steps)
+            steps[task] += len(document.steps)
             count[task] += 1
-    rows = [TaskSteps(task, aligned[task], told[task], count[task]) for task in told]
-    return sorted(rows, key=lambda row: (-row.told, row.task))[:TOP]
+    rows = [TaskSteps(task, aligned[task], steps[task], count[task]) for task in steps]
+    return sorted(rows, key=lambda row: (-row.in_documents, row.task))[:TOP]
 
 
-def _title(text: str) -> tuple[str, ...]:
+def _title_words(text: str) -> tuple[str, ...]:
     return normal_words(_HOW_TO.sub("", text))
 
 
 NAMED = 3  # videos named beside a reason
-
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 
 
 @dataclass(frozen=True)
-class Reason:
+class ReasonRow:
     """Why videos have no result of a stage; numbers in the reason read as #. videos: ids of the first few."""
 
     stage: str
@@ -330,26 +329,22 @@ class Reason:
 
 
 @dataclass(frozen=True)
-class Findings:
-    """What was found. notes: parts of the report that could not be made, and why."""
+class ReportFindings:
+    """All that a report shows. notes: parts of the report that could not be made, and why."""
 
-    counts: Counts
-    reasons: tuple[Reason, ...]
+    counts: DatasetCounts
+    reasons: tuple[ReasonRow, ...]
     keywords: Mapping[str, Counter[str]]
-    twins: Twins
-    plane: TaskMap | None
+    repeated_steps: RepeatedSteps
+    task_map: TaskMap | None
     tasks: tuple[TaskSteps, ...]
-    sample: Sample
+    sample: AuditSample
     notes: tuple[str, ...] = ()
     provenance: Mapping[str, str] = field(default_factory=dict)
     stages: tuple[str, ...] = ()
 
-    def with_notes(self, notes: Sequence[str]) -> "Findings":
-        """Return the same with more notes."""
-        return replace(self, notes=(*self.notes, *notes))
 
-
-def find(
+def collect(
     records: Iterable[Record],
     settings: ReportSettings,
     *,
@@ -357,86 +352,77 @@ def find(
     documents: Iterable[Document] = (),
     provenance: Mapping[str, str] | None = None,
     stages: tuple[str, ...] = (),
-) -> Findings:
+) -> ReportFindings:
     """Return what a report shows of some records, kept and left out.
 
     failures: as the run noted them, which tells a hang from an error. documents: of a text base to compare tasks with.
     provenance: lines that say where the dataset comes from. stages: of the recipe, in its order.
     """
-    counts = Counts()
-    drawing = Drawing(videos=settings.audit_videos, texts=settings.audit_texts, seed=settings.seed)
-    steps: Some[str] = Some(settings.steps_read, seed=settings.seed)
-    videos: Some[tuple[str, ...]] = Some(settings.videos_compared, seed=settings.seed)
-    placed = _Placed(settings)
+    counts = DatasetCounts()
+    sampler = AuditSampler(videos=settings.audit_videos, texts=settings.audit_texts, seed=settings.seed)
+    steps: ReservoirSample[str] = ReservoirSample(settings.steps_read, seed=settings.seed)
+    videos: ReservoirSample[tuple[str, ...]] = ReservoirSample(settings.videos_compared, seed=settings.seed)
+    by_task = _StepsByTask(settings)
     noted = {(failure.id, failure.stage): failure.kind for failure in failures}
-    lost: list[StageFailure] = []
+    left_out: list[StageFailure] = []
     for record in records:
         if not counts.add(record):
-            lost.append(_loss(record, noted))
+            left_out.append(_failure(record, noted))
         else:
-            drawing.add(record)
+            sampler.add(record)
             videos.add(record.id, tuple(step.text for step in record.steps))
-            placed.add(record)
+            by_task.add(record)
             for number, step in enumerate(record.steps):
                 steps.add(f"{record.id} {number}", step.text)
     notes: list[str] = []
-    return Findings(
+    return ReportFindings(
         counts=counts,
-        reasons=_reasons(lost, stages),
-        keywords=_keywords([text for _, text in steps.chosen()], notes),
-        twins=twins(dict(videos.chosen())),
-        plane=_plane(placed, counts, settings, notes),
+        reasons=_reason_rows(left_out, stages),
+        keywords=_keywords(steps.values(), notes),
+        repeated_steps=find_repeated_steps(dict(videos.items())),
+        task_map=_task_map(by_task, counts, settings, notes),
         tasks=tuple(task_steps(counts.task_steps, documents)),
-        sample=drawing.sample(),
+        sample=sampler.sample(),
         notes=tuple(notes),
         provenance=provenance or {},
         stages=stages,
     )
 
 
-def _loss(record: Record, noted: Mapping[tuple[str, str], FailureKind]) -> StageFailure:
-    """Return why a left-out record is one; its `dropped` names the stage as text."""
-    dropped = next(dropped for dropped in record.dropped if dropped.what == "video")
-    stage = dropped.text or "the dataset"
-    reason = dropped.reason.removeprefix(f"{stage}: ")
-    return StageFailure(record.id, stage, noted.get((record.id, stage), "left out"), reason)
-
-
-class _Placed:
+class _StepsByTask:
     """The steps of each task that may be drawn in the plane, with their order in their video: at most `points` each."""
 
     def __init__(self, settings: ReportSettings) -> None:
         self._settings = settings
-        self._held: dict[str, Some[tuple[str, float]]] = {}
+        self._samples: dict[str, ReservoirSample[tuple[str, float]]] = {}
 
     def add(self, record: Record) -> None:
         """Take the steps of a record in, where its task may be chosen."""
         task = record.video.task
         if task is None or self._settings.task not in (None, task):
             return
-        placed = [step for step in record.steps if step.spans]
-        held = self._held.setdefault(task, Some(self._settings.points, seed=self._settings.seed))
-        for number, step in enumerate(sorted(placed, key=_start)):
-            held.add(f"{record.id} {number:05d}", (step.text, number / max(1, len(placed) - 1)))
+        placed = sorted((step for step in record.steps if step.spans), key=lambda step: step.spans[0].start)
+        sample = self._samples.setdefault(task, ReservoirSample(self._settings.points, seed=self._settings.seed))
+        for number, step in enumerate(placed):
+            sample.add(f"{record.id} {number:05d}", (step.text, number / max(1, len(placed) - 1)))
 
     def of(self, task: str) -> list[tuple[str, float]]:
         """Return (text, order) of the task's steps."""
-        return [thing for _, thing in self._held[task].chosen()] if task in self._held else []
+        return self._samples[task].values() if task in self._samples else []
 
 
-def _start(step: Step) -> float:
-    return step.spans[0].start
-
-
-def _plane(placed: _Placed, counts: Counts, settings: ReportSettings, notes: list[str]) -> TaskMap | None:
+def _task_map(
+    by_task: _StepsByTask, counts: DatasetCounts, settings: ReportSettings, notes: list[str]
+) -> TaskMap | None:
+    """Return the map of the settings' task, else of the task with most steps; why there is none becomes a note."""
     ordered = sorted(counts.task_steps.items(), key=lambda pair: (-pair[1], pair[0]))
     task = settings.task or (ordered[0][0] if ordered else None)
     if task is None:
         notes.append("No step map: no video names its task.")
         return None
-    points = placed.of(task)
+    steps = by_task.of(task)
     try:
-        return task_map(task, [text for text, _ in points], [order for _, order in points])
+        return task_map(task, [text for text, _ in steps], [order for _, order in steps])
     except ModelError as error:
         notes.append(f"No step map: {error}")
         return None
@@ -450,19 +436,27 @@ def _keywords(steps: Sequence[str], notes: list[str]) -> Mapping[str, Counter[st
         return {}
 
 
-def _reasons(failures: Sequence[StageFailure], stages: tuple[str, ...]) -> tuple[Reason, ...]:
+def _failure(record: Record, noted: Mapping[tuple[str, str], FailureKind]) -> StageFailure:
+    """Return why a left-out record is one; its `dropped` names the stage as text."""
+    dropped = next(dropped for dropped in record.dropped if dropped.what == "video")
+    stage = dropped.text or "the dataset"
+    reason = dropped.reason.removeprefix(f"{stage}: ")
+    return StageFailure(record.id, stage, noted.get((record.id, stage), "left out"), reason)
+
+
+def _reason_rows(failures: Sequence[StageFailure], stages: tuple[str, ...]) -> tuple[ReasonRow, ...]:
     """Return the failures by stage (in the recipe's order), kind and reason, the commonest first in each stage."""
-    place = {stage: number for number, stage in enumerate(stages)}
+    rank = {stage: number for number, stage in enumerate(stages)}
     groups: dict[tuple[str, str, str], list[str]] = defaultdict(list)
     for failure in failures:
-        groups[failure.stage, failure.kind, plain(failure.reason)].append(failure.id)
+        groups[failure.stage, failure.kind, without_numbers(failure.reason)].append(failure.id)
     rows = [
-        Reason(stage, kind, reason, len(ids), tuple(sorted(ids)[:NAMED]))
+        ReasonRow(stage, kind, reason, len(ids), tuple(sorted(ids)[:NAMED]))
         for (stage, kind, reason), ids in groups.items()
     ]
-    return tuple(sorted(rows, key=lambda row: (place.get(row.stage, len(place)), row.stage, -row.count, row.reason)))
+    return tuple(sorted(rows, key=lambda row: (rank.get(row.stage, len(rank)), row.stage, -row.count, row.reason)))
 
 
-def plain(reason: str) -> str:
+def without_numbers(reason: str) -> str:
     """Return a reason that is equal for all that it happened to: its numbers read as #."""
     return _NUMBER.sub("#", reason)

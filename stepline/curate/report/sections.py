@@ -1,48 +1,61 @@
-"""What a dataset is one-sided about, in sentences that its own counts give; the card and the report say the same.
+"""The sections of a report, from what `collect` found; the dataset's card shares the biases.
 
-What each stage kept and dropped: of videos, then of what is said and written in the kept ones.
-
-How much of a dataset is right: from calibrated scores, from an audit, and from the two together.
-
-The histograms of a dataset: steps a video, words a step, seconds a step, rate of speech, length of the videos.
+biases        what a dataset is one-sided about, in sentences that its own counts give
+levels        what each stage kept and dropped: of videos, then of what is said and written in the kept ones
+estimates     how much of a dataset is right: from calibrated scores, from an audit, and from the two together
+histograms    steps a video, words and seconds a step, rate of speech, length of the videos
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from stepline.curate.audit.sample import Kind
-from stepline.curate.audit.verdicts import Verdict, means, rows
-from stepline.curate.report.collect import FAST, HALF, LONG, PACE, Counts, Findings, Shares, plain
-from stepline.curate.sampling import Share, corrected, share
+from stepline.curate.audit.sample import TextKind
+from stepline.curate.audit.verdicts import Verdict, audit_table, mean_answers
+from stepline.curate.report.collect import (
+    FAST,
+    HALF,
+    LONG,
+    PACE,
+    DatasetCounts,
+    ReportFindings,
+    ScoreSums,
+    without_numbers,
+)
+from stepline.curate.sampling import UNKNOWN, Proportion, audited_mean, proportion
 from stepline.plots import WaterfallLevel, histogram
 
-LEADING = 0.5  # share from which one task or language is said to lead
+LEADING = 0.5  # fraction of the videos from which one language is said to lead
 TOP = 10  # tasks that are looked at together
 JUDGES = "P(shown) comes from models that judge words and pictures; where they err, the dataset errs with them."
 HEARD = "Steps are what is said: what is shown in silence has no step, unless a recipe describes pictures."
 
 
-def biases(counts: Counts) -> list[str]:
+def biases(counts: DatasetCounts) -> list[str]:
     """Return one sentence a bias. Those that always hold come last."""
-    found = [
-        _leading(counts.languages, "language", counts.kept),
-        _few_tasks(counts),
-        _left_out(counts),
-        _order(counts),
-        _unjudged(counts),
-    ]
-    return [sentence for sentence in found if sentence] + [HEARD, JUDGES]
+    sentences = [_leading_language(counts), _task_spread(counts)]
+    if out := counts.videos - counts.kept:
+        reason, count = counts.left_out.most_common(1)[0]
+        percent = 100 * out / counts.videos
+        sentences.append(
+            f"{percent:.0f} % of the videos are left out; the commonest reason ({count:,} videos) is: {reason}."
+        )
+    if counts.neighbours:
+        percent = 100 * counts.out_of_order / counts.neighbours
+        sentences.append(f"{percent:.0f} % of neighbouring steps are shown in another order than they are written.")
+    if unjudged := counts.steps - sum(counts.steps_shown.texts):
+        sentences.append(f"{unjudged:,} of {counts.steps:,} steps have no P(shown).")
+    return [*(sentence for sentence in sentences if sentence), HEARD, JUDGES]
 
 
-def _leading(values: Counter[str], noun: str, total: int) -> str:
-    for value, count in values.most_common(1):
-        if count >= LEADING * total:
-            return f"{100 * count / total:.0f} % of the videos have one {noun}: {value}."
+def _leading_language(counts: DatasetCounts) -> str:
+    for language, count in counts.languages.most_common(1):
+        if count >= LEADING * counts.kept:
+            return f"{100 * count / counts.kept:.0f} % of the videos have one language: {language}."
     return ""
 
 
-def _few_tasks(counts: Counts) -> str:
+def _task_spread(counts: DatasetCounts) -> str:
     known = sum(counts.tasks.values())
     if not known:
         return "No video names its task, so how the tasks are spread is not known." if counts.kept else ""
@@ -51,53 +64,34 @@ def _few_tasks(counts: Counts) -> str:
     return f"{tasks} have {100 * top / known:.0f} % of the videos."
 
 
-def _left_out(counts: Counts) -> str:
-    out = counts.videos - counts.kept
-    if not out:
-        return ""
-    reason, count = counts.left_out.most_common(1)[0]
-    share = 100 * out / counts.videos
-    return f"{share:.0f} % of the videos are left out; the commonest reason ({count:,} videos) is: {reason}."
-
-
-def _order(counts: Counts) -> str:
-    if not counts.neighbours:
-        return ""
-    share = 100 * counts.out_of_order / counts.neighbours
-    return f"{share:.0f} % of neighbouring steps are shown in another order than they are written."
-
-
-def _unjudged(counts: Counts) -> str:
-    unjudged = counts.steps - sum(counts.steps_shown.texts)
-    return f"{unjudged:,} of {counts.steps:,} steps have no P(shown)." if unjudged else ""
-
-
 REASONS = 6  # named at a level; the rest stand together
 
 
-def video_levels(findings: Findings) -> list[WaterfallLevel]:
+def video_levels(findings: ReportFindings) -> list[WaterfallLevel]:
     """Return a level for each stage that lost videos, then what is in the dataset."""
     counts = findings.counts
     left = counts.videos
     levels = []
-    by_stage: dict[str, Counter[str]] = {}
+    reasons: dict[str, Counter[str]] = {}
     for row in findings.reasons:
-        by_stage.setdefault(row.stage, Counter())[row.reason] += row.count
-    for stage, lost in by_stage.items():
+        reasons.setdefault(row.stage, Counter())[row.reason] += row.count
+    for stage, lost in reasons.items():
         levels.append(WaterfallLevel(f"videos before {stage}", left, commonest(lost)))
         left -= sum(lost.values())
     return [*levels, WaterfallLevel("videos in the dataset", counts.kept)]
 
 
-def text_levels(counts: Counts) -> list[WaterfallLevel]:
+def text_levels(counts: DatasetCounts) -> list[WaterfallLevel]:
     """Return the levels of sentences, and of steps, in kept videos."""
-    dropped = _plain(counts.dropped_steps)
+    dropped: Counter[str] = Counter()
+    for reason, count in counts.dropped_steps.items():
+        dropped[without_numbers(reason)] += count
     written = counts.steps + sum(dropped.values())
     timeless = Counter({"without a time": counts.steps - counts.placed})
-    silent = Counter({"no step rests on it": counts.sentences - counts.told})
+    silent = Counter({"no step rests on it": counts.sentences - counts.cited})
     return [
         WaterfallLevel("sentences heard", counts.sentences, commonest(silent)),
-        WaterfallLevel("sentences with a step", counts.told),
+        WaterfallLevel("sentences with a step", counts.cited),
         WaterfallLevel("steps written", written, commonest(dropped)),
         WaterfallLevel("steps in the dataset", counts.steps, commonest(timeless)),
         WaterfallLevel("steps with a time", counts.placed),
@@ -112,83 +106,72 @@ def commonest(reasons: Counter[str]) -> tuple[tuple[str, int], ...]:
     return (*named, (f"{len(ordered) - REASONS} other reasons", rest)) if rest else tuple(named)
 
 
-def _plain(reasons: Iterable[tuple[str, int]] | Counter[str]) -> Counter[str]:
-    found: Counter[str] = Counter()
-    for reason, count in dict(reasons).items():
-        found[plain(reason)] += count
-    return found
-
-
-NONE = share((), ())
-
-
 @dataclass(frozen=True)
-class Estimate:
-    """A share of one kind of text, by three ways; note: what the scores are."""
+class QualityEstimate:
+    """A proportion of one kind of text, by three ways; note: what the scores are."""
 
     name: str
     question: str
-    scored: Share
-    audited: Share
-    both: Share
+    scored: Proportion
+    audited: Proportion
+    both: Proportion
     note: str
 
 
-def estimates(findings: Findings, verdicts: Sequence[Verdict]) -> list[Estimate]:
-    """Return four shares: raw narration and steps, alignable and well aligned.
+def quality_estimates(findings: ReportFindings, verdicts: Sequence[Verdict]) -> list[QualityEstimate]:
+    """Return four proportions: raw narration and steps, alignable and well aligned.
 
     The judge's P(shown) of a sentence is about its own seconds: it answers "well aligned". The aligner's P(shown) of a
     step is about the whole video: it answers "alignable". The other two are known from an audit alone.
     """
-    narration, steps = rows(findings.sample, verdicts)
-    judged = _scored(findings.counts.narration_shown)
-    shown = _scored(findings.counts.steps_shown)
+    narration, steps = audit_table(findings.sample, verdicts)
+    judged = _mean_score(findings.counts.narration_shown)
+    shown = _mean_score(findings.counts.steps_shown)
     return [
-        Estimate(narration.name, "alignable", NONE, narration.alignable, NONE, ""),
-        Estimate(narration.name, "well aligned", judged, narration.aligned,
-                 _both(findings, verdicts, "well aligned", "narration", judged), "the judge's P(shown)"),
-        Estimate(steps.name, "alignable", shown, steps.alignable,
-                 _both(findings, verdicts, "alignable", "step", shown), "the aligner's P(shown)"),
-        Estimate(steps.name, "well aligned", NONE, steps.aligned, NONE, ""),
+        QualityEstimate(narration.name, "alignable", UNKNOWN, narration.alignable, UNKNOWN, ""),
+        QualityEstimate(narration.name, "well aligned", judged, narration.well_aligned,
+                        _corrected(findings, verdicts, "well aligned", "narration", judged), "the judge's P(shown)"),
+        QualityEstimate(steps.name, "alignable", shown, steps.alignable,
+                        _corrected(findings, verdicts, "alignable", "step", shown), "the aligner's P(shown)"),
+        QualityEstimate(steps.name, "well aligned", UNKNOWN, steps.well_aligned, UNKNOWN, ""),
     ]  # fmt: skip
 
 
-def _scored(shares: Shares) -> Share:
-    return share(shares.sums, shares.texts)
+def _mean_score(sums: ScoreSums) -> Proportion:
+    return proportion(sums.sums, sums.texts)
 
 
-def _both(findings: Findings, verdicts: Sequence[Verdict], question: str, kind: Kind, scored: Share) -> Share:
-    texts = [text for text in findings.sample.asked if text.kind == kind]
+def _corrected(
+    findings: ReportFindings, verdicts: Sequence[Verdict], question: str, kind: TextKind, scored: Proportion
+) -> Proportion:
+    texts = findings.sample.of_kind(kind)
     scores = {text.id: text.score for text in texts if text.score is not None}
-    owner = {text.id: text.video for text in texts}
-    return corrected(scores, means(findings.sample, verdicts, question, kind), owner, scored.value)
+    videos = {text.id: text.video for text in texts}
+    return audited_mean(scores, mean_answers(findings.sample, verdicts, question, kind), videos, scored.value)
 
 
 @dataclass(frozen=True)
-class Figure:
-    """One histogram. note: the mean, and the paper's where it states one (NaSVA, appendix on HowToStep)."""
+class Histogram:
+    """One histogram as SVG. note: the mean, and the paper's where it states one (NaSVA, appendix on HowToStep)."""
 
     title: str
     svg: str
     note: str
 
 
-def figures(counts: Counts) -> list[Figure]:
-    """Return the figures of a dataset's kept videos."""
+def histograms(counts: DatasetCounts) -> list[Histogram]:
+    """Return the histograms of a dataset's kept videos."""
     steps = _mean(counts.steps, counts.kept, "steps")
     words = _mean(counts.step_words, counts.steps, "words")
     seconds = _mean(counts.step_seconds, counts.placed, "s")
+    pace = histogram(counts.words_a_minute, "words a minute", bar=PACE, last=FAST // PACE)
     return [
-        Figure("Steps a video", _bars(counts.steps_a_video, "steps", last=LONG), f"{steps}; HowToStep has 10.6"),
-        Figure("Words a step", _bars(counts.words_a_step, "words", last=LONG), f"{words}; HowToStep has 8.0"),
-        Figure("Seconds a step", _bars(counts.seconds_a_step, "seconds", last=LONG), f"{seconds}, where placed"),
-        Figure("Rate of speech", _bars(counts.words_a_minute, "words a minute", bar=PACE, last=FAST // PACE), ""),
-        Figure("Length of the videos", _bars(counts.durations, f"seconds, bars of {HALF}", bar=HALF), ""),
+        Histogram("Steps a video", histogram(counts.steps_a_video, "steps", last=LONG), f"{steps}; HowToStep has 10.6"),
+        Histogram("Words a step", histogram(counts.words_a_step, "words", last=LONG), f"{words}; HowToStep has 8.0"),
+        Histogram("Seconds a step", histogram(counts.seconds_a_step, "seconds", last=LONG), f"{seconds}, where placed"),
+        Histogram("Rate of speech", pace, ""),
+        Histogram("Length of the videos", histogram(counts.durations, f"seconds, bars of {HALF}", bar=HALF), ""),
     ]
-
-
-def _bars(counts: Mapping[str, int], unit: str, *, bar: float = 1.0, last: int | None = None) -> str:
-    return histogram(counts, unit, bar=bar, last=last)
 
 
 def _mean(total: float, count: int, unit: str) -> str:

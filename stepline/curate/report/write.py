@@ -1,19 +1,16 @@
-"""The report of a run, written into OUT; and what an audit needs of it, found once.
-
-What a run has left in OUT, read for the report: records, failures, where they come from, verdicts so far.
-"""
+"""The report of a run, made from what it left in OUT (records, failures, provenance, verdicts), and written there."""
 
 import json
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from stepline.curate.audit.sample import Sample
+from stepline.curate.audit.sample import AuditSample
 from stepline.curate.audit.verdicts import FILE, Verdict, Verdicts
 from stepline.curate.remote import RemotePath
-from stepline.curate.report.collect import Findings, find
-from stepline.curate.report.page import Frames, key_frames, page
+from stepline.curate.report.collect import ReportFindings, collect
+from stepline.curate.report.page import Frames, key_frames, render_page
 from stepline.curate.settings import ReportSettings
 from stepline.curate.stage import FAILURES, StageFailure
 from stepline.curate.store.run_log import ITEMS, read_items
@@ -28,7 +25,7 @@ DATASET = "dataset"
 def read_dataset(out: RemotePath) -> Iterator[Record]:
     """Yield the records of the dataset below OUT, kept and left out. Raises StoreError where there is no dataset."""
     folder = out / DATASET / "data"
-    names = sorted(found.name for found in folder.list()) if folder.exists() else []
+    names = sorted(entry.name for entry in folder.list()) if folder.exists() else []
     shards = [name for name in names if name.endswith(".parquet")]
     if not shards:
         raise StoreError(f"{folder.shown}: no dataset yet; `stepline curate` writes it when all stages are done")
@@ -48,21 +45,19 @@ def read_failures(out: RemotePath) -> list[StageFailure]:
     folder = out / FAILURES
     if out.local is not None and not folder.exists():
         return []
-    found = [_failure(folder / entry.name) for entry in folder.list() if entry.name.endswith(".json")]
-    return sorted(found, key=lambda failure: (failure.stage, failure.id))
-
-
-def _failure(place: RemotePath) -> StageFailure:
-    try:
-        return StageFailure(**json.loads(place.read()))
-    except (ValueError, TypeError) as error:
-        raise StoreError(f"{place.shown}: not a failure that Stepline wrote ({error}); remove it") from error
+    failures = []
+    for path in (folder / entry.name for entry in folder.list() if entry.name.endswith(".json")):
+        try:
+            failures.append(StageFailure(**json.loads(path.read())))
+        except (ValueError, TypeError) as error:
+            raise StoreError(f"{path.shown}: not a failure that Stepline wrote ({error}); remove it") from error
+    return sorted(failures, key=lambda failure: (failure.stage, failure.id))
 
 
 def read_provenance(out: RemotePath) -> dict[str, str]:
     """Return what the run and the dataset say of themselves, name -> JSON."""
-    places = {"dataset.json": out / DATASET / "dataset.json", "run.json": out / "run.json"}
-    return {name: place.read().decode("utf-8", "replace") for name, place in places.items() if place.exists()}
+    paths = {"dataset.json": out / DATASET / "dataset.json", "run.json": out / "run.json"}
+    return {name: path.read().decode("utf-8", "replace") for name, path in paths.items() if path.exists()}
 
 
 REPORT, AUDIT = "report.html", "audit"
@@ -72,12 +67,12 @@ REPORT, AUDIT = "report.html", "audit"
 class Report:
     """What a report shows, apart from verdicts."""
 
-    findings: Findings
+    findings: ReportFindings
     frames: Frames
 
     def html(self, verdicts: Sequence[Verdict] = ()) -> str:
         """Return the page with the verdicts so far."""
-        return page(self.findings, verdicts, self.frames)
+        return render_page(self.findings, verdicts, self.frames)
 
 
 def make_report(out: RemotePath, settings: ReportSettings) -> Report:
@@ -85,7 +80,7 @@ def make_report(out: RemotePath, settings: ReportSettings) -> Report:
     documents = open_base(settings.text_base).documents() if settings.text_base is not None else ()
     provenance = read_provenance(out)
     run = json.loads(provenance.get("run.json", "{}"))
-    findings = find(
+    findings = collect(
         read_dataset(out),
         settings,
         failures=read_failures(out),
@@ -98,7 +93,7 @@ def make_report(out: RemotePath, settings: ReportSettings) -> Report:
         with tempfile.TemporaryDirectory(prefix="stepline-") as scratch:
             media = _media(out, findings.sample, Path(scratch))
             frames, notes = key_frames(findings.sample, media, settings.frame_width)
-        findings = findings.with_notes(notes)
+        findings = replace(findings, notes=(*findings.notes, *notes))
     return Report(findings, frames)
 
 
@@ -116,20 +111,20 @@ def local_verdicts(out: RemotePath) -> Verdicts:
     return Verdicts(out.local / AUDIT / FILE)
 
 
-def _media(out: RemotePath, sample: Sample, scratch: Path) -> Callable[[str], Path | None]:
+def _media(out: RemotePath, sample: AuditSample, scratch: Path) -> Callable[[str], Path | None]:
     """Return what finds a video's file, as the run's list of items names it; fetched where it is elsewhere."""
-    listed = read_items(out) if (out / ITEMS).exists() else ()
-    places = {item.id: item.video for item in listed if item.id in sample.titles}
+    items = read_items(out) if (out / ITEMS).exists() else ()
+    urls = {item.id: item.video for item in items if item.id in sample.titles}
 
-    def found(video: str) -> Path | None:
-        url = places.get(video) or sample.paths.get(video)
+    def media(video: str) -> Path | None:
+        url = urls.get(video) or sample.paths.get(video)
         if url is None:
             return None
-        place = RemotePath(url, out.settings)
-        if place.local is not None:
-            return place.local if place.local.exists() else None
-        target = scratch / f"{len(list(scratch.iterdir()))}{Path(place.name).suffix[:16]}"
-        place.fetch(target)
+        path = RemotePath(url, out.settings)
+        if path.local is not None:
+            return path.local if path.local.exists() else None
+        target = scratch / f"{len(list(scratch.iterdir()))}{Path(path.name).suffix[:16]}"
+        path.fetch(target)
         return target
 
-    return found
+    return media

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from stepline.curate.export import Contents, export_dataset
+from stepline.curate.export import DatasetContents, export_dataset
 from stepline.curate.remote import RemotePath
 from stepline.curate.settings import CleanSettings, VisibleSettings
 from stepline.curate.stage import DatasetContext, StageFailure
@@ -175,7 +175,7 @@ def export(gathered: DatasetContext) -> None:
     recipe = gathered.recipe
     features = gathered.folders["gather"] / FEATURES
     tree = export_dataset(
-        Contents(
+        DatasetContents(
             records=lambda: last_records(gathered),
             left_out=read_left_out(last_folder(gathered)),
             items={item.id: item for item in gathered.items},
