@@ -57,8 +57,14 @@ def settings() -> str:
         for command, kind in OTHERS.items()
     )
     return (
-        f"# Settings\n\n{NOTE}\nGive them in a TOML file (`--settings run.toml`) or one by one "
-        "(`--set asr.beam=5`, which\nwins). An unknown key is an error that names the nearest known one.\n\n"
+        f"# Settings\n\n{NOTE}\nFour places, each stronger than the one before:\n\n"
+        "1. `config.toml` in your config folder (on Linux `~/.config/stepline/`), or the file that `STEPLINE_CONFIG`\n"
+        "   names; where that is set and empty, none is read.\n"
+        "2. Environment variables: `STEPLINE_ASR__BEAM=5` is `asr.beam=5`, nested by `__`.\n"
+        "3. A TOML file: `--settings run.toml`.\n"
+        "4. One by one: `--set asr.beam=5`.\n\n"
+        "An unknown key is an error that names the nearest known one. The first two places serve every command: "
+        "sections\nthat belong to another command are left to it.\n\n"
         f"| key | default | meaning |\n|---|---|---|\n{rows}\n{others}"
     )
 

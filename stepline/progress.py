@@ -1,31 +1,14 @@
-"""Follows work on a stream: tells how far it is, and ends it when it is of no use any more.
+"""Follows work on a stream: reports how far it is, and ends it when it is of no use any more."""
 
-Memory that was freed, given back to the system.
-"""
-
-import ctypes
 from collections.abc import Callable, Iterable, Iterator
 from threading import Event
 from typing import TypeAlias, TypeVar
-
-
-def trim_memory() -> None:
-    """Return freed memory to the system, where the C library can (glibc); elsewhere do nothing.
-
-    glibc keeps what several threads freed, so that a long video would hold the recogniser's memory to its end.
-    """
-    try:
-        trim = ctypes.CDLL(None).malloc_trim
-    except (OSError, AttributeError, TypeError):  # not glibc: macOS, musl, Windows
-        return
-    trim(0)
-
 
 Progress: TypeAlias = Callable[[str, float, float], None]  # the stage's name, the second reached, the duration
 
 T = TypeVar("T")
 
-TIDY = 300.0  # seconds of video; rare enough to cost nothing
+TRIM_EVERY = 300.0  # seconds of video; rare enough to cost nothing
 
 
 class StoppedError(Exception):
@@ -37,17 +20,29 @@ def with_progress(
 ) -> Iterator[T]:
     """Yield the items of one kind, reporting how far into the video each one is. Raises StoppedError at `stop`.
 
-    Every TIDY seconds of the video, memory that was freed meanwhile goes back to the system.
+    Every TRIM_EVERY seconds of the video, memory that was freed meanwhile goes back to the system.
     """
-    tidied = 0.0
+    trimmed = 0.0
     for item in items:
         if stop is not None and stop.is_set():
             raise StoppedError(stage)
         if isinstance(item, kind):
             second = float(getattr(item, "time", getattr(item, "start", 0.0)))
-            if second >= tidied + TIDY:
+            if second >= trimmed + TRIM_EVERY:
                 trim_memory()
-                tidied = second
+                trimmed = second
             if progress is not None:
                 progress(stage, second, duration)
             yield item
+
+
+def trim_memory() -> None:
+    """Return freed memory to the system, where the C library can; elsewhere do nothing.
+
+    glibc keeps what several threads freed, so that a long video would hold the recogniser's memory to its end.
+    """
+    import psutil
+
+    trim = getattr(psutil, "heap_trim", None)  # musl has none
+    if trim is not None:
+        trim()

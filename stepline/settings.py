@@ -1,10 +1,12 @@
-"""Settings: typed, frozen, with a default for every field; TOML and `key=value` overrides are read here.
+"""Settings: typed, frozen, with a default for every field; read here from files, the environment and `key=value`.
 
-Each package declares its own `settings.py` from `Settings`; `pipeline` composes them into one tree.
+Each package declares its own `settings.py` from `Settings`; `pipeline` composes them into one tree. Read by hand:
+pydantic-settings imports for 0.1 s more than pydantic, and reads a misspelt section as none at all.
 """
 
 import difflib
 import json
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -36,17 +38,80 @@ class Settings(BaseModel):
 T = TypeVar("T", bound=Settings)
 
 LONGEST = 60  # characters of a refused value that an error repeats
+PREFIX = "STEPLINE_"  # of environment variables; STEPLINE_ASR__BEAM=5 is asr.beam=5
+# Of all commands: what one command does not have may be another's, what none has is a mistake.
+SECTIONS = frozenset(
+    {
+        *("asr", "clean", "clips", "coarse", "contrast", "data", "detector", "engine", "export", "filter", "forecast"),
+        *("gather", "judge", "labels", "limits", "loss", "match", "media", "model", "nasva", "pairing", "place"),
+        *("places", "procx", "pseudo", "refine", "report", "rounds", "run", "said", "sieve_swap", "source", "stages"),
+        *("steps", "summarizer", "text_base", "threads", "train", "vision", "visible", "vocabulary", "writing"),
+    }
+)
 
 
 def load_settings(kind: type[T], path: Path | None = None, overrides: Sequence[str] = ()) -> T:
-    """Return `kind` from its defaults, then a TOML file, then `section.key=value` overrides.
+    """Return `kind` from its defaults, the user's config file, the environment, a TOML file and overrides.
 
+    Later ones win. overrides: `section.key=value`. The config file and the environment serve every command: their
+    sections that `kind` does not have are left to the others.
     Raises SettingsError, naming the key and the nearest known one, for anything that does not fit.
     """
-    tree: dict[str, Any] = _read_toml(path) if path is not None else {}
+    users, names = _user_settings(kind)
+    tree = _merged(users, _read_toml(path) if path is not None else {})
     for override in overrides:
-        _apply(tree, override)
-    return validate(kind, tree)
+        _apply(tree, override, f"--set {override!r}")
+    try:
+        return validate(kind, tree)
+    except SettingsError as error:
+        if not names:
+            raise
+        raise SettingsError(f"{error} (some settings come from {', '.join(names)})") from error
+
+
+def config_file() -> Path | None:
+    """Return the user's config file if there is one: STEPLINE_CONFIG (empty: none), else in the config folder."""
+    import platformdirs
+
+    given = os.environ.get(f"{PREFIX}CONFIG")
+    path = platformdirs.user_config_path("stepline", appauthor=False) / "config.toml"
+    if given is not None:
+        return Path(given).expanduser() if given else None
+    return path if path.is_file() else None
+
+
+def _user_settings(kind: type[BaseModel]) -> tuple[dict[str, Any], list[str]]:
+    """Return what the config file and the environment set of `kind`, and the names of those that set something."""
+    tree: dict[str, Any] = {}
+    names = []
+    path = config_file()
+    if path is not None:
+        tree = {section: value for section, value in _read_toml(path).items() if _concerns(kind, section, str(path))}
+        names += [str(path)] if tree else []
+    for name in sorted(name for name in os.environ if name.startswith(PREFIX) and "__" in name):
+        key = name.removeprefix(PREFIX).lower().replace("__", ".")
+        if _concerns(kind, key.partition(".")[0], name):
+            _apply(tree, f"{key}={os.environ[name]}", name)
+            names.append(name)
+    return tree, names
+
+
+def _concerns(kind: type[BaseModel], section: str, origin: str) -> bool:
+    """Tell whether `kind` has a section. Raises SettingsError for one that the settings of no command have."""
+    if section in kind.model_fields:
+        return True
+    if section in SECTIONS:
+        return False
+    raise SettingsError(f"{origin}: unknown section {section!r}; {_nearest(section, sorted(kind.model_fields))}")
+
+
+def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Return both trees as one; where both set a value, that of `above`."""
+    merged = {**below, **above}
+    for name in below.keys() & above.keys():
+        if isinstance(below[name], dict) and isinstance(above[name], dict):
+            merged[name] = _merged(below[name], above[name])
+    return merged
 
 
 def validate(kind: type[T], tree: Mapping[str, Any]) -> T:
@@ -63,14 +128,14 @@ def validate(kind: type[T], tree: Mapping[str, Any]) -> T:
 def _over_defaults(kind: type[BaseModel], tree: Mapping[str, Any]) -> dict[str, Any]:
     """Return the tree with what the defaults of its sections set; pydantic would take those of their classes."""
     sections = {name: field.default for name, field in kind.model_fields.items()}
-    return {name: _over(sections.get(name), given) for name, given in tree.items()}
+    return {name: _over(sections.get(name), value) for name, value in tree.items()}
 
 
-def _over(default: object, given: object) -> object:
-    if not (isinstance(default, BaseModel) and isinstance(given, Mapping)):
-        return given
+def _over(default: object, value: object) -> object:
+    if not (isinstance(default, BaseModel) and isinstance(value, Mapping)):
+        return value
     own = default.model_dump(mode="json", exclude_unset=True)
-    return own | {name: _over(getattr(default, name, None), value) for name, value in given.items()}
+    return own | {name: _over(getattr(default, name, None), below) for name, below in value.items()}
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
@@ -82,17 +147,17 @@ def _read_toml(path: Path) -> dict[str, Any]:
         raise SettingsError(f"{path}: not valid TOML ({error}); correct that line") from error
 
 
-def _apply(tree: dict[str, Any], override: str) -> None:
+def _apply(tree: dict[str, Any], override: str, origin: str) -> None:
     """Write one `a.b=value` into the tree; the value is read as TOML, else kept as a string."""
     key, equals, value = override.partition("=")
     parts = key.strip().split(".")
     if not equals or not all(parts):
-        raise SettingsError(f"--set {override!r}: write it as section.key=value, for example asr.beam=5")
+        raise SettingsError(f"{origin}: write it as section.key=value, for example asr.beam=5")
     branch = tree
     for part in parts[:-1]:
         branch = branch.setdefault(part, {})
         if not isinstance(branch, dict):
-            raise SettingsError(f"--set {override!r}: {part!r} is a value, not a section")
+            raise SettingsError(f"{origin}: {part!r} is a value, not a section")
     try:
         branch[parts[-1]] = tomllib.loads(f"v = {value}")["v"]
     except tomllib.TOMLDecodeError:
@@ -102,25 +167,28 @@ def _apply(tree: dict[str, Any], override: str) -> None:
 def _explain(kind: type[BaseModel], error: ValidationError) -> str:
     """Say in one line what is wrong with the first bad setting, and what was probably meant."""
     first = error.errors(include_url=False)[0]
-    place = tuple(str(part) for part in first["loc"])
+    path = tuple(str(part) for part in first["loc"])
     if first["type"] != "extra_forbidden":
-        return f"setting {'.'.join(place)}: {first['msg']}{_given(place, first.get('input'))}"
-    known = _keys(kind, place[:-1])
-    near = difflib.get_close_matches(place[-1], known, n=1)
-    cure = f"did you mean {'.'.join((*place[:-1], near[0]))!r}?" if near else f"known here: {', '.join(known)}"
-    return f"unknown setting {'.'.join(place)!r}; {cure}"
+        return f"setting {'.'.join(path)}: {first['msg']}{_refused_value(path, first.get('input'))}"
+    return f"unknown setting {'.'.join(path)!r}; {_nearest(path[-1], _keys(kind, path[:-1]), path[:-1])}"
 
 
-def _given(place: Sequence[str], value: object) -> str:
+def _nearest(key: str, known: Sequence[str], path: Sequence[str] = ()) -> str:
+    """Return the known key most like an unknown one, with the path to it; all of them where none is like it."""
+    near = difflib.get_close_matches(key, known, n=1)
+    return f"did you mean {'.'.join((*path, near[0]))!r}?" if near else f"known here: {', '.join(known)}"
+
+
+def _refused_value(path: Sequence[str], value: object) -> str:
     """Return the refused value, shortened; nothing where it may hold a key or a password."""
     text = repr(value)
-    secret = any("key" in part or "url" in part for part in place)
+    secret = any("key" in part or "url" in part for part in path)
     return "" if secret else f" (given: {text if len(text) <= LONGEST else text[:LONGEST] + '...'})"
 
 
-def _keys(kind: type[BaseModel], place: Sequence[str]) -> list[str]:
-    """Return the field names of the settings class found at `place` below `kind`."""
-    for part in place:
+def _keys(kind: type[BaseModel], path: Sequence[str]) -> list[str]:
+    """Return the field names of the settings class at `path` below `kind`; none where no class is there."""
+    for part in path:
         child = kind.model_fields[part].annotation
         if not (isinstance(child, type) and issubclass(child, BaseModel)):
             return []

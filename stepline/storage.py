@@ -78,20 +78,12 @@ def remove_file(path: Path) -> None:
 
 def remove_partial_files(folder: Path) -> None:
     """Remove the temporary files that killed processes left in `folder`; those of living ones stay."""
+    import psutil
+
     for partial in folder.glob(f".*{PARTIAL}*"):
         owner = partial.name.rpartition(PARTIAL)[0].rpartition(".")[2].partition("-")[0]
-        if owner.isdigit() and not _alive(int(owner)):
+        if owner.isdigit() and not psutil.pid_exists(int(owner)):
             partial.unlink(missing_ok=True)
-
-
-def _alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 # ---------------------------------------------------------------- JSON

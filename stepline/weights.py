@@ -196,6 +196,7 @@ def _join(weights: Weights, paths: list[Path]) -> Path:
 
 def cache_folder() -> Path:
     """Return the folder for what can be made again: STEPLINE_CACHE, else the user's cache folder."""
+    import platformdirs
+
     given = os.environ.get("STEPLINE_CACHE")
-    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(given).expanduser() if given else Path(base).expanduser() / "stepline"
+    return Path(given).expanduser() if given else platformdirs.user_cache_path("stepline", appauthor=False)

@@ -1,8 +1,14 @@
 import contextlib
+import os
 from pathlib import Path
 
 import pytest
 from small_video import CAPTIONS, draw_video
+
+# A developer's own settings never reach a test.
+os.environ["STEPLINE_CONFIG"] = ""
+for variable in [name for name in os.environ if name.startswith("STEPLINE_") and "__" in name]:
+    del os.environ[variable]
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 

@@ -1,9 +1,10 @@
 from pathlib import Path
 
+import platformdirs
 import pytest
 
 from stepline.errors import SettingsError
-from stepline.settings import Settings, load_settings
+from stepline.settings import SECTIONS, Settings, config_file, load_settings
 
 
 class Inner(Settings):
@@ -90,3 +91,83 @@ def test_a_sections_own_defaults_stay_where_other_fields_are_set():
 def test_what_was_not_set_is_still_known_not_to_be():
     assert load_settings(Special, None, ["outer.count=5"]).outer.inner.model_fields_set == {"depth"}
     assert load_settings(Outer, None, ["inner.depth=2"]).inner.model_fields_set == {"depth"}
+
+
+@pytest.fixture
+def user(tmp_path, monkeypatch):
+    """Set the user's own settings: user("config file's text", STEPLINE_ASR__BEAM="5")."""
+
+    def write(text="", **variables):
+        path = tmp_path / "config.toml"
+        path.write_text(text)
+        monkeypatch.setenv("STEPLINE_CONFIG", str(path))
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        return path
+
+    return write
+
+
+def test_overrides_beat_the_file_the_environment_the_config_file_and_the_defaults_in_this_order(user, tmp_path):
+    user('[asr]\nbeam = 2\nwords = ["c"]\n', STEPLINE_ASR__BEAM="3", STEPLINE_ASR__PATH="from/environment")
+    assert load_settings(Tree).asr == Inner(beam=3, words=("c",), path=Path("from/environment"))
+    file = tmp_path / "s.toml"
+    file.write_text("[asr]\nbeam = 4\n")
+    assert load_settings(Tree, file).asr == Inner(beam=4, words=("c",), path=Path("from/environment"))
+    assert load_settings(Tree, file, ["asr.beam=0"]).asr.beam == 0
+
+
+def test_the_config_file_lies_in_the_users_config_folder(monkeypatch, tmp_path):
+    monkeypatch.delenv("STEPLINE_CONFIG")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    assert config_file() is None
+    path = platformdirs.user_config_path("stepline", appauthor=False) / "config.toml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("[asr]\nbeam = 7\n")
+    assert load_settings(Tree).asr.beam == 7
+
+
+def test_sections_of_other_commands_and_other_variables_are_left_alone(user):
+    user("[writing]\nfloor = 1\n", STEPLINE_VOCABULARY__SIZE="3", STEPLINE_CACHE="x", STEPLINE_OTHER="1")
+    assert load_settings(Tree) == Tree()
+
+
+@pytest.mark.parametrize(
+    ("text", "variables", "message"),
+    [
+        ("[asr]\nbean = 1\n", {}, r"unknown setting 'asr.bean'; did you mean 'asr.beam'\? .*config\.toml"),
+        ("", {"STEPLINE_ASR__BEAN": "1"}, r"did you mean 'asr.beam'\? .*STEPLINE_ASR__BEAN"),
+        ("[ars]\nbeam = 1\n", {}, r"config\.toml: unknown section 'ars'; did you mean 'asr'\?"),
+        ("", {"STEPLINE_ARS__BEAM": "1"}, r"STEPLINE_ARS__BEAM: unknown section 'ars'; did you mean 'asr'\?"),
+        ("", {"STEPLINE_ASR__BEAM": "many"}, r"asr\.beam: .*'many'.*STEPLINE_ASR__BEAM"),
+        ("", {"STEPLINE_ASR____BEAM": "1"}, r"STEPLINE_ASR____BEAM: write it as section.key=value"),
+        ("[asr\n", {}, r"config\.toml: not valid TOML"),
+    ],
+)
+def test_a_mistake_in_the_users_settings_is_one_line_that_says_where(user, text, variables, message):
+    user(text, **variables)
+    with pytest.raises(SettingsError, match=message) as error:
+        load_settings(Tree)
+    assert "\n" not in str(error.value)
+
+
+def test_a_config_file_that_is_named_must_exist(monkeypatch, tmp_path):
+    monkeypatch.setenv("STEPLINE_CONFIG", str(tmp_path / "none.toml"))
+    with pytest.raises(SettingsError, match="none.toml: cannot be read"):
+        load_settings(Tree)
+
+
+def test_the_sections_of_every_command_are_known():
+    from stepline.curate.stage import Recipe
+    from stepline.nasva.network_settings import RefineRunSettings, RunSettings
+    from stepline.pipeline.request import StepsSettings
+    from stepline.procx.settings import ProcxRunSettings
+    from stepline.sieve_swap.settings import SieveSwapSettings
+    from stepline.wys2.settings import Wys2Settings
+    from stepline.wys2.summarizer.settings import SummarizerRunSettings
+
+    roots = (
+        *(Recipe, RunSettings, RefineRunSettings, StepsSettings, ProcxRunSettings, SieveSwapSettings, Wys2Settings),
+        SummarizerRunSettings,
+    )
+    assert {name for root in roots for name in root.model_fields} == SECTIONS

@@ -27,7 +27,6 @@ from stepline.curate.store.run_log import RunLog, from_line, to_line
 from stepline.errors import ModelError, SteplineError
 
 QUIET = {
-    "RAY_USAGE_STATS_ENABLED": "0",  # nothing leaves the machine
     "RAY_DATA_DISABLE_PROGRESS_BARS": "1",
     "RAY_BACKEND_LOG_LEVEL": "fatal",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
