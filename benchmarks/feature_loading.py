@@ -28,15 +28,15 @@ from stepline.nasva.network_settings import LossSettings, ModelSettings
 from stepline.nasva.train import aligner_task, draw_order
 from stepline.records import Span
 from stepline.training.batches import Sample
-from stepline.training.loop import Ahead, Task, fit
+from stepline.training.loop import PrefetchingLoader, TrainingTask, fit
 from stepline.training.settings import TrainSettings
-from stepline.training.sources import Told
+from stepline.training.sources import LabelledTexts
 
 WIDTH, BATCH = 768, 8
 AUTHORS = (340_000 + 370_000) * 12 / (20 * 3600)  # samples a second on their RTX 3090: 20 h, NaSVA section 4.2
 
 
-def write_stores(folder: Path, videos: int) -> list[Told]:
+def write_stores(folder: Path, videos: int) -> list[LabelledTexts]:
     chance = np.random.default_rng(0)
     told = []
     with FeatureWriter(folder / "video") as video, FeatureWriter(folder / "step") as texts:
@@ -47,11 +47,11 @@ def write_stores(folder: Path, videos: int) -> list[Told]:
                 writer.add(f"v{number}", values, rate=1.0, backbone="drawn")
             starts = np.sort(chance.uniform(0, rows - 8, count)).tolist()
             spans = tuple((Span(start, start + 8),) for start in starts)
-            told.append(Told(f"v{number}", "step", tuple(map(str, range(count))), spans))
+            told.append(LabelledTexts(f"v{number}", "step", tuple(map(str, range(count))), spans))
     return told
 
 
-def opened(folder: Path, told: list[Told], *, cold: bool) -> AlignerSamples:
+def opened(folder: Path, told: list[LabelledTexts], *, cold: bool) -> AlignerSamples:
     if cold:
         for path in folder.rglob("*.safetensors"):
             with path.open("rb") as file:
@@ -63,7 +63,7 @@ def opened(folder: Path, told: list[Told], *, cold: bool) -> AlignerSamples:
 def alone(samples: AlignerSamples, readers: int) -> dict[str, float]:
     """Read every sample once, with nothing else to do."""
     began, used = time.perf_counter(), time.process_time()
-    for _ in Ahead(range(len(samples)), lambda index: samples[index], readers):
+    for _ in PrefetchingLoader(range(len(samples)), lambda index: samples[index], readers):
         pass
     wall, used = time.perf_counter() - began, time.process_time() - used
     return {"samples_a_second": len(samples) / wall, "cpu_ms_a_sample": 1000 * used / len(samples)}
@@ -81,7 +81,7 @@ def with_a_step(samples: AlignerSamples, readers: int, seconds: float, folder: P
     def draw(chosen: list[Sample], chance: np.random.Generator) -> list[Sample]:
         return draw_order(chosen, LossSettings(), chance)
 
-    task = Task(samples, lambda sample: len(sample.video), draw, losses, samples.lengths)
+    task = TrainingTask(samples, lambda sample: len(sample.video), draw, losses, samples.lengths)
     return trained(model, task, readers, folder)
 
 
@@ -91,7 +91,7 @@ def with_the_network(samples: AlignerSamples, readers: int, folder: Path) -> dic
     return trained(network, aligner_task(samples, LossSettings()), readers, folder)
 
 
-def trained(model: nn.Module, task: Task, readers: int, folder: Path) -> dict[str, float]:
+def trained(model: nn.Module, task: TrainingTask, readers: int, folder: Path) -> dict[str, float]:
     seen = []
     settings = TrainSettings(epochs=1, batch=BATCH, readers=readers, save_every=10_000)
     fit(model, task, settings, folder, seen.append)

@@ -35,7 +35,7 @@ from stepline.features import FeatureStore, FeatureWriter
 from stepline.nasva.loss import grounding_loss
 from stepline.nasva.model import Aligner
 from stepline.nasva.network_settings import LossSettings, ModelSettings
-from stepline.training.batches import Batch, Sample, bucketed, collate
+from stepline.training.batches import Batch, Sample, collate, length_buckets
 
 RESULTS = Path(__file__).parent / "results" / "nasva_speed.json"
 SHAPES = {"T 400, K 50": (8, 400, 50), "T 1200, K 100": (8, 1200, 100)}
@@ -142,7 +142,7 @@ def epochs(rounds: int) -> dict[str, Any]:
     """Return the times of an epoch of mixed lengths: ours bucketed, ours shuffled, the references shuffled."""
     videos = mixed_videos(VIDEOS)
     mixed = list(shuffled(VIDEOS))
-    sides = {OURS: (OURS, list(bucketed([len(video.video) for video in videos], 8, seed=0, epoch=0)))}
+    sides = {OURS: (OURS, list(length_buckets([len(video.video) for video in videos], 8, seed=0, epoch=0)))}
     sides |= {f"{OURS}, shuffled": (OURS, mixed)} | {name: (name, mixed) for name in REFERENCES[:2]}
     trainers = {name: Trainer(who) for name, (who, _) in sides.items()}
     found: dict[str, Any] = {"videos": VIDEOS}
@@ -158,7 +158,7 @@ def epochs(rounds: int) -> dict[str, Any]:
 def loading(rounds: int) -> dict[str, float]:
     """Return CPU seconds of reading an epoch of mixed lengths from a feature store and of padding it to batches."""
     videos = mixed_videos(VIDEOS)
-    batches = list(bucketed([len(video.video) for video in videos], 8, seed=0, epoch=0))
+    batches = list(length_buckets([len(video.video) for video in videos], 8, seed=0, epoch=0))
     with tempfile.TemporaryDirectory() as folder:
         with FeatureWriter(Path(folder) / "store") as writer:
             for video in videos:

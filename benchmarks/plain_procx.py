@@ -12,9 +12,7 @@ from plain_deformable import layer
 from torch import Tensor
 
 from stepline.procx import deformable_attention as attention
-from stepline.training import layers as dropout
-from stepline.training import layers as feed_forward
-from stepline.training import layers as linear
+from stepline.training import layers as cpu_kernels
 
 
 @contextmanager
@@ -31,15 +29,15 @@ def plain(*, sampling: bool = True, layers: bool = True) -> Iterator[None]:
     ) -> Tensor:
         return layer(attend, query, references, memory, lengths)
 
-    def fed(part: feed_forward.FeedForward, rows: Tensor) -> Tensor:
+    def fed(part: cpu_kernels.FeedForward, rows: Tensor) -> Tensor:
         return part.narrow(F.dropout(part.wide(rows).relu(), part.dropout, part.training))
 
-    def dropped(part: dropout.Drop, rows: Tensor) -> Tensor:
+    def dropped(part: cpu_kernels.Dropout, rows: Tensor) -> Tensor:
         return F.dropout(rows, part.share, part.training)
 
     changes = [(attention.DeformableAttention, "forward", sampled)] if sampling else []
-    changes += [(feed_forward.FeedForward, "forward", fed), (dropout.Drop, "forward", dropped)] if layers else []
-    changes += [(linear, "LARGE", 2**62)] if layers else []
+    changes += [(cpu_kernels.FeedForward, "forward", fed), (cpu_kernels.Dropout, "forward", dropped)] if layers else []
+    changes += [(cpu_kernels, "ONEDNN_PAYS", 2**62)] if layers else []
     patches = [patch.object(*change) for change in changes]
     for one in patches:
         one.start()

@@ -14,11 +14,11 @@ from stepline.procx import losses
 from stepline.procx.captioner import Captioner
 from stepline.procx.deformable_attention import DeformableAttention
 from stepline.procx.lstm_captioner import LstmCaptioner
-from stepline.procx.model import FeaturePyramid, FeedForward, PositionalEncoding, PredictionHeads, SelfAttention
+from stepline.procx.model import FeaturePyramid, PositionalEncoding, PredictionHeads, ResidualFeedForward, SelfAttention
 
 PARTS: dict[type[nn.Module], str] = {
     DeformableAttention: "deformable attention",
-    FeedForward: "feed-forward",
+    ResidualFeedForward: "feed-forward",
     SelfAttention: "self-attention",
     PredictionHeads: "heads",
     Captioner: "captioner",

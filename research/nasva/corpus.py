@@ -37,8 +37,8 @@ from stepline.nasva.dataset import labelled_sample, matching_rows
 from stepline.nasva.network_settings import AlignabilityTargets, RefineSettings
 from stepline.records import FeatureSequence, Matrix, Record, Sentence, Step
 from stepline.settings import Count, Fraction, Positive, Settings
-from stepline.training.batches import Flags, Sample
-from stepline.training.sources import Told, read_told
+from stepline.training.batches import Mask, Sample
+from stepline.training.sources import LabelledTexts, read_labelled_texts
 
 Texts: TypeAlias = Literal["W", "S", "W+S"]
 Source: TypeAlias = Literal["asr", "video", "planted"]
@@ -136,8 +136,8 @@ class Lesson:
     step_vectors: Matrix
     sentence_vectors: Matrix
     likeness: Matrix
-    truth: Flags | None = None
-    sentence_truth: Flags | None = None
+    truth: Mask | None = None
+    sentence_truth: Mask | None = None
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ def _test(video: Simulated, style: Style, backbone: str) -> Sample:
     return Sample(video.id, features.values, video.vectors(style, backbone), shown, style != "recipe")
 
 
-def _shown(video: Simulated, style: Style, features: FeatureSequence) -> Flags:
+def _shown(video: Simulated, style: Style, features: FeatureSequence) -> Mask:
     """Return (K, T): in which rows each text of a style is shown, by the rows' middle seconds."""
     return video.shown(style)[:, : len(features.values)]
 
@@ -212,9 +212,9 @@ def _lessons(
 ) -> Iterable[Lesson]:
     narration, step = FeatureStore(at / said), FeatureStore(at / "step")
     linking = {kind: FeatureStore(folder / "linking" / kind) for kind in (said, "step")}
-    sentences = {told.video: told for told in read_told(str(at / said), "narration")}
+    sentences = {told.video: told for told in read_labelled_texts(str(at / said), "narration")}
     count = 0
-    for told in read_told(str(at / "step"), "step"):
+    for told in read_labelled_texts(str(at / "step"), "step"):
         id = told.video
         if count == size.videos or id in excluded or id not in features or id not in sentences:
             continue
@@ -228,11 +228,11 @@ def _lessons(
         )
 
 
-def _steps(told: Told) -> tuple[Step, ...]:
+def _steps(told: LabelledTexts) -> tuple[Step, ...]:
     return tuple(Step(id=str(number), text=text or "-") for number, text in enumerate(told.texts, start=1))
 
 
-def _spoken(told: Told) -> tuple[tuple[Sentence, ...], list[int]]:
+def _spoken(told: LabelledTexts) -> tuple[tuple[Sentence, ...], list[int]]:
     """Return the sentences that have a time, and their rows among all texts."""
     rows = [row for row, spans in enumerate(told.spans) if spans]
     return tuple(Sentence(text=told.texts[row], span=told.spans[row][0]) for row in rows), rows
@@ -256,7 +256,7 @@ def _real_test(record: Record, kind: str, features: FeatureStore, vectors: Featu
     id = record.video.id
     spans = {step.text: step.spans for step in record.reference}
     texts = record.recipe or tuple(step.text for step in record.reference)  # all headlines, shown or not
-    told = Told(id, "step", texts, tuple(spans.get(text, ()) for text in texts))
+    told = LabelledTexts(id, "step", texts, tuple(spans.get(text, ()) for text in texts))
     rows = matching_rows(told, vectors)
     if rows is None:
         return None

@@ -38,7 +38,7 @@ from stepline.nasva.pseudo_labels import (
 from stepline.nasva.train import train_aligner
 from stepline.records import Matrix, Span
 from stepline.storage import write_atomic
-from stepline.training.batches import Flags, LazySamples, Sample
+from stepline.training.batches import LazySamples, Mask, Sample
 from stepline.training.settings import TrainSettings
 
 log = logging.getLogger(__name__)
@@ -59,7 +59,7 @@ def first_labels(lessons: Sequence[Lesson], plan: LabelPlan) -> tuple[Places, ..
     return tuple(_said(lesson, CoarseSettings(floor=plan.floor)) for lesson in lessons)
 
 
-def planted(lesson: Lesson, truth: Flags | None) -> Places:
+def planted(lesson: Lesson, truth: Mask | None) -> Places:
     """Return the first window in which each text is really shown."""
     if truth is None:
         raise DatasetError(f"{lesson.id}: no planted truth; only simulated videos have it")
@@ -88,7 +88,7 @@ def _said(lesson: Lesson, settings: CoarseSettings) -> Places:
     return tuple(said.get(step.id) for step in lesson.steps)
 
 
-def _first_window(row: Flags, rate: float) -> Span | None:
+def _first_window(row: Mask, rate: float) -> Span | None:
     shown = np.flatnonzero(row)
     if not len(shown):
         return None
@@ -178,7 +178,7 @@ def score(network: Aligner, tests: Mapping[str, Sequence[Sample]]) -> dict[str, 
     return found
 
 
-def recall_at_one(matrices: Sequence[Matrix], truths: Sequence[Flags]) -> float:
+def recall_at_one(matrices: Sequence[Matrix], truths: Sequence[Mask]) -> float:
     """Return the share of texts that are shown whose best row is one of those that show them.
 
     Raises DatasetError when no text is shown.

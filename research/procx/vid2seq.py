@@ -58,7 +58,7 @@ from stepline.procx.settings import SearchSettings
 from stepline.procx.vocabulary import END, MARKS, CaptionTokens, Vocabulary, pack_tokens, pad_tokens
 from stepline.records import Matrix, Rejected, Sentence
 from stepline.settings import Count, Settings
-from stepline.training.loop import Loss, Progress, Task, fit
+from stepline.training.loop import Loss, Progress, TrainingTask, fit
 from stepline.training.settings import TrainSettings
 
 
@@ -334,7 +334,7 @@ def train_vid2seq(
     return network
 
 
-def vid2seq_task(samples: Sequence[Told], alphabet: Alphabet, settings: Vid2SeqSettings) -> Task[Told]:
+def vid2seq_task(samples: Sequence[Told], alphabet: Alphabet, settings: Vid2SeqSettings) -> TrainingTask[Told]:
     """Return what training learns: the next token of every video's sequence, videos of as many steps together."""
 
     def losses(network: nn.Module, chosen: Sequence[Told]) -> list[Loss]:
@@ -343,7 +343,7 @@ def vid2seq_task(samples: Sequence[Told], alphabet: Alphabet, settings: Vid2SeqS
         logits = network(wanted.tokens, context)
         return [caption_loss(logits, wanted.wanted, wanted.token_pad, settings.label_smoothing)]
 
-    return Task(samples, lambda one: len(one.events), lambda chosen, _: chosen, losses)
+    return TrainingTask(samples, lambda one: len(one.events), lambda chosen, _: chosen, losses)
 
 
 def sequences(samples: Sequence[Told], alphabet: Alphabet, longest: int) -> CaptionTokens:

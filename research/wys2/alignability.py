@@ -17,8 +17,8 @@ from torch import Tensor, nn
 
 from stepline.errors import DatasetError, ShapeError
 from stepline.records import FeatureSequence, Matrix, Span
-from stepline.training.batches import Flags, pad
-from stepline.training.loop import Loss, Progress, Task, fit
+from stepline.training.batches import Mask, pad
+from stepline.training.loop import Loss, Progress, TrainingTask, fit
 from stepline.training.settings import TrainSettings
 from stepline.wys2.clips import clip_text_pair, collate_pairs
 from stepline.wys2.detector import Detector
@@ -37,7 +37,7 @@ class Told:
     id: str
     video: Matrix
     text: Matrix
-    alignable: Flags
+    alignable: Mask
 
     def __post_init__(self) -> None:
         shapes = f"{self.video.shape}, {self.text.shape} and {self.alignable.shape}"
@@ -85,7 +85,13 @@ def train_head(
         raise DatasetError(f"{int(known.sum())} of {len(known)} sentences are alignable; give videos with both kinds")
     torch.manual_seed(settings.seed)  # of fresh weights
     head = AlignabilityHead(samples[0].video.shape[1])
-    fit(head, Task(samples, lambda one: len(one.video), lambda chosen, _: chosen, _losses), settings, folder, report)
+    fit(
+        head,
+        TrainingTask(samples, lambda one: len(one.video), lambda chosen, _: chosen, _losses),
+        settings,
+        folder,
+        report,
+    )
     return head
 
 

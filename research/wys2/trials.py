@@ -33,7 +33,7 @@ from stepline.evaluate.ranking import roc_auc
 from stepline.records import Matrix, Span
 from stepline.settings import Count, Positive, Settings
 from stepline.storage import write_atomic
-from stepline.training.batches import Flags
+from stepline.training.batches import Mask
 from stepline.training.settings import TrainSettings
 from stepline.wys2.clips import ClipTextPair, clip_text_pair, narrated_clips, split_videos
 from stepline.wys2.dataset import (
@@ -269,7 +269,7 @@ class Clips:
         return [item.video for item in self.items]
 
     @property
-    def truth(self) -> Flags:
+    def truth(self) -> Mask:
         """Whether each shows what is said."""
         return np.array([item.truth for item in self.items], dtype=np.bool_)
 
@@ -282,7 +282,7 @@ class Clips:
         """Return the cosine of each narration and its key-step, NaN without one."""
         return np.array([item.similarity if resolved else item.unresolved for item in self.items], dtype=np.float64)
 
-    def where(self, chosen: Flags) -> "Clips":
+    def where(self, chosen: Mask) -> "Clips":
         """Return the clips for which `chosen` (N,) is true."""
         return Clips(tuple(item for item, kept in zip(self.items, chosen.tolist(), strict=True) if kept))
 
@@ -414,7 +414,7 @@ def _held(corpus: Wys2Corpus) -> dict[str, Clips]:
     return {"test": corpus.test, "validation": corpus.validation}
 
 
-def labels_of(clips: Clips, settings: LabelSettings, *, resolved: bool = True) -> Flags:
+def labels_of(clips: Clips, settings: LabelSettings, *, resolved: bool = True) -> Mask:
     """Return the labels of clips, inferred from their key-steps."""
     cosine = clips.cosine(resolved=resolved)
     if settings.kind == "ss":
@@ -454,7 +454,7 @@ def train_on(trial: Wys2Trial, corpus: Wys2Corpus, place: Path) -> tuple[Detecto
         shutil.rmtree(place, ignore_errors=True)
 
 
-def _positive(trial: Wys2Trial, clips: Clips) -> Flags:
+def _positive(trial: Wys2Trial, clips: Clips) -> Mask:
     if trial.positives == "planted":
         return clips.truth
     if trial.positives == "all":

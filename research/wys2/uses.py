@@ -28,7 +28,7 @@ from stepline.evaluate.bootstrap import score as total
 from stepline.records import FeatureSequence, Matrix
 from stepline.settings import Count, Settings
 from stepline.storage import write_atomic
-from stepline.training.batches import Flags
+from stepline.training.batches import Mask
 from stepline.training.settings import TrainSettings
 from stepline.wys2.detector import Detector
 from stepline.wys2.settings import LabelSettings
@@ -197,7 +197,7 @@ def _widths(sample: SegmentedVideo) -> SummarizerSettings:
     return SummarizerSettings(video_width=sample.seen.shape[1], text_width=sample.said.shape[1])
 
 
-def _summary(given: Sequence[Matrix], shown: Sequence[Flags], seconds: float) -> Mapping[str, float]:
+def _summary(given: Sequence[Matrix], shown: Sequence[Mask], seconds: float) -> Mapping[str, float]:
     scores = asdict(score_summaries(given, shown))
     return {"F": scores["f"], "tau": scores["tau"], "rho": scores["rho"], "CPU s": seconds}
 
@@ -227,7 +227,7 @@ def alignabilities(seed: int, size: UsesSize, folder: Path) -> Scores:
 def _head(
     videos: Sequence[Sample],
     taught: Sequence[tuple[FeatureSequence, Matrix]],
-    known: Sequence[Flags],
+    known: Sequence[Mask],
     folder: Path,
     training: TrainSettings,
 ) -> AlignabilityHead:
@@ -238,7 +238,7 @@ def _head(
     return train_head(samples, folder, settings=training)
 
 
-def similar_sentences(videos: Sequence[Sample]) -> list[Flags]:
+def similar_sentences(videos: Sequence[Sample]) -> list[Mask]:
     """Return which sentences are like some key-step of their video: SS labels of sentences, the likest 35 %."""
     likeness = []
     for video in videos:

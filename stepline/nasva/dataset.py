@@ -5,12 +5,10 @@ What does not fit is left out and told with its reason; nothing ever takes the p
 From where a text is placed, in seconds, to the rows that training counts as showing it: Y of NaSVA section 3.2.
 """
 
-import json
 import math
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
@@ -23,10 +21,9 @@ from stepline.grounding.settings import LabelRule
 from stepline.nasva.checkpoint import FeatureSpace
 from stepline.nasva.network_settings import DataSettings
 from stepline.records import FeatureSequence, Matrix, Rejected, Span, count_reasons
-from stepline.storage import write_atomic
-from stepline.training.batches import Flags, LazySamples, Sample
-from stepline.training.settings import Kind
-from stepline.training.sources import Told
+from stepline.training.batches import LazySamples, Mask, Sample
+from stepline.training.settings import TextKind
+from stepline.training.sources import LabelledTexts
 
 
 def labelled_sample(
@@ -48,7 +45,7 @@ def labelled_sample(
     return Sample(name, features.values, vectors, targets(spans, features, rule), ordered)
 
 
-def targets(spans: Sequence[Sequence[Span]], features: FeatureSequence, rule: LabelRule = "covering") -> Flags:
+def targets(spans: Sequence[Sequence[Span]], features: FeatureSequence, rule: LabelRule = "covering") -> Mask:
     """Return Y (K, T): in which feature rows each text is shown.
 
     covering: every row that a span touches, at one row a second [floor(start), max(floor(start) + 1, ceil(end)));
@@ -90,7 +87,7 @@ class _Part:
     """A sample that is not read yet. labels: (N, 3) of text, first row, row after the last; rows: of its vectors."""
 
     video: str
-    kind: Kind
+    kind: TextKind
     labels: Rows
     rows: Rows
     length: int
@@ -107,7 +104,7 @@ class AlignerSamples(LazySamples):
         self,
         parts: Sequence[_Part],
         features: FeatureStore,
-        vectors: Mapping[Kind, FeatureStore],
+        vectors: Mapping[TextKind, FeatureStore],
         settings: DataSettings,
         omitted: Sequence[Rejected] = (),
         *,
@@ -163,9 +160,9 @@ class AlignerSamples(LazySamples):
 
 
 def gather_samples(
-    told: Iterable[Told],
+    told: Iterable[LabelledTexts],
     features: FeatureStore,
-    vectors: Mapping[Kind, FeatureStore],
+    vectors: Mapping[TextKind, FeatureStore],
     settings: DataSettings | None = None,
     *,
     excluded: Excluded | frozenset[str] = frozenset(),
@@ -182,27 +179,26 @@ def gather_samples(
     return AlignerSamples(gathering.parts, features, vectors, settings, gathering.omitted)
 
 
-def write_omitted(omitted: Iterable[Rejected], path: Path) -> None:
-    """Write the texts of videos that are no sample, a JSON line each."""
-    rows = [{"video": row.id, "kind": row.what, "reason": row.reason, "value": row.value} for row in omitted]
-    write_atomic(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+def omitted_row(row: Rejected) -> dict[str, str]:
+    """Return the texts of a video that are no sample as a line of `omitted.jsonl`."""
+    return {"video": row.id, "kind": row.what, "reason": row.reason, "value": row.value}
 
 
 class _Gathering:
     def __init__(
         self,
         features: FeatureStore,
-        vectors: Mapping[Kind, FeatureStore],
+        vectors: Mapping[TextKind, FeatureStore],
         settings: DataSettings,
         excluded: Excluded | frozenset[str],
     ) -> None:
         self._features, self._vectors, self._settings, self._excluded = features, vectors, settings, excluded
-        self._seen: set[tuple[str, Kind]] = set()
+        self._seen: set[tuple[str, TextKind]] = set()
         self._first: dict[str, FeatureLocation] = {}  # the first video's features, and the first texts'
         self.parts: list[_Part] = []
         self.omitted: list[Rejected] = []
 
-    def take(self, told: Told) -> None:
+    def take(self, told: LabelledTexts) -> None:
         """Add the texts of a video, or note why not."""
         flaw = self._flaw(told)
         if flaw is None:
@@ -215,7 +211,7 @@ class _Gathering:
             reason, value = flaw
             self.omitted.append(Rejected(told.kind, reason, id=told.video, value=value))
 
-    def _flaw(self, told: Told) -> tuple[str, str] | None:
+    def _flaw(self, told: LabelledTexts) -> tuple[str, str] | None:
         key = told.video, told.kind
         if key in self._seen:
             return TWICE, ""
@@ -238,7 +234,7 @@ class _Gathering:
         """Return how features differ from the first ones, which a network for both could not tell apart."""
         return unlike(name, stored, self._first.setdefault(name, stored))
 
-    def _add(self, told: Told, rows: Rows) -> tuple[str, str] | None:
+    def _add(self, told: LabelledTexts, rows: Rows) -> tuple[str, str] | None:
         stored = self._features[told.video]
         length = min(stored.rows, self._settings.longest)
         seen = FeatureSequence(np.zeros((length, 1), dtype=np.float32), stored.rate, stored.backbone)
@@ -267,7 +263,7 @@ def unlike(name: str, stored: FeatureLocation, first: FeatureLocation) -> tuple[
     return None
 
 
-def matching_rows(told: Told, vectors: FeatureStore) -> Rows | None:
+def matching_rows(told: LabelledTexts, vectors: FeatureStore) -> Rows | None:
     """Return which stored vector is that of each text, (K,); None where they are of other texts.
 
     A reader may have left out texts that the store still holds, so the texts need only come in the same order.

@@ -17,7 +17,7 @@ from stepline.errors import ShapeError
 from stepline.nasva.model import Aligned, products
 from stepline.nasva.network_settings import AlignabilityTargets, LossSettings
 from stepline.training.batches import Batch
-from stepline.training.layers import own
+from stepline.training.layers import use_cpu_kernels
 from stepline.training.loop import Loss
 
 BLOCK = 128  # texts whose similarities to all seconds of a batch are in memory at a time: 5 MB at B 8, T 1200
@@ -53,10 +53,10 @@ def grounding_loss(aligned: Aligned, batch: Batch, settings: LossSettings | None
 
 def _rivals_in_batch(text: Tensor, video: Tensor, video_pad: Tensor) -> Tensor:
     """Return the log of the sum over all real seconds of the batch, (L, B, K), for texts divided by tau."""
-    far = NEVER if own(text) else FAR
+    far = NEVER if use_cpu_kernels(text) else FAR
     apart = torch.where(video_pad.flatten(), far, 0.0)  # (B T,), added in the product itself: that matrix is large
     rows, seconds = text.flatten(0, 2), video.flatten(0, 1)  # (L B K, d), (B T, d)
-    if own(rows):
+    if use_cpu_kernels(rows):
         return _Rivals.apply(rows, seconds, apart).view(text.shape[:3])  # (L, B, K)
     with torch.autocast(video.device.type, enabled=False):
         return torch.addmm(apart, rows, seconds.T).logsumexp(dim=1).view(text.shape[:3])  # (L, B, K)

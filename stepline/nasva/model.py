@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from stepline.errors import ShapeError
 from stepline.nasva.network_settings import ModelSettings
 from stepline.training.batches import Batch
-from stepline.training.layers import FeedForward, Linear, affine, drop
+from stepline.training.layers import FeedForward, Linear, dropout, linear
 
 PAYS = 1 / 32  # share of padding from which leaving it out pays for attention that goes video by video
 
@@ -127,7 +127,7 @@ class Attention(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
     def _project(self, rows: Tensor, first: int, end: int) -> tuple[Tensor, ...]:
         """Return parts `first` to `end` of query, key and value, each (R, D)."""
         part = slice(first * rows.shape[-1], end * rows.shape[-1])
-        parts: tuple[Tensor, ...] = affine(rows, self.project.weight[part], self.project.bias[part]).chunk(
+        parts: tuple[Tensor, ...] = linear(rows, self.project.weight[part], self.project.bias[part]).chunk(
             end - first, dim=-1
         )
         return parts
@@ -147,8 +147,8 @@ class Attention(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
     def _mix(self, query: Tensor, key: Tensor, value: Tensor, key_keep: Tensor | None) -> Tensor:
         """Return values (B, M, D) mixed for each query, (B, N, D)."""
         query, key, value = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in (query, key, value))
-        drop = self.dropout if self.training else 0.0
-        mixed = F.scaled_dot_product_attention(query, key, value, key_keep, drop)  # (B, H, N, D/H)
+        dropout = self.dropout if self.training else 0.0
+        mixed = F.scaled_dot_product_attention(query, key, value, key_keep, dropout)  # (B, H, N, D/H)
         return mixed.transpose(1, 2).flatten(2)  # (B, N, D)
 
 
@@ -287,7 +287,7 @@ class EncoderLayer(nn.Module):  # type: ignore[misc]
         return self.feed_norm(video + self._drop(self.feed(video)))
 
     def _drop(self, rows: Tensor) -> Tensor:
-        return drop(rows, self.dropout, self.training)
+        return dropout(rows, self.dropout, self.training)
 
 
 class DecoderLayer(nn.Module):  # type: ignore[misc]
@@ -317,7 +317,7 @@ class DecoderLayer(nn.Module):  # type: ignore[misc]
         return self.feed_norm(text + self._drop(self.feed(text)))
 
     def _drop(self, rows: Tensor) -> Tensor:
-        return drop(rows, self.dropout, self.training)
+        return dropout(rows, self.dropout, self.training)
 
 
 def _projection(given: int, settings: ModelSettings) -> nn.Module:

@@ -20,9 +20,9 @@ from pydantic import Field, model_validator
 
 from stepline.grounding.settings import CoarseSettings, GroundSettings, LabelRule
 from stepline.settings import Count, CountOrZero, Fraction, NonNegative, Positive, Settings
-from stepline.training.settings import StepPlace, TrainSettings
+from stepline.training.settings import StepLabelSource, TrainSettings
 
-Drop: TypeAlias = Annotated[float, Field(ge=0.0, lt=1.0)]
+DropoutRate: TypeAlias = Annotated[float, Field(ge=0.0, lt=1.0)]
 NetworkForm: TypeAlias = Literal["released", "paper"]
 FeatureScale: TypeAlias = Literal["unit_variance", "none"]
 LossForm: TypeAlias = Literal["paper", "release"]
@@ -42,8 +42,10 @@ class ModelSettings(Settings):
     feed_forward: Count = 2048  # released code; the paper gives none
     projection: Count = 64  # d of the vectors whose cosine is the score; supplement
     text_positions: Count = 1024  # most texts that can be in order; released code
-    dropout: Drop = 0.1  # of what each block adds, and inside the feed-forward; released code
-    attention_dropout: Drop = 0.0  # of attention weights; released code: 0.1, which costs 2-4 times the time and memory
+    dropout: DropoutRate = 0.1  # of what each block adds, and inside the feed-forward; released code
+    attention_dropout: DropoutRate = (
+        0.0  # of attention weights; released code: 0.1, which costs 2-4 times the time and memory
+    )
     form: NetworkForm = "released"  # positions at every attention and LayerNorm on projections; "paper": neither
     feature_scale: FeatureScale = "unit_variance"  # of each row, else unit rows drown in positions; released: "none"
     alignability: bool = False  # whether it has the head y of equation 1; the release never uses its own
@@ -75,7 +77,9 @@ class DataSettings(Settings):
     """Which videos and texts become samples, and what counts as their labels."""
 
     label_rule: LabelRule = "covering"  # rows that a span labels; "inclusive" is the released code's; `targets.py`
-    step_place: StepPlace = "shown_or_said"  # which of a step's places is its label; said alone: stage 1 of the paper
+    step_place: StepLabelSource = (
+        "shown_or_said"  # which of a step's places is its label; said alone: stage 1 of the paper
+    )
     unlabelled: Unlabelled = "keep"  # texts without a label: context, and what the alignability head learns from
     longest: Annotated[int, Field(ge=1, le=1200)] = 1200  # rows of a video that are seen; supplement: 1200 s
     slack: NonNegative = 5.0  # seconds that a video's stated length may differ from its features'

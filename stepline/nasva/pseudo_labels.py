@@ -32,7 +32,7 @@ from stepline.nasva.model import Aligned, Aligner
 from stepline.nasva.network_settings import RefineSettings
 from stepline.records import FeatureSequence, Matrix, Span
 from stepline.storage import write_atomic
-from stepline.training.batches import LONGEST, Flags, LazySamples, Sample, bucketed, collate
+from stepline.training.batches import MAX_ROWS, LazySamples, Mask, Sample, collate, length_buckets
 
 log = logging.getLogger(__name__)
 
@@ -88,7 +88,7 @@ def best_scores(matrix: Matrix) -> Matrix:
     return np.asarray(matrix.max(axis=1)) if matrix.size else np.zeros(len(matrix), dtype=np.float32)
 
 
-def agreeing(matrices: Sequence[Matrix], rows: float) -> Flags:
+def agreeing(matrices: Sequence[Matrix], rows: float) -> Mask:
     """Return for each text (K,) whether all networks' best rows lie at most `rows` apart."""
     best = np.stack([matrix.argmax(axis=1) for matrix in matrices])  # (networks, K)
     return np.asarray(np.ptp(best, axis=0) <= rows)
@@ -126,10 +126,10 @@ class Written:
     rows: int
     rate: float
     read: Callable[[], tuple[FeatureSequence, Matrix]]
-    truth: Flags | None = None
+    truth: Mask | None = None
 
 
-def written(id: str, features: FeatureSequence, vectors: Matrix, said: Places, truth: Flags | None = None) -> Written:
+def written(id: str, features: FeatureSequence, vectors: Matrix, said: Places, truth: Mask | None = None) -> Written:
     """Return a video whose features and vectors are in memory. Raises ShapeError when they do not fit together."""
     if len(said) != len(vectors):
         raise ShapeError(f"{id}: {len(vectors)} step vectors need as many places, not {len(said)}")
@@ -198,7 +198,7 @@ BATCH = 16  # videos
 def alignment_matrices(network: Aligner, samples: Sequence[Sample]) -> list[Matrix]:
     """Return the cosines (K, T) of every video's texts, in the order given; the network ends at rest.
 
-    A video of more than `LONGEST` rows is seen whole, as no training saw it; labels are of no effect.
+    A video of more than `MAX_ROWS` rows is seen whole, as no training saw it; labels are of no effect.
     """
     found: list[Matrix] = [np.zeros((0, 0), dtype=np.float32)] * len(samples)
     for chosen, aligned in _aligned(network, samples):
@@ -222,8 +222,8 @@ def _aligned(network: Aligner, samples: Sequence[Sample]) -> Iterator[tuple[tupl
     network.eval()
     device = next(network.parameters()).device
     lengths = samples.lengths if hasattr(samples, "lengths") else [len(sample.video) for sample in samples]
-    for chosen in bucketed(lengths, BATCH, seed=0, epoch=0):
-        batch = collate([samples[index] for index in chosen], max(LONGEST, *lengths))
+    for chosen in length_buckets(lengths, BATCH, seed=0, epoch=0):
+        batch = collate([samples[index] for index in chosen], max(MAX_ROWS, *lengths))
         with torch.inference_mode():
             aligned = network(batch.to(device))
         yield chosen, aligned
@@ -291,7 +291,7 @@ def alignable_share(own: Sequence[Matrix], foreign: Sequence[Matrix]) -> float |
     return float(np.clip(1 - 2 * np.mean(np.asarray(scores) < np.median(null)), 0.0, 1.0))
 
 
-def inside_share(labels: Sequence[Places], truth: Sequence[Flags], rates: Sequence[float]) -> tuple[float, float]:
+def inside_share(labels: Sequence[Places], truth: Sequence[Mask], rates: Sequence[float]) -> tuple[float, float]:
     """Return, of the kept labels, the share that lies by half or more in the planted window, and that has one at all.
 
     truth: (K, T) of each video, True where the text is shown. NaN without labels.
@@ -305,7 +305,7 @@ def inside_share(labels: Sequence[Places], truth: Sequence[Flags], rates: Sequen
     return (float(np.mean(inside)), float(np.mean(shown))) if inside else (float("nan"), float("nan"))
 
 
-def _covered(span: Span, row: Flags, rate: float) -> float:
+def _covered(span: Span, row: Mask, rate: float) -> float:
     """Return the share of a label's rows that the truth (T,) holds."""
     start = int(span.start * rate)
     part = row[start : max(start + 1, int(np.ceil(span.end * rate)))]

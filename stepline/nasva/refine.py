@@ -16,25 +16,26 @@ from stepline.features import FeatureLocation, FeatureStore
 from stepline.grounding.speech import coarse_spans
 from stepline.nasva import dataset as reasons
 from stepline.nasva.checkpoint import FeatureSpace
-from stepline.nasva.dataset import AlignerSamples, gather_samples, matching_rows, write_omitted
+from stepline.nasva.dataset import AlignerSamples, gather_samples, matching_rows, omitted_row
 from stepline.nasva.network_settings import RefineRunSettings
 from stepline.nasva.pseudo_labels import Places, Written
 from stepline.nasva.self_training import SelfTrained, SelfTraining
 from stepline.records import FeatureSequence, Matrix, Record, Rejected, Step
 from stepline.storage import write_parquet
 from stepline.training.loop import Progress
+from stepline.training.run_folder import OMITTED, write_omitted
 from stepline.training.sources import (
+    LabelledTexts,
     TextEncoder,
-    Told,
-    is_store,
+    is_feature_store,
+    labelled_texts,
+    read_labelled_texts,
     read_records,
-    read_told,
-    store_vectors,
-    tell,
+    store_text_vectors,
     text_encoder,
 )
 
-REFINED, OMITTED = "refined.parquet", "omitted.jsonl"
+REFINED = "refined.parquet"
 LINKING = "minilm"  # the text encoder that tells which sentence speaks of a step
 UNLABELLED = "no label after self-training: its best score is too low, or the teachers disagree"
 
@@ -57,8 +58,12 @@ class RefineSources:
 
     def told_vectors(self) -> str:
         """Return where the narrations' vectors come from; one network must know them and the steps' alike."""
-        own = self.narrations if is_store(Path(self.narrations or "")) else None
-        return self.narration_vectors or own or (LINKING if is_store(Path(self.step_vectors)) else self.step_vectors)
+        own = self.narrations if is_feature_store(Path(self.narrations or "")) else None
+        return (
+            self.narration_vectors
+            or own
+            or (LINKING if is_feature_store(Path(self.step_vectors)) else self.step_vectors)
+        )
 
 
 @dataclass(frozen=True)
@@ -83,13 +88,15 @@ def refine_dataset(
     """
     settings = settings or RefineRunSettings()
     features = FeatureStore(sources.features)
-    vectors = _vectors(sources.step_vectors, tell(read_records(sources.dataset), "step"), folder / "vectors" / "step")
+    vectors = _vectors(
+        sources.step_vectors, labelled_texts(read_records(sources.dataset), "step"), folder / "vectors" / "step"
+    )
     excluded = read_excluded(sources.excluded)
     reading = _Reading(features, vectors, settings, excluded)
     videos = [video for record in read_records(sources.dataset) if (video := reading.take(record)) is not None]
     narrations = _narrations(sources, features, folder, settings, excluded)
     omitted = (*reading.omitted, *(() if narrations is None else narrations.omitted))
-    write_omitted(omitted, folder / OMITTED)
+    write_omitted(folder, map(omitted_row, omitted))
     if not videos:
         raise ShapeError(f"{sources.dataset}: no video has steps and features; see {folder / OMITTED}")
     first, text = features[videos[0].id], vectors[videos[0].id]
@@ -157,7 +164,7 @@ class _Reading:
             return None
         id = record.video.id
         stored, longest = self._features[id], self._settings.data.longest
-        rows = matching_rows(next(tell([record], "step")), self._vectors)
+        rows = matching_rows(next(labelled_texts([record], "step")), self._vectors)
 
         def read() -> tuple[FeatureSequence, Matrix]:
             found = self._features.read(id)
@@ -180,7 +187,7 @@ class _Reading:
             return reasons.NO_VIDEO, ""
         if id not in self._vectors:
             return reasons.NO_VECTORS, ""
-        if matching_rows(next(tell([record], "step")), self._vectors) is None:
+        if matching_rows(next(labelled_texts([record], "step")), self._vectors) is None:
             return reasons.OTHER_TEXTS, f"{len(record.steps)} texts, {self._vectors[id].rows} vectors"
         seconds, stated = self._features[id].rows / self._features[id].rate, record.video.duration
         if stated is not None and abs(stated - seconds) > self._settings.data.slack:
@@ -225,8 +232,10 @@ def _narrations(
     if sources.narrations is None:
         return None
     source = sources.narrations
-    vectors = _vectors(sources.told_vectors(), read_told(source, "narration"), folder / "vectors" / "narration")
-    told = read_told(source, "narration")
+    vectors = _vectors(
+        sources.told_vectors(), read_labelled_texts(source, "narration"), folder / "vectors" / "narration"
+    )
+    told = read_labelled_texts(source, "narration")
     return gather_samples(told, features, {"narration": vectors}, settings.data, excluded=excluded)
 
 
@@ -238,7 +247,7 @@ def _check_alike(narrations: AlignerSamples, steps: FeatureLocation) -> None:
         raise ShapeError(f"the narrations' vectors are {what}; give --narration-vectors of the steps' encoder")
 
 
-def _vectors(given: str, told: Iterator[Told], folder: Path) -> FeatureStore:
-    if is_store(Path(given)):
+def _vectors(given: str, told: Iterator[LabelledTexts], folder: Path) -> FeatureStore:
+    if is_feature_store(Path(given)):
         return FeatureStore(Path(given))
-    return store_vectors(told, text_encoder(given), folder, name=given)
+    return store_text_vectors(told, text_encoder(given), folder, name=given)

@@ -55,7 +55,8 @@ from stepline.storage import write_atomic
 from stepline.training.batches import Sample
 from stepline.training.distributed import start_processes
 from stepline.training.loop import Progress
-from stepline.training.settings import WITHOUT_EFFECT, TrainSettings
+from stepline.training.run_folder import claim_run_folder, versions
+from stepline.training.settings import NO_EFFECT_ON_RESULT, TrainSettings
 
 log = logging.getLogger(__name__)
 
@@ -204,19 +205,14 @@ class SelfTraining:
 
     def _claim(self) -> None:
         """Write what the run is, or raise SettingsError where its folder holds another."""
-        path = self.folder / "run.json"
-        plan = json.dumps(self._plan(), indent=1, sort_keys=True) + "\n"
-        if path.exists() and path.read_text(encoding="utf-8") != plan:
-            raise SettingsError(f"{path}: another run, with other settings or videos; give another --out")
-        if not path.exists():
-            write_atomic(path, plan)
-
-    def _plan(self) -> dict[str, object]:
         digest = hashlib.sha256(repr([(video.id, video.rows, video.said) for video in self.videos]).encode())
         parts = {"model": self.model, "loss": self.loss, "training": self.training, "settings": self.settings}
-        settings = {name: part.model_dump(mode="json", exclude=set(WITHOUT_EFFECT)) for name, part in parts.items()}
+        settings = {
+            name: part.model_dump(mode="json", exclude=set(NO_EFFECT_ON_RESULT)) for name, part in parts.items()
+        }
         counts = {"videos": len(self.videos), "others": len(self.others)}
-        return settings | counts | {"sources": dict(self.sources), "content": digest.hexdigest()}
+        run = settings | counts | {"sources": dict(self.sources), "content": digest.hexdigest()}
+        claim_run_folder(self.folder, run, {"versions": versions()})
 
     def _reports(self) -> tuple[RoundReport, ...]:
         path = self.folder / "report.json"

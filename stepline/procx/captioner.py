@@ -30,7 +30,7 @@ from torch import Tensor, nn
 
 from stepline.errors import ShapeError
 from stepline.procx.settings import CaptionerSettings
-from stepline.training.layers import Drop, Linear, affine
+from stepline.training.layers import Dropout, Linear, linear
 
 
 class Attendable(Protocol):
@@ -120,8 +120,8 @@ class CaptionerLayer(nn.Module):  # type: ignore[misc]
         self.within, self.within_norm = Attention(width, heads), nn.LayerNorm(width)
         self.across = Attention(width, heads) if crosses else None
         self.across_norm = nn.LayerNorm(width) if crosses else None
-        self.feed = nn.Sequential(Linear(width, inner), nn.GELU(), Drop(dropout), Linear(inner, width))
-        self.feed_norm, self.drop = nn.LayerNorm(width), Drop(dropout)
+        self.feed = nn.Sequential(Linear(width, inner), nn.GELU(), Dropout(dropout), Linear(inner, width))
+        self.feed_norm, self.drop = nn.LayerNorm(width), Dropout(dropout)
 
     def forward(
         self, rows: Tensor, context: Attendable | None = None, *, keep: Tensor | None = None, causal: bool = False
@@ -265,7 +265,7 @@ class Captioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
             _layer(settings, crosses=False) for _ in range(settings.transcript_layers)
         )
         self.kinds = nn.Parameter(torch.randn(3, width) * EMBEDDING_STD)  # added to query, features, transcript
-        self.drop = Drop(settings.dropout)
+        self.drop = Dropout(settings.dropout)
         for table in (self.words, self.places, self.transcript_places):
             nn.init.normal_(table.weight, std=EMBEDDING_STD)
 
@@ -315,7 +315,7 @@ class Captioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
         return self._logits(rows)[:, 0]
 
     def _logits(self, rows: Tensor) -> Tensor:
-        return affine(self.norm(rows), self.words.weight, self.bias)
+        return linear(self.norm(rows), self.words.weight, self.bias)
 
     def _seen(self, context: CaptionContext) -> Sequence[Attendable]:
         """Return what each joint layer's captions see, without a copy of a video's rows for each of its captions."""

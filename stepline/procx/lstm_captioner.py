@@ -22,7 +22,7 @@ from stepline.errors import ShapeError
 from stepline.procx.captioner import CaptionContext, CaptionerOutput
 from stepline.procx.deformable_attention import sampling_points
 from stepline.procx.settings import AttentionSettings, CaptionerSettings
-from stepline.training.layers import Drop, Linear
+from stepline.training.layers import Dropout, Linear
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class LstmCaptioner(nn.Module):  # type: ignore[misc]   # torch is untyped to my
         self.fed = Linear(2 * width, 4 * width)  # word and query to the gates
         self.kept = Linear(width if attention is None else 2 * width, 4 * width)  # what is seen, and the state
         self.out = Linear(width, vocabulary)
-        self.drop = Drop(settings.dropout)
+        self.drop = Dropout(settings.dropout)
         nn.init.uniform_(self.words.weight, -0.1, 0.1)  # PDVC
 
     def forward(self, tokens: Tensor, token_pad: Tensor, context: CaptionContext) -> CaptionerOutput:  # noqa: ARG002

@@ -36,8 +36,7 @@ from stepline.procx.deformable_attention import DeformableAttention
 from stepline.procx.losses import Predictions, Temperature
 from stepline.procx.lstm_captioner import LstmCaptioner
 from stepline.procx.settings import ModelSettings
-from stepline.training import layers as feed_forward
-from stepline.training.layers import Drop, Linear
+from stepline.training.layers import Dropout, FeedForward, Linear
 
 PRIOR_PROBABILITY = 0.01  # P(a query found a step) at the start; RetinaNet, PDVC's code
 LOGIT_EPSILON = 1e-5  # shares of a video are kept so far from 0 and 1 before their logit; Deformable DETR
@@ -82,8 +81,8 @@ class EncoderLayer(nn.Module):  # type: ignore[misc]   # torch is untyped to myp
         super().__init__()
         self.attention = DeformableAttention(settings.attention)
         self.attention_norm = nn.LayerNorm(settings.attention.width)
-        self.feed = FeedForward(settings)
-        self.drop = Drop(settings.dropout)
+        self.feed = ResidualFeedForward(settings)
+        self.drop = Dropout(settings.dropout)
 
     def forward(
         self, rows: Tensor, places: Tensor, references: Tensor, lengths: Sequence[int], pad: Tensor | None
@@ -103,8 +102,8 @@ class DecoderLayer(nn.Module):  # type: ignore[misc]
         self.among_norm = nn.LayerNorm(width)
         self.attention = DeformableAttention(settings.decoder_attention)
         self.attention_norm = nn.LayerNorm(width)
-        self.feed = FeedForward(settings)
-        self.drop = Drop(settings.dropout)
+        self.feed = ResidualFeedForward(settings)
+        self.drop = Dropout(settings.dropout)
 
     def forward(
         self,
@@ -139,14 +138,14 @@ class SelfAttention(nn.Module):  # type: ignore[misc]
         return mixed
 
 
-class FeedForward(nn.Module):  # type: ignore[misc]
+class ResidualFeedForward(nn.Module):  # type: ignore[misc]
     """Two linear layers with ReLU between them, added to what they read, and the norm of it."""
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
         width = settings.attention.width
-        self.feed = feed_forward.FeedForward(width, settings.feed_forward, settings.dropout)
-        self.drop, self.norm = Drop(settings.dropout), nn.LayerNorm(width)
+        self.feed = FeedForward(width, settings.feed_forward, settings.dropout)
+        self.drop, self.norm = Dropout(settings.dropout), nn.LayerNorm(width)
 
     def forward(self, rows: Tensor) -> Tensor:
         """Return (B, N, D) for rows (B, N, D)."""

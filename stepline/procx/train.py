@@ -2,10 +2,10 @@
 
 A training run of ProcX as one folder, from fresh weights (pre-training) or on from a network (fine-tuning).
 
-run.json              settings, sources, versions, counts; another run does not go on in this folder
-omitted.jsonl         videos that are no sample and steps that are not asked for, each with its reason
-log.jsonl, events     loss, learning rate and held-out score a step
-last.safetensors      what the next step needs; best.safetensors, procx.safetensors: networks, best and final
+A run's folder is that of `training.run_folder`, and beside it:
+
+best.safetensors      the network that scored best on held-out videos, where some are held out
+procx.safetensors     the final network
 seed-N/               the same of each seed, where several are asked for, and seeds.json: their scores
 """
 
@@ -42,12 +42,18 @@ from stepline.procx.settings import (
 )
 from stepline.procx.vocabulary import Vocabulary, train_vocabulary
 from stepline.records import Rejected
-from stepline.settings import Settings
 from stepline.storage import write_atomic
 from stepline.training.distributed import first_then_all, is_first, start_processes
-from stepline.training.loop import Judge, Loss, Progress, Task, fit
+from stepline.training.loop import HeldOutScorer, Loss, Progress, TrainingTask, fit
 from stepline.training.network_file import UNKNOWN
-from stepline.training.run_folder import LOG, claim_run, lasting
+from stepline.training.run_folder import (
+    LOG,
+    claim_run_folder,
+    settings_that_matter,
+    settings_to_train_on,
+    versions,
+    write_omitted,
+)
 from stepline.training.settings import TrainSettings
 
 AT_ONCE = 16  # held-out videos
@@ -64,7 +70,7 @@ def train_procx(
     settings: TrainSettings | None = None,
     start: ProcX | None = None,
     report: Callable[[Progress], None] | None = None,
-    judge: Judge | None = None,
+    scorer: HeldOutScorer[StepSample] | None = None,
     device: str | torch.device = "cpu",
 ) -> ProcX:
     """Return a network trained on the samples, from fresh weights or on from those of `start`, at rest.
@@ -78,7 +84,7 @@ def train_procx(
     network = start or ProcX(model or ModelSettings(), len(vocabulary))
     network.to(device)
     task = procx_task(samples, vocabulary, network.settings, loss or LossSettings(), data)
-    fit(network, task, settings, folder, report, judge=judge)
+    fit(network, task, settings, folder, report, scorer=scorer)
     return network
 
 
@@ -88,7 +94,7 @@ def procx_task(
     model: ModelSettings,
     loss: LossSettings,
     data: DataSettings | None = None,
-) -> Task[StepSample]:
+) -> TrainingTask[StepSample]:
     """Return what training learns. Every video counts as equally long, since all are resized to one length."""
     counts = samples.counts if hasattr(samples, "counts") else [len(sample.spans) for sample in samples]
     rates = count_frequencies(counts, model.most_steps + 1) if len(samples) else None  # the loop refuses none
@@ -98,10 +104,10 @@ def procx_task(
         batch = collate(chosen, vocabulary, model).to(device)
         return training_losses(network, batch, loss, _to(rates, device))
 
-    def draw(chosen: Sequence[StepSample], chance: np.random.Generator) -> list[StepSample]:
-        return list(chosen) if data is None else [augment_sample(sample, data, chance) for sample in chosen]
+    def augment(chosen: Sequence[StepSample], rng: np.random.Generator) -> list[StepSample]:
+        return list(chosen) if data is None else [augment_sample(sample, data, rng) for sample in chosen]
 
-    return Task(samples, lambda _: 1, draw, losses, [1] * len(samples))
+    return TrainingTask(samples, lambda _: 1, augment, losses, [1] * len(samples))
 
 
 def augment_sample(sample: StepSample, data: DataSettings, chance: np.random.Generator) -> StepSample:
@@ -122,28 +128,20 @@ def _first(own: str, others: tuple[str, ...], chance: np.random.Generator) -> tu
     return every[place], every[:place] + every[place + 1 :]
 
 
-def soda_judge(samples: Sequence[StepSample], keep: Callable[[nn.Module], None]) -> Judge:
-    """Return the judge of held-out samples: SODA-D of the surest proposals, as many as are counted; no captions."""
+def soda_scorer(samples: Sequence[StepSample], keep: Callable[[nn.Module], None]) -> HeldOutScorer[StepSample]:
+    """Return the scorer of held-out samples: SODA-D of the surest proposals, as many as are counted; no captions."""
     settings = DescribeSettings()
 
-    def measure(network: nn.Module, rank: int, size: int) -> tuple[float, float]:
-        total, mine = 0.0, range(rank, len(samples), size)
-        for first in range(0, len(mine), AT_ONCE):
-            total += _soda_sum(network, [samples[index] for index in mine[first : first + AT_ONCE]], settings)
-        return total, float(len(mine))
+    def measure(network: nn.Module, chosen: Sequence[StepSample]) -> tuple[float, float]:
+        found = propose(network, [one.values for one in chosen], [one.duration for one in chosen]).videos
+        given = {
+            one.id: [(*video.boxes[query].tolist(), "") for query in select_proposals(video, settings)]
+            for one, video in zip(chosen, found, strict=True)
+        }
+        truth = {one.id: [(*span, "") for span in one.spans] for one in chosen}
+        return soda(truth, given, kind="d").f1 * len(chosen), float(len(chosen))
 
-    return Judge(measure, keep)
-
-
-def _soda_sum(network: nn.Module, samples: Sequence[StepSample], settings: DescribeSettings) -> float:
-    """Return the sum of the videos' SODA-D."""
-    found = propose(network, [one.values for one in samples], [one.duration for one in samples]).videos
-    given = {
-        one.id: [(*video.boxes[query].tolist(), "") for query in select_proposals(video, settings)]
-        for one, video in zip(samples, found, strict=True)
-    }
-    truth = {one.id: [(*span, "") for span in one.spans] for one in samples}
-    return soda(truth, given, kind="d").f1 * len(samples)
+    return HeldOutScorer(samples, AT_ONCE, measure, keep)
 
 
 def _to(rates: Tensor | None, device: torch.device) -> Tensor | None:
@@ -151,7 +149,7 @@ def _to(rates: Tensor | None, device: torch.device) -> Tensor | None:
 
 
 BEST, FINAL = FILE.names
-OMITTED, SEEDS = "omitted.jsonl", "seeds.json"
+SEEDS = "seeds.json"
 UNIT = 0.01  # how far from 1 the length of a unit row may lie; features are stored in half precision
 DROPOUT_SETTINGS = ("dropout", "captioner.dropout")  # settings of a network that may change when it is trained on
 
@@ -291,7 +289,7 @@ def _train_one(
         settings=whole.train,
         start=prepared.network(),
         report=report,
-        judge=_judge(prepared, folder),
+        scorer=_scorer(prepared, folder),
         device=device,
     )
     return first_then_all(partial(_finish, network, prepared, folder, whole.train.seed))
@@ -306,14 +304,14 @@ def _finish(network: ProcX, prepared: PreparedRun, folder: Path, seed: int) -> S
     return SeedResult(seed, folder, max(scores, default=None), lines[-1]["loss"])
 
 
-def _judge(prepared: PreparedRun, folder: Path) -> Judge | None:
+def _scorer(prepared: PreparedRun, folder: Path) -> HeldOutScorer[StepSample] | None:
     if not len(prepared.held_out):
         return None
 
     def keep(network: nn.Module) -> None:
         write_model(network, prepared.vocabulary, folder / BEST, prepared.trained)
 
-    return soda_judge(prepared.held_out, keep)
+    return soda_scorer(prepared.held_out, keep)
 
 
 def _vocabulary(samples: StepDataset, sources: ProcxSources, settings: ProcxRunSettings) -> Vocabulary:
@@ -339,38 +337,12 @@ def _sized(model: ModelSettings, kind: FeatureSpec) -> ModelSettings:
 
 def _taken_up(asked: ModelSettings, loaded: LoadedProcx, kind: FeatureSpec) -> ModelSettings:
     """Return the settings of a network to train on, with the asked dropout. Raises where anything else differs."""
-    own, cure = loaded.model.settings, "it is the network's own; leave it out, or leave --start out"
-    drops = {}
-    for name, value in _given(asked).items():
-        found = _at(own, name)
-        if value == found:
-            continue
-        if name not in DROPOUT_SETTINGS:
-            raise SettingsError(f"model.{name}={value}, {loaded.path} has {found}; {cure}")
-        drops[name] = value
+    own = settings_to_train_on(loaded.model.settings, asked, DROPOUT_SETTINGS, loaded.path)
     before = loaded.trained.backbone
     if kind.width != own.features or (kind.backbone != before and not {kind.backbone, before} & set(UNKNOWN)):
         takes = f"takes features of {before!r}, {own.features} wide, not {kind.backbone!r}, {kind.width} wide"
         raise ModelError(f"{loaded.path}: {takes}; give the features that it was trained on")
-    spoken = {"dropout": drops["captioner.dropout"]} if "captioner.dropout" in drops else {}
-    captioner = own.captioner.model_copy(update=spoken)
-    return own.model_copy(update={"dropout": drops.get("dropout", own.dropout), "captioner": captioner})
-
-
-def _given(settings: Settings, place: str = "") -> dict[str, Any]:
-    """Return the settings that somebody set, by their dotted names."""
-    found: dict[str, Any] = {}
-    for name in settings.model_fields_set:
-        value = getattr(settings, name)
-        found |= _given(value, f"{place}{name}.") if isinstance(value, Settings) else {f"{place}{name}": value}
-    return found
-
-
-def _at(settings: Settings, name: str) -> object:
-    value: object = settings
-    for part in name.split("."):
-        value = getattr(value, part)
-    return value
+    return own
 
 
 def _claim(
@@ -379,16 +351,14 @@ def _claim(
     """Write what the run is. Raises SettingsError when the folder holds another one."""
     digest = None if prepared.start is None else prepared.start.sha256
     given = asdict(sources) | {"start": None if start is None else [start, digest]}
-    told = {
+    counts = {
         "videos": len(prepared.samples), "steps": sum(prepared.samples.counts), "crowded": prepared.crowded,
         "held_out": len(prepared.held_out), "tokens": len(prepared.vocabulary), "omitted": prepared.samples.reasons(),
     }  # fmt: skip
-    folder.mkdir(parents=True, exist_ok=True)
-    claim_run(folder, {"settings": lasting(settings), "sources": given}, {"data": told})
-    write_atomic(folder / OMITTED, "".join(map(_omitted_line, prepared.samples.omitted)))
+    run = {"settings": settings_that_matter(settings), "sources": given}
+    claim_run_folder(folder, run, {"versions": versions(), "data": counts})
+    write_omitted(folder, map(_omitted_row, prepared.samples.omitted))
 
 
-def _omitted_line(row: Rejected) -> str:
-    step = row.text if row.what == "step" else None
-    tree = {"video": row.id, "reason": row.reason, "value": row.value, "step": step}
-    return json.dumps(tree, ensure_ascii=False) + "\n"
+def _omitted_row(row: Rejected) -> dict[str, str | None]:
+    return {"video": row.id, "reason": row.reason, "value": row.value, "step": row.text if row.what == "step" else None}

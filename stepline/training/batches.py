@@ -15,10 +15,10 @@ from torch import Tensor
 from stepline.errors import ShapeError
 from stepline.records import Matrix
 
-Flags: TypeAlias = npt.NDArray[np.bool_]
+Mask: TypeAlias = npt.NDArray[np.bool_]
 
-LONGEST = 1200  # rows of a video that training sees; NaSVA's supplement: seconds, at one row a second
-POOL = 50  # batches among which videos of like length are sought; more pad less, but shuffle less
+MAX_ROWS = 1200  # rows of a video that training sees; NaSVA's supplement: seconds, at one row a second
+BATCHES_A_POOL = 50  # batches among which videos of like length are sought; more pad less, but shuffle less
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Sample:
     id: str
     video: Matrix
     text: Matrix
-    positive: Flags
+    positive: Mask
     ordered: bool
 
     def __post_init__(self) -> None:
@@ -95,7 +95,7 @@ class Batch:
         return replace(self, **tensors)
 
 
-def collate(samples: Sequence[Sample], longest: int = LONGEST) -> Batch:
+def collate(samples: Sequence[Sample], longest: int = MAX_ROWS) -> Batch:
     """Return the samples as one batch, each video cut to its first `longest` rows, and its labels with it.
 
     Raises ShapeError when there is no sample, or their widths differ.
@@ -125,7 +125,7 @@ def pad(rows: Sequence[Matrix]) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(padded), torch.arange(padded.shape[1]) >= lengths[:, None]  # (B, N)
 
 
-def bucketed(lengths: Sequence[int], size: int, *, seed: int, epoch: int) -> Iterator[tuple[int, ...]]:
+def length_buckets(lengths: Sequence[int], size: int, *, seed: int, epoch: int) -> Iterator[tuple[int, ...]]:
     """Yield batches of at most `size` indices, shuffled, with videos of like length together.
 
     The order depends on the seed and the epoch alone; every index comes once.
@@ -133,8 +133,8 @@ def bucketed(lengths: Sequence[int], size: int, *, seed: int, epoch: int) -> Ite
     chance = np.random.default_rng([seed, epoch])
     order = chance.permutation(len(lengths))
     batches: list[tuple[int, ...]] = []
-    for start in range(0, len(order), size * POOL):
-        pool = sorted(order[start : start + size * POOL].tolist(), key=lambda index: lengths[index])
+    for start in range(0, len(order), size * BATCHES_A_POOL):
+        pool = sorted(order[start : start + size * BATCHES_A_POOL].tolist(), key=lambda index: lengths[index])
         batches += [tuple(pool[first : first + size]) for first in range(0, len(pool), size)]
     for index in chance.permutation(len(batches)):
         yield batches[index]

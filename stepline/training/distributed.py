@@ -16,7 +16,7 @@ from stepline.training.settings import Device
 
 R = TypeVar("R")
 
-PATIENCE = timedelta(hours=6)  # how long the others wait while the first prepares what all of them read
+START_TIMEOUT = timedelta(hours=6)  # how long the others wait while the first prepares what all of them read
 
 
 def start_processes(device: Device = "auto") -> torch.device:
@@ -34,7 +34,7 @@ def start_processes(device: Device = "auto") -> torch.device:
     except ImportError as error:
         cure = "pip install 'stepline[train]'"
         raise ModelError(f"training in several processes needs accelerate, which is not here; {cure}") from error
-    return torch.device(PartialState(cpu=device == "cpu", timeout=PATIENCE).device)
+    return torch.device(PartialState(cpu=device == "cpu", timeout=START_TIMEOUT).device)
 
 
 def end_processes() -> None:
@@ -47,7 +47,7 @@ def end_processes() -> None:
         distributed.destroy_process_group()
 
 
-def place() -> tuple[int, int]:
+def rank_and_world_size() -> tuple[int, int]:
     """Return which process this is, and of how many."""
     if distributed.is_available() and distributed.is_initialized():
         return distributed.get_rank(), distributed.get_world_size()
@@ -56,12 +56,12 @@ def place() -> tuple[int, int]:
 
 def is_first() -> bool:
     """Tell whether this process is the one that writes and speaks."""
-    return place()[0] == 0
+    return rank_and_world_size()[0] == 0
 
 
 def first_then_all(make: Callable[[], R]) -> R:
     """Return what `make` gives; the first process calls it before the others, which find what it left on disk."""
-    rank, size = place()
+    rank, size = rank_and_world_size()
     if size == 1:
         return make()
     if rank == 0:
@@ -72,20 +72,20 @@ def first_then_all(make: Callable[[], R]) -> R:
     return make()
 
 
-def summed(values: Tensor) -> Tensor:
+def sum_over_processes(values: Tensor) -> Tensor:
     """Return the values added over all processes."""
-    if place()[1] > 1:
+    if rank_and_world_size()[1] > 1:
         distributed.all_reduce(values)
     return values
 
 
-def share_gradients(model: nn.Module) -> None:
+def sum_gradients(model: nn.Module) -> None:
     """Give every process the sum of all gradients, in one exchange."""
-    if place()[1] == 1:
+    if rank_and_world_size()[1] == 1:
         return
     weights = [weight for weight in model.parameters() if weight.requires_grad]
     flat = torch.cat([(torch.zeros_like(w) if w.grad is None else w.grad).flatten() for w in weights])
-    summed(flat)
+    sum_over_processes(flat)
     for weight, part in zip(weights, flat.split([weight.numel() for weight in weights]), strict=True):
         weight.grad = part.view_as(weight)
 
@@ -98,9 +98,9 @@ def peak_memory() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
-def agreed(number: int, device: torch.device) -> bool:
+def same_on_all_processes(number: int, device: torch.device) -> bool:
     """Tell whether all processes have the same number."""
-    rank, size = place()
+    rank, size = rank_and_world_size()
     given = torch.zeros(size, dtype=torch.int64, device=device)
     given[rank] = number
-    return bool((summed(given) == number).all())
+    return bool((sum_over_processes(given) == number).all())

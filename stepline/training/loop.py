@@ -1,15 +1,12 @@
-"""One training loop, which knows no system by name: AdamW, a cosine schedule, checkpoints that resume bit for bit.
+"""The training loop of every network: AdamW, warm-up and a cosine schedule, checkpoints that resume bit for bit.
+
+A system gives a `TrainingTask` (samples, augmentation, losses) and may give a `HeldOutScorer`, which chooses the best
+network.
 
 Nothing random is carried from step to step: the order of the videos follows from (seed, epoch), and the numbers that
 a step draws from (seed, step). A run that was killed goes on from its last checkpoint as if it had not been.
 Several processes (torchrun, with a process group that the caller began) share each batch and do as one would: sums and
 counts are added over all before they are divided, since each holds another number of texts.
-
-A part of what training lowers, as every loss gives it.
-
-Reading ahead: threads make the next batches while the network learns from this one.
-
-The numbers of a run as curves that TensorBoard draws; an optional extra.
 """
 
 import math
@@ -29,15 +26,27 @@ from torch import Tensor, nn
 
 from stepline.errors import ModelError, SettingsError, ShapeError
 from stepline.storage import remove_partial_files
-from stepline.training.batches import bucketed
-from stepline.training.distributed import agreed, place, share_gradients, summed
-from stepline.training.run_folder import CHECKPOINT, LOG, Log, Point, resume, save
+from stepline.training.batches import length_buckets
+from stepline.training.distributed import (
+    is_first,
+    rank_and_world_size,
+    same_on_all_processes,
+    sum_gradients,
+    sum_over_processes,
+)
+from stepline.training.run_folder import CHECKPOINT, LOG, StepLog, TrainingState, resume_checkpoint, save_checkpoint
 from stepline.training.settings import TrainSettings
+
+J = TypeVar("J")
+R = TypeVar("R")
+S = TypeVar("S")
+
+BATCHES_AHEAD = 2  # batches that a thread may be ahead of the step
 
 
 @dataclass(frozen=True)
 class Loss:
-    """A sum, and how many it is over: several processes add both up before they divide."""
+    """One term of a batch's loss: a sum, and how many it is over; processes add both up before they divide."""
 
     total: Tensor
     count: Tensor
@@ -52,17 +61,216 @@ class Loss:
         return Loss(self.total * weight, self.count)
 
 
-J = TypeVar("J")
-R = TypeVar("R")
+@dataclass(frozen=True)
+class TrainingTask(Generic[S]):
+    """What is learnt.
 
-EACH = 2  # batches that a thread may be ahead
+    length: of a sample; samples of like length share a batch. augment: random changes to the samples of one step.
+    losses: the terms of a batch's loss, which is the sum of their means. lengths: of all samples, where they are known
+    without reading each. Samples are read and augmented in threads, ahead of the step, so `augment` draws from the
+    generator it is given alone.
+    """
+
+    samples: Sequence[S]
+    length: Callable[[S], int]
+    augment: Callable[[Sequence[S], np.random.Generator], Sequence[S]]
+    losses: Callable[[nn.Module, Sequence[S]], Sequence[Loss]]
+    lengths: Sequence[int] | None = None
 
 
-class Ahead(Generic[R]):
-    """The results of `work` on each of `jobs`, in their order; waited: seconds that the caller waited for them.
+@dataclass(frozen=True)
+class HeldOutScorer(Generic[S]):
+    """Scores the network after every epoch on samples that it is not trained on, and keeps the best.
 
-    workers: threads; with 0 there are none, and each result is made when it is asked for. An error that `work` raises
-    is raised where its result would have come.
+    score: a sum and a count of some samples, at most `batch` at a time; the quotient over all samples is the network's
+    score, more is better. keep: what is done with a network that is better than all before it.
+    """
+
+    samples: Sequence[S]
+    batch: int
+    score: Callable[[nn.Module, Sequence[S]], tuple[float, float]]
+    keep: Callable[[nn.Module], None]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """One step that was taken: `step` of `steps`, its loss, the learning rate, and seconds since the loop began.
+
+    taken: steps since then. waited: seconds of them spent waiting for samples. score: on held-out samples,
+    after the last step of an epoch.
+    """
+
+    step: int
+    steps: int
+    loss: float
+    learning_rate: float
+    seconds: float
+    taken: int = 0
+    waited: float = 0.0
+    score: float | None = None
+
+
+@dataclass(frozen=True)
+class _StepSamples(Generic[S]):
+    """The augmented samples of a step, and the seed of what the network draws (dropout)."""
+
+    step: int
+    last: bool  # of its epoch
+    samples: Sequence[S]
+    seed: int
+
+
+def fit(
+    model: nn.Module,
+    task: TrainingTask[S],
+    settings: TrainSettings,
+    folder: Path,
+    report: Callable[[Progress], None] | None = None,
+    *,
+    scorer: HeldOutScorer[S] | None = None,
+) -> nn.Module:
+    """Train the model in place and return it at rest; checkpoints and the log go to `folder`, from which it resumes.
+
+    Sets torch's seed at every step. Raises ShapeError without samples or when the loss is not finite, SettingsError
+    when `folder` holds another run, ModelError when its checkpoint is damaged or of another network.
+    """
+    count = len(task.samples)
+    steps = settings.epochs * math.ceil(count / settings.batch)
+    if not steps:
+        raise ShapeError("nothing to train on: no sample is left; loosen the filter that dropped them")
+    if is_first():
+        folder.mkdir(parents=True, exist_ok=True)
+        remove_partial_files(folder)
+    optimizer = _optimizer(model, settings)
+    path = folder / CHECKPOINT
+    state = resume_checkpoint(model, optimizer, settings, path, count)
+    if not same_on_all_processes(state.step, next(model.parameters()).device):
+        raise ModelError(
+            f"{folder}: the processes find unlike checkpoints in it; put it on a disk that all nodes share"
+        )
+    best = state.best
+    began = time.monotonic()
+    model.train()
+    loader = PrefetchingLoader(
+        _steps_left(task, settings, state.step), lambda left: _read_step(task, settings, *left), settings.readers
+    )
+    with StepLog(folder / LOG, state.step) if is_first() else nullcontext() as lines, closing(loader):
+        for batch in loader:
+            loss = _step(model, optimizer, task, settings, batch=batch, steps=steps)
+            score = _held_out_score(model, scorer, best) if scorer is not None and batch.last else None
+            best = max((known for known in (best, score) if known is not None), default=None)
+            rate, seconds = optimizer.param_groups[0]["lr"], time.monotonic() - began
+            done = batch.step + 1
+            progress = Progress(done, steps, loss, rate, seconds, done - state.step, loader.waited, score)
+            if lines is not None:
+                line = {"step": done, "loss": loss, "learning_rate": rate}
+                lines.write(line if score is None else line | {"score": score})
+                if done % settings.save_every == 0 or done == steps:
+                    lines.flush()
+                    save_checkpoint(model, optimizer, settings, path, TrainingState(done, best), count)
+            if report is not None:
+                report(progress)
+    model.eval()
+    return model
+
+
+def _steps_left(
+    task: TrainingTask[S], settings: TrainSettings, done: int
+) -> Iterator[tuple[int, bool, tuple[int, ...]]]:
+    """Yield each step that is left, whether it ends an epoch, and the indices of its samples."""
+    lengths = [task.length(sample) for sample in task.samples] if task.lengths is None else task.lengths
+    step = 0
+    for epoch in range(settings.epochs):
+        batches = list(length_buckets(lengths, settings.batch, seed=settings.seed, epoch=epoch))
+        for indices in batches:
+            step += 1
+            if step > done:
+                yield step - 1, indices is batches[-1], indices
+
+
+def _read_step(
+    task: TrainingTask[S], settings: TrainSettings, step: int, last: bool, indices: tuple[int, ...]
+) -> _StepSamples[S]:
+    """Read the samples of a step and augment them."""
+    rng = np.random.default_rng([settings.seed, step])
+    seed = int(rng.integers(2**62))  # of dropout
+    return _StepSamples(step, last, task.augment([task.samples[index] for index in indices], rng), seed)
+
+
+def _step(
+    model: nn.Module,
+    optimizer: torch.optim.AdamW,
+    task: TrainingTask[S],
+    settings: TrainSettings,
+    *,
+    batch: _StepSamples[S],
+    steps: int,
+) -> float:
+    """Take one step and return its loss."""
+    rank, size = rank_and_world_size()
+    torch.manual_seed(batch.seed + rank)
+    for group in optimizer.param_groups:
+        group["lr"] = settings.learning_rate * _learning_rate_factor(batch.step, steps, settings.warmup)
+    device = next(model.parameters()).device
+    with torch.autocast(device.type, torch.bfloat16, enabled=settings.bf16):
+        terms = task.losses(model, batch.samples[rank::size] or batch.samples[:1])
+    # A process that has no sample of the batch must still take part in the sums; its own terms count 0.
+    weight = float(rank < len(batch.samples))
+    counts = sum_over_processes(weight * torch.stack([term.count.float() for term in terms]))
+    loss = weight * (torch.stack([term.total for term in terms]) / counts.clamp(min=1)).sum()
+    value = float(sum_over_processes(loss.detach().clone()))
+    if not math.isfinite(value):
+        cure = "lower train.learning_rate, and look at the features"
+        raise ShapeError(f"step {batch.step + 1}: the loss is {value}; {cure}")
+    optimizer.zero_grad()
+    loss.backward()
+    sum_gradients(model)
+    nn.utils.clip_grad_norm_(model.parameters(), settings.clip)
+    optimizer.step()
+    return value
+
+
+def _learning_rate_factor(step: int, steps: int, warmup: float) -> float:
+    """Return the fraction of the learning rate at a step: linear warm-up, then a cosine to 0."""
+    rising = round(warmup * steps)
+    if step < rising:
+        return (step + 1) / (rising + 1)
+    return (1 + math.cos(math.pi * (step - rising) / (steps - rising))) / 2
+
+
+def _optimizer(model: nn.Module, settings: TrainSettings) -> torch.optim.AdamW:
+    """Return AdamW that decays matrices, not biases and norms. Differs: the released code's rule misses its norms."""
+    matrices = [weight for weight in model.parameters() if weight.ndim > 1]
+    others = [weight for weight in model.parameters() if weight.ndim <= 1]
+    groups = [{"params": matrices, "weight_decay": settings.weight_decay}, {"params": others, "weight_decay": 0.0}]
+    return torch.optim.AdamW(groups, lr=settings.learning_rate, fused=True)
+
+
+def _held_out_score(model: nn.Module, scorer: HeldOutScorer[S], best: float | None) -> float:
+    """Return the score of the network as it is, and keep it where it is the best so far."""
+    rank, size = rank_and_world_size()
+    total = count = 0.0
+    own = range(rank, len(scorer.samples), size)  # the samples of this process
+    model.eval()
+    with torch.no_grad():
+        for first in range(0, len(own), scorer.batch):
+            samples = [scorer.samples[index] for index in own[first : first + scorer.batch]]
+            of_samples, number = scorer.score(model, samples)
+            total, count = total + of_samples, count + number
+    model.train()
+    device = next(model.parameters()).device
+    total, count = sum_over_processes(torch.tensor([total, count], dtype=torch.float64, device=device)).tolist()
+    score = float(total) / max(float(count), 1.0)
+    if rank == 0 and math.isfinite(score) and (best is None or score > best):
+        scorer.keep(model)
+    return score
+
+
+class PrefetchingLoader(Generic[R]):
+    """The results of `work` on each of `jobs`, in order, made by threads ahead of their use.
+
+    workers: threads; with 0 there are none, and each result is made when it is asked for. waited: seconds that the
+    caller waited for results. An error that `work` raises is raised where its result would have come.
     """
 
     def __init__(self, jobs: Iterable[J], work: Callable[[J], R], workers: int) -> None:
@@ -85,7 +293,7 @@ class Ahead(Generic[R]):
                 yield made
             return
         with ThreadPoolExecutor(workers, thread_name_prefix="ahead") as pool:
-            waiting: deque[Future[R]] = deque(pool.submit(work, job) for job in islice(jobs, EACH * workers))
+            waiting: deque[Future[R]] = deque(pool.submit(work, job) for job in islice(jobs, BATCHES_AHEAD * workers))
             try:
                 while waiting:
                     began = time.perf_counter()
@@ -98,209 +306,10 @@ class Ahead(Generic[R]):
                     future.cancel()
 
 
-S = TypeVar("S")
-
-
-@dataclass(frozen=True)
-class Task(Generic[S]):
-    """What is learnt. length: of a sample, like goes with like; draw: what chance does to the samples of one step;
-    losses: parts of a batch's loss, which is the sum of their means. lengths: of all samples, where they are known
-    without reading each. Samples are read and drawn in threads, ahead of the step: `draw` takes chance from its
-    generator alone.
-    """
-
-    samples: Sequence[S]
-    length: Callable[[S], int]
-    draw: Callable[[Sequence[S], np.random.Generator], Sequence[S]]
-    losses: Callable[[nn.Module, Sequence[S]], Sequence[Loss]]
-    lengths: Sequence[int] | None = None
-
-
-@dataclass(frozen=True)
-class Judge:
-    """How good a network is on what it is not trained on, asked after every epoch.
-
-    measure: (network, rank, processes) to a sum and a count over this process's share; their quotient over all
-    processes is the score, more is better. keep: what is done with a network that is better than all before it.
-    """
-
-    measure: Callable[[nn.Module, int, int], tuple[float, float]]
-    keep: Callable[[nn.Module], None]
-
-
-@dataclass(frozen=True)
-class Progress:
-    """One step that was taken: `step` of `steps`, its loss, the learning rate, and seconds since the loop began.
-
-    taken: steps since then. waited: seconds of them spent waiting for samples. score: what the judge says, after the
-    last step of an epoch.
-    """
-
-    step: int
-    steps: int
-    loss: float
-    learning_rate: float
-    seconds: float
-    taken: int = 0
-    waited: float = 0.0
-    score: float | None = None
-
-
-@dataclass(frozen=True)
-class _Drawn(Generic[S]):
-    """A step's samples as chance left them, and the seed of what the network draws."""
-
-    step: int
-    last: bool  # of its epoch
-    samples: Sequence[S]
-    seed: int
-
-
-def fit(
-    model: nn.Module,
-    task: Task[S],
-    settings: TrainSettings,
-    folder: Path,
-    report: Callable[[Progress], None] | None = None,
-    *,
-    judge: Judge | None = None,
-) -> nn.Module:
-    """Train the model in place and return it at rest; checkpoints and the log go to `folder`, from which it resumes.
-
-    Sets torch's seed at every step. Raises ShapeError without samples or when the loss is not finite, SettingsError
-    when `folder` holds another run, ModelError when its checkpoint is damaged or of another network.
-    """
-    count = len(task.samples)
-    steps = settings.epochs * math.ceil(count / settings.batch)
-    if not steps:
-        raise ShapeError("nothing to train on: no sample is left; loosen the filter that dropped them")
-    first = place()[0] == 0  # the process that writes
-    if first:
-        folder.mkdir(parents=True, exist_ok=True)
-        remove_partial_files(folder)
-    optimizer = _optimizer(model, settings)
-    point = resume(model, optimizer, settings, folder / CHECKPOINT, count)
-    _check_agreed(point.step, model, folder)
-    best = point.best
-    began = time.monotonic()
-    model.train()
-    drawn = Ahead(_steps(task, settings, point.step), lambda one: _draw(task, settings, *one), settings.readers)
-    with Log(folder / LOG, point.step) if first else nullcontext() as lines, closing(drawn):
-        for one in drawn:
-            loss = _step(model, optimizer, task, settings, drawn=one, steps=steps)
-            score = _judged(model, judge, best) if judge is not None and one.last else None
-            best = max((known for known in (best, score) if known is not None), default=None)
-            rate, seconds = optimizer.param_groups[0]["lr"], time.monotonic() - began
-            done = one.step + 1
-            progress = Progress(done, steps, loss, rate, seconds, done - point.step, drawn.waited, score)
-            if lines is not None:
-                lines.write(_line(progress))
-                if progress.step % settings.save_every == 0 or progress.step == steps:
-                    lines.flush()
-                    save(model, optimizer, settings, folder / CHECKPOINT, Point(progress.step, best), count)
-            if report is not None:
-                report(progress)
-    model.eval()
-    return model
-
-
-def _line(progress: Progress) -> dict[str, float]:
-    line: dict[str, float] = {"step": progress.step, "loss": progress.loss, "learning_rate": progress.learning_rate}
-    return line if progress.score is None else line | {"score": progress.score}
-
-
-def _steps(task: Task[S], settings: TrainSettings, done: int) -> Iterator[tuple[int, bool, tuple[int, ...]]]:
-    """Yield each step that is left, whether it ends an epoch, and the indices of its samples."""
-    lengths = [task.length(sample) for sample in task.samples] if task.lengths is None else task.lengths
-    step = 0
-    for epoch in range(settings.epochs):
-        batches = list(bucketed(lengths, settings.batch, seed=settings.seed, epoch=epoch))
-        for chosen in batches:
-            step += 1
-            if step > done:
-                yield step - 1, chosen is batches[-1], chosen
-
-
-def _draw(task: Task[S], settings: TrainSettings, step: int, last: bool, chosen: tuple[int, ...]) -> _Drawn[S]:
-    """Read the samples of a step and let chance do its part."""
-    chance = np.random.default_rng([settings.seed, step])
-    seed = int(chance.integers(2**62))  # of dropout
-    return _Drawn(step, last, task.draw([task.samples[index] for index in chosen], chance), seed)
-
-
-def _step(
-    model: nn.Module,
-    optimizer: torch.optim.AdamW,
-    task: Task[S],
-    settings: TrainSettings,
-    *,
-    drawn: _Drawn[S],
-    steps: int,
-) -> float:
-    """Take one step and return its loss."""
-    rank, size = place()
-    torch.manual_seed(drawn.seed + rank)
-    for group in optimizer.param_groups:
-        group["lr"] = settings.learning_rate * _pace(drawn.step, steps, settings.warmup)
-    device = next(model.parameters()).device
-    with torch.autocast(device.type, torch.bfloat16, enabled=settings.bf16):
-        parts = task.losses(model, drawn.samples[rank::size] or drawn.samples[:1])
-    here = float(rank < len(drawn.samples))  # a process whose share is empty takes part, and counts for nothing
-    counts = summed(here * torch.stack([part.count.float() for part in parts]))
-    loss = here * (torch.stack([part.total for part in parts]) / counts.clamp(min=1)).sum()
-    value = float(summed(loss.detach().clone()))
-    if not math.isfinite(value):
-        cure = "lower train.learning_rate, and look at the features"
-        raise ShapeError(f"step {drawn.step + 1}: the loss is {value}; {cure}")
-    optimizer.zero_grad()
-    loss.backward()
-    share_gradients(model)
-    nn.utils.clip_grad_norm_(model.parameters(), settings.clip)
-    optimizer.step()
-    return value
-
-
-def _pace(step: int, steps: int, warmup: float) -> float:
-    """Return the share of the learning rate that a step has: it rises evenly, then falls as a cosine to 0."""
-    rising = round(warmup * steps)
-    if step < rising:
-        return (step + 1) / (rising + 1)
-    return (1 + math.cos(math.pi * (step - rising) / (steps - rising))) / 2
-
-
-def _optimizer(model: nn.Module, settings: TrainSettings) -> torch.optim.AdamW:
-    """Return AdamW that decays matrices, not biases and norms. Differs: the released code's rule misses its norms."""
-    matrices = [weight for weight in model.parameters() if weight.ndim > 1]
-    others = [weight for weight in model.parameters() if weight.ndim <= 1]
-    groups = [{"params": matrices, "weight_decay": settings.weight_decay}, {"params": others, "weight_decay": 0.0}]
-    return torch.optim.AdamW(groups, lr=settings.learning_rate, fused=True)
-
-
-def _judged(model: nn.Module, judge: Judge, best: float | None) -> float:
-    """Return the score of the network as it is, and keep it where it is the best so far."""
-    rank, size = place()
-    model.eval()
-    with torch.no_grad():
-        measured = judge.measure(model, rank, size)
-    model.train()
-    device = next(model.parameters()).device
-    total, count = summed(torch.tensor(measured, dtype=torch.float64, device=device)).tolist()
-    score = float(total) / max(float(count), 1.0)
-    if rank == 0 and math.isfinite(score) and (best is None or score > best):
-        judge.keep(model)
-    return score
-
-
-def _check_agreed(step: int, model: nn.Module, folder: Path) -> None:
-    if not agreed(step, next(model.parameters()).device):
-        cure = "put it on a disk that all nodes share"
-        raise ModelError(f"{folder}: the processes find unlike checkpoints in it; {cure}")
-
-
 class Curves:
-    """Writes each step's loss, learning rate, score and share of the time spent waiting for samples.
+    """Writes a run's numbers as TensorBoard curves: loss, learning rate, score, fraction of the time spent waiting.
 
-    Raises SettingsError where TensorBoard's package is missing.
+    Raises SettingsError where TensorBoard's package, an optional extra, is missing.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -1,20 +1,22 @@
-"""What a training run is, as one JSON file in its folder: another run does not go on there.
+"""A training run as one folder: what it is, what it left out, its checkpoint and its log. Every trainer uses it.
 
-A run on disk: all that the next step needs, in one file that is written whole or not at all.
-
-What a run tells on disk: JSON lines, one a step.
+run.json           settings and sources (another run does not go on in this folder), counts, versions
+omitted.jsonl      what is no sample, each with its reason
+last.safetensors   the network and the optimizer after the last saved step, from which a killed run goes on
+log.jsonl          loss, learning rate and held-out score, a line a step
 """
 
 import json
 import logging
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import reduce
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -24,98 +26,138 @@ from torch import Tensor, nn
 from stepline.errors import ModelError, SettingsError, StoreError
 from stepline.settings import Settings
 from stepline.storage import atomic_path, write_atomic
-from stepline.training.settings import WITHOUT_EFFECT, TrainSettings
+from stepline.training.settings import NO_EFFECT_ON_RESULT, TrainSettings
 
 log = logging.getLogger(__name__)
 
-RUN = "run.json"
+T = TypeVar("T", bound=Settings)
+
+RUN, OMITTED, CHECKPOINT, LOG = "run.json", "omitted.jsonl", "last.safetensors", "log.jsonl"
 PACKAGES = ("stepline", "torch", "numpy", "safetensors", "accelerate", "tokenizers")
+MOMENTS = ("exp_avg", "exp_avg_sq", "step")  # what AdamW keeps of each weight
 
 
-def claim_run(folder: Path, run: Mapping[str, Any], told: Mapping[str, Any]) -> None:
-    """Write what a run is (plain values), the versions on which it depends, and what is told of it besides.
+def claim_run_folder(
+    folder: Path, run: Mapping[str, Any], facts: Mapping[str, Any] | None = None, *, file: str = RUN
+) -> None:
+    """Write into `file` what a run is (plain values), so that no other run goes on in its folder.
 
-    Raises SettingsError when the folder holds another run.
+    facts: what is written beside and may change from one start to the next, such as versions and counts.
+    Raises SettingsError when the folder holds another run, StoreError when its file cannot be read.
     """
-    path, plain = folder / RUN, json.loads(json.dumps(run, default=str))
+    path, plain = folder / file, json.loads(json.dumps(run, default=str))
     if path.exists():
         try:
             known = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+            same = all(known.get(name) == value for name, value in plain.items())
+        except (OSError, ValueError, AttributeError) as error:
             raise StoreError(f"{path}: cannot be read ({error}); remove it, or give another --out") from error
-        if any(known.get(name) != value for name, value in plain.items()):
+        if not same:
             raise SettingsError(f"{path}: another run, with other settings or sources; give another --out")
-    write_atomic(path, json.dumps(plain | {"versions": versions(), **told}, indent=2) + "\n")
+    text = json.dumps(plain | dict(facts or {}), indent=2) + "\n"
+    if not path.exists() or path.read_text(encoding="utf-8") != text:  # a run that is done is left untouched
+        write_atomic(path, text)
 
 
-def lasting(settings: Settings) -> dict[str, Any]:
+def write_omitted(folder: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Write what is no sample, a JSON line each."""
+    write_atomic(folder / OMITTED, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+
+
+def settings_that_matter(settings: Settings) -> dict[str, Any]:
     """Return the settings of a run on which its outcome depends, as plain values."""
-    tree = settings.model_dump(mode="json")
-    return tree | {"train": {name: value for name, value in tree["train"].items() if name not in WITHOUT_EFFECT}}
+    return settings.model_dump(mode="json", exclude={"train": set(NO_EFFECT_ON_RESULT)})
 
 
 def versions() -> dict[str, str]:
     """Return the versions on which a run depends."""
     found = {"python": ".".join(map(str, sys.version_info[:3]))}
     for package in PACKAGES:
-        try:
+        with suppress(PackageNotFoundError):
             found[package] = version(package)
-        except PackageNotFoundError:
-            continue
     return found
 
 
-CHECKPOINT = "last.safetensors"
-MOMENTS = ("exp_avg", "exp_avg_sq", "step")  # what AdamW keeps of each weight
+def settings_to_train_on(own: T, asked: T, changeable: Collection[str], path: Path) -> T:
+    """Return the settings of a network in a file that is trained on, with what is asked of `changeable` (dotted names).
+
+    Raises SettingsError where anybody asked for something else than the network has.
+    """
+    tree = own.model_dump(mode="json")
+    for name, value in _settings_set(asked).items():
+        *sections, field = name.split(".")
+        branch: Any = reduce(getattr, sections, own)
+        if value == getattr(branch, field):
+            continue
+        if name not in changeable:
+            cure = "it is the network's own; leave it out, or leave --start out"
+            raise SettingsError(f"model.{name}={value}, {path} has {getattr(branch, field)}; {cure}")
+        reduce(lambda section, key: section[key], sections, tree)[field] = value
+    return type(own).model_validate_json(json.dumps(tree))
+
+
+def _settings_set(settings: Settings, prefix: str = "") -> dict[str, Any]:
+    """Return the settings that somebody set, by their dotted names."""
+    found: dict[str, Any] = {}
+    for name in settings.model_fields_set:
+        value = getattr(settings, name)
+        found |= _settings_set(value, f"{prefix}{name}.") if isinstance(value, Settings) else {f"{prefix}{name}": value}
+    return found
 
 
 @dataclass(frozen=True)
-class Point:
-    """How far a run is: steps done, and the best that was measured on what it is not trained on."""
+class TrainingState:
+    """How far a run is: steps done, and the best score on held-out samples."""
 
     step: int = 0
     best: float | None = None
 
 
-def save(
-    model: nn.Module, optimizer: torch.optim.AdamW, settings: TrainSettings, path: Path, point: Point, samples: int
+def save_checkpoint(
+    model: nn.Module,
+    optimizer: torch.optim.AdamW,
+    settings: TrainSettings,
+    path: Path,
+    state: TrainingState,
+    samples: int,
 ) -> None:
-    """Write a checkpoint."""
+    """Write the checkpoint: the weights, AdamW's moments and how far the run is."""
     tensors = {f"model.{key}": value.detach().cpu().contiguous() for key, value in model.state_dict().items()}
-    for number, state in optimizer.state_dict()["state"].items():
-        tensors |= {f"optimizer.{number}.{name}": state[name].cpu().contiguous() for name in MOMENTS}
-    header = {"step": point.step, "best": point.best, "samples": samples, "settings": _lasting(settings)}
+    for number, moments in optimizer.state_dict()["state"].items():
+        tensors |= {f"optimizer.{number}.{name}": moments[name].cpu().contiguous() for name in MOMENTS}
+    kept = settings.model_dump(mode="json", exclude=set(NO_EFFECT_ON_RESULT))
+    header = {"step": state.step, "best": state.best, "samples": samples, "settings": kept}
     with atomic_path(path) as partial:
         save_file(tensors, partial, metadata={"stepline": json.dumps(header, sort_keys=True)})
-    log.info("%s: checkpoint after step %d", path, point.step)
+    log.info("%s: checkpoint after step %d", path, state.step)
 
 
-def resume(model: nn.Module, optimizer: torch.optim.AdamW, settings: TrainSettings, path: Path, samples: int) -> Point:
-    """Take up a checkpoint where there is one, and return how far it is.
+def resume_checkpoint(
+    model: nn.Module, optimizer: torch.optim.AdamW, settings: TrainSettings, path: Path, samples: int
+) -> TrainingState:
+    """Load the checkpoint, where there is one, into network and optimizer, and return how far the run is.
 
     Raises SettingsError when it is of another run, ModelError when it is damaged or of another network.
     """
     if not path.exists():
-        return Point()
+        return TrainingState()
     header, tensors = _read(path)
-    if header["settings"] != _lasting(settings) or header["samples"] != samples:
+    if (
+        header["settings"] != settings.model_dump(mode="json", exclude=set(NO_EFFECT_ON_RESULT))
+        or header["samples"] != samples
+    ):
         raise SettingsError(f"{path}: another run, with other settings or samples; give another --out, or remove it")
     try:
-        model.load_state_dict(_under(tensors, "model."))
+        model.load_state_dict(_without_prefix(tensors, "model."))
         saved = optimizer.state_dict()
         count = sum(len(group["params"]) for group in saved["param_groups"])
-        state = {number: _under(tensors, f"optimizer.{number}.") for number in range(count)}
+        state = {number: _without_prefix(tensors, f"optimizer.{number}.") for number in range(count)}
         optimizer.load_state_dict({**saved, "state": {number: part for number, part in state.items() if part}})
     except (RuntimeError, ValueError, KeyError) as error:
         reason = str(error).splitlines()[0]
         raise ModelError(f"{path}: a checkpoint of another network ({reason}); give another --out") from error
     log.info("%s: resumed after step %d", path, header["step"])
-    return Point(int(header["step"]), header["best"])
-
-
-def _lasting(settings: TrainSettings) -> dict[str, Any]:
-    """Return the settings on which the outcome depends."""
-    return settings.model_dump(mode="json", exclude=set(WITHOUT_EFFECT))
+    return TrainingState(int(header["step"]), header["best"])
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -127,14 +169,11 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         raise ModelError(f"{path}: not a checkpoint that can be read ({error}); remove it to start again") from error
 
 
-def _under(tensors: Mapping[str, Tensor], start: str) -> dict[str, Tensor]:
+def _without_prefix(tensors: Mapping[str, Tensor], start: str) -> dict[str, Tensor]:
     return {key.removeprefix(start): value for key, value in tensors.items() if key.startswith(start)}
 
 
-LOG = "log.jsonl"
-
-
-class Log:
+class StepLog:
     """JSON lines, one a step; those after the checkpoint go, since their steps are taken again.
 
     Raises StoreError, with the cure, when the disk is full.
@@ -148,7 +187,7 @@ class Log:
         self._path = path
         self._file = path.open("a", encoding="utf-8")
 
-    def __enter__(self) -> "Log":
+    def __enter__(self) -> "StepLog":
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:

@@ -6,11 +6,11 @@ from pydantic import Field
 
 from stepline.settings import Count, CountOrZero, NonNegative, Positive, Settings
 
-Kind: TypeAlias = Literal["narration", "step"]
-StepPlace: TypeAlias = Literal["shown_or_said", "shown", "said"]
+TextKind: TypeAlias = Literal["narration", "step"]
+StepLabelSource: TypeAlias = Literal["shown_or_said", "shown", "said"]
 Device: TypeAlias = Literal["auto", "cpu", "cuda"]
 
-WITHOUT_EFFECT: Final = ("readers", "device", "save_every")  # on what is learnt: a run may be resumed with others
+NO_EFFECT_ON_RESULT: Final = ("readers", "device", "save_every")  # on what is learnt: a run may be resumed with others
 
 
 class TrainSettings(Settings):

@@ -13,24 +13,26 @@ from stepline.errors import DatasetError, ShapeError
 from stepline.features import FeatureStore, FeatureWriter, RowTexts
 from stepline.records import Matrix, Record, Span, Step
 from stepline.storage import read_parquet, read_record
-from stepline.training.settings import Kind, StepPlace
+from stepline.training.settings import StepLabelSource, TextKind
 
 
 @dataclass(frozen=True)
-class Told:
+class LabelledTexts:
     """The texts of one kind of a video; spans: the places of each, none where it has no label.
 
     duration: seconds of the video as its source states it, None where it does not.
     """
 
     video: str
-    kind: Kind
+    kind: TextKind
     texts: tuple[str, ...]
     spans: tuple[tuple[Span, ...], ...]
     duration: float | None = None
 
 
-def read_told(source: str, kind: Kind, place: StepPlace = "shown_or_said") -> Iterator[Told]:
+def read_labelled_texts(
+    source: str, kind: TextKind, place: StepLabelSource = "shown_or_said"
+) -> Iterator[LabelledTexts]:
     """Yield what a source tells of each video: "narration", its sentences; "step", its steps.
 
     source: Stepline's records (.parquet, .json, or a folder of .json), `name:path` of a public dataset (`stepline
@@ -40,11 +42,11 @@ def read_told(source: str, kind: Kind, place: StepPlace = "shown_or_said") -> It
     name, colon, _ = source.partition(":")
     if colon and name in DATASETS:
         field = DATASETS[name].gives
-        yield from tell(read_records(source), kind, place, annotated=field == "reference" and kind == "step")
-    elif is_store(Path(source)):
+        yield from labelled_texts(read_records(source), kind, place, annotated=field == "reference" and kind == "step")
+    elif is_feature_store(Path(source)):
         yield from _in_store(FeatureStore(Path(source)), kind)
     else:
-        yield from tell(read_records(source), kind, place)
+        yield from labelled_texts(read_records(source), kind, place)
 
 
 def read_records(source: str) -> Iterator[Record]:
@@ -59,27 +61,27 @@ def read_records(source: str) -> Iterator[Record]:
         yield from _records(Path(source))
 
 
-def is_store(path: Path) -> bool:
+def is_feature_store(path: Path) -> bool:
     """Tell whether a folder is a feature store."""
     return path.is_dir() and next(path.glob("shard-*.parquet"), None) is not None
 
 
-def tell(
-    records: Iterable[Record], kind: Kind, place: StepPlace = "shown_or_said", *, annotated: bool = False
-) -> Iterator[Told]:
+def labelled_texts(
+    records: Iterable[Record], kind: TextKind, place: StepLabelSource = "shown_or_said", *, annotated: bool = False
+) -> Iterator[LabelledTexts]:
     """Yield the texts of records; annotated: of the steps that people placed, which only such datasets may give."""
     for record in records:
         if kind == "narration":
             sentences = record.transcript.sentences if record.transcript else ()
             texts, spans = tuple(each.text for each in sentences), tuple((each.span,) for each in sentences)
-            yield Told(record.video.id, kind, texts, spans, record.video.duration)
+            yield LabelledTexts(record.video.id, kind, texts, spans, record.video.duration)
             continue
         steps = record.reference if annotated else record.steps
         places = tuple(step.spans if annotated else _place(step, place) for step in steps)
-        yield Told(record.video.id, kind, tuple(step.text for step in steps), places, record.video.duration)
+        yield LabelledTexts(record.video.id, kind, tuple(step.text for step in steps), places, record.video.duration)
 
 
-def _place(step: Step, place: StepPlace) -> tuple[Span, ...]:
+def _place(step: Step, place: StepLabelSource) -> tuple[Span, ...]:
     """Return the one span that labels a step: the best where it is shown, or where it is said."""
     shown = step.spans[:1] if place != "said" else ()
     said = (step.said,) if step.said is not None and place != "shown" else ()
@@ -98,13 +100,13 @@ def _records(path: Path) -> Iterator[Record]:
         yield read_record(file)
 
 
-def _in_store(store: FeatureStore, kind: Kind) -> Iterator[Told]:
+def _in_store(store: FeatureStore, kind: TextKind) -> Iterator[LabelledTexts]:
     for id in store:
         lines = store.lines(id)
         if lines is None or not lines.starts or not lines.ends:
             raise DatasetError(f"{store.folder}: {id} has no texts with times; give the annotations beside the store")
         spans = tuple(_span(start, end) for start, end in zip(lines.starts, lines.ends, strict=True))
-        yield Told(id, kind, lines.texts, spans)
+        yield LabelledTexts(id, kind, lines.texts, spans)
 
 
 def _span(start: float, end: float) -> tuple[Span, ...]:
@@ -131,8 +133,13 @@ def text_encoder(name: str) -> TextEncoder:
     return lambda texts: embed(texts, model=name)
 
 
-def store_vectors(
-    told: Iterable[Told], encode: TextEncoder, folder: Path, *, name: str, report: Callable[[str], None] | None = None
+def store_text_vectors(
+    told: Iterable[LabelledTexts],
+    encode: TextEncoder,
+    folder: Path,
+    *,
+    name: str,
+    report: Callable[[str], None] | None = None,
 ) -> FeatureStore:
     """Return a store of the vectors of what is told, keyed by video; what it holds already is not made again.
 

@@ -25,7 +25,7 @@ from stepline.errors import DatasetError, ShapeError
 from stepline.features import FeatureStore
 from stepline.records import Matrix, Record, Transcript
 from stepline.text import embed
-from stepline.training.batches import Flags
+from stepline.training.batches import Mask
 from stepline.wys2.clips import ClipTextPair, NarratedClip, clip_text_pair, narrated_clips
 from stepline.wys2.settings import ClipSettings, LabelSettings
 from stepline.wys2.settings import CosineMapping as StepMapping
@@ -63,7 +63,7 @@ def map_cosine(cosine: Array, mapping: StepMapping) -> Array:
     return np.maximum(within, 0.0)
 
 
-def sentence_similarity_labels(similarity: Array, settings: LabelSettings) -> Flags:
+def sentence_similarity_labels(similarity: Array, settings: LabelSettings) -> Mask:
     """Return SS: clips whose narration says what their key-step says. similarity: (N,), NaN without a key-step.
 
     Raises DatasetError when no clip has a key-step, or none is similar enough.
@@ -74,28 +74,26 @@ def sentence_similarity_labels(similarity: Array, settings: LabelSettings) -> Fl
     least = settings.similarity
     if settings.quantile is not None:
         least = float(np.quantile(similarity[known], 1 - settings.quantile))
-    labels: Flags = known & (np.where(known, similarity, -1.0) >= least)
+    labels: Mask = known & (np.where(known, similarity, -1.0) >= least)
     if not labels.any():
         best = float(similarity[known].max())
         raise DatasetError(f"no narration reaches similarity {least:g}, the likest has {best:.2f}; lower it")
     return labels
 
 
-def visual_relevance_labels(clips: Sequence[NarratedClip]) -> Flags:
+def visual_relevance_labels(clips: Sequence[NarratedClip]) -> Mask:
     """Return VR: clips with any key-step. Raises DatasetError when there is none."""
     return require_key_steps(np.array([clip.key_step is not None for clip in clips], dtype=np.bool_))
 
 
-def require_key_steps(has_step: Flags) -> Flags:
+def require_key_steps(has_step: Mask) -> Mask:
     """Return VR of clips of which is known whether they show a key-step, (N,). Raises DatasetError when none does."""
     if not has_step.any():
         raise DatasetError(f"none of {len(has_step)} clips has a key-step; VR labels need key-steps with times")
     return has_step
 
 
-def modality_consensus_labels(
-    tasks: npt.NDArray[np.int64], video: Array, text: Array, settings: LabelSettings
-) -> Flags:
+def modality_consensus_labels(tasks: npt.NDArray[np.int64], video: Array, text: Array, settings: LabelSettings) -> Mask:
     """Return MC: clips that rank high for their own task by the picture and by the words.
 
     tasks: (N,) each clip's own; video, text: (N, O) the classifiers' log probabilities. `ranking` "clips": among the
@@ -110,7 +108,7 @@ def modality_consensus_labels(
     return labels
 
 
-def _ranked(tasks: npt.NDArray[np.int64], scores: Array, settings: LabelSettings) -> Flags:
+def _ranked(tasks: npt.NDArray[np.int64], scores: Array, settings: LabelSettings) -> Mask:
     own = scores[np.arange(len(tasks)), tasks]
     if settings.ranking == "tasks":
         return np.asarray((scores > own[:, None]).sum(axis=1) + 1 <= settings.rank)
@@ -187,7 +185,7 @@ class ClipDataset:
         kept = [row for row, clip in enumerate(self.clips) if clip.video in videos]
         return ClipDataset([self.clips[row] for row in kept], [self.pairs[row] for row in kept])
 
-    def positive(self, labels: Flags) -> list[ClipTextPair]:
+    def positive(self, labels: Mask) -> list[ClipTextPair]:
         """Return the pairs that labels (N,) call positive."""
         return [pair for pair, kept in zip(self.pairs, labels.tolist(), strict=True) if kept]
 
@@ -234,7 +232,7 @@ def _add(gathered: ClipDataset, clips: Sequence[NarratedClip], features: Feature
     ]
 
 
-def infer_labels(gathered: ClipDataset, settings: LabelSettings) -> Flags:
+def infer_labels(gathered: ClipDataset, settings: LabelSettings) -> Mask:
     """Return which clips count as visual narrations, (N,), by the kind of label that the settings name.
 
     Raises DatasetError when no clip does, or MC lacks the tasks of the videos.

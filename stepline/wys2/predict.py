@@ -17,7 +17,7 @@ from stepline.errors import ModelError, SettingsError
 from stepline.evaluate.calibration import LEAST, Logistic, calibration_error, fit_logistic, read_logistic
 from stepline.records import FeatureSequence, Matrix, Sentence
 from stepline.storage import write_atomic
-from stepline.training.batches import Flags
+from stepline.training.batches import Mask
 from stepline.weights import sha256
 from stepline.wys2.clips import clip_text_pair
 from stepline.wys2.detector import Detector, read_detector, trained_on
@@ -88,7 +88,7 @@ def judge_by_detector(
     return tuple(float(p) for p in loaded.logistic(scores[:, None]))
 
 
-def calibrate(scores: Matrix, shown: Flags) -> DetectorCalibration | None:
+def calibrate(scores: Matrix, shown: Mask) -> DetectorCalibration | None:
     """Return the regression of scores (N,) on labels (N,); None where a half has too few clips of either kind.
 
     A half is every second clip, so that a video's clips lie in both: the error is that of other clips of known videos.

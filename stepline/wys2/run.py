@@ -15,13 +15,14 @@ from pathlib import Path
 from stepline.errors import DatasetError
 from stepline.evaluate.ranking import roc_auc
 from stepline.storage import write_atomic
-from stepline.training.batches import Flags
+from stepline.training.batches import Mask
 from stepline.training.loop import Progress
+from stepline.training.run_folder import RUN, claim_run_folder
 from stepline.wys2.clips import ClipTextPair, split_videos
 from stepline.wys2.dataset import ClipDataset, infer_labels
 from stepline.wys2.detector import Detector, write_detector
 from stepline.wys2.predict import NEEDED, DetectorCalibration, calibrate, calibration_path, write_calibration
-from stepline.wys2.run_files import DETECTOR, RUN, VIDEOS, claim
+from stepline.wys2.run_files import DETECTOR, SETTINGS, VIDEOS
 from stepline.wys2.settings import DetectorSettings, Wys2Settings
 from stepline.wys2.train import (
     TrainedDetector,
@@ -67,7 +68,7 @@ def train_run(
     """
     if not labelled.clips:
         raise DatasetError(f"no clip to train on; left out: {dict(labelled.omitted) or 'nothing'}")
-    claim(folder, settings)
+    claim_run_folder(folder, settings.model_dump(mode="json"), file=SETTINGS)
     parts = split_videos([clip.video for clip in labelled.clips], settings.train.seed)
     train, held = (labelled.of_videos(part) for part in parts[:2])
     names = ("train", "validation", "test")
@@ -114,7 +115,7 @@ def _made(
         return train_with_pseudo_labels(
             positive, [_own(pair) for pair in unlabelled.pairs], validation, taught, settings.pseudo
         )
-    known: Flags = validation.positive
+    known: Mask = validation.positive
     if known.all() or not known.any():
         raise DatasetError(f"all {len(known)} validation clips are of one class; give more videos, or other labels")
     network = taught(positive, 0)

@@ -19,8 +19,8 @@ from torch import nn
 from stepline.errors import DatasetError
 from stepline.evaluate.ranking import roc_auc
 from stepline.records import Matrix
-from stepline.training.batches import Flags
-from stepline.training.loop import Loss, Progress, Task, fit
+from stepline.training.batches import Mask
+from stepline.training.loop import Loss, Progress, TrainingTask, fit
 from stepline.training.settings import TrainSettings
 from stepline.wys2.clips import ClipTextPair, collate_pairs
 from stepline.wys2.detector import Detector, contrastive_loss
@@ -54,7 +54,7 @@ def train_detector(
     return network
 
 
-def detector_task(pairs: Sequence[ClipTextPair], settings: ContrastSettings) -> Task[ClipTextPair]:
+def detector_task(pairs: Sequence[ClipTextPair], settings: ContrastSettings) -> TrainingTask[ClipTextPair]:
     """Return what training learns; a batch that is left with one pair, the last of an epoch, teaches nothing."""
 
     def losses(network: nn.Module, chosen: Sequence[ClipTextPair]) -> list[Loss]:
@@ -64,10 +64,10 @@ def detector_task(pairs: Sequence[ClipTextPair], settings: ContrastSettings) -> 
             return [Loss(0 * batch_sum(scores), torch.tensor(0.0))]
         return [contrastive_loss(scores, settings)]
 
-    def draw(chosen: Sequence[ClipTextPair], chance: np.random.Generator) -> list[ClipTextPair]:
-        return [chosen[place] for place in chance.permutation(len(chosen))]
+    def augment(chosen: Sequence[ClipTextPair], rng: np.random.Generator) -> list[ClipTextPair]:
+        return [chosen[index] for index in rng.permutation(len(chosen))]
 
-    return Task(pairs, lambda pair: len(pair.video), draw, losses)
+    return TrainingTask(pairs, lambda pair: len(pair.video), augment, losses)
 
 
 def batch_sum(scores: torch.Tensor) -> torch.Tensor:
@@ -97,7 +97,7 @@ class ValidationClips:
     """Clips kept back: positive as their labels say, the rest not known to be. positive: (N,) bool."""
 
     pairs: Sequence[ClipTextPair]
-    positive: Flags
+    positive: Mask
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ def train_with_pseudo_labels(
     validation: ValidationClips,
     train: TrainOnPairs,
     settings: PseudoSettings | None = None,
-    truth: Flags | None = None,
+    truth: Mask | None = None,
 ) -> TrainedDetector:
     """Return the detector trained on labelled and pseudo-labelled pairs, after `settings.rounds` rounds.
 
@@ -161,7 +161,7 @@ def train_with_pseudo_labels(
     return TrainedDetector(network, tuple(rounds))
 
 
-def choose_threshold(scores: Matrix, held: Matrix, positive: Flags, settings: PseudoSettings) -> float:
+def choose_threshold(scores: Matrix, held: Matrix, positive: Mask, settings: PseudoSettings) -> float:
     """Return the score from which a clip counts as positive.
 
     scores: (U,) of unlabelled clips; held: (N,) of validation clips, labelled by `positive`.

@@ -19,10 +19,10 @@ from stepline.features.store import shard_path
 from stepline.nasva.checkpoint import read_aligner, read_space, write_aligner
 from stepline.nasva.dataset import gather_samples
 from stepline.nasva.model import Aligner
-from stepline.nasva.train import hits
+from stepline.nasva.train import recall_counts
 from stepline.training.batches import collate
 from stepline.training.run_folder import CHECKPOINT, LOG
-from stepline.training.sources import read_told
+from stepline.training.sources import read_labelled_texts
 
 QUICK = ("epochs=4", "batch=3", "learning_rate=3e-3", "save_every=4")
 
@@ -42,11 +42,11 @@ def stores(tmp_path_factory):
 
 def recall(network, stores):
     """R@1 of a network on what it was trained on."""
-    told = [each for kind in ("narration", "step") for each in read_told(str(stores / kind), kind)]
+    told = [each for kind in ("narration", "step") for each in read_labelled_texts(str(stores / kind), kind)]
     vectors = {kind: FeatureStore(stores / kind) for kind in ("narration", "step")}
     batch = collate(list(gather_samples(told, FeatureStore(stores / "video"), vectors)))
     with torch.no_grad():
-        hit, count = hits(network(batch), batch)
+        hit, count = recall_counts(network(batch), batch)
     return float(hit / count)
 
 

@@ -13,7 +13,13 @@ from stepline.nasva.network_settings import DataSettings
 from stepline.records import Record, Sentence, Span, Step, Transcript, Video
 from stepline.settings import validate
 from stepline.storage import write_parquet, write_record
-from stepline.training.sources import Told, read_told, store_vectors, tell, text_encoder
+from stepline.training.sources import (
+    LabelledTexts,
+    labelled_texts,
+    read_labelled_texts,
+    store_text_vectors,
+    text_encoder,
+)
 
 WIDTH = 4
 
@@ -32,7 +38,7 @@ def vectors(count, seed=0, width=WIDTH):
 
 def told(video="a", *spans, duration=None, kind="step"):
     places = tuple((Span(*span),) if span else () for span in spans)
-    return Told(video, kind, tuple(f"text {number}" for number in range(len(spans))), places, duration)
+    return LabelledTexts(video, kind, tuple(f"text {number}" for number in range(len(spans))), places, duration)
 
 
 def gather(tmp_path, *each, counts, texts=None, settings=None, excluded=frozenset()):
@@ -161,13 +167,13 @@ def places(told):
 
 
 def test_a_record_tells_what_is_said_and_its_steps_and_never_the_truth():
-    (narration,) = tell([record()], "narration")
+    (narration,) = labelled_texts([record()], "narration")
     assert places(narration) == [[(0, 2)], [(2, 5)]]
-    (steps,) = tell([record()], "step")
+    (steps,) = labelled_texts([record()], "step")
     assert (steps.texts, places(steps)) == (("cut", "mix", "eat"), [[(3, 6)], [(4, 5)], []])
-    assert places(next(tell([record()], "step", "said"))) == [[(2, 5)], [(4, 5)], []]
-    assert places(next(tell([record()], "step", "shown"))) == [[(3, 6)], [], []]
-    (people,) = tell([record()], "step", annotated=True)
+    assert places(next(labelled_texts([record()], "step", "said"))) == [[(2, 5)], [(4, 5)], []]
+    assert places(next(labelled_texts([record()], "step", "shown"))) == [[(3, 6)], [], []]
+    (people,) = labelled_texts([record()], "step", annotated=True)
     assert (people.texts, places(people)) == (("truth",), [[(0, 1), (3, 4)]])
 
 
@@ -177,10 +183,10 @@ def test_records_are_read_from_parquet_json_and_folders(tmp_path):
     for id in "ab":
         write_record(record(id), tmp_path / "each" / f"{id}.json")
     for source in ("all.parquet", "each"):
-        assert [each.video for each in read_told(str(tmp_path / source), "step")] == ["a", "b"]
-    assert [each.video for each in read_told(str(tmp_path / "each" / "a.json"), "narration")] == ["a"]
+        assert [each.video for each in read_labelled_texts(str(tmp_path / source), "step")] == ["a", "b"]
+    assert [each.video for each in read_labelled_texts(str(tmp_path / "each" / "a.json"), "narration")] == ["a"]
     with pytest.raises(DatasetError, match="no texts to train on"):
-        list(read_told(str(tmp_path / "nothing"), "step"))
+        list(read_labelled_texts(str(tmp_path / "nothing"), "step"))
 
 
 @pytest.fixture(scope="module")
@@ -200,7 +206,7 @@ def test_the_released_formats_become_samples(tmp_path, world):
         import_features(folder / "texts" / backbone / style, tmp_path / style)
     features = FeatureStore(tmp_path / "video")
     vectors = {kind: FeatureStore(tmp_path / kind) for kind in ("narration", "step")}
-    told = [each for kind in ("narration", "step") for each in read_told(str(tmp_path / kind), kind)]
+    told = [each for kind in ("narration", "step") for each in read_labelled_texts(str(tmp_path / kind), kind)]
     made = gather_samples(told, features, vectors)
     assert (len(made), made.omitted) == (12, ())
     by_name = {sample.id: sample for sample in made}
@@ -214,11 +220,13 @@ def test_the_released_formats_become_samples(tmp_path, world):
 
 def test_a_dataset_is_read_by_its_name(tmp_path, world):
     simulation, folder = world
-    from_reader = list(read_told(f"howtostep:{folder / 'howtostep'}", "step"))
+    from_reader = list(read_labelled_texts(f"howtostep:{folder / 'howtostep'}", "step"))
     assert {each.video for each in from_reader} == {sample.id for sample in simulation.samples}
-    truth = list(read_told(f"ht-step:{folder / 'ht-step'}", "step"))
+    truth = list(read_labelled_texts(f"ht-step:{folder / 'ht-step'}", "step"))
     assert any(len(spans) > 0 for each in truth for spans in each.spans)
-    assert [each.kind for each in read_told(f"howto100m:{folder / 'whisperx'}", "narration")] == ["narration"] * 6
+    assert [each.kind for each in read_labelled_texts(f"howto100m:{folder / 'whisperx'}", "narration")] == [
+        "narration"
+    ] * 6
 
 
 def test_vectors_are_made_once(tmp_path):
@@ -229,15 +237,15 @@ def test_vectors_are_made_once(tmp_path):
         return vectors(len(texts), len(asked))
 
     given = [told("a", (0, 2), (3, 4)), told("b"), told("c", (0, 1))]
-    made = store_vectors(given, encode, tmp_path, name="mine")
+    made = store_text_vectors(given, encode, tmp_path, name="mine")
     assert (list(made), made.lines("a").texts) == (["a", "c"], ("text 0", "text 1"))
-    again = store_vectors(given, encode, tmp_path, name="mine")
+    again = store_text_vectors(given, encode, tmp_path, name="mine")
     assert len(asked) == 2
     assert_array_equal(again.matrix("c"), made.matrix("c"))
     with pytest.raises(ShapeError, match="need as many vectors"):
-        store_vectors([told("d", (0, 1))], lambda texts: vectors(3), tmp_path, name="mine")
+        store_text_vectors([told("d", (0, 1))], lambda texts: vectors(3), tmp_path, name="mine")
     with pytest.raises(ShapeError, match="there is no text"):
-        store_vectors([], encode, tmp_path / "other", name="mine")
+        store_text_vectors([], encode, tmp_path / "other", name="mine")
 
 
 def test_the_sentence_encoder_is_found_by_name():

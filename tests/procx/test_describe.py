@@ -20,7 +20,7 @@ from stepline.procx.inference import (
 )
 from stepline.procx.model import ProcX
 from stepline.procx.settings import CaptionerSettings, DescribeSettings, SearchSettings, VocabularySettings
-from stepline.procx.train import soda_judge, train_procx
+from stepline.procx.train import soda_scorer, train_procx
 from stepline.procx.vocabulary import train_vocabulary
 from stepline.records import FeatureSequence, Sentence, Span
 from stepline.training.settings import TrainSettings
@@ -47,7 +47,7 @@ def clips(count=6):
 
 
 def test_a_trained_network_finds_the_steps(trained):
-    total, count = soda_judge(samples(), lambda network: None).measure(trained, 0, 1)
+    total, count = soda_scorer(samples(), lambda network: None).score(trained, samples())
     assert total / count > 0.6  # by two halves: 0.50
     for found in describe_many(trained, WORDS, clips()):
         assert len(found.steps) == 2

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from stepline.errors import ShapeError
-from stepline.training.batches import LazySamples, Sample, bucketed, collate, pad
+from stepline.training.batches import LazySamples, Sample, collate, length_buckets, pad
 
 
 def make(seconds=3, texts=2, width=4, name="v", **changes):
@@ -89,7 +89,7 @@ def test_shuffling_keeps_texts_with_their_labels_and_loses_their_order():
 
 def test_buckets_hold_every_video_once_and_hardly_pad():
     lengths = np.random.default_rng(0).integers(60, 1200, 333).tolist()
-    batches = list(bucketed(lengths, 8, seed=5, epoch=1))
+    batches = list(length_buckets(lengths, 8, seed=5, epoch=1))
     assert sorted(index for batch in batches for index in batch) == list(range(333))
     assert max(map(len, batches)) == 8
     padded = sum(max(lengths[i] for i in batch) * len(batch) for batch in batches)
@@ -98,11 +98,11 @@ def test_buckets_hold_every_video_once_and_hardly_pad():
 
 def test_buckets_depend_on_seed_and_epoch_alone():
     lengths = list(range(40))
-    first = list(bucketed(lengths, 4, seed=5, epoch=1))
-    assert list(bucketed(lengths, 4, seed=5, epoch=1)) == first
-    assert list(bucketed(lengths, 4, seed=5, epoch=2)) != first
-    assert list(bucketed(lengths, 4, seed=6, epoch=1)) != first
-    assert list(bucketed([], 4, seed=5, epoch=1)) == []
+    first = list(length_buckets(lengths, 4, seed=5, epoch=1))
+    assert list(length_buckets(lengths, 4, seed=5, epoch=1)) == first
+    assert list(length_buckets(lengths, 4, seed=5, epoch=2)) != first
+    assert list(length_buckets(lengths, 4, seed=6, epoch=1)) != first
+    assert list(length_buckets([], 4, seed=5, epoch=1)) == []
 
 
 def test_lazy_samples_are_made_when_they_are_asked_for():

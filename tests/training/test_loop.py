@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,16 @@ from safetensors.torch import load_file
 from torch import nn
 
 from stepline.errors import ModelError, SettingsError, ShapeError
-from stepline.training.loop import Judge, Task, fit
+from stepline.training.loop import (
+    BATCHES_AHEAD,
+    Curves,
+    HeldOutScorer,
+    Loss,
+    PrefetchingLoader,
+    Progress,
+    TrainingTask,
+    fit,
+)
 from stepline.training.run_folder import CHECKPOINT, LOG
 from stepline.training.settings import TrainSettings
 
@@ -40,7 +50,7 @@ def losses(model, samples):
 
 def task(count=7):
     x = np.random.default_rng(0).normal(size=(count, 1)).astype(np.float32)
-    return Task(list(np.hstack((x, 2 * x))), lambda sample: int(sample[0] > 0), draw, losses)
+    return TrainingTask(list(np.hstack((x, 2 * x))), lambda sample: int(sample[0] > 0), draw, losses)
 
 
 def network(dropout=0.2):
@@ -135,7 +145,9 @@ def test_another_run_in_the_folder_is_refused(tmp_path):
 def test_nothing_to_train_on_and_a_loss_that_is_not_finite_are_told(tmp_path):
     with pytest.raises(ShapeError, match="no sample is left"):
         fit(network(), task(0), QUICK, tmp_path)
-    broken = Task(task().samples, len, draw, lambda model, samples: [Sum(model[0].bias.sum() * float("nan"), 1)])
+    broken = TrainingTask(
+        task().samples, len, draw, lambda model, samples: [Sum(model[0].bias.sum() * float("nan"), 1)]
+    )
     with pytest.raises(ShapeError, match="step 1: the loss is nan"):
         fit(network(), broken, QUICK, tmp_path)
 
@@ -144,7 +156,9 @@ def test_one_step_is_adamws_by_hand(tmp_path):
     """Weight 2, gradient 3 cut to norm 1: m = 0.1 and v = 0.001 are both set right to 1, so the step is the rate."""
     model = nn.Linear(1, 1, bias=False)
     model.weight.data.fill_(2.0)
-    pull = Task([0.0], int, lambda samples, chance: samples, lambda model, samples: [Sum(3 * model.weight.sum(), 1)])
+    pull = TrainingTask(
+        [0.0], int, lambda samples, chance: samples, lambda model, samples: [Sum(3 * model.weight.sum(), 1)]
+    )
     fit(model, pull, TrainSettings(epochs=1, batch=1, learning_rate=0.1, weight_decay=0.5), tmp_path)
     assert model.weight.item() == pytest.approx(2 * (1 - 0.1 * 0.5) - 0.1 * 1 / (1 + 1e-8), abs=1e-6)
     saved = load_file(tmp_path / CHECKPOINT)
@@ -161,8 +175,10 @@ def test_the_best_network_is_kept_and_known_after_a_stop(tmp_path):
     """Scores 1, 3, 2 of three epochs: the second is kept, also when the run is stopped in between."""
     scores, kept = {4: 1.0, 8: 3.0, 12: 2.0}, []
 
-    def judge(steps):
-        return Judge(lambda model, rank, size: (2 * scores[len(steps)], 2), lambda model: kept.append(len(steps)))
+    def scorer(steps):
+        return HeldOutScorer(
+            [0], 1, lambda model, samples: (2 * scores[len(steps)], 2), lambda model: kept.append(len(steps))
+        )
 
     def run(folder, steps, stop=None):
         def report(progress):
@@ -173,7 +189,7 @@ def test_the_best_network_is_kept_and_known_after_a_stop(tmp_path):
             steps.append(1)
             return losses(model, samples)
 
-        fit(network(), replace(task(), losses=counting), QUICK, folder, report, judge=judge(steps))
+        fit(network(), replace(task(), losses=counting), QUICK, folder, report, scorer=scorer(steps))
 
     run(tmp_path / "whole", [])
     assert kept == [4, 8]
@@ -214,7 +230,7 @@ def test_threads_that_read_ahead_change_nothing(tmp_path):
 
 def test_biases_do_not_decay(tmp_path):
     flat = Sum(0, 1)
-    still = Task(task().samples, len, draw, lambda model, samples: [flat])
+    still = TrainingTask(task().samples, len, draw, lambda model, samples: [flat])
     model = nn.Sequential(nn.Linear(3, 3))
     flat.total = 0 * (model[0].weight.sum() + model[0].bias.sum())
     before = {key: value.clone() for key, value in model.state_dict().items()}
@@ -255,3 +271,87 @@ def test_the_learning_rate_rises_evenly_then_falls_as_a_cosine(tmp_path):
     assert rates[rising] == 1e-2  # the top, from which the cosine falls
     assert rates[rising:] == sorted(rates[rising:], reverse=True)
     assert rates[-1] < 2e-3
+
+
+def test_a_loss_is_divided_by_what_it_is_over_and_weighted_before():
+    loss = Loss(torch.tensor(6.0), torch.tensor(4))
+    assert (float(loss.mean), float(loss.weighted(0.5).mean)) == (1.5, 0.75)
+
+
+def test_a_loss_over_nothing_is_zero():
+    assert float(Loss(torch.tensor(0.0), torch.tensor(0)).mean) == 0.0
+
+
+@pytest.mark.parametrize("workers", [0, 1, 3])
+def test_results_come_in_the_order_of_their_jobs(workers):
+    def work(job):
+        time.sleep(0.01 if job % 3 == 0 else 0)
+        return job * job
+
+    assert list(PrefetchingLoader(range(20), work, workers)) == [job * job for job in range(20)]
+    assert list(PrefetchingLoader([], work, workers)) == []
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_error_comes_where_its_result_would(workers):
+    def work(job):
+        if job == 3:
+            raise ValueError("job 3")
+        return job
+
+    results, seen = iter(PrefetchingLoader(range(9), work, workers)), []
+    with pytest.raises(ValueError, match="job 3"):
+        for result in results:
+            seen.append(result)
+    assert seen == [0, 1, 2]
+
+
+def test_it_is_only_so_far_ahead_and_stops_when_it_is_closed():
+    begun = []
+    ahead = PrefetchingLoader(range(1000), begun.append, 2)
+    results = iter(ahead)
+    next(results)
+    time.sleep(0.05)
+    assert len(begun) <= 2 * BATCHES_AHEAD + 1
+    ahead.close()
+    left = len(begun)
+    time.sleep(0.05)
+    assert len(begun) == left
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("ahead")]
+
+
+def test_the_wait_for_results_is_measured():
+    gate = threading.Event()
+    ahead = PrefetchingLoader([0], lambda job: gate.wait(10), 1)
+    threading.Timer(0.2, gate.set).start()
+    assert list(ahead) == [True]
+    assert ahead.waited > 0.1
+
+
+def points(folder):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    found = EventAccumulator(str(folder))
+    found.Reload()
+    names = found.Tags()["scalars"]
+    return {name: [(event.step, round(event.value, 3)) for event in found.Scalars(name)] for name in names}
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_curves_hold_each_step_once_also_after_a_stop(tmp_path):
+    pytest.importorskip("tensorboard")
+    for steps in ((1, 2, 3), (2, 3, 4)):  # stopped after 3, resumed after 1
+        curves = Curves(tmp_path)
+        for step in steps:
+            curves.write(Progress(step, 4, 10.0 / step, 0.1, 2.0, step, 0.5, 0.25 if step == 4 else None))
+        curves.close()
+    found = points(tmp_path)
+    assert found["loss"] == [(1, 10.0), (2, 5.0), (3, 3.333), (4, 2.5)]
+    assert found["score"] == [(4, 0.25)]
+    assert found["waited"][0] == (1, 0.25)
+
+
+def test_without_its_package_the_cure_is_told(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    with pytest.raises(SettingsError, match="pip install 'stepline.train.', or leave --tensorboard out"):
+        Curves(tmp_path)

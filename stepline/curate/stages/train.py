@@ -30,7 +30,7 @@ from stepline.records import Matrix, Record
 from stepline.sieve_swap.settings import SieveSwapSettings
 from stepline.storage import read_parquet
 from stepline.training.settings import TrainSettings
-from stepline.training.sources import tell
+from stepline.training.sources import labelled_texts
 
 if TYPE_CHECKING:
     from stepline.nasva.refine import Refined, RefineSources
@@ -157,7 +157,7 @@ class Vectors:
 
     def of(self, record: Record) -> Matrix:
         """Return (K, C) vectors of a record's steps. Raises DatasetError where they are of other texts."""
-        rows = matching_rows(next(tell([record], "step")), self.texts)
+        rows = matching_rows(next(labelled_texts([record], "step")), self.texts)
         if rows is None:
             raise DatasetError(f"{record.id}: its step vectors are of other texts; remove the stage's folder")
         return self.texts.matrix(record.id)[rows]

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from stepline.errors import ShapeError
 from stepline.records import FeatureSequence, Matrix, Record, Span, Step
-from stepline.training.batches import Flags
+from stepline.training.batches import Mask
 from stepline.wys2.summarizer.settings import SummarizerSettings
 from stepline.wys2.summary import Importance
 
@@ -55,7 +55,7 @@ def segment_video(
     return SegmentedVideo(record.id, seen.astype(np.float32), said, matters)
 
 
-def shown_seconds(record: Record, duration: float) -> Flags:
+def shown_seconds(record: Record, duration: float) -> Mask:
     """Return which seconds of a video some reference step shows at their middle, (ceil(duration),)."""
     middles = np.arange(math.ceil(duration - 1e-9), dtype=np.float64) + 0.5
     return _inside(middles, record.reference)
@@ -83,7 +83,7 @@ def _covered(span: Span, steps: Sequence[Step]) -> float:
     return float(_inside(ticks, steps).mean())
 
 
-def _inside(times: npt.NDArray[np.floating], steps: Sequence[Step]) -> Flags:
+def _inside(times: npt.NDArray[np.floating], steps: Sequence[Step]) -> Mask:
     """Return at which times, (N,), some step is shown."""
     inside = np.zeros(len(times), dtype=np.bool_)
     for step in steps:

@@ -26,12 +26,13 @@ from stepline.evaluate.video_summaries import frames_overlap, kendall_tau, spear
 from stepline.features import FeatureStore
 from stepline.records import FeatureSequence, Record, Transcript
 from stepline.storage import write_atomic
-from stepline.training.batches import Flags, pad
-from stepline.training.loop import Loss, Progress, Task, fit
+from stepline.training.batches import Mask, pad
+from stepline.training.loop import Loss, Progress, TrainingTask, fit
+from stepline.training.run_folder import RUN, claim_run_folder
 from stepline.training.settings import TrainSettings
 from stepline.wys2.clips import split_videos
 from stepline.wys2.dataset import TextEncoder
-from stepline.wys2.run_files import RUN, SUMMARIZER, claim
+from stepline.wys2.run_files import SETTINGS, SUMMARIZER
 from stepline.wys2.summarizer.dataset import SegmentedVideo, segment_video, shown_seconds
 from stepline.wys2.summarizer.model import Summarizer, write_summarizer
 from stepline.wys2.summarizer.settings import TRAINING, SummarizerRunSettings, SummarizerSettings
@@ -55,7 +56,7 @@ def train_summarizer(
         raise ShapeError(f"{len(samples)} videos of which {mean:.0%} matters teach nothing; give reference steps")
     torch.manual_seed(settings.seed)  # of fresh weights
     network = Summarizer(summarizer)
-    task = Task(samples, lambda sample: len(sample.seen), lambda chosen, _: chosen, _losses)
+    task = TrainingTask(samples, lambda sample: len(sample.seen), lambda chosen, _: chosen, _losses)
     fit(network, task, settings, folder, report)
     return network
 
@@ -94,7 +95,7 @@ class SummaryScores:
     videos: int
 
 
-def score_summaries(given: Sequence[Importance], shown: Sequence[Flags]) -> SummaryScores:
+def score_summaries(given: Sequence[Importance], shown: Sequence[Mask]) -> SummaryScores:
     """Return the scores of seconds (T,) of each video against those that belong in its summary, (T,) bool.
 
     A second is in the summary from .5. Numbers past the end of a reference count for nothing. Equal scores rank
@@ -106,7 +107,7 @@ def score_summaries(given: Sequence[Importance], shown: Sequence[Flags]) -> Summ
     return SummaryScores(f, tau, rho, len(rows))
 
 
-def _scores(scores: Importance, truth: Flags) -> tuple[float | None, float | None, float | None]:
+def _scores(scores: Importance, truth: Mask) -> tuple[float | None, float | None, float | None]:
     reference = truth.astype(np.float64)
     overlap = frames_overlap(scores, reference)
     f = None if overlap is None else overlap.f
@@ -120,7 +121,7 @@ class SummarizerDataset:
     """Videos as segments, the seconds that belong in a summary of each, (T,) bool, and why videos were left out."""
 
     samples: list[SegmentedVideo] = field(default_factory=list)
-    shown: list[Flags] = field(default_factory=list)
+    shown: list[Mask] = field(default_factory=list)
     omitted: Counter[str] = field(default_factory=Counter)
 
     def of_videos(self, videos: frozenset[str]) -> "SummarizerDataset":
@@ -202,7 +203,7 @@ def train_summarizer_run(
     if len(lessons.samples) < 3:
         count = len(lessons.samples)
         raise DatasetError(f"{count} videos to train on, 3 are needed; left out: {dict(lessons.omitted) or 'none'}")
-    claim(folder, settings)
+    claim_run_folder(folder, settings.model_dump(mode="json"), file=SETTINGS)
     parts = split_videos([sample.id for sample in lessons.samples], settings.train.seed)
     taught, held = lessons.of_videos(parts[0] | parts[1]), lessons.of_videos(parts[2])
     first = taught.samples[0]

@@ -4,14 +4,21 @@ import pytest
 import torch
 
 from stepline.errors import ModelError
-from stepline.training.distributed import agreed, first_then_all, is_first, peak_memory, place, start_processes
+from stepline.training.distributed import (
+    first_then_all,
+    is_first,
+    peak_memory,
+    rank_and_world_size,
+    same_on_all_processes,
+    start_processes,
+)
 
 
 def test_alone_a_process_is_the_first_of_one():
-    assert place() == (0, 1)
+    assert rank_and_world_size() == (0, 1)
     assert is_first()
     assert first_then_all(lambda: 7) == 7
-    assert agreed(5, torch.device("cpu"))
+    assert same_on_all_processes(5, torch.device("cpu"))
     assert start_processes("cpu") == torch.device("cpu")
 
 
