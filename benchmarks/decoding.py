@@ -94,7 +94,7 @@ def look(network: Aligner, one, style: str) -> tuple[Fit, np.ndarray, list[list[
     if style != "recipe":
         length = len(features.values)
         said = [Span(float(start), float(end)) for start, end in lines.times]
-        prior = np.array([load_prior().over([span], length) for span in said])
+        prior = np.array([load_prior().distribution([span], length) for span in said])
     return fit, one.shown(style), own, prior
 
 

@@ -39,7 +39,7 @@ def fit(actions: Sequence[Action]) -> ShownPrior:
 
 def densities(prior: ShownPrior, actions: Sequence[Action]) -> Array:
     """Return (N, CLIP); equal spoken windows are worked out once."""
-    known = {a.said: prior.over([a.said], CLIP) for a in {a.said: a for a in actions}.values()}
+    known = {a.said: prior.distribution([a.said], CLIP) for a in {a.said: a for a in actions}.values()}
     return np.array([known[a.said] for a in actions])
 
 

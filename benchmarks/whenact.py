@@ -17,7 +17,7 @@ from whenact_data import CLIP, FOLDS, Action, Array, folds, read_actions, shown_
 
 from stepline.grounding.fusion import occupancy
 from stepline.grounding.settings import GroundSettings
-from stepline.grounding.speech import grow
+from stepline.grounding.speech import grow_window
 
 OUT = Path(__file__).resolve().parent / "results" / "whenact.json"
 DRAWS = 2000  # bootstrap samples
@@ -52,7 +52,7 @@ def predictions(p: Array, settings: GroundSettings) -> tuple[Array, Array]:
     """Return the second (N,) and the span (N, 2) that `ground` would decode from P."""
     held = occupancy(p, [slice(0, CLIP)], settings.typical)
     best = held.argmax(axis=1)
-    spans = [grow(row, int(t), settings.grow) for row, t in zip(held, best, strict=True)]
+    spans = [grow_window(row, int(t), settings.grow) for row, t in zip(held, best, strict=True)]
     return best + 0.5, np.array(spans, dtype=float)
 
 

@@ -1,19 +1,19 @@
-"""What the picture says about each step, contrasted and weighed by what it is worth.
+"""What the picture says about each step: two kinds of evidence (K, T), and what each is worth in this video.
 
-Letters: K steps, T seconds, D width. Similarity of a weak backbone is mostly about the video, not about the second:
-it is centred over time and over steps, and its weight is learned from the video itself (`earned_weights`), so that
-evidence that does not agree with the speech anywhere weighs nothing.
+`contrast`           how like the step a second looks. Similarity of a weak backbone is mostly about the video, not
+                     about the second: it is centred over time and over steps.
+`activity_evidence`  whether anything is being done. Hands at work move more than a face that talks, or a table that
+                     waits; how much more differs from video to video.
+`fit_weights`        the weight of each kind, learned from the video itself: evidence that does not agree with the
+                     speech anywhere weighs nothing.
 
-Is anything being done at this second? Hands at work move more than a face that talks, or a table that waits.
-
-How much more differs from video to video, so the weight of this evidence is earned from the video's own speech,
-starting from a usual one (`fuse.earned`). Letters: K steps, T seconds.
+Letters: K steps, T seconds, D width, N rows of features or motion.
 """
 
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,33 +21,15 @@ from stepline.errors import ShapeError
 from stepline.grounding.said_to_shown import Array
 from stepline.records import FeatureSequence, Matrix, Span
 
+if TYPE_CHECKING:
+    from stepline.vision import Activity
+
 LIMIT = 3.0  # standard deviations; evidence beyond is clipped, one odd frame must not decide
 GRID = 0.1  # step of the search for a weight
 NOISE = 1e-6  # a spread of similarity below this is rounding
-
-
-class Activity(Protocol):
-    """What moves, as `vision.ActivityMeter` measures it."""
-
-    @property
-    def motion(self) -> Matrix:
-        """(T,), 0 to 1."""
-
-    @property
-    def cuts(self) -> Sequence[float]:
-        """Seconds at which a new shot starts."""
-
-    @property
-    def rate(self) -> float:
-        """Rows of motion a second."""
-
-    @property
-    def peaks(self) -> Matrix:
-        """(T,), 0 to 1: motion where it is greatest; NaN where unknown, empty where not measured."""
-
-    @property
-    def looks(self) -> Matrix:
-        """(T, P) thumbnails, 0 to 1; NaN where unknown, empty where not measured."""
+STILL = 1e-3  # motion below which a picture counts as still, a fraction of the grey range
+MOTION_LIMIT = 1.1  # standard deviations; how fast hands move says nothing about whether they work
+MOTION_SMOOTH = 2.0  # seconds to either side; a hand pauses, a single second says little
 
 
 def similarity(features: FeatureSequence, step_vectors: Matrix, seconds: int) -> Array:
@@ -58,11 +40,11 @@ def similarity(features: FeatureSequence, step_vectors: Matrix, seconds: int) ->
     if step_vectors.ndim != 2 or step_vectors.shape[1] != features.values.shape[1]:
         want = f"(K, {features.values.shape[1]})"
         raise ShapeError(f"step vectors must be {want} for features of {features.backbone!r}, not {step_vectors.shape}")
-    cosine = unit(step_vectors.astype(np.float64)) @ unit(by_second(features, seconds)).T  # (K, D) @ (D, T) -> (K, T)
-    return np.asarray(cosine)
+    pictures = unit_rows(mean_by_second(features, seconds))  # (T, D)
+    return np.asarray(unit_rows(step_vectors.astype(np.float64)) @ pictures.T)  # (K, D) @ (D, T) -> (K, T)
 
 
-def by_second(features: FeatureSequence, seconds: int) -> Array:
+def mean_by_second(features: FeatureSequence, seconds: int) -> Array:
     """Return (T, D): the mean of the rows of each second; NaN rows where there are none."""
     values = np.full((seconds, features.values.shape[1]), np.nan)
     for t in range(seconds):
@@ -72,32 +54,7 @@ def by_second(features: FeatureSequence, seconds: int) -> Array:
     return values
 
 
-def motion_by_second(activity: Activity, seconds: int) -> Array:
-    """Return (T,): the mean motion of each second without the jumps at cuts; NaN where none was measured."""
-    motion = np.asarray(activity.motion, dtype=np.float64).copy()
-    for cut in activity.cuts:
-        motion[min(len(motion) - 1, int(cut * activity.rate))] = np.nan  # a cut changes much and moves nothing
-    out = np.full(seconds, np.nan)
-    for t in range(seconds):
-        part = motion[round(t * activity.rate) : max(round(t * activity.rate) + 1, round((t + 1) * activity.rate))]
-        if np.isfinite(part).any():
-            out[t] = np.nanmean(part)
-    return out
-
-
-def per_second(rows: Matrix, rate: float, seconds: int) -> Array:
-    """Return (T, P): the mean of the known rows (N, P) of each second; NaN where there is none."""
-    out = np.full((seconds, rows.shape[1]), np.nan)
-    for t in range(seconds):
-        first = round(t * rate)
-        part = rows[first : max(first + 1, round((t + 1) * rate))].astype(np.float64)
-        part = part[np.isfinite(part).all(axis=1)]
-        if len(part):
-            out[t] = part.mean(axis=0)
-    return out
-
-
-def unit(rows: Array) -> Array:
+def unit_rows(rows: Array) -> Array:
     """Return the rows scaled to length 1; zero rows stay zero."""
     return np.asarray(rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12))
 
@@ -115,12 +72,46 @@ def contrast(scores: Array, shots: Sequence[slice], smooth: float) -> Array:
     z = np.where(known, z - z[:, known].mean(axis=1, keepdims=True), 0.0)
     if len(z) > 1:
         z = z - z.mean(axis=0, keepdims=True)
-    z = smoothed(z, shots, smooth)
+    z = smooth_within_shots(z, shots, smooth)
     spread = z[:, known].std()
     return np.clip(z / spread, -LIMIT, LIMIT) if spread > NOISE else np.zeros(z.shape)
 
 
-def smoothed(rows: Array, shots: Sequence[slice], seconds: float) -> Array:
+def activity_evidence(motion: Array | None, shots: Sequence[slice], shape: tuple[int, ...]) -> Array:
+    """Return (K, T) evidence, in standard deviations, that something is being done; zero where nothing is known.
+
+    motion: (T,), NaN where missing; its logarithm counts, since hands move many times more than a face.
+    """
+    if motion is None or not np.isfinite(motion).any() or not shape[0]:
+        return np.zeros(shape)
+    logs = np.log(np.where(np.isfinite(motion), motion, np.nanmean(motion)) + STILL)
+    row = smooth_within_shots(logs[None], shots, MOTION_SMOOTH)[0]
+    spread = row.std()
+    z = np.clip((row - row.mean()) / spread, -LIMIT, MOTION_LIMIT) if spread > NOISE else np.zeros(len(row))
+    return np.tile(z, (shape[0], 1))
+
+
+def motion_by_second(activity: "Activity", seconds: int) -> Array:
+    """Return (T,): the mean motion of each second without the jumps at cuts; NaN where none was measured."""
+    motion = np.asarray(activity.motion, dtype=np.float64).copy()
+    for cut in activity.cuts:
+        motion[min(len(motion) - 1, int(cut * activity.rate))] = np.nan  # a cut changes much and moves nothing
+    return known_mean_by_second(motion[:, None], activity.rate, seconds)[:, 0]
+
+
+def known_mean_by_second(rows: Matrix | Array, rate: float, seconds: int) -> Array:
+    """Return (T, P): the mean of the known rows (N, P) of each second; NaN where there is none."""
+    out = np.full((seconds, rows.shape[1]), np.nan)
+    for t in range(seconds):
+        first = round(t * rate)
+        part = rows[first : max(first + 1, round((t + 1) * rate))].astype(np.float64)
+        part = part[np.isfinite(part).all(axis=1)]
+        if len(part):
+            out[t] = part.mean(axis=0)
+    return out
+
+
+def smooth_within_shots(rows: Array, shots: Sequence[slice], seconds: float) -> Array:
     """Return the rows (K, T) averaged over `seconds` to either side, never across a cut."""
     reach = round(seconds)
     out = np.empty_like(rows)
@@ -140,8 +131,8 @@ def shot_slices(cuts: Sequence[float], seconds: int) -> list[slice]:
 
 
 @dataclass(frozen=True)
-class Belief:
-    """What is held of a weight before the video is seen: it is `usual`, and each unit away costs `penalty` nats."""
+class WeightPrior:
+    """The prior of a weight, before the video is seen: it is `usual`, and each unit away costs `penalty` nats."""
 
     usual: float
     penalty: float
@@ -151,7 +142,7 @@ class Belief:
         return self.penalty * abs(weight - self.usual)
 
 
-def earned_weights(prior: Array, parts: Sequence[Array], beliefs: Sequence[Belief], limit: float) -> list[float]:
+def fit_weights(prior: Array, parts: Sequence[Array], priors: Sequence[WeightPrior], limit: float) -> list[float]:
     """Return the weights w >= 0, one a kind of evidence, that make it most likely, given where the steps are said.
 
     parts: kinds of evidence z, each (K, T). Each step is explained as shown at a second drawn from `prior` (K, T),
@@ -164,14 +155,14 @@ def earned_weights(prior: Array, parts: Sequence[Array], beliefs: Sequence[Belie
     """
     weights = [0.0] * len(parts)
     grid = np.arange(0.0, limit + GRID / 2, GRID)
-    for place in [*range(len(parts))] * 2:
-        rest = tilt([*parts[:place], *parts[place + 1 :]], [*weights[:place], *weights[place + 1 :]], prior.shape)
-        gains = [gain(prior, rest + w * parts[place]) - beliefs[place].cost(w) for w in grid]
-        weights[place] = round(float(grid[int(np.argmax(gains))]), 2) if parts[place].any() else 0.0
+    for n in [*range(len(parts))] * 2:
+        rest = log_evidence([*parts[:n], *parts[n + 1 :]], [*weights[:n], *weights[n + 1 :]], prior.shape)
+        gains = [log_bayes_factor(prior, rest + w * parts[n]) - priors[n].cost(w) for w in grid]
+        weights[n] = round(float(grid[int(np.argmax(gains))]), 2) if parts[n].any() else 0.0
     return weights
 
 
-def tilt(parts: Sequence[Array], weights: Sequence[float], shape: tuple[int, ...]) -> Array:
+def log_evidence(parts: Sequence[Array], weights: Sequence[float], shape: tuple[int, ...]) -> Array:
     """Return the log evidence (K, T): the sum of the parts times their weights."""
     total = np.zeros(shape)
     for part, weight in zip(parts, weights, strict=True):
@@ -179,31 +170,12 @@ def tilt(parts: Sequence[Array], weights: Sequence[float], shape: tuple[int, ...
     return total
 
 
-def gain(prior: Array, log_evidence: Array) -> float:
-    """Return how much likelier the evidence (K, T) is where the steps are said than by chance, as a log, summed."""
-    return float(np.log(bayes_factors(prior, log_evidence)).sum())
+def log_bayes_factor(prior: Array, evidence: Array) -> float:
+    """Return the summed log Bayes factor of all steps; evidence: (K, T), logarithms."""
+    return float(np.log(bayes_factors(prior, evidence)).sum())
 
 
-def bayes_factors(prior: Array, log_evidence: Array) -> Array:
+def bayes_factors(prior: Array, evidence: Array) -> Array:
     """Return (K,): how much likelier the evidence is if the step is shown than if it is anywhere in the video."""
-    held = np.exp(log_evidence)
-    return np.asarray((prior * held).sum(axis=1) / held.mean(axis=1))
-
-
-STILL = 1e-3  # motion below which a picture counts as still, a share of the grey range
-CAP = 1.1  # standard deviations; how fast hands move says nothing about whether they work
-SMOOTH = 2.0  # seconds to either side; a hand pauses, a single second says little
-
-
-def doing(motion: Array | None, shots: Sequence[slice], shape: tuple[int, ...]) -> Array:
-    """Return (K, T) evidence, in standard deviations, that something is being done; zero where nothing is known.
-
-    motion: (T,), NaN where missing; its logarithm counts, since hands move many times more than a face.
-    """
-    if motion is None or not np.isfinite(motion).any() or not shape[0]:
-        return np.zeros(shape)
-    logs = np.log(np.where(np.isfinite(motion), motion, np.nanmean(motion)) + STILL)
-    row = smoothed(logs[None], shots, SMOOTH)[0]
-    spread = row.std()
-    z = np.clip((row - row.mean()) / spread, -LIMIT, CAP) if spread > NOISE else np.zeros(len(row))
-    return np.tile(z, (shape[0], 1))
+    likelihood = np.exp(evidence)
+    return np.asarray((prior * likelihood).sum(axis=1) / likelihood.mean(axis=1))

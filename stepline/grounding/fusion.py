@@ -1,6 +1,10 @@
-"""Speech and pictures into one P(shown at t) a step, and one P(shown). Letters: K steps, T seconds.
+"""Speech and pictures into one posterior of each step: P(shown at t), P(shown), then seconds, spans and a verdict.
 
-From P(shown at t) to seconds, spans and a verdict. Letters: K steps, T seconds.
+`best_lag`      by how many seconds the pictures of this video follow its words
+`fuse`          the prior of speech times the evidence of the picture, while steps compete for the same seconds
+`with_verdict`  from the posterior to spans, the likeliest second, and "shown", "said" or "not found"
+
+Letters: K steps, T seconds.
 """
 
 import math
@@ -11,126 +15,36 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from stepline.grounding import evidence
+from stepline.grounding.evidence import WeightPrior, fit_weights, log_bayes_factor, log_evidence
 from stepline.grounding.said_to_shown import Array
 from stepline.grounding.settings import GroundSettings
-from stepline.grounding.speech import grow
+from stepline.grounding.speech import grow_window
 from stepline.records import Span, Status, Step
-
-SPREAD = 0.5  # of the logarithm of a shown span's length within one video; WhenAct's over all videos is 1.0
-
-
-def occupancy(centers: Array, shots: Sequence[slice], seconds: float) -> Array:
-    """Return (K, T): P(the step is being shown at t), its middle drawn from `centers`, its length about `seconds`.
-
-    A step does not run on across a cut.
-    """
-    reach = max((shot.stop - shot.start for shot in shots), default=1) - 1
-    box = np.array([_longer(2 * abs(d), seconds) for d in range(-reach, reach + 1)])  # (2 reach + 1,)
-    held = np.zeros(centers.shape)
-    for shot in shots:
-        length = shot.stop - shot.start
-        near = box[reach - length + 1 : reach + length]  # (2 length - 1,)
-        for row, out in zip(centers[:, shot], held[:, shot], strict=True):
-            out[:] = np.convolve(row, near, mode="full")[length - 1 : 2 * length - 1]
-    return np.asarray(np.minimum(1.0, held))
-
-
-def _longer(length: float, median: float) -> float:
-    """Return P(a shown span is longer than `length`), lognormal around `median` seconds."""
-    return 1.0 if length <= 0 else 0.5 * math.erfc(math.log(length / median) / (SPREAD * math.sqrt(2)))
-
-
-def shown_spans(row: Array, shots: Sequence[slice], duration: float, settings: GroundSettings) -> list[Span]:
-    """Return where a step is shown, best first: peaks of the row (T,), each grown inside its shot and never twice."""
-    left = row.copy()
-    spans: list[Span] = []
-    while len(spans) < settings.alternatives and left.size and left.max() > settings.grow * row.max():
-        peak = int(left.argmax())
-        shot = next(s for s in shots if s.start <= peak < s.stop)
-        start, end = (shot.start + edge for edge in grow(left[shot], peak - shot.start, settings.grow))
-        spans.append(Span(float(start), min(float(end), duration)))
-        left[max(0, start - 1) : end + 1] = 0
-    return spans
-
-
-def placed(
-    step: Step, row: Array, score: float, shots: Sequence[slice], duration: float, settings: GroundSettings
-) -> Step:
-    """Return the step with spans, at, score and status; one that is not shown has no spans."""
-    status = verdict(step, score, settings)
-    if status != "shown":
-        return step.model_copy(update={"spans": (), "at": None, "score": score, "status": status})
-    spans = tuple(shown_spans(row, shots, duration, settings))
-    at = min(int(row.argmax()) + 0.5, (int(row.argmax()) + duration) / 2)  # the last second may be a short one
-    return step.model_copy(update={"spans": spans, "at": at, "score": score, "status": status})
-
-
-def verdict(step: Step, score: float, settings: GroundSettings) -> Status:
-    """Return what P(shown) = `score` means for a step that is, or is not, spoken of."""
-    if score >= settings.shown_threshold:
-        return "shown"
-    return "not found" if step.said is None else "said"
-
 
 ROUNDS = 20  # of the competition for seconds, each half the way; it settles in fewer
 LEAST_FREE = 1e-3  # a second is never wholly taken
+SPREAD = 0.5  # of the logarithm of a shown span's length within one video; WhenAct's over all videos is 1.0
 
 Flags: TypeAlias = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class Fused:
-    """held: (K, T) P(being shown at t, if shown at all); score: (K,) P(shown); weights: one a kind of evidence."""
+class ShownPosterior:
+    """occupancy: (K, T) P(being shown at t, if shown at all); score: (K,) P(shown); weights: one a kind of evidence."""
 
-    held: Array
+    occupancy: Array
     score: Array
     weights: tuple[float, ...]
 
     @property
     def expected(self) -> Array:
         """(K, T) P(being shown at t)."""
-        return np.asarray(self.held * self.score[:, None])
+        return np.asarray(self.occupancy * self.score[:, None])
 
     @property
     def best(self) -> npt.NDArray[np.int64]:
         """(K,) the likeliest second of each step."""
-        return self.held.argmax(axis=1) if self.held.size else np.zeros(len(self.held), dtype=np.int64)
-
-
-def fuse(
-    prior: Array, parts: Sequence[Array], said: Flags, base: Array, shots: Sequence[slice], settings: GroundSettings
-) -> Fused:
-    """Return what speech (prior, (K, T)) and each kind of evidence (parts, (K, T)) say together.
-
-    said: (K,) whether the step is spoken of. base: (K,) P(shown) before any evidence. shots: seconds between cuts.
-    """
-    weights = earned(prior, parts, said, settings)
-    evident = np.exp(evidence.tilt(parts, weights, prior.shape))
-    noise = _against_noise(parts, weights, prior.shape)
-    score, held = base, occupancy(_normal(prior * evident), shots, settings.typical)
-    for _ in range(ROUNDS):
-        likely = prior * unclaimed(held, score) ** settings.compete
-        factor = np.where(said, (_normal(likely) * evident).sum(axis=1) / _elsewhere(evident, held), noise)
-        score = (score + base * factor / (1 - base + base * factor)) / 2
-        held = (held + occupancy(_normal(likely * evident), shots, settings.typical)) / 2
-    return Fused(held, score, tuple(weights))
-
-
-def _elsewhere(evident: Array, held: Array) -> float:
-    """Return the mean evidence, over all steps, of the seconds where they are not shown: what chance would give."""
-    absent = np.maximum(1 - held, LEAST_FREE)
-    return float((evident * absent).sum() / absent.sum()) if absent.size else 1.0
-
-
-def unclaimed(held: Array, score: Array) -> Array:
-    """Return (K, T): P(no other step is being shown at t)."""
-    absent = np.maximum(1 - held * score[:, None], LEAST_FREE)
-    return np.asarray(absent.prod(axis=0) / absent)
-
-
-def _normal(rows: Array) -> Array:
-    return np.asarray(rows / rows.sum(axis=1, keepdims=True))
+        return self.occupancy.argmax(axis=1) if self.occupancy.size else np.zeros(len(self.occupancy), dtype=np.int64)
 
 
 def best_lag(
@@ -146,26 +60,57 @@ def best_lag(
     gains: dict[int, float] = {}
     for lag in sorted(range(-reach, reach + 1), key=abs):
         prior = prior_at(float(lag))
-        weights = earned(prior, parts, said, settings)
-        log_evidence = evidence.tilt(parts, weights, prior.shape)
-        cost = sum(held.cost(w) for held, w in zip(beliefs(settings), weights, strict=True))
-        gains[lag] = evidence.gain(prior[said], log_evidence[said]) - cost - 0.5 * (lag / settings.lag_spread) ** 2
+        weights = evidence_weights(prior, parts, said, settings)
+        evidence = log_evidence(parts, weights, prior.shape)
+        cost = sum(weight_prior.cost(w) for weight_prior, w in zip(weight_priors(settings), weights, strict=True))
+        gains[lag] = log_bayes_factor(prior[said], evidence[said]) - cost - 0.5 * (lag / settings.lag_spread) ** 2
     best = max(gains, key=lambda lag: gains[lag])
     return float(best) if gains[best] >= gains[0] + settings.lag_proof else 0.0
 
 
-def beliefs(settings: GroundSettings) -> tuple[evidence.Belief, evidence.Belief]:
-    """Return what is held of the weights of likeness and of motion before the video is seen."""
-    likeness = evidence.Belief(0.0, settings.likeness_penalty)
-    return likeness, evidence.Belief(settings.motion_usual, settings.motion_penalty)
+def weight_priors(settings: GroundSettings) -> tuple[WeightPrior, WeightPrior]:
+    """Return the priors of the weights of likeness and of motion."""
+    return WeightPrior(0.0, settings.likeness_penalty), WeightPrior(settings.motion_usual, settings.motion_penalty)
 
 
-def earned(prior: Array, parts: Sequence[Array], said: Flags, settings: GroundSettings) -> list[float]:
-    """Return the weight of each kind of evidence: earned against speech; the setting for the first where none is."""
+def evidence_weights(prior: Array, parts: Sequence[Array], said: Flags, settings: GroundSettings) -> list[float]:
+    """Return the weight of each kind of evidence: fitted to speech; the setting for the first where none is."""
     if not said.any():
         return [settings.vision_alone if n == 0 and part.any() else 0.0 for n, part in enumerate(parts)]
     spoken = [part[said] for part in parts]
-    return evidence.earned_weights(prior[said], spoken, beliefs(settings)[: len(parts)], settings.vision_limit)
+    return fit_weights(prior[said], spoken, weight_priors(settings)[: len(parts)], settings.vision_limit)
+
+
+def fuse(
+    prior: Array, parts: Sequence[Array], said: Flags, base: Array, shots: Sequence[slice], settings: GroundSettings
+) -> ShownPosterior:
+    """Return what speech (prior, (K, T)) and each kind of evidence (parts, (K, T)) say together.
+
+    said: (K,) whether the step is spoken of. base: (K,) P(shown) before any evidence. shots: seconds between cuts.
+    """
+    weights = evidence_weights(prior, parts, said, settings)
+    likelihood = np.exp(log_evidence(parts, weights, prior.shape))
+    noise = _against_noise(parts, weights, prior.shape)
+    score, held = base, occupancy(_normalised(prior * likelihood), shots, settings.typical)
+    for _ in range(ROUNDS):
+        likely = prior * probability_unclaimed(held, score) ** settings.compete
+        # What chance would give: the mean likelihood, over all steps, of the seconds where they are not shown.
+        absent = np.maximum(1 - held, LEAST_FREE)
+        elsewhere = float((likelihood * absent).sum() / absent.sum()) if absent.size else 1.0
+        factor = np.where(said, (_normalised(likely) * likelihood).sum(axis=1) / elsewhere, noise)  # (K,)
+        score = (score + base * factor / (1 - base + base * factor)) / 2
+        held = (held + occupancy(_normalised(likely * likelihood), shots, settings.typical)) / 2
+    return ShownPosterior(held, score, tuple(weights))
+
+
+def probability_unclaimed(held: Array, score: Array) -> Array:
+    """Return (K, T): P(no other step is being shown at t); held: occupancy (K, T), score: P(shown), (K,)."""
+    absent = np.maximum(1 - held * score[:, None], LEAST_FREE)
+    return np.asarray(absent.prod(axis=0) / absent)
+
+
+def _normalised(rows: Array) -> Array:
+    return np.asarray(rows / rows.sum(axis=1, keepdims=True))
 
 
 def _against_noise(parts: Sequence[Array], weights: Sequence[float], shape: tuple[int, ...]) -> Array:
@@ -176,3 +121,54 @@ def _against_noise(parts: Sequence[Array], weights: Sequence[float], shape: tupl
     if not parts:
         return np.ones(shape[0])
     return np.asarray(np.exp(weights[0] * parts[0]).mean(axis=1) / math.exp(weights[0] ** 2 / 2))
+
+
+def occupancy(centers: Array, shots: Sequence[slice], seconds: float) -> Array:
+    """Return (K, T): P(the step is being shown at t), its middle drawn from `centers`, its length about `seconds`.
+
+    A step does not run on across a cut.
+    """
+    reach = max((shot.stop - shot.start for shot in shots), default=1) - 1
+    longer = np.array([_probability_longer(2 * abs(d), seconds) for d in range(-reach, reach + 1)])  # (2 reach + 1,)
+    held = np.zeros(centers.shape)
+    for shot in shots:
+        length = shot.stop - shot.start
+        near = longer[reach - length + 1 : reach + length]  # (2 length - 1,)
+        for row, out in zip(centers[:, shot], held[:, shot], strict=True):
+            out[:] = np.convolve(row, near, mode="full")[length - 1 : 2 * length - 1]
+    return np.asarray(np.minimum(1.0, held))
+
+
+def _probability_longer(length: float, median: float) -> float:
+    """Return P(a shown span is longer than `length`), lognormal around `median` seconds."""
+    return 1.0 if length <= 0 else 0.5 * math.erfc(math.log(length / median) / (SPREAD * math.sqrt(2)))
+
+
+def with_verdict(
+    step: Step, row: Array, score: float, shots: Sequence[slice], duration: float, settings: GroundSettings
+) -> Step:
+    """Return the step with spans, at, score and status; row: its occupancy (T,). One not shown has no spans."""
+    if score < settings.shown_threshold:
+        status: Status = "not found" if step.said is None else "said"
+        return step.model_copy(update={"spans": (), "at": None, "score": score, "status": status})
+    best = int(row.argmax())
+    update = {
+        "spans": tuple(shown_spans(row, shots, duration, settings)),
+        "at": min(best + 0.5, (best + duration) / 2),  # the last second may be a short one
+        "score": score,
+        "status": "shown",
+    }
+    return step.model_copy(update=update)
+
+
+def shown_spans(row: Array, shots: Sequence[slice], duration: float, settings: GroundSettings) -> list[Span]:
+    """Return where a step is shown, best first: peaks of the row (T,), each grown inside its shot and never twice."""
+    left = row.copy()
+    spans: list[Span] = []
+    while len(spans) < settings.alternatives and left.size and left.max() > settings.grow * row.max():
+        peak = int(left.argmax())
+        shot = next(s for s in shots if s.start <= peak < s.stop)
+        start, end = (shot.start + edge for edge in grow_window(left[shot], peak - shot.start, settings.grow))
+        spans.append(Span(float(start), min(float(end), duration)))
+        left[max(0, start - 1) : end + 1] = 0
+    return spans

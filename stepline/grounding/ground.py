@@ -3,30 +3,33 @@
     P_k(t) = prior(t | said_k) exp(w z_k(t)) free_k(t) / sum   w earned from the video itself
     P(shown_k) = pi B_k / (1 - pi + pi B_k)                          B_k: how well the evidence fits "shown"
 
-in a long take, second by second (`fuse`); a video cut into at least as many shots as steps is matched to them instead,
-one step a shot (`match`). z: two kinds of evidence, how like the step a second looks and how like doing anything it
-moves (`doing`, `shots`); free: P(no other step is being shown then). No trained model. docs/grounding.md tells it in
-plain words. Letters: K steps, T seconds, D width.
+in a long take, second by second (`fusion.fuse`); a video cut into at least as many shots as steps is matched to them
+instead, one step a shot (`shots.assign_to_shots`). z: two kinds of evidence, how like the step a second looks and how
+like doing anything it moves (`evidence`, `shots`); free: P(no other step is being shown then). No trained model.
+docs/grounding.md tells it in plain words. Letters: K steps, T seconds, D width.
 """
 
 import functools
 import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from stepline.errors import ShapeError
-from stepline.grounding import evidence
-from stepline.grounding.evidence import Activity, doing
-from stepline.grounding.fusion import Flags, Fused, best_lag, fuse, occupancy, placed
+from stepline.grounding.evidence import activity_evidence, contrast, motion_by_second, shot_slices, similarity
+from stepline.grounding.fusion import Flags, ShownPosterior, best_lag, fuse, occupancy, with_verdict
 from stepline.grounding.said_to_shown import Array, load_prior
 from stepline.grounding.settings import GroundSettings
-from stepline.grounding.shots import Units, match, units
-from stepline.grounding.windows import Window, cut_activity, cut_features, cut_steps, placed_back, windows
+from stepline.grounding.shots import assign_to_shots, shot_units
+from stepline.grounding.windows import Window, cut_activity, cut_features, cut_into_windows, cut_steps, to_video_time
 from stepline.records import Alignment, FeatureSequence, Matrix, Span, Step, Transcript
 from stepline.text.visibility import predict_visibility as visible_by_wording
+
+if TYPE_CHECKING:
+    from stepline.vision import Activity
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +75,7 @@ def ground(
     transcript: Transcript | None = None,
     features: FeatureSequence | None = None,
     step_vectors: Matrix | None = None,
-    activity: Activity | None = None,
+    activity: "Activity | None" = None,
     visible: Sequence[float] | None = None,
     settings: GroundSettings | None = None,
 ) -> Grounding:
@@ -87,13 +90,13 @@ def ground(
         raise ShapeError(f"step vectors must have one row a step: {len(steps)}, not {len(step_vectors)}")
     if visible is not None and len(visible) != len(steps):
         raise ShapeError(f"visible must hold one probability a step: {len(steps)}, not {len(visible)}")
-    given = _Given(tuple(steps), duration, transcript, features, step_vectors, activity, visible)
-    parts = windows(steps, duration, settings)
-    return _ground(given, settings) if len(parts) == 1 else _in_windows(given, parts, settings)
+    given = _Inputs(tuple(steps), duration, transcript, features, step_vectors, activity, visible)
+    windows = cut_into_windows(steps, duration, settings)
+    return _ground(given, settings) if len(windows) == 1 else _ground_windows(given, windows, settings)
 
 
 @dataclass(frozen=True)
-class _Given:
+class _Inputs:
     """What `ground` was given, of a whole video or of one window."""
 
     steps: Sequence[Step]
@@ -101,14 +104,14 @@ class _Given:
     transcript: Transcript | None
     features: FeatureSequence | None
     step_vectors: Matrix | None
-    activity: Activity | None
+    activity: "Activity | None"
     visible: Sequence[float] | None
 
-    def within(self, window: Window) -> "_Given":
+    def cut(self, window: Window) -> "_Inputs":
         """Return what belongs to one window, its times counted from the window's start."""
         rows = list(window.steps)
         steps, speech = cut_steps(self.steps, window, self.transcript)
-        return _Given(
+        return _Inputs(
             steps,
             min(window.context.end, self.duration) - window.context.start,
             speech,
@@ -119,76 +122,65 @@ class _Given:
         )
 
 
-def _in_windows(given: _Given, parts: Sequence[Window], settings: GroundSettings) -> Grounding:
+def _ground_windows(given: _Inputs, windows: Sequence[Window], settings: GroundSettings) -> Grounding:
     """Ground every step in the window that decides it."""
     scores = np.zeros((len(given.steps), math.ceil(given.duration)), dtype=np.float32)
     steps = list(given.steps)
     reports = []
-    for part in parts:
-        one = _ground(given.within(part), settings)
-        reports.append(one.report)
-        start, width = int(part.context.start), one.alignment.scores.shape[1]
-        for row, step, score in zip(part.steps, one.steps, one.alignment.scores, strict=True):
-            if row in part.own:
-                steps[row] = placed_back(step, given.steps[row], part)
+    for window in windows:
+        grounding = _ground(given.cut(window), settings)
+        reports.append(grounding.report)
+        start, width = int(window.context.start), grounding.alignment.scores.shape[1]
+        for row, step, score in zip(window.steps, grounding.steps, grounding.alignment.scores, strict=True):
+            if row in window.decides:
+                steps[row] = to_video_time(step, given.steps[row], window)
                 scores[row, start : start + width] = score
     alignment = Alignment(tuple(step.text for step in steps), scores, 1.0, "probability")
-    return Grounding(tuple(steps), alignment, _together(reports))
+    return Grounding(tuple(steps), alignment, _merge_reports(reports))
 
 
-def _ground(given: _Given, settings: GroundSettings) -> Grounding:
+def _ground(given: _Inputs, settings: GroundSettings) -> Grounding:
     """Ground the steps of one window, or of a whole short video."""
     steps, duration, transcript, activity = given.steps, given.duration, given.transcript, given.activity
     features, step_vectors, visible = given.features, given.step_vectors, given.visible
     seconds = math.ceil(duration)
-    shots = evidence.shot_slices(activity.cuts if activity else (), seconds)
-    passages = [_spoken(step, transcript, duration) for step in steps]
+    shots = shot_slices(activity.cuts if activity else (), seconds)
+    passages = [_spoken_passages(step, transcript, duration) for step in steps]
     said = np.array([step.said is not None for step in steps], dtype=bool)
     by_shots = activity is not None and len(activity.looks) > 0 and 0 < len(steps) <= len(shots)
     rate = settings.shown_rate_shots if by_shots else settings.shown_rate
     if by_shots and visible is None:  # not for one long take: its hands are seen whatever the words
-        visible = _worded(features, step_vectors)
-    base = _base(said, rate, visible, settings)
+        visible = _visibility_of_wording(features, step_vectors)
+    base = _shown_before_evidence(said, rate, visible, settings)
     speech = fuse(_prior(passages, 0.0, seconds), [], said, base, shots, settings)
-    likeness = _match(features, step_vectors, shots, (len(steps), seconds), settings)
+    likeness = _likeness(features, step_vectors, shots, (len(steps), seconds), settings)
     prior_at = functools.partial(_prior, passages, seconds=seconds)
     if activity is not None and by_shots:
-        places = units(activity, shots, prior_at(settings.lag_usual), _chat(steps, transcript, seconds), features)
-        fused, lag = _by_shots(prior_at, steps, likeness, base, places, settings)
-        shots = places.slices
+        chat = _chat_by_second(steps, transcript, seconds)
+        units = shot_units(activity, shots, prior_at(settings.lag_usual), chat, features)
+        weight = settings.likeness_shots if likeness.any() else 0.0
+        assignment = assign_to_shots(prior_at, steps, weight * likeness, base, units, settings)
+        centers = np.zeros(likeness.shape)
+        for column, unit in zip(assignment.pairs.T, units.slices, strict=True):
+            centers[:, (unit.start + unit.stop - 1) // 2] = column  # a step is likeliest in the middle of its shot
+        shots, lag = units.slices, assignment.lag
+        held = occupancy(centers / centers.sum(axis=1, keepdims=True), shots, settings.typical)
+        posterior = ShownPosterior(held, assignment.shown, (weight, 1.0))
     else:
-        motion = evidence.motion_by_second(activity, seconds) if activity is not None else None
-        parts = [likeness, doing(motion, shots, likeness.shape)]
+        motion = motion_by_second(activity, seconds) if activity is not None else None
+        parts = [likeness, activity_evidence(motion, shots, likeness.shape)]
         lag = best_lag(prior_at, parts, said, settings)
-        fused = fuse(prior_at(lag), parts, said, base, shots, settings)
+        posterior = fuse(prior_at(lag), parts, said, base, shots, settings)
     grounded = tuple(
-        placed(step, row, float(score), shots, duration, settings)
-        for step, row, score in zip(steps, fused.held, fused.score, strict=True)
+        with_verdict(step, row, float(score), shots, duration, settings)
+        for step, row, score in zip(steps, posterior.occupancy, posterior.score, strict=True)
     )
-    alignment = Alignment(tuple(step.text for step in steps), fused.expected.astype(np.float32), 1.0, "probability")
+    alignment = Alignment(tuple(step.text for step in steps), posterior.expected.astype(np.float32), 1.0, "probability")
     looked = features is not None or activity is not None
-    return Grounding(grounded, alignment, _report(speech, fused, lag, len(shots), looked))
+    return Grounding(grounded, alignment, _report(speech, posterior, lag, len(shots), looked))
 
 
-def _by_shots(
-    prior_at: Callable[[float], Array],
-    steps: Sequence[Step],
-    likeness: Array,
-    base: Array,
-    places: Units,
-    settings: GroundSettings,
-) -> tuple[Fused, float]:
-    """Return the steps matched to the shots, and the lag. A step is likeliest in the middle of its shot."""
-    weight = settings.likeness_shots if likeness.any() else 0.0
-    matched = match(prior_at, steps, weight * likeness, base, places, settings)
-    centers = np.zeros(likeness.shape)
-    for chance, part in zip(matched.pairs.T, places.slices, strict=True):
-        centers[:, (part.start + part.stop - 1) // 2] = chance
-    held = occupancy(centers / centers.sum(axis=1, keepdims=True), places.slices, settings.typical)
-    return Fused(held, matched.shown, (weight, 1.0)), matched.lag
-
-
-def _chat(steps: Sequence[Step], transcript: Transcript | None, seconds: int) -> Array:
+def _chat_by_second(steps: Sequence[Step], transcript: Transcript | None, seconds: int) -> Array:
     """Return (T,): how long, within each second, something is said that no step rests on."""
     used = {source for step in steps for source in step.sources}
     chat = np.zeros(seconds)
@@ -199,7 +191,7 @@ def _chat(steps: Sequence[Step], transcript: Transcript | None, seconds: int) ->
     return chat
 
 
-def _worded(features: FeatureSequence | None, vectors: Matrix | None) -> Sequence[float] | None:
+def _visibility_of_wording(features: FeatureSequence | None, vectors: Matrix | None) -> Sequence[float] | None:
     """Return P(shown) of each step by its wording, where the step vectors are of MiniLM, as conse's are."""
     if features is None or vectors is None or features.backbone != "conse" or vectors.shape[-1:] != (MINILM,):
         return None
@@ -208,25 +200,26 @@ def _worded(features: FeatureSequence | None, vectors: Matrix | None) -> Sequenc
 
 def _prior(passages: Sequence[Sequence[Span]], lag: float, seconds: int) -> Array:
     """Return P(shown at t | said), (K, T), in a video whose pictures come `lag` seconds after the words."""
-    rows = [load_prior().over(spans, seconds, lag=lag) for spans in passages]
+    rows = [load_prior().distribution(spans, seconds, lag=lag) for spans in passages]
     return np.array(rows).reshape(-1, seconds)
 
 
-def _spoken(step: Step, transcript: Transcript | None, duration: float) -> list[Span]:
+def _spoken_passages(step: Step, transcript: Transcript | None, duration: float) -> list[Span]:
     """Return the passages that say the step, inside the video: its sentences where known, else `said`."""
     if step.said is None:
         return []
     spans = [transcript.sentences[n].span for n in step.sources] if transcript else []
-    passages = [_common(span, step.said) for span in spans if span.overlap(step.said) > 0] or [step.said]
+    said = step.said
+    passages = [
+        Span(max(span.start, said.start), min(span.end, said.end)) for span in spans if span.overlap(said) > 0
+    ] or [said]
     inside = [Span(p.start, min(p.end, duration)) for p in passages if p.start < duration]
     return inside or [Span(max(0.0, duration - 1), duration)]  # said after the last frame: the end is nearest
 
 
-def _common(a: Span, b: Span) -> Span:
-    return Span(max(a.start, b.start), min(a.end, b.end))
-
-
-def _base(said: Flags, rate: float, visible: Sequence[float] | None, settings: GroundSettings) -> Array:
+def _shown_before_evidence(
+    said: Flags, rate: float, visible: Sequence[float] | None, settings: GroundSettings
+) -> Array:
     """Return P(shown) before any evidence, (K,)."""
     spoken = np.full(len(said), _logit(np.float64(rate)))
     if visible is not None:
@@ -239,7 +232,7 @@ def _logit(p: Array) -> Array:
     return np.asarray(np.log(p / (1 - p)))
 
 
-def _match(
+def _likeness(
     features: FeatureSequence | None,
     vectors: Matrix | None,
     shots: Sequence[slice],
@@ -249,10 +242,10 @@ def _match(
     """Return how like its step each second looks, contrasted: (K, T), zero where nothing is known."""
     if features is None or vectors is None or not shape[0]:
         return np.zeros(shape)
-    return evidence.contrast(evidence.similarity(features, vectors, shape[1]), shots, settings.smooth)
+    return contrast(similarity(features, vectors, shape[1]), shots, settings.smooth)
 
 
-def _together(reports: Sequence[GroundReport]) -> GroundReport:
+def _merge_reports(reports: Sequence[GroundReport]) -> GroundReport:
     """Return one report of all windows: mean weights and lag, all that moved."""
     likeness, motion, lag = (
         float(np.mean([getattr(report, name) for report in reports])) for name in ("likeness", "motion", "lag")
@@ -262,15 +255,15 @@ def _together(reports: Sequence[GroundReport]) -> GroundReport:
     return GroundReport(likeness, motion, lag, moved, shots, note)
 
 
-def _report(speech: Fused, fused: Fused, lag: float, shots: int, looked: bool) -> GroundReport:
-    moved = int((np.abs(speech.best - fused.best) > 2).sum())
-    likeness, motion = fused.weights
+def _report(speech: ShownPosterior, posterior: ShownPosterior, lag: float, shots: int, looked: bool) -> GroundReport:
+    moved = int((np.abs(speech.best - posterior.best) > 2).sum())
+    likeness, motion = posterior.weights
     if not looked:
         note = "speech alone: no pictures were given"
-    elif not any(fused.weights):
+    elif not any(posterior.weights):
         note = "speech alone: the pictures do not agree with the speech anywhere, so they weigh nothing"
     else:
         note = f"likeness weighs {likeness:.1f}, motion {motion:.1f}, pictures come {lag:+.0f} s after the words"
-        note = f"{note}; {moved} of {len(fused.best)} steps moved by more than 2 s"
+        note = f"{note}; {moved} of {len(posterior.best)} steps moved by more than 2 s"
     log.info("grounding: %s", note)
     return GroundReport(likeness, motion, lag, moved, shots, note)

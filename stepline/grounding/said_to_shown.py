@@ -39,13 +39,13 @@ class ShownPrior:
     shown_median: float
     shown_rate: float
 
-    def fall(self, distance: Array) -> Array:
+    def density(self, distance: Array) -> Array:
         """Return f(d), 1 at d = 0, for signed distances in seconds of any shape."""
         scale = np.where(distance < 0, self.before_scale, self.after_scale)
         power = np.where(distance < 0, self.before_power, self.after_power)
         return np.asarray((1 + np.abs(distance) / scale) ** -power)
 
-    def over(self, said: Sequence[Span], seconds: int, *, lag: float = 0.0) -> Array:
+    def distribution(self, said: Sequence[Span], seconds: int, *, lag: float = 0.0) -> Array:
         """Return P(shown at t | said), (T,) that sums to 1 over the seconds of the video.
 
         Several passages count equally; none at all gives the uniform distribution. lag: seconds by which the pictures
@@ -61,7 +61,7 @@ class ShownPrior:
         length = min(self.words, span.duration)
         count = max(1, math.ceil(span.duration / self.words))
         starts = span.start + lag + (np.arange(count)[:, None] + 0.5) / count * (span.duration - length)  # (P, 1)
-        curve = self.fall(signed_distance(np.arange(0.5, seconds), starts, starts + length))
+        curve = self.density(signed_distance(np.arange(0.5, seconds), starts, starts + length))
         return np.asarray(curve / curve.sum(axis=1, keepdims=True))
 
 

@@ -1,7 +1,8 @@
-"""Shots as places that hold one step each, and the odds that something is done in them.
+"""Steps matched to shots: where a video has at least as many shots as steps, each shot holds one step or none.
 
-A presenter's shot comes again and again looking alike, and chat is spoken over it; hands at work change some spot of
-the picture much from frame to frame, and the words of a step fall on or before them. So, for each shot,
+**Units and the odds that something is done in them.** A presenter's shot comes again and again looking alike, and
+chat is spoken over it; hands at work change some spot of the picture much from frame to frame, and the words of a step
+fall on or before them. So, for each shot,
 
     log odds(doing) = 1.5 S - 0.3 C - 3.3 R + 4.8 M + 1
 
@@ -10,74 +11,89 @@ the picture much from frame to frame, and the words of a step fall on or before 
     M      log of the change in the most changed spot, against the video's median
 
 The five numbers are a logistic regression over the shots of thirty drawn videos, rounded; everything they weigh is
-measured against the video itself. Letters: K steps, T seconds, U units, C shots.
+measured against the video itself. A unit is a shot, or a piece of a long one.
 
-Which shot shows which step: an assignment, one step a shot, with a place for steps that are never shown.
+**The assignment of steps to units.**
 
     weight(k, u) = odds(shown_k) mass_k(u) exp(w z_k(u)) r_u / (1 - rho + rho r_u)
 
 mass: of the shown prior, in the seconds of the unit; among the units near the words, the one that starts with them
-gets most. r: odds of doing against not (`shots`). The denominator is what the picture would be worth if no step
-stood there: something unwritten is done in a share rho of the places. Each unit holds one step or none, each step one
-unit or none; the chance of each pair is found by belief propagation (the Bethe form of the monomer-dimer model, one
-fixed point). Steps of one sentence may share a unit: "take the whisk and beat the eggs" is one picture. Steps are
-mostly shown in the order of saying: every pair out of order costs `order` nats.
-Letters: K steps, T seconds, U units.
+gets most. r: odds of doing against not. The denominator is what the picture would be worth if no step stood there:
+something unwritten is done in a fraction rho of the units. Each unit holds one step or none, each step one unit or
+none; the probability of each pair is found by belief propagation (the Bethe form of the monomer-dimer model, one fixed
+point). Steps of one sentence may share a unit: "take the whisk and beat the eggs" is one picture. Steps are mostly
+shown in the order of saying: every pair out of order costs `order` nats.
+
+Letters: K steps, T seconds, U units, C shots, D width.
 """
 
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stepline.grounding.evidence import Activity, per_second
+from stepline.grounding.evidence import known_mean_by_second, mean_by_second
 from stepline.grounding.said_to_shown import Array
 from stepline.grounding.settings import GroundSettings
 from stepline.records import FeatureSequence, Span, Step
 
+if TYPE_CHECKING:
+    from stepline.vision import Activity
+
+STEPS, CHAT, AGAIN, MOVES, BASE = 1.5, -0.3, -3.3, 4.8, 1.0  # weights of the odds of doing, above
+FEW_STEPS, FEW_CHAT, UTTERANCE = 2.0, 1.0, 3.0  # shrinkage: so many steps, so much chat of 3 s, are spread evenly
 ALIKE = 0.022  # mean difference of two thumbnails, 0 to 1, up to which two shots look alike
+STILL = 0.02  # change of a spot below which it counts as still
 PIECE = 7.0  # seconds; an uncut stretch holds a step about every so many (WhenAct's shown spans: median 8)
 LONG = 1.5  # a shot longer than so many pieces is cut into pieces
 JOIN = 0.5  # cosine of contrasted features above which two shots next to each other show one action
 JOINED = 8.0  # seconds that such a pair lasts at most (WhenAct: the median of shown spans)
-STILL = 0.02  # change of a spot below which it counts as still
-STEPS, CHAT, AGAIN, MOVES, BASE = 1.5, -0.3, -3.3, 4.8, 1.0  # weights, above
-FEW_STEPS, FEW_CHAT, UTTERANCE = 2.0, 1.0, 3.0  # shrinkage: so many steps, so much chat of 3 s, are spread evenly
+
+ROUNDS = 200  # of messages, each half the way; they settle in far fewer
+ORDERINGS = 4  # how often the order is looked at again
+CERTAIN = 4.0  # nats that the picture may say for or against doing
+NEAR = 5.0  # seconds around the words in which a shot answers to them
+START = 1.0  # seconds after the first word at which such a shot usually starts (WhenAct: 1.0)
+AROUND = 2.0  # seconds, how much that varies; Cauchy
 
 
 @dataclass(frozen=True)
-class Units:
-    """Places for one step each: seconds; the second at which each starts, to the frame; log odds of doing, (U,)."""
+class ShotUnits:
+    """Units for one step each: seconds; the second at which each starts, to the frame; log odds of doing, (U,)."""
 
     slices: list[slice]
     starts: Array
     odds: Array
 
 
-def units(
-    activity: Activity, shots: Sequence[slice], prior: Array, chat: Array, features: FeatureSequence | None
-) -> Units:
-    """Return the places of a video. prior: (K, T) where steps are shown; chat: (T,) seconds of speech of no step."""
+def shot_units(
+    activity: "Activity", shots: Sequence[slice], prior: Array, chat: Array, features: FeatureSequence | None
+) -> ShotUnits:
+    """Return the units of a video. prior: (K, T) where steps are shown; chat: (T,) seconds of speech of no step."""
     seconds = prior.shape[1]
-    looks = per_second(activity.looks, activity.rate, seconds)
-    talk = _by_look(_groups(shots, looks), shots, prior, chat)  # (C,)
-    peaks = np.log(per_second(activity.peaks[:, None], activity.rate, seconds)[:, 0] + STILL)
+    looks = known_mean_by_second(activity.looks, activity.rate, seconds)
+    talk = _odds_by_look(_group_by_look(shots, looks), shots, prior, chat)  # (C,)
+    peaks = np.log(known_mean_by_second(activity.peaks[:, None], activity.rate, seconds)[:, 0] + STILL)
     usual = float(np.nanmedian(peaks)) if np.isfinite(peaks).any() else 0.0
     slices, odds = [], []
     for shot, log_odds in zip(shots, talk, strict=True):
-        for piece in pieces(shot):
+        for piece in cut_into_pieces(shot):
             moves = peaks[piece][np.isfinite(peaks[piece])]
             slices.append(piece)
             odds.append(log_odds + MOVES * (float(moves.mean()) - usual if moves.size else 0.0))
-    slices, odds = _joined(slices, odds, shots, _contrasted(features, seconds))
+    content = mean_by_second(features, seconds) if features is not None else np.full((seconds, 1), np.nan)  # (T, D)
+    known = np.isfinite(content).all(axis=1)
+    if known.any():
+        slices, odds = _join_neighbours(slices, odds, shots, content - content[known].mean(axis=0))
     cuts = np.array(activity.cuts)
     near = [cuts[np.abs(cuts - s.start).argmin()] if cuts.size else s.start for s in slices]
     starts = [cut if abs(cut - s.start) <= 1 else s.start for cut, s in zip(near, slices, strict=True)]
-    return Units(slices, np.array(starts, dtype=np.float64), np.array(odds))
+    return ShotUnits(slices, np.array(starts, dtype=np.float64), np.array(odds))
 
 
-def pieces(shot: slice) -> list[slice]:
+def cut_into_pieces(shot: slice) -> list[slice]:
     """Return a shot whole, or a long one in equal parts of about `PIECE` seconds."""
     length = shot.stop - shot.start
     count = max(1, round(length / PIECE)) if length > LONG * PIECE else 1
@@ -85,7 +101,7 @@ def pieces(shot: slice) -> list[slice]:
     return [slice(a, b) for a, b in itertools.pairwise(edges)]
 
 
-def _groups(shots: Sequence[slice], looks: Array) -> Array:
+def _group_by_look(shots: Sequence[slice], looks: Array) -> Array:
     """Return the number of the look of each shot, (C,): average linkage of their median thumbnails."""
     from scipy.cluster.hierarchy import fcluster, linkage  # 0.4 s to import
 
@@ -96,45 +112,30 @@ def _groups(shots: Sequence[slice], looks: Array) -> Array:
     return np.asarray(fcluster(linkage(medians, "average", "cityblock"), ALIKE * medians.shape[1], "distance"))
 
 
-def _by_look(groups: Array, shots: Sequence[slice], prior: Array, chat: Array) -> Array:
+def _odds_by_look(groups: Array, shots: Sequence[slice], prior: Array, chat: Array) -> Array:
     """Return the log odds of doing (C,) that the company of each look tells: steps, chat, how often it comes."""
     steps = prior.sum(axis=0)
     odds = np.zeros(len(shots))
     for n, group in enumerate(groups):
         alike = [m for m, other in enumerate(groups) if other == group]
         members = np.concatenate([np.arange(shots[m].start, shots[m].stop) for m in alike])
-        share = len(members) / prior.shape[1]
-        log_steps = _density(steps[members].sum(), steps.sum(), FEW_STEPS, share)
-        log_chat = _density(chat[members].sum() / UTTERANCE, chat.sum() / UTTERANCE, FEW_CHAT, share)
+        fraction = len(members) / prior.shape[1]
+        log_steps = _density(steps[members].sum(), steps.sum(), FEW_STEPS, fraction)
+        log_chat = _density(chat[members].sum() / UTTERANCE, chat.sum() / UTTERANCE, FEW_CHAT, fraction)
         again = np.log1p(sum(abs(m - n) > 1 for m in alike)) * np.clip(1 + 2 * (log_chat - log_steps), 0, 1)
         odds[n] = STEPS * log_steps + CHAT * log_chat + AGAIN * again + BASE
     return odds
 
 
-def _density(part: float, whole: float, few: float, share: float) -> float:
+def _density(part: float, whole: float, few: float, fraction: float) -> float:
     """Return the log of how densely a part of the video is filled, against the whole; shrunk to 0 by `few`."""
-    return float(np.log((part + few * share) / ((whole + few) * share)))
+    return float(np.log((part + few * fraction) / ((whole + few) * fraction)))
 
 
-def _contrasted(features: FeatureSequence | None, seconds: int) -> Array | None:
-    """Return the features (T, D) less their mean over the video; None where there are none."""
-    if features is None:
-        return None
-    values = np.full((seconds, features.values.shape[1]), np.nan)
-    for t in range(seconds):
-        rows = features.rows(Span(float(t), float(t + 1)))
-        if rows.start < rows.stop:
-            values[t] = features.values[rows].mean(axis=0)
-    known = np.isfinite(values).all(axis=1)
-    return np.asarray(values - values[known].mean(axis=0)) if known.any() else None
-
-
-def _joined(
-    slices: list[slice], odds: list[float], shots: Sequence[slice], content: Array | None
+def _join_neighbours(
+    slices: list[slice], odds: list[float], shots: Sequence[slice], content: Array
 ) -> tuple[list[slice], list[float]]:
     """Return the units with neighbours across a cut joined where both show doing and the same things."""
-    if content is None:
-        return slices, odds
     cuts = {shot.start for shot in shots}
     out, kept = slices[:1], odds[:1]
     for piece, log_odds in zip(slices[1:], odds[1:], strict=True):
@@ -155,16 +156,8 @@ def _cosine(a: Array, b: Array) -> float:
     return float(x @ y) / length if np.isfinite(length) and length > 0 else 0.0
 
 
-ROUNDS = 200  # of messages, each half the way; they settle in far fewer
-ORDERINGS = 4  # how often the order is looked at again
-CERTAIN = 4.0  # nats that the picture may say for or against doing
-NEAR = 5.0  # seconds around the words in which a shot answers to them
-START = 1.0  # seconds after the first word at which such a shot usually starts (WhenAct: 1.0)
-AROUND = 2.0  # seconds, how much that varies; Cauchy
-
-
 @dataclass(frozen=True)
-class Matched:
+class ShotAssignment:
     """pairs: (K, U) P(step k is shown in unit u); shown: (K,) P(shown); lag: seconds from words to pictures."""
 
     pairs: Array
@@ -172,60 +165,61 @@ class Matched:
     lag: float
 
 
-def match(
+def assign_to_shots(
     prior_at: Callable[[float], Array],
     steps: Sequence[Step],
     evidence: Array,
     base: Array,
-    places: Units,
+    units: ShotUnits,
     settings: GroundSettings,
-) -> Matched:
-    """Return the chances. prior_at: the prior (K, T) under a lag; evidence: (K, T) log, base: (K,) P(shown) before."""
+) -> ShotAssignment:
+    """Return P(step k is shown in unit u). prior_at: the prior (K, T) under a lag; evidence: (K, T) log;
+    base: (K,) P(shown) before."""
     said = [step.said for step in steps]
     mates = np.array([[bool({*a.sources} & {*b.sources}) and a is not b for b in steps] for a in steps], dtype=float)
-    ratio = np.exp(CERTAIN * np.tanh(places.odds / CERTAIN))
+    ratio = np.exp(CERTAIN * np.tanh(units.odds / CERTAIN))
     worth = ratio / (1 - settings.unwritten + settings.unwritten * ratio)  # (U,)
-    lag = _lag(prior_at, places, worth, settings)
+    lag = _lag(prior_at, units, worth, settings)
     prior = prior_at(lag)
-    mass = by_unit(prior, places.slices)
-    likely = by_unit(prior * np.exp(evidence), places.slices) / np.maximum(mass, 1e-12)
-    weight = (base / (1 - base))[:, None] * started(mass, said, places) * likely * worth
-    pairs, never = assigned(weight, mates)
+    mass = sum_by_unit(prior, units.slices)
+    likely = sum_by_unit(prior * np.exp(evidence), units.slices) / np.maximum(mass, 1e-12)
+    weight = (base / (1 - base))[:, None] * move_to_starts(mass, said, units) * likely * worth
+    pairs, never = matching_marginals(weight, mates)
     for _ in range(ORDERINGS if settings.order else 0):
-        pairs, never = assigned(weight * np.exp(-settings.order * inversions(pairs)), mates)
-    return Matched(pairs, 1 - never, lag)
+        pairs, never = matching_marginals(weight * np.exp(-settings.order * expected_inversions(pairs)), mates)
+    return ShotAssignment(pairs, 1 - never, lag)
 
 
-def by_unit(rows: Array, slices: Sequence[slice]) -> Array:
+def sum_by_unit(rows: Array, slices: Sequence[slice]) -> Array:
     """Return the sums (K, U) of rows (K, T) over units."""
     return np.stack([rows[:, s].sum(axis=1) for s in slices], axis=1)
 
 
-def _lag(prior_at: Callable[[float], Array], places: Units, worth: Array, settings: GroundSettings) -> float:
+def _lag(prior_at: Callable[[float], Array], units: ShotUnits, worth: Array, settings: GroundSettings) -> float:
     """Return by how many seconds the pictures follow the words: where the prior meets most doing, less its cost."""
     reach = round(settings.lag_reach)
     gains: dict[int, float] = {}
     for lag in range(min(0, 4 - reach), reach + 1):
-        met = (by_unit(prior_at(float(lag)), places.slices) * worth).sum(axis=1)
+        met = (sum_by_unit(prior_at(float(lag)), units.slices) * worth).sum(axis=1)
         gains[lag] = float(np.log(met).sum()) - 0.5 * ((lag - settings.lag_usual) / settings.lag_spread) ** 2
     return float(max(gains, key=lambda lag: gains[lag]))
 
 
-def started(mass: Array, said: Sequence[Span | None], places: Units) -> Array:
+def move_to_starts(mass: Array, said: Sequence[Span | None], units: ShotUnits) -> Array:
     """Return the mass (K, U), that near the words moved to the units that start with them; its sum stays."""
     out: Array = mass.copy()
-    stops = np.array([s.stop for s in places.slices])
+    stops = np.array([s.stop for s in units.slices])
     for row, span in zip(out, said, strict=True):
         if span is None:
             continue
-        near = (places.starts - span.end < NEAR) & (span.start - stops < NEAR)
-        fit = row * near / (1 + ((places.starts - span.start - START) / AROUND) ** 2)
+        near = (units.starts - span.end < NEAR) & (span.start - stops < NEAR)
+        fit = row * near / (1 + ((units.starts - span.start - START) / AROUND) ** 2)
         if fit.sum() > 0:
             row[near] = fit[near] * row[near].sum() / fit.sum()
     return np.asarray(out)
 
 
-def inversions(pairs: Array) -> Array:
+def expected_inversions(pairs: Array) -> Array:
     """Return (K, U): how many other steps are expected out of order if step k stood at unit u."""
     through = pairs.cumsum(axis=1)  # P(step j stands at u or before)
     before, after = through - pairs, pairs.sum(axis=1, keepdims=True) - through
@@ -234,7 +228,7 @@ def inversions(pairs: Array) -> Array:
     return np.asarray(later + sooner)
 
 
-def assigned(weight: Array, mates: Array) -> tuple[Array, Array]:
+def matching_marginals(weight: Array, mates: Array) -> tuple[Array, Array]:
     """Return P(pair) (K, U) and P(no unit) (K,) for weights against 1 for "none", one step a unit and back.
 
     mates: (K, K), 1 where two steps may share a unit, 0 on the diagonal.

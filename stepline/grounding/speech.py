@@ -45,7 +45,7 @@ def coarse_spans(
             reason = f"best alignment score {best:.2f} is below {settings.floor:.2f}"
             dropped.append(Rejected(what="step", text=step.text, reason=reason))
             continue
-        start, end = grow(row, int(row.argmax()), settings.grow)
+        start, end = grow_window(row, int(row.argmax()), settings.grow)
         said = Span(float(start), min(float(end), duration))
         sources = tuple(n for n, s in enumerate(sentences) if s.span.overlap(said) > 0 and weight[n] >= 1 / len(weight))
         update = {"said": said, "score": min(1.0, float(row.max())), "sources": sources}
@@ -97,7 +97,7 @@ def softmax(logits: Matrix) -> Matrix:
     return np.asarray(powers / powers.sum(axis=1, keepdims=True), dtype=np.float32)
 
 
-def grow(row: Matrix, center: int, share: float) -> tuple[int, int]:
+def grow_window(row: Matrix, center: int, share: float) -> tuple[int, int]:
     """Return [start, end) rows around `center` whose score is at least `share` of the score there."""
     floor = share * row[center] - 1e-6  # float32: a neighbour exactly at the share stays in
     start, end = center, center + 1

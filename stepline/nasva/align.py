@@ -33,7 +33,7 @@ import torch
 
 from stepline.errors import ShapeError
 from stepline.grounding.said_to_shown import Array
-from stepline.grounding.speech import grow
+from stepline.grounding.speech import grow_window
 from stepline.nasva.model import Aligner
 from stepline.nasva.network_settings import AlignerSettings, Mode
 from stepline.records import Alignment, FeatureSequence, Matrix, Span
@@ -358,7 +358,7 @@ def _best_inside(row: Array, span: Span, rate: float, end: float) -> float:
 
 
 def _grown(row: Array, share: float) -> tuple[float, float]:
-    start, stop = grow(row.astype(np.float32), int(row.argmax()), share)
+    start, stop = grow_window(row.astype(np.float32), int(row.argmax()), share)
     return float(start), float(stop)
 
 

@@ -134,7 +134,7 @@ def _prior(steps: Sequence[Step], fit: Fit) -> Array | None:
     rows = fit.scores.shape[1]
     second = (np.arange(rows) / fit.rate).astype(np.int64)
     seconds = int(second[-1]) + 1
-    curves = [load_prior().over(_inside(step.said, seconds), seconds)[second] for step in steps]
+    curves = [load_prior().distribution(_inside(step.said, seconds), seconds)[second] for step in steps]
     return np.array([curve / curve.sum() for curve in curves])
 
 

@@ -26,7 +26,7 @@ import numpy as np
 import torch
 
 from stepline.errors import ShapeError, StoreError
-from stepline.grounding.speech import grow
+from stepline.grounding.speech import grow_window
 from stepline.nasva.dataset import labelled_sample
 from stepline.nasva.model import Aligned, Aligner
 from stepline.nasva.network_settings import RefineSettings
@@ -69,7 +69,7 @@ def place(row: Matrix, rate: float, settings: RefineSettings) -> Span:
     """Return where a text with these scores (T,) is shown, in seconds; never past the video."""
     best, duration = int(row.argmax()), len(row) / rate
     if settings.seconds is None:
-        start, end = grow(row, best, settings.grow) if row[best] > 0 else (best, best + 1)
+        start, end = grow_window(row, best, settings.grow) if row[best] > 0 else (best, best + 1)
         return Span(start / rate, end / rate)
     first = best / rate if settings.position == "start" else (best + 0.5) / rate - settings.seconds / 2
     return Span(max(0.0, first), min(duration, first + settings.seconds))

@@ -1,24 +1,16 @@
 """Evidence of the picture: contrasted, kept inside shots, and weighed by what it is worth."""
 
-from dataclasses import dataclass
-
 import numpy as np
 import pytest
 
 from stepline.errors import ShapeError
 from stepline.grounding import evidence
 from stepline.grounding.said_to_shown import load_prior
-from stepline.records import FeatureSequence, Matrix, Span
+from stepline.records import FeatureSequence, Span
+from stepline.vision import Activity
 
 ONE_SHOT = [slice(0, 60)]
-EARN = evidence.Belief(usual=0.0, penalty=1.0)
-
-
-@dataclass(frozen=True)
-class Moves:
-    motion: Matrix
-    cuts: tuple[float, ...] = ()
-    rate: float = 1.0
+EARN = evidence.WeightPrior(usual=0.0, penalty=1.0)
 
 
 def features(values: list[list[float]], rate: float = 1.0) -> FeatureSequence:
@@ -32,8 +24,8 @@ def test_similarity_is_the_cosine_of_each_step_and_second():
 
 
 def test_seconds_average_their_rows_and_miss_where_there_are_none():
-    by_second = evidence.by_second(features([[1.0], [3.0], [5.0]], rate=2.0), 3)
-    np.testing.assert_array_equal(by_second, [[2.0], [5.0], [np.nan]])
+    means = evidence.mean_by_second(features([[1.0], [3.0], [5.0]], rate=2.0), 3)
+    np.testing.assert_array_equal(means, [[2.0], [5.0], [np.nan]])
 
 
 def test_vectors_of_another_width_are_refused():
@@ -58,8 +50,8 @@ def test_missing_seconds_are_no_evidence():
 
 def test_smoothing_never_crosses_a_cut():
     rows = np.array([[0.0, 0.0, 9.0, 9.0]])
-    np.testing.assert_array_equal(evidence.smoothed(rows, [slice(0, 2), slice(2, 4)], 1), rows)
-    np.testing.assert_allclose(evidence.smoothed(rows, [slice(0, 4)], 1), [[0, 3, 6, 9]])
+    np.testing.assert_array_equal(evidence.smooth_within_shots(rows, [slice(0, 2), slice(2, 4)], 1), rows)
+    np.testing.assert_allclose(evidence.smooth_within_shots(rows, [slice(0, 4)], 1), [[0, 3, 6, 9]])
 
 
 def test_shots_cover_every_second_once():
@@ -68,7 +60,7 @@ def test_shots_cover_every_second_once():
 
 
 def test_the_jump_at_a_cut_is_not_motion():
-    motion = evidence.motion_by_second(Moves(np.array([0.1, 0.9, 0.3], np.float32), cuts=(1.2,)), 4)
+    motion = evidence.motion_by_second(Activity(np.array([0.1, 0.9, 0.3], np.float32), cuts=(1.2,), rate=1.0), 4)
     np.testing.assert_allclose(motion, [0.1, np.nan, 0.3, np.nan], rtol=1e-6)
 
 
@@ -79,14 +71,14 @@ def test_a_bayes_factor_compares_the_said_seconds_with_the_average():
 
 
 def test_a_weight_costs_what_it_is_away_from_the_usual_one():
-    belief = evidence.Belief(usual=0.5, penalty=2.0)
-    assert [belief.cost(w) for w in (0.0, 0.5, 2.0)] == [1.0, 0.0, 3.0]
+    prior = evidence.WeightPrior(usual=0.5, penalty=2.0)
+    assert [prior.cost(w) for w in (0.0, 0.5, 2.0)] == [1.0, 0.0, 3.0]
 
 
 def planted(agrees: float) -> tuple[np.ndarray, np.ndarray]:
     """Return a prior (6, 60) and evidence of noise plus `agrees` where the steps are said."""
     said = [Span(8.0 * k + 4, 8.0 * k + 8) for k in range(6)]
-    prior = np.array([load_prior().over([span], 60) for span in said])
+    prior = np.array([load_prior().distribution([span], 60) for span in said])
     z = np.random.default_rng(7).normal(size=(6, 60))
     for row, span in zip(z, said, strict=True):
         row[int(span.start) : int(span.end)] += agrees
@@ -95,18 +87,18 @@ def planted(agrees: float) -> tuple[np.ndarray, np.ndarray]:
 
 def test_evidence_that_agrees_with_the_speech_earns_weight():
     prior, z = planted(agrees=2.0)
-    assert evidence.earned_weights(prior, [z], [EARN], 3.0)[0] >= 0.5
+    assert evidence.fit_weights(prior, [z], [EARN], 3.0)[0] >= 0.5
 
 
 @pytest.mark.parametrize("agrees", [0.0, -2.0])
 def test_evidence_that_does_not_agree_weighs_nothing(agrees: float):
     prior, z = planted(agrees)
-    assert evidence.earned_weights(prior, [z], [EARN], 3.0) == [0.0]
+    assert evidence.fit_weights(prior, [z], [EARN], 3.0) == [0.0]
 
 
 def test_useful_evidence_keeps_its_weight_beside_useless_evidence():
     prior, good = planted(2.0)
     useless = np.random.default_rng(8).normal(size=good.shape)
-    weights = evidence.earned_weights(prior, [useless, good], [EARN, EARN], 3.0)
+    weights = evidence.fit_weights(prior, [useless, good], [EARN, EARN], 3.0)
     assert weights[0] == 0.0
     assert weights[1] >= 0.5

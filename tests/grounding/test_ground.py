@@ -1,27 +1,17 @@
 """Steps are placed where they are shown, and pictures never get a say that they have not earned."""
 
-from dataclasses import dataclass, field
-
 import numpy as np
 import pytest
 
 from stepline.errors import ShapeError
 from stepline.grounding.ground import ground
 from stepline.grounding.settings import GroundSettings
-from stepline.records import FeatureSequence, Matrix, Sentence, Span, Step, Transcript
+from stepline.records import FeatureSequence, Sentence, Span, Step, Transcript
+from stepline.vision import Activity
 
 RNG = np.random.default_rng(3)
 WORDS = RNG.normal(size=(5, 32)).astype(np.float32)
 NOISE = RNG.normal(size=(60, 32)).astype(np.float32)
-
-
-@dataclass(frozen=True)
-class Moves:
-    motion: Matrix
-    cuts: tuple[float, ...] = ()
-    rate: float = 1.0
-    peaks: Matrix = field(default_factory=lambda: np.zeros(0, dtype=np.float32))
-    looks: Matrix = field(default_factory=lambda: np.zeros((0, 192), dtype=np.float32))
 
 
 def spoken(*starts: float) -> list[Step]:
@@ -76,7 +66,7 @@ def test_a_step_said_while_nothing_moves_is_only_said():
     # hands move in [20, 50) where four steps are said; the first is said at 5 s over a still picture
     motion = np.full(60, 0.002, np.float32)
     motion[20:50] = 0.05
-    grounding = ground(spoken(5, 22, 29, 36, 43), duration=60.0, activity=Moves(motion))
+    grounding = ground(spoken(5, 22, 29, 36, 43), duration=60.0, activity=Activity(motion, (), 1.0))
     assert grounding.report.motion > 0
     first, *others = grounding.steps
     assert (first.status, first.at, first.spans) == ("said", None, ())
@@ -84,7 +74,9 @@ def test_a_step_said_while_nothing_moves_is_only_said():
 
 
 def test_spans_stop_at_cuts_and_at_the_end():
-    grounding = ground(spoken(10.0, 26.0), duration=28.4, activity=Moves(np.zeros(29, np.float32), cuts=(9.0, 14.0)))
+    grounding = ground(
+        spoken(10.0, 26.0), duration=28.4, activity=Activity(np.zeros(29, np.float32), cuts=(9.0, 14.0), rate=1.0)
+    )
     assert grounding.steps[0].spans[0] == Span(9.0, 14.0)
     assert grounding.steps[1].spans[0].end == 28.4
 
@@ -163,7 +155,7 @@ def test_the_same_input_gives_the_same_bytes():
     assert runs[0].steps == runs[1].steps
 
 
-def edited(scenes: list[str], seconds: int) -> Moves:
+def edited(scenes: list[str], seconds: int) -> Activity:
     """Return shots of equal length: "hands" move a spot and each look their own, "talk" looks the same each time."""
     motion = np.full(seconds * len(scenes), 0.01, dtype=np.float32)
     peaks, looks = np.empty_like(motion), np.empty((len(motion), 192), dtype=np.float32)
@@ -172,7 +164,7 @@ def edited(scenes: list[str], seconds: int) -> Moves:
         part = slice(n * seconds, (n + 1) * seconds)
         peaks[part] = 0.4 if scene == "hands" else 0.1
         looks[part] = rng.random(192) if scene == "hands" else 0.5
-    return Moves(motion, tuple(float(n * seconds) for n in range(1, len(scenes))), peaks=peaks, looks=looks)
+    return Activity(motion, tuple(float(n * seconds) for n in range(1, len(scenes))), 1.0, peaks=peaks, looks=looks)
 
 
 def test_a_step_said_over_a_talking_head_goes_to_the_shot_of_hands_that_nobody_else_needs():

@@ -1,26 +1,16 @@
 """A long video is grounded in windows: every step decided once, as its neighbourhood alone would decide it."""
 
-from dataclasses import dataclass, field
-
 import numpy as np
 import pytest
 
 from stepline.grounding.ground import ground
 from stepline.grounding.settings import GroundSettings
-from stepline.grounding.windows import windows
-from stepline.records import FeatureSequence, Matrix, Sentence, Span, Step, Transcript
+from stepline.grounding.windows import cut_into_windows
+from stepline.records import FeatureSequence, Sentence, Span, Step, Transcript
+from stepline.vision import Activity
 
 SHORT = GroundSettings(window=100.0, context=40.0)
 LENGTH = 400
-
-
-@dataclass(frozen=True)
-class Moves:
-    motion: Matrix
-    cuts: tuple[float, ...] = ()
-    rate: float = 1.0
-    peaks: Matrix = field(default_factory=lambda: np.zeros(0, dtype=np.float32))
-    looks: Matrix = field(default_factory=lambda: np.zeros((0, 192), dtype=np.float32))
 
 
 def said(count=20):
@@ -32,21 +22,21 @@ def said(count=20):
 
 def test_a_short_video_is_one_window():
     steps, _ = said(5)
-    (only,) = windows(steps, 100.0, SHORT)
+    (only,) = cut_into_windows(steps, 100.0, SHORT)
     assert (only.context, only.steps) == (Span(0.0, 100.0), (0, 1, 2, 3, 4))
 
 
 def test_every_step_of_a_long_video_is_decided_once():
     steps, _ = said()
-    parts = windows(steps, float(LENGTH), SHORT)
+    parts = cut_into_windows(steps, float(LENGTH), SHORT)
     assert [(part.context.start, part.context.end) for part in parts] == [(0, 140), (60, 240), (160, 340), (260, 400)]
-    assert sorted(step for part in parts for step in part.own) == list(range(20))
-    assert all(part.own <= set(part.steps) for part in parts)
+    assert sorted(step for part in parts for step in part.decides) == list(range(20))
+    assert all(part.decides <= set(part.steps) for part in parts)
 
 
 def test_a_line_that_nobody_speaks_needs_the_whole_video():
     steps, _ = said()
-    assert len(windows([*steps, Step(id="x", text="unsaid")], float(LENGTH), SHORT)) == 1
+    assert len(cut_into_windows([*steps, Step(id="x", text="unsaid")], float(LENGTH), SHORT)) == 1
 
 
 def test_windows_place_a_step_where_its_neighbourhood_alone_does():
@@ -70,7 +60,7 @@ def test_features_and_motion_of_a_window_are_its_own():
     for n in range(20):
         values[n * 20 + 10 : n * 20 + 17] += 2 * vectors[n]  # each shown five seconds after it is said
     seen = FeatureSequence(values, 1.0, "test")
-    activity = Moves(np.full(LENGTH, 0.01, np.float32), cuts=(200.0,))
+    activity = Activity(np.full(LENGTH, 0.01, np.float32), cuts=(200.0,), rate=1.0)
     grounding = ground(
         steps,
         duration=float(LENGTH),

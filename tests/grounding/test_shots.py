@@ -1,45 +1,45 @@
 import numpy as np
 import pytest
 
-from stepline.grounding.shots import Units, assigned, inversions, pieces, started
+from stepline.grounding.shots import ShotUnits, cut_into_pieces, expected_inversions, matching_marginals, move_to_starts
 from stepline.records import Span
 
 APART = np.zeros((2, 2))
 
 
 def test_one_step_and_one_shot_weigh_against_nothing():
-    pairs, never = assigned(np.array([[3.0]]), np.zeros((1, 1)))
+    pairs, never = matching_marginals(np.array([[3.0]]), np.zeros((1, 1)))
     assert pairs[0, 0] == pytest.approx(0.75)  # 3 / (1 + 3)
     assert never[0] == pytest.approx(0.25)
 
 
 def test_two_steps_share_one_shot_only_by_turns():
     """Weights 1: neither, the first, or the second, each a third."""
-    pairs, never = assigned(np.ones((2, 1)), APART)
+    pairs, never = matching_marginals(np.ones((2, 1)), APART)
     assert pairs[:, 0] == pytest.approx([1 / 3, 1 / 3])
     assert never == pytest.approx([2 / 3, 2 / 3])
 
 
 def test_steps_of_one_sentence_do_not_keep_each_other_out():
-    pairs, _ = assigned(np.ones((2, 1)), np.array([[0.0, 1.0], [1.0, 0.0]]))
+    pairs, _ = matching_marginals(np.ones((2, 1)), np.array([[0.0, 1.0], [1.0, 0.0]]))
     assert pairs[:, 0] == pytest.approx([0.5, 0.5])
 
 
 def test_a_step_goes_elsewhere_when_its_shot_is_wanted_more():
     weight = np.array([[100.0, 0.1], [20.0, 10.0]])
-    pairs, _ = assigned(weight, APART)
+    pairs, _ = matching_marginals(weight, APART)
     assert pairs.argmax(axis=1).tolist() == [0, 1]
 
 
 def test_a_pair_out_of_order_counts_for_both_steps():
     pairs = np.array([[0.0, 1.0, 0.0], [0.0, 1.0, 0.0]])
-    assert inversions(pairs).tolist() == [[0, 0, 1], [1, 0, 0]]
+    assert expected_inversions(pairs).tolist() == [[0, 0, 1], [1, 0, 0]]
 
 
 def test_the_shot_that_starts_with_the_words_takes_the_mass_near_them():
-    places = Units([slice(0, 10), slice(10, 20), slice(20, 30)], np.array([0.0, 10.0, 20.0]), np.zeros(3))
+    units = ShotUnits([slice(0, 10), slice(10, 20), slice(20, 30)], np.array([0.0, 10.0, 20.0]), np.zeros(3))
     mass = np.array([[0.5, 0.4, 0.1]])
-    out = started(mass, [Span(9.0, 12.0)], places)
+    out = move_to_starts(mass, [Span(9.0, 12.0)], units)
     assert out[0, 1] > 0.85  # starts 1 s after the first word, as shots do
     assert out[0, 2] == 0.1  # 8 s after the last word: far, untouched
     assert out.sum() == pytest.approx(1.0)
@@ -47,5 +47,5 @@ def test_the_shot_that_starts_with_the_words_takes_the_mass_near_them():
 
 @pytest.mark.parametrize(("length", "edges"), [(10, [0, 10]), (21, [0, 7, 14, 21])])
 def test_long_shots_are_cut_into_pieces_of_about_seven_seconds(length, edges):
-    parts = pieces(slice(0, length))
+    parts = cut_into_pieces(slice(0, length))
     assert [part.start for part in parts] + [parts[-1].stop] == edges

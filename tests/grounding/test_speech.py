@@ -1,12 +1,19 @@
-"""Coarse placing: the formulas of NaSVA section 3.1, by hand."""
+"""Where steps are said: the formulas of NaSVA section 3.1, by hand; a user's own lines find their sentences."""
 
 import numpy as np
 import pytest
 
 from stepline.errors import ShapeError
 from stepline.grounding.settings import CoarseSettings
-from stepline.grounding.speech import coarse_scores, coarse_spans, grow, narration_labels, softmax
-from stepline.records import Sentence, Span, Step
+from stepline.grounding.speech import (
+    coarse_scores,
+    coarse_spans,
+    grow_window,
+    narration_labels,
+    softmax,
+    steps_from_texts,
+)
+from stepline.records import Sentence, Span, Step, Transcript
 
 LN3 = float(np.log(3))
 
@@ -56,7 +63,7 @@ def test_the_inclusive_rule_takes_whole_seconds_with_both_ends():
 
 def test_a_window_grows_while_the_score_is_at_least_the_share_of_the_peak():
     row = np.array([0.9, 0.0, 0.7, 1.0, 0.7, 0.69, 1.0], np.float32)
-    assert grow(row, 3, 0.7) == (2, 5)  # stops at the first second below, and does not jump over it
+    assert grow_window(row, 3, 0.7) == (2, 5)  # stops at the first second below, and does not jump over it
 
 
 def test_a_step_is_said_where_its_narration_is():
@@ -103,3 +110,33 @@ def test_a_window_ends_with_the_video():
 def test_a_matrix_of_another_shape_is_refused():
     with pytest.raises(ShapeError, match=r"must be \(1, 2\), steps by sentences, not \(2, 1\)"):
         coarse_scores([step()], [sentence(0, 1), sentence(1, 2)], np.zeros((2, 1), np.float32), duration=2)
+
+
+HEARD = Transcript(
+    sentences=(
+        Sentence(text="hello everyone", span=Span(0.0, 3.0)),
+        Sentence(text="now chop the onion", span=Span(4.0, 6.0)),
+    )
+)
+AXES = np.eye(3, dtype=np.float32)
+
+
+def test_a_line_is_said_where_its_sentence_is():
+    (step,) = steps_from_texts(["chop onion"], HEARD, AXES[:2], AXES[1:2])
+    assert (step.id, step.said, step.sources, step.score) == ("1", Span(4.0, 6.0), (1,), None)
+
+
+def test_a_line_that_nobody_speaks_of_is_not_said():
+    steps = steps_from_texts(["bake it", "chop onion"], HEARD, AXES[:2], AXES[[2, 1]])
+    assert [step.said for step in steps] == [None, Span(4.0, 6.0)]
+    assert steps[0].sources == ()
+
+
+def test_without_speech_every_line_stays_unsaid():
+    steps = steps_from_texts(["a", "b"], Transcript(), np.zeros((0, 3), np.float32), AXES[:2])
+    assert [(step.id, step.said) for step in steps] == [("1", None), ("2", None)]
+
+
+def test_vectors_of_two_widths_are_refused():
+    with pytest.raises(ShapeError, match="must share their width"):
+        steps_from_texts(["a"], HEARD, AXES[:2], np.ones((1, 2), np.float32))

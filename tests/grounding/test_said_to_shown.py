@@ -16,32 +16,33 @@ def test_distance_is_zero_inside_and_signed_outside():
 
 
 def test_the_curve_falls_as_a_power_of_the_distance():
-    np.testing.assert_allclose(SIMPLE.fall(np.array([0.0, -1.0, 2.0, -3.0])), [1, 1 / 2, 1 / 2, 1 / 4])
+    np.testing.assert_allclose(SIMPLE.density(np.array([0.0, -1.0, 2.0, -3.0])), [1, 1 / 2, 1 / 2, 1 / 4])
 
 
 def test_a_sentence_gives_its_curve_normalised_over_the_video():
     # words at [1, 3) of four seconds; middles .5 1.5 2.5 3.5 lie at -.5 0 0 +.5: 2/3, 1, 1, 4/5
-    p = SIMPLE.over([Span(1.0, 3.0)], 4)
+    p = SIMPLE.distribution([Span(1.0, 3.0)], 4)
     np.testing.assert_allclose(p, np.array([2 / 3, 1, 1, 4 / 5]) / (2 / 3 + 2 + 4 / 5))
 
 
 def test_a_long_passage_averages_over_the_places_of_its_words():
     # 6 s hold two places of 3 s: starts at 1/4 and 3/4 of the 3 s to spare
-    expected = (SIMPLE.over([Span(10.75, 13.75)], 30) + SIMPLE.over([Span(12.25, 15.25)], 30)) / 2
-    np.testing.assert_allclose(SIMPLE.over([Span(10.0, 16.0)], 30), expected)
+    expected = (SIMPLE.distribution([Span(10.75, 13.75)], 30) + SIMPLE.distribution([Span(12.25, 15.25)], 30)) / 2
+    np.testing.assert_allclose(SIMPLE.distribution([Span(10.0, 16.0)], 30), expected)
 
 
 def test_words_said_twice_count_both_times():
-    both = SIMPLE.over([Span(2.0, 4.0), Span(20.0, 22.0)], 30)
-    np.testing.assert_allclose(both, (SIMPLE.over([Span(2.0, 4.0)], 30) + SIMPLE.over([Span(20.0, 22.0)], 30)) / 2)
+    first, second = Span(2.0, 4.0), Span(20.0, 22.0)
+    mean = (SIMPLE.distribution([first], 30) + SIMPLE.distribution([second], 30)) / 2
+    np.testing.assert_allclose(SIMPLE.distribution([first, second], 30), mean)
 
 
 def test_nothing_said_is_uniform():
-    np.testing.assert_allclose(SIMPLE.over([], 4), [0.25] * 4)
+    np.testing.assert_allclose(SIMPLE.distribution([], 4), [0.25] * 4)
 
 
 @pytest.mark.parametrize("said", [Span(0.0, 0.2), Span(50.0, 60.0), Span(0.0, 60.0), Span(59.9, 60.0)])
 def test_the_shipped_curve_is_a_distribution_with_heavy_tails(said: Span):
-    p = load_prior().over([said], 60)
+    p = load_prior().distribution([said], 60)
     assert p.sum() == pytest.approx(1.0)
     assert p.min() > 1e-3  # a Gaussian of the data's spread (12 s) would give less than 1e-6 at 50 s
