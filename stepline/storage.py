@@ -11,11 +11,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from pydantic import ValidationError
 
-from stepline.errors import ShapeError, StoreError
-from stepline.records import VERSION, FeatureSequence, Record
+from stepline.errors import StoreError
+from stepline.records import VERSION, Record
 
 PARTIAL = ".partial"  # marks a file that is being written; its name holds the writer's process id
 
@@ -228,30 +227,4 @@ def read_parquet(path: Path) -> Iterator[Record]:
     except (OSError, arrow.ArrowException) as error:
         raise StoreError(
             f"{path}: not a readable Parquet file ({str(error).splitlines()[0]}); write it again"
-        ) from error
-
-
-# ---------------------------------------------------------------- features
-
-
-def write_features(features: FeatureSequence, path: Path) -> None:
-    """Write features as safetensors, float16, with rate and backbone as metadata."""
-    from safetensors.numpy import save
-
-    metadata = {"rate": repr(features.rate), "backbone": features.backbone, "version": str(VERSION)}
-    write_atomic(path, save({"values": features.values.astype(np.float16)}, metadata=metadata))
-
-
-def read_features(path: Path) -> FeatureSequence:
-    """Return the features that `write_features` wrote, as float32."""
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(path, framework="np") as file:
-            metadata = file.metadata() or {}
-            values = file.get_tensor("values").astype(np.float32)
-        return FeatureSequence(values, float(metadata["rate"]), metadata["backbone"])
-    except (OSError, SafetensorError, KeyError, ValueError, ShapeError) as error:
-        raise StoreError(
-            f"{path}: not a Stepline feature file ({str(error).splitlines()[0]}); encode the video again"
         ) from error

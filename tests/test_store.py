@@ -7,13 +7,11 @@ import sys
 import textwrap
 from pathlib import Path
 
-import numpy as np
 import pytest
-from numpy.testing import assert_allclose
 
 from stepline import storage as store
 from stepline.errors import StoreError
-from stepline.records import FeatureSequence, Record, Rejected, Sentence, Span, Step, Transcript, Video, Word
+from stepline.records import Record, Rejected, Sentence, Span, Step, Transcript, Video, Word
 
 
 @pytest.fixture
@@ -107,22 +105,6 @@ def test_a_damaged_parquet_file_is_an_error(tmp_path):
     path.write_bytes(b"PAR1 not really")
     with pytest.raises(StoreError, match="not a readable Parquet"):
         list(store.read_parquet(path))
-
-
-def test_features_come_back_as_float32_within_half_precision(tmp_path):
-    values = np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4)
-    store.write_features(FeatureSequence(values, 2.0, "conse"), tmp_path / "f.safetensors")
-    back = store.read_features(tmp_path / "f.safetensors")
-    assert (back.rate, back.backbone, back.values.dtype) == (2.0, "conse", np.float32)
-    assert_allclose(back.values, values, atol=5e-4)
-
-
-@pytest.mark.parametrize("data", [b"", b"\x00" * 64, b"{}"])
-def test_what_is_no_feature_file_is_refused(data, tmp_path):
-    path = tmp_path / "f.safetensors"
-    path.write_bytes(data)
-    with pytest.raises(StoreError, match="not a Stepline feature file"):
-        store.read_features(path)
 
 
 def test_a_failed_write_keeps_the_old_file_and_leaves_nothing(tmp_path):

@@ -274,9 +274,10 @@ def describe(sources: tuple[Path, ...], **options: Any) -> None:
     Example:
       stepline describe silent.mp4 --model run --format html
     """
+    from stepline.features.files import is_feature_file
     from stepline.outputs import write_outputs
     from stepline.pipeline.batch import OutputOptions, VideoResult, find_videos, name_videos, run_video
-    from stepline.pipeline.describe import describe_features, is_feature_file
+    from stepline.pipeline.describe import describe_features
     from stepline.pipeline.networks import load_networks
     from stepline.pipeline.request import Request
 

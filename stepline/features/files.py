@@ -1,38 +1,152 @@
-"""Array files of other projects, read without running anything that they may carry."""
+"""Feature files: what others extracted or `write_feature_file` wrote, read without running anything they may carry.
+
+<sub>/<id>.pth.tar   (T, 768) half tensor, 1 row/s    InternVideo and CLIP features of HTM
+<id>.mp4.npy         (T, 1024) float, 1 row/s         HowTo100M's S3D features; also .webm.npy
+<id>.pth             {"vid", "start", "end", "text", "features": (K, 768)}   their text features
+.npy .npz .safetensors .pt                            a user's own
+
+T rows, one a second or at the rate that the file states; K texts; D width.
+"""
 
 import io
 import json
+import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from stepline.errors import StoreError
+from stepline.errors import ShapeError, StoreError
+from stepline.records import VERSION, FeatureSequence, Matrix
+from stepline.storage import write_atomic
 
 TORCH = (".pth", ".pt", ".pth.tar")
 KINDS = (".npy", ".npz", ".safetensors", *TORCH)
+FEATURE_SUFFIXES = (".safetensors", ".npy", ".mp4.npy", ".webm.npy", ".mkv.npy", ".npz", ".pth.tar", ".pth", ".pt")
+VALUES = ("values", "features")  # the names under which a file of several arrays may keep the features
+PRECOMPUTED = "precomputed"  # the backbone of a file that does not state it
 
 
-def read_arrays(path: Path) -> tuple[Any, Mapping[str, str]]:
+@dataclass(frozen=True)
+class TextFeatures:
+    """Texts and their vectors: values (K, D) float32, as extracted (not normalised)."""
+
+    texts: tuple[str, ...]
+    values: Matrix
+
+
+def is_feature_file(path: Path) -> bool:
+    """Tell whether a file is named as a file of features is."""
+    return path.name.lower().endswith(KINDS)
+
+
+def find_feature_file(folder: Path, video_id: str) -> Path:
+    """Return the feature file of a video: in the folder, else in one of the folders in it."""
+    if not video_id or Path(video_id).name != video_id:
+        raise StoreError(f"video id {video_id!r}: not a file name; rename the video")
+    for candidate in (folder, *sorted(child for child in folder.iterdir() if child.is_dir())):
+        for suffix in FEATURE_SUFFIXES:
+            if (path := candidate / f"{video_id}{suffix}").is_file():
+                return path
+    raise StoreError(
+        f"{folder}: no features for video {video_id!r}; expected {video_id} + one of {' '.join(FEATURE_SUFFIXES)}"
+    )
+
+
+def read_feature_file(path: Path, *, rate: float = 1.0, width: int | None = None, unit: bool = True) -> FeatureSequence:
+    """Return the features in a file, as float32 unit rows (a row of zeros stays zero); as they are without `unit`.
+
+    rate: rows per second, for files that do not say it; Stepline's own do. width: what D must be, if known.
+    Raises StoreError when the file cannot be read, ShapeError when what it holds is no (T, D) of finite numbers.
+    """
+    content, metadata = read_arrays(path)
+    values = _matrix(path, _pick(path, content))
+    if width is not None and values.shape[1] != width:
+        raise ShapeError(f"{path}: {values.shape[1]} wide, the texts' features {width}; use one encoder for both")
+    rows = unit_rows(values) if unit else values
+    return FeatureSequence(rows, stated_rate(path, metadata, rate), metadata.get("backbone", PRECOMPUTED))
+
+
+def read_text_features(path: Path) -> TextFeatures:
+    """Return the texts and their features: "text" and "features" of a .pth dict, .npz or .safetensors (metadata)."""
+    content, _ = read_arrays(path)
+    if not isinstance(content, Mapping) or "text" not in content:
+        raise StoreError(f"{path}: no 'text' beside the features; give {{'text': [...], 'features': (K, D)}}")
+    texts = tuple(str(text) for text in np.atleast_1d(content["text"]))
+    values = _matrix(path, _pick(path, {key: value for key, value in content.items() if key in VALUES}))
+    if len(texts) != len(values):
+        raise ShapeError(f"{path}: {len(texts)} texts but {len(values)} rows of features; extract them again")
+    return TextFeatures(texts, values)
+
+
+def _pick(path: Path, content: Any) -> Any:
+    """Return the one array that holds the features."""
+    if not isinstance(content, Mapping):
+        return content
+    named = [name for name in VALUES if name in content] or list(content)
+    if len(named) != 1:
+        raise StoreError(f"{path}: holds {', '.join(map(str, content)) or 'nothing'}; name one array 'features'")
+    return content[named[0]]
+
+
+def _matrix(path: Path, array: Any) -> Matrix:
+    """Return the array as (T, D) float32, or raise ShapeError."""
+    if not isinstance(array, np.ndarray):
+        raise ShapeError(f"{path}: holds a {type(array).__name__}, not an array of features (T, D)")
+    if array.ndim != 2 or 0 in array.shape or not np.issubdtype(array.dtype, np.floating):
+        raise ShapeError(f"{path}: features must be (T, D) of float numbers, not {array.shape} {array.dtype}")
+    with np.errstate(over="ignore"):  # a float64 beyond float32 becomes infinite and is refused below
+        values: Matrix = array.astype(np.float32)
+    if not np.isfinite(values).all():
+        row = int(np.flatnonzero(~np.isfinite(values).all(1))[0])
+        raise ShapeError(f"{path}: row {row} holds NaN or infinity; extract the features again")
+    return values
+
+
+def stated_rate(place: object, metadata: Mapping[str, str], rate: float) -> float:
+    """Return the rows a second that a file states, else `rate`. Raises StoreError for what is no rate."""
+    stated = metadata.get("rate", rate)
+    try:
+        found = float(stated)
+    except ValueError:
+        found = math.nan
+    if not (math.isfinite(found) and found > 0):
+        raise StoreError(f"{place}: rate {stated!r} is no number of rows a second; write the features again")
+    return found
+
+
+def unit_rows(values: Matrix) -> Matrix:
+    """Return the rows (N, D) scaled to length 1; a row of zeros stays zero."""
+    length = np.linalg.norm(values, axis=1, keepdims=True)
+    unit: Matrix = values / np.where(length > 0, length, np.float32(1))
+    return unit
+
+
+def write_feature_file(features: FeatureSequence, path: Path) -> None:
+    """Write features as safetensors, float16, with rate and backbone as metadata."""
+    from safetensors.numpy import save
+
+    metadata = {"rate": repr(features.rate), "backbone": features.backbone, "version": str(VERSION)}
+    write_atomic(path, save({"values": features.values.astype(np.float16)}, metadata=metadata))
+
+
+# ---------------------------------------------------------------- what a file holds, whatever its form
+
+
+def read_arrays(place: Path | str, data: bytes | None = None) -> tuple[Any, Mapping[str, str]]:
     """Return what a file holds, with every tensor as a numpy array, and its metadata ({} where it has none).
 
     .npy gives an array, .npz and .safetensors a dict, .pth, .pt and .pth.tar whatever was saved. The JSON list
     "text" in the metadata of a .safetensors file joins its arrays, since that format holds no strings.
+    data: the file's bytes, where it is a member of an archive and `place` only names it.
     Raises StoreError when the file cannot be read, or would have to run code to be read.
     """
-    return _read(str(path), path)
-
-
-def parse_arrays(place: str, data: bytes) -> tuple[Any, Mapping[str, str]]:
-    """Return what the bytes of such a file hold, as `read_arrays` does; `place` ends as the file's name would."""
-    return _read(place, data)
-
-
-def _read(place: str, source: Path | bytes) -> tuple[Any, Mapping[str, str]]:
-    name = place.lower()
+    name = str(place).lower()
     if not name.endswith(KINDS):
         raise StoreError(f"{place}: unknown kind of feature file; give .npy, .npz, .safetensors, .pth or .pth.tar")
+    source = Path(place) if data is None else data
     try:
         if name.endswith((".npy", ".npz")):
             return _read_numpy(source), {}

@@ -9,7 +9,6 @@ Where features come from, and how each file is named after its item.
 any of these that holds {id: (T, D), ...}          VidChapters' one file of all videos
 """
 
-import math
 import tarfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,12 +21,9 @@ import numpy as np
 
 from stepline.errors import StoreError
 from stepline.features.checks import DROPPED, OTHER_ID, TWICE, UNREADABLE, read_dropped, write_dropped
-from stepline.features.files import KINDS, parse_arrays, read_arrays
+from stepline.features.files import FEATURE_SUFFIXES, VALUES, read_arrays, stated_rate
 from stepline.features.store import SHARD_BYTES, UNKNOWN, FeatureWriter, RowTexts
 from stepline.records import Rejected
-
-ENDINGS = (".mp4.npy", ".webm.npy", ".mkv.npy", ".pth.tar", *KINDS)
-VALUES = ("values", "features")  # the names under which a file of several arrays may keep the features
 
 
 @dataclass(frozen=True)
@@ -65,7 +61,7 @@ def find_features(source: Path, ending: str | None = None) -> Iterator[FeatureFi
             any_found = True
             yield found
     if not any_found:
-        wanted = f"that ends with {ending}" if ending else f"({' '.join(ENDINGS)}, or these in a .tar)"
+        wanted = f"that ends with {ending}" if ending else f"({' '.join(FEATURE_SUFFIXES)}, or these in a .tar)"
         raise StoreError(f"{source}: holds no feature file {wanted}; give the folder that does")
 
 
@@ -88,10 +84,9 @@ def read_items(found: FeatureFile) -> Iterator[FeatureItem]:
 
 def item_id(name: str, ending: str | None = None) -> str | None:
     """Return the id that a file's name gives; None where it is no feature file."""
-    for known in (ending,) if ending else ENDINGS:
-        if name.lower().endswith(known.lower()) and len(name) > len(known):
-            return name[: -len(known)]
-    return None
+    known = [suffix for suffix in ((ending,) if ending else FEATURE_SUFFIXES) if name.lower().endswith(suffix.lower())]
+    longest = max(map(len, known), default=len(name))
+    return name[:-longest] if len(name) > longest else None
 
 
 def _in_file(path: Path, ending: str | None) -> Iterator[FeatureFile]:
@@ -140,7 +135,7 @@ def _one_ending(path: Path, key: str, members: Sequence[tarfile.TarInfo]) -> Non
 
 
 def _member(key: str, place: str, data: bytes) -> FeatureFile:
-    return FeatureFile(key, place, lambda: parse_arrays(place, data))
+    return FeatureFile(key, place, lambda: read_arrays(place, data))
 
 
 def _lines(content: Mapping[str, Any]) -> RowTexts | None:
@@ -205,18 +200,6 @@ def _below(place: str, source: Path) -> bool:
     return place == str(source) or place.startswith((f"{source}/", f"{source}:"))
 
 
-def _rate(content: FeatureItem, rate: float) -> float:
-    """Return the rows a second that a file states, else the given ones."""
-    stated = content.metadata.get("rate", str(rate))
-    try:
-        found = float(stated)
-    except ValueError:
-        found = float("nan")
-    if not (math.isfinite(found) and found > 0):
-        raise StoreError(f"{content.id}: rate {stated!r} is no number of rows a second; write the features again")
-    return found
-
-
 class _Run:
     """One import: what came so far."""
 
@@ -254,7 +237,7 @@ class _Run:
             value = first if reason == TWICE else value
             self.dropped.append(Rejected("features", reason, id=content.id, value=value, location=place))
             return
-        rate = _rate(content, self._rate)
+        rate = stated_rate(content.id, content.metadata, self._rate)
         backbone = self._backbone or content.metadata.get("backbone", UNKNOWN)
         self._writer.add(content.id, content.values, rate=rate, backbone=backbone, lines=content.lines)
         self.added[content.id] = None

@@ -23,13 +23,13 @@ import numpy as np
 from stepline.datasets import read, write_htstep_grounding, write_htstep_result
 from stepline.errors import DatasetError, ModelError, SteplineError, StoreError
 from stepline.features import FeatureStore
+from stepline.features.files import TextFeatures, find_feature_file, read_feature_file, read_text_features
 from stepline.nasva.align import Fit, fit_texts
 from stepline.nasva.checkpoint import LoadedAligner
 from stepline.nasva.network_settings import AlignerSettings, Mode
 from stepline.nasva.predict import Placing, place_steps
 from stepline.records import FeatureSequence, Matrix, Record, Step, Video
 from stepline.storage import write_atomic
-from stepline.vision.precomputed import TextFeatures, find_precomputed, read_precomputed, read_text_features
 from stepline.weights import WEIGHTS
 
 MINILM = 384  # width of its vectors
@@ -47,7 +47,7 @@ class Features:
         """Return the features of a video. Raises StoreError or ShapeError, which say what is wrong."""
         if self._store is not None:
             return self._store.read(video)
-        return read_precomputed(find_precomputed(self._folder, video), rate=self._rate, unit=False)
+        return read_feature_file(find_feature_file(self._folder, video), rate=self._rate, unit=False)
 
 
 class Vectors:
@@ -86,7 +86,7 @@ class Vectors:
 
     def _of(self, video: str) -> TextFeatures:
         if self._store is None:
-            return read_text_features(find_precomputed(Path(str(self._path)), video))
+            return read_text_features(find_feature_file(Path(str(self._path)), video))
         lines = self._store.lines(video)
         if lines is None:
             raise StoreError(f"{self._path}: {video} holds no texts beside its vectors; import text features")

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
@@ -66,27 +65,20 @@ def describe_pictures(
     return Descriptions(found.steps, dropped=found.dropped, notes=notes, network=network)
 
 
-def is_feature_file(path: Path) -> bool:
-    """Tell whether a file is named as one of ready features is."""
-    from stepline.vision.precomputed import SUFFIXES
-
-    return path.name.lower().endswith(SUFFIXES)
-
-
 def describe_features(request: Request, settings: StepsSettings) -> Record:
     """Return a record with the steps that a file of ready features shows; captions stand for what is said.
 
     Rows are scaled to length 1 only for a network that learned from such. Raises ModelError where they are not the
     network's, StoreError or ShapeError where they cannot be read.
     """
-    from stepline.vision import read_precomputed
+    from stepline.features.files import read_feature_file
 
     vision = settings.vision.model_copy(update={"backbone": "precomputed", "path": request.path, "unit": False})
     describer = load_describer(settings.procx, vision)
     if describer is None:
         raise SettingsError("procx.path is not set; give a network that `stepline train procx` wrote, with --model")
     settings = settings.model_copy(update={"vision": vision.model_copy(update={"unit": describer.trained.unit})})
-    features = read_precomputed(request.path, rate=settings.vision.rate, unit=settings.vision.unit)
+    features = read_feature_file(request.path, rate=settings.vision.rate, unit=settings.vision.unit)
     transcript = Transcript()
     if request.captions is not None and settings.procx.speech:
         from stepline.asr import read_captions

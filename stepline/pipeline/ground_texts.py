@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stepline.errors import ModelError, SettingsError, ShapeError
-from stepline.pipeline.describe import is_feature_file
+from stepline.features.files import is_feature_file
 from stepline.pipeline.networks import Networks, fingerprint, load_aligner
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.pipeline.understand import extract_features
@@ -101,9 +101,9 @@ def read_order(path: Path, lines: int) -> "Array":
 
 def _read_features(source: Path, settings: StepsSettings) -> tuple[FeatureSequence, float]:
     """Return ready features and their seconds."""
-    from stepline.vision import read_precomputed
+    from stepline.features.files import read_feature_file
 
-    features = read_precomputed(source, rate=settings.vision.rate, unit=settings.vision.unit)
+    features = read_feature_file(source, rate=settings.vision.rate, unit=settings.vision.unit)
     return features, features.duration
 
 

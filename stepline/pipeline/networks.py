@@ -138,9 +138,9 @@ def _feature_digests(request: Request, vision: VisionSettings) -> JsonValue:
     """Return the sha256 of the ready features that stand for a backbone, those of the video and of the texts."""
     if vision.backbone != "precomputed" or vision.path is None:
         return None
-    from stepline.vision.precomputed import find_precomputed
+    from stepline.features.files import find_feature_file
 
-    video = find_precomputed(vision.path, request.id) if vision.path.is_dir() else vision.path
+    video = find_feature_file(vision.path, request.id) if vision.path.is_dir() else vision.path
     return [_digest(video), _digest(vision.texts)]
 
 

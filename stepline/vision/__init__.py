@@ -13,7 +13,7 @@ from stepline.vision.clip import load_clip
 from stepline.vision.conse import load_conse
 from stepline.vision.encode import VideoEncoder, encode_video
 from stepline.vision.motion import Activity, ActivityMeter, measure_activity
-from stepline.vision.precomputed import PrecomputedBackbone, load_precomputed, read_precomputed, read_text_features
+from stepline.vision.precomputed import PrecomputedBackbone, load_precomputed
 from stepline.vision.settings import VisionSettings
 
 __all__ = [
@@ -29,8 +29,6 @@ __all__ = [
     "frames_per_row",
     "load_backbone",
     "measure_activity",
-    "read_precomputed",
-    "read_text_features",
 ]
 
 

@@ -10,6 +10,7 @@ import torch
 import stepline
 from stepline.errors import ModelError, ShapeError
 from stepline.evaluate.calibration import Logistic
+from stepline.features.files import write_feature_file
 from stepline.media import probe
 from stepline.nasva.calibration import Calibration, calibration_path, write_calibration
 from stepline.nasva.checkpoint import FeatureSpace, write_aligner
@@ -21,7 +22,7 @@ from stepline.pipeline.networks import fingerprint, load_networks
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.pipeline.understand import extract_features
 from stepline.records import FeatureSequence
-from stepline.storage import from_json, read_record, write_features
+from stepline.storage import from_json, read_record
 from stepline.text import embed
 from stepline.training.batches import Sample
 from stepline.training.settings import TrainSettings
@@ -91,7 +92,7 @@ def test_the_main_job_uses_a_trained_network(stepline, trained, lines, truth, ca
 
 def test_lines_are_found_in_ready_features(stepline, trained, lines, truth, features, tmp_path):
     file = tmp_path / "demo.safetensors"
-    write_features(features, file)
+    write_feature_file(features, file)
     result = stepline("ground", file, "--texts", lines, "--aligner", trained, "--json", "--order", "given")
     assert result.exit_code == 0, result.output
     record = from_json(result.stdout)
@@ -150,7 +151,7 @@ def test_features_and_lines_that_do_not_fit_are_refused(stepline, trained, lines
     np.save(tmp_path / "empty.npy", np.ones((0, 384), np.float32))
     (tmp_path / "blank.txt").write_text("\n\n")
     np.save(tmp_path / "good.npy", np.ones((9, 384), np.float32))
-    write_features(FeatureSequence(np.ones((9, 384), np.float32), 1.0, "clip"), tmp_path / "clip.safetensors")
+    write_feature_file(FeatureSequence(np.ones((9, 384), np.float32), 1.0, "clip"), tmp_path / "clip.safetensors")
     for name, texts, reason in (
         ("narrow.npy", lines, "trained on features 384 wide, precomputed features are 5 wide"),
         ("broken.npy", lines, "row 0 holds NaN"),
@@ -165,7 +166,7 @@ def test_features_and_lines_that_do_not_fit_are_refused(stepline, trained, lines
 
 def test_ready_vectors_stand_for_an_encoder(stepline, trained, features, lines, truth, tmp_path):
     file, texts = tmp_path / "demo.safetensors", [step.text for step in truth]
-    write_features(features, file)
+    write_feature_file(features, file)
     torch.save({"text": texts[1:], "features": torch.from_numpy(embed(texts[1:]))}, tmp_path / "some.pth")
     result = stepline("ground", file, "--texts", lines, "--aligner", trained, "--text-features", tmp_path / "some.pth")
     assert (result.exit_code, result.stderr.count("\n")) == (1, 1)

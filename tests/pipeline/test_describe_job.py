@@ -7,12 +7,13 @@ import pytest
 import torch
 from small_video import draw_video
 
+from stepline.features.files import write_feature_file
 from stepline.procx.checkpoint import FeatureFacts, write_model
 from stepline.procx.model import ProcX
 from stepline.procx.settings import AttentionSettings, CaptionerSettings, ModelSettings, VocabularySettings
 from stepline.procx.vocabulary import train_vocabulary
 from stepline.records import FeatureSequence
-from stepline.storage import from_json, read_record, write_features
+from stepline.storage import from_json, read_record
 from stepline.weights import sha256
 
 WIDTH = 384  # of conse's features
@@ -117,7 +118,7 @@ def test_a_video_of_a_second_is_told(stepline, network, tmp_path):
 def test_several_sources_are_told_one_after_another(stepline, network, silent, tmp_path):
     ready = tmp_path / "ready.safetensors"
     values = np.random.default_rng(0).normal(size=(20, WIDTH)).astype(np.float32)
-    write_features(FeatureSequence(values, 1.0, "conse"), ready)
+    write_feature_file(FeatureSequence(values, 1.0, "conse"), ready)
     broken = tmp_path / "broken.npy"
     broken.write_text("no")
     made = stepline("describe", silent, ready, broken, "--model", network, "--out", tmp_path / "out", "--json")

@@ -8,13 +8,14 @@ import torch
 from silent_videos import OPTIONS, TINY, features, records, train_command, write_videos
 
 from stepline.errors import ModelError, SettingsError
+from stepline.features.files import write_feature_file
 from stepline.procx.checkpoint import FeatureFacts, load_model, write_model
 from stepline.procx.model import ProcX
 from stepline.procx.settings import ProcxRunSettings, VocabularySettings
 from stepline.procx.train import ProcxSources, train_run
 from stepline.procx.vocabulary import train_vocabulary
 from stepline.settings import load_settings
-from stepline.storage import read_record, write_features, write_parquet
+from stepline.storage import read_record, write_parquet
 from stepline.training.run_folder import CHECKPOINT, LOG
 
 QUICK = ("train.epochs=3", "train.batch=3", "train.save_every=2", "vocabulary.size=300")  # 6 steps
@@ -55,7 +56,7 @@ def test_from_training_to_a_score(tmp_path, stores, stepline):
     assert report["metrics"]["SODA_d"]["value"] > 0.6  # by two halves: 0.50
     assert (report["videos"], report["missing"], report["extra"]) == (6, [], [])
     ready = tmp_path / "v0.safetensors"
-    write_features(features(records()[0]), ready)
+    write_feature_file(features(records()[0]), ready)
     described = stepline("describe", ready, "--model", tmp_path / "run", "--out", tmp_path / "out", "--format", "vtt")
     assert described.exit_code == 0, described.stderr
     record = read_record(tmp_path / "out" / "v0.json")

@@ -11,9 +11,10 @@ from research.simulate.scene import STYLES
 from stepline.asr import read_captions
 from stepline.datasets import Reading, read
 from stepline.errors import SettingsError, StoreError
+from stepline.features.files import read_feature_file, read_text_features
 from stepline.records import FeatureSequence, Record
 from stepline.settings import validate
-from stepline.vision import VisionSettings, load_backbone, read_precomputed, read_text_features
+from stepline.vision import VisionSettings, load_backbone
 from stepline.vision.precomputed import PrecomputedBackbone
 
 HALF = 2e-3  # what half precision may change in a unit row
@@ -109,7 +110,7 @@ def test_captions_come_back_as_youcook2(simulation: Simulation, folder: Path) ->
 
 def test_features_come_back_within_half_precision(simulation: Simulation, folder: Path) -> None:
     for sample in simulation.samples:
-        found = read_precomputed(folder / "features" / "usual" / f"{sample.id}.pth.tar")
+        found = read_feature_file(folder / "features" / "usual" / f"{sample.id}.pth.tar")
         assert_alike(found, sample.features())
 
 
@@ -138,7 +139,7 @@ def test_numpy_features_of_other_backbones_come_back(simulation: Simulation, tmp
     assert write_samples(simulation.world, samples, tmp_path, backbones=("sharp", "dull"), features="npy") == 2
     sample = simulation.samples[1]
     for name, width in (("sharp", 128), ("dull", 96)):
-        found = read_precomputed(tmp_path / "features" / name / f"{sample.id}.mp4.npy", width=width)
+        found = read_feature_file(tmp_path / "features" / name / f"{sample.id}.mp4.npy", width=width)
         assert_alike(found, sample.features(name))
 
 

@@ -8,10 +8,9 @@ from numpy.testing import assert_allclose
 from safetensors.numpy import save_file
 
 from stepline.errors import ModelError, SettingsError, ShapeError, StoreError
+from stepline.features.files import find_feature_file, read_feature_file, read_text_features, write_feature_file
 from stepline.records import FeatureSequence
-from stepline.storage import write_features
-from stepline.vision import VisionSettings, load_backbone, read_precomputed, read_text_features
-from stepline.vision.precomputed import find_precomputed
+from stepline.vision import VisionSettings, load_backbone
 
 VALUES = np.array([[3, 4], [0, 2], [0, 0]], dtype=np.float32)  # (T, D)
 UNIT = [[0.6, 0.8], [0, 1], [0, 0]]
@@ -33,7 +32,7 @@ def write(path, values=VALUES):
 @pytest.mark.parametrize("name", ["v.npy", "v.mp4.npy", "v.npz", "v.safetensors", "v.pth", "v.pth.tar", "v.pt"])
 @pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
 def test_every_format_gives_the_same_unit_rows(name, kind, tmp_path):
-    features = read_precomputed(write(tmp_path / name, VALUES.astype(kind)), rate=2.0)
+    features = read_feature_file(write(tmp_path / name, VALUES.astype(kind)), rate=2.0)
     assert_allclose(features.values, UNIT, atol=1e-6)
     assert features.values.dtype == np.float32
     assert (features.rate, features.backbone) == (2.0, "precomputed")
@@ -41,7 +40,7 @@ def test_every_format_gives_the_same_unit_rows(name, kind, tmp_path):
 
 def test_rows_stay_as_they_are_where_a_network_wants_them_so(tmp_path):
     path = write(tmp_path / "v.npy")
-    assert np.array_equal(read_precomputed(path, unit=False).values, VALUES)
+    assert np.array_equal(read_feature_file(path, unit=False).values, VALUES)
     torch.save({"text": ["cut", "stir", "rest"], "features": torch.from_numpy(VALUES)}, tmp_path / "texts.pth")
     settings = VisionSettings(backbone="precomputed", path=path, texts=tmp_path / "texts.pth", unit=False)
     backbone = load_backbone(settings)
@@ -53,12 +52,12 @@ def test_rows_stay_as_they_are_where_a_network_wants_them_so(tmp_path):
 
 def test_a_bfloat16_tensor_is_read(tmp_path):
     torch.save(torch.from_numpy(VALUES).bfloat16(), tmp_path / "v.pth")
-    assert_allclose(read_precomputed(tmp_path / "v.pth").values, UNIT, atol=1e-6)
+    assert_allclose(read_feature_file(tmp_path / "v.pth").values, UNIT, atol=1e-6)
 
 
 def test_our_own_files_say_their_rate_and_backbone(tmp_path):
-    write_features(FeatureSequence(VALUES[:2], 4.0, "conse"), tmp_path / "v.safetensors")
-    features = read_precomputed(tmp_path / "v.safetensors", rate=1.0)
+    write_feature_file(FeatureSequence(VALUES[:2], 4.0, "conse"), tmp_path / "v.safetensors")
+    features = read_feature_file(tmp_path / "v.safetensors", rate=1.0)
     assert (features.rate, features.backbone) == (4.0, "conse")
 
 
@@ -77,7 +76,7 @@ def test_our_own_files_say_their_rate_and_backbone(tmp_path):
 )
 def test_what_is_no_table_of_numbers_is_refused_in_one_line(values, words, tmp_path):
     with pytest.raises(ShapeError, match=words) as caught:
-        read_precomputed(write(tmp_path / "v.npy", values), width=2)
+        read_feature_file(write(tmp_path / "v.npy", values), width=2)
     assert "\n" not in str(caught.value)
 
 
@@ -87,7 +86,7 @@ def test_a_damaged_file_is_refused_in_one_line(name, content, tmp_path):
     path = tmp_path / name
     path.write_bytes(content)
     with pytest.raises((StoreError, ShapeError), match=r"v\.") as caught:
-        read_precomputed(path)
+        read_feature_file(path)
     assert "\n" not in str(caught.value)
 
 
@@ -104,19 +103,19 @@ def test_a_file_that_would_run_code_is_refused_unrun(name, tmp_path, monkeypatch
     else:
         torch.save({"features": Evil()}, name)
     with pytest.raises(StoreError, match=name):
-        read_precomputed(tmp_path / name)
+        read_feature_file(tmp_path / name)
     assert not (tmp_path / "evil").exists()
 
 
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(StoreError, match=r"absent\.npy"):
-        read_precomputed(tmp_path / "absent.npy")
+        read_feature_file(tmp_path / "absent.npy")
 
 
 def test_several_arrays_need_a_name(tmp_path):
     np.savez(tmp_path / "v.npz", a=VALUES, b=VALUES)
     with pytest.raises(StoreError, match="a, b"):
-        read_precomputed(tmp_path / "v.npz")
+        read_feature_file(tmp_path / "v.npz")
 
 
 @pytest.mark.parametrize("times", [[1.0, 2.0], np.array([1.0, 2.0]), torch.tensor([1.0, 2.0])])
@@ -148,11 +147,11 @@ def test_a_video_is_found_in_the_folder_or_one_below(tmp_path):
     (tmp_path / "ab").mkdir()
     below = write(tmp_path / "ab" / "ab12.pth.tar")
     here = write(tmp_path / "x.y.mp4.npy")
-    assert find_precomputed(tmp_path, "ab12") == below
-    assert find_precomputed(tmp_path, "x.y") == here
+    assert find_feature_file(tmp_path, "ab12") == below
+    assert find_feature_file(tmp_path, "x.y") == here
     for absent in ("ab", "../x.y", ""):
         with pytest.raises(StoreError, match=r"video"):
-            find_precomputed(tmp_path, absent)
+            find_feature_file(tmp_path, absent)
 
 
 def backbone(tmp_path, **options):
@@ -177,3 +176,19 @@ def test_what_ready_features_cannot_do_is_said(tmp_path):
         ready.encode_images(np.zeros((2, 4, 4, 3), np.uint8))
     with pytest.raises(SettingsError, match=r"vision\.texts"):
         ready.encode_texts(["cut"])
+
+
+def test_features_come_back_as_float32_within_half_precision(tmp_path):
+    values = np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4)
+    write_feature_file(FeatureSequence(values, 2.0, "conse"), tmp_path / "f.safetensors")
+    back = read_feature_file(tmp_path / "f.safetensors", unit=False)
+    assert (back.rate, back.backbone, back.values.dtype) == (2.0, "conse", np.float32)
+    np.testing.assert_allclose(back.values, values, atol=5e-4)
+
+
+@pytest.mark.parametrize("data", [b"", b"\x00" * 64, b"{}"])
+def test_what_is_no_feature_file_is_refused(data, tmp_path):
+    path = tmp_path / "f.safetensors"
+    path.write_bytes(data)
+    with pytest.raises(StoreError, match="cannot be read"):
+        read_feature_file(path)

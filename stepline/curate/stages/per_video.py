@@ -69,10 +69,10 @@ def probe(work: VideoContext) -> bytes:
 def encode(work: VideoContext) -> bytes:
     """Return features (T, D), motion and shots of the video's pictures; ready features stand for a backbone."""
     if work.features is not None:
-        from stepline.vision import read_precomputed
+        from stepline.features.files import read_feature_file
 
         vision = work.recipe.steps.vision
-        found = read_precomputed(work.features, rate=vision.rate, unit=vision.unit)
+        found = read_feature_file(work.features, rate=vision.rate, unit=vision.unit)
         named = found.backbone if found.backbone != "precomputed" else vision.backbone
         return packed(VisualFeatures(FeatureSequence(found.values, found.rate, named), end=found.duration))
     if work.media is None:
