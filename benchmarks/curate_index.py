@@ -19,10 +19,10 @@ from pathlib import Path
 from stepline.curate.plan import Plan, video_status
 from stepline.curate.remote import FileEntry, RemotePath
 from stepline.curate.report.collect import DatasetCounts
-from stepline.curate.stage import Item, load_recipe, resolve_stages, result_path
+from stepline.curate.stage import Item, load_recipe, resolve_stages
 from stepline.curate.stages import STAGES
-from stepline.curate.store.results import KeySet, ResultStore
-from stepline.curate.store.run_log import ITEMS, REFUSED, from_line, to_line
+from stepline.curate.store.results import KeySet, ResultStore, result_path
+from stepline.curate.store.run_log import ITEMS, REFUSED, from_json_line, to_json_line
 from stepline.records import Record, Sentence, Span, Step, Transcript, Video
 from stepline.storage import read_parquet, write_parquet
 
@@ -98,12 +98,12 @@ def planning() -> dict[str, object]:
     took["items made, whole, cpu_s"] = cpu(lambda: items.extend(map(item, range(WHOLE))))
     took["items sorted, whole, cpu_s"] = cpu(lambda: items.sort(key=lambda one: one.id))
     took["items in memory, whole, MiB"] = resident() - before
-    keyed = slope(lambda size: cpu(lambda: [plan.units(one) and None for one in items[:size]]), (20_000, 100_000))
-    took[f"keys of a video's {len(plan.units(items[0]))} stages"] = keyed
+    keyed = slope(lambda size: cpu(lambda: [plan.tasks(one) and None for one in items[:size]]), (20_000, 100_000))
+    took[f"keys of a video's {len(plan.tasks(items[0]))} stages"] = keyed
     lines: list[str] = []
-    took["items.jsonl written, whole, cpu_s"] = cpu(lambda: lines.extend(map(to_line, items)))
+    took["items.jsonl written, whole, cpu_s"] = cpu(lambda: lines.extend(map(to_json_line, items)))
     took["items.jsonl, whole, MB"] = sum(len(line) + 1 for line in lines) / 1e6
-    took["items.jsonl read, 100 k, cpu_s"] = cpu(lambda: [from_line(Item, line) for line in lines[:100_000]])
+    took["items.jsonl read, 100 k, cpu_s"] = cpu(lambda: [from_json_line(Item, line) for line in lines[:100_000]])
     return took
 
 
@@ -188,7 +188,7 @@ def status_time(folder: Path) -> dict[str, object]:
     names = [stage.name for stage in plan.stages.values() if stage.kind == "video"]
     items = [item(number) for number in range(4000)]
     for one in items:
-        for unit in plan.units(one):
+        for unit in plan.tasks(one):
             path = folder / result_path(plan.stages[unit.stage], unit.key)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.touch()
@@ -197,10 +197,10 @@ def status_time(folder: Path) -> dict[str, object]:
     (place / REFUSED).write("")
 
     def asked(size: int) -> float:
-        from stepline.curate.status import status
+        from stepline.curate.status import run_status
 
-        (place / ITEMS).write("".join(to_line(one) + "\n" for one in items[:size]))
-        return cpu(lambda: status(place, STAGES))
+        (place / ITEMS).write("".join(to_json_line(one) + "\n" for one in items[:size]))
+        return cpu(lambda: run_status(place, STAGES))
 
     def skipped(size: int) -> float:
         known = ResultStore(place)

@@ -81,12 +81,12 @@ def lengths(out: Path) -> list[float]:
     place = RemotePath(str(out))
     recipe = read_recipe(place)
     plan = Plan.of(recipe, resolve_stages(recipe, STAGES))
-    cells = ResultStore(place)
+    results = ResultStore(place)
     found = []
     for item in read_items(place):
-        unit = next(unit for unit in plan.units(item) if unit.stage == "probe")
-        there = cells.has(STAGES["probe"], unit.key)
-        found.append(float(json.loads(cells.read(STAGES["probe"], unit.key))["duration"] or 0.0) if there else 0.0)
+        unit = next(unit for unit in plan.tasks(item) if unit.stage == "probe")
+        there = results.has(STAGES["probe"], unit.key)
+        found.append(float(json.loads(results.read(STAGES["probe"], unit.key))["duration"] or 0.0) if there else 0.0)
     return found
 
 

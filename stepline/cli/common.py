@@ -19,7 +19,7 @@ from stepline.errors import SteplineError
 
 if TYPE_CHECKING:
     from stepline.annotate.local_server import LocalServer
-    from stepline.curate.driver import Progress as Curation
+    from stepline.curate.driver import PhaseProgress
     from stepline.pipeline.request import StepsSettings
     from stepline.progress import Progress
     from stepline.training.loop import Progress as Training
@@ -164,7 +164,7 @@ def training_bar() -> Iterator[Callable[["Training"], None]]:
 
 
 @contextmanager
-def curation_bar() -> Iterator[Callable[["Curation"], None]]:
+def curation_bar() -> Iterator[Callable[["PhaseProgress"], None]]:
     """Yield what shows a run over many videos: a bar on a terminal, else a line now and then, both on stderr."""
     if not sys.stderr.isatty():
         yield _video_lines()
@@ -176,16 +176,16 @@ def curation_bar() -> Iterator[Callable[["Curation"], None]]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
         bar = bars.add_task("videos", total=None, told="")
 
-        def report(progress: "Curation") -> None:
+        def report(progress: "PhaseProgress") -> None:
             bars.update(bar, total=progress.total, completed=progress.done, told=_told(progress))
 
         yield report
 
 
-def _video_lines() -> Callable[["Curation"], None]:
+def _video_lines() -> Callable[["PhaseProgress"], None]:
     told = 0.0
 
-    def report(progress: "Curation") -> None:
+    def report(progress: "PhaseProgress") -> None:
         nonlocal told
         if progress.done < progress.total and progress.seconds < told + OFTEN:
             return
@@ -195,7 +195,7 @@ def _video_lines() -> Callable[["Curation"], None]:
     return report
 
 
-def _told(progress: "Curation") -> str:
+def _told(progress: "PhaseProgress") -> str:
     """Return rate, time left and failures in words."""
     rate = f"{progress.rate:,.0f} an hour" if progress.rate else f"{progress.earlier} of an earlier run"
     left = f", {progress.left / 60:.0f} min left" if progress.left else ""

@@ -4,7 +4,7 @@
 """
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,12 +15,11 @@ from stepline.cli.common import Group, curation_bar, serve_until_stopped
 if TYPE_CHECKING:
     from stepline.curate.audit.sample import AuditSample
     from stepline.curate.audit.verdicts import Verdicts
-    from stepline.curate.driver import RunOutcome
+    from stepline.curate.driver import RunOutcome, RunRequest
     from stepline.curate.remote import RemotePath
-    from stepline.curate.run import Asked
     from stepline.curate.settings import ReportSettings
     from stepline.curate.stage import Recipe
-    from stepline.curate.status import Status
+    from stepline.curate.status import RunStatus
 
 NAMED = 5  # failures that are said one by one
 
@@ -61,32 +60,37 @@ def run(source: str, recipe: str, out: str, **options: Any) -> None:
     Example:
       stepline curate videos --recipe howtostep --out dataset --limit 20
     """
-    from stepline.curate.run import Asked
-    from stepline.curate.run import run as carry_out
+    from stepline.curate.driver import RunRequest
+    from stepline.curate.driver import curate as carry_out
+    from stepline.curate.stages import STAGES
 
     chosen = _recipe(recipe, options)
-    asked = Asked(source, chosen, out, options["limit"], options["retry_failed"])
+    request = RunRequest(chosen, out, STAGES, source, options["limit"], options["retry_failed"], say=_echo_to_stderr)
     if options["dry_run"]:
-        _forecast(asked, options["as_json"])
+        _forecast(request, options["as_json"])
         return
-    with curation_bar() as report:
-        outcome, place = carry_out(asked, report, lambda line: click.echo(line, err=True))
+    with curation_bar() as on_progress:
+        outcome, place = carry_out(replace(request, on_progress=on_progress))
     _tell_failures(outcome)
     told = {"videos": outcome.videos, "failed": len(outcome.failures), "refused": len(outcome.refused)}
-    dataset = f"{place.shown}/dataset" if "export" in chosen.stages else place.shown
+    dataset = f"{place.display_url}/dataset" if "export" in chosen.stages else place.display_url
     as_json = json.dumps({**told, "seconds": round(outcome.seconds, 1), "dataset": dataset})
     click.echo(as_json if options["as_json"] else dataset)
 
 
-def _forecast(asked: "Asked", as_json: bool) -> None:
+def _echo_to_stderr(line: str) -> None:
+    click.echo(line, err=True)
+
+
+def _forecast(request: "RunRequest", as_json: bool) -> None:
+    from stepline.curate.driver import source_items
     from stepline.curate.forecast.dry_run import as_json as to_json
     from stepline.curate.forecast.dry_run import dry_run, written
-    from stepline.curate.run import job_of, read
 
-    with curation_bar() as report:
-        job = job_of(asked, report, lambda line: click.echo(line, err=True))
-        told = dry_run(job, list(read(asked)), asked.recipe.forecast)
-    click.echo(to_json(told) if as_json else written(told))
+    with curation_bar() as on_progress:
+        reported = replace(request, on_progress=on_progress)
+        found = dry_run(reported, list(source_items(reported)), request.recipe.forecast)
+    click.echo(to_json(found) if as_json else written(found))
 
 
 def _recipe(name: str, options: dict[str, Any]) -> "Recipe":
@@ -119,15 +123,15 @@ def status(out: str, as_json: bool) -> None:
     """
     from stepline.curate.remote import RemotePath
     from stepline.curate.stages import STAGES
-    from stepline.curate.status import status as find
+    from stepline.curate.status import run_status
     from stepline.curate.store.run_log import read_recipe
 
     place = RemotePath(out)
-    found = find(RemotePath(out, read_recipe(place).places), STAGES)
+    found = run_status(RemotePath(out, read_recipe(place).places), STAGES)
     click.echo(json.dumps(asdict(found)) if as_json else _table(found))
 
 
-def _table(found: "Status") -> str:
+def _table(found: "RunStatus") -> str:
     """Return a status as a table, a row a stage."""
     lines = [f"{found.videos} videos, {found.refused} not taken; {found.worker or 'nobody works on it now'}"]
     lines.append(f"{'stage':<12}{'done':>9}{'failed':>9}{'waiting':>9}{'CPU s':>9}")
@@ -160,7 +164,7 @@ def report(out: str, overrides: tuple[str, ...]) -> None:
 
     place, settings = _place(out), _settings(out, overrides)
     write_report(place, settings)
-    click.echo((place / "report.html").shown)
+    click.echo((place / "report.html").display_url)
 
 
 @click.command("audit")

@@ -1,113 +1,96 @@
 """Dataset stages: each runs once, in the driver, over all videos, with a fixed number of threads."""
 
 import os
-import resource
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import replace
-from pathlib import Path
 from typing import cast
 
-from pydantic import JsonValue
-
-from stepline.curate.execution.supervisor import ONE_THREAD
+from stepline.curate.execution.pool import ONE_THREAD
+from stepline.curate.execution.worker import peak_memory
 from stepline.curate.plan import Plan, VideoStatus, video_status
-from stepline.curate.stage import Collection, DatasetContext, Item, Refused, Stage
+from stepline.curate.stage import Collection, DatasetContext, Item, Stage
 from stepline.curate.store.results import ResultStore, StageFolders
 from stepline.curate.store.run_log import RunLog
 from stepline.errors import StoreError
 
-AT_ONCE = 16  # results of a stage that are read from a store at the same time
+PARALLEL_READS = 16  # results of a stage that are read from a store at the same time
 
 
 def run_dataset_stage(
-    stage: Stage, plan: Plan, cells: ResultStore, collection: Collection, journal: RunLog, say: Callable[[str], None]
+    stage: Stage, plan: Plan, results: ResultStore, collection: Collection, run_log: RunLog, say: Callable[[str], None]
 ) -> Plan:
     """Make a dataset stage's folder where it is not there yet, and return the plan that knows of it.
 
     Raises StoreError where a video's results are missing though its stages have run.
     """
-    fates = tuple(_fates(plan, cells, collection.items, stage))
-    refused: JsonValue = [[one.id, one.reason] for one in collection.refused]
-    key = plan.dataset_key(stage, fates, refused)
-    folders = StageFolders(cells.place)
-    if not folders.done(stage.name, key):
-        say(f"{stage.name}: {sum(one.failure is None for one in fates)} of {len(fates)} videos")
-        _run(stage, key, plan, cells, fates, collection.refused, journal, say)
-        folders.finish(stage.name, key)
-    return replace(plan, dataset_keys={**plan.dataset_keys, stage.name: key})
+    videos = tuple(_video_statuses(plan, results, collection.items, plan.video_stages_before(stage)))
+    key = plan.dataset_key(stage, videos, collection.refused)
+    folders = StageFolders(results.out)
+    if not folders.is_complete(stage.name, key):
+        unfailed = [video for video in videos if video.failure is None]
+        say(f"{stage.name}: {len(unfailed)} of {len(videos)} videos")
+
+        def results_of(need: str) -> Iterator[tuple[Item, bytes]]:
+            def read(video: VideoStatus) -> bytes:
+                return results.read(plan.stages[need], video.key(need))
+
+            return read_results(unfailed, read, results.out.local is None)
+
+        context = DatasetContext(
+            folder=folders.begin(stage, key),
+            items=[video.item for video in videos],
+            recipe=plan.recipe,
+            out=results.out,
+            results=results_of,
+            failures={video.item.id: video.failure for video in videos if video.failure is not None},
+            refused=collection.refused,
+            folders=folders.local_folders(plan.dataset_keys, stage.needs),
+            say=say,
+        )
+        _run_and_log(stage, key, context, run_log)
+        folders.complete(stage.name, key)
+    return plan.with_dataset_key(stage, key)
 
 
-def _fates(plan: Plan, cells: ResultStore, items: Sequence[Item], stage: Stage) -> Iterator[VideoStatus]:
-    before = plan.before(stage)
+def _video_statuses(
+    plan: Plan, results: ResultStore, items: Sequence[Item], stages: tuple[str, ...]
+) -> Iterator[VideoStatus]:
     for item in items:
-        found = video_status(plan, cells, item, before)
-        if found is None:
+        status = video_status(plan, results, item, stages)
+        if status is None:
             raise StoreError(f"{item.id}: a result of its stages was removed while the run went on; run it again")
-        yield found
+        yield status
 
 
-def _run(
-    stage: Stage,
-    key: str,
-    plan: Plan,
-    cells: ResultStore,
-    fates: Sequence[VideoStatus],
-    refused: Sequence[Refused],
-    journal: RunLog,
-    say: Callable[[str], None],
-) -> None:
-    folders = StageFolders(cells.place)
-
-    def results(name: str) -> Iterator[tuple[Item, bytes]]:
-        kept = (one for one in fates if one.failure is None)
-        return read_ahead(kept, lambda one: cells.read(plan.stages[name], one.key(name)), cells.place.local is None)
-
-    gathered = DatasetContext(
-        folder=folders.started(stage, key),
-        items=[one.item for one in fates],
-        recipe=plan.recipe,
-        out=cells.place,
-        results=results,
-        failures={one.item.id: one.failure for one in fates if one.failure is not None},
-        refused=refused,
-        folders=here(folders, plan.dataset_keys, stage.needs),
-        say=say,
-    )
-    journal.write("start", id=None, stage=stage.name, key=key)
+def _run_and_log(stage: Stage, key: str, context: DatasetContext, run_log: RunLog) -> None:
+    run_log.write("start", id=None, stage=stage.name, key=key)
     cpu, wall = time.process_time(), time.monotonic()
-    with fixed_threads(plan.recipe.threads):
-        cast(Callable[[DatasetContext], None], stage.run)(gathered)
+    with fixed_threads(context.recipe.threads):
+        cast(Callable[[DatasetContext], None], stage.run)(context)
     took = {"cpu": round(time.process_time() - cpu, 4), "wall": round(time.monotonic() - wall, 4)}
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-    size = sum(path.stat().st_size for path in gathered.folder.rglob("*") if path.is_file())
-    journal.write("dataset", id=None, stage=stage.name, key=key, ok=True, **took, peak_rss=peak, bytes=size)
+    size = sum(path.stat().st_size for path in context.folder.rglob("*") if path.is_file())
+    run_log.write("dataset", id=None, stage=stage.name, key=key, ok=True, **took, peak_rss=peak_memory(), bytes=size)
 
 
-def read_ahead(
-    fates: Iterable[VideoStatus], read: Callable[[VideoStatus], bytes], far: bool
+def read_results(
+    videos: Iterable[VideoStatus], read: Callable[[VideoStatus], bytes], remote: bool
 ) -> Iterator[tuple[Item, bytes]]:
-    """Yield each item with its result, in order. far: in a store, where reading one by one would be mostly waiting."""
-    if not far:
-        yield from ((one.item, read(one)) for one in fates)
+    """Yield each item with its result, in order. remote: ahead of time, for one by one would be mostly waiting."""
+    if not remote:
+        yield from ((video.item, read(video)) for video in videos)
         return
-    coming: deque[tuple[Item, Future[bytes]]] = deque()
-    with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="cells") as pool:
-        for one in fates:
-            coming.append((one.item, pool.submit(read, one)))
-            if len(coming) > AT_ONCE:
-                item, data = coming.popleft()
+    reads: deque[tuple[Item, Future[bytes]]] = deque()
+    with ThreadPoolExecutor(PARALLEL_READS, thread_name_prefix="results") as pool:
+        for video in videos:
+            reads.append((video.item, pool.submit(read, video)))
+            if len(reads) > PARALLEL_READS:
+                item, data = reads.popleft()
                 yield item, data.result()
-        yield from ((item, data.result()) for item, data in coming)
-
-
-def here(folders: StageFolders, keys: Mapping[str, str], needs: Sequence[str]) -> dict[str, Path]:
-    """Return the folders of those needs that are dataset stages, on this machine."""
-    return {need: folders.here(need, keys[need]) for need in needs if need in keys}
+        yield from ((item, data.result()) for item, data in reads)
 
 
 @contextmanager

@@ -1,14 +1,14 @@
-"""A run from its source to its dataset: the videos through their stages, then the stages over all of them.
+"""A run of `stepline curate` from its source to its dataset and report.
 
-    OUT/run.json, items.jsonl, refused.jsonl        what is done with what
-    OUT/cells, failures                             results of units of work, and why there are none
+The videos go through their stages (execution/), then come the stages over all of them (dataset_stages.py), and so on in
+the recipe's order. Everything in OUT is found again by its name, so a run goes on where an earlier one ended, however
+that ended:
+
+    OUT/run.json, items.jsonl, refused.jsonl        the recipe, the videos, what was left out of the source
+    OUT/cells, failures                             results of tasks (a stage of a video), and why there are none
     OUT/stages/STAGE/KEY/                           what a dataset stage made
-    OUT/timings/*.jsonl, driver.json                what it took; who works on it
+    OUT/timings/*.jsonl, driver.json                what each task took; who works on the run
     OUT/dataset/                                    what the export stage publishes
-
-Everything is found again by its name, so that a run goes on where an earlier one ended, however that ended.
-
-How far a run is: what the driver counts while it goes on, and what `status` counts from OUT's files.
 """
 
 import logging
@@ -19,29 +19,28 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import TypeAlias
 
 from pydantic import JsonValue
 
 from stepline import __version__
 from stepline.curate.dataset_stages import run_dataset_stage
-from stepline.curate.execution.local import cores, scratch_folder, work_through
+from stepline.curate.execution.local import core_count, run_locally, scratch_folder
 from stepline.curate.execution.scheduler import FinishedVideo, Phase
 from stepline.curate.plan import Plan, video_status
 from stepline.curate.remote import RemotePath
 from stepline.curate.stage import (
-    CELLS,
-    FAILURES,
+    DATASET,
     Collection,
     Item,
     Recipe,
     Refused,
+    Stage,
     StageFailure,
     StageTable,
     resolve_stages,
 )
 from stepline.curate.store.lock import lock_output
-from stepline.curate.store.results import STAGES, ResultStore
+from stepline.curate.store.results import CELLS, FAILURES, STAGES, ResultStore, StageFolders
 from stepline.curate.store.run_log import RunLog, write_inventory
 from stepline.errors import DatasetError
 from stepline.storage import PARTIAL, check_writable
@@ -50,7 +49,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass
-class Progress:
+class PhaseProgress:
     """Videos of one phase. earlier: finished before the run began; kinds: how the failed ones failed, by kind.
 
     reasons: (stage, kind) -> videos.
@@ -94,15 +93,11 @@ class Progress:
         return None if not self.rate else (self.total - self.done) / self.rate * 3600
 
 
-Report: TypeAlias = Callable[[Progress], None]
-
-
 @dataclass(frozen=True)
-class Job:
-    """One run. stages: the table that the recipe's names are looked up in. source: as it was named.
-    limit: only the first videos by id.
+class RunRequest:
+    """What a run is asked for. stages: the table that the recipe's names are looked up in. source, out: URLs or paths.
 
-    report: called as videos finish; say: called with a line now and then.
+    limit: only the first videos by id. on_progress: called as videos finish; say: called with a line now and then.
     """
 
     recipe: Recipe
@@ -111,7 +106,7 @@ class Job:
     source: str = ""
     limit: int | None = None
     retry_failed: bool = False
-    report: Report = lambda progress: None  # noqa: ARG005
+    on_progress: Callable[[PhaseProgress], None] = lambda progress: None  # noqa: ARG005
     say: Callable[[str], None] = log.info
 
 
@@ -126,111 +121,147 @@ class RunOutcome:
     seconds: float
 
 
-def curate(job: Job, source: Iterable[Item | Refused], last: Callable[[RunOutcome], None] | None = None) -> RunOutcome:
+def curate(request: RunRequest) -> tuple[RunOutcome, RemotePath]:
+    """Make the dataset that a recipe makes of a source, and its report; return what came of it and where it is.
+
+    Raises a SteplineError in one line for what ends a run; whatever was finished is kept for the next one.
+    """
+    from stepline.curate.export import publish
+    from stepline.curate.report import write_report
+
+    out = output_path(request)
+
+    def publish_dataset(outcome: RunOutcome) -> None:
+        if "export" in request.recipe.stages:
+            publish(StageFolders(out).local_folder("export", outcome.plan.dataset_keys["export"]), out / DATASET)
+            write_report(out, request.recipe.report)
+
+    return run_recipe(request, source_items(request), publish_dataset), out
+
+
+def source_items(request: RunRequest) -> Iterator[Item | Refused]:
+    """Yield the videos of a request's source, and what it refuses."""
+    from stepline.curate.sources import read_source
+
+    return read_source(request.source, request.recipe.source, request.recipe.places)
+
+
+def output_path(request: RunRequest) -> RemotePath:
+    """Return OUT, which workers with another working folder must find, too."""
+    out = RemotePath(request.out, request.recipe.places)
+    return out if out.local is None else RemotePath(os.path.abspath(out.local), request.recipe.places)
+
+
+def run_recipe(
+    request: RunRequest, source: Iterable[Item | Refused], at_end: Callable[[RunOutcome], None] | None = None
+) -> RunOutcome:
     """Take every video of a source through the recipe and return what came of it.
 
-    last: what is done with that while no other driver may touch OUT.
+    at_end: called with that while no other driver may touch OUT.
     Raises SettingsError where the recipe does not hold together or another driver has OUT, DatasetError where the
     source is empty or names a video twice, and what ends a run: missing models, a full disk.
     """
     began, cpu = time.monotonic(), time.process_time()
-    out = place_of(job)
-    plan = Plan.of(job.recipe, resolve_stages(job.recipe, job.stages))
+    out = output_path(request)
+    plan = Plan.of(request.recipe, resolve_stages(request.recipe, request.stages))
     if out.local is not None:
         check_writable(out.local)
     with lock_output(out) as killed, scratch_folder() as scratch:
         if killed and out.local is not None:
-            _sweep(out.local)
-        collection = collected(source, job.limit)
-        write_inventory(out, job.recipe, collection, job.source)
-        journal = RunLog(out)
+            _remove_partial_files(out.local)
+        collection = collect_items(source, request.limit)
+        write_inventory(out, request.recipe, collection, request.source)
+        run_log = RunLog(out)
         try:
-            started: dict[str, JsonValue] = {"version": __version__, "engine": job.recipe.engine.name, "cores": cores()}
-            journal.write("run", **started, videos=len(collection.items), seconds=time.monotonic() - began)
-            plan = _carried_out(job, plan, ResultStore(out), collection, journal, scratch)
+            engine: dict[str, JsonValue] = {"engine": request.recipe.engine.name, "cores": core_count()}
+            seconds = time.monotonic() - began
+            run_log.write("run", version=__version__, **engine, videos=len(collection.items), seconds=seconds)
+            plan = _run_phases(request, plan, ResultStore(out), collection, run_log, scratch)
             took = {"seconds": round(time.monotonic() - began, 3), "cpu": round(time.process_time() - cpu, 3)}
-            journal.write("ended", **took)
+            run_log.write("ended", **took)
         finally:
-            journal.close()
+            run_log.close()
         failures = tuple(_failures(plan, ResultStore(out), collection.items))
         refused, seconds = tuple(collection.refused), time.monotonic() - began
         outcome = RunOutcome(len(collection.items), failures, refused, plan, seconds)
-        if last is not None:
-            last(outcome)
+        if at_end is not None:
+            at_end(outcome)
     return outcome
 
 
-def _sweep(out: Path) -> None:
+def _remove_partial_files(out: Path) -> None:
     """Remove the files that a killed driver's workers left half-written; nobody else ever reads them."""
     for folder in ("", f"{CELLS}/*/*/", f"{FAILURES}/*/", f"{STAGES}/*/"):
         for partial in out.glob(f"{folder}.*{PARTIAL}*"):
             partial.unlink(missing_ok=True)
 
 
-def place_of(job: Job) -> RemotePath:
-    """Return OUT, which workers with another working folder must find, too."""
-    place = RemotePath(job.out, job.recipe.places)
-    return place if place.local is None else RemotePath(os.path.abspath(place.local), job.recipe.places)
-
-
-def collected(source: Iterable[Item | Refused], limit: int | None) -> Collection:
+def collect_items(source: Iterable[Item | Refused], limit: int | None) -> Collection:
     """Return a source's videos, sorted by id, and what it refused. limit: only the first so many."""
     items: list[Item] = []
     refused: list[Refused] = []
-    for one in source:
-        (items if isinstance(one, Item) else refused).append(one)  # type: ignore[arg-type]
+    for entry in source:
+        (items if isinstance(entry, Item) else refused).append(entry)  # type: ignore[arg-type]
     items.sort(key=lambda item: item.id)
     for earlier, item in zip(items, islice(items, 1, None), strict=False):
         if earlier.id == item.id:
             raise DatasetError(f"{item.id}: the source names two videos so; give each its own id")
     if not items:
         raise DatasetError(f"the source holds no video to work on ({len(refused)} refused); name another")
-    return Collection(items[:limit], sorted(refused, key=lambda one: one.id))
+    return Collection(items[:limit], sorted(refused, key=lambda entry: entry.id))
 
 
-def _carried_out(
-    job: Job, plan: Plan, cells: ResultStore, collection: Collection, journal: RunLog, scratch: Path
+def _run_phases(
+    request: RunRequest, plan: Plan, results: ResultStore, collection: Collection, run_log: RunLog, scratch: Path
 ) -> Plan:
-    """Run the phases of a recipe: stages of each video, stages over all, and so on."""
-    for phase in plan.phases():
-        if phase[0].kind == "dataset":
-            for stage in phase:
-                plan = run_dataset_stage(stage, plan, cells, collection, journal, job.say)
+    """Run the stages of each video, those over all, and so on; return the plan that knows the latter's keys."""
+    for stages in plan.phases():
+        if stages[0].kind == "dataset":
+            for stage in stages:
+                plan = run_dataset_stage(stage, plan, results, collection, run_log, request.say)
             continue
-        names = tuple(stage.name for stage in phase)
-        progress = Progress(len(collection.items), names)
-        task = Phase(plan, cells, names, job.retry_failed, _counting(progress, job.report))
-        items = _unfailed(plan, cells, collection.items, plan.before(phase[0]))
-        job.report(progress)
-        if job.recipe.engine.name == "ray":
-            from stepline.curate.execution.ray import work_on_ray
-
-            work_on_ray(task, items)
-            cells = ResultStore(cells.place)  # what is known of a store was listed before other machines wrote to it
-        else:
-            work_through(task, items, job.recipe.engine.workers or cores(), scratch, journal)
+        _run_video_stages(request, plan, results, stages, collection.items, run_log, scratch)
+        if request.recipe.engine.name == "ray":
+            results = ResultStore(results.out)  # what is known of a store was listed before other machines wrote to it
     return plan
 
 
-def _counting(progress: Progress, report: Report) -> Callable[[FinishedVideo], None]:
-    def told(finished: FinishedVideo) -> None:
+def _run_video_stages(
+    request: RunRequest,
+    plan: Plan,
+    results: ResultStore,
+    stages: Sequence[Stage],
+    items: Sequence[Item],
+    run_log: RunLog,
+    scratch: Path,
+) -> None:
+    """Take the videos that nothing has failed for so far through some stages, on the engine of the recipe."""
+    progress = PhaseProgress(len(items), tuple(stage.name for stage in stages))
+    before = plan.video_stages_before(stages[0])
+
+    def count(finished: FinishedVideo) -> None:
         progress.count(finished.failure, earlier=not finished.worked)
-        report(progress)
+        request.on_progress(progress)
 
-    return told
+    def unfailed() -> Iterator[Item]:
+        for item in items:
+            status = video_status(plan, results, item, before) if before else None
+            if status is None or status.failure is None:
+                yield item
+
+    phase = Phase(plan, results, progress.stages, request.retry_failed, count)
+    request.on_progress(progress)
+    if request.recipe.engine.name == "ray":
+        from stepline.curate.execution.ray import run_on_ray
+
+        run_on_ray(phase, unfailed())
+    else:
+        run_locally(phase, unfailed(), request.recipe.engine.workers or core_count(), scratch, run_log)
 
 
-def _unfailed(plan: Plan, cells: ResultStore, items: Sequence[Item], before: tuple[str, ...]) -> Iterator[Item]:
-    """Yield the videos that nothing has failed for so far."""
-    for item in items:
-        found = video_status(plan, cells, item, before) if before else None
-        if found is None or found.failure is None:
-            yield item
-
-
-def _failures(plan: Plan, cells: ResultStore, items: Sequence[Item]) -> Iterator[StageFailure]:
+def _failures(plan: Plan, results: ResultStore, items: Sequence[Item]) -> Iterator[StageFailure]:
     stages = tuple(name for name, stage in plan.stages.items() if stage.kind == "video")
     for item in items:
-        found = video_status(plan, cells, item, stages)
-        if found is not None and found.failure is not None:
-            yield found.failure
+        status = video_status(plan, results, item, stages)
+        if status is not None and status.failure is not None:
+            yield status.failure

@@ -1,21 +1,51 @@
-"""What is to be done: for each video its units with their keys, and which of them may run next.
+"""What is to be done: each video's tasks, known by keys, and what has become of a video.
 
-A video's units run in the recipe's order; one that fails ends what comes after it. Which failure a video has is thus
-the same whatever ran first.
+A task is one stage of one video. Its key is a hash of all that decides its result, so that a result that is there is
+never made again, and one that a changed setting or file decides is. A video's tasks run in the recipe's order; one that
+fails ends what comes after it. Which failure a video has is thus the same whatever ran first.
 """
 
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from pydantic import JsonValue
 
-from stepline.curate.stage import Item, Recipe, Stage, StageFailure, StageTask, key, stage_inputs
+from stepline.curate.stage import Item, Recipe, Refused, Stage, StageFailure, files_read
 from stepline.curate.store.results import ResultStore
 
 DIGEST = 32  # bytes of a sha256
+
+
+@dataclass(frozen=True)
+class StageTask:
+    """One stage of one video. needs: key of each stage whose result it reads."""
+
+    item: Item
+    stage: str
+    key: str
+    needs: Mapping[str, str]
+
+
+def task_key(stage: Stage, item: Item, settings: JsonValue, needs: Mapping[str, str]) -> str:
+    """Return the key of a task's result: a sha256 of the stage, what it reads of the item, settings and needs.
+
+    settings: `stage.settings(recipe)`, asked once a run. needs: stage -> key.
+    """
+    parts = [stage.name, stage.version, item.id, stage_inputs(stage, item), settings, sorted(needs.items())]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, allow_nan=False).encode()).hexdigest()
+
+
+def stage_inputs(stage: Stage, item: Item) -> list[JsonValue]:
+    """Return what of an item decides a stage's result: the stamps of the files it reads, what is known about it."""
+    stamps = {"media": item.stamp, "captions": item.captions_stamp, "features": item.features_stamp}
+    about: list[JsonValue] = [item.title, item.task, item.category, item.duration] if "about" in stage.reads else []
+    read: list[JsonValue] = [f"{name} {stamps[name]}" for name in sorted(files_read(stage, item))]
+    addresses: list[JsonValue] = [item.path, item.video, item.captions, item.features]
+    where = addresses if "where" in stage.reads else []
+    return [*read, about, *([where] if where else [])]
 
 
 @dataclass(frozen=True)
@@ -38,39 +68,45 @@ class Plan:
         for _, stages in groupby(self.stages.values(), key=lambda stage: stage.kind):
             yield tuple(stages)
 
-    def units(self, item: Item) -> tuple[StageTask, ...]:
-        """Return a video's units in the recipe's order, as far as the dataset stages that they need are done."""
+    def tasks(self, item: Item) -> tuple[StageTask, ...]:
+        """Return a video's tasks in the recipe's order, as far as the dataset stages that they need are done."""
         keys = dict(self.dataset_keys)
-        units = []
+        tasks = []
         for stage in self.stages.values():
             if stage.kind != "video" or any(need not in keys for need in stage.needs):
                 continue
             needs = {need: keys[need] for need in stage.needs}
-            keys[stage.name] = key(stage, item, self.settings[stage.name], needs)
-            units.append(StageTask(item, stage.name, keys[stage.name], needs))
-        return tuple(units)
+            keys[stage.name] = task_key(stage, item, self.settings[stage.name], needs)
+            tasks.append(StageTask(item, stage.name, keys[stage.name], needs))
+        return tuple(tasks)
 
-    def before(self, stage: Stage) -> tuple[str, ...]:
+    def video_stages_before(self, stage: Stage) -> tuple[str, ...]:
         """Return the video stages that stand before a stage in the recipe."""
         names = list(self.stages)
         return tuple(name for name in names[: names.index(stage.name)] if self.stages[name].kind == "video")
+
+    def with_dataset_key(self, stage: Stage, key: str) -> "Plan":
+        """Return the plan that knows a dataset stage is done."""
+        return replace(self, dataset_keys={**self.dataset_keys, stage.name: key})
 
     def needs_met(self, stage: Stage) -> bool:
         """Tell whether the dataset stages that a stage needs are done."""
         return all(need in self.dataset_keys for need in stage.needs if self.stages[need].kind == "dataset")
 
-    def dataset_key(self, stage: Stage, fates: Sequence["VideoStatus"], refused: JsonValue) -> str:
-        """Return the name of a dataset stage's folder: a sha256 of what it is, reads and needs."""
+    def dataset_key(self, stage: Stage, statuses: Sequence["VideoStatus"], refused: Sequence[Refused]) -> str:
+        """Return the key of a dataset stage's folder: a sha256 of what it is, reads and needs."""
         digest = hashlib.sha256()
+        left_out: JsonValue = [[entry.id, entry.reason] for entry in refused]
         needs = {need: self.dataset_keys[need] for need in stage.needs if need in self.dataset_keys}
         about = [stage.name, stage.version, self.settings[stage.name], self.recipe.threads]
-        digest.update(json.dumps([about, sorted(needs.items()), refused], sort_keys=True, allow_nan=False).encode())
-        for status in fates:
+        digest.update(json.dumps([about, sorted(needs.items()), left_out], sort_keys=True, allow_nan=False).encode())
+        for status in statuses:
             known = [status.item.id, stage_inputs(stage, status.item)]
-            why = [status.failure.stage, status.failure.kind, status.failure.reason] if status.failure else None
-            keys = (
-                [status.key(need) for need in stage.needs if need in status.stages] if status.failure is None else None
-            )
+            failure, keys, why = status.failure, None, None
+            if failure is None:
+                keys = [status.key(need) for need in stage.needs if need in status.stages]
+            else:
+                why = [failure.stage, failure.kind, failure.reason]
             digest.update(json.dumps([known, keys, why], sort_keys=True, allow_nan=False).encode())
         return digest.hexdigest()
 
@@ -89,19 +125,19 @@ class VideoStatus:
 
     def key(self, stage: str) -> str:
         """Return the key of a stage's result."""
-        at = self.stages.index(stage) * DIGEST
-        return self.digests[at : at + DIGEST].hex()
+        start = self.stages.index(stage) * DIGEST
+        return self.digests[start : start + DIGEST].hex()
 
 
-def video_status(plan: Plan, cells: ResultStore, item: Item, stages: tuple[str, ...]) -> VideoStatus | None:
+def video_status(plan: Plan, results: ResultStore, item: Item, stages: tuple[str, ...]) -> VideoStatus | None:
     """Return what became of a video in some stages; None where a result is missing without a failure."""
     digests = []
-    for unit in plan.units(item):
-        if unit.stage not in stages:
+    for task in plan.tasks(item):
+        if task.stage not in stages:
             continue
-        stage = plan.stages[unit.stage]
-        if not cells.has(stage, unit.key):
-            failure = cells.failure(stage, unit.key)
+        stage = plan.stages[task.stage]
+        if not results.has(stage, task.key):
+            failure = results.failure(stage, task.key)
             return None if failure is None else VideoStatus(item, stages, b"", failure)
-        digests.append(bytes.fromhex(unit.key))
+        digests.append(bytes.fromhex(task.key))
     return VideoStatus(item, stages, b"".join(digests), None) if len(digests) == len(stages) else None

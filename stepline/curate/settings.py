@@ -1,12 +1,7 @@
-"""Settings of reading and writing anywhere, of the videos that come in and of the dataset that goes out.
+"""Settings of `stepline curate`: remote files, sources, stages, limits and engines, export, forecast and report.
 
-Settings of how a run is carried out: limits of a unit of work, and engines. Engines never decide results.
-
-Settings of the forecast; none of them changes the dataset.
-
-Settings of the report and the audit; none of them changes the dataset.
-
-Settings of the stages that only `curate` has; those of the others are their packages' own.
+Those of the stages that other packages have are those packages' own (stage.Recipe joins them). Remote files, limits,
+engines, the forecast, the report and the audit never decide what is in a dataset.
 """
 
 from pathlib import Path
@@ -17,6 +12,8 @@ from pydantic import Field
 from stepline.nasva.network_settings import AlignerSettings
 from stepline.settings import Count, CountOrZero, Fraction, NonNegative, Positive, Settings
 from stepline.sieve_swap.settings import MatchSettings, PairingSettings
+
+MIB = 2**20  # bytes; sizes in settings are in MiB
 
 
 class RemoteSettings(Settings):

@@ -1,23 +1,12 @@
-"""A stage of a recipe: a plain function with a name, a version, and all that decides its result.
+"""What a run is made of: items (videos), stages, and the recipe that names stages and sets them.
 
-    STAGES = {"coarse": Stage("coarse", 1, "video", place_coarsely, needs=("transcribe", "write"), settings=...)}
+    STAGES = {"coarse": Stage("coarse", 1, "video", coarse, needs=("transcribe", "write"), settings=...)}
 
-A stage of kind "video" makes the bytes of one cell from one item; one of kind "dataset" runs once over all of them.
-Neither knows which engine runs it.
-
-A recipe: which stages a run has, and the settings of each, as one file.
-
-What a run goes over: one item a video, with where its parts are and what tells that one of them changed.
-
-Units of work: a stage of a video, known by a key of all that decides its result.
-
-OUT/cells/STAGE/k[:2]/KEY.json        a result; that it is there says that it is done
-OUT/failures/STAGE/KEY.json           why there is none
+A stage is a plain function with a name, a version, and all that decides its result. One of kind "video" makes the bytes
+of one result from one item; one of kind "dataset" runs once over all of them. Neither knows which engine runs it.
 """
 
 import difflib
-import hashlib
-import json
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -59,7 +48,8 @@ class Item:
 
     id: unique in the run; items are always handled sorted by it. video, captions, features: fsspec URLs of the media,
     of captions that stand for recognition, and of ready features that stand for a backbone; None = there are none.
-    Each stamp tells a changed file: its size and time of change where it is local, size and ETag in an object store.
+    Each stamp is the file's fingerprint, which tells a changed one: size and time of change of a local file, size and
+    ETag in an object store (RemotePath.fingerprint).
     """
 
     id: str
@@ -93,7 +83,7 @@ class Collection:
 
 
 StageKind: TypeAlias = Literal["video", "dataset"]
-Reads: TypeAlias = Literal["media", "speech", "picture", "about", "where"]
+StageInput: TypeAlias = Literal["media", "speech", "picture", "about", "where"]
 FailureKind: TypeAlias = Literal["left out", "error", "hang", "crash", "memory"]
 
 
@@ -116,7 +106,7 @@ class StageFailure:
 class VideoContext:
     """What a video stage gets. The paths are local, None where the stage does not read them or the item has none.
 
-    results: bytes of the cells of `needs`, by stage. folders: of needs that are dataset stages.
+    results: bytes of the results of `needs`, by stage. folders: of needs that are dataset stages.
     notes: numbers that the stage wants beside its timing, such as {"tokens": 812}; they decide nothing.
     """
 
@@ -137,7 +127,7 @@ class DatasetContext:
     folder: local, the stage's own; what it holds after `run` is its result. results(stage): (item, bytes) of every
     item without a failure in any video stage before this one, sorted by id. failures: of every other item, the first
     in the recipe's order.
-    folders: of needs that are dataset stages. out: the run's place, for what is published beside the cells.
+    folders: of needs that are dataset stages. out: of the run, for what is published beside the results.
     """
 
     folder: Path
@@ -164,7 +154,7 @@ class Stage:
     takes: needs that count only where the recipe has them before it. reads: "media" the video file; "speech" the
     captions, and only where there are none the video; "picture" the ready features, else the video; "about" title,
     task, category and duration; "where" the addresses of its files. settings: exactly what of a recipe decides the
-    result, with the sha256 of every file that it names. suffix: of its cells. gpu: it can use one. resumes: a dataset
+    result, with the sha256 of every file that it names. suffix: of its results. gpu: it can use one. resumes: a dataset
     stage that goes on in a folder where it was killed; others start in an empty one.
     """
 
@@ -174,7 +164,7 @@ class Stage:
     run: Callable[[VideoContext], bytes] | Callable[[DatasetContext], None]
     needs: tuple[str, ...] = ()
     takes: tuple[str, ...] = ()
-    reads: tuple[Reads, ...] = ()
+    reads: tuple[StageInput, ...] = ()
     settings: Callable[["Recipe"], JsonValue] = no_settings
     suffix: str = ".json"
     gpu: bool = False
@@ -246,37 +236,7 @@ def resolve_stages(recipe: Recipe, stages: StageTable) -> tuple[Stage, ...]:
     return tuple(chosen.values())
 
 
-CELLS, FAILURES = "cells", "failures"
 DATASET = "dataset"  # below OUT: what is published
-
-
-@dataclass(frozen=True)
-class StageTask:
-    """One stage of one video. needs: key of each stage whose result it reads."""
-
-    item: Item
-    stage: str
-    key: str
-    needs: Mapping[str, str]
-
-
-def key(stage: Stage, item: Item, settings: JsonValue, needs: Mapping[str, str]) -> str:
-    """Return the name of a unit's result: a sha256 of the stage, what it reads of the item, settings and needs.
-
-    settings: `stage.settings(recipe)`, asked once a run. needs: stage -> key.
-    """
-    parts = [stage.name, stage.version, item.id, stage_inputs(stage, item), settings, sorted(needs.items())]
-    return hashlib.sha256(json.dumps(parts, sort_keys=True, allow_nan=False).encode()).hexdigest()
-
-
-def stage_inputs(stage: Stage, item: Item) -> list[JsonValue]:
-    """Return what of an item decides a stage's result: the stamps of the files it reads, what is known about it."""
-    stamps = {"media": item.stamp, "captions": item.captions_stamp, "features": item.features_stamp}
-    about: list[JsonValue] = [item.title, item.task, item.category, item.duration] if "about" in stage.reads else []
-    read: list[JsonValue] = [f"{name} {stamps[name]}" for name in sorted(files_read(stage, item))]
-    addresses: list[JsonValue] = [item.path, item.video, item.captions, item.features]
-    where = addresses if "where" in stage.reads else []
-    return [*read, about, *([where] if where else [])]
 
 
 def files_read(stage: Stage, item: Item) -> frozenset[str]:
@@ -290,13 +250,3 @@ def files_read(stage: Stage, item: Item) -> frozenset[str]:
         elif kind not in ("about", "where") and item.video is not None:
             found.add("media")
     return frozenset(found)
-
-
-def result_path(stage: Stage, key: str) -> str:
-    """Return where a result lies below OUT."""
-    return f"{CELLS}/{stage.name}/{key[:2]}/{key}{stage.suffix}"
-
-
-def failure_path(stage: Stage, key: str) -> str:
-    """Return where a failure lies below OUT."""
-    return f"{FAILURES}/{stage.name}/{key}.json"

@@ -1,7 +1,7 @@
 """What a run has come to, from its files alone: anybody may ask while it works, or after it was killed."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class StageState:
-    """One stage. done, waiting: its units, of which a dataset stage has one; failed: units by kind of failure.
+class StageStatus:
+    """One stage. done, waiting: its tasks, of which a dataset stage has one; failed: tasks by kind of failure.
 
-    never: units that will not run, because their video failed before. cpu: seconds that it took in all runs.
+    never: tasks that will not run, because their video failed before. cpu: seconds that it took in all runs.
     """
 
     name: str
@@ -32,15 +32,15 @@ class StageState:
 
 
 @dataclass(frozen=True)
-class Status:
-    """A run. worker: who works on it now, None = nobody. rate: units an hour in the last run; left: seconds at it.
+class RunStatus:
+    """A run. worker: who works on it now, None = nobody. rate: tasks an hour in the last run; left: seconds at it.
 
     others: folders of stages that the last run does not use, by their name below OUT, with their bytes.
     """
 
     videos: int
     refused: int
-    stages: tuple[StageState, ...]
+    stages: tuple[StageStatus, ...]
     failures: tuple[StageFailure, ...]
     worker: str | None
     rate: float | None
@@ -48,83 +48,86 @@ class Status:
     others: Mapping[str, int]
 
 
-def status(out: "RemotePath", stages: StageTable) -> Status:
+def run_status(out: "RemotePath", stages: StageTable) -> RunStatus:
     """Return what the last run on OUT has come to. Raises StoreError where there was none."""
     recipe = read_recipe(out)
     plan = Plan.of(recipe, resolve_stages(recipe, stages))
-    items, refused, cells = tuple(read_items(out)), tuple(read_refused(out)), ResultStore(out)
-    states = {name: StageState(name) for name in plan.stages}
+    items, refused, results = tuple(read_items(out)), tuple(read_refused(out)), ResultStore(out)
+    statuses = {name: StageStatus(name) for name in plan.stages}
     failures: dict[str, StageFailure] = {}
     for stage in plan.stages.values():
         if stage.kind == "video":
-            _count_units(stage, plan, cells, items, states[stage.name], failures)
+            _count_tasks(stage, plan, results, items, statuses[stage.name], failures)
         else:
-            plan = _count_whole(stage, plan, cells, items, refused, states[stage.name])
-    rate = _took(read_timings(out), states)
-    waiting = sum(state.waiting for state in states.values())
+            plan = _count_dataset_stage(stage, plan, results, items, refused, statuses[stage.name])
+    rate = _add_timings(read_timings(out), statuses)
+    waiting = sum(status.waiting for status in statuses.values())
     left = waiting / rate * 3600 if rate and waiting else None
     listed = tuple(failures[identity] for identity in sorted(failures))
-    others = StageFolders(out).others(plan.dataset_keys)
-    return Status(len(items), len(refused), tuple(states.values()), listed, lock_owner(out), rate, left, others)
+    others = StageFolders(out).unused(plan.dataset_keys)
+    owner = lock_owner(out)
+    return RunStatus(len(items), len(refused), tuple(statuses.values()), listed, owner, rate, left, others)
 
 
-def _count_units(
+def _count_tasks(
     stage: Stage,
     plan: Plan,
-    cells: ResultStore,
+    results: ResultStore,
     items: Sequence[Item],
-    state: StageState,
+    status: StageStatus,
     failures: dict[str, StageFailure],
 ) -> None:
-    """Count what became of a stage's units, and note the videos that it failed for."""
+    """Count what became of a stage's tasks, and note the videos that it failed for."""
     for item in items:
         if item.id in failures:
-            state.never += 1
+            status.never += 1
             continue
-        unit = next((unit for unit in plan.units(item) if unit.stage == stage.name), None)
-        if unit is not None and cells.has(stage, unit.key):
-            state.done += 1
+        task = next((task for task in plan.tasks(item) if task.stage == stage.name), None)
+        if task is not None and results.has(stage, task.key):
+            status.done += 1
             continue
-        failure = cells.failure(stage, unit.key) if unit is not None else None
+        failure = results.failure(stage, task.key) if task is not None else None
         if failure is None:
-            state.waiting += 1
+            status.waiting += 1
         else:
-            state.failed[failure.kind] = state.failed.get(failure.kind, 0) + 1
+            status.failed[failure.kind] = status.failed.get(failure.kind, 0) + 1
             failures[item.id] = failure
 
 
-def _count_whole(
-    stage: Stage, plan: Plan, cells: ResultStore, items: Sequence[Item], refused: Sequence[Refused], state: StageState
+def _count_dataset_stage(
+    stage: Stage,
+    plan: Plan,
+    results: ResultStore,
+    items: Sequence[Item],
+    refused: Sequence[Refused],
+    status: StageStatus,
 ) -> Plan:
     """Tell whether a dataset stage is done, and return the plan that knows of it."""
-    fates: list[VideoStatus] = []
-    for item in items:
-        found = video_status(plan, cells, item, plan.before(stage))
-        if found is not None:
-            fates.append(found)
-    known: JsonValue = [[one.id, one.reason] for one in refused]
-    able = len(fates) == len(items) and plan.needs_met(stage)
-    key = plan.dataset_key(stage, fates, known) if able else ""
-    if not able or not StageFolders(cells.place).done(stage.name, key):
-        state.waiting = 1
+    before = plan.video_stages_before(stage)
+    found = (video_status(plan, results, item, before) for item in items)
+    videos: list[VideoStatus] = [video for video in found if video is not None]
+    ready = len(videos) == len(items) and plan.needs_met(stage)
+    key = plan.dataset_key(stage, videos, refused) if ready else ""
+    if not ready or not StageFolders(results.out).is_complete(stage.name, key):
+        status.waiting = 1
         return plan
-    state.done = 1
-    return replace(plan, dataset_keys={**plan.dataset_keys, stage.name: key})
+    status.done = 1
+    return plan.with_dataset_key(stage, key)
 
 
-def _took(lines: Iterable[Mapping[str, JsonValue]], states: Mapping[str, StageState]) -> float | None:
-    """Add up what stages took; return the units an hour of the last run, None where it has finished none."""
-    begun, last, units = 0.0, 0.0, 0
+def _add_timings(lines: Iterable[Mapping[str, JsonValue]], statuses: Mapping[str, StageStatus]) -> float | None:
+    """Add up what stages took; return the tasks an hour of the last run, None where it has finished none."""
+    began, last, tasks = 0.0, 0.0, 0
     timed = [(_number(line, "at"), line) for line in lines]
     for at, line in sorted(timed, key=lambda pair: pair[0]):
         event, name = line.get("event"), str(line.get("stage"))
         if event == "run":
-            begun, units = at, 0
-        if event in ("end", "dataset") and name in states:
-            states[name].cpu += _number(line, "cpu")
-            units += 1
+            began, tasks = at, 0
+        if event in ("end", "dataset") and name in statuses:
+            statuses[name].cpu += _number(line, "cpu")
+            tasks += 1
             last = at
-    return units / max(last - begun, 1e-9) * 3600 if units else None
+    return tasks / max(last - began, 1e-9) * 3600 if tasks else None
 
 
 def _number(line: Mapping[str, JsonValue], name: str) -> float:

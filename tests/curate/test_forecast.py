@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from fake_stages import STAGES, recipe, videos
 
-from stepline.curate.driver import Job, curate
+from stepline.curate.driver import RunRequest, run_recipe
 from stepline.curate.forecast.costs import read_costs
 from stepline.curate.forecast.dry_run import dry_run
 from stepline.curate.forecast.model import at, forecast, foretells, line, sample, sizes, totals
@@ -126,12 +126,12 @@ def test_every_third_of_a_sample_holds_small_and_large_videos():
 
 def test_the_run_after_a_dry_run_makes_nothing_of_the_sample_again(tmp_path):
     items = videos(tmp_path / "in", {f"v{n}": "word " * (n + 1) for n in range(12)})
-    job = Job(recipe(), str(tmp_path / "out"), STAGES)
+    job = RunRequest(recipe(), str(tmp_path / "out"), STAGES)
     told = dry_run(job, items, SETTINGS)
     assert (told.videos, told.sampled, told.size) == (12, 6, "bytes")
     assert {stage.name for stage in told.stages} == set(job.recipe.stages)
     assert not (tmp_path / "out" / "dataset").exists()
-    curate(job, items)
+    run_recipe(job, items)
     made = [
         line["id"] for line in read_timings(RemotePath(job.out)) if line["event"] == "end" and line["stage"] == "read"
     ]

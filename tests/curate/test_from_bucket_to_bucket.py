@@ -4,11 +4,12 @@ import pytest
 from s3_server import SECRET, s3_server
 from small_video import CAPTIONS, draw_video
 
+from stepline.curate.driver import RunRequest, curate
 from stepline.curate.remote import RemotePath, filesystems
-from stepline.curate.run import Asked, run
 from stepline.curate.settings import RemoteSettings
 from stepline.curate.sources import read_source
 from stepline.curate.stage import Item, load_recipe
+from stepline.curate.stages import STAGES
 from stepline.errors import SteplineError
 
 QUICK = RemoteSettings(pause=0.001, seconds=20.0, block=1)
@@ -21,10 +22,10 @@ def bucket(monkeypatch, tmp_path):
     monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     with s3_server(monkeypatch) as faults:
-        filesystems._made.cache_clear()
+        filesystems._create.cache_clear()
         filesystems.filesystem("s3://bucket", QUICK).mkdir("bucket")
         yield faults
-        filesystems._made.cache_clear()
+        filesystems._create.cache_clear()
 
 
 def copied(folder, address):
@@ -47,15 +48,16 @@ def test_a_bucket_is_read_as_its_folder_is_through_500s(tmp_path, bucket):
         ]
         for one in there:
             if isinstance(one, Item):
-                assert RemotePath(one.video, QUICK).stamp() == one.stamp
+                assert RemotePath(one.video, QUICK).fingerprint() == one.stamp
     assert bucket.failed > 5
 
 
 def test_a_refused_bucket_ends_a_run_in_one_line_without_a_secret(tmp_path, bucket):
     bucket.only = ("403 Forbidden", b"InvalidAccessKeyId")
-    asked = Asked("s3://bucket/in", load_recipe("visual_narration", ["places.pause=0.001"]), str(tmp_path / "out"))
+    recipe = load_recipe("visual_narration", ["places.pause=0.001"])
+    request = RunRequest(recipe, str(tmp_path / "out"), STAGES, "s3://bucket/in")
     with pytest.raises(SteplineError, match=r"^s3://bucket/in.*; ") as caught:
-        run(asked, lambda progress: None, lambda line: None)
+        curate(request)
     assert "\n" not in str(caught.value)
     assert SECRET not in str(caught.value)
 
@@ -73,7 +75,7 @@ def test_a_run_from_s3_to_s3_with_500s_and_slow_reads_gives_the_bytes_of_a_local
 
     def done(source, out, *more):
         recipe = load_recipe("visual_narration", [*settings, *more])
-        return run(Asked(source, recipe, out), lambda progress: None, lambda line: None)[1] / "dataset"
+        return curate(RunRequest(recipe, out, STAGES, source))[1] / "dataset"
 
     here = done(str(tmp_path / "in"), str(tmp_path / "out"))
     bucket.every, bucket.slow_every, bucket.slow_seconds = 5, 41, 6.0

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from threadpoolctl import threadpool_info
 
-from stepline.curate.dataset_stages import AT_ONCE, fixed_threads, read_ahead
+from stepline.curate.dataset_stages import PARALLEL_READS, fixed_threads, read_results
 from stepline.curate.plan import VideoStatus
 from stepline.curate.stage import Item
 
@@ -23,19 +23,19 @@ def test_libraries_that_are_loaded_already_use_the_recipes_threads_too():
 
 
 def test_results_in_a_store_are_read_side_by_side_and_come_in_order():
-    fates = [VideoStatus(Item(f"v{number:03d}"), (), b"", None) for number in range(3 * AT_ONCE)]
-    together = threading.Barrier(AT_ONCE, timeout=60)  # broken where fewer are read at a time
+    videos = [VideoStatus(Item(f"v{number:03d}"), (), b"", None) for number in range(3 * PARALLEL_READS)]
+    together = threading.Barrier(PARALLEL_READS, timeout=60)  # broken where fewer are read at a time
 
     def read(one):
         together.wait()
         return one.item.id.encode()
 
-    assert list(read_ahead(fates, read, far=True)) == [(one.item, one.item.id.encode()) for one in fates]
+    assert list(read_results(videos, read, remote=True)) == [(one.item, one.item.id.encode()) for one in videos]
 
 
 def test_results_on_a_disk_are_read_as_they_are_asked_for():
     asked = []
-    fates = [VideoStatus(Item(id), (), b"", None) for id in "ab"]
-    results = read_ahead(fates, lambda one: asked.append(one.item.id) or b"", far=False)
+    videos = [VideoStatus(Item(id), (), b"", None) for id in "ab"]
+    results = read_results(videos, lambda one: asked.append(one.item.id) or b"", remote=False)
     assert next(results) == (Item("a"), b"")
     assert asked == ["a"]

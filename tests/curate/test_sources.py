@@ -38,8 +38,8 @@ def test_a_folder_gives_its_videos_sorted_with_the_captions_beside_them(tmp_path
     assert (cut.id, whisk.id) == ("cut", "whisk")
     assert cut.video == f"{tmp_path}/sub/cut.MKV"
     assert cut.captions == f"{tmp_path}/cut.srt"  # no language before one with a language
-    assert cut.captions_stamp == RemotePath(cut.captions).stamp()
-    assert cut.stamp == RemotePath(cut.video).stamp()
+    assert cut.captions_stamp == RemotePath(cut.captions).fingerprint()
+    assert cut.stamp == RemotePath(cut.video).fingerprint()
     assert (whisk.captions, whisk.features) == (None, None)
 
 
@@ -95,7 +95,7 @@ def test_a_list_gives_a_row_each_and_says_what_it_refuses(tmp_path, kind):
     assert b.video == f"{tmp_path}/videos/b.mp4"
     assert (b.category, b.duration, b.title, b.task) == ("Food", 12.5, "Tea", None)
     assert (a.video, a.task) == (f"{tmp_path}/videos/a.mp4", "Oil")
-    assert a.stamp == RemotePath(a.video).stamp()
+    assert a.stamp == RemotePath(a.video).fingerprint()
     assert none.reason == "its video is not there"
     assert "neither an id nor" in unnamed.reason
 
@@ -182,7 +182,7 @@ def test_tars_are_read_where_they_lie(tmp_path, address):
     assert RemotePath(c.video).read() == b"video c"
     assert RemotePath(c.video).name == "c.mp4"
     assert json.loads(RemotePath(c.captions).read()) == CAPTIONS
-    assert c.stamp == RemotePath(c.video).stamp()
+    assert c.stamp == RemotePath(c.video).fingerprint()
     assert "neither a video" in nothing.reason
     assert "2 videos" in two.reason
     (b,) = read_source(f"{tmp_path}/shards/s-01.tar")

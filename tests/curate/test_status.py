@@ -3,10 +3,10 @@ import dataclasses
 import pytest
 from fake_stages import STAGES, recipe, videos
 
-from stepline.curate.driver import Job, Progress, curate
+from stepline.curate.driver import PhaseProgress, RunRequest, run_recipe
 from stepline.curate.remote import RemotePath
 from stepline.curate.stage import DatasetContext, StageFailure
-from stepline.curate.status import status
+from stepline.curate.status import run_status
 from stepline.errors import StoreError
 
 
@@ -21,8 +21,10 @@ def test_status_counts_what_is_done_failed_and_waiting(tmp_path, monkeypatch):
     broken = {**STAGES, "publish": dataclasses.replace(STAGES["publish"], run=stop)}
     told = []
     with pytest.raises(KeyboardInterrupt):
-        curate(Job(recipe(), str(tmp_path / "out"), broken, report=lambda one: told.append(one.done)), items)
-    found = status(RemotePath(str(tmp_path / "out")), STAGES)
+        run_recipe(
+            RunRequest(recipe(), str(tmp_path / "out"), broken, on_progress=lambda one: told.append(one.done)), items
+        )
+    found = run_status(RemotePath(str(tmp_path / "out")), STAGES)
     counts = {stage.name: (stage.done, dict(stage.failed), stage.never, stage.waiting) for stage in found.stages}
     assert counts == {
         "read": (2, {"error": 1, "left out": 1}, 0, 0),
@@ -43,8 +45,8 @@ def test_status_names_what_other_recipes_left(tmp_path, monkeypatch):
     monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
     items = videos(tmp_path / "in", {"a": "one"})
     for threads in (1, 2):
-        curate(Job(recipe(threads=threads), str(tmp_path / "out"), STAGES), items)
-    found = status(RemotePath(str(tmp_path / "out")), STAGES)
+        run_recipe(RunRequest(recipe(threads=threads), str(tmp_path / "out"), STAGES), items)
+    found = run_status(RemotePath(str(tmp_path / "out")), STAGES)
     ((name, size),) = found.others.items()  # what publishes writes nothing into its own folder
     assert name.startswith("stages/total/")
     assert size == (tmp_path / "out" / name / "total.json").stat().st_size
@@ -52,11 +54,11 @@ def test_status_names_what_other_recipes_left(tmp_path, monkeypatch):
 
 def test_there_is_no_status_without_a_run(tmp_path):
     with pytest.raises(StoreError, match="no run of `stepline curate` has begun here"):
-        status(RemotePath(str(tmp_path)), STAGES)
+        run_status(RemotePath(str(tmp_path)), STAGES)
 
 
 def test_progress_knows_its_rate_and_what_is_left():
-    progress = Progress(total=10, began=0.0)
+    progress = PhaseProgress(total=10, began=0.0)
     assert progress.rate is None
     progress.count(None, earlier=True)
     assert progress.rate is None  # an earlier run's videos say nothing of this one's pace

@@ -1,7 +1,4 @@
-"""What goes between a supervisor and the process that works for it.
-
-Why a unit failed, in the same words wherever it ran: a reason stands in the dataset, which no machine may mark.
-"""
+"""Messages between the pool and a worker process, and reasons of failure that name nothing of this machine."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -9,9 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from stepline.curate.stage import FailureKind, Recipe, Stage, StageTask
+from stepline.curate.plan import StageTask
+from stepline.curate.stage import FailureKind, Recipe, Stage
 
-Became: TypeAlias = Literal["done", "run"] | FailureKind
+ReplyKind: TypeAlias = Literal["done", "run"] | FailureKind
 
 
 @dataclass(frozen=True)
@@ -29,9 +27,9 @@ class WorkerSetup:
 
 @dataclass(frozen=True)
 class TaskRequest:
-    """One unit to do. files: where what it reads is on this machine: "media", "captions", "features"."""
+    """One task to do. files: where what it reads is on this machine: "media", "captions", "features"."""
 
-    unit: StageTask
+    task: StageTask
     files: Mapping[str, Path] = field(default_factory=dict)
 
 
@@ -45,12 +43,12 @@ class WorkerReady:
 
 @dataclass(frozen=True)
 class TaskReply:
-    """What became of an order. "done": its cell is written; "run": the whole run must end, as `reason` says.
+    """What became of a request. "done": its result is stored; "run": the whole run must end, as `reason` says.
 
     cpu, wall: seconds; peak_rss, bytes: bytes; first: the worker had not done this stage before, so its models loaded.
     """
 
-    became: Became
+    kind: ReplyKind
     reason: str = ""
     cpu: float = 0.0
     wall: float = 0.0
@@ -60,17 +58,17 @@ class TaskReply:
     notes: Mapping[str, float] = field(default_factory=dict)
 
 
-LONGEST = 400  # characters of a reason
+LONGEST_REASON = 400  # characters of a reason
 PATH = re.compile(r"(?<![\w:/.<])(?:/[^\s/'\":;,()\[\]<>]+){2,}/?")  # of two parts or more; a URL's are its own
 ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{6,}\b")  # where an object lay in memory
 
 
-def plain(reason: str, files: Iterable[str], identity: str) -> str:
-    """Return a reason as one line without paths or addresses of memory of this machine.
+def portable_reason(reason: str, files: Iterable[str], identity: str) -> str:
+    """Return a reason as one line without paths or addresses of memory of this machine: it stands in the dataset.
 
     files: what the reason may call the video's own files, which become its id; any other path becomes `(a path)`.
     """
     for name in sorted(files, key=len, reverse=True):
         reason = reason.replace(name, identity)
     line = ADDRESS.sub("0x...", PATH.sub("(a path)", " ".join(reason.split())))
-    return line if len(line) <= LONGEST else line[:LONGEST] + "..."
+    return line if len(line) <= LONGEST_REASON else line[:LONGEST_REASON] + "..."

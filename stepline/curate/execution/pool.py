@@ -1,139 +1,309 @@
-"""Several worker processes: orders go in, outcomes come out; what dies is replaced, and its order judged.
+"""Worker processes and the pool of them: task requests go in, outcomes come out; what dies is replaced.
+
+A worker process has a deadline and a limit of memory for each task. It is a fresh interpreter (no fork: the driver may
+hold threads) with one thread for every library.
 
 A crash or too much memory counts only where a fresh process comes to the same end, so that no video is lost by what an
-earlier one left behind, and the outcome does not depend on which worker had it. A worker that somebody else killed
-(kill -9, the system short of memory) gives its order back, a few times at most.
+earlier one left behind, and the outcome does not depend on which worker had it. A task whose worker somebody else
+killed (kill -9, the system short of memory) is done again, a few times at most.
 """
 
+import contextlib
+import os
+import pickle
 import signal
+import subprocess
+import sys
 import time
 from collections import Counter, deque
-from dataclasses import dataclass
-from multiprocessing.connection import wait
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
+from typing import IO
 
+import psutil
 from pydantic import JsonValue
 
 from stepline.curate.execution.messages import TaskReply, TaskRequest, WorkerReady, WorkerSetup
-from stepline.curate.execution.supervisor import WorkerDeath, WorkerProcess
-from stepline.curate.stage import StageFailure
+from stepline.curate.settings import MIB
+from stepline.curate.stage import StageFailure, no_settings
 from stepline.curate.store.run_log import RunLog
 from stepline.errors import SteplineError
 
-LOOK = 0.1  # seconds between looks at memory and deadlines
-KILLS = 5  # times that a unit's worker may be killed from outside before the unit counts as failed
+START_SECONDS = 180.0  # that a process may take to start
+MOST_KILLED_STARTS = 5  # times in a row that one may be killed while it starts
+END_SECONDS = 5.0  # to wait for a process that closed its pipe
+POLL_INTERVAL = 0.1  # seconds between looks at memory and deadlines
+OUTSIDE_KILLS = 5  # times that a task's worker may be killed from outside before the task counts as failed
+ONE_THREAD = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS", "RAYON_NUM_THREADS")
+ENVIRONMENT = {"OMP_WAIT_POLICY": "PASSIVE", "TOKENIZERS_PARALLELISM": "false", "PYTHONSAFEPATH": "1"}
+
+# Linux kills a child when the THREAD that started it ends: this one ends with the process only.
+_starter = ThreadPoolExecutor(1, thread_name_prefix="stepline-start")
+
+
+@dataclass(frozen=True)
+class WorkerDeath:
+    """How a worker ended without a reply. code: as of `subprocess`; limit: "time" or "memory", which it broke."""
+
+    code: int
+    limit: str | None
+
+
+class WorkerProcess:
+    """One worker process, at most one task at a time."""
+
+    def __init__(self, setup: WorkerSetup, log: Path) -> None:
+        self._setup = setup
+        self._log = log
+        self._limits = setup.recipe.limits
+        self.request: TaskRequest | None = None
+        self.request_count = 0  # since its process started
+        self.stages_run: set[str] = set()  # whose models it has loaded
+        self._ready = False
+        self._failed_starts = 0
+        self._deadline = 0.0
+        self._began = 0.0
+        self._start()
+
+    @property
+    def connection(self) -> Connection:
+        """What `multiprocessing.connection.wait` waits on."""
+        return self._connection
+
+    @property
+    def is_free(self) -> bool:
+        """Tell whether it can take a request."""
+        return self._ready and self.request is None
+
+    @property
+    def pid(self) -> int:
+        """The id of its process."""
+        return self._process.pid
+
+    @property
+    def seconds(self) -> float:
+        """How long the present request has taken."""
+        return time.monotonic() - self._began
+
+    def submit(self, request: TaskRequest) -> None:
+        """Send a request to a free worker; one that has died meanwhile is noticed at `receive`."""
+        self.request = request
+        self.request_count += 1
+        self.stages_run.add(request.task.stage)
+        self._began = time.monotonic()
+        self._deadline = self._began + self._limits.seconds
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            self._connection.send(request)
+
+    def receive(self) -> WorkerReady | TaskReply | WorkerDeath:
+        """Return what came from the process: that it has started, a reply, or its death."""
+        try:
+            message = self._connection.recv()
+        except (EOFError, ConnectionResetError, pickle.UnpicklingError):
+            return self._end(None)
+        if isinstance(message, WorkerReady):
+            self._ready = True
+        return message if isinstance(message, (WorkerReady, TaskReply)) else self._end(None)
+
+    def check_limits(self) -> WorkerDeath | None:
+        """Kill a worker that is beyond its limits and return which; None where it is within them."""
+        if self._connection.poll():  # the reply is there
+            return None
+        if self.request is not None and memory_of(self.pid) > self._limits.memory * MIB:
+            return self._end("memory")
+        if time.monotonic() > self._deadline and not self.is_free:
+            return self._end("time")
+        return None
+
+    def restart(self) -> None:
+        """Replace the process by a fresh one."""
+        self.close()
+        self._start()
+
+    def close(self) -> None:
+        """End the process and all it started."""
+        kill(self._process)
+        self._connection.close()
+
+    def _start(self) -> None:
+        self._connection, theirs = Pipe()
+        self.request, self.request_count, self._ready = None, 0, False
+        self.stages_run = set()
+        self._deadline = time.monotonic() + START_SECONDS
+        with self._log.open("wb") as log:
+            self._process = _starter.submit(_start_process, theirs.fileno(), log).result()
+        theirs.close()
+        # Only the driver calls a stage's `settings`, and such a function may have no name by which it can be sent.
+        stages = {name: replace(stage, settings=no_settings) for name, stage in self._setup.stages.items()}
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it is noticed at `receive`
+            self._connection.send_bytes(pickle.dumps(replace(self._setup, stages=stages)))
+
+    def _end(self, limit: str | None) -> WorkerDeath:
+        if limit is None:
+            with contextlib.suppress(subprocess.TimeoutExpired):  # it closed its pipe and went on
+                self._process.wait(END_SECONDS)
+        code = self._process.poll()
+        kill(self._process)
+        self._failed_starts = 0 if self._ready else self._failed_starts + 1
+        killed = code == -signal.SIGKILL and self._failed_starts < MOST_KILLED_STARTS
+        if not self._ready and limit is not None:
+            raise SteplineError(
+                f"a worker process did not start within {START_SECONDS:.0f} s; is the machine overloaded?"
+            )
+        if not self._ready and not killed:
+            lines = self._log.read_text(errors="replace").split("\n") if self._log.is_file() else []
+            last_words = next((line for line in reversed(lines) if line.strip()), "it said nothing")
+            raise SteplineError(f"a worker process cannot start (code {code}): {last_words}")
+        return WorkerDeath(self._process.returncode if code is None else code, limit)
+
+
+def _start_process(pipe: int, log: IO[bytes]) -> "subprocess.Popen[bytes]":
+    one = dict.fromkeys(ONE_THREAD, "1") | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    return subprocess.Popen(
+        [sys.executable, "-m", "stepline.curate.execution.worker", str(pipe), str(os.getpid())],
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        pass_fds=(pipe,),
+        env={**os.environ, **one, **ENVIRONMENT},
+        start_new_session=True,  # so that what it starts can be killed with it
+    )
+
+
+def kill(process: "subprocess.Popen[bytes]") -> None:
+    """Kill a process with all of its group and wait for its end."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        process.kill()
+    process.wait()
+
+
+def memory_of(pid: int) -> int:
+    """Return the resident bytes of a process; 0 where it has ended."""
+    try:
+        return int(psutil.Process(pid).memory_info().rss)
+    except psutil.Error:
+        return 0
 
 
 @dataclass(frozen=True)
 class TaskOutcome:
-    """What became of an order: its cell is there, or why not."""
+    """What became of a request: its result is stored, or why not."""
 
-    order: TaskRequest
+    request: TaskRequest
     failure: StageFailure | None
     seconds: float
 
 
 class WorkerPool:
-    """Workers of one machine, all with the same setup. Close it at the end, however that comes."""
+    """Worker processes of one machine, all with the same setup. Close it at the end, however that comes."""
 
-    def __init__(self, setup: WorkerSetup, size: int, journal: RunLog, scratch: Path) -> None:
-        self._journal = journal
+    def __init__(self, setup: WorkerSetup, size: int, run_log: RunLog, scratch: Path) -> None:
+        self._run_log = run_log
         self._limits = setup.recipe.limits
-        self._kills: Counter[str] = Counter()  # by key
-        self._again: deque[TaskRequest] = deque()  # orders whose worker died of something else
+        self._kills: Counter[str] = Counter()  # from outside, by key of the task
+        self._retries: deque[TaskRequest] = deque()  # whose worker died of something else
         self._setup, self._size, self._scratch = setup, size, scratch
         self._workers: list[WorkerProcess] = []
 
-    def free(self, useful: int) -> list[WorkerProcess]:
-        """Return the workers that can take an order; start more where so many would be useful."""
+    def free_workers(self, useful: int) -> list[WorkerProcess]:
+        """Return the workers that can take a request; start more where so many would be useful."""
         while len(self._workers) < min(self._size, useful):
             self._workers.append(WorkerProcess(self._setup, self._scratch / f"worker-{len(self._workers)}.log"))
-        self._repeat()
-        return [worker for worker in self._workers if worker.free]
+        for worker in self._workers:
+            if self._retries and worker.is_free and worker.request_count == 0:
+                self.submit(worker, self._retries.popleft())
+        return [worker for worker in self._workers if worker.is_free]
 
-    def give(self, worker: WorkerProcess, order: TaskRequest) -> None:
-        """Give an order to a free worker."""
-        unit = order.unit
-        self._journal.write("start", id=unit.item.id, stage=unit.stage, key=unit.key, worker=worker.process)
-        worker.give(order)
+    def submit(self, worker: WorkerProcess, request: TaskRequest) -> None:
+        """Send a request to a free worker."""
+        task = request.task
+        self._run_log.write("start", id=task.item.id, stage=task.stage, key=task.key, worker=worker.pid)
+        worker.submit(request)
 
-    def wait(self, seconds: float = LOOK) -> list[TaskOutcome]:
-        """Return the orders that came to an end within some seconds.
+    def wait(self, seconds: float = POLL_INTERVAL) -> list[TaskOutcome]:
+        """Return the requests that came to an end within some seconds.
 
         Raises SteplineError where the whole run must end: wrong settings, no models, no room on the disk.
         """
         if not self._workers:  # every video still waits for its files
             time.sleep(seconds)
-        heard = wait([worker.connection for worker in self._workers], seconds)
-        found = [self._judged(worker, worker.answer()) for worker in self._workers if worker.connection in heard]
-        found += [self._judged(worker, worker.overrun()) for worker in self._workers]
-        return [outcome for outcome in found if outcome is not None]
+        readable = wait([worker.connection for worker in self._workers], seconds)
+        outcomes = [
+            self._outcome_of(worker, worker.receive()) for worker in self._workers if worker.connection in readable
+        ]
+        outcomes += [self._outcome_of(worker, worker.check_limits()) for worker in self._workers]
+        return [outcome for outcome in outcomes if outcome is not None]
 
     def close(self) -> None:
         """End every process."""
         for worker in self._workers:
             worker.close()
 
-    def _repeat(self) -> None:
-        """Give orders that must be done again to fresh workers."""
-        for worker in self._workers:
-            if self._again and worker.free and worker.served == 0:
-                self.give(worker, self._again.popleft())
-
-    def _judged(
+    def _outcome_of(
         self, worker: WorkerProcess, message: WorkerReady | TaskReply | WorkerDeath | None
     ) -> TaskOutcome | None:
+        """Return what a message says of the worker's request; None where that is not over, or must be done again."""
         if isinstance(message, WorkerReady):
             took = {"cpu": round(message.cpu, 4), "wall": round(message.wall, 4)}
-            self._journal.write("worker", worker=worker.process, **took)
-        if message is None or isinstance(message, WorkerReady):
+            self._run_log.write("worker", worker=worker.pid, **took)
             return None
-        order, seconds, fresh = worker.order, worker.seconds, worker.served == 1
+        if message is None:
+            return None
+        request, seconds, fresh = worker.request, worker.seconds, worker.request_count == 1
+        reply: TaskReply | None  # None: the request is to be done again
         if isinstance(message, WorkerDeath):
             worker.restart()
-            reply = self._of_death(message, order, fresh, seconds) if order else None
-            if order is not None and reply is None:
-                self._end(order, TaskReply("crash"), again=True)
-                self._again.append(order)
-            return self._outcome(order, reply, seconds) if order and reply else None
-        worker.order = None
-        if order is None:
+            ended = TaskReply("crash")
+            reply = self._reply_for_death(message, request, fresh, seconds) if request else None
+        else:
+            worker.request, ended = None, message
+            reply = message if fresh or message.kind != "memory" else None
+            if reply is None:
+                worker.restart()
+        if request is None:
             return None
-        if message.became == "memory" and not fresh:
-            worker.restart()
-            self._end(order, message, again=True)
-            self._again.append(order)
+        if reply is None:
+            self._log_end(request, ended, again=True)
+            self._retries.append(request)
             return None
-        return self._outcome(order, message, seconds)
+        return self._finished(request, reply, seconds)
 
-    def _of_death(self, died: WorkerDeath, order: TaskRequest, fresh: bool, seconds: float) -> TaskReply | None:
-        """Return what a worker's death says of its order; None where the order is to be done again."""
-        if died.why == "time":
+    def _reply_for_death(
+        self, death: WorkerDeath, request: TaskRequest, fresh: bool, seconds: float
+    ) -> TaskReply | None:
+        """Return what a worker's death says of its request; None where it is to be done again."""
+        if death.limit == "time":
             return TaskReply("hang", f"it took more than {self._limits.seconds:g} s", wall=seconds)
-        if died.why == "memory":
+        if death.limit == "memory":
             reason = f"it took more than {self._limits.memory} MiB of memory"
             return TaskReply("memory", reason, wall=seconds) if fresh else None
-        if died.code == -signal.SIGKILL:
-            self._kills[order.unit.key] += 1
-            often = self._kills[order.unit.key] >= KILLS
-            reason = f"its process was killed {KILLS} times from outside, as a system does that is short of memory"
+        if death.code == -signal.SIGKILL:
+            self._kills[request.task.key] += 1
+            often = self._kills[request.task.key] >= OUTSIDE_KILLS
+            times = f"{OUTSIDE_KILLS} times from outside"
+            reason = f"its process was killed {times}, as a system does that is short of memory"
             return TaskReply("memory", reason, wall=seconds) if often else None
-        how = f"signal {signal.Signals(-died.code).name}" if died.code < 0 else f"exit code {died.code}"
+        how = f"signal {signal.Signals(-death.code).name}" if death.code < 0 else f"exit code {death.code}"
         return TaskReply("crash", f"its process ended with {how}", wall=seconds) if fresh else None
 
-    def _outcome(self, order: TaskRequest, reply: TaskReply, seconds: float) -> TaskOutcome:
-        self._end(order, reply)
-        if reply.became == "run":
-            raise SteplineError(f"stage {order.unit.stage}: {reply.reason}")
-        if reply.became == "done":
-            return TaskOutcome(order, None, seconds)
-        unit = order.unit
-        return TaskOutcome(order, StageFailure(unit.item.id, unit.stage, reply.became, reply.reason), seconds)
+    def _finished(self, request: TaskRequest, reply: TaskReply, seconds: float) -> TaskOutcome:
+        self._log_end(request, reply)
+        task = request.task
+        if reply.kind == "run":
+            raise SteplineError(f"stage {task.stage}: {reply.reason}")
+        if reply.kind == "done":
+            return TaskOutcome(request, None, seconds)
+        return TaskOutcome(request, StageFailure(task.item.id, task.stage, reply.kind, reply.reason), seconds)
 
-    def _end(self, order: TaskRequest, reply: TaskReply, *, again: bool = False) -> None:
-        unit = order.unit
+    def _log_end(self, request: TaskRequest, reply: TaskReply, *, again: bool = False) -> None:
+        task = request.task
         known: dict[str, JsonValue] = dict(reply.notes)
-        known |= {"id": unit.item.id, "stage": unit.stage, "key": unit.key, "ok": reply.became == "done"}
-        known |= {"kind": reply.became, "again": again, "first": reply.first}
+        known |= {"id": task.item.id, "stage": task.stage, "key": task.key, "ok": reply.kind == "done"}
+        known |= {"kind": reply.kind, "again": again, "first": reply.first}
         known |= {"cpu": round(reply.cpu, 4), "wall": round(reply.wall, 4)}
-        self._journal.write("end", **known, peak_rss=reply.peak_rss, bytes=reply.bytes)
+        self._run_log.write("end", **known, peak_rss=reply.peak_rss, bytes=reply.bytes)

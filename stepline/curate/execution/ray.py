@@ -1,8 +1,8 @@
 """The Ray engine: the videos of a run spread over the actors of a cluster by Ray Data.
 
-Only items and what became of them go through Ray, a few hundred bytes a video; results go to OUT as cells, which every
-node must reach. Each actor owns a supervised worker process of the kind that the local engine has, so that a video that
-hangs or crashes takes no actor with it. What the engine is leaves no trace in a dataset.
+Only items and what became of them go through Ray, a few hundred bytes a video; results go to OUT, which every node must
+reach. Each actor has a scheduler and a worker process of the kind that the local engine has, so that a video that hangs
+or crashes takes no actor with it. What the engine is leaves no trace in a dataset.
 """
 
 import contextlib
@@ -15,29 +15,28 @@ from dataclasses import asdict, dataclass
 from itertools import groupby
 from typing import Any
 
-from stepline.curate.execution.local import MIB, cores, scratch_folder, setup_of
-from stepline.curate.execution.messages import LONGEST
-from stepline.curate.execution.pool import WorkerPool
-from stepline.curate.execution.scheduler import Fetcher, FinishedVideo, OpenVideo, Phase, Scheduler
+from stepline.curate.execution.local import core_count, scratch_folder
+from stepline.curate.execution.messages import LONGEST_REASON
+from stepline.curate.execution.scheduler import FinishedVideo, OpenVideo, Phase, Scheduler
 from stepline.curate.plan import Plan
 from stepline.curate.remote import RemotePath
 from stepline.curate.stage import Item, Stage, StageFailure
 from stepline.curate.store.results import ResultStore
-from stepline.curate.store.run_log import RunLog, from_line, to_line
+from stepline.curate.store.run_log import RunLog, from_json_line, to_json_line
 from stepline.errors import ModelError, SteplineError
 
-QUIET = {
+ENVIRONMENT = {
     "RAY_DATA_DISABLE_PROGRESS_BARS": "1",
     "RAY_BACKEND_LOG_LEVEL": "fatal",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
-SHARES = 16  # batches an actor, at least, so that none waits long for the last
-LARGEST = 32  # videos a batch
+BATCHES_PER_ACTOR = 16  # at least, so that no actor waits long for the last one
+LARGEST_BATCH = 32  # videos
 
 
 @dataclass(frozen=True)
 class ActorSetup:
-    """What an actor is told: a task's parts, which travel, and where the run is."""
+    """What an actor is told: the parts of a phase that can be sent, and where the run is."""
 
     plan: Plan
     out: str
@@ -48,93 +47,85 @@ class ActorSetup:
 class Actor:
     """Does some stages of the videos that Ray gives it. Its models stay loaded between batches."""
 
-    def __init__(self, share: ActorSetup) -> None:
-        self._held = contextlib.ExitStack()
-        place = RemotePath(share.out, share.plan.recipe.places)
-        scratch = self._held.enter_context(scratch_folder())
-        self._journal = RunLog(place)
+    def __init__(self, setup: ActorSetup) -> None:
+        self._until_end = contextlib.ExitStack()
+        out = RemotePath(setup.out, setup.plan.recipe.places)
+        scratch = self._until_end.enter_context(scratch_folder())
+        self._run_log = RunLog(out)
         self._finished: list[FinishedVideo] = []
-        self._task = Phase(
-            share.plan, ResultStore(place, listed=False), share.stages, share.retry, self._finished.append
-        )
-        engine = share.plan.recipe.engine
-        self._ahead = engine.ahead
-        self._fetcher = Fetcher(scratch, engine.cache * MIB, share.plan.recipe.places)
-        self._team = WorkerPool(setup_of(self._task), 1, self._journal, scratch)
+        results = ResultStore(out, listed=False)
+        phase = Phase(setup.plan, results, setup.stages, setup.retry, self._finished.append)
+        self._scheduler = Scheduler(phase, 1, scratch, self._run_log)
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, list[str]]:
         """Return a batch with what became of each video; rows that an earlier group could not do pass through."""
         rows = [json.loads(line) for line in batch["row"]]
-        items = [from_line(Item, row["item"]) for row in rows if row["failure"] is None and row["ends"] is None]
+        items = [from_json_line(Item, row["item"]) for row in rows if row["failure"] is None and row["ends"] is None]
         try:
-            Scheduler(self._task, self._team, self._fetcher, iter(items), self._ahead).run()
+            self._scheduler.run(items)
         except SteplineError as error:  # it ends the run; the driver says so
             return {"row": [json.dumps({**row, "ends": str(error)}) for row in rows]}
-        self._journal.copy()
-        became = {one.item.id: one for one in self._finished}
+        self._run_log.copy()
+        finished = {video.item.id: video for video in self._finished}
         self._finished.clear()
-        return {"row": [json.dumps(_with(row, became)) for row in rows]}
+        for row in rows:
+            video = finished.get(json.loads(row["item"])["id"])
+            if video is not None:
+                failure = asdict(video.failure) if video.failure else None
+                row.update(failure=failure, worked=row["worked"] or video.worked)
+        return {"row": [json.dumps(row) for row in rows]}
 
 
-def _with(row: dict[str, Any], became: dict[str, FinishedVideo]) -> dict[str, Any]:
-    """Return a row with what became of its video in this group."""
-    one = became.get(json.loads(row["item"])["id"])
-    if one is None:
-        return row
-    failure = asdict(one.failure) if one.failure else None
-    return {**row, "failure": failure, "worked": row["worked"] or one.worked}
-
-
-def work_on_ray(task: Phase, items: Iterable[Item]) -> None:
-    """Do the stages of a task for all items on a Ray cluster: the one named, else one that is started here.
+def run_on_ray(phase: Phase, items: Iterable[Item]) -> None:
+    """Take all items through a phase on a Ray cluster: the one named, else one that is started here.
 
     Raises ModelError where Ray is not installed, SteplineError where the run must end.
     """
-    lines = list(_to_be_done(task, items))
-    if not lines:
+    rows = list(_unfinished_rows(phase, items))
+    if not rows:
         return
-    with cluster(task.plan) as ray, _in_one_line(ray):
-        for row in _mapped(ray, task, lines).iter_rows():
+    with cluster(phase.plan) as ray, _ray_errors_in_one_line(ray):
+        for row in _mapped_dataset(ray, phase, rows).iter_rows():
             known = json.loads(row["row"])
             if known["ends"] is not None:
                 raise SteplineError(known["ends"])
             failure = StageFailure(**known["failure"]) if known["failure"] else None
-            task.told(FinishedVideo(from_line(Item, known["item"]), failure, known["worked"]))
+            phase.on_finished(FinishedVideo(from_json_line(Item, known["item"]), failure, known["worked"]))
 
 
-def _to_be_done(task: Phase, items: Iterable[Item]) -> Iterator[dict[str, str]]:
+def _unfinished_rows(phase: Phase, items: Iterable[Item]) -> Iterator[dict[str, str]]:
     """Yield a row for each video that something is left to do for; the others need no actor."""
     fresh = {"failure": None, "worked": False, "ends": None}
     for item in items:
-        video = OpenVideo(task.plan, task.cells, item, task.stages, retry=task.retry)
+        video = OpenVideo(phase.plan, phase.results, item, phase.stages, retry=phase.retry)
         if video.finished:
-            task.told(FinishedVideo(item, video.failure, worked=False))
+            phase.on_finished(FinishedVideo(item, video.failure, worked=False))
         else:
-            yield {"row": json.dumps({"item": to_line(item), **fresh})}
+            yield {"row": json.dumps({"item": to_json_line(item), **fresh})}
 
 
 @contextlib.contextmanager
-def _in_one_line(ray: Any) -> Iterator[None]:
+def _ray_errors_in_one_line(ray: Any) -> Iterator[None]:
     """Raise what Ray itself cannot go on after as a SteplineError."""
     try:
         yield
     except ray.exceptions.RayError as error:
         said = next((line for line in reversed(str(error).splitlines()) if line.strip()), "")
-        what = f"Ray ended the work ({type(error).__name__}: {said.strip()[:LONGEST]})"
+        what = f"Ray ended the work ({type(error).__name__}: {said.strip()[:LONGEST_REASON]})"
         raise SteplineError(f"{what}; what is done stays done, run again") from error
 
 
-def _mapped(ray: Any, task: Phase, lines: Sequence[dict[str, str]]) -> Any:
+def _mapped_dataset(ray: Any, phase: Phase, rows: Sequence[dict[str, str]]) -> Any:
     """Return the lazy dataset: a pool of actors for each group of stages, one after another, streaming."""
-    engine = task.plan.recipe.engine
+    engine = phase.plan.recipe.engine
     most = engine.workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
-    batch = min(LARGEST, max(1, len(lines) // (most * SHARES)))
-    data = ray.data.from_items(list(lines), override_num_blocks=-(-len(lines) // batch))
-    for stages, gpus in groups([task.plan.stages[name] for name in task.stages], engine.gpus):
-        share = ActorSetup(task.plan, task.cells.place.url, stages, task.retry)
+    batch = min(LARGEST_BATCH, max(1, len(rows) // (most * BATCHES_PER_ACTOR)))
+    data = ray.data.from_items(list(rows), override_num_blocks=-(-len(rows) // batch))
+    for stages, gpus in actor_groups([phase.plan.stages[name] for name in phase.stages], engine.gpus):
+        setup = ActorSetup(phase.plan, phase.results.out.url, stages, phase.retry)
         data = data.map_batches(
             Actor,
-            fn_constructor_args=(share,),
+            fn_constructor_args=(setup,),
             batch_size=batch,
             num_cpus=1,
             num_gpus=gpus or None,
@@ -143,7 +134,7 @@ def _mapped(ray: Any, task: Phase, lines: Sequence[dict[str, str]]) -> Any:
     return data
 
 
-def groups(stages: Sequence[Stage], gpus: float) -> list[tuple[tuple[str, ...], float]]:
+def actor_groups(stages: Sequence[Stage], gpus: float) -> list[tuple[tuple[str, ...], float]]:
     """Return runs of stages that one actor does, with the GPUs it takes: all stages in one where there are no GPUs."""
     runs = groupby(stages, key=lambda stage: bool(gpus) and stage.gpu)
     return [(tuple(stage.name for stage in run), gpus if uses else 0.0) for uses, run in runs]
@@ -153,7 +144,7 @@ def groups(stages: Sequence[Stage], gpus: float) -> list[tuple[tuple[str, ...], 
 def cluster(plan: Plan) -> Iterator[Any]:
     """Yield `ray`, connected to a cluster: one that is there already stays, one that is started here ends."""
     try:
-        os.environ.update({name: value for name, value in QUIET.items() if name not in os.environ})
+        os.environ.update({name: value for name, value in ENVIRONMENT.items() if name not in os.environ})
         import ray
         import ray.data
     except ImportError as error:
@@ -162,7 +153,9 @@ def cluster(plan: Plan) -> Iterator[Any]:
     if ours:
         engine = plan.recipe.engine
         address = engine.address or os.environ.get("RAY_ADDRESS") or "local"
-        started_here = {"num_cpus": engine.workers or cores(), "include_dashboard": False} if address == "local" else {}
+        started_here = (
+            {"num_cpus": engine.workers or core_count(), "include_dashboard": False} if address == "local" else {}
+        )
         _start(ray, address, started_here)
     logging.getLogger("ray.data").setLevel(logging.ERROR)
     ray.data.DataContext.get_current().enable_progress_bars = False

@@ -9,49 +9,50 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 
-from stepline.curate.driver import Job, collected, curate
-from stepline.curate.execution.local import cores
+from stepline.curate.driver import RunRequest, collect_items, run_recipe
+from stepline.curate.execution.local import core_count
 from stepline.curate.forecast.costs import read_costs
 from stepline.curate.forecast.model import Forecast, Interval, forecast, sample, sizes
 from stepline.curate.remote import RemotePath
 from stepline.curate.settings import ForecastSettings
-from stepline.curate.stage import CELLS, FAILURES, Item, Refused, resolve_stages
+from stepline.curate.stage import Item, Refused, resolve_stages
+from stepline.curate.store.results import CELLS, FAILURES
 from stepline.curate.store.run_log import read_timings
 
 FORECAST = "forecast"  # below OUT
 
 
-def dry_run(job: Job, source: Sequence[Item | Refused], settings: ForecastSettings) -> Forecast:
+def dry_run(job: RunRequest, source: Sequence[Item | Refused], settings: ForecastSettings) -> Forecast:
     """Return what the job will take. What the sample made is left in OUT, where the run finds it done.
 
     A third of the sample goes through the whole recipe, then all of it, then another third: stages over the dataset
     are so seen at two sizes, with what only a first run pays apart.
     """
-    collection = collected(source, job.limit)
+    collection = collect_items(source, job.limit)
     known = sizes(collection.items)
     chosen = sample(known.values, settings.sample, settings.seed)
     items = [collection.items[place] for place in chosen]
     beside = replace(job, out=_below(job, items), limit=None)
     third = max(2, -(-len(items) // 3))
     for part in (items[:third], items, items[third : 2 * third]):
-        curate(beside, [*part, *collection.refused])
+        run_recipe(beside, [*part, *collection.refused])
     lend(
         RemotePath(beside.out, job.recipe.places), RemotePath(job.out, job.recipe.places), _before_dataset(job), job.say
     )
     costs = read_costs(read_timings(RemotePath(beside.out, job.recipe.places)), [item.id for item in items])
     engine = job.recipe.engine
-    workers = engine.workers or cores()
+    workers = engine.workers or core_count()
     gpus = engine.gpus * workers
     return forecast(costs, known.values[chosen], known.values, settings, size=known.kind, workers=workers, gpus=gpus)
 
 
-def _below(job: Job, items: Sequence[Item]) -> str:
+def _below(job: RunRequest, items: Sequence[Item]) -> str:
     """Return a folder that only this recipe's forecast from these videos has, so that no other's times are read."""
     known = job.recipe.model_dump_json() + "".join(item.id + item.stamp for item in items)
     return f"{job.out.rstrip('/')}/{FORECAST}/{hashlib.sha256(known.encode()).hexdigest()[:12]}"
 
 
-def _before_dataset(job: Job) -> list[str]:
+def _before_dataset(job: RunRequest) -> list[str]:
     """Return the video stages whose results do not hang on which other videos there are."""
     names: list[str] = []
     for stage in resolve_stages(job.recipe, job.stages):

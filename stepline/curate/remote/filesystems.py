@@ -22,25 +22,25 @@ def filesystem(url: str, settings: RemoteSettings) -> Any:
         near = difflib.get_close_matches(scheme, KINDS, n=1, cutoff=0.5)
         cure = f"did you mean {near[0]}://?" if near else f"known: a path, {', '.join(f'{kind}://' for kind in KINDS)}"
         raise StoreError(f"{scheme}://: no such kind of address; {cure}")
-    return _made(KINDS[scheme], settings, os.getpid())
+    return _create(KINDS[scheme], settings, os.getpid())
 
 
 @lru_cache(maxsize=8)
-def _made(kind: str, settings: RemoteSettings, process: int) -> Any:  # noqa: ARG001 (none survives a fork)
+def _create(kind: str, settings: RemoteSettings, process: int) -> Any:  # noqa: ARG001 (none survives a fork)
     import fsspec
 
     try:
-        made = fsspec.filesystem(kind, skip_instance_cache=kind != "memory", **_options(kind, settings))
+        created = fsspec.filesystem(kind, skip_instance_cache=kind != "memory", **_options(kind, settings))
     except ImportError as error:
         package = EXTRA.get(kind, kind)
         raise StoreError(f"{kind}:// needs the package {package}; pip install 'stepline[cloud]'") from error
     if kind == "s3":
-        made.retries = 1  # ours alone count
-    return made
+        created.retries = 1  # ours alone count
+    return created
 
 
 def _options(kind: str, settings: RemoteSettings) -> dict[str, Any]:
-    """Return how a filesystem is made; credentials are found by the clients themselves, as their own tools do."""
+    """Return how a filesystem is created; credentials are found by the clients themselves, as their own tools do."""
     if kind == "s3":
         limits = {"connect_timeout": settings.seconds, "read_timeout": settings.seconds}
         return {
@@ -55,7 +55,7 @@ def _options(kind: str, settings: RemoteSettings) -> dict[str, Any]:
     return {"use_listings_cache": False} if kind == "http" else {}
 
 
-def ask(files: Any, verb: str, first: str, seconds: float, *rest: Any, **options: Any) -> Any:
+def request(files: Any, verb: str, first: str, seconds: float, *rest: Any, **options: Any) -> Any:
     """Return what a filesystem's method answers within some seconds; else TimeoutError, and the request is dropped."""
     if not files.async_impl:
         return getattr(files, verb)(first, *rest, **options)
@@ -67,21 +67,21 @@ def ask(files: Any, verb: str, first: str, seconds: float, *rest: Any, **options
     return sync(files.loop, limited)
 
 
-def objects(
+def list_objects(
     url: str, settings: RemoteSettings, attempt: Callable[[Callable[[], Any]], Any]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield (name relative to the URL, what is known) of every object below it; S3 by pages, each tried on its own."""
     files = filesystem(url, settings)
     root = files._strip_protocol(url).rstrip("/")
     if KINDS[url.partition("://")[0].lower()] != "s3":
-        found = attempt(lambda: ask(files, "find", root, settings.seconds * 10, detail=True))
+        found = attempt(lambda: request(files, "find", root, settings.seconds * 10, detail=True))
         for name, about in sorted(found.items()):
             yield name.removeprefix(root).lstrip("/"), about
         return
     bucket, _, prefix = root.partition("/")
     query = {"Bucket": bucket, "Prefix": f"{prefix}/" if prefix else "", "MaxKeys": PAGE}
     while True:
-        page = attempt(partial(ask, files, "call_s3", "list_objects_v2", settings.seconds, **query))
+        page = attempt(partial(request, files, "call_s3", "list_objects_v2", settings.seconds, **query))
         for about in page.get("Contents", ()):
             name = about["Key"].removeprefix(query["Prefix"])
             if not name.endswith("/"):

@@ -1,12 +1,10 @@
-"""Files anywhere by URL: this disk, s3://, gs://, http(s)://, memory://; whole or not at all, with second tries.
+"""Files and folders anywhere by URL: this disk, s3://, gs://, http(s)://, memory://; whole or not at all.
 
-place = RemotePath("s3://bucket/videos") / "whisk.mp4"
-place.fetch(Path("whisk.mp4"))            # its stamp; a file of half the bytes is never seen
-RemotePath("s3://bucket/shard.tar#bytes=1536-9000/whisk.mp4").read()    # a part of a file, under a name of its own
+    video = RemotePath("s3://bucket/videos") / "whisk.mp4"
+    video.fetch(Path("whisk.mp4"))            # returns its fingerprint; a file of half the bytes is never seen
+    RemotePath("s3://bucket/shard.tar#bytes=1536-9000/whisk.mp4").read()    # a byte range, under a name of its own
 
-A file elsewhere as one that is open here, read by ranges.
-
-What a place knows of files: their sizes and stamps; and those of local folders.
+Requests that may work the next time are sent again (retry.py). A fingerprint tells a changed file.
 """
 
 import io
@@ -21,20 +19,197 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypeVar, cast
 from urllib.parse import unquote
 
-from stepline.curate.remote.filesystems import ask, filesystem, objects
+from stepline.curate.remote.filesystems import filesystem, list_objects, request
 from stepline.curate.remote.retry import ShortReadError, retry
-from stepline.curate.settings import RemoteSettings
+from stepline.curate.settings import MIB, RemoteSettings
 from stepline.errors import StoreError
 from stepline.storage import atomic_path, remove_file, write_atomic
 
-MIB = 2**20
+T = TypeVar("T")
+
+DEFAULTS = RemoteSettings()
+BYTE_RANGE = re.compile(r"^(?P<file>.+)#bytes=(?P<start>\d+)-(?P<end>\d+)/(?P<name>[^/]+)$", re.DOTALL)
+MARKS = ("ETag", "etag", "md5Hash", "crc32c", "Last-Modified", "LastModified", "updated", "mtime", "created")
+
+
+@dataclass(frozen=True, slots=True)
+class FileEntry:
+    """A file of a listing. name: relative to what was listed; fingerprint: as of `RemotePath.fingerprint`."""
+
+    name: str
+    size: int
+    fingerprint: str
+
+
+@dataclass(frozen=True)
+class RemotePath:
+    """A file or folder by URL or path. Every failure is a StoreError in one line that tells no secret of the URL."""
+
+    url: str
+    settings: RemoteSettings = field(default=DEFAULTS, repr=False)
+
+    def __truediv__(self, name: str) -> "RemotePath":
+        return RemotePath(f"{self.url.rstrip('/')}/{name}", self.settings)
+
+    def __repr__(self) -> str:
+        return f"RemotePath({self.display_url!r})"
+
+    @property
+    def display_url(self) -> str:
+        """The URL without user, password and query, as messages show it."""
+        scheme, mark, rest = self.url.partition("://")
+        if not mark:
+            return self.url
+        host, slash, path = rest.partition("/")
+        query = path.partition("?")[0] if scheme in ("http", "https") else path
+        return f"{scheme}://{host.rpartition('@')[2]}{slash}{query}"
+
+    @property
+    def name(self) -> str:
+        """The last part of the path, without any query; of a part of a file, the part's own name."""
+        return self.display_url.rstrip("/").rpartition("/")[2]
+
+    @property
+    def byte_range(self) -> tuple["RemotePath", int, int] | None:
+        """The file that this is a part of, with its first byte and the one behind its last; None for a whole file."""
+        found = BYTE_RANGE.match(self.url)
+        return (RemotePath(found["file"], self.settings), int(found["start"]), int(found["end"])) if found else None
+
+    @property
+    def local(self) -> Path | None:
+        """The path of a whole file or folder of this machine; None for everything else."""
+        if self.byte_range is not None:
+            return None
+        if self.url.startswith("file://"):
+            return Path(unquote(self.url.removeprefix("file://")))
+        return None if "://" in self.url else Path(self.url)
+
+    def exists(self) -> bool:
+        """Return whether a file or folder is here; a bucket that refuses to say is an error."""
+        if (path := self.local) is not None:
+            return path.exists()
+        if self.byte_range is not None:
+            return self.byte_range[0].exists()
+        return bool(self._request("exists"))
+
+    def fingerprint(self) -> str:
+        """Return what changes with the file: its size and ETag, or its size and time of change on a local disk."""
+        return self._size_and_fingerprint()[1]
+
+    def size(self) -> int:
+        """Return the bytes of the file."""
+        return self._size_and_fingerprint()[0]
+
+    def _size_and_fingerprint(self) -> tuple[int, str]:
+        if self.byte_range is not None:
+            whole, start, end = self.byte_range
+            return end - start, f"{whole.fingerprint()}+{start}-{end}"
+        if (path := self.local) is not None:
+            status = self._try(path.stat)
+            return status.st_size, f"{status.st_size}-{status.st_mtime_ns}"
+        about = self._request("info")
+        if about.get("type") == "directory":
+            raise StoreError(f"{self.display_url}: is a folder; give a file")
+        return int(about.get("size") or 0), fingerprint_of(about)
+
+    def read(self, start: int = 0, end: int | None = None) -> bytes:
+        """Return the bytes of a file, or those from `start` up to `end`."""
+        if self.byte_range is not None:
+            whole, first, last = self.byte_range
+            return whole.read(first + start, last if end is None else min(last, first + end))
+        if (path := self.local) is not None:
+            return self._try(lambda: read_range(path, start, end))
+        limits = {} if end is None and not start else {"start": start, "end": end}
+        return self._try(lambda: self._cat(limits, None if end is None else end - start))
+
+    def _cat(self, limits: dict[str, int | None], length: int | None) -> bytes:
+        data = bytes(
+            request(filesystem(self.url, self.settings), "cat_file", self.url, self.settings.seconds, **limits)
+        )
+        if length is not None and len(data) != length:
+            raise ShortReadError(f"{len(data)} bytes, not {length}")
+        return data
+
+    def write(self, data: str | bytes) -> None:
+        """Write a file whole or not at all: by a new name on a local disk, by one upload elsewhere."""
+        content = data.encode() if isinstance(data, str) else data
+        if (path := self.local) is not None:
+            write_atomic(path, content)
+            return
+        self._refuse_byte_range()
+        seconds = self.settings.seconds * (1 + len(content) // (self.settings.block * MIB))
+        self._try(lambda: request(filesystem(self.url, self.settings), "pipe_file", self.url, seconds, content))
+
+    def put(self, source: Path) -> None:
+        """Copy a local file here, whole or not at all."""
+        if (path := self.local) is not None:
+            with atomic_path(path) as partial:
+                shutil.copyfile(source, partial)
+            return
+        self._refuse_byte_range()
+        size = source.stat().st_size
+        seconds = self.settings.seconds * (1 + size // (self.settings.block * MIB))
+        files = filesystem(self.url, self.settings)
+        self._try(lambda: request(files, "put_file", str(source), seconds, files._strip_protocol(self.url)))
+
+    def fetch(self, path: Path) -> str:
+        """Copy the file to a local path; return its fingerprint. What changes meanwhile, or breaks off, is not kept."""
+        size, fingerprint = self._size_and_fingerprint()
+        block = self.settings.block * MIB
+        with atomic_path(path) as partial, partial.open("wb") as file:
+            for start in range(0, size, block):
+                file.write(self.read(start, min(start + block, size)))
+        if self.fingerprint() != fingerprint:
+            remove_file(path)
+            raise StoreError(f"{self.display_url}: it changed while it was read; run again when it is complete")
+        return fingerprint
+
+    def open(self, buffer: int | None = None) -> BinaryIO:
+        """Return the file for reading from any byte; what a lost connection cuts off is asked for again.
+
+        buffer: bytes read at a time; none: a block of the settings.
+        """
+        if (path := self.local) is not None:
+            return cast(BinaryIO, self._try(lambda: path.open("rb")))
+        size = self.size()
+        at_once = min(buffer or self.settings.block * MIB, max(size, 1))
+        return cast(BinaryIO, io.BufferedReader(RangeReader(self, size), at_once))
+
+    def list(self) -> Iterator[FileEntry]:
+        """Yield every file below a folder; hidden ones are left out. The order is the server's.
+
+        Raises StoreError where there is no such folder on a disk; a prefix that no object has gives nothing.
+        """
+        if (path := self.local) is not None:
+            yield from local_files(self._try(lambda: existing_folder(path)), "")
+            return
+        for name, about in list_objects(self.url, self.settings, self._try):
+            if name and not any(part.startswith(".") for part in name.split("/")):
+                yield FileEntry(name, int(about.get("size") or about.get("Size") or 0), fingerprint_of(about))
+
+    def remove(self) -> None:
+        """Remove the file if it is there."""
+        if (path := self.local) is not None:
+            remove_file(path)
+        elif self.exists():
+            self._request("rm_file")
+
+    def _refuse_byte_range(self) -> None:
+        if self.byte_range is not None:
+            raise StoreError(f"{self.display_url}: a part of a file cannot be written; write the file anew")
+
+    def _request(self, verb: str) -> Any:
+        return self._try(lambda: request(filesystem(self.url, self.settings), verb, self.url, self.settings.seconds))
+
+    def _try(self, action: Callable[[], T]) -> T:
+        return retry(action, self.display_url, self.settings)
 
 
 class RangeReader(io.RawIOBase):
-    """The bytes of a place, as `io.BufferedReader` wants them. size: bytes of the whole file."""
+    """The bytes of a remote file, as `io.BufferedReader` wants them. size: bytes of the whole file."""
 
-    def __init__(self, place: "RemotePath", size: int) -> None:
-        self._place, self._size, self._at = place, size, 0
+    def __init__(self, path: RemotePath, size: int) -> None:
+        self._path, self._size, self._position = path, size, 0
 
     def readable(self) -> bool:
         """Tell that it can be read."""
@@ -46,49 +221,37 @@ class RangeReader(io.RawIOBase):
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         """Go to a byte and return which."""
-        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
-        return self._at
+        self._position = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
+        return self._position
 
     def tell(self) -> int:
         """Return the byte that is read next."""
-        return self._at
+        return self._position
 
     def readall(self) -> bytes:
         """Return all that is left."""
-        return b"".join(iter(lambda: self.read(self._place.settings.block * MIB), b""))
+        return b"".join(iter(lambda: self.read(self._path.settings.block * MIB), b""))
 
     def readinto(self, buffer: Any) -> int:
         """Fill a buffer as far as the file goes; return how many bytes came."""
-        end = min(self._size, self._at + len(buffer))
-        if end <= self._at:
+        end = min(self._size, self._position + len(buffer))
+        if end <= self._position:
             return 0
-        data = self._place.read(self._at, end)
+        data = self._path.read(self._position, end)
         buffer[: len(data)] = data
-        self._at = end
+        self._position = end
         return len(data)
 
 
-MARKS = ("ETag", "etag", "md5Hash", "crc32c", "Last-Modified", "LastModified", "updated", "mtime", "created")
-
-
-@dataclass(frozen=True, slots=True)
-class FileEntry:
-    """A file of a listing. name: relative to what was listed; stamp: as `RemotePath.stamp` tells it."""
-
-    name: str
-    size: int
-    stamp: str
-
-
 def fingerprint_of(about: dict[str, Any]) -> str:
-    """Return the stamp of a file from what its filesystem says about it."""
+    """Return the fingerprint of a file from what its filesystem says about it."""
     size = about.get("size", about.get("Size"))
     mark = next((about[key] for key in MARKS if about.get(key) is not None), "")
     mark = mark.timestamp() if isinstance(mark, datetime) else mark
     return f"{size}-{json.dumps(mark, default=str)}".replace('"', "").replace("\\", "")
 
 
-def part_of(path: Path, start: int, end: int | None) -> bytes:
+def read_range(path: Path, start: int, end: int | None) -> bytes:
     """Return the bytes of a local file from `start` up to `end`; EOFError where it is shorter."""
     with path.open("rb") as file:
         file.seek(start)
@@ -117,171 +280,3 @@ def local_files(folder: Path, prefix: str) -> Iterator[FileEntry]:
         elif entry.is_file():
             status = entry.stat()
             yield FileEntry(prefix + entry.name, status.st_size, f"{status.st_size}-{status.st_mtime_ns}")
-
-
-T = TypeVar("T")
-
-DEFAULTS = RemoteSettings()
-PART = re.compile(r"^(?P<file>.+)#bytes=(?P<start>\d+)-(?P<end>\d+)/(?P<name>[^/]+)$", re.DOTALL)
-
-
-@dataclass(frozen=True)
-class RemotePath:
-    """A file or folder by URL or path. Every failure is a StoreError in one line that tells no secret of the URL."""
-
-    url: str
-    settings: RemoteSettings = field(default=DEFAULTS, repr=False)
-
-    def __truediv__(self, name: str) -> "RemotePath":
-        return RemotePath(f"{self.url.rstrip('/')}/{name}", self.settings)
-
-    def __repr__(self) -> str:
-        return f"RemotePath({self.shown!r})"
-
-    @property
-    def shown(self) -> str:
-        """The URL without user, password and query, as messages show it."""
-        scheme, mark, rest = self.url.partition("://")
-        if not mark:
-            return self.url
-        host, slash, path = rest.partition("/")
-        query = path.partition("?")[0] if scheme in ("http", "https") else path
-        return f"{scheme}://{host.rpartition('@')[2]}{slash}{query}"
-
-    @property
-    def name(self) -> str:
-        """The last part of the path, without any query; of a part of a file, the part's own name."""
-        return self.shown.rstrip("/").rpartition("/")[2]
-
-    @property
-    def part(self) -> tuple["RemotePath", int, int] | None:
-        """The file that this is a part of, with its first byte and the one behind its last; None for a whole file."""
-        found = PART.match(self.url)
-        return (RemotePath(found["file"], self.settings), int(found["start"]), int(found["end"])) if found else None
-
-    @property
-    def local(self) -> Path | None:
-        """The path of a whole file or folder of this machine; None for everything else."""
-        if self.part is not None:
-            return None
-        if self.url.startswith("file://"):
-            return Path(unquote(self.url.removeprefix("file://")))
-        return None if "://" in self.url else Path(self.url)
-
-    def exists(self) -> bool:
-        """Return whether a file or folder is here; a bucket that refuses to say is an error."""
-        if (path := self.local) is not None:
-            return path.exists()
-        if self.part is not None:
-            return self.part[0].exists()
-        return bool(self._ask("exists"))
-
-    def stamp(self) -> str:
-        """Return what changes with the file: its size and ETag, or its size and time of change on a local disk."""
-        return self._looked()[1]
-
-    def size(self) -> int:
-        """Return the bytes of the file."""
-        return self._looked()[0]
-
-    def _looked(self) -> tuple[int, str]:
-        if self.part is not None:
-            whole, start, end = self.part
-            return end - start, f"{whole.stamp()}+{start}-{end}"
-        if (path := self.local) is not None:
-            status = self._try(path.stat)
-            return status.st_size, f"{status.st_size}-{status.st_mtime_ns}"
-        about = self._ask("info")
-        if about.get("type") == "directory":
-            raise StoreError(f"{self.shown}: is a folder; give a file")
-        return int(about.get("size") or 0), fingerprint_of(about)
-
-    def read(self, start: int = 0, end: int | None = None) -> bytes:
-        """Return the bytes of a file, or those from `start` up to `end`."""
-        if self.part is not None:
-            whole, first, last = self.part
-            return whole.read(first + start, last if end is None else min(last, first + end))
-        if (path := self.local) is not None:
-            return self._try(lambda: part_of(path, start, end))
-        limits = {} if end is None and not start else {"start": start, "end": end}
-        return self._try(lambda: self._cat(limits, None if end is None else end - start))
-
-    def _cat(self, limits: dict[str, int | None], length: int | None) -> bytes:
-        data = bytes(ask(filesystem(self.url, self.settings), "cat_file", self.url, self.settings.seconds, **limits))
-        if length is not None and len(data) != length:
-            raise ShortReadError(f"{len(data)} bytes, not {length}")
-        return data
-
-    def write(self, data: str | bytes) -> None:
-        """Write a file whole or not at all: by a new name on a local disk, by one upload elsewhere."""
-        content = data.encode() if isinstance(data, str) else data
-        if (path := self.local) is not None:
-            write_atomic(path, content)
-            return
-        self._refuse_part()
-        seconds = self.settings.seconds * (1 + len(content) // (self.settings.block * MIB))
-        self._try(lambda: ask(filesystem(self.url, self.settings), "pipe_file", self.url, seconds, content))
-
-    def put(self, source: Path) -> None:
-        """Copy a local file here, whole or not at all."""
-        if (path := self.local) is not None:
-            with atomic_path(path) as partial:
-                shutil.copyfile(source, partial)
-            return
-        self._refuse_part()
-        size = source.stat().st_size
-        seconds = self.settings.seconds * (1 + size // (self.settings.block * MIB))
-        files = filesystem(self.url, self.settings)
-        self._try(lambda: ask(files, "put_file", str(source), seconds, files._strip_protocol(self.url)))
-
-    def fetch(self, path: Path) -> str:
-        """Copy the file to a local path and return its stamp; what changes meanwhile, or breaks off, is not kept."""
-        size, stamp = self._looked()
-        block = self.settings.block * MIB
-        with atomic_path(path) as partial, partial.open("wb") as file:
-            for start in range(0, size, block):
-                file.write(self.read(start, min(start + block, size)))
-        if self.stamp() != stamp:
-            remove_file(path)
-            raise StoreError(f"{self.shown}: it changed while it was read; run again when it is complete")
-        return stamp
-
-    def open(self, buffer: int | None = None) -> BinaryIO:
-        """Return the file for reading from any byte; what a lost connection cuts off is asked for again.
-
-        buffer: bytes read at a time; none: a block of the settings.
-        """
-        if (path := self.local) is not None:
-            return cast(BinaryIO, self._try(lambda: path.open("rb")))
-        size = self.size()
-        at_once = min(buffer or self.settings.block * MIB, max(size, 1))
-        return cast(BinaryIO, io.BufferedReader(RangeReader(self, size), at_once))
-
-    def list(self) -> Iterator[FileEntry]:
-        """Yield every file below a folder; hidden ones are left out. The order is the server's.
-
-        Raises StoreError where there is no such folder on a disk; a prefix that no object has gives nothing.
-        """
-        if (path := self.local) is not None:
-            yield from local_files(self._try(lambda: existing_folder(path)), "")
-            return
-        for name, about in objects(self.url, self.settings, self._try):
-            if name and not any(part.startswith(".") for part in name.split("/")):
-                yield FileEntry(name, int(about.get("size") or about.get("Size") or 0), fingerprint_of(about))
-
-    def remove(self) -> None:
-        """Remove the file if it is there."""
-        if (path := self.local) is not None:
-            remove_file(path)
-        elif self.exists():
-            self._ask("rm_file")
-
-    def _refuse_part(self) -> None:
-        if self.part is not None:
-            raise StoreError(f"{self.shown}: a part of a file cannot be written; write the file anew")
-
-    def _ask(self, verb: str) -> Any:
-        return self._try(lambda: ask(filesystem(self.url, self.settings), verb, self.url, self.settings.seconds))
-
-    def _try(self, action: Callable[[], T]) -> T:
-        return retry(action, self.shown, self.settings)

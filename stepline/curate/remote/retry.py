@@ -1,4 +1,4 @@
-"""Trying again what may work the next time, and saying in one line why something never will."""
+"""Sending a request again where that may help, and saying in one line what to do where it cannot."""
 
 import asyncio
 import errno
@@ -20,9 +20,11 @@ BUSY = frozenset({408, 425, 429, 500, 502, 503, 504})  # statuses of HTTP that a
 BROKEN = frozenset({   # what clients call a connection that failed; they are named, since they need not be installed
     "HTTPClientError", "ClientConnectionError", "ClientPayloadError", "IncompleteRead", "ResponseParserError",
 })  # fmt: skip
-PASSING = frozenset({errno.EAGAIN, errno.EBUSY, errno.EINTR, errno.EIO, errno.ESTALE, errno.EREMOTEIO, errno.ETIMEDOUT})
+TRANSIENT = frozenset(
+    {errno.EAGAIN, errno.EBUSY, errno.EINTR, errno.EIO, errno.ESTALE, errno.EREMOTEIO, errno.ETIMEDOUT}
+)
 CREDENTIALS = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or a profile, or anonymous=true for a public bucket"
-UNKNOWN_KEY = frozenset({"InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken"})
+REFUSED_KEY = frozenset({"InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken"})
 NO_CREDENTIALS = frozenset({
     "NoCredentialsError", "PartialCredentialsError", "NoAuthTokenError", "DefaultCredentialsError",
 })  # fmt: skip
@@ -32,60 +34,58 @@ class ShortReadError(OSError):
     """Fewer or more bytes came than were asked for."""
 
 
-def retry(action: Callable[[], T], place: str, settings: RemoteSettings) -> T:
+def retry(action: Callable[[], T], name: str, settings: RemoteSettings) -> T:
     """Return what `action` does, tried again after transient failures, with growing pauses.
 
-    place: what messages call it; it must hold no secret. Raises StoreError, in one line, for a permanent failure at
+    name: what messages call it; it must hold no secret. Raises StoreError, in one line, for a permanent failure at
     once and for a transient one after the last try. No text of the server or its client gets into a message.
     """
     for attempt in range(1, settings.attempts + 1):
         try:
             return action()
-        except StoreError:
-            raise
-        except (asyncio.CancelledError, MemoryError):
+        except (StoreError, MemoryError):
             raise
         except Exception as error:  # fsspec's clients raise whatever they like; each is told or tried again below
             reason = retry_reason(error)
             if reason is None:
-                raise StoreError(f"{place}: {failure_reason(error)}") from error
+                raise StoreError(f"{name}: {failure_reason(error)}") from error
             if attempt == settings.attempts:
                 cure = "see whether its server is up, then run again: what is done stays done"
-                raise StoreError(f"{place}: {reason}, {attempt} times in a row; {cure}") from error
+                raise StoreError(f"{name}: {reason}, {attempt} times in a row; {cure}") from error
             pause = min(LONGEST_PAUSE, settings.pause * 2 ** (attempt - 1)) * random.uniform(0.5, 1.0)
-            log.info("%s: %s; try %d of %d in %.1f s", place, reason, attempt + 1, settings.attempts, pause)
+            log.info("%s: %s; try %d of %d in %.1f s", name, reason, attempt + 1, settings.attempts, pause)
             time.sleep(pause)
     raise AssertionError("attempts is at least 1")
 
 
 def retry_reason(error: BaseException) -> str | None:
     """Return why another try may succeed; None where it cannot."""
-    if any(kind.__name__ in BROKEN for each in _chain(error) for kind in type(each).__mro__):
+    if any(kind.__name__ in BROKEN for cause in causes(error) for kind in type(cause).__mro__):
         return "the connection failed"
     status = _status(error)
     if status is not None:
         return f"the server answered {status}" if status in BUSY else None
-    for each in _chain(error):
-        if isinstance(each, ShortReadError):
+    for cause in causes(error):
+        if isinstance(cause, ShortReadError):
             return "an answer broke off"
-        if isinstance(each, (TimeoutError, asyncio.TimeoutError)):
+        if isinstance(cause, (TimeoutError, asyncio.TimeoutError)):
             return "no answer in time"
-        if isinstance(each, ConnectionError):
+        if isinstance(cause, ConnectionError):
             return "the connection failed"
-        if isinstance(each, OSError) and each.errno in PASSING:
+        if isinstance(cause, OSError) and cause.errno in TRANSIENT:
             return "the disk or server is busy"
     return None
 
 
 def failure_reason(error: BaseException) -> str:
     """Return what is wrong and what to do about it."""
-    names = {kind.__name__ for each in _chain(error) for kind in type(each).__mro__}
+    names = {kind.__name__ for cause in causes(error) for kind in type(cause).__mro__}
     code = _code(error)
     if names & NO_CREDENTIALS:
         return f"no credentials were found; {CREDENTIALS}"
     if code == "NoSuchBucket":
         return "there is no such bucket; make it first, or correct its name"
-    if code in UNKNOWN_KEY:
+    if code in REFUSED_KEY:
         return f"the server does not know these credentials ({code}); {CREDENTIALS}"
     if "PermissionError" in names or _status(error) in (401, 403):
         return "access is denied; check the credentials, or ask its owner for the right to read, and to write --out"
@@ -97,22 +97,22 @@ def failure_reason(error: BaseException) -> str:
     return f"cannot be reached ({type(error).__name__}{detail}); correct the address or its settings"
 
 
-def _chain(error: BaseException) -> Iterator[BaseException]:
+def causes(error: BaseException) -> Iterator[BaseException]:
     """Yield an error and what caused it."""
     seen: set[int] = set()
-    each: BaseException | None = error
-    while each is not None and id(each) not in seen:
-        seen.add(id(each))
-        yield each
-        each = each.__cause__ or (None if each.__suppress_context__ else each.__context__)
+    cause: BaseException | None = error
+    while cause is not None and id(cause) not in seen:
+        seen.add(id(cause))
+        yield cause
+        cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
 
 
 def _status(error: BaseException) -> int | None:
     """Return the status of HTTP that an error of botocore, aiohttp or gcsfs carries."""
-    for each in _chain(error):
-        response = getattr(each, "response", None)
+    for cause in causes(error):
+        response = getattr(cause, "response", None)
         metadata = response.get("ResponseMetadata", {}) if isinstance(response, dict) else {}
-        for found in (metadata.get("HTTPStatusCode"), getattr(each, "status", None), getattr(each, "code", None)):
+        for found in (metadata.get("HTTPStatusCode"), getattr(cause, "status", None), getattr(cause, "code", None)):
             if isinstance(found, int) and 100 <= found < 600 and found != 200:
                 return found
             if isinstance(found, str) and found.isdigit() and len(found) == 3:
@@ -122,6 +122,6 @@ def _status(error: BaseException) -> int | None:
 
 def _code(error: BaseException) -> str:
     """Return the word by which an S3 server names an error; "" where there is none."""
-    responses = (getattr(each, "response", None) for each in _chain(error))
-    codes = [str(each.get("Error", {}).get("Code", "")) for each in responses if isinstance(each, dict)]
+    responses = (getattr(cause, "response", None) for cause in causes(error))
+    codes = [str(answer.get("Error", {}).get("Code", "")) for answer in responses if isinstance(answer, dict)]
     return next((code for code in codes if code and not code.isdigit()), "")

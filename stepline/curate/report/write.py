@@ -12,14 +12,13 @@ from stepline.curate.remote import RemotePath
 from stepline.curate.report.collect import ReportFindings, collect
 from stepline.curate.report.page import Frames, key_frames, render_page
 from stepline.curate.settings import ReportSettings
-from stepline.curate.stage import FAILURES, StageFailure
+from stepline.curate.stage import DATASET, StageFailure
+from stepline.curate.store.results import FAILURES
 from stepline.curate.store.run_log import ITEMS, read_items
 from stepline.errors import StoreError
 from stepline.records import Record
 from stepline.storage import read_parquet
 from stepline.text_base.base import open_base
-
-DATASET = "dataset"
 
 
 def read_dataset(out: RemotePath) -> Iterator[Record]:
@@ -28,7 +27,7 @@ def read_dataset(out: RemotePath) -> Iterator[Record]:
     names = sorted(entry.name for entry in folder.list()) if folder.exists() else []
     shards = [name for name in names if name.endswith(".parquet")]
     if not shards:
-        raise StoreError(f"{folder.shown}: no dataset yet; `stepline curate` writes it when all stages are done")
+        raise StoreError(f"{folder.display_url}: no dataset yet; `stepline curate` writes it when all stages are done")
     for name in shards:
         path = (folder / name).local
         if path is not None:
@@ -50,7 +49,7 @@ def read_failures(out: RemotePath) -> list[StageFailure]:
         try:
             failures.append(StageFailure(**json.loads(path.read())))
         except (ValueError, TypeError) as error:
-            raise StoreError(f"{path.shown}: not a failure that Stepline wrote ({error}); remove it") from error
+            raise StoreError(f"{path.display_url}: not a failure that Stepline wrote ({error}); remove it") from error
     return sorted(failures, key=lambda failure: (failure.stage, failure.id))
 
 
@@ -107,7 +106,7 @@ def write_report(out: RemotePath, settings: ReportSettings, report: Report | Non
 def local_verdicts(out: RemotePath) -> Verdicts:
     """Return what auditors have said, to be added to. Raises StoreError where OUT is not on this machine."""
     if out.local is None:
-        raise StoreError(f"{out.shown}: an audit keeps its verdicts on this machine; copy OUT/dataset here first")
+        raise StoreError(f"{out.display_url}: an audit keeps its verdicts on this machine; copy OUT/dataset here first")
     return Verdicts(out.local / AUDIT / FILE)
 
 

@@ -36,8 +36,6 @@ from stepline.text_base.json_stream import Damage, Reader
 
 BLOCK = 65_536  # files held as objects at once
 
-ResultStore = npt.NDArray[np.bytes_]
-
 
 @dataclass(frozen=True)
 class Stamped:
@@ -59,7 +57,7 @@ class Files:
         self._folder = folder
         blocks = [self._block(block, id_of) for block in _blocks(found)]
         keys, ranks, names, stamps = ([block[place] for block in blocks] for place in range(4))
-        key: ResultStore = np.concatenate([np.empty(0, "S1"), *keys])
+        key: npt.NDArray[np.bytes_] = np.concatenate([np.empty(0, "S1"), *keys])
         rank = np.concatenate([np.empty(0, np.int64), *ranks])
         order = np.lexsort((rank, key))
         self.keys = key[order]
@@ -76,7 +74,7 @@ class Files:
             keys,
             ranks,
             arrow.array([e.name for e, _ in rows], "string"),
-            arrow.array([e.stamp for e, _ in rows], "string"),
+            arrow.array([e.fingerprint for e, _ in rows], "string"),
         )
 
     def __len__(self) -> int:
@@ -177,10 +175,10 @@ class Stamps:
             return f"{status.st_size}-{status.st_mtime_ns}"
         folder, _, name = url.rpartition("/")
         self._asked[folder] += 1
-        if self._asked[folder] > FEW and place.part is None and not url.startswith("http"):
+        if self._asked[folder] > FEW and place.byte_range is None and not url.startswith("http"):
             found = self._listed(folder).find(name)
             return None if found is None else found.stamp
-        return place.stamp() if place.exists() else None
+        return place.fingerprint() if place.exists() else None
 
     def _listing(self, folder: str) -> Files:
         place = RemotePath(folder, self._settings)
@@ -197,7 +195,7 @@ def absolute(place: RemotePath) -> RemotePath:
 
 def root_of(source: str) -> str:
     """Return what the addresses of a source are relative to: a folder itself, the folder that a file stands in."""
-    bare = RemotePath(source).shown.rstrip("/")
+    bare = RemotePath(source).display_url.rstrip("/")
     is_file = is_list(bare) or bare.endswith(".tar")
     return (bare.rpartition("/")[0] or ("/" if bare.startswith("/") else ".")) if is_file else bare or "/"
 
@@ -214,7 +212,7 @@ def relative_address(url: str, source: str) -> str:
 
     One from elsewhere keeps its URL without user, password and query; a path of this machine keeps its name alone.
     """
-    root, bare = root_of(source).rstrip("/") + "/", RemotePath(url).shown
+    root, bare = root_of(source).rstrip("/") + "/", RemotePath(url).display_url
     if bare.startswith(root):
         return bare.removeprefix(root)
     if root == "./" and "://" not in bare and not bare.startswith("/"):
@@ -242,7 +240,7 @@ class CaptionFile:
             for key, value in reader.members():
                 if isinstance(value, Damage):
                     cure = "unpack it where it is compressed, else download it again"
-                    raise DatasetError(f"{place.shown}: {f'{key} '.lstrip()}{value.reason}; {cure}")
+                    raise DatasetError(f"{place.display_url}: {f'{key} '.lstrip()}{value.reason}; {cure}")
                 start, end = reader.last
                 keys.append(key.encode(BYTES))
                 spans.append((offset + start, offset + end))
@@ -305,5 +303,5 @@ def _files(
     place = absolute(RemotePath(url, places))
     files = Files(place, place.list(), id_of)
     if not len(files):
-        raise DatasetError(f"source.{what} {place.shown}: no file of {what} in it; correct the folder")
+        raise DatasetError(f"source.{what} {place.display_url}: no file of {what} in it; correct the folder")
     return files

@@ -22,7 +22,7 @@ from stepline.sieve_swap.videos import LENGTHS, TITLES, VIDEOS, Table, read_titl
 
 COLUMNS = ("video_id", "category_1", "task_id")
 CAPTIONS = ("caption.json", "raw_caption.json")
-RECIPES_FOLDER = "captions"
+CAPTIONS_FOLDER = "captions"
 NOTHING = "neither its video nor captions nor features of it are here"
 
 
@@ -56,15 +56,15 @@ def _rows(table: RemotePath) -> Iterator[dict[str, str]]:
             lacking = [column for column in COLUMNS if column not in (rows.fieldnames or ())]
             if lacking:
                 cure = "give HowTo100M_v1.csv, or source.kind=list for a list of your own"
-                raise DatasetError(f"{table.shown}: it lacks the column {lacking[0]!r}; {cure}")
+                raise DatasetError(f"{table.display_url}: it lacks the column {lacking[0]!r}; {cure}")
             for row in rows:
                 yield {column: (row[column] or "").strip() for column in COLUMNS}
     except csv.Error as error:
-        raise DatasetError(f"{table.shown}: not valid csv ({error}); download it again") from error
+        raise DatasetError(f"{table.display_url}: not valid csv ({error}); download it again") from error
 
 
 def _captions(folder: RemotePath) -> str | None:
-    for name in (*CAPTIONS, RECIPES_FOLDER):
+    for name in (*CAPTIONS, CAPTIONS_FOLDER):
         if (folder / name).exists():
             return (folder / name).url
     return None

@@ -85,7 +85,7 @@ def _known(place: RemotePath, names: Sequence[str], columns: ColumnsSettings) ->
     if lacking is not None:
         near = difflib.get_close_matches(wanted[lacking], names, n=1, cutoff=0.5)
         cure = f"did you mean source.columns.{lacking}={near[0]}?" if near else f"it has {', '.join(names)[:200]}"
-        raise DatasetError(f"{place.shown}: it lacks the column {wanted[lacking]!r}; {cure}")
+        raise DatasetError(f"{place.display_url}: it lacks the column {wanted[lacking]!r}; {cure}")
     return known
 
 
@@ -131,7 +131,9 @@ def _checked(place: RemotePath, rows: "csv.DictReader[str]", cells: int) -> Rows
     try:
         for row in rows:
             if None in row or None in row.values():
-                raise DatasetError(f"{place.shown}: line {rows.line_num + 1} does not hold {cells} cells; correct it")
+                raise DatasetError(
+                    f"{place.display_url}: line {rows.line_num + 1} does not hold {cells} cells; correct it"
+                )
             yield cast(Row, row)
     except DAMAGE as error:
         raise _damaged(place, error) from error
@@ -156,7 +158,7 @@ def _objects(place: RemotePath, text: TextIO) -> Rows:
             if line.strip():
                 row = json.loads(line)
                 if not isinstance(row, dict):
-                    raise DatasetError(f"{place.shown}: line {number} is no JSON object; give one a line")
+                    raise DatasetError(f"{place.display_url}: line {number} is no JSON object; give one a line")
                 yield row
     except (*DAMAGE, ValueError, RecursionError) as error:
         raise _damaged(place, error) from error
@@ -169,7 +171,9 @@ def _text_of(file: BinaryIO) -> io.TextIOWrapper:
 
 
 def _damaged(place: RemotePath, error: Exception) -> DatasetError:
-    return DatasetError(f"{place.shown}: cannot be read ({str(error).splitlines()[0][:200]}); write the list again")
+    return DatasetError(
+        f"{place.display_url}: cannot be read ({str(error).splitlines()[0][:200]}); write the list again"
+    )
 
 
 def _text(cell: object) -> str:

@@ -32,7 +32,7 @@ def read_folder(place: RemotePath, beside: SideFolders) -> Iterator[Entry]:
     """Yield every video below a folder, its id the file's stem. Raises DatasetError where there is none."""
     videos = Files(place, place.list(), video_id)
     if not len(videos):
-        raise DatasetError(f"{place.shown}: no video in it; give the folder of videos, a list of them, or tars")
+        raise DatasetError(f"{place.display_url}: no video in it; give the folder of videos, a list of them, or tars")
     own = None if beside.has_captions else Files(place, place.list(), captions_id)
     for id, video in videos:
         captions = own.find(id) if own is not None else None
@@ -80,9 +80,13 @@ def _kind(place: RemotePath) -> str:
     if is_list(place.name):
         return "list"
     if (path := place.local) is not None and not path.exists():
-        raise DatasetError(f"{place.shown}: is not there; give a folder of videos, a list of them, tars or HowTo100M")
+        raise DatasetError(
+            f"{place.display_url}: is not there; give a folder of videos, a list of them, tars or HowTo100M"
+        )
     if path is not None and path.is_file():
-        raise DatasetError(f"{place.shown}: one file is no source; give its folder, or `stepline steps` for one video")
+        raise DatasetError(
+            f"{place.display_url}: one file is no source; give its folder, or `stepline steps` for one video"
+        )
     if (place / VIDEOS).exists():
         return "howto100m"
     first = next(place.list(), None)

@@ -44,12 +44,14 @@ def tars_of(place: RemotePath) -> list[RemotePath]:
         return [place]
     tars = sorted(each.name for each in place.list() if each.name.endswith(".tar"))
     if not tars:
-        raise DatasetError(f"{place.shown}: no .tar in it; give a tar, a folder of them, or shard-{{00000..00099}}.tar")
+        raise DatasetError(
+            f"{place.display_url}: no .tar in it; give a tar, a folder of them, or shard-{{00000..00099}}.tar"
+        )
     return [place / name for name in tars]
 
 
 def _in_tar(place: RemotePath, beside: SideFolders) -> Iterator[Entry]:
-    stamp = place.stamp()
+    stamp = place.fingerprint()
     try:
         with place.open(HEADERS) as file, tarfile.open(fileobj=file, mode="r:") as archive:
             members = (member for member in archive if member.isreg() and _key(member))
@@ -57,7 +59,7 @@ def _in_tar(place: RemotePath, beside: SideFolders) -> Iterator[Entry]:
                 yield _item(key, list(group), place, stamp, beside)
     except (tarfile.TarError, EOFError) as error:
         cure = "unpack it where it is compressed, else download it again"
-        raise DatasetError(f"{place.shown}: not a tar that can be read in place ({error}); {cure}") from error
+        raise DatasetError(f"{place.display_url}: not a tar that can be read in place ({error}); {cure}") from error
 
 
 def _key(member: tarfile.TarInfo) -> str:

@@ -169,7 +169,7 @@ def _is_judged(record: Record) -> bool:
 
 
 def export(gathered: DatasetContext) -> None:
-    """Write the dataset into the stage's folder; `stepline.curate.run` publishes it in OUT/dataset."""
+    """Write the dataset into the stage's folder; `stepline.curate.driver` publishes it in OUT/dataset."""
     from stepline.curate.stages import STAGES
 
     recipe = gathered.recipe

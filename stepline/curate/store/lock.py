@@ -127,7 +127,7 @@ def _is(content: bytes, name: str) -> bool:
 
 
 def _taken(out: "RemotePath", content: bytes) -> str:
-    return f"{out.shown}: {_who(content)} works on it; wait for its end, or give another --out"
+    return f"{out.display_url}: {_who(content)} works on it; wait for its end, or give another --out"
 
 
 def _who(content: bytes) -> str:

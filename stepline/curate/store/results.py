@@ -1,16 +1,17 @@
-"""Results and failures of units, as files below OUT that are there whole or not at all.
+"""Results and failures below OUT, which are there whole or not at all.
 
-Folders that dataset stages make: OUT/stages/STAGE/KEY/, each with a KEY.json beside it that says it is whole.
+    OUT/cells/STAGE/k[:2]/KEY.json        the result of a task; that it is there says that it is done
+    OUT/failures/STAGE/KEY.json           why there is none
+    OUT/stages/STAGE/KEY/                 what a dataset stage made; a KEY.json beside it says that it is complete
 
-Stages write on this machine's disk. Where OUT is elsewhere, a folder is made in the cache, copied to OUT when it is
-done, and brought from there by other machines.
+A KEY is a hash of all that decides the result (plan.py).
 """
 
 import hashlib
 import json
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,81 +19,91 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from stepline.curate.stage import CELLS, FAILURES, Stage, StageFailure, failure_path, result_path
+from stepline.curate.stage import Stage, StageFailure
 from stepline.errors import StoreError
 from stepline.weights import cache_folder
 
 if TYPE_CHECKING:
     from stepline.curate.remote import RemotePath
 
+CELLS, FAILURES, STAGES = "cells", "failures", "stages"  # folders below OUT
 LOOSE = 65536  # keys that are held as numbers of Python's, 70 bytes each, before they join the others
 DIGITS = 16  # hex digits of a key that are enough to know it by: among 10 million keys no two agree in them
 
 
+def result_path(stage: Stage, key: str) -> str:
+    """Return where a result lies below OUT."""
+    return f"{CELLS}/{stage.name}/{key[:2]}/{key}{stage.suffix}"
+
+
+def failure_path(stage: Stage, key: str) -> str:
+    """Return where a failure lies below OUT."""
+    return f"{FAILURES}/{stage.name}/{key}.json"
+
+
 class ResultStore:
-    """What a run has made so far. An object store is listed once a stage: asking it for each key would take days.
+    """Results and failures of a run's tasks. An object store is listed once a stage: to ask for each key takes days.
 
     listed: False for one of many who see a few videos each; each key is asked for when it is needed.
     """
 
-    def __init__(self, place: "RemotePath", *, listed: bool = True) -> None:
-        self.place = place
-        self._listed = listed and place.local is None
-        self._read: dict[
-            str, StageFailure
-        ] = {}  # of a store: they are asked for again before each stage over all videos
-        self._kept: dict[str, KeySet] = {}
-        self._failed: dict[str, KeySet] = {}
+    def __init__(self, out: "RemotePath", *, listed: bool = True) -> None:
+        self.out = out
+        self._listed = listed and out.local is None
+        # Of an object store, by path: they are asked for again before each stage over all videos.
+        self._failures: dict[str, StageFailure] = {}
+        self._done_keys: dict[str, KeySet] = {}  # by stage
+        self._failed_keys: dict[str, KeySet] = {}
 
     def has(self, stage: Stage, key: str) -> bool:
         """Tell whether a result is there."""
-        return self._knows(self._kept, CELLS, stage, key, result_path(stage, key))
+        return self._exists(self._done_keys, CELLS, stage, key, result_path(stage, key))
 
     def read(self, stage: Stage, key: str) -> bytes:
         """Return a result. Raises StoreError where it is not there."""
-        return (self.place / result_path(stage, key)).read()
+        return (self.out / result_path(stage, key)).read()
 
     def write(self, stage: Stage, key: str, data: bytes) -> None:
         """Keep a result, whole or not at all. Raises StoreError where there is no room or no permission."""
-        (self.place / result_path(stage, key)).write(data)
-        self.note(stage, key)
+        (self.out / result_path(stage, key)).write(data)
+        self.mark_done(stage, key)
 
-    def note(self, stage: Stage, key: str) -> None:
+    def mark_done(self, stage: Stage, key: str) -> None:
         """Know of a result that another process has written."""
-        if stage.name in self._kept:
-            self._kept[stage.name].add(key)
+        if stage.name in self._done_keys:
+            self._done_keys[stage.name].add(key)
 
     def failure(self, stage: Stage, key: str) -> StageFailure | None:
-        """Return why a unit has no result, where that was found out before."""
-        name = failure_path(stage, key)
-        if not self._knows(self._failed, FAILURES, stage, key, name):
+        """Return why a task has no result, where that was found out before."""
+        path = failure_path(stage, key)
+        if not self._exists(self._failed_keys, FAILURES, stage, key, path):
             return None
-        if name in self._read:
-            return self._read[name]
+        if path in self._failures:
+            return self._failures[path]
         try:
-            found = StageFailure(**json.loads((self.place / name).read()))
+            failure = StageFailure(**json.loads((self.out / path).read()))
         except (ValueError, TypeError) as error:
-            raise StoreError(f"{name}: not a failure that Stepline wrote ({error}); remove it") from error
+            raise StoreError(f"{path}: not a failure that Stepline wrote ({error}); remove it") from error
         if self._listed:
-            self._read[name] = found
-        return found
+            self._failures[path] = failure
+        return failure
 
-    def fail(self, stage: Stage, key: str, failure: StageFailure) -> StageFailure:
+    def add_failure(self, stage: Stage, key: str, failure: StageFailure) -> StageFailure:
         """Keep a failure, with the attempts of earlier runs added; return it."""
         before = self.failure(stage, key)
-        told = replace(failure, attempts=failure.attempts + (before.attempts if before else 0))
-        (self.place / failure_path(stage, key)).write(json.dumps(asdict(told), indent=1))
-        self._read.pop(failure_path(stage, key), None)
-        if stage.name in self._failed:
-            self._failed[stage.name].add(key)
-        return told
+        total = replace(failure, attempts=failure.attempts + (before.attempts if before else 0))
+        (self.out / failure_path(stage, key)).write(json.dumps(asdict(total), indent=1))
+        self._failures.pop(failure_path(stage, key), None)
+        if stage.name in self._failed_keys:
+            self._failed_keys[stage.name].add(key)
+        return total
 
-    def _knows(self, known: "dict[str, KeySet]", root: str, stage: Stage, key: str, name: str) -> bool:
+    def _exists(self, keys: "dict[str, KeySet]", folder: str, stage: Stage, key: str, path: str) -> bool:
         if not self._listed:
-            return (self.place / name).exists()
-        if stage.name not in known:
-            known[stage.name] = KeySet.of(self.place / f"{root}/{stage.name}")
-        return key in known[stage.name]
+            return (self.out / path).exists()
+        if stage.name not in keys:
+            keys[stage.name] = KeySet.of(self.out / f"{folder}/{stage.name}")
+        return key in keys[stage.name]
 
 
 class KeySet:
@@ -105,13 +116,13 @@ class KeySet:
     @classmethod
     def of(cls, folder: "RemotePath") -> "KeySet":
         """List a stage's folder of keys."""
-        keys = (found.name.rpartition("/")[2].partition(".")[0] for found in folder.list())
+        keys = (entry.name.rpartition("/")[2].partition(".")[0] for entry in folder.list())
         return cls(np.sort(np.fromiter((_number(key) for key in keys), dtype=np.uint64)))
 
     def __contains__(self, key: str) -> bool:
         number = _number(key)
-        at = int(np.searchsorted(self._listed, np.uint64(number)))
-        return number in self._added or (at < len(self._listed) and int(self._listed[at]) == number)
+        index = int(np.searchsorted(self._listed, np.uint64(number)))
+        return number in self._added or (index < len(self._listed) and int(self._listed[index]) == number)
 
     def add(self, key: str) -> None:
         """Take a key in."""
@@ -125,22 +136,23 @@ def _number(key: str) -> int:
     return int(key[:DIGITS], 16)
 
 
-STAGES = "stages"
-
-
 class StageFolders:
-    """The results of a run's dataset stages."""
+    """The results of a run's dataset stages: a folder each.
+
+    Stages write on this machine's disk. Where OUT is elsewhere, a folder is made in the cache, copied to OUT when it is
+    complete, and brought from there by other machines.
+    """
 
     def __init__(self, out: "RemotePath") -> None:
         self._out = out
         digest = hashlib.sha256(out.url.encode()).hexdigest()[:16]
         self._home = out.local / STAGES if out.local is not None else cache_folder() / "curate-stages" / digest
 
-    def done(self, stage: str, key: str) -> bool:
-        """Tell whether a stage's folder is whole."""
+    def is_complete(self, stage: str, key: str) -> bool:
+        """Tell whether a stage's folder is complete."""
         return self._mark(stage, key).exists()
 
-    def started(self, stage: Stage, key: str) -> Path:
+    def begin(self, stage: Stage, key: str) -> Path:
         """Return the folder for a stage to write into: empty, or as a killed run left it where the stage can go on."""
         folder = self._home / stage.name / key
         try:
@@ -151,44 +163,44 @@ class StageFolders:
             raise StoreError(f"{folder}: cannot be written ({error.strerror}); give another --out") from error
         return folder
 
-    def finish(self, stage: str, key: str) -> None:
-        """Say that a folder is whole, once it is at OUT."""
+    def complete(self, stage: str, key: str) -> None:
+        """Say that a folder is complete, once it is at OUT."""
         folder = self._home / stage / key
-        files = {name: (folder / name).stat().st_size for name in sorted(_files(folder))}
+        paths = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
+        files = {name: paths[name].stat().st_size for name in sorted(paths)}
         if self._out.local is None:
             for name in files:
                 (self._out / f"{STAGES}/{stage}/{key}/{name}").put(folder / name)
         self._mark(stage, key).write(json.dumps(files, indent=1))
 
-    def here(self, stage: str, key: str) -> Path:
-        """Return a whole folder on this machine, brought from OUT where it must be."""
+    def local_folder(self, stage: str, key: str) -> Path:
+        """Return a complete folder on this machine, brought from OUT where it must be."""
         folder = self._home / stage / key
         if self._out.local is None:
             files: dict[str, int] = json.loads(self._mark(stage, key).read())
-            for name, size in files.items():  # what a killed run of this machine left here may be but a part
+            # What a killed run of this machine left here may be but a part.
+            for name, size in files.items():
                 if not (folder / name).is_file() or (folder / name).stat().st_size != size:
                     (self._out / f"{STAGES}/{stage}/{key}/{name}").fetch(folder / name)
         return folder
 
-    def others(self, keys: Mapping[str, str]) -> dict[str, int]:
+    def local_folders(self, keys: Mapping[str, str], needs: Iterable[str]) -> dict[str, Path]:
+        """Return the folders of those needs that are dataset stages, on this machine. keys: of those stages."""
+        return {need: self.local_folder(need, keys[need]) for need in needs if need in keys}
+
+    def unused(self, keys: Mapping[str, str]) -> dict[str, int]:
         """Return the folders of other keys than a run's: name below OUT -> bytes. keys: of the stages to look at.
 
         Another recipe or other videos made them, and a run with these finds them again; nothing removes them.
         """
         sizes: Counter[str] = Counter()
         for stage, ours in keys.items():
-            place = self._out / f"{STAGES}/{stage}"
-            for found in place.list() if place.local is None or place.exists() else ():
-                key, inside, _ = found.name.partition("/")
+            folder = self._out / f"{STAGES}/{stage}"
+            for entry in folder.list() if folder.local is None or folder.exists() else ():
+                key, inside, _ = entry.name.partition("/")
                 if inside and key != ours:
-                    sizes[f"{STAGES}/{stage}/{key}"] += found.size
+                    sizes[f"{STAGES}/{stage}/{key}"] += entry.size
         return dict(sorted(sizes.items()))
 
     def _mark(self, stage: str, key: str) -> "RemotePath":
         return self._out / f"{STAGES}/{stage}/{key}.json"
-
-
-def _files(folder: Path) -> Iterator[str]:
-    for path in folder.rglob("*"):
-        if path.is_file():
-            yield path.relative_to(folder).as_posix()

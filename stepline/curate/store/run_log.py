@@ -109,7 +109,7 @@ def _write_lines(place: "RemotePath", things: Iterable[Item | Refused]) -> None:
     """Write a line a thing, without holding them all."""
     with tempfile.TemporaryDirectory(prefix="stepline-") as beside:
         with atomic_path(place.local or Path(beside) / "lines") as partial, partial.open("w", encoding="utf-8") as file:
-            file.writelines(to_line(one) + "\n" for one in things)
+            file.writelines(to_json_line(one) + "\n" for one in things)
         if place.local is None:
             place.put(Path(beside) / "lines")
 
@@ -118,28 +118,30 @@ def read_recipe(out: "RemotePath") -> Recipe:
     """Return the recipe of the last run on OUT. Raises StoreError where there was none."""
     place = out / RUN
     if not place.exists():
-        raise StoreError(f"{out.shown}: no run of `stepline curate` has begun here; give the folder that --out named")
+        raise StoreError(
+            f"{out.display_url}: no run of `stepline curate` has begun here; give the folder that --out named"
+        )
     return validate(Recipe, json.loads(place.read())["recipe"])
 
 
 def read_items(out: "RemotePath") -> Iterator[Item]:
     """Yield the items of the last run on OUT, sorted by id."""
     with (out / ITEMS).open() as file:
-        yield from (from_line(Item, line) for line in file)
+        yield from (from_json_line(Item, line) for line in file)
 
 
 def read_refused(out: "RemotePath") -> Iterator[Refused]:
     """Yield what the source of the last run on OUT refused."""
     with (out / REFUSED).open() as file:
-        yield from (from_line(Refused, line) for line in file)
+        yield from (from_json_line(Refused, line) for line in file)
 
 
-def to_line(one: Item | Refused) -> str:
+def to_json_line(one: Item | Refused) -> str:
     """Return an item as one line of JSON, without what is not known of it."""
     return json.dumps({name: value for name, value in asdict(one).items() if value is not None}, ensure_ascii=False)
 
 
-def from_line(kind: type[T], line: bytes | str) -> T:
+def from_json_line(kind: type[T], line: bytes | str) -> T:
     """Return the item of a line."""
     try:
         return kind(**json.loads(line))

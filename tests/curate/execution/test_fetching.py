@@ -3,7 +3,7 @@ import time
 import pytest
 from fake_stages import STAGES, recipe
 
-from stepline.curate.driver import Job, curate
+from stepline.curate.driver import RunRequest, run_recipe
 from stepline.curate.execution.scheduler import Fetcher
 from stepline.curate.remote import RemotePath
 from stepline.curate.settings import RemoteSettings
@@ -15,8 +15,8 @@ from stepline.storage import atomic_path
 def fetched(fetcher, item, names=("media",)):
     """Wait for files of an item and return where they are."""
     for _ in range(500):
-        fetcher.want(item, names)
-        files = fetcher.ready(item, names)
+        fetcher.prefetch(item, names)
+        files = fetcher.local_files(item, names)
         if files is not None:
             return files
         time.sleep(0.01)
@@ -35,7 +35,7 @@ def fetcher(tmp_path):
 def stored(tmp_path, name, data):
     place = RemotePath(f"memory://{tmp_path.name}/{name}.mp4")
     place.write(data)
-    return Item(name, video=place.url, stamp=place.stamp())
+    return Item(name, video=place.url, stamp=place.fingerprint())
 
 
 def test_a_file_of_this_machine_is_used_where_it_is(tmp_path, fetcher):
@@ -50,9 +50,9 @@ def test_fetched_files_are_removed_and_bounded(tmp_path, fetcher):
     path = fetched(fetcher, first)["media"]
     assert path.read_bytes() == b"x" * 12
     assert path.suffix == ".mp4"
-    fetcher.want(second, ["media"])
+    fetcher.prefetch(second, ["media"])
     time.sleep(0.05)
-    assert fetcher.ready(second, ["media"]) is None  # the 10 bytes are full
+    assert fetcher.local_files(second, ["media"]) is None  # the 10 bytes are full
     fetcher.release(first)
     assert not path.exists()
     assert fetched(fetcher, second)["media"].read_bytes() == b"y" * 12
@@ -68,8 +68,8 @@ def test_a_run_fetches_what_is_elsewhere_and_lists_what_is_gone(tmp_path, monkey
     here = stored(tmp_path, "here", b"one two three")
     gone = Item("gone", video=f"memory://{tmp_path.name}/gone.mp4", stamp="1")
     out = f"memory://{tmp_path.name}/out"
-    job = Job(recipe(places={"attempts": 1}), str(tmp_path / "out"), STAGES)
-    outcome = curate(job, [gone, here])
+    job = RunRequest(recipe(places={"attempts": 1}), str(tmp_path / "out"), STAGES)
+    outcome = run_recipe(job, [gone, here])
     assert [(failure.id, failure.stage, failure.kind) for failure in outcome.failures] == [("gone", "read", "error")]
     assert outcome.failures[0].reason.startswith("gone: ")
     assert '"here"' in (tmp_path / "out/dataset/dataset.json").read_text()
@@ -86,5 +86,5 @@ def test_a_disk_too_full_to_fetch_to_ends_the_run_and_blames_no_video(tmp_path, 
 
     monkeypatch.setattr(RemotePath, "fetch", full)
     with pytest.raises(SteplineError, match="No space left on device.*free some space"):
-        curate(Job(recipe(), str(tmp_path / "out"), STAGES), [stored(tmp_path, "a", b"one")])
+        run_recipe(RunRequest(recipe(), str(tmp_path / "out"), STAGES), [stored(tmp_path, "a", b"one")])
     assert not (tmp_path / "out" / "failures").exists()

@@ -7,7 +7,7 @@ import pytest
 from fake_stages import STAGES, recipe, videos
 from kills import begun, children, finish, run_with_kills, start_driver, tree, wait_for_end
 
-from stepline.curate.driver import Job, curate
+from stepline.curate.driver import RunRequest, run_recipe
 from stepline.errors import SettingsError
 
 TEXTS = {f"v{number:02d}": f"slow 0.1 {'x' * number}" for number in range(10)} | {"bad": "corrupt", "crash": "segfault"}
@@ -17,10 +17,11 @@ def code_of(folder, out, workers=2):
     """A driver's code: all fake stages over the videos of a folder."""
     return (
         "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "  # a background one ignores it
-        "from fake_stages import *; from stepline.curate.driver import Job, curate; from pathlib import Path; "
+        "from fake_stages import *; from stepline.curate.driver import RunRequest, run_recipe; "
+        "from pathlib import Path; "
         f"names = {sorted(TEXTS)!r}; folder = Path({str(folder)!r}); "
         "items = [Item(name, video=str(folder / (name + '.txt')), stamp='1') for name in names]; "
-        f"curate(Job(recipe(workers={workers}), {str(out)!r}, STAGES), items)"
+        f"run_recipe(RunRequest(recipe(workers={workers}), {str(out)!r}, STAGES), items)"
     )
 
 
@@ -48,7 +49,7 @@ def test_workers_end_with_a_driver_that_is_killed_and_its_lock_too(tmp_path, mon
         time.sleep(0.1)
     items = videos(tmp_path / "in2", {"a": "fine"})
     with pytest.raises(SettingsError, match=f"process {driver.pid} on .* works on it"):
-        curate(Job(recipe(), str(tmp_path / "out"), STAGES), items)
+        run_recipe(RunRequest(recipe(), str(tmp_path / "out"), STAGES), items)
     workers = children(driver.pid)
     driver.kill()
     driver.communicate()
@@ -58,7 +59,7 @@ def test_workers_end_with_a_driver_that_is_killed_and_its_lock_too(tmp_path, mon
     half = tmp_path / "out/cells/read/00" / f".key.{workers[0]}-1.partial.json"
     half.parent.mkdir(parents=True)
     half.touch()  # what a worker was writing
-    assert curate(Job(recipe(), str(tmp_path / "out"), STAGES), items).failures == ()
+    assert run_recipe(RunRequest(recipe(), str(tmp_path / "out"), STAGES), items).failures == ()
     assert not half.exists()
 
 

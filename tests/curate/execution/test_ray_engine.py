@@ -6,8 +6,8 @@ import warnings
 import pytest
 from fake_stages import STAGES, recipe, videos
 
-from stepline.curate.driver import Job, curate
-from stepline.curate.execution.ray import groups, work_on_ray
+from stepline.curate.driver import RunRequest, run_recipe
+from stepline.curate.execution.ray import actor_groups, run_on_ray
 from stepline.curate.execution.scheduler import Phase
 from stepline.curate.plan import Plan
 from stepline.curate.remote import RemotePath
@@ -53,7 +53,7 @@ def test_both_engines_give_the_same_bytes(tmp_path, ray_here, monkeypatch, stage
     items = videos(tmp_path / "in", TEXTS)
     named = [name for name in STAGES if name in stages]
     for engine in ("local", "ray"):
-        outcome = curate(Job(recipe(engine=engine, stages=named), str(tmp_path / engine), STAGES), items)
+        outcome = run_recipe(RunRequest(recipe(engine=engine, stages=named), str(tmp_path / engine), STAGES), items)
         found = [(failure.id, failure.kind) for failure in outcome.failures]
         assert found == [("bad", "error"), ("crash", "crash"), ("quiet", "left out")]
     assert tree(tmp_path / "local") == tree(tmp_path / "ray")
@@ -62,17 +62,19 @@ def test_both_engines_give_the_same_bytes(tmp_path, ray_here, monkeypatch, stage
 
 def test_stages_that_can_use_a_gpu_have_actors_of_their_own():
     stages = [STAGES[name] for name in ("read", "count", "double", "share")]
-    assert groups(stages, 0.0) == [(("read", "count", "double", "share"), 0.0)]
-    assert groups(stages, 0.5) == [(("read", "count"), 0.0), (("double",), 0.5), (("share",), 0.0)]
+    assert actor_groups(stages, 0.0) == [(("read", "count", "double", "share"), 0.0)]
+    assert actor_groups(stages, 0.5) == [(("read", "count"), 0.0), (("double",), 0.5), (("share",), 0.0)]
 
 
 def test_videos_that_are_finished_need_no_actor(tmp_path, monkeypatch):
     monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
     items = videos(tmp_path / "in", {"a": "one two", "bad": "corrupt"})
-    curate(Job(recipe(), str(tmp_path / "out"), STAGES), items)
+    run_recipe(RunRequest(recipe(), str(tmp_path / "out"), STAGES), items)
     plan, told = Plan.of(recipe(), resolve_stages(recipe(), STAGES)), []
-    work_on_ray(
-        Phase(plan, ResultStore(RemotePath(str(tmp_path / "out"))), ("read", "count", "double"), told=told.append),
+    run_on_ray(
+        Phase(
+            plan, ResultStore(RemotePath(str(tmp_path / "out"))), ("read", "count", "double"), on_finished=told.append
+        ),
         items,
     )
     found = [(one.item.id, one.failure is None, one.worked) for one in told]

@@ -8,22 +8,22 @@ from kills import begun, finish, run_with_kills, tree
 from small_video import CAPTIONS, draw_video
 
 from stepline.curate.stage import Item
-from stepline.curate.store.run_log import to_line
+from stepline.curate.store.run_log import to_json_line
 
 STAGES = ["probe", "transcribe", "write", "encode", "coarse", "ground", "judge", "gather"]
 THINGS = ("lemons", "carrots", "onions", "apples", "leeks", "plums", "limes", "beans")
 KILLS = 20
 CODE = """
 from pathlib import Path
-from stepline.curate.driver import Job, curate
-from stepline.curate.store.run_log import from_line
+from stepline.curate.driver import RunRequest, run_recipe
+from stepline.curate.store.run_log import from_json_line
 from stepline.curate.stage import Item
 from stepline.curate.stage import Recipe
 from stepline.curate.stages import STAGES
 from stepline.settings import validate
 recipe = validate(Recipe, {{"stages": {stages!r}, "limits": {{"seconds": 25.0}}, "engine": {{"workers": 2}}}})
-items = [from_line(Item, line) for line in Path({items!r}).read_text().splitlines()]
-curate(Job(recipe, {out!r}, STAGES), items)
+items = [from_json_line(Item, line) for line in Path({items!r}).read_text().splitlines()]
+run_recipe(RunRequest(recipe, {out!r}, STAGES), items)
 """
 
 
@@ -50,7 +50,7 @@ def twelve_items(folder):
 @pytest.mark.timeout(1800)
 def test_twenty_kills_cost_no_byte_and_no_unit_but_those_under_way(tmp_path):
     items = tmp_path / "items.jsonl"
-    items.write_text("".join(to_line(item) + "\n" for item in twelve_items(tmp_path / "in")))
+    items.write_text("".join(to_json_line(item) + "\n" for item in twelve_items(tmp_path / "in")))
     codes = {
         name: CODE.format(stages=STAGES, items=str(items), out=str(tmp_path / name)) for name in ("whole", "killed")
     }

@@ -1,6 +1,6 @@
 import pytest
 
-from stepline.curate.execution.messages import LONGEST, plain
+from stepline.curate.execution.messages import LONGEST_REASON, portable_reason
 
 
 @pytest.mark.parametrize(
@@ -14,8 +14,8 @@ from stepline.curate.execution.messages import LONGEST, plain
     ],
 )
 def test_a_reason_holds_nothing_of_this_machine(reason, told):
-    assert plain(reason, ["/data/in/a.mp4"], "a") == told
+    assert portable_reason(reason, ["/data/in/a.mp4"], "a") == told
 
 
 def test_a_reason_is_one_line_of_bounded_length():
-    assert plain("word\n" * 1000, [], "a") == ("word " * 1000)[:LONGEST] + "..."
+    assert portable_reason("word\n" * 1000, [], "a") == ("word " * 1000)[:LONGEST_REASON] + "..."

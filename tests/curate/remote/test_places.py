@@ -21,10 +21,10 @@ def faults(monkeypatch):
     with s3_server(monkeypatch) as faults:
         from stepline.curate.remote import filesystems
 
-        filesystems._made.cache_clear()  # a new server on a new port
+        filesystems._create.cache_clear()  # a new server on a new port
         filesystems.filesystem("s3://bucket", QUICK).mkdir("bucket")
         yield faults
-        filesystems._made.cache_clear()
+        filesystems._create.cache_clear()
 
 
 @pytest.fixture(params=["local", "memory", "s3"])
@@ -47,8 +47,8 @@ def test_what_is_written_is_read_listed_and_stamped_alike_everywhere(root, tmp_p
     found = {each.name: each for each in root.list()}
     assert set(found) == {"a/one.bin", "two.txt"}
     assert found["a/one.bin"].size == 10
-    assert found["a/one.bin"].stamp == file.stamp()
-    assert file.fetch(tmp_path / "copy") == file.stamp()
+    assert found["a/one.bin"].fingerprint == file.fingerprint()
+    assert file.fetch(tmp_path / "copy") == file.fingerprint()
     assert (tmp_path / "copy").read_bytes() == b"0123456789"
     file.remove()
     file.remove()
@@ -58,10 +58,10 @@ def test_what_is_written_is_read_listed_and_stamped_alike_everywhere(root, tmp_p
 def test_a_changed_file_has_another_stamp(root):
     file = root / "one.txt"
     file.write("before")
-    before = file.stamp()
+    before = file.fingerprint()
     time.sleep(0.02)
     file.write("behind")
-    assert file.stamp() != before
+    assert file.fingerprint() != before
 
 
 def test_large_files_go_and_come_in_blocks_and_can_be_read_from_anywhere(root, tmp_path):
@@ -83,7 +83,7 @@ def test_a_part_of_a_file_is_a_file(root, tmp_path):
     assert (part.read(), part.read(1, 3), part.size(), part.local) == (b"2345", b"34", 4, None)
     part.fetch(tmp_path / "clip.mp4")
     assert (tmp_path / "clip.mp4").read_bytes() == b"2345"
-    assert part.stamp().startswith((root / "shard.tar").stamp())
+    assert part.fingerprint().startswith((root / "shard.tar").fingerprint())
     with pytest.raises(StoreError, match="a part of a file cannot be written"):
         part.write(b"")
 
@@ -161,7 +161,7 @@ def test_missing_credentials_are_told_with_their_names(faults, monkeypatch, tmp_
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
-    filesystems._made.cache_clear()
+    filesystems._create.cache_clear()
     with pytest.raises(StoreError, match="no credentials were found; set AWS_ACCESS_KEY_ID"):
         RemotePath("s3://bucket/a.bin", QUICK).read()
 
@@ -191,7 +191,7 @@ def test_a_missing_package_and_an_unknown_kind_name_the_cure(monkeypatch):
     def lacks(*arguments, **options):
         raise ImportError("Install s3fs to access S3")
 
-    filesystems._made.cache_clear()
+    filesystems._create.cache_clear()
     monkeypatch.setattr("fsspec.filesystem", lacks)
     with pytest.raises(StoreError, match=r"s3:// needs the package s3fs; pip install 'stepline\[cloud\]'"):
         RemotePath("s3://bucket/a").read()
@@ -201,7 +201,7 @@ def test_a_missing_package_and_an_unknown_kind_name_the_cure(monkeypatch):
 
 def test_messages_show_no_password_and_no_signed_query():
     place = RemotePath("https://user:password@host/folder/film.mp4?signature=abc")
-    assert place.shown == "https://host/folder/film.mp4"
+    assert place.display_url == "https://host/folder/film.mp4"
     assert repr(place) == "RemotePath('https://host/folder/film.mp4')"
     assert place.name == "film.mp4"
 

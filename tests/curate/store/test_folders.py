@@ -18,11 +18,11 @@ def out(tmp_path):
 def test_what_a_killed_run_left_of_a_file_is_fetched_anew(tmp_path, monkeypatch, out):
     for machine in ("first", "second"):
         monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / machine))
-        folder = StageFolders(out).started(STAGES["total"], KEY)
+        folder = StageFolders(out).begin(STAGES["total"], KEY)
         (folder / "rows.txt").write_text("whole" if machine == "second" else "wh")
-    StageFolders(out).finish("total", KEY)  # the second one ended
+    StageFolders(out).complete("total", KEY)  # the second one ended
     monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "first"))
-    assert (StageFolders(out).here("total", KEY) / "rows.txt").read_text() == "whole"
+    assert (StageFolders(out).local_folder("total", KEY) / "rows.txt").read_text() == "whole"
 
 
 @pytest.mark.parametrize("where", ["disk", "store"])
@@ -30,19 +30,19 @@ def test_folders_of_other_keys_are_named_with_their_size(tmp_path, monkeypatch, 
     monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
     folders = StageFolders(RemotePath(str(tmp_path / "out")) if where == "disk" else out)
     for key in (KEY, "cd" * 32):
-        (folders.started(STAGES["total"], key) / "rows.txt").write_text("twelve bytes")
-        folders.finish("total", key)
-    assert folders.others({"total": KEY, "publish": KEY}) == {f"stages/total/{'cd' * 32}": 12}
-    assert folders.others({"publish": KEY}) == {}
+        (folders.begin(STAGES["total"], key) / "rows.txt").write_text("twelve bytes")
+        folders.complete("total", key)
+    assert folders.unused({"total": KEY, "publish": KEY}) == {f"stages/total/{'cd' * 32}": 12}
+    assert folders.unused({"publish": KEY}) == {}
 
 
 def test_a_folder_begins_empty_but_where_its_stage_goes_on(tmp_path):
     from dataclasses import replace
 
     folders = StageFolders(RemotePath(str(tmp_path)))
-    folder = folders.started(STAGES["total"], KEY)
+    folder = folders.begin(STAGES["total"], KEY)
     (folder / "half").touch()
-    assert (folders.started(replace(STAGES["total"], resumes=True), KEY) / "half").exists()
-    assert not (folders.started(STAGES["total"], KEY) / "half").exists()
-    assert not folders.done("total", KEY)
+    assert (folders.begin(replace(STAGES["total"], resumes=True), KEY) / "half").exists()
+    assert not (folders.begin(STAGES["total"], KEY) / "half").exists()
+    assert not folders.is_complete("total", KEY)
     assert isinstance(folder, Path)

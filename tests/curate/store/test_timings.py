@@ -3,13 +3,13 @@ from stepline.curate.store.run_log import RunLog, read_timings
 
 
 def test_a_journal_outlives_a_cut_last_line(tmp_path):
-    journal = RunLog(RemotePath(str(tmp_path)))
-    journal.write("start", id="a", stage="read")
-    journal.write("end", id="a", stage="read", cpu=0.5)
+    run_log = RunLog(RemotePath(str(tmp_path)))
+    run_log.write("start", id="a", stage="read")
+    run_log.write("end", id="a", stage="read", cpu=0.5)
     (file,) = (tmp_path / "timings").iterdir()
     with file.open("ab") as end:
         end.write(b'{"event": "start", "id": "b"')  # the process was killed here
-    journal.close()
+    run_log.close()
     lines = list(read_timings(RemotePath(str(tmp_path))))
     assert [(line["event"], line["id"]) for line in lines] == [("start", "a"), ("end", "a")]
 
@@ -21,19 +21,19 @@ def test_there_are_no_timings_before_a_run(tmp_path):
 
 def test_an_object_store_gets_its_journal_at_the_end(tmp_path):
     place = RemotePath(f"memory://{tmp_path.name}-store")
-    journal = RunLog(place)
-    journal.write("run", videos=3)
-    journal.close()
+    run_log = RunLog(place)
+    run_log.write("run", videos=3)
+    run_log.close()
     assert [line["videos"] for line in read_timings(place)] == [3]
 
 
 def test_a_long_journal_beside_a_store_goes_on_in_another_file(tmp_path, monkeypatch):
     monkeypatch.setattr("stepline.curate.store.run_log.LARGEST", 10)
     place = RemotePath(f"memory://{tmp_path.name}-long")
-    journal = RunLog(place)
+    run_log = RunLog(place)
     for number in range(3):
-        journal.write("end", number=number)
-        journal.copy()
-    journal.close()
+        run_log.write("end", number=number)
+        run_log.copy()
+    run_log.close()
     assert [line["number"] for line in read_timings(place)] == [0, 1, 2]
     assert len([found for found in (place / "timings").list() if found.size]) == 3
