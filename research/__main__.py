@@ -1,6 +1,6 @@
 """`python -m research`: whole tables of a paper."""
 
-from research.cli import experiment
+from research.cli import research
 
 if __name__ == "__main__":
-    experiment(prog_name="python -m research")
+    research(prog_name="python -m research")

@@ -1,14 +1,16 @@
 """`python -m research`: whole tables of a paper."""
 
 import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
-from stepline.cli.common import Group
+from stepline.cli.common import Group, progress_bars
 
-TABLES = ("2", "3", "4", "8", "9", "beyond", "head", "dropout", "size")
+NASVA_TABLES = ("2", "3", "4", "8", "9", "beyond", "head", "dropout", "size")
 PROCX_TABLES = (
     "baselines", "1", "3", "4", "5", "2a", "2b", "contrast", "7b", "data", "decoding", "speech",
 )  # fmt: skip
@@ -16,22 +18,39 @@ WYS2_TABLES = ("labels", "baselines", "pseudo-labels", "options", "grid")
 WYS2_USES = ("summaries", "alignability")
 ALL = 10**9  # videos, more than there are
 
+F = TypeVar("F", bound=Callable[..., Any])
+
 
 @click.group(cls=Group)
-def experiment() -> None:
+def research() -> None:
     """Remake a paper's tables: every row beside its published value, with spread over seeds and CPU seconds."""
 
 
-@experiment.command("nasva-tables")
-@click.option("-o", "--out", type=click.Path(path_type=Path), default=Path("out/nasva-tables"), show_default=True,
-              help="Folder; what it holds already is not trained again.")  # fmt: skip
-@click.option("--seeds", type=click.IntRange(min=1), default=3, show_default=True, help="Worlds and networks.")
-@click.option("--table", "tables", type=click.Choice(TABLES), multiple=True, help="Only this table.")
+def study_options(tables: Sequence[str], folder: str, table_help: str = "Only this table.") -> Callable[[F], F]:
+    """Return what adds the options that all studies share."""
+    options = (
+        click.option("-o", "--out", type=click.Path(path_type=Path), default=Path(folder), show_default=True,
+                     help="Folder; what it holds already is not trained again."),
+        click.option("--seeds", type=click.IntRange(min=1), default=3, show_default=True,
+                     help="Simulated worlds, each with networks of its own."),
+        click.option("--table", "tables", type=click.Choice(tables), multiple=True, help=table_help),
+        click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables."),
+    )  # fmt: skip
+
+    def decorate(command: F) -> F:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+@research.command("nasva-tables")
+@study_options(NASVA_TABLES, "out/nasva-tables")
 @click.option("--small/--full", default=True, show_default=True, help="A network of seconds, or the paper's.")
 @click.option("--videos", type=click.IntRange(min=2), help="Videos to train on, instead of the form's own number.")
 @click.option("--data", type=click.Path(path_type=Path), help="Real data (docs/selftraining.md), not the world.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
-def nasva_tables(out: Path, seeds: int, tables: tuple[str, ...], **options: Any) -> None:
+def nasva_tables(out: Path, seeds: int, tables: tuple[str, ...], as_json: bool, **options: Any) -> None:
     """NaSVA's tables 2, 3, 4, 8 and 9 in the simulated world, its orderings, and what goes beyond it.
 
     The small form takes about an hour of one CPU core; a run that was stopped goes on where it was.
@@ -40,36 +59,23 @@ def nasva_tables(out: Path, seeds: int, tables: tuple[str, ...], **options: Any)
     Example:
       python -m research nasva-tables --table 3 --seeds 1 --out tables
     """
-    from research.nasva.corpus import PAPER_SIZE, Size
-    from research.nasva.tables import Plan
-    from stepline.cli.common import progress_bars
+    from research.nasva.rows import PAPER_SIZE, NasvaSize
+    from research.nasva.tables import NasvaStudy
 
-    size = Size() if options["small"] else PAPER_SIZE
+    size = NasvaSize() if options["small"] else PAPER_SIZE
     videos = options["videos"] or (size.videos if options["data"] is None else ALL)
     size = size.model_copy(update={"videos": videos})
-    with progress_bars() as progress:
-        show = progress
-        report = (lambda done, count: show("trainings", done, count)) if show is not None else None
-        Plan(out, range(seeds), tables, size, report, options["data"]).run()
-    name = "tables.json" if options["as_json"] else "tables.md"
-    text = (out / name).read_text(encoding="utf-8")
-    click.echo(json.dumps(json.loads(text)) if options["as_json"] else text, nl=options["as_json"])
-    click.echo(f"wrote {out / 'tables.json'} and {out / 'tables.md'}", err=True)
+    with training_counter() as report:
+        NasvaStudy(out, range(seeds), tables, report, size, options["data"]).run()
+    print_tables(out, "tables", as_json=as_json)
 
 
-@experiment.command("procx-tables")
-@click.option("-o", "--out", type=click.Path(path_type=Path), default=Path("out/procx-tables"), show_default=True,
-              help="Folder; what it holds already is not trained again.")  # fmt: skip
-@click.option("--seeds", type=click.IntRange(min=1), default=3, show_default=True, help="Worlds and networks.")
-@click.option("--table", "tables", type=click.Choice(PROCX_TABLES), multiple=True,
-              help="Only this table, also one that is not usual.")  # fmt: skip
+@research.command("procx-tables")
+@study_options(PROCX_TABLES, "out/procx-tables", "Only this table, also one that is not usual.")
 @click.option("--processes", type=click.IntRange(min=1), default=1, show_default=True, help="Of one thread each.")
 @click.option("--steps", type=click.IntRange(min=1), help="Of every training, instead of the form's own number.")
 @click.option("--train/--no-train", default=True, show_default=True, help="Or write what has been run already.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
-def procx_tables(
-    out: Path, seeds: int, tables: tuple[str, ...], processes: int, steps: int | None, train: bool, as_json: bool
-) -> None:
+def procx_tables(out: Path, seeds: int, tables: tuple[str, ...], as_json: bool, **options: Any) -> None:
     """ProcX's tables 1 to 5 in the simulated world, baselines, ablations, and what goes beyond the paper.
 
     The usual tables (baselines, 2a, 2b, 5, contrast, decoding, speech) take half an hour of two cores; 1, 3, 4, 7b and
@@ -79,33 +85,25 @@ def procx_tables(
     Example:
       python -m research procx-tables --table 5 --seeds 1 --out tables
     """
-    from research.procx.corpus import ProcxSize
-    from research.procx.tables import ProcxPlan
-    from stepline.cli.common import progress_bars
+    from research.procx.rows import ProcxSize
+    from research.procx.tables import ProcxStudy
 
+    steps = options["steps"]
     size = ProcxSize() if steps is None else ProcxSize(pretraining_steps=steps, finetuning_steps=steps)
-    with progress_bars() as progress:
-        show = progress
-        report = (lambda done, count: show("trainings", done, count)) if show is not None else None
-        ProcxPlan(out, range(2, seeds + 2), tables, size, processes, train, report).run()  # worlds 0, 1 chose the size
-    name = "tables.json" if as_json else "tables.md"
-    text = (out / name).read_text(encoding="utf-8")
-    click.echo(json.dumps(json.loads(text)) if as_json else text, nl=as_json)
-    click.echo(f"wrote {out / 'tables.json'} and {out / 'tables.md'}", err=True)
+    worlds = range(2, seeds + 2)  # sizes were chosen on worlds 0 and 1
+    with training_counter() as report:
+        ProcxStudy(out, worlds, tables, report, size, options["processes"], options["train"]).run()
+    print_tables(out, "tables", as_json=as_json)
 
 
-@experiment.command("wys2-tables")
-@click.option("-o", "--out", type=click.Path(path_type=Path), default=Path("out/wys2-tables"), show_default=True,
-              help="Folder; what it holds already is not trained again.")  # fmt: skip
-@click.option("--seeds", type=click.IntRange(min=1), default=3, show_default=True, help="Worlds, splits and networks.")
-@click.option(
-    "--table", "tables", type=click.Choice((*WYS2_TABLES, *WYS2_USES)), multiple=True,
-    help="Only this table; grid, summaries and alignability come only when they are named.",
+@research.command("wys2-tables")
+@study_options(
+    (*WYS2_TABLES, *WYS2_USES), "out/wys2-tables",
+    "Only this table; grid, summaries and alignability come only when they are named.",
 )  # fmt: skip
 @click.option("--labelled", type=click.IntRange(min=10), help="Videos with key-steps, instead of 400.")
 @click.option("--unlabelled", type=click.IntRange(min=1), help="Videos without, instead of 1500.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
-def wys2_tables(out: Path, seeds: int, tables: tuple[str, ...], **options: Any) -> None:
+def wys2_tables(out: Path, seeds: int, tables: tuple[str, ...], as_json: bool, **options: Any) -> None:
     """WYS2's labels, baselines, pseudo-labels, the supplement's grid, and uses, in the simulated world.
 
     Without --table it takes about five minutes of one CPU core; a run that was stopped goes on where it was.
@@ -114,24 +112,32 @@ def wys2_tables(out: Path, seeds: int, tables: tuple[str, ...], **options: Any) 
     Example:
       python -m research wys2-tables --table labels --seeds 1 --out tables
     """
-    from research.wys2.tables import Wys2Plan
-    from research.wys2.trials import Wys2Size
-    from research.wys2.uses import UsesPlan, UsesSize
-    from stepline.cli.common import progress_bars
+    from research.wys2.rows import Wys2Size
+    from research.wys2.tables import Wys2Study
+    from research.wys2.uses import UsesSize, UsesStudy
 
-    given = {name: options[name] for name in ("labelled", "unlabelled") if options[name] is not None}
+    sizes = {name: videos for name, videos in options.items() if videos is not None}
     detectors, uses = ([table for table in tables if table in known] for known in (WYS2_TABLES, WYS2_USES))
-    written = []
+    if detectors or not tables:
+        with training_counter() as report:
+            Wys2Study(out, range(seeds), detectors, report, Wys2Size(**sizes)).run()
+        print_tables(out, "tables", as_json=as_json)
+    if uses:
+        sizes.pop("unlabelled", None)
+        with training_counter() as report:
+            UsesStudy(out, range(seeds), uses, report, UsesSize(**sizes)).run()
+        print_tables(out, "uses", as_json=as_json)
+
+
+@contextmanager
+def training_counter() -> Iterator[Callable[[int, int], None] | None]:
+    """Yield what shows how many of how many trainings are done; None where nobody watches."""
     with progress_bars() as show:
-        report = (lambda done, count: show("trainings", done, count)) if show is not None else None
-        if detectors or not tables:
-            Wys2Plan(out, range(seeds), detectors, Wys2Size(**given), report).run()
-            written.append("tables")
-        if uses:
-            size = UsesSize(**{name: value for name, value in given.items() if name == "labelled"})
-            UsesPlan(out, range(seeds), uses, size, report).run()
-            written.append("uses")
-    for name in written:
-        text = (out / f"{name}.{'json' if options['as_json'] else 'md'}").read_text(encoding="utf-8")
-        click.echo(json.dumps(json.loads(text)) if options["as_json"] else text, nl=options["as_json"])
-        click.echo(f"wrote {out / name}.json and {out / name}.md", err=True)
+        yield None if show is None else lambda done, count: show("trainings", done, count)
+
+
+def print_tables(folder: Path, name: str, *, as_json: bool) -> None:
+    """Print what a study wrote, as Markdown or as one line of JSON."""
+    text = (folder / f"{name}.{'json' if as_json else 'md'}").read_text(encoding="utf-8")
+    click.echo(json.dumps(json.loads(text)) if as_json else text, nl=as_json)
+    click.echo(f"wrote {folder / name}.json and {folder / name}.md", err=True)

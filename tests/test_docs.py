@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import pytest
 
-from research.cli import experiment
+from research.cli import research
 from stepline.cli import main
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -31,7 +31,7 @@ def test_every_command_in_a_page_parses(page):
 def check(words, place):
     """Fail unless the words after `stepline`, or `python -m`, are a command with its arguments."""
     name, *arguments = words
-    known = main.commands | {"research": experiment}
+    known = main.commands | {"research": research}
     assert name in known, f"{place}: no such command: stepline {name}"
     command = known[name]
     while isinstance(command, click.Group) and arguments and arguments[0] in command.commands:

@@ -1,6 +1,6 @@
-"""What an experiment trains and is scored on: videos with narration and written steps, and held-out texts.
+"""What NaSVA's networks train and are scored on: videos with narration and written steps, and held-out texts.
 
-A corpus of real data, from feature stores and the benchmarks' own files.
+Simulated, or real data from feature stores and the benchmarks' own files:
 
     DATA/BACKBONE/video                      features of all videos
     DATA/BACKBONE/narration, step            vectors of what is said and of the written steps, with texts and times
@@ -11,21 +11,16 @@ A corpus of real data, from feature stores and the benchmarks' own files.
 
 `stepline features import` fills the stores. BACKBONE is sharp, usual or dull, whatever stands behind the name. All
 that is trained on is in memory: 1.2 MB for 400 seconds of width 768.
-
-What one training of an experiment is: its data, its labels, its network, its length. Nothing heavy is imported.
-
-A trial is named by its content, so that tables share trainings and a rerun finds them done.
 """
 
-import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal, TypeAlias
 
 import numpy as np
 
+from research.nasva.rows import NasvaSize, NasvaTrial
 from research.simulate import Sample as Simulated
 from research.simulate import SimulationSettings
 from research.simulate import stream as simulated_stream
@@ -34,95 +29,13 @@ from stepline.datasets import stream
 from stepline.errors import DatasetError
 from stepline.features import FeatureStore
 from stepline.nasva.dataset import labelled_sample, matching_rows
-from stepline.nasva.network_settings import AlignabilityTargets, RefineSettings
 from stepline.records import FeatureSequence, Matrix, Record, Sentence, Step
-from stepline.settings import Count, Fraction, Positive, Settings
 from stepline.training.batches import Mask, Sample
 from stepline.training.sources import LabelledTexts, read_labelled_texts
 
-Texts: TypeAlias = Literal["W", "S", "W+S"]
-Source: TypeAlias = Literal["asr", "video", "planted"]
-
-VERSION = 1  # of what a trial does; another makes all trials new
-
-
-class Size(Settings):
-    """How large an experiment is; the defaults are the small form."""
-
-    videos: Count = 500  # to train on
-    held_out: Count = 150  # to score on
-    width: Count = 64  # D; the paper's 256
-    heads: Count = 4  # the paper's 8
-    layers: Count = 1  # encoder and decoder each; the paper's 3
-    feed_forward: Count = 256  # the release's 2048
-    projection: Count = 32  # d; the paper's 64
-    learning_rate: Positive = 1e-3  # the paper's 1e-4, for a network 30 times as large
-    epochs: Count = 8  # of every final network; the paper's 12
-    teacher_epochs: Count = 4  # of a network whose matrix makes labels: stopped before it knows its noise by heart
-
-
-PAPER_SIZE = Size(width=256, heads=8, layers=3, feed_forward=2048, projection=64, learning_rate=1e-4, epochs=12)
-
-
-class Round(Settings):
-    """One refinement of the labels."""
-
-    refine: RefineSettings
-    teachers: Count = 1
-    eps2: Fraction | None = None  # the paper's cosine that `refine.threshold` stands for in the simulated world
-
-    @property
-    def in_cosines(self) -> "Round":
-        """The round with the paper's own threshold, for features of which it was chosen."""
-        if self.eps2 is None:
-            return self
-        refine = self.refine.model_copy(update={"threshold": self.eps2, "threshold_kind": "cosine"})
-        return self.model_copy(update={"refine": refine})
-
-
-class LabelPlan(Settings):
-    """How the written steps are labelled."""
-
-    first: Source = "asr"  # Step-ASR, Step-Video, or the planted truth
-    floor: Fraction = 0.20  # eps1
-    rounds: tuple[Round, ...] = ()
-
-
-class Trial(Settings):
-    """One training."""
-
-    seed: int = 0  # of the world, of the network and of the order of videos
-    again: int = 0  # a second teacher differs from the first in this alone
-    backbone: str = "usual"
-    recogniser: Literal["clean", "aligned", "noisy"] = "clean"
-    texts: Texts = "S"
-    planted: bool = False  # narrations too are labelled by the planted truth
-    labels: LabelPlan = LabelPlan()
-    early: bool = False  # trained as long as a teacher, not as long as a final network
-    attention_dropout: Fraction = 0.0
-    paper_network: bool = False  # the final network has the paper's size, its teachers that of `size`
-    head: AlignabilityTargets | None = None
-    size: Size = Size()
-
-    @property
-    def key(self) -> str:
-        """The name under which its result is kept."""
-        return hashlib.sha256(f"{VERSION} {self.model_dump_json()}".encode()).hexdigest()[:20]
-
-    @property
-    def teachers(self) -> tuple["Trial", ...]:
-        """The trainings whose matrices make its last round of labels; none where the labels are first ones."""
-        if self.texts == "W" or not self.labels.rounds:
-            return ()
-        *before, last = self.labels.rounds
-        plan = self.labels.model_copy(update={"rounds": tuple(before)})
-        plain = Trial(seed=self.seed, backbone=self.backbone, recogniser=self.recogniser, size=self.size)
-        kept = {"labels": plan, "early": True}
-        return tuple(plain.model_copy(update=kept | {"again": again}) for again in range(last.teachers))
-
 
 @dataclass(frozen=True)
-class Lesson:
+class TrainingVideo:
     """A video to train on: its narration and written steps, with the vectors of one backbone.
 
     step_vectors (K, C), sentence_vectors (S, C), likeness (K, S): of steps to sentences, by a text encoder alone.
@@ -142,14 +55,14 @@ class Lesson:
 
 @dataclass(frozen=True)
 class Corpus:
-    """lessons: to train on. tests: texts of one kind in held-out videos, `positive` = where they are really shown."""
+    """videos: to train on. tests: texts of one kind in held-out videos, `positive` = where they are really shown."""
 
-    lessons: tuple[Lesson, ...]
+    videos: tuple[TrainingVideo, ...]
     tests: Mapping[str, tuple[Sample, ...]]
 
 
 @lru_cache(maxsize=2)
-def simulated(seed: int, backbone: str, recogniser: str, size: Size) -> Corpus:
+def simulated(seed: int, backbone: str, recogniser: str, size: NasvaSize) -> Corpus:
     """Return a corpus of the simulated world; held out are its last videos."""
     settings = SimulationSettings(
         videos=size.videos + size.held_out,
@@ -157,14 +70,16 @@ def simulated(seed: int, backbone: str, recogniser: str, size: Size) -> Corpus:
         recogniser=recogniser,  # type: ignore[arg-type]   # checked there
     )
     videos = list(simulated_stream(seed, settings))
-    lessons = tuple(_lesson(video, backbone) for video in videos[: size.videos])
-    held = videos[size.videos :]
-    return Corpus(lessons, {style: tuple(_test(video, style, backbone) for video in held) for style in STYLES})
+    held_out = videos[size.videos :]
+    return Corpus(
+        tuple(_training_video(video, backbone) for video in videos[: size.videos]),
+        {style: tuple(_test_sample(video, style, backbone) for video in held_out) for style in STYLES},
+    )
 
 
-def _lesson(video: Simulated, backbone: str) -> Lesson:
+def _training_video(video: Simulated, backbone: str) -> TrainingVideo:
     record, features = video.record, video.features(backbone)
-    return Lesson(
+    return TrainingVideo(
         video.id,
         features,
         record.steps,
@@ -172,18 +87,18 @@ def _lesson(video: Simulated, backbone: str) -> Lesson:
         video.vectors("step", backbone),
         video.vectors("narration", backbone),
         video.embeddings("step") @ video.embeddings("narration").T,
-        _shown(video, "step", features),
-        _shown(video, "narration", features),
+        _shown_rows(video, "step", features),
+        _shown_rows(video, "narration", features),
     )
 
 
-def _test(video: Simulated, style: Style, backbone: str) -> Sample:
+def _test_sample(video: Simulated, style: Style, backbone: str) -> Sample:
     features = video.features(backbone)
-    shown = _shown(video, style, features)
+    shown = _shown_rows(video, style, features)
     return Sample(video.id, features.values, video.vectors(style, backbone), shown, style != "recipe")
 
 
-def _shown(video: Simulated, style: Style, features: FeatureSequence) -> Mask:
+def _shown_rows(video: Simulated, style: Style, features: FeatureSequence) -> Mask:
     """Return (K, T): in which rows each text of a style is shown, by the rows' middle seconds."""
     return video.shown(style)[:, : len(features.values)]
 
@@ -191,8 +106,8 @@ def _shown(video: Simulated, style: Style, features: FeatureSequence) -> Mask:
 TESTS = {"recipe": ("ht-step", "ht-step"), "narration": ("htm-align", "htm_align.json")}  # kind -> dataset, file
 
 
-def read_corpus(folder: Path, trial: Trial) -> Corpus:
-    """Return what a trial needs of real data: at most `size.videos` lessons, and both benchmarks.
+def read_corpus(folder: Path, trial: NasvaTrial) -> Corpus:
+    """Return what a trial needs of real data: at most `size.videos` to train on, and both benchmarks.
 
     Raises StoreError where a store is not there, DatasetError when no video is left to train on.
     """
@@ -201,15 +116,15 @@ def read_corpus(folder: Path, trial: Trial) -> Corpus:
     features = FeatureStore(at / "video")
     tests = {kind: tuple(_tests(folder, kind, at, features)) for kind in TESTS}
     excluded = {sample.id for samples in tests.values() for sample in samples}
-    lessons = tuple(_lessons(folder, at, said, features, excluded, trial.size))
-    if not lessons:
+    videos = tuple(_training_videos(folder, at, said, features, excluded, trial.size))
+    if not videos:
         raise DatasetError(f"{folder}: no video has features, steps and narration; import them first")
-    return Corpus(lessons, tests)
+    return Corpus(videos, tests)
 
 
-def _lessons(
-    folder: Path, at: Path, said: str, features: FeatureStore, excluded: set[str], size: Size
-) -> Iterable[Lesson]:
+def _training_videos(
+    folder: Path, at: Path, said: str, features: FeatureStore, excluded: set[str], size: NasvaSize
+) -> Iterable[TrainingVideo]:
     narration, step = FeatureStore(at / said), FeatureStore(at / "step")
     linking = {kind: FeatureStore(folder / "linking" / kind) for kind in (said, "step")}
     sentences = {told.video: told for told in read_labelled_texts(str(at / said), "narration")}
@@ -223,7 +138,7 @@ def _lessons(
         count += 1
         likeness = _unit(linking["step"].matrix(id)) @ _unit(linking[said].matrix(id)).T
         spoken, rows = _spoken(sentences[id])
-        yield Lesson(
+        yield TrainingVideo(
             id, features.read(id), _steps(told), spoken, step.matrix(id), narration.matrix(id)[rows], likeness[:, rows]
         )
 

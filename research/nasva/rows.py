@@ -1,29 +1,108 @@
-"""NaSVA's tables 2, 3, 4, 8 and 9 as trials in the simulated world, row for row, and what goes beyond them.
+"""NaSVA's tables 2, 3, 4, 8 and 9 as trials, row for row, with the published values, and what goes beyond them.
 
 The paper's eps2 is a cosine of its own features. In the simulated world 0.7 and 0.8 keep no label at all, so the
-shares of texts that are dropped stand in for it: 0 for 0.6, 0.15 for 0.7, 0.30 for 0.8. The simulated backbones
+fractions of texts that are dropped stand in for it: 0 for 0.6, 0.15 for 0.7, 0.30 for 0.8. The simulated backbones
 stand in for the real ones by rank alone: dull for S3D-G, usual for CLIP, sharp for InternVideo.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
 
-from research.nasva.corpus import LabelPlan, Round, Size, Texts, Trial
-from stepline.nasva.network_settings import Position, RefineSettings
+from research.study import Claim, Row, Trial
+from stepline.nasva.network_settings import AlignabilityTargets, Position, RefineSettings
+from stepline.settings import Count, Fraction, Positive, Settings
 
-DROPPED = {0.6: 0.0, 0.7: 0.15, 0.8: 0.30}  # eps2 of the paper -> share of texts dropped here
+Texts: TypeAlias = Literal["W", "S", "W+S"]
+LabelSource: TypeAlias = Literal["asr", "video", "planted"]
+
+
+class NasvaSize(Settings):
+    """How large an experiment is; the defaults are the small form."""
+
+    videos: Count = 500  # to train on
+    held_out: Count = 150  # to score on
+    width: Count = 64  # D; the paper's 256
+    heads: Count = 4  # the paper's 8
+    layers: Count = 1  # encoder and decoder each; the paper's 3
+    feed_forward: Count = 256  # the release's 2048
+    projection: Count = 32  # d; the paper's 64
+    learning_rate: Positive = 1e-3  # the paper's 1e-4, for a network 30 times as large
+    epochs: Count = 8  # of every final network; the paper's 12
+    teacher_epochs: Count = 4  # of a network whose matrix makes labels: stopped before it knows its noise by heart
+
+
+PAPER_SIZE = NasvaSize(width=256, heads=8, layers=3, feed_forward=2048, projection=64, learning_rate=1e-4, epochs=12)
+
+
+class Round(Settings):
+    """One refinement of the labels."""
+
+    refine: RefineSettings
+    teachers: Count = 1
+    eps2: Fraction | None = None  # the paper's cosine that `refine.threshold` stands for in the simulated world
+
+    @property
+    def in_cosines(self) -> "Round":
+        """The round with the paper's own threshold, for features of which it was chosen."""
+        if self.eps2 is None:
+            return self
+        refine = self.refine.model_copy(update={"threshold": self.eps2, "threshold_kind": "cosine"})
+        return self.model_copy(update={"refine": refine})
+
+
+class LabelPlan(Settings):
+    """How the written steps are labelled."""
+
+    first: LabelSource = "asr"  # Step-ASR, Step-Video, or the planted truth
+    floor: Fraction = 0.20  # eps1
+    rounds: tuple[Round, ...] = ()
+
+
+class NasvaTrial(Trial):
+    """One training: its data, its labels, its network, its length."""
+
+    again: int = 0  # a second teacher differs from the first in this alone
+    backbone: str = "usual"
+    recogniser: Literal["clean", "aligned", "noisy"] = "clean"
+    texts: Texts = "S"
+    planted: bool = False  # narrations too are labelled by the planted truth
+    labels: LabelPlan = LabelPlan()
+    early: bool = False  # trained as long as a teacher, not as long as a final network
+    attention_dropout: Fraction = 0.0
+    paper_network: bool = False  # the final network has the paper's size, its teachers that of `size`
+    head: AlignabilityTargets | None = None
+    size: NasvaSize = NasvaSize()
+
+    @property
+    def predecessors(self) -> tuple["NasvaTrial", ...]:
+        """The trainings whose matrices make its last round of labels; none where the labels are first ones."""
+        if self.texts == "W" or not self.labels.rounds:
+            return ()
+        *before, last = self.labels.rounds
+        plan = self.labels.model_copy(update={"rounds": tuple(before)})
+        plain = NasvaTrial(seed=self.seed, backbone=self.backbone, recogniser=self.recogniser, size=self.size)
+        return tuple(plain.changed(labels=plan, early=True, again=again) for again in range(last.teachers))
+
+
+TITLES = {
+    "2": "Table 2: training texts (W narrations, S written steps) and backbones",
+    "3": "Table 3: where labels come from, thresholds, self-training; S alone",
+    "4": "Table 4: backbones and recognisers; W alone",
+    "8": "Table 8: the first refinement; S alone",
+    "9": "Table 9: rounds of self-training",
+    "beyond": "Beyond the paper: a student better than its early-stopped teacher; S alone where not said",
+    "head": "Alignability: ROC-AUC of the head beside the best cosine's; two teachers that agree, S alone",
+    "size": "Networks of the paper's size, trained as long as a teacher; S alone",
+    "dropout": "Attention dropout; two teachers that agree, S alone",
+}
+
+
+DROPPED_FRACTION = {0.6: 0.0, 0.7: 0.15, 0.8: 0.30}  # eps2 of the paper -> fraction of texts dropped here
 BACKBONES = {"MIL-NCE S3D-G": "dull", "CLIP-ViT/L-14": "usual", "InternVideo-ViT/L-14": "sharp"}
 STEPS, SAID = "recipe R@1", "narration R@1"  # what stands for HT-Step and for HTM-Align
 
 
-@dataclass(frozen=True)
-class Row:
-    """A row: its table and words, the trial of seed 0, the published scores by the names of ours."""
-
-    table: str
-    words: str
-    trial: Trial
-    published: Mapping[str, float] = field(default_factory=dict)
+NasvaRow: TypeAlias = Row[NasvaTrial]
 
 
 def start(eps2: float, seconds: float | None = 8.0) -> Round:
@@ -32,8 +111,8 @@ def start(eps2: float, seconds: float | None = 8.0) -> Round:
 
 
 def fixed(eps2: float, position: Position, seconds: float | None) -> Round:
-    """Return a refinement of the paper's tables, with the share that stands for eps2."""
-    refine = RefineSettings(threshold=DROPPED[eps2], position=position, seconds=seconds, agree=None)
+    """Return a refinement of the paper's tables, with the fraction that stands for eps2."""
+    refine = RefineSettings(threshold=DROPPED_FRACTION[eps2], position=position, seconds=seconds, agree=None)
     return Round(refine=refine, eps2=eps2)
 
 
@@ -48,26 +127,26 @@ PAPER = (start(0.8),)
 SECOND, THIRD = fixed(0.7, "center", None), fixed(0.8, "center", None)  # table 9
 
 
-def labelled(*rounds: Round, first: str = "asr", floor: float = 0.20, texts: Texts = "S") -> Trial:
+def labelled(*rounds: Round, first: str = "asr", floor: float = 0.20, texts: Texts = "S") -> NasvaTrial:
     """Return a training on written steps after these rounds of labelling."""
     plan = LabelPlan.model_validate({"first": first, "floor": floor, "rounds": rounds})
-    return Trial(texts=texts, labels=plan)
+    return NasvaTrial(texts=texts, labels=plan)
 
 
-NARRATED = Trial(texts="W")
+NARRATED = NasvaTrial(texts="W")
 FIRST = labelled()
-EARLY = FIRST.model_copy(update={"early": True})
+EARLY = FIRST.changed(early=True)
 PLANTED = labelled(first="planted")
-ALL_PLANTED = labelled(first="planted", texts="W+S").model_copy(update={"planted": True})
+ALL_PLANTED = labelled(first="planted", texts="W+S").changed(planted=True)
 
 
-def rows() -> tuple[Row, ...]:
+def nasva_rows() -> tuple[NasvaRow, ...]:
     """Return all rows, those of the paper's orderings first."""
     papers = (*_table_2(), *_table_3(), *_beyond(), *_table_4(), *_table_8(), *_table_9())
     return (*papers, *_heads(), *_dropout(), *_paper_network())
 
 
-def _table_2() -> list[Row]:
+def _table_2() -> list[NasvaRow]:
     published = {
         "CLIP-ViT/L-14": ((32.2, 58.7), (42.4, 64.9)),
         "MIL-NCE S3D-G": ((29.1, 59.5), (40.9, 63.0)),
@@ -75,114 +154,118 @@ def _table_2() -> list[Row]:
     }
     made = []
     for real, (alone, both) in published.items():
-        on = {"backbone": BACKBONES[real]}
-        words = f"{real} (here {BACKBONES[real]})"
+        backbone = BACKBONES[real]
+        name = f"{real} (here {backbone})"
         made += [
-            Row("2", f"{words}, W", NARRATED.model_copy(update=on), _two(*alone)),
-            Row("2", f"{words}, W + S", labelled(*PAPER, texts="W+S").model_copy(update=on), _two(*both)),
-            Row("2", f"{words}, planted labels of W + S: the ceiling", ALL_PLANTED.model_copy(update=on)),
+            NasvaRow("2", f"{name}, W", NARRATED.changed(backbone=backbone), _two(*alone)),
+            NasvaRow("2", f"{name}, W + S", labelled(*PAPER, texts="W+S").changed(backbone=backbone), _two(*both)),
+            NasvaRow("2", f"{name}, planted labels of W + S: the ceiling", ALL_PLANTED.changed(backbone=backbone)),
         ]
     return made
 
 
-def _table_3() -> list[Row]:
+def _table_3() -> list[NasvaRow]:
     video = labelled(first="video")
     return [
-        Row("3", "Step-Video, no self-training", video, _one(36.5)),
-        Row("3", "Step-Video, eps2 0.8", labelled(*PAPER, first="video"), _one(36.9)),
-        Row("3", "Step-ASR, eps1 0.15, no self-training", labelled(floor=0.15), _one(35.3)),
-        Row("3", "Step-ASR, eps1 0.20, no self-training", FIRST, _one(36.0)),
-        Row("3", "Step-ASR, eps1 0.15, eps2 0.7", labelled(start(0.7), floor=0.15), _one(41.4)),
-        Row("3", "Step-ASR, eps1 0.15, eps2 0.8", labelled(start(0.8), floor=0.15), _one(41.7)),
-        Row("3", "Step-ASR, eps1 0.20, eps2 0.7", labelled(start(0.7)), _one(42.3)),
-        Row("3", "Step-ASR, eps1 0.20, eps2 0.8", labelled(*PAPER), _one(43.7)),
-        Row("3", "planted labels: the ceiling", PLANTED),
+        NasvaRow("3", "Step-Video, no self-training", video, _one(36.5)),
+        NasvaRow("3", "Step-Video, eps2 0.8", labelled(*PAPER, first="video"), _one(36.9)),
+        NasvaRow("3", "Step-ASR, eps1 0.15, no self-training", labelled(floor=0.15), _one(35.3)),
+        NasvaRow("3", "Step-ASR, eps1 0.20, no self-training", FIRST, _one(36.0)),
+        NasvaRow("3", "Step-ASR, eps1 0.15, eps2 0.7", labelled(start(0.7), floor=0.15), _one(41.4)),
+        NasvaRow("3", "Step-ASR, eps1 0.15, eps2 0.8", labelled(start(0.8), floor=0.15), _one(41.7)),
+        NasvaRow("3", "Step-ASR, eps1 0.20, eps2 0.7", labelled(start(0.7)), _one(42.3)),
+        NasvaRow("3", "Step-ASR, eps1 0.20, eps2 0.8", labelled(*PAPER), _one(43.7)),
+        NasvaRow("3", "planted labels: the ceiling", PLANTED),
     ]
 
 
-def _beyond() -> list[Row]:
+def _beyond() -> list[NasvaRow]:
     """Return what a student needs to be better than its early-stopped teacher too."""
     return [
-        Row("beyond", "the early-stopped teacher", EARLY),
-        Row("beyond", "the same labels, trained long", FIRST),
-        Row("beyond", "one teacher, start, 8 s, nothing dropped", labelled(round_of(position="start"))),
-        Row("beyond", "one teacher, center, 8 s, nothing dropped", labelled(round_of())),
-        Row("beyond", "two teachers averaged", labelled(round_of(teachers=2))),
-        Row("beyond", "two teachers that agree within 4 s", labelled(OURS)),
-        Row("beyond", "the same, two rounds", labelled(OURS, OURS)),
-        Row("beyond", "two teachers that agree, W + S", labelled(OURS, texts="W+S")),
-        Row("beyond", "planted labels: the ceiling", PLANTED),
+        NasvaRow("beyond", "the early-stopped teacher", EARLY),
+        NasvaRow("beyond", "the same labels, trained long", FIRST),
+        NasvaRow("beyond", "one teacher, start, 8 s, nothing dropped", labelled(round_of(position="start"))),
+        NasvaRow("beyond", "one teacher, center, 8 s, nothing dropped", labelled(round_of())),
+        NasvaRow("beyond", "two teachers averaged", labelled(round_of(teachers=2))),
+        NasvaRow("beyond", "two teachers that agree within 4 s", labelled(OURS)),
+        NasvaRow("beyond", "the same, two rounds", labelled(OURS, OURS)),
+        NasvaRow("beyond", "two teachers that agree, W + S", labelled(OURS, texts="W+S")),
+        NasvaRow("beyond", "planted labels: the ceiling", PLANTED),
     ]
 
 
-def _table_4() -> list[Row]:
-    noisy = NARRATED.model_copy(update={"recogniser": "noisy"})
-    sharp = {"backbone": "sharp"}
+def _table_4() -> list[NasvaRow]:
+    noisy = NARRATED.changed(recogniser="noisy")
     return [
-        Row("4", "CLIP (usual), clean recogniser", NARRATED, _two(32.2, 58.7)),
-        Row("4", "S3D (dull), clean recogniser", NARRATED.model_copy(update={"backbone": "dull"}), _two(29.1, 59.5)),
-        Row("4", "InternVideo (sharp), clean recogniser", NARRATED.model_copy(update=sharp), _two(34.7, 70.0)),
-        Row("4", "InternVideo (sharp), noisy recogniser", noisy.model_copy(update=sharp), _two(35.7, 61.3)),
+        NasvaRow("4", "CLIP (usual), clean recogniser", NARRATED, _two(32.2, 58.7)),
+        NasvaRow("4", "S3D (dull), clean recogniser", NARRATED.changed(backbone="dull"), _two(29.1, 59.5)),
+        NasvaRow("4", "InternVideo (sharp), clean recogniser", NARRATED.changed(backbone="sharp"), _two(34.7, 70.0)),
+        NasvaRow("4", "InternVideo (sharp), noisy recogniser", noisy.changed(backbone="sharp"), _two(35.7, 61.3)),
     ]
 
 
-def _table_8() -> list[Row]:
+def _table_8() -> list[NasvaRow]:
     grown = {0.6: 37.6, 0.7: 37.5, 0.8: 38.2}
-    begun, around = {6.0: 43.1, 8.0: 43.7, 10.0: 43.0}, {6.0: 38.0, 8.0: 37.2, 10.0: 37.8}
-    made = [Row("8", f"eps2 {e}, center, grown", labelled(fixed(e, "center", None)), _one(s)) for e, s in grown.items()]
-    made += [Row("8", f"eps2 0.8, start, {n:.0f} s", labelled(start(0.8, n)), _one(s)) for n, s in begun.items()]
-    made += [
-        Row("8", f"eps2 0.8, center, {n:.0f} s", labelled(fixed(0.8, "center", n)), _one(s)) for n, s in around.items()
+    fixed_lengths: Mapping[Position, Mapping[float, float]] = {
+        "start": {6.0: 43.1, 8.0: 43.7, 10.0: 43.0},
+        "center": {6.0: 38.0, 8.0: 37.2, 10.0: 37.8},
+    }
+    made = [
+        NasvaRow("8", f"eps2 {eps2}, center, grown", labelled(fixed(eps2, "center", None)), _one(recall))
+        for eps2, recall in grown.items()
     ]
-    return [*made, Row("8", "planted labels: the ceiling", PLANTED)]
+    for position, published in fixed_lengths.items():
+        for seconds, recall in published.items():
+            trial = labelled(fixed(0.8, position, seconds))
+            made.append(NasvaRow("8", f"eps2 0.8, {position}, {seconds:.0f} s", trial, _one(recall)))
+    return [*made, NasvaRow("8", "planted labels: the ceiling", PLANTED)]
 
 
-def _table_9() -> list[Row]:
+def _table_9() -> list[NasvaRow]:
     first, second = (*PAPER, SECOND), (*PAPER, SECOND, THIRD)
     return [
-        Row("9", "0 rounds, S", FIRST, _two(36.0, 44.0)),
-        Row("9", "1 round, start, 8 s, S", labelled(*PAPER), _two(43.7, 46.7)),
-        Row("9", "1 round, start, 8 s, W + S", labelled(*PAPER, texts="W+S"), _two(46.4, 71.6)),
-        Row("9", "2 rounds, center, grown, S", labelled(*first), _two(44.8, 52.9)),
-        Row("9", "2 rounds, center, grown, W + S", labelled(*first, texts="W+S"), _two(46.9, 72.1)),
-        Row("9", "3 rounds, center, grown, S", labelled(*second), _two(45.2, 51.8)),
-        Row("9", "3 rounds, center, grown, W + S", labelled(*second, texts="W+S"), _two(46.0, 69.7)),
-        Row("9", "planted labels of W + S: the ceiling", ALL_PLANTED),
+        NasvaRow("9", "0 rounds, S", FIRST, _two(36.0, 44.0)),
+        NasvaRow("9", "1 round, start, 8 s, S", labelled(*PAPER), _two(43.7, 46.7)),
+        NasvaRow("9", "1 round, start, 8 s, W + S", labelled(*PAPER, texts="W+S"), _two(46.4, 71.6)),
+        NasvaRow("9", "2 rounds, center, grown, S", labelled(*first), _two(44.8, 52.9)),
+        NasvaRow("9", "2 rounds, center, grown, W + S", labelled(*first, texts="W+S"), _two(46.9, 72.1)),
+        NasvaRow("9", "3 rounds, center, grown, S", labelled(*second), _two(45.2, 51.8)),
+        NasvaRow("9", "3 rounds, center, grown, W + S", labelled(*second, texts="W+S"), _two(46.0, 69.7)),
+        NasvaRow("9", "planted labels of W + S: the ceiling", ALL_PLANTED),
     ]
 
 
-def _heads() -> list[Row]:
+def _heads() -> list[NasvaRow]:
     ours = labelled(OURS)
     return [
-        Row("head", "no head: the best cosine", ours),
-        Row("head", "targets: kept", ours.model_copy(update={"head": "kept"})),
-        Row("head", "targets: agreement", ours.model_copy(update={"head": "agreement"})),
+        NasvaRow("head", "no head: the best cosine", ours),
+        NasvaRow("head", "targets: kept", ours.changed(head="kept")),
+        NasvaRow("head", "targets: agreement", ours.changed(head="agreement")),
     ]
 
 
-def _dropout() -> list[Row]:
+def _dropout() -> list[NasvaRow]:
     ours = labelled(OURS)
     return [
-        Row("dropout", "of attention weights: 0", ours),
-        Row("dropout", "of attention weights: 0.1 (as released)", ours.model_copy(update={"attention_dropout": 0.1})),
+        NasvaRow("dropout", "of attention weights: 0", ours),
+        NasvaRow("dropout", "of attention weights: 0.1 (as released)", ours.changed(attention_dropout=0.1)),
     ]
 
 
-def _paper_network() -> list[Row]:
+def _paper_network() -> list[NasvaRow]:
     ours = labelled(OURS)
     return [
-        Row("size", "D 64, 1 + 1 layers, first labels", EARLY),
-        Row("size", "D 256, 3 + 3 layers, first labels", EARLY.model_copy(update={"paper_network": True})),
-        Row("size", "D 64, 1 + 1 layers, our labels", ours.model_copy(update={"early": True})),
-        Row("size", "D 256, 3 + 3 layers, our labels", ours.model_copy(update={"paper_network": True, "early": True})),
+        NasvaRow("size", "D 64, 1 + 1 layers, first labels", EARLY),
+        NasvaRow("size", "D 256, 3 + 3 layers, first labels", EARLY.changed(paper_network=True)),
+        NasvaRow("size", "D 64, 1 + 1 layers, our labels", ours.changed(early=True)),
+        NasvaRow("size", "D 256, 3 + 3 layers, our labels", ours.changed(paper_network=True, early=True)),
     ]
 
 
-def sized(trial: Trial, size: Size, seed: int, *, cosines: bool = False) -> Trial:
+def sized(trial: NasvaTrial, size: NasvaSize, seed: int, *, cosines: bool = False) -> NasvaTrial:
     """Return a trial of another size and seed; cosines: with the paper's own thresholds."""
     rounds = tuple(each.in_cosines for each in trial.labels.rounds) if cosines else trial.labels.rounds
-    plan = trial.labels.model_copy(update={"rounds": rounds})
-    return trial.model_copy(update={"size": size, "seed": seed, "labels": plan})
+    return trial.changed(size=size, seed=seed, labels=trial.labels.model_copy(update={"rounds": rounds}))
 
 
 def _one(steps: float) -> dict[str, float]:
@@ -191,3 +274,33 @@ def _one(steps: float) -> dict[str, float]:
 
 def _two(steps: float, said: float) -> dict[str, float]:
     return {STEPS: steps, SAID: said}
+
+
+INSIDE = "labels inside"
+REFINED = labelled(*PAPER)
+CENTER, AVERAGED = labelled(round_of()), labelled(round_of(teachers=2))
+BOTH = labelled(*PAPER, texts="W+S")
+VIDEO, VIDEO_REFINED = labelled(first="video"), labelled(*PAPER, first="video")
+
+
+ASSERTED = (
+    Claim("W + S above W, steps", STEPS, BOTH, NARRATED, 5.0, 10.2),
+    Claim("self-training on Step-ASR labels, equally long training, steps", STEPS, REFINED, FIRST, 4.0, 7.7),
+    Claim("the same above that of Step-Video labels", STEPS, REFINED, FIRST, 2.0, 7.3, (VIDEO, VIDEO_REFINED)),
+    Claim("refined S above W, steps", STEPS, REFINED, NARRATED, 0.0, 9.0),
+    Claim("W above refined S, narrations", SAID, NARRATED, REFINED, 0.0, 23.3),
+    Claim("refined labels in the planted window more often than coarse ones", INSIDE, REFINED, FIRST, 0.0),
+    Claim("our student above the early-stopped teacher, steps", STEPS, labelled(OURS), EARLY, 0.0),
+    Claim("our student above the early-stopped teacher, narrations", SAID, labelled(OURS), EARLY, 0.0),
+)
+
+REPORTED = (
+    Claim("the paper's student above the early-stopped teacher, steps", STEPS, REFINED, EARLY),
+    Claim("start above center, 8 s, steps", STEPS, REFINED, labelled(fixed(0.8, "center", 8.0)), None, 6.5),
+    Claim("eps2 0.8 above 0.7, start, steps", STEPS, REFINED, labelled(start(0.7)), None, 1.4),
+    Claim("two teachers averaged above one, center, steps", STEPS, AVERAGED, CENTER),
+    Claim("teachers that agree above averaged, steps", STEPS, labelled(OURS), AVERAGED),
+    Claim("a second round of ours above the first, steps", STEPS, labelled(OURS, OURS), labelled(OURS)),
+    Claim("W + S above W, narrations", SAID, BOTH, NARRATED, None, 6.2),
+    Claim("the ceiling above W + S, steps", STEPS, ALL_PLANTED, BOTH),
+)

@@ -1,9 +1,74 @@
-"""The rows of ProcX's tables, with the paper's values; nothing heavy is imported here."""
+"""The rows of ProcX's tables and what is claimed of them, with the paper's values; nothing heavy is imported here."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Annotated, Literal, TypeAlias
 
-from research.procx.corpus import FORMS, Form, Guess, ProcxTrial, View, Words, alike
+from pydantic import Field
+
+from research.study import Claim, Row, Trial
+from stepline.settings import Count, Positive, Settings
+
+PositiveFraction: TypeAlias = Annotated[float, Field(gt=0.0, le=1.0)]
+Wording: TypeAlias = Literal["raw", "only-sieve", "swap", "mix"]
+Form: TypeAlias = Literal["youcook2", "tasty"]
+Selection: TypeAlias = Literal["surest", "apart", "oracle"]  # how steps are chosen; "oracle" knows where they are
+Baseline: TypeAlias = Literal["uniform, common", "uniform, nearest", "prior, common", "prior, nearest", "nearest video"]
+System: TypeAlias = Literal["procx", "pdvc", "vid2seq"]
+Attention: TypeAlias = Literal["key-aware", "vanilla"]
+
+FORMS: tuple[Form, ...] = ("youcook2", "tasty")
+
+
+class ProcxSize(Settings):
+    """How large the experiment is."""
+
+    narrated: Count = 300  # videos to pre-train on
+    captioned: Count = 400  # to fine-tune on, of each form; YouCook2: 840
+    withheld: Count = 80  # to score on, of each form
+    features: Count = 128  # C of a feature row, the simulated encoder's
+    rows: Count = 64  # of features a video; the paper's 256
+    width: Count = 64  # D; PDVC's 512
+    heads: Count = 2  # PDVC's 8
+    layers: Count = 2  # encoder and decoder each; the paper's 4
+    queries: Count = 20  # PDVC's 100; a video has 6 or 9 steps, and 11 pieces of narration
+    pretraining_steps: Count = 200
+    finetuning_steps: Count = 600
+    batch: Count = 8  # section E.2, fine-tuning
+    learning_rate: Positive = 3e-3  # the paper's 1e-4, for a network 100 times as large
+    clip: Positive = 1.0  # the paper's 0.1
+
+
+class ProcxTrial(Trial):
+    """One training: pre-trained on narrated videos, fine-tuned on captioned ones, or one of the two alone."""
+
+    form: Form = "youcook2"  # of the captioned videos that it is fine-tuned on
+    system: System = "procx"
+    pretraining: Wording | None = None  # what the steps of the narrated videos say; None: fresh weights
+    narrated_share: PositiveFraction = 1.0  # of the narrated videos
+    captioned_share: PositiveFraction = 1.0  # of the captioned videos
+    zero_shot: bool = False  # not fine-tuned
+    speech: bool = False  # what is said is read, in training and in writing
+    captioner: Literal["transformer", "lstm"] = "transformer"
+    confidence: Literal["varifocal", "focal"] = "varifocal"
+    encoder: Attention = "key-aware"
+    decoder: Attention = "key-aware"
+    contrast: Literal["none", "pair", "multiple"] = "pair"  # in fine-tuning; "multiple" in pre-training unless "none"
+    size: ProcxSize = ProcxSize()
+
+    @property
+    def start(self) -> "ProcxTrial | None":
+        """The pre-training that it goes on from; None where it is one itself, or starts from fresh weights."""
+        if self.pretraining is None or self.zero_shot:
+            return None
+        contrast = "none" if self.contrast == "none" else "multiple"
+        return self.changed(form="youcook2", captioned_share=1.0, zero_shot=True, contrast=contrast)
+
+    @property
+    def predecessors(self) -> tuple["ProcxTrial", ...]:
+        """The pre-training, where it has one."""
+        return () if self.start is None else (self.start,)
+
 
 COLUMNS = ("SODA-C", "METEOR", "CIDEr", "BLEU-4", "SODA-D")  # as the paper's tables have them
 
@@ -26,40 +91,47 @@ USUAL = ("baselines", "2a", "2b", "5", "contrast", "decoding", "speech")  # fit 
 
 
 @dataclass(frozen=True)
-class ProcxRow:
-    """A row: its words, its trial with seed 0, how steps are chosen, the form scored, the paper's values by column.
+class ProcxRow(Row[ProcxTrial]):
+    """A row: how steps are selected, and the benchmark's form that is scored.
 
-    guess: of a baseline; the trial then says of which world alone.
+    baseline: what knows nothing of networks; the trial then says of which world alone.
     """
 
-    table: str
-    words: str
-    trial: ProcxTrial
-    view: View = "surest"
+    selection: Selection = "surest"
     form: Form = "youcook2"
-    published: Mapping[str, float] = field(default_factory=dict)
-    guess: Guess | None = None
+    baseline: Baseline | None = None
 
     @property
-    def name(self) -> str:
-        """What tells it from all others."""
-        return f"{self.table}: {self.words}"
+    def subject(self) -> str:
+        """What claims know it by."""
+        return f"{self.table}: {self.name}"
+
+    def as_json(self) -> dict[str, object]:
+        """Return the row as tables.json has it; a baseline has no trial."""
+        trial = None if self.baseline else self.trial.model_dump(mode="json", exclude={"size", "seed"})
+        own = {"form": self.form, "chosen": self.selection, "baseline": self.baseline, "trial": trial}
+        return {**super().as_json(), **own}
 
 
 PROCX = ProcxTrial()
 PDVC = ProcxTrial(system="pdvc")
 VID2SEQ = ProcxTrial(system="vid2seq")
 SYSTEMS = {"Vid2Seq": VID2SEQ, "PDVC": PDVC, "ProcX": PROCX}
-WORDS: Mapping[Words, str] = {"raw": "raw speech", "only-sieve": "only sieved", "swap": "Sieve & Swap", "mix": "mixed"}
+WORDINGS: Mapping[Wording, str] = {
+    "raw": "raw speech",
+    "only-sieve": "only sieved",
+    "swap": "Sieve & Swap",
+    "mix": "mixed",
+}
 SHARES = (0.1, 0.25, 0.5)
-GUESSES: Mapping[Guess, str] = {
+BASELINES: Mapping[Baseline, str] = {
     "uniform, common": "even parts, the commonest sentence",
     "uniform, nearest": "even parts, sentences of the nearest training video",
     "prior, common": "usual places, the commonest sentence",
     "prior, nearest": "usual places, sentences of the nearest training video",
     "nearest video": "places and sentences of the nearest training video",
 }
-BEST_PLACES, BEST_WORDS = (f"{GUESSES[name]}, youcook2" for name in ("uniform, common", "uniform, nearest"))
+BEST_PLACES, BEST_WORDS = (f"{BASELINES[name]}, youcook2" for name in ("uniform, common", "uniform, nearest"))
 
 
 def columns(*values: float | None) -> dict[str, float]:
@@ -67,9 +139,9 @@ def columns(*values: float | None) -> dict[str, float]:
     return {name: value for name, value in zip(COLUMNS, values, strict=False) if value is not None}
 
 
-def pretrained(trial: ProcxTrial, words: Words, **changes: object) -> ProcxTrial:
-    """Return a trial that is pre-trained on those words."""
-    return alike(trial, pretraining=words, **changes)
+def pretrained(trial: ProcxTrial, wording: Wording, **changes: object) -> ProcxTrial:
+    """Return a trial that is pre-trained on steps in this wording."""
+    return trial.changed(pretraining=wording, **changes)
 
 
 def procx_rows() -> tuple[ProcxRow, ...]:
@@ -82,9 +154,9 @@ def procx_rows() -> tuple[ProcxRow, ...]:
 
 def _baselines() -> list[ProcxRow]:
     return [
-        ProcxRow("baselines", f"{words}, {form}", PROCX, form=form, guess=guess)
+        ProcxRow("baselines", f"{name}, {form}", PROCX, form=form, baseline=baseline)
         for form in FORMS
-        for guess, words in GUESSES.items()
+        for baseline, name in BASELINES.items()
     ]
 
 
@@ -94,11 +166,16 @@ def _table_1() -> list[ProcxRow]:
         ("PDVC", "raw"): (5.81, 6.27, 32.44, 1.26, 32.71), ("PDVC", "swap"): (6.16, 6.85, 36.27, 1.61, 32.80),
         ("ProcX", "raw"): (6.97, 6.34, 38.23, 1.71, 37.08), ("ProcX", "swap"): (7.29, 6.76, 40.57, 1.92, 37.61),
     }  # fmt: skip
-    chosen: Sequence[Words] = ("raw", "swap")
+    wordings: Sequence[Wording] = ("raw", "swap")
     return [
-        ProcxRow("1", f"{name}, {WORDS[words]}", pretrained(trial, words), published=columns(*published[name, words]))
+        ProcxRow(
+            "1",
+            f"{name}, {WORDINGS[wording]}",
+            pretrained(trial, wording),
+            published=columns(*published[name, wording]),
+        )
         for name, trial in SYSTEMS.items()
-        for words in chosen
+        for wording in wordings
     ]
 
 
@@ -119,14 +196,14 @@ def _table_3() -> list[ProcxRow]:
     }
     rows = []
     for (name, swapped, form), values in published.items():
-        words = f"{name}, {'Sieve & Swap' if swapped else 'no pre-training'}, {form}"
+        row = f"{name}, {'Sieve & Swap' if swapped else 'no pre-training'}, {form}"
         changes = {"form": form, "pretraining": "swap" if swapped else None}
-        rows.append(ProcxRow("3", words, alike(SYSTEMS[name], **changes), form=form, published=columns(*values)))
+        rows.append(ProcxRow("3", row, SYSTEMS[name].changed(**changes), form=form, published=columns(*values)))
     return rows
 
 
 def _table_4() -> list[ProcxRow]:
-    published: Mapping[tuple[str, Words], tuple[tuple[float, ...], tuple[float, ...]]] = {
+    published: Mapping[tuple[str, Wording], tuple[tuple[float, ...], tuple[float, ...]]] = {
         ("Vid2Seq", "raw"): ((0.25, 0.35, 0.64, 0.01, 4.63), (0.91, 1.28, 1.78, 0.01, 25.12)),
         ("Vid2Seq", "swap"): ((1.33, 1.73, 3.83, 0.04, 17.52), (3.32, 4.52, 12.52, 0.56, 37.55)),
         ("PDVC", "raw"): ((0.72, 0.78, 2.39, 0.00, 10.51), (2.27, 2.78, 6.82, 0.13, 31.32)),
@@ -137,17 +214,17 @@ def _table_4() -> list[ProcxRow]:
     forms: Sequence[Form] = ("youcook2", "tasty")
     return [
         ProcxRow(
-            "4", f"{name}, {WORDS[words]}, {form}", zero_shot(SYSTEMS[name], words), form=form,
-            published=columns(*published[name, words][place]),
+            "4", f"{name}, {WORDINGS[wording]}, {form}", zero_shot(SYSTEMS[name], wording), form=form,
+            published=columns(*published[name, wording][column]),
         )
-        for name, words in published
-        for place, form in enumerate(forms)
+        for name, wording in published
+        for column, form in enumerate(forms)
     ]  # fmt: skip
 
 
-def zero_shot(trial: ProcxTrial, words: Words) -> ProcxTrial:
+def zero_shot(trial: ProcxTrial, wording: Wording) -> ProcxTrial:
     """Return the pre-training alone; the same trial as that which fine-tunings start from."""
-    start = pretrained(trial, words).start
+    start = pretrained(trial, wording).start
     return start if start is not None else trial
 
 
@@ -156,18 +233,18 @@ def _table_5() -> list[ProcxRow]:
     none = ProcxRow("5", "ProcX, no pre-training", PROCX, published=columns(6.03))
     return [none] + [
         ProcxRow(
-            "5", f"ProcX, {said}", pretrained(PROCX, words),
-            published=columns(published[words]) if words in published else {},
+            "5", f"ProcX, {said}", pretrained(PROCX, wording),
+            published=columns(published[wording]) if wording in published else {},
         )
-        for words, said in WORDS.items()
+        for wording, said in WORDINGS.items()
     ]  # fmt: skip
 
 
 def _table_2() -> list[ProcxRow]:
     plain = {"encoder": "vanilla", "decoder": "vanilla"}
-    lstm = alike(PROCX, captioner="lstm", confidence="focal", contrast="none", **plain)
-    focal, vanilla = alike(PROCX, confidence="focal", **plain), alike(PROCX, **plain)
-    encoder = alike(vanilla, encoder="key-aware")
+    lstm = PROCX.changed(captioner="lstm", confidence="focal", contrast="none", **plain)
+    focal, vanilla = PROCX.changed(confidence="focal", **plain), PROCX.changed(**plain)
+    encoder = vanilla.changed(encoder="key-aware")
     return [
         ProcxRow("2a", "LSTM, focal", lstm, published=columns(5.43, 5.40, 27.42, 0.85, 31.48)),
         ProcxRow("2a", "transformer, focal", focal, published=columns(4.94, 5.67, 28.88, 1.19, 28.64)),
@@ -181,22 +258,22 @@ def _table_2() -> list[ProcxRow]:
 
 def _contrast() -> list[ProcxRow]:
     return [
-        ProcxRow("contrast", "none", alike(PROCX, contrast="none")),
+        ProcxRow("contrast", "none", PROCX.changed(contrast="none")),
         ProcxRow("contrast", "InfoNCE", PROCX),
-        ProcxRow("contrast", "MIL-InfoNCE", alike(PROCX, contrast="multiple")),
+        ProcxRow("contrast", "MIL-InfoNCE", PROCX.changed(contrast="multiple")),
     ]
 
 
 def _shares() -> list[ProcxRow]:
     swapped = pretrained(PROCX, "swap")
-    narrated = [ProcxRow("7b", f"{100 * share:g} %", alike(swapped, narrated_share=share)) for share in SHARES]
+    narrated = [ProcxRow("7b", f"{100 * share:g} %", swapped.changed(narrated_share=share)) for share in SHARES]
     captioned = [
-        ProcxRow("data", f"{100 * share:g} %", alike(swapped, captioned_share=share)) for share in (*SHARES, 1.0)
+        ProcxRow("data", f"{100 * share:g} %", swapped.changed(captioned_share=share)) for share in (*SHARES, 1.0)
     ]
     return [ProcxRow("7b", "none", PROCX), *narrated, ProcxRow("7b", "100 %", swapped), *captioned]
 
 
-VIEWS: Mapping[View, str] = {
+SELECTIONS: Mapping[Selection, str] = {
     "surest": "the surest, as many as counted",
     "apart": "the surest without overlap",
     "oracle": "oracle",
@@ -207,15 +284,62 @@ def _decoding() -> list[ProcxRow]:
     swapped = pretrained(PROCX, "swap")
     named = {"PDVC": PDVC, "ProcX": PROCX, "ProcX, Sieve & Swap": swapped}
     return [
-        ProcxRow("decoding", f"{name}: {said}", trial, view)
+        ProcxRow("decoding", f"{name}: {said}", trial, selection=selection)
         for name, trial in named.items()
-        for view, said in VIEWS.items()
+        for selection, said in SELECTIONS.items()
     ]
 
 
 def _speech() -> list[ProcxRow]:
     return [
-        ProcxRow("speech", f"{name}, {said}", alike(trial, speech=heard))
+        ProcxRow("speech", f"{name}, {said}", trial.changed(speech=heard))
         for name, trial in (("Vid2Seq", VID2SEQ), ("ProcX", PROCX))
         for said, heard in (("pictures alone", False), ("pictures and speech", True))
     ]
+
+
+def _decoded(system: str, selection: str) -> str:
+    return f"decoding: {system}: {selection}"
+
+
+NONE, SWAP, MIXED = "5: ProcX, no pre-training", "5: ProcX, Sieve & Swap", "5: ProcX, mixed"
+RAW, SIEVED = "5: ProcX, raw speech", "5: ProcX, only sieved"
+PDVC_ROW, VID2SEQ_ROW = "2a: PDVC in full", "speech: Vid2Seq, pictures alone"
+FOCAL, LSTM, VANILLA = "2a: transformer, focal", "2a: LSTM, focal", "2b: nowhere"
+NO_CONTRAST, PAIR, MULTIPLE = "contrast: none", "contrast: InfoNCE", "contrast: MIL-InfoNCE"
+SUREST, APART, ORACLE = (_decoded("ProcX", said) for said in SELECTIONS.values())
+
+# what a mean must exceed is at most half of the least seed's difference, and was set after these had been seen
+CLAIMS = (
+    Claim("ProcX above even parts", "SODA-D", NONE, f"baselines: {BEST_PLACES}", 8.0, None),
+    Claim("ProcX + Sieve & Swap above even parts", "SODA-D", SWAP, f"baselines: {BEST_PLACES}", None, None),
+    Claim("ProcX above even parts, commonest sentence", "SODA-C", NONE, f"baselines: {BEST_PLACES}", 3.0, None),
+    Claim("ProcX + Sieve & Swap above nearest sentences", "SODA-C", SWAP, f"baselines: {BEST_WORDS}", None, None),
+    Claim("Vid2Seq: Sieve & Swap above raw", "SODA-C", "1: Vid2Seq, Sieve & Swap", "1: Vid2Seq, raw speech",
+          None, 0.56),
+    Claim("PDVC: Sieve & Swap above raw", "SODA-C", "1: PDVC, Sieve & Swap", "1: PDVC, raw speech", None, 0.35),
+    Claim("ProcX: Sieve & Swap above raw", "SODA-C", SWAP, RAW, 0.5, 0.32),
+    Claim("ProcX: Sieve & Swap above only sieved", "SODA-C", SWAP, SIEVED, None, 0.36),
+    Claim("ProcX: Sieve & Swap above no pre-training", "SODA-C", SWAP, NONE, None, 1.26),
+    Claim("ProcX: mixed above Sieve & Swap", "SODA-C", MIXED, SWAP, None, None),
+    Claim("ProcX above PDVC, no pre-training", "SODA-C", NONE, PDVC_ROW, 1.5, 0.60),
+    Claim("ProcX above PDVC, no pre-training", "SODA-D", NONE, PDVC_ROW, None, 3.00),
+    Claim("PDVC above Vid2Seq, no pre-training", "SODA-C", PDVC_ROW, VID2SEQ_ROW, 0.5, 1.82),
+    Claim("transformer above LSTM, focal", "CIDEr", FOCAL, LSTM, 40.0, 1.46),
+    Claim("transformer above LSTM, focal", "SODA-C", FOCAL, LSTM, None, -0.49),
+    Claim("gVFL above focal", "SODA-D", VANILLA, FOCAL, 7.0, 4.69),
+    Claim("gVFL above focal", "SODA-C", VANILLA, FOCAL, None, 0.90),
+    Claim("key-aware above vanilla", "SODA-D", NONE, VANILLA, None, 1.30),
+    Claim("key-aware above vanilla", "SODA-C", NONE, VANILLA, None, 0.19),
+    Claim("InfoNCE above no contrastive loss", "SODA-C", PAIR, NO_CONTRAST, None, None),
+    Claim("MIL-InfoNCE above InfoNCE in fine-tuning", "SODA-C", MULTIPLE, PAIR, None, None),
+    Claim("zero-shot: Sieve & Swap above raw", "SODA-C", "4: ProcX, Sieve & Swap, youcook2",
+     "4: ProcX, raw speech, youcook2", 0.25, 0.93),
+    Claim("zero-shot on Tasty: raw above Sieve & Swap", "SODA-D", "4: ProcX, raw speech, tasty",
+     "4: ProcX, Sieve & Swap, tasty", 6.0, 10.37),
+    Claim("oracle above the surest", "SODA-D", ORACLE, SUREST, 5.0, 20.0),
+    Claim("without overlap above the surest", "SODA-D", APART, SUREST, None, None),
+    Claim("without overlap above the surest", "SODA-C", APART, SUREST, None, None),
+    Claim("speech beside pictures, ProcX", "SODA-C", "speech: ProcX, pictures and speech", NONE, None, None),
+    Claim("speech beside pictures, Vid2Seq", "SODA-C", "speech: Vid2Seq, pictures and speech", VID2SEQ_ROW, None, None),
+)  # fmt: skip

@@ -1,25 +1,20 @@
-"""Running ProcX's trials: each trained once, its result and its network kept on disk under the name of its content.
+"""Running ProcX's trials: their networks and losses, training, and scores as `stepline evaluate` gives them.
 
-The networks of ProcX's tables and what they lower, as a trial says.
+Described videos are scored as `stepline evaluate youcook2` and `tasty` do: SODA-C, SODA-D and densevid_eval. The
+convention is "stepline": every withheld video counts, one without a prediction 0. All in per cent.
 
-Described videos scored as `stepline evaluate youcook2` and `tasty` do: SODA-C, SODA-D and densevid_eval.
-
-The convention is "stepline": every withheld video counts, one without a prediction 0. All in per cent.
-
-How attention spreads over the points that it samples, with and without a look at the keys (ProcX, figure 3).
-
-A query and head spreads over exp(entropy of its weights) points: 1 where one point has all, 16 where all are alike.
+How attention spreads over the points that it samples, with and without a look at the keys (ProcX, figure 3): a query
+and head spreads over exp(entropy of its weights) points, 1 where one point has all, 16 where all are alike.
 Letters: B videos, N queries, H heads, L levels, P points, D width of a head.
 """
 
 import json
-import logging
 import math
 import shutil
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -29,17 +24,8 @@ from safetensors.torch import load_file, save_file
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
-from research.procx.corpus import (
-    FORMS,
-    Attention,
-    Captioned,
-    ProcxCorpus,
-    ProcxTrial,
-    View,
-    events_of,
-    procx_corpus,
-    share,
-)
+from research.procx.corpus import Captioned, ProcxCorpus, events_of, first_fraction, procx_corpus
+from research.procx.rows import FORMS, SELECTIONS, Attention, ProcxTrial, Selection
 from research.procx.vid2seq import (
     SMALL_VID2SEQ,
     Alphabet,
@@ -51,6 +37,7 @@ from research.procx.vid2seq import (
     told,
     train_vid2seq,
 )
+from research.study import Outcome, TrialStore
 from stepline.evaluate.bootstrap import Floats
 from stepline.evaluate.dense_captioning import densevid
 from stepline.evaluate.events import Event, overlap, times
@@ -73,8 +60,6 @@ from stepline.procx.settings import (
 from stepline.procx.train import train_procx
 from stepline.storage import write_atomic
 from stepline.training.settings import TrainSettings
-
-log = logging.getLogger(__name__)
 
 LONGEST = 32  # tokens of a sentence; what is said has 20
 
@@ -118,8 +103,8 @@ def vid2seq_of(trial: ProcxTrial) -> Vid2SeqSettings:
     return SMALL_VID2SEQ.model_copy(update=own)
 
 
-def fresh(trial: ProcxTrial, corpus: ProcxCorpus) -> ProcX | Vid2Seq:
-    """Return the trial's network with weights that mean nothing yet."""
+def fresh_network(trial: ProcxTrial, corpus: ProcxCorpus) -> ProcX | Vid2Seq:
+    """Return the trial's network with fresh weights."""
     if trial.system == "vid2seq":
         settings = vid2seq_of(trial)
         return Vid2Seq(settings, len(Alphabet(corpus.vocabulary, settings.bins)))
@@ -168,7 +153,7 @@ def write_predictions(path: Path, given: Events) -> None:
     write_atomic(path, json.dumps({"results": tree}) + "\n")
 
 
-def oracle(truth: Sequence[Sequence[Event]]) -> ProposalSelector:
+def oracle_selection(truth: Sequence[Sequence[Event]]) -> ProposalSelector:
     """Return the chooser that knows where the steps are: for each the proposal of a one-to-one pairing by IoU.
 
     ProcX section 5 measures with it how much ranking by confidence loses.
@@ -183,59 +168,37 @@ def oracle(truth: Sequence[Sequence[Event]]) -> ProposalSelector:
     return chooser
 
 
-def view_name(form: str, view: View, metric: str) -> str:
+def score_name(form: str, selection: Selection, metric: str) -> str:
     """Return the name under which an outcome holds a metric."""
-    return f"{form} {view} {metric}"
+    return f"{form} {selection} {metric}"
 
 
 @dataclass(frozen=True)
-class ProcxOutcome:
-    """What a trial gave: metrics by form, view and name; CPU seconds of its own training; what else was counted."""
+class ProcxTrials(TrialStore[ProcxTrial]):
+    """Trials kept with their networks and with what these described."""
 
-    scores: Mapping[str, float]
-    cpu_seconds: float
-    counted: Mapping[str, int] = field(default_factory=dict)
-
-
-def run_trial(trial: ProcxTrial, folder: Path) -> ProcxOutcome:
-    """Return what a trial gives, from disk where it has been run; its pre-training is run before it."""
-    path = folder / trial.key / "outcome.json"
-    if not path.exists():
-        if trial.start is not None:
-            run_trial(trial.start, folder)
-        corpus = procx_corpus(trial.seed, trial.size, folder)
+    def run(self, trial: ProcxTrial, folder: Path) -> Outcome:
+        """Train and score a trial, on from the network of its pre-training where it has one."""
+        corpus = procx_corpus(trial.seed, trial.size, self.folder)
         began = time.process_time()
-        network = _trained(trial, corpus, folder)
+        start = None if trial.start is None else self.network(trial.start, corpus)
+        network = _trained(trial, corpus, start, folder / "training")
         seconds = time.process_time() - began
-        save_file(network.state_dict(), folder / trial.key / "network.safetensors")
-        scores, counted = _scored(trial, network, corpus, folder / trial.key)
-        tree = {"trial": trial.model_dump(mode="json"), **asdict(ProcxOutcome(scores, seconds, counted))}
-        write_atomic(path, json.dumps(tree, indent=1) + "\n")
-        log.info("%s: %.0f CPU s, %s", trial.key, seconds, {name: round(value, 1) for name, value in scores.items()})
-    tree = json.loads(path.read_text(encoding="utf-8"))
-    return ProcxOutcome(tree["scores"], tree["cpu_seconds"], tree["counted"])
+        save_file(network.state_dict(), folder / "network.safetensors")
+        scores, counted = _scored(trial, network, corpus, folder)
+        return Outcome(scores, seconds, counted)
+
+    def network(self, trial: ProcxTrial, corpus: ProcxCorpus) -> ProcX | Vid2Seq:
+        """Return the network that a trial trained, in evaluation mode."""
+        self.outcome(trial)
+        network = fresh_network(trial, corpus)
+        network.load_state_dict(load_file(self.folder / trial.key / "network.safetensors"))
+        network.eval()
+        return network
 
 
-def has_run(trial: ProcxTrial, folder: Path) -> bool:
-    """Tell whether a trial's result, and that of its pre-training, are there."""
-    every = (trial, *([trial.start] if trial.start is not None else ()))
-    return all((folder / one.key / "outcome.json").exists() for one in every)
-
-
-def network_of(trial: ProcxTrial, corpus: ProcxCorpus, folder: Path) -> ProcX | Vid2Seq:
-    """Return the network that a trial trained, at rest."""
-    run_trial(trial, folder)
-    network = fresh(trial, corpus)
-    network.load_state_dict(load_file(folder / trial.key / "network.safetensors"))
-    network.eval()
-    return network
-
-
-def _trained(trial: ProcxTrial, corpus: ProcxCorpus, folder: Path) -> ProcX | Vid2Seq:
-    """Return the network, trained on from that of its pre-training where it has one."""
-    start = None if trial.start is None else network_of(trial.start, corpus, folder)
-    samples = lessons(trial, corpus)
-    place = folder / trial.key / "training"
+def _trained(trial: ProcxTrial, corpus: ProcxCorpus, start: ProcX | Vid2Seq | None, folder: Path) -> ProcX | Vid2Seq:
+    samples = training_samples(trial, corpus)
     settings = training(trial, len(samples))
     try:
         if isinstance(start, Vid2Seq) or trial.system == "vid2seq":
@@ -243,23 +206,23 @@ def _trained(trial: ProcxTrial, corpus: ProcxCorpus, folder: Path) -> ProcX | Vi
             given = [told(one, None if speech is None else speech[one.id]) for one in samples]
             alphabet = Alphabet(corpus.vocabulary, vid2seq_of(trial).bins)
             return train_vid2seq(
-                given, place, alphabet=alphabet, model=vid2seq_of(trial), settings=settings,
+                given, folder, alphabet=alphabet, model=vid2seq_of(trial), settings=settings,
                 start=start if isinstance(start, Vid2Seq) else None,
             )  # fmt: skip
         return train_procx(
-            samples, place, vocabulary=corpus.vocabulary, model=model_of(trial), loss=loss_of(trial),
+            samples, folder, vocabulary=corpus.vocabulary, model=model_of(trial), loss=loss_of(trial),
             settings=settings, start=start,
         )  # fmt: skip
     finally:
-        shutil.rmtree(place, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
-def lessons(trial: ProcxTrial, corpus: ProcxCorpus) -> list[StepSample]:
+def training_samples(trial: ProcxTrial, corpus: ProcxCorpus) -> list[StepSample]:
     """Return what a trial is trained on itself; what is said goes with it only where that is read."""
     if trial.zero_shot:
-        samples = share(corpus.narrated[trial.pretraining or "raw"], trial.narrated_share)
+        samples = first_fraction(corpus.narrated[trial.pretraining or "raw"], trial.narrated_share)
     else:
-        samples = share(corpus.captioned[trial.form].train, trial.captioned_share)
+        samples = first_fraction(corpus.captioned[trial.form].train, trial.captioned_share)
     return [one if trial.speech else replace(one, said=None) for one in samples]
 
 
@@ -276,50 +239,50 @@ def training(trial: ProcxTrial, count: int) -> TrainSettings:
 
 
 def _scored(
-    trial: ProcxTrial, network: ProcX | Vid2Seq, corpus: ProcxCorpus, place: Path
+    trial: ProcxTrial, network: ProcX | Vid2Seq, corpus: ProcxCorpus, folder: Path
 ) -> tuple[dict[str, float], dict[str, int]]:
-    """Return the metrics of every view of the withheld videos; what was described is written beside."""
+    """Return the metrics of every selection of steps in the withheld videos; what was described is written beside."""
     scores: dict[str, float] = {}
     counted: Counter[str] = Counter()
     for form in FORMS if trial.zero_shot else (trial.form,):
         part = corpus.captioned[form]
-        write_reference(place / f"{form}.json", part.reference, {one.id: one.duration for one in part.test})
-        for view, given in _views(trial, network, corpus, part, counted).items():
-            write_predictions(place / f"{form}-{view}.json", given)
+        write_reference(folder / f"{form}.json", part.reference, {one.id: one.duration for one in part.test})
+        for selection, given in _described(trial, network, corpus, part, counted).items():
+            write_predictions(folder / f"{form}-{selection}.json", given)
             found = score_events(part.reference, given)
-            scores |= {view_name(form, view, metric): value for metric, value in found.items()}
-    counted["samples"] = len(lessons(trial, corpus))
+            scores |= {score_name(form, selection, metric): value for metric, value in found.items()}
+    counted["samples"] = len(training_samples(trial, corpus))
     return scores, dict(counted)
 
 
-def _views(
+def _described(
     trial: ProcxTrial, network: ProcX | Vid2Seq, corpus: ProcxCorpus, part: Captioned, counted: Counter[str]
-) -> dict[View, dict[str, list[Event]]]:
+) -> dict[Selection, dict[str, list[Event]]]:
     """Return the described videos, by how their steps were chosen."""
     if isinstance(network, Vid2Seq):
-        return {"surest": _told(trial, network, corpus, part, counted)}
+        return {"surest": _described_by_vid2seq(trial, network, corpus, part, counted)}
     clips = [
         VideoToDescribe(one.values, one.duration, one.duration, tuple(part.speech[one.id]) if trial.speech else ())
         for one in part.test
     ]
     truth = [events_of(one) for one in part.test]
-    found: dict[View, dict[str, list[Event]]] = {}
-    for view in ("surest", "apart", "oracle"):
+    found: dict[Selection, dict[str, list[Event]]] = {}
+    for selection in SELECTIONS:
         settings = DescribeSettings(
-            choose="apart" if view == "apart" else "surest", speech=trial.speech,
-            caption_weight=1.0 if trial.system == "pdvc" and view == "surest" else 0.0,   # as PDVC ranks
+            choose="apart" if selection == "apart" else "surest", speech=trial.speech,
+            caption_weight=1.0 if trial.system == "pdvc" and selection == "surest" else 0.0,   # as PDVC ranks
         )  # fmt: skip
-        chooser = oracle(truth) if view == "oracle" else None
+        chooser = oracle_selection(truth) if selection == "oracle" else None
         described = describe_many(network, corpus.vocabulary, clips, settings, chooser=chooser)
-        found[view] = {
+        found[selection] = {
             one.id: [(step.spans[0].start, step.spans[0].end, step.text) for step in each.steps]
             for one, each in zip(part.test, described, strict=True)
         }
-        counted[f"{view}: chosen, no step"] += sum(len(each.dropped) for each in described)
+        counted[f"{selection}: chosen, no step"] += sum(len(each.dropped) for each in described)
     return found
 
 
-def _told(
+def _described_by_vid2seq(
     trial: ProcxTrial, network: Vid2Seq, corpus: ProcxCorpus, part: Captioned, counted: Counter[str]
 ) -> dict[str, list[Event]]:
     """Return what the sequence baseline writes; what was malformed is counted by its reason."""
@@ -330,7 +293,7 @@ def _told(
     parsed = tell(network, alphabet, watched)
     counted.update(f"malformed: {row.reason}" for one in parsed for row in one.dropped)
     longest = network.settings.longest
-    counted["sequences cut"] = sequences([told(one) for one in lessons(trial, corpus)], alphabet, longest).cut
+    counted["sequences cut"] = sequences([told(one) for one in training_samples(trial, corpus)], alphabet, longest).cut
     return {one.id: list(each.events) for one, each in zip(part.test, parsed, strict=True)}
 
 

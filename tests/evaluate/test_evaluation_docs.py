@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from research.cli import experiment
+from research.cli import research
 from stepline.cli import main
 from stepline.evaluate.benchmarks import BENCHMARKS
 
@@ -34,7 +34,7 @@ def shown_commands():
 def test_every_command_that_is_not_for_later_parses(line):
     program, *words = shlex.split(line)
     if program == "python" and words[:2] == ["-m", "research"]:
-        experiment.commands[words[2]].make_context(words[2], words[3:])
+        research.commands[words[2]].make_context(words[2], words[3:])
         return
     if program == "python":
         assert (ROOT / words[0]).is_file()

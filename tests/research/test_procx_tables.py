@@ -7,28 +7,26 @@ import pytest
 import torch
 
 from research.procx.corpus import (
-    ProcxSize,
-    alike,
-    even,
-    guessed,
-    nearest_videos,
+    baseline_steps,
+    first_fraction,
+    nearest_video_steps,
+    prior_spans,
     procx_corpus,
-    share,
     typical_count,
-    usual,
+    uniform_spans,
 )
-from research.procx.rows import PROCX, SYSTEMS, pretrained, procx_rows, zero_shot
-from research.procx.tables import ORDERINGS, ProcxPlan, families, procx_claims
+from research.procx.rows import CLAIMS, PROCX, SYSTEMS, ProcxSize, pretrained, procx_rows, zero_shot
+from research.procx.tables import ProcxStudy, families
 from research.procx.trials import (
     METRICS,
-    lessons,
-    oracle,
+    ProcxTrials,
+    oracle_selection,
     point_weights,
-    run_trial,
     score_events,
     spread_plot,
     spread_points,
     training,
+    training_samples,
     write_predictions,
     write_reference,
 )
@@ -85,8 +83,8 @@ def test_the_wordings_of_narrated_videos_differ_as_sieve_and_swap_says(corpus):
     said = {text for one in raw for text in one.sentences}
     assert {text for one in sieved for text in one.sentences} & said
     assert not {text for one in swapped for text in one.sentences} <= said
-    assert 0.5 < corpus.swapping["tell a step"] <= 1
-    assert 0 < corpus.swapping["swaps right"] <= 1
+    assert 0.5 < corpus.swap_quality["tell a step"] <= 1
+    assert 0 < corpus.swap_quality["swaps right"] <= 1
 
 
 def test_what_sieve_and_swap_made_is_kept(corpus, folder):
@@ -100,26 +98,26 @@ def test_what_sieve_and_swap_made_is_kept(corpus, folder):
 
 def test_places_without_a_look_are_even_or_usual():
     assert typical_count(TRAIN) == 2
-    assert even(2).tolist() == [[0.0, 0.5], [0.5, 1.0]]
-    np.testing.assert_allclose(usual(TRAIN, 2), [[0.1, 0.3], [0.5, 1.0]])
+    assert uniform_spans(2).tolist() == [[0.0, 0.5], [0.5, 1.0]]
+    np.testing.assert_allclose(prior_spans(TRAIN, 2), [[0.1, 0.3], [0.5, 1.0]])
 
 
 def test_sentences_of_baselines_are_the_commonest_or_the_nearest_videos():
-    assert guessed(TRAIN, TEST, "uniform, nearest") == {"d": [(0.0, 25.0, "b 1"), (25.0, 50.0, "b 0")]}
+    assert baseline_steps(TRAIN, TEST, "uniform, nearest") == {"d": [(0.0, 25.0, "b 1"), (25.0, 50.0, "b 0")]}
     common = [*TRAIN, sample("a", ((0.0, 5.0),))]
-    assert {event[2] for event in guessed(common, TEST, "prior, common")["d"]} == {"a 0"}
-    assert nearest_videos(TRAIN, TEST) == {"d": [(10.0, 20.0, "b 1"), (25.0, 50.0, "b 0")]}
+    assert {event[2] for event in baseline_steps(common, TEST, "prior, common")["d"]} == {"a 0"}
+    assert nearest_video_steps(TRAIN, TEST) == {"d": [(10.0, 20.0, "b 1"), (25.0, 50.0, "b 0")]}
 
 
 def test_the_oracle_takes_the_proposals_that_fit_best_each_once():
     boxes = np.array([[40.0, 60.0], [0.0, 11.0], [0.0, 10.0], [90.0, 95.0]])
     proposals = Proposals(100.0, np.array([0.9, 0.9, 0.1, 0.9]), boxes, np.zeros(5))
-    assert oracle([[(0.0, 10.0, ""), (41.0, 60.0, "")]])(0, proposals) == [2, 0]
+    assert oracle_selection([[(0.0, 10.0, ""), (41.0, 60.0, "")]])(0, proposals) == [2, 0]
 
 
 def test_scores_are_those_of_stepline_evaluate(corpus, tmp_path):
     part = corpus.captioned["youcook2"]
-    given = guessed(part.train, part.test, "uniform, nearest")
+    given = baseline_steps(part.train, part.test, "uniform, nearest")
     write_reference(tmp_path / "reference.json", part.reference, {one.id: one.duration for one in part.test})
     write_predictions(tmp_path / "given.json", given)
     official = evaluate("youcook2", tmp_path / "given.json", tmp_path / "reference.json")
@@ -132,33 +130,32 @@ def test_scores_are_those_of_stepline_evaluate(corpus, tmp_path):
 
 
 def test_tables_are_written_with_their_protocol_and_ids_and_trials_kept(folder, corpus):
-    plan = ProcxPlan(folder, (0,), ("baselines", "speech"), TINY)
-    lines, judged = plan.run()
-    assert [one.claim.words for one in judged] == ["speech beside pictures, Vid2Seq"]
-    told = json.loads((folder / "tables.json").read_text())
-    assert told["protocol"]["convention"] == "stepline"
-    assert told["scored"]["tasty"] == [[one.id for one in corpus.captioned["tasty"].test]]
-    assert told["rows"][0]["scores"]["SODA-D"] == list(lines[0].scores["SODA-D"])
+    study = ProcxStudy(folder, (0,), ("baselines", "speech"), size=TINY)
+    lines, judged = study.run()
+    assert [one.claim.statement for one in judged] == ["speech beside pictures, Vid2Seq"]
+    tree = json.loads((folder / "tables.json").read_text())
+    assert tree["protocol"]["convention"] == "stepline"
+    assert tree["scored"]["tasty"] == [[one.id for one in corpus.captioned["tasty"].test]]
+    assert tree["rows"][0]["scores"]["SODA-D"] == list(lines[0].scores["SODA-D"])
     text = (folder / "tables.md").read_text()
     assert "convention stepline" in text
     assert "| Vid2Seq, pictures and speech |" in text
     kept = {path: path.stat().st_mtime_ns for path in folder.glob("*/outcome.json")}
-    assert len(kept) == len(plan.trials())
-    plan.run()
+    assert len(kept) == len(study.trials())
+    study.run()
     assert {path: path.stat().st_mtime_ns for path in folder.glob("*/outcome.json")} == kept
 
 
 @pytest.mark.slow
 def test_a_run_in_two_processes_trains_what_one_would(folder, tmp_path):
-    plan = ProcxPlan(tmp_path, (0,), ("2b",), TINY, processes=2)
-    two = plan.run()[0]
-    one = ProcxPlan(folder, (0,), ("2b",), TINY).run()[0]
+    two = ProcxStudy(tmp_path, (0,), ("2b",), size=TINY, processes=2).run()[0]
+    one = ProcxStudy(folder, (0,), ("2b",), size=TINY).run()[0]
     assert [line.scores for line in two] == [line.scores for line in one]
 
 
 def test_pre_trainings_are_shared_and_come_first():
-    trials = ProcxPlan(None, (0, 1), ("3", "4"), TINY).trials()
-    swap = alike(zero_shot(PROCX, "swap"), size=TINY)
+    trials = ProcxStudy(None, (0, 1), ("3", "4"), size=TINY).trials()
+    swap = zero_shot(PROCX, "swap").changed(size=TINY)
     assert trials.count(swap) == 1
     followers = [trial for trial in trials if trial.start == swap]
     assert {trial.form for trial in followers} == {"youcook2", "tasty"}
@@ -170,34 +167,35 @@ def test_pre_trainings_are_shared_and_come_first():
 def test_a_trial_is_named_by_its_content():
     every = {row.trial.key for row in procx_rows()}
     assert len(every) == len({row.trial for row in procx_rows()})
-    assert alike(PROCX).key == PROCX.key != alike(PROCX, seed=1).key
+    assert PROCX.changed().key == PROCX.key != PROCX.changed(seed=1).key
 
 
 def test_a_zero_shot_trial_learns_from_narration_and_others_from_captions(corpus):
-    trial = alike(pretrained(PROCX, "swap", narrated_share=0.5), size=TINY)
-    assert [one.id for one in lessons(trial.start, corpus)] == [one.id for one in corpus.narrated["swap"][:2]]
-    assert [one.id for one in lessons(trial, corpus)] == [one.id for one in corpus.captioned["youcook2"].train]
-    assert all(one.said is None for one in lessons(trial, corpus))
-    assert all(one.said for one in lessons(alike(PROCX, speech=True, size=TINY), corpus))
-    assert len(share(corpus.narrated["raw"], 0.01)) == 1
+    trial = pretrained(PROCX, "swap", narrated_share=0.5, size=TINY)
+    assert [one.id for one in training_samples(trial.start, corpus)] == [one.id for one in corpus.narrated["swap"][:2]]
+    assert [one.id for one in training_samples(trial, corpus)] == [one.id for one in corpus.captioned["youcook2"].train]
+    assert all(one.said is None for one in training_samples(trial, corpus))
+    assert all(one.said for one in training_samples(PROCX.changed(speech=True, size=TINY), corpus))
+    assert len(first_fraction(corpus.narrated["raw"], 0.01)) == 1
 
 
 def test_trainings_take_about_as_many_steps_whatever_they_are_on():
-    trial = alike(PROCX, size=ProcxSize(finetuning_steps=300))
+    trial = PROCX.changed(size=ProcxSize(finetuning_steps=300))
     steps = [training(trial, count).epochs * -(-count // 8) for count in (12, 30, 60, 120, 600)]
     assert all(abs(taken - 300) <= 38 for taken in steps)
 
 
 def test_every_claim_is_about_rows_that_there_are():
-    assert len(procx_claims()) == len(ORDERINGS)
-    assert all(claim.metric in METRICS for claim in procx_claims())
+    rows = {row.subject for row in procx_rows()}
+    assert all(claim.metric in METRICS and set(claim.subjects) <= rows for claim in CLAIMS)
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_every_system_trains_on_narration_then_captions(system, folder):
-    trial = alike(pretrained(SYSTEMS[system], "raw"), size=TINY)
-    outcome = run_trial(trial, folder)
-    assert set(run_trial(trial.start, folder).scores) >= {f"{form} surest SODA-C" for form in ("youcook2", "tasty")}
+    trial = pretrained(SYSTEMS[system], "raw", size=TINY)
+    outcome = ProcxTrials(folder).outcome(trial)
+    start = ProcxTrials(folder).outcome(trial.start)
+    assert set(start.scores) >= {f"{form} surest SODA-C" for form in ("youcook2", "tasty")}
     assert all(0 <= value <= 1000 for value in outcome.scores.values())
 
 
@@ -237,10 +235,10 @@ def test_spread_is_counted_in_points_and_drawn():
 def test_a_trained_network_is_far_above_guesses_without_a_look(tmp_path):
     """World 2, the first of the experiment, at its own size, without pre-training."""
     size = ProcxSize()
-    scores = run_trial(alike(PROCX, seed=2), tmp_path).scores
+    scores = ProcxTrials(tmp_path).outcome(PROCX.changed(seed=2)).scores
     part = procx_corpus(2, size, tmp_path).captioned["youcook2"]
-    for guess in ("uniform, common", "prior, common"):
-        found = score_events(part.reference, guessed(part.train, part.test, guess))
+    for baseline in ("uniform, common", "prior, common"):
+        found = score_events(part.reference, baseline_steps(part.train, part.test, baseline))
         assert scores["youcook2 surest SODA-D"] > found["SODA-D"] + 8
         assert scores["youcook2 surest SODA-C"] > found["SODA-C"] + 2
         assert scores["youcook2 oracle SODA-D"] > scores["youcook2 surest SODA-D"]

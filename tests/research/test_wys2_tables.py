@@ -5,21 +5,11 @@ import json
 import numpy as np
 import pytest
 
-from research.wys2.tables import Wys2Judged, Wys2Plan
-from research.wys2.trials import (
-    MC,
-    SS,
-    VR,
-    Wys2Claim,
-    Wys2Size,
-    alike,
-    grid,
-    labels_of,
-    training,
-    wys2_claims,
-    wys2_corpus,
-    wys2_rows,
-)
+from research.study import Claim, ClaimResult
+from research.wys2.corpus import wys2_corpus
+from research.wys2.rows import AUC, CLAIMS, MC, SS, VR, Wys2Size, grid_rows, wys2_rows
+from research.wys2.tables import Wys2Study
+from research.wys2.trials import labels_of, training
 from stepline.wys2.settings import LabelSettings
 
 TINY = Wys2Size(labelled=30, unlabelled=10, steps=4)
@@ -46,41 +36,41 @@ def test_named_pronouns_are_more_like_their_key_step():
 
 
 def test_tables_are_written_and_trials_kept(tmp_path):
-    plan = Wys2Plan(tmp_path, (0,), ("labels", "baselines"), TINY)
-    lines, judged = plan.run()
-    assert [line.row.words for line in lines][:1] == ["SS, the likest 35 %"]
-    assert {one.claim.words for one in judged} == {
+    study = Wys2Study(tmp_path, (0,), ("labels", "baselines"), size=TINY)
+    lines, judged = study.run()
+    assert [line.row.name for line in lines][:1] == ["SS, the likest 35 %"]
+    assert {one.claim.statement for one in judged} == {
         "SS above VR", "SS above MC", "SS above words alone", "SS above objects alone",
         "SS above cosine without training", "MC above VR",
     }  # fmt: skip
-    told = json.loads((tmp_path / "tables.json").read_text())
-    assert told["rows"][0]["auc"] == [lines[0].outcomes[0].auc]
+    tree = json.loads((tmp_path / "tables.json").read_text())
+    assert tree["rows"][0]["scores"][AUC] == list(lines[0].scores[AUC])
     assert "| SS, the likest 35 % | 62.7 |" in (tmp_path / "tables.md").read_text()
     kept = {path: path.stat().st_mtime_ns for path in (tmp_path / "trials").iterdir()}
-    plan.run()
+    study.run()
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "trials").iterdir()} == kept
 
 
 def test_pseudo_labels_are_counted_among_the_positives(tmp_path):
-    plan = Wys2Plan(tmp_path, (0,), ("pseudo-labels",), TINY)
-    none, chosen = (line.outcomes[0] for line in plan.run()[0][:2])
-    assert chosen.positives > none.positives
-    assert 0 < chosen.precision < none.precision <= 1
+    study = Wys2Study(tmp_path, (0,), ("pseudo-labels",), size=TINY)
+    none, chosen = (line.scores for line in study.run()[0][:2])
+    assert chosen["positives"] > none["positives"]
+    assert 0 < chosen["precision"][0] < none["precision"][0] <= 1
 
 
 def test_every_claim_is_about_rows_that_are_run():
     known = {row.trial for row in wys2_rows()}
-    assert all({claim.more, claim.less} <= known for claim in wys2_claims())
+    assert all(set(claim.subjects) <= known for claim in CLAIMS)
 
 
 def test_the_grid_is_c_by_negatives_by_batch_by_rate():
-    assert len({row.trial.key for row in grid()}) == 3 * 4 * 2 * 2
+    assert len({row.trial.key for row in grid_rows()}) == 3 * 4 * 2 * 2
 
 
 def test_a_trial_is_named_by_its_content():
-    assert alike(SS).key == SS.key
-    assert len({SS.key, VR.key, MC.key, alike(SS, seed=1).key}) == 4
-    assert alike(SS, labels=LabelSettings(kind="vr")) == VR
+    assert SS.changed().key == SS.key
+    assert len({SS.key, VR.key, MC.key, SS.changed(seed=1).key}) == 4
+    assert SS.changed(labels=LabelSettings(kind="vr")) == VR
 
 
 def test_trainings_take_about_as_many_steps_whatever_they_are_on():
@@ -91,4 +81,4 @@ def test_trainings_take_about_as_many_steps_whatever_they_are_on():
 
 @pytest.mark.parametrize(("least", "holds"), [(0.01, True), (0.03, False), (None, None)])
 def test_a_claim_holds_when_the_mean_gain_is_more_than_asserted(least, holds):
-    assert Wys2Judged(Wys2Claim("", SS, VR, least), (0.01, 0.03)).holds is holds
+    assert ClaimResult(Claim("", AUC, SS, VR, least), (0.01, 0.03)).holds is holds

@@ -1,0 +1,337 @@
+"""A study remakes a paper's tables: each training is run once and kept, its scores stand beside the published ones.
+
+    trial      one training, named by a hash of all that it does: tables share trainings, a rerun finds them done
+    outcome    its scores by name and its CPU seconds, kept as FOLDER/KEY/outcome.json beside its network
+    row        a line of a table: its trial with seed 0, and the paper's values
+    claim      an ordering: how far one row scores above another, a seed, and what the mean over seeds must exceed
+
+`Study.run` trains what is lacking and writes tables.json and tables.md, scores as their mean, from least to most.
+"""
+
+import hashlib
+import json
+import logging
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from statistics import mean
+from typing import Any, ClassVar, Generic, TypeVar
+
+from stepline.errors import SteplineError
+from stepline.settings import Settings
+from stepline.storage import write_atomic
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T", bound="Trial")
+R = TypeVar("R", bound="Row[Any]")
+
+VERDICTS = {True: "holds", False: "**does not hold**", None: "not asserted"}
+
+
+class Trial(Settings):
+    """One training."""
+
+    VERSION: ClassVar[int] = 1  # of what a trial does; another makes all trials new
+    seed: int = 0  # of the simulated world, of the network and of the order of videos
+
+    @property
+    def key(self) -> str:
+        """The name under which its outcome is kept: a hash of all fields."""
+        return hashlib.sha256(f"{self.VERSION} {self.model_dump_json()}".encode()).hexdigest()[:20]
+
+    @property
+    def predecessors(self: T) -> "tuple[T, ...]":
+        """The trainings whose networks it needs: its teachers, or its pre-training."""
+        return ()
+
+    def changed(self: T, **changes: object) -> T:
+        """Return a trial that differs in some fields."""
+        fields = {name: getattr(self, name) for name in type(self).model_fields}
+        return type(self).model_validate({**fields, **changes})
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a trial gave: scores by name, CPU seconds of its own training alone, and what else was counted."""
+
+    scores: Mapping[str, float]
+    cpu_seconds: float
+    counted: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class TrialStore(ABC, Generic[T]):
+    """Where trials are run and their outcomes kept."""
+
+    folder: Path
+
+    @abstractmethod
+    def run(self, trial: T, folder: Path) -> Outcome:
+        """Train and score a trial; what it keeps of itself is written in `folder`."""
+
+    def outcome(self, trial: T) -> Outcome:
+        """Return what a trial gives, from disk where it has been run; its predecessors are run before it."""
+        folder = self.folder / trial.key
+        if not (folder / "outcome.json").exists():
+            for predecessor in trial.predecessors:
+                self.outcome(predecessor)
+            outcome = self.run(trial, folder)
+            tree = {"trial": trial.model_dump(mode="json"), **asdict(outcome)}
+            write_atomic(folder / "outcome.json", json.dumps(tree, indent=1) + "\n")
+            scores = {name: round(score, 3) for name, score in outcome.scores.items()}
+            logger.info("%s: %.0f CPU s, %s", trial.key, outcome.cpu_seconds, scores)
+        tree = json.loads((folder / "outcome.json").read_text(encoding="utf-8"))
+        return Outcome(tree["scores"], tree["cpu_seconds"], tree.get("counted", {}))
+
+    def has_run(self, trial: T) -> bool:
+        """Tell whether the outcomes of a trial and of its predecessors are there."""
+        return (self.folder / trial.key / "outcome.json").exists() and all(map(self.has_run, trial.predecessors))
+
+    def cpu_seconds(self, trial: T) -> float:
+        """Return the CPU seconds of a trial and of all predecessors."""
+        return self.outcome(trial).cpu_seconds + sum(map(self.cpu_seconds, trial.predecessors))
+
+
+@dataclass(frozen=True)
+class Row(Generic[T]):
+    """A row of a table: its trial with seed 0, and the paper's scores by the names of ours."""
+
+    table: str
+    name: str
+    trial: T
+    published: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def subject(self) -> Hashable:
+        """What claims know it by."""
+        return self.trial
+
+    def as_json(self) -> dict[str, object]:
+        """Return the row as tables.json has it."""
+        return {
+            "table": self.table, "row": self.name, "published": dict(self.published),
+            "trial": self.trial.model_dump(mode="json"),
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class RowResult(Generic[R]):
+    """A row with each score of its trials, a seed, and their CPU seconds, predecessors included.
+
+    failure: why one of them could not be trained; there are no scores then.
+    """
+
+    row: R
+    scores: Mapping[str, tuple[float, ...]]
+    cpu_seconds: tuple[float, ...]
+    failure: str | None = None
+
+
+@dataclass(frozen=True)
+class Claim:
+    """How far the row `more` scores above `less`; with `beyond`, how much further than its second above its first.
+
+    least: what the mean over seeds must exceed, None where nothing is asserted. published: the paper's difference.
+    """
+
+    statement: str
+    metric: str
+    more: Hashable
+    less: Hashable
+    least: float | None = None
+    published: float | None = None
+    beyond: tuple[Hashable, Hashable] | None = None
+
+    @property
+    def subjects(self) -> tuple[Hashable, ...]:
+        """All rows that it is about."""
+        return (self.more, self.less, *(self.beyond or ()))
+
+    def gains(self, scores: Mapping[Hashable, Mapping[str, Sequence[float]]]) -> tuple[float, ...]:
+        """Return the difference, a seed. scores: of each row, by metric, a seed."""
+        columns = [scores[subject][self.metric] for subject in self.subjects]
+        return tuple(
+            more - less - (rest[1] - rest[0] if rest else 0.0) for more, less, *rest in zip(*columns, strict=True)
+        )
+
+
+@dataclass(frozen=True)
+class ClaimResult:
+    """A claim with its difference, a seed."""
+
+    claim: Claim
+    gains: tuple[float, ...]
+
+    @property
+    def holds(self) -> bool | None:
+        """Tell whether the mean difference is what is asserted; None where nothing is."""
+        return None if self.claim.least is None else mean(self.gains) > self.claim.least
+
+
+@dataclass(frozen=True)
+class Study(ABC, Generic[R, T]):
+    """The tables of one paper. tables: by name (none: the usual ones). report: called with trials done and in all."""
+
+    folder: Path
+    seeds: Sequence[int] = (0, 1, 2)
+    tables: Sequence[str] = ()
+    report: Callable[[int, int], None] | None = None
+
+    file_name: ClassVar[str] = "tables"
+    titles: ClassVar[Mapping[str, str]]  # by the tables' names, in the order in which they are written
+    columns: ClassVar[Sequence[str]]  # scores that tables show
+    own_columns: ClassVar[Mapping[str, Sequence[str]]] = {}  # of tables that show others
+    published_names: ClassVar[Sequence[str]]  # scores of which the paper gives values
+    published_form: ClassVar[str] = ".1f"
+    heads: ClassVar[Mapping[str, str]] = {}  # of columns whose head is not their score's name
+    scale: ClassVar[float] = 1.0  # that makes scores per cent
+    forms: ClassVar[Mapping[str, tuple[float, str]]] = {}  # scale and format of scores that are no per cent
+    means_only: ClassVar[Collection[str]] = ()  # scores without their least and most
+    expected_errors: ClassVar[tuple[type[SteplineError], ...]] = ()  # that make a row fail, not the study
+
+    @property
+    @abstractmethod
+    def store(self) -> TrialStore[T]:
+        """Where trials are run and kept."""
+
+    @abstractmethod
+    def rows(self) -> Sequence[R]:
+        """Return the rows of the chosen tables."""
+
+    @abstractmethod
+    def sized(self, trial: T, seed: int) -> T:
+        """Return a row's trial with this seed, of this study's size."""
+
+    def claims(self) -> Sequence[Claim]:
+        """Return the orderings that are looked at where their rows are chosen."""
+        return ()
+
+    def facts(self) -> dict[str, object]:
+        """Return what tables.json says besides rows and claims."""
+        return {}
+
+    def preface(self) -> str:
+        """Return what stands above the tables."""
+        return ""
+
+    def run(self) -> tuple[list[RowResult[R]], list[ClaimResult]]:
+        """Train what is not in the folder yet, write the tables there, and return their content."""
+        failures = self.train()
+        results = [self.result(row, failures) for row in self.rows()]
+        scores = {result.row.subject: result.scores for result in results}
+        judged = [
+            ClaimResult(claim, claim.gains(scores))
+            for claim in self.claims()
+            if all(claim.metric in scores.get(subject, ()) for subject in claim.subjects)
+        ]
+        write_atomic(self.folder / f"{self.file_name}.json", self.as_json(results, judged))
+        write_atomic(self.folder / f"{self.file_name}.md", self.as_markdown(results, judged))
+        return results, judged
+
+    def trials(self) -> list[T]:
+        """Return the trial of every row and seed, each once."""
+        return list(dict.fromkeys(self.sized(row.trial, seed) for seed in self.seeds for row in self.rows()))
+
+    def train(self) -> dict[T, str]:
+        """Run the trials, and return those that could not be trained, with the reason."""
+        failures: dict[T, str] = {}
+        trials = self.trials()
+        for done, trial in enumerate(trials):
+            if self.report is not None:
+                self.report(done, len(trials))
+            try:
+                self.store.outcome(trial)
+            except self.expected_errors as error:
+                failures[trial] = str(error)
+        return failures
+
+    def outcome(self, row: R, seed: int) -> Outcome:
+        """Return what a row's trial gave; its CPU seconds with those of its predecessors."""
+        trial = self.sized(row.trial, seed)
+        return Outcome(self.store.outcome(trial).scores, self.store.cpu_seconds(trial))
+
+    def result(self, row: R, failures: Mapping[T, str]) -> RowResult[R]:
+        """Return what a row's trials gave, a seed; NaN where one of them lacks a score that others have."""
+        for trial in (self.sized(row.trial, seed) for seed in self.seeds):
+            if trial in failures:
+                return RowResult(row, {}, (), failures[trial])
+        outcomes = [self.outcome(row, seed) for seed in self.seeds]
+        names = dict.fromkeys(name for outcome in outcomes for name in outcome.scores)
+        scores = {name: tuple(outcome.scores.get(name, math.nan) for outcome in outcomes) for name in names}
+        return RowResult(row, scores, tuple(outcome.cpu_seconds for outcome in outcomes))
+
+    def as_json(self, results: Sequence[RowResult[R]], judged: Sequence[ClaimResult]) -> str:
+        """Return all that was measured."""
+        rows = [
+            {**result.row.as_json(), "scores": {name: list(values) for name, values in result.scores.items()},
+             "cpu_seconds": list(result.cpu_seconds), "failure": result.failure}
+            for result in results
+        ]  # fmt: skip
+        claims = [
+            {"claim": one.claim.statement, "metric": one.claim.metric, "published": one.claim.published,
+             "must_exceed": one.claim.least, "gains": list(one.gains), "holds": one.holds}
+            for one in judged
+        ]  # fmt: skip
+        return json.dumps({"seeds": list(self.seeds), **self.facts(), "rows": rows, "claims": claims}, indent=1) + "\n"
+
+    def as_markdown(self, results: Sequence[RowResult[R]], judged: Sequence[ClaimResult]) -> str:
+        """Return one table a table of the paper, then the claims."""
+        parts = [preface] if (preface := self.preface()) else []
+        for table in dict.fromkeys(result.row.table for result in results):
+            parts.append(self._table([result for result in results if result.row.table == table]))
+        if judged:
+            parts.append(self._claims_table(judged))
+        return "\n".join(parts)
+
+    def _table(self, results: Sequence[RowResult[R]]) -> str:
+        """Return a table; the paper's column only where the paper gives a value, the CPU seconds last."""
+        table = results[0].row.table
+        columns = self.own_columns.get(table, self.columns)
+        given = [name for name in self.published_names if any(name in result.row.published for result in results)]
+        paper, ours = ([self.heads.get(name, name) for name in names] for names in (given, columns))
+        rows = [
+            [result.row.name if result.failure is None else f"{result.row.name}: {result.failure}",
+             *([self._published(result.row)] if given else []),
+             *(self._cell(name, result) for name in columns),
+             spread(result.cpu_seconds, ".0f", whole=True)]
+            for result in results
+        ]  # fmt: skip
+        heads = ["row", *([f"paper: {', '.join(paper)}"] if given else []), *ours, "CPU s"]
+        return f"### {self.titles[table]}\n\n{markdown_table(heads, rows)}"
+
+    def _cell(self, name: str, result: RowResult[R]) -> str:
+        scale, form = self.forms.get(name, (self.scale, ".1f"))
+        return spread([scale * score for score in result.scores.get(name, ())], form, whole=name in self.means_only)
+
+    def _published(self, row: R) -> str:
+        given = [row.published[name] for name in self.published_names if name in row.published]
+        return ", ".join(format(value, self.published_form) for value in given) or "–"
+
+    def _claims_table(self, judged: Sequence[ClaimResult]) -> str:
+        rows = []
+        for one in judged:
+            claim, gains = one.claim, [self.scale * gain for gain in one.gains]
+            rows.append(
+                [claim.statement, claim.metric, "–" if claim.published is None else f"{claim.published:+g}",
+                 ", ".join(f"{gain:+.1f}" for gain in gains), f"{mean(gains):+.1f}",
+                 "–" if claim.least is None else f"> {self.scale * claim.least:g}", VERDICTS[one.holds]]
+            )  # fmt: skip
+        head = ["claim", "metric", "paper", "a seed", "mean", "must exceed", "verdict"]
+        return f"### Orderings, differences in points\n\n{markdown_table(head, rows)}"
+
+
+def spread(values: Sequence[float], form: str = ".1f", *, whole: bool = False) -> str:
+    """Return the mean, and from least to most where there are several and `whole` is not asked for."""
+    if not values:
+        return "–"
+    middle, least, most = (format(value, form) for value in (mean(values), min(values), max(values)))
+    return middle if whole or len(values) == 1 else f"{middle} ({least} to {most})"
+
+
+def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table as Markdown."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
