@@ -9,7 +9,7 @@ export OMP_WAIT_POLICY = PASSIVE   # with the default policy a 2-thread run on a
 .PHONY: demo test test-slow check lint setup setup-dev bench docs clean
 
 demo: setup            ## set up .venv, find the steps of the demo video, name the page
-	$(BIN)/stepline steps stepline/demo/demo.mp4 --out out --force
+	$(BIN)/stepline demo --out out
 
 test: setup-dev        ## the ordinary tests
 	$(BIN)/python -m pytest -m "not slow"

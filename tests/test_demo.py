@@ -18,14 +18,17 @@ def truth():
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
-    """The record that the main job writes of the demo."""
+    """The record that `stepline demo` writes."""
     from click.testing import CliRunner
 
     from stepline.cli import main
 
     out = tmp_path_factory.mktemp("demo")
-    result = CliRunner().invoke(main, ["steps", str(DEMO / "demo.mp4"), "--out", str(out)])
+    result = CliRunner().invoke(main, ["demo", "--out", str(out)])
     assert result.exit_code == 0, result.output
+    assert "10 steps, 9 shown" in result.stdout
+    assert result.stderr.splitlines()[-1] == f"open {out / 'demo.html'} in a browser"
+    assert (out / "demo.html").is_file()
     return read_record(out / "demo.json")
 
 

@@ -8,7 +8,6 @@ import click
 # A waiting OpenMP thread must sleep, not spin: on a busy machine spinning makes a run 6x slower. Set before torch.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
-from stepline import __version__
 from stepline.cli.annotate import annotate
 from stepline.cli.common import Group
 from stepline.cli.curate import audit, curate, report
@@ -17,6 +16,7 @@ from stepline.cli.doctor import datasets, doctor
 from stepline.cli.evaluate import calibrate, evaluate, predict
 from stepline.cli.steps import demo, describe, ground, judge, steps, summarize, transcribe
 from stepline.cli.train import refine, train, train_procx, train_summarizer, train_wys2
+from stepline.version import __version__
 
 COMMANDS = (
     steps,

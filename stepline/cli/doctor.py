@@ -14,7 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 import click
 
-from stepline import __version__
+from stepline.version import __version__
 from stepline.weights import WEIGHTS, Weights, weights_installed
 
 

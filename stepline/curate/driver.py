@@ -22,7 +22,6 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
-from stepline import __version__
 from stepline.curate.dataset_stages import run_dataset_stage
 from stepline.curate.execution.local import core_count, run_locally, scratch_folder
 from stepline.curate.execution.scheduler import FinishedVideo, Phase
@@ -44,6 +43,7 @@ from stepline.curate.store.results import CELLS, FAILURES, STAGES, ResultStore, 
 from stepline.curate.store.run_log import RunLog, write_inventory
 from stepline.errors import DatasetError
 from stepline.storage import PARTIAL, check_writable
+from stepline.version import __version__
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stepline import __version__
 from stepline.errors import CaptionError, MediaError, SettingsError, SteplineError, StoreError
 from stepline.pipeline.networks import Networks, fingerprint, load_networks
 from stepline.pipeline.request import Request, StepsSettings
@@ -18,6 +17,7 @@ from stepline.pipeline.understand import NO_SOUND, StepsResult, recognise_speech
 from stepline.progress import Progress
 from stepline.records import Record, Video
 from stepline.storage import check_writable, read_record, remove_partial_files
+from stepline.version import __version__
 from stepline.weights import sha256
 
 if TYPE_CHECKING:
@@ -230,8 +230,40 @@ def _jpeg(image: "npt.NDArray[np.uint8]") -> bytes:
     return buffer.getvalue()
 
 
+def steps(
+    video: Path | str,
+    *,
+    texts: Sequence[str] = (),
+    captions: Path | str | None = None,
+    settings: StepsSettings | None = None,
+    out: Path | str | None = None,
+    progress: Progress | None = None,
+) -> Record:
+    """Return the steps of a video: what to do, each with the seconds in which it is shown.
+
+    texts: your own lines to look for, instead of steps written from the speech. captions: a file that stands for
+    speech recognition. out: a folder for all that `stepline steps` writes; its result of an earlier run is taken.
+    progress: called with the stage's name, the second reached and the video's seconds.
+    Raises MediaError, CaptionError, ModelError or SettingsError, each with its cure.
+    """
+    path, settings = Path(video), settings or StepsSettings()
+    request = Request(path, path.stem, None if captions is None else Path(captions), tuple(texts))
+    if out is None:
+        _refuse_odd_name(path)
+        record = understand(request, settings, progress=progress).record
+        _refuse_the_speechless(request, record, settings)
+        return record
+    from stepline.outputs import OUTPUTS
+
+    return run_video(request, settings, OutputOptions(Path(out), tuple(OUTPUTS)), progress=progress).record
+
+
 def transcribe(
-    path: Path, *, captions: Path | None = None, settings: StepsSettings | None = None, progress: Progress | None = None
+    video: Path | str,
+    *,
+    captions: Path | str | None = None,
+    settings: StepsSettings | None = None,
+    progress: Progress | None = None,
 ) -> Record:
     """Return a record that holds only what is said in a video, by the recogniser or as given captions say it.
 
@@ -239,11 +271,11 @@ def transcribe(
     """
     from stepline.media import probe
 
-    settings = settings or StepsSettings()
-    path, captions = Path(path), None if captions is None else Path(captions)
+    path, settings = Path(video), settings or StepsSettings()
+    request = Request(path, path.stem, None if captions is None else Path(captions))
     _refuse_odd_name(path)
     info = probe(path, settings.media)
-    speech = recognise_speech(Request(path, path.stem, captions), info, settings, progress=progress)
+    speech = recognise_speech(request, info, settings, progress=progress)
     return Record(
         id=path.stem,
         video=Video(id=path.stem, path=str(path), duration=speech.end or info.duration or None),

@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
 
-from stepline import __version__
 from stepline.errors import MediaError, SettingsError
 from stepline.pipeline.describe import describe_pictures
 from stepline.pipeline.networks import Networks, fingerprint, load_networks
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.progress import Progress, StoppedError, trim_memory, with_progress
 from stepline.records import Alignment, FeatureSequence, FrozenModel, Record, Rejected, Span, Step, Transcript, Video
+from stepline.version import __version__
 from stepline.weights import sha256
 from stepline.wys2.settings import JudgeSettings
 

@@ -17,7 +17,6 @@ from typing import TypeAlias
 
 import numpy as np
 
-from stepline import __version__
 from stepline.datasets.excluded import Excluded
 from stepline.errors import SettingsError, StoreError
 from stepline.progress import trim_memory
@@ -34,6 +33,7 @@ from stepline.sieve_swap.video_filter import Door
 from stepline.sieve_swap.videos import Read, read_videos
 from stepline.storage import check_writable, write_atomic
 from stepline.text_base.base import TextBase
+from stepline.version import __version__
 
 log = logging.getLogger(__name__)
 

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import JsonValue
 
-from stepline import __version__
 from stepline.curate.export.shards import COLUMNS, ExportedFile
 from stepline.curate.report.collect import DatasetCounts
 from stepline.curate.report.sections import biases
 from stepline.curate.settings import ExportSettings
 from stepline.curate.stage import StageFailure
 from stepline.records import VERSION, Record
+from stepline.version import __version__
 from stepline.weights import WEIGHTS
 
 if TYPE_CHECKING:

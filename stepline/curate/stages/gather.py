@@ -26,7 +26,6 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from stepline import __version__
 from stepline.curate.settings import GatherSettings
 from stepline.curate.stage import DatasetContext, Item, StageFailure
 from stepline.curate.stages.intermediate import Grounded, Judged, Looked, Placed, Probed, from_bytes, unpack
@@ -34,6 +33,7 @@ from stepline.errors import StoreError
 from stepline.features import FeatureWriter
 from stepline.records import Matrix, Record, Transcript, Video
 from stepline.storage import read_parquet, write_atomic, write_parquet
+from stepline.version import __version__
 
 RECORDS, LEFT_OUT, FEATURES = "records.parquet", "left_out.jsonl", "features"
 ORDER = ("visible", "clean", "refine", "sieve-swap", "gather")  # whose records a stage reads: the last of the recipe's

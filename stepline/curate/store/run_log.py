@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import JsonValue
 
-from stepline import __version__
 from stepline.curate.stage import Collection, Item, Recipe, Refused
 from stepline.errors import StoreError
 from stepline.settings import validate
 from stepline.storage import atomic_path
+from stepline.version import __version__
 
 if TYPE_CHECKING:
     from stepline.curate.remote import RemotePath

@@ -1,0 +1,85 @@
+"""`import stepline` offers a dozen names, costs nothing until one is used, and does what the README says."""
+
+import inspect
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import stepline as package
+from stepline.errors import MediaError
+
+ROOT = Path(__file__).resolve().parents[1]
+HEAVY = ("numpy", "torch", "av", "pydantic", "spacy", "faster_whisper", "click", "scipy", "PIL")
+
+
+def python(*arguments, folder=ROOT):
+    """Return what a Python of its own prints."""
+    command, environment = [sys.executable, *map(str, arguments)], {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True).stdout
+
+
+def test_importing_stepline_loads_no_heavy_library():
+    loaded = json.loads(python("-c", "import json, sys, stepline; print(json.dumps(sorted(sys.modules)))"))
+    assert not set(HEAVY) & set(loaded)
+    assert [name for name in loaded if name.startswith("stepline.")] == ["stepline.version"]
+
+
+def test_every_public_name_is_listed_and_documented():
+    assert set(package.__all__) <= set(dir(package))
+    for name in package.__all__:
+        value = getattr(package, name)
+        assert name == "__version__" or inspect.getdoc(value), name
+        assert name == "__version__" or value.__name__ == name
+
+
+def test_what_the_type_checker_sees_is_what_is_imported():
+    typed = re.search(r"if TYPE_CHECKING:\n(.*?)\n\n", Path(package.__file__).read_text(), re.DOTALL)[1]
+    for module, names in re.findall(r"from (\S+) import (.+)", typed):
+        for name in names.split(", "):
+            assert package._MODULES[name] == module
+    assert {*package._MODULES, "__version__"} == set(package.__all__)
+
+
+def test_an_unknown_name_is_an_attribute_error_that_names_the_known_ones():
+    with pytest.raises(AttributeError, match="no attribute 'step'; it offers Record, "):
+        package.step  # noqa: B018
+
+
+def test_steps_and_transcribe_take_captions_texts_and_a_folder(small_video, captions_file, tmp_path):
+    settings = package.StepsSettings.model_validate_json('{"vision": {"backbone": "none"}}')
+    record = package.steps(str(small_video), captions=str(captions_file), settings=settings)
+    assert isinstance(record, package.Record)
+    assert [step.status for step in record.steps] == ["shown"] * len(record.steps)
+    again = package.steps(small_video, captions=captions_file, settings=settings, out=tmp_path)
+    assert again.steps == record.steps
+    assert package.read_record(tmp_path / f"{small_video.stem}.json") == again
+    assert (tmp_path / f"{small_video.stem}.html").is_file()
+    lines = package.steps(small_video, captions=captions_file, texts=["fold the paper"], settings=settings)
+    assert lines.recipe == ("fold the paper",)
+    assert package.transcribe(small_video, captions=captions_file).transcript == record.transcript.model_copy(
+        update={"sentences": tuple(s.model_copy(update={"shown": None}) for s in record.transcript.sentences)}
+    )
+
+
+def test_a_video_without_speech_is_the_same_error_with_and_without_a_folder(small_video, tmp_path):
+    settings = package.StepsSettings.model_validate_json('{"vision": {"backbone": "none"}}')
+    for out in (None, tmp_path):
+        with pytest.raises(MediaError, match="no speech to write steps from"):
+            package.steps(small_video, settings=settings, out=out)
+
+
+def test_the_readme_example_runs(small_video, captions_file, tmp_path):
+    (example,) = re.findall(r"From Python:\n\n```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    (tmp_path / "my_video.mp4").symlink_to(small_video)
+    example = example.replace('"my_video.mp4"', f'"my_video.mp4", captions={str(captions_file)!r}')
+    assert python("-c", example, folder=tmp_path).startswith("shown ")
+
+
+def test_the_example_program_runs():
+    demo = Path(package.__file__).parent / "demo" / "demo.mp4"
+    assert "said: " in python(ROOT / "examples" / "steps_of_a_video.py", demo)
