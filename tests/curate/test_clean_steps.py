@@ -13,9 +13,9 @@ from stepline.curate.stages.clean import (
     IDLE,
     UNSAID,
     UNSEEN,
-    Judged,
-    cleaned_record,
-    refusal,
+    StepScores,
+    clean_record,
+    drop_reason,
     visible_record,
 )
 from stepline.curate.stages.gather import RECORDS, read_left_out, write_dataset
@@ -29,36 +29,36 @@ SETTINGS = CleanSettings(written=0.5, supported=0.4, shown=0.5, placed=0.3)
 @pytest.mark.parametrize(
     ("known", "reason"),
     [
-        (Judged(0.9, 0.8, 0.9, 0.5), None),
-        (Judged(0.4, 0.8, 0.9, 0.5), IDLE),
-        (Judged(0.9, 0.3, 0.9, 0.5), UNSAID),
-        (Judged(0.9, 0.8, 0.4, 0.5), UNSEEN),
-        (Judged(0.9, 0.8, 0.9, 0.2), ASTRAY),
+        (StepScores(0.9, 0.8, 0.9, 0.5), None),
+        (StepScores(0.4, 0.8, 0.9, 0.5), IDLE),
+        (StepScores(0.9, 0.3, 0.9, 0.5), UNSAID),
+        (StepScores(0.9, 0.8, 0.4, 0.5), UNSEEN),
+        (StepScores(0.9, 0.8, 0.9, 0.2), ASTRAY),
     ],
 )
-def test_a_step_goes_for_the_first_of_four_reasons(known: Judged, reason: str | None) -> None:
-    assert refusal(SHOWN, known, SETTINGS) == reason
+def test_a_step_goes_for_the_first_of_four_reasons(known: StepScores, reason: str | None) -> None:
+    assert drop_reason(SHOWN, known, SETTINGS) == reason
 
 
 def test_a_step_that_is_only_said_is_not_shown() -> None:
     said = SHOWN.model_copy(update={"status": "said", "spans": ()})
-    assert refusal(said, Judged(0.9, 0.8, 0.9, 1.0), SETTINGS) == UNSEEN
+    assert drop_reason(said, StepScores(0.9, 0.8, 0.9, 1.0), SETTINGS) == UNSEEN
 
 
 def test_four_readers_judge_the_steps_of_a_record() -> None:
     said = transcript("Chop the onion into small pieces.", "My grandmother loved her garden.")
     idle = SHOWN.model_copy(update={"id": "2", "text": "grandmother loved her garden", "sources": (1,)})
     unsaid = SHOWN.model_copy(update={"id": "3", "text": "pump up the tire"})
-    made = cleaned_record(record("a", SHOWN, idle, unsaid, said=said), (SHOWN, idle, unsaid), SETTINGS)
+    made = clean_record(record("a", SHOWN, idle, unsaid, said=said), (SHOWN, idle, unsaid), SETTINGS)
     assert [step.id for step in made.steps] == ["1"]
     assert [one.reason for one in made.dropped] == [IDLE, UNSAID]
     longer = SHOWN.model_copy(update={"spans": (Span(0.0, 5.0),)})
-    (kept,) = cleaned_record(record("a", SHOWN, said=said), (longer,), SETTINGS).steps
+    (kept,) = clean_record(record("a", SHOWN, said=said), (longer,), SETTINGS).steps
     assert kept.spans == (Span(0.0, 5.0),)
     network = SETTINGS.model_copy(update={"spans": "network"})
-    assert cleaned_record(record("a", SHOWN, said=said), (longer,), network).steps == (SHOWN,)
+    assert clean_record(record("a", SHOWN, said=said), (longer,), network).steps == (SHOWN,)
     apart = SHOWN.model_copy(update={"spans": (Span(20.0, 24.0),)})
-    astray = cleaned_record(record("a", SHOWN, said=said), (apart,), SETTINGS)
+    astray = clean_record(record("a", SHOWN, said=said), (apart,), SETTINGS)
     assert [one.reason for one in astray.dropped] == [ASTRAY]
 
 
@@ -90,6 +90,6 @@ def test_sentences_that_are_shown_become_steps_and_the_others_are_dropped(tmp_pa
 
 def test_a_step_without_sources_has_no_support() -> None:
     lonely = SHOWN.model_copy(update={"sources": ()})
-    (known,) = clean.judged_steps(record("a", lonely), ())
+    (known,) = clean.score_steps(record("a", lonely), ())
     assert known.support == 0.0
     assert np.isclose(known.agreement, 1.0)  # nobody else placed it

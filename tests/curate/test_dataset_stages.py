@@ -9,11 +9,18 @@ from curate_cells import gathered, transcript
 from stepline.curate.stage import DatasetContext, Item, Recipe, Refused, StageFailure
 from stepline.curate.stages import gather, train
 from stepline.curate.stages.gather import FEATURES, LEFT_OUT, RECORDS, read_left_out, write_dataset
-from stepline.curate.stages.intermediate import Grounded, Judged, Placed, Probed, Spoken, pack, to_bytes
-from stepline.curate.stages.per_video import packed
+from stepline.curate.stages.intermediate import (
+    CoarseSteps,
+    GroundedSteps,
+    JudgedTranscript,
+    ProbeResult,
+    pack,
+    pack_features,
+    to_bytes,
+)
 from stepline.errors import StoreError
 from stepline.features import FeatureStore
-from stepline.pipeline.understand import VisualFeatures
+from stepline.pipeline.understand import Speech, VisualFeatures
 from stepline.records import FeatureSequence, Span, Step
 from stepline.settings import load_settings
 from stepline.storage import read_parquet
@@ -48,12 +55,12 @@ def cells(number: int) -> dict[str, bytes]:
     shown = tuple(step.model_copy(update=update) for step in steps)
     values = rng.standard_normal((12, 24)).astype(np.float32)
     return {
-        "probe": to_bytes(Probed(duration=12.0, picture=True, sound=True, digest=f"digest {number}")),
-        "transcribe": to_bytes(Spoken(transcript=said)),
-        "encode": packed(VisualFeatures(FeatureSequence(values, 1.0, "conse"), end=12.0)),
-        "coarse": to_bytes(Placed(duration=12.0, transcript=said, steps=steps, warnings=("dark",))),
-        "ground": pack(Grounded(steps=shown, kind="probability"), {"scores": np.full((2, 12), 0.1, np.float32)}),
-        "judge": to_bytes(Judged(transcript=said, judge="grounding")),
+        "probe": to_bytes(ProbeResult(duration=12.0, picture=True, sound=True, digest=f"digest {number}")),
+        "transcribe": to_bytes(Speech(transcript=said)),
+        "encode": pack_features(VisualFeatures(FeatureSequence(values, 1.0, "conse"), end=12.0)),
+        "coarse": to_bytes(CoarseSteps(duration=12.0, transcript=said, steps=steps, warnings=("dark",))),
+        "ground": pack(GroundedSteps(steps=shown, kind="probability"), {"scores": np.full((2, 12), 0.1, np.float32)}),
+        "judge": to_bytes(JudgedTranscript(transcript=said, judge="grounding")),
     }
 
 
@@ -94,7 +101,7 @@ def test_features_that_fit_no_store_are_left_out_of_it_and_the_record_says_so(tm
     items = [replace(item, id=id) for item, id in zip(one.items, ("a/b", "c", "d"), strict=True)]
     rows = [cells(number) for number in range(3)]
     wide = VisualFeatures(FeatureSequence(np.ones((12, 25), dtype=np.float32), 1.0, "conse"), end=12.0)
-    rows[2]["encode"] = packed(wide)
+    rows[2]["encode"] = pack_features(wide)
 
     def results(stage: str) -> Iterator[tuple[Item, bytes]]:
         yield from ((item, row[stage]) for item, row in zip(items, rows, strict=True))

@@ -4,7 +4,7 @@ import pytest
 
 from stepline.curate.stage import Recipe, load_recipe
 from stepline.curate.stages import STAGES
-from stepline.curate.stages.cache_keys import named, text_source
+from stepline.curate.stages.cache_keys import file_digest, text_source
 from stepline.errors import SettingsError
 from stepline.settings import load_settings
 
@@ -70,13 +70,13 @@ def test_the_words_asked_of_a_model_count_only_where_one_is_asked() -> None:
 
 def test_a_named_file_counts_by_its_bytes(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("1")
-    first = named(tmp_path)
-    assert named(tmp_path / "a") != first
+    first = file_digest(tmp_path)
+    assert file_digest(tmp_path / "a") != first
     (tmp_path / "a").write_text("2")
-    assert named(tmp_path) != first
-    assert named(None) is None
+    assert file_digest(tmp_path) != first
+    assert file_digest(None) is None
     with pytest.raises(SettingsError, match="it is not there"):
-        named(tmp_path / "b")
+        file_digest(tmp_path / "b")
 
 
 def test_sieve_and_swap_asks_for_a_text_base() -> None:

@@ -7,20 +7,21 @@ from curate_cells import NARRATION, transcript, work
 from stepline.curate.stage import Item, Recipe
 from stepline.curate.stages import per_video
 from stepline.curate.stages.intermediate import (
-    Drafted,
-    Grounded,
-    Judged,
-    Placed,
-    Probed,
-    Spoken,
+    CoarseSteps,
+    GroundedSteps,
+    JudgedTranscript,
+    ProbeResult,
     from_bytes,
+    pack_features,
     to_bytes,
     unpack,
+    unpack_features,
 )
 from stepline.errors import MediaError
-from stepline.pipeline.understand import VisualFeatures
+from stepline.pipeline.understand import Speech, VisualFeatures
 from stepline.records import FeatureSequence, Step
 from stepline.settings import load_settings
+from stepline.writing import Written
 
 VTT = """WEBVTT
 
@@ -34,15 +35,15 @@ Then fry the onion in a pan.
 
 def test_captions_stand_for_recognition(tmp_path: Path) -> None:
     (tmp_path / "one.vtt").write_text(VTT)
-    spoken = from_bytes(Spoken, per_video.transcribe(work(Recipe(), captions=tmp_path / "one.vtt")))
+    spoken = from_bytes(Speech, per_video.transcribe(work(Recipe(), captions=tmp_path / "one.vtt")))
     assert spoken.transcript.sentences[0].text == "Chop the onion into small pieces."
 
 
 def test_an_item_without_a_file_says_nothing_and_lasts_as_its_source_tells() -> None:
     item = Item("one", duration=30.0)
-    assert from_bytes(Spoken, per_video.transcribe(work(Recipe(), item))).transcript.sentences == ()
-    assert from_bytes(Probed, per_video.probe(work(Recipe(), item))).duration == 30.0
-    assert per_video.unpacked(per_video.encode(work(Recipe(), item))).features is None
+    assert from_bytes(Speech, per_video.transcribe(work(Recipe(), item))).transcript.sentences == ()
+    assert from_bytes(ProbeResult, per_video.probe(work(Recipe(), item))).duration == 30.0
+    assert unpack_features(per_video.encode(work(Recipe(), item))).features is None
 
 
 def test_a_part_that_a_server_left_open_is_asked_again_and_a_useless_reply_is_not() -> None:
@@ -56,16 +57,17 @@ def test_a_part_that_a_server_left_open_is_asked_again_and_a_useless_reply_is_no
 def cells(*texts: str, steps: tuple[Step, ...], duration: float = 20.0) -> dict[str, bytes]:
     rows = np.eye(20, 384, dtype=np.float32)
     return {
-        "probe": to_bytes(Probed(duration=duration, picture=True, sound=True)),
-        "transcribe": to_bytes(Spoken(transcript=transcript(*texts))),
-        "write": to_bytes(Drafted(steps=steps)),
-        "encode": per_video.packed(VisualFeatures(FeatureSequence(rows, 1.0, "conse"), end=duration)),
+        "probe": to_bytes(ProbeResult(duration=duration, picture=True, sound=True)),
+        "transcribe": to_bytes(Speech(transcript=transcript(*texts))),
+        "write": to_bytes(Written(steps=steps)),
+        "encode": pack_features(VisualFeatures(FeatureSequence(rows, 1.0, "conse"), end=duration)),
     }
 
 
 def test_a_step_is_said_where_the_sentences_most_like_it_are() -> None:
     steps = (Step(id="1", text="fry the onion"), Step(id="2", text="chop the onion"))
-    placed = from_bytes(Placed, per_video.coarse(work(Recipe(), results=cells(*NARRATION.split(". "), steps=steps))))
+    results = cells(*NARRATION.split(". "), steps=steps)
+    placed = from_bytes(CoarseSteps, per_video.coarse(work(Recipe(), results=results)))
     first, second = placed.steps
     assert first.said is not None
     assert second.said is not None
@@ -78,7 +80,7 @@ def test_cited_sentences_stay_where_the_recipe_says_so_and_what_is_past_the_end_
     said = transcript(*NARRATION.split(". ")).sentences
     steps = tuple(Step(id=str(n), text="do it", said=said[n].span, sources=(n,)) for n in (0, 2))
     results = cells(*NARRATION.split(". "), steps=steps, duration=7.0)
-    placed = from_bytes(Placed, per_video.coarse(work(recipe, results=results)))
+    placed = from_bytes(CoarseSteps, per_video.coarse(work(recipe, results=results)))
     assert [step.sources for step in placed.steps] == [(0,)]
     assert placed.duration == 7.0
     assert [one.what for one in placed.dropped] == ["sentence", "step"]
@@ -92,13 +94,13 @@ def test_a_video_of_no_length_is_an_error() -> None:
 
 def test_steps_nobody_can_see_are_only_said_and_nobody_judges() -> None:
     steps = (Step(id="1", text="chop the onion"),)
-    results = cells("Chop the onion.", steps=steps) | {"encode": per_video.packed(VisualFeatures(end=20.0))}
+    results = cells("Chop the onion.", steps=steps) | {"encode": pack_features(VisualFeatures(end=20.0))}
     results["coarse"] = per_video.coarse(work(Recipe(), results=results))
     results["ground"] = per_video.ground(work(Recipe(), results=results))
-    grounded, arrays = unpack(Grounded, results["ground"])
+    grounded, arrays = unpack(GroundedSteps, results["ground"])
     assert [step.status for step in grounded.steps] == ["said"]
     assert arrays == {}
-    judged = from_bytes(Judged, per_video.judge(work(Recipe(), results=results)))
+    judged = from_bytes(JudgedTranscript, per_video.judge(work(Recipe(), results=results)))
     assert judged.judge is None
 
 
@@ -107,9 +109,9 @@ def test_steps_are_grounded_and_sentences_judged_by_what_is_seen() -> None:
     results = cells("Chop the onion.", steps=steps)
     results["coarse"] = per_video.coarse(work(Recipe(), results=results))
     results["ground"] = per_video.ground(work(Recipe(), results=results))
-    grounded, arrays = unpack(Grounded, results["ground"])
+    grounded, arrays = unpack(GroundedSteps, results["ground"])
     assert arrays["scores"].shape == (1, 20)
     assert grounded.steps[0].status in ("shown", "said")
-    judged = from_bytes(Judged, per_video.judge(work(Recipe(), results=results)))
+    judged = from_bytes(JudgedTranscript, per_video.judge(work(Recipe(), results=results)))
     assert judged.judge == "grounding"
     assert judged.transcript.sentences[0].shown is not None

@@ -1,8 +1,18 @@
 import numpy as np
 import pytest
 
-from stepline.curate.stages.intermediate import Grounded, Looked, Probed, from_bytes, pack, to_bytes, unpack, whole
-from stepline.curate.stages.per_video import packed, unpacked
+from stepline.curate.stages.intermediate import (
+    FeatureHeader,
+    GroundedSteps,
+    ProbeResult,
+    from_bytes,
+    pack,
+    pack_features,
+    round_seconds,
+    to_bytes,
+    unpack,
+    unpack_features,
+)
 from stepline.errors import StoreError
 from stepline.pipeline.understand import VisualFeatures
 from stepline.records import FeatureSequence, Span, Step
@@ -11,32 +21,33 @@ from stepline.vision import Activity
 
 def test_a_part_comes_back_from_its_bytes() -> None:
     step = Step(id="1", text="chop", said=Span(1.0, 2.5), spans=(Span(3.0, 4.0),))
-    grounded = Grounded(steps=(step,), kind="probability", report={"lag": 0.5})
-    assert from_bytes(Grounded, to_bytes(grounded)) == grounded
-    assert to_bytes(grounded) == to_bytes(from_bytes(Grounded, to_bytes(grounded)))
+    grounded = GroundedSteps(steps=(step,), kind="probability", report={"lag": 0.5})
+    assert from_bytes(GroundedSteps, to_bytes(grounded)) == grounded
+    assert to_bytes(grounded) == to_bytes(from_bytes(GroundedSteps, to_bytes(grounded)))
 
 
 def test_arrays_come_back_and_the_same_values_give_the_same_bytes() -> None:
     arrays = {"b": np.arange(6, dtype=np.float32).reshape(2, 3), "a": np.ones(2, dtype=np.float16)}
-    data = pack(Looked(backbone="conse", cuts=(1.5,)), arrays)
-    looked, back = unpack(Looked, data)
-    assert looked == Looked(backbone="conse", cuts=(1.5,))
+    data = pack(FeatureHeader(backbone="conse", cuts=(1.5,)), arrays)
+    looked, back = unpack(FeatureHeader, data)
+    assert looked == FeatureHeader(backbone="conse", cuts=(1.5,))
     assert sorted(back) == ["a", "b"]
     assert np.array_equal(back["b"], arrays["b"])
     assert data == pack(looked, dict(reversed(arrays.items())))
 
 
 def test_a_damaged_cell_is_told_as_one() -> None:
-    with pytest.raises(StoreError, match="holds no Probed"):
-        from_bytes(Probed, b"{}")
-    with pytest.raises(StoreError, match="holds no arrays of Looked"):
-        unpack(Looked, b"not safetensors at all")
+    with pytest.raises(StoreError, match="is no ProbeResult"):
+        from_bytes(ProbeResult, b"{}")
+    with pytest.raises(StoreError, match="has no arrays of FeatureHeader"):
+        unpack(FeatureHeader, b"not safetensors at all")
 
 
 def test_pictures_come_back_with_their_motion_and_shots() -> None:
     values = np.array([[0.6, 0.8], [1.0, 0.0]], dtype=np.float32)
     activity = Activity(np.zeros(2, np.float32), (1.0,), 1.0, np.zeros(2, np.float32), np.zeros((2, 192), np.float32))
-    seen = unpacked(packed(VisualFeatures(FeatureSequence(values, 1.0, "conse"), activity, None, 2.0, ("dark",))))
+    visual = VisualFeatures(FeatureSequence(values, 1.0, "conse"), activity, None, 2.0, ("dark",))
+    seen = unpack_features(pack_features(visual))
     assert seen.features is not None
     assert seen.activity is not None
     assert np.allclose(seen.features.values, values, atol=1e-3)
@@ -44,10 +55,10 @@ def test_pictures_come_back_with_their_motion_and_shots() -> None:
 
 
 def test_nothing_seen_stays_nothing() -> None:
-    seen = unpacked(packed(VisualFeatures()))
+    seen = unpack_features(pack_features(VisualFeatures()))
     assert (seen.features, seen.activity) == (None, None)
 
 
 def test_seconds_are_kept_to_the_millisecond_and_never_infinite() -> None:
-    assert whole(3.14159) == 3.142
-    assert whole(float("inf")) == 0.0
+    assert round_seconds(3.14159) == 3.142
+    assert round_seconds(float("inf")) == 0.0

@@ -3,87 +3,32 @@
 from stepline.curate.stage import Stage, StageTable
 from stepline.curate.stages import cache_keys, clean, gather, per_video, train
 
-STAGES: StageTable = {
-    stage.name: stage
-    for stage in (
-        Stage("probe", 1, "video", per_video.probe, reads=("media", "about"), settings=cache_keys.probe),
-        Stage(
-            "transcribe", 1, "video", per_video.transcribe, reads=("speech",), settings=cache_keys.transcribe, gpu=True
-        ),
-        Stage("write", 1, "video", per_video.write, ("transcribe",), settings=cache_keys.write),
-        Stage("filter", 1, "video", per_video.keep, ("probe", "transcribe", "write"), settings=cache_keys.keep),
-        Stage(
-            "encode",
-            1,
-            "video",
-            per_video.encode,
-            reads=("picture",),
-            settings=cache_keys.encode,
-            suffix=".safetensors",
-            gpu=True,
-        ),
-        Stage(
-            "coarse",
-            1,
-            "video",
-            per_video.coarse,
-            ("probe", "transcribe", "write", "encode"),
-            settings=cache_keys.coarse,
-        ),
-        Stage(
-            "ground",
-            1,
-            "video",
-            per_video.ground,
-            ("coarse", "encode"),
-            settings=cache_keys.ground,
-            suffix=".safetensors",
-        ),
-        Stage("judge", 1, "video", per_video.judge, ("coarse", "encode", "ground"), settings=cache_keys.judge),
-        Stage(
-            "gather",
-            1,
-            "dataset",
-            gather.gather,
-            ("probe", "transcribe", "encode", "coarse"),
-            reads=("about",),
-            settings=cache_keys.gather,
-            takes=("filter", "ground", "judge"),
-        ),
-        Stage("sieve-swap", 1, "dataset", train.sieve_swap, ("gather",), settings=cache_keys.sieve_swap, resumes=True),
-        Stage(
-            "train",
-            1,
-            "dataset",
-            train.train,
-            ("gather",),
-            settings=cache_keys.train,
-            takes=("sieve-swap",),
-            resumes=True,
-        ),
-        Stage(
-            "refine",
-            1,
-            "dataset",
-            train.refine,
-            ("gather",),
-            settings=cache_keys.refine,
-            takes=("sieve-swap",),
-            resumes=True,
-        ),
-        Stage(
-            "clean", 1, "dataset", clean.clean, ("gather",), settings=cache_keys.clean, takes=("sieve-swap", "refine")
-        ),
-        Stage("visible", 1, "dataset", clean.visible, ("gather", "judge"), settings=cache_keys.visible),
-        Stage(
-            "export",
-            1,
-            "dataset",
-            clean.export,
-            ("gather",),
-            reads=("about", "where"),
-            settings=cache_keys.export,
-            takes=("sieve-swap", "refine", "clean", "visible"),
-        ),
-    )
-}
+# fmt: off
+_STAGES = (
+    Stage("probe", 1, "video", per_video.probe, reads=("media", "about"), settings=cache_keys.probe),
+    Stage("transcribe", 1, "video", per_video.transcribe, reads=("speech",), settings=cache_keys.transcribe, gpu=True),
+    Stage("write", 1, "video", per_video.write, ("transcribe",), settings=cache_keys.write),
+    Stage("filter", 1, "video", per_video.filter_video, ("probe", "transcribe", "write"),
+          settings=cache_keys.filter_video),
+    Stage("encode", 1, "video", per_video.encode, reads=("picture",), settings=cache_keys.encode,
+          suffix=".safetensors", gpu=True),
+    Stage("coarse", 1, "video", per_video.coarse, ("probe", "transcribe", "write", "encode"),
+          settings=cache_keys.coarse),
+    Stage("ground", 1, "video", per_video.ground, ("coarse", "encode"), settings=cache_keys.ground,
+          suffix=".safetensors"),
+    Stage("judge", 1, "video", per_video.judge, ("coarse", "encode", "ground"), settings=cache_keys.judge),
+    Stage("gather", 1, "dataset", gather.gather, ("probe", "transcribe", "encode", "coarse"), reads=("about",),
+          settings=cache_keys.gather, takes=("filter", "ground", "judge")),
+    Stage("sieve-swap", 1, "dataset", train.sieve_swap, ("gather",), settings=cache_keys.sieve_swap, resumes=True),
+    Stage("train", 1, "dataset", train.train, ("gather",), settings=cache_keys.train, takes=("sieve-swap",),
+          resumes=True),
+    Stage("refine", 1, "dataset", train.refine, ("gather",), settings=cache_keys.refine, takes=("sieve-swap",),
+          resumes=True),
+    Stage("clean", 1, "dataset", clean.clean, ("gather",), settings=cache_keys.clean, takes=("sieve-swap", "refine")),
+    Stage("visible", 1, "dataset", clean.visible, ("gather", "judge"), settings=cache_keys.visible),
+    Stage("export", 1, "dataset", clean.export, ("gather",), reads=("about", "where"), settings=cache_keys.export,
+          takes=("sieve-swap", "refine", "clean", "visible")),
+)
+# fmt: on
+
+STAGES: StageTable = {stage.name: stage for stage in _STAGES}

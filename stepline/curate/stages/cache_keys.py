@@ -1,7 +1,7 @@
 """What of a recipe decides each stage's result: exactly the settings that it reads, with the sha256 of named files.
 
-A change of any other setting leaves a stage's cells valid. Speed alone is no decision: threads of recognition, retries,
-how many texts are asked at once.
+A change of any other setting leaves a stage's stored results valid. Speed alone is no decision: threads of recognition,
+retries, how many texts are asked at once.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ SEEING = {"texts", "batch"}  # read where steps are encoded; for speed alone
 TRAINING = {"readers", "device", "save_every"}
 
 
-def named(path: Path | None) -> JsonValue:
+def file_digest(path: Path | None) -> JsonValue:
     """Return the sha256 of a file, or of all files in a folder; None for none. Raises SettingsError where it is not."""
     if path is None:
         return None
@@ -44,7 +44,7 @@ def transcribe(recipe: "Recipe") -> JsonValue:
     """Return what decides `transcribe`."""
     asr = recipe.steps.asr
     model = Path(asr.model) if asr.model is not None and Path(asr.model).is_dir() else None
-    return {"asr": _plain(asr, {"threads"}), "media": _plain(recipe.steps.media), "model": named(model)}
+    return {"asr": _plain(asr, {"threads"}), "media": _plain(recipe.steps.media), "model": file_digest(model)}
 
 
 def write(recipe: "Recipe") -> JsonValue:
@@ -52,11 +52,11 @@ def write(recipe: "Recipe") -> JsonValue:
     writing = recipe.steps.writing
     if writing.writer == "extractive":
         return {"writer": "extractive"}
-    files = {"gguf": named(writing.llm.gguf), "chat_template": named(writing.llm.chat_template)}
+    files = {"gguf": file_digest(writing.llm.gguf), "chat_template": file_digest(writing.llm.chat_template)}
     return {"writer": "llm", "llm": _plain(writing.llm, ASKING | set(files)), **files}
 
 
-def keep(recipe: "Recipe") -> JsonValue:
+def filter_video(recipe: "Recipe") -> JsonValue:
     """Return what decides `filter`."""
     return _plain(recipe.filter)
 
@@ -65,7 +65,7 @@ def encode(recipe: "Recipe") -> JsonValue:
     """Return what decides `encode`."""
     vision = recipe.steps.vision
     seen = _plain(vision, SEEING | {"path", "dictionary"})
-    return {"vision": seen, "media": _plain(recipe.steps.media), "weights": named(vision.path)}
+    return {"vision": seen, "media": _plain(recipe.steps.media), "weights": file_digest(vision.path)}
 
 
 def coarse(recipe: "Recipe") -> JsonValue:
@@ -76,17 +76,18 @@ def coarse(recipe: "Recipe") -> JsonValue:
 def ground(recipe: "Recipe") -> JsonValue:
     """Return what decides `ground`."""
     vision, nasva = recipe.steps.vision, recipe.steps.nasva
-    texts = [vision.backbone, vision.text_space, named(vision.path), named(vision.texts), named(vision.dictionary)]
+    files = (vision.path, vision.texts, vision.dictionary)
+    texts = [vision.backbone, vision.text_space, *(file_digest(file) for file in files)]
     placing: JsonValue = {"ground": _plain(nasva.ground)}
     if nasva.aligner.path is not None:
-        placing = {"aligner": _plain(nasva.aligner, {"path"}), "network": named(nasva.aligner.path)}
+        placing = {"aligner": _plain(nasva.aligner, {"path"}), "network": file_digest(nasva.aligner.path)}
     return {"texts": texts, "tokens": vision.tokens, "placing": placing}
 
 
 def judge(recipe: "Recipe") -> JsonValue:
     """Return what decides `judge`."""
     settings = recipe.steps.judge
-    return {"judge": _plain(settings, {"detector"}), "detector": named(settings.detector)}
+    return {"judge": _plain(settings, {"detector"}), "detector": file_digest(settings.detector)}
 
 
 def gather(recipe: "Recipe") -> JsonValue:
@@ -99,7 +100,7 @@ def sieve_swap(recipe: "Recipe") -> JsonValue:
     if recipe.sieve_swap.base is None:
         raise SettingsError("sieve_swap.base is not set; make one with `stepline text-base build`, and name its folder")
     base = recipe.sieve_swap.base / "manifest.json"
-    return {"sieve_swap": _plain(recipe.sieve_swap, {"base"}), "base": named(base)}
+    return {"sieve_swap": _plain(recipe.sieve_swap, {"base"}), "base": file_digest(base)}
 
 
 def train(recipe: "Recipe") -> JsonValue:

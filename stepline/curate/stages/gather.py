@@ -1,15 +1,14 @@
-"""Every video's results in one place: records, and a store of features; videos that came before are left out.
+"""Every video's results in one dataset: records, and a store of features; videos that came before are left out.
 
-What the dataset stages hand on, one folder each.
+What the dataset stages hand on, one folder each:
 
-records.parquet    Records sorted by id, as `stepline.storage.read_parquet` reads them
-left_out.jsonl     a line an item that is not among them: id, stage, kind, reason; sorted by id
-features           a feature store of the videos (of `gather` alone)
+    records.parquet    Records sorted by id, as `stepline.storage.read_parquet` reads them
+    left_out.jsonl     a line an item that is not among them: id, stage, kind, reason; sorted by id
+    features           a feature store of the videos (of `gather` alone)
 
-Videos that came before: the same file, the same speech, or the same pictures encoded once more.
-
-Each video becomes a signature of fixed size; only those that share a bucket are compared, so that a million videos
-cost no million squares. The random numbers are fixed, so that the same videos give the same answer.
+A video came before where it is the same file, the same speech, or the same pictures encoded once more. Each becomes a
+signature of fixed size; only those that share a bucket are compared, so that a million videos cost no million squares.
+The random numbers are fixed, so that the same videos give the same answer.
 
     words       MinHash (Broder 1997) of the runs of three words; 16 bands of 4 make the buckets
     pictures    the means of 8 parts of the video, 8 x 8 grey each; 16 bands of 12 random planes make the buckets
@@ -28,7 +27,15 @@ import numpy.typing as npt
 
 from stepline.curate.settings import GatherSettings
 from stepline.curate.stage import DatasetContext, Item, StageFailure
-from stepline.curate.stages.intermediate import Grounded, Judged, Looked, Placed, Probed, from_bytes, unpack
+from stepline.curate.stages.intermediate import (
+    CoarseSteps,
+    FeatureHeader,
+    GroundedSteps,
+    JudgedTranscript,
+    ProbeResult,
+    from_bytes,
+    unpack,
+)
 from stepline.errors import StoreError
 from stepline.features import FeatureWriter
 from stepline.records import Matrix, Record, Transcript, Video
@@ -40,46 +47,129 @@ ORDER = ("visible", "clean", "refine", "sieve-swap", "gather")  # whose records 
 
 
 def write_dataset(folder: Path, records: Iterable[Record], left_out: Mapping[str, StageFailure]) -> int:
-    """Write records, sorted by id already, and what was left out; return how many records."""
+    """Write records, sorted by id already, and what was left out; return how many records.
+
+    Lines do not say how often a video was tried: a run that was retried makes the same dataset.
+    """
     count = write_parquet(records, folder / RECORDS)
-    write_atomic(folder / LEFT_OUT, "".join(_line(left_out[id]) for id in sorted(left_out)))
+    lines = []
+    for id in sorted(left_out):
+        fields = {name: value for name, value in asdict(left_out[id]).items() if name != "attempts"}
+        lines.append(json.dumps(fields, ensure_ascii=False) + "\n")
+    write_atomic(folder / LEFT_OUT, "".join(lines))
     return count
-
-
-def _line(failure: StageFailure) -> str:
-    """Return a failure as a line, without how often it was tried: a run that was retried makes the same dataset."""
-    told = {name: value for name, value in asdict(failure).items() if name != "attempts"}
-    return json.dumps(told, ensure_ascii=False) + "\n"
 
 
 def read_left_out(folder: Path) -> dict[str, StageFailure]:
     """Return what a stage's folder leaves out, by id. Raises StoreError for a damaged file."""
     path = folder / LEFT_OUT
     try:
-        found = [StageFailure(**json.loads(line)) for line in path.read_text(encoding="utf-8").split("\n") if line]
+        lines = path.read_text(encoding="utf-8").split("\n")
+        failures = [StageFailure(**json.loads(line)) for line in lines if line]
     except (OSError, ValueError, TypeError) as error:
         raise StoreError(f"{path}: not a list of what is left out ({error}); remove the stage's folder") from error
-    return {one.id: one for one in found}
+    return {failure.id: failure for failure in failures}
 
 
-def last_folder(gathered: DatasetContext) -> Path:
+def last_folder(dataset: DatasetContext) -> Path:
     """Return the folder whose records a dataset stage goes on with."""
-    return next(gathered.folders[name] for name in ORDER if name in gathered.folders)
+    return next(dataset.folders[name] for name in ORDER if name in dataset.folders)
 
 
-def last_records(gathered: DatasetContext) -> Iterator[Record]:
+def last_records(dataset: DatasetContext) -> Iterator[Record]:
     """Yield the records that a dataset stage goes on with."""
-    return read_parquet(last_folder(gathered) / RECORDS)
+    return read_parquet(last_folder(dataset) / RECORDS)
 
 
-COPY, SPOKEN, SEEN = "it is a copy of {}", "it says the same as {}", "it shows the same as {}"
+Row = dict[str, bytes]  # stage -> its stored result, of one item
+
+
+def gather(dataset: DatasetContext) -> None:
+    """Write the records and features of all videos but the repeated ones."""
+    left_out = {item.id: StageFailure(item.id, "source", "left out", item.reason) for item in dataset.refused}
+    left_out |= dataset.failures
+    repeated = _find_repeated(dataset)
+    left_out |= repeated
+    writer = dataset.recipe.steps.writing.writer
+    with FeatureWriter(dataset.folder / FEATURES) as features:
+        rows = ((item, row) for item, row in _rows(dataset) if item.id not in repeated)
+        count = write_dataset(dataset.folder, _records(rows, features, writer), left_out)
+    dataset.say(f"{count} videos gathered, {len(repeated)} that came before, {len(left_out)} left out in all")
+
+
+def _rows(dataset: DatasetContext) -> Iterator[tuple[Item, Row]]:
+    """Yield each item with its results, sorted by id; one item in memory at a time."""
+    names = ("probe", "transcribe", "encode", "coarse", "ground", "judge")
+    stages = [name for name in names if name in dataset.recipe.stages]
+    for results in zip(*(dataset.results(name) for name in stages), strict=True):
+        yield results[0][0], {name: data for name, (_, data) in zip(stages, results, strict=True)}
+
+
+def _find_repeated(dataset: DatasetContext) -> dict[str, StageFailure]:
+    duplicates = DuplicateFinder(dataset.recipe.gather)
+    repeated: dict[str, StageFailure] = {}
+    for item, row in _rows(dataset):
+        probed, said = from_bytes(ProbeResult, row["probe"]), from_bytes(CoarseSteps, row["coarse"])
+        _, arrays = unpack(FeatureHeader, row["encode"])
+        looks: Matrix | None = arrays["looks"].astype(np.float32) if "looks" in arrays else None
+        signature = duplicates.signature(item.id, said.duration, probed.digest, said.transcript, looks)
+        reason = duplicates.reason(signature)
+        if reason is not None:
+            repeated[item.id] = StageFailure(item.id, "gather", "left out", reason)
+    return repeated
+
+
+def _records(rows: Iterable[tuple[Item, Row]], features: FeatureWriter, writer: str) -> Iterator[Record]:
+    """Yield the records, adding the features of each to the store; what cannot be added is a warning of its record."""
+    for item, row in rows:
+        record = record_of(item, row, writer)
+        header, arrays = unpack(FeatureHeader, row["encode"])
+        if "features" not in arrays or header.backbone is None:
+            yield record
+            continue
+        values = arrays["features"].astype(np.float16)
+        flaw = features.flaw(item.id, values)
+        if flaw is None:
+            features.add(item.id, values, rate=header.rate, backbone=header.backbone)
+            yield record
+        else:
+            warning = f"its features are left out: {flaw[0]} {flaw[1]}".rstrip()
+            yield record.model_copy(update={"warnings": (*record.warnings, warning)})
+
+
+def record_of(item: Item, row: Row, writer: str) -> Record:
+    """Return the record of a video from its results. Its path is left to what publishes it."""
+    probed, said = from_bytes(ProbeResult, row["probe"]), from_bytes(CoarseSteps, row["coarse"])
+    header, _ = unpack(FeatureHeader, row["encode"])
+    grounded = unpack(GroundedSteps, row["ground"])[0] if "ground" in row else None
+    judged = from_bytes(JudgedTranscript, row["judge"]) if "judge" in row else None
+    transcript = said.transcript if judged is None else judged.transcript
+    return Record(
+        id=item.id,
+        video=Video(id=item.id, duration=said.duration, title=item.title, task=item.task, sha256=probed.digest),
+        transcript=transcript,
+        steps=said.steps if grounded is None else grounded.steps,
+        dropped=said.dropped,
+        warnings=(*said.warnings, *(grounded.doubts if grounded else ())),
+        models={
+            "stepline": __version__,
+            "asr": transcript.recogniser,
+            "writer": writer,
+            "vision": header.backbone,
+            "grounding": grounded.report if grounded else None,
+            "judge": judged.judge if judged else None,
+        },
+    )
+
+
+SAME_FILE, SAME_WORDS, SAME_PICTURE = "it is a copy of {}", "it says the same as {}", "it shows the same as {}"
 
 HASHES, BANDS = 64, 16
 PARTS, SIDE = 8, 8
 PLANES = 12  # a band of pictures
 FEW_RUNS = 8  # runs of words below which speech says nothing about likeness
-OTHER_WORDS = 0.5  # share of common runs below which two videos that look alike are two
-SLACK = 0.02  # share by which two encodings of one video may differ in length, and half a second
+OTHER_WORDS = 0.5  # fraction of common runs below which two videos that look alike are two
+SLACK = 0.02  # fraction by which two encodings of one video may differ in length, and half a second
 COMPARED = 50  # videos of a bucket that one is compared with: black pictures would fill a single one
 PRIME = (1 << 31) - 1
 
@@ -97,7 +187,7 @@ class Signature:
     look: Matrix | None
 
 
-class Duplicates:
+class DuplicateFinder:
     """Takes videos in the order of their ids, and tells of each which earlier one it is the same as, if any."""
 
     def __init__(self, settings: GatherSettings) -> None:
@@ -109,31 +199,31 @@ class Duplicates:
         self._digests: dict[str, str] = {}
         self._buckets: dict[tuple[str, int, bytes], list[int]] = {}
 
-    def sign(
+    def signature(
         self, id: str, duration: float, digest: str | None, transcript: Transcript, looks: Matrix | None
     ) -> Signature:
         """Return a video's signature. looks: (T, 192) thumbnails of 8 x 8 RGB, NaN where there is none, or None."""
-        return Signature(id, duration, digest, self._minhash(transcript), look_of(looks))
+        return Signature(id, duration, digest, self._minhash(transcript), mean_thumbnails(looks))
 
     def reason(self, video: Signature) -> str | None:
         """Return why a video is one that came before, or None, and remember it."""
         if video.digest is not None and video.digest in self._digests:
-            return COPY.format(self._digests[video.digest])
-        places = self._places(video)
-        for place in places:
-            for number in self._buckets.get(place, ())[:COMPARED]:
-                found = alike(self._kept[number], video, self._settings)
-                if found is not None:
-                    return found.format(self._kept[number].id)
-        for place in places:
-            self._buckets.setdefault(place, []).append(len(self._kept))
+            return SAME_FILE.format(self._digests[video.digest])
+        keys = self._bucket_keys(video)
+        for key in keys:
+            for row in self._buckets.get(key, ())[:COMPARED]:
+                reason = same_video(self._kept[row], video, self._settings)
+                if reason is not None:
+                    return reason.format(self._kept[row].id)
+        for key in keys:
+            self._buckets.setdefault(key, []).append(len(self._kept))
         if video.digest is not None:
             self._digests[video.digest] = video.id
         self._kept.append(video)
         return None
 
     def _minhash(self, transcript: Transcript) -> Hashes | None:
-        words = [word for one in transcript.sentences for word in re.findall(r"\w+", one.text.lower())]
+        words = [word for sentence in transcript.sentences for word in re.findall(r"\w+", sentence.text.lower())]
         length = self._settings.run
         runs = {" ".join(words[start : start + length]) for start in range(len(words) - length + 1)}
         if len(runs) < FEW_RUNS:
@@ -143,18 +233,18 @@ class Duplicates:
         least: Hashes = hashed.min(axis=0)
         return least
 
-    def _places(self, video: Signature) -> list[tuple[str, int, bytes]]:
-        found: list[tuple[str, int, bytes]] = []
+    def _bucket_keys(self, video: Signature) -> list[tuple[str, int, bytes]]:
+        keys: list[tuple[str, int, bytes]] = []
         if video.words is not None and self._settings.same_words < 1:
-            found += [("words", band, part.tobytes()) for band, part in enumerate(video.words.reshape(BANDS, -1))]
+            keys += [("words", band, part.tobytes()) for band, part in enumerate(video.words.reshape(BANDS, -1))]
         if video.look is not None and self._settings.same_picture > 0:
             middle = video.look - video.look.mean()
             signs = (self._planes @ middle.ravel() > 0).reshape(BANDS, PLANES)
-            found += [("look", band, np.packbits(part).tobytes()) for band, part in enumerate(signs)]
-        return found
+            keys += [("look", band, np.packbits(part).tobytes()) for band, part in enumerate(signs)]
+        return keys
 
 
-def alike(one: Signature, other: Signature, settings: GatherSettings) -> str | None:
+def same_video(one: Signature, other: Signature, settings: GatherSettings) -> str | None:
     """Return how two videos are the same, as a reason that names the first; None where they are not."""
     if abs(one.duration - other.duration) > max(0.5, SLACK * max(one.duration, other.duration)):
         return None
@@ -162,15 +252,15 @@ def alike(one: Signature, other: Signature, settings: GatherSettings) -> str | N
     if one.words is not None and other.words is not None:
         common = float((one.words == other.words).mean())
         if settings.same_words < 1 and common >= settings.same_words:
-            return SPOKEN
+            return SAME_WORDS
     looked = one.look is not None and other.look is not None and settings.same_picture > 0
     if not looked or (common is not None and common < OTHER_WORDS):
         return None
     apart = float(np.abs(np.asarray(one.look) - np.asarray(other.look)).mean())
-    return SEEN if apart <= settings.same_picture else None
+    return SAME_PICTURE if apart <= settings.same_picture else None
 
 
-def look_of(looks: Matrix | None) -> Matrix | None:
+def mean_thumbnails(looks: Matrix | None) -> Matrix | None:
     """Return (8, 64): the mean grey thumbnail of each eighth of a video, None where too little was seen."""
     if looks is None or looks.shape[1:] != (3 * SIDE * SIDE,):
         return None
@@ -180,85 +270,3 @@ def look_of(looks: Matrix | None) -> Matrix | None:
         return None
     parts: Sequence[Matrix] = np.array_split(grey, PARTS)
     return np.stack([part.mean(axis=0) for part in parts]).astype(np.float32)
-
-
-Row = dict[str, bytes]  # stage -> cell, of one item
-
-
-def gather(gathered: DatasetContext) -> None:
-    """Write the records and features of all videos but the repeated ones."""
-    left_out = {one.id: StageFailure(one.id, "source", "left out", one.reason) for one in gathered.refused}
-    left_out |= gathered.failures
-    repeated = _repeated(gathered)
-    left_out |= repeated
-    writer = gathered.recipe.steps.writing.writer
-    with FeatureWriter(gathered.folder / FEATURES) as features:
-        rows = ((item, row) for item, row in _rows(gathered) if item.id not in repeated)
-        count = write_dataset(gathered.folder, _records(rows, features, writer), left_out)
-    gathered.say(f"{count} videos gathered, {len(repeated)} that came before, {len(left_out)} left out in all")
-
-
-def _rows(gathered: DatasetContext) -> Iterator[tuple[Item, Row]]:
-    """Yield each item with its cells, sorted by id; one item in memory at a time."""
-    names = ("probe", "transcribe", "encode", "coarse", "ground", "judge")
-    stages = [name for name in names if name in gathered.recipe.stages]
-    streams = [gathered.results(name) for name in stages]
-    for cells in zip(*streams, strict=True):
-        yield cells[0][0], {name: data for name, (_, data) in zip(stages, cells, strict=True)}
-
-
-def _repeated(gathered: DatasetContext) -> dict[str, StageFailure]:
-    duplicates = Duplicates(gathered.recipe.gather)
-    found: dict[str, StageFailure] = {}
-    for item, row in _rows(gathered):
-        probed, placed = from_bytes(Probed, row["probe"]), from_bytes(Placed, row["coarse"])
-        _, arrays = unpack(Looked, row["encode"])
-        looks: Matrix | None = arrays["looks"].astype(np.float32) if "looks" in arrays else None
-        signature = duplicates.sign(item.id, placed.duration, probed.digest, placed.transcript, looks)
-        reason = duplicates.reason(signature)
-        if reason is not None:
-            found[item.id] = StageFailure(item.id, "gather", "left out", reason)
-    return found
-
-
-def _records(rows: Iterable[tuple[Item, Row]], features: FeatureWriter, writer: str) -> Iterator[Record]:
-    """Yield the records, adding the features of each to the store; what cannot be added is a warning of its record."""
-    for item, row in rows:
-        record = record_of(item, row, writer)
-        looked, arrays = unpack(Looked, row["encode"])
-        if "features" not in arrays or looked.backbone is None:
-            yield record
-            continue
-        values = arrays["features"].astype(np.float16)
-        flaw = features.flaw(item.id, values)
-        if flaw is None:
-            features.add(item.id, values, rate=looked.rate, backbone=looked.backbone)
-            yield record
-        else:
-            told = f"its features are left out: {flaw[0]} {flaw[1]}".rstrip()
-            yield record.model_copy(update={"warnings": (*record.warnings, told)})
-
-
-def record_of(item: Item, row: Row, writer: str) -> Record:
-    """Return the record of a video from its cells. Its path is left to what publishes it."""
-    probed, placed = from_bytes(Probed, row["probe"]), from_bytes(Placed, row["coarse"])
-    looked, _ = unpack(Looked, row["encode"])
-    grounded = unpack(Grounded, row["ground"])[0] if "ground" in row else None
-    judged = from_bytes(Judged, row["judge"]) if "judge" in row else None
-    transcript = placed.transcript if judged is None else judged.transcript
-    return Record(
-        id=item.id,
-        video=Video(id=item.id, duration=placed.duration, title=item.title, task=item.task, sha256=probed.digest),
-        transcript=transcript,
-        steps=placed.steps if grounded is None else grounded.steps,
-        dropped=placed.dropped,
-        warnings=(*placed.warnings, *(grounded.doubts if grounded else ())),
-        models={
-            "stepline": __version__,
-            "asr": transcript.recogniser,
-            "writer": writer,
-            "vision": looked.backbone,
-            "grounding": grounded.report if grounded else None,
-            "judge": judged.judge if judged else None,
-        },
-    )
