@@ -61,14 +61,14 @@ def surprise(network: Captioner, data: CaptionTokens) -> float:
         for rows in torch.arange(len(data)).split(256):
             part = data.take(rows)
             told = network(part.tokens, part.token_pad, CaptionContext(torch.zeros(len(part), NETWORK.width)))
-            total += caption_loss(told.logits, part.wanted, part.token_pad, 0.0).total.item()
+            total += caption_loss(told.logits, part.targets, part.token_pad, 0.0).total.item()
     return total
 
 
 def shortened(data: CaptionTokens) -> CaptionTokens:
     """Return the captions without columns that are padding alone."""
     width = int((~data.token_pad).sum(1).max())
-    return CaptionTokens(data.tokens[:, :width], data.wanted[:, :width], data.token_pad[:, :width])
+    return CaptionTokens(data.tokens[:, :width], data.targets[:, :width], data.token_pad[:, :width])
 
 
 def train(network: Captioner, data: CaptionTokens, held: CaptionTokens, minutes: float) -> dict[str, float]:
@@ -80,7 +80,7 @@ def train(network: Captioner, data: CaptionTokens, held: CaptionTokens, minutes:
         for rows in torch.randperm(len(data)).split(BATCH):
             part = shortened(data.take(rows))
             told = network(part.tokens, part.token_pad, CaptionContext(torch.zeros(len(part), NETWORK.width)))
-            loss = caption_loss(told.logits, part.wanted, part.token_pad, 0.0).mean
+            loss = caption_loss(told.logits, part.targets, part.token_pad, 0.0).mean
             optimizer.zero_grad()
             loss.backward()
             torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
@@ -165,7 +165,7 @@ def main() -> None:
     result = {
         "vocabulary": {"size": len(vocabulary), "sha256": vocabulary.sha256},
         "train": counts(vocabulary, learnt),
-        "val": counts(vocabulary, test) | {"cut": test_data.cut},
+        "val": counts(vocabulary, test) | {"cut": test_data.truncated},
         "parameters": sum(weight.numel() for weight in network.parameters()),
         "run": run,
         "perplexity": {

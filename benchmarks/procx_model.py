@@ -28,7 +28,7 @@ from procx_parts import shares
 from torch import nn
 
 from stepline.procx.batch import StepBatch, StepSample, collate
-from stepline.procx.criterion import training_losses
+from stepline.procx.losses import training_losses
 from stepline.procx.model import ProcX
 from stepline.procx.settings import PDVC_LOSSES, PROCX, SMALL, AttentionForm, LossSettings, ModelSettings
 from stepline.procx.settings import PDVC_MODEL as PDVC

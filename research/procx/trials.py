@@ -154,18 +154,18 @@ def write_predictions(path: Path, given: Events) -> None:
 
 
 def oracle_selection(truth: Sequence[Sequence[Event]]) -> ProposalSelector:
-    """Return the chooser that knows where the steps are: for each the proposal of a one-to-one pairing by IoU.
+    """Return the selector that knows where the steps are: for each the proposal of a one-to-one pairing by IoU.
 
     ProcX section 5 measures with it how much ranking by confidence loses.
     """
 
-    def chooser(number: int, proposals: Proposals) -> list[int]:
+    def selector(number: int, proposals: Proposals) -> list[int]:
         wanted = times(list(truth[number]))
         agree = overlap(wanted, proposals.boxes)  # (steps, queries)
         _, queries = linear_sum_assignment(-agree)
         return sorted(queries.tolist(), key=lambda query: (*proposals.boxes[query], query))
 
-    return chooser
+    return selector
 
 
 def score_name(form: str, selection: Selection, metric: str) -> str:
@@ -223,7 +223,7 @@ def training_samples(trial: ProcxTrial, corpus: ProcxCorpus) -> list[StepSample]
         samples = first_fraction(corpus.narrated[trial.pretraining or "raw"], trial.narrated_share)
     else:
         samples = first_fraction(corpus.captioned[trial.form].train, trial.captioned_share)
-    return [one if trial.speech else replace(one, said=None) for one in samples]
+    return [one if trial.speech else replace(one, speech=None) for one in samples]
 
 
 def training(trial: ProcxTrial, count: int) -> TrainSettings:
@@ -272,8 +272,8 @@ def _described(
             choose="apart" if selection == "apart" else "surest", speech=trial.speech,
             caption_weight=1.0 if trial.system == "pdvc" and selection == "surest" else 0.0,   # as PDVC ranks
         )  # fmt: skip
-        chooser = oracle_selection(truth) if selection == "oracle" else None
-        described = describe_many(network, corpus.vocabulary, clips, settings, chooser=chooser)
+        selector = oracle_selection(truth) if selection == "oracle" else None
+        described = describe_many(network, corpus.vocabulary, clips, settings, selector=selector)
         found[selection] = {
             one.id: [(step.spans[0].start, step.spans[0].end, step.text) for step in each.steps]
             for one, each in zip(part.test, described, strict=True)
@@ -293,7 +293,7 @@ def _described_by_vid2seq(
     parsed = tell(network, alphabet, watched)
     counted.update(f"malformed: {row.reason}" for one in parsed for row in one.dropped)
     longest = network.settings.longest
-    counted["sequences cut"] = sequences([told(one) for one in training_samples(trial, corpus)], alphabet, longest).cut
+    counted["sequences cut"] = sequences([told(one) for one in training_samples(trial, corpus)], alphabet, longest).truncated
     return {one.id: list(each.events) for one, each in zip(part.test, parsed, strict=True)}
 
 

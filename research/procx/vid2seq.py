@@ -92,7 +92,7 @@ SMALL_VID2SEQ: Final = Vid2SeqSettings(  # learns the simulated world in minutes
 
 
 class Vid2Seq(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
-    """The baseline, fresh until weights are loaded; a `search.Writer`. alphabet: how many tokens, times included."""
+    """The baseline, fresh until weights are loaded; it writes word by word. alphabet: how many tokens, with times."""
 
     def __init__(self, settings: Vid2SeqSettings, alphabet: int) -> None:
         super().__init__()
@@ -143,12 +143,12 @@ class Vid2Seq(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
         """Return the state from which the sequences of this context are written."""
         return DecoderState(self._remember(context), [None] * len(self.writer_layers))
 
-    def go_on(self, tokens: Tensor, writing: DecoderState) -> Tensor:
-        """Return the logits (B, V) of what comes after the last tokens (B,); `writing` then remembers them."""
-        rows = self.words(tokens)[:, None] + self.places.weight[writing.length]  # (B, 1, D)
+    def step(self, tokens: Tensor, state: DecoderState) -> Tensor:
+        """Return the logits (B, V) of what comes after the last tokens (B,); `state` then holds them."""
+        rows = self.words(tokens)[:, None] + self.places.weight[state.length]  # (B, 1, D)
         for place, layer in enumerate(self.writer_layers):
-            rows, writing.pasts[place] = layer.go_on(rows, writing.pasts[place], writing.contexts[place])
-        writing.length += 1
+            rows, state.pasts[place] = layer.step(rows, state.pasts[place], state.contexts[place])
+        state.length += 1
         return self._logits(rows)[:, 0]
 
     def _layers(self, count: int, *, crosses: bool) -> nn.ModuleList:
@@ -166,9 +166,9 @@ class Vid2Seq(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
         memories = []
         for layer in self.writer_layers:
             attention: Attention = layer.across
-            memory = attention.remember(context.features + self.kinds[0])
+            memory = attention.key_values(context.features + self.kinds[0])
             if heard is not None:
-                memory = memory.joined(attention.remember(heard + self.kinds[1], context.transcript_pad))
+                memory = memory.concat(attention.key_values(heard + self.kinds[1], context.transcript_pad))
             memories.append(memory)
         return memories
 
@@ -341,7 +341,7 @@ def vid2seq_task(samples: Sequence[Told], alphabet: Alphabet, settings: Vid2SeqS
         wanted = sequences(chosen, alphabet, settings.longest).to(next(network.parameters()).device)
         context = context_of(network, [one.video for one in chosen], alphabet)
         logits = network(wanted.tokens, context)
-        return [caption_loss(logits, wanted.wanted, wanted.token_pad, settings.label_smoothing)]
+        return [caption_loss(logits, wanted.targets, wanted.token_pad, settings.label_smoothing)]
 
     return TrainingTask(samples, lambda one: len(one.events), lambda chosen, _: chosen, losses)
 

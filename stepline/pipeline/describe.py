@@ -55,7 +55,7 @@ def describe_pictures(
         features,
         settings,
         duration=duration,
-        said=transcript.sentences,
+        speech=transcript.sentences,
         around=describer.trained.around or 0.0,
     )
     network: JsonValue = {"network": describer.sha256, "speech": settings.speech}

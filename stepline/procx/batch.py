@@ -1,12 +1,9 @@
-"""Videos with their steps, as the network and its losses take them.
+"""Videos with their steps as the network and its losses take them: padded, resized, in the order of time.
 
-Letters: B videos, T feature rows, R rows after resizing, C width of what a backbone gives, S steps of all videos,
-A tokens of what is said.
-
-Features of any length brought to the fixed length that the network takes (ProcX section 6.3: 256 rows).
-
-Row i of L stands at i (T - 1) / (L - 1) of the T rows: the first and the last row are kept. Source: PDVC, as released.
-Letters: T feature rows, L rows asked for, C width.
+Features of any length are brought to the fixed length that the network takes (ProcX section 6.3: 256 rows): row i of L
+stands at i (T - 1) / (L - 1) of the T rows, so that the first and the last row are kept. Source: PDVC, as released.
+Letters: B videos, T feature rows, L rows after resizing, C width of a feature row, S steps of all videos, A tokens of
+what is said, O further wordings.
 """
 
 from collections.abc import Sequence
@@ -25,7 +22,6 @@ from stepline.procx.vocabulary import CaptionTokens, Vocabulary, pad_tokens, tok
 from stepline.records import Matrix
 
 ResizeMethod: TypeAlias = Literal["nearest", "linear"]
-Rows: TypeAlias = npt.NDArray[np.int64]
 
 
 def resize_rows(values: Matrix, size: int, method: ResizeMethod = "nearest") -> Matrix:
@@ -37,15 +33,15 @@ def resize_rows(values: Matrix, size: int, method: ResizeMethod = "nearest") -> 
         raise ShapeError(f"features must be (rows, width) with a row at least, not {values.shape}; extract them again")
     if method == "nearest":
         return np.asarray(values[nearest_rows(len(values), size)], dtype=np.float32)
-    places = np.arange(size) * (len(values) - 1) / max(1, size - 1)
-    low = np.minimum(places.astype(np.int64), max(0, len(values) - 2))
-    share = (places - low)[:, None]
+    position = np.arange(size) * (len(values) - 1) / max(1, size - 1)  # (L,)
+    low = np.minimum(position.astype(np.int64), max(0, len(values) - 2))
+    fraction = (position - low)[:, None]
     high = np.minimum(low + 1, len(values) - 1)
-    return np.asarray(values[low] * (1 - share) + values[high] * share, dtype=np.float32)  # (L, C)
+    return np.asarray(values[low] * (1 - fraction) + values[high] * fraction, dtype=np.float32)  # (L, C)
 
 
-def nearest_rows(length: int, size: int) -> Rows:
-    """Return which of `length` rows stands nearest to each of `size` places, (size,); a half rounds down.
+def nearest_rows(length: int, size: int) -> npt.NDArray[np.int64]:
+    """Return which of `length` rows stands nearest to each of `size` positions, (size,); a half rounds down.
 
     In whole numbers, so that a half is one. Raises ShapeError when either is not positive.
     """
@@ -60,7 +56,7 @@ def nearest_rows(length: int, size: int) -> Rows:
 class StepSample:
     """One video with its steps. values: (T, C) float32, T may be 0; spans in seconds, each with its sentence.
 
-    said: what is spoken around each step, None where nobody is listened to. others: further wordings of each step, ()
+    speech: what is said around each step, None where it is not read. alternatives: further wordings of each step, ()
     where there are none; a batch is made of `sentences` alone. The steps may stand in any order.
     Raises ShapeError when the parts do not fit together.
     """
@@ -70,13 +66,17 @@ class StepSample:
     duration: float
     spans: tuple[tuple[float, float], ...] = ()
     sentences: tuple[str, ...] = ()
-    said: tuple[str, ...] | None = None
-    others: tuple[tuple[str, ...], ...] = ()
+    speech: tuple[str, ...] | None = None
+    alternatives: tuple[tuple[str, ...], ...] = ()
 
     def __post_init__(self) -> None:
         if self.values.ndim != 2 or not np.isfinite(self.values).all():
             raise ShapeError(f"{self.id}: features must be finite, (rows, width), not {self.values.shape}")
-        for name, texts in (("sentences", self.sentences), ("said", self.said), ("others", self.others or None)):
+        for name, texts in (
+            ("sentences", self.sentences),
+            ("texts of speech", self.speech),
+            ("alternatives", self.alternatives or None),
+        ):
             if texts is not None and len(texts) != len(self.spans):
                 raise ShapeError(f"{self.id}: {len(self.spans)} spans need as many {name}, not {len(texts)}")
 
@@ -120,24 +120,25 @@ class AlternativeCaptions:
 class StepBatch:
     """Videos, and what should be said of them.
 
-    captions: S sentences, video by video in the order of the targets' steps, which is that of time. said: (S, A) tokens
-    spoken around each step, and said_pad; both None where no video has any. others: None where no step has any.
+    captions: S sentences, video by video in the order of the targets' steps, which is that of time. speech: (S, A)
+    tokens spoken around each step, and speech_pad; both None where no video has any. alternatives: None where no step
+    has any.
     """
 
     ids: tuple[str, ...]
     videos: Videos
     targets: Targets
     captions: CaptionTokens
-    said: Tensor | None = None
-    said_pad: Tensor | None = None
-    others: AlternativeCaptions | None = None
+    speech: Tensor | None = None
+    speech_pad: Tensor | None = None
+    alternatives: AlternativeCaptions | None = None
 
     def to(self, device: str | torch.device) -> "StepBatch":
         """Return the batch on another device."""
-        said, pad = (part if part is None else part.to(device) for part in (self.said, self.said_pad))
-        others = None if self.others is None else self.others.to(device)
-        seen = self.videos.to(device), self.targets.to(device)
-        return StepBatch(self.ids, *seen, self.captions.to(device), said=said, said_pad=pad, others=others)
+        speech, pad = (part if part is None else part.to(device) for part in (self.speech, self.speech_pad))
+        alternatives = None if self.alternatives is None else self.alternatives.to(device)
+        videos, targets = self.videos.to(device), self.targets.to(device)
+        return StepBatch(self.ids, videos, targets, self.captions.to(device), speech, pad, alternatives)
 
     def rows(self, video: Tensor, step: Tensor) -> Tensor:
         """Return which caption belongs to each step of each video, both (M,): (M,)."""
@@ -150,12 +151,12 @@ def stack_videos(values: Sequence[Matrix], durations: Sequence[float], rows: int
 
     width: C, needed only where every video is empty. Raises ShapeError when widths differ or there is no video.
     """
-    widths = {one.shape[1] for one in values if len(one)} | (set() if width is None else {width})
+    widths = {matrix.shape[1] for matrix in values if len(matrix)} | (set() if width is None else {width})
     if len(widths) != 1 or len(values) != len(durations):
         raise ShapeError(f"features of one batch must have one width, not {sorted(widths)}; use one backbone")
     blank = np.zeros((rows, widths.pop()), dtype=np.float32)
-    stacked = np.stack([resize_rows(one, rows) if len(one) else blank for one in values])  # (B, R, C)
-    empty = torch.tensor([not len(one) for one in values])
+    stacked = np.stack([resize_rows(matrix, rows) if len(matrix) else blank for matrix in values])  # (B, R, C)
+    empty = torch.tensor([not len(matrix) for matrix in values])
     seconds = torch.tensor(list(durations), dtype=torch.float32)
     return Videos(torch.from_numpy(stacked), seconds, empty if bool(empty.any()) else None)
 
@@ -167,41 +168,43 @@ def collate(samples: Sequence[StepSample], vocabulary: Vocabulary, settings: Mod
     """
     if not samples:
         raise ShapeError("a batch needs at least one video, not 0")
-    seen = [sample.values for sample in samples]
+    values = [sample.values for sample in samples]
     durations = [sample.duration for sample in samples]
     ordered = [(sample, step) for sample in samples for step in sample.order]
-    said, said_pad = _said(ordered, vocabulary, settings.captioner.longest_transcript)
+    speech, speech_pad = _speech_tokens(ordered, vocabulary, settings.captioner.longest_transcript)
     return StepBatch(
         tuple(sample.id for sample in samples),
-        stack_videos(seen, durations, settings.rows, settings.features),
+        stack_videos(values, durations, settings.rows, settings.features),
         build_targets([[sample.spans[step] for step in sample.order] for sample in samples], durations),
         tokenize([sample.sentences[step] for sample, step in ordered], vocabulary, settings.captioner.longest),
-        said,
-        said_pad,
-        _others(samples, vocabulary, settings.captioner.longest),
+        speech,
+        speech_pad,
+        _alternative_captions(samples, vocabulary, settings.captioner.longest),
     )
 
 
-def _others(samples: Sequence[StepSample], vocabulary: Vocabulary, longest: int) -> AlternativeCaptions | None:
+def _alternative_captions(
+    samples: Sequence[StepSample], vocabulary: Vocabulary, longest: int
+) -> AlternativeCaptions | None:
     """Return the further wordings of all steps, in the order of the targets; None for none."""
-    found = [
-        (video, place, text)
+    texts = [
+        (video, number, text)
         for video, sample in enumerate(samples)
-        for place, step in enumerate(sample.order)
-        for text in (sample.others[step] if sample.others else ())
+        for number, step in enumerate(sample.order)
+        for text in (sample.alternatives[step] if sample.alternatives else ())
     ]
-    if not found:
+    if not texts:
         return None
-    numbers = torch.tensor([row[:2] for row in found])  # (O, 2)
-    return AlternativeCaptions(tokenize([row[2] for row in found], vocabulary, longest), numbers[:, 0], numbers[:, 1])
+    numbers = torch.tensor([row[:2] for row in texts])  # (O, 2)
+    return AlternativeCaptions(tokenize([row[2] for row in texts], vocabulary, longest), numbers[:, 0], numbers[:, 1])
 
 
-def _said(
+def _speech_tokens(
     ordered: Sequence[tuple[StepSample, int]], vocabulary: Vocabulary, longest: int
 ) -> tuple[Tensor, Tensor] | tuple[None, None]:
     """Return the tokens (S, A) of what is said around each step, cut to the longest, and where they are padding."""
-    if all(sample.said is None for sample, _ in ordered):
+    if all(sample.speech is None for sample, _ in ordered):
         return None, None
     return pad_tokens(
-        [vocabulary.encode(sample.said[step])[:longest] if sample.said else [] for sample, step in ordered]
+        [vocabulary.encode(sample.speech[step])[:longest] if sample.speech else [] for sample, step in ordered]
     )

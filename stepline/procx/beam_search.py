@@ -17,24 +17,24 @@ IMPOSSIBLE = float("-inf")  # log P of what may not be said
 
 
 class Selectable(Protocol):
-    """Captions under way."""
+    """The state of captions under way."""
 
     def take(self, rows: Tensor) -> None:
         """Go on with these rows."""
 
 
-W = TypeVar("W", bound=Selectable)
+State = TypeVar("State", bound=Selectable)
 
 
-class StepwiseDecoder(Protocol[W]):
-    """A network that writes word by word."""
+class StepwiseDecoder(Protocol[State]):
+    """A captioner that can write word by word."""
 
     longest: int
 
-    def begin(self, context: CaptionContext) -> W:
+    def begin(self, context: CaptionContext) -> State:
         """Return the state from which captions are written."""
 
-    def go_on(self, tokens: Tensor, writing: W) -> Tensor:
+    def step(self, tokens: Tensor, state: State) -> Tensor:
         """Return the logits (R, V) of what comes after the tokens (R,)."""
 
 
@@ -49,41 +49,41 @@ class Caption:
 
 @torch.no_grad()  # type: ignore[untyped-decorator]   # torch is untyped to mypy here
 def generate(
-    writer: StepwiseDecoder[W], context: CaptionContext, settings: SearchSettings | None = None
+    decoder: StepwiseDecoder[State], context: CaptionContext, settings: SearchSettings | None = None
 ) -> list[Caption]:
     """Return a caption for each of the context's M queries; one that reaches the most tokens is cut there.
 
-    Other captions of the batch never change one. The writer should be at rest (eval), or dropout speaks too.
+    Other captions of the batch never change one. The decoder should be at rest (eval), or dropout speaks too.
     """
     settings = settings or SearchSettings()
     if not len(context.queries):
         return []
-    longest = min(writer.longest, settings.longest or writer.longest)
+    longest = min(decoder.longest, settings.longest or decoder.longest)
     search = greedy_search if settings.beam == 1 else beam_search
-    return search(writer, context, longest, settings)
+    return search(decoder, context, longest, settings)
 
 
 def greedy_search(
-    writer: StepwiseDecoder[W], context: CaptionContext, longest: int, settings: SearchSettings
+    decoder: StepwiseDecoder[State], context: CaptionContext, longest: int, settings: SearchSettings
 ) -> list[Caption]:
     """Return captions of the likeliest next tokens."""
-    writing = writer.begin(context)
+    state = decoder.begin(context)
     last = torch.full((len(context.queries),), BEGIN, device=context.queries.device)  # (M,)
     total, done = context.queries.new_zeros(len(last), dtype=torch.float32), torch.zeros_like(last, dtype=torch.bool)
     said: list[Tensor] = []
-    for place in range(longest):
-        best, last = _log_probability(writer.go_on(last, writing), place, settings).max(dim=1)  # (M,) each
+    for length in range(longest):
+        best, last = _log_probability(decoder.step(last, state), length, settings).max(dim=1)  # (M,) each
         total = torch.where(done, total, total + best)
         last = torch.where(done, PAD, last)
         said.append(last)
         done = done | (last == END)
         if bool(done.all()):
             break
-    return _written(torch.stack(said, dim=1), total, done)
+    return _captions_of(torch.stack(said, dim=1), total, done)
 
 
 def beam_search(
-    writer: StepwiseDecoder[W], context: CaptionContext, longest: int, settings: SearchSettings
+    decoder: StepwiseDecoder[State], context: CaptionContext, longest: int, settings: SearchSettings
 ) -> list[Caption]:
     """Return the captions that rank best by log P / tokens^penalty, one that is cut for its length among them.
 
@@ -91,37 +91,37 @@ def beam_search(
     of all and beats the best before it. The search stops when no hypothesis can rank above those, however it goes on.
     """
     captions, k, device = len(context.queries), settings.beam, context.queries.device
-    writing = writer.begin(context)
+    state = decoder.begin(context)
     total = torch.full((captions, k), IMPOSSIBLE, device=device)
     total[:, 0] = 0.0  # all k begin alike: one of them counts
     said = torch.full((captions, k, longest), PAD, device=device)
     last = torch.full((captions, k), BEGIN, device=device)
     best = _BestEnded.none(captions, longest, device)
     first = torch.arange(captions, device=device)[:, None]  # (M, 1)
-    for place in range(longest):
-        tokens = last[:, 0] if place == 0 else last.flatten()
-        scores = _log_probability(writer.go_on(tokens, writing), place, settings)  # (M or M k, V)
-        scores = scores.view(captions, -1, scores.shape[-1]) + total[:, : 1 if place == 0 else k, None]
-        top, chosen = scores.flatten(1).topk(min(2 * k, scores[0].numel()), dim=1)  # (M, 2 k), of which k go on
-        parent, token = chosen // scores.shape[2], chosen % scores.shape[2]
+    for length in range(longest):
+        tokens = last[:, 0] if length == 0 else last.flatten()
+        scores = _log_probability(decoder.step(tokens, state), length, settings)  # (M or M k, V)
+        scores = scores.view(captions, -1, scores.shape[-1]) + total[:, : 1 if length == 0 else k, None]
+        top, index = scores.flatten(1).topk(min(2 * k, scores[0].numel()), dim=1)  # (M, 2 k), of which k go on
+        parent, token = index // scores.shape[2], index % scores.shape[2]
         ends = token == END
         best.offer(
-            top[:, :k].masked_fill(~ends[:, :k], IMPOSSIBLE), said, parent[:, :k], place, settings.length_penalty
+            top[:, :k].masked_fill(~ends[:, :k], IMPOSSIBLE), said, parent[:, :k], length, settings.length_penalty
         )
         going = ends.int().argsort(dim=1, stable=True)[:, :k]  # those that go on first, in their order
         total = top.masked_fill(ends, IMPOSSIBLE).gather(1, going)
         parent, last = parent.gather(1, going), token.gather(1, going)  # (M, k) each
         total, parent, last = (
-            _widened(part, k, fill) for part, fill in ((total, IMPOSSIBLE), (parent, 0), (last, PAD))
+            _pad_columns(part, k, fill) for part, fill in ((total, IMPOSSIBLE), (parent, 0), (last, PAD))
         )
         said = said[first, parent]
-        said[:, :, place] = last
-        writing.take((first * (1 if place == 0 else k) + parent).flatten())
+        said[:, :, length] = last
+        state.take((first * (1 if length == 0 else k) + parent).flatten())
         if bool((total[:, 0] / longest**settings.length_penalty <= best.rank).all()):
             break
     ended = best.rank >= total[:, 0] / longest**settings.length_penalty
     said = torch.where(ended[:, None], best.said, said[:, 0])
-    return _written(said, torch.where(ended, best.total, total[:, 0]), ended)
+    return _captions_of(said, torch.where(ended, best.total, total[:, 0]), ended)
 
 
 @dataclass
@@ -137,34 +137,34 @@ class _BestEnded:
         never = torch.full((captions,), IMPOSSIBLE, device=device)
         return _BestEnded(never, never.clone(), torch.full((captions, longest), PAD, device=device))
 
-    def offer(self, total: Tensor, said: Tensor, parent: Tensor, place: int, penalty: float) -> None:
+    def offer(self, total: Tensor, said: Tensor, parent: Tensor, length: int, penalty: float) -> None:
         """Take hypotheses that end here where they rank higher. total: (M, k), NEVER for those that do not end."""
         value, which = total.max(dim=1)  # all are of one length
-        rank = value / (place + 1) ** penalty
+        rank = value / (length + 1) ** penalty
         better = rank > self.rank
         rows = torch.arange(len(rank), device=rank.device)
         ended = said[rows, parent[rows, which]]
-        ended[:, place] = END
+        ended[:, length] = END
         self.rank, self.total = torch.where(better, rank, self.rank), torch.where(better, value, self.total)
         self.said = torch.where(better[:, None], ended, self.said)
 
 
-def _widened(part: Tensor, count: int, fill: float) -> Tensor:
+def _pad_columns(part: Tensor, count: int, fill: float) -> Tensor:
     """Return (M, fewer) as (M, count): a vocabulary may have fewer tokens than the beam."""
     return torch.nn.functional.pad(part, (0, count - part.shape[1]), value=fill)
 
 
-def _log_probability(logits: Tensor, place: int, settings: SearchSettings) -> Tensor:
+def _log_probability(logits: Tensor, length: int, settings: SearchSettings) -> Tensor:
     """Return log P of each next token, (R, V) float32; marks other than the end are never said, nor it too soon."""
     scores = logits.float().log_softmax(dim=-1)
     scores[:, [PAD, BEGIN]] = IMPOSSIBLE
-    if place < settings.shortest:
+    if length < settings.shortest:
         scores[:, END] = IMPOSSIBLE
     return scores
 
 
-def _written(said: Tensor, total: Tensor, ended: Tensor) -> list[Caption]:
+def _captions_of(said: Tensor, total: Tensor, ended: Tensor) -> list[Caption]:
     """Return rows of tokens (M, W) as captions; what follows the end mark is not of them."""
     marks = (PAD, BEGIN, END)
     rows = [tuple(token for token in row if token not in marks) for row in said.tolist()]
-    return [Caption(*one) for one in zip(rows, total.tolist(), ended.tolist(), strict=True)]
+    return [Caption(*caption) for caption in zip(rows, total.tolist(), ended.tolist(), strict=True)]

@@ -1,23 +1,17 @@
 """Multi-scale deformable attention over time, in plain PyTorch: ProcX section 5, equations 9 to 12.
 
 Each query reads a few points of every temporal level, near a reference. Vanilla attention (equation 10; Deformable
-DETR) weighs them by the query alone; key-aware attention (equation 12; Lite-DETR) by the keys at these points.
+DETR) weighs them by the query alone; key-aware attention (equation 12; Lite-DETR) by the keys at these points:
+
+    output[b, n, h] = sum_p weight[b, n, h, p] value(location p),  value(x): linear between two neighbouring rows
+
+Two functions with hand-made gradients carry it, since linear interpolation commutes with sum and dot product:
+`weighted_gather` sums the rows beside each point without sampling a value (an embedding bag; so is every gradient of a
+table, over the points in the order of the rows that they read), `gather_dot_products` reads the products of queries and
+sampled keys from one dense product. Each has the formula that it equals in its docstring.
 Letters: B videos, N queries, M positions of all levels one after the other, H heads, L levels, P points a level,
-D width of a head, C width.
-
-Where deformable attention reads: two neighbouring rows a point, and what each counts.
-
-Letters: B videos, N queries, M positions of all levels one after the other, H heads, L levels, P points a level,
-K = 2 L P taps of a query and head: the rows on the left of its points, then those on the right; D width of a head.
-A table is (B, M, H, D), and its row of (b, m, h) has the number (b M + m) H + h.
-
-Reading rows by taps, with gradients: the two products of deformable attention.
-
-Linear interpolation commutes with the dot product. So a query meets sampled keys without a key being sampled: its
-products with all positions are one dense product, from which two neighbours are read a point. And values are never
-sampled either: every output is one weighted sum of the rows that its taps name (an embedding bag), and so is every
-gradient of a table, over the taps in the order of the rows that they read.
-Letters as in taps.py: B, N, M, H, K, D.
+K = 2 L P rows read by a query and head: those on the left of its points, then those on the right; D width of a head,
+C width. A table is (B, M, H, D), and its row of (b, m, h) has the number (b M + m) H + h.
 """
 
 import math
@@ -37,17 +31,17 @@ from stepline.training.layers import Linear
 
 @dataclass(frozen=True)
 class SamplingPoints:
-    """What every query and head reads.
+    """Where every query and head reads: two neighbouring rows a point, and the weight of each.
 
-    left, right: (B, N, H, L P), what the rows on the left and on the right count at each point; gradients reach the
-    locations through them. position: (B, N, H, K) int32 in [0, M), lefts then rights; row: as numbers of table rows.
-    reader, order, start: the same taps by the row that they read, for gradients of a table. Row r is read by the taps
+    left_weight, right_weight: (B, N, H, L P), of the rows on the left and on the right; gradients reach the locations
+    through them. position: (B, N, H, K) int32 in [0, M), lefts then rights; row: as numbers of table rows.
+    reader, order, start: the same by the row that is read, for gradients of a table. Row r is read by the entries
     order[start[r]:start[r + 1]] of the flat `row`, which belong to the rows `reader` of a table (B, N, H, D) of
     queries. Empty where no gradient is wanted.
     """
 
-    left: Tensor
-    right: Tensor
+    left_weight: Tensor
+    right_weight: Tensor
     position: Tensor
     row: Tensor
     reader: Tensor
@@ -56,53 +50,49 @@ class SamplingPoints:
 
 
 def sampling_points(locations: Tensor, lengths: Sequence[int], padding: Padding, *, backward: bool) -> SamplingPoints:
-    """Return the taps of points at locations (B, N, H, L, P), each in [0, 1] of its level or outside.
+    """Return the rows and weights that locations (B, N, H, L, P) read, each in [0, 1] of its level or outside.
 
     A level of T positions has their centres at (0.5, 1.5, ...) / T and is linear between two. Beyond the outermost,
     zero padding has zeros one position farther, border padding goes on as it ends; an empty level is zero everywhere.
-    A location that is NaN has NaN for shares. backward: whether gradients of a table are wanted.
+    A location that is NaN has NaN for weights. backward: whether gradients of a table are wanted.
     """
     heads = locations.shape[2]
-    length = _each(lengths, locations)  # (H L P,): long rows broadcast fast, short ones slowly
-    place = locations.flatten(2) * length - 0.5  # (B, N, H L P), in positions of its level
-    if padding == "border":
-        inside = (place > 0) & (place < length - 1)
-        place = torch.where(inside, place, place.detach().clamp(torch.zeros_like(length), length - 1))
-    floor = place.detach().floor()
-    part = place - floor  # (B, N, H L P) in [0, 1)
-    floor = floor.nan_to_num(0.0)
-    (left, left_holds), (right, right_holds) = _held(floor, length), _held(floor + 1, length)
-    left_share, right_share = (
-        share.unflatten(2, (heads, -1)) for share in ((1 - part) * left_holds, part * right_holds)
-    )  # (B, N, H, L P)
-    position, row = _numbers(left, right, lengths, heads)
-    return SamplingPoints(left_share, right_share, position, row, *_readers(row, sum(lengths), backward=backward))
-
-
-def _each(lengths: Sequence[int], locations: Tensor) -> Tensor:
-    """Return the length of every head's, level's and point's level, (H L P,) of the locations' kind."""
     numbers = torch.tensor(lengths, dtype=locations.dtype, device=locations.device)  # (L,)
-    return numbers[:, None].expand(locations.shape[2:]).flatten()
+    # of every head, level and point: long rows broadcast fast, short ones slowly
+    length = numbers[:, None].expand(locations.shape[2:]).flatten()  # (H L P,)
+    position = locations.flatten(2) * length - 0.5  # (B, N, H L P), in positions of its level
+    if padding == "border":
+        inside = (position > 0) & (position < length - 1)
+        position = torch.where(inside, position, position.detach().clamp(torch.zeros_like(length), length - 1))
+    floor = position.detach().floor()
+    part = position - floor  # (B, N, H L P) in [0, 1)
+    floor = floor.nan_to_num(0.0)
+    (left, left_exists), (right, right_exists) = _nearest_position(floor, length), _nearest_position(floor + 1, length)
+    left_weight, right_weight = (
+        weight.unflatten(2, (heads, -1)) for weight in ((1 - part) * left_exists, part * right_exists)
+    )  # (B, N, H, L P)
+    position, row = _table_rows(left, right, lengths, heads)
+    return SamplingPoints(left_weight, right_weight, position, row, *_readers(row, sum(lengths), backward=backward))
 
 
-def _held(place: Tensor, length: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the nearest positions of a level to whole places, and 1 where they are that place, else 0.
+def _nearest_position(position: Tensor, length: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the nearest positions of a level to whole numbers, and 1 where they are that number, else 0.
 
     In arithmetic, which on a CPU takes a tenth of what comparing takes.
     """
-    nearest = place.clamp(torch.zeros_like(length), (length - 1).clamp(min=0))
-    return nearest, (1 - (place - nearest).abs()).clamp(min=0) * (length > 0).to(length.dtype)
+    nearest = position.clamp(torch.zeros_like(length), (length - 1).clamp(min=0))
+    return nearest, (1 - (position - nearest).abs()).clamp(min=0) * (length > 0).to(length.dtype)
 
 
-def _numbers(left: Tensor, right: Tensor, lengths: Sequence[int], heads: int) -> tuple[Tensor, Tensor]:
-    """Return positions and rows, both (B, N, H, K) int32, of whole places (B, N, H L P) in their levels."""
+def _table_rows(left: Tensor, right: Tensor, lengths: Sequence[int], heads: int) -> tuple[Tensor, Tensor]:
+    """Return positions and table rows, both (B, N, H, K) int32, of whole positions (B, N, H L P) in their levels."""
     total = sum(lengths)
-    starts = [min(sum(lengths[:level]), total - 1) for level in range(len(lengths))]  # an empty one needs some place
+    starts = [min(sum(lengths[:level]), total - 1) for level in range(len(lengths))]  # an empty one needs some row
     points = left.shape[2] // (heads * len(lengths))
     start = torch.tensor(starts, dtype=torch.int32, device=left.device)[:, None].expand(-1, points)  # (L, P)
     sides = [side.int().unflatten(2, (heads, -1)) for side in (left, right)]
     position = torch.cat(sides, dim=3) + start.flatten().repeat(2)  # (B, N, H, K)
-    first = _count(len(left), left.device)[:, None] * (total * heads) + _count(heads, left.device)  # (B, H)
+    first = _int_range(len(left), left.device)[:, None] * (total * heads) + _int_range(heads, left.device)  # (B, H)
     return position, position * heads + first[:, None, :, None]
 
 
@@ -113,41 +103,49 @@ def _readers(row: Tensor, total: int, *, backward: bool) -> tuple[Tensor, Tensor
         return nothing, nothing, nothing
     videos, _, heads, count = row.shape
     ordered, order = row.flatten().sort(stable=True)
-    start = torch.searchsorted(ordered, _count(videos * total * heads, row.device), out_int32=True)
+    start = torch.searchsorted(ordered, _int_range(videos * total * heads, row.device), out_int32=True)
     return torch.div(order, count, rounding_mode="floor").int(), order, start
 
 
-def _count(end: int, device: torch.device) -> Tensor:
+def _int_range(end: int, device: torch.device) -> Tensor:
     """Return 0, 1, ... below an end, int32."""
     return torch.arange(end, dtype=torch.int32, device=device)
 
 
-def weighted_gather(value: Tensor, weight: Tensor, taps: SamplingPoints) -> Tensor:
-    """Return values (B, M, H, D) at each query's points, times weight (B, N, H, L P), summed: (B, N, H, D)."""
-    each = torch.cat((weight * taps.left, weight * taps.right), dim=3)  # (B, N, H, K)
-    mixed: Tensor = _WeightedGather.apply(
-        value.contiguous(), each, taps.position, taps.row, taps.reader, taps.order, taps.start
-    )
-    return mixed
+def weighted_gather(value: Tensor, weight: Tensor, points: SamplingPoints) -> Tensor:
+    """Return values (B, M, H, D) at each query's points, times weight (B, N, H, L P), summed: (B, N, H, D).
+
+    output[b, n, h] = sum_k w[b, n, h, k] value[b, position[b, n, h, k], h], w: weight times each side's own.
+    """
+    both = torch.cat((weight * points.left_weight, weight * points.right_weight), dim=3)  # (B, N, H, K)
+    read: Tensor = _WeightedGather.apply(
+        value.contiguous(), both, points.position, points.row, points.reader, points.order, points.start
+    )  # (B, N, H, D)
+    return read
 
 
-def gather_dot_products(query: Tensor, key: Tensor, taps: SamplingPoints) -> Tensor:
+def gather_dot_products(query: Tensor, key: Tensor, points: SamplingPoints) -> Tensor:
     """Return the products of queries (B, N, H, D) with keys (B, M, H, D) at their points, (B, N, H, L P).
 
-    In the dtype of the taps' shares.
+    output[b, n, h, p] = query[b, n, h] . key(location p), which is the products with the rows on its left and right,
+    each times that side's weight. In the dtype of these weights.
     """
     query, key = query.contiguous(), key.contiguous()
-    found = _GatherDotProducts.apply(query, key, taps.position, taps.row, taps.reader, taps.order, taps.start)
-    left, right = found.to(taps.left.dtype).chunk(2, dim=3)
-    read: Tensor = left * taps.left + right * taps.right
+    found = _GatherDotProducts.apply(
+        query, key, points.position, points.row, points.reader, points.order, points.start
+    )  # (B, N, H, K)
+    left, right = found.to(points.left_weight.dtype).chunk(2, dim=3)  # (B, N, H, L P) each
+    read: Tensor = left * points.left_weight + right * points.right_weight
     return read
 
 
 class _WeightedGather(Function):  # type: ignore[misc]   # torch is untyped to mypy here
+    """`weighted_gather` with its gradients."""
+
     @staticmethod
-    def forward(context: Any, table: Tensor, weight: Tensor, *taps: Tensor) -> Tensor:
-        context.save_for_backward(table, weight, *taps)
-        _, row, *_ = taps
+    def forward(context: Any, table: Tensor, weight: Tensor, *points: Tensor) -> Tensor:
+        context.save_for_backward(table, weight, *points)
+        _, row, *_ = points
         return _gather_sum(table, weight, row)
 
     @staticmethod
@@ -161,10 +159,12 @@ class _WeightedGather(Function):  # type: ignore[misc]   # torch is untyped to m
 
 
 class _GatherDotProducts(Function):  # type: ignore[misc]
+    """`gather_dot_products` with its gradients."""
+
     @staticmethod
-    def forward(context: Any, query: Tensor, table: Tensor, *taps: Tensor) -> Tensor:
-        context.save_for_backward(query, table, *taps)
-        position, *_ = taps
+    def forward(context: Any, query: Tensor, table: Tensor, *points: Tensor) -> Tensor:
+        context.save_for_backward(query, table, *points)
+        position, *_ = points
         return _gather_products(query, table, position)
 
     @staticmethod
@@ -180,8 +180,8 @@ class _GatherDotProducts(Function):  # type: ignore[misc]
 def _gather_sum(table: Tensor, weight: Tensor, row: Tensor) -> Tensor:
     """Return the table's rows of these numbers (B, N, H, K), times weight (B, N, H, K), summed: (B, N, H, D)."""
     flat = table.view(-1, table.shape[-1])  # (B M H, D)
-    shares = weight.to(table.dtype).view(-1, weight.shape[-1])  # (B N H, K)
-    bags = F.embedding_bag(row.view(-1, row.shape[-1]), flat, mode="sum", per_sample_weights=shares)
+    weights = weight.to(table.dtype).view(-1, weight.shape[-1])  # (B N H, K)
+    bags = F.embedding_bag(row.view(-1, row.shape[-1]), flat, mode="sum", per_sample_weights=weights)
     return bags.view(*row.shape[:3], table.shape[-1])
 
 
@@ -191,8 +191,8 @@ def _scatter_sum(query: Tensor, weight: Tensor, table: Tensor, reader: Tensor, o
     Of the table's shape: the transpose of `_gather_sum`.
     """
     flat = query.view(-1, query.shape[-1])  # (B N H, D)
-    shares = weight.view(-1).index_select(0, order).to(query.dtype)  # (B N H K,)
-    return F.embedding_bag(reader, flat, start, mode="sum", per_sample_weights=shares).view_as(table)
+    weights = weight.view(-1).index_select(0, order).to(query.dtype)  # (B N H K,)
+    return F.embedding_bag(reader, flat, start, mode="sum", per_sample_weights=weights).view_as(table)
 
 
 def _gather_products(query: Tensor, table: Tensor, position: Tensor) -> Tensor:
@@ -200,21 +200,21 @@ def _gather_products(query: Tensor, table: Tensor, position: Tensor) -> Tensor:
 
     On a CPU a head at a time, whose dense products stay in the cache.
     """
-    videos, count, heads, taps = position.shape
-    places = table.shape[1]
-    line = torch.arange(0, count * places, places, dtype=torch.int32, device=position.device)[:, None]  # (N, 1)
+    videos, count, heads, read = position.shape
+    positions = table.shape[1]
+    line = torch.arange(0, count * positions, positions, dtype=torch.int32, device=position.device)[:, None]  # (N, 1)
     cells = (position.transpose(1, 2) + line).flatten(2)  # (B, H, N K), of a dense (N, M)
     if query.device.type != "cpu" or torch.compiler.is_compiling():
         dense = torch.einsum("bnhd,bmhd->bhnm", query, table).flatten(2)  # (B, H, N M)
         found = dense.gather(2, cells.long())
     else:
         found = query.new_empty(cells.shape)
-        dense = query.new_empty(count, places)
+        dense = query.new_empty(count, positions)
         for video in range(videos):
             for head in range(heads):
                 torch.mm(query[video, :, head], table[video, :, head].t(), out=dense)  # (N, M)
                 torch.index_select(dense.view(-1), 0, cells[video, head], out=found[video, head])
-    return found.view(videos, heads, count, taps).transpose(1, 2).contiguous()
+    return found.view(videos, heads, count, read).transpose(1, 2).contiguous()
 
 
 def deformable_attention(
@@ -223,15 +223,15 @@ def deformable_attention(
     """Return values (B, M, H, D) read at locations (B, N, H, L, P), times weights of that shape, summed: (B, N, H, D).
 
     lengths: positions of each level, M in all; a level may be empty. locations: in [0, 1] of their level, or outside,
-    where `padding` says what is read; `sampling_points.taps` says how. The result is of the value's dtype.
+    where `padding` says what is read; `sampling_points` says how. The result is of the value's dtype.
     Raises ShapeError where the shapes do not fit together.
-    Source: equations 9 and 10, the sum. In the words of the code that it replaces: `grid_sample`, align_corners=False.
+    Source: equations 9 and 10, the sum; it equals `grid_sample` with align_corners=False.
     """
     _check(value, locations, lengths)
     if weights.shape != locations.shape:
         raise ShapeError(f"weights must be {tuple(locations.shape)}, as the locations, not {tuple(weights.shape)}")
-    read = _taps(locations, lengths, padding, value)
-    return weighted_gather(value, weights.flatten(3).to(read.left.dtype), read)
+    points = _points_of(locations, lengths, padding, value)
+    return weighted_gather(value, weights.flatten(3).to(points.left_weight.dtype), points)
 
 
 def key_aware_attention(
@@ -248,9 +248,9 @@ def key_aware_attention(
     if key.shape != value.shape or query.shape != (*locations.shape[:3], value.shape[-1]):
         wanted = f"{(*locations.shape[:3], value.shape[-1])} and {tuple(value.shape)}"
         raise ShapeError(f"query and key must be {wanted}, not {tuple(query.shape)} and {tuple(key.shape)}")
-    read = _taps(locations, lengths, padding, key, value)
-    logits = gather_dot_products(query, key, read) / math.sqrt(query.shape[-1])  # (B, N, H, L P)
-    return weighted_gather(value, logits.softmax(dim=-1), read)
+    points = _points_of(locations, lengths, padding, key, value)
+    logits = gather_dot_products(query, key, points) / math.sqrt(query.shape[-1])  # (B, N, H, L P)
+    return weighted_gather(value, logits.softmax(dim=-1), points)
 
 
 class DeformableAttention(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
@@ -271,9 +271,9 @@ class DeformableAttention(nn.Module):  # type: ignore[misc]   # torch is untyped
             self.query, self.key = Linear(width, width), Linear(width, width)
         else:
             self.weights = Linear(width, count)
-        self._start()
+        self._initialise()
 
-    def _start(self) -> None:
+    def _initialise(self) -> None:
         """Set weights as Deformable DETR does."""
         for name, layer in self.named_children():
             nn.init.zeros_(layer.bias)
@@ -302,11 +302,11 @@ class DeformableAttention(nn.Module):  # type: ignore[misc]   # torch is untyped
         """
         heads = self.settings.heads
         locations = self.locations(query, references, lengths)
-        value = self._heads(self.value(memory), memory_pad)
+        value = self._split_heads(self.value(memory), memory_pad)
         if self.settings.form == "key-aware":
-            key = self._heads(self.key(memory), memory_pad)
-            asked = self.query(query).unflatten(-1, (heads, -1))  # (B, N, H, D)
-            read = key_aware_attention(asked, key, value, locations, lengths, self.settings.padding)
+            key = self._split_heads(self.key(memory), memory_pad)
+            by_head = self.query(query).unflatten(-1, (heads, -1))  # (B, N, H, D)
+            read = key_aware_attention(by_head, key, value, locations, lengths, self.settings.padding)
         else:
             weights = self.weights(query).to(locations.dtype).unflatten(-1, (heads, -1)).softmax(dim=-1)
             read = deformable_attention(value, locations, weights.view_as(locations), lengths, self.settings.padding)
@@ -331,7 +331,7 @@ class DeformableAttention(nn.Module):  # type: ignore[misc]   # torch is untyped
             unit = 1 / length.clamp(min=1)[:, None]  # (L, 1)
         return references[..., 0, :] + offsets * unit
 
-    def _heads(self, rows: Tensor, pad: Tensor | None) -> Tensor:
+    def _split_heads(self, rows: Tensor, pad: Tensor | None) -> Tensor:
         """Return rows (B, M, C) by heads, (B, M, H, D), padding zero."""
         if pad is not None:
             rows = rows.masked_fill(pad[..., None], 0.0)
@@ -343,7 +343,8 @@ def _exact(positions: Tensor) -> Tensor:
     return positions if positions.dtype == torch.float64 else positions.float()
 
 
-def _taps(locations: Tensor, lengths: Sequence[int], padding: Padding, *tables: Tensor) -> SamplingPoints:
+def _points_of(locations: Tensor, lengths: Sequence[int], padding: Padding, *tables: Tensor) -> SamplingPoints:
+    """Return the sampling points; `tables` tell whether gradients are wanted."""
     backward = torch.is_grad_enabled() and any(table.requires_grad for table in tables)
     return sampling_points(_exact(locations), lengths, padding, backward=backward)
 

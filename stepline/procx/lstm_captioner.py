@@ -1,15 +1,14 @@
-"""PDVC's captioner, the baseline: one LSTM layer fed with the last word, the query, and what it looks at.
+"""PDVC's captioner, the baseline: one LSTM layer fed with the last word, the query, and what it attends to.
 
-Without the attention's settings it looks at nothing: the plain variant, which PDVC's paper finds a little worse.
-Letters: M captions, W tokens, D width, V vocabulary, R rows written at a time.
-
-Where PDVC's captioner looks before each word: a few points of every level near its box, weighed by what it has said.
+Before each word it reads a few points of every level near its box, weighed by what it has said (deformable soft
+attention). Without the attention's settings it reads nothing: the plain variant, a little worse in PDVC's paper.
 
     points = box + offsets(hidden, query)
-    share of point p = softmax_p(w tanh(W_v v_p + W_h hidden))
+    weight of point p = softmax_p(w tanh(W_v v_p + W_h hidden))
 Source: PDVC's code (its LSTM with deformable soft attention), with one head as there. Differs: the points begin spread
-over the whole box instead of to one side of its middle. Letters: B videos, P positions of all levels, L levels, M
-captions, R rows written at a time, K points a level, D width.
+over the whole box instead of to one side of its middle. Attributes that are modules are keys of the weights on disk.
+Letters: B videos, P positions of all levels, L levels, M captions, R rows written at a time, K points a level, W
+tokens, D width, V vocabulary.
 """
 
 from dataclasses import dataclass, replace
@@ -27,7 +26,7 @@ from stepline.training.layers import Dropout, Linear
 
 @dataclass(frozen=True)
 class AttendedLevels:
-    """What captions look at. values, hints: (B P, D), rows of all videos; first: (R,) where each caption's begin.
+    """What captions attend to. values, hints: (B P, D), rows of all videos; first: (R,) where each caption's begin.
 
     boxes: (R, 2), center and length; queries: (R, D); lengths: positions of each level.
     """
@@ -40,12 +39,12 @@ class AttendedLevels:
     lengths: tuple[int, ...]
 
     def take(self, rows: Tensor) -> "AttendedLevels":
-        """Return the view of these captions, (R',) indices."""
+        """Return what these captions attend to, (R',) indices."""
         return replace(self, first=self.first[rows], boxes=self.boxes[rows], queries=self.queries[rows])
 
 
 class DeformableSoftAttention(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
-    """Deformable soft attention of a caption to the levels."""
+    """Attention of a caption's hidden state to a few points of each level near its box."""
 
     def __init__(self, settings: AttentionSettings) -> None:
         super().__init__()
@@ -59,8 +58,8 @@ class DeformableSoftAttention(nn.Module):  # type: ignore[misc]   # torch is unt
         with torch.no_grad():
             self.offsets.bias.copy_(spread.repeat(settings.levels))
 
-    def view(self, context: CaptionContext) -> AttendedLevels:
-        """Return what captions of this context look at. Raises ShapeError when it holds no levels."""
+    def attended_levels(self, context: CaptionContext) -> AttendedLevels:
+        """Return what captions of this context attend to. Raises ShapeError when it holds no levels."""
         levels, boxes, video = context.levels, context.boxes, context.video
         if levels is None or boxes is None or video is None:
             raise ShapeError("this captioner looks at the video; give the levels, and each caption's video and box")
@@ -72,36 +71,38 @@ class DeformableSoftAttention(nn.Module):  # type: ignore[misc]   # torch is unt
             values, self.hint(values), video * levels.shape[1], boxes, context.queries, context.lengths
         )
 
-    def forward(self, hidden: Tensor, view: AttendedLevels) -> Tensor:
-        """Return what each caption sees now, (R, D). hidden: (R, D) of the LSTM."""
-        offsets = self.offsets(torch.cat((hidden, view.queries), dim=-1)).float()  # (R, L K)
-        center, length = view.boxes.float().unbind(-1)  # (R,) each
-        places = center[:, None] + offsets * (length[:, None] * (0.5 / self.settings.points))  # (R, L K)
-        shaped = places.unflatten(1, (self.settings.levels, -1))[:, None, None]  # (R, 1, 1, L, K)
-        read = sampling_points(shaped, view.lengths, self.settings.padding, backward=False)
-        rows = read.position.flatten(1) + view.first[:, None]  # (R, 2 L K)
-        left, right = read.left.flatten(1), read.right.flatten(1)  # (R, L K) each
-        hints = F.embedding(rows, view.hints) * torch.cat((left, right), dim=1)[..., None]  # (R, 2 L K, D)
+    def forward(self, hidden: Tensor, attended: AttendedLevels) -> Tensor:
+        """Return what each caption reads now, (R, D). hidden: (R, D) of the LSTM."""
+        offsets = self.offsets(torch.cat((hidden, attended.queries), dim=-1)).float()  # (R, L K)
+        center, length = attended.boxes.float().unbind(-1)  # (R,) each
+        locations = center[:, None] + offsets * (length[:, None] * (0.5 / self.settings.points))  # (R, L K)
+        by_level = locations.unflatten(1, (self.settings.levels, -1))[:, None, None]  # (R, 1, 1, L, K)
+        points = sampling_points(by_level, attended.lengths, self.settings.padding, backward=False)
+        rows = points.position.flatten(1) + attended.first[:, None]  # (R, 2 L K)
+        left, right = points.left_weight.flatten(1), points.right_weight.flatten(1)  # (R, L K) each
+        hints = F.embedding(rows, attended.hints) * torch.cat((left, right), dim=1)[..., None]  # (R, 2 L K, D)
         hints = torch.add(*hints.chunk(2, dim=1))  # (R, L K, D)
-        shares = self.share((hints + self.hidden(hidden)[:, None]).tanh())[..., 0].float().softmax(dim=-1)  # (R, L K)
-        each = torch.cat((shares * left, shares * right), dim=1)  # (R, 2 L K)
-        seen: Tensor = (each[:, None].to(view.values.dtype) @ F.embedding(rows, view.values))[:, 0]  # (R, D)
-        return seen
+        scores = self.share((hints + self.hidden(hidden)[:, None]).tanh())[..., 0]  # (R, L K)
+        weights = scores.float().softmax(dim=-1)  # (R, L K)
+        both = torch.cat((weights * left, weights * right), dim=1)  # (R, 2 L K)
+        values = F.embedding(rows, attended.values)  # (R, 2 L K, D)
+        read: Tensor = (both[:, None].to(values.dtype) @ values)[:, 0]  # (R, D)
+        return read
 
 
 @dataclass
 class LstmState:
-    """A caption under way: the queries (R, D), the layer's state, and what is looked at (None: nothing)."""
+    """Captions under way: the queries (R, D), the layer's state, and what is attended to (None: nothing)."""
 
     queries: Tensor
     hidden: Tensor
     cell: Tensor
-    view: AttendedLevels | None
+    attended: AttendedLevels | None
 
     def take(self, rows: Tensor) -> None:
         """Go on with these rows, (R,) indices into the present ones."""
         self.queries, self.hidden, self.cell = self.queries[rows], self.hidden[rows], self.cell[rows]
-        self.view = None if self.view is None else self.view.take(rows)
+        self.attended = None if self.attended is None else self.attended.take(rows)
 
 
 class LstmCaptioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
@@ -128,27 +129,27 @@ class LstmCaptioner(nn.Module):  # type: ignore[misc]   # torch is untyped to my
         queries = context.queries[:, None].expand(-1, tokens.shape[1], -1)  # (M, W, D)
         if not tokens.numel():
             return CaptionerOutput(self.out(queries), None)
-        writing = self.begin(context)
+        state = self.begin(context)
         fed = self.fed(torch.cat((self.words(tokens), queries), dim=-1))  # (M, W, 4 D)
-        rows = torch.stack([self._step(gates, writing) for gates in fed.unbind(1)], dim=1)  # (M, W, D)
+        rows = torch.stack([self._lstm_step(gates, state) for gates in fed.unbind(1)], dim=1)  # (M, W, D)
         return CaptionerOutput(self.out(self.drop(rows)), None)
 
     def begin(self, context: CaptionContext) -> LstmState:
         """Return the state from which captions of this context are written."""
         empty = torch.zeros_like(context.queries)
-        return LstmState(context.queries, empty, empty, self.looking and self.looking.view(context))
+        return LstmState(context.queries, empty, empty, self.looking and self.looking.attended_levels(context))
 
-    def go_on(self, tokens: Tensor, writing: LstmState) -> Tensor:
+    def step(self, tokens: Tensor, state: LstmState) -> Tensor:
         """Return the logits (R, V) of what comes after the last tokens (R,)."""
-        fed = self.fed(torch.cat((self.words(tokens), writing.queries), dim=-1))  # (R, 4 D)
-        return self.out(self._step(fed, writing))
+        fed = self.fed(torch.cat((self.words(tokens), state.queries), dim=-1))  # (R, 4 D)
+        return self.out(self._lstm_step(fed, state))
 
-    def _step(self, fed: Tensor, writing: LstmState) -> Tensor:
+    def _lstm_step(self, fed: Tensor, state: LstmState) -> Tensor:
         """Return the layer's next hidden state (R, D), and keep it. fed: (R, 4 D), what word and query add to gates."""
-        kept = writing.hidden
-        if self.looking is not None and writing.view is not None:
-            kept = torch.cat((self.looking(writing.hidden, writing.view), writing.hidden), dim=-1)  # (R, 2 D)
-        take, forget, new, show = (fed + self.kept(kept)).chunk(4, dim=-1)  # (R, D) each
-        writing.cell = forget.sigmoid() * writing.cell + take.sigmoid() * new.tanh()
-        writing.hidden = show.sigmoid() * writing.cell.tanh()
-        return writing.hidden
+        recurrent = state.hidden
+        if self.looking is not None and state.attended is not None:
+            recurrent = torch.cat((self.looking(state.hidden, state.attended), state.hidden), dim=-1)  # (R, 2 D)
+        enter, forget, new, show = (fed + self.kept(recurrent)).chunk(4, dim=-1)  # (R, D) each
+        state.cell = forget.sigmoid() * state.cell + enter.sigmoid() * new.tanh()
+        state.hidden = show.sigmoid() * state.cell.tanh()
+        return state.hidden

@@ -1,16 +1,10 @@
-"""Which query is given which step: the cheapest one-to-one pairing (Hungarian method).
+"""Which query is given which step: the cheapest one-to-one matching (Hungarian method), and the boxes it compares.
 
-Letters: L decoder layers, B batch, N queries, K steps, M pairs.
-
-Spans of a video as fractions of its length, and how well two of them agree.
-
-A box is (center, length), as the network gives it; edges are (start, end). IoU and gIoU carry PDVC's 1e-5 below the
-line: two equal boxes agree a little less than 1, and boxes without length have finite values and gradients.
+A box is (center, length) as fractions of the video, as the network gives it; a span is (start, end). IoU and gIoU carry
+PDVC's 1e-5 below the line: two equal boxes agree a little less than 1, and boxes without length have finite values and
+gradients.
 Source: PDVC, as released; Rezatofighi et al. 2019 (gIoU).
-
-What the videos of a batch should say: where their steps are, padded to one shape.
-
-Letters: B batch, K steps of the video that has most.
+Letters: L decoder layers, B videos, N queries, K steps of the video that has most, M matches.
 """
 
 from collections.abc import Sequence
@@ -23,6 +17,7 @@ from stepline.errors import ShapeError
 from stepline.procx.settings import MatchSettings
 
 EPSILON = 1e-5  # of the video's length, added to unions and hulls; PDVC
+LOG_EPSILON = 1e-8  # added to probabilities before their logarithm; PDVC
 
 
 def boxes_to_spans(boxes: Tensor) -> Tensor:
@@ -39,28 +34,28 @@ def spans_to_boxes(spans: Tensor) -> Tensor:
 
 def iou(first: Tensor, second: Tensor) -> Tensor:
     """Return the overlap of (start, end) spans over their union, (...): (M, 1, 2) and (K, 2) give (M, K)."""
-    shared, union = _shared(first, second)
-    return shared / (union + EPSILON)
+    overlap, union = _overlap_and_union(first, second)
+    return overlap / (union + EPSILON)
 
 
 def giou(first: Tensor, second: Tensor) -> Tensor:
-    """Return IoU less the share of the hull that is in neither span, in (-1, 1), (...); shapes as `iou`."""
-    shared, union = _shared(first, second)
+    """Return IoU less the fraction of the hull that is in neither span, in (-1, 1), (...); shapes as `iou`."""
+    overlap, union = _overlap_and_union(first, second)
     hull = torch.maximum(first[..., 1], second[..., 1]) - torch.minimum(first[..., 0], second[..., 0])
     hull = hull.clamp(min=0)
-    return shared / (union + EPSILON) - (hull - union) / (hull + EPSILON)
+    return overlap / (union + EPSILON) - (hull - union) / (hull + EPSILON)
 
 
-def _shared(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
+def _overlap_and_union(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
     """Return the lengths of intersection and union."""
-    shared = torch.minimum(first[..., 1], second[..., 1]) - torch.maximum(first[..., 0], second[..., 0])
-    shared = shared.clamp(min=0)
-    return shared, (first[..., 1] - first[..., 0]) + (second[..., 1] - second[..., 0]) - shared
+    overlap = torch.minimum(first[..., 1], second[..., 1]) - torch.maximum(first[..., 0], second[..., 0])
+    overlap = overlap.clamp(min=0)
+    return overlap, (first[..., 1] - first[..., 0]) + (second[..., 1] - second[..., 0]) - overlap
 
 
 @dataclass(frozen=True)
 class Targets:
-    """boxes (B, K, 2): center and length as fractions of the video, 0 on padding; box_pad (B, K)."""
+    """Where the steps of a batch are: boxes (B, K, 2), center and length, 0 on padding; box_pad (B, K)."""
 
     boxes: Tensor
     box_pad: Tensor
@@ -88,52 +83,60 @@ def build_targets(spans: Sequence[Sequence[tuple[float, float]]], durations: Seq
     for video, (steps, duration) in enumerate(zip(spans, durations, strict=True)):
         if not duration > 0:
             raise ShapeError(f"a video's duration must be above 0 seconds, not {duration}")
-        for place, (start, end) in enumerate(steps):
+        for number, (start, end) in enumerate(steps):
             first, last = max(0.0, start) / duration, min(duration, end) / duration
             if not start <= end or not first <= last:  # NaN too
                 raise ShapeError(f"step {start}-{end} does not lie in the video's 0-{duration} seconds; leave it out")
-            boxes[video, place] = torch.tensor([first, last])
-            box_pad[video, place] = False
+            boxes[video, number] = torch.tensor([first, last])
+            box_pad[video, number] = False
     return Targets(spans_to_boxes(boxes), box_pad)
 
 
-LOG_EPSILON = 1e-8  # added to probabilities before their logarithm; PDVC
-
-
 @dataclass(frozen=True)
-class Matches:
-    """Queries with the steps that they were given: four rows of M indices, by layer, then video, then query.
-
-    left_out: steps of videos with more steps than queries, counted once a layer; they teach no query.
-    """
+class QueryIndex:
+    """Queries of a batch by decoder layer, video and number, (M,) each."""
 
     layer: Tensor
     video: Tensor
     query: Tensor
+
+    @staticmethod
+    def last_layer(video: Tensor, query: Tensor) -> "QueryIndex":
+        """Return queries (M,) of videos (M,) after the last decoder layer."""
+        return QueryIndex(torch.full_like(video, -1), video, query)
+
+
+@dataclass(frozen=True)
+class Matches(QueryIndex):
+    """Queries with the steps (M,) that they were given, sorted by layer, then video, then query.
+
+    unmatched: steps of videos with more steps than queries, counted once a layer; they teach no query.
+    """
+
     step: Tensor
-    left_out: int
+    unmatched: int
 
     def __len__(self) -> int:
         return len(self.query)
 
-    def only(self, layer: int) -> "Matches":
-        """Return the pairs of one layer, whose number is not below 0."""
-        kept = self.layer == layer
-        return Matches(self.layer[kept], self.video[kept], self.query[kept], self.step[kept], self.left_out)
+    def of_layer(self, layer: int) -> "Matches":
+        """Return the matches of one layer, whose number is not below 0."""
+        rows = self.layer == layer
+        return Matches(self.layer[rows], self.video[rows], self.query[rows], self.step[rows], self.unmatched)
 
-    def queries(self, values: Tensor) -> Tensor:
-        """Return what (L, B, N, ...) holds for each pair, (M, ...)."""
+    def of_queries(self, values: Tensor) -> Tensor:
+        """Return what (L, B, N, ...) holds for each match's query, (M, ...)."""
         return values[self.layer, self.video, self.query]
 
-    def steps(self, values: Tensor) -> Tensor:
-        """Return what (B, K, ...) holds for each pair, (M, ...)."""
+    def of_steps(self, values: Tensor) -> Tensor:
+        """Return what (B, K, ...) holds for each match's step, (M, ...)."""
         return values[self.video, self.step]
 
 
 def hungarian_match(logits: Tensor, boxes: Tensor, targets: Targets, settings: MatchSettings | None = None) -> Matches:
-    """Return the cheapest pairing of each video at each layer. logits: (L, B, N); boxes: (L, B, N, 2) as fractions.
+    """Return the cheapest matching of each video at each layer. logits: (L, B, N); boxes: (L, B, N, 2) as fractions.
 
-    The same input gives the same pairs, ties too. Raises ShapeError for shapes that do not fit, or NaN.
+    The same input gives the same matches, ties too. Raises ShapeError for shapes that do not fit, or NaN.
     Source: PDVC, as released; ProcX does not say which cost it uses with its own confidence loss.
     """
     from scipy.optimize import linear_sum_assignment
@@ -142,26 +145,28 @@ def hungarian_match(logits: Tensor, boxes: Tensor, targets: Targets, settings: M
     costs = match_costs(logits, boxes, targets, settings or MatchSettings()).cpu()  # (L, B, N, K)
     if not bool(torch.isfinite(costs).all()):
         raise ShapeError("a confidence or box of the network is NaN or infinite; lower train.learning_rate")
-    real = [(~pad).nonzero().flatten().tolist() for pad in targets.box_pad.cpu()]  # places of each video's steps
-    found: list[tuple[int, int, int, int]] = []
+    real = [(~pad).nonzero().flatten().tolist() for pad in targets.box_pad.cpu()]  # numbers of each video's steps
+    matched: list[tuple[int, int, int, int]] = []
     for layer, videos in enumerate(costs.numpy()):
-        for video, (cost, places) in enumerate(zip(videos, real, strict=True)):
-            queries, steps = linear_sum_assignment(cost[:, places])
-            found += [(layer, video, int(query), places[step]) for query, step in zip(queries, steps, strict=True)]
-    layer, video, query, step = torch.tensor(found, dtype=torch.int64, device=logits.device).view(-1, 4).T  # (M,) each
-    return Matches(layer, video, query, step, sum(map(len, real)) * len(logits) - len(found))
+        for video, (cost, numbers) in enumerate(zip(videos, real, strict=True)):
+            pairs = zip(*linear_sum_assignment(cost[:, numbers]), strict=True)
+            matched += [(layer, video, int(query), numbers[column]) for query, column in pairs]
+    layer, video, query, step = (
+        torch.tensor(matched, dtype=torch.int64, device=logits.device).view(-1, 4).T
+    )  # (M,) each
+    return Matches(layer, video, query, step, sum(map(len, real)) * len(logits) - len(matched))
 
 
 @torch.no_grad()  # type: ignore[untyped-decorator]   # torch is untyped to mypy here
 def match_costs(logits: Tensor, boxes: Tensor, targets: Targets, settings: MatchSettings) -> Tensor:
-    """Return what each pair would cost, (L, B, N, K) float32; padded steps mean nothing."""
+    """Return the matching cost of each query and step, (L, B, N, K) float32; padded steps mean nothing."""
     logits, boxes, wanted = logits.float(), boxes.float(), targets.boxes.float()[:, None]  # (B, 1, K, 2)
-    p = logits.sigmoid()
+    p = logits.sigmoid()  # (L, B, N)
     with_step = settings.alpha * (1 - p) ** settings.gamma * -(p + LOG_EPSILON).log()
     without = (1 - settings.alpha) * p**settings.gamma * -(1 - p + LOG_EPSILON).log()
-    apart = (boxes[..., None, :] - wanted).abs().sum(dim=-1)  # (L, B, N, K)
+    distance = (boxes[..., None, :] - wanted).abs().sum(dim=-1)  # (L, B, N, K)
     agree = giou(boxes_to_spans(boxes)[..., None, :], boxes_to_spans(wanted))  # (L, B, N, K)
-    return settings.confidence * (with_step - without)[..., None] + settings.l1 * apart - settings.giou * agree
+    return settings.confidence * (with_step - without)[..., None] + settings.l1 * distance - settings.giou * agree
 
 
 def _check(logits: Tensor, boxes: Tensor, targets: Targets) -> None:

@@ -27,10 +27,9 @@ from stepline.evaluate.soda import soda
 from stepline.features import FeatureStore
 from stepline.procx.batch import StepSample, collate
 from stepline.procx.checkpoint import FILE, FeatureFacts, LoadedProcx, load_model, write_model
-from stepline.procx.criterion import training_losses
 from stepline.procx.dataset import FeatureSpec, RecordSource, StepDataset, gather_samples
 from stepline.procx.inference import propose, select_proposals
-from stepline.procx.losses import count_frequencies
+from stepline.procx.losses import count_frequencies, training_losses
 from stepline.procx.model import ProcX
 from stepline.procx.settings import (
     PROCX_TRAINING,
@@ -110,22 +109,18 @@ def procx_task(
     return TrainingTask(samples, lambda _: 1, augment, losses, [1] * len(samples))
 
 
-def augment_sample(sample: StepSample, data: DataSettings, chance: np.random.Generator) -> StepSample:
-    """Return the sample as one step sees it: with what is said or without, and one wording of each step, by chance."""
-    heard = chance.random() < data.speech
-    said = sample.said if heard else None
-    if data.wording != "any" or not sample.others:
-        return replace(sample, said=said)
-    chosen = [_first(own, others, chance) for own, others in zip(sample.sentences, sample.others, strict=True)]
-    sentences, others = zip(*chosen, strict=True)
-    return replace(sample, said=said, sentences=sentences, others=others)
-
-
-def _first(own: str, others: tuple[str, ...], chance: np.random.Generator) -> tuple[str, tuple[str, ...]]:
-    """Return a wording that is drawn, and the rest."""
-    every = (own, *others)
-    place = int(chance.integers(len(every)))
-    return every[place], every[:place] + every[place + 1 :]
+def augment_sample(sample: StepSample, data: DataSettings, rng: np.random.Generator) -> StepSample:
+    """Return the sample as one step sees it: with what is said or without, and one wording of each step, at random."""
+    speech = sample.speech if rng.random() < data.speech else None
+    if data.wording != "any" or not sample.alternatives:
+        return replace(sample, speech=speech)
+    drawn = []
+    for texts in zip(sample.sentences, sample.alternatives, strict=True):
+        wordings = (texts[0], *texts[1])
+        index = int(rng.integers(len(wordings)))
+        drawn.append((wordings[index], wordings[:index] + wordings[index + 1 :]))
+    sentences, alternatives = zip(*drawn, strict=True)
+    return replace(sample, speech=speech, sentences=sentences, alternatives=alternatives)
 
 
 def soda_scorer(samples: Sequence[StepSample], keep: Callable[[nn.Module], None]) -> HeldOutScorer[StepSample]:

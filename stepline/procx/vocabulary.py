@@ -1,4 +1,4 @@
-"""Sentences to WordPiece tokens and back, with no unknown ones (ProcX section 6.3).
+"""Sentences to WordPiece tokens and back, with no unknown ones (ProcX section 6.3), and as padded token tensors.
 
 A sentence is normalised (Unicode NFC, white space to single blanks, lower case if so set) and split at blanks; pieces
 inside a word begin with ##, so that tokens joined again are the sentence, its punctuation in place. The vocabulary
@@ -6,9 +6,6 @@ holds each of its characters in both forms, so every word of them has tokens; an
 bytes of its UTF-8, 16 tokens in both forms; so is #, which else could be taken for the sign of a piece. Training is
 deterministic: all single characters get their numbers before pairs are counted, so that ties do not depend on the
 order of a hash table.
-
-Sentences as padded token tensors: what the captioner reads and what it is to say next.
-
 Letters: M captions, W tokens of the longest.
 """
 
@@ -53,7 +50,8 @@ class Vocabulary:
     @property
     def sha256(self) -> str:
         """What tells this vocabulary from any other, in hexadecimal."""
-        return hashlib.sha256(_canonical(self.tokens, self.lower).encode()).hexdigest()
+        canonical = json.dumps([FORMAT, self.lower, list(self.tokens)], ensure_ascii=True, separators=(",", ":"))
+        return hashlib.sha256(canonical.encode()).hexdigest()
 
     def encode(self, sentence: str) -> list[int]:
         """Return the numbers of a sentence's tokens, without marks; [] for blanks."""
@@ -74,8 +72,9 @@ class Vocabulary:
                 raise ShapeError(f"token {number} is not one of the vocabulary's {len(self.tokens)}; use its own")
             if number not in (PAD, BEGIN):
                 pieces.append(self.tokens[number])
-        joined = "".join(piece[2:] if _goes_on(piece) else f" {piece}" for piece in pieces)
-        return _unspell(joined).strip()
+        inside = (piece.startswith(INSIDE) and len(piece) > len(INSIDE) for piece in pieces)
+        joined = "".join(piece[2:] if goes_on else f" {piece}" for piece, goes_on in zip(pieces, inside, strict=True))
+        return _join_half_bytes(joined).strip()
 
     @cached_property
     def _alphabet(self) -> frozenset[str]:
@@ -107,8 +106,8 @@ def train_vocabulary(sentences: Iterable[str], settings: VocabularySettings | No
 
     settings = settings or VocabularySettings()
     plain = [normalise(sentence, settings.lower) for sentence in sentences]
-    alphabet = _common(plain, settings)
-    marks = [*MARKS, *(form + one for one in (*HALF_BYTES, *alphabet) for form in ("", INSIDE))]
+    alphabet = _frequent_characters(plain, settings)
+    marks = [*MARKS, *(form + character for character in (*HALF_BYTES, *alphabet) for form in ("", INSIDE))]
     if settings.size < len(marks):
         raise ShapeError(
             f"a vocabulary of {settings.size} has no room for {len(alphabet)} characters in two forms; "
@@ -122,13 +121,13 @@ def train_vocabulary(sentences: Iterable[str], settings: VocabularySettings | No
     return Vocabulary(tuple(sorted(numbers, key=lambda token: numbers[token])), settings.lower)
 
 
-def _common(sentences: Sequence[str], settings: VocabularySettings) -> list[str]:
+def _frequent_characters(sentences: Sequence[str], settings: VocabularySettings) -> list[str]:
     """Return the characters that are tokens of their own, sorted: printable ASCII, and what comes often enough."""
-    seen = Counter(one for sentence in sentences for one in sentence)
+    counts = Counter(character for sentence in sentences for character in sentence)
     known = set(string.digits + string.ascii_lowercase + string.punctuation)
     known |= set() if settings.lower else set(string.ascii_uppercase)
-    known |= {one for one, times in seen.items() if times >= settings.rare}
-    return sorted(one for one in known if not one.isspace() and one not in HALF_BYTES and one not in INSIDE)
+    known |= {character for character, times in counts.items() if times >= settings.rare}
+    return sorted(c for c in known if not c.isspace() and c not in HALF_BYTES and c not in INSIDE)
 
 
 def normalise(sentence: str, lower: bool) -> str:
@@ -140,14 +139,14 @@ def normalise(sentence: str, lower: bool) -> str:
 def spell_in_bytes(sentence: str, alphabet: frozenset[str]) -> str:
     """Return the sentence with each character outside the alphabet as the half bytes of its UTF-8."""
     plain = alphabet.difference(HALF_BYTES) | {" "}
-    return "".join(one if one in plain else _halves(one) for one in sentence)
+    return "".join(character if character in plain else _half_bytes(character) for character in sentence)
 
 
-def _halves(one: str) -> str:
-    return "".join(HALF_BYTES[int(digit, 16)] for digit in one.encode("utf-8", "replace").hex())
+def _half_bytes(character: str) -> str:
+    return "".join(HALF_BYTES[int(digit, 16)] for digit in character.encode("utf-8", "replace").hex())
 
 
-def _unspell(text: str) -> str:
+def _join_half_bytes(text: str) -> str:
     """Return the text with runs of half bytes as the characters that they spell."""
 
     def character(run: re.Match[str]) -> str:
@@ -157,36 +156,29 @@ def _unspell(text: str) -> str:
     return re.sub(f"[{HALF_BYTES[0]}-{HALF_BYTES[-1]}]+", character, text)
 
 
-def _goes_on(piece: str) -> bool:
-    return piece.startswith(INSIDE) and len(piece) > len(INSIDE)
-
-
-def _canonical(tokens: Sequence[str], lower: bool) -> str:
-    return json.dumps([FORMAT, lower, list(tokens)], ensure_ascii=True, separators=(",", ":"))
-
-
 @dataclass(frozen=True)
 class CaptionTokens:
-    """tokens (M, W): the begin mark and the words; wanted (M, W): the words and the end mark; token_pad (M, W).
+    """Captions for teacher forcing: what the captioner reads, and what it is to say next.
 
-    cut: how many were longer than W, and so have no end mark.
+    tokens (M, W): the begin mark and the words; targets (M, W): the words and the end mark; token_pad (M, W).
+    truncated: how many were longer than W, and so have no end mark.
     """
 
     tokens: Tensor
-    wanted: Tensor
+    targets: Tensor
     token_pad: Tensor
-    cut: int = 0
+    truncated: int = 0
 
     def __len__(self) -> int:
         return len(self.tokens)
 
     def to(self, device: str | torch.device) -> "CaptionTokens":
         """Return the captions on another device."""
-        return CaptionTokens(self.tokens.to(device), self.wanted.to(device), self.token_pad.to(device), self.cut)
+        return CaptionTokens(self.tokens.to(device), self.targets.to(device), self.token_pad.to(device), self.truncated)
 
     def take(self, rows: Tensor) -> "CaptionTokens":
-        """Return the captions of these rows, (M',) indices, in their order; `cut` stays that of all."""
-        return CaptionTokens(self.tokens[rows], self.wanted[rows], self.token_pad[rows], self.cut)
+        """Return the captions of these rows, (M',) indices, in their order; `truncated` stays that of all."""
+        return CaptionTokens(self.tokens[rows], self.targets[rows], self.token_pad[rows], self.truncated)
 
 
 def tokenize(sentences: Sequence[str], vocabulary: Vocabulary, longest: int) -> CaptionTokens:
@@ -196,12 +188,12 @@ def tokenize(sentences: Sequence[str], vocabulary: Vocabulary, longest: int) -> 
 
 def pack_tokens(rows: Sequence[Sequence[int]], longest: int) -> CaptionTokens:
     """Return rows of tokens without marks as `tokenize` does sentences."""
-    wanted = [[*row, END] for row in rows]
-    cut = sum(len(row) > longest for row in wanted)
-    wanted = [row[:longest] for row in wanted]
-    tokens = [[BEGIN, *row[:-1]] for row in wanted]
-    padded, token_pad = pad_tokens(wanted)
-    return CaptionTokens(pad_tokens(tokens)[0], padded, token_pad, cut)
+    targets = [[*row, END] for row in rows]
+    truncated = sum(len(row) > longest for row in targets)
+    targets = [row[:longest] for row in targets]
+    tokens = [[BEGIN, *row[:-1]] for row in targets]
+    padded, token_pad = pad_tokens(targets)
+    return CaptionTokens(pad_tokens(tokens)[0], padded, token_pad, truncated)
 
 
 def pad_tokens(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:

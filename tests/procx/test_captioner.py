@@ -7,8 +7,9 @@ from torch.testing import assert_close
 from stepline.errors import ShapeError
 from stepline.procx.beam_search import generate
 from stepline.procx.captioner import CaptionContext, Captioner
-from stepline.procx.losses import Temperature, caption_loss
+from stepline.procx.losses import caption_loss
 from stepline.procx.lstm_captioner import LstmCaptioner
+from stepline.procx.model import Temperature
 from stepline.procx.settings import CaptionerSettings, SearchSettings, VocabularySettings
 from stepline.procx.vocabulary import BEGIN, tokenize, train_vocabulary
 
@@ -72,7 +73,7 @@ def test_a_word_never_sees_those_after_it():
         second = network(changed, data.token_pad, everything())
     assert_close(first.logits[:, :3], second.logits[:, :3])
     assert (first.logits[:, 3] - second.logits[:, 3]).abs().max() > 0.01
-    assert (first.text - second.text).abs().max() > 0.01  # CLS sees them all
+    assert (first.text_vectors - second.text_vectors).abs().max() > 0.01  # CLS sees them all
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -90,8 +91,8 @@ def test_padding_of_words_features_and_transcript_changes_nothing(kind):
     with torch.no_grad():
         first, second = network(data.tokens, data.token_pad, context), network(tokens, pad, wide)
     assert_close(first.logits, second.logits[:, : data.tokens.shape[1]], atol=1e-5, rtol=0)
-    if first.text is not None:
-        assert_close(first.text, second.text, atol=1e-5, rtol=0)
+    if first.text_vectors is not None:
+        assert_close(first.text_vectors, second.text_vectors, atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("part", ["queries", "features", "transcript"])
@@ -134,7 +135,7 @@ def test_writing_word_by_word_equals_reading_at_once(kind):
     with torch.no_grad():
         at_once = network(data.tokens, data.token_pad, context).logits  # (M, W, V)
         writing = network.begin(context)
-        one_by_one = torch.stack([network.go_on(column, writing) for column in data.tokens.T], dim=1)
+        one_by_one = torch.stack([network.step(column, writing) for column in data.tokens.T], dim=1)
     assert_close(one_by_one[~data.token_pad], at_once[~data.token_pad], atol=1e-5, rtol=0)
 
 
@@ -145,11 +146,11 @@ def test_hypotheses_taken_over_remember_their_own_words(kind):
     words = torch.tensor([[BEGIN, 40, 41], [BEGIN, 50, 51]])
     with torch.no_grad():
         writing = network.begin(context)
-        network.go_on(words[:, 0], writing)
+        network.step(words[:, 0], writing)
         writing.take(torch.tensor([0, 0, 1, 1]))
-        network.go_on(torch.tensor([30, 40, 30, 50]), writing)
+        network.step(torch.tensor([30, 40, 30, 50]), writing)
         writing.take(torch.tensor([1, 1, 3, 3]))
-        cached = network.go_on(torch.tensor([41, 60, 51, 60]), writing)[[0, 2]]
+        cached = network.step(torch.tensor([41, 60, 51, 60]), writing)[[0, 2]]
         at_once = network(words, torch.zeros(2, 3, dtype=torch.bool), context).logits[:, 2]
     assert_close(cached, at_once, atol=1e-5, rtol=0)
 
@@ -169,7 +170,7 @@ def test_no_caption_is_no_row_and_a_zero_gradient(kind):
 def test_gradients_are_finite_where_a_transcript_is_all_padding():
     network, data = made().train(), batch()
     told = network(data.tokens, data.token_pad, everything())
-    (caption_loss(told.logits, data.wanted, data.token_pad).mean + told.text.sum()).backward()
+    (caption_loss(told.logits, data.targets, data.token_pad).mean + told.text_vectors.sum()).backward()
     assert all(torch.isfinite(weight.grad).all() for weight in network.parameters() if weight.grad is not None)
 
 
@@ -198,9 +199,9 @@ def test_one_batch_is_learnt_word_for_word(kind):
     optimizer = torch.optim.AdamW([*network.parameters(), *temperature.parameters()], lr=5e-3)
     for _ in range(120):
         told = network(data.tokens, data.token_pad, context)
-        loss = caption_loss(told.logits, data.wanted, data.token_pad, 0.2).mean
-        if told.text is not None:
-            similarity = network.query_vectors(context.queries) @ told.text.T / temperature()
+        loss = caption_loss(told.logits, data.targets, data.token_pad, 0.2).mean
+        if told.text_vectors is not None:
+            similarity = network.query_vectors(context.queries) @ told.text_vectors.T / temperature()
             loss = loss + torch.nn.functional.cross_entropy(similarity, torch.arange(6))
         optimizer.zero_grad()
         loss.backward()
@@ -211,7 +212,7 @@ def test_one_batch_is_learnt_word_for_word(kind):
         assert [VOCABULARY.decode(one.tokens) for one in written] == SENTENCES
         assert all(one.ended for one in written)
     if kind == "transformer":
-        text = network(data.tokens, data.token_pad, context).text
+        text = network(data.tokens, data.token_pad, context).text_vectors
         assert (network.query_vectors(context.queries) @ text.T).argmax(dim=1).tolist() == list(range(6))
 
 
@@ -223,7 +224,7 @@ def test_a_transcript_can_be_copied():
     context = CaptionContext(torch.zeros(6, 32), transcript=data.tokens, transcript_pad=data.token_pad)
     optimizer = torch.optim.AdamW(network.parameters(), lr=5e-3)
     for _ in range(120):
-        loss = caption_loss(network(data.tokens, data.token_pad, context).logits, data.wanted, data.token_pad).mean
+        loss = caption_loss(network(data.tokens, data.token_pad, context).logits, data.targets, data.token_pad).mean
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

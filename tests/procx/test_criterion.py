@@ -4,9 +4,8 @@ from small_network import SENTENCES, VOCABULARY, made, network, sample, three, t
 from torch import nn
 
 from stepline.procx.beam_search import generate
-from stepline.procx.criterion import batch_losses, training_losses
-from stepline.procx.matcher import boxes_to_spans, hungarian_match, iou
-from stepline.procx.model import chosen
+from stepline.procx.losses import batch_losses, training_losses
+from stepline.procx.matcher import QueryIndex, boxes_to_spans, hungarian_match, iou
 from stepline.procx.settings import PDVC_LOSSES as PDVC
 from stepline.procx.settings import LossSettings
 
@@ -111,15 +110,18 @@ def test_one_batch_is_learnt_word_for_word(form, kind, settings, rate, steps):
     model.eval()
     with torch.no_grad():
         seen = model(batch.videos)
-    said = seen.proposed
-    pairs = hungarian_match(said.logits, said.boxes, batch.targets).only(1)
-    assert iou(boxes_to_spans(pairs.queries(said.boxes)), boxes_to_spans(pairs.steps(batch.targets.boxes))).min() > 0.9
+    said = seen.predictions
+    pairs = hungarian_match(said.logits, said.boxes, batch.targets).of_layer(1)
+    assert (
+        iou(boxes_to_spans(pairs.of_queries(said.boxes)), boxes_to_spans(pairs.of_steps(batch.targets.boxes))).min()
+        > 0.9
+    )
     assert said.counts[-1].argmax(dim=-1).tolist() == [3, 2, 0]
     found = []
     for video, count in enumerate((3, 2, 0)):
         surest = said.logits[-1, video].topk(count).indices
         queries = surest[said.boxes[-1, video, surest, 0].argsort()]  # in time
-        context = model.context(seen, chosen(-1, torch.full_like(queries, video), queries))
+        context = model.context(seen, QueryIndex.last_layer(torch.full_like(queries, video), queries))
         found += [VOCABULARY.decode(one.tokens) for one in generate(model.captioner, context)]
     assert found == list(SENTENCES)
     assert (said.logits[-1, 2] < 0).all()  # no step: sure of nothing

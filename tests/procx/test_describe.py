@@ -123,12 +123,12 @@ def test_steps_that_are_to_stand_apart_do(trained):
 def test_somebody_else_may_choose(fresh):
     seen = []
 
-    def chooser(number, video):
+    def selector(number, video):
         assert isinstance(video, Proposals)
         seen.append(number)
         return [5, 2]
 
-    found = describe_many(fresh, WORDS, clips(3), DescribeSettings(batch=2), chooser=chooser)
+    found = describe_many(fresh, WORDS, clips(3), DescribeSettings(batch=2), selector=selector)
     assert seen == [0, 1, 2]
     assert all(len(one.steps) + len(one.dropped) == 2 for one in found)
 
@@ -162,7 +162,7 @@ def test_what_is_said_changes_what_is_likely(fresh):
     found = propose(fresh, [clips(1)[0].values], [24.0])
 
     def likelihood(said):
-        (row,) = generate_captions(fresh, found, [[0, 1]], SearchSettings(), said=said, vocabulary=WORDS)
+        (row,) = generate_captions(fresh, found, [[0, 1]], SearchSettings(), speech=said, vocabulary=WORDS)
         return [one.log_probability for one in row]
 
     silent = likelihood(None)

@@ -13,11 +13,11 @@ def memory(count, places, keep=None, seed=0):
 
 def test_seats_are_in_the_order_of_captions():
     seats = VideoSlots.of(torch.tensor([2, 0, 2, 2]), 3)
-    assert seats.place.tolist() == [0, 0, 1, 2]
-    assert seats.most == 3
-    table = seats.seat(torch.tensor([1.0, 2.0, 3.0, 4.0]))
+    assert seats.slot.tolist() == [0, 0, 1, 2]
+    assert seats.slots == 3
+    table = seats.scatter(torch.tensor([1.0, 2.0, 3.0, 4.0]))
     assert table.tolist() == [[2, 0, 0], [0, 0, 0], [1, 3, 4]]
-    assert seats.unseat(table).tolist() == [1, 2, 3, 4]
+    assert seats.gather(table).tolist() == [1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("padded", [False, True])
@@ -26,8 +26,8 @@ def test_together_captions_read_what_each_alone_would_with_its_gradients(padded)
     keep = torch.arange(5) < torch.tensor([[[[5]]], [[[3]]]]) if padded else None
     shared, own = memory(2, 5, keep), memory(4, 1, seed=1)
     query = torch.randn(4, 2, 6, 3, generator=torch.Generator().manual_seed(2)).requires_grad_()
-    together = VideoKeyValues(shared, own, VideoSlots.of(video, 2)).read(query)
-    alone = own.joined(shared.take(video)).read(query)
+    together = VideoKeyValues(shared, own, VideoSlots.of(video, 2)).attend(query)
+    alone = own.concat(shared.take(video)).attend(query)
     assert_close(together, alone)
     wanted = (query, shared.keys, shared.values, own.keys, own.values)
     back = torch.randn(alone.shape, generator=torch.Generator().manual_seed(3))

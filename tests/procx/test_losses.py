@@ -7,8 +7,6 @@ from torch.testing import assert_close
 
 from stepline.errors import ShapeError
 from stepline.procx.losses import (
-    Predictions,
-    Temperature,
     apply_weights,
     caption_loss,
     caption_matches,
@@ -22,6 +20,7 @@ from stepline.procx.losses import (
     varifocal_loss,
 )
 from stepline.procx.matcher import build_targets, hungarian_match
+from stepline.procx.model import Predictions, Temperature
 from stepline.procx.settings import PDVC_LOSSES as PDVC
 from stepline.procx.settings import LossSettings
 
@@ -250,7 +249,7 @@ def test_layers_are_contrasted_apart_and_summed():
     whole = contrastive_loss(vectors, vectors, pairs, temperature, settings).mean
     apart = [
         contrastive_loss(
-            vectors[pairs.layer == n], vectors[pairs.layer == n], pairs.only(n), temperature, settings
+            vectors[pairs.layer == n], vectors[pairs.layer == n], pairs.of_layer(n), temperature, settings
         ).mean
         for n in range(2)
     ]

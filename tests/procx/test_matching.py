@@ -45,7 +45,7 @@ def test_each_query_and_each_step_comes_once_and_padding_never():
     logits, boxes, wanted = drawn()
     pairs = hungarian_match(logits, boxes, wanted)
     assert len(pairs) == 2 * 6
-    assert pairs.left_out == 0
+    assert pairs.unmatched == 0
     for row in (pairs.query, pairs.step):
         assert len({*zip(pairs.layer.tolist(), pairs.video.tolist(), row.tolist(), strict=True)}) == 12
     assert not wanted.box_pad[pairs.video, pairs.step].any()
@@ -54,7 +54,7 @@ def test_each_query_and_each_step_comes_once_and_padding_never():
 def test_steps_past_the_queries_are_counted_not_hidden():
     pairs = hungarian_match(*drawn(layers=2, videos=1, queries=3, counts=(10,)))
     assert len(pairs) == 6
-    assert pairs.left_out == 14
+    assert pairs.unmatched == 14
 
 
 def test_padding_in_the_middle_does_no_harm():
@@ -67,7 +67,7 @@ def test_padding_in_the_middle_does_no_harm():
 def test_no_steps_give_no_pairs():
     pairs = hungarian_match(*drawn(counts=(0, 0, 0)))
     assert len(pairs) == 0
-    assert pairs.only(1).query.shape == (0,)
+    assert pairs.of_layer(1).query.shape == (0,)
 
 
 def test_ties_are_settled_the_same_way_each_time():

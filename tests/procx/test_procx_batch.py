@@ -16,8 +16,8 @@ def test_steps_stand_in_the_order_of_time_with_their_words():
     late = StepSample("a", rows(4), 10.0, ((6.0, 8.0), (1.0, 3.0)), (SENTENCES[0], SENTENCES[4]), ("oil", "salt"))
     batch = made([late])
     assert_close(batch.targets.boxes[0], torch.tensor([[0.2, 0.2], [0.7, 0.2]]))
-    assert [VOCABULARY.decode(row) for row in batch.captions.wanted.tolist()] == [SENTENCES[4], SENTENCES[0]]
-    assert [VOCABULARY.decode(row) for row in batch.said.tolist()] == ["salt", "oil"]
+    assert [VOCABULARY.decode(row) for row in batch.captions.targets.tolist()] == [SENTENCES[4], SENTENCES[0]]
+    assert [VOCABULARY.decode(row) for row in batch.speech.tolist()] == ["salt", "oil"]
 
 
 def test_captions_are_found_by_video_and_step():
@@ -34,9 +34,9 @@ def test_no_step_is_dropped():
 
 def test_speech_may_be_of_some_videos_alone():
     batch = made([sample(steps=1, said=True), sample(steps=1)])
-    assert batch.said_pad.tolist()[1] == [True] * batch.said.shape[1]
-    assert not batch.said_pad[0].any()
-    assert made([sample(steps=1)]).said is None
+    assert batch.speech_pad.tolist()[1] == [True] * batch.speech.shape[1]
+    assert not batch.speech_pad[0].any()
+    assert made([sample(steps=1)]).speech is None
 
 
 def test_speech_is_cut_to_the_most_that_is_read():
@@ -44,7 +44,7 @@ def test_speech_is_cut_to_the_most_that_is_read():
     settings = settings.model_copy(
         update={"captioner": settings.captioner.model_copy(update={"longest_transcript": 2})}
     )
-    assert made([sample(steps=2, said=True)], settings).said.shape == (2, 2)
+    assert made([sample(steps=2, said=True)], settings).speech.shape == (2, 2)
 
 
 def test_a_video_without_rows_is_zeros_and_marked():
@@ -60,7 +60,7 @@ def test_a_video_without_rows_is_zeros_and_marked():
     ("broken", "told"),
     [
         (lambda: StepSample("a", rows(2), 5.0, ((0.0, 1.0),), ()), "as many sentences, not 0"),
-        (lambda: StepSample("a", rows(2), 5.0, ((0.0, 1.0),), ("cut",), ()), "as many said, not 0"),
+        (lambda: StepSample("a", rows(2), 5.0, ((0.0, 1.0),), ("cut",), ()), "as many texts of speech, not 0"),
         (lambda: StepSample("a", np.full((2, 3), np.nan, np.float32), 5.0), "finite"),
         (lambda: made([]), "at least one video"),
         (lambda: made([StepSample("a", np.zeros((2, 3), np.float32), 5.0)]), "one width"),

@@ -52,7 +52,7 @@ def test_what_is_read_is_what_was_written(written):
     assert not loaded.model.training
     seen = stack_videos([np.ones((9, WIDTH), np.float32)], [9.0], TINY.rows)
     with torch.no_grad():
-        assert torch.equal(loaded.model(seen).proposed.boxes, network(seen).proposed.boxes)
+        assert torch.equal(loaded.model(seen).predictions.boxes, network(seen).predictions.boxes)
 
 
 def test_another_kind_of_file_is_one_line(written, tmp_path):

@@ -10,7 +10,8 @@ from torch.testing import assert_close
 from stepline.errors import ShapeError
 from stepline.procx.batch import Videos, stack_videos
 from stepline.procx.beam_search import generate
-from stepline.procx.model import chosen, fuse_levels, sinusoidal_encoding, standardise
+from stepline.procx.matcher import QueryIndex
+from stepline.procx.model import fuse_levels, sinusoidal_encoding, standardise
 from stepline.procx.settings import PDVC_MODEL as PDVC
 from stepline.procx.settings import PROCX, SMALL, SMALL_PDVC
 
@@ -26,7 +27,7 @@ def said(model, seen, video, query):
     """Logits of a fixed sentence's words, of the last layer's queries."""
     tokens = torch.arange(3, 8).expand(len(video), -1)
     with torch.no_grad():
-        context = model.context(seen, chosen(-1, torch.tensor(video), torch.tensor(query)))
+        context = model.context(seen, QueryIndex.last_layer(torch.tensor(video), torch.tensor(query)))
         return model.captioner(tokens, torch.zeros_like(tokens, dtype=torch.bool), context).logits
 
 
@@ -37,9 +38,9 @@ def test_presets_are_settings_that_fit(settings):
 
 def test_shapes_are_by_layer_video_and_query():
     seen = look(network(), three())
-    assert seen.proposed.logits.shape == (2, 3, 8)
-    assert seen.proposed.boxes.shape == (2, 3, 8, 2)
-    assert seen.proposed.counts.shape == (2, 3, 7)
+    assert seen.predictions.logits.shape == (2, 3, 8)
+    assert seen.predictions.boxes.shape == (2, 3, 8, 2)
+    assert seen.predictions.counts.shape == (2, 3, 7)
     assert seen.queries.shape == (2, 3, 8, 32)
     assert seen.lengths == (32, 16, 8, 4)
     assert seen.fused.shape == (3, 32, 32)
@@ -51,7 +52,9 @@ def test_other_videos_of_the_batch_change_nothing(form, kind):
     model = network(settings, stirred=True)
     alone, together = look(model, three()[1:2], settings), look(model, three(), settings)
     for name in ("logits", "boxes", "counts"):
-        assert_close(getattr(together.proposed, name)[:, 1:2], getattr(alone.proposed, name), atol=1e-5, rtol=1e-5)
+        assert_close(
+            getattr(together.predictions, name)[:, 1:2], getattr(alone.predictions, name), atol=1e-5, rtol=1e-5
+        )
     assert_close(said(model, together, [0, 1], [2, 3])[1:], said(model, alone, [0], [3]), atol=1e-5, rtol=1e-5)
 
 
@@ -62,14 +65,14 @@ def test_an_empty_video_is_defined_and_changes_no_other(form, kind):
     nothing = [sample("none", rows=0, steps=0)]
     seen, without = look(model, [*three(), *nothing], settings), look(model, three(), settings)
     assert seen.empty.tolist() == [False, False, False, True]
-    assert torch.isfinite(seen.proposed.boxes).all()
+    assert torch.isfinite(seen.predictions.boxes).all()
     assert torch.isfinite(said(model, seen, [3], [0])).all()
-    assert_close(seen.proposed.boxes[:, :3], without.proposed.boxes, atol=1e-5, rtol=1e-5)
+    assert_close(seen.predictions.boxes[:, :3], without.predictions.boxes, atol=1e-5, rtol=1e-5)
     assert len(generate(model.captioner, model.context(look(model, nothing, settings), picked(0, 1)))) == 1
 
 
 def picked(video, query):
-    return chosen(-1, torch.tensor([video]), torch.tensor([query]))
+    return QueryIndex.last_layer(torch.tensor([video]), torch.tensor([query]))
 
 
 @pytest.mark.parametrize(("form", "kind"), FORMS)
@@ -78,7 +81,7 @@ def test_a_video_of_one_row_and_a_network_of_one_row_are_defined(form, kind):
     for rows in (1, 32):
         settings = tiny(form, kind, rows=rows)
         seen = look(network(settings), short, settings)
-        assert torch.isfinite(seen.proposed.boxes).all()
+        assert torch.isfinite(seen.predictions.boxes).all()
         assert seen.lengths[-1] == max(1, rows // 8)
 
 
@@ -91,7 +94,7 @@ def test_numbers_of_a_video_are_one_on_average_and_zero_stays_zero():
 def test_the_scale_of_features_matters_only_where_they_are_taken_as_given(settings):
     model, one = network(settings, stirred=True), sample()
     small = replace(one, values=one.values / 100)
-    told, scaled = (look(model, [each], settings).proposed.boxes for each in (one, small))
+    told, scaled = (look(model, [each], settings).predictions.boxes for each in (one, small))
     assert torch.allclose(told, scaled, atol=1e-5) == settings.standardise
 
 
@@ -99,7 +102,7 @@ def test_each_layer_moves_the_boxes_of_the_one_before():
     model = network()
     with torch.no_grad():
         model.heads[1].box[-1].bias.copy_(torch.tensor([1.0, 0.0]))
-        first, second = look(model, three()).proposed.boxes
+        first, second = look(model, three()).predictions.boxes
     assert_close(second.logit(), first.logit() + torch.tensor([1.0, 0.0]), atol=1e-4, rtol=1e-4)
     with torch.no_grad():
         start = model.reference(model.query_places.weight).sigmoid()[:, 0]
@@ -112,14 +115,14 @@ def test_without_refinement_each_layer_begins_anew():
     model = network(settings)
     with torch.no_grad():
         model.heads[0].box[-1].bias.copy_(torch.tensor([3.0, 0.0]))
-        first, second = look(model, three(), settings).proposed.boxes[..., 0]
+        first, second = look(model, three(), settings).predictions.boxes[..., 0]
         start = model.reference(model.query_places.weight)[:, 0]
     assert_close(first.logit(), (start + 3.0).expand(3, -1), atol=1e-4, rtol=1e-4)
     assert_close(second.logit(), start.expand(3, -1), atol=1e-4, rtol=1e-4)
 
 
 def test_a_fresh_network_is_unsure_of_every_query():
-    sure = look(network(), three()).proposed.logits.sigmoid()
+    sure = look(network(), three()).predictions.logits.sigmoid()
     assert sure.max() < 0.1
 
 
@@ -127,7 +130,7 @@ def test_durations_beyond_the_longest_look_alike():
     model = network(stirred=True).eval()
     values = made(three()).videos.values[:1].expand(3, -1, -1)
     with torch.no_grad():
-        counts = model(Videos(values, torch.tensor([20.0, 64.0, 900.0]))).proposed.counts[-1]
+        counts = model(Videos(values, torch.tensor([20.0, 64.0, 900.0]))).predictions.counts[-1]
     assert_close(counts[1], counts[2], atol=1e-5, rtol=1e-5)
     assert (counts[0] - counts[1]).abs().max() > 1e-4
 
@@ -151,7 +154,7 @@ def test_its_state_makes_it_again(form, kind):
     first, second = network(settings, seed=1), network(settings, seed=2)
     second.load_state_dict(load(save(first.state_dict())))
     one, other = look(first, three(), settings), look(second, three(), settings)
-    assert_close(one.proposed.boxes, other.proposed.boxes, atol=0, rtol=0)
+    assert_close(one.predictions.boxes, other.predictions.boxes, atol=0, rtol=0)
     assert_close(said(first, one, [0], [1]), said(second, other, [0], [1]), atol=0, rtol=0)
 
 
@@ -165,7 +168,7 @@ def test_the_lstm_looks_at_its_own_box_alone():
     settings = tiny("vanilla", "lstm")
     model = network(settings, stirred=True).eval()
     seen = look(model, three()[:1], settings)
-    seen.proposed.boxes[-1, 0, 0] = torch.tensor([0.1, 0.1])
+    seen.predictions.boxes[-1, 0, 0] = torch.tensor([0.1, 0.1])
     before = said(model, seen, [0], [0])
     seen.levels[:, 28:32] += 5.0  # the end of the finest level
     assert_close(said(model, seen, [0], [0]), before)
@@ -180,6 +183,6 @@ def test_compiling_breaks_no_graph_and_changes_nothing(form):
     model, batch = network(tiny(form), stirred=True), made(three())
     compiled = torch.compile(model, backend="eager", fullgraph=True)
     one, other = model(batch.videos), compiled(batch.videos)
-    assert_close(other.proposed.boxes, one.proposed.boxes)
+    assert_close(other.predictions.boxes, one.predictions.boxes)
     other.queries.square().sum().backward()
     assert model.queries.weight.grad.isfinite().all()

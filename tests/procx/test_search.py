@@ -29,7 +29,7 @@ class Chain:
     def take(self, rows):
         pass
 
-    def go_on(self, tokens, writing):
+    def step(self, tokens, writing):
         return self.table[tokens].log()
 
 

@@ -9,18 +9,18 @@ def test_tokens_are_read_one_place_before_they_are_wanted():
     cut, the, onion = VOCABULARY.encode("cut the onion")
     (egg,) = VOCABULARY.encode("egg")
     assert made.tokens.tolist() == [[BEGIN, cut, the, onion], [BEGIN, egg, PAD, PAD]]
-    assert made.wanted.tolist() == [[cut, the, onion, END], [egg, END, PAD, PAD]]
+    assert made.targets.tolist() == [[cut, the, onion, END], [egg, END, PAD, PAD]]
     assert made.token_pad.tolist() == [[False] * 4, [False, False, True, True]]
-    assert made.cut == 0
+    assert made.truncated == 0
 
 
 def test_a_long_one_is_cut_counted_and_does_not_end():
     made = tokenize(["cut the onion", "egg"], VOCABULARY, longest=3)
-    assert made.wanted[0].tolist() == VOCABULARY.encode("cut the onion")
-    assert END not in made.wanted[0]
-    assert made.cut == 1
+    assert made.targets[0].tolist() == VOCABULARY.encode("cut the onion")
+    assert END not in made.targets[0]
+    assert made.truncated == 1
 
 
 def test_a_blank_sentence_is_its_end_and_no_sentence_is_no_row():
-    assert tokenize([" "], VOCABULARY, longest=3).wanted.tolist() == [[END]]
+    assert tokenize([" "], VOCABULARY, longest=3).targets.tolist() == [[END]]
     assert tokenize([], VOCABULARY, longest=3).tokens.shape == (0, 0)

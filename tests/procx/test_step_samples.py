@@ -46,10 +46,10 @@ def test_the_setting_says_which_steps_are_asked_for(settings, wanted):
     plain = records()[0].reference[0].text
     text, others = wanted
     assert sample.sentences[0] == text.replace("plain", plain)
-    assert sample.others[0] == tuple(other.replace("plain", plain) for other in others)
+    assert sample.alternatives[0] == tuple(other.replace("plain", plain) for other in others)
     assert sample.spans == ((2.0, 8.0), (13.0, 19.0))
     assert sample.duration == SECONDS
-    assert sample.said is None
+    assert sample.speech is None
 
 
 def test_a_step_that_is_only_said_lies_where_it_is_said():
@@ -109,7 +109,7 @@ def test_features_that_hold_nan_are_refused_when_they_are_read(tmp_path):
 def test_what_is_said_around_a_step_comes_only_where_it_is_asked_for():
     sample = gathered(records(1), speech=0.5, around=1.0)[0]
     first, second = records(1)[0].transcript.sentences
-    assert sample.said == (first.text, second.text)
+    assert sample.speech == (first.text, second.text)
     assert speech_window((first, second), 20.0, 8.0, 9.0) == f"{first.text} {second.text}"
     assert speech_window((first, second), 0.0, 8.0, 13.0) == ""
     assert set(gathered(speech=0.5).texts()) == {*DOINGS, *(f"now we {text}" for text in DOINGS)}
@@ -121,12 +121,12 @@ def test_chance_draws_wordings_and_who_is_heard():
     settings = DataSettings(wording="any", speech=0.5)
     chance = np.random.default_rng(0)
     seen = [augment_sample(sample, settings, chance) for _ in range(60)]
-    own, other = sample.sentences[0], sample.others[0][0]
+    own, other = sample.sentences[0], sample.alternatives[0][0]
     assert {one.sentences[0] for one in seen} == {own, other}
-    assert all({one.sentences[0], *one.others[0]} == {own, other} for one in seen)
-    heard = sum(one.said is not None for one in seen)
+    assert all({one.sentences[0], *one.alternatives[0]} == {own, other} for one in seen)
+    heard = sum(one.speech is not None for one in seen)
     assert 15 < heard < 45
-    assert augment_sample(sample, DataSettings(speech=1.0), chance).said == sample.said
+    assert augment_sample(sample, DataSettings(speech=1.0), chance).speech == sample.speech
 
 
 def test_held_out_videos_are_chosen_by_their_ids():

@@ -112,9 +112,9 @@ def test_a_token_of_another_alphabet_is_refused():
 def test_long_sequences_are_cut_and_counted():
     samples = [Told("a", watched(), ((0.0, 9.0, SENTENCES[0]), (10.0, 20.0, SENTENCES[1])))]
     made = sequences(samples, ALPHABET, 5)
-    assert made.wanted.shape == (1, 5)
-    assert made.cut == 1
-    assert not (made.wanted == END).any()
+    assert made.targets.shape == (1, 5)
+    assert made.truncated == 1
+    assert not (made.targets == END).any()
 
 
 def test_writing_word_by_word_is_the_same_as_reading_at_once():
@@ -125,7 +125,7 @@ def test_writing_word_by_word_is_the_same_as_reading_at_once():
         context = context_of(model, videos, ALPHABET)
         whole = model(tokens, context)
         writing = model.begin(context)
-        steps = [model.go_on(tokens[:, place], writing) for place in range(tokens.shape[1])]
+        steps = [model.step(tokens[:, place], writing) for place in range(tokens.shape[1])]
     assert_close(torch.stack(steps, dim=1), whole, atol=1e-5, rtol=1e-4)
 
 

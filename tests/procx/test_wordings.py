@@ -8,8 +8,7 @@ import torch
 from silent_videos import DOINGS, TINY, samples
 
 from stepline.procx.batch import collate
-from stepline.procx.criterion import batch_losses
-from stepline.procx.losses import AlternativeTexts, contrastive_loss
+from stepline.procx.losses import AlternativeTexts, batch_losses, contrastive_loss
 from stepline.procx.matcher import Matches
 from stepline.procx.model import ProcX
 from stepline.procx.settings import LossSettings, VocabularySettings
@@ -47,14 +46,14 @@ def test_a_further_wording_shares_the_numerator():
 
 def test_a_batch_carries_them_to_the_loss():
     plain = samples(3)
-    told = [replace(one, others=tuple((f"now {text}", text) for text in one.sentences)) for one in plain]
+    told = [replace(one, alternatives=tuple((f"now {text}", text) for text in one.sentences)) for one in plain]
     torch.manual_seed(0)
     network = ProcX(TINY, len(WORDS)).eval()
     batch = collate(told, WORDS, TINY)
-    assert len(batch.others.sentences) == 12
-    assert batch.others.video.tolist() == [0] * 4 + [1] * 4 + [2] * 4
-    assert batch.others.step.tolist() == [0, 0, 1, 1] * 3
-    assert collate(plain, WORDS, TINY).others is None
+    assert len(batch.alternatives.sentences) == 12
+    assert batch.alternatives.video.tolist() == [0] * 4 + [1] * 4 + [2] * 4
+    assert batch.alternatives.step.tolist() == [0, 0, 1, 1] * 3
+    assert collate(plain, WORDS, TINY).alternatives is None
     with_them, without = (batch_losses(network, one, MULTIPLE) for one in (batch, collate(plain, WORDS, TINY)))
     assert with_them["contrast"].mean != without["contrast"].mean
     assert with_them["caption"].mean == without["caption"].mean

@@ -174,8 +174,8 @@ def test_a_zero_shot_trial_learns_from_narration_and_others_from_captions(corpus
     trial = pretrained(PROCX, "swap", narrated_share=0.5, size=TINY)
     assert [one.id for one in training_samples(trial.start, corpus)] == [one.id for one in corpus.narrated["swap"][:2]]
     assert [one.id for one in training_samples(trial, corpus)] == [one.id for one in corpus.captioned["youcook2"].train]
-    assert all(one.said is None for one in training_samples(trial, corpus))
-    assert all(one.said for one in training_samples(PROCX.changed(speech=True, size=TINY), corpus))
+    assert all(one.speech is None for one in training_samples(trial, corpus))
+    assert all(one.speech for one in training_samples(PROCX.changed(speech=True, size=TINY), corpus))
     assert len(first_fraction(corpus.narrated["raw"], 0.01)) == 1
 
 
