@@ -293,7 +293,9 @@ def _described_by_vid2seq(
     parsed = tell(network, alphabet, watched)
     counted.update(f"malformed: {row.reason}" for one in parsed for row in one.dropped)
     longest = network.settings.longest
-    counted["sequences cut"] = sequences([told(one) for one in training_samples(trial, corpus)], alphabet, longest).truncated
+    counted["sequences cut"] = sequences(
+        [told(one) for one in training_samples(trial, corpus)], alphabet, longest
+    ).truncated
     return {one.id: list(each.events) for one, each in zip(part.test, parsed, strict=True)}
 
 
