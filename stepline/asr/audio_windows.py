@@ -1,4 +1,4 @@
-"""Gathers a stream of sound into windows that end in silences, so that an hour of it never sits in memory."""
+"""A stream of sound cut into windows that end in silences, so that an hour of it never sits in memory."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -41,72 +41,72 @@ class AudioWindow:
 
 
 class AudioWindower:
-    """Holds at most one window of sound, and what came just before it."""
+    """Cuts a stream into windows; memory holds at most one window of sound, and what came just before it."""
 
     def __init__(self, settings: AsrSettings) -> None:
         self._settings = settings
         self._size = int(settings.window * SAMPLE_RATE)
         self._start = 0.0
-        self._taken = 0  # samples of the window given last
-        self._held: Samples = np.zeros(0, np.float32)
-        self._before: Samples = np.zeros(0, np.float32)
+        self._given = 0  # samples of the window given last
+        self._samples: Samples = np.zeros(0, np.float32)
+        self._context: Samples = np.zeros(0, np.float32)
 
     def windows(self, blocks: "Iterable[AudioBlock]") -> Iterator[AudioWindow]:
         """Yield the sound in windows; `resume` between two of them makes the next one start early."""
         for block in blocks:
-            if self._missing(block) > LONGEST_GAP or not len(self._held):
-                yield from self._emptied()
-                self._clear(float(block.start))
+            if self._gap_before(block) > LONGEST_GAP or not len(self._samples):
+                yield from self._rest()
+                self._restart(float(block.start))
             self._append(block)
-            while len(self._held) > self._size:
-                yield from self._one(last=False)
-        yield from self._emptied()
+            while len(self._samples) > self._size:
+                yield from self._next_window(last=False)
+        yield from self._rest()
 
     def resume(self, second: float) -> float:
-        """Let the next window start at `second`, inside the window given last; return where it really will.
+        """Make the next window start at `second`, inside the window given last; return where it really will.
 
         A quarter of the window is always left behind, so that the reading comes to an end.
         """
         wanted = round((second - self._start) * SAMPLE_RATE)
-        self._taken = min(self._taken, max(wanted, int(ADVANCE * self._taken)))
-        return self._start + self._taken / SAMPLE_RATE
+        self._given = min(self._given, max(wanted, int(ADVANCE * self._given)))
+        return self._start + self._given / SAMPLE_RATE
 
-    def _emptied(self) -> Iterator[AudioWindow]:
-        while len(self._held):
-            yield from self._one(last=True)
+    def _rest(self) -> Iterator[AudioWindow]:
+        while len(self._samples):
+            yield from self._next_window(last=True)
 
-    def _one(self, *, last: bool) -> Iterator[AudioWindow]:
-        voice = voice_probability(np.concatenate([self._before, self._held[: self._size]]))
-        voice = voice[len(self._before) // FRAME :]
-        frames = len(voice) if last and len(self._held) <= self._size else self._cut(voice)
-        self._taken = min(len(self._held), frames * FRAME)
-        ends = last and self._taken == len(self._held)
-        yield AudioWindow(self._start, self._held[: self._taken], voice[:frames], ends)
-        self._forget(len(self._held) if ends else self._taken)
+    def _next_window(self, *, last: bool) -> Iterator[AudioWindow]:
+        voice = voice_probability(np.concatenate([self._context, self._samples[: self._size]]))
+        voice = voice[len(self._context) // FRAME :]
+        frames = len(voice) if last and len(self._samples) <= self._size else self._cut(voice)
+        self._given = min(len(self._samples), frames * FRAME)
+        ends = last and self._given == len(self._samples)
+        yield AudioWindow(self._start, self._samples[: self._given], voice[:frames], ends)
+        self._advance(len(self._samples) if ends else self._given)
 
     def _cut(self, voice: Samples) -> int:
         """Return how many frames a window takes: up to the middle of the longest silence near its end."""
         first = max(1, len(voice) - int(self._settings.cut_within * SAMPLE_RATE / FRAME))
         return first + middle_of_longest_silence(voice[first:], self._settings.voice)
 
-    def _forget(self, count: int) -> None:
-        heard = np.concatenate([self._before, self._held[:count]])
+    def _advance(self, count: int) -> None:
+        heard = np.concatenate([self._context, self._samples[:count]])
         keep = int(CONTEXT * SAMPLE_RATE / FRAME) * FRAME  # whole frames, so that the detector's stay aligned
-        self._before = heard[len(heard) - min(keep, len(heard) // FRAME * FRAME) :]
-        self._held = self._held[count:]
+        self._context = heard[len(heard) - min(keep, len(heard) // FRAME * FRAME) :]
+        self._samples = self._samples[count:]
         self._start += count / SAMPLE_RATE
 
-    def _clear(self, start: float) -> None:
+    def _restart(self, start: float) -> None:
         self._start = start
-        self._held = np.zeros(0, np.float32)
-        self._before = np.zeros(0, np.float32)
+        self._samples = np.zeros(0, np.float32)
+        self._context = np.zeros(0, np.float32)
 
-    def _missing(self, block: "AudioBlock") -> float:
-        return float(block.start) - (self._start + len(self._held) / SAMPLE_RATE)
+    def _gap_before(self, block: "AudioBlock") -> float:
+        return float(block.start) - (self._start + len(self._samples) / SAMPLE_RATE)
 
     def _append(self, block: "AudioBlock") -> None:
         """Append a block: a small hole before it becomes silence, what it repeats is left out."""
-        count = round(self._missing(block) * SAMPLE_RATE)
+        count = round(self._gap_before(block) * SAMPLE_RATE)
         samples = np.asarray(block.samples, np.float32)
-        pieces = [self._held, np.zeros(max(0, count), np.float32), samples[max(0, -count) :]]
-        self._held = np.concatenate(pieces)
+        pieces = [self._samples, np.zeros(max(0, count), np.float32), samples[max(0, -count) :]]
+        self._samples = np.concatenate(pieces)

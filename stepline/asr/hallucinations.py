@@ -1,6 +1,7 @@
-"""Nothing is written where nobody speaks: each sentence is kept, or dropped with its reason.
+"""Hallucinated sentences: what a recogniser writes where nobody speaks, or repeats because it is stuck.
 
-Finds words that a recogniser repeats because it is stuck, not because anybody says them.
+Each sentence is believed, or left out with a reason: a loop of words, too little voice in its span, unsure words, a
+stock phrase, or neighbours that are mostly not believed.
 """
 
 import re
@@ -24,24 +25,26 @@ def find_repetitions(words: Sequence[str]) -> set[int]:
 def _runs(words: Sequence[str], phrase: int) -> set[int]:
     """Return the indices in runs where each word equals the one `phrase` words before it, long enough to be a loop."""
     needed = (REPEATS_OF_A_WORD if phrase == 1 else REPEATS) * phrase
-    found: set[int] = set()
+    indices: set[int] = set()
     start = 0
     for index in range(phrase, len(words) + 1):
         if index < len(words) and words[index] == words[index - phrase]:
             continue
         if index - start >= needed:
-            found.update(range(start, index))
+            indices.update(range(start, index))
         start = index - phrase + 1
-    return found
+    return indices
 
 
+# End cards of the videos that Whisper learned from; it writes them over music and silence.
 STOCK = re.compile(
     r"((okay|so|and|that's it|well|all right|alright) )?(thank you|thanks)( (so|very) much)?( for \w+.*| everyone)?"
     r"|you|bye( bye)?|(please )?(like and )?(subscribe|share)\b.*|.*\bsubscribe to (my|our|the) channel.*"
     r"|(i'll |i will |we'll )?see you (all )?(again )?(in the )?(next|later|soon).*|to be continued|the end"
     r"|(sub)?(titles|titled|captions|captioned|transcribed|translated|transcription) (by|from)\b.*|.*\bamara org\b.*"
-)  # end cards of the videos that Whisper learned from; it writes them over music and silence
-MOSTLY = 0.5  # share of a window's sentences that are not believed, from which the rest is doubted too
+)
+DOUBTED = 0.5  # fraction of a window's sentences not believed, from which the rest is doubted too
+REPEATED = "the recogniser repeated itself"
 
 
 @dataclass(frozen=True)
@@ -53,21 +56,20 @@ class SpeechEvidence:
 
 
 def hallucination_reasons(
-    found: Sequence[Sentence], evidence: Sequence[SpeechEvidence], settings: AsrSettings
+    sentences: Sequence[Sentence], evidence: Sequence[SpeechEvidence], settings: AsrSettings
 ) -> list[str | None]:
     """Return for each sentence of one window why it is not believed, or None when it is."""
-    stuck = _stuck(found)
+    repeated = _repeated_sentences(sentences)
     reasons = [
-        _LOOP if index in stuck else hallucination_reason(sentence, proof, settings)
-        for index, (sentence, proof) in enumerate(zip(found, evidence, strict=True))
+        REPEATED if index in repeated else hallucination_reason(sentence, proof, settings)
+        for index, (sentence, proof) in enumerate(zip(sentences, evidence, strict=True))
     ]
     doubted = sum(reason is not None for reason in reasons)
-    if found and doubted >= MOSTLY * len(found):
-        reasons = [reason or _company(proof, settings) for reason, proof in zip(reasons, evidence, strict=True)]
+    if sentences and doubted >= DOUBTED * len(sentences):
+        reasons = [
+            reason or _doubt_by_neighbours(proof, settings) for reason, proof in zip(reasons, evidence, strict=True)
+        ]
     return reasons
-
-
-_LOOP = "the recogniser repeated itself"
 
 
 def hallucination_reason(sentence: Sentence, evidence: SpeechEvidence, settings: AsrSettings) -> str | None:
@@ -83,7 +85,7 @@ def hallucination_reason(sentence: Sentence, evidence: SpeechEvidence, settings:
         return f"the recogniser was unsure of the words (mean probability {sentence.confidence:.2f})"
     if likely is not None and likely + evidence.voiced < settings.belief:
         return f"little voice (probability {evidence.voiced:.2f}) and unsure words (log-probability {likely:.2f})"
-    if STOCK.fullmatch(_plain(sentence.text)) and _weak(evidence, settings):
+    if STOCK.fullmatch(_plain_words(sentence.text)) and _weak(evidence, settings):
         return "a stock phrase that Whisper writes where nobody speaks"
     return None
 
@@ -94,7 +96,7 @@ def _weak(evidence: SpeechEvidence, settings: AsrSettings) -> bool:
     return evidence.voiced < settings.clear_voice or (likely is not None and likely < settings.clear_log_probability)
 
 
-def _company(evidence: SpeechEvidence, settings: AsrSettings) -> str | None:
+def _doubt_by_neighbours(evidence: SpeechEvidence, settings: AsrSettings) -> str | None:
     """Return the doubt that falls on a sentence whose neighbours are mostly not believed."""
     likely = evidence.log_probability
     if likely is None or likely >= settings.clear_log_probability:
@@ -102,11 +104,11 @@ def _company(evidence: SpeechEvidence, settings: AsrSettings) -> str | None:
     return f"what stands beside it is not believed, and the words are unsure (log-probability {likely:.2f})"
 
 
-def _plain(text: str) -> str:
+def _plain_words(text: str) -> str:
     return " ".join(re.sub(r"[^\w' ]", " ", text.lower().replace("’", "'")).split())
 
 
-def _stuck(found: Sequence[Sentence]) -> set[int]:
+def _repeated_sentences(sentences: Sequence[Sentence]) -> set[int]:
     """Return the indices of the sentences that hold words of a loop, or that are one themselves."""
-    owners = [index for index, sentence in enumerate(found) for _ in sentence.words]
-    return {owners[word] for word in find_repetitions([word.text for sentence in found for word in sentence.words])}
+    owners = [index for index, sentence in enumerate(sentences) for _ in sentence.words]
+    return {owners[word] for word in find_repetitions([word.text for sentence in sentences for word in sentence.words])}

@@ -1,4 +1,4 @@
-"""Chooses who listens: the fast English model, or, where that one is lost, one that knows other languages."""
+"""The choice of the recogniser: the fast English model, or, where its words are doubtful, a multilingual one."""
 
 import logging
 from typing import Protocol
@@ -18,7 +18,7 @@ CURE = "perhaps it is not English: pip install 'stepline[multilingual]' adds Whi
 
 
 class Recogniser(Protocol):
-    """What every recogniser is: a name, the language it listens for (None = not known yet), and `read`."""
+    """What every recogniser has: a name, the language it listens for (None = not known yet), and `read`."""
 
     name: str
     language: str | None
@@ -28,7 +28,7 @@ class Recogniser(Protocol):
 
 
 class RecogniserSwitch:
-    """Reads windows with the recogniser that the settings name, and changes it at the first speech if it is lost."""
+    """Reads windows with the recogniser of the settings; at the first speech a doubtful English one may be replaced."""
 
     def __init__(self, settings: AsrSettings) -> None:
         self._settings = settings
@@ -38,7 +38,7 @@ class RecogniserSwitch:
 
     @property
     def name(self) -> str | None:
-        """Name of the model that listens; None while there was nothing to hear."""
+        """Name of the model in use; None while there was nothing to hear."""
         return self._recogniser.name if self._recogniser else None
 
     @property
@@ -48,36 +48,36 @@ class RecogniserSwitch:
 
     def read(self, window: AudioWindow) -> WindowTranscript:
         """Return what is said in the window; a reading that repeats itself is tried once more with another beam."""
-        self._recogniser = self._recogniser or _recogniser(self._settings)
-        passage = self._recogniser.read(window)
-        if self._undecided and passage.log_probability is not None:
-            passage = self._decide(window, passage)
-        if _stuck(passage) and self._settings.retry_beam != self._settings.beam:
+        self._recogniser = self._recogniser or _load_recogniser(self._settings)
+        transcript = self._recogniser.read(window)
+        if self._undecided and transcript.log_probability is not None:
+            transcript = self._decide(window, transcript)
+        if _repeats_itself(transcript) and self._settings.retry_beam != self._settings.beam:
             again = self._recogniser.read(window, beam=self._settings.retry_beam)
-            passage = passage if _stuck(again) else again
-        return passage
+            transcript = transcript if _repeats_itself(again) else again
+        return transcript
 
-    def _decide(self, window: AudioWindow, passage: WindowTranscript) -> WindowTranscript:
+    def _decide(self, window: AudioWindow, transcript: WindowTranscript) -> WindowTranscript:
         """Ask the multilingual model what language an unsure first reading is in; read again with it if not English."""
         from stepline.asr.whisper import Whisper
 
         voiced = float((window.voice >= self._settings.voice).sum()) * FRAME / SAMPLE_RATE
         if voiced < self._settings.switch_voice:
-            return passage  # too little to tell a language from
+            return transcript  # too little to tell a language from
         self._undecided = False
-        if (passage.log_probability or 0.0) >= self._settings.switch_below and not _stuck(passage):
-            return passage
+        if (transcript.log_probability or 0.0) >= self._settings.switch_below and not _repeats_itself(transcript):
+            return transcript
         other = Whisper(MULTILINGUAL, self._settings)
         language, probability = other.detect(window)
         log.info("first speech: language %s with probability %.2f", language, probability)
         if language == "en" or probability < self._settings.switch_above:
-            return passage
+            return transcript
         other.language = language
         self._recogniser = other
         return other.read(window)
 
 
-def _recogniser(settings: AsrSettings) -> Recogniser:
+def _load_recogniser(settings: AsrSettings) -> Recogniser:
     if settings.recogniser == "whisperx":
         from stepline.asr.whisperx import WhisperX
 
@@ -88,5 +88,5 @@ def _recogniser(settings: AsrSettings) -> Recogniser:
     return Whisper(settings.model or (ENGLISH_ONLY if english else MULTILINGUAL), settings)
 
 
-def _stuck(passage: WindowTranscript) -> bool:
-    return bool(find_repetitions([word.text for word in passage.words]))
+def _repeats_itself(transcript: WindowTranscript) -> bool:
+    return bool(find_repetitions([word.text for word in transcript.words]))

@@ -1,4 +1,4 @@
-"""Sentences rebuilt from words: by punctuation, by pauses, and by length where there is neither."""
+"""Sentence segmentation of recognised words: by punctuation, by pauses, and by length where there is neither."""
 
 import re
 from collections.abc import Sequence
@@ -6,12 +6,13 @@ from itertools import pairwise
 
 from stepline.records import Sentence, Span, Word
 
+# A full stop after these ends nothing.
 ABBREVIATIONS = frozenset(
     {
         *("mr", "mrs", "ms", "dr", "prof", "st", "vs", "etc", "approx", "vol", "fig", "inc", "ltd", "jr", "sr", "e.g"),
         *("i.e", "a.m", "p.m", "u.s", "u.k", "oz", "lb", "lbs", "tbsp", "tsp", "min", "max"),
     }
-)  # a full stop after these ends nothing
+)
 CLOSING = "\"'”’»)]}"
 FULL_STOPS = ".!?…。！？"
 SHORTEST_WORD = 0.02  # s; a word whose end is not after its start gets this long
@@ -25,21 +26,21 @@ def split_sentences(words: Sequence[Word], *, pause: float, longest: float) -> l
     without any is left out. Words carry the space before them.
     """
     timed = order_word_times([word for word in words if word.text.strip()])
-    groups = [part for group in _split(timed, pause) for part in _shortened(group, longest)]
+    groups = [part for group in _split_at_stops(timed, pause) for part in _split_long(group, longest)]
     return [sentence for group in groups if (sentence := _sentence(group)) is not None]
 
 
 def order_word_times(words: Sequence[Word]) -> list[Word]:
     """Return the words with times that never run backwards: a start before the last word's start is moved to it."""
-    found: list[Word] = []
+    ordered: list[Word] = []
     last = 0.0
     for word in words:
         if word.span is not None:
             start = max(word.span.start, last)
             word = word.model_copy(update={"span": Span(start, max(word.span.end, start + SHORTEST_WORD))})
             last = start
-        found.append(word)
-    return found
+        ordered.append(word)
+    return ordered
 
 
 def ends_sentence(text: str, following: str | None = None) -> bool:
@@ -57,7 +58,7 @@ def ends_sentence(text: str, following: str | None = None) -> bool:
     return not (stem.isdigit() and following is not None and re.match(r"\d", following.strip()))
 
 
-def _split(words: Sequence[Word], pause: float) -> list[list[Word]]:
+def _split_at_stops(words: Sequence[Word], pause: float) -> list[list[Word]]:
     groups: list[list[Word]] = [[]]
     for word, following in pairwise([*words, None]):
         if word is None:
@@ -72,18 +73,18 @@ def _silence(word: Word, following: Word) -> float:
     return following.span.start - word.span.end if word.span and following.span else 0.0
 
 
-def _shortened(words: list[Word], longest: float) -> list[list[Word]]:
+def _split_long(words: list[Word], longest: float) -> list[list[Word]]:
     """Cut a run of words that lasts too long at its longest pause, again and again; never within 2 words of an end."""
     timed = [word.span for word in words if word.span]
     if len(words) < 4 or not timed or timed[-1].end - timed[0].start <= longest:
         return [words]
     cuts = range(2, len(words) - 1)
     middle = len(words) / 2
-    cut = max(cuts, key=lambda index: (_break(words, index), -abs(index - middle)))
-    return [*_shortened(words[:cut], longest), *_shortened(words[cut:], longest)]
+    cut = max(cuts, key=lambda index: (_cut_quality(words, index), -abs(index - middle)))
+    return [*_split_long(words[:cut], longest), *_split_long(words[cut:], longest)]
 
 
-def _break(words: list[Word], index: int) -> float:
+def _cut_quality(words: list[Word], index: int) -> float:
     """How good it is to cut before words[index]: seconds of silence, a comma counts as half a second."""
     comma = 0.5 if words[index - 1].text.rstrip().endswith((",", ";", ":", "，", "、", "；")) else 0.0
     return round(_silence(words[index - 1], words[index]) + comma, 1)

@@ -1,4 +1,4 @@
-"""From a stream of sound to a transcript: windows, words, sentences, doubts."""
+"""Speech recognition of a stream of sound: windows, words, sentences, and which of them are believed."""
 
 import logging
 from collections.abc import Iterable, Sequence
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 DEFAULTS = AsrSettings()
-UNREAD = 1.5  # s of speech after a window's last word from which the next window starts at that word's end
-BEFORE = 0.2  # s before a cut sentence at which it is read again
+UNREAD_SPEECH = 1.5  # s of speech after a window's last word from which the next window starts at that word's end
+REREAD_BEFORE = 0.2  # s before a cut sentence at which it is read again
 LONGEST_TEXT = 300  # characters of a dropped text that are kept
 
 
@@ -30,48 +30,45 @@ def transcribe(blocks: "Iterable[AudioBlock]", settings: AsrSettings = DEFAULTS)
     Sound comes in blocks of any length, in order; memory holds one window. No sound gives an empty transcript.
     Raises ModelError when the model is missing or damaged, SettingsError for a language that it does not know.
     """
-    ear, tape = RecogniserSwitch(settings), AudioWindower(settings)
+    recogniser, windower = RecogniserSwitch(settings), AudioWindower(settings)
     kept: list[Sentence] = []
     dropped: list[Rejected] = []
     language: str | None = None
-    for window in tape.windows(blocks):
-        passage = ear.read(window)
-        found = split_sentences(passage.words, pause=settings.pause, longest=settings.longest)
-        resume = _resume(found, window, settings)
+    for window in windower.windows(blocks):
+        transcript = recogniser.read(window)
+        sentences = split_sentences(transcript.words, pause=settings.pause, longest=settings.longest)
+        resume = _resume(sentences, window, settings)
         if resume is not None:
-            found = [sentence for sentence in found if sentence.span.start < tape.resume(resume)]
-        language = passage.language if found else language
+            sentences = [sentence for sentence in sentences if sentence.span.start < windower.resume(resume)]
+        language = transcript.language if sentences else language
         for sentence, reason in zip(
-            found, hallucination_reasons(found, _evidence(found, passage, window), settings), strict=True
+            sentences, hallucination_reasons(sentences, _evidence(sentences, transcript, window), settings), strict=True
         ):
             if reason is None:
                 kept.append(sentence)
             else:
-                advice = ear.advice if "unsure" in reason else ""
+                advice = recogniser.advice if "unsure" in reason else ""
                 dropped.append(Rejected(what="sentence", text=sentence.text[:LONGEST_TEXT], reason=reason + advice))
+    in_order = sorted(kept, key=lambda sentence: (sentence.span.start, sentence.span.end))
     log.info("heard %d sentences, left out %d", len(kept), len(dropped))
     return TranscriptionResult(
-        Transcript(language=language, sentences=_in_order(kept), recogniser=ear.name), tuple(dropped)
+        Transcript(language=language, sentences=tuple(in_order), recogniser=recogniser.name), tuple(dropped)
     )
 
 
-def _resume(found: Sequence[Sentence], window: AudioWindow, settings: AsrSettings) -> float | None:
+def _resume(sentences: Sequence[Sentence], window: AudioWindow, settings: AsrSettings) -> float | None:
     """Return the second at which to read on: after the last word read, or before a sentence that the window cuts."""
-    if window.last or not found:
+    if window.last or not sentences:
         return None
-    last = found[-1]
+    last = sentences[-1]
     rest = window.voiced(last.span.end, window.end)
-    if float((rest >= settings.voice).sum()) * FRAME / SAMPLE_RATE > UNREAD:
+    if float((rest >= settings.voice).sum()) * FRAME / SAMPLE_RATE > UNREAD_SPEECH:
         return last.span.end
-    if len(found) > 1 and (not ends_sentence(last.text) or last.text.endswith("...")):
-        return max(found[-2].span.end, last.span.start - BEFORE)
+    if len(sentences) > 1 and (not ends_sentence(last.text) or last.text.endswith("...")):
+        return max(sentences[-2].span.end, last.span.start - REREAD_BEFORE)
     return None
 
 
-def _evidence(found: Sequence[Sentence], passage: WindowTranscript, window: AudioWindow) -> list[SpeechEvidence]:
-    voices = [window.voiced(sentence.span.start, sentence.span.end) for sentence in found]
-    return [SpeechEvidence(float(v.mean()) if len(v) else 0.0, passage.log_probability) for v in voices]
-
-
-def _in_order(kept: Sequence[Sentence]) -> tuple[Sentence, ...]:
-    return tuple(sorted(kept, key=lambda sentence: (sentence.span.start, sentence.span.end)))
+def _evidence(sentences: Sequence[Sentence], transcript: WindowTranscript, window: AudioWindow) -> list[SpeechEvidence]:
+    voices = [window.voiced(sentence.span.start, sentence.span.end) for sentence in sentences]
+    return [SpeechEvidence(float(v.mean()) if len(v) else 0.0, transcript.log_probability) for v in voices]

@@ -1,4 +1,4 @@
-"""What listening gives: a transcript, and what was left out of it and why."""
+"""What speech recognition returns: of one window, and of the whole sound."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from stepline.records import Rejected, Transcript, Word
 
 @dataclass(frozen=True)
 class TranscriptionResult:
-    """A transcript, and each sentence that was left out with its reason."""
+    """The transcript, and each sentence that was left out with its reason."""
 
     transcript: Transcript
     dropped: tuple[Rejected, ...] = ()
@@ -15,7 +15,7 @@ class TranscriptionResult:
 
 @dataclass(frozen=True)
 class WindowTranscript:
-    """What a recogniser made of one window of sound, before it is believed.
+    """The words that a recogniser found in one window of sound, before any is doubted.
 
     words: in spoken order, times from the start of the video, each with the space before it. log_probability: mean
     over its tokens, natural logarithm; None when nothing was read or the recogniser does not say.

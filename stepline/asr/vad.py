@@ -26,11 +26,11 @@ def find_speech(voice: Samples, *, threshold: float, gap: float, pad: float) -> 
     voice: (F,) P(speech) a frame. gap, pad: seconds.
     """
     runs: list[list[int]] = []
-    inside = False
+    speaking = False
     for index, probability in enumerate(voice):
-        wanted = threshold - HYSTERESIS if inside else threshold
-        inside = bool(probability >= wanted)
-        if not inside:
+        needed = threshold - HYSTERESIS if speaking else threshold
+        speaking = bool(probability >= needed)
+        if not speaking:
             continue
         if runs and index - runs[-1][1] < gap * SAMPLE_RATE / FRAME:
             runs[-1][1] = index + 1
@@ -42,12 +42,12 @@ def find_speech(voice: Samples, *, threshold: float, gap: float, pad: float) -> 
 def _padded(runs: list[list[int]], pad: int, total: int) -> list[tuple[int, int]]:
     """Return the runs in samples, each widened by `pad` but never past the middle of the silence beside it."""
     edges = [(first * FRAME, last * FRAME) for first, last in runs]
-    found = []
+    padded = []
     for index, (first, last) in enumerate(edges):
         before = (edges[index - 1][1] + first) // 2 if index else 0
         after = (last + edges[index + 1][0]) // 2 if index + 1 < len(edges) else total
-        found.append((max(before, first - pad), min(after, last + pad)))
-    return found
+        padded.append((max(before, first - pad), min(after, last + pad)))
+    return padded
 
 
 def middle_of_longest_silence(voice: Samples, threshold: float) -> int:

@@ -23,8 +23,8 @@ class Whisper:
     def __init__(self, name: str, settings: AsrSettings, language: str | None = None) -> None:
         self.name = name
         self._settings = settings
-        self._model = _load(name, settings)
-        self.language = _language(name, language or settings.language, self._model)
+        self._model = _load_model(name, settings)
+        self.language = _check_language(name, language or settings.language, self._model)
 
     def read(self, window: AudioWindow, *, beam: int | None = None) -> WindowTranscript:
         """Return what is said in the window; without speech in it, no words, and the model is not asked."""
@@ -32,30 +32,30 @@ class Whisper:
         if not runs:
             return WindowTranscript(())
         segments, info = self._model.transcribe(
-            _joined(window, runs),
+            _join_runs(window, runs),
             language=self.language,
             beam_size=beam or self._settings.beam,
             temperature=0.0,  # sampling would give other words on the next run
             condition_on_previous_text=False,  # a loop in one window must not reach the next
             without_timestamps=True,  # one reading a window; the word times come from cross-attention
             word_timestamps=True,
-            no_speech_threshold=None,  # filters.py doubts, and says why
+            no_speech_threshold=None,  # hallucinations.py doubts, and says why
             vad_filter=False,  # done above, once
         )
         if self.language is None:
             self.language = str(info.language)
-        clock = _Clock(window.start, runs, self._settings.longest_word)
-        return _passage(next(iter(segments), None), str(info.language), clock)
+        timestamps = _SpeechTimestamps(window.start, runs, self._settings.longest_word)
+        return _transcript(next(iter(segments), None), str(info.language), timestamps)
 
     def detect(self, window: AudioWindow) -> tuple[str, float]:
         """Return the most likely language of the window's speech and its probability; the window holds speech."""
         runs = _speech(window, self._settings)
-        language, probability, _ = self._model.detect_language(_joined(window, runs))
+        language, probability, _ = self._model.detect_language(_join_runs(window, runs))
         return str(language), float(probability)
 
 
-class _Clock:
-    """Turns seconds of the joined speech back into seconds of the video."""
+class _SpeechTimestamps:
+    """Maps seconds of the joined speech back to seconds of the video."""
 
     def __init__(self, start: float, runs: Sequence[tuple[int, int]], longest: float) -> None:
         self._start = start
@@ -81,11 +81,11 @@ def _speech(window: AudioWindow, settings: AsrSettings) -> list[tuple[int, int]]
     return [(first, min(last, len(window.samples))) for first, last in runs]
 
 
-def _joined(window: AudioWindow, runs: Sequence[tuple[int, int]]) -> Samples:
+def _join_runs(window: AudioWindow, runs: Sequence[tuple[int, int]]) -> Samples:
     return np.concatenate([window.samples[first:last] for first, last in runs])
 
 
-def _load(name: str, settings: AsrSettings) -> Any:
+def _load_model(name: str, settings: AsrSettings) -> Any:
     from faster_whisper import WhisperModel
 
     path = find_weights(name)
@@ -96,7 +96,7 @@ def _load(name: str, settings: AsrSettings) -> Any:
         raise ModelError(f"{path}: not a CTranslate2 Whisper model ({said}); give such a folder") from error
 
 
-def _language(name: str, wanted: str | None, model: Any) -> str | None:
+def _check_language(name: str, wanted: str | None, model: Any) -> str | None:
     """Return the language to listen for, None = detect it; raises SettingsError for one the model cannot hear."""
     known = list(model.supported_languages)
     if wanted is None:
@@ -107,11 +107,13 @@ def _language(name: str, wanted: str | None, model: Any) -> str | None:
     return wanted
 
 
-def _passage(segment: Any, language: str, clock: _Clock) -> WindowTranscript:
+def _transcript(segment: Any, language: str, timestamps: _SpeechTimestamps) -> WindowTranscript:
     if segment is None:
         return WindowTranscript((), language)
     words = tuple(
-        Word(text=str(word.word), span=clock.span(float(word.start), float(word.end)), confidence=_probability(word))
+        Word(
+            text=str(word.word), span=timestamps.span(float(word.start), float(word.end)), confidence=_probability(word)
+        )
         for word in segment.words or ()
     )
     return WindowTranscript(words, language, float(segment.avg_logprob))

@@ -32,11 +32,11 @@ class WhisperX:
         del beam  # whisperx takes it when it loads
         if not (window.voice >= self._settings.voice).any():
             return WindowTranscript(())
-        heard = self._model.transcribe(window.samples, batch_size=BATCH, language=self.language)
-        language = str(heard.get("language") or self.language or "en")
+        result = self._model.transcribe(window.samples, batch_size=BATCH, language=self.language)
+        language = str(result.get("language") or self.language or "en")
         self.language = self.language or language
         aligner, metadata = self._aligner(language)
-        aligned = self._package.align(heard["segments"], aligner, metadata, window.samples, "cpu")
+        aligned = self._package.align(result["segments"], aligner, metadata, window.samples, "cpu")
         words = [_word(word, window.start) for part in aligned["segments"] for word in part.get("words", ())]
         return WindowTranscript(tuple(words), language)
 
@@ -46,7 +46,7 @@ class WhisperX:
                 self._aligners[language] = self._package.load_align_model(language_code=language, device="cpu")
             except (ValueError, OSError, RuntimeError) as error:
                 raise ModelError(
-                    f"whisperx: no alignment model for {language!r} ({_line(error)}); set asr.recogniser=whisper"
+                    f"whisperx: no alignment model for {language!r} ({_one_line(error)}); set asr.recogniser=whisper"
                 ) from error
         return self._aligners[language]
 
@@ -74,7 +74,9 @@ def _load(package: Any, settings: AsrSettings) -> Any:
             asr_options={"beam_size": settings.beam},
         )
     except (ValueError, OSError, RuntimeError) as error:
-        raise ModelError(f"whisperx model {name!r}: not loaded ({_line(error)}); give a path as asr.model") from error
+        raise ModelError(
+            f"whisperx model {name!r}: not loaded ({_one_line(error)}); give a path as asr.model"
+        ) from error
 
 
 def _word(word: Mapping[str, Any], offset: float) -> Word:
@@ -87,5 +89,5 @@ def _word(word: Mapping[str, Any], offset: float) -> Word:
     return Word(text=f" {str(word['word']).strip()}", span=span, confidence=confidence)
 
 
-def _line(error: Exception) -> str:
+def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())

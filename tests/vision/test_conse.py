@@ -1,13 +1,19 @@
+import copy
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from numpy.testing import assert_allclose
-from vision_samples import photo
+from vision_samples import NOISE, photo
 
 from stepline.errors import ModelError, ShapeError
 from stepline.text import embed
-from stepline.vision import VisionSettings, conse, load_backbone
+from stepline.vision import VisionSettings, conse, efficientnet, load_backbone
 from stepline.vision.conse import ConSEBackbone, class_names, read_class_vectors
+from stepline.vision.efficientnet import EfficientNetLite0, architecture
+from stepline.weights import find_weights
 
 
 def test_the_classes_are_in_their_standard_order():
@@ -52,3 +58,94 @@ def test_pictures_of_another_shape_are_refused(shape):
     backbone = ConSEBackbone(lambda _: None, np.eye(4, dtype=np.float32), likeliest=2, text_model="minilm")
     with pytest.raises(ShapeError, match="pictures must be"):
         backbone.encode_images(np.zeros(shape, np.uint8))
+
+
+@pytest.fixture(scope="module")
+def network():
+    return EfficientNetLite0(find_weights("efficientnet-lite0"))
+
+
+@pytest.fixture(scope="module")
+def weights():
+    return torch.load(find_weights("efficientnet-lite0"), weights_only=True)
+
+
+def plain_scores(weights, pictures):
+    """The network as TensorFlow defines it: "same" padding, BatchNorm apart, no folding, no turning."""
+    hidden = (pictures.permute(0, 3, 1, 2).float() - 127) / 128
+    for part in architecture():
+        before = hidden
+        for conv in part:
+            kernel, side = conv.shape[2], hidden.shape[2]
+            total = max((-(-side // conv.stride) - 1) * conv.stride + kernel - side, 0)
+            hidden = F.pad(hidden, (total // 2, total - total // 2) * 2)
+            hidden = F.conv2d(hidden, weights[f"{conv.name}.weight"], stride=conv.stride, groups=conv.groups)
+            norm = [weights[f"{conv.norm}.{name}"] for name in ("running_mean", "running_var", "weight", "bias")]
+            hidden = F.batch_norm(hidden, *norm, eps=1e-3)
+            hidden = F.relu6(hidden) if conv.bounded else hidden
+            hidden = hidden + before if conv.keeps else hidden
+    return F.linear(hidden.mean((2, 3)), weights["_fc.weight"], weights["_fc.bias"])
+
+
+def test_folding_and_turning_change_nothing(network, weights):
+    pictures = torch.from_numpy(np.ascontiguousarray(photo("flower.jpg")[None, :224, :224]))
+    expected = plain_scores(weights, pictures).softmax(1)
+    assert_allclose(network(pictures).softmax(1), expected, atol=1e-5)
+
+
+def test_the_network_has_the_published_size():
+    assert len(architecture()) == 18
+    shapes = [conv.shape for part in architecture() for conv in part]
+    convolutions, norms = sum(int(np.prod(shape)) for shape in shapes), 2 * sum(shape[0] for shape in shapes)
+    assert convolutions + norms + 1280 * 1000 + 1000 == 4_652_008
+
+
+@pytest.mark.parametrize(("name", "expected"), [("flower.jpg", "daisy"), ("china.jpg", "palace")])
+def test_photos_are_recognised(network, name, expected):
+    scores = network(torch.from_numpy(photo(name)[None].copy()))[0]
+    likeliest = [class_names()[row] for row in scores.topk(5).indices]
+    assert expected in likeliest
+
+
+def test_any_size_of_picture_is_taken(network):
+    assert network(torch.from_numpy(NOISE[:2])).shape == (2, 1000)
+    assert network(torch.from_numpy(NOISE[:1, :9, :3].copy())).shape == (1, 1000)
+
+
+def test_missing_unknown_and_misshapen_weights_are_named(weights, tmp_path):
+    path = tmp_path / "lite0.pth"
+    for name, change in (("_fc.bias", None), ("_fc.extra", torch.zeros(1)), ("_conv_stem.weight", torch.zeros(3, 3))):
+        broken = copy.copy(weights)
+        broken.pop(name, None)
+        if change is not None:
+            broken[name] = change
+        torch.save(broken, path)
+        with pytest.raises(ModelError, match=name):
+            EfficientNetLite0(path)
+
+
+class Evil:
+    def __reduce__(self):
+        return (Path.touch, (Path("evil"),))
+
+
+@pytest.mark.parametrize("content", [Evil(), [1, 2]])
+def test_a_checkpoint_that_is_no_state_dict_is_refused_unrun(content, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    torch.save(content, tmp_path / "lite0.pth")
+    with pytest.raises(ModelError, match="state dict") as caught:
+        EfficientNetLite0(tmp_path / "lite0.pth")
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "evil").exists()
+
+
+def test_rubbish_is_refused(tmp_path):
+    (tmp_path / "x.pth").write_bytes(b"rubbish")
+    with pytest.raises(ModelError, match=r"x\.pth"):
+        EfficientNetLite0(tmp_path / "x.pth")
+
+
+def test_the_input_spans_minus_one_to_one():
+    white = efficientnet.prepare(torch.full((1, 30, 40, 3), 255, dtype=torch.uint8))
+    assert white.shape == (1, 3, 224, 224)
+    assert white.unique().tolist() == [1.0]

@@ -1,12 +1,8 @@
-"""Captions in JSON: YouTube json3, WhisperX and Whisper segments, HowTo100M's and TAN's lists by video id.
+"""Caption files to cues, in every format, before anything is repaired: SubRip, WebVTT, csv and JSON.
 
-SubRip and WebVTT, with the rolling two-line cues and word times of YouTube's automatic captions.
-
-HowTo100M's table of one video: a csv with the columns start, end, text.
-
-One caption cue, as every format gives it before anything is repaired.
-
-From bytes to text, and from a cue's text to what is said in it.
+SubRip and WebVTT   also the rolling two-line cues and word times of YouTube's automatic captions
+csv                 HowTo100M's table of one video: the columns start, end, text
+JSON                YouTube json3, WhisperX and Whisper segments, HowTo100M's and TAN's lists by video id
 """
 
 import codecs
@@ -63,150 +59,12 @@ def unusable_time_reason(cue: Cue) -> str | None:
     return None
 
 
-Tree: TypeAlias = object  # what json.loads gives; every use checks its type
-
-LISTS = ("text", "start", "end")
-CJK = "\u2e80"  # from here on scripts are written without spaces between words
-FORMS = "YouTube json3 (events), WhisperX (segments), or {video: {text, start, end}}"
-
-
-def parse_json(text: str, name: str, video: str | None) -> list[Cue]:
-    """Return the cues of a JSON file; `video` picks one of many. Raises CaptionError."""
-    try:
-        tree: Tree = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise CaptionError(f"{name}, line {error.lineno}: not valid JSON ({error.msg}); correct that line") from error
-    except (ValueError, RecursionError) as error:
-        raise CaptionError(f"{name}: JSON that nests too deep or holds too long a number; give {FORMS}") from error
-    return _entry(tree, name, video)
-
-
-def _entry(tree: Tree, name: str, video: str | None) -> list[Cue]:
-    cues = _known(tree, name)
-    if cues is not None:
-        return cues
-    if not isinstance(tree, dict) or not tree:
-        raise CaptionError(f"{name}: JSON of an unknown form; give {FORMS}")
-    entry = tree[_chosen(tree, name, video)]
-    cues = _known(entry, name)
-    if cues is None:
-        raise CaptionError(f"{name}: JSON of an unknown form; give {FORMS}")
-    return cues
-
-
-def _chosen(tree: Mapping[str, Tree], name: str, video: str | None) -> str:
-    """Return the key of the wanted video; the only one when none is named."""
-    if video is not None and video in tree:
-        return video
-    if video is None and len(tree) == 1:
-        return next(iter(tree))
-    near = difflib.get_close_matches(video or "", [key[:40] for key in list(tree)[:10_000]], n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"for example {next(iter(tree))[:40]!r}"
-    asked = f"no video {video!r} among its" if video is not None else "name one of its"
-    raise CaptionError(f"{name}: {asked} {len(tree)} videos; {hint}")
-
-
-def _known(tree: Tree, name: str) -> list[Cue] | None:
-    """Return the cues of one video in any of the forms; None for a form that is not known."""
-    if isinstance(tree, list):
-        return [_segment(part) for part in tree if isinstance(part, dict)] if _all_segments(tree) else None
-    if not isinstance(tree, dict):
-        return None
-    events, segments = tree.get("events"), tree.get("segments")
-    if isinstance(events, list):
-        return _events(events)
-    if isinstance(segments, list):
-        return [_segment(part) for part in segments if isinstance(part, dict)]
-    if all(isinstance(tree.get(column), list) for column in LISTS):
-        return _columns(tree, name)
-    return None
-
-
-def _all_segments(tree: list[Tree]) -> bool:
-    return all(isinstance(part, dict) and "text" in part for part in tree)
-
-
-def _columns(tree: Mapping[str, Tree], name: str) -> list[Cue]:
-    texts, starts, ends = (column if isinstance(column := tree[key], list) else [] for key in LISTS)
-    if not len(texts) == len(starts) == len(ends):
-        sizes = f"{len(texts)}, {len(starts)}, {len(ends)}"
-        raise CaptionError(f"{name}: text, start and end must be equally long lists, not {sizes}")
-    rows = zip(texts, starts, ends, strict=True)
-    return [
-        Cue(text if isinstance(text, str) else "", parse_seconds(start), parse_seconds(end))
-        for text, start, end in rows
-    ]
-
-
-def _segment(part: Mapping[str, Tree]) -> Cue:
-    """Return one WhisperX segment; where it has no time of its own its words give it."""
-    given = part.get("words")
-    words = tuple(
-        word for item in (given if isinstance(given, list) else []) if isinstance(item, dict) for word in _word(item)
-    )
-    text = part.get("text")
-    spans = [word.span for word in words if word.span]
-    start, end = parse_seconds(part.get("start")), parse_seconds(part.get("end"))
-    if spans:
-        start = min(span.start for span in spans) if start is None else start
-        end = max(span.end for span in spans) if end is None else end
-    return Cue(text if isinstance(text, str) else "", start, end, words if spans else ())
-
-
-def _word(item: Mapping[str, Tree]) -> list[Word]:
-    text = item.get("word", item.get("text"))
-    if not isinstance(text, str) or not text.strip():
-        return []
-    score = parse_seconds(item.get("score", item.get("probability")))
-    confidence = None if score is None else min(1.0, max(0.0, score))
-    span = _span_if_known(parse_seconds(item.get("start")), parse_seconds(item.get("end")))
-    space = "" if text.strip()[0] >= CJK else " "
-    return [Word(text=f"{space}{text.strip()}", span=span, confidence=confidence)]
-
-
-def _span_if_known(start: float | None, end: float | None) -> Span | None:
+def _span(start: float | None, end: float | None) -> Span | None:
+    """Return the span of two times that can be one, else None."""
     return Span(start, end) if start is not None and end is not None and 0.0 <= start < end <= LATEST else None
 
 
-def _events(events: list[Tree]) -> list[Cue]:
-    """Return the cues of YouTube json3: times in milliseconds, words with offsets, each event until the next begins."""
-    shown = [event for event in events if isinstance(event, dict) and _said(event)]
-    starts = [parse_seconds(event.get("tStartMs")) for event in shown]
-    found = []
-    for index, event in enumerate(shown):
-        start, length = starts[index], parse_seconds(event.get("dDurationMs"))
-        after = starts[index + 1] if index + 1 < len(starts) else None
-        end = start + length if start is not None and length is not None else after
-        if start is not None and end is not None and after is not None and start < after < end:
-            end = after
-        found.append(_event(event, start, end))
-    return found
-
-
-def _said(event: Mapping[str, Tree]) -> list[tuple[str, float | None]]:
-    """Return the event's pieces of text with their offsets in milliseconds."""
-    pieces = event.get("segs")
-    parts = [part for part in pieces if isinstance(part, dict)] if isinstance(pieces, list) else []
-    texts = [(str(part.get("utf8", "")), parse_seconds(part.get("tOffsetMs"))) for part in parts]
-    return texts if "".join(text for text, _ in texts).strip() else []
-
-
-def _event(event: Mapping[str, Tree], start: float | None, end: float | None) -> Cue:
-    pieces = _said(event)
-    text = "".join(piece for piece, _ in pieces)
-    if start is None or end is None:
-        return Cue(text, None, None)
-    seconds = Cue(text, start / 1000, end / 1000)
-    if len(pieces) < 2 or all(offset is None for _, offset in pieces):
-        return seconds
-    starts = [(start + (offset or 0.0)) / 1000 for _, offset in pieces]
-    words = [
-        Word(text=f" {piece.strip()}", span=_span_if_known(begin, min(after, end / 1000)))
-        for (piece, _), begin, after in zip(pieces, starts, [*starts[1:], end / 1000], strict=True)
-        if piece.strip()
-    ]
-    return Cue(text, start / 1000, end / 1000, tuple(words))
-
+# ---------------------------------------------------------------- bytes to text, a cue's text to what is said
 
 LARGEST = 256 * 2**20  # bytes of a caption file that are read
 MARKS = (
@@ -236,13 +94,13 @@ def decode_file(path: Path) -> str:
         data = path.read_bytes()
     except OSError as error:
         raise CaptionError(f"{path}: cannot be read ({error.strerror}); give a caption file") from error
-    text = _decoded(path, data)
+    text = _decode(path, data)
     if "\0" in text:
         raise CaptionError(f"{path}: holds zero bytes, so it is no caption text; give srt, vtt, csv or json")
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def _decoded(path: Path, data: bytes) -> str:
+def _decode(path: Path, data: bytes) -> str:
     marked = next((name for mark, name in MARKS if data.startswith(mark)), None)
     if marked is None:
         try:
@@ -266,6 +124,8 @@ def strip_sounds(text: str) -> str:
     return ROUND.sub(" ", SQUARE.sub(" ", text))
 
 
+# ---------------------------------------------------------------- SubRip and WebVTT
+
 CLOCK = r"(?:(\d{1,6}):)?(\d{1,4}):(\d{1,2})(?:[.,](\d{1,9}))?"
 TIMING = re.compile(rf"\s*{CLOCK}\s*-->\s*{CLOCK}(?:\s.*)?$")
 INLINE = re.compile(rf"<{CLOCK}>")
@@ -278,7 +138,7 @@ def parse_subtitles(text: str, name: str) -> list[Cue]:
     if not blocks and not text.lstrip().startswith("WEBVTT"):
         raise CaptionError(f"{name}: holds no cue; write 00:00:01,000 --> 00:00:02,500 and the text below it")
     if any(INLINE.search(body) for _, _, body in blocks):
-        return _automatic(blocks)
+        return _cues_with_word_times(blocks)
     return [Cue(strip_tags(body), start, end) for start, end, body in blocks]
 
 
@@ -292,7 +152,7 @@ def _blocks(lines: list[str], name: str) -> Iterator[tuple[float, float, str]]:
             while index < len(lines) and lines[index].strip():
                 index += 1
         elif "-->" in line:
-            start, end = _timing(line, name, index)
+            start, end = _parse_timing(line, name, index)
             first = index
             while index < len(lines) and lines[index] and "-->" not in lines[index]:  # YouTube has lines of one space
                 index += 1
@@ -302,20 +162,20 @@ def _blocks(lines: list[str], name: str) -> Iterator[tuple[float, float, str]]:
             yield start, end, "\n".join(body)
 
 
-def _timing(line: str, name: str, number: int) -> tuple[float, float]:
+def _parse_timing(line: str, name: str, number: int) -> tuple[float, float]:
     found = TIMING.match(line)
     if not found:
         shown = line.strip()[:60]
         raise CaptionError(f"{name}, line {number}: {shown!r} is no timing; write 00:00:01,000 --> 00:00:02,500")
-    return _seconds(found.groups()[:4]), _seconds(found.groups()[4:])
+    return _clock_seconds(found.groups()[:4]), _clock_seconds(found.groups()[4:])
 
 
-def _seconds(parts: tuple[str | None, ...]) -> float:
+def _clock_seconds(parts: tuple[str | None, ...]) -> float:
     hours, minutes, seconds, fraction = (part or "0" for part in parts)
     return int(hours) * 3600 + int(minutes) * 60 + int(seconds) + float(f"0.{fraction}")
 
 
-def _automatic(blocks: list[tuple[float, float, str]]) -> list[Cue]:
+def _cues_with_word_times(blocks: list[tuple[float, float, str]]) -> list[Cue]:
     """Return cues from captions with word times: a line that the cue before ended with is only shown again."""
     found: list[Cue] = []
     before = ""
@@ -323,20 +183,20 @@ def _automatic(blocks: list[tuple[float, float, str]]) -> list[Cue]:
         lines = [line for line in body.split("\n") if line.strip()]
         fresh = [line for line in lines if _plain(line) != before]
         before = _plain(lines[-1]) if lines else ""
-        words = _words("\n".join(fresh), start, end)
+        words = _timed_words("\n".join(fresh), start, end)
         if words:
             found.append(Cue("".join(word.text for word in words).strip(), start, end, words))
-    return _until_next(found)
+    return _end_at_next_words(found)
 
 
 def _plain(line: str) -> str:
     return " ".join(strip_tags(line).split())
 
 
-def _words(body: str, start: float, end: float) -> tuple[Word, ...]:
+def _timed_words(body: str, start: float, end: float) -> tuple[Word, ...]:
     """Return the words of a cue; a word lasts to the next time in the cue."""
     pieces = INLINE.split(body)  # text, then four clock parts and text again and again
-    starts = [start, *(_seconds(tuple(pieces[i : i + 4])) for i in range(1, len(pieces) - 3, 5))]
+    starts = [start, *(_clock_seconds(tuple(pieces[i : i + 4])) for i in range(1, len(pieces) - 3, 5))]
     texts = pieces[::5]
     words: list[Word] = []
     for index, (text, begin) in enumerate(zip(texts, starts, strict=True)):
@@ -348,34 +208,32 @@ def _words(body: str, start: float, end: float) -> tuple[Word, ...]:
     return tuple(words)
 
 
-def _span(start: float, end: float) -> Span | None:
-    return Span(start, end) if 0.0 <= start < end <= LATEST else None
-
-
-def _until_next(cues: list[Cue]) -> list[Cue]:
+def _end_at_next_words(cues: list[Cue]) -> list[Cue]:
     """End each cue where the next one's words begin: rolling cues stay on the screen longer than they are spoken."""
     found = []
     for index, cue in enumerate(cues):
         after = cues[index + 1].start if index + 1 < len(cues) else None
         if after is not None and cue.start is not None and cue.end is not None and cue.start < after < cue.end:
-            words = tuple(_clipped(word, after) for word in cue.words)
+            words = tuple(_clip_word(word, after) for word in cue.words)
             cue = replace(cue, end=after, words=words)
         found.append(cue)
     return found
 
 
-def _clipped(word: Word, latest: float) -> Word:
+def _clip_word(word: Word, latest: float) -> Word:
     if word.span is None or word.span.end <= latest:
         return word
     return word.model_copy(update={"span": _span(word.span.start, latest)})
 
+
+# ---------------------------------------------------------------- csv
 
 COLUMNS = ("start", "end", "text")
 
 
 def has_csv_header(text: str) -> bool:
     """Tell whether the first line names the columns start, end and text."""
-    return set(COLUMNS) <= set(_names(text.lstrip("\n").split("\n", 1)[0]))
+    return set(COLUMNS) <= set(_column_names(text.lstrip("\n").split("\n", 1)[0]))
 
 
 def parse_csv(text: str, name: str) -> list[Cue]:
@@ -386,17 +244,160 @@ def parse_csv(text: str, name: str) -> list[Cue]:
         if not set(COLUMNS) <= set(header):
             raise CaptionError(f"{name}, line 1: needs the columns start,end,text; it has {','.join(header)[:80]!r}")
         start, end, said = (header.index(column) for column in COLUMNS)
-        return [_cue(row, (start, end, said), name, rows.line_num) for row in rows if any(row)]
+        return [_cue_of_row(row, (start, end, said), name, rows.line_num) for row in rows if any(row)]
     except csv.Error as error:
         raise CaptionError(f"{name}, line {rows.line_num}: no valid csv ({error}); correct that line") from error
 
 
-def _cue(row: list[str], places: tuple[int, int, int], name: str, line: int) -> Cue:
-    if len(row) <= max(places):
+def _cue_of_row(row: list[str], columns: tuple[int, int, int], name: str, line: int) -> Cue:
+    if len(row) <= max(columns):
         raise CaptionError(f"{name}, line {line}: {len(row)} columns, needs start, end, text; add what is missing")
-    start, end, text = (row[place] for place in places)
+    start, end, text = (row[place] for place in columns)
     return Cue(text, parse_seconds(start), parse_seconds(end))
 
 
-def _names(line: str) -> list[str]:
+def _column_names(line: str) -> list[str]:
     return [part.strip().strip('"').lower() for part in line.split(",")]
+
+
+# ---------------------------------------------------------------- JSON
+
+Json: TypeAlias = object  # what json.loads gives; every use checks its type
+
+LISTS = ("text", "start", "end")
+CJK = "\u2e80"  # from here on scripts are written without spaces between words
+FORMS = "YouTube json3 (events), WhisperX (segments), or {video: {text, start, end}}"
+
+
+def parse_json(text: str, name: str, video: str | None) -> list[Cue]:
+    """Return the cues of a JSON file; `video` picks one of many. Raises CaptionError."""
+    try:
+        tree: Json = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise CaptionError(f"{name}, line {error.lineno}: not valid JSON ({error.msg}); correct that line") from error
+    except (ValueError, RecursionError) as error:
+        raise CaptionError(f"{name}: JSON that nests too deep or holds too long a number; give {FORMS}") from error
+    return _cues_of_video(tree, name, video)
+
+
+def _cues_of_video(tree: Json, name: str, video: str | None) -> list[Cue]:
+    cues = _cues_of_form(tree, name)
+    if cues is not None:
+        return cues
+    if not isinstance(tree, dict) or not tree:
+        raise CaptionError(f"{name}: JSON of an unknown form; give {FORMS}")
+    entry = tree[_choose_video(tree, name, video)]
+    cues = _cues_of_form(entry, name)
+    if cues is None:
+        raise CaptionError(f"{name}: JSON of an unknown form; give {FORMS}")
+    return cues
+
+
+def _choose_video(tree: Mapping[str, Json], name: str, video: str | None) -> str:
+    """Return the key of the wanted video; the only one when none is named."""
+    if video is not None and video in tree:
+        return video
+    if video is None and len(tree) == 1:
+        return next(iter(tree))
+    near = difflib.get_close_matches(video or "", [key[:40] for key in list(tree)[:10_000]], n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"for example {next(iter(tree))[:40]!r}"
+    asked = f"no video {video!r} among its" if video is not None else "name one of its"
+    raise CaptionError(f"{name}: {asked} {len(tree)} videos; {hint}")
+
+
+def _cues_of_form(tree: Json, name: str) -> list[Cue] | None:
+    """Return the cues of one video in any of the forms; None for a form that is not known."""
+    if isinstance(tree, list):
+        return [_cue_of_segment(part) for part in tree if isinstance(part, dict)] if _are_segments(tree) else None
+    if not isinstance(tree, dict):
+        return None
+    events, segments = tree.get("events"), tree.get("segments")
+    if isinstance(events, list):
+        return _cues_of_events(events)
+    if isinstance(segments, list):
+        return [_cue_of_segment(part) for part in segments if isinstance(part, dict)]
+    if all(isinstance(tree.get(column), list) for column in LISTS):
+        return _cues_of_columns(tree, name)
+    return None
+
+
+def _are_segments(tree: list[Json]) -> bool:
+    return all(isinstance(part, dict) and "text" in part for part in tree)
+
+
+def _cues_of_columns(tree: Mapping[str, Json], name: str) -> list[Cue]:
+    texts, starts, ends = (column if isinstance(column := tree[key], list) else [] for key in LISTS)
+    if not len(texts) == len(starts) == len(ends):
+        sizes = f"{len(texts)}, {len(starts)}, {len(ends)}"
+        raise CaptionError(f"{name}: text, start and end must be equally long lists, not {sizes}")
+    rows = zip(texts, starts, ends, strict=True)
+    return [
+        Cue(text if isinstance(text, str) else "", parse_seconds(start), parse_seconds(end))
+        for text, start, end in rows
+    ]
+
+
+def _cue_of_segment(part: Mapping[str, Json]) -> Cue:
+    """Return one WhisperX segment; where it has no time of its own its words give it."""
+    given = part.get("words")
+    words = tuple(
+        word for item in (given if isinstance(given, list) else []) if isinstance(item, dict) for word in _word(item)
+    )
+    text = part.get("text")
+    spans = [word.span for word in words if word.span]
+    start, end = parse_seconds(part.get("start")), parse_seconds(part.get("end"))
+    if spans:
+        start = min(span.start for span in spans) if start is None else start
+        end = max(span.end for span in spans) if end is None else end
+    return Cue(text if isinstance(text, str) else "", start, end, words if spans else ())
+
+
+def _word(item: Mapping[str, Json]) -> list[Word]:
+    text = item.get("word", item.get("text"))
+    if not isinstance(text, str) or not text.strip():
+        return []
+    score = parse_seconds(item.get("score", item.get("probability")))
+    confidence = None if score is None else min(1.0, max(0.0, score))
+    span = _span(parse_seconds(item.get("start")), parse_seconds(item.get("end")))
+    space = "" if text.strip()[0] >= CJK else " "
+    return [Word(text=f"{space}{text.strip()}", span=span, confidence=confidence)]
+
+
+def _cues_of_events(events: list[Json]) -> list[Cue]:
+    """Return the cues of YouTube json3: times in milliseconds, words with offsets, each event until the next begins."""
+    shown = [event for event in events if isinstance(event, dict) and _pieces(event)]
+    starts = [parse_seconds(event.get("tStartMs")) for event in shown]
+    found = []
+    for index, event in enumerate(shown):
+        start, length = starts[index], parse_seconds(event.get("dDurationMs"))
+        after = starts[index + 1] if index + 1 < len(starts) else None
+        end = start + length if start is not None and length is not None else after
+        if start is not None and end is not None and after is not None and start < after < end:
+            end = after
+        found.append(_cue_of_event(event, start, end))
+    return found
+
+
+def _pieces(event: Mapping[str, Json]) -> list[tuple[str, float | None]]:
+    """Return the event's pieces of text with their offsets in milliseconds."""
+    pieces = event.get("segs")
+    parts = [part for part in pieces if isinstance(part, dict)] if isinstance(pieces, list) else []
+    texts = [(str(part.get("utf8", "")), parse_seconds(part.get("tOffsetMs"))) for part in parts]
+    return texts if "".join(text for text, _ in texts).strip() else []
+
+
+def _cue_of_event(event: Mapping[str, Json], start: float | None, end: float | None) -> Cue:
+    pieces = _pieces(event)
+    text = "".join(piece for piece, _ in pieces)
+    if start is None or end is None:
+        return Cue(text, None, None)
+    seconds = Cue(text, start / 1000, end / 1000)
+    if len(pieces) < 2 or all(offset is None for _, offset in pieces):
+        return seconds
+    starts = [(start + (offset or 0.0)) / 1000 for _, offset in pieces]
+    words = [
+        Word(text=f" {piece.strip()}", span=_span(begin, min(after, end / 1000)))
+        for (piece, _), begin, after in zip(pieces, starts, [*starts[1:], end / 1000], strict=True)
+        if piece.strip()
+    ]
+    return Cue(text, start / 1000, end / 1000, tuple(words))

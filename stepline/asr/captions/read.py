@@ -1,6 +1,6 @@
 """Any caption file to a transcript: the format is known by its content, then by its name.
 
-Repairs rolling captions: what one cue repeats of the next is left out, and no two cues overlap.
+Rolling captions are repaired: what one cue repeats of the next is left out, and no two cues overlap.
 """
 
 from collections.abc import Sequence
@@ -24,29 +24,117 @@ from stepline.asr.types import TranscriptionResult
 from stepline.errors import CaptionError
 from stepline.records import Rejected, Sentence, Span, Transcript, Word
 
-TOUCHING = 0.5  # s between two cues up to which the second can be a longer version of the first
+DEFAULTS = AsrSettings()
+SHORTEST = 0.2  # s; a cue shown no longer is an artefact of rolling captions (TAN)
+PUNCTUATED = 0.02  # full stops a word from which the punctuation is taken seriously
+LONGEST_TEXT = 300  # characters of a dropped text that are kept
+LONGEST_GAP = 0.5  # s between two cues up to which the second can be a longer version of the first
+
+
+def read_captions(
+    path: Path | str, video_id: str | None = None, settings: AsrSettings = DEFAULTS
+) -> TranscriptionResult:
+    """Return the transcript that a caption file holds, and what of it was left out.
+
+    video_id picks one video of a file that holds many. Words get times by linear interpolation in their cue where the
+    file has none; settings.language says what is spoken, since most files do not. Without punctuation and word times, a
+    cue is a sentence.
+    Raises CaptionError for a file that cannot be read or has another form.
+    """
+    cues, dropped = _usable_cues(_read_cues(Path(path), video_id))
+    plain = repair_rolling_captions([cue for cue in cues if not cue.words])
+    cues = sorted([*plain, *(cue for cue in cues if cue.words)], key=lambda cue: (cue.start or 0.0, cue.end or 0.0))
+    found = sorted(_sentences(cues, settings), key=lambda sentence: (sentence.span.start, sentence.span.end))
+    transcript = Transcript(language=settings.language, sentences=tuple(found), recogniser="captions")
+    return TranscriptionResult(transcript, tuple(dropped))
+
+
+def _read_cues(path: Path, video: str | None) -> list[Cue]:
+    text = decode_file(path)
+    begin = text.lstrip()[:6]
+    if begin.startswith(("{", "[")) and not ("-->" in text and path.suffix.lower() in (".srt", ".vtt")):
+        return parse_json(text, str(path), video)
+    if path.suffix.lower() == ".csv" or has_csv_header(text):
+        return parse_csv(text, str(path))
+    if begin == "WEBVTT" or "-->" in text:
+        return parse_subtitles(text, str(path))
+    raise CaptionError(f"{path}: no captions recognised; give srt, vtt, json or a csv with start,end,text")
+
+
+def _usable_cues(cues: Sequence[Cue]) -> tuple[list[Cue], list[Rejected]]:
+    """Return the cues that say something at a usable time, sorted, and the others with their reasons."""
+    kept: list[Cue] = []
+    dropped: list[Rejected] = []
+    for cue in cues:
+        said = strip_sounds(cue.text)
+        reason = unusable_time_reason(cue) or _too_short(cue)
+        if not any(letter.isalnum() for letter in said):
+            reason = "a sound, not speech"
+        if not cue.text.strip():
+            continue
+        if reason is None:
+            start = max(0.0, cue.start or 0.0)
+            kept.append(replace(cue, text=said, start=start, words=_timed_words(cue, said)))
+        else:
+            dropped.append(Rejected(what="sentence", text=" ".join(cue.text.split())[:LONGEST_TEXT], reason=reason))
+    return sorted(kept, key=lambda cue: cue.start or 0.0), dropped
+
+
+def _too_short(cue: Cue) -> str | None:
+    length = (cue.end or 0.0) - (cue.start or 0.0)
+    return f"shown for {length:.2f} s; nothing is said in {SHORTEST} s" if length <= SHORTEST else None
+
+
+def _timed_words(cue: Cue, said: str) -> tuple[Word, ...]:
+    """Return the cue's timed words without sounds; none where they do not make what is said, to be interpolated."""
+    words = tuple(word for word in cue.words if strip_sounds(word.text).strip())
+    together = "".join("".join(word.text for word in words).split())
+    return words if together == "".join(said.split()) else ()
+
+
+def _sentences(cues: Sequence[Cue], settings: AsrSettings) -> list[Sentence]:
+    groups = [list(cue.words) or _interpolate_words(cue) for cue in cues]
+    words = [word for group in groups for word in group]
+    stops = sum(ends_sentence(word.text) for word in words)
+    if stops >= PUNCTUATED * len(words) or all(cue.words for cue in cues):
+        return split_sentences(words, pause=settings.pause, longest=settings.longest)
+    return [s for group in groups for s in split_sentences(group, pause=settings.pause, longest=settings.longest)]
+
+
+def _interpolate_words(cue: Cue) -> list[Word]:
+    """Return the words of a cue, each with an equal part of its seconds."""
+    tokens = cue.text.split()
+    start, end = cue.start or 0.0, cue.end or 0.0
+    edges = [*(start + i * (end - start) / len(tokens) for i in range(len(tokens))), end]
+    return [
+        Word(text=f" {token}", span=Span(first, last) if first < last else None)
+        for token, first, last in zip(tokens, edges, edges[1:], strict=False)
+    ]
+
+
+# ---------------------------------------------------------------- rolling captions
 
 
 def repair_rolling_captions(cues: Sequence[Cue]) -> list[Cue]:
     """Return the cues with each text once, one line each, overlaps cut at their middle; needs times, sorted by start.
 
     A last line that the next cue begins with goes to the next; a cue that grows into the next is merged with it.
-    Source: the sentencified HowTo100M of TAN; its cases are tests/asr/test_rolling.py.
+    Source: the sentencified HowTo100M of TAN; its cases are tests/asr/test_captions.py.
     """
-    single = [replace(cue, text=_lines(cue.text)) for cue in cues]
-    moved = [_unrepeated(cue, following) for cue, following in pairwise([*single, Cue("", None, None)])]
+    single = [replace(cue, text=_clean_lines(cue.text)) for cue in cues]
+    moved = [_without_repeated_lines(cue, following) for cue, following in pairwise([*single, Cue("", None, None)])]
     flat = [replace(cue, text=" ".join(cue.text.split())) for cue in moved if cue.text.strip()]
-    return _apart(_grown(flat))
+    return _cut_overlaps(_merge_growing(flat))
 
 
-def _lines(text: str) -> str:
+def _clean_lines(text: str) -> str:
     return "\n".join(line for line in (" ".join(line.split()) for line in text.splitlines()) if line)
 
 
-def _unrepeated(cue: Cue, following: Cue) -> Cue:
+def _without_repeated_lines(cue: Cue, following: Cue) -> Cue:
     """Leave out the last lines of a cue that the next one, touching it, begins with."""
     lines, after = cue.text.split("\n"), following.text.split("\n")
-    if not _touch(cue, following):
+    if not _touching(cue, following):
         return cue
     for count in range(min(len(lines) - 1, len(after)), 0, -1):
         if lines[-count:] == after[:count]:
@@ -54,23 +142,23 @@ def _unrepeated(cue: Cue, following: Cue) -> Cue:
     return cue
 
 
-def _grown(cues: Sequence[Cue]) -> list[Cue]:
+def _merge_growing(cues: Sequence[Cue]) -> list[Cue]:
     """Merge each cue with the next where the next one says the same and goes on."""
     found: list[Cue] = []
     for cue in cues:
         last = found[-1] if found else None
-        if last is not None and _touch(last, cue) and f"{cue.text} ".startswith(f"{last.text} "):
+        if last is not None and _touching(last, cue) and f"{cue.text} ".startswith(f"{last.text} "):
             found[-1] = replace(cue, start=last.start, end=max(last.end or 0.0, cue.end or 0.0))
         else:
             found.append(cue)
     return found
 
 
-def _touch(cue: Cue, following: Cue) -> bool:
-    return cue.end is not None and following.start is not None and following.start - cue.end <= TOUCHING
+def _touching(cue: Cue, following: Cue) -> bool:
+    return cue.end is not None and following.start is not None and following.start - cue.end <= LONGEST_GAP
 
 
-def _apart(cues: Sequence[Cue]) -> list[Cue]:
+def _cut_overlaps(cues: Sequence[Cue]) -> list[Cue]:
     """Cut overlaps in the middle; a cue inside another takes its seconds, two that start together stay."""
     found: list[Cue] = []
     for cue in cues:
@@ -84,90 +172,3 @@ def _apart(cues: Sequence[Cue]) -> list[Cue]:
                 found[-1] = replace(last, end=start)
         found.append(cue)
     return found
-
-
-DEFAULTS = AsrSettings()
-SHORTEST = 0.2  # s; a cue shown no longer is an artefact of rolling captions (TAN)
-PUNCTUATED = 0.02  # full stops a word from which the punctuation is taken seriously
-LONGEST_TEXT = 300  # characters of a dropped text that are kept
-
-
-def read_captions(
-    path: Path | str, video_id: str | None = None, settings: AsrSettings = DEFAULTS
-) -> TranscriptionResult:
-    """Return the transcript that a caption file holds, and what of it was left out.
-
-    video_id picks one video of a file that holds many. Words get times by linear interpolation in their cue where the
-    file has none; settings.language says what is spoken, since most files do not. Without punctuation and word times, a
-    cue is a sentence.
-    Raises CaptionError for a file that cannot be read or has another form.
-    """
-    cues, dropped = _sorted_out(_cues(Path(path), video_id))
-    plain = repair_rolling_captions([cue for cue in cues if not cue.words])
-    cues = sorted([*plain, *(cue for cue in cues if cue.words)], key=lambda cue: (cue.start or 0.0, cue.end or 0.0))
-    found = sorted(_sentences(cues, settings), key=lambda sentence: (sentence.span.start, sentence.span.end))
-    transcript = Transcript(language=settings.language, sentences=tuple(found), recogniser="captions")
-    return TranscriptionResult(transcript, tuple(dropped))
-
-
-def _cues(path: Path, video: str | None) -> list[Cue]:
-    text = decode_file(path)
-    begin = text.lstrip()[:6]
-    if begin.startswith(("{", "[")) and not ("-->" in text and path.suffix.lower() in (".srt", ".vtt")):
-        return parse_json(text, str(path), video)
-    if path.suffix.lower() == ".csv" or has_csv_header(text):
-        return parse_csv(text, str(path))
-    if begin == "WEBVTT" or "-->" in text:
-        return parse_subtitles(text, str(path))
-    raise CaptionError(f"{path}: no captions recognised; give srt, vtt, json or a csv with start,end,text")
-
-
-def _sorted_out(cues: Sequence[Cue]) -> tuple[list[Cue], list[Rejected]]:
-    """Return the cues that say something at a usable time, sorted, and the others with their reasons."""
-    kept: list[Cue] = []
-    dropped: list[Rejected] = []
-    for cue in cues:
-        said = strip_sounds(cue.text)
-        reason = unusable_time_reason(cue) or _too_short(cue)
-        if not any(letter.isalnum() for letter in said):
-            reason = "a sound, not speech"
-        if not cue.text.strip():
-            continue
-        if reason is None:
-            start = max(0.0, cue.start or 0.0)
-            kept.append(replace(cue, text=said, start=start, words=_spoken(cue, said)))
-        else:
-            dropped.append(Rejected(what="sentence", text=" ".join(cue.text.split())[:LONGEST_TEXT], reason=reason))
-    return sorted(kept, key=lambda cue: cue.start or 0.0), dropped
-
-
-def _too_short(cue: Cue) -> str | None:
-    length = (cue.end or 0.0) - (cue.start or 0.0)
-    return f"shown for {length:.2f} s; nothing is said in {SHORTEST} s" if length <= SHORTEST else None
-
-
-def _spoken(cue: Cue, said: str) -> tuple[Word, ...]:
-    """Return the cue's timed words without sounds; none where they do not make what is said, to be interpolated."""
-    words = tuple(word for word in cue.words if strip_sounds(word.text).strip())
-    together = "".join("".join(word.text for word in words).split())
-    return words if together == "".join(said.split()) else ()
-
-
-def _sentences(cues: Sequence[Cue], settings: AsrSettings) -> list[Sentence]:
-    groups = [list(cue.words) or _interpolated(cue) for cue in cues]
-    words = [word for group in groups for word in group]
-    stops = sum(ends_sentence(word.text) for word in words)
-    if stops >= PUNCTUATED * len(words) or all(cue.words for cue in cues):
-        return split_sentences(words, pause=settings.pause, longest=settings.longest)
-    return [s for group in groups for s in split_sentences(group, pause=settings.pause, longest=settings.longest)]
-
-
-def _interpolated(cue: Cue) -> list[Word]:
-    """Return the words of a cue, each with an equal share of its seconds."""
-    tokens = cue.text.split()
-    start, end = cue.start or 0.0, cue.end or 0.0
-    edges = [*(start + i * (end - start) / len(tokens) for i in range(len(tokens))), end]
-    return [
-        Word(text=f" {token}", span=Span(first, last) if first < last else None)
-        for token, first, last in zip(tokens, edges, edges[1:], strict=False)
-    ]
