@@ -27,21 +27,12 @@ from stepline.curate.execution.local import core_count, run_locally, scratch_fol
 from stepline.curate.execution.scheduler import FinishedVideo, Phase
 from stepline.curate.plan import Plan, video_status
 from stepline.curate.remote import RemotePath
-from stepline.curate.stage import (
-    DATASET,
-    Collection,
-    Item,
-    Recipe,
-    Refused,
-    Stage,
-    StageFailure,
-    StageTable,
-    resolve_stages,
-)
+from stepline.curate.stage import DATASET, Collection, Item, Recipe, Stage, StageFailure, StageTable, resolve_stages
 from stepline.curate.store.lock import lock_output
 from stepline.curate.store.results import CELLS, FAILURES, STAGES, ResultStore, StageFolders
 from stepline.curate.store.run_log import RunLog, write_inventory
 from stepline.errors import DatasetError
+from stepline.records import Rejected
 from stepline.storage import PARTIAL, check_writable
 from stepline.version import __version__
 
@@ -116,7 +107,7 @@ class RunOutcome:
 
     videos: int
     failures: tuple[StageFailure, ...]
-    refused: tuple[Refused, ...]
+    refused: tuple[Rejected, ...]
     plan: Plan
     seconds: float
 
@@ -139,7 +130,7 @@ def curate(request: RunRequest) -> tuple[RunOutcome, RemotePath]:
     return run_recipe(request, source_items(request), publish_dataset), out
 
 
-def source_items(request: RunRequest) -> Iterator[Item | Refused]:
+def source_items(request: RunRequest) -> Iterator[Item | Rejected]:
     """Yield the videos of a request's source, and what it refuses."""
     from stepline.curate.sources import read_source
 
@@ -153,7 +144,7 @@ def output_path(request: RunRequest) -> RemotePath:
 
 
 def run_recipe(
-    request: RunRequest, source: Iterable[Item | Refused], at_end: Callable[[RunOutcome], None] | None = None
+    request: RunRequest, source: Iterable[Item | Rejected], at_end: Callable[[RunOutcome], None] | None = None
 ) -> RunOutcome:
     """Take every video of a source through the recipe and return what came of it.
 
@@ -196,12 +187,15 @@ def _remove_partial_files(out: Path) -> None:
             partial.unlink(missing_ok=True)
 
 
-def collect_items(source: Iterable[Item | Refused], limit: int | None) -> Collection:
+def collect_items(source: Iterable[Item | Rejected], limit: int | None) -> Collection:
     """Return a source's videos, sorted by id, and what it refused. limit: only the first so many."""
     items: list[Item] = []
-    refused: list[Refused] = []
+    refused: list[Rejected] = []
     for entry in source:
-        (items if isinstance(entry, Item) else refused).append(entry)  # type: ignore[arg-type]
+        if isinstance(entry, Item):
+            items.append(entry)
+        else:
+            refused.append(entry)
     items.sort(key=lambda item: item.id)
     for earlier, item in zip(items, islice(items, 1, None), strict=False):
         if earlier.id == item.id:

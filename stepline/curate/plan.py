@@ -13,8 +13,9 @@ from itertools import groupby
 
 from pydantic import JsonValue
 
-from stepline.curate.stage import Item, Recipe, Refused, Stage, StageFailure, files_read
+from stepline.curate.stage import Item, Recipe, Stage, StageFailure, files_read
 from stepline.curate.store.results import ResultStore
+from stepline.records import Rejected
 
 DIGEST = 32  # bytes of a sha256
 
@@ -93,7 +94,7 @@ class Plan:
         """Tell whether the dataset stages that a stage needs are done."""
         return all(need in self.dataset_keys for need in stage.needs if self.stages[need].kind == "dataset")
 
-    def dataset_key(self, stage: Stage, statuses: Sequence["VideoStatus"], refused: Sequence[Refused]) -> str:
+    def dataset_key(self, stage: Stage, statuses: Sequence["VideoStatus"], refused: Sequence[Rejected]) -> str:
         """Return the key of a dataset stage's folder: a sha256 of what it is, reads and needs."""
         digest = hashlib.sha256()
         left_out: JsonValue = [[entry.id, entry.reason] for entry in refused]

@@ -34,6 +34,7 @@ from stepline.curate.settings import (
 from stepline.errors import SettingsError
 from stepline.nasva.network_settings import RefineRunSettings, RunSettings
 from stepline.pipeline.request import StepsSettings
+from stepline.records import Rejected
 from stepline.settings import Settings, load_settings
 
 if TYPE_CHECKING:
@@ -66,12 +67,9 @@ class Item:
     path: str | None = None  # of the video relative to the source, or its public URL; what a dataset says of it
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """What a source named and the run leaves out. reason: in words that hold no path of this machine."""
-
-    id: str
-    reason: str
+def rejected_video(id: str, reason: str) -> Rejected:
+    """Return a video that a source names and the run leaves out. reason: words that hold no path of this machine."""
+    return Rejected("video", reason, id=id)
 
 
 @dataclass(frozen=True)
@@ -79,7 +77,7 @@ class Collection:
     """All videos of a run, sorted by id, and what the source refused."""
 
     items: Sequence[Item]
-    refused: Sequence[Refused]
+    refused: Sequence[Rejected]
 
 
 StageKind: TypeAlias = Literal["video", "dataset"]
@@ -136,7 +134,7 @@ class DatasetContext:
     out: "RemotePath"
     results: Callable[[str], Iterator[tuple[Item, bytes]]]
     failures: Mapping[str, StageFailure] = field(default_factory=dict)  # by item id
-    refused: Sequence[Refused] = ()
+    refused: Sequence[Rejected] = ()
     folders: Mapping[str, Path] = field(default_factory=dict)
     say: Callable[[str], None] = log.info
 

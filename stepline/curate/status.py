@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 from pydantic import JsonValue
 
 from stepline.curate.plan import Plan, VideoStatus, video_status
-from stepline.curate.stage import Item, Refused, Stage, StageFailure, StageTable, resolve_stages
+from stepline.curate.stage import Item, Stage, StageFailure, StageTable, resolve_stages
 from stepline.curate.store.lock import lock_owner
 from stepline.curate.store.results import ResultStore, StageFolders
 from stepline.curate.store.run_log import read_items, read_recipe, read_refused, read_timings
+from stepline.records import Rejected
 
 if TYPE_CHECKING:
     from stepline.curate.remote import RemotePath
@@ -99,7 +100,7 @@ def _count_dataset_stage(
     plan: Plan,
     results: ResultStore,
     items: Sequence[Item],
-    refused: Sequence[Refused],
+    refused: Sequence[Rejected],
     status: StageStatus,
 ) -> Plan:
     """Tell whether a dataset stage is done, and return the plan that knows of it."""

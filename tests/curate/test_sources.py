@@ -10,8 +10,9 @@ from stepline.curate.remote import RemotePath
 from stepline.curate.settings import ColumnsSettings, SourceSettings
 from stepline.curate.sources import read_source, relative_address
 from stepline.curate.sources.select import in_order
-from stepline.curate.stage import Item, Refused
+from stepline.curate.stage import Item, rejected_video
 from stepline.errors import DatasetError
+from stepline.records import Rejected
 
 VTT = "WEBVTT\n\n00:01.000 --> 00:03.000\nSlice the lemons.\n"
 CAPTIONS = {"text": ["Slice the lemons."], "start": [1.0], "end": [3.0]}
@@ -47,7 +48,7 @@ def test_two_files_with_one_stem_are_one_video_and_one_refused(tmp_path):
     filled(tmp_path, a__cut_dot_mp4="1", b__cut_dot_mp4="2")
     first, second = read_source(str(tmp_path))
     assert isinstance(first, Item)
-    assert isinstance(second, Refused)
+    assert isinstance(second, Rejected)
     assert "came before" in second.reason
 
 
@@ -90,7 +91,13 @@ def written(folder, kind):
 @pytest.mark.parametrize("kind", ["parquet", "jsonl", "csv", "tsv", "csv.gz"])
 def test_a_list_gives_a_row_each_and_says_what_it_refuses(tmp_path, kind):
     entries = list(read_source(written(tmp_path, kind)))
-    assert ids(entries) == [("a", "Item"), ("b", "Item"), ("b", "Refused"), ("none", "Refused"), ("row 5", "Refused")]
+    assert ids(entries) == [
+        ("a", "Item"),
+        ("b", "Item"),
+        ("b", "Rejected"),
+        ("none", "Rejected"),
+        ("row 5", "Rejected"),
+    ]
     a, b, _, none, unnamed = entries
     assert b.video == f"{tmp_path}/videos/b.mp4"
     assert (b.category, b.duration, b.title, b.task) == ("Food", 12.5, "Tea", None)
@@ -133,17 +140,17 @@ def test_categories_ids_and_evaluation_videos_choose(tmp_path):
     path = written(tmp_path, "csv")
     ids_file = filled(tmp_path, ids_dot_txt="a\nb\n") / "ids.txt"
     cars = SourceSettings(categories=("Cars",))
-    assert ids(read_source(path, cars)) == [("a", "Item"), ("row 5", "Refused")]
+    assert ids(read_source(path, cars)) == [("a", "Item"), ("row 5", "Rejected")]
     with pytest.raises(DatasetError, match="no video is of them; the source has Cars, Food"):
         list(read_source(path, SourceSettings(categories=("Foot",), ids=ids_file)))
     wanted = tmp_path / "wanted.txt"
     wanted.write_text("# wanted\na\nzzz\n")
     entries = list(read_source(path, SourceSettings(ids=wanted)))
-    assert ids(entries) == [("a", "Item"), ("row 5", "Refused"), ("zzz", "Refused")]
+    assert ids(entries) == [("a", "Item"), ("row 5", "Rejected"), ("zzz", "Rejected")]
     assert "not in the source" in entries[2].reason
     (tmp_path / "excluded.txt").write_text("b\tyoucook2,crosstask\n")
     entries = list(read_source(path, SourceSettings(excluded=(tmp_path / "excluded.txt",), ids=ids_file)))[1:]
-    assert entries[0] == Refused("b", "evaluates: a video of crosstask, youcook2")
+    assert entries[0] == rejected_video("b", "evaluates: a video of crosstask, youcook2")
 
 
 def test_ids_that_cannot_name_a_file_are_refused(tmp_path):
@@ -153,7 +160,7 @@ def test_ids_that_cannot_name_a_file_are_refused(tmp_path):
     path.write_text("".join(json.dumps({"id": id, "video": "a.mp4"}) + "\n" for id in [*bad, "good"]))
     entries = list(read_source(str(path)))
     assert [entry.id for entry in entries if isinstance(entry, Item)] == ["good"]
-    assert sum("no plain name" in entry.reason for entry in entries if isinstance(entry, Refused)) == 4
+    assert sum("no plain name" in entry.reason for entry in entries if isinstance(entry, Rejected)) == 4
 
 
 def tar_of(path, *members):
@@ -176,7 +183,7 @@ def test_tars_are_read_where_they_lie(tmp_path, address):
         ("b.mp4", "!"),
     )  # fmt: skip
     entries = list(read_source(f"{tmp_path}/{address}"))
-    assert ids(entries) == [("b", "Item"), ("b", "Refused"), ("c", "Item"), ("d", "Refused"), ("e", "Refused")]
+    assert ids(entries) == [("b", "Item"), ("b", "Rejected"), ("c", "Item"), ("d", "Rejected"), ("e", "Rejected")]
     first, _again, c, nothing, two = entries
     assert RemotePath(first.video).read() == b"!"  # the first in the order of the tars
     assert RemotePath(c.video).read() == b"video c"
@@ -216,7 +223,7 @@ def howto100m(tmp_path):
 def test_howto100m_gives_captions_features_tasks_and_lengths_by_id(howto100m):
     settings = SourceSettings(preset="htm-370k", features=str(howto100m / "features"))
     entries = list(read_source(str(howto100m), settings))
-    assert ids(entries) == [("v1", "Item"), ("v2", "Item"), ("v4", "Refused")]
+    assert ids(entries) == [("v1", "Item"), ("v2", "Item"), ("v4", "Rejected")]
     v1, v2, _ = entries
     assert (v2.task, v2.title, v2.duration, v2.category) == ("Make Tea", "Make Tea", 61.0, "Food and Entertaining")
     assert (v1.task, v1.duration, v1.video) == ("8", None, None)
@@ -254,7 +261,7 @@ def test_captions_in_a_file_larger_than_a_block_are_found(tmp_path, monkeypatch)
 
 def test_entries_beyond_memory_are_sorted_on_disk_alike():
     entries = [Item(f"{number * 7919 % 1000:04}", f"v{number}", title="ü\n") for number in range(1000)]
-    entries += [Refused("0003", "why"), Item("0500", "again")]
+    entries += [rejected_video("0003", "why"), Item("0500", "again")]
     sorted_here = list(in_order(iter(entries)))
     assert list(in_order(iter(entries), run=64)) == sorted_here
     assert [entry.id for entry in sorted_here] == sorted(entry.id for entry in entries)

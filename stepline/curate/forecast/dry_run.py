@@ -15,14 +15,15 @@ from stepline.curate.forecast.costs import read_costs
 from stepline.curate.forecast.model import Forecast, Interval, forecast, sample, sizes
 from stepline.curate.remote import RemotePath
 from stepline.curate.settings import ForecastSettings
-from stepline.curate.stage import Item, Refused, resolve_stages
+from stepline.curate.stage import Item, resolve_stages
 from stepline.curate.store.results import CELLS, FAILURES
 from stepline.curate.store.run_log import read_timings
+from stepline.records import Rejected
 
 FORECAST = "forecast"  # below OUT
 
 
-def dry_run(job: RunRequest, source: Sequence[Item | Refused], settings: ForecastSettings) -> Forecast:
+def dry_run(job: RunRequest, source: Sequence[Item | Rejected], settings: ForecastSettings) -> Forecast:
     """Return what the job will take. What the sample made is left in OUT, where the run finds it done.
 
     A third of the sample goes through the whole recipe, then all of it, then another third: stages over the dataset

@@ -16,7 +16,7 @@ from stepline.curate.remote import RemotePath
 from stepline.curate.settings import RemoteSettings, SourceSettings
 from stepline.curate.sources.files import SideFolders
 from stepline.curate.sources.select import Choice, Entry
-from stepline.curate.stage import Item, Refused
+from stepline.curate.stage import Item, rejected_video
 from stepline.errors import DatasetError
 from stepline.sieve_swap.videos import LENGTHS, TITLES, VIDEOS, Table, read_titles, seconds_of
 
@@ -46,7 +46,7 @@ def read_howto100m(
             )
         )  # fmt: skip
         here = item.video or item.captions or item.features
-        yield item if here else Refused(item.id, NOTHING)
+        yield item if here else rejected_video(item.id, NOTHING)
 
 
 def _rows(table: RemotePath) -> Iterator[dict[str, str]]:

@@ -17,7 +17,7 @@ from stepline.curate.remote import RemotePath
 from stepline.curate.settings import ColumnsSettings
 from stepline.curate.sources.files import SideFolders, Stamps, root_of, whole_address
 from stepline.curate.sources.select import Choice, Entry
-from stepline.curate.stage import Item, Refused
+from stepline.curate.stage import Item, rejected_video
 from stepline.errors import DatasetError
 
 Row: TypeAlias = Mapping[str, object]
@@ -43,7 +43,7 @@ def read_list(
             cells = {field: _text(row.get(column)) for field, column in known.items()}
             id = cells.get("id") or PurePosixPath(cells.get("video", "")).name.rpartition(".")[0]
             if not id:
-                yield Refused(f"row {number}", "its row has neither an id nor a video's address")
+                yield rejected_video(f"row {number}", "its row has neither an id nor a video's address")
             elif choice.takes(id, cells.get("category") or None):
                 yield _entry(id, cells, root, beside, stamps)
 
@@ -60,10 +60,10 @@ def _entry(id: str, cells: Mapping[str, str], root: str, beside: SideFolders, st
     for field in urls:
         stamp = stamps.of(urls[field])
         if stamp is None:
-            return Refused(id, f"its {'file of ' * (field != 'video')}{field} is not there")
+            return rejected_video(id, f"its {'file of ' * (field != 'video')}{field} is not there")
         item = _stamped(item, field, stamp)
     if item.video is None and item.captions is None and item.features is None:
-        return Refused(id, "its row names no file, and none of its id is in the folders of the settings")
+        return rejected_video(id, "its row names no file, and none of its id is in the folders of the settings")
     return item
 
 

@@ -47,7 +47,7 @@ DEFAULTS = SourceSettings()
 
 
 def read_source(url: str, settings: SourceSettings = DEFAULTS, places: RemoteSettings = PLACES) -> Iterator[Entry]:
-    """Yield the videos of a folder, list, set of tars or HowTo100M, sorted by id, each an Item or why it is Refused.
+    """Yield the videos of a folder, list, set of tars or HowTo100M, sorted by id, each an Item or Rejected.
 
     url: a path, or s3://, gs://, http(s)://. Memory does not grow with the source beyond about 100 bytes a video
     that a folder lists. Raises DatasetError or StoreError, in one line, where the source cannot be read as a whole.

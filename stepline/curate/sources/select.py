@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import TypeAlias
 
 from stepline.curate.settings import SourceSettings
-from stepline.curate.stage import Item, Refused
+from stepline.curate.stage import Item, rejected_video
 from stepline.datasets.excluded import read_excluded
 from stepline.datasets.files import read_text
 from stepline.errors import DatasetError
+from stepline.records import Rejected
 
-Entry: TypeAlias = Item | Refused
+Entry: TypeAlias = Item | Rejected
 Row: TypeAlias = tuple[str, int, int, list[object]]  # id, place in the source, 1 for an item, its cells
 
 RUN = 100_000  # entries sorted in memory at once
@@ -53,14 +54,14 @@ def _once(rows: Iterable[Row]) -> Iterator[Entry]:
     last: str | None = None
     for id, _, is_item, cells in rows:
         if is_item and id == last:
-            yield Refused(id, TWICE)
+            yield rejected_video(id, TWICE)
             continue
-        yield Item(*cells) if is_item else Refused(*cells)  # type: ignore[arg-type]   # the fields' own types
+        yield Item(*cells) if is_item else rejected_video(*cells)  # type: ignore[arg-type]   # the fields' own types
         last = id if is_item else last
 
 
 def _row(place: int, entry: Entry) -> Row:
-    if isinstance(entry, Refused):
+    if isinstance(entry, Rejected):
         return entry.id, place, 0, list(_refusal(entry))
     if not entry.id or len(entry.id) > LONGEST or "/" in entry.id or "\\" in entry.id or not entry.id.isprintable():
         return entry.id, place, 0, [entry.id[:LONGEST], BAD]
@@ -116,7 +117,7 @@ class Choice:
         Raises DatasetError where the wanted categories never come, though others do.
         """
         for entry in entries:
-            if isinstance(entry, Refused):
+            if isinstance(entry, Rejected):
                 yield entry
             elif self.takes(entry.id, entry.category):
                 yield self._evaluated(entry)
@@ -124,11 +125,11 @@ class Choice:
             wanted, known = ", ".join(self._categories), ", ".join(sorted(self._others))
             raise DatasetError(f"source.categories {wanted}: no video is of them; the source has {known}")
         for id in sorted((self._wanted or frozenset()) - self._seen):
-            yield Refused(id, ABSENT)
+            yield rejected_video(id, ABSENT)
 
     def _evaluated(self, item: Item) -> Entry:
         held = self._excluded.of(item.id)
-        return Refused(item.id, f"evaluates: a video of {', '.join(held)}") if held else item
+        return rejected_video(item.id, f"evaluates: a video of {', '.join(held)}") if held else item
 
 
 def _ids(path: Path) -> frozenset[str]:

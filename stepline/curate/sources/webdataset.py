@@ -15,7 +15,7 @@ from itertools import groupby
 from stepline.curate.remote import RemotePath
 from stepline.curate.sources.files import SideFolders, captions_id, features_id, video_id
 from stepline.curate.sources.select import Entry
-from stepline.curate.stage import Item, Refused
+from stepline.curate.stage import Item, rejected_video
 from stepline.errors import DatasetError, StoreError
 
 BRACES = re.compile(r"\{(\d+)\.\.(\d+)\}")  # shard-{00000..00099}.tar
@@ -75,7 +75,7 @@ def _item(key: str, members: Sequence[tarfile.TarInfo], place: RemotePath, stamp
 
     videos = [member for member in members if video_id(member.name)]
     if len(videos) > 1:
-        return Refused(key, f"its key has {len(videos)} videos in the tar; give each a key of its own")
+        return rejected_video(key, f"its key has {len(videos)} videos in the tar; give each a key of its own")
     about, is_captions = _about(members, place)
     captions = sorted(
         (known[1], member.name, member)
@@ -87,7 +87,7 @@ def _item(key: str, members: Sequence[tarfile.TarInfo], place: RemotePath, stamp
     flat = [cell for each in named for cell in each]
     item = beside.completed(Item(key, *flat, **about))  # type: ignore[arg-type]   # addresses and stamps in turn
     if item.video is None and item.captions is None and item.features is None:
-        return Refused(key, "its key holds neither a video nor captions nor features")
+        return rejected_video(key, "its key holds neither a video nor captions nor features")
     return item
 
 

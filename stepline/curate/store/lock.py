@@ -1,4 +1,8 @@
-"""One driver at a time on one OUT: a lock that ends with its holder, however that ends."""
+"""One driver at a time on one OUT: a lock that ends with its owner, however that ends.
+
+On a disk of this machine or a shared one it is a lock of the system's on OUT/driver.json, whose text names the owner.
+An object store has no locks: there the owner writes the file again and again, and one that is old has no owner.
+"""
 
 import contextlib
 import json
@@ -16,9 +20,9 @@ if TYPE_CHECKING:
     from stepline.curate.remote import RemotePath
 
 NAME = "driver.json"
-BEAT = 20.0  # seconds between the signs of life that a driver leaves in an object store
-GLANCE = 0.2  # seconds that one who only asks who holds a file may hold it
+HEARTBEAT = 20.0  # seconds between the signs of life that a driver leaves in an object store
 STALE = 90.0  # seconds without one after which its lock counts as left by a dead driver
+SECOND_TRY = 0.2  # seconds; one who only asks who the owner is may hold the file for less
 
 
 @contextlib.contextmanager
@@ -27,13 +31,13 @@ def lock_output(out: "RemotePath") -> Iterator[bool]:
 
     Raises SettingsError where another one has it.
     """
-    with _beating(out) if out.local is None else _locked_file(out, out.local / NAME) as killed:
+    with _heartbeat(out) if out.local is None else _locked_file(out, out.local / NAME) as killed:
         yield killed
 
 
 @contextlib.contextmanager
 def _locked_file(out: "RemotePath", path: Path) -> Iterator[bool]:
-    """Lock a file of this machine or of a shared disk: the system frees it when its holder dies."""
+    """Lock a file of this machine or of a shared disk: the system frees it when its owner dies."""
     import fcntl
 
     try:
@@ -50,7 +54,7 @@ def _locked_file(out: "RemotePath", path: Path) -> Iterator[bool]:
                 if last:
                     file.seek(0)
                     raise SettingsError(_taken(out, file.read())) from error
-                time.sleep(GLANCE)
+                time.sleep(SECOND_TRY)
         file.seek(0)
         killed = bool(file.read())  # one that ends by itself leaves nothing
         file.truncate(0)
@@ -63,26 +67,25 @@ def _locked_file(out: "RemotePath", path: Path) -> Iterator[bool]:
 
 
 @contextlib.contextmanager
-def _beating(out: "RemotePath") -> Iterator[bool]:
-    """Leave signs of life in an object store, which has no locks."""
-    place, ours, stop = out / NAME, f"{socket.gethostname()}-{os.getpid()}-{time.time_ns()}", threading.Event()
-    killed = place.exists()
+def _heartbeat(out: "RemotePath") -> Iterator[bool]:
+    """Leave signs of life in an object store."""
+    file, ours, stop = out / NAME, f"{socket.gethostname()}-{os.getpid()}-{time.time_ns()}", threading.Event()
+    killed = file.exists()
     if killed:
-        before = place.read()
-        with contextlib.suppress(ValueError, TypeError, KeyError):
-            if time.time() - float(json.loads(before)["at"]) < STALE:
-                raise SettingsError(_taken(out, before))
+        before = file.read()
+        if _is_fresh(before):
+            raise SettingsError(_taken(out, before))
 
     def beat() -> None:
-        while not stop.wait(BEAT):
+        while not stop.wait(HEARTBEAT):
             with contextlib.suppress(StoreError):  # the next one may come through; the run's own writes will tell
-                place.write(_signature(ours))
+                file.write(_signature(ours))
 
-    place.write(_signature(ours))
-    now = place.read()
-    if not _is(now, ours):  # two began at once: the last to sign has it
+    file.write(_signature(ours))
+    now = file.read()
+    if _fields(now).get("name") != ours:  # two began at once: the last to sign has it
         raise SettingsError(_taken(out, now))
-    thread = threading.Thread(target=beat, daemon=True, name="beat")
+    thread = threading.Thread(target=beat, daemon=True, name="heartbeat")
     thread.start()
     try:
         yield killed
@@ -90,49 +93,53 @@ def _beating(out: "RemotePath") -> Iterator[bool]:
         stop.set()
         thread.join()
         with contextlib.suppress(StoreError):  # a sign that stays grows stale; what ended the run is to be told
-            if _is(place.read(), ours):
-                place.remove()
+            if _fields(file.read()).get("name") == ours:
+                file.remove()
 
 
 def lock_owner(out: "RemotePath") -> str | None:
     """Return which process works on OUT; None where none does."""
-    place = out / NAME
-    if not place.exists():
+    path = out / NAME
+    if not path.exists():
         return None
-    content = place.read()
+    content = path.read()
     if out.local is None:
-        with contextlib.suppress(ValueError, TypeError, KeyError):
-            return _who(content) if time.time() - float(json.loads(content)["at"]) < STALE else None
-        return None
+        return _owner(content) if _is_fresh(content) else None
     import fcntl
 
     with (out.local / NAME).open("rb") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
-            return _who(content)
+            return _owner(content)
     return None
 
 
 def _signature(name: str = "") -> bytes:
-    known = {"host": socket.gethostname(), "process": os.getpid(), "at": time.time(), "name": name}
-    return json.dumps(known).encode()
+    fields = {"host": socket.gethostname(), "process": os.getpid(), "at": time.time(), "name": name}
+    return json.dumps(fields).encode()
 
 
-def _is(content: bytes, name: str) -> bool:
+def _fields(content: bytes) -> dict[str, object]:
+    """Return what a signature says; nothing where it is none."""
     try:
-        return bool(json.loads(content)["name"] == name)
-    except (ValueError, TypeError, KeyError):
-        return False
+        fields = json.loads(content)
+    except ValueError:
+        return {}
+    return fields if isinstance(fields, dict) else {}
+
+
+def _is_fresh(content: bytes) -> bool:
+    at = _fields(content).get("at")
+    return isinstance(at, (int, float)) and time.time() - at < STALE
+
+
+def _owner(content: bytes) -> str:
+    fields = _fields(content)
+    return (
+        f"process {fields['process']} on {fields['host']}" if {"process", "host"} <= set(fields) else "another process"
+    )
 
 
 def _taken(out: "RemotePath", content: bytes) -> str:
-    return f"{out.display_url}: {_who(content)} works on it; wait for its end, or give another --out"
-
-
-def _who(content: bytes) -> str:
-    try:
-        known = json.loads(content)
-        return f"process {known['process']} on {known['host']}"
-    except (ValueError, TypeError, KeyError):
-        return "another process"
+    return f"{out.display_url}: {_owner(content)} works on it; wait for its end, or give another --out"

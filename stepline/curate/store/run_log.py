@@ -1,9 +1,11 @@
-"""What each unit of work took: journals that only grow, one a process that hands out units, no part of the dataset.
+"""What a run writes down about itself: its inventory (recipe and videos), and a log of what each task took.
 
-A "start" line is written before a unit runs and an "end" line after it, so that nothing that was computed is uncounted,
-whatever was killed. The last line of a journal may be cut off; it is left out when journals are read.
+    OUT/run.json, items.jsonl, refused.jsonl     the inventory, for `status`, reports and other machines
+    OUT/timings/*.jsonl                          the log, a file for each process that submits tasks
 
-What a run works on, beside its results: its recipe and its videos, for `status`, reports and other machines.
+The log is no part of the dataset. A "start" line is written before a task runs and an "end" line after it, so that
+nothing that was computed is uncounted, whatever was killed. The last line of a file may be cut off; it is left out when
+the log is read.
 """
 
 import itertools
@@ -12,15 +14,16 @@ import os
 import socket
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import JsonValue
 
-from stepline.curate.stage import Collection, Item, Recipe, Refused
+from stepline.curate.stage import Collection, Item, Recipe, rejected_video
 from stepline.errors import StoreError
+from stepline.records import Rejected
 from stepline.settings import validate
 from stepline.storage import atomic_path
 from stepline.version import __version__
@@ -28,25 +31,27 @@ from stepline.version import __version__
 if TYPE_CHECKING:
     from stepline.curate.remote import RemotePath
 
-TIMINGS = "timings"
-OFTEN = 60.0  # seconds between the copies of a journal that an object store gets: it cannot append
-LARGEST = 2**22  # bytes of a journal beside a store, which is copied whole: then another one begins
+T = TypeVar("T")
 
-_serial = itertools.count()
+RUN, ITEMS, REFUSED, TIMINGS = "run.json", "items.jsonl", "refused.jsonl", "timings"  # below OUT
+COPY_INTERVAL = 60.0  # seconds between the copies of a log that an object store gets: it cannot append
+LARGEST_COPY = 2**22  # bytes of a log that is copied whole to a store: then another file begins
+
+_file_number = itertools.count()
 
 
 class RunLog:
-    """One process's lines. Where OUT is no local folder they are kept beside and copied there now and then."""
+    """The log of one process. Where OUT is an object store it is kept on this machine and copied there now and then."""
 
-    def __init__(self, place: "RemotePath") -> None:
-        self._place = place
-        self._beside = None if place.local is not None else tempfile.TemporaryDirectory(prefix="stepline-")
-        self._home = place.local or Path(self._beside.name if self._beside else "")
-        self._copied = time.monotonic()
-        self._begin()
+    def __init__(self, out: "RemotePath") -> None:
+        self._out = out
+        self._temporary = None if out.local is not None else tempfile.TemporaryDirectory(prefix="stepline-")
+        self._home = out.local or Path(self._temporary.name if self._temporary else "")
+        self._copied_at = time.monotonic()
+        self._begin_file()
 
-    def _begin(self) -> None:
-        self._name = f"{TIMINGS}/{socket.gethostname()}-{os.getpid()}-{time.time_ns():x}-{next(_serial)}.jsonl"
+    def _begin_file(self) -> None:
+        self._name = f"{TIMINGS}/{socket.gethostname()}-{os.getpid()}-{time.time_ns():x}-{next(_file_number)}.jsonl"
         self._path = self._home / self._name
         self._path.parent.mkdir(parents=True, exist_ok=True)
         self._file = self._path.open("ab", buffering=0)
@@ -54,32 +59,32 @@ class RunLog:
     def write(self, event: str, **fields: JsonValue) -> None:
         """Add one line."""
         self._file.write(json.dumps({"event": event, "at": round(time.time(), 3), **fields}).encode() + b"\n")
-        if time.monotonic() - self._copied > OFTEN:
+        if time.monotonic() - self._copied_at > COPY_INTERVAL:
             self.copy()
 
     def close(self) -> None:
-        """End the journal."""
+        """End the log."""
         self._file.close()
         self.copy()
-        if self._beside is not None:
-            self._beside.cleanup()
+        if self._temporary is not None:
+            self._temporary.cleanup()
 
     def copy(self) -> None:
         """Have the lines so far where OUT is."""
-        if self._beside is None:
+        if self._temporary is None:
             return
-        (self._place / self._name).write(self._path.read_bytes())
-        self._copied = time.monotonic()
-        if not self._file.closed and self._path.stat().st_size > LARGEST:
+        (self._out / self._name).write(self._path.read_bytes())
+        self._copied_at = time.monotonic()
+        if not self._file.closed and self._path.stat().st_size > LARGEST_COPY:
             self._file.close()
             self._path.unlink()
-            self._begin()
+            self._begin_file()
 
 
-def read_timings(place: "RemotePath") -> Iterator[Mapping[str, JsonValue]]:
-    """Yield every whole line of every journal below OUT, in the order of the journals' names."""
-    folder = place / TIMINGS
-    names = sorted(found.name for found in folder.list()) if folder.local is None or folder.exists() else []
+def read_timings(out: "RemotePath") -> Iterator[Mapping[str, JsonValue]]:
+    """Yield every whole line of every log below OUT, in the order of the files' names."""
+    folder = out / TIMINGS
+    names = sorted(entry.name for entry in folder.list()) if folder.local is None or folder.exists() else []
     for name in names:
         lines = (folder / name).read().split(b"\n")
         for line in lines[:-1]:  # what follows the last line's end was cut off
@@ -91,11 +96,6 @@ def read_timings(place: "RemotePath") -> Iterator[Mapping[str, JsonValue]]:
                 yield fields
 
 
-T = TypeVar("T", Item, Refused)
-
-RUN, ITEMS, REFUSED = "run.json", "items.jsonl", "refused.jsonl"
-
-
 def write_inventory(out: "RemotePath", recipe: Recipe, collection: Collection, source: str) -> None:
     """Write what a run is, its items and its refused items below OUT. source: as it was named."""
     about = {"source": source, "version": __version__, "stages": list(recipe.stages)}
@@ -105,23 +105,23 @@ def write_inventory(out: "RemotePath", recipe: Recipe, collection: Collection, s
     _write_lines(out / REFUSED, collection.refused)
 
 
-def _write_lines(place: "RemotePath", things: Iterable[Item | Refused]) -> None:
-    """Write a line a thing, without holding them all."""
-    with tempfile.TemporaryDirectory(prefix="stepline-") as beside:
-        with atomic_path(place.local or Path(beside) / "lines") as partial, partial.open("w", encoding="utf-8") as file:
-            file.writelines(to_json_line(one) + "\n" for one in things)
-        if place.local is None:
-            place.put(Path(beside) / "lines")
+def _write_lines(path: "RemotePath", entries: Iterable[Item | Rejected]) -> None:
+    """Write a line an entry, without holding them all."""
+    with tempfile.TemporaryDirectory(prefix="stepline-") as folder:
+        local = path.local or Path(folder) / "lines"
+        with atomic_path(local) as partial, partial.open("w", encoding="utf-8") as file:
+            file.writelines(to_json_line(entry) + "\n" for entry in entries)
+        if path.local is None:
+            path.put(local)
 
 
 def read_recipe(out: "RemotePath") -> Recipe:
     """Return the recipe of the last run on OUT. Raises StoreError where there was none."""
-    place = out / RUN
-    if not place.exists():
-        raise StoreError(
-            f"{out.display_url}: no run of `stepline curate` has begun here; give the folder that --out named"
-        )
-    return validate(Recipe, json.loads(place.read())["recipe"])
+    path = out / RUN
+    if not path.exists():
+        cure = "give the folder that --out named"
+        raise StoreError(f"{out.display_url}: no run of `stepline curate` has begun here; {cure}")
+    return validate(Recipe, json.loads(path.read())["recipe"])
 
 
 def read_items(out: "RemotePath") -> Iterator[Item]:
@@ -130,20 +130,21 @@ def read_items(out: "RemotePath") -> Iterator[Item]:
         yield from (from_json_line(Item, line) for line in file)
 
 
-def read_refused(out: "RemotePath") -> Iterator[Refused]:
+def read_refused(out: "RemotePath") -> Iterator[Rejected]:
     """Yield what the source of the last run on OUT refused."""
     with (out / REFUSED).open() as file:
-        yield from (from_json_line(Refused, line) for line in file)
+        yield from (from_json_line(rejected_video, line) for line in file)
 
 
-def to_json_line(one: Item | Refused) -> str:
-    """Return an item as one line of JSON, without what is not known of it."""
-    return json.dumps({name: value for name, value in asdict(one).items() if value is not None}, ensure_ascii=False)
+def to_json_line(entry: Item | Rejected) -> str:
+    """Return an item, or an item that was refused, as one line of JSON, without what is not known of it."""
+    fields = {"id": entry.id, "reason": entry.reason} if isinstance(entry, Rejected) else asdict(entry)
+    return json.dumps({name: value for name, value in fields.items() if value is not None}, ensure_ascii=False)
 
 
-def from_json_line(kind: type[T], line: bytes | str) -> T:
-    """Return the item of a line."""
+def from_json_line(build: Callable[..., T], line: bytes | str) -> T:
+    """Return what `build` makes of the fields of a line."""
     try:
-        return kind(**json.loads(line))
+        return build(**json.loads(line))
     except (ValueError, TypeError) as error:
         raise StoreError(f"{ITEMS}: a line is none that Stepline wrote ({error}); run again") from error
