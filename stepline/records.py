@@ -140,7 +140,7 @@ class Step(FrozenModel):
     alternatives: tuple[str, ...] = ()
 
 
-Kind: TypeAlias = Literal[
+RejectedKind: TypeAlias = Literal[
     "video", "duration", "step", "span", "sentence", "narration", "annotation", "prediction", "document", "features"
 ]
 
@@ -156,7 +156,7 @@ class Rejected:
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(strict=True, extra="forbid")
 
-    what: Kind
+    what: RejectedKind
     reason: str
     _: KW_ONLY
     text: str = ""

@@ -65,7 +65,7 @@ def step_videos(videos: Sequence[TrainingVideo]) -> list[Written]:
     return [written(video.id, video.features, video.step_vectors, (None,) * len(video.steps)) for video in videos]
 
 
-def narration_samples(videos: Sequence[TrainingVideo], *, really: bool) -> LazySamples:
+def narration_samples(videos: Sequence[TrainingVideo], *, really: bool) -> LazySamples[Sample]:
     """Return the sentences as samples, each labelled where it is spoken, or where it is really shown."""
     places = [
         planted(video, video.sentence_truth) if really else tuple(sentence.span for sentence in video.sentences)

@@ -158,7 +158,7 @@ def _described(benchmark: str, out: Path, options: dict[str, Any]) -> tuple[int,
     from stepline.procx.benchmark import benchmark_videos
     from stepline.procx.benchmark import write_predictions as answer
     from stepline.procx.checkpoint import load_model
-    from stepline.procx.dataset import RecordSource
+    from stepline.training.sources import read_records
 
     if options["texts"] is not None or options["order"] is not None:
         raise SettingsError(f"{benchmark} asks for no texts; leave --texts and --order out")
@@ -167,7 +167,7 @@ def _described(benchmark: str, out: Path, options: dict[str, Any]) -> tuple[int,
     spoken = None
     if options["transcripts"]:
         settings = settings.model_copy(update={"speech": True})
-        records = RecordSource(options["transcripts"]).records()
+        records = read_records(options["transcripts"])
         spoken = {record.video.id: record.transcript for record in records if record.transcript is not None}
     questions = benchmark_videos(benchmark, options["reference"], options["subset"])
     _tell_unasked(questions.reasons())

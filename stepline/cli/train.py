@@ -87,8 +87,8 @@ def nasva(out: Path, settings_file: Path | None, overrides: tuple[str, ...], **o
 
 def _say_nasva_samples(prepared: "Prepared", *, excluding: bool) -> None:
     """Say what is trained on, and what is left out; also that nothing was, where lists of videos were to be."""
-    from stepline.nasva.dataset import EXCLUDED
     from stepline.training.distributed import is_first
+    from stepline.training.gather import EXCLUDED
 
     if not is_first():
         return
@@ -249,6 +249,7 @@ def train_summarizer(
     """
     from stepline.cli.common import training_bar
     from stepline.features import FeatureStore
+    from stepline.records import count_reasons
     from stepline.settings import load_settings
     from stepline.training.sources import text_encoder
     from stepline.wys2.run_files import SUMMARIZER
@@ -263,7 +264,7 @@ def train_summarizer(
     lessons = gather_summaries(records, features, encode, settings.summarizer, said)
     with training_bar() as bar:
         made = train_summarizer_run(lessons, out, settings, video=features.backbone, text=text or "", report=bar)
-    for reason, count in lessons.omitted.items():
+    for reason, count in count_reasons(lessons.omitted).items():
         click.echo(f"left out {count}: {reason}", err=True)
     click.echo(f"{made.videos} videos; on {made.scores.videos} withheld: {_scores(asdict(made.scores))}", err=True)
     path = str(out / SUMMARIZER)

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from stepline.records import Kind, Record, Rejected, Sentence, Span, Step, Transcript, Video
+from stepline.records import Record, Rejected, RejectedKind, Sentence, Span, Step, Transcript, Video
 
 
 @dataclass(frozen=True)
@@ -103,12 +103,12 @@ class Draft:
         elif duration is not None:
             self.reject("duration", "", NO_DURATION, repr(duration))
 
-    def reject(self, what: Kind, text: str, reason: str, value: str = "") -> None:
+    def reject(self, what: RejectedKind, text: str, reason: str, value: str = "") -> None:
         """Note something that is left out; text that cannot be stored is not quoted."""
         text, value = (part if usable(part) else "" for part in (text, value))
         self.rejected.append(Rejected(what, reason, text=text, id=self.id, value=value))
 
-    def span(self, start: float, end: float, text: str, what: Kind = "span") -> Span | None:
+    def span(self, start: float, end: float, text: str, what: RejectedKind = "span") -> Span | None:
         """Return the span, or note why it does not fit."""
         reason = flaw(start, end, self.duration)
         if reason is None:

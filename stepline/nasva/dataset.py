@@ -6,7 +6,6 @@ From where a text is placed, in seconds, to the rows that training counts as sho
 """
 
 import math
-import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -22,6 +21,7 @@ from stepline.nasva.checkpoint import FeatureSpace
 from stepline.nasva.network_settings import DataSettings
 from stepline.records import FeatureSequence, Matrix, Rejected, Span, count_reasons
 from stepline.training.batches import LazySamples, Mask, Sample
+from stepline.training.gather import FeatureJoin, Flaw, is_held_out, reasons_in_words
 from stepline.training.settings import TextKind
 from stepline.training.sources import LabelledTexts
 
@@ -69,14 +69,7 @@ def labelled_rows(span: Span, features: FeatureSequence, rule: LabelRule = "cove
 
 Rows: TypeAlias = npt.NDArray[np.int32]
 
-NO_VIDEO = "there are no features of its video"
-NO_VECTORS = "there are no features of its texts"
 OTHER_TEXTS = "the features of its texts are of other texts"
-OTHER_LENGTH = "its video and its features differ in length"
-OTHER_WIDTH = "its features have another width"
-OTHER_BACKBONE = "its features come from another network"
-TWICE = "the video came before"
-EXCLUDED = "it is excluded"
 NO_TEXT = "it has no text"
 NO_LABEL = "none of its texts has a label"
 PAST = "all its labels lie outside of what is seen"
@@ -93,7 +86,7 @@ class _Part:
     length: int
 
 
-class AlignerSamples(LazySamples):
+class AlignerSamples(LazySamples[Sample]):
     """Samples that are read from disk when they are asked for.
 
     omitted: what is no sample, and why; labelled: texts with a label.
@@ -132,7 +125,8 @@ class AlignerSamples(LazySamples):
     def widths(self) -> tuple[int, int]:
         """Return the widths of the video features and of the text vectors. Raises ShapeError without any sample."""
         if not self._parts:
-            raise ShapeError(f"no sample is left of {len(self.omitted)}: {_told(self.reasons())}; mend the sources")
+            reasons = reasons_in_words(self.omitted)
+            raise ShapeError(f"no sample is left of {len(self.omitted)}: {reasons}; mend the sources")
         part = self._parts[0]
         return self._features[part.video].width, self._vectors[part.kind][part.video].width
 
@@ -147,20 +141,21 @@ class AlignerSamples(LazySamples):
         """Return how many were left out for each reason, the most frequent first."""
         return count_reasons(self.omitted)
 
-    def split(self, share: float) -> tuple["AlignerSamples", "AlignerSamples"]:
-        """Return the samples to train on and those held out: a share of the videos, chosen by their ids alone.
+    def split(self, fraction: float) -> tuple["AlignerSamples", "AlignerSamples"]:
+        """Return the samples to train on and those held out: a fraction of the videos, chosen by their ids alone.
 
         Of those held out, the first `held_out_most`, as a benchmark asks them.
         """
-        held = {video for video in self.videos if zlib.crc32(video.encode()) < share * 2**32}
-        kept, out = ([part for part in self._parts if (part.video in held) is side] for side in (False, True))
+        kept, out = (
+            [part for part in self._parts if is_held_out(part.video, fraction) is side] for side in (False, True)
+        )
         given = (self._features, self._vectors, self._settings)
         out = out[: self._settings.held_out_most]
         return AlignerSamples(kept, *given, self.omitted), AlignerSamples(out, *given, asked=True)
 
 
 def gather_samples(
-    told: Iterable[LabelledTexts],
+    texts: Iterable[LabelledTexts],
     features: FeatureStore,
     vectors: Mapping[TextKind, FeatureStore],
     settings: DataSettings | None = None,
@@ -169,14 +164,24 @@ def gather_samples(
 ) -> AlignerSamples:
     """Return what can be trained on: a sample a video and kind of text, so that a video may come twice an epoch.
 
-    vectors: of each kind, a store keyed by the videos' ids; one that keeps its texts must hold those that are told, one
-    that does not as many. excluded: ids of videos that are left out (a benchmark's own).
+    vectors: of each kind, a store keyed by the videos' ids; one that keeps its texts must hold these, one that does not
+    as many. excluded: ids of videos that are left out (a benchmark's own).
     """
     settings = settings or DataSettings()
-    gathering = _Gathering(features, vectors, settings, excluded)
-    for each in told:
-        gathering.take(each)
-    return AlignerSamples(gathering.parts, features, vectors, settings, gathering.omitted)
+    join = FeatureJoin(features, slack=settings.slack, excluded=excluded)
+    parts = []
+    for labelled in texts:
+        key, lack = (labelled.video, labelled.kind), None if labelled.texts else NO_TEXT
+        store = vectors[labelled.kind]
+        flaw = join.flaw(labelled.video, labelled.duration, key=key, lack=lack, vectors=store)
+        if flaw is None:
+            part = _labelled_part(labelled, features[labelled.video], store, settings)
+            if isinstance(part, _Part):
+                parts.append(part)
+                continue
+            flaw = part
+        join.omit(labelled.kind, labelled.video, flaw)
+    return AlignerSamples(parts, features, vectors, settings, join.omitted)
 
 
 def omitted_row(row: Rejected) -> dict[str, str]:
@@ -184,102 +189,49 @@ def omitted_row(row: Rejected) -> dict[str, str]:
     return {"video": row.id, "kind": row.what, "reason": row.reason, "value": row.value}
 
 
-class _Gathering:
-    def __init__(
-        self,
-        features: FeatureStore,
-        vectors: Mapping[TextKind, FeatureStore],
-        settings: DataSettings,
-        excluded: Excluded | frozenset[str],
-    ) -> None:
-        self._features, self._vectors, self._settings, self._excluded = features, vectors, settings, excluded
-        self._seen: set[tuple[str, TextKind]] = set()
-        self._first: dict[str, FeatureLocation] = {}  # the first video's features, and the first texts'
-        self.parts: list[_Part] = []
-        self.omitted: list[Rejected] = []
-
-    def take(self, told: LabelledTexts) -> None:
-        """Add the texts of a video, or note why not."""
-        flaw = self._flaw(told)
-        if flaw is None:
-            rows = matching_rows(told, self._vectors[told.kind])
-            if rows is None:
-                flaw = OTHER_TEXTS, f"{len(told.texts)} texts, {self._vectors[told.kind][told.video].rows} vectors"
-            else:
-                flaw = self._add(told, rows)
-        if flaw is not None:
-            reason, value = flaw
-            self.omitted.append(Rejected(told.kind, reason, id=told.video, value=value))
-
-    def _flaw(self, told: LabelledTexts) -> tuple[str, str] | None:
-        key = told.video, told.kind
-        if key in self._seen:
-            return TWICE, ""
-        self._seen.add(key)
-        if told.video in self._excluded:
-            return EXCLUDED, ""
-        if not told.texts:
-            return NO_TEXT, ""
-        if told.video not in self._features:
-            return NO_VIDEO, ""
-        if told.video not in self._vectors[told.kind]:
-            return NO_VECTORS, ""
-        stored = self._features[told.video]
-        seconds = stored.rows / stored.rate
-        if told.duration is not None and abs(told.duration - seconds) > self._settings.slack:
-            return OTHER_LENGTH, f"{told.duration:g} s and {seconds:g} s"
-        return self._unlike("video", stored) or self._unlike("text", self._vectors[told.kind][told.video])
-
-    def _unlike(self, name: str, stored: FeatureLocation) -> tuple[str, str] | None:
-        """Return how features differ from the first ones, which a network for both could not tell apart."""
-        return unlike(name, stored, self._first.setdefault(name, stored))
-
-    def _add(self, told: LabelledTexts, rows: Rows) -> tuple[str, str] | None:
-        stored = self._features[told.video]
-        length = min(stored.rows, self._settings.longest)
-        seen = FeatureSequence(np.zeros((length, 1), dtype=np.float32), stored.rate, stored.backbone)
-        found = [
-            (text, labelled_rows(span, seen, self._settings.label_rule))
-            for text, spans in enumerate(told.spans)
-            for span in spans
-        ]
-        kept = [(text, rows.start, rows.stop) for text, rows in found if rows.start < min(rows.stop, length)]
-        if not kept:
-            return (PAST, f"{length / stored.rate:g} s") if found else (NO_LABEL, "")
-        labels = np.array(kept, dtype=np.int32)  # (N, 3)
-        if self._settings.unlabelled == "drop":
-            labelled, labels[:, 0] = np.unique(labels[:, 0], return_inverse=True)
-            rows = rows[labelled]
-        self.parts.append(_Part(told.video, told.kind, labels, rows, length))
-        return None
+def _labelled_part(
+    labelled: LabelledTexts, stored: FeatureLocation, vectors: FeatureStore, settings: DataSettings
+) -> _Part | Flaw:
+    """Return the texts of a video with the rows that label them, or why they cannot be trained on."""
+    rows = matching_rows(labelled, vectors)
+    if rows is None:
+        return other_texts(labelled, vectors)
+    length = min(stored.rows, settings.longest)
+    seen = FeatureSequence(np.zeros((length, 1), dtype=np.float32), stored.rate, stored.backbone)
+    found = [
+        (text, labelled_rows(span, seen, settings.label_rule))
+        for text, spans in enumerate(labelled.spans)
+        for span in spans
+    ]
+    kept = [(text, part.start, part.stop) for text, part in found if part.start < min(part.stop, length)]
+    if not kept:
+        return (PAST, f"{length / stored.rate:g} s") if found else (NO_LABEL, "")
+    labels = np.array(kept, dtype=np.int32)  # (N, 3)
+    if settings.unlabelled == "drop":
+        with_label, labels[:, 0] = np.unique(labels[:, 0], return_inverse=True)
+        rows = rows[with_label]
+    return _Part(labelled.video, labelled.kind, labels, rows, length)
 
 
-def unlike(name: str, stored: FeatureLocation, first: FeatureLocation) -> tuple[str, str] | None:
-    """Return how features differ from the first ones, as a reason and what was found; None where they do not."""
-    if stored.width != first.width:
-        return OTHER_WIDTH, f"{name} {stored.width}, not {first.width}"
-    if stored.backbone != first.backbone:
-        return OTHER_BACKBONE, f"{name} {stored.backbone}, not {first.backbone}"
-    return None
+def other_texts(labelled: LabelledTexts, vectors: FeatureStore) -> Flaw:
+    """Return that stored vectors are not those of a video's texts."""
+    return OTHER_TEXTS, f"{len(labelled.texts)} texts, {vectors[labelled.video].rows} vectors"
 
 
-def matching_rows(told: LabelledTexts, vectors: FeatureStore) -> Rows | None:
+def matching_rows(labelled: LabelledTexts, vectors: FeatureStore) -> Rows | None:
     """Return which stored vector is that of each text, (K,); None where they are of other texts.
 
     A reader may have left out texts that the store still holds, so the texts need only come in the same order.
     """
-    lines = vectors.lines(told.video)
+    lines = vectors.lines(labelled.video)
     if lines is None:
-        return np.arange(len(told.texts), dtype=np.int32) if vectors[told.video].rows == len(told.texts) else None
+        count = len(labelled.texts)
+        return np.arange(count, dtype=np.int32) if vectors[labelled.video].rows == count else None
     rows: list[int] = []
     stored = enumerate(text.strip() for text in lines.texts)
-    for text in told.texts:
+    for text in labelled.texts:
         row = next((number for number, known in stored if known == text.strip()), None)
         if row is None:
             return None
         rows.append(row)
     return np.array(rows, dtype=np.int32)
-
-
-def _told(reasons: Mapping[str, int]) -> str:
-    return ", ".join(f"{count} x {reason}" for reason, count in reasons.items()) or "nothing was given"

@@ -136,7 +136,7 @@ def written(id: str, features: FeatureSequence, vectors: Matrix, said: Places, t
     return Written(id, said, len(features.values), features.rate, lambda: (features, vectors), truth)
 
 
-def step_samples(videos: Sequence[Written], labels: Sequence[Places], *, keep_all: bool = False) -> LazySamples:
+def step_samples(videos: Sequence[Written], labels: Sequence[Places], *, keep_all: bool = False) -> LazySamples[Sample]:
     """Return the steps as training samples: those with a label, or all; a video without any is left out."""
     chosen = []
     for video, places in zip(videos, labels, strict=True):
@@ -152,12 +152,12 @@ def step_samples(videos: Sequence[Written], labels: Sequence[Places], *, keep_al
     return LazySamples(make, [video.rows for video, _, _ in chosen])
 
 
-def unplaced(videos: Sequence[Written]) -> LazySamples:
+def unplaced(videos: Sequence[Written]) -> LazySamples[Sample]:
     """Return all steps of all videos as samples without a label, for a network to place."""
     return step_samples([*videos], [(None,) * len(video.said) for video in videos], keep_all=True)
 
 
-def together(first: LazySamples, others: Sequence[Sample]) -> LazySamples:
+def together(first: LazySamples[Sample], others: Sequence[Sample]) -> LazySamples[Sample]:
     """Return the samples of both."""
     lengths = others.lengths if isinstance(others, LazySamples) else [len(sample.video) for sample in others]
     count = len(first)

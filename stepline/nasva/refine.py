@@ -14,14 +14,14 @@ from stepline.datasets.excluded import Excluded, read_excluded
 from stepline.errors import ShapeError
 from stepline.features import FeatureLocation, FeatureStore
 from stepline.grounding.speech import coarse_spans
-from stepline.nasva import dataset as reasons
 from stepline.nasva.checkpoint import FeatureSpace
-from stepline.nasva.dataset import AlignerSamples, gather_samples, matching_rows, omitted_row
+from stepline.nasva.dataset import NO_TEXT, AlignerSamples, gather_samples, matching_rows, omitted_row, other_texts
 from stepline.nasva.network_settings import RefineRunSettings
 from stepline.nasva.pseudo_labels import Places, Written
 from stepline.nasva.self_training import SelfTrained, SelfTraining
 from stepline.records import FeatureSequence, Matrix, Record, Rejected, Step
 from stepline.storage import write_parquet
+from stepline.training.gather import FeatureJoin
 from stepline.training.loop import Progress
 from stepline.training.run_folder import OMITTED, write_omitted
 from stepline.training.sources import (
@@ -92,7 +92,7 @@ def refine_dataset(
         sources.step_vectors, labelled_texts(read_records(sources.dataset), "step"), folder / "vectors" / "step"
     )
     excluded = read_excluded(sources.excluded)
-    reading = _Reading(features, vectors, settings, excluded)
+    reading = _VideoReader(features, vectors, settings, excluded)
     videos = [video for record in read_records(sources.dataset) if (video := reading.take(record)) is not None]
     narrations = _narrations(sources, features, folder, settings, excluded)
     omitted = (*reading.omitted, *(() if narrations is None else narrations.omitted))
@@ -139,8 +139,8 @@ def refined_records(records: Iterator[Record], places: Mapping[str, Places]) -> 
         yield record.model_copy(update={"steps": tuple(steps), "dropped": (*record.dropped, *dropped)})
 
 
-class _Reading:
-    """Turns records into videos to place, noting why one cannot be."""
+class _VideoReader:
+    """Turns records into videos whose steps are to be placed; omitted: which cannot be, and why."""
 
     def __init__(
         self,
@@ -149,54 +149,29 @@ class _Reading:
         settings: RefineRunSettings,
         excluded: Excluded | frozenset[str] = frozenset(),
     ) -> None:
-        self._features, self._vectors, self._settings, self._excluded = features, vectors, settings, excluded
-        self._seen: set[str] = set()
-        self._first: dict[str, FeatureLocation] = {}  # the first video's features, and the first texts'
+        self._features, self._vectors, self._settings = features, vectors, settings
+        self._join = FeatureJoin(features, slack=settings.data.slack, excluded=excluded)
         self._encode: TextEncoder | None = None
-        self.omitted: list[Rejected] = []
+        self.omitted = self._join.omitted
 
     def take(self, record: Record) -> Written | None:
         """Return the record's video, or None and note why not."""
-        flaw = self._flaw(record)
-        if flaw is not None:
-            reason, value = flaw
-            self.omitted.append(Rejected("step", reason, id=record.video.id, value=value))
+        id, longest = record.video.id, self._settings.data.longest
+        lack = None if record.steps else NO_TEXT
+        flaw = self._join.flaw(id, record.video.duration, key=id, lack=lack, vectors=self._vectors)
+        texts = next(labelled_texts([record], "step"))
+        rows = matching_rows(texts, self._vectors) if flaw is None else None
+        if rows is None:
+            self._join.omit("step", id, flaw or other_texts(texts, self._vectors))
             return None
-        id = record.video.id
-        stored, longest = self._features[id], self._settings.data.longest
-        rows = matching_rows(next(labelled_texts([record], "step")), self._vectors)
 
         def read() -> tuple[FeatureSequence, Matrix]:
             found = self._features.read(id)
             return FeatureSequence(found.values[:longest], found.rate, found.backbone), self._vectors.matrix(id)[rows]
 
+        stored = self._features[id]
         length = min(stored.rows, longest)
-        said = self._said(record, length / stored.rate)
-        return Written(id, said, length, stored.rate, read)
-
-    def _flaw(self, record: Record) -> tuple[str, str] | None:
-        id = record.video.id
-        if id in self._seen:
-            return reasons.TWICE, ""
-        self._seen.add(id)
-        if id in self._excluded:
-            return reasons.EXCLUDED, ""
-        if not record.steps:
-            return reasons.NO_TEXT, ""
-        if id not in self._features:
-            return reasons.NO_VIDEO, ""
-        if id not in self._vectors:
-            return reasons.NO_VECTORS, ""
-        if matching_rows(next(labelled_texts([record], "step")), self._vectors) is None:
-            return reasons.OTHER_TEXTS, f"{len(record.steps)} texts, {self._vectors[id].rows} vectors"
-        seconds, stated = self._features[id].rows / self._features[id].rate, record.video.duration
-        if stated is not None and abs(stated - seconds) > self._settings.data.slack:
-            return reasons.OTHER_LENGTH, f"{stated:g} s and {seconds:g} s"
-        for name, store in {"video": self._features, "text": self._vectors}.items():
-            flaw = reasons.unlike(name, store[id], self._first.setdefault(name, store[id]))
-            if flaw is not None:
-                return flaw
-        return None
+        return Written(id, self._said(record, length / stored.rate), length, stored.rate, read)
 
     def _said(self, record: Record, seconds: float) -> Places:
         """Return where each step is said: as the record has it, else by its likeness to the narration (section 3.1).

@@ -27,7 +27,7 @@ from stepline.evaluate.soda import soda
 from stepline.features import FeatureStore
 from stepline.procx.batch import StepSample, collate
 from stepline.procx.checkpoint import FILE, FeatureFacts, LoadedProcx, load_model, write_model
-from stepline.procx.dataset import FeatureSpec, RecordSource, StepDataset, gather_samples
+from stepline.procx.dataset import StepDataset, gather_samples, steps_given_by
 from stepline.procx.inference import propose, select_proposals
 from stepline.procx.losses import count_frequencies, training_losses
 from stepline.procx.model import ProcX
@@ -43,6 +43,7 @@ from stepline.procx.vocabulary import Vocabulary, train_vocabulary
 from stepline.records import Rejected
 from stepline.storage import write_atomic
 from stepline.training.distributed import first_then_all, is_first, start_processes
+from stepline.training.gather import FeatureSpec
 from stepline.training.loop import HeldOutScorer, Loss, Progress, TrainingTask, fit
 from stepline.training.network_file import UNKNOWN
 from stepline.training.run_folder import (
@@ -54,6 +55,7 @@ from stepline.training.run_folder import (
     write_omitted,
 )
 from stepline.training.settings import TrainSettings
+from stepline.training.sources import read_records
 
 AT_ONCE = 16  # held-out videos
 
@@ -151,7 +153,7 @@ DROPOUT_SETTINGS = ("dropout", "captioner.dropout")  # settings of a network tha
 
 @dataclass(frozen=True)
 class ProcxSources:
-    """What a run reads. features: a store; steps: as `RecordSource` takes them, subset: only that split of them.
+    """What a run reads. features: a store; steps: as `read_records` takes them, subset: only that split of them.
 
     words: further sources whose texts the vocabulary is to hold, such as those of a later fine-tuning; excluded: lists
     that `stepline excluded` wrote.
@@ -235,10 +237,11 @@ def train_run(
 
 def prepare_run(sources: ProcxSources, settings: ProcxRunSettings, start: Path | None = None) -> PreparedRun:
     """Return all that a run starts from; `model.features` and `data.target` are filled in."""
-    source = RecordSource(sources.steps, sources.subset)
-    data = settings.data.model_copy(update={"target": settings.data.target or source.target})
+    data = settings.data.model_copy(update={"target": settings.data.target or steps_given_by(sources.steps)})
     features = FeatureStore(sources.features)
-    samples = gather_samples(source.records(), features, data, excluded=read_excluded(sources.excluded))
+    samples = gather_samples(
+        read_records(sources.steps, sources.subset), features, data, excluded=read_excluded(sources.excluded)
+    )
     kind = samples.kind
     kept, held_out = samples.split(data.held_out)
     loaded = None if start is None else load_model(start)
@@ -312,10 +315,9 @@ def _scorer(prepared: PreparedRun, folder: Path) -> HeldOutScorer[StepSample] | 
 def _vocabulary(samples: StepDataset, sources: ProcxSources, settings: ProcxRunSettings) -> Vocabulary:
     """Return the vocabulary of the samples' texts, and of the further sources' steps."""
     texts = list(samples.texts())
-    for place in sources.words:
-        more = RecordSource(place)
-        field = more.target
-        for record in more.records():
+    for source in sources.words:
+        field = steps_given_by(source)
+        for record in read_records(source):
             if field == "narration":
                 texts += [one.text for one in record.transcript.sentences] if record.transcript else []
             else:

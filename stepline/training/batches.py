@@ -5,7 +5,7 @@ Letters: B batch, K texts, T feature rows, C width of what a backbone gives.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import TypeAlias, overload
+from typing import TypeAlias, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ from stepline.errors import ShapeError
 from stepline.records import Matrix
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
+S = TypeVar("S")
 
 MAX_ROWS = 1200  # rows of a video that training sees; NaSVA's supplement: seconds, at one row a second
 BATCHES_A_POOL = 50  # batches among which videos of like length are sought; more pad less, but shuffle less
@@ -53,10 +54,10 @@ class Sample:
         return replace(self, text=self.text[order], positive=self.positive[order], ordered=False)
 
 
-class LazySamples(Sequence[Sample]):
+class LazySamples(Sequence[S]):
     """Samples that are made, or read, when they are asked for; lengths: feature rows of each, known without that."""
 
-    def __init__(self, make: Callable[[int], Sample], lengths: Sequence[int]) -> None:
+    def __init__(self, make: Callable[[int], S], lengths: Sequence[int]) -> None:
         self._make = make
         self.lengths = list(lengths)
 
@@ -64,10 +65,10 @@ class LazySamples(Sequence[Sample]):
         return len(self.lengths)
 
     @overload
-    def __getitem__(self, index: int) -> Sample: ...
+    def __getitem__(self, index: int) -> S: ...
     @overload
-    def __getitem__(self, index: slice) -> Sequence[Sample]: ...
-    def __getitem__(self, index: int | slice) -> Sample | Sequence[Sample]:
+    def __getitem__(self, index: slice) -> Sequence[S]: ...
+    def __getitem__(self, index: int | slice) -> S | Sequence[S]:
         """Return a sample as it is now. Raises ShapeError where its source holds NaN meanwhile."""
         if isinstance(index, slice):
             return [self._make(each) for each in range(*index.indices(len(self)))]

@@ -39,26 +39,41 @@ def read_labelled_texts(
     datasets`; a dataset that people annotated gives their steps), or a feature store of texts that have times.
     Raises DatasetError or StoreError for any other.
     """
-    name, colon, _ = source.partition(":")
-    if colon and name in DATASETS:
-        field = DATASETS[name].gives
-        yield from labelled_texts(read_records(source), kind, place, annotated=field == "reference" and kind == "step")
-    elif is_feature_store(Path(source)):
+    dataset = dataset_of(source)
+    if dataset is None and is_feature_store(Path(source)):
         yield from _in_store(FeatureStore(Path(source)), kind)
-    else:
-        yield from labelled_texts(read_records(source), kind, place)
+        return
+    annotated = dataset is not None and DATASETS[dataset[0]].gives == "reference" and kind == "step"
+    yield from labelled_texts(read_records(source), kind, place, annotated=annotated)
 
 
-def read_records(source: str) -> Iterator[Record]:
-    """Yield the records of a source: .parquet, .json, a folder of .json, or `name:path` of a public dataset.
+def read_records(source: str, subset: str | None = None) -> Iterator[Record]:
+    """Yield the records of a source: .parquet, .json, a folder of them, or `name:path` of a public dataset.
 
-    Raises DatasetError or StoreError for any other.
+    subset: a split of a dataset. Raises DatasetError or StoreError for any other source, or a subset of mere records.
     """
+    dataset = dataset_of(source)
+    if dataset is not None:
+        yield from (entry.record for entry in stream(*dataset, subset=subset) if entry.record is not None)
+        return
+    path = Path(source)
+    if subset is not None:
+        raise DatasetError(f"{path}: records know no subset {subset!r}; leave --subset out")
+    files = sorted((*path.glob("*.parquet"), *path.glob("*.json"))) if path.is_dir() else [path]
+    if not files or not path.exists():
+        known = "records (.parquet, .json or a folder of them), or NAME:PATH of `stepline datasets`"
+        raise DatasetError(f"{path}: no records to train on; give {known}")
+    for file in files:
+        if file.suffix == ".parquet":
+            yield from read_parquet(file)
+        else:
+            yield read_record(file)
+
+
+def dataset_of(source: str) -> tuple[str, Path] | None:
+    """Return the name and the path of a public dataset, None of any other source."""
     name, colon, path = source.partition(":")
-    if colon and name in DATASETS:
-        yield from (entry.record for entry in stream(name, Path(path)) if entry.record is not None)
-    else:
-        yield from _records(Path(source))
+    return (name, Path(path)) if colon and name in DATASETS else None
 
 
 def is_feature_store(path: Path) -> bool:
@@ -86,18 +101,6 @@ def _place(step: Step, place: StepLabelSource) -> tuple[Span, ...]:
     shown = step.spans[:1] if place != "said" else ()
     said = (step.said,) if step.said is not None and place != "shown" else ()
     return shown or said
-
-
-def _records(path: Path) -> Iterator[Record]:
-    if path.suffix == ".parquet":
-        yield from read_parquet(path)
-        return
-    files = sorted(path.glob("*.json")) if path.is_dir() else [path]
-    if not files or not path.exists():
-        known = "records (.parquet, .json or a folder of them), NAME:PATH of `stepline datasets`, or a store of texts"
-        raise DatasetError(f"{path}: no texts to train on; give {known}")
-    for file in files:
-        yield read_record(file)
 
 
 def _in_store(store: FeatureStore, kind: TextKind) -> Iterator[LabelledTexts]:

@@ -11,7 +11,6 @@ Letters: N clips, C width, O tasks. Differs from WYS2: a softmax regression on r
 SlowFast on frames; each clip is scored by a classifier that never saw its video, so that none is known by heart.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -23,9 +22,10 @@ from scipy.special import log_softmax
 
 from stepline.errors import DatasetError, ShapeError
 from stepline.features import FeatureStore
-from stepline.records import Matrix, Record, Transcript
+from stepline.records import Matrix, Record, Rejected, Transcript
 from stepline.text import embed
 from stepline.training.batches import Mask
+from stepline.training.gather import FeatureJoin
 from stepline.wys2.clips import ClipTextPair, NarratedClip, clip_text_pair, narrated_clips
 from stepline.wys2.settings import ClipSettings, LabelSettings
 from stepline.wys2.settings import CosineMapping as StepMapping
@@ -174,11 +174,11 @@ def _wide(rows: Array) -> Array:
 
 @dataclass
 class ClipDataset:
-    """Clips and, aligned with them, their pairs. omitted: why videos were left out, counted."""
+    """Clips and, aligned with them, their pairs. omitted: which videos were left out, and why."""
 
     clips: list[NarratedClip] = field(default_factory=list)
     pairs: list[ClipTextPair] = field(default_factory=list)
-    omitted: Counter[str] = field(default_factory=Counter)
+    omitted: list[Rejected] = field(default_factory=list)
 
     def of_videos(self, videos: frozenset[str]) -> "ClipDataset":
         """Return the clips of some videos."""
@@ -201,35 +201,30 @@ def gather_clips(
 
     A video without features, without narration or with broken annotations is left out and its reason counted.
     """
-    gathered = ClipDataset()
+    join = FeatureJoin(features)
+    gathered = ClipDataset(omitted=join.omitted)
     known = transcripts or {}
     for record in records:
         video = record.video.id
         if record.transcript is None and video in known:
             record = record.model_copy(update={"transcript": known[video]})
-        if video not in features:
-            gathered.omitted["no features"] += 1
+        flaw = join.flaw(video)
+        if flaw is None:
+            try:
+                clips = narrated_clips(record, settings)
+            except DatasetError as error:
+                flaw = str(error).removeprefix(f"{record.id}: ").partition(";")[0], ""
+        if flaw is not None:
+            join.omit("video", video, flaw)
             continue
-        try:
-            clips = narrated_clips(record, settings)
-        except DatasetError as error:
-            gathered.omitted[str(error).removeprefix(f"{record.id}: ").partition(";")[0]] += 1
-            continue
-        sentences = record.transcript.sentences if record.transcript else ()
-        _add(gathered, clips, features, encode([sentence.text for sentence in sentences]))
+        vectors = encode([sentence.text for sentence in record.transcript.sentences] if record.transcript else [])
+        rows = features.read(video)
+        gathered.clips += clips
+        gathered.pairs += [
+            clip_text_pair(f"{clip.video} {clip.span.start:.1f}", rows, clip.span, vectors[list(clip.candidates)])
+            for clip in clips
+        ]
     return gathered
-
-
-def _add(gathered: ClipDataset, clips: Sequence[NarratedClip], features: FeatureStore, vectors: Matrix) -> None:
-    rows = features.read(clips[0].video)
-    if not len(rows.values):
-        gathered.omitted["no feature row"] += 1
-        return
-    gathered.clips += clips
-    gathered.pairs += [
-        clip_text_pair(f"{clip.video} {clip.span.start:.1f}", rows, clip.span, vectors[list(clip.candidates)])
-        for clip in clips
-    ]
 
 
 def infer_labels(gathered: ClipDataset, settings: LabelSettings) -> Mask:

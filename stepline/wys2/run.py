@@ -14,8 +14,10 @@ from pathlib import Path
 
 from stepline.errors import DatasetError
 from stepline.evaluate.ranking import roc_auc
+from stepline.records import count_reasons
 from stepline.storage import write_atomic
 from stepline.training.batches import Mask
+from stepline.training.gather import reasons_in_words
 from stepline.training.loop import Progress
 from stepline.training.run_folder import RUN, claim_run_folder
 from stepline.wys2.clips import ClipTextPair, split_videos
@@ -67,7 +69,7 @@ def train_run(
     or validation holds one class of clips only, SettingsError when the folder holds a run with other settings.
     """
     if not labelled.clips:
-        raise DatasetError(f"no clip to train on; left out: {dict(labelled.omitted) or 'nothing'}")
+        raise DatasetError(f"no clip to train on; left out: {reasons_in_words(labelled.omitted)}")
     claim_run_folder(folder, settings.model_dump(mode="json"), file=SETTINGS)
     parts = split_videos([clip.video for clip in labelled.clips], settings.train.seed)
     train, held = (labelled.of_videos(part) for part in parts[:2])
@@ -87,7 +89,10 @@ def train_run(
     write_detector(made.detector, folder / DETECTOR, video=video, text=text)
     trained = _calibrated(made, validation, folder / DETECTOR)
     counts = {"clips": len(train.clips), "positive": int(positive.sum()), "validation": len(held.clips)}
-    omitted = {"labelled": dict(labelled.omitted), "unlabelled": dict(unlabelled.omitted) if unlabelled else {}}
+    omitted = {
+        "labelled": count_reasons(labelled.omitted),
+        "unlabelled": count_reasons(unlabelled.omitted) if unlabelled else {},
+    }
     told = {"rounds": [asdict(one) for one in trained.rounds], "calibration": trained.told}
     tree = {"settings": settings.model_dump(mode="json"), "counts": counts, "omitted": omitted, **told}
     write_atomic(folder / RUN, json.dumps(tree, indent=1) + "\n")

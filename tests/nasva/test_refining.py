@@ -12,7 +12,7 @@ from stepline.errors import ShapeError
 from stepline.features import FeatureStore, FeatureWriter, RowTexts
 from stepline.nasva.checkpoint import read_aligner, read_space
 from stepline.nasva.network_settings import RefineRunSettings
-from stepline.nasva.refine import UNLABELLED, RefineSources, _Reading, refine_dataset, refined_records
+from stepline.nasva.refine import UNLABELLED, RefineSources, _VideoReader, refine_dataset, refined_records
 from stepline.records import Record, Sentence, Span, Step, Transcript, Video
 from stepline.settings import load_settings
 from stepline.storage import read_parquet, write_parquet
@@ -121,7 +121,7 @@ def test_evaluation_videos_are_in_no_round(dataset, tmp_path):
 def test_a_dataset_that_gives_only_spans_has_its_first_labels_there():
     steps = (Step(id="1", text="Boil", spans=(Span(3.0, 5.0), Span(8.0, 9.0))), Step(id="2", text="Stir"))
     record = Record(id="a", video=Video(id="a"), steps=steps)
-    assert _Reading(None, None, RefineRunSettings())._said(record, 12.0) == (Span(3.0, 5.0), None)
+    assert _VideoReader(None, None, RefineRunSettings())._said(record, 12.0) == (Span(3.0, 5.0), None)
 
 
 def test_steps_without_a_place_are_linked_to_the_narration():
@@ -129,9 +129,9 @@ def test_steps_without_a_place_are_linked_to_the_narration():
     sentences = tuple(Sentence(text=text, span=span) for text, span in spoken.items())
     steps = (Step(id="1", text="Boil the rice"), Step(id="2", text="Chop the onion"))
     record = Record(id="a", video=Video(id="a", duration=12.0), transcript=Transcript(sentences=sentences), steps=steps)
-    said = _Reading(None, None, RefineRunSettings())._said(record, 12.0)
+    said = _VideoReader(None, None, RefineRunSettings())._said(record, 12.0)
     assert said == (Span(8.0, 9.0), Span(2.0, 4.0))
-    assert _Reading(None, None, RefineRunSettings())._said(record, 5.0) == (None, Span(2.0, 4.0))
+    assert _VideoReader(None, None, RefineRunSettings())._said(record, 5.0) == (None, Span(2.0, 4.0))
 
 
 def test_a_dataset_without_features_is_an_error(dataset, tmp_path):

@@ -13,6 +13,7 @@ from stepline.nasva.network_settings import DataSettings
 from stepline.records import Record, Sentence, Span, Step, Transcript, Video
 from stepline.settings import validate
 from stepline.storage import write_parquet, write_record
+from stepline.training import gather as gather_reasons
 from stepline.training.sources import (
     LabelledTexts,
     labelled_texts,
@@ -93,14 +94,14 @@ def test_whatever_does_not_fit_is_told_and_nothing_takes_its_place(tmp_path):
     made = gather(tmp_path, *given, counts=counts, texts=texts, excluded=frozenset({"test"}))
     assert [sample.id for sample in made] == ["good (step)", "near (step)"]
     assert [(each.id, each.reason) for each in made.omitted] == [
-        ("missing", reasons.NO_VIDEO),
+        ("missing", gather_reasons.NO_FEATURES),
         ("speechless", reasons.NO_TEXT),
         ("unlabelled", reasons.NO_LABEL),
-        ("long", reasons.OTHER_LENGTH),
-        ("mute", reasons.NO_VECTORS),
+        ("long", gather_reasons.OTHER_LENGTH),
+        ("mute", gather_reasons.NO_VECTORS),
         ("others", reasons.OTHER_TEXTS),
-        ("good", reasons.TWICE),
-        ("test", reasons.EXCLUDED),
+        ("good", gather_reasons.TWICE),
+        ("test", gather_reasons.EXCLUDED),
     ]
     assert_allclose(made[0].video, vectors(8, 0), atol=2e-3)
     assert_allclose(made[1].video, vectors(8, 4), atol=2e-3)  # of `near`, the fifth that was stored
@@ -116,7 +117,7 @@ def test_features_of_another_width_are_left_out(tmp_path):
     said = store(tmp_path / "texts", a=1, b=1)
     made = gather_samples([told("a", (0, 2)), told("b", (0, 2))], features, {"step": said})
     assert [(each.id, each.reason, each.value) for each in made.omitted] == [
-        ("b", reasons.OTHER_WIDTH, "video 5, not 4")
+        ("b", gather_reasons.OTHER_WIDTH, "video 5, not 4")
     ]
 
 
@@ -185,7 +186,7 @@ def test_records_are_read_from_parquet_json_and_folders(tmp_path):
     for source in ("all.parquet", "each"):
         assert [each.video for each in read_labelled_texts(str(tmp_path / source), "step")] == ["a", "b"]
     assert [each.video for each in read_labelled_texts(str(tmp_path / "each" / "a.json"), "narration")] == ["a"]
-    with pytest.raises(DatasetError, match="no texts to train on"):
+    with pytest.raises(DatasetError, match="no records to train on"):
         list(read_labelled_texts(str(tmp_path / "nothing"), "step"))
 
 

@@ -178,7 +178,7 @@ def test_what_does_not_fit_is_one_line(tmp_path, stores, stepline):
     write_model(ProcX(TINY, len(words)), words, other, FeatureFacts("s3d"))
     deaf = ("--set", "model.captioner.kind=lstm", "--set", "data.speech=1.0")
     for says, steps, given in (
-        ("no steps to train on", tmp_path / "none", ()),
+        ("no records to train on", tmp_path / "none", ()),
         ("leave --subset out", swapped, ("--subset", "val")),
         ("no video is left to train on", flat, ("--subset", "val")),
         ("model.features=3", flat, ("--set", "model.features=3")),

@@ -6,23 +6,13 @@ from silent_videos import DOINGS, SECONDS, features, records, write_videos
 
 from stepline.errors import DatasetError, ShapeError
 from stepline.features import FeatureStore
-from stepline.procx.dataset import (
-    EXCLUDED,
-    NO_FEATURES,
-    NO_ROWS,
-    NO_STEP,
-    OTHER_KIND,
-    OTHER_LENGTH,
-    PAST,
-    TWICE,
-    RecordSource,
-    gather_samples,
-    speech_window,
-)
+from stepline.procx.dataset import NO_STEP, PAST, gather_samples, speech_window, steps_given_by
 from stepline.procx.settings import DataSettings
 from stepline.procx.train import augment_sample
 from stepline.records import FeatureSequence, Record, Sentence, Span, Step, Video
 from stepline.storage import write_parquet, write_record
+from stepline.training.gather import EXCLUDED, NO_FEATURES, NO_ROWS, OTHER_LENGTH, OTHER_WIDTH, TWICE
+from stepline.training.sources import read_records
 
 
 def gathered(told=None, given=None, excluded=frozenset(), **settings):
@@ -76,7 +66,7 @@ def test_what_is_left_out_is_told():
     given["v5"] = FeatureSequence(np.zeros((SECONDS, 3), np.float32), 1.0, "drawn")
     given["v6"] = FeatureSequence(np.zeros((0, 8), np.float32), 1.0, "drawn")
     found = gathered([one, one, long, empty, late, five, six, seven], given)
-    every = (TWICE, OTHER_LENGTH, NO_STEP, PAST, NO_FEATURES, OTHER_KIND, NO_ROWS)
+    every = (TWICE, OTHER_LENGTH, NO_STEP, PAST, NO_FEATURES, OTHER_WIDTH, NO_ROWS)
     assert found.reasons() == dict.fromkeys(every, 1)
     assert found.videos == ("v0", "v3")
     (past,) = [each for each in found.omitted if each.reason == PAST]
@@ -141,20 +131,20 @@ def test_held_out_videos_are_chosen_by_their_ids():
 
 def test_sources_are_records_or_a_public_dataset(tmp_path):
     _, flat = write_videos(tmp_path, 2)
-    dataset = RecordSource(f"youcook2:{flat}")
-    assert dataset.target == "reference"
-    assert [record.id for record in dataset.records()] == ["v0", "v1"]
-    assert [record.id for record in RecordSource(f"youcook2:{flat}", "val").records()] == []
+    dataset = f"youcook2:{flat}"
+    assert steps_given_by(dataset) == "reference"
+    assert [record.id for record in read_records(dataset)] == ["v0", "v1"]
+    assert [record.id for record in read_records(dataset, "val")] == []
     parts = tmp_path / "swapped"
     parts.mkdir()
     write_parquet(records(2), parts / "a.parquet")
     write_record(Record(id="z", video=Video(id="z")), parts / "z.json")
-    assert RecordSource(str(parts)).target == "steps"
-    assert [record.id for record in RecordSource(str(parts)).records()] == ["v0", "v1", "z"]
+    assert steps_given_by(str(parts)) == "steps"
+    assert [record.id for record in read_records(str(parts))] == ["v0", "v1", "z"]
     with pytest.raises(DatasetError, match="leave --subset out"):
-        list(RecordSource(str(parts), "val").records())
-    with pytest.raises(DatasetError, match="no steps to train on"):
-        list(RecordSource(str(tmp_path / "none")).records())
+        list(read_records(str(parts), "val"))
+    with pytest.raises(DatasetError, match="no records to train on"):
+        list(read_records(str(tmp_path / "none")))
 
 
 def test_a_blank_sentence_is_no_step():

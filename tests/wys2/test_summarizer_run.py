@@ -11,8 +11,9 @@ from wys2_samples import record
 from stepline.cli import main
 from stepline.errors import DatasetError, SettingsError
 from stepline.features import FeatureStore, FeatureWriter
-from stepline.records import Span
+from stepline.records import Span, count_reasons
 from stepline.storage import write_parquet
+from stepline.training.gather import NO_FEATURES
 from stepline.training.settings import TrainSettings
 from stepline.wys2.summarizer import Summarizer, SummarizerSettings, read_summarizer, write_summarizer
 from stepline.wys2.summarizer.model import read_frame_labels
@@ -62,7 +63,7 @@ def test_scores_by_hand():
 def test_a_run_learns_what_is_shown_and_scores_videos_that_it_never_saw(videos, store, tmp_path):
     silent = videos[0].model_copy(update={"transcript": None})
     lessons = gather_summaries([*videos[1:], silent, record(id="x")], store, None, SMALL.summarizer)
-    assert lessons.omitted == {"no features": 1}
+    assert count_reasons(lessons.omitted) == {NO_FEATURES: 1}
     made = train_summarizer_run(lessons, tmp_path, SMALL, video="made")
     assert made.videos == 10
     assert made.scores.videos == 2
@@ -82,11 +83,11 @@ def test_speech_is_used_where_it_is_asked_for(videos, store):
     silent = videos[0].model_copy(update={"transcript": None})
     untimed = record((0.0, 2.0, "hello"), steps=[("cut",)], id="v1")
     lessons = gather_summaries([silent, untimed, *videos[2:]], store, encode, SMALL.summarizer)
-    assert lessons.omitted == {"no narration": 1, "no reference step has a time": 1}
+    assert count_reasons(lessons.omitted) == {"no narration": 1, "no reference step has a time": 1}
     assert {sample.said.shape for sample in lessons.samples} == {(10, 3)}
     told = gather_summaries([silent], store, encode, SMALL.summarizer, {"v0": videos[0].transcript})
     assert told.samples[0].said.any()
-    with pytest.raises(DatasetError, match="0 videos to train on, 3 are needed; left out: {'no narration': 1"):
+    with pytest.raises(DatasetError, match="0 videos to train on, 3 are needed; left out: 1 x no narration"):
         train_summarizer_run(gather_summaries([silent], store, encode, SMALL.summarizer), store.folder / "no", SMALL)
 
 

@@ -11,7 +11,6 @@ How good a summarizer's seconds are, in IV-Sum's measures (WYS2, table 3): F, Ke
 """
 
 import json
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -24,9 +23,10 @@ from torch import nn
 from stepline.errors import DatasetError, ShapeError
 from stepline.evaluate.video_summaries import frames_overlap, kendall_tau, spearman_rho
 from stepline.features import FeatureStore
-from stepline.records import FeatureSequence, Record, Transcript
+from stepline.records import FeatureSequence, Record, Rejected, Transcript, count_reasons
 from stepline.storage import write_atomic
 from stepline.training.batches import Mask, pad
+from stepline.training.gather import FeatureJoin, reasons_in_words
 from stepline.training.loop import Loss, Progress, TrainingTask, fit
 from stepline.training.run_folder import RUN, claim_run_folder
 from stepline.training.settings import TrainSettings
@@ -37,6 +37,8 @@ from stepline.wys2.summarizer.dataset import SegmentedVideo, segment_video, show
 from stepline.wys2.summarizer.model import Summarizer, write_summarizer
 from stepline.wys2.summarizer.settings import TRAINING, SummarizerRunSettings, SummarizerSettings
 from stepline.wys2.summary import Importance
+
+NO_TIME, NO_NARRATION = "no reference step has a time", "no narration"
 
 
 def train_summarizer(
@@ -122,7 +124,7 @@ class SummarizerDataset:
 
     samples: list[SegmentedVideo] = field(default_factory=list)
     shown: list[Mask] = field(default_factory=list)
-    omitted: Counter[str] = field(default_factory=Counter)
+    omitted: list[Rejected] = field(default_factory=list)
 
     def of_videos(self, videos: frozenset[str]) -> "SummarizerDataset":
         """Return some of the videos."""
@@ -150,29 +152,24 @@ def gather_summaries(
 
     A video without features, without the time of any step, or without the speech that is used is left out and counted.
     """
-    lessons = SummarizerDataset()
+    join = FeatureJoin(features)
+    dataset = SummarizerDataset(omitted=join.omitted)
     for record in records:
         video = record.video.id
         if record.transcript is None and transcripts and video in transcripts:
             record = record.model_copy(update={"transcript": transcripts[video]})
-        reason = _lack(record, features, encode)
-        if reason is not None:
-            lessons.omitted[reason] += 1
+        flaw = join.flaw(video)
+        if flaw is None and not any(step.spans for step in record.reference):
+            flaw = NO_TIME, ""
+        if flaw is None and encode is not None and (record.transcript is None or not record.transcript.sentences):
+            flaw = NO_NARRATION, ""
+        if flaw is not None:
+            join.omit("video", video, flaw)
             continue
-        sample = _sample(record, features.read(video), encode, settings)
-        lessons.samples.append(sample)
-        lessons.shown.append(shown_seconds(record, features.read(video).duration))
-    return lessons
-
-
-def _lack(record: Record, features: FeatureStore, encode: TextEncoder | None) -> str | None:
-    if record.video.id not in features:
-        return "no features"
-    if not any(step.spans for step in record.reference):
-        return "no reference step has a time"
-    if encode is not None and (record.transcript is None or not record.transcript.sentences):
-        return "no narration"
-    return None
+        found = features.read(video)
+        dataset.samples.append(_sample(record, found, encode, settings))
+        dataset.shown.append(shown_seconds(record, found.duration))
+    return dataset
 
 
 def _sample(
@@ -202,7 +199,7 @@ def train_summarizer_run(
     """
     if len(lessons.samples) < 3:
         count = len(lessons.samples)
-        raise DatasetError(f"{count} videos to train on, 3 are needed; left out: {dict(lessons.omitted) or 'none'}")
+        raise DatasetError(f"{count} videos to train on, 3 are needed; left out: {reasons_in_words(lessons.omitted)}")
     claim_run_folder(folder, settings.model_dump(mode="json"), file=SETTINGS)
     parts = split_videos([sample.id for sample in lessons.samples], settings.train.seed)
     taught, held = lessons.of_videos(parts[0] | parts[1]), lessons.of_videos(parts[2])
@@ -215,6 +212,6 @@ def train_summarizer_run(
     scores = score_summaries([predict_importance(network, sample) for sample in held.samples], held.shown)
     write_summarizer(network, folder / SUMMARIZER, video=video, text=text)
     told = {"settings": settings.model_dump(mode="json"), "videos": len(taught.samples)}
-    told |= {"omitted": dict(lessons.omitted), "withheld": asdict(scores)}
+    told |= {"omitted": count_reasons(lessons.omitted), "withheld": asdict(scores)}
     write_atomic(folder / RUN, json.dumps(told, indent=1) + "\n")
     return TrainedSummarizer(network, len(taught.samples), scores)

@@ -1,0 +1,130 @@
+"""Texts or records joined with the stored features of their videos: what can be trained on, what is left out and why.
+
+Every trainer asks the same of a video: it did not come before, is not excluded (a benchmark's own), has features with
+rows in them, of the first video's kind, and a stated length that is theirs. What it asks besides, it adds with `omit`.
+Only the index of a feature store is read here; features are read when a sample is looked at.
+"""
+
+import math
+import zlib
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from stepline.datasets.excluded import Excluded
+from stepline.features import FeatureStore
+from stepline.records import FeatureSequence, Rejected, RejectedKind, count_reasons
+
+Features: TypeAlias = FeatureStore | Mapping[str, FeatureSequence]
+Flaw: TypeAlias = tuple[str, str]  # why something is left out, one of a few fixed wordings, and what was found
+
+TWICE = "the video came before"
+EXCLUDED = "it is excluded"
+NO_FEATURES = "there are no features of its video"
+NO_ROWS = "its features hold no row"
+NO_VECTORS = "there are no features of its texts"
+OTHER_LENGTH = "its video and its features differ in length"
+OTHER_WIDTH = "its features have another width"
+OTHER_BACKBONE = "its features come from another network"
+OTHER_RATE = "its features have another rate"
+
+
+@dataclass(frozen=True)
+class FeatureSpec:
+    """What features are of: their width, their backbone, and rows a second."""
+
+    width: int
+    backbone: str
+    rate: float
+
+
+class FeatureJoin:
+    """Looks up the features of one video after another. omitted: what is left out, and why.
+
+    slack: seconds that a video's stated length may differ from its features'. excluded: ids of videos that are left
+    out. one_rate: whether all videos must have the first one's rows a second. specs: of the first video's features
+    ("video"), and of the first texts' ("text").
+    """
+
+    def __init__(
+        self,
+        features: Features,
+        *,
+        slack: float = math.inf,
+        excluded: Excluded | frozenset[str] = frozenset(),
+        one_rate: bool = False,
+    ) -> None:
+        self._features, self._slack, self._excluded, self._one_rate = features, slack, excluded, one_rate
+        self._seen: set[Hashable] = set()
+        self.specs: dict[str, FeatureSpec] = {}
+        self.omitted: list[Rejected] = []
+
+    def flaw(
+        self,
+        video: str,
+        duration: float | None = None,
+        *,
+        key: Hashable = None,
+        lack: str | None = None,
+        vectors: FeatureStore | None = None,
+    ) -> Flaw | None:
+        """Return why a video cannot be trained on, None where its features fit.
+
+        duration: seconds, as its source states them. key: comes once; None: as often as it likes. lack: what its source
+        lacks, None for nothing. vectors: a store that must hold the features of its texts.
+        """
+        if key is not None:
+            if key in self._seen:
+                return TWICE, ""
+            self._seen.add(key)
+        if video in self._excluded:
+            return EXCLUDED, ""
+        if lack is not None:
+            return lack, ""
+        if video not in self._features:
+            return NO_FEATURES, ""
+        if vectors is not None and video not in vectors:
+            return NO_VECTORS, ""
+        spec, rows = feature_spec(self._features, video)
+        if not rows:
+            return NO_ROWS, ""
+        if duration is not None and abs(duration - rows / spec.rate) > self._slack:
+            return OTHER_LENGTH, f"{duration:g} s and {rows / spec.rate:g} s"
+        return self._unlike("video", spec) or (
+            None if vectors is None else self._unlike("text", feature_spec(vectors, video)[0])
+        )
+
+    def omit(self, what: RejectedKind, video: str, flaw: Flaw, text: str = "") -> None:
+        """Note what is left out, and why; text: of the step, where it is one."""
+        reason, value = flaw
+        self.omitted.append(Rejected(what, reason, text=text, id=video, value=value))
+
+    def _unlike(self, name: str, spec: FeatureSpec) -> Flaw | None:
+        """Return how features differ from the first ones, which a network for both could not tell apart."""
+        first = self.specs.setdefault(name, spec)
+        if spec.width != first.width:
+            return OTHER_WIDTH, f"{name} {spec.width}, not {first.width}"
+        if spec.backbone != first.backbone:
+            return OTHER_BACKBONE, f"{name} {spec.backbone}, not {first.backbone}"
+        if self._one_rate and spec.rate != first.rate:
+            return OTHER_RATE, f"{name} {spec.rate:g}, not {first.rate:g}"
+        return None
+
+
+def feature_spec(features: Features, video: str) -> tuple[FeatureSpec, int]:
+    """Return what the features of a video are of, and how many rows they have, without reading them."""
+    found = features[video]
+    if isinstance(found, FeatureSequence):
+        return FeatureSpec(found.values.shape[1], found.backbone, found.rate), len(found.values)
+    return FeatureSpec(found.width, found.backbone, found.rate), found.rows
+
+
+def is_held_out(video: str, fraction: float) -> bool:
+    """Tell whether a video is among the held-out fraction: its id alone decides, whatever else is in the source."""
+    return zlib.crc32(video.encode()) < fraction * 2**32
+
+
+def reasons_in_words(omitted: Iterable[Rejected]) -> str:
+    """Return "3 x it is excluded, 1 x ...", as an error says that nothing is left."""
+    counted = ", ".join(f"{count} x {reason}" for reason, count in count_reasons(omitted).items())
+    return counted or "nothing was given"
