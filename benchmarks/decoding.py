@@ -207,7 +207,7 @@ def cost(found: list[Case], decoder: Callable[[Case], object]) -> float:
 def one_seed(seed: int) -> dict[str, object]:
     """Train, calibrate and score one world."""
     began = time.process_time()
-    samples = simulate(seed, WORLD).samples
+    samples = simulate(seed, WORLD).videos
     held = [one for one in samples if one.subset != "train"]
     with tempfile.TemporaryDirectory() as folder:
         network = train(seed, [one for one in samples if one.subset == "train"], Path(folder))

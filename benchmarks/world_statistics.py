@@ -23,9 +23,9 @@ from research.simulate import (
     make_world,
     statistics,
     stream,
-    zero_shot,
+    zero_shot_recall,
 )
-from research.simulate.scene import STYLES
+from research.simulate.narration import STYLES
 from research.simulate.settings import RECOGNISERS
 
 OUT = Path(__file__).resolve().parent / "results" / "world_statistics.json"
@@ -64,7 +64,7 @@ def measured(settings: SimulationSettings) -> Figures:
 
 
 def recalled(settings: SimulationSettings, backbone: str | None = None) -> Figures:
-    return mean_spread([zero_shot(stream(seed, settings, count=RECALLED), backbone) for seed in SEEDS])
+    return mean_spread([zero_shot_recall(stream(seed, settings, count=RECALLED), backbone) for seed in SEEDS])
 
 
 def recalls() -> dict[str, Figures]:

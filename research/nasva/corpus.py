@@ -21,10 +21,9 @@ from pathlib import Path
 import numpy as np
 
 from research.nasva.rows import NasvaSize, NasvaTrial
-from research.simulate import Sample as Simulated
-from research.simulate import SimulationSettings
+from research.simulate import SimulatedVideo, SimulationSettings
 from research.simulate import stream as simulated_stream
-from research.simulate.scene import STYLES, Style
+from research.simulate.narration import STYLES, Style
 from stepline.datasets import stream
 from stepline.errors import DatasetError
 from stepline.features import FeatureStore
@@ -77,7 +76,7 @@ def simulated(seed: int, backbone: str, recogniser: str, size: NasvaSize) -> Cor
     )
 
 
-def _training_video(video: Simulated, backbone: str) -> TrainingVideo:
+def _training_video(video: SimulatedVideo, backbone: str) -> TrainingVideo:
     record, features = video.record, video.features(backbone)
     return TrainingVideo(
         video.id,
@@ -92,13 +91,13 @@ def _training_video(video: Simulated, backbone: str) -> TrainingVideo:
     )
 
 
-def _test_sample(video: Simulated, style: Style, backbone: str) -> Sample:
+def _test_sample(video: SimulatedVideo, style: Style, backbone: str) -> Sample:
     features = video.features(backbone)
     shown = _shown_rows(video, style, features)
     return Sample(video.id, features.values, video.vectors(style, backbone), shown, style != "recipe")
 
 
-def _shown_rows(video: Simulated, style: Style, features: FeatureSequence) -> Mask:
+def _shown_rows(video: SimulatedVideo, style: Style, features: FeatureSequence) -> Mask:
     """Return (K, T): in which rows each text of a style is shown, by the rows' middle seconds."""
     return video.shown(style)[:, : len(features.values)]
 

@@ -33,8 +33,7 @@ import numpy as np
 import numpy.typing as npt
 
 from research.procx.rows import Baseline, Form, ProcxSize, Wording
-from research.simulate import SHORT, TASTY, SimulationSettings, make_world, recipes, stream
-from research.simulate import Sample as Simulated
+from research.simulate import SHORT, TASTY, SimulatedVideo, SimulationSettings, make_world, recipes, stream
 from stepline.errors import ShapeError
 from stepline.evaluate.events import Event
 from stepline.procx.batch import StepSample, resize_rows
@@ -132,7 +131,7 @@ def _unit_numbers(rows: Matrix) -> Matrix:
     return scaled
 
 
-def _by_wording(videos: Sequence[Simulated], seed: int, folder: Path) -> dict[Wording, list[Record]]:
+def _by_wording(videos: Sequence[SimulatedVideo], seed: int, folder: Path) -> dict[Wording, list[Record]]:
     """Return the videos with their sentences as steps, by wording, from the folder where it has been done."""
     path = folder / f"sieve-swap-{CORPUS_VERSION}-{seed}-{len(videos)}.json"
     if not path.exists():
@@ -164,7 +163,7 @@ class CachedEmbedder:
         return np.stack([self._vectors[text] for text in texts])
 
 
-def swap_quality(videos: Sequence[Simulated], records: Sequence[Record]) -> dict[str, float]:
+def swap_quality(videos: Sequence[SimulatedVideo], records: Sequence[Record]) -> dict[str, float]:
     """Return how right Sieve & Swap was by the planted truth.
 
     Fractions of kept pieces that tell a step, that tell one in view, that are swapped; of swaps that are the step told;
@@ -184,7 +183,7 @@ def swap_quality(videos: Sequence[Simulated], records: Sequence[Record]) -> dict
     }
 
 
-def _piece_facts(video: Simulated, record: Record) -> Iterator[tuple[bool, bool, bool, bool, int]]:
+def _piece_facts(video: SimulatedVideo, record: Record) -> Iterator[tuple[bool, bool, bool, bool, int]]:
     lines, article = video.narration, dict(zip(video.record.recipe, video.recipe.step.tolist(), strict=True))
     for step in record.steps:
         told = {int(lines.step[source]) for source in step.sources} - {-1}

@@ -2,16 +2,16 @@
 
     simulation = simulate(seed=0)                    # or simulate(0, YOUCOOK2), or stream(0, count=1000)
     simulation.records[0]                            # transcript, written steps, recipe, captions, truth
-    simulation.samples[0].features("usual")          # (T, C) as a FeatureSequence
-    simulation.samples[0].vectors("narration")       # (S, C) of the same backbone; also "step" and "recipe"
-    simulation.samples[0].embeddings("step")         # (K, D) for linking steps with narration
-    simulation.samples[0].shown("step")              # (K, T) bool, the planted truth
+    simulation.videos[0].features("usual")          # (T, C) as a FeatureSequence
+    simulation.videos[0].vectors("narration")       # (S, C) of the same backbone; also "step" and "recipe"
+    simulation.videos[0].embeddings("step")         # (K, D) for linking steps with narration
+    simulation.videos[0].shown("step")              # (K, T) bool, the planted truth
     write_dataset(simulation, folder)                # the same in the public datasets' formats
 
 What the world holds and how it was measured: docs/world.md.
 """
 
-from research.simulate.scene import Lines, Style
+from research.simulate.narration import Lines, Style
 from research.simulate.settings import (
     BACKBONES,
     EASY,
@@ -25,9 +25,9 @@ from research.simulate.settings import (
     SimulationSettings,
 )
 from research.simulate.simulation import Simulation, make_world, recipes, simulate, stream
-from research.simulate.statistics import statistics, zero_shot
-from research.simulate.video import Sample, World
-from research.simulate.write import write_dataset, write_samples
+from research.simulate.statistics import statistics, zero_shot_recall
+from research.simulate.video import SimulatedVideo, World
+from research.simulate.write import write_dataset, write_videos
 
 __all__ = [
     "BACKBONES",
@@ -40,7 +40,7 @@ __all__ = [
     "BackboneSettings",
     "Lines",
     "RecogniserSettings",
-    "Sample",
+    "SimulatedVideo",
     "Simulation",
     "SimulationSettings",
     "Style",
@@ -51,6 +51,6 @@ __all__ = [
     "statistics",
     "stream",
     "write_dataset",
-    "write_samples",
-    "zero_shot",
+    "write_videos",
+    "zero_shot_recall",
 ]

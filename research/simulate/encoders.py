@@ -9,12 +9,13 @@ from typing import TypeAlias
 
 import numpy as np
 
-from research.simulate import scene as streams
-from research.simulate.scene import NONE, SAID, STYLES, Domain, Lines, Scene, Style, unit_rows
+from research.simulate.narration import SAID, STYLES, Lines, Style
+from research.simulate.scene import NONE, Scene
 from research.simulate.settings import BackboneSettings
+from research.simulate.tasks import WORLD, Domain, Purpose, random_stream, unit_rows
 from stepline.records import Matrix
 
-Part: TypeAlias = tuple[float, Matrix, Matrix]  # share of a meaning's text and picture, its map to pictures, to others
+Part: TypeAlias = tuple[float, Matrix, Matrix]  # cosine of a meaning's text and picture, its map to pictures, to others
 
 CHAT_NORM = 1.4  # of a chat sentence's meaning: that of an action and an object together
 
@@ -40,7 +41,7 @@ class Encoder:
     texts: dict[Style, TextMap]
     chat: Matrix
 
-    def pictures(self, scene: Scene, difficulty: float, rng: np.random.Generator) -> Matrix:
+    def encode_pictures(self, scene: Scene, difficulty: float, rng: np.random.Generator) -> Matrix:
         """Return the video's features (T, C) as unit rows."""
         own, width = self.settings, self.settings.width
         values = scene.action @ self.action + scene.object @ self.object  # (T, C)
@@ -49,10 +50,10 @@ class Encoder:
         instance = np.concatenate((own.instance * _directions(windows, width, rng), np.zeros((1, width), np.float32)))
         values += instance[scene.window]  # NONE takes the last row
         values += difficulty * own.white * _noise(len(values), width, rng)
-        values += difficulty * own.walk * _walk(len(values), width, own.walk_memory, rng)
+        values += difficulty * own.walk * _autoregressive_walk(len(values), width, own.walk_memory, rng)
         return unit_rows(values)
 
-    def lines(self, lines: Lines, domain: Domain, rng: np.random.Generator, noise: float = 0.0) -> Matrix:
+    def encode_texts(self, lines: Lines, domain: Domain, rng: np.random.Generator, noise: float = 0.0) -> Matrix:
         """Return the texts' vectors (K, C) as unit rows; `noise` is added to that of their style."""
         text = self.texts[lines.style]
         action = (lines.action != NONE) & (lines.said_action == SAID)
@@ -66,12 +67,12 @@ class Encoder:
 
 def make_encoder(name: str, settings: BackboneSettings, domain: Domain, chats: int) -> Encoder:
     """Return the backbone of that name in a world; its maps depend on the world's seed and on the name."""
-    rng = streams.random(domain.seed, streams.WORLD, streams.BACKBONE, name)
+    rng = random_stream(domain.seed, WORLD, Purpose.BACKBONE, name)
     size = domain.actions.shape[1]
     frame = _orthonormal(4 * size, settings.width, rng)
     action, object, other_action, other_object = np.split(frame, 4)
     parts = ((settings.action_shared, action, other_action), (settings.object_shared, object, other_object))
-    written = _pair(size, settings.width, rng)
+    written = _orthonormal_pair(size, settings.width, rng)
     texts = {style: _text_map(style, parts, written, settings, rng) for style in STYLES}
     return Encoder(name, settings, action, object, texts, CHAT_NORM * _directions(chats, settings.width, rng))
 
@@ -82,16 +83,18 @@ def _text_map(
 ) -> TextMap:  # fmt: skip
     """Return a style's map of actions and of objects.
 
-    share * picture + sqrt(1 - share^2) * other, where `other` is the same for all styles but for what their
+    cosine * picture + sqrt(1 - cosine^2) * other, where `other` is the same for all styles but for what their
     distortion turns away; written steps and articles turn a part of it alike. So styles differ in what they have
     not in common with the pictures: a model must learn each, while plain cosine finds no style easier.
     """
     own = {"narration": settings.narration, "step": settings.step, "recipe": settings.recipe}[style]
     common = 0.0 if style == "narration" else settings.style_shared
     size, maps = len(written[0]), []
-    for (share, picture, other), joint, alone in zip(parts, written, _pair(size, settings.width, rng), strict=True):
+    for (cosine, picture, other), joint, alone in zip(
+        parts, written, _orthonormal_pair(size, settings.width, rng), strict=True
+    ):
         turned = _blend(own.distortion, _blend(np.sqrt(common), joint, alone), other)
-        maps.append(_blend(share, picture, turned))
+        maps.append(_blend(cosine, picture, turned))
     bias = settings.style_bias * _directions(1, settings.width, rng)[0]
     return TextMap(maps[0], maps[1], bias, own.noise)
 
@@ -102,7 +105,7 @@ def _blend(weight: float, first: Matrix, second: Matrix) -> Matrix:
     return blend
 
 
-def _pair(size: int, width: int, rng: np.random.Generator) -> tuple[Matrix, Matrix]:
+def _orthonormal_pair(size: int, width: int, rng: np.random.Generator) -> tuple[Matrix, Matrix]:
     first, second = np.split(_orthonormal(2 * size, width, rng), 2)
     return first, second
 
@@ -123,7 +126,7 @@ def _noise(rows: int, width: int, rng: np.random.Generator) -> Matrix:
     return noise
 
 
-def _walk(rows: int, width: int, memory: float, rng: np.random.Generator) -> Matrix:
+def _autoregressive_walk(rows: int, width: int, memory: float, rng: np.random.Generator) -> Matrix:
     """Return a stationary AR(1) walk whose rows have norm 1 on average."""
     walk = _noise(rows, width, rng)
     walk[1:] *= np.float32(np.sqrt(1 - memory**2))

@@ -36,10 +36,10 @@ class TaskSettings(Settings):
 class TimelineSettings(Settings):
     """Which steps a video shows, and when. Seconds."""
 
-    present: Fraction = 0.5  # share of the article's steps that a video shows; HT-Step: about half
+    present: Fraction = 0.5  # fraction of the article's steps that a video shows; HT-Step: about half
     least_present: Count = 3
-    swapped: Fraction = 0.15  # chance that a shown step changes places with the next
-    repeated: Fraction = 0.0  # chance that a shown step is shown once more later
+    swapped: Fraction = 0.15  # probability that a shown step changes places with the next
+    repeated: Fraction = 0.0  # probability that a shown step is shown once more later
     window_median: Positive = 9.8  # of the lognormal duration; YouCook2: 14
     window_sigma: NonNegative = 0.45  # of its logarithm; YouCook2: 0.86
     window_least: Positive = 4.0
@@ -74,10 +74,10 @@ class WriterSettings(Settings):
     """The stand-in for the language model that writes steps from the transcript."""
 
     chunk: Count = 10  # sentences that it sees at once; NaSVA section 3.1
-    step_kept: Fraction = 0.9  # chance that a sentence which tells a step (shown or not) becomes a step
-    object_chat_kept: Fraction = 0.3  # chance that object chat does
-    chat_kept: Fraction = 0.05  # chance that chat does
-    restored: Fraction = 0.9  # chance that a dropped object or action is written from the context
+    step_kept: Fraction = 0.9  # probability that a sentence which tells a step (shown or not) becomes a step
+    object_chat_kept: Fraction = 0.3  # probability that object chat does
+    chat_kept: Fraction = 0.05  # probability that chat does
+    restored: Fraction = 0.9  # probability that a dropped object or action is written from the context
     corrected: Fraction = 0.5  # the same for one that the recogniser misheard
 
 
@@ -109,7 +109,7 @@ class BackboneSettings(Settings):
 class SceneSettings(Settings):
     """What a second of the video shows, whatever encodes it."""
 
-    action_seen: Fraction = 0.75  # chance that the action is visible in a block of a window
+    action_seen: Fraction = 0.75  # probability that the action is visible in a block of a window
     block: Positive = 3.0  # s
     backgrounds: Count = 6  # other actions, seen between the windows
     object_left: Fraction = 0.85  # its object just outside its windows: THE bias of labels from pictures
@@ -119,7 +119,7 @@ class SceneSettings(Settings):
 class RecogniserSettings(Settings):
     """How far a recogniser's transcript is from what was said."""
 
-    word_error: Fraction = 0.0  # chance that a word is misheard
+    word_error: Fraction = 0.0  # probability that a word is misheard
     jitter: NonNegative = 0.0  # s, standard deviation of a sentence's time error
     punctuated: bool = True  # writes capitals and full stops
     noise: NonNegative = 0.0  # added to the text vectors' own, for what the other misheard words do to them
@@ -146,7 +146,7 @@ class SimulationSettings(Settings):
     """The whole world."""
 
     videos: Count = 60
-    held_out: Fraction = 0.3  # share of the videos, the last ones, that are not for training
+    held_out: Fraction = 0.3  # fraction of the videos, the last ones, that are not for training
     tasks: TaskSettings = TaskSettings()
     timeline: TimelineSettings = TimelineSettings()
     narration: NarrationSettings = NarrationSettings()

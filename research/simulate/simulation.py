@@ -7,14 +7,12 @@ from types import MappingProxyType
 
 import numpy as np
 
-from research.simulate import scene as streams
-from research.simulate import video as records
 from research.simulate.encoders import Encoder, make_encoder
-from research.simulate.narration import WORDINGS, article
-from research.simulate.scene import Domain, Style, make_domain
+from research.simulate.narration import WORDINGS, Style, article_lines
 from research.simulate.settings import EMBEDDER, SHORT, BackboneSettings, SimulationSettings, StyleSettings
+from research.simulate.tasks import WORLD, Domain, Purpose, make_domain, random_stream
 from research.simulate.texts import CHATS, texts, title
-from research.simulate.video import Sample, World, make_sample
+from research.simulate.video import SimulatedVideo, World, make_record, make_video
 from stepline.records import FeatureSequence, Matrix, Record
 
 EMBEDDER_WIDTH = 64
@@ -24,11 +22,11 @@ EMBEDDER_WIDTH = 64
 class Simulation:
     """The videos of a world in order: those for training, then the held-out ones.
 
-    `records`, `features`, `vectors` and `embeddings` are aligned with `samples`.
+    `records`, `features`, `vectors` and `embeddings` are aligned with `videos`.
     """
 
     world: World
-    samples: tuple[Sample, ...]
+    videos: tuple[SimulatedVideo, ...]
 
     @property
     def settings(self) -> SimulationSettings:
@@ -38,23 +36,23 @@ class Simulation:
     @cached_property
     def records(self) -> list[Record]:
         """One record a video; `reference` is the planted truth about the recipe's lines."""
-        return [sample.record for sample in self.samples]
+        return [video.record for video in self.videos]
 
     def records_about(self, style: Style) -> list[Record]:
         """Return the records with the planted truth about the texts of another style as their reference."""
-        return [records.record(sample, style) for sample in self.samples]
+        return [make_record(video, style) for video in self.videos]
 
     def features(self, backbone: str | None = None) -> list[FeatureSequence]:
         """Return one backbone's features of every video."""
-        return [sample.features(backbone) for sample in self.samples]
+        return [video.features(backbone) for video in self.videos]
 
     def vectors(self, style: Style, backbone: str | None = None) -> list[Matrix]:
         """Return one backbone's text vectors (K, C) of every video."""
-        return [sample.vectors(style, backbone) for sample in self.samples]
+        return [video.vectors(style, backbone) for video in self.videos]
 
     def embeddings(self, style: Style) -> list[Matrix]:
         """Return (K, D) of every video for linking steps with narration."""
-        return [sample.embeddings(style) for sample in self.samples]
+        return [video.embeddings(style) for video in self.videos]
 
     @property
     def recipes(self) -> dict[str, tuple[str, ...]]:
@@ -65,32 +63,32 @@ class Simulation:
 def simulate(seed: int, settings: SimulationSettings = SHORT) -> Simulation:
     """Return the world with this seed and all its videos. The same seed and settings give the same values."""
     world = make_world(seed, settings)
-    return Simulation(world, tuple(make_sample(world, index) for index in range(settings.videos)))
+    return Simulation(world, tuple(make_video(world, index) for index in range(settings.videos)))
 
 
 def stream(
     seed: int, settings: SimulationSettings = SHORT, *, start: int = 0, count: int | None = None
-) -> Iterator[Sample]:
+) -> Iterator[SimulatedVideo]:
     """Yield the videos from number `start` on, one in memory at a time; without `count`, up to the settings' last.
 
     Videos past `settings.videos` are further held-out ones. Each is what `simulate` gives at its number.
     """
     world = make_world(seed, settings)
     end = settings.videos if count is None else start + count
-    return (make_sample(world, index) for index in range(start, end))
+    return (make_video(world, index) for index in range(start, end))
 
 
 def make_world(seed: int, settings: SimulationSettings = SHORT) -> World:
     """Return what all videos of a world share."""
     domain = make_domain(seed, settings.tasks, settings.scene.backgrounds)
-    rng = streams.random(seed, streams.WORLD, streams.ARTICLES)
+    rng = random_stream(seed, WORLD, Purpose.ARTICLES)
     wordings = tuple(rng.integers(0, WORDINGS, len(task)) for task in domain.tasks)
     return World(seed, settings, domain, MappingProxyType(_encoders(settings, domain)), wordings)
 
 
 def recipes(world: World) -> dict[str, tuple[str, ...]]:
     """Return title -> lines of every task's article."""
-    return {title(task.number): texts(article(task, world.wordings[task.number])) for task in world.domain.tasks}
+    return {title(task.number): texts(article_lines(task, world.wordings[task.number])) for task in world.domain.tasks}
 
 
 def _encoders(settings: SimulationSettings, domain: Domain) -> Mapping[str, Encoder]:

@@ -1,14 +1,13 @@
-"""The words of the world: real verbs and nouns, and how each style puts them.
+"""The words of the world: a vocabulary of plain kitchen English, written for it, and how each style puts it.
 
 A line's words depend on its meaning and its `wording` number alone.
-
-The vocabulary of the simulated world. Plain kitchen English, written for it.
 """
 
 from collections.abc import Sequence
 from typing import Final
 
-from research.simulate.scene import MISHEARD, NONE, SAID, Lines
+from research.simulate.narration import MISHEARD, SAID, Lines
+from research.simulate.scene import NONE
 from research.simulate.settings import RecogniserSettings
 
 VERBS: Final = (

@@ -1,7 +1,4 @@
-"""One simulated video: its plan is drawn at once, its features, vectors and words when they are asked for.
-
-A simulated video as a Record, with the truth about any of its three kinds of text.
-"""
+"""One simulated video: its timeline is drawn at once, its features, vectors, words and Record when asked for."""
 
 from __future__ import annotations
 
@@ -12,102 +9,14 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from research.simulate import scene as streams
 from research.simulate.encoders import Encoder
-from research.simulate.narration import hear, narrate, recipe, write
-from research.simulate.scene import NONE, Domain, Ints, Lines, Style, Task, Timeline, make_scene, make_timeline
+from research.simulate.narration import Lines, Style, narrate, recipe_lines, recognise, write_steps
+from research.simulate.scene import NONE, Timeline, make_scene, make_timeline
 from research.simulate.settings import EMBEDDER, RECOGNISERS, RecogniserSettings, SimulationSettings
+from research.simulate.tasks import WORLD, Domain, Ints, Purpose, Task, random_stream
 from research.simulate.texts import CHATS, captions, texts, title
 from stepline.errors import SettingsError
 from stepline.records import FeatureSequence, Matrix, Record, Sentence, Span, Step, Transcript, Video
-
-
-def record(sample: Sample, about: Style = "recipe") -> Record:
-    """Return the record of a video; its reference is the truth about the texts of one style."""
-    settings = sample.world.settings
-    return Record(
-        id=sample.id,
-        video=Video(id=sample.id, duration=sample.duration, task=title(sample.task.number),
-                    title=title(sample.task.number)),
-        transcript=transcript(sample.narration, settings.recogniser),
-        steps=steps(sample),
-        recipe=texts(sample.recipe),
-        captions=described(sample),
-        reference=reference(sample, about),
-        settings={"world": {"seed": sample.world.seed, "video": sample.index, "subset": sample.subset}},
-    )  # fmt: skip
-
-
-def transcript(lines: Lines, recogniser: str) -> Transcript:
-    """Return the narration as that recogniser writes it."""
-    said = zip(texts(lines, RECOGNISERS[recogniser]), lines.times, strict=True)
-    sentences = tuple(Sentence(text=text, span=_span(times)) for text, times in said)
-    return Transcript(language="en", sentences=sentences, recogniser=f"world-{recogniser}")
-
-
-def steps(sample: Sample) -> tuple[Step, ...]:
-    """Return the written steps: not placed, each with its sentences."""
-    rows = zip(texts(sample.steps), sample.steps.times, sample.steps.sources, strict=True)
-    return tuple(
-        Step(id=str(number), text=text, said=_span(times), sources=sources)
-        for number, (text, times, sources) in enumerate(rows, start=1)
-    )
-
-
-def described(sample: Sample) -> tuple[Step, ...]:
-    """Return a person's captions of all windows, in the order of time."""
-    lines, timeline = sample.recipe, sample.timeline
-    row = {int(step): place for place, step in enumerate(lines.step)}
-    said = captions(lines)
-    return tuple(
-        Step(id=str(number), text=said[row[int(step)]], spans=(_span(timeline.windows[number]),))
-        for number, step in enumerate(timeline.steps)
-    )
-
-
-def reference(sample: Sample, about: Style) -> tuple[Step, ...]:
-    """Return every text of a style with where it is shown: a recipe line's every window, else the one it tells of.
-
-    ids: a recipe line's number among all tasks' lines (HT-Step), a sentence's row (HTM-Align), a step's own id.
-    """
-    lines = sample.lines(about)
-    said = texts(lines, RECOGNISERS[sample.world.settings.recogniser] if about == "narration" else None)
-    return tuple(
-        Step(id=str(row + first_number(sample, about)), text=text, spans=_shown(sample, lines, row),
-             said=None if np.isnan(lines.times[row, 0]) else _span(lines.times[row]))
-        for row, text in enumerate(said)
-    )  # fmt: skip
-
-
-def first_number(sample: Sample, about: Style) -> int:
-    """Return the id of a style's first text."""
-    if about == "recipe":
-        return sample.world.domain.first_line(sample.task.number)
-    return 1 if about == "step" else 0
-
-
-def spoken_words(text: str, span: Span, settings: RecogniserSettings) -> list[dict[str, str | float]]:
-    """Return a sentence's words as WhisperX has them; times in proportion to the words' letters."""
-    words = text.split()
-    edges = np.concatenate(([0.0], np.cumsum([len(word) + 1.0 for word in words])))
-    times = np.round(span.start + edges / edges[-1] * span.duration, 3)
-    score = round(1.0 - settings.word_error, 3)
-    return [
-        {"word": word, "start": float(start), "end": float(end), "score": score}
-        for word, start, end in zip(words, times[:-1], times[1:], strict=True)
-    ]
-
-
-def _shown(sample: Sample, lines: Lines, row: int) -> tuple[Span, ...]:
-    if lines.style == "recipe":
-        return tuple(_span(times) for times in sample.timeline.of(int(lines.step[row])))
-    window = int(lines.window[row])
-    return () if window == NONE else (_span(sample.timeline.windows[window]),)
-
-
-def _span(times: np.ndarray[tuple[int], np.dtype[np.float64]]) -> Span:
-    return Span(float(times[0]), float(times[1]))
-
 
 RATE = 1.0  # feature rows a second
 
@@ -132,7 +41,7 @@ class World:
 
 
 @dataclass(frozen=True)
-class Sample:
+class SimulatedVideo:
     """A video of a world, with the planted truth about it."""
 
     world: World
@@ -150,27 +59,29 @@ class Sample:
     @cached_property
     def spoken(self) -> Lines:
         """What is really said."""
-        settings, rng = self.world.settings.narration, self._random(streams.NARRATION)
+        settings, rng = self.world.settings.narration, self._random_stream(Purpose.NARRATION)
         return narrate(self.task, self.timeline, settings, len(CHATS), rng)
 
     @cached_property
     def narration(self) -> Lines:
         """What the settings' recogniser makes of it."""
-        return self.heard(self.world.settings.recogniser)
+        return self.recognised(self.world.settings.recogniser)
 
-    def heard(self, recogniser: str) -> Lines:
+    def recognised(self, recogniser: str) -> Lines:
         """Return the narration as that recogniser gives it."""
-        return hear(self.spoken, self.duration, RECOGNISERS[recogniser], self._random(streams.RECOGNISER, recogniser))
+        return recognise(
+            self.spoken, self.duration, RECOGNISERS[recogniser], self._random_stream(Purpose.RECOGNISER, recogniser)
+        )
 
     @cached_property
     def steps(self) -> Lines:
         """The steps that the stand-in of a language model wrote from the narration."""
-        return write(self.narration, self.world.settings.writer, self._random(streams.WRITER))
+        return write_steps(self.narration, self.world.settings.writer, self._random_stream(Purpose.WRITER))
 
     @cached_property
     def recipe(self) -> Lines:
         """The lines of the task's article, in the article's order."""
-        return recipe(self.task, self.timeline, self.world.wordings[self.task.number])
+        return recipe_lines(self.task, self.timeline, self.world.wordings[self.task.number])
 
     def lines(self, style: Style) -> Lines:
         """Return the texts of a style."""
@@ -188,8 +99,12 @@ class Sample:
     def features(self, backbone: str | None = None) -> FeatureSequence:
         """Return the video's features, unit rows at 1 Hz; T is the duration, rounded up."""
         encoder, settings = self.world.encoder(backbone), self.world.settings
-        scene = make_scene(self.world.domain, self.task, self.timeline, settings.scene, self._random(streams.SCENE))
-        values = encoder.pictures(scene, settings.difficulty, self._random(streams.FEATURES, encoder.name))
+        scene = make_scene(
+            self.world.domain, self.task, self.timeline, settings.scene, self._random_stream(Purpose.SCENE)
+        )
+        values = encoder.encode_pictures(
+            scene, settings.difficulty, self._random_stream(Purpose.FEATURES, encoder.name)
+        )
         return FeatureSequence(values, RATE, f"world-{encoder.name}")
 
     def vectors(self, style: Style, backbone: str | None = None) -> Matrix:
@@ -203,30 +118,30 @@ class Sample:
     @cached_property
     def record(self) -> Record:
         """Everything as a Record; `reference` is the planted truth about the recipe's lines."""
-        return record(self)
+        return make_record(self)
 
     def _vectors(self, style: Style, encoder: Encoder) -> Matrix:
         noise = RECOGNISERS[self.world.settings.recogniser].noise if style == "narration" else 0.0
         if style == "recipe":  # a line of an article has one vector, whatever the video
-            rng = streams.random(self.world.seed, streams.WORLD, streams.ARTICLES, encoder.name, str(self.task.number))
+            rng = random_stream(self.world.seed, WORLD, Purpose.ARTICLES, encoder.name, str(self.task.number))
         else:
-            rng = self._random(streams.VECTORS, encoder.name, style)
-        return encoder.lines(self.lines(style), self.world.domain, rng, noise)
+            rng = self._random_stream(Purpose.VECTORS, encoder.name, style)
+        return encoder.encode_texts(self.lines(style), self.world.domain, rng, noise)
 
-    def _random(self, purpose: int, *names: str) -> np.random.Generator:
-        return streams.random(self.world.seed, self.index + 1, purpose, *names)
+    def _random_stream(self, purpose: Purpose, *names: str) -> np.random.Generator:
+        return random_stream(self.world.seed, self.index + 1, purpose, *names)
 
 
-def make_sample(world: World, index: int) -> Sample:
+def make_video(world: World, index: int) -> SimulatedVideo:
     """Return the video with this number; any number may be asked for, in any order."""
     settings = world.settings
     train = index < settings.videos - round(settings.videos * settings.held_out)
-    rng = streams.random(world.seed, index + 1, streams.TIMELINE)
+    rng = random_stream(world.seed, index + 1, Purpose.TIMELINE)
     known = settings.tasks.tasks - settings.tasks.unseen
     task = world.domain.tasks[int(rng.integers(known if train else settings.tasks.tasks))]
     subset = "train" if train else "val_seen" if task.number < known else "val_unseen"
     timeline = make_timeline(len(task), settings.timeline, rng)
-    return Sample(world, index, video_id(world.seed, index), subset, task, timeline)
+    return SimulatedVideo(world, index, video_id(world.seed, index), subset, task, timeline)
 
 
 def video_id(seed: int, index: int) -> str:
@@ -236,3 +151,90 @@ def video_id(seed: int, index: int) -> str:
 
 def _one_hot(window: Ints, count: int) -> npt.NDArray[np.bool_]:
     return np.asarray((window[:, None] == np.arange(count)) & (window[:, None] != NONE))
+
+
+def make_record(video: SimulatedVideo, about: Style = "recipe") -> Record:
+    """Return the record of a video; its reference is the truth about the texts of one style."""
+    settings = video.world.settings
+    return Record(
+        id=video.id,
+        video=Video(id=video.id, duration=video.duration, task=title(video.task.number),
+                    title=title(video.task.number)),
+        transcript=make_transcript(video.narration, settings.recogniser),
+        steps=written_steps(video),
+        recipe=texts(video.recipe),
+        captions=person_captions(video),
+        reference=shown_texts(video, about),
+        settings={"world": {"seed": video.world.seed, "video": video.index, "subset": video.subset}},
+    )  # fmt: skip
+
+
+def make_transcript(lines: Lines, recogniser: str) -> Transcript:
+    """Return the narration as that recogniser writes it."""
+    said = zip(texts(lines, RECOGNISERS[recogniser]), lines.times, strict=True)
+    sentences = tuple(Sentence(text=text, span=_span(times)) for text, times in said)
+    return Transcript(language="en", sentences=sentences, recogniser=f"world-{recogniser}")
+
+
+def written_steps(video: SimulatedVideo) -> tuple[Step, ...]:
+    """Return the written steps: not placed, each with its sentences."""
+    rows = zip(texts(video.steps), video.steps.times, video.steps.sources, strict=True)
+    return tuple(
+        Step(id=str(number), text=text, said=_span(times), sources=sources)
+        for number, (text, times, sources) in enumerate(rows, start=1)
+    )
+
+
+def person_captions(video: SimulatedVideo) -> tuple[Step, ...]:
+    """Return a person's captions of all windows, in the order of time."""
+    lines, timeline = video.recipe, video.timeline
+    row = {int(step): index for index, step in enumerate(lines.step)}
+    said = captions(lines)
+    return tuple(
+        Step(id=str(number), text=said[row[int(step)]], spans=(_span(timeline.windows[number]),))
+        for number, step in enumerate(timeline.steps)
+    )
+
+
+def shown_texts(video: SimulatedVideo, about: Style) -> tuple[Step, ...]:
+    """Return every text of a style with where it is shown: a recipe line's every window, else the one it tells of.
+
+    ids: a recipe line's number among all tasks' lines (HT-Step), a sentence's row (HTM-Align), a step's own id.
+    """
+    lines = video.lines(about)
+    said = texts(lines, RECOGNISERS[video.world.settings.recogniser] if about == "narration" else None)
+    return tuple(
+        Step(id=str(row + first_text_id(video, about)), text=text, spans=_shown_spans(video, lines, row),
+             said=None if np.isnan(lines.times[row, 0]) else _span(lines.times[row]))
+        for row, text in enumerate(said)
+    )  # fmt: skip
+
+
+def first_text_id(video: SimulatedVideo, about: Style) -> int:
+    """Return the id of a style's first text."""
+    if about == "recipe":
+        return video.world.domain.first_line(video.task.number)
+    return 1 if about == "step" else 0
+
+
+def spoken_words(text: str, span: Span, settings: RecogniserSettings) -> list[dict[str, str | float]]:
+    """Return a sentence's words as WhisperX has them; times in proportion to the words' letters."""
+    words = text.split()
+    edges = np.concatenate(([0.0], np.cumsum([len(word) + 1.0 for word in words])))
+    times = np.round(span.start + edges / edges[-1] * span.duration, 3)
+    score = round(1.0 - settings.word_error, 3)
+    return [
+        {"word": word, "start": float(start), "end": float(end), "score": score}
+        for word, start, end in zip(words, times[:-1], times[1:], strict=True)
+    ]
+
+
+def _shown_spans(video: SimulatedVideo, lines: Lines, row: int) -> tuple[Span, ...]:
+    if lines.style == "recipe":
+        return tuple(_span(times) for times in video.timeline.of(int(lines.step[row])))
+    window = int(lines.window[row])
+    return () if window == NONE else (_span(video.timeline.windows[window]),)
+
+
+def _span(times: np.ndarray[tuple[int], np.dtype[np.float64]]) -> Span:
+    return Span(float(times[0]), float(times[1]))

@@ -11,7 +11,7 @@
     texts/{backbone}/{style}/{id}.pth                             {vid, start, end, text, features}
     texts/embedder/{style}/{id}.pth                               the same of the encoder that links texts
 
-One sample is in memory at a time. The files of all videos are written last, each whole or not at all, so that a
+One video is in memory at a time. The files of all videos are written last, each whole or not at all, so that a
 folder without ht-step/annotations.json is one that was not finished.
 """
 
@@ -25,13 +25,11 @@ from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 
-from research.simulate import video as records
-from research.simulate.narration import article
-from research.simulate.scene import STYLES, Lines, Style
+from research.simulate.narration import STYLES, Lines, Style, article_lines
 from research.simulate.settings import EMBEDDER, RECOGNISERS
 from research.simulate.simulation import Simulation, recipes
 from research.simulate.texts import texts, title
-from research.simulate.video import Sample, World
+from research.simulate.video import SimulatedVideo, World, make_transcript, person_captions, shown_texts, spoken_words
 from stepline.errors import StoreError
 from stepline.records import Matrix, Step
 from stepline.storage import write_atomic
@@ -42,30 +40,30 @@ Tree: TypeAlias = Any  # a JSON value
 TAXONOMY: Final = (
     "global_step_index", "activity", "step_index", "variation", "variation_index", "headline", "paragraph"
 )  # fmt: skip
-FLAT: Final = {"train": "yc2_train.json", "val": "yc2_val.json"}
+YOUCOOK2_FILES: Final = {"train": "yc2_train.json", "val": "yc2_val.json"}
 
 
 @dataclass
-class Tables:
+class SharedFiles:
     """The files that hold all videos, while they grow."""
 
     steps: dict[str, Tree] = field(default_factory=dict)
     splits: dict[str, list[str]] = field(default_factory=dict)
     align: dict[str, Tree] = field(default_factory=dict)
     captions: dict[str, Tree] = field(default_factory=dict)
-    described: dict[str, dict[str, Tree]] = field(default_factory=lambda: {split: {} for split in FLAT})
+    captioned: dict[str, dict[str, Tree]] = field(default_factory=lambda: {split: {} for split in YOUCOOK2_FILES})
 
 
 def write_dataset(
     simulation: Simulation, folder: Path, *, backbones: Sequence[str] | None = None, features: FeatureFile = "pth.tar"
 ) -> None:
     """Write the annotations, texts and features of all videos; `backbones`: the settings' own where none is given."""
-    write_samples(simulation.world, simulation.samples, folder, backbones=backbones, features=features)
+    write_videos(simulation.world, simulation.videos, folder, backbones=backbones, features=features)
 
 
-def write_samples(
+def write_videos(
     world: World,
-    samples: Iterable[Sample],
+    videos: Iterable[SimulatedVideo],
     folder: Path,
     *,
     backbones: Sequence[str] | None = None,
@@ -74,67 +72,66 @@ def write_samples(
     """Write the videos that a stream gives, as `write_dataset` does, and return how many there were."""
     names = (world.settings.backbone,) if backbones is None else tuple(backbones)
     encoders = [world.encoder(name).name for name in names]
-    tables, count = Tables(), 0
-    for sample in samples:
-        _annotate(tables, sample)
-        _write_said(folder, sample)
+    shared, count = SharedFiles(), 0
+    for video in videos:
+        _annotate(shared, video)
+        _write_transcript_and_steps(folder, video)
         for backbone in encoders:
-            _write_features(folder / "features" / backbone, sample, backbone, features)
-        _write_vectors(folder / "texts", sample, encoders)
+            _write_features(folder / "features" / backbone, video, backbone, features)
+        _write_vectors(folder / "texts", video, encoders)
         count += 1
-    _write_tables(folder, tables, world)
+    _write_shared(folder, shared, world)
     return count
 
 
-def _annotate(tables: Tables, sample: Sample) -> None:
+def _annotate(shared: SharedFiles, video: SimulatedVideo) -> None:
     """Add one video to the files that hold them all."""
-    id = sample.id
-    shown = [(step.id, span) for step in records.reference(sample, "recipe") for span in step.spans]
+    shown = [(step.id, span) for step in shown_texts(video, "recipe") for span in step.spans]
     segments = [{"id": int(step), "segment": [span.start, span.end]} for step, span in shown]
-    tables.steps[id] = {"subset": sample.subset, "activity": title(sample.task.number), "annotations": segments}
-    tables.splits.setdefault(sample.subset, []).append(id)
-    tables.captions[id] = _columns(sample, sample.narration)
-    if sample.subset != "train":
-        tables.align[id] = [_aligned(step) for step in records.reference(sample, "narration")]
-    captions = records.described(sample)
-    tables.described["train" if sample.subset == "train" else "val"][id] = {
-        "duration": sample.duration,
+    shared.steps[video.id] = {"subset": video.subset, "activity": title(video.task.number), "annotations": segments}
+    shared.splits.setdefault(video.subset, []).append(video.id)
+    shared.captions[video.id] = _timed_columns(video, video.narration)
+    if video.subset != "train":
+        shared.align[video.id] = [_htm_align_row(step) for step in shown_texts(video, "narration")]
+    captions = person_captions(video)
+    shared.captioned["train" if video.subset == "train" else "val"][video.id] = {
+        "duration": video.duration,
         "timestamps": [[step.spans[0].start, step.spans[0].end] for step in captions],
         "sentences": [step.text for step in captions],
     }
 
 
-def _aligned(step: Step) -> Tree:
+def _htm_align_row(step: Step) -> Tree:
     span = step.spans[0] if step.spans else step.said
     return [int(bool(step.spans)), span.start if span else 0.0, span.end if span else 0.0, step.text]
 
 
-def _columns(sample: Sample, lines: Lines) -> dict[str, Tree]:
+def _timed_columns(video: SimulatedVideo, lines: Lines) -> dict[str, Tree]:
     """Return texts with their times in columns."""
-    said = texts(lines, RECOGNISERS[sample.world.settings.recogniser] if lines.style == "narration" else None)
+    said = texts(lines, RECOGNISERS[video.world.settings.recogniser] if lines.style == "narration" else None)
     return {"start": lines.times[:, 0].tolist(), "end": lines.times[:, 1].tolist(), "text": list(said)}
 
 
-def _write_said(folder: Path, sample: Sample) -> None:
-    settings = RECOGNISERS[sample.world.settings.recogniser]
-    heard = records.transcript(sample.narration, sample.world.settings.recogniser)
+def _write_transcript_and_steps(folder: Path, video: SimulatedVideo) -> None:
+    settings = RECOGNISERS[video.world.settings.recogniser]
+    heard = make_transcript(video.narration, video.world.settings.recogniser)
     segments = [
-        {"start": each.span.start, "end": each.span.end, "text": each.text,
-         "words": records.spoken_words(each.text, each.span, settings)}
-        for each in heard.sentences
+        {"start": one.span.start, "end": one.span.end, "text": one.text,
+         "words": spoken_words(one.text, one.span, settings)}
+        for one in heard.sentences
     ]  # fmt: skip
-    _write(folder / "whisperx" / f"{sample.id}.json", _json({"segments": segments, "language": "en"}))
-    _write(folder / "howtostep" / f"{sample.id}.json", _json(_columns(sample, sample.steps)))
+    _write(folder / "whisperx" / f"{video.id}.json", _json({"segments": segments, "language": "en"}))
+    _write(folder / "howtostep" / f"{video.id}.json", _json(_timed_columns(video, video.steps)))
 
 
-def _write_tables(folder: Path, tables: Tables, world: World) -> None:
+def _write_shared(folder: Path, shared: SharedFiles, world: World) -> None:
     files = {
-        "ht-step/video_splits.json": tables.splits,
-        "htm_align.json": tables.align,
-        "caption.json": tables.captions,
-        **{f"youcook2/{name}": tables.described[split] for split, name in FLAT.items()},
+        "ht-step/video_splits.json": shared.splits,
+        "htm_align.json": shared.align,
+        "caption.json": shared.captions,
+        **{f"youcook2/{name}": shared.captioned[split] for split, name in YOUCOOK2_FILES.items()},
         "recipes.json": recipes(world),
-        "ht-step/annotations.json": tables.steps,
+        "ht-step/annotations.json": shared.steps,
     }
     write_atomic(folder / "ht-step" / "taxonomy.csv", _taxonomy(world))
     for name, tree in files.items():
@@ -148,33 +145,33 @@ def _taxonomy(world: World) -> str:
     rows.writerow(TAXONOMY)
     for task in world.domain.tasks:
         first = world.domain.first_line(task.number)
-        for place, headline in enumerate(texts(article(task, world.wordings[task.number]))):
-            rows.writerow((first + place, title(task.number), place, "none", 0, headline, ""))
+        for index, headline in enumerate(texts(article_lines(task, world.wordings[task.number]))):
+            rows.writerow((first + index, title(task.number), index, "none", 0, headline, ""))
     return table.getvalue()
 
 
-def _write_features(folder: Path, sample: Sample, backbone: str, kind: FeatureFile) -> None:
+def _write_features(folder: Path, video: SimulatedVideo, backbone: str, kind: FeatureFile) -> None:
     """Write half-precision features as NaSVA's authors released theirs, or as HowTo100M's did."""
-    values = sample.features(backbone).values.astype(np.float16)
+    values = video.features(backbone).values.astype(np.float16)
     if kind == "pth.tar":
         import torch
 
-        _write(folder / f"{sample.id}.pth.tar", _torch_bytes(torch.from_numpy(values)))
+        _write(folder / f"{video.id}.pth.tar", _torch_bytes(torch.from_numpy(values)))
     else:
         file = io.BytesIO()
         np.save(file, values, allow_pickle=False)
-        _write(folder / f"{sample.id}.mp4.npy", file.getvalue())
+        _write(folder / f"{video.id}.mp4.npy", file.getvalue())
 
 
-def _write_vectors(folder: Path, sample: Sample, backbones: Sequence[str]) -> None:
+def _write_vectors(folder: Path, video: SimulatedVideo, backbones: Sequence[str]) -> None:
     import torch
 
     for style in STYLES:
-        said = _said(sample, style)
-        vectors: Mapping[str, Matrix] = {name: sample.vectors(style, name) for name in backbones}
-        for name, values in {**vectors, EMBEDDER: sample.embeddings(style)}.items():
+        said = _text_columns(video, style)
+        vectors: Mapping[str, Matrix] = {name: video.vectors(style, name) for name in backbones}
+        for name, values in {**vectors, EMBEDDER: video.embeddings(style)}.items():
             content = said | {"features": torch.from_numpy(values.astype(np.float16))}
-            _write(folder / name / style / f"{sample.id}.pth", _torch_bytes(content))
+            _write(folder / name / style / f"{video.id}.pth", _torch_bytes(content))
 
 
 def _torch_bytes(content: Tree) -> bytes:
@@ -186,11 +183,11 @@ def _torch_bytes(content: Tree) -> bytes:
     return file.getvalue()
 
 
-def _said(sample: Sample, style: Style) -> dict[str, Tree]:
-    columns = _columns(sample, sample.lines(style))
+def _text_columns(video: SimulatedVideo, style: Style) -> dict[str, Tree]:
+    columns = _timed_columns(video, video.lines(style))
     if style == "recipe":  # nobody says an article's lines
-        return {"vid": sample.id, "text": columns["text"]}
-    return {"vid": sample.id} | columns
+        return {"vid": video.id, "text": columns["text"]}
+    return {"vid": video.id} | columns
 
 
 def _write(path: Path, data: bytes) -> None:

@@ -11,8 +11,9 @@ from itertools import islice
 import numpy as np
 import numpy.typing as npt
 
-from research.simulate import Sample, SimulationSettings, stream
-from research.simulate.scene import DROPPED, NONE, SAID
+from research.simulate import SimulatedVideo, SimulationSettings, stream
+from research.simulate.narration import DROPPED, SAID
+from research.simulate.scene import NONE
 from research.simulate.settings import EMBEDDER
 from stepline.records import Matrix, Span
 from stepline.training.batches import Mask
@@ -111,12 +112,12 @@ def balanced(clips: Clips, seed: int) -> Clips:
     return clips.where(kept)
 
 
-def clips_of(videos: Iterable[Sample]) -> Clips:
+def clips_of(videos: Iterable[SimulatedVideo]) -> Clips:
     """Return the clips of simulated videos, the truth among them."""
     return Clips(tuple(item for video in videos for item in _simulated_clips(video)))
 
 
-def _simulated_clips(video: Sample) -> Iterator[SimulatedClip]:
+def _simulated_clips(video: SimulatedVideo) -> Iterator[SimulatedClip]:
     settings = ClipSettings(candidates=CANDIDATES, resolve=False)  # the words stand for vectors that know more
     features, vectors = video.features(), video.vectors("narration")
     shown = video.shown("narration")
@@ -141,16 +142,16 @@ def _simulated_clips(video: Sample) -> Iterator[SimulatedClip]:
         )
 
 
-def resolved_embeddings(video: Sample) -> Matrix:
+def resolved_embeddings(video: SimulatedVideo) -> Matrix:
     """Return the embeddings of the narration after most dropped objects were named."""
     rng = np.random.default_rng([video.world.seed, video.index, 3])
     lines = video.narration
     named = (lines.said_object == DROPPED) & (rng.random(len(lines)) < RESOLVED)
     clear = replace(lines, said_object=np.where(named, SAID, lines.said_object).astype(np.int8))
-    return video.world.encoders[EMBEDDER].lines(clear, video.world.domain, rng)
+    return video.world.encoders[EMBEDDER].encode_texts(clear, video.world.domain, rng)
 
 
-def _object_in_view(video: Sample, row: int, seen: Matrix) -> float:
+def _object_in_view(video: SimulatedVideo, row: int, seen: Matrix) -> float:
     """Return how much of the named object a feature row (C,) holds: what a detector that knows all objects says."""
     lines, world = video.narration, video.world
     if lines.object[row] == NONE or lines.said_object[row] != SAID:

@@ -16,7 +16,7 @@ from typing import ClassVar, Literal, TypeAlias
 
 import numpy as np
 
-from research.simulate import Sample, SimulationSettings, World, make_world, stream, write_samples
+from research.simulate import SimulatedVideo, SimulationSettings, World, make_world, stream, write_videos
 from research.study import Outcome, Row, Study, Trial, TrialStore
 from research.wys2.alignability import TRAINING as HEAD_TRAINING
 from research.wys2.alignability import AlignabilityHead, Told, alignability, embed_seconds, embed_sentences, train_head
@@ -148,8 +148,8 @@ class HeldOutWorld:
 
     world: World
     detector: Detector
-    lessons: tuple[Sample, ...]
-    tests: tuple[Sample, ...]
+    lessons: tuple[SimulatedVideo, ...]
+    tests: tuple[SimulatedVideo, ...]
 
 
 def prepare(seed: int, size: UsesSize, folder: Path) -> HeldOutWorld:
@@ -165,7 +165,7 @@ def prepare(seed: int, size: UsesSize, folder: Path) -> HeldOutWorld:
     return HeldOutWorld(make_world(seed, settings), detector, lessons, tests)
 
 
-def features_of(video: Sample, detector: Detector | None) -> tuple[FeatureSequence, Matrix]:
+def features_of(video: SimulatedVideo, detector: Detector | None) -> tuple[FeatureSequence, Matrix]:
     """Return a video's features and the vectors of its narration: raw, or as a detector embeds them."""
     features, vectors = video.features(), video.vectors("narration")
     if detector is None:
@@ -196,7 +196,7 @@ def summaries(seed: int, size: UsesSize, folder: Path) -> Scores:
     return rows
 
 
-def _segments(videos: Sequence[Sample], detector: Detector | None, *, speech: bool) -> list[SegmentedVideo]:
+def _segments(videos: Sequence[SimulatedVideo], detector: Detector | None, *, speech: bool) -> list[SegmentedVideo]:
     made = []
     for video in videos:
         features, vectors = features_of(video, detector)
@@ -218,7 +218,7 @@ def _summary_scores(given: Sequence[Matrix], shown: Sequence[Mask], seconds: flo
 def alignabilities(seed: int, size: UsesSize, folder: Path) -> Scores:
     """Return the ROC-AUC of heads on raw and on the detector's features, and of the best cosine without a head."""
     uses = prepare(seed, size, folder)
-    write_samples(uses.world, uses.tests, folder / "world")
+    write_videos(uses.world, uses.tests, folder / "world")
     training = HEAD_TRAINING.model_copy(update={"seed": seed, "epochs": size.head_epochs})
     labels = similar_sentences(uses.lessons)
     rows: dict[str, Mapping[str, float]] = {}
@@ -238,7 +238,7 @@ def alignabilities(seed: int, size: UsesSize, folder: Path) -> Scores:
 
 
 def _head(
-    videos: Sequence[Sample],
+    videos: Sequence[SimulatedVideo],
     taught: Sequence[tuple[FeatureSequence, Matrix]],
     known: Sequence[Mask],
     folder: Path,
@@ -254,7 +254,7 @@ def _head(
 LIKE = LabelSettings(quantile=0.35).quantile or 0.0  # fraction of sentences that SS labels take
 
 
-def similar_sentences(videos: Sequence[Sample]) -> list[Mask]:
+def similar_sentences(videos: Sequence[SimulatedVideo]) -> list[Mask]:
     """Return which sentences are like some key-step of their video: SS labels of sentences, the likest 35 %."""
     likeness = []
     for video in videos:
@@ -265,7 +265,7 @@ def similar_sentences(videos: Sequence[Sample]) -> list[Mask]:
 
 
 def _alignability_scores(
-    given: Sequence[Matrix], videos: Sequence[Sample], folder: Path, seconds: float
+    given: Sequence[Matrix], videos: Sequence[SimulatedVideo], folder: Path, seconds: float
 ) -> Mapping[str, float]:
     """Return the ROC-AUC that `stepline evaluate htm-align` gives."""
     predictions = folder / "predictions.json"

@@ -43,7 +43,7 @@ def world(simulation, tmp_path_factory):
 @pytest.fixture(scope="module")
 def trained(simulation, tmp_path_factory):
     folder = tmp_path_factory.mktemp("trained")
-    samples = [labelled(one, style) for one in simulation.samples if one.subset == "train"
+    samples = [labelled(one, style) for one in simulation.videos if one.subset == "train"
                for style in ("narration", "step")]  # fmt: skip
     network = train_aligner(
         [one for one in samples if len(one.text)],
@@ -64,7 +64,7 @@ def labelled(one, style):
 def write_crosstask(simulation, folder):
     """The recipes of the held-out videos as CrossTask has them: a task is a title with its lines, in their order."""
     (folder / "annotations").mkdir(parents=True)
-    held = [one for one in simulation.samples if one.subset != "train"]
+    held = [one for one in simulation.videos if one.subset != "train"]
     tasks = {one.task.number: worded(one.recipe) for one in held}
     blocks = [f"{n}\ntask {n}\nurl\n{len(lines)}\n{','.join(lines)}\n" for n, lines in sorted(tasks.items())]
     (folder / "tasks_primary.txt").write_text("\n".join(blocks))
@@ -90,7 +90,7 @@ def score(stepline, benchmark, predictions, reference, *more):
 
 
 def held_out(simulation):
-    return [one for one in simulation.samples if one.subset != "train"]
+    return [one for one in simulation.videos if one.subset != "train"]
 
 
 def test_htm_align_is_answered_as_its_evaluator_reads_it(stepline, simulation, world, trained, tmp_path):

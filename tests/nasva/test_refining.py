@@ -27,7 +27,7 @@ SMALL = (
 def dataset(tmp_path_factory):
     """Records of 12 videos, and stores of the features and step vectors of all but the last."""
     folder = tmp_path_factory.mktemp("dataset")
-    samples = simulate(0, SimulationSettings(videos=12, held_out=0.0)).samples
+    samples = simulate(0, SimulationSettings(videos=12, held_out=0.0)).videos
     write_parquet((sample.record for sample in samples), folder / "records.parquet")
     with FeatureWriter(folder / "features") as features, FeatureWriter(folder / "steps") as steps:
         for sample in samples[:-1]:
@@ -73,7 +73,7 @@ def test_the_command_places_steps_and_a_rerun_does_nothing_again(dataset, tmp_pa
 
 
 def test_narrations_are_learnt_beside_the_steps(dataset, tmp_path):
-    samples = simulate(0, SimulationSettings(videos=12, held_out=0.0)).samples
+    samples = simulate(0, SimulationSettings(videos=12, held_out=0.0)).videos
     with FeatureWriter(tmp_path / "said") as said:
         for sample in samples:
             lines = RowTexts(tuple(one.text for one in sample.record.transcript.sentences))

@@ -211,7 +211,7 @@ def test_the_released_formats_become_samples(tmp_path, world):
     made = gather_samples(told, features, vectors)
     assert (len(made), made.omitted) == (12, ())
     by_name = {sample.id: sample for sample in made}
-    for planted in simulation.samples:
+    for planted in simulation.videos:
         found = by_name[f"{planted.id} (step)"]
         assert_allclose(found.video, planted.features().values, atol=2e-3)
         assert_allclose(found.text, planted.vectors("step"), atol=2e-3)
@@ -222,7 +222,7 @@ def test_the_released_formats_become_samples(tmp_path, world):
 def test_a_dataset_is_read_by_its_name(tmp_path, world):
     simulation, folder = world
     from_reader = list(read_labelled_texts(f"howtostep:{folder / 'howtostep'}", "step"))
-    assert {each.video for each in from_reader} == {sample.id for sample in simulation.samples}
+    assert {each.video for each in from_reader} == {sample.id for sample in simulation.videos}
     truth = list(read_labelled_texts(f"ht-step:{folder / 'ht-step'}", "step"))
     assert any(len(spans) > 0 for each in truth for spans in each.spans)
     assert [each.kind for each in read_labelled_texts(f"howto100m:{folder / 'whisperx'}", "narration")] == [

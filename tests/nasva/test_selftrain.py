@@ -34,7 +34,7 @@ def simulated(video):
 
 @pytest.fixture(scope="module")
 def videos():
-    return tuple(simulated(video) for video in simulate(0, SimulationSettings(videos=24, held_out=0.0)).samples)
+    return tuple(simulated(video) for video in simulate(0, SimulationSettings(videos=24, held_out=0.0)).videos)
 
 
 @pytest.fixture

@@ -135,8 +135,8 @@ def test_real_data_are_read_from_stores_and_have_the_papers_own_thresholds(tmp_p
     (raw / "ht-step").rename(data / "ht-step")
     (raw / "htm_align.json").rename(data / "htm_align.json")
     corpus = read_corpus(data, EARLY)
-    assert sorted(video.id for video in corpus.videos) == sorted(one.id for one in simulation.samples[:7])
-    planted = {one.id: one for one in simulation.samples}
+    assert sorted(video.id for video in corpus.videos) == sorted(one.id for one in simulation.videos[:7])
+    planted = {one.id: one for one in simulation.videos}
     for video in corpus.videos:
         whole = planted[video.id]
         assert np.allclose(video.likeness, whole.embeddings("step") @ whole.embeddings("narration").T, atol=1e-2)

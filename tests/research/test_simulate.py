@@ -18,7 +18,8 @@ from research.simulate import (
     simulate,
     stream,
 )
-from research.simulate.scene import NONE, STYLES, Style
+from research.simulate.narration import STYLES, Style
+from research.simulate.scene import NONE
 from research.simulate.settings import RECOGNISERS
 from stepline.errors import SettingsError
 from stepline.records import Span
@@ -45,15 +46,15 @@ def test_the_same_seed_gives_the_same_videos() -> None:
 
 def test_a_video_is_the_same_whatever_was_drawn_before_it(simulation: Simulation) -> None:
     (alone,) = stream(0, simulation.settings, start=7, count=1)
-    assert np.array_equal(alone.vectors("step"), simulation.samples[7].vectors("step"))
-    assert alone.record == simulation.samples[7].record
+    assert np.array_equal(alone.vectors("step"), simulation.videos[7].vectors("step"))
+    assert alone.record == simulation.videos[7].record
     assert len(list(stream(0, simulation.settings))) == 12
     (beyond,) = stream(0, simulation.settings, start=999, count=1)
     assert (beyond.subset, beyond.id) == ("val_seen", "w0000000999")
 
 
 def test_texts_and_vectors_and_truth_are_aligned(simulation: Simulation) -> None:
-    for sample, record in zip(simulation.samples, simulation.records, strict=True):
+    for sample, record in zip(simulation.videos, simulation.records, strict=True):
         assert record.transcript is not None
         texts = {"narration": record.transcript.sentences, "step": record.steps, "recipe": record.recipe}
         seconds = int(np.ceil(sample.duration))
@@ -65,7 +66,7 @@ def test_texts_and_vectors_and_truth_are_aligned(simulation: Simulation) -> None
 
 
 def test_rows_have_length_one(simulation: Simulation) -> None:
-    sample = simulation.samples[0]
+    sample = simulation.videos[0]
     for rows in (sample.features().values, *(sample.vectors(style) for style in STYLES), sample.embeddings("step")):
         assert rows.dtype == np.float32
         assert np.allclose(np.linalg.norm(rows, axis=1), 1.0, atol=1e-5)
@@ -84,7 +85,7 @@ def test_windows_stand_in_order_inside_the_video_and_never_overlap(world: str) -
 
 
 def test_the_reference_is_the_planted_truth_about_each_kind_of_text(simulation: Simulation) -> None:
-    sample = simulation.samples[3]
+    sample = simulation.videos[3]
     for style in STYLES:
         record = simulation.records_about(style)[3]
         assert len(record.reference) == len(sample.lines(style))
@@ -100,7 +101,7 @@ def test_a_repeated_step_has_several_spans() -> None:
 
 
 def test_written_steps_cite_sentences_that_tell_them(simulation: Simulation) -> None:
-    for sample in simulation.samples:
+    for sample in simulation.videos:
         for row, sources in enumerate(sample.steps.sources):
             said = sample.narration
             assert {int(said.step[source]) for source in sources} == {int(sample.steps.step[row])}
@@ -109,7 +110,7 @@ def test_written_steps_cite_sentences_that_tell_them(simulation: Simulation) -> 
 
 
 def test_captions_tell_what_is_shown_in_the_order_of_time(simulation: Simulation) -> None:
-    for sample, record in zip(simulation.samples, simulation.records, strict=True):
+    for sample, record in zip(simulation.videos, simulation.records, strict=True):
         assert [step.spans[0] for step in record.captions] == [Span(*map(float, w)) for w in sample.timeline.windows]
         assert len({step.id for step in record.captions}) == len(record.captions)
 
@@ -156,7 +157,7 @@ def test_text_and_picture_of_a_shown_step_are_alike_without_noise(style: Style) 
 
 
 def test_a_worse_recogniser_errs_but_keeps_the_truth(simulation: Simulation) -> None:
-    sample = simulation.samples[0]
+    sample = simulation.videos[0]
     clean, noisy = sample.heard("clean"), sample.heard("noisy")
     assert len(clean) == len(noisy) == len(sample.spoken)
     assert sorted(clean.window) == sorted(noisy.window)
@@ -183,7 +184,7 @@ def test_a_worse_recogniser_writes_other_words() -> None:
 
 
 def test_chat_and_absent_steps_are_shown_nowhere(simulation: Simulation) -> None:
-    for sample in simulation.samples:
+    for sample in simulation.videos:
         lines = sample.narration
         assert not lines.shown[lines.step == NONE].any()
         absent = np.isin(lines.step, sample.timeline.steps, invert=True)
@@ -196,7 +197,7 @@ def test_records_survive_the_store(simulation: Simulation) -> None:
 
 def test_settings_that_cannot_be_are_refused(simulation: Simulation) -> None:
     with pytest.raises(SettingsError, match="'blurred' is not one of this world; take one of usual, sharp, dull"):
-        simulation.samples[0].features("blurred")
+        simulation.videos[0].features("blurred")
     with pytest.raises(SettingsError, match="is none of usual"):
         validate(SimulationSettings, {"backbone": "blurred"})
     with pytest.raises(SettingsError, match="width must be at least"):

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from research.simulate import SHORT, TASTY, YOUCOOK2, SimulationSettings, statistics, stream, zero_shot
+from research.simulate import SHORT, TASTY, YOUCOOK2, SimulationSettings, statistics, stream, zero_shot_recall
 from research.simulate.settings import BACKBONES, WORLDS
 from stepline.settings import validate
 
@@ -25,7 +25,7 @@ def measured() -> dict[str, dict[str, float]]:
 @pytest.fixture(scope="module")
 def recalls() -> dict[str, dict[str, float]]:
     """Backbone -> its R@1 by plain cosine, all seeds together."""
-    every = [[zero_shot(stream(seed, SHORT, count=60), name) for name in BACKBONES] for seed in SEEDS]
+    every = [[zero_shot_recall(stream(seed, SHORT, count=60), name) for name in BACKBONES] for seed in SEEDS]
     return {
         name: {style: float(np.mean([seed[row][style] for seed in every])) for style in every[0][row]}
         for row, name in enumerate(BACKBONES)
@@ -108,7 +108,8 @@ def test_backbones_differ_in_what_they_see(recalls: dict[str, dict[str, float]])
 
 def test_difficulty_is_a_dial() -> None:
     found = [
-        zero_shot(stream(0, SHORT.model_copy(update={"difficulty": dial}), count=60))["recipe"] for dial in (0.5, 1, 2)
+        zero_shot_recall(stream(0, SHORT.model_copy(update={"difficulty": dial}), count=60))["recipe"]
+        for dial in (0.5, 1, 2)
     ]
     assert found[0] > found[1] + 0.1 > found[2] + 0.2
 
@@ -117,7 +118,7 @@ def test_a_worse_recogniser_leaves_steps_that_say_less() -> None:
     found = {
         grade: list(stream(0, SHORT.model_copy(update={"recogniser": grade}), count=60)) for grade in ("clean", "noisy")
     }
-    recall = {grade: zero_shot(samples) for grade, samples in found.items()}
+    recall = {grade: zero_shot_recall(samples) for grade, samples in found.items()}
     assert recall["clean"]["narration"] > recall["noisy"]["narration"]
     assert recall["clean"]["step"] > recall["noisy"]["step"]
     assert recall["clean"]["recipe"] == recall["noisy"]["recipe"]
@@ -128,7 +129,7 @@ def test_nothing_counted_is_nan() -> None:
     empty = statistics([])
     assert all(math.isnan(value) for value in empty.values())
     silent = validate(SimulationSettings, {"writer": {"step_kept": 0.0, "object_chat_kept": 0.0, "chat_kept": 0.0}})
-    assert math.isnan(zero_shot(stream(0, silent, count=2))["step"])
+    assert math.isnan(zero_shot_recall(stream(0, silent, count=2))["step"])
 
 
 def test_tasty_videos_are_short_and_full_of_steps() -> None:

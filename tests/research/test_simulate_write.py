@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from numpy.testing import assert_allclose
 
-from research.simulate import Simulation, SimulationSettings, simulate, stream, write_dataset, write_samples
-from research.simulate.scene import STYLES
+from research.simulate import Simulation, SimulationSettings, simulate, stream, write_dataset, write_videos
+from research.simulate.narration import STYLES
 from stepline.asr import read_captions
 from stepline.datasets import Reading, read
 from stepline.errors import SettingsError, StoreError
@@ -46,7 +46,7 @@ def all_of(name: str, path: Path) -> Reading:
 
 def pairs(simulation: Simulation, reading: Reading) -> Iterator[tuple[Record, Record]]:
     read_back = {record.id: record for record in reading.records}
-    assert len(read_back) == len(simulation.samples)
+    assert len(read_back) == len(simulation.videos)
     return ((record, read_back[record.id]) for record in simulation.records)
 
 
@@ -58,7 +58,7 @@ def test_ht_step_holds_the_recipe_and_where_its_lines_are_shown(simulation: Simu
         assert [(step.id, step.text, set(step.spans)) for step in found.reference] == [
             (step.id, step.text, set(step.spans)) for step in planted.reference
         ]
-    assert dict(reading.subsets) == {sample.id: sample.subset for sample in simulation.samples}
+    assert dict(reading.subsets) == {sample.id: sample.subset for sample in simulation.videos}
     assert set(reading.subsets.values()) == {"train", "val_seen", "val_unseen"}
 
 
@@ -109,13 +109,13 @@ def test_captions_come_back_as_youcook2(simulation: Simulation, folder: Path) ->
 
 
 def test_features_come_back_within_half_precision(simulation: Simulation, folder: Path) -> None:
-    for sample in simulation.samples:
+    for sample in simulation.videos:
         found = read_feature_file(folder / "features" / "usual" / f"{sample.id}.pth.tar")
         assert_alike(found, sample.features())
 
 
 def test_text_features_come_back_with_their_texts(simulation: Simulation, folder: Path) -> None:
-    for sample, record in zip(simulation.samples, simulation.records, strict=True):
+    for sample, record in zip(simulation.videos, simulation.records, strict=True):
         for style in STYLES:
             found = read_text_features(folder / "texts" / "usual" / style / f"{sample.id}.pth")
             assert_allclose(found.values, sample.vectors(style), atol=HALF)
@@ -126,7 +126,7 @@ def test_text_features_come_back_with_their_texts(simulation: Simulation, folder
 
 
 def test_the_precomputed_backbone_finds_videos_and_lines(simulation: Simulation, folder: Path) -> None:
-    sample = simulation.samples[0]
+    sample = simulation.videos[0]
     texts = folder / "texts" / "usual" / "recipe" / f"{sample.id}.pth"
     backbone = load_backbone(VisionSettings(backbone="precomputed", path=folder / "features", texts=texts))
     assert isinstance(backbone, PrecomputedBackbone)
@@ -136,8 +136,8 @@ def test_the_precomputed_backbone_finds_videos_and_lines(simulation: Simulation,
 
 def test_numpy_features_of_other_backbones_come_back(simulation: Simulation, tmp_path: Path) -> None:
     samples = stream(5, simulation.settings, count=2)
-    assert write_samples(simulation.world, samples, tmp_path, backbones=("sharp", "dull"), features="npy") == 2
-    sample = simulation.samples[1]
+    assert write_videos(simulation.world, samples, tmp_path, backbones=("sharp", "dull"), features="npy") == 2
+    sample = simulation.videos[1]
     for name, width in (("sharp", 128), ("dull", 96)):
         found = read_feature_file(tmp_path / "features" / name / f"{sample.id}.mp4.npy", width=width)
         assert_alike(found, sample.features(name))

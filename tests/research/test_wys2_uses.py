@@ -48,7 +48,7 @@ def test_a_table_tells_mean_least_and_most():
 
 
 def test_sentences_like_a_key_step_are_alignable_more_often():
-    videos = simulate(0, SimulationSettings(videos=12)).samples
+    videos = simulate(0, SimulationSettings(videos=12)).videos
     truth = np.concatenate([video.shown("narration").any(1) for video in videos])
     labels = np.concatenate(similar_sentences(videos))
     assert truth[labels].mean() > truth.mean() + 0.2

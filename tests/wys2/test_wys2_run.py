@@ -48,7 +48,7 @@ def world():
 def store(world, tmp_path_factory):
     folder = tmp_path_factory.mktemp("store")
     with FeatureWriter(folder) as writer:
-        for sample in world.samples:
+        for sample in world.videos:
             features = sample.features()
             writer.add(sample.id, features.values, rate=features.rate, backbone="world")
     return FeatureStore(folder)
@@ -135,7 +135,7 @@ def test_what_the_command_trains_and_calibrates_judges_a_video(small_video, tmp_
     world = simulate(1, SimulationSettings(videos=28))
     write_parquet(world.records, tmp_path / "records.parquet")
     with FeatureWriter(tmp_path / "store") as writer:
-        for sample in world.samples:
+        for sample in world.videos:
             values = np.pad(sample.features().values, ((0, 0), (0, 384 - sample.features().values.shape[1])))
             writer.add(sample.id, values, rate=1.0, backbone="conse")
     sizes = ("labels.kind=vr", "clips.resolve=false", "train.epochs=1", "train.learning_rate=1e-3")

@@ -1,0 +1,97 @@
+"""The tasks of a world and what their steps mean; random numbers by purpose.
+
+What one part draws never changes what another gets. Letters: A actions, O objects, L dimensions of a meaning.
+"""
+
+import zlib
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from research.simulate.settings import TaskSettings
+from stepline.records import Matrix
+
+
+class Purpose(IntEnum):
+    """What random numbers are drawn for."""
+
+    MEANINGS = 1
+    TASKS = 2
+    ARTICLES = 3
+    TIMELINE = 4
+    NARRATION = 5
+    RECOGNISER = 6
+    WRITER = 7
+    SCENE = 8
+    BACKBONE = 9
+    FEATURES = 10
+    VECTORS = 11
+
+
+WORLD: Final = 0  # the number of the world itself, where videos are numbered from 1
+
+
+def random_stream(seed: int, number: int, purpose: Purpose, *names: str) -> np.random.Generator:
+    """Return the generator of one purpose for the world (`WORLD`) or for a video (its index + 1)."""
+    return np.random.default_rng([seed, number, purpose, *(zlib.crc32(name.encode()) for name in names)])
+
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Task:
+    """An article: step i is (actions[i], objects[i]) in the order of doing; `article` is the order of its lines."""
+
+    number: int
+    actions: Ints
+    objects: Ints
+    article: Ints
+
+    def __len__(self) -> int:
+        return len(self.actions)
+
+
+@dataclass(frozen=True)
+class Domain:
+    """All tasks, and the unit vectors of meaning: actions (A, L), objects (O, L), backgrounds (B, L)."""
+
+    seed: int
+    tasks: tuple[Task, ...]
+    actions: Matrix
+    objects: Matrix
+    backgrounds: Matrix
+
+    def first_line(self, task: int) -> int:
+        """Return how many article lines the tasks before this one have: lines are numbered through all tasks."""
+        return sum(len(other) for other in self.tasks[:task])
+
+
+def make_domain(seed: int, settings: TaskSettings, backgrounds: int) -> Domain:
+    """Return the tasks and meanings of the world with this seed."""
+    rng = random_stream(seed, WORLD, Purpose.MEANINGS)
+    actions, objects, others = (
+        unit_rows(rng.standard_normal((count, settings.latent)))
+        for count in (settings.actions, settings.objects, backgrounds)
+    )
+    task_rng = random_stream(seed, WORLD, Purpose.TASKS)
+    tasks = tuple(_task(number, settings, task_rng) for number in range(settings.tasks))
+    return Domain(seed, tasks, actions, objects, others)
+
+
+def _task(number: int, settings: TaskSettings, rng: np.random.Generator) -> Task:
+    """Draw distinct (action, object) pairs from a few objects."""
+    objects = rng.choice(settings.objects, settings.objects_per_task, replace=False)
+    count = int(rng.integers(settings.fewest_steps, settings.most_steps + 1))
+    pairs = rng.choice(settings.actions * len(objects), count, replace=False)
+    article = rng.permutation(count) if settings.shuffled else np.arange(count)
+    return Task(number, pairs // len(objects), objects[pairs % len(objects)], article)
+
+
+def unit_rows(values: npt.NDArray[np.floating]) -> Matrix:
+    """Return the rows at length 1, as float32."""
+    rows: Matrix = (values / np.linalg.norm(values, axis=1, keepdims=True)).astype(np.float32)
+    return rows
