@@ -9,7 +9,7 @@ from stepline.asr.captions.read import read_captions
 from stepline.curate.remote import RemotePath
 from stepline.curate.settings import ColumnsSettings, SourceSettings
 from stepline.curate.sources import read_source, relative_address
-from stepline.curate.sources.select import in_order
+from stepline.curate.sources.select import sort_by_id
 from stepline.curate.stage import Item, rejected_video
 from stepline.errors import DatasetError
 from stepline.records import Rejected
@@ -246,24 +246,24 @@ def test_captions_keep_their_stamp_when_another_videos_change(howto100m):
 
 def test_captions_in_a_file_larger_than_a_block_are_found(tmp_path, monkeypatch):
     monkeypatch.setattr("stepline.text_base.json_stream.BLOCK", 7)
-    from stepline.curate.sources.files import CaptionFile
+    from stepline.curate.sources.files import CaptionIndex
 
     whole = {f"v{number}": {**CAPTIONS, "text": [f"é {number}"]} for number in range(20)}
     (tmp_path / "c.json").write_bytes(b"\xef\xbb\xbf" + json.dumps(whole, ensure_ascii=False, indent=1).encode())
-    captions = CaptionFile(RemotePath(str(tmp_path / "c.json")))
+    captions = CaptionIndex(RemotePath(str(tmp_path / "c.json")))
     assert len(captions) == 20
     assert all(json.loads(RemotePath(captions.find(id).url).read()) == value for id, value in whole.items())
     assert captions.find("v99") is None
     (tmp_path / "c.json").write_text('{"v1": {"text": [')
     with pytest.raises(DatasetError, match="v1 breaks off"):
-        CaptionFile(RemotePath(str(tmp_path / "c.json")))
+        CaptionIndex(RemotePath(str(tmp_path / "c.json")))
 
 
 def test_entries_beyond_memory_are_sorted_on_disk_alike():
     entries = [Item(f"{number * 7919 % 1000:04}", f"v{number}", title="ü\n") for number in range(1000)]
     entries += [rejected_video("0003", "why"), Item("0500", "again")]
-    sorted_here = list(in_order(iter(entries)))
-    assert list(in_order(iter(entries), run=64)) == sorted_here
+    sorted_here = list(sort_by_id(iter(entries)))
+    assert list(sort_by_id(iter(entries), run=64)) == sorted_here
     assert [entry.id for entry in sorted_here] == sorted(entry.id for entry in entries)
     assert next(entry for entry in sorted_here if entry.id == "0500").video != "again"
 

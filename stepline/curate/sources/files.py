@@ -1,16 +1,10 @@
-"""The files of a folder by the id that their names give, in arrays and not in objects: a million take some 100 MiB.
+"""The files behind a run's videos: found by id, known by a stamp that tells a change, named without this machine.
 
-Which id a file's name gives, and what kind of file it is.
-
-Stamps of files that a list names one by one: some are looked at alone, many of one folder by its listing.
-
-Addresses inside a source: whole ones from relative ones, and back; a dataset names no folder of a machine.
-
-What stands in folders of its own, by id: videos, captions and ready features that the settings name.
-
-HowTo100M's captions of all videos in one JSON object: where in the file each video's lie, and a digest of them.
-
-The file is read once, from its beginning to its end, with one video in memory; captions are then parts of the file.
+names       which id a file's name gives, and what kind of file it is
+FileIndex   the files of a folder by id, in arrays and not in objects: a million take some 100 MiB
+FileStamps  stamps of files that a list names one by one, some looked at alone, many of one folder by its listing
+addresses   whole ones from relative ones, and back; a dataset names no folder of a machine
+CaptionIndex, SideFolders    what stands beside the videos, by id, in files and folders that the settings name
 """
 
 import hashlib
@@ -33,79 +27,6 @@ from stepline.errors import DatasetError
 from stepline.features.import_files import item_id
 from stepline.pipeline.batch import SUFFIXES
 from stepline.text_base.json_stream import Damage, Reader
-
-BLOCK = 65_536  # files held as objects at once
-
-
-@dataclass(frozen=True)
-class Stamped:
-    """A file: its address, and what tells that it changed."""
-
-    url: str
-    stamp: str
-
-
-class Files:
-    """What a folder holds, looked up by id.
-
-    id_of: the id that a name gives with the rank of its ending (the least is taken), None where it is no such file.
-    """
-
-    def __init__(
-        self, folder: RemotePath, found: Iterator[FileEntry], id_of: Callable[[str], tuple[str, int] | None]
-    ) -> None:
-        self._folder = folder
-        blocks = [self._block(block, id_of) for block in _blocks(found)]
-        keys, ranks, names, stamps = ([block[place] for block in blocks] for place in range(4))
-        key: npt.NDArray[np.bytes_] = np.concatenate([np.empty(0, "S1"), *keys])
-        rank = np.concatenate([np.empty(0, np.int64), *ranks])
-        order = np.lexsort((rank, key))
-        self.keys = key[order]
-        self._names, self._stamps = _taken(names, order), _taken(stamps, order)
-
-    @staticmethod
-    def _block(block: Sequence[FileEntry], id_of: Callable[[str], tuple[str, int] | None]) -> tuple[Any, Any, Any, Any]:
-        import pyarrow as arrow
-
-        rows = [(each, known) for each in block if (known := id_of(each.name)) is not None]
-        keys = np.array([known[0].encode() for _, known in rows] or [b""], "S")[: len(rows)]
-        ranks = np.array([known[1] for _, known in rows], np.int64)
-        return (
-            keys,
-            ranks,
-            arrow.array([e.name for e, _ in rows], "string"),
-            arrow.array([e.fingerprint for e, _ in rows], "string"),
-        )
-
-    def __len__(self) -> int:
-        return len(self.keys)
-
-    def __iter__(self) -> Iterator[tuple[str, Stamped]]:
-        """Yield every id and file, sorted by id; an id whose name several files give comes several times."""
-        for row in range(len(self.keys)):
-            yield self.keys[row].decode(errors="replace"), self._at(row)
-
-    def find(self, id: str) -> Stamped | None:
-        """Return the file of an id; None where there is none."""
-        wanted = id.encode()
-        row = int(np.searchsorted(self.keys, wanted))
-        return self._at(row) if row < len(self.keys) and self.keys[row] == wanted else None
-
-    def _at(self, row: int) -> Stamped:
-        return Stamped((self._folder / self._names[row].as_py()).url, self._stamps[row].as_py())
-
-
-def _blocks(found: Iterator[FileEntry]) -> Iterator[list[FileEntry]]:
-    while block := list(islice(found, BLOCK)):
-        yield block
-
-
-def _taken(columns: Sequence[Any], order: npt.NDArray[np.int64]) -> Any:
-    import pyarrow as arrow
-
-    whole = arrow.chunked_array(columns, "string").combine_chunks() if columns else arrow.array([], "string")
-    return whole.take(arrow.array(order))
-
 
 CAPTIONS = (".vtt", ".srt", ".json3", ".json", ".csv")  # the first that is there is taken
 LISTS = (".parquet", ".csv", ".tsv", ".jsonl", ".ndjson")
@@ -150,11 +71,84 @@ def _split(name: str) -> tuple[str, str]:
     return stem, f"{dot}{ending.lower()}"
 
 
+BLOCK = 65_536  # files held as objects at once
+
+
+@dataclass(frozen=True)
+class StampedFile:
+    """A file: its address, and what tells that it changed."""
+
+    url: str
+    stamp: str
+
+
+class FileIndex:
+    """The files of a folder, looked up by id.
+
+    id_of: the id that a name gives with the rank of its ending (the least is taken), None where it is no such file.
+    """
+
+    def __init__(
+        self, folder: RemotePath, entries: Iterator[FileEntry], id_of: Callable[[str], tuple[str, int] | None]
+    ) -> None:
+        self._folder = folder
+        blocks = [self._block(block, id_of) for block in _blocks(entries)]
+        keys, ranks, names, stamps = ([block[column] for block in blocks] for column in range(4))
+        key: npt.NDArray[np.bytes_] = np.concatenate([np.empty(0, "S1"), *keys])
+        rank = np.concatenate([np.empty(0, np.int64), *ranks])
+        order = np.lexsort((rank, key))
+        self.keys = key[order]
+        self._names, self._stamps = _take(names, order), _take(stamps, order)
+
+    @staticmethod
+    def _block(block: Sequence[FileEntry], id_of: Callable[[str], tuple[str, int] | None]) -> tuple[Any, Any, Any, Any]:
+        import pyarrow as arrow
+
+        rows = [(entry, known) for entry in block if (known := id_of(entry.name)) is not None]
+        keys = np.array([known[0].encode() for _, known in rows] or [b""], "S")[: len(rows)]
+        ranks = np.array([known[1] for _, known in rows], np.int64)
+        return (
+            keys,
+            ranks,
+            arrow.array([e.name for e, _ in rows], "string"),
+            arrow.array([e.fingerprint for e, _ in rows], "string"),
+        )
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def __iter__(self) -> Iterator[tuple[str, StampedFile]]:
+        """Yield every id and file, sorted by id; an id whose name several files give comes several times."""
+        for row in range(len(self.keys)):
+            yield self.keys[row].decode(errors="replace"), self._at(row)
+
+    def find(self, id: str) -> StampedFile | None:
+        """Return the file of an id; None where there is none."""
+        wanted = id.encode()
+        row = int(np.searchsorted(self.keys, wanted))
+        return self._at(row) if row < len(self.keys) and self.keys[row] == wanted else None
+
+    def _at(self, row: int) -> StampedFile:
+        return StampedFile((self._folder / self._names[row].as_py()).url, self._stamps[row].as_py())
+
+
+def _blocks(entries: Iterator[FileEntry]) -> Iterator[list[FileEntry]]:
+    while block := list(islice(entries, BLOCK)):
+        yield block
+
+
+def _take(columns: Sequence[Any], order: npt.NDArray[np.int64]) -> Any:
+    import pyarrow as arrow
+
+    whole = arrow.chunked_array(columns, "string").combine_chunks() if columns else arrow.array([], "string")
+    return whole.take(arrow.array(order))
+
+
 FEW = 100  # files of a folder elsewhere that are asked for one by one before the folder is listed
 FOLDERS = 4  # listings kept at a time
 
 
-class Stamps:
+class FileStamps:
     """Tells the stamp of any address; None where there is no such file. look=False: "" for every address."""
 
     def __init__(self, settings: RemoteSettings, *, look: bool) -> None:
@@ -166,8 +160,8 @@ class Stamps:
         """Return the stamp of a file. Raises StoreError where its server refuses to answer."""
         if not self._look:
             return ""
-        place = RemotePath(url, self._settings)
-        if (path := place.local) is not None:
+        file = RemotePath(url, self._settings)
+        if (path := file.local) is not None:
             try:
                 status = os.stat(path)
             except OSError:
@@ -175,22 +169,21 @@ class Stamps:
             return f"{status.st_size}-{status.st_mtime_ns}"
         folder, _, name = url.rpartition("/")
         self._asked[folder] += 1
-        if self._asked[folder] > FEW and place.byte_range is None and not url.startswith("http"):
-            found = self._listed(folder).find(name)
-            return None if found is None else found.stamp
-        return place.fingerprint() if place.exists() else None
+        if self._asked[folder] > FEW and file.byte_range is None and not url.startswith("http"):
+            listed = self._listed(folder).find(name)
+            return None if listed is None else listed.stamp
+        return file.fingerprint() if file.exists() else None
 
-    def _listing(self, folder: str) -> Files:
-        place = RemotePath(folder, self._settings)
-        return Files(place, place.list(), lambda name: (name, 0))
+    def _listing(self, folder: str) -> FileIndex:
+        path = RemotePath(folder, self._settings)
+        return FileIndex(path, path.list(), lambda name: (name, 0))
 
 
-def absolute(place: RemotePath) -> RemotePath:
-    """Return a place that processes with another working folder find, too."""
-    path = place.local
-    return (
-        place if path is None or place.url.startswith("file://") else RemotePath(os.path.abspath(path), place.settings)
-    )
+def absolute_path(path: RemotePath) -> RemotePath:
+    """Return a path that processes with another working folder find, too."""
+    if path.local is None or path.url.startswith("file://"):
+        return path
+    return RemotePath(os.path.abspath(path.local), path.settings)
 
 
 def root_of(source: str) -> str:
@@ -225,22 +218,26 @@ DIGEST = 8  # bytes of a digest that are kept
 MARK = b"\xef\xbb\xbf"  # of UTF-8, which some editors put first
 
 
-class CaptionFile:
-    """Captions by video id. Raises DatasetError for a file that is damaged, compressed or of another form."""
+class CaptionIndex:
+    """HowTo100M's captions of all videos in one JSON object: where each video's lie, and a digest of them.
 
-    def __init__(self, place: RemotePath) -> None:
-        self._place = place
+    The file is read once, with one video in memory; captions are then parts of the file.
+    Raises DatasetError for a file that is damaged, compressed or of another form.
+    """
+
+    def __init__(self, file_path: RemotePath) -> None:
+        self._path = file_path
         keys: list[bytes] = []
         spans: list[tuple[int, int]] = []
         digests: list[bytes] = []
-        with place.open() as file:
+        with file_path.open() as file:
             offset = len(MARK) if file.read(len(MARK)) == MARK else 0
             file.seek(offset)
             reader = Reader(io.TextIOWrapper(file, encoding=BYTES, newline=""))
             for key, value in reader.members():
                 if isinstance(value, Damage):
                     cure = "unpack it where it is compressed, else download it again"
-                    raise DatasetError(f"{place.display_url}: {f'{key} '.lstrip()}{value.reason}; {cure}")
+                    raise DatasetError(f"{file_path.display_url}: {f'{key} '.lstrip()}{value.reason}; {cure}")
                 start, end = reader.last
                 keys.append(key.encode(BYTES))
                 spans.append((offset + start, offset + end))
@@ -253,14 +250,14 @@ class CaptionFile:
     def __len__(self) -> int:
         return len(self._keys)
 
-    def find(self, id: str) -> Stamped | None:
+    def find(self, id: str) -> StampedFile | None:
         """Return the part of the file that holds a video's captions; None where it has none."""
         wanted = id.encode()
         row = int(np.searchsorted(self._keys, wanted))
         if row == len(self._keys) or self._keys[row] != wanted:
             return None
         start, end = self._spans[row]
-        return Stamped(f"{self._place.url}#bytes={start}-{end}/{id}.json", self._digests[row].hex())
+        return StampedFile(f"{self._path.url}#bytes={start}-{end}/{id}.json", self._digests[row].hex())
 
 
 class SideFolders:
@@ -271,7 +268,7 @@ class SideFolders:
         self._features = _files(settings.features, places, features_id, "features")
         captions = settings.captions or ""
         self._captions = (
-            CaptionFile(absolute(RemotePath(captions, places)))
+            CaptionIndex(absolute_path(RemotePath(captions, places)))
             if captions.lower().endswith(".json")
             else _files(captions or None, places, captions_id, "captions")
         )
@@ -297,11 +294,11 @@ class SideFolders:
 
 def _files(
     url: str | None, places: RemoteSettings, id_of: Callable[[str], tuple[str, int] | None], what: str
-) -> Files | None:
+) -> FileIndex | None:
     if url is None:
         return None
-    place = absolute(RemotePath(url, places))
-    files = Files(place, place.list(), id_of)
+    folder = absolute_path(RemotePath(url, places))
+    files = FileIndex(folder, folder.list(), id_of)
     if not len(files):
-        raise DatasetError(f"source.{what} {place.display_url}: no file of {what} in it; correct the folder")
+        raise DatasetError(f"source.{what} {folder.display_url}: no file of {what} in it; correct the folder")
     return files

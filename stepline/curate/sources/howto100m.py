@@ -15,7 +15,7 @@ from pathlib import Path
 from stepline.curate.remote import RemotePath
 from stepline.curate.settings import RemoteSettings, SourceSettings
 from stepline.curate.sources.files import SideFolders
-from stepline.curate.sources.select import Choice, Entry
+from stepline.curate.sources.select import Entry, SourceFilter
 from stepline.curate.stage import Item, rejected_video
 from stepline.errors import DatasetError
 from stepline.sieve_swap.videos import LENGTHS, TITLES, VIDEOS, Table, read_titles, seconds_of
@@ -27,19 +27,19 @@ NOTHING = "neither its video nor captions nor features of it are here"
 
 
 def read_howto100m(
-    place: RemotePath, settings: SourceSettings, choice: Choice, places: RemoteSettings
+    source: RemotePath, settings: SourceSettings, source_filter: SourceFilter, places: RemoteSettings
 ) -> Iterator[Entry]:
     """Yield the wanted rows of HowTo100M's table. Raises DatasetError where the table is missing or another."""
-    table = place if place.name.endswith(".csv") else place / VIDEOS
+    table = source if source.name.endswith(".csv") else source / VIDEOS
     folder = RemotePath(table.url.rpartition("/")[0] or ".", places)
-    beside = SideFolders(settings.model_copy(update={"captions": settings.captions or _captions(folder)}), places)
+    side_folders = SideFolders(settings.model_copy(update={"captions": settings.captions or _captions(folder)}), places)
     lengths, titles = _tables(folder)
     for row in _rows(table):
-        if not choice.takes(row["video_id"], row["category_1"] or None):
+        if not source_filter.accepts(row["video_id"], row["category_1"] or None):
             continue
         task = titles.get(row["task_id"], row["task_id"]) or None
         length = lengths.find(row["video_id"]) if lengths is not None else None
-        item = beside.completed(
+        item = side_folders.completed(
             Item(
                 row["video_id"], title=task, task=task, category=row["category_1"] or None,
                 duration=seconds_of(length[0]) if length else None,

@@ -15,8 +15,8 @@ from typing import BinaryIO, TextIO, TypeAlias, cast
 
 from stepline.curate.remote import RemotePath
 from stepline.curate.settings import ColumnsSettings
-from stepline.curate.sources.files import SideFolders, Stamps, root_of, whole_address
-from stepline.curate.sources.select import Choice, Entry
+from stepline.curate.sources.files import FileStamps, SideFolders, root_of, whole_address
+from stepline.curate.sources.select import Entry, SourceFilter
 from stepline.curate.stage import Item, rejected_video
 from stepline.errors import DatasetError
 
@@ -29,28 +29,32 @@ FILES = ("video", "captions", "features")
 
 
 def read_list(
-    place: RemotePath, columns: ColumnsSettings, choice: Choice, beside: SideFolders, stamps: Stamps
+    source: RemotePath,
+    columns: ColumnsSettings,
+    source_filter: SourceFilter,
+    side_folders: SideFolders,
+    stamps: FileStamps,
 ) -> Iterator[Entry]:
     """Yield a row's video each, of those that are wanted; a row whose file is not there is refused.
 
     Raises DatasetError for a file that cannot be read, or that lacks a column that is needed, with the nearest name.
     """
     with ExitStack() as opened:
-        names, rows = _opened(place, opened)
-        known = _known(place, names, columns)
-        root = root_of(place.url)
+        names, rows = _opened(source, opened)
+        known = _known(source, names, columns)
+        root = root_of(source.url)
         for number, row in enumerate(rows, start=1):
             cells = {field: _text(row.get(column)) for field, column in known.items()}
             id = cells.get("id") or PurePosixPath(cells.get("video", "")).name.rpartition(".")[0]
             if not id:
                 yield rejected_video(f"row {number}", "its row has neither an id nor a video's address")
-            elif choice.takes(id, cells.get("category") or None):
-                yield _entry(id, cells, root, beside, stamps)
+            elif source_filter.accepts(id, cells.get("category") or None):
+                yield _entry(id, cells, root, side_folders, stamps)
 
 
-def _entry(id: str, cells: Mapping[str, str], root: str, beside: SideFolders, stamps: Stamps) -> Entry:
+def _entry(id: str, cells: Mapping[str, str], root: str, side_folders: SideFolders, stamps: FileStamps) -> Entry:
     urls = {field: whole_address(cells[field], root) for field in FILES if cells.get(field)}
-    item = beside.completed(
+    item = side_folders.completed(
         Item(
             id, urls.get("video"), "", urls.get("captions"), "", urls.get("features"), "",
             cells.get("title") or None, cells.get("task") or None, cells.get("category") or None,
@@ -73,7 +77,7 @@ def _stamped(item: Item, field: str, stamp: str) -> Item:
     return replace(item, captions_stamp=stamp) if field == "captions" else replace(item, features_stamp=stamp)
 
 
-def _known(place: RemotePath, names: Sequence[str], columns: ColumnsSettings) -> dict[str, str]:
+def _known(source: RemotePath, names: Sequence[str], columns: ColumnsSettings) -> dict[str, str]:
     """Return field -> column of those that the list has. Raises DatasetError for one that it must have."""
     wanted = columns.model_dump()
     known = {field: column for field, column in wanted.items() if column in names}
@@ -85,21 +89,21 @@ def _known(place: RemotePath, names: Sequence[str], columns: ColumnsSettings) ->
     if lacking is not None:
         near = difflib.get_close_matches(wanted[lacking], names, n=1, cutoff=0.5)
         cure = f"did you mean source.columns.{lacking}={near[0]}?" if near else f"it has {', '.join(names)[:200]}"
-        raise DatasetError(f"{place.display_url}: it lacks the column {wanted[lacking]!r}; {cure}")
+        raise DatasetError(f"{source.display_url}: it lacks the column {wanted[lacking]!r}; {cure}")
     return known
 
 
-def _opened(place: RemotePath, opened: ExitStack) -> tuple[Sequence[str], Rows]:
+def _opened(source: RemotePath, opened: ExitStack) -> tuple[Sequence[str], Rows]:
     """Return the columns of a list and its rows; its file is closed with `opened`."""
-    name = place.name.lower().removesuffix(".gz")
-    file = opened.enter_context(place.open())
+    name = source.name.lower().removesuffix(".gz")
+    file = opened.enter_context(source.open())
     if name.endswith(".parquet"):
-        return _parquet(place, file)
+        return _parquet(source, file)
     text = opened.enter_context(_text_of(file))
-    return _lines(place, text) if name.endswith((".jsonl", ".ndjson")) else _table(place, text)
+    return _lines(source, text) if name.endswith((".jsonl", ".ndjson")) else _table(source, text)
 
 
-def _parquet(place: RemotePath, opened: BinaryIO) -> tuple[Sequence[str], Rows]:
+def _parquet(source: RemotePath, opened: BinaryIO) -> tuple[Sequence[str], Rows]:
     import pyarrow as arrow
     import pyarrow.parquet as parquet
 
@@ -108,40 +112,40 @@ def _parquet(place: RemotePath, opened: BinaryIO) -> tuple[Sequence[str], Rows]:
             for batch in file.iter_batches(batch_size=ROWS):
                 yield from batch.to_pylist()
         except (OSError, arrow.ArrowException) as error:
-            raise _damaged(place, error) from error
+            raise _damaged(source, error) from error
 
     try:
         file = parquet.ParquetFile(opened)
         return list(file.schema_arrow.names), rows()
     except (OSError, arrow.ArrowException) as error:
-        raise _damaged(place, error) from error
+        raise _damaged(source, error) from error
 
 
-def _table(place: RemotePath, text: TextIO) -> tuple[Sequence[str], Rows]:
+def _table(source: RemotePath, text: TextIO) -> tuple[Sequence[str], Rows]:
     try:
         head = text.readline()
         names = next(csv.reader([head], delimiter="\t" if "\t" in head else ","), [])
         rows = csv.DictReader(text, names, delimiter="\t" if "\t" in head else ",")
-        return [name.strip() for name in names], _checked(place, rows, len(names))
+        return [name.strip() for name in names], _checked(source, rows, len(names))
     except DAMAGE as error:
-        raise _damaged(place, error) from error
+        raise _damaged(source, error) from error
 
 
-def _checked(place: RemotePath, rows: "csv.DictReader[str]", cells: int) -> Rows:
+def _checked(source: RemotePath, rows: "csv.DictReader[str]", cells: int) -> Rows:
     try:
         for row in rows:
             if None in row or None in row.values():
                 raise DatasetError(
-                    f"{place.display_url}: line {rows.line_num + 1} does not hold {cells} cells; correct it"
+                    f"{source.display_url}: line {rows.line_num + 1} does not hold {cells} cells; correct it"
                 )
             yield cast(Row, row)
     except DAMAGE as error:
-        raise _damaged(place, error) from error
+        raise _damaged(source, error) from error
 
 
-def _lines(place: RemotePath, text: TextIO) -> tuple[Sequence[str], Rows]:
+def _lines(source: RemotePath, text: TextIO) -> tuple[Sequence[str], Rows]:
     """Return the columns of the first line; later lines may have others."""
-    rows = _objects(place, text)
+    rows = _objects(source, text)
     first = next(rows, {})
 
     def all_rows() -> Rows:
@@ -152,16 +156,16 @@ def _lines(place: RemotePath, text: TextIO) -> tuple[Sequence[str], Rows]:
     return list(first), all_rows()
 
 
-def _objects(place: RemotePath, text: TextIO) -> Rows:
+def _objects(source: RemotePath, text: TextIO) -> Rows:
     try:
         for number, line in enumerate(text, start=1):
             if line.strip():
                 row = json.loads(line)
                 if not isinstance(row, dict):
-                    raise DatasetError(f"{place.display_url}: line {number} is no JSON object; give one a line")
+                    raise DatasetError(f"{source.display_url}: line {number} is no JSON object; give one a line")
                 yield row
     except (*DAMAGE, ValueError, RecursionError) as error:
-        raise _damaged(place, error) from error
+        raise _damaged(source, error) from error
 
 
 def _text_of(file: BinaryIO) -> io.TextIOWrapper:
@@ -170,9 +174,9 @@ def _text_of(file: BinaryIO) -> io.TextIOWrapper:
     return io.TextIOWrapper(gzip.open(file) if packed else file, encoding="utf-8-sig", newline="")
 
 
-def _damaged(place: RemotePath, error: Exception) -> DatasetError:
+def _damaged(source: RemotePath, error: Exception) -> DatasetError:
     return DatasetError(
-        f"{place.display_url}: cannot be read ({str(error).splitlines()[0][:200]}); write the list again"
+        f"{source.display_url}: cannot be read ({str(error).splitlines()[0][:200]}); write the list again"
     )
 
 

@@ -1,6 +1,6 @@
 """Any source to entries: what kind it is, what is wanted of it, in the order of ids.
 
-A folder or bucket of videos, with their captions beside them or in a folder of their own.
+Here too the plainest kind: a folder or bucket of videos, with their captions beside them or in a folder of their own.
 """
 
 from collections.abc import Iterator
@@ -10,10 +10,10 @@ from stepline.curate.remote import DEFAULTS as PLACES
 from stepline.curate.remote import RemotePath
 from stepline.curate.settings import RemoteSettings, SourceSettings
 from stepline.curate.sources.files import (
-    Files,
+    FileIndex,
+    FileStamps,
     SideFolders,
-    Stamps,
-    absolute,
+    absolute_path,
     captions_id,
     is_list,
     relative_address,
@@ -21,26 +21,26 @@ from stepline.curate.sources.files import (
 )
 from stepline.curate.sources.howto100m import read_howto100m
 from stepline.curate.sources.lists import read_list
-from stepline.curate.sources.select import Choice, Entry, in_order
+from stepline.curate.sources.select import Entry, SourceFilter, sort_by_id
 from stepline.curate.sources.webdataset import BRACES, read_webdataset
 from stepline.curate.stage import Item
 from stepline.errors import DatasetError
 from stepline.sieve_swap.videos import VIDEOS
 
 
-def read_folder(place: RemotePath, beside: SideFolders) -> Iterator[Entry]:
+def read_folder(source: RemotePath, side_folders: SideFolders) -> Iterator[Entry]:
     """Yield every video below a folder, its id the file's stem. Raises DatasetError where there is none."""
-    videos = Files(place, place.list(), video_id)
+    videos = FileIndex(source, source.list(), video_id)
     if not len(videos):
-        raise DatasetError(f"{place.display_url}: no video in it; give the folder of videos, a list of them, or tars")
-    own = None if beside.has_captions else Files(place, place.list(), captions_id)
+        raise DatasetError(f"{source.display_url}: no video in it; give the folder of videos, a list of them, or tars")
+    own = None if side_folders.has_captions else FileIndex(source, source.list(), captions_id)
     for id, video in videos:
         captions = own.find(id) if own is not None else None
         item = Item(
             id, video.url, video.stamp,
             captions.url if captions else None, captions.stamp if captions else "",
         )  # fmt: skip
-        yield beside.completed(item)
+        yield side_folders.completed(item)
 
 
 DEFAULTS = SourceSettings()
@@ -52,42 +52,46 @@ def read_source(url: str, settings: SourceSettings = DEFAULTS, places: RemoteSet
     url: a path, or s3://, gs://, http(s)://. Memory does not grow with the source beyond about 100 bytes a video
     that a folder lists. Raises DatasetError or StoreError, in one line, where the source cannot be read as a whole.
     """
-    place, choice = absolute(RemotePath(url, places)), Choice(settings)
-    for entry in in_order(choice.made(_entries(place, settings, choice, places))):
+    source, source_filter = absolute_path(RemotePath(url, places)), SourceFilter(settings)
+    for entry in sort_by_id(source_filter.apply(_entries(source, settings, source_filter, places))):
         if isinstance(entry, Item) and entry.video is not None:
-            entry = replace(entry, path=relative_address(entry.video, place.url))
+            entry = replace(entry, path=relative_address(entry.video, source.url))
         yield entry
 
 
-def _entries(place: RemotePath, settings: SourceSettings, choice: Choice, places: RemoteSettings) -> Iterator[Entry]:
-    kind = settings.kind if settings.kind != "auto" else _kind(place)
+def _entries(
+    source: RemotePath, settings: SourceSettings, source_filter: SourceFilter, places: RemoteSettings
+) -> Iterator[Entry]:
+    kind = settings.kind if settings.kind != "auto" else _kind(source)
     if kind == "howto100m":
-        return read_howto100m(place, settings, choice, places)
-    beside = SideFolders(settings, places)
+        return read_howto100m(source, settings, source_filter, places)
+    side_folders = SideFolders(settings, places)
     if kind == "list":
-        return read_list(place, settings.columns, choice, beside, Stamps(places, look=settings.stamps))
+        return read_list(
+            source, settings.columns, source_filter, side_folders, FileStamps(places, look=settings.stamps)
+        )
     if kind == "webdataset":
-        return read_webdataset(place, beside)
-    return read_folder(place, beside)
+        return read_webdataset(source, side_folders)
+    return read_folder(source, side_folders)
 
 
-def _kind(place: RemotePath) -> str:
+def _kind(source: RemotePath) -> str:
     """Return what an address is: by its name, else by what it holds."""
-    if place.name == VIDEOS:
+    if source.name == VIDEOS:
         return "howto100m"
-    if place.name.endswith(".tar") or BRACES.search(place.url):
+    if source.name.endswith(".tar") or BRACES.search(source.url):
         return "webdataset"
-    if is_list(place.name):
+    if is_list(source.name):
         return "list"
-    if (path := place.local) is not None and not path.exists():
+    if (path := source.local) is not None and not path.exists():
         raise DatasetError(
-            f"{place.display_url}: is not there; give a folder of videos, a list of them, tars or HowTo100M"
+            f"{source.display_url}: is not there; give a folder of videos, a list of them, tars or HowTo100M"
         )
     if path is not None and path.is_file():
         raise DatasetError(
-            f"{place.display_url}: one file is no source; give its folder, or `stepline steps` for one video"
+            f"{source.display_url}: one file is no source; give its folder, or `stepline steps` for one video"
         )
-    if (place / VIDEOS).exists():
+    if (source / VIDEOS).exists():
         return "howto100m"
-    first = next(place.list(), None)
+    first = next(source.list(), None)
     return "webdataset" if first is not None and first.name.endswith(".tar") else "folder"

@@ -1,6 +1,7 @@
-"""Which of a source's videos are wanted: by category, by a list of ids, and none that evaluates.
+"""Which of a source's videos are wanted, and all of them in the order of their ids.
 
-Entries in the order of their ids, however many: sorted runs on disk, merged; an id that comes again is refused.
+Wanted by category, by a list of ids, and none that evaluates. Sorted however many there are: by runs on disk that are
+merged; an id that comes again is refused.
 """
 
 import heapq
@@ -21,7 +22,7 @@ from stepline.errors import DatasetError
 from stepline.records import Rejected
 
 Entry: TypeAlias = Item | Rejected
-Row: TypeAlias = tuple[str, int, int, list[object]]  # id, place in the source, 1 for an item, its cells
+Row: TypeAlias = tuple[str, int, int, list[object]]  # id, position in the source, 1 for an item, its cells
 
 RUN = 100_000  # entries sorted in memory at once
 TWICE = "its id came before in the source; ids must be unique, so give the videos other names or a list with ids"
@@ -32,25 +33,25 @@ _cells = attrgetter(*(field.name for field in fields(Item)))
 _refusal = attrgetter("id", "reason")
 
 
-def in_order(entries: Iterable[Entry], run: int = RUN) -> Iterator[Entry]:
+def sort_by_id(entries: Iterable[Entry], run: int = RUN) -> Iterator[Entry]:
     """Yield entries sorted by id; of those with one id the first of the source counts, the others are refused.
 
     At most `run` entries are held; more go through a temporary folder.
     """
-    rows = (_row(place, entry) for place, entry in enumerate(entries))
+    rows = (_row(position, entry) for position, entry in enumerate(entries))
     first = sorted(islice(rows, run))
     if len(first) < run:
-        yield from _once(first)
+        yield from _refuse_repeated(first)
         return
     with tempfile.TemporaryDirectory(prefix="stepline-order-") as folder:
-        runs = [_written(first, Path(folder) / "0")]
+        runs = [_write_run(first, Path(folder) / "0")]
         while block := sorted(islice(rows, run)):
-            runs.append(_written(block, Path(folder) / str(len(runs))))
+            runs.append(_write_run(block, Path(folder) / str(len(runs))))
         del first, block
-        yield from _once(heapq.merge(*map(_read, runs)))
+        yield from _refuse_repeated(heapq.merge(*map(_read_run, runs)))
 
 
-def _once(rows: Iterable[Row]) -> Iterator[Entry]:
+def _refuse_repeated(rows: Iterable[Row]) -> Iterator[Entry]:
     last: str | None = None
     for id, _, is_item, cells in rows:
         if is_item and id == last:
@@ -60,25 +61,25 @@ def _once(rows: Iterable[Row]) -> Iterator[Entry]:
         last = id if is_item else last
 
 
-def _row(place: int, entry: Entry) -> Row:
+def _row(position: int, entry: Entry) -> Row:
     if isinstance(entry, Rejected):
-        return entry.id, place, 0, list(_refusal(entry))
+        return entry.id, position, 0, list(_refusal(entry))
     if not entry.id or len(entry.id) > LONGEST or "/" in entry.id or "\\" in entry.id or not entry.id.isprintable():
-        return entry.id, place, 0, [entry.id[:LONGEST], BAD]
-    return entry.id, place, 1, list(_cells(entry))
+        return entry.id, position, 0, [entry.id[:LONGEST], BAD]
+    return entry.id, position, 1, list(_cells(entry))
 
 
-def _written(rows: Sequence[Row], path: Path) -> Path:
+def _write_run(rows: Sequence[Row], path: Path) -> Path:
     with path.open("w", encoding="utf-8") as file:
         file.writelines(json.dumps(row) + "\n" for row in rows)
     return path
 
 
-def _read(path: Path) -> Iterator[Row]:
+def _read_run(path: Path) -> Iterator[Row]:
     with path.open(encoding="utf-8") as file:
         for line in file:
-            id, place, is_item, cells = json.loads(line)
-            yield id, place, is_item, cells
+            id, position, is_item, cells = json.loads(line)
+            yield id, position, is_item, cells
 
 
 PRESETS = {"htm-370k": ("Food and Entertaining",)}  # HTM-370K is this category of HowTo100M; NaSVA section 4.1
@@ -86,8 +87,8 @@ ABSENT = "is in the list of wanted ids, and not in the source"
 SHOWN = 8  # categories that an error names
 
 
-class Choice:
-    """What the settings want. Raises DatasetError for lists that cannot be read."""
+class SourceFilter:
+    """Keeps the videos that the settings want. Raises DatasetError for lists that cannot be read."""
 
     def __init__(self, settings: SourceSettings) -> None:
         self._categories = settings.categories or (PRESETS[settings.preset] if settings.preset else ())
@@ -97,7 +98,7 @@ class Choice:
         self._others: set[str] = set()
         self._kept = False
 
-    def takes(self, id: str, category: str | None) -> bool:
+    def accepts(self, id: str, category: str | None) -> bool:
         """Return whether a video is wanted; asked before its files are looked at."""
         if self._wanted is not None:
             if id not in self._wanted:
@@ -110,7 +111,7 @@ class Choice:
         self._kept = True
         return True
 
-    def made(self, entries: Iterable[Entry]) -> Iterator[Entry]:
+    def apply(self, entries: Iterable[Entry]) -> Iterator[Entry]:
         """Yield the wanted entries. Videos of evaluation sets, and wanted ids that never come, are refused.
 
         What is of another category or not in the list of ids is no part of the run, and is not told one by one.
@@ -119,17 +120,14 @@ class Choice:
         for entry in entries:
             if isinstance(entry, Rejected):
                 yield entry
-            elif self.takes(entry.id, entry.category):
-                yield self._evaluated(entry)
+            elif self.accepts(entry.id, entry.category):
+                held = self._excluded.of(entry.id)
+                yield rejected_video(entry.id, f"evaluates: a video of {', '.join(held)}") if held else entry
         if self._others and not self._kept:
             wanted, known = ", ".join(self._categories), ", ".join(sorted(self._others))
             raise DatasetError(f"source.categories {wanted}: no video is of them; the source has {known}")
         for id in sorted((self._wanted or frozenset()) - self._seen):
             yield rejected_video(id, ABSENT)
-
-    def _evaluated(self, item: Item) -> Entry:
-        held = self._excluded.of(item.id)
-        return rejected_video(item.id, f"evaluates: a video of {', '.join(held)}") if held else item
 
 
 def _ids(path: Path) -> frozenset[str]:

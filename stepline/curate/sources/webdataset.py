@@ -24,59 +24,61 @@ LARGEST = 2**20  # bytes of a .json that may be looked into
 ABOUT = ("title", "task", "category", "duration")
 
 
-def read_webdataset(place: RemotePath, beside: SideFolders) -> Iterator[Entry]:
+def read_webdataset(source: RemotePath, side_folders: SideFolders) -> Iterator[Entry]:
     """Yield the videos of a tar, of every tar in a folder, or of numbered ones: shard-{00000..00099}.tar."""
-    for tar in tars_of(place):
-        yield from _in_tar(tar, beside)
+    for tar in find_tars(source):
+        yield from _in_tar(tar, side_folders)
 
 
-def tars_of(place: RemotePath) -> list[RemotePath]:
+def find_tars(source: RemotePath) -> list[RemotePath]:
     """Return the tars that an address means, sorted by name. Raises DatasetError where there is none."""
-    found = BRACES.search(place.url)
-    if found:
-        first, last = found.groups()
+    numbered = BRACES.search(source.url)
+    if numbered:
+        first, last = numbered.groups()
         numbers = range(int(first), int(last) + 1)
         return [
-            RemotePath(BRACES.sub(str(number).zfill(len(first)), place.url, count=1), place.settings)
+            RemotePath(BRACES.sub(str(number).zfill(len(first)), source.url, count=1), source.settings)
             for number in numbers
         ]
-    if place.name.endswith(".tar"):
-        return [place]
-    tars = sorted(each.name for each in place.list() if each.name.endswith(".tar"))
+    if source.name.endswith(".tar"):
+        return [source]
+    tars = sorted(entry.name for entry in source.list() if entry.name.endswith(".tar"))
     if not tars:
         raise DatasetError(
-            f"{place.display_url}: no .tar in it; give a tar, a folder of them, or shard-{{00000..00099}}.tar"
+            f"{source.display_url}: no .tar in it; give a tar, a folder of them, or shard-{{00000..00099}}.tar"
         )
-    return [place / name for name in tars]
+    return [source / name for name in tars]
 
 
-def _in_tar(place: RemotePath, beside: SideFolders) -> Iterator[Entry]:
-    stamp = place.fingerprint()
+def _in_tar(tar: RemotePath, side_folders: SideFolders) -> Iterator[Entry]:
+    stamp = tar.fingerprint()
     try:
-        with place.open(HEADERS) as file, tarfile.open(fileobj=file, mode="r:") as archive:
+        with tar.open(HEADERS) as file, tarfile.open(fileobj=file, mode="r:") as archive:
             members = (member for member in archive if member.isreg() and _key(member))
             for key, group in groupby(members, _key):
-                yield _item(key, list(group), place, stamp, beside)
+                yield _item(key, list(group), tar, stamp, side_folders)
     except (tarfile.TarError, EOFError) as error:
         cure = "unpack it where it is compressed, else download it again"
-        raise DatasetError(f"{place.display_url}: not a tar that can be read in place ({error}); {cure}") from error
+        raise DatasetError(f"{tar.display_url}: not a tar that can be read in place ({error}); {cure}") from error
 
 
 def _key(member: tarfile.TarInfo) -> str:
     return member.name.rpartition("/")[2].partition(".")[0]
 
 
-def _item(key: str, members: Sequence[tarfile.TarInfo], place: RemotePath, stamp: str, beside: SideFolders) -> Entry:
+def _item(
+    key: str, members: Sequence[tarfile.TarInfo], tar: RemotePath, stamp: str, side_folders: SideFolders
+) -> Entry:
     def part(member: tarfile.TarInfo | None) -> tuple[str | None, str]:
         if member is None:
             return None, ""
         first, last = member.offset_data, member.offset_data + member.size
-        return f"{place.url}#bytes={first}-{last}/{member.name.rpartition('/')[2]}", f"{stamp}+{first}-{last}"
+        return f"{tar.url}#bytes={first}-{last}/{member.name.rpartition('/')[2]}", f"{stamp}+{first}-{last}"
 
     videos = [member for member in members if video_id(member.name)]
     if len(videos) > 1:
         return rejected_video(key, f"its key has {len(videos)} videos in the tar; give each a key of its own")
-    about, is_captions = _about(members, place)
+    about, is_captions = _about(members, tar)
     captions = sorted(
         (known[1], member.name, member)
         for member in members
@@ -84,20 +86,20 @@ def _item(key: str, members: Sequence[tarfile.TarInfo], place: RemotePath, stamp
     )
     features = next((member for member in members if features_id(member.name)), None)
     named = [part(videos[0] if videos else None), part(captions[0][2] if captions else None), part(features)]
-    flat = [cell for each in named for cell in each]
-    item = beside.completed(Item(key, *flat, **about))  # type: ignore[arg-type]   # addresses and stamps in turn
+    flat = [cell for pair in named for cell in pair]
+    item = side_folders.completed(Item(key, *flat, **about))  # type: ignore[arg-type]   # addresses and stamps in turn
     if item.video is None and item.captions is None and item.features is None:
         return rejected_video(key, "its key holds neither a video nor captions nor features")
     return item
 
 
-def _about(members: Sequence[tarfile.TarInfo], place: RemotePath) -> tuple[dict[str, str | float], bool]:
+def _about(members: Sequence[tarfile.TarInfo], tar: RemotePath) -> tuple[dict[str, str | float], bool]:
     """Return what a key's .json says of its video, and whether it holds captions instead."""
-    found = next((m for m in members if m.name.endswith(".json") and 0 < m.size <= LARGEST), None)
-    if found is None:
+    member = next((m for m in members if m.name.endswith(".json") and 0 < m.size <= LARGEST), None)
+    if member is None:
         return {}, True
     try:
-        tree = json.loads(place.read(found.offset_data, found.offset_data + found.size))
+        tree = json.loads(tar.read(member.offset_data, member.offset_data + member.size))
     except StoreError:
         raise
     except ValueError:
