@@ -158,7 +158,7 @@ def test_text_and_picture_of_a_shown_step_are_alike_without_noise(style: Style) 
 
 def test_a_worse_recogniser_errs_but_keeps_the_truth(simulation: Simulation) -> None:
     sample = simulation.videos[0]
-    clean, noisy = sample.heard("clean"), sample.heard("noisy")
+    clean, noisy = sample.recognised("clean"), sample.recognised("noisy")
     assert len(clean) == len(noisy) == len(sample.spoken)
     assert sorted(clean.window) == sorted(noisy.window)
     assert not np.array_equal(clean.times, noisy.times)
