@@ -19,8 +19,8 @@ from stepline.evaluate import htm_align as alignment
 from stepline.evaluate import temporal_grounding as placing
 from stepline.evaluate import video_summaries as summary
 from stepline.evaluate import visual_narration as detection
-from stepline.evaluate.case import Case
 from stepline.evaluate.report import Scores
+from stepline.evaluate.scoring_task import Case
 
 TAN = (
     "hit: floor(start) <= second <= ceil(end), both ends included; R@1 over alignable sentences, all videos pooled; "

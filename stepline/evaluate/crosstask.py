@@ -23,8 +23,8 @@ from stepline.datasets.crosstask import TASKS, VALIDATION, read_tasks
 from stepline.datasets.files import Node, find, plain_rows
 from stepline.errors import DatasetError
 from stepline.evaluate.bootstrap import Floats, GroupedRatio, Integers, Statistic
-from stepline.evaluate.case import SKIP, ZERO, Case, by_id, is_matrix, length, matrix, middles, numbers, placed
 from stepline.evaluate.report import Scores
+from stepline.evaluate.scoring_task import SKIP, ZERO, Case, by_id, is_matrix, length, matrix, middles, numbers, placed
 from stepline.evaluate.temporal_grounding import Fit, Pairs, as_spans, grounding_fit, overlap_statistics
 
 SETS = 20  # random test sets, NaSVA section 4.1

@@ -35,12 +35,11 @@ from stepline.datasets.files import Node
 from stepline.errors import DatasetError
 from stepline.evaluate.bootstrap import Floats, Ratio, Statistic
 from stepline.evaluate.caption_metrics import Item, bleu, cider, rouge_l
-from stepline.evaluate.case import ZERO, Case, by_id, same_ids, unread_note
-from stepline.evaluate.events import Event, Matrix, coverage, overlap, require_events, times
+from stepline.evaluate.events import Event, EventTokenizer, Matrix, coverage, overlap, require_events, times
 from stepline.evaluate.meteor import Meteor
 from stepline.evaluate.report import Scores
+from stepline.evaluate.scoring_task import ZERO, Case, by_id, same_ids, unread_note
 from stepline.evaluate.soda import Kind, PairScorer, SodaScore, soda
-from stepline.evaluate.tokens import CaptionTokens
 
 
 @dataclass(frozen=True)
@@ -166,7 +165,7 @@ class Judge:
     def __init__(self, garbage: str, tious: tuple[float, ...], meteor: PairScorer | None = None) -> None:
         """meteor: by default METEOR in Python. Raises ModelError when its tables are missing."""
         self._meteor: PairScorer = meteor if meteor is not None else Meteor()
-        self._tokens = CaptionTokens()
+        self._tokens = EventTokenizer()
         self._garbage = self._tokens.of((0.0, 0.0, garbage))
         self._tious = tious
 

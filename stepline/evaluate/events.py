@@ -4,6 +4,7 @@ Plain numbers on purpose: reversed, negative, zero-length and repeated segments 
 official scorers give them a value; only what has no value is refused.
 """
 
+import logging
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from stepline.errors import DatasetError
+from stepline.evaluate.ptb import Tokenizer, only_ascii
+
+logger = logging.getLogger(__name__)
 
 Event = tuple[float, float, str]
 Matrix = npt.NDArray[np.float64]
@@ -84,3 +88,20 @@ def overlap(first: Matrix, second: Matrix) -> Matrix:
     shared = np.maximum(ends - starts, 0.0)
     result: Matrix = shared / (np.maximum(np.minimum(hull, lengths), 0.0) + _SMALL)
     return result
+
+
+class EventTokenizer:
+    """Turns events into the tokens of their captions; warns once of a caption that an English scorer cannot read."""
+
+    def __init__(self) -> None:
+        self._tokenizer = Tokenizer()
+        self._warned = False
+
+    def of(self, event: Event) -> str:
+        """Return the tokens of one event's caption, joined by spaces."""
+        caption = event[2]
+        tokens = self._tokenizer(only_ascii(caption))
+        if not tokens and not self._warned and any(letter.isalnum() for letter in caption):
+            logger.warning("%.40r: no ASCII letter; the English scorers read it, and all like it, as empty", caption)
+            self._warned = True
+        return tokens

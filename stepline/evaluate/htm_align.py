@@ -38,9 +38,9 @@ import numpy.typing as npt
 from stepline.datasets.files import Node, find, read_json
 from stepline.errors import DatasetError
 from stepline.evaluate.bootstrap import Floats, Ratio, Statistic
-from stepline.evaluate.case import SKIP, Case, by_id, is_matrix, length, matrix, middles, numbers, placed
 from stepline.evaluate.ranking import Area, AveragePrecision
 from stepline.evaluate.report import Scores
+from stepline.evaluate.scoring_task import SKIP, Case, by_id, is_matrix, length, matrix, middles, numbers, placed
 from stepline.evaluate.temporal_grounding import Fit, Pairs, as_spans, grounding_fit, overlap_statistics
 
 Convention: TypeAlias = Literal["tan", "nasva"]

@@ -26,8 +26,8 @@ from stepline.datasets.files import Node, find, one_file, read_csv
 from stepline.datasets.htstep import ANNOTATIONS, TAXONOMY, read_taxonomy
 from stepline.errors import DatasetError
 from stepline.evaluate.bootstrap import Floats, Integers, Ratio, Statistic, mean_of_known
-from stepline.evaluate.case import Case, by_id, length, number_or_null, numbers
 from stepline.evaluate.report import Scores
+from stepline.evaluate.scoring_task import Case, by_id, length, number_or_null, numbers
 from stepline.evaluate.temporal_grounding import Fit, as_spans, grounding_fit, hit, overlap, overlap_statistics
 
 TIOUS = (0.3, 0.4, 0.5, 0.6, 0.7)

@@ -29,9 +29,8 @@ import numpy as np
 import numpy.typing as npt
 
 from stepline.errors import DatasetError
-from stepline.evaluate.events import Event, Matrix, coverage, overlap, require_events, times
+from stepline.evaluate.events import Event, EventTokenizer, Matrix, coverage, overlap, require_events, times
 from stepline.evaluate.meteor import Meteor, MeteorScores
-from stepline.evaluate.tokens import CaptionTokens
 
 
 def best_total(scores: Matrix) -> float:
@@ -120,7 +119,7 @@ class Judge:
         self._swapped_roles = swapped_roles
         if kind != "d":
             self._meteor: PairScorer = meteor if meteor is not None else Meteor()
-            self._tokens = CaptionTokens()
+            self._tokens = EventTokenizer()
 
     def score(self, video: str, reference: Sequence[Event], predictions: Sequence[Event]) -> Triple:
         """Return (precision, recall, F1) of one video; 0 without predictions.

@@ -26,8 +26,8 @@ from stepline.datasets import Segment, read, read_predictions
 from stepline.datasets.files import Node, read_json
 from stepline.errors import DatasetError
 from stepline.evaluate.bootstrap import Floats, Ratio, Statistic
-from stepline.evaluate.case import Case, length, number_or_null, numbers, rejected_note, same_ids, unread_note
 from stepline.evaluate.report import Scores
+from stepline.evaluate.scoring_task import Case, length, number_or_null, numbers, rejected_note, same_ids, unread_note
 from stepline.records import Record, Step
 
 THRESHOLDS = (0.1, 0.3, 0.5, 0.7)  # of intersection over union; usual in moment retrieval, HiREST and HT-Step

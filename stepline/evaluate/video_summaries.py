@@ -21,8 +21,8 @@ import numpy.typing as npt
 from stepline.datasets.files import Node
 from stepline.errors import DatasetError
 from stepline.evaluate.bootstrap import Floats, Ratio, Statistic
-from stepline.evaluate.case import SKIP, ZERO, Case, by_id, numbers
 from stepline.evaluate.report import Scores
+from stepline.evaluate.scoring_task import SKIP, ZERO, Case, by_id, numbers
 
 EPSILON = 1e-8  # added below both fractions, official
 THRESHOLD = 0.5  # a frame is in the summary above it, IV-Sum's test.py

@@ -8,9 +8,9 @@ import numpy as np
 
 from stepline.datasets.files import Node
 from stepline.evaluate.bootstrap import Floats, Statistic
-from stepline.evaluate.case import SKIP, Case, by_id, length, numbers
 from stepline.evaluate.ranking import Area, AveragePrecision, checked
 from stepline.evaluate.report import Scores
+from stepline.evaluate.scoring_task import SKIP, Case, by_id, length, numbers
 
 
 def score(case: Case) -> Scores:

@@ -9,7 +9,7 @@ from stepline.errors import DatasetError, ModelError
 from stepline.evaluate.meteor import JarMeteor, Meteor
 from stepline.evaluate.meteor.matching import PARAPHRASE, STEM, SYNONYM, Reader, candidates
 from stepline.evaluate.meteor.resources import load_lexicon, load_phrases
-from stepline.evaluate.meteor.stemmer import ALWAYS, BEFORE_NUMBERS, stem, words
+from stepline.evaluate.meteor.words import ALWAYS, BEFORE_NUMBERS, stem, words
 from stepline.evaluate.soda import soda
 
 TOLERANCE = 1e-9  # asked: 1e-4 on 99 % of the pairs

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from stepline.errors import DatasetError
 from stepline.evaluate.meteor.resources import LONGEST, MIX, WORD_BITS, Lexicon, Phrases, word_number
-from stepline.evaluate.meteor.stemmer import stem, words
+from stepline.evaluate.meteor.words import stem, words
 
 Places = dict[str, list[int]]
 Starts = tuple[tuple[int, int, dict[int, int]], ...]

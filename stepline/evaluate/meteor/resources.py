@@ -23,8 +23,8 @@ import numpy as np
 import numpy.typing as npt
 
 from stepline.errors import ModelError
-from stepline.evaluate.meteor.stemmer import ALWAYS, BEFORE_NUMBERS
-from stepline.evaluate.official import KNOWN, METEOR_JAR, PARAPHRASES, fingerprint, official_file
+from stepline.evaluate.meteor.words import ALWAYS, BEFORE_NUMBERS
+from stepline.evaluate.ptb.official_files import KNOWN, METEOR_JAR, PARAPHRASES, fingerprint, official_file
 from stepline.weights import cache_folder
 
 logger = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 
 from stepline.errors import ModelError
-from stepline.evaluate.official import fingerprint
+from stepline.evaluate.ptb.official_files import fingerprint
 
 _UTF8, _STRING = 1, 8
 # bytes that follow the tag of a constant-pool entry, by tag

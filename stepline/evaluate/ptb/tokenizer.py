@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from stepline.evaluate.official import TOKENIZER_JAR, official_file
 from stepline.evaluate.ptb.automaton import Automaton, load
+from stepline.evaluate.ptb.official_files import TOKENIZER_JAR, official_file
 
 _NO_BREAK_SPACE = "\u00a0"  # stands for a space inside one token, such as a phone number
 _SOFT_HYPHEN = "\u00ad"

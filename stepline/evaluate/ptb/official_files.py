@@ -4,12 +4,12 @@ The package carries METEOR's jar and paraphrase table and Stanford's tokenizer; 
 the user's own, laid out as that package is, can be given instead.
 """
 
+import hashlib
 import importlib.util
 from functools import cache
 from pathlib import Path
 
 from stepline.errors import ModelError
-from stepline.weights import sha256
 
 METEOR_JAR = "meteor/meteor-1.5.jar"
 PARAPHRASES = "meteor/data/paraphrase-en.gz"
@@ -42,7 +42,7 @@ def fingerprint(path: Path) -> str:
 
     Raises ModelError for a damaged or unknown version inside the package.
     """
-    digest = sha256(path)
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
     name = next((known for known in KNOWN if path.as_posix().endswith("pycocoevalcap/" + known)), None)
     if name is not None and digest != KNOWN[name]:
         raise ModelError(f"{path}: not the file of pycocoevalcap 1.2 (sha256 {digest[:12]}...); {_CURE}")

@@ -1,0 +1,108 @@
+"""How METEOR reads a line: its normalisation into words (`-norm`), and the stem of a word.
+
+Normalisation makes words of punctuation and clitics, then lower case. The order of the replacements is the program's;
+several overlap only because one pass never looks twice at a character.
+
+The stem is the English (Porter2) one as it was when METEOR 1.5 was built: snowballstemmer 2.2.0. Later Snowball
+releases changed the algorithm ("added" -> "add", "biologist" -> "biolog"), which changes METEOR's scores.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from functools import cache, lru_cache
+
+from stepline.errors import ModelError
+
+_LETTERS = (
+    "A-Za-z\u0160\u017d\u0161\u017e\u0178\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u017e\u0400-\u04ff\u0500-\u0527"
+    "\ua640-\ua66e\ua67e-\ua697\u1d00-\u1d7f"
+)
+_SIGNS = re.compile(rf"([^0-9{_LETTERS}\s.'`,\-\u2018\u2019])", re.ASCII)  # Java's \s is ASCII white space
+_DOTS = re.compile(r"(\.{2,})")
+_COMMAS = tuple(re.compile(pattern) for pattern in ("([^0-9]),([^0-9])", "([0-9]),([^0-9])", "([^0-9]),([0-9])"))
+_SINGLE_QUOTES = re.compile("[`\u2018\u2019]")
+_DOUBLE_QUOTES = re.compile("[\u201c\u201d]|''")
+_INNER_DASH = re.compile(rf"([0-9{_LETTERS}.])-([0-9{_LETTERS}])")
+_APOSTROPHES = (
+    (re.compile(rf"([^{_LETTERS}])'([^{_LETTERS}])"), r"\1 ' \2"),
+    (re.compile(rf"([^{_LETTERS}0-9])'([{_LETTERS}])"), r"\1 ' \2"),
+    (re.compile(rf"([{_LETTERS}])'([^{_LETTERS}])"), r"\1 ' \2"),
+    (re.compile(rf"([{_LETTERS}])'([{_LETTERS}])"), r"\1 '\2"),
+    (re.compile(r"([0-9])'(s)"), r"\1 '\2"),
+)
+_LETTER = re.compile(f"[{_LETTERS}]")
+_LOWER = re.compile("[a-z]")
+_DIGIT = re.compile("[0-9]")
+_BLANKS = re.compile("[ \u2000-\u200a\u202f\u205f\u3000\u00a0]+")
+_BETWEEN_WORDS = re.compile("[ \t\n\r\f]+")
+
+ALWAYS, BEFORE_NUMBERS = 1, 2  # how a prefix keeps its full stop
+
+
+def words(line: str, prefixes: Mapping[str, int]) -> list[str]:
+    """Return the lower-cased words of a line.
+
+    prefixes: abbreviation -> ALWAYS or BEFORE_NUMBERS, as METEOR's list of non-breaking prefixes says.
+    """
+    return [word for word in _BETWEEN_WORDS.split(normalise(line, prefixes).lower()) if word]
+
+
+def normalise(line: str, prefixes: Mapping[str, int]) -> str:
+    """Return a line with its punctuation set apart, case kept."""
+    if not (line.isascii() and line.replace(" ", "a").isalpha()):
+        # two or more dots are a word of their own and part the line
+        parts = _DOTS.split(line)
+        line = " ".join(
+            part if index % 2 else _apart(_SIGNS.sub(r" \1 ", f" {part} "), prefixes)
+            for index, part in enumerate(parts)
+        )
+    return _BLANKS.sub(" ", line).strip()
+
+
+def _apart(line: str, prefixes: Mapping[str, int]) -> str:
+    """Set commas, quotes, dashes, clitics and full stops apart."""
+    for comma in _COMMAS:
+        line = comma.sub(r"\1 , \2", line)
+    line = _DOUBLE_QUOTES.sub(' " ', _SINGLE_QUOTES.sub("'", line))
+    line = line.replace("\u2013", "-").replace("--", "-")
+    line = _INNER_DASH.sub(r"\1 \2", line)
+    for apostrophe, apart in _APOSTROPHES:
+        line = apostrophe.sub(apart, line)
+    return _full_stops(line, prefixes)
+
+
+def _full_stops(line: str, prefixes: Mapping[str, int]) -> str:
+    """Set a full stop apart from the word before it, unless the word is an abbreviation."""
+    tokens = [token for token in _BETWEEN_WORDS.split(line) if token]
+    return "".join(_with_stop(tokens, index, prefixes) + " " for index in range(len(tokens)))
+
+
+def _with_stop(tokens: list[str], index: int, prefixes: Mapping[str, int]) -> str:
+    token = tokens[index]
+    if len(token) < 2 or not token.endswith("."):
+        return token
+    stem, following = token[:-1], tokens[index + 1] if index + 1 < len(tokens) else ""
+    kind = prefixes.get(stem)
+    if "." in stem and _LETTER.search(stem):
+        return stem.replace(".", "")
+    if kind == ALWAYS or _LOWER.match(following):
+        return token
+    if kind == BEFORE_NUMBERS and _DIGIT.match(following):
+        return token
+    return stem + " ."
+
+
+@lru_cache(maxsize=1 << 17)
+def stem(word: str) -> str:
+    """Return the Porter2 stem of a lower-cased word. Raises ModelError without snowballstemmer 2.2.0."""
+    return _stemmer()(word)
+
+
+@cache
+def _stemmer() -> Callable[[str], str]:
+    try:
+        from snowballstemmer.english_stemmer import EnglishStemmer  # never PyStemmer, whose algorithm is a later one
+    except ImportError as error:
+        raise ModelError("METEOR's stemmer is not installed; pip install 'stepline[evaluate]'") from error
+    stem_word: Callable[[str], str] = EnglishStemmer().stemWord
+    return stem_word
