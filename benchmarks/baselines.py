@@ -20,10 +20,17 @@ import numpy as np
 from baseline_data import Array, Shown, TaskVideo, coin, crosstask, hirest, youcook2
 from whenact_data import CLIP, folds, read_actions
 
-from stepline.evaluate.bootstrap import GroupedRatio, Ratio, Statistic, interval, resample, score
-from stepline.evaluate.crosstask import counts, random_sets, rows_shown
+from stepline.evaluate.bootstrap import GroupedRatio, Ratio, Statistic, interval, point_estimate, resample
+from stepline.evaluate.crosstask import count_hits, random_test_sets, rows_shown
 from stepline.evaluate.report import Metric
-from stepline.evaluate.temporal_grounding import THRESHOLDS, Fit, grounding_fit, hit, overlap, overlap_statistics
+from stepline.evaluate.temporal_grounding import (
+    THRESHOLDS,
+    SpanOverlaps,
+    grounding_overlaps,
+    is_inside_any,
+    overlap_statistics,
+    temporal_iou,
+)
 
 OUT = Path(__file__).resolve().parent / "results" / "baselines.json"
 Placer = Callable[[Shown, int], Array]  # video, how many spans -> (K, 2)
@@ -31,7 +38,7 @@ Placer = Callable[[Shown, int], Array]  # video, how many spans -> (K, 2)
 
 def measured(statistics: dict[str, Statistic]) -> dict[str, Metric]:
     drawn = resample(statistics)
-    return {name: Metric(score(s), *interval(drawn[name]), s.items) for name, s in statistics.items()}
+    return {name: Metric(point_estimate(s), *interval(drawn[name]), s.items) for name, s in statistics.items()}
 
 
 def uniform(video: Shown, count: int) -> Array:
@@ -85,10 +92,10 @@ def step_prior(train: Sequence[Shown]) -> Placer:
 def placing(videos: Sequence[Shown], place: Placer) -> dict[str, Metric]:
     """Return R@1 of the middle second, recall at overlap and mean overlap; one span a step."""
     placed = [place(video, len(video.instances)) for video in videos]
-    fits = [grounding_fit(list(spans), video.instances) for spans, video in zip(placed, videos, strict=True)]
+    fits = [grounding_overlaps(list(spans), video.instances) for spans, video in zip(placed, videos, strict=True)]
     steps = np.array([float(len(video.instances)) for video in videos])
     hits = [
-        float(sum(hit(s.mean(), i) for s, i in zip(spans, video.instances, strict=True)))
+        float(sum(is_inside_any(s.mean(), i) for s, i in zip(spans, video.instances, strict=True)))
         for spans, video in zip(placed, videos, strict=True)
     ]
     return measured({"R@1": Ratio(np.array(hits), steps), **overlap_statistics(fits, steps)})
@@ -96,8 +103,8 @@ def placing(videos: Sequence[Shown], place: Placer) -> dict[str, Metric]:
 
 def finding(videos: Sequence[Shown], place: Placer, count: int) -> dict[str, Metric]:
     """Return recall and precision at overlap of `count` spans in every video, whatever they show."""
-    tables = [overlap(place(video, count), np.concatenate(video.instances)) for video in videos]  # (count, M)
-    fits = [Fit(table.max(axis=0), count) for table in tables]
+    tables = [temporal_iou(place(video, count), np.concatenate(video.instances)) for video in videos]  # (count, M)
+    fits = [SpanOverlaps(table.max(axis=0), count) for table in tables]
     shown = np.array([float(table.shape[1]) for table in tables])
     made = overlap_statistics(fits, shown)
     for threshold in THRESHOLDS:
@@ -132,7 +139,7 @@ def crosstask_rows() -> dict[str, dict[str, Metric]]:
     tasks: dict[str, list[str]] = defaultdict(list)
     for video in videos:
         tasks[video.task].append(video.id)
-    sets = np.array([[(v.task, v.id) in chosen for v in videos] for chosen in random_sets(tasks)])
+    sets = np.array([[(v.task, v.id) in chosen for v in videos] for chosen in random_test_sets(tasks)])
     group = np.array([sorted(tasks).index(video.task) for video in videos])
     rows = {"uniform": [(np.arange(v.count) + 0.5) / v.count for v in videos], "step prior": centers(videos)}
     table = {}
@@ -162,7 +169,7 @@ def centers(videos: Sequence[TaskVideo]) -> list[Array]:
 def judged(video: TaskVideo, fractions: Array) -> tuple[float, float]:
     seconds = int(np.ceil(video.duration))
     shown = rows_shown(video.segments, video.steps, seconds, video.count)
-    return counts(np.floor(fractions * video.duration), shown)
+    return count_hits(np.floor(fractions * video.duration), shown)
 
 
 def whenact_rows() -> dict[str, dict[str, Metric]]:

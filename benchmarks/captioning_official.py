@@ -15,10 +15,10 @@ from pycocoevalcap.meteor.meteor import Meteor  # type: ignore[import-untyped]
 from pycocoevalcap.rouge.rouge import Rouge  # type: ignore[import-untyped]
 from pycocoevalcap.tokenizer.ptbtokenizer import PTBTokenizer  # type: ignore[import-untyped]
 
-from stepline.evaluate.events import overlap, times
+from stepline.evaluate.events import segment_iou, times
 from stepline.evaluate.meteor import MeteorScores
 from stepline.evaluate.ptb import only_ascii
-from stepline.evaluate.soda import best_total
+from stepline.evaluate.soda import best_ordered_sum
 
 Captions = dict[int, list[Any]]
 GARBAGE = "abc123!@#"
@@ -59,9 +59,9 @@ def official_soda(references: Videos, predictions: Videos) -> float:
         if not given:
             scores.append(0.0)
             continue
-        iou = overlap(times(wanted), times(given))
+        iou = segment_iou(times(wanted), times(given))
         similarity = meteor.compare([((made[2],), gold[2]) for gold in wanted for made in given]).segments
-        worth = best_total(iou * np.array(similarity).reshape(iou.shape))
+        worth = best_ordered_sum(iou * np.array(similarity).reshape(iou.shape))
         precision, recall = worth / len(given), worth / len(wanted)
         scores.append(2 * precision * recall / (precision + recall) if worth else 0.0)
     return sum(scores) / len(scores)
@@ -99,7 +99,7 @@ def _items(references: Videos, predictions: Videos, tiou: float) -> tuple[Captio
     for video, events in references.items():
         keys = owners.setdefault(video, [])
         given = predictions[video]
-        iou = overlap(times(given), times(events))
+        iou = segment_iou(times(given), times(events))
         for row, (_, _, text) in enumerate(given):
             matched = [events[column][2] for column in np.flatnonzero(iou[row] >= tiou)]
             for caption in matched or [GARBAGE]:

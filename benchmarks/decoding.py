@@ -27,7 +27,7 @@ from research.simulate import SHORT, simulate
 from stepline.evaluate.calibration import Logistic, calibration_error, fit_logistic
 from stepline.evaluate.crosstask import ordered_rows, step_costs
 from stepline.evaluate.ranking import roc_auc
-from stepline.evaluate.temporal_grounding import grounding_fit
+from stepline.evaluate.temporal_grounding import grounding_overlaps
 from stepline.grounding.said_to_shown import load_prior
 from stepline.grounding.speech import narration_labels
 from stepline.nasva.align import Chances, Fit, chances, fit_texts, spans
@@ -172,7 +172,7 @@ def span_scores(found: list[Case], rule: str, decoder: Callable[[Case], Chances]
         made = spans(decoder(one).at, 1.0, settings)
         shown = [k for k, own in enumerate(one.windows) if own]
         pairs = [(made[k].start, made[k].end) for k in shown]
-        overlaps += grounding_fit(pairs, [one.windows[k] for k in shown]).overlaps.tolist()
+        overlaps += grounding_overlaps(pairs, [one.windows[k] for k in shown]).overlaps.tolist()
     values = [np.mean(np.array(overlaps) >= threshold) for threshold in THRESHOLDS] + [np.mean(overlaps)]
     return [round(100 * float(value), 2) for value in values]
 

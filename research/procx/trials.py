@@ -40,7 +40,7 @@ from research.procx.vid2seq import (
 from research.study import Outcome, TrialStore
 from stepline.evaluate.bootstrap import Floats
 from stepline.evaluate.dense_captioning import densevid
-from stepline.evaluate.events import Event, overlap, times
+from stepline.evaluate.events import Event, segment_iou, times
 from stepline.evaluate.meteor import Meteor
 from stepline.evaluate.soda import soda
 from stepline.plots import grouped_histogram, plot_style
@@ -161,7 +161,7 @@ def oracle_selection(truth: Sequence[Sequence[Event]]) -> ProposalSelector:
 
     def selector(number: int, proposals: Proposals) -> list[int]:
         wanted = times(list(truth[number]))
-        agree = overlap(wanted, proposals.boxes)  # (steps, queries)
+        agree = segment_iou(wanted, proposals.boxes)  # (steps, queries)
         _, queries = linear_sum_assignment(-agree)
         return sorted(queries.tolist(), key=lambda query: (*proposals.boxes[query], query))
 

@@ -24,7 +24,7 @@ from research.wys2.corpus import Clips, Wys2Corpus, clips_of, resolved_embedding
 from research.wys2.rows import SS, Wys2Size
 from research.wys2.trials import train_on
 from stepline.evaluate.benchmarks import evaluate
-from stepline.evaluate.bootstrap import score as total
+from stepline.evaluate.bootstrap import point_estimate as total
 from stepline.records import FeatureSequence, Matrix
 from stepline.settings import Count, Settings
 from stepline.training.batches import Mask

@@ -1,8 +1,6 @@
-"""The table of benchmarks, and the one function that scores by it.
+"""Every benchmark that can be scored: one row each with its conventions, and the one function that scores by the table.
 
-The exact rule of every protocol, in words: printed with its scores and kept in docs/evaluation.md.
-
-Every benchmark that can be scored: one row each, with its conventions and their exact rules.
+The exact rule of every convention is here in words: it is printed with the scores and kept in docs/evaluation.md.
 """
 
 import difflib
@@ -20,7 +18,7 @@ from stepline.evaluate import temporal_grounding as placing
 from stepline.evaluate import video_summaries as summary
 from stepline.evaluate import visual_narration as detection
 from stepline.evaluate.report import Scores
-from stepline.evaluate.scoring_task import Case
+from stepline.evaluate.scoring_task import ScoringTask
 
 TAN = (
     "hit: floor(start) <= second <= ceil(end), both ends included; R@1 over alignable sentences, all videos pooled; "
@@ -87,7 +85,7 @@ DENSE_VIDCHAPTERS = "as stepline, only videos in both files, as VidChapters and 
 __all__ = ["BENCHMARKS", "Benchmark", "Convention", "evaluate"]
 
 
-Scorer: TypeAlias = Callable[[Case], Scores]
+Scorer: TypeAlias = Callable[[ScoringTask], Scores]
 
 
 @dataclass(frozen=True)
@@ -224,7 +222,7 @@ def evaluate(
     if subset is not None and not row.splits:
         raise DatasetError(f"{name}: its reference states no subsets, so {subset!r} cannot be chosen; leave it out")
     found = row.conventions[chosen]
-    return found.score(Case(name, chosen, found.rule, Path(reference), Path(predictions), subset))
+    return found.score(ScoringTask(name, chosen, found.rule, Path(reference), Path(predictions), subset))
 
 
 def benchmark(name: str) -> Benchmark:

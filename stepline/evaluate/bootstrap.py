@@ -43,7 +43,7 @@ class Statistic(Protocol):
         ...
 
 
-def divide(above: Floats, below: Floats) -> Floats:
+def divide_or_nan(above: Floats, below: Floats) -> Floats:
     """Return above / below, NaN where below is 0."""
     unknown = np.full(np.broadcast(above, below).shape, np.nan)
     np.divide(above, below, out=unknown, where=below > 0)
@@ -51,7 +51,7 @@ def divide(above: Floats, below: Floats) -> Floats:
 
 
 @dataclass(frozen=True)
-class Counted:
+class HitsOfTotals:
     """What every video of a ratio brings: `hits` of its `totals`, both (V,)."""
 
     hits: Floats
@@ -74,16 +74,16 @@ class Counted:
 
 
 @dataclass(frozen=True)
-class Ratio(Counted):
+class Ratio(HitsOfTotals):
     """Sum over videos of `hits` divided by the sum of `totals`; with totals of 1 the mean over videos."""
 
     def __call__(self, weights: Floats) -> Floats:
         """Return (B,) ratios."""
-        return divide(weights @ self.hits, weights @ self.totals)
+        return divide_or_nan(weights @ self.hits, weights @ self.totals)
 
 
 @dataclass(frozen=True)
-class GroupedRatio(Counted):
+class GroupedRatio(HitsOfTotals):
     """A Ratio in each group of videos, then the unweighted mean over groups, then over sets of videos.
 
     group: (V,) 0..G-1. sets: (S, V) bool, which videos each test set holds.
@@ -97,7 +97,9 @@ class GroupedRatio(Counted):
         """Return (S, B, G) ratios, NaN where a group has no items."""
         member = np.eye(int(self.group.max()) + 1)[self.group]  # (V, G)
         drawn = [weights * held for held in self.sets]  # S x (B, V)
-        return np.stack([divide(d @ (member * self.hits[:, None]), d @ (member * self.totals[:, None])) for d in drawn])
+        return np.stack(
+            [divide_or_nan(d @ (member * self.hits[:, None]), d @ (member * self.totals[:, None])) for d in drawn]
+        )
 
     def __call__(self, weights: Floats) -> Floats:
         """Return (B,) means of means."""
@@ -107,15 +109,15 @@ class GroupedRatio(Counted):
 def mean_of_known(values: Floats, axis: int) -> Floats:
     """Return the mean over an axis of what is not NaN; NaN where nothing is known."""
     known = ~np.isnan(values)
-    return divide(np.where(known, values, 0.0).sum(axis=axis), known.sum(axis=axis).astype(np.float64))
+    return divide_or_nan(np.where(known, values, 0.0).sum(axis=axis), known.sum(axis=axis).astype(np.float64))
 
 
-def score(statistic: Statistic) -> float:
+def point_estimate(statistic: Statistic) -> float:
     """Return the score itself: every video once."""
     return float(statistic(np.ones((1, statistic.videos)))[0])
 
 
-def draw(videos: int, draws: int, generator: np.random.Generator) -> Floats:
+def draw_videos(videos: int, draws: int, generator: np.random.Generator) -> Floats:
     """Return (draws, V): how often each video is drawn when V are drawn with replacement."""
     drawn = generator.integers(videos, size=(draws, videos)) + videos * np.arange(draws)[:, None]
     return np.bincount(drawn.ravel(), minlength=draws * videos).reshape(draws, videos).astype(np.float64)
@@ -135,7 +137,7 @@ def resample(statistics: Mapping[str, Statistic], *, draws: int = DRAWS, seed: i
     block = max(1, CELLS // max(statistic.width for statistic in statistics.values()))
     parts: dict[str, list[Floats]] = {name: [] for name in statistics}
     for start in range(0, draws, block):
-        weights = draw(videos, min(block, draws - start), generator)
+        weights = draw_videos(videos, min(block, draws - start), generator)
         for name, statistic in statistics.items():
             parts[name].append(statistic(weights))
     return {name: np.concatenate(values) for name, values in parts.items()}
@@ -158,7 +160,7 @@ def interval(values: Floats, level: float = LEVEL) -> tuple[float, float]:
 
 
 @dataclass(frozen=True)
-class Chosen:
+class VideoSubset:
     """A statistic seen through some of its videos, in a given order; the others are never drawn."""
 
     whole: Statistic
@@ -186,14 +188,14 @@ class Chosen:
         return self.whole(full)
 
 
-def choose(statistic: Statistic, own: Sequence[str], wanted: Sequence[str]) -> Chosen:
+def over_videos(statistic: Statistic, own: Sequence[str], wanted: Sequence[str]) -> VideoSubset:
     """Return the statistic over the `wanted` videos; `own` are the ids of its V videos."""
     place = {video: index for index, video in enumerate(own)}
-    return Chosen(statistic, np.array([place[video] for video in wanted], dtype=np.int64))
+    return VideoSubset(statistic, np.array([place[video] for video in wanted], dtype=np.int64))
 
 
 @dataclass(frozen=True)
-class Clustered:
+class SourceClusters:
     """A statistic whose videos are drawn together where they come from one source; source: (V,) 0..S-1."""
 
     whole: Statistic
@@ -219,7 +221,7 @@ class Clustered:
         return self.whole(weights[:, self.source])
 
 
-def cluster(statistic: Statistic, sources: Sequence[str]) -> Clustered:
+def over_sources(statistic: Statistic, sources: Sequence[str]) -> SourceClusters:
     """Return the statistic over sources; sources: of each of its V videos."""
     _, index = np.unique(np.array(sources, dtype=object), return_inverse=True)
-    return Clustered(statistic, np.asarray(index, dtype=np.int64).reshape(-1))
+    return SourceClusters(statistic, np.asarray(index, dtype=np.int64).reshape(-1))

@@ -1,21 +1,15 @@
-"""CIDEr-D as pycocoevalcap reports it: similarity of tf-idf n-grams, its idf taken from the references scored.
+"""BLEU-1 to BLEU-4, ROUGE-L and CIDEr-D of tokenised captions, as pycocoevalcap reports them.
 
-Source: Vedantam et al., CVPR 2015. A single item, or items with equal references, has no idf and scores 0 even when
-perfect: the metric is made for a corpus, and densevid_eval calls it video by video.
+BLEU (Papineni et al., ACL 2002): of a corpus, with the closest reference length. Differs as the caption scorer does:
+counts that may be zero carry a tiny number instead, so that a caption shorter than four words still has a BLEU-4.
 
-BLEU-1 to BLEU-4 of a corpus, with the closest reference length, as pycocoevalcap reports it.
+ROUGE-L (Lin, ACL 2004): the longest common subsequence of words, recall weighted above precision. Differs as the
+caption scorer does: with several references the best precision and the best recall are taken, which may come from
+different ones.
 
-Source: Papineni et al., ACL 2002. Differs as the caption scorer does: counts that may be zero carry a tiny number
-instead, so that a caption shorter than four words still has a BLEU-4.
-
-ROUGE-L as pycocoevalcap reports it: the longest common subsequence of words, recall weighted above precision.
-
-Source: Lin, ACL 2004. Differs as the caption scorer does: with several references the best precision and the best
-recall are taken, which may come from different ones.
-
-What every caption metric takes: items, each a hypothesis with its references, all tokenised.
-
-n-grams of tokenised captions, counted once for BLEU and CIDEr.
+CIDEr-D (Vedantam et al., CVPR 2015): similarity of tf-idf n-grams, its idf taken from the references scored. A single
+item, or items with equal references, has no idf and scores 0 even when perfect: the metric is made for a corpus, and
+densevid_eval calls it video by video.
 """
 
 import math
@@ -27,14 +21,14 @@ from typing import NamedTuple
 from stepline.errors import DatasetError
 
 
-class Item(NamedTuple):
+class CaptionPair(NamedTuple):
     """One hypothesis and the references it is held against."""
 
     references: tuple[str, ...]
     hypothesis: str
 
 
-def require_items(items: Sequence[Item]) -> None:
+def require_pairs(items: Sequence[CaptionPair]) -> None:
     """Raise DatasetError for no items at all, or an item without references."""
     if not items:
         raise DatasetError("no captions to score; give at least one hypothesis with its references")
@@ -77,9 +71,9 @@ class _Vector:
     length: int
 
 
-def cider(items: Sequence[Item]) -> CiderScores:
+def cider(items: Sequence[CaptionPair]) -> CiderScores:
     """Return CIDEr of tokenised captions. Raises DatasetError without items or references."""
-    require_items(items)
+    require_pairs(items)
     references = [[ngrams(reference) for reference in item.references] for item in items]
     documents: Counter[Ngram] = Counter()
     for counts in references:
@@ -147,9 +141,9 @@ class _Counts:
     correct: tuple[int, ...]
 
 
-def bleu(items: Sequence[Item]) -> BleuScores:
+def bleu(items: Sequence[CaptionPair]) -> BleuScores:
     """Return BLEU of tokenised captions. Raises DatasetError without items or references."""
-    require_items(items)
+    require_pairs(items)
     counts = [_count(item) for item in items]
     whole = _Counts(
         sum(part.length for part in counts),
@@ -164,7 +158,7 @@ def _sums(rows: list[tuple[int, ...]]) -> tuple[int, ...]:
     return tuple(sum(column) for column in zip(*rows, strict=True))
 
 
-def _count(item: Item) -> _Counts:
+def _count(item: CaptionPair) -> _Counts:
     length = len(item.hypothesis.split())
     lengths = [len(reference.split()) for reference in item.references]
     closest = min(lengths, key=lambda other: (abs(other - length), other))
@@ -200,14 +194,14 @@ class RougeScores:
     items: tuple[float, ...]
 
 
-def rouge_l(items: Sequence[Item]) -> RougeScores:
+def rouge_l(items: Sequence[CaptionPair]) -> RougeScores:
     """Return ROUGE-L of tokenised captions. Raises DatasetError without items or references."""
-    require_items(items)
+    require_pairs(items)
     scores = tuple(_rouge_l(item) for item in items)
     return RougeScores(sum(scores) / len(scores), scores)
 
 
-def _rouge_l(item: Item) -> float:
+def _rouge_l(item: CaptionPair) -> float:
     hypothesis = item.hypothesis.split(" ")  # an empty caption is one empty word, which equals another one
     precision = recall = 0.0
     for reference in item.references:

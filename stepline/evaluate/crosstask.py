@@ -3,8 +3,6 @@
 T seconds, K steps of the task, V videos. A cost is low where a step fits. Source: CrossTask (Zhukov et al., CVPR
 2019), section 6 and its released evaluator. NaSVA (section 4.1) takes the mean over 20 random test sets.
 
-CrossTask as a benchmark: average recall at 1 over tasks.
-
 The reference is the release's folder. Predictions are JSON, {"task_video": value} or {task: {video: value}}; a value
 is one second a step, null where it is not placed; or a matrix of scores, one row a second and one column a step; or
 {"spans": [[start, end] or null a step]}, whose middles are the seconds and which give recall at overlap as well.
@@ -24,8 +22,19 @@ from stepline.datasets.files import Node, find, plain_rows
 from stepline.errors import DatasetError
 from stepline.evaluate.bootstrap import Floats, GroupedRatio, Integers, Statistic
 from stepline.evaluate.report import Scores
-from stepline.evaluate.scoring_task import SKIP, ZERO, Case, by_id, is_matrix, length, matrix, middles, numbers, placed
-from stepline.evaluate.temporal_grounding import Fit, Pairs, as_spans, grounding_fit, overlap_statistics
+from stepline.evaluate.scoring_task import (
+    COUNT_MISSING,
+    SKIP_MISSING,
+    ScoringTask,
+    entries_by_id,
+    is_matrix_node,
+    read_matrix,
+    read_numbers,
+    read_spans,
+    require_length,
+    span_centers,
+)
+from stepline.evaluate.temporal_grounding import Pairs, SpanOverlaps, grounding_overlaps, overlap_statistics, span_array
 
 SETS = 20  # random test sets, NaSVA section 4.1
 TRAIN_VIDEOS = 30  # videos a task that a test set leaves to training, CrossTask section 6
@@ -38,7 +47,7 @@ def rows_shown(segments: Pairs, steps: Sequence[int], seconds: int, count: int) 
     Raises DatasetError for an unknown step.
     """
     shown = np.zeros((seconds, count), dtype=bool)
-    for (start, end), step in zip(as_spans(segments, "crosstask"), steps, strict=True):
+    for (start, end), step in zip(span_array(segments, "crosstask"), steps, strict=True):
         if not 0 <= step < count:
             raise DatasetError(f"step {step + 1} of a task with {count} steps; correct the annotation")
         shown[max(0, int(np.floor(start))) : max(0, int(np.ceil(end))), step] = True
@@ -114,7 +123,7 @@ def step_costs(scores: Floats) -> Floats:
     return np.asarray(top + np.log(np.exp(scores - top).sum(axis=1, keepdims=True)) - scores)
 
 
-def counts(rows: Floats, shown: npt.NDArray[np.bool_]) -> tuple[float, float]:
+def count_hits(rows: Floats, shown: npt.NDArray[np.bool_]) -> tuple[float, float]:
     """Return (hits, steps) of one video: shown steps whose second is right, and shown steps.
 
     rows: (K,) a second each, NaN where a step is not placed. A step counts once however often it is shown.
@@ -127,7 +136,7 @@ def counts(rows: Floats, shown: npt.NDArray[np.bool_]) -> tuple[float, float]:
     return float(right.sum()), float(shown.any(axis=0).sum())
 
 
-def random_sets(
+def random_test_sets(
     tasks: Mapping[str, Sequence[str]], *, count: int = SETS, train: int = TRAIN_VIDEOS, seed: int = 0
 ) -> list[frozenset[tuple[str, str]]]:
     """Return test sets of (task, video): each leaves `train` random videos of every task out.
@@ -152,18 +161,18 @@ Key: TypeAlias = tuple[str, str]  # task, video
 
 
 @dataclass(frozen=True)
-class _Truth:
+class _Annotation:
     segments: tuple[tuple[float, float], ...]
     steps: tuple[int, ...]
     count: int
 
 
-def score(case: Case, *, ordered: bool = False, sets: bool = True, skip: bool = False) -> Scores:
+def score(scoring: ScoringTask, *, ordered: bool = False, sets: bool = True, skip: bool = False) -> Scores:
     """Return average recall at 1, over the 20 random test sets or over all videos.
 
     ordered: all steps of a task in order, by dynamic programming. skip: videos without predictions are left out.
     """
-    truths, given = _reference(case.reference), _given(case.predictions)
+    truths, given = _reference(scoring.reference), _given(scoring.predictions)
     keys = [key for key in truths if not skip or key in given]
     hits, shown = np.zeros(len(keys)), np.zeros(len(keys))
     for index, key in enumerate(keys):
@@ -177,9 +186,10 @@ def score(case: Case, *, ordered: bool = False, sets: bool = True, skip: bool = 
         statistics[name] = GroupedRatio(hits, shown, group, held)
     if given and all(isinstance(node.value, dict) for node in given.values()):
         statistics |= overlap_statistics([_fit(given.get(key), truths[key]) for key in keys], shown)
-    return case.scores(
+    return scoring.scores(
         map(_name, keys), int(shown.sum()), statistics, {"hits": hits, "steps": shown, "task": _numbers(keys)},
-        asked=map(_name, truths), given=map(_name, given), handling=SKIP if skip else ZERO, notes=_notes(keys, held),
+        asked=map(_name, truths), given=map(_name, given),
+        handling=SKIP_MISSING if skip else COUNT_MISSING, notes=_notes(keys, held),
     )  # fmt: skip
 
 
@@ -202,56 +212,56 @@ def _sets(all_keys: list[Key], keys: list[Key]) -> np.typing.NDArray[np.bool_]:
     tasks: dict[str, list[str]] = defaultdict(list)
     for task, video in all_keys:
         tasks[task].append(video)
-    sets = random_sets(tasks)
+    sets = random_test_sets(tasks)
     if all_keys and not any(sets):
         few = f"no task has more than the {TRAIN_VIDEOS} videos that a test set leaves out"
         raise DatasetError(f"{few}; score all videos with --convention each-all")
     return np.array([[key in chosen for key in keys] for chosen in sets], dtype=bool).reshape(len(sets), len(keys))
 
 
-def _judge(node: Node | None, truth: _Truth, ordered: bool, *, cut: bool) -> tuple[float, float]:
+def _judge(node: Node | None, truth: _Annotation, ordered: bool, *, cut: bool) -> tuple[float, float]:
     """Return the hits and the shown steps of one video.
 
     cut: steps shown only after the last row of the scores are left out, as officially; otherwise they are missed.
     """
     last = int(np.ceil(max([0.0, *(end for _, end in truth.segments)])))
     if node is None:
-        return counts(np.full(truth.count, np.nan), _shown(truth, last))
-    if is_matrix(node):
-        scores = matrix(node)
+        return count_hits(np.full(truth.count, np.nan), _shown(truth, last))
+    if is_matrix_node(node):
+        scores = read_matrix(node)
         if scores.shape[1] != truth.count:
             raise DatasetError(f"{node.place}: {scores.shape[1]} columns for {truth.count} steps; give one a step")
         place: Callable[[Floats], Integers] = ordered_rows if ordered else best_rows
         rows = place(step_costs(scores) if ordered else -scores).astype(np.float64)
-        return counts(rows, _shown(truth, len(scores) if cut else max(last, len(scores))))
+        return count_hits(rows, _shown(truth, len(scores) if cut else max(last, len(scores))))
     if ordered:
         raise DatasetError(f"{node.place}: seconds cannot be put in order; give scores, one row a second")
-    seconds = middles(_spans(node, truth)) if isinstance(node.value, dict) else numbers(node)
-    length(node, seconds, truth.count, "steps")
-    return counts(np.floor(seconds), _shown(truth, last))
+    seconds = span_centers(_spans(node, truth)) if isinstance(node.value, dict) else read_numbers(node)
+    require_length(node, seconds, truth.count, "steps")
+    return count_hits(np.floor(seconds), _shown(truth, last))
 
 
-def _shown(truth: _Truth, seconds: int) -> np.typing.NDArray[np.bool_]:
+def _shown(truth: _Annotation, seconds: int) -> np.typing.NDArray[np.bool_]:
     return rows_shown(truth.segments, truth.steps, seconds, truth.count)
 
 
-def _spans(node: Node, truth: _Truth) -> list[tuple[float, float] | None]:
-    spans = placed(node["spans"])
-    length(node, spans, truth.count, "steps")
+def _spans(node: Node, truth: _Annotation) -> list[tuple[float, float] | None]:
+    spans = read_spans(node["spans"])
+    require_length(node, spans, truth.count, "steps")
     return spans
 
 
-def _fit(node: Node | None, truth: _Truth) -> Fit:
+def _fit(node: Node | None, truth: _Annotation) -> SpanOverlaps:
     """Return how the spans of the steps that are shown fit; all are missing where the video is."""
     spans = [None] * truth.count if node is None else _spans(node, truth)
     segments, numbered = np.array(truth.segments).reshape(-1, 2), np.array(truth.steps, dtype=np.int64)
     shown = sorted(set(truth.steps))
-    return grounding_fit([spans[step] for step in shown], [segments[numbered == step] for step in shown])
+    return grounding_overlaps([spans[step] for step in shown], [segments[numbered == step] for step in shown])
 
 
 def _given(path: Path) -> dict[Key, Node]:
     found: dict[Key, Node] = {}
-    for id, node in by_id(path).items():
+    for id, node in entries_by_id(path).items():
         if isinstance(node.value, dict) and "spans" not in node.value:
             found |= {(id, video): value for video, value in node.entries()}
         else:
@@ -260,7 +270,7 @@ def _given(path: Path) -> dict[Key, Node]:
     return found
 
 
-def _reference(folder: Path) -> dict[Key, _Truth]:
+def _reference(folder: Path) -> dict[Key, _Annotation]:
     """Return the annotated videos of the primary tasks, without those that the benchmark keeps for validation."""
     if not folder.is_dir():
         raise DatasetError(f"{folder}: is not the folder of the CrossTask release; unpack crosstask_release.zip")
@@ -278,7 +288,7 @@ def _reference(folder: Path) -> dict[Key, _Truth]:
     return truths
 
 
-def _annotation(path: Path, steps: Mapping[str, int]) -> _Truth:
+def _annotation(path: Path, steps: Mapping[str, int]) -> _Annotation:
     segments, numbered = [], []
     for line, (step, start, end) in plain_rows(path, 3):
         try:
@@ -286,4 +296,4 @@ def _annotation(path: Path, steps: Mapping[str, int]) -> _Truth:
             segments.append((float(start), float(end)))
         except ValueError as error:
             raise DatasetError(f"{path}: line {line} is not step,start,end; download it again") from error
-    return _Truth(tuple(segments), tuple(numbered), steps[path.stem.partition("_")[0]])
+    return _Annotation(tuple(segments), tuple(numbered), steps[path.stem.partition("_")[0]])

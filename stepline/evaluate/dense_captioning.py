@@ -1,9 +1,9 @@
-"""Dense captioning as ActivityNet's densevid_eval scores it: caption metrics of all pairs that overlap enough.
+"""Dense captioning (YouCook2, Tasty): SODA a to d, and ActivityNet's densevid_eval in its versions.
 
-At each tIoU every (prediction, reference) pair with IoU >= tIoU becomes an item, so that one prediction may count
-several times; a prediction without any is held against a garbage caption. The metrics run video by video (CIDEr's idf
-and METEOR's aggregate are that video's), their means over videos are reported per tIoU, and the mean over tIoUs after
-that. Precision and recall of the segments ask for IoU > tIoU, strictly.
+densevid_eval: at each tIoU every (prediction, reference) pair with IoU >= tIoU becomes an item, so that one prediction
+may count several times; a prediction without any is held against a garbage caption. The metrics run video by video
+(CIDEr's idf and METEOR's aggregate are that video's), their means over videos are reported per tIoU, and the mean over
+tIoUs after that. Precision and recall of the segments ask for IoU > tIoU, strictly.
 
     version      garbage caption                     missing videos      programs
     stepline     one fixed word                      0, and listed       ours, the default
@@ -15,12 +15,8 @@ The random word changes nothing (any unknown word scores the same), so it is the
 does change METEOR. An empty list scores 0, where PDVC stops with an error if that video comes first. vidchapters also
 reports precision, recall and F1 by distance of starts.
 
-Dense captions as a benchmark (YouCook2, Tasty): SODA a to d, and densevid_eval in its versions.
-
 The reference is the authors' JSON or the flat form; its segments are taken as they are, also empty or reversed ones.
 Predictions are segments with texts, in any form that `stepline.datasets.read_predictions` reads.
-
-Precision and recall of predicted segments, as densevid_eval (by overlap) and VidChapters (by start) count them.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -34,12 +30,12 @@ from stepline.datasets import read_predictions
 from stepline.datasets.files import Node
 from stepline.errors import DatasetError
 from stepline.evaluate.bootstrap import Floats, Ratio, Statistic
-from stepline.evaluate.caption_metrics import Item, bleu, cider, rouge_l
-from stepline.evaluate.events import Event, EventTokenizer, Matrix, coverage, overlap, require_events, times
+from stepline.evaluate.caption_metrics import CaptionPair, bleu, cider, rouge_l
+from stepline.evaluate.events import Event, EventTokenizer, Matrix, cover_videos, require_events, segment_iou, times
 from stepline.evaluate.meteor import Meteor
 from stepline.evaluate.report import Scores
-from stepline.evaluate.scoring_task import ZERO, Case, by_id, same_ids, unread_note
-from stepline.evaluate.soda import Kind, PairScorer, SodaScore, soda
+from stepline.evaluate.scoring_task import COUNT_MISSING, ScoringTask, entries_by_id, match_ids, prediction_notes
+from stepline.evaluate.soda import PairScorer, SodaKind, SodaScore, soda
 
 
 @dataclass(frozen=True)
@@ -60,12 +56,14 @@ def harmonic_mean(precision: float, recall: float) -> float:
     return 2.0 * precision * recall / (precision + recall) if precision + recall else 0.0
 
 
-def by_overlap(overlaps: Sequence[Matrix], tious: Sequence[float]) -> Detection:
+def detection_by_iou(overlaps: Sequence[Matrix], tious: Sequence[float]) -> Detection:
     """Return detection at IoU above each tIoU, strictly. overlaps: (predictions, events) IoU, one a reference set."""
-    return _detection([overlap > tiou for overlap in overlaps] for tiou in tious)
+    return _detection([iou > tiou for iou in overlaps] for tiou in tious)
 
 
-def by_start(wanted: Sequence[Sequence[Event]], given: Sequence[Event], distances: Sequence[float]) -> Detection:
+def detection_by_start(
+    wanted: Sequence[Sequence[Event]], given: Sequence[Event], distances: Sequence[float]
+) -> Detection:
     """Return detection with starts closer than each distance. wanted: events of each reference set. Seconds."""
     starts = times(given)[:, 0]
     apart = [np.abs(starts[:, None] - times(events)[None, :, 0]) for events in wanted]  # (predictions, events)
@@ -92,7 +90,7 @@ DETECTION = ("precision", "recall", "F1")
 
 
 @dataclass(frozen=True)
-class Rules:
+class DensevidRules:
     """How one version differs. garbage: caption held against a prediction that overlaps nothing."""
 
     garbage: str
@@ -100,11 +98,11 @@ class Rules:
     by_distance: bool = False
 
 
-VERSIONS: dict[str, Rules] = {
-    "stepline": Rules("zxqwvkjhgf", "zero"),
-    "2018": Rules("abc123!@#", "zero"),
-    "2021": Rules("zxqwvkjhgf", "zero"),
-    "vidchapters": Rules("zxqwvkjhgf", "skip", by_distance=True),
+VERSIONS: dict[str, DensevidRules] = {
+    "stepline": DensevidRules("zxqwvkjhgf", "zero"),
+    "2018": DensevidRules("abc123!@#", "zero"),
+    "2021": DensevidRules("zxqwvkjhgf", "zero"),
+    "vidchapters": DensevidRules("zxqwvkjhgf", "skip", by_distance=True),
 }
 
 
@@ -139,14 +137,14 @@ def densevid(
     Raises DatasetError for what cannot be scored, ModelError when METEOR's tables are missing.
     """
     rules = _rules(version, tious)
-    covered = coverage(references, predictions, rules.missing)
-    judge = Judge(rules.garbage, tuple(tious), meteor)
+    covered = cover_videos(references, predictions, rules.missing)
+    judge = DensevidScorer(rules.garbage, tuple(tious), meteor)
     per_video, distances = {}, []
     for video in covered.scored:
         wanted = [_wanted(video, reference[video]) for reference in references if video in reference]
         given = require_events(video, predictions.get(video, ()), "predicted event")[:MOST_PREDICTIONS]
         per_video[video] = _scored(judge, video, wanted, given)
-        distances.append(by_start(wanted, given, DISTANCES))
+        distances.append(detection_by_start(wanted, given, DISTANCES))
     per_tiou = _mean_rows(per_video.values())
     return DensevidScore(
         tuple(tious),
@@ -159,7 +157,7 @@ def densevid(
     )
 
 
-class Judge:
+class DensevidScorer:
     """Scores single videos at every tIoU."""
 
     def __init__(self, garbage: str, tious: tuple[float, ...], meteor: PairScorer | None = None) -> None:
@@ -171,13 +169,13 @@ class Judge:
 
     def score(self, wanted: list[list[Event]], given: list[Event]) -> dict[str, Row]:
         """Return metric -> one value a tIoU of one video. wanted: its events in each reference set."""
-        overlaps = [overlap(times(given), times(events)) for events in wanted]  # (predictions, reference)
-        rows = _detection_rows(by_overlap(overlaps, self._tious))
+        overlaps = [segment_iou(times(given), times(events)) for events in wanted]  # (predictions, reference)
+        rows = _detection_rows(detection_by_iou(overlaps, self._tious))
         if not given:
             return {**dict.fromkeys(LANGUAGE, (0.0,) * len(self._tious)), **rows}
         captions = [list(map(self._tokens.of, events)) for events in wanted]
         texts = list(map(self._tokens.of, given))
-        known: dict[tuple[Item, ...], tuple[float, ...]] = {}  # neighbouring tIoUs often hold the same pairs
+        known: dict[tuple[CaptionPair, ...], tuple[float, ...]] = {}  # neighbouring tIoUs often hold the same pairs
         columns = []
         for tiou in self._tious:
             items = self._items(overlaps, captions, texts, tiou)
@@ -188,32 +186,32 @@ class Judge:
 
     def _items(
         self, overlaps: list[Matrix], captions: list[list[str]], texts: list[str], tiou: float
-    ) -> tuple[Item, ...]:
+    ) -> tuple[CaptionPair, ...]:
         """Pair each prediction with every reference event that it overlaps enough, or else with garbage."""
         items = []
         for row, text in enumerate(texts):
             matched = [
-                Item((captions[which][column],), text)
+                CaptionPair((captions[which][column],), text)
                 for which, matrix in enumerate(overlaps)
                 for column in np.flatnonzero(matrix[row] >= tiou).tolist()
             ]
-            items.extend(matched or [Item((self._garbage,), text)])
+            items.extend(matched or [CaptionPair((self._garbage,), text)])
         return tuple(items)
 
-    def _language(self, items: tuple[Item, ...]) -> tuple[float, ...]:
+    def _language(self, items: tuple[CaptionPair, ...]) -> tuple[float, ...]:
         """Return the caption metrics of one video's items, in the order of LANGUAGE."""
         meteor = self._meteor.compare(items).aggregate
         return (meteor, cider(items).corpus, *bleu(items).corpus, rouge_l(items).corpus)
 
 
-def _scored(judge: Judge, video: str, wanted: list[list[Event]], given: list[Event]) -> dict[str, Row]:
+def _scored(judge: DensevidScorer, video: str, wanted: list[list[Event]], given: list[Event]) -> dict[str, Row]:
     try:
         return judge.score(wanted, given)
     except DatasetError as error:  # from METEOR, which knows no videos
         raise DatasetError(f"{video}: {error}") from error
 
 
-def _rules(version: str, tious: Sequence[float]) -> Rules:
+def _rules(version: str, tious: Sequence[float]) -> DensevidRules:
     if version not in VERSIONS:
         raise DatasetError(f"version={version!r}: not a version of densevid_eval; give one of {', '.join(VERSIONS)}")
     if not tious or not all(0.0 <= tiou <= 1.0 for tiou in tious):
@@ -239,7 +237,7 @@ def _mean_rows(rows: Iterable[Mapping[str, Row]]) -> dict[str, Row]:
     return {**means, "F1": tuple(map(harmonic_mean, means["precision"], means["recall"]))}
 
 
-KINDS: tuple[Kind, ...] = ("a", "b", "c", "d")
+KINDS: tuple[SodaKind, ...] = ("a", "b", "c", "d")
 MIXED = "densevid: videos without predictions count 0, as officially; SODA leaves them out, as officially"
 SKIPPED = "videos without predictions are left out of the score, as officially"
 
@@ -281,11 +279,11 @@ class HarmonicMean:
         return np.where(drawn[:, 0] > 0, harmonic, np.nan)
 
 
-def score(case: Case, *, version: Version = "stepline") -> Scores:
+def score(scoring: ScoringTask, *, version: Version = "stepline") -> Scores:
     """Return SODA and densevid_eval's metrics."""
-    reference = events(case)
-    predictions = read_predictions(case.predictions)
-    segments = same_ids(predictions.segments, reference)
+    reference = read_reference(scoring)
+    predictions = read_predictions(scoring.predictions)
+    segments = match_ids(predictions.segments, reference)
     given: dict[str, list[Event]] = {id: [s[:3] for s in rows] for id, rows in segments.items() if id in reference}
     skip = VERSIONS[version].missing == "skip"
     kept = [id for id in reference if id in given or not skip]
@@ -294,10 +292,10 @@ def score(case: Case, *, version: Version = "stepline") -> Scores:
     # the official SODA leaves missing videos out whatever the version of densevid_eval beside it
     present = np.array([float(version == "stepline" or id in given) for id in kept])
     statistics, columns = _statistics(truth, full, present, version) if kept else ({}, {})
-    notes = (*unread_note(predictions), *_cut_note(full))
-    return case.scores(
+    notes = (*prediction_notes(predictions), *_cut_note(full))
+    return scoring.scores(
         kept, sum(map(len, truth.values())), statistics, columns, asked=reference, given=segments,
-        handling=ZERO if version == "stepline" else (SKIPPED if skip else MIXED), notes=notes,
+        handling=COUNT_MISSING if version == "stepline" else (SKIPPED if skip else MIXED), notes=notes,
     )  # fmt: skip
 
 
@@ -340,19 +338,19 @@ def _densevid_rows(found: DensevidScore, ids: Iterable[str], name: str) -> Float
     return np.array([found.per_video[id][name] for id in ids])  # (V, tIoUs)
 
 
-def events(case: Case) -> dict[str, list[Event]]:
+def read_reference(scoring: ScoringTask) -> dict[str, list[Event]]:
     """Return the reference's segments by video id, without videos that have none.
 
     Raises DatasetError when the file is in neither form, or holds no video of the subset.
     """
-    videos = by_id(case.reference)
+    videos = entries_by_id(scoring.reference)
     read: Callable[[Node], list[Event]] = _flat
     if "database" in videos:
         videos, read = dict(videos["database"].entries()), _authors
-    if case.subset is not None:
-        videos = {id: video for id, video in videos.items() if _subset(video) == case.subset}
+    if scoring.subset is not None:
+        videos = {id: video for id, video in videos.items() if _subset(video) == scoring.subset}
         if not videos:
-            raise DatasetError(f"{case.reference}: holds no subset {case.subset!r}; leave --subset out")
+            raise DatasetError(f"{scoring.reference}: holds no subset {scoring.subset!r}; leave --subset out")
     return {id: rows for id, video in videos.items() if (rows := read(video))}
 
 

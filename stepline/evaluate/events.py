@@ -33,7 +33,7 @@ class Coverage:
     extra: tuple[str, ...]
 
 
-def coverage(
+def cover_videos(
     references: Sequence[Mapping[str, Sequence[Event]]], predictions: Mapping[str, Sequence[Event]], missing: str
 ) -> Coverage:
     """Return which videos are scored: all of the references ("zero"), or those with predictions ("skip").
@@ -73,7 +73,7 @@ def times(events: Sequence[Event]) -> Matrix:
     return np.array([(start, end) for start, end, _ in events], dtype=np.float64).reshape(len(events), 2)
 
 
-def overlap(first: Matrix, second: Matrix) -> Matrix:
+def segment_iou(first: Matrix, second: Matrix) -> Matrix:
     """Return (N, M): intersection over union of every two segments.
 
     The union is the hull where they overlap and the sum of the lengths where they do not; a reversed segment

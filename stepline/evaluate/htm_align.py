@@ -1,30 +1,27 @@
-"""HTM-Align: recall at 1 of alignable sentences, and how well a score tells alignable from not (ROC-AUC).
+"""HTM-Align: recall at 1 of alignable sentences, ROC-AUC of alignability, and narration detection.
 
-K sentences, T feature rows of one second each. Two conventions differ in what is a hit and in which videos count:
+K sentences, T feature rows of one second each. Two rules differ in what is a hit and in which videos count:
 
     tan     floor(start) <= row <= ceil(end), both ends included; every video (TAN, eval_zeroshot_align)
     nasva   start <= row <= end, nothing rounded; videos without an alignable sentence are left out (NaSVA, train.py)
 
 Of equal scores the first row is taken. Both pool the sentences of all videos.
 
-HTM-Align as a benchmark: R@1 of alignable sentences and ROC-AUC, of alignability or of narration detection.
+Two labels of a sentence, which are not the same:
 
-Predictions, by video id: a matrix of scores (sentences, seconds); or one second a sentence, null where it is not
-placed; or {"scores": matrix, "seconds": [...], "spans": [[start, end] or null], "alignability": [...], "shown": [...]}
-with what there is of these. Spans give recall at overlap, and where there are no seconds their middles are those.
-alignability scores a sentence against the whole video, shown against the clip in which it is said (see `narration`).
-
-Does the picture show what is said? Labels of narration detection and of alignability, which are not the same.
-
-**Alignability** (TAN, HTM-Align): the item is a sentence and its whole video; it is positive when ANY part of the video
+Alignability (TAN, HTM-Align): the item is a sentence and its whole video; it is positive when ANY part of the video
 shows what it says, early, late or while it is said. The score is the model's best over the video.
 
-**Narration detection** (WYS2, section 3 and VND-Test): the item is a sentence and the clip in which it is SAID; it is
+Narration detection (WYS2, section 3 and VND-Test): the item is a sentence and the clip in which it is SAID; it is
 positive when that clip shows the action. Something shown only ten seconds later is alignable and still negative here.
 VND-Test gives these labels itself. For HTM-Align WYS2 does not say how its labels follow from the alignable ones; here
 a sentence is positive when it is alignable and the span where it is shown overlaps the span where it is said. The
 official file holds the spoken times of sentences that are not alignable only, so this needs the transcript
 (sentencified_htm); without it, an alignable sentence is taken at its annotated span and is always positive.
+
+Predictions, by video id: a matrix of scores (sentences, seconds); or one second a sentence, null where it is not
+placed; or {"scores": matrix, "seconds": [...], "spans": [[start, end] or null], "alignability": [...], "shown": [...]}
+with what there is of these. Spans give recall at overlap, and where there are no seconds their middles are those.
 """
 
 from collections.abc import Callable, Sequence
@@ -38,13 +35,23 @@ import numpy.typing as npt
 from stepline.datasets.files import Node, find, read_json
 from stepline.errors import DatasetError
 from stepline.evaluate.bootstrap import Floats, Ratio, Statistic
-from stepline.evaluate.ranking import Area, AveragePrecision
+from stepline.evaluate.ranking import AveragePrecision, RocAuc
 from stepline.evaluate.report import Scores
-from stepline.evaluate.scoring_task import SKIP, Case, by_id, is_matrix, length, matrix, middles, numbers, placed
-from stepline.evaluate.temporal_grounding import Fit, Pairs, as_spans, grounding_fit, overlap_statistics
+from stepline.evaluate.scoring_task import (
+    SKIP_MISSING,
+    ScoringTask,
+    entries_by_id,
+    is_matrix_node,
+    read_matrix,
+    read_numbers,
+    read_spans,
+    require_length,
+    span_centers,
+)
+from stepline.evaluate.temporal_grounding import Pairs, SpanOverlaps, grounding_overlaps, overlap_statistics, span_array
 
-Convention: TypeAlias = Literal["tan", "nasva"]
-CONVENTIONS: tuple[Convention, ...] = ("tan", "nasva")
+HitRule: TypeAlias = Literal["tan", "nasva"]
+CONVENTIONS: tuple[HitRule, ...] = ("tan", "nasva")
 
 NEVER = -6e4  # TAN's score of a second that no window covered, and of one that scores exactly 0
 
@@ -66,7 +73,7 @@ class Annotation:
         for row in rows:
             if len(row) != 4 or row[0] not in (0, 1) or not isinstance(row[3], str):
                 raise DatasetError(f"{str(row)[:60]}: not [alignable 0 or 1, start, end, text]; see docs/evaluation.md")
-        spans = as_spans([[row[1], row[2]] for row in rows], "htm-align")  # type: ignore[list-item]
+        spans = span_array([[row[1], row[2]] for row in rows], "htm-align")  # type: ignore[list-item]
         return cls(np.array([bool(row[0]) for row in rows], dtype=bool), spans, tuple(str(row[3]) for row in rows))
 
     @property
@@ -75,7 +82,7 @@ class Annotation:
         return int(self.alignable.sum())
 
 
-def hits(seconds: Floats, spans: Floats, convention: Convention = "tan") -> npt.NDArray[np.bool_]:
+def hits_span(seconds: Floats, spans: Floats, convention: HitRule = "tan") -> npt.NDArray[np.bool_]:
     """Return (K,): whether each second, (K,), hits its span; a NaN second (not placed) never does."""
     if convention == "nasva":
         return (spans[:, 0] <= seconds) & (seconds <= spans[:, 1])
@@ -92,7 +99,7 @@ def best_seconds(scores: Floats, rate: float = 1.0) -> Floats:
 
 
 @dataclass(frozen=True)
-class Window:
+class TanWindow:
     """Rows [start, end) of the video and sentences [first, last] that are scored together."""
 
     start: int
@@ -101,7 +108,7 @@ class Window:
     last: int
 
 
-def tan_windows(annotation: Annotation, rows: int, length: int = 64) -> list[Window]:
+def tan_windows(annotation: Annotation, rows: int, length: int = 64) -> list[TanWindow]:
     """Return TAN's overlapping windows: `length` rows, a quarter of that apart.
 
     A window holds the sentences between the first and the last NOT alignable one whose middle lies within `length`
@@ -121,11 +128,11 @@ def tan_windows(annotation: Annotation, rows: int, length: int = 64) -> list[Win
             first = 0
         elif index >= len(starts) - 4:
             last = min(rows, len(near) - 1)  # TAN ends at the number of rows, not of sentences
-        windows.append(Window(int(start), min(rows, int(start) + length), first, last))
+        windows.append(TanWindow(int(start), min(rows, int(start) + length), first, last))
     return windows
 
 
-def stitch(windows: Sequence[tuple[Window, Floats]], sentences: int, rows: int) -> Floats:
+def stitch_windows(windows: Sequence[tuple[TanWindow, Floats]], sentences: int, rows: int) -> Floats:
     """Return (K, T) scores: the mean over the windows that cover a cell, NEVER where none does or the mean is 0.
 
     windows: each with its scores (last - first + 1, end - start).
@@ -145,14 +152,14 @@ def hide_zeros(scores: Floats) -> Floats:
     return np.where(scores == 0, NEVER, scores)
 
 
-def windowed(scores: Floats, annotation: Annotation) -> Floats:
+def keep_window_seconds(scores: Floats, annotation: Annotation) -> Floats:
     """Return what TAN's windows leave of global scores (K, T): only seconds that a window with the sentence covers."""
     sentences, rows = scores.shape
     parts = [
         (window, scores[window.first : window.last + 1, window.start : window.end])
         for window in tan_windows(annotation, rows)
     ]
-    return stitch(parts, sentences, rows)
+    return stitch_windows(parts, sentences, rows)
 
 
 def alignable_labels(annotation: Annotation) -> npt.NDArray[np.bool_]:
@@ -167,7 +174,7 @@ def narration_labels(annotation: Annotation, spoken: Pairs | None = None) -> npt
     """
     if spoken is None:
         return annotation.alignable
-    said = as_spans(spoken, "spoken")
+    said = span_array(spoken, "spoken")
     if len(said) != len(annotation.spans):
         raise DatasetError(f"{len(said)} spoken spans for {len(annotation.spans)} sentences; give the same transcript")
     start = np.maximum(said[:, 0], annotation.spans[:, 0])
@@ -180,7 +187,7 @@ SPOKEN = ("sentencified_htm_370k.json", "sentencified_htm_1200k.json", "sentenci
 
 
 @dataclass(frozen=True)
-class _Found:
+class _Prediction:
     """What a system says of one video: seconds (K,), K spans, one score a sentence (K,); None where it gives none."""
 
     seconds: Floats | None
@@ -188,16 +195,18 @@ class _Found:
     ranking: Floats | None
 
 
-def score(case: Case, *, convention: Convention = "tan", windows: bool = False) -> Scores:
+def score(scoring: ScoringTask, *, convention: HitRule = "tan", windows: bool = False) -> Scores:
     """Return R@1 and alignability ROC-AUC."""
-    truths, given = annotations(case), by_id(case.predictions)
+    truths, given = annotations(scoring), entries_by_id(scoring.predictions)
     kept = {id: truth for id, truth in truths.items() if convention == "tan" or truth.counted}
     prepare = partial(_prepared, convention=convention, windows=windows)
-    found = {id: _found(given[id], truth, prepare, "alignability") for id, truth in kept.items() if id in given}
+    found = {
+        id: _read_prediction(given[id], truth, prepare, "alignability") for id, truth in kept.items() if id in given
+    }
     right, counted = np.zeros(len(kept)), np.array([float(truth.counted) for truth in kept.values()])
     for index, (id, truth) in enumerate(kept.items()):
         if id in found and found[id].seconds is not None:
-            right[index] = hits(found[id].seconds, truth.spans, convention)[truth.alignable].sum()  # type: ignore[arg-type]
+            right[index] = hits_span(found[id].seconds, truth.spans, convention)[truth.alignable].sum()  # type: ignore[arg-type]
     statistics: dict[str, Statistic] = {}
     notes = [f"{len(truths) - len(kept)} videos without an alignable sentence left out"] if kept != truths else []
     if all(entry.seconds is not None for entry in found.values()):
@@ -206,37 +215,39 @@ def score(case: Case, *, convention: Convention = "tan", windows: bool = False) 
         statistics |= overlap_statistics([_fit(found.get(id), truth) for id, truth in kept.items()], counted)
     if convention == "tan":
         labels = {id: alignable_labels(truth) for id, truth in kept.items()}
-        notes += _rank(statistics, kept, found, labels, "alignable")
+        notes += _add_ranking_scores(statistics, kept, found, labels, "alignable")
     columns = {"hits": right, "alignable": counted}
     known = [id for id in given if id in kept or id not in truths]
-    return case.scores(kept, int(counted.sum()), statistics, columns, asked=kept, given=known, notes=notes)
+    return scoring.scores(kept, int(counted.sum()), statistics, columns, asked=kept, given=known, notes=notes)
 
 
-def score_narration(case: Case) -> Scores:
+def score_narration(scoring: ScoringTask) -> Scores:
     """Return ROC-AUC and average precision of narration detection.
 
     Raises DatasetError unless every video has `shown`: the best score over the video would be alignability's.
     """
-    truths, given = annotations(case), by_id(case.predictions)
+    truths, given = annotations(scoring), entries_by_id(scoring.predictions)
     kept = {id: truth for id, truth in truths.items() if id in given}
-    spoken = _spoken(case)
+    spoken = _spoken(scoring)
     notes = [] if spoken else ["no transcript beside the annotations: alignable sentences are taken as said when shown"]
     labels = {id: narration_labels(truth, _times(spoken, id)) for id, truth in kept.items()}
-    found = {id: _found(given[id], truth, lambda scores, _: scores, "shown") for id, truth in kept.items()}
+    found = {id: _read_prediction(given[id], truth, lambda scores, _: scores, "shown") for id, truth in kept.items()}
     unranked = next((id for id, entry in found.items() if entry.ranking is None), None)
     if unranked is not None:
         raise DatasetError(f'{given[unranked].place}: no `shown`; give {{"shown": [a score for each sentence]}}')
     statistics: dict[str, Statistic] = {}
-    notes += _rank(statistics, kept, found, labels, "shown", precision=True)
+    notes += _add_ranking_scores(statistics, kept, found, labels, "shown", precision=True)
     columns = {"sentences": np.array([float(len(truth.spans)) for truth in kept.values()])}
     items = int(columns["sentences"].sum())
-    return case.scores(kept, items, statistics, columns, asked=truths, given=given, handling=SKIP, notes=notes)
+    return scoring.scores(
+        kept, items, statistics, columns, asked=truths, given=given, handling=SKIP_MISSING, notes=notes
+    )
 
 
-def annotations(case: Case) -> dict[str, Annotation]:
+def annotations(scoring: ScoringTask) -> dict[str, Annotation]:
     """Return the annotated videos by id. Raises DatasetError for rows of another form."""
     made = {}
-    for id, node in by_id(case.reference, FILE).items():
+    for id, node in entries_by_id(scoring.reference, FILE).items():
         try:
             made[id] = Annotation.from_rows([[cell.value for cell in row.rows()] for row in node.rows()])
         except DatasetError as error:
@@ -244,47 +255,49 @@ def annotations(case: Case) -> dict[str, Annotation]:
     return made
 
 
-def _fit(found: _Found | None, truth: Annotation) -> Fit:
+def _fit(found: _Prediction | None, truth: Annotation) -> SpanOverlaps:
     """Return how the spans of alignable sentences fit; all are missing where the video is."""
     spans = found.spans if found is not None and found.spans is not None else [None] * len(truth.spans)
     rows = np.flatnonzero(truth.alignable)
-    return grounding_fit([spans[k] for k in rows], [truth.spans[[k]] for k in rows])
+    return grounding_overlaps([spans[k] for k in rows], [truth.spans[[k]] for k in rows])
 
 
-def _prepared(scores: Floats, truth: Annotation, *, convention: Convention, windows: bool) -> Floats:
+def _prepared(scores: Floats, truth: Annotation, *, convention: HitRule, windows: bool) -> Floats:
     if windows:
-        return windowed(scores, truth)
+        return keep_window_seconds(scores, truth)
     return hide_zeros(scores) if convention == "tan" else scores
 
 
-def _found(node: Node, truth: Annotation, prepare: Callable[[Floats, Annotation], Floats], kind: str) -> _Found:
+def _read_prediction(
+    node: Node, truth: Annotation, prepare: Callable[[Floats, Annotation], Floats], kind: str
+) -> _Prediction:
     parts = node if isinstance(node.value, dict) else None
-    whole = parts.get("scores") if parts else (node if is_matrix(node) else None)
-    list_of = parts.get("seconds") if parts else (None if is_matrix(node) else node)
+    whole = parts.get("scores") if parts else (node if is_matrix_node(node) else None)
+    list_of = parts.get("seconds") if parts else (None if is_matrix_node(node) else node)
     ranks = parts.get(kind) if parts else None
     boxes = parts.get("spans") if parts else None
     seconds = spans = ranking = None
     if boxes is not None:
-        spans = placed(boxes)
-        length(boxes, spans, len(truth.spans), "sentences")
-        seconds = middles(spans)
+        spans = read_spans(boxes)
+        require_length(boxes, spans, len(truth.spans), "sentences")
+        seconds = span_centers(spans)
     if whole is not None:
-        scores = matrix(whole)
-        length(whole, scores, len(truth.spans), "sentences")
+        scores = read_matrix(whole)
+        require_length(whole, scores, len(truth.spans), "sentences")
         scores = prepare(scores, truth)
         seconds = best_seconds(scores)
         ranking = scores.max(axis=1) if kind == "alignability" else None
     if list_of is not None:
-        seconds = numbers(list_of)
-        length(list_of, seconds, len(truth.spans), "sentences")
+        seconds = read_numbers(list_of)
+        require_length(list_of, seconds, len(truth.spans), "sentences")
     if ranks is not None:
-        ranking = numbers(ranks)
-        length(ranks, ranking, len(truth.spans), "sentences")
-    return _Found(seconds, spans, ranking)
+        ranking = read_numbers(ranks)
+        require_length(ranks, ranking, len(truth.spans), "sentences")
+    return _Prediction(seconds, spans, ranking)
 
 
-def _rank(
-    statistics: dict[str, Statistic], truths: dict[str, Annotation], found: dict[str, _Found],
+def _add_ranking_scores(
+    statistics: dict[str, Statistic], truths: dict[str, Annotation], found: dict[str, _Prediction],
     labels: dict[str, np.typing.NDArray[np.bool_]], what: str, *, precision: bool = False,
 ) -> list[str]:  # fmt: skip
     """Add the ranking scores where every predicted video gives them; return what to note."""
@@ -297,14 +310,14 @@ def _rank(
     if np.isnan(ranked).any():
         raise DatasetError(f"a score of {what} is null; a ranking needs a number for every sentence")
     video = np.concatenate([np.full(len(labels[id]), order[id]) for id in truths if id in found])
-    statistics[f"ROC-AUC {what}"] = Area(labelled, ranked, video, len(truths))
+    statistics[f"ROC-AUC {what}"] = RocAuc(labelled, ranked, video, len(truths))
     if precision:
         statistics[f"AP {what}"] = AveragePrecision(labelled, ranked, video, len(truths))
     return ["ROC-AUC is over the videos with predictions only"] if len(found) < len(truths) else []
 
 
-def _spoken(case: Case) -> dict[str, Node]:
-    file = find(case.reference, *SPOKEN) if case.reference.is_dir() else None
+def _spoken(scoring: ScoringTask) -> dict[str, Node]:
+    file = find(scoring.reference, *SPOKEN) if scoring.reference.is_dir() else None
     return dict(Node(read_json(file), str(file)).entries()) if file else {}
 
 
@@ -313,4 +326,4 @@ def _times(spoken: dict[str, Node], id: str) -> Floats | None:
         return None
     if id not in spoken:
         raise DatasetError(f"{id}: not in the transcript beside the annotations; give the transcript of all videos")
-    return np.stack([numbers(spoken[id]["start"]), numbers(spoken[id]["end"])], axis=1)
+    return np.stack([read_numbers(spoken[id]["start"]), read_numbers(spoken[id]["end"])], axis=1)

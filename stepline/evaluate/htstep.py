@@ -6,8 +6,6 @@ and then takes the mean over the steps of an activity and over activities.
 
 N predictions, M annotated segments, V videos. Source: facebookresearch/htstep, eval_article_grounding.
 
-HT-Step as a benchmark: R@1 and recall at overlap of steps, and article-grounding mAP.
-
 The reference is the release's folder (annotations.json, taxonomy.csv). Predictions are its CSV
 video-id,t-start,t-end,label,score (all metrics; the second of a step is the middle of its best-scored segment), or
 JSON by video id (R@1 only): one second a step, in the order of the taxonomy's steps of the video's variation, or
@@ -27,15 +25,22 @@ from stepline.datasets.htstep import ANNOTATIONS, TAXONOMY, read_taxonomy
 from stepline.errors import DatasetError
 from stepline.evaluate.bootstrap import Floats, Integers, Ratio, Statistic, mean_of_known
 from stepline.evaluate.report import Scores
-from stepline.evaluate.scoring_task import Case, by_id, length, number_or_null, numbers
-from stepline.evaluate.temporal_grounding import Fit, as_spans, grounding_fit, hit, overlap, overlap_statistics
+from stepline.evaluate.scoring_task import ScoringTask, entries_by_id, read_number, read_numbers, require_length
+from stepline.evaluate.temporal_grounding import (
+    SpanOverlaps,
+    grounding_overlaps,
+    is_inside_any,
+    overlap_statistics,
+    span_array,
+    temporal_iou,
+)
 
 TIOUS = (0.3, 0.4, 0.5, 0.6, 0.7)
 SHORTEST = 1e-3  # seconds: a shorter annotation is left out, and two whose ends differ by less are one
 
 
 @dataclass(frozen=True)
-class Truth:
+class AnnotatedVideo:
     """One annotated video: its activity, and the segments (M, 2) with the steps (M,) that they show."""
 
     activity: str
@@ -50,7 +55,7 @@ class Taxonomy:
     activity: Mapping[int, str]
     variation: Mapping[int, str]
 
-    def candidates(self, truth: Truth) -> frozenset[int]:
+    def candidates(self, truth: AnnotatedVideo) -> frozenset[int]:
         """Return the steps of the video's variation: predictions of other steps are left out, as officially.
 
         Raises DatasetError when the annotation mixes variations or names an unknown step.
@@ -69,7 +74,7 @@ class Taxonomy:
 
 
 @dataclass(frozen=True)
-class Located:
+class PredictedSegments:
     """Predicted segments (N, 2) of one video, the steps (N,) they are to show, scores (N,)."""
 
     segments: Floats
@@ -78,7 +83,7 @@ class Located:
     order: Integers  # (N,) place in the file, which decides between equal scores
 
 
-def unrepeated(segments: Floats, steps: Sequence[int]) -> tuple[Floats, tuple[int, ...]]:
+def without_duplicates(segments: Floats, steps: Sequence[int]) -> tuple[Floats, tuple[int, ...]]:
     """Return the annotations without those shorter than SHORTEST and without second copies of the same step."""
     kept: list[int] = []
     for index, (start, end) in enumerate(segments):
@@ -91,7 +96,9 @@ def unrepeated(segments: Floats, steps: Sequence[int]) -> tuple[Floats, tuple[in
     return segments[kept], tuple(steps[index] for index in kept)
 
 
-def matches(predicted: Located, truth: Truth, tious: Sequence[float], by_label: bool) -> npt.NDArray[np.bool_]:
+def match_predictions(
+    predicted: PredictedSegments, truth: AnnotatedVideo, tious: Sequence[float], by_label: bool
+) -> npt.NDArray[np.bool_]:
     """Return (len(tious), N): which predictions are right, each annotated segment taken once by the best-scored one.
 
     A prediction takes the free segment that it overlaps most, if by at least the threshold. Of equal scores the one
@@ -99,7 +106,7 @@ def matches(predicted: Located, truth: Truth, tious: Sequence[float], by_label: 
     by_label: only segments of the predicted step can be taken.
     """
     right = np.zeros((len(tious), len(predicted.scores)), dtype=bool)
-    overlaps = overlap(predicted.segments, truth.segments)  # (N, M)
+    overlaps = temporal_iou(predicted.segments, truth.segments)  # (N, M)
     if by_label:
         same = predicted.steps[:, None] == np.array(truth.steps, dtype=np.int64)[None, :]
         overlaps = np.where(same, overlaps, -1.0)
@@ -115,13 +122,13 @@ def matches(predicted: Located, truth: Truth, tious: Sequence[float], by_label: 
     return right
 
 
-def _ranked(predicted: Located) -> Integers:
+def _ranked(predicted: PredictedSegments) -> Integers:
     """Return (N,) the predictions from the best score down; of equal scores the later one in the file first."""
     return np.lexsort((-predicted.order, -predicted.scores)).astype(np.int64)
 
 
 @dataclass(frozen=True)
-class Group:
+class RankedGroup:
     """One activity, or one of its steps: right: (tious, N) in ranked order; video: (N,); annotated: (V,) counts."""
 
     right: npt.NDArray[np.bool_]
@@ -147,13 +154,13 @@ class Group:
 
 
 @dataclass(frozen=True)
-class GroundingMap:
+class GroundingMeanPrecision:
     """Mean over activities of the mean over their groups of interpolated average precision (see Statistic).
 
     activities: one tuple of groups an activity; the official score has one group in each.
     """
 
-    activities: tuple[tuple[Group, ...], ...]
+    activities: tuple[tuple[RankedGroup, ...], ...]
     count: int
 
     @property
@@ -181,9 +188,9 @@ class GroundingMap:
 
 
 def grounding_map(
-    truths: Mapping[str, Truth], predictions: Mapping[str, Located], *, by_label: bool = False,
+    truths: Mapping[str, AnnotatedVideo], predictions: Mapping[str, PredictedSegments], *, by_label: bool = False,
     tious: Sequence[float] = TIOUS,
-) -> GroundingMap:  # fmt: skip
+) -> GroundingMeanPrecision:  # fmt: skip
     """Return the article-grounding mAP as a statistic over the videos of `truths`.
 
     Predictions must be of candidate steps already (`Taxonomy.candidates`). A step that no video of the split shows is
@@ -210,43 +217,50 @@ class _Row:
     right: tuple[bool, ...]
 
 
-def _key(truth: Truth, step: int, by_label: bool) -> tuple[str, int]:
+def _key(truth: AnnotatedVideo, step: int, by_label: bool) -> tuple[str, int]:
     return truth.activity, step if by_label else -1
 
 
 def _judged(
-    found: Located, truth: Truth, video: int, annotated: set[int], tious: Sequence[float], by_label: bool
+    found: PredictedSegments,
+    truth: AnnotatedVideo,
+    video: int,
+    annotated: set[int],
+    tious: Sequence[float],
+    by_label: bool,
 ) -> Iterable[tuple[_Row, int]]:
     kept = np.isin(found.steps, sorted(annotated))
-    found = Located(found.segments[kept], found.steps[kept], found.scores[kept], found.order[kept])
-    right = matches(found, truth, tious, by_label)
+    found = PredictedSegments(found.segments[kept], found.steps[kept], found.scores[kept], found.order[kept])
+    right = match_predictions(found, truth, tious, by_label)
     for n in range(len(found.scores)):
         yield _Row(float(found.scores[n]), int(found.order[n]), video, tuple(right[:, n])), int(found.steps[n])
 
 
 def _assembled(
     rows: Mapping[tuple[str, int], list[_Row]], counts: Mapping[tuple[str, int], Floats], videos: int, levels: int
-) -> GroundingMap:
-    activities: dict[str, list[Group]] = defaultdict(list)
+) -> GroundingMeanPrecision:
+    activities: dict[str, list[RankedGroup]] = defaultdict(list)
     for (activity, step), annotated in counts.items():
         ranked = sorted(rows.get((activity, step), []), key=lambda row: (-row.score, -row.order))
         right = np.array([row.right for row in ranked], dtype=bool).reshape(len(ranked), levels).T
-        activities[activity].append(Group(right, np.array([row.video for row in ranked], dtype=np.int64), annotated))
-    return GroundingMap(tuple(map(tuple, activities.values())), videos)
+        activities[activity].append(
+            RankedGroup(right, np.array([row.video for row in ranked], dtype=np.int64), annotated)
+        )
+    return GroundingMeanPrecision(tuple(map(tuple, activities.values())), videos)
 
 
 CSV_COLUMNS = ("video-id", "t-start", "t-end", "label", "score")
 
 
 @dataclass(frozen=True)
-class _Reference:
+class _HtStepReference:
     taxonomy: Taxonomy
     headlines: Mapping[int, str]
-    truths: dict[str, Truth]
+    truths: dict[str, AnnotatedVideo]
 
 
 @dataclass
-class _Rows:
+class _PredictedRows:
     """One video's rows of the CSV."""
 
     segments: list[tuple[float, float]] = field(default_factory=list)
@@ -254,37 +268,37 @@ class _Rows:
     scores: list[float] = field(default_factory=list)
     order: list[int] = field(default_factory=list)
 
-    def located(self, allowed: frozenset[int]) -> Located:
+    def located(self, allowed: frozenset[int]) -> PredictedSegments:
         """Return the rows whose step may be predicted."""
         kept = [index for index, step in enumerate(self.steps) if step in allowed]
-        return Located(
-            as_spans([self.segments[index] for index in kept], "ht-step"),
+        return PredictedSegments(
+            span_array([self.segments[index] for index in kept], "ht-step"),
             np.array([self.steps[index] for index in kept], dtype=np.int64),
             np.array([self.scores[index] for index in kept], dtype=np.float64),
             np.array([self.order[index] for index in kept], dtype=np.int64),
         )
 
 
-def score(case: Case) -> Scores:
+def score(scoring: ScoringTask) -> Scores:
     """Return R@1, and with segments also recall at overlap, mean overlap and both mAPs."""
-    reference = _reference(case)
-    if case.predictions.name.endswith((".csv", ".csv.gz", ".tsv")):
-        return _score_segments(case, reference)
-    given = by_id(case.predictions)
+    reference = _reference(scoring)
+    if scoring.predictions.name.endswith((".csv", ".csv.gz", ".tsv")):
+        return _score_segments(scoring, reference)
+    given = entries_by_id(scoring.predictions)
     seconds = {id: _seconds(given[id], id, reference) for id in reference.truths if id in given}
     right, counted = _recall(reference.truths, seconds)
     notes = ["no mAP and no overlap: the predictions are seconds, not segments"]
-    strange = [key for id in seconds for key in _strange(given[id], id, reference)]
+    strange = [key for id in seconds for key in _unknown_names(given[id], id, reference)]
     if strange:
         notes.append(f"{len(strange)} seconds name no single step of their video's article variation: {strange[0]!r}")
-    return case.scores(
+    return scoring.scores(
         reference.truths, int(counted.sum()), {"R@1": Ratio(right, counted)}, {"hits": right, "steps": counted},
         asked=reference.truths, given=given, notes=notes,
     )  # fmt: skip
 
 
-def _score_segments(case: Case, reference: _Reference) -> Scores:
-    rows = _read_rows(case.predictions)
+def _score_segments(scoring: ScoringTask, reference: _HtStepReference) -> Scores:
+    rows = _read_rows(scoring.predictions)
     found = {
         id: rows[id].located(reference.taxonomy.candidates(truth))
         for id, truth in reference.truths.items()
@@ -303,12 +317,12 @@ def _score_segments(case: Case, reference: _Reference) -> Scores:
     total = sum(len(row.steps) for row in rows.values())
     kept = sum(len(located.steps) for located in found.values())
     notes = [f"{kept} of {total} predicted segments are of steps of their video's article variation"]
-    return case.scores(
+    return scoring.scores(
         reference.truths, int(counted.sum()), statistics, columns, asked=reference.truths, given=rows, notes=notes
     )
 
 
-def _recall(truths: Mapping[str, Truth], seconds: Mapping[str, Mapping[int, float]]) -> tuple[Floats, Floats]:
+def _recall(truths: Mapping[str, AnnotatedVideo], seconds: Mapping[str, Mapping[int, float]]) -> tuple[Floats, Floats]:
     """Return (V,) hits and (V,) annotated steps; a step counts once, hit when its second is in any instance."""
     right, counted = np.zeros(len(truths)), np.zeros(len(truths))
     for index, (id, truth) in enumerate(truths.items()):
@@ -316,18 +330,18 @@ def _recall(truths: Mapping[str, Truth], seconds: Mapping[str, Mapping[int, floa
         for step in sorted(set(truth.steps)):
             counted[index] += 1
             second = seconds.get(id, {}).get(step)
-            right[index] += second is not None and hit(second, truth.segments[steps == step], closed=True)
+            right[index] += second is not None and is_inside_any(second, truth.segments[steps == step], closed=True)
     return right, counted
 
 
-def _fit(truth: Truth, best: Mapping[int, Floats]) -> Fit:
+def _fit(truth: AnnotatedVideo, best: Mapping[int, Floats]) -> SpanOverlaps:
     steps = np.array(truth.steps, dtype=np.int64)
     wanted = sorted(set(truth.steps))
     instances = [truth.segments[steps == step] for step in wanted]
-    return grounding_fit([best.get(step) for step in wanted], instances)
+    return grounding_overlaps([best.get(step) for step in wanted], instances)
 
 
-def _best(located: Located) -> dict[int, Floats]:
+def _best(located: PredictedSegments) -> dict[int, Floats]:
     """Return the best-scored segment of each step, of equal scores the first in the file."""
     best: dict[int, Floats] = {}
     for n in np.lexsort((located.order, -located.scores)):
@@ -335,8 +349,8 @@ def _best(located: Located) -> dict[int, Floats]:
     return best
 
 
-def _reference(case: Case) -> _Reference:
-    file = one_file(case.reference, ANNOTATIONS)
+def _reference(scoring: ScoringTask) -> _HtStepReference:
+    file = one_file(scoring.reference, ANNOTATIONS)
     table = find(file.parent, TAXONOMY)
     if table is None:
         raise DatasetError(f"{file.parent}: holds no {TAXONOMY}; put the release's beside {file.name}")
@@ -345,21 +359,21 @@ def _reference(case: Case) -> _Reference:
         {id: row.activity for id, row in headlines.items()}, {id: row.variation for id, row in headlines.items()}
     )
     truths = {}
-    for id, video in by_id(file).items():
+    for id, video in entries_by_id(file).items():
         subset = video.get("subset")
-        if case.subset is None or (subset is not None and subset.value == case.subset):
+        if scoring.subset is None or (subset is not None and subset.value == scoring.subset):
             truth = _truth(video)
             taxonomy.candidates(truth)  # an annotation that does not fit its taxonomy is an error
             if truth.steps:
                 truths[id] = truth
-    return _Reference(taxonomy, {id: row.text for id, row in headlines.items()}, truths)
+    return _HtStepReference(taxonomy, {id: row.text for id, row in headlines.items()}, truths)
 
 
-def _truth(video: Node) -> Truth:
+def _truth(video: Node) -> AnnotatedVideo:
     rows = list(video["annotations"].rows())
-    segments = as_spans([list(row["segment"].pair()) for row in rows], video.place)
-    kept, steps = unrepeated(segments, [_step(row["id"].name(), row.place) for row in rows])
-    return Truth(video["activity"].text(), kept, steps)
+    segments = span_array([list(row["segment"].pair()) for row in rows], video.place)
+    kept, steps = without_duplicates(segments, [_step(row["id"].name(), row.place) for row in rows])
+    return AnnotatedVideo(video["activity"].text(), kept, steps)
 
 
 def _step(id: str, place: str) -> int:
@@ -369,19 +383,19 @@ def _step(id: str, place: str) -> int:
         raise DatasetError(f"{place}: step {id[:40]!r} is not a whole number; give a global_step_index") from error
 
 
-def _seconds(node: Node, id: str, reference: _Reference) -> dict[int, float]:
+def _seconds(node: Node, id: str, reference: _HtStepReference) -> dict[int, float]:
     steps = sorted(reference.taxonomy.candidates(reference.truths[id]))
     if isinstance(node.value, dict):
-        named = _named(id, reference)
-        pairs = [(named[key], number_or_null(value)) for key, value in node.entries() if key in named]
+        named = _steps_by_name(id, reference)
+        pairs = [(named[key], read_number(value)) for key, value in node.entries() if key in named]
     else:
-        seconds = numbers(node)
-        length(node, seconds, len(steps), "steps of the article's variation")
+        seconds = read_numbers(node)
+        require_length(node, seconds, len(steps), "steps of the article's variation")
         pairs = list(zip(steps, seconds.tolist(), strict=True))
     return {step: second for step, second in pairs if not np.isnan(second)}
 
 
-def _named(id: str, reference: _Reference) -> dict[str, int]:
+def _steps_by_name(id: str, reference: _HtStepReference) -> dict[str, int]:
     """Return the steps of the video's variation by id and by headline, where only one step has that headline."""
     steps = reference.taxonomy.candidates(reference.truths[id])
     count = Counter(reference.headlines[step] for step in steps)
@@ -389,14 +403,14 @@ def _named(id: str, reference: _Reference) -> dict[str, int]:
     return headlines | {str(step): step for step in steps}
 
 
-def _strange(node: Node, id: str, reference: _Reference) -> list[str]:
+def _unknown_names(node: Node, id: str, reference: _HtStepReference) -> list[str]:
     """Return the names that stand for no step of the video's variation, or for several."""
-    named = _named(id, reference)
+    named = _steps_by_name(id, reference)
     return [key for key in node.value if key not in named] if isinstance(node.value, dict) else []
 
 
-def _read_rows(path: Path) -> dict[str, _Rows]:
-    rows: dict[str, _Rows] = defaultdict(_Rows)
+def _read_rows(path: Path) -> dict[str, _PredictedRows]:
+    rows: dict[str, _PredictedRows] = defaultdict(_PredictedRows)
     for line, row in read_csv(path, CSV_COLUMNS):
         try:
             start, end, value = float(row["t-start"]), float(row["t-end"]), float(row["score"])

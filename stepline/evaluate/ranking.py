@@ -12,13 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from stepline.errors import DatasetError
-from stepline.evaluate.bootstrap import Floats, Integers, divide
+from stepline.evaluate.bootstrap import Floats, Integers, divide_or_nan
 
 Numbers: TypeAlias = Sequence[float] | npt.NDArray[np.floating] | npt.NDArray[np.integer]
 
 
 @dataclass(frozen=True)
-class Ranking:
+class RankingStatistic:
     """Labelled scores of items that belong to videos."""
 
     labels: Floats
@@ -63,7 +63,7 @@ class Ranking:
 
 
 @dataclass(frozen=True)
-class Area(Ranking):
+class RocAuc(RankingStatistic):
     """ROC-AUC: how often a positive scores above a negative, a tie counting half; NaN with one class only."""
 
     def __call__(self, weights: Floats) -> Floats:
@@ -72,20 +72,20 @@ class Area(Ranking):
         before = np.hstack([np.zeros((len(above), 1)), above[:, :-1]])
         step = np.diff(wrong, prepend=0.0, axis=1)
         wins = (step * (before + above) / 2).sum(axis=1)
-        return divide(wins, above[:, -1] * wrong[:, -1])
+        return divide_or_nan(wins, above[:, -1] * wrong[:, -1])
 
 
 @dataclass(frozen=True)
-class AveragePrecision(Ranking):
+class AveragePrecision(RankingStatistic):
     """Sum over distinct scores of the gain in recall times the precision there, not interpolated; NaN as Area."""
 
     def __call__(self, weights: Floats) -> Floats:
         """Return (B,) average precisions."""
         above, wrong = self.curves(weights)
         gain = np.diff(above, prepend=0.0, axis=1)
-        precision = np.nan_to_num(divide(above, above + wrong))
+        precision = np.nan_to_num(divide_or_nan(above, above + wrong))
         both = np.where(wrong[:, -1] > 0, above[:, -1], 0.0)
-        return divide((gain * precision).sum(axis=1), both)
+        return divide_or_nan((gain * precision).sum(axis=1), both)
 
 
 def roc_auc(labels: Numbers, scores: Numbers) -> float:
@@ -93,19 +93,10 @@ def roc_auc(labels: Numbers, scores: Numbers) -> float:
 
     Raises DatasetError when it is undefined: one class only, scores that are not finite, or lengths that differ.
     """
-    return _single(Area(*checked(labels, scores), 1))
+    return float(RocAuc(*require_both_classes(labels, scores), 1)(np.ones((1, 1)))[0])
 
 
-def average_precision(labels: Numbers, scores: Numbers) -> float:
-    """Return the average precision. Raises DatasetError as `roc_auc` does."""
-    return _single(AveragePrecision(*checked(labels, scores), 1))
-
-
-def _single(ranking: Area | AveragePrecision) -> float:
-    return float(ranking(np.ones((1, 1)))[0])
-
-
-def checked(labels: Numbers, scores: Numbers) -> tuple[Floats, Floats, Integers]:
+def require_both_classes(labels: Numbers, scores: Numbers) -> tuple[Floats, Floats, Integers]:
     """Return labels, scores and a video index of zeros; raise DatasetError where no ranking is defined."""
     truth, given = np.asarray(labels, dtype=np.float64), np.asarray(scores, dtype=np.float64)
     if truth.shape != given.shape or truth.ndim != 1:

@@ -9,7 +9,17 @@ from pathlib import Path
 import numpy as np
 
 from stepline.errors import DatasetError
-from stepline.evaluate.bootstrap import DRAWS, LEVEL, Floats, Statistic, choose, cluster, interval, resample, score
+from stepline.evaluate.bootstrap import (
+    DRAWS,
+    LEVEL,
+    Floats,
+    Statistic,
+    interval,
+    over_sources,
+    over_videos,
+    point_estimate,
+    resample,
+)
 
 FEW = 30  # videos under which a percentile interval over them is known to be too narrow
 TIE = 1e-12  # scores this close are equal: sums of the same numbers over other videos differ by some 1e-16
@@ -72,7 +82,7 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class Report:
+class EvaluationReport:
     """The metrics of one system under one protocol."""
 
     benchmark: str
@@ -91,16 +101,16 @@ class Report:
     sources: int
 
 
-def report(scores: Scores, *, draws: int = DRAWS, seed: int = 0) -> Report:
+def report(scores: Scores, *, draws: int = DRAWS, seed: int = 0) -> EvaluationReport:
     """Return the report: every score once over its videos, and its interval from seeded draws of them."""
     sources = scores.drawn()
-    statistics = {name: cluster(statistic, sources) for name, statistic in scores.statistics.items()}
+    statistics = {name: over_sources(statistic, sources) for name, statistic in scores.statistics.items()}
     drawn = resample(statistics, draws=draws, seed=seed)
     metrics = {
-        name: Metric(score(statistic), *interval(drawn[name]), statistic.items)
+        name: Metric(point_estimate(statistic), *interval(drawn[name]), statistic.items)
         for name, statistic in scores.statistics.items()
     }
-    return Report(
+    return EvaluationReport(
         scores.benchmark, scores.protocol, scores.rule, metrics, len(scores.videos), scores.items, scores.missing,
         scores.extra, scores.handling, (*scores.notes, *_few(len(set(sources)))), _rows(scores), draws,
         seed, len(set(sources)),
@@ -134,14 +144,14 @@ def compare(first: Scores, second: Scores, *, draws: int = DRAWS, seed: int = 0)
     names = [name for name in first.statistics if name in second.statistics]
     origin = dict(zip(first.videos, first.drawn(), strict=True))
     sources = [origin[video] for video in shared]
-    one = {name: cluster(choose(first.statistics[name], first.videos, shared), sources) for name in names}
-    other = {name: cluster(choose(second.statistics[name], second.videos, shared), sources) for name in names}
+    one = {name: over_sources(over_videos(first.statistics[name], first.videos, shared), sources) for name in names}
+    other = {name: over_sources(over_videos(second.statistics[name], second.videos, shared), sources) for name in names}
     ours, theirs = resample(one, draws=draws, seed=seed), resample(other, draws=draws, seed=seed)
     differences, beaten = {}, {}
     for name in names:
         apart = _apart(ours[name], theirs[name])
         known_draws = apart[~np.isnan(apart)]
-        whole = _apart(np.array([score(one[name])]), np.array([score(other[name])]))
+        whole = _apart(np.array([point_estimate(one[name])]), np.array([point_estimate(other[name])]))
         differences[name] = Metric(float(whole[0]), *interval(apart), one[name].items)
         beaten[name] = float((known_draws <= 0).mean()) if len(known_draws) else math.nan
     single = tuple(sorted({*first.statistics} ^ {*second.statistics}))
@@ -153,7 +163,7 @@ def _apart(first: Floats, second: Floats) -> Floats:
     return np.where(np.isclose(first, second, rtol=TIE, atol=TIE), 0.0, first - second)
 
 
-def as_table(made: Report, against: Comparison | None = None) -> str:
+def as_table(made: EvaluationReport, against: Comparison | None = None) -> str:
     """Return the report as text: one line a metric with its protocol, then the rule and what was missing."""
     name = f"{made.benchmark}/{made.protocol}"
     width = max([6, *map(len, made.metrics)])
@@ -196,7 +206,7 @@ def _listed(ids: Sequence[str]) -> str:
     return f"{len(ids)} ({', '.join(ids[:LISTED])}{more})"
 
 
-def as_json(made: Report, against: Comparison | None = None) -> str:
+def as_json(made: EvaluationReport, against: Comparison | None = None) -> str:
     """Return the report as JSON; NaN becomes null."""
     tree: dict[str, object] = {
         "benchmark": made.benchmark,
@@ -235,7 +245,7 @@ def _known(value: float) -> float | None:
     return None if math.isnan(value) else value
 
 
-def write_per_video(made: Report, path: Path) -> None:
+def write_per_video(made: EvaluationReport, path: Path) -> None:
     """Write one row a video: its id, protocol and numbers. Raises StoreError when the file cannot be written."""
     import pyarrow as arrow
     import pyarrow.parquet as parquet

@@ -1,4 +1,4 @@
-"""What every protocol shares: the two inputs, which videos count, and values read from JSON with their place."""
+"""What every benchmark shares: the two inputs, which videos count, and values read from JSON with their place."""
 
 import json
 from collections import defaultdict
@@ -16,12 +16,12 @@ from stepline.evaluate.bootstrap import Floats, Statistic
 from stepline.evaluate.report import Scores
 
 PREFIX = "v_"  # before YouTube ids in ActivityNet's and PDVC's files
-ZERO = "videos without predictions count as wrong; predictions for unknown videos count nowhere"
-SKIP = "videos without predictions are left out of the score, as officially; the rest of the predictions too"
+COUNT_MISSING = "videos without predictions count as wrong; predictions for unknown videos count nowhere"
+SKIP_MISSING = "videos without predictions are left out of the score, as officially; the rest of the predictions too"
 
 
 @dataclass(frozen=True)
-class Case:
+class ScoringTask:
     """One thing to score: benchmark, protocol and its rule; where the reference and the predictions lie.
 
     subset: only this split of the reference, None for all of it.
@@ -36,7 +36,7 @@ class Case:
 
     def scores(
         self, videos: Iterable[str], items: int, statistics: Mapping[str, Statistic], columns: Mapping[str, Floats],
-        *, asked: Iterable[str], given: Iterable[str], handling: str = ZERO, notes: Iterable[str] = (),
+        *, asked: Iterable[str], given: Iterable[str], handling: str = COUNT_MISSING, notes: Iterable[str] = (),
         sources: Iterable[str] = (),
     ) -> Scores:  # fmt: skip
         """Return the scores; asked: ids of the reference, given: ids of the predictions, sources: of the
@@ -54,7 +54,7 @@ class Case:
         if predicted and not has & there:
             pair = f"{predicted[0]!r} and {known[0]!r}"
             raise DatasetError(f"{self.predictions}: no id is in the reference ({pair}); give predictions by its ids")
-        if items == 0 and not predicted and handling != ZERO:
+        if items == 0 and not predicted and handling != COUNT_MISSING:
             cure = "give predictions, or a convention that counts missing videos"
             raise DatasetError(f"{self.predictions}: empty; {self.protocol} scores only videos in both files; {cure}")
         if items == 0:
@@ -66,18 +66,18 @@ class Case:
         )  # fmt: skip
 
 
-def by_id(path: Path, *names: str) -> dict[str, Node]:
+def entries_by_id(path: Path, *names: str) -> dict[str, Node]:
     """Return the values of a JSON object by key; in a folder the file of the first name that is there."""
     file = one_file(path, *names) if names else path
     return dict(Node(read_json(file), str(file)).entries())
 
 
-def numbers(node: Node) -> Floats:
+def read_numbers(node: Node) -> Floats:
     """Return a list of numbers, null as NaN. Raises DatasetError for anything else, and for infinity or NaN."""
-    return np.array([number_or_null(row) for row in node.rows()], dtype=np.float64)
+    return np.array([read_number(row) for row in node.rows()], dtype=np.float64)
 
 
-def number_or_null(node: Node) -> float:
+def read_number(node: Node) -> float:
     """Return a number, null as NaN. Raises DatasetError for anything else, and for infinity or NaN."""
     if node.value is None:
         return float("nan")
@@ -88,7 +88,7 @@ def number_or_null(node: Node) -> float:
     return number
 
 
-def matrix(node: Node) -> Floats:
+def read_matrix(node: Node) -> Floats:
     """Return a list of equally long lists of numbers as (N, M). Raises DatasetError for anything else."""
     try:
         array = np.asarray(node.value, dtype=np.float64)
@@ -99,7 +99,7 @@ def matrix(node: Node) -> Floats:
     return array
 
 
-def placed(node: Node) -> list[tuple[float, float] | None]:
+def read_spans(node: Node) -> list[tuple[float, float] | None]:
     """Return a list of [start, end] or null. Raises DatasetError for anything else, and for infinity or NaN."""
     spans = [None if row.value is None else row.pair() for row in node.rows()]
     if not np.isfinite([span for span in spans if span is not None]).all():
@@ -107,17 +107,17 @@ def placed(node: Node) -> list[tuple[float, float] | None]:
     return spans
 
 
-def middles(spans: Sequence[tuple[float, float] | None]) -> Floats:
+def span_centers(spans: Sequence[tuple[float, float] | None]) -> Floats:
     """Return the middle second of each span, NaN where there is none."""
     return np.array([float("nan") if span is None else (span[0] + span[1]) / 2 for span in spans])
 
 
-def is_matrix(node: Node) -> bool:
+def is_matrix_node(node: Node) -> bool:
     """Tell whether a value is a list whose first item is a list."""
     return isinstance(node.value, list) and bool(node.value) and isinstance(node.value[0], list)
 
 
-def length(node: Node, values: Sized, wanted: int, what: str) -> None:
+def require_length(node: Node, values: Sized, wanted: int, what: str) -> None:
     """Raise DatasetError unless there are as many values as wanted."""
     if len(values) != wanted:
         raise DatasetError(f"{node.place}: {len(values)} values for {wanted} {what}; give one, or null, for each")
@@ -126,7 +126,7 @@ def length(node: Node, values: Sized, wanted: int, what: str) -> None:
 V = TypeVar("V")
 
 
-def same_ids(given: Mapping[str, V], known: Iterable[str]) -> dict[str, V]:
+def match_ids(given: Mapping[str, V], known: Iterable[str]) -> dict[str, V]:
     """Return predictions by the reference's ids, where one side writes "v_" before them (PDVC) and the other does not.
 
     Raises DatasetError when two ids become one.
@@ -142,7 +142,7 @@ def same_ids(given: Mapping[str, V], known: Iterable[str]) -> dict[str, V]:
     return made
 
 
-def unread_note(predictions: Predictions) -> tuple[str, ...]:
+def prediction_notes(predictions: Predictions) -> tuple[str, ...]:
     """Return a note for each reason why rows could not be read, with the first place, and the rules that were used."""
     places: dict[str, list[str]] = defaultdict(list)
     for row in predictions.rejected:
@@ -153,6 +153,6 @@ def unread_note(predictions: Predictions) -> tuple[str, ...]:
     return (*unread, *predictions.rules)
 
 
-def rejected_note(reasons: Mapping[str, int]) -> tuple[str, ...]:
+def reference_notes(reasons: Mapping[str, int]) -> tuple[str, ...]:
     """Return a note of reference rows that the reader left out, none where it kept all."""
     return (f"left out of the reference: {json.dumps(dict(reasons), ensure_ascii=False)}",) if reasons else ()

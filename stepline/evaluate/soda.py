@@ -1,7 +1,7 @@
 """SODA a, b, c and d: dense captions scored as a story, by the best one-to-one pairing that keeps the order.
 
 Source: Fujita et al., "SODA: Story Oriented Dense Video Captioning Evaluation Framework", ECCV 2020, and the values
-of the authors' program (version 1.1); written anew from both.
+of the authors' program (version 1.1); written anew from both. The pairing is by dynamic programming (section 3.2).
 
     kind   the pairing maximises               its pairs are worth
     a      IoU, zero under .9 .7 .5 .3         METEOR, mean over the four
@@ -13,8 +13,6 @@ Precision = worth / predicted events, recall = worth / reference events, F1 of a
 the means over its videos. The official program calls METEOR with the roles swapped (prediction as the reference), drops
 videos without predictions from the mean and stops at an empty list; here the roles are an option, missing videos score
 0 unless told otherwise and are listed, and an empty list scores 0.
-
-One-to-one pairings that keep the order of both sides, by dynamic programming (SODA, section 3.2).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,11 +27,11 @@ import numpy as np
 import numpy.typing as npt
 
 from stepline.errors import DatasetError
-from stepline.evaluate.events import Event, EventTokenizer, Matrix, coverage, overlap, require_events, times
+from stepline.evaluate.events import Event, EventTokenizer, Matrix, cover_videos, require_events, segment_iou, times
 from stepline.evaluate.meteor import Meteor, MeteorScores
 
 
-def best_total(scores: Matrix) -> float:
+def best_ordered_sum(scores: Matrix) -> float:
     """Return the largest sum of scores over pairs (row, column) that rise together. scores: (N, M), none negative."""
     best = np.zeros(scores.shape[1] + 1)
     for row in scores:
@@ -41,7 +39,7 @@ def best_total(scores: Matrix) -> float:
     return float(best[-1])
 
 
-def chased_pairs(scores: Matrix) -> list[tuple[int, int]]:
+def backtracked_pairs(scores: Matrix) -> list[tuple[int, int]]:
     """Return the pairs that SODA's program reads out of the table of best totals, from first to last.
 
     From the last row up it takes, in each row, the last column (left of the one just taken) whose best choice was to
@@ -76,7 +74,7 @@ def _paired(scores: Matrix) -> npt.NDArray[np.bool_]:
     return paired
 
 
-Kind = Literal["a", "b", "c", "d"]
+SodaKind = Literal["a", "b", "c", "d"]
 Triple = tuple[float, float, float]  # precision, recall, F1
 Task = tuple[str, list[Event], list[Event]]  # video, reference, predictions
 
@@ -108,10 +106,10 @@ class SodaScore:
     extra: tuple[str, ...]
 
 
-class Judge:
+class SodaScorer:
     """Scores single videos; tokenises each caption and scores each pair once."""
 
-    def __init__(self, kind: Kind, *, meteor: PairScorer | None = None, swapped_roles: bool = True) -> None:
+    def __init__(self, kind: SodaKind, *, meteor: PairScorer | None = None, swapped_roles: bool = True) -> None:
         """meteor: by default METEOR in Python. Raises ModelError when its tables are missing."""
         if kind not in ("a", "b", "c", "d"):
             raise DatasetError(f"kind={kind!r}: not a kind of SODA; give 'a', 'b', 'c' or 'd'")
@@ -142,13 +140,13 @@ class Judge:
 
     def _worth(self, wanted: list[Event], given: list[Event]) -> list[float]:
         """Return the worth of the best pairing, one for each threshold of kind a."""
-        iou = overlap(times(wanted), times(given))  # (reference, predictions)
+        iou = segment_iou(times(wanted), times(given))  # (reference, predictions)
         if self._kind == "d":
-            return [best_total(iou)]
+            return [best_ordered_sum(iou)]
         if self._kind == "c":
-            return [best_total(iou * self._similarity(wanted, given, list(zip(*np.nonzero(iou), strict=True))))]
+            return [best_ordered_sum(iou * self._similarity(wanted, given, list(zip(*np.nonzero(iou), strict=True))))]
         thresholds = A_THRESHOLDS if self._kind == "a" else (0.0,)
-        chosen = [chased_pairs(np.where(iou >= threshold, iou, 0.0)) for threshold in thresholds]
+        chosen = [backtracked_pairs(np.where(iou >= threshold, iou, 0.0)) for threshold in thresholds]
         similarity = self._similarity(wanted, given, sorted({pair for pairs in chosen for pair in pairs}))
         return [float(sum(similarity[pair] for pair in pairs)) for pairs in chosen]
 
@@ -170,7 +168,7 @@ def soda(
     reference: Mapping[str, Sequence[Event]],
     predictions: Mapping[str, Sequence[Event]],
     *,
-    kind: Kind = "c",
+    kind: SodaKind = "c",
     meteor: PairScorer | None = None,
     swapped_roles: bool = True,
     missing: Literal["zero", "skip"] = "zero",
@@ -182,33 +180,15 @@ def soda(
     are left out as officially. workers: processes, for METEOR in Python only.
     Raises DatasetError for what cannot be scored, ModelError when METEOR's tables are missing.
     """
-    covered = coverage([reference], predictions, missing)
+    covered = cover_videos([reference], predictions, missing)
     tasks = ((video, list(reference[video]), list(predictions.get(video, ()))) for video in covered.scored)
     if workers > 1 and meteor is None:
         per_video = dict(_in_parallel(tasks, kind, swapped_roles, workers))
     else:
-        judge = Judge(kind, meteor=meteor, swapped_roles=swapped_roles)
+        judge = SodaScorer(kind, meteor=meteor, swapped_roles=swapped_roles)
         per_video = {video: judge.score(video, *events) for video, *events in tasks}
     precision, recall, f1 = np.array(list(per_video.values())).mean(axis=0).tolist()
     return SodaScore(precision, recall, f1, per_video, covered.missing, covered.extra)
-
-
-def multi_reference_soda(scores: Sequence[SodaScore]) -> SodaScore:
-    """Join the scores against several references: per video the best F1, as SODA's `--multi_reference` does.
-
-    A video counts as missing when it is missing everywhere. Raises DatasetError without scores.
-    """
-    if not scores:
-        raise DatasetError("no scores to join; score against at least one reference")
-    per_video: dict[str, Triple] = {}
-    for score in scores:
-        for video, triple in score.per_video.items():
-            if video not in per_video or triple[2] > per_video[video][2]:
-                per_video[video] = triple
-    precision, recall, f1 = np.array(list(per_video.values())).mean(axis=0).tolist()
-    missing = tuple(dict.fromkeys(video for score in scores for video in score.missing))
-    extra = tuple(video for video in scores[0].extra if all(video in score.extra for score in scores))
-    return SodaScore(precision, recall, f1, per_video, missing, extra)
 
 
 def _start(event: Event) -> float:
@@ -220,7 +200,9 @@ def _triple(worth: float, given: int, wanted: int) -> Triple:
     return precision, recall, 2.0 * precision * recall / (precision + recall) if precision + recall else 0.0
 
 
-def _in_parallel(tasks: Iterator[Task], kind: Kind, swapped_roles: bool, workers: int) -> Iterator[tuple[str, Triple]]:
+def _in_parallel(
+    tasks: Iterator[Task], kind: SodaKind, swapped_roles: bool, workers: int
+) -> Iterator[tuple[str, Triple]]:
     """Score videos in several processes, in order, never holding more than a few chunks on the way."""
     score = partial(_score_chunk, kind=kind, swapped_roles=swapped_roles)
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
@@ -229,12 +211,12 @@ def _in_parallel(tasks: Iterator[Task], kind: Kind, swapped_roles: bool, workers
                 yield from scored
 
 
-_judges: dict[tuple[Kind, bool], Judge] = {}  # one a process, so that its workers read the tables once
+_judges: dict[tuple[SodaKind, bool], SodaScorer] = {}  # one a process, so that its workers read the tables once
 
 
-def _score_chunk(chunk: list[Task], *, kind: Kind, swapped_roles: bool) -> list[tuple[str, Triple]]:
+def _score_chunk(chunk: list[Task], *, kind: SodaKind, swapped_roles: bool) -> list[tuple[str, Triple]]:
     key = (kind, swapped_roles)
     if key not in _judges:
-        _judges[key] = Judge(kind, swapped_roles=swapped_roles)
+        _judges[key] = SodaScorer(kind, swapped_roles=swapped_roles)
     judge = _judges[key]
     return [(video, judge.score(video, reference, predictions)) for video, reference, predictions in chunk]

@@ -1,12 +1,10 @@
-"""Benchmarks that ask where texts, or steps in general, are shown: WhenAct, HiREST, COIN, YouCook2, Tasty.
+"""Temporal grounding: where texts, or steps in general, are shown (WhenAct, HiREST, COIN, YouCook2, Tasty).
 
 grounding: each reference text is to be placed. Predictions are JSON by record id, one second a reference row or
 {row id: second} (R@1 only); or segments in any form that `stepline.datasets.read_predictions` reads, matched to the
 reference by their text, repeated texts in the order of the file. The second of a segment is its middle.
 
 segmentation: texts are not looked at; only whether spans were found where the reference has some.
-
-How well placed spans fit reference spans: overlap, recall at an overlap, mean overlap, and hits of single seconds.
 
 Spans are (N, 2) float arrays of [start, end] seconds as the files hold them, also reversed or of no length; a
 reversed span covers nothing. A text may have several reference instances; any of them counts.
@@ -27,7 +25,15 @@ from stepline.datasets.files import Node, read_json
 from stepline.errors import DatasetError
 from stepline.evaluate.bootstrap import Floats, Ratio, Statistic
 from stepline.evaluate.report import Scores
-from stepline.evaluate.scoring_task import Case, length, number_or_null, numbers, rejected_note, same_ids, unread_note
+from stepline.evaluate.scoring_task import (
+    ScoringTask,
+    match_ids,
+    prediction_notes,
+    read_number,
+    read_numbers,
+    reference_notes,
+    require_length,
+)
 from stepline.records import Record, Step
 
 THRESHOLDS = (0.1, 0.3, 0.5, 0.7)  # of intersection over union; usual in moment retrieval, HiREST and HT-Step
@@ -35,7 +41,7 @@ Pair: TypeAlias = Sequence[float] | npt.NDArray[np.floating]
 Pairs: TypeAlias = Sequence[Sequence[float]] | npt.NDArray[np.floating]
 
 
-def as_spans(spans: Pairs, what: str = "spans") -> Floats:
+def span_array(spans: Pairs, what: str = "spans") -> Floats:
     """Return (N, 2) float64. Raises DatasetError for another shape, NaN or infinity."""
     try:
         array = np.asarray(spans, dtype=np.float64)
@@ -55,7 +61,7 @@ def _first_bad(spans: Floats) -> str:
     return f"{row[0]}, {row[1]}"
 
 
-def overlap(first: Floats, second: Floats) -> Floats:
+def temporal_iou(first: Floats, second: Floats) -> Floats:
     """Return (N, M) intersection over union of (N, 2) and (M, 2); 0 where neither covers a moment.
 
     Two spans of no length at the same second do not overlap: they cover nothing.
@@ -70,14 +76,14 @@ def overlap(first: Floats, second: Floats) -> Floats:
     return np.asarray(np.clip(out, 0.0, 1.0))
 
 
-def hit(second: float, instances: Floats, *, closed: bool = False) -> bool:
+def is_inside_any(second: float, instances: Floats, *, closed: bool = False) -> bool:
     """Tell whether a second lies in any instance: in [start, end), or with `closed` in [start, end]."""
     before_end = second <= instances[:, 1] if closed else second < instances[:, 1]
     return bool(((instances[:, 0] <= second) & before_end).any())
 
 
 @dataclass(frozen=True)
-class Fit:
+class SpanOverlaps:
     """How one video's placed spans fit: overlaps: (K,) the best one of each reference; placed: how many were given."""
 
     overlaps: Floats
@@ -88,7 +94,7 @@ class Fit:
         return float((self.overlaps >= threshold).sum())
 
 
-def grounding_fit(predicted: Sequence[Pair | None], reference: Sequence[Pairs]) -> Fit:
+def grounding_overlaps(predicted: Sequence[Pair | None], reference: Sequence[Pairs]) -> SpanOverlaps:
     """Compare one predicted span a text with the instances of that text.
 
     predicted: K of [start, end] or None where the text was not placed (overlap 0). reference: K of instances (M, 2).
@@ -98,26 +104,15 @@ def grounding_fit(predicted: Sequence[Pair | None], reference: Sequence[Pairs]) 
         raise DatasetError(f"{len(predicted)} predicted spans for {len(reference)} texts; give one, or null, a text")
     best = np.zeros(len(reference))
     for k, (span, instances) in enumerate(zip(predicted, reference, strict=True)):
-        truth = as_spans(instances, "reference")
+        truth = span_array(instances, "reference")
         if not len(truth):
             raise DatasetError(f"text {k} has no reference instance; leave out texts that are not in the video")
         if span is not None:
-            best[k] = overlap(as_spans([span], "prediction"), truth).max()  # type: ignore[list-item]
-    return Fit(best, sum(span is not None for span in predicted))
+            best[k] = temporal_iou(span_array([span], "prediction"), truth).max()  # type: ignore[list-item]
+    return SpanOverlaps(best, sum(span is not None for span in predicted))
 
 
-def segmentation_fit(predicted: Pairs, reference: Pairs) -> Fit:
-    """Compare spans without texts: each reference takes the predicted span that overlaps it most, one may serve many.
-
-    That is how densevid_eval counts recall, but here `>=` decides.
-    """
-    given, truth = as_spans(predicted, "prediction"), as_spans(reference, "reference")
-    if not len(given):
-        return Fit(np.zeros(len(truth)), 0)
-    return Fit(overlap(given, truth).max(axis=0), len(given))
-
-
-def overlap_statistics(fits: Sequence[Fit], totals: Floats) -> dict[str, Statistic]:
+def overlap_statistics(fits: Sequence[SpanOverlaps], totals: Floats) -> dict[str, Statistic]:
     """Return recall at each threshold and mean overlap over videos; totals: (V,) references a video."""
     made: dict[str, Statistic] = {
         f"Recall@IoU {threshold}": Ratio(np.array([fit.found(threshold) for fit in fits]), totals)
@@ -140,48 +135,52 @@ class _Reference:
         return [CLIP.sub("", self.records[id].video.id) for id in ids]
 
 
-def grounding(case: Case) -> Scores:
+def grounding(scoring: ScoringTask) -> Scores:
     """Return R@1, and with segments also recall at overlap and mean overlap, over texts that the video shows."""
-    reference = _reference(case)
+    reference = _reference(scoring)
     shown = {id: [step for step in record.reference if step.spans] for id, record in reference.records.items()}
     truths = {id: [_instances(step) for step in steps] for id, steps in shown.items() if steps}
     counted = np.array([float(len(instances)) for instances in truths.values()])
-    seconds_file = _seconds_file(case.predictions)
+    seconds_file = _seconds_file(scoring.predictions)
     if seconds_file is not None:
-        seconds = same_ids(seconds_file, reference.records)
-        notes = [*reference.notes, *_strange_rows(case, seconds, reference)]
+        seconds = match_ids(seconds_file, reference.records)
+        notes = [*reference.notes, *_strange_rows(scoring, seconds, reference)]
         at = {id: _at(seconds[id], reference.records[id], shown[id]) for id in truths if id in seconds}
         statistics: dict[str, Statistic] = {"R@1": Ratio(_hits(truths, at), counted)}
-        return case.scores(
+        return scoring.scores(
             truths, int(counted.sum()), statistics, {"steps": counted, "hits": _hits(truths, at)},
             asked=truths, given=_of_reference(seconds, reference), notes=notes,
             sources=reference.sources(truths),
         )  # fmt: skip
-    return _score_segments(case, reference, shown, truths, counted)
+    return _score_segments(scoring, reference, shown, truths, counted)
 
 
 def _score_segments(
-    case: Case, reference: _Reference, shown: dict[str, list[Step]], truths: dict[str, list[Floats]], counted: Floats
+    scoring: ScoringTask,
+    reference: _Reference,
+    shown: dict[str, list[Step]],
+    truths: dict[str, list[Floats]],
+    counted: Floats,
 ) -> Scores:
-    predictions = read_predictions(case.predictions)
-    segmented = same_ids(predictions.segments, reference.records)
+    predictions = read_predictions(scoring.predictions)
+    segmented = match_ids(predictions.segments, reference.records)
     spans = {
         id: _matched(reference.records[id], shown[id], segments) for id, segments in segmented.items() if id in truths
     }
     at = {id: [None if s is None else (s[0] + s[1]) / 2 for s in placed] for id, placed in spans.items()}
-    fits = [grounding_fit(spans.get(id, _nothing(instances)), instances) for id, instances in truths.items()]
+    fits = [grounding_overlaps(spans.get(id, _nothing(instances)), instances) for id, instances in truths.items()]
     hits = _hits(truths, at)
     statistics: dict[str, Statistic] = {"R@1": Ratio(hits, counted), **overlap_statistics(fits, counted)}
     columns = {"steps": counted, "hits": hits, "overlap": np.array([fit.overlaps.sum() for fit in fits])}
-    notes = [*reference.notes, *unread_note(predictions), *_strange_texts(segmented, reference)]
+    notes = [*reference.notes, *prediction_notes(predictions), *_strange_texts(segmented, reference)]
     given = _of_reference(segmented, reference)
-    return case.scores(
+    return scoring.scores(
         truths, int(counted.sum()), statistics, columns, asked=truths, given=given, notes=notes,
         sources=reference.sources(truths),
     )  # fmt: skip
 
 
-def _strange_rows(case: Case, seconds: Mapping[str, Node], reference: _Reference) -> list[str]:
+def _strange_rows(scoring: ScoringTask, seconds: Mapping[str, Node], reference: _Reference) -> list[str]:
     """Return a note of seconds for rows that the reference lacks. Raises DatasetError when all are."""
     named: list[bool] = []
     for id, node in seconds.items():
@@ -189,7 +188,9 @@ def _strange_rows(case: Case, seconds: Mapping[str, Node], reference: _Reference
             rows = {step.id for step in reference.records[id].reference}
             named += [key in rows for key in node.value]
     if named and not any(named):
-        raise DatasetError(f"{case.predictions}: no key is the id of a row of the reference; give {{row id: second}}")
+        raise DatasetError(
+            f"{scoring.predictions}: no key is the id of a row of the reference; give {{row id: second}}"
+        )
     lost = named.count(False)
     return [f"{lost} of {len(named)} seconds are for rows that the reference does not hold"] if lost else []
 
@@ -218,19 +219,19 @@ def _shows(record: Record) -> bool:
     return any(step.spans for step in record.reference)
 
 
-def segmentation(case: Case) -> Scores:
+def segmentation(scoring: ScoringTask) -> Scores:
     """Return recall and precision at overlap and mean overlap of spans, whatever they are called."""
-    reference = _reference(case)
+    reference = _reference(scoring)
     truths = {
         id: np.concatenate([_instances(step) for step in record.reference if step.spans])
         for id, record in reference.records.items()
         if _shows(record)
     }
-    predictions = read_predictions(case.predictions)
-    segmented = same_ids(predictions.segments, reference.records)
-    given = {id: as_spans([[segment.start, segment.end] for segment in segmented.get(id, ())]) for id in truths}
-    tables = [overlap(given[id], truth) for id, truth in truths.items()]  # (N, M) each
-    fits = [Fit(table.max(axis=0) if len(table) else np.zeros(table.shape[1]), len(table)) for table in tables]
+    predictions = read_predictions(scoring.predictions)
+    segmented = match_ids(predictions.segments, reference.records)
+    given = {id: span_array([[segment.start, segment.end] for segment in segmented.get(id, ())]) for id in truths}
+    tables = [temporal_iou(given[id], truth) for id, truth in truths.items()]  # (N, M) each
+    fits = [SpanOverlaps(table.max(axis=0) if len(table) else np.zeros(table.shape[1]), len(table)) for table in tables]
     counted = np.array([float(len(truth)) for truth in truths.values()])
     placed = np.array([float(fit.placed) for fit in fits])
     statistics = overlap_statistics(fits, counted)
@@ -238,8 +239,8 @@ def segmentation(case: Case) -> Scores:
         right = np.array([float((table.max(axis=1) >= threshold).sum()) if len(table) else 0.0 for table in tables])
         statistics[f"Precision@IoU {threshold}"] = Ratio(right, np.maximum(placed, _tiny(placed)))
     columns = {"steps": counted, "predicted": placed, "overlap": np.array([fit.overlaps.sum() for fit in fits])}
-    notes = [*reference.notes, *unread_note(predictions)]
-    return case.scores(
+    notes = [*reference.notes, *prediction_notes(predictions)]
+    return scoring.scores(
         truths, int(counted.sum()), statistics, columns, asked=truths,
         given=_of_reference(segmented, reference), notes=notes, sources=reference.sources(truths),
     )  # fmt: skip
@@ -254,13 +255,13 @@ def _hits(truths: dict[str, list[Floats]], at: dict[str, list[float | None]]) ->
     right = np.zeros(len(truths))
     for index, (id, instances) in enumerate(truths.items()):
         for second, spans in zip(at.get(id, ()), instances, strict=False):
-            right[index] += second is not None and hit(second, spans)
+            right[index] += second is not None and is_inside_any(second, spans)
     return right
 
 
-def _reference(case: Case) -> _Reference:
-    reading = read(case.benchmark, case.reference, subset=case.subset)
-    return _Reference({record.id: record for record in reading.records}, rejected_note(reading.reasons()))
+def _reference(scoring: ScoringTask) -> _Reference:
+    reading = read(scoring.benchmark, scoring.reference, subset=scoring.subset)
+    return _Reference({record.id: record for record in reading.records}, reference_notes(reading.reasons()))
 
 
 def _instances(step: Step) -> Floats:
@@ -288,7 +289,7 @@ def _at(node: Node, record: Record, shown: Sequence[Step]) -> list[float | None]
     if node.value == []:
         return [None] * len(shown)
     if isinstance(node.value, dict):
-        given = {key: number_or_null(value) for key, value in node.entries()}
+        given = {key: read_number(value) for key, value in node.entries()}
     else:
         given = {str(index): float(second) for index, second in enumerate(_by_row(node, record))}
     return [None if np.isnan(second := given.get(step.id, np.nan)) else second for step in shown]
@@ -300,8 +301,8 @@ def _by_row(node: Node, record: Record) -> Floats:
     most = len(rows) + len(record.dropped)
     if min(rows) < 0 or max(rows) >= most:
         raise DatasetError(f"{node.place}: this reference's steps have ids of their own; give {{step id: second}}")
-    seconds = numbers(node)
-    length(node, seconds, min(max(len(seconds), max(rows) + 1), most), "rows of the reference")
+    seconds = read_numbers(node)
+    require_length(node, seconds, min(max(len(seconds), max(rows) + 1), most), "rows of the reference")
     return seconds
 
 

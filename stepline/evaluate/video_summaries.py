@@ -1,18 +1,15 @@
-"""Summaries of videos, as IV-Sum scores them: F of frames, Kendall's tau and Spearman's rho; and a reader of its steps.
+"""Video summaries (IV-Sum's WikiHow Summaries): F of frames, Kendall's tau, Spearman's rho.
 
-The official F (utils/evaluate_and_log) has three quirks, here options of `Rules`: a reference without any frame gives
-F = 1; scores of 0.5 and less are kept as they are, so the summary is soft (test.py); frames beyond the reference are
-cut off and lacking ones are 0. tau and rho are not in the official code; WYS2 (section 4.4) reports them.
-
-Summaries as a benchmark (IV-Sum's WikiHow Summaries): F of frames, Kendall's tau, Spearman's rho.
+The official F (utils/evaluate_and_log) has three quirks, here options of `FrameRules`: a reference without any frame
+gives F = 1; scores of 0.5 and less are kept as they are, so the summary is soft (test.py); frames beyond the reference
+are cut off and lacking ones are 0. tau and rho are not in the official code; WYS2 (section 4.4) reports them.
 
 The reference is IV-Sum's annotation file, {video: [0 or 1 a frame]}; its results file {video: {"machine_summary":
 [...]}} or {video: [score a frame]} are the predictions; "scores" beside "machine_summary" rank the frames.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -22,7 +19,7 @@ from stepline.datasets.files import Node
 from stepline.errors import DatasetError
 from stepline.evaluate.bootstrap import Floats, Ratio, Statistic
 from stepline.evaluate.report import Scores
-from stepline.evaluate.scoring_task import SKIP, ZERO, Case, by_id, numbers
+from stepline.evaluate.scoring_task import COUNT_MISSING, SKIP_MISSING, ScoringTask, entries_by_id, read_numbers
 
 EPSILON = 1e-8  # added below both fractions, official
 THRESHOLD = 0.5  # a frame is in the summary above it, IV-Sum's test.py
@@ -30,7 +27,7 @@ Numbers: TypeAlias = Sequence[float] | npt.NDArray[np.floating] | npt.NDArray[np
 
 
 @dataclass(frozen=True)
-class Rules:
+class FrameRules:
     """How frames are compared.
 
     empty_reference: "undefined" leaves a video without reference frames out, "one" gives it F = 1 (official).
@@ -43,11 +40,11 @@ class Rules:
     lengths: Literal["error", "pad"] = "pad"
 
 
-OFFICIAL = Rules(empty_reference="one", below="keep", lengths="pad")
+OFFICIAL = FrameRules(empty_reference="one", below="keep", lengths="pad")
 
 
 @dataclass(frozen=True)
-class Overlap:
+class FrameOverlap:
     """F, precision and recall of one video's frames."""
 
     f: float
@@ -55,7 +52,7 @@ class Overlap:
     recall: float
 
 
-def frames_overlap(summary: Numbers, reference: Numbers, rules: Rules = Rules()) -> Overlap | None:
+def frames_overlap(summary: Numbers, reference: Numbers, rules: FrameRules = FrameRules()) -> FrameOverlap | None:
     """Return the overlap of a summary (T,) of scores with reference frames (T,) of 0 and 1; None where undefined.
 
     Raises DatasetError for NaN, a reference that is not 0 or 1, or lengths that differ under "error".
@@ -63,13 +60,13 @@ def frames_overlap(summary: Numbers, reference: Numbers, rules: Rules = Rules())
     truth = _vector(reference, "reference frames")
     if not np.isin(truth, (0.0, 1.0)).all():
         raise DatasetError("a reference frame is neither 0 nor 1; give 1 for the frames of the summary")
-    given = binarise(fitted(_vector(summary, "summary frames"), len(truth), rules.lengths), rules.below)
+    given = binarise(cut_or_pad(_vector(summary, "summary frames"), len(truth), rules.lengths), rules.below)
     if not truth.any():
-        return Overlap(1.0, 1.0, 1.0) if rules.empty_reference == "one" else None
+        return FrameOverlap(1.0, 1.0, 1.0) if rules.empty_reference == "one" else None
     shared = float((given * truth).sum())
     precision, recall = shared / (float(given.sum()) + EPSILON), shared / (float(truth.sum()) + EPSILON)
     f = 2 * precision * recall / (precision + recall) if precision + recall > 0 else 0.0
-    return Overlap(f, precision, recall)
+    return FrameOverlap(f, precision, recall)
 
 
 def binarise(frames: Floats, below: Literal["zero", "keep"]) -> Floats:
@@ -77,7 +74,7 @@ def binarise(frames: Floats, below: Literal["zero", "keep"]) -> Floats:
     return np.where(frames > THRESHOLD, 1.0, frames if below == "keep" else 0.0)
 
 
-def fitted(frames: Floats, length: int, lengths: Literal["error", "pad"]) -> Floats:
+def cut_or_pad(frames: Floats, length: int, lengths: Literal["error", "pad"]) -> Floats:
     """Return frames cut or filled with zeros to a length. Raises DatasetError under "error"."""
     if len(frames) != length and lengths == "error":
         raise DatasetError(f"{len(frames)} summary frames for {length} reference frames; give one score a frame")
@@ -117,36 +114,14 @@ def _vector(values: Numbers, what: str) -> Floats:
     return vector
 
 
-@dataclass(frozen=True)
-class Article:
-    """A wikiHow article of WikiHow Summaries: its steps, and the clip file of each that has one."""
-
-    title: str
-    video: str | None
-    steps: tuple[str, ...]
-    clips: tuple[str | None, ...]
-
-
-def read_wikihow(path: Path) -> Iterator[Article]:
-    """Yield the articles of a how_to_steps JSON file {title: {video_url, steps: [{text, clip}]}}, gzipped or not."""
-    from stepline.datasets.files import Node, read_json
-
-    for title, article in Node(read_json(path), str(path)).entries():
-        video = article.get("video_url")
-        rows = list(article["steps"].rows())
-        texts = tuple((text.text() if (text := row.get("text")) else "").strip() for row in rows)
-        clips = tuple(clip.text() if (clip := row.get("clip")) else None for row in rows)
-        yield Article(title, video.text() if video else None, texts, clips)
-
-
 NAMES = ("F", "precision", "recall", "Kendall tau", "Spearman rho")
 
 
-def score(case: Case, *, official: bool = False) -> Scores:
+def score(scoring: ScoringTask, *, official: bool = False) -> Scores:
     """Return the means over videos of F, precision, recall, tau and rho, each over the videos where it is defined."""
-    rules = OFFICIAL if official else Rules()
-    truths = {id: numbers(node) for id, node in by_id(case.reference).items()}
-    given = {id: node for id, node in by_id(case.predictions).items() if id in truths or _is_summary(node)}
+    rules = OFFICIAL if official else FrameRules()
+    truths = {id: read_numbers(node) for id, node in entries_by_id(scoring.reference).items()}
+    given = {id: node for id, node in entries_by_id(scoring.predictions).items() if id in truths or _is_summary(node)}
     kept = [id for id in truths if id in given or not official]
     rows = np.array([_row(given.get(id), truths[id], rules) for id in kept]).reshape(len(kept), len(NAMES))
     statistics: dict[str, Statistic] = {}
@@ -156,9 +131,9 @@ def score(case: Case, *, official: bool = False) -> Scores:
             statistics[name] = Ratio(np.where(known, rows[:, column], 0.0), known.astype(np.float64))
     columns = {name: rows[:, column] for column, name in enumerate(NAMES)}
     items = sum(len(truths[id]) for id in kept)
-    return case.scores(
-        kept, items, statistics, columns, asked=truths, given=given, handling=SKIP if official else ZERO,
-        notes=_undefined(rows),
+    return scoring.scores(
+        kept, items, statistics, columns, asked=truths, given=given,
+        handling=SKIP_MISSING if official else COUNT_MISSING, notes=_undefined(rows),
     )  # fmt: skip
 
 
@@ -169,7 +144,7 @@ def _is_summary(node: Node) -> bool:
     return isinstance(node.value, list) and not any(isinstance(item, str) for item in node.value)
 
 
-def _row(node: Node | None, truth: Floats, rules: Rules) -> list[float]:
+def _row(node: Node | None, truth: Floats, rules: FrameRules) -> list[float]:
     """Return the five numbers of one video, NaN where undefined; a missing video scores 0 where it could score."""
     frames = _frames(node, "machine_summary", truth, rules)
     ranks = _frames(node, "scores", truth, rules)
@@ -184,14 +159,14 @@ def _row(node: Node | None, truth: Floats, rules: Rules) -> list[float]:
     return [*overlaps, *(np.nan if value is None else value for value in (tau, rho))]
 
 
-def _frames(node: Node | None, key: str, truth: Floats, rules: Rules) -> Floats:
+def _frames(node: Node | None, key: str, truth: Floats, rules: FrameRules) -> Floats:
     if node is None:
         return np.zeros(len(truth))
     parts = (node.get(key) or node["machine_summary"]) if isinstance(node.value, dict) else node
-    values = numbers(parts)
+    values = read_numbers(parts)
     if np.isnan(values).any():
         raise DatasetError(f"{parts.place}: holds null; give a score for every frame")
-    return fitted(values, len(truth), rules.lengths)
+    return cut_or_pad(values, len(truth), rules.lengths)
 
 
 def _undefined(rows: Floats) -> list[str]:

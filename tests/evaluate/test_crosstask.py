@@ -10,13 +10,13 @@ from metric_cases import case, needs_cases
 
 from stepline.errors import DatasetError
 from stepline.evaluate.benchmarks import evaluate
-from stepline.evaluate.bootstrap import GroupedRatio, score
+from stepline.evaluate.bootstrap import GroupedRatio, point_estimate
 from stepline.evaluate.crosstask import (
     best_rows,
-    counts,
+    count_hits,
     ordered_assignment,
     ordered_rows,
-    random_sets,
+    random_test_sets,
     rows_shown,
     step_costs,
 )
@@ -51,13 +51,13 @@ def test_rows_are_floor_to_ceil_without_the_last(row):
 def test_recall_equals_the_official_one(place, name):
     facts = case("crosstask")["recall"]
     videos = [(task, video) for task, found in facts["videos"].items() for video in found.values()]
-    rows = [counts(place(np.array(v["cost"])).astype(float), np.array(v["y_true"], bool)) for _, v in videos]
+    rows = [count_hits(place(np.array(v["cost"])).astype(float), np.array(v["y_true"], bool)) for _, v in videos]
     tasks = list(facts["videos"])
     group = np.array([tasks.index(task) for task, _ in videos])
     found = GroupedRatio(*np.array(rows).T, group, np.ones((1, len(videos)), dtype=bool))
     by_task = found.by_group(np.ones((1, len(videos))))[0, 0]
     assert by_task.tolist() == pytest.approx(list(facts[f"per_task_recall_{name}"].values()), abs=1e-12)
-    assert score(found) == pytest.approx(facts[f"avg_recall_{name}"], abs=1e-12)
+    assert point_estimate(found) == pytest.approx(facts[f"avg_recall_{name}"], abs=1e-12)
 
 
 @given(arrays.arrays(np.float64, st.tuples(st.integers(1, 6), st.integers(1, 3)), elements=st.integers(-4, 4)))
@@ -76,10 +76,10 @@ def test_the_ordered_way_is_the_cheapest_of_all(cost):
 
 def test_a_step_counts_once_and_unplaced_or_outside_seconds_are_wrong():
     shown = np.array([[1, 0, 1], [1, 0, 0], [0, 1, 0]], dtype=bool)
-    assert counts(np.array([1.0, 0, np.nan]), shown) == (1, 3)
-    assert counts(np.array([-1.0, 99, 0]), shown) == (1, 3)
+    assert count_hits(np.array([1.0, 0, np.nan]), shown) == (1, 3)
+    assert count_hits(np.array([-1.0, 99, 0]), shown) == (1, 3)
     with pytest.raises(DatasetError, match="a step"):
-        counts(np.array([1.0]), shown)
+        count_hits(np.array([1.0]), shown)
 
 
 @pytest.mark.parametrize("cost", [np.zeros((0, 2)), np.zeros((2, 0)), np.zeros(3), np.array([[np.nan]])])
@@ -96,13 +96,13 @@ def test_costs_are_minus_log_softmax_over_steps():
 
 def test_test_sets_leave_30_videos_a_task_out_and_follow_the_seed():
     tasks = {"1": [f"v{n}" for n in range(50)], "2": [f"w{n}" for n in range(30)]}
-    sets = random_sets(tasks)
+    sets = random_test_sets(tasks)
     assert len(sets) == 20
     assert {len(chosen) for chosen in sets} == {20}  # task 2 has no more than 30 videos
     assert len(set(sets)) == 20
-    assert random_sets(tasks) == sets
-    assert random_sets(tasks, seed=1)[0] == sets[1]
-    assert random_sets({task: videos[::-1] for task, videos in tasks.items()}) == sets
+    assert random_test_sets(tasks) == sets
+    assert random_test_sets(tasks, seed=1)[0] == sets[1]
+    assert random_test_sets({task: videos[::-1] for task, videos in tasks.items()}) == sets
 
 
 @pytest.fixture
@@ -124,9 +124,9 @@ def scored(release, tree, **options):
 def test_perfect_is_1_and_empty_is_0(release):
     perfect = scored(release, {"11_a_a": [2.9, 8.99], "22": {"c": [7]}}, convention="each-all")
     assert perfect.videos == ("11_a_a", "22_c")
-    assert score(perfect.statistics["average R@1"]) == 1
+    assert point_estimate(perfect.statistics["average R@1"]) == 1
     empty = scored(release, {}, convention="each-all")
-    assert score(empty.statistics["average R@1"]) == 0
+    assert point_estimate(empty.statistics["average R@1"]) == 0
     assert empty.missing == ("11_a_a", "22_c")
 
 
@@ -134,7 +134,7 @@ def test_scores_are_placed_by_themselves_or_in_order(release):
     rows = np.full((10, 2), -5.0)
     rows[8, 0], rows[3, 0], rows[5, 1], rows[9, 1] = 5, 4, 5, -5
     tree = {"11_a_a": rows.tolist(), "22_c": np.eye(10)[:, [7]].tolist()}
-    assert score(scored(release, tree, convention="each-all").statistics["average R@1"]) == (0.5 + 1) / 2
+    assert point_estimate(scored(release, tree, convention="each-all").statistics["average R@1"]) == (0.5 + 1) / 2
     with pytest.raises(DatasetError, match="each-all"):
         scored(release, tree)  # no task has more than 30 videos
 
@@ -151,9 +151,9 @@ def test_officially_missing_videos_are_left_out(release):
     for n in range(40):
         (release / "annotations" / f"22_n{n}.csv").write_text("1,0,2\n")
     tree = {f"22_n{n}": [[1.0], [0.0]] for n in range(40)}
-    assert score(scored(release, tree, convention="official").statistics["average R@1, in order"]) == 1
+    assert point_estimate(scored(release, tree, convention="official").statistics["average R@1, in order"]) == 1
     assert len(scored(release, tree, convention="official").missing) == 2
-    assert score(scored(release, tree).statistics["average R@1"]) < 1
+    assert point_estimate(scored(release, tree).statistics["average R@1"]) < 1
 
 
 def test_the_wrong_number_of_steps_is_an_error(release):
@@ -166,9 +166,9 @@ def test_the_wrong_number_of_steps_is_an_error(release):
 def test_spans_give_recall_at_overlap_and_their_middles_are_the_seconds(release):
     tree = {"11_a_a": {"spans": [[2.5, 3.5], [5, 7]]}, "22": {"c": {"spans": [None]}}}
     found = scored(release, tree, convention="each-all").statistics
-    assert score(found["average R@1"]) == 0.5
-    assert score(found["mean IoU"]) == pytest.approx((1 + 0.5 + 0) / 3)
-    assert score(found["Recall@IoU 0.7"]) == pytest.approx(1 / 3)
+    assert point_estimate(found["average R@1"]) == 0.5
+    assert point_estimate(found["mean IoU"]) == pytest.approx((1 + 0.5 + 0) / 3)
+    assert point_estimate(found["Recall@IoU 0.7"]) == pytest.approx(1 / 3)
 
 
 def test_steps_after_the_last_row_of_the_scores_are_missed_and_only_officially_left_out(release):
@@ -177,5 +177,5 @@ def test_steps_after_the_last_row_of_the_scores_are_missed_and_only_officially_l
     tree = {f"11_n{n}": [[1.0, 0.0], [0.0, 1.0]] for n in range(40)}  # two rows of nine
     each = scored(release, tree, convention="each-all")
     assert each.statistics["average R@1"].items == 2 * 40 + 2 + 1
-    assert score(each.statistics["average R@1"]) == pytest.approx((40 / 82 + 0) / 2)
-    assert score(scored(release, tree, convention="official").statistics["average R@1, in order"]) == 1
+    assert point_estimate(each.statistics["average R@1"]) == pytest.approx((40 / 82 + 0) / 2)
+    assert point_estimate(scored(release, tree, convention="official").statistics["average R@1, in order"]) == 1

@@ -6,18 +6,18 @@ from metric_cases import case, needs_cases
 
 from stepline.errors import DatasetError
 from stepline.evaluate.benchmarks import evaluate
-from stepline.evaluate.bootstrap import score
+from stepline.evaluate.bootstrap import point_estimate
 from stepline.evaluate.htm_align import (
     NEVER,
     Annotation,
-    Window,
+    TanWindow,
     alignable_labels,
     best_seconds,
-    hits,
+    hits_span,
+    keep_window_seconds,
     narration_labels,
-    stitch,
+    stitch_windows,
     tan_windows,
-    windowed,
 )
 
 TRUTH = {"a": [[1, 2.0, 3.5, "cut"], [0, 8.0, 9.0, "hello"], [1, 5.2, 6.1, "stir"]], "b": [[0, 0.0, 1.0, "hi"]]}
@@ -49,9 +49,9 @@ def test_it_equals_the_official_evaluator(tmp_path, convention, expected):
     scaled = {id: (np.array(rows) / divisor).tolist() for id, rows in facts["similarity"].items()}
     reference = write(tmp_path, "htm_align.json", facts["annotations"])
     found = evaluate("htm-align", write(tmp_path, "p.json", scaled), reference, convention=convention)
-    assert score(found.statistics["R@1"]) == pytest.approx(facts["expected"][expected]["Recall"], abs=1e-12)
+    assert point_estimate(found.statistics["R@1"]) == pytest.approx(facts["expected"][expected]["Recall"], abs=1e-12)
     if convention != "nasva":
-        area = score(found.statistics["ROC-AUC alignable"])
+        area = point_estimate(found.statistics["ROC-AUC alignable"])
         assert area == pytest.approx(facts["expected"][expected]["AUC"], abs=1e-12)
 
 
@@ -60,17 +60,17 @@ def test_it_equals_the_official_evaluator(tmp_path, convention, expected):
 def test_the_conventions_accept_the_seconds_that_the_official_rules_do(row):
     span, seconds = np.array([[row["start"], row["end"]]]), np.arange(row["T"], dtype=float)
     low, high = row["tan_eval_accepts_argmax_in_[floor,ceil]_inclusive"]
-    accepted = [bool(hits(np.array([t]), span, "tan")[0]) for t in seconds]
+    accepted = [bool(hits_span(np.array([t]), span, "tan")[0]) for t in seconds]
     assert accepted == [low <= t <= high for t in seconds]
-    strict = [int(hits(np.array([t]), span, "nasva")[0]) for t in seconds]
+    strict = [int(hits_span(np.array([t]), span, "nasva")[0]) for t in seconds]
     assert strict == row["nasva_train_mask(start<=t<=end)"]
 
 
 def test_perfect_is_1_empty_is_0_and_missing_videos_are_listed(scored):
     perfect = scored({"a": [2, None, 6], "b": [0]})
-    assert score(perfect.statistics["R@1"]) == 1
+    assert point_estimate(perfect.statistics["R@1"]) == 1
     empty = scored({})
-    assert score(empty.statistics["R@1"]) == 0
+    assert point_estimate(empty.statistics["R@1"]) == 0
     assert empty.missing == ("a", "b")
     assert list(empty.statistics) == ["R@1"]
     assert scored({"a": [2, 0, 0], "x": [1]}).extra == ("x",)
@@ -78,10 +78,10 @@ def test_perfect_is_1_empty_is_0_and_missing_videos_are_listed(scored):
 
 def test_spans_give_recall_at_overlap_and_their_middles_are_the_seconds(scored):
     found = scored({"a": {"spans": [[2.0, 3.5], None, [5.2, 7.0]]}, "b": {"spans": [[0, 1]]}})
-    assert score(found.statistics["R@1"]) == 1
-    assert score(found.statistics["mean IoU"]) == pytest.approx((1 + 0.5) / 2)
-    assert score(found.statistics["Recall@IoU 0.7"]) == 0.5
-    assert score(scored({"b": {"spans": [None]}}).statistics["mean IoU"]) == 0
+    assert point_estimate(found.statistics["R@1"]) == 1
+    assert point_estimate(found.statistics["mean IoU"]) == pytest.approx((1 + 0.5) / 2)
+    assert point_estimate(found.statistics["Recall@IoU 0.7"]) == 0.5
+    assert point_estimate(scored({"b": {"spans": [None]}}).statistics["mean IoU"]) == 0
     for odd in ([[1, 2]], [[1, 2], [3], None], [[1, 2], None, ["x", 2]], [[1, 2], None, [1e999, 2]]):
         with pytest.raises(DatasetError, match=r"p\.json"):
             scored({"a": {"spans": odd}})
@@ -90,8 +90,8 @@ def test_spans_give_recall_at_overlap_and_their_middles_are_the_seconds(scored):
 def test_nasva_leaves_out_videos_without_an_alignable_sentence(scored):
     found = scored({"a": [2, 0, 5], "b": [0]}, convention="nasva")
     assert found.videos == ("a",)
-    assert score(found.statistics["R@1"]) == 0.5  # 5 < 5.2: nothing is rounded
-    assert score(scored({"a": [2, 0, 5], "b": [0]}).statistics["R@1"]) == 1
+    assert point_estimate(found.statistics["R@1"]) == 0.5  # 5 < 5.2: nothing is rounded
+    assert point_estimate(scored({"a": [2, 0, 5], "b": [0]}).statistics["R@1"]) == 1
 
 
 def test_the_first_of_equal_seconds_is_taken():
@@ -100,30 +100,32 @@ def test_the_first_of_equal_seconds_is_taken():
 
 def test_a_score_of_exactly_0_means_not_scored(scored):
     rows = [[-1.0, -1, -0.5, 0, -1, -1, -1, -1, -1, -1]] * 3
-    assert score(scored({"a": rows, "b": [[1.0]]}).statistics["R@1"]) == 0.5  # second 2 is best, not 3
+    assert point_estimate(scored({"a": rows, "b": [[1.0]]}).statistics["R@1"]) == 0.5  # second 2 is best, not 3
 
 
 def test_windows_hold_the_sentences_between_those_that_cannot_be_aligned():
     rows = [[index % 2, 20.0 * index, 20.0 * index + 2, "x"] for index in range(15)]  # odd sentences alignable
     windows = tan_windows(Annotation.from_rows(rows), 300)
     assert [window.start for window in windows] == list(range(0, 268, 16))
-    assert windows[0] == Window(0, 64, 0, 6)
-    assert windows[6] == Window(96, 160, 2, 10)  # middles 41 .. 221 lie in [32, 224]
+    assert windows[0] == TanWindow(0, 64, 0, 6)
+    assert windows[6] == TanWindow(96, 160, 2, 10)  # middles 41 .. 221 lie in [32, 224]
     assert windows[-1].end == 300
     assert windows[-1].last == 14
 
 
 def test_stitching_averages_what_overlaps_and_marks_what_nothing_covers():
-    scores = stitch([(Window(0, 2, 0, 0), np.array([[1.0, 2]])), (Window(1, 3, 0, 0), np.array([[4.0, 5]]))], 2, 4)
+    scores = stitch_windows(
+        [(TanWindow(0, 2, 0, 0), np.array([[1.0, 2]])), (TanWindow(1, 3, 0, 0), np.array([[4.0, 5]]))], 2, 4
+    )
     assert scores.tolist() == [[1, 3, 5, NEVER], [NEVER] * 4]
     with pytest.raises(DatasetError, match="shape"):
-        stitch([(Window(0, 2, 0, 0), np.zeros((1, 3)))], 1, 4)
+        stitch_windows([(TanWindow(0, 2, 0, 0), np.zeros((1, 3)))], 1, 4)
 
 
 def test_a_window_without_an_unalignable_sentence_is_left_out():
     truth = Annotation.from_rows([[1, 0.0, 1.0, "x"]])
     assert tan_windows(truth, 100) == []
-    assert (windowed(np.ones((1, 100)), truth) == NEVER).all()
+    assert (keep_window_seconds(np.ones((1, 100)), truth) == NEVER).all()
 
 
 def test_alignable_and_narrated_are_not_the_same():
@@ -142,10 +144,10 @@ def test_narration_is_scored_with_the_transcript_beside_the_annotations(tmp_path
     write(tmp_path, "sentencified_htm_370k.json", said)
     given = write(tmp_path, "p.json", {"a": {"shown": [0.9, 0.1, 0.8]}, "b": {"shown": [0.2]}})
     found = evaluate("htm-align", given, tmp_path, convention="narration")
-    assert score(found.statistics["ROC-AUC shown"]) == 1
-    assert score(found.statistics["AP shown"]) == 1
+    assert point_estimate(found.statistics["ROC-AUC shown"]) == 1
+    assert point_estimate(found.statistics["AP shown"]) == 1
     worse = write(tmp_path, "q.json", {"a": {"shown": [0.5, 0.1, 0.8]}, "b": {"shown": [0.2]}})
-    assert score(evaluate("htm-align", worse, tmp_path, convention="narration").statistics["AP shown"]) == 0.5
+    assert point_estimate(evaluate("htm-align", worse, tmp_path, convention="narration").statistics["AP shown"]) == 0.5
 
 
 def test_narration_detection_never_takes_the_best_score_over_the_video(tmp_path):

@@ -1,14 +1,14 @@
+import gzip
 import math
 import shutil
 
 import pytest
-from caption_cases import needs_tables, predictions, references
-from metric_cases import case, needs_cases
+from metric_cases import case, needs_cases, needs_tables, predictions, references
 
 from stepline.errors import DatasetError, ModelError
 from stepline.evaluate.meteor import JarMeteor, Meteor
-from stepline.evaluate.meteor.matching import PARAPHRASE, STEM, SYNONYM, Reader, candidates
-from stepline.evaluate.meteor.resources import load_lexicon, load_phrases
+from stepline.evaluate.meteor.matching import PARAPHRASE, STEM, SYNONYM, CaptionIndexer, candidates
+from stepline.evaluate.meteor.resources import MIX, WORD_BITS, load_lexicon, load_phrases, word_number
 from stepline.evaluate.meteor.words import ALWAYS, BEFORE_NUMBERS, stem, words
 from stepline.evaluate.soda import soda
 
@@ -22,7 +22,7 @@ def meteor():
 
 @pytest.fixture(scope="module")
 def reader():
-    return Reader(load_lexicon(), load_phrases())
+    return CaptionIndexer(load_lexicon(), load_phrases())
 
 
 @needs_tables
@@ -220,3 +220,67 @@ def test_the_original_program_meets_the_official_pairs_and_toy_story():
 def test_the_original_program_is_stopped_when_it_takes_too_long():
     with JarMeteor(limit=0.2) as jar, pytest.raises(ModelError, match="took over"):
         jar.segment(["cut"], "cut")
+
+
+ROWS = [("at the moment", "currently"), ("at the moment", "now"), ("a lot", "much"), ("much", "a lot")]
+
+
+def number(phrase):
+    value = 0
+    for word in phrase.split():
+        value = (value * MIX + word_number(word)) & WORD_BITS
+    return value
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "meteor" / "data").mkdir(parents=True)
+    text = "".join(f"0.5\n{phrase}\n{paraphrase}\n" for phrase, paraphrase in ROWS)
+    (tmp_path / "meteor" / "data" / "paraphrase-en.gz").write_bytes(gzip.compress(text.encode()))
+    load_phrases.cache_clear()
+    yield tmp_path
+    load_phrases.cache_clear()
+
+
+def test_a_phrase_has_its_paraphrases_in_the_order_of_the_file(folder):
+    table = load_phrases(folder)
+    paraphrases, is_target = table.entry(number("at the moment"))
+    assert list(paraphrases) == [number("currently"), number("now")]
+    assert not is_target
+    assert table.entry(number("much")) == ({number("a lot"): 0}, True)
+    assert table.entry(number("at the")) == ({}, False)
+
+
+def test_the_bitmap_passes_every_known_phrase(folder):
+    numbers = [number(phrase) for row in ROWS for phrase in row]
+    assert load_phrases(folder).plausible(numbers) == list(range(len(numbers)))
+
+
+def test_the_compiled_table_is_read_again_and_nothing_partial_is_left(folder):
+    load_phrases(folder)
+    (compiled,) = (folder / "cache").iterdir()
+    before = sorted((path.name, path.stat().st_mtime_ns) for path in compiled.iterdir())
+    load_phrases.cache_clear()
+    load_phrases(folder)
+    assert sorted((path.name, path.stat().st_mtime_ns) for path in compiled.iterdir()) == before
+    assert [path.name for path in (folder / "cache").iterdir()] == [compiled.name]
+
+
+DAMAGED = [b"not gzip", gzip.compress(b"0.5\nonly a phrase\n"), gzip.compress(b"x" * 99)[:20]]
+
+
+@pytest.mark.parametrize("content", DAMAGED)
+def test_a_damaged_table_is_refused_and_leaves_nothing_behind(folder, content):
+    (folder / "meteor" / "data" / "paraphrase-en.gz").write_bytes(content)
+    from stepline.evaluate.ptb.official_files import fingerprint
+
+    fingerprint.cache_clear()
+    with pytest.raises(ModelError, match="cannot be made"):
+        load_phrases(folder)
+    assert not list((folder / "cache").iterdir())
+
+
+def test_a_folder_without_the_table_names_the_extra(tmp_path):
+    with pytest.raises(ModelError, match=r"stepline\[evaluate\]"):
+        load_phrases(tmp_path)

@@ -1,6 +1,5 @@
 import pytest
-from caption_cases import needs_tables
-from metric_cases import case, needs_cases
+from metric_cases import case, needs_cases, needs_tables
 
 from stepline.errors import ModelError
 from stepline.evaluate.ptb import Tokenizer, only_ascii

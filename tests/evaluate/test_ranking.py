@@ -5,8 +5,12 @@ from hypothesis import strategies as st
 from metric_cases import case, needs_cases
 
 from stepline.errors import DatasetError
-from stepline.evaluate.bootstrap import resample, score
-from stepline.evaluate.ranking import Area, AveragePrecision, average_precision, roc_auc
+from stepline.evaluate.bootstrap import point_estimate, resample
+from stepline.evaluate.ranking import AveragePrecision, RocAuc, require_both_classes, roc_auc
+
+
+def average_precision(labels, scores):
+    return point_estimate(AveragePrecision(*require_both_classes(labels, scores), 1))
 
 
 @needs_cases
@@ -56,7 +60,7 @@ def test_what_has_no_ranking_is_an_error(score, labels, scores, reason):
         score(labels, scores)
 
 
-@pytest.mark.parametrize(("kind", "plain"), [(Area, roc_auc), (AveragePrecision, average_precision)])
+@pytest.mark.parametrize(("kind", "plain"), [(RocAuc, roc_auc), (AveragePrecision, average_precision)])
 def test_a_video_drawn_twice_counts_as_its_items_twice(kind, plain):
     labels, scores = np.array([1.0, 0, 1, 0, 0]), np.array([0.3, 0.3, 0.9, 0.1, 0.5])
     video = np.array([0, 0, 1, 1, 2])
@@ -66,8 +70,8 @@ def test_a_video_drawn_twice_counts_as_its_items_twice(kind, plain):
 
 
 def test_a_draw_of_one_class_only_has_no_score():
-    area = Area(np.array([1.0, 0]), np.array([1.0, 0]), np.array([0, 1]), 2)
-    assert score(area) == 1
+    area = RocAuc(np.array([1.0, 0]), np.array([1.0, 0]), np.array([0, 1]), 2)
+    assert point_estimate(area) == 1
     drawn = resample({"auc": area}, draws=50)["auc"]
     assert np.isnan(drawn).any()
     assert (drawn[~np.isnan(drawn)] == 1).all()

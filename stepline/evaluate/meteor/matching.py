@@ -1,12 +1,9 @@
-"""Choose matches that do not overlap: METEOR's beam search from left to right over the reference.
+"""METEOR's matches between two captions: all possible ones by its four modules, then those that the search chooses.
 
-The program's oddities decide ties and are kept: counts of matched words are whole numbers, cut off after every
-addition, so that a single word matched by anything but equality adds nothing; and the distance of a new match is
-charged to the path that does not take it.
-
-Find every way in which words and phrases of two captions can match (METEOR's four modules).
-
-One caption made ready for METEOR: its words, and where each stem, synonym set and known phrase stands in it.
+A caption is indexed once: its words, and where each stem, synonym set and known phrase stands in it. The search is a
+beam from left to right over the reference. The program's oddities decide ties and are kept: counts of matched words are
+whole numbers, cut off after every addition, so that a single word matched by anything but equality adds nothing; and
+the distance of a new match is charged to the path that does not take it.
 """
 
 from collections.abc import Iterable
@@ -24,7 +21,7 @@ Reached = dict[int, tuple[int, list[int]]]
 
 
 @dataclass(frozen=True)
-class Word:
+class IndexedWord:
     """What METEOR knows of one word."""
 
     text: str
@@ -35,7 +32,7 @@ class Word:
 
 
 @dataclass(frozen=True)
-class Sentence:
+class IndexedCaption:
     """A caption with its indices.
 
     words, stems: what -> places, ascending. synsets: those of all words. starts: (place, length, paraphrases).
@@ -43,7 +40,7 @@ class Sentence:
     functions: places of function words, one bit each.
     """
 
-    items: tuple[Word, ...]
+    items: tuple[IndexedWord, ...]
     words: Places
     stems: Places
     synsets: frozenset[str]
@@ -55,18 +52,18 @@ class Sentence:
         return len(self.items)
 
 
-class Reader:
+class CaptionIndexer:
     """Makes Sentences; remembers every word that it met."""
 
     def __init__(self, lexicon: Lexicon, phrases: Phrases) -> None:
         self._lexicon, self._phrases = lexicon, phrases
-        self._words: dict[str, Word] = {}
+        self._words: dict[str, IndexedWord] = {}
 
-    def read(self, line: str) -> Sentence:
+    def read(self, line: str) -> IndexedCaption:
         """Return a caption's words with their indices."""
         items = tuple(self._word(text) for text in words(line, self._lexicon.prefixes))
         starts, reached = _known_phrases(items, self._phrases)
-        return Sentence(
+        return IndexedCaption(
             items,
             _places(item.text for item in items),
             _places(item.stem for item in items),
@@ -76,11 +73,11 @@ class Reader:
             sum(1 << place for place, item in enumerate(items) if item.is_function),
         )
 
-    def _word(self, text: str) -> Word:
+    def _word(self, text: str) -> IndexedWord:
         word = self._words.get(text)
         if word is None:
             synsets, is_function = self._lexicon.synonym_sets(text), text in self._lexicon.function_words
-            word = self._words[text] = Word(text, stem(text), synsets, word_number(text), is_function)
+            word = self._words[text] = IndexedWord(text, stem(text), synsets, word_number(text), is_function)
         return word
 
 
@@ -94,7 +91,7 @@ def _places(keys: Iterable[str]) -> Places:
     return places
 
 
-def _known_phrases(items: tuple[Word, ...], table: Phrases) -> tuple[Starts, Reached]:
+def _known_phrases(items: tuple[IndexedWord, ...], table: Phrases) -> tuple[Starts, Reached]:
     """Find the phrases of up to LONGEST words that the table knows, by place and then by length."""
     starts: list[tuple[int, int, dict[int, int]]] = []
     reached: Reached = {}
@@ -109,7 +106,7 @@ def _known_phrases(items: tuple[Word, ...], table: Phrases) -> tuple[Starts, Rea
     return tuple(starts), reached
 
 
-def _all_phrases(items: tuple[Word, ...]) -> tuple[list[tuple[int, int]], list[int]]:
+def _all_phrases(items: tuple[IndexedWord, ...]) -> tuple[list[tuple[int, int]], list[int]]:
     """Return (place, length) and number of every phrase."""
     values = [item.number for item in items]
     spans, numbers = [], []
@@ -129,7 +126,7 @@ MOST_WORD_PAIRS = 4_000_000
 MOST_CANDIDATES = 20_000
 
 
-class Match(NamedTuple):
+class WordMatch(NamedTuple):
     """Words [start, start + length) of the reference against [other, other + other_length) of the hypothesis."""
 
     module: int
@@ -139,14 +136,14 @@ class Match(NamedTuple):
     other_length: int
 
 
-def candidates(hypothesis: Sentence, reference: Sentence) -> list[list[Match]]:
+def candidates(hypothesis: IndexedCaption, reference: IndexedCaption) -> list[list[WordMatch]]:
     """Return the possible matches by the reference word they start at, in the order in which the search tries them.
 
     Raises DatasetError for captions too long, or that repeat each other too often.
     """
     if len(hypothesis) * len(reference) > MOST_WORD_PAIRS:
         raise _too_much(hypothesis, reference)
-    found: list[list[Match]] = [[] for _ in reference.items]
+    found: list[list[WordMatch]] = [[] for _ in reference.items]
     for module in (_exact, _related, _paraphrases):
         module(hypothesis, reference, found)
         if sum(map(len, found)) > MOST_CANDIDATES:
@@ -156,21 +153,21 @@ def candidates(hypothesis: Sentence, reference: Sentence) -> list[list[Match]]:
     return found
 
 
-def _too_much(hypothesis: Sentence, reference: Sentence) -> DatasetError:
+def _too_much(hypothesis: IndexedCaption, reference: IndexedCaption) -> DatasetError:
     return DatasetError(
         f"captions of {len(hypothesis)} and {len(reference)} words are too long, or too much alike, for METEOR "
         f"(at most {MOST_CANDIDATES} possible matches); shorten them"
     )
 
 
-def _exact(hypothesis: Sentence, reference: Sentence, found: list[list[Match]]) -> None:
+def _exact(hypothesis: IndexedCaption, reference: IndexedCaption, found: list[list[WordMatch]]) -> None:
     """Add equal words."""
     for start, word in enumerate(reference.items):
         for other in hypothesis.words.get(word.text, ()):
-            found[start].append(Match(EXACT, start, 1, other, 1))
+            found[start].append(WordMatch(EXACT, start, 1, other, 1))
 
 
-def _related(hypothesis: Sentence, reference: Sentence, found: list[list[Match]]) -> None:
+def _related(hypothesis: IndexedCaption, reference: IndexedCaption, found: list[list[WordMatch]]) -> None:
     """Add different words with one stem, then different words with a synonym set in common."""
     for text, starts in reference.words.items():
         word = reference.items[starts[0]]
@@ -178,11 +175,11 @@ def _related(hypothesis: Sentence, reference: Sentence, found: list[list[Match]]
         related = _synonyms(word, hypothesis)
         if stemmed or related:
             for start in starts:
-                found[start].extend(Match(STEM, start, 1, other, 1) for other in stemmed)
-                found[start].extend(Match(SYNONYM, start, 1, other, 1) for other in related)
+                found[start].extend(WordMatch(STEM, start, 1, other, 1) for other in stemmed)
+                found[start].extend(WordMatch(SYNONYM, start, 1, other, 1) for other in related)
 
 
-def _synonyms(word: Word, hypothesis: Sentence) -> list[int]:
+def _synonyms(word: IndexedWord, hypothesis: IndexedCaption) -> list[int]:
     """Return where other words stand that share a synonym set with this one."""
     if word.synsets.isdisjoint(hypothesis.synsets):
         return []
@@ -193,7 +190,7 @@ def _synonyms(word: Word, hypothesis: Sentence) -> list[int]:
     ]
 
 
-def _paraphrases(hypothesis: Sentence, reference: Sentence, found: list[list[Match]]) -> None:
+def _paraphrases(hypothesis: IndexedCaption, reference: IndexedCaption, found: list[list[WordMatch]]) -> None:
     """Add phrases that the table joins, looked up from the reference and then from the hypothesis.
 
     A pair that the table lists both ways is added twice, as the program does; the search and the score are the same,
@@ -202,15 +199,15 @@ def _paraphrases(hypothesis: Sentence, reference: Sentence, found: list[list[Mat
     for start, length, paraphrases in reference.starts:
         for number in _listed(paraphrases, hypothesis):
             other_length, others = hypothesis.reached[number]
-            found[start].extend(Match(PARAPHRASE, start, length, other, other_length) for other in others)
+            found[start].extend(WordMatch(PARAPHRASE, start, length, other, other_length) for other in others)
     for other, other_length, paraphrases in hypothesis.starts:
         for number in _listed(paraphrases, reference):
             length, starts = reference.reached[number]
             for start in starts:
-                found[start].append(Match(PARAPHRASE, start, length, other, other_length))
+                found[start].append(WordMatch(PARAPHRASE, start, length, other, other_length))
 
 
-def _listed(paraphrases: dict[int, int], sentence: Sentence) -> list[int]:
+def _listed(paraphrases: dict[int, int], sentence: IndexedCaption) -> list[int]:
     """Return the paraphrases that stand in a sentence, in the table's order."""
     shared = paraphrases.keys() & sentence.reached.keys()
     return sorted(shared, key=paraphrases.__getitem__) if len(shared) > 1 else list(shared)
@@ -221,15 +218,15 @@ _NONE = -1  # no match ends just before
 # Paths are ranked by more matched words, then fewer chunks, then less distance: one number, smallest first.
 _PER_WORD, _PER_CHUNK = 1 << 80, 1 << 40
 
-Chain = tuple[Match, "Chain | None"]  # matches, last first
+Chain = tuple[WordMatch, "Chain | None"]  # matches, last first
 # rank, next reference word, where the last match ended in the hypothesis, used words of either side as bits, matches
 _Path = tuple[int, int, int, int, int, "Chain | None"]
 # bits in the hypothesis and the reference, gain in rank, distance, match
-_Option = tuple[int, int, int, int, Match]
+_Option = tuple[int, int, int, int, WordMatch]
 _rank = itemgetter(0)
 
 
-def align(candidates: list[list[Match]], hypothesis_length: int) -> list[Match]:
+def align(candidates: list[list[WordMatch]], hypothesis_length: int) -> list[WordMatch]:
     """Return the chosen matches by reference place."""
     fixed = _fixed(candidates, hypothesis_length)
     if sum(map(len, candidates)) == len(fixed):
@@ -242,7 +239,7 @@ def align(candidates: list[list[Match]], hypothesis_length: int) -> list[Match]:
     return [chosen[start] for start in sorted(chosen)]
 
 
-def _fixed(candidates: list[list[Match]], hypothesis_length: int) -> dict[int, Match]:
+def _fixed(candidates: list[list[WordMatch]], hypothesis_length: int) -> dict[int, WordMatch]:
     """Return, by start, the matches that nothing competes with: the only one at its start, and for all its words."""
     reference_cover, hypothesis_cover = [0] * len(candidates), [0] * hypothesis_length
     for options in candidates:
@@ -262,7 +259,7 @@ def _fixed(candidates: list[list[Match]], hypothesis_length: int) -> dict[int, M
     return fixed
 
 
-def _search(candidates: list[list[Match]], fixed: dict[int, Match]) -> _Path:
+def _search(candidates: list[list[WordMatch]], fixed: dict[int, WordMatch]) -> _Path:
     """Return the best path over all reference words."""
     used_hypothesis = used_reference = 0
     certain = {start: _option(match) for start, match in fixed.items()}
@@ -280,7 +277,7 @@ def _search(candidates: list[list[Match]], fixed: dict[int, Match]) -> _Path:
     return min(closed, key=_rank)  # type: ignore[return-value]  # the unpacked tuple keeps its types
 
 
-def _option(match: Match) -> _Option:
+def _option(match: WordMatch) -> _Option:
     module, start, length, other, other_length = match
     # any module but the exact one weighs one half, cut off
     words = length + other_length if module == EXACT else length // 2 + other_length // 2

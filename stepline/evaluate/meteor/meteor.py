@@ -1,7 +1,4 @@
-"""Score captions with METEOR 1.5 in Python.
-
-From an alignment to METEOR's score: weighted precision and recall, less a penalty for scattered matches.
-"""
+"""METEOR 1.5 of captions: weighted precision and recall of an alignment, less a penalty for scattered matches."""
 
 import math
 from collections import OrderedDict
@@ -12,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from stepline.errors import DatasetError
-from stepline.evaluate.meteor.matching import Match, Reader, Sentence, align, candidates
+from stepline.evaluate.meteor.matching import CaptionIndexer, IndexedCaption, WordMatch, align, candidates
 from stepline.evaluate.meteor.resources import load_lexicon, load_phrases
 
 # METEOR 1.5's parameters for English (Denkowski and Lavie 2014, table 3; its `-l en` defaults)
@@ -25,7 +22,7 @@ MODULE_WEIGHTS = (1.0, 0.6, 0.8, 0.6)  # exact, stem, synonym, paraphrase
 Counts = tuple[int, int, int, int]  # by module
 
 
-class Statistics(NamedTuple):
+class MatchStatistics(NamedTuple):
     """What a pair, or a sum of pairs, is scored from: numbers of words, all and function, and of matched words."""
 
     hypothesis: int
@@ -69,7 +66,7 @@ class MeteorScores:
     aggregate: float
 
 
-def statistics(hypothesis: Sentence, reference: Sentence, matches: Iterable[Match]) -> Statistics:
+def statistics(hypothesis: IndexedCaption, reference: IndexedCaption, matches: Iterable[WordMatch]) -> MatchStatistics:
     """Count what an alignment matches."""
     matched, functions = [[0] * 4, [0] * 4], [[0] * 4, [0] * 4]  # hypothesis, reference
     chunks, expected = 0, (-1, -1)  # where the running chunk would go on
@@ -80,7 +77,7 @@ def statistics(hypothesis: Sentence, reference: Sentence, matches: Iterable[Matc
         functions[1][module] += _function_words(reference, start, length)
         chunks += (start, other) != expected
         expected = (start + length, other + other_length)
-    return Statistics(
+    return MatchStatistics(
         len(hypothesis),
         len(reference),
         hypothesis.functions.bit_count(),
@@ -93,14 +90,14 @@ def statistics(hypothesis: Sentence, reference: Sentence, matches: Iterable[Matc
     )
 
 
-def total(parts: Iterable[Statistics]) -> Statistics:
+def total(parts: Iterable[MatchStatistics]) -> MatchStatistics:
     """Return the sum of statistics; METEOR of many pairs is the score of the sum.
 
     A pair that matched in one piece adds no chunk, as in the program.
     """
     rows = [(*part[:4], *chain(*part[4:8]), 0 if part.is_whole() else part.chunks) for part in parts]
     sums = [sum(column) for column in zip(*rows, strict=True)] or [0] * 21
-    return Statistics(
+    return MatchStatistics(
         sums[0],
         sums[1],
         sums[2],
@@ -113,7 +110,7 @@ def total(parts: Iterable[Statistics]) -> Statistics:
     )
 
 
-def _function_words(sentence: Sentence, start: int, length: int) -> int:
+def _function_words(sentence: IndexedCaption, start: int, length: int) -> int:
     return (sentence.functions >> start & ((1 << length) - 1)).bit_count()
 
 
@@ -143,9 +140,9 @@ class Meteor:
 
     def __init__(self, folder: Path | None = None) -> None:
         """folder: laid out as the pycocoevalcap package; by default that package."""
-        self._reader = Reader(load_lexicon(folder), load_phrases(folder))
-        self._sentences: OrderedDict[str, Sentence] = OrderedDict()
-        self._pairs: OrderedDict[tuple[str, str], tuple[float, Statistics]] = OrderedDict()
+        self._reader = CaptionIndexer(load_lexicon(folder), load_phrases(folder))
+        self._sentences: OrderedDict[str, IndexedCaption] = OrderedDict()
+        self._pairs: OrderedDict[tuple[str, str], tuple[float, MatchStatistics]] = OrderedDict()
 
     def segment(self, references: Sequence[str], hypothesis: str) -> float:
         """Return the best METEOR of a hypothesis against any of its references, in [0, 1]."""
@@ -159,13 +156,13 @@ class Meteor:
         best = [self._best(references, hypothesis) for references, hypothesis in pairs]
         return MeteorScores(tuple(score for score, _ in best), total(part for _, part in best).score())
 
-    def _best(self, references: Sequence[str], hypothesis: str) -> tuple[float, Statistics]:
+    def _best(self, references: Sequence[str], hypothesis: str) -> tuple[float, MatchStatistics]:
         if not references:
             raise DatasetError(f"{hypothesis[:60]!r}: has no reference caption; METEOR needs at least one")
         scored = [self._pair(reference, hypothesis) for reference in references]
         return max(scored, key=lambda pair: pair[0])  # the first of equals, as the program does
 
-    def _pair(self, reference: str, hypothesis: str) -> tuple[float, Statistics]:
+    def _pair(self, reference: str, hypothesis: str) -> tuple[float, MatchStatistics]:
         key = (reference, hypothesis)
         known = self._pairs.get(key)
         if known is None:
@@ -176,7 +173,7 @@ class Meteor:
                 self._pairs.popitem(last=False)
         return known
 
-    def _sentence(self, text: str) -> Sentence:
+    def _sentence(self, text: str) -> IndexedCaption:
         sentence = self._sentences.get(text)
         if sentence is None:
             sentence = self._sentences[text] = self._reader.read(text)

@@ -1,11 +1,12 @@
-"""METEOR's paraphrase table, compiled once into sorted arrays that are read from disk as they are needed.
+"""METEOR's tables: the paraphrases, and the English word lists out of its jar.
 
-The official file lists 5.3 million pairs of phrases in 270 MB of text. Here a phrase is a 64-bit number, mixed from
-its words' numbers (n = n x MIX + word, for each word), and the table a few arrays in the user's cache: known phrases,
-where each one's list starts, the lists, and a bitmap that tells most unknown phrases at once. Two different phrases
-share a number with a chance of about 1 in 10 million over the whole table.
+The official paraphrase file lists 5.3 million pairs of phrases in 270 MB of text. Here it is compiled once into sorted
+arrays that are read from disk as they are needed: a phrase is a 64-bit number, mixed from its words' numbers
+(n = n x MIX + word, for each word), and the table a few arrays in the user's cache: known phrases, where each one's
+list starts, the lists, and a bitmap that tells most unknown phrases at once. Two different phrases share a number with
+a chance of about 1 in 10 million over the whole table.
 
-METEOR's English word lists, read out of its jar: synonyms, irregular forms, function words, abbreviations.
+The word lists are synonyms, irregular forms, function words and abbreviations.
 """
 
 import gzip
@@ -37,7 +38,7 @@ _PARTS = ("phrases", "starts", "paraphrases", "targets", "bitmap")
 _BITMAP = 27  # bits of a number that pick its place in the bitmap: 16 MiB, 2 % of unknown phrases pass
 _KEPT = 1 << 20  # paraphrases kept in memory before they are forgotten
 
-Numbers = npt.NDArray[np.uint64]
+PhraseNumbers = npt.NDArray[np.uint64]
 
 
 def word_number(word: str) -> int:
@@ -139,7 +140,7 @@ def _arrays(source: Path) -> tuple[npt.NDArray[np.generic], ...]:
     return phrases, np.append(starts, len(left)), right[order], targets, _bits(phrases, targets)
 
 
-def _bits(phrases: Numbers, targets: Numbers) -> npt.NDArray[np.uint8]:
+def _bits(phrases: PhraseNumbers, targets: PhraseNumbers) -> npt.NDArray[np.uint8]:
     bits = np.zeros(1 << _BITMAP, dtype=bool)
     for numbers in (phrases, targets):
         bits[numbers >> np.uint64(64 - _BITMAP)] = True

@@ -1,11 +1,8 @@
-"""The finite automaton of Stanford's PTBLexer 3.4.1, unpacked from its class file.
+"""The finite automaton of Stanford's PTBLexer 3.4.1, unpacked from its compiled class as data: nothing is run.
 
-JFlex packs an automaton into strings: runs of (count, value) for the character classes, actions and attributes, pairs
-of 16-bit halves for the rows, runs of (count, value + 1) for the transitions. Everything here is that layout.
-
-Read constant strings out of a compiled Java class, as data: nothing is run.
-
-Source: the class file format, chapter 4 of the Java Virtual Machine Specification.
+Source: the class file format, chapter 4 of the Java Virtual Machine Specification. JFlex packs an automaton into
+constant strings: runs of (count, value) for the character classes, actions and attributes, pairs of 16-bit halves for
+the rows, runs of (count, value + 1) for the transitions.
 """
 
 import struct
@@ -24,7 +21,7 @@ _TWO_SLOTS = (5, 6)  # long and double take two indices
 
 
 @dataclass
-class _Cursor:
+class _ByteReader:
     data: bytes
     place: int
 
@@ -37,7 +34,7 @@ class _Cursor:
 
 def constant_strings(data: bytes) -> dict[str, str]:
     """Return field name -> value for every field of a class that is initialised with a constant string."""
-    cursor = _Cursor(data, 8)  # past the magic number and the version
+    cursor = _ByteReader(data, 8)  # past the magic number and the version
     texts, strings = _pool(cursor)
     cursor.place += 6  # access flags, this class, super class
     for _ in range(cursor.take("H")):
@@ -57,7 +54,7 @@ def constant_strings(data: bytes) -> dict[str, str]:
     return found
 
 
-def _pool(cursor: _Cursor) -> tuple[dict[int, str], dict[int, int]]:
+def _pool(cursor: _ByteReader) -> tuple[dict[int, str], dict[int, int]]:
     """Return the pool's texts by index, and its string constants as index -> index of their text."""
     texts: dict[int, str] = {}
     strings: dict[int, int] = {}

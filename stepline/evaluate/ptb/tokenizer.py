@@ -1,9 +1,8 @@
-"""Split captions into Penn Treebank tokens as Stanford's tokenizer 3.4.1 does, lower-cased, punctuation left out.
+"""Penn Treebank tokens of captions as Stanford's tokenizer 3.4.1 writes them, lower-cased, punctuation left out.
 
-What the tokenizer does with each token that the automaton finds, by the automaton's own rule number.
-
-The numbers are those of Stanford's PTBLexer 3.4.1 run with `-preserveLines -lowerCase`, as the caption metrics run it:
-Penn Treebank brackets, quotes and dashes, no American spelling, slashes left alone.
+What is done with each token that the automaton finds is a rule, by the automaton's own number. The rules are those of
+PTBLexer run with `-preserveLines -lowerCase`, as the caption metrics run it: Penn Treebank brackets, quotes and dashes,
+no American spelling, slashes left alone.
 """
 
 import re

@@ -3,7 +3,15 @@ import pytest
 
 from stepline.errors import DatasetError
 from stepline.evaluate import bootstrap as statistics
-from stepline.evaluate.bootstrap import GroupedRatio, Ratio, choose, draw, interval, resample, score
+from stepline.evaluate.bootstrap import (
+    GroupedRatio,
+    Ratio,
+    draw_videos,
+    interval,
+    over_videos,
+    point_estimate,
+    resample,
+)
 
 
 def ratio(hits, totals):
@@ -11,24 +19,24 @@ def ratio(hits, totals):
 
 
 def test_a_ratio_pools_its_videos():
-    assert score(ratio([1, 0, 3], [2, 2, 4])) == 0.5
+    assert point_estimate(ratio([1, 0, 3], [2, 2, 4])) == 0.5
 
 
 def test_groups_are_averaged_without_weights_and_empty_ones_left_out():
     grouped = GroupedRatio(
         np.array([1.0, 1, 0]), np.array([1.0, 3, 0]), np.array([0, 1, 2]), np.ones((1, 3), dtype=bool)
     )
-    assert score(grouped) == pytest.approx((1 + 1 / 3) / 2)
+    assert point_estimate(grouped) == pytest.approx((1 + 1 / 3) / 2)
 
 
 def test_test_sets_are_averaged():
     sets = np.array([[True, False], [True, True]])
     grouped = GroupedRatio(np.array([1.0, 0]), np.array([1.0, 1]), np.array([0, 0]), sets)
-    assert score(grouped) == pytest.approx((1 + 0.5) / 2)
+    assert point_estimate(grouped) == pytest.approx((1 + 0.5) / 2)
 
 
 def test_a_draw_holds_as_many_videos_as_there_are():
-    drawn = draw(7, 100, np.random.default_rng(0))
+    drawn = draw_videos(7, 100, np.random.default_rng(0))
     assert (drawn.sum(axis=1) == 7).all()
     assert drawn.std(axis=0).min() > 0
 
@@ -66,7 +74,7 @@ def test_a_seed_decides_the_draws_and_blocks_do_not(monkeypatch):
 
 def test_chosen_videos_are_scored_as_if_there_were_no_others():
     whole = ratio([1, 0, 3], [1, 5, 4])
-    assert score(choose(whole, ["a", "b", "c"], ["c", "a"])) == score(ratio([3, 1], [4, 1]))
+    assert point_estimate(over_videos(whole, ["a", "b", "c"], ["c", "a"])) == point_estimate(ratio([3, 1], [4, 1]))
 
 
 def test_scores_over_different_videos_cannot_be_resampled_together():

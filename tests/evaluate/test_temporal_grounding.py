@@ -1,12 +1,14 @@
 import json
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stepline.errors import DatasetError
 from stepline.evaluate.benchmarks import evaluate
-from stepline.evaluate.bootstrap import score
+from stepline.evaluate.bootstrap import point_estimate
+from stepline.evaluate.temporal_grounding import THRESHOLDS, grounding_overlaps, is_inside_any, span_array, temporal_iou
 
 REFERENCE = {
     "a": {"duration": 100, "timestamps": [[0, 10], [20, 40], [50, 60]], "sentences": ["cut", "stir", "cut"]},
@@ -30,7 +32,7 @@ def run(tmp_path):
 
 
 def values(scores):
-    return {name: score(value) for name, value in scores.statistics.items()}
+    return {name: point_estimate(value) for name, value in scores.statistics.items()}
 
 
 @pytest.mark.parametrize("convention", ["grounding", "segmentation"])
@@ -129,3 +131,55 @@ def test_odd_segments_give_a_defined_score_or_a_clear_error(run, rows, conventio
         assert "\n" not in str(error)
         return
     assert all(0 <= value <= 1 for value in values(found).values())
+
+
+SECONDS = st.floats(-1e6, 1e6)
+ODD = st.one_of(SECONDS, st.just(float("nan")), st.just(float("inf")), st.just(-1.0))
+
+
+def test_overlap_is_intersection_over_union():
+    assert temporal_iou(np.array([[0.0, 10], [20, 30]]), np.array([[5.0, 15]])).tolist() == [[1 / 3], [0.0]]
+
+
+def test_spans_that_cover_nothing_overlap_nothing():
+    odd = np.array([[5.0, 5], [9, 2]])
+    assert temporal_iou(odd, np.array([[0.0, 10], [5, 5]])).tolist() == [[0, 0], [0, 0]]
+
+
+@given(st.lists(st.tuples(ODD, ODD), max_size=6), st.lists(st.tuples(SECONDS, SECONDS), max_size=6))
+def test_any_numbers_give_an_overlap_in_0_to_1_or_an_error(first, second):
+    try:
+        table = temporal_iou(span_array(first), span_array(second))
+    except DatasetError as error:
+        assert "NaN or infinity" in str(error)
+        assert not np.isfinite(np.array(first)).all()
+        return
+    assert table.shape == (len(first), len(second))
+    assert ((table >= 0) & (table <= 1)).all()
+
+
+def test_any_instance_counts_and_a_text_that_was_not_placed_is_wrong():
+    fit = grounding_overlaps([[0, 10], None, [100, 110]], [[[50, 60], [0, 10]], [[0, 5]], [[100, 120]]])
+    assert fit.overlaps.tolist() == [1.0, 0.0, 0.5]
+    assert fit.placed == 2
+    assert [fit.found(threshold) for threshold in THRESHOLDS] == [2, 2, 2, 1]
+
+
+def test_a_second_hits_the_start_of_an_instance_and_its_end_only_when_closed():
+    spans = np.array([[2.0, 4], [8, 9]])
+    seconds = (1.99, 2, 4, 5, 9)
+    assert [is_inside_any(t, spans) for t in seconds] == [False, True, False, False, False]
+    assert [is_inside_any(t, spans, closed=True) for t in seconds] == [False, True, True, False, True]
+
+
+@pytest.mark.parametrize("spans", [[[1]], [1, 2], [["a", "b"]], [[1, 2, 3]], [[1, 2], [3]], [[None, 1]]])
+def test_what_is_no_pair_of_seconds_is_an_error(spans):
+    with pytest.raises(DatasetError):
+        span_array(spans)
+
+
+def test_lengths_that_differ_are_an_error():
+    with pytest.raises(DatasetError, match="one, or null, a text"):
+        grounding_overlaps([[0, 1]], [])
+    with pytest.raises(DatasetError, match="no reference instance"):
+        grounding_overlaps([[0, 1]], [[]])

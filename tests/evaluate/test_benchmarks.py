@@ -1,0 +1,225 @@
+import gzip
+import json
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from research.cli import research
+from stepline.cli import main
+from stepline.cli.evaluate import evaluate as evaluate_command
+from stepline.errors import DatasetError
+from stepline.evaluate.benchmarks import BENCHMARKS, evaluate
+from stepline.evaluate.bootstrap import point_estimate
+from stepline.evaluate.report import report
+
+ODD = ["", "[]", "3", "null", '{"a": {"b": {}}}', '{"a": 1, "a": 2}', "{", "\u0000", '{"a": NaN}']
+LABELS = {f"v{n}": [n % 2, 1, 0] for n in range(40)}
+
+
+@pytest.fixture
+def files(tmp_path):
+    for name, shift in {"truth": 0, "one": 0.4, "other": 0.9}.items():
+        tree = {id: [y + shift * (k % 2) for k, y in enumerate(ys)] for id, ys in LABELS.items()}
+        (tmp_path / f"{name}.json").write_text(json.dumps(tree))
+    return tmp_path
+
+
+def run(*arguments):
+    return CliRunner().invoke(evaluate_command, [str(a) for a in arguments], catch_exceptions=False)
+
+
+def test_without_a_benchmark_all_are_listed():
+    lines = run().output.splitlines()
+    assert [line.split()[0] for line in lines] == list(BENCHMARKS)
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_a_benchmark_alone_says_its_rules(name):
+    output = run(name).output
+    for convention, found in BENCHMARKS[name].conventions.items():
+        assert convention in output
+        assert found.rule in output
+
+
+def test_scores_are_printed_with_protocol_and_interval(files):
+    result = run("vnd", "--predictions", files / "one.json", "--reference", files / "truth.json")
+    assert "vnd/official" in result.stdout
+    assert "ROC-AUC    1.0000  [1.0000, 1.0000]        40     120  vnd/official" in result.stdout
+
+
+def test_json_against_another_system_and_a_row_a_video(files):
+    import pyarrow.parquet as parquet
+
+    result = run(
+        "vnd", "--predictions", files / "one.json", "--reference", files / "truth.json", "--against",
+        files / "other.json", "--per-video", files / "rows.parquet", "--json", "--draws", 50, "--seed", 3,
+    )  # fmt: skip
+    tree = json.loads(result.stdout)
+    assert tree["videos"] == 40
+    assert tree["bootstrap"]["seed"] == 3
+    assert tree["against"]["videos"] == 40
+    assert parquet.read_table(files / "rows.parquet").num_rows == 40
+    assert "rows.parquet" in result.stderr
+
+
+def test_wrong_use_is_one_clear_error(files):
+    with pytest.raises(DatasetError, match="did you mean 'htm-align'"):
+        run("htm_align")
+    with pytest.raises(DatasetError, match="--reference is lacking"):
+        run("vnd", "--predictions", files / "one.json")
+    with pytest.raises(DatasetError, match="no convention 'officially'; did you mean 'official'"):
+        evaluate("vnd", files / "one.json", files / "truth.json", convention="officially")
+    with pytest.raises(DatasetError, match="none.json"):
+        evaluate("vnd", files / "none.json", files / "truth.json")
+
+
+@pytest.mark.parametrize("name", ["htm-align", "crosstask", "vnd", "ivsum"])
+def test_a_subset_that_cannot_be_chosen_is_refused_and_not_passed_over(files, name):
+    with pytest.raises(DatasetError, match="states no subsets"):
+        evaluate(name, files / "one.json", files / "truth.json", subset="val")
+
+
+@pytest.mark.parametrize(("name", "convention"), [("youcook2", "vidchapters"), ("ivsum", "official")])
+def test_a_convention_that_skips_videos_blames_empty_or_foreign_predictions_and_not_the_reference(
+    tmp_path, name, convention
+):
+    truth = {"youcook2": {"a": {"timestamps": [[0, 1]], "sentences": ["x"]}}, "ivsum": {"a": [1, 0]}}[name]
+    given = {"youcook2": {"b": [[0, 1, "x"]]}, "ivsum": {"b": [1, 0]}}[name]
+    (tmp_path / "r.json").write_text(json.dumps(truth))
+    for tree, rule in (({}, "p.json: empty"), (given, "p.json: no id is in the reference")):
+        (tmp_path / "p.json").write_text(json.dumps(tree))
+        with pytest.raises(DatasetError, match=rule):
+            evaluate(name, tmp_path / "p.json", tmp_path / "r.json", convention=convention)
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+@pytest.mark.parametrize("content", ODD)
+def test_no_file_however_odd_is_scored_or_crashes(tmp_path, name, content):
+    (tmp_path / "odd.json").write_text(content)
+    for convention in BENCHMARKS[name].conventions:
+        with pytest.raises(DatasetError):
+            evaluate(name, tmp_path / "odd.json", tmp_path / "odd.json", convention=convention)
+
+
+def test_importing_the_command_imports_nothing_heavy():
+    code = "import sys, stepline.cli.evaluate; print({'numpy', 'pydantic', 'scipy', 'torch'} & set(sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "set()"
+
+
+ROOT = Path(__file__).resolve().parents[2]
+REPRODUCE, EVALUATION = ROOT / "docs" / "reproduce.md", ROOT / "docs" / "evaluation.md"
+
+
+def rows():
+    lines = REPRODUCE.read_text().splitlines()
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| ")]
+    return [row for row in cells if row[0] != "item"]
+
+
+def commands():
+    """The commands that a reader can run: those in the third column that are not marked later."""
+    for row in rows():
+        if "later" not in row[2]:
+            yield from re.findall(r"`(stepline [^`]+|python [^`]+)`", row[2])
+
+
+def shown_commands():
+    yield from re.findall(r"`(stepline evaluate[^`]*)`", EVALUATION.read_text())
+    yield from re.findall(r"^    \$ (stepline .+)$", EVALUATION.read_text(), re.MULTILINE)
+
+
+@pytest.mark.parametrize("line", sorted({*commands(), *shown_commands()}))
+def test_every_command_that_is_not_for_later_parses(line):
+    program, *words = shlex.split(line)
+    if program == "python" and words[:2] == ["-m", "research"]:
+        research.commands[words[2]].make_context(words[2], words[3:])
+        return
+    if program == "python":
+        assert (ROOT / words[0]).is_file()
+        return
+    if words == ["evaluate", "BENCHMARK", "--predictions", "P", "--reference", "R"]:
+        return
+    context = main.commands[words[0]].make_context(words[0], words[1:])
+    benchmark, convention = context.params.get("benchmark"), context.params.get("convention")
+    if benchmark is not None:
+        assert convention is None or convention in BENCHMARKS[benchmark].conventions
+
+
+@pytest.mark.parametrize(("paper", "tables", "figures"), [("A", 9, 8), ("B", 5, 17), ("C", 3, 5)])
+def test_every_table_and_figure_of_the_papers_has_a_row(paper, tables, figures):
+    part = REPRODUCE.read_text().split(f"\n## {paper}. ")[1].split("\n## ")[0]
+    names = [line.split("|")[1].strip() for line in part.splitlines() if line.startswith("| ")]
+    held = {name.rstrip("ab") for name in names}
+    for first, last in re.findall(r"Figures (\d+) to (\d+)", part):
+        held |= {f"Figure {n}" for n in range(int(first), int(last) + 1)}
+    assert {f"Table {n}" for n in range(1, tables + 1)} <= held
+    assert {f"Figure {n}" for n in range(1, figures + 1)} <= held
+
+
+def test_rows_are_whole():
+    assert {len(row) for row in rows()} == {6}
+
+
+def test_the_page_holds_the_exact_rule_of_every_protocol():
+    page = EVALUATION.read_text()
+    for benchmark in BENCHMARKS.values():
+        for convention in benchmark.conventions.values():
+            assert convention.rule in page
+
+
+DATA = Path(__file__).resolve().parents[2] / ".." / "shared" / "data"
+needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="the shared annotations are not beside the project")
+
+
+@pytest.fixture
+def whenact():
+    path = DATA / "whenact" / "narrated_actions.json.gz"
+    return path, json.loads(gzip.decompress(path.read_bytes()))
+
+
+@needs_data
+def test_the_spoken_centre_of_whenact_scores_the_known_509(tmp_path, whenact):
+    path, clips = whenact
+    seconds = {
+        id: [(action["spoken"][0] + min(action["spoken"][1], 60)) / 2 for action in clip["actions"]]
+        for id, clip in clips.items()
+    }
+    (tmp_path / "p.json").write_text(json.dumps(seconds))
+    made = report(evaluate("whenact", tmp_path / "p.json", path))
+    found = made.metrics["R@1"]
+    assert found.items == 2105 - 8  # windows without length are left out of the reference, and told
+    assert found.value * found.items / 2105 == pytest.approx(0.5093, abs=1e-4)
+    assert any('"span: has no length": 8' in note for note in made.notes)
+    assert made.sources == 115  # clips of one video are drawn together
+    assert made.missing == made.extra == ()
+
+
+@needs_data
+@pytest.mark.parametrize(("benchmark", "file"), [("youcook2", "youcook2/val.json.gz")])
+@pytest.mark.parametrize("convention", ["grounding", "segmentation"])
+def test_the_reference_scores_1_against_itself(tmp_path, benchmark, file, convention):
+    path = DATA / file
+    tree = json.loads(gzip.decompress(path.read_bytes()))
+    rows = {
+        id: [[*span, text] for span, text in zip(video["timestamps"], video["sentences"], strict=True)]
+        for id, video in tree.items()
+    }
+    (tmp_path / "p.json").write_text(json.dumps(rows))
+    found = evaluate(benchmark, tmp_path / "p.json", path, convention=convention)
+    assert {round(point_estimate(value), 9) for value in found.statistics.values()} == {1.0}
+
+
+def test_clips_without_any_score_cannot_be_ranked(tmp_path):
+    (tmp_path / "truth.json").write_text(json.dumps({"a": [0, 1], "b": 1}))
+    (tmp_path / "p.json").write_text("{}")
+    with pytest.raises(DatasetError, match="undefined"):
+        evaluate("vnd", tmp_path / "p.json", tmp_path / "truth.json")
+    (tmp_path / "p.json").write_text(json.dumps({"a": [0.2, 0.9]}))
+    found = evaluate("vnd", tmp_path / "p.json", tmp_path / "truth.json")
+    assert point_estimate(found.statistics["ROC-AUC"]) == point_estimate(found.statistics["AP"]) == 1
+    assert found.missing == ("b",)
