@@ -171,9 +171,9 @@ def _described(benchmark: str, out: Path, options: dict[str, Any]) -> tuple[int,
         spoken = {record.video.id: record.transcript for record in records if record.transcript is not None}
     questions = benchmark_videos(benchmark, options["reference"], options["subset"])
     _tell_unasked(questions.reasons())
-    answered = answer(questions.asked, loaded, features, out, settings, spoken=spoken)
+    answered = answer(questions.ids, loaded, features, out, settings, speech=spoken)
     click.echo(f"{answered.steps} steps are told", err=True)
-    return answered.count, answered.missing
+    return answered.videos, answered.missing
 
 
 @click.command()

@@ -168,7 +168,7 @@ def train_procx(out: Path, settings_file: Path | None, overrides: tuple[str, ...
     """
     from stepline.procx.settings import ProcxRunSettings
     from stepline.procx.train import ProcxSources as ProcxSources
-    from stepline.procx.train import train_run
+    from stepline.procx.train import train_procx_run
     from stepline.settings import load_settings
     from stepline.training.distributed import end_processes, is_first
     from stepline.training.loop import Curves
@@ -178,14 +178,14 @@ def train_procx(out: Path, settings_file: Path | None, overrides: tuple[str, ...
     sources = ProcxSources(**{name: options[name] for name in names}, excluded=tuple(options["exclude"]))
     curves = Curves(out / "events") if options["tensorboard"] else None
     with shown_steps(curves) as report:
-        outcomes = train_run(
+        outcomes = train_procx_run(
             sources,
             out,
             settings,
             start=options["start"],
             seeds=options["seeds"],
             report=report,
-            told=_say_procx_samples,
+            on_prepared=_say_procx_samples,
         )
     if is_first():
         _say_outcomes(outcomes, as_json=options["as_json"])
@@ -393,7 +393,7 @@ def train_wys2(
     from stepline.settings import load_settings
     from stepline.training.sources import read_records, text_encoder
     from stepline.wys2.dataset import gather_clips
-    from stepline.wys2.run import train_run
+    from stepline.wys2.run import train_detector_run
     from stepline.wys2.run_files import DETECTOR
     from stepline.wys2.settings import Wys2Settings
 
@@ -407,7 +407,7 @@ def train_wys2(
         further = gather_clips(read_records(options["unlabelled"]), features, encode, settings.clips, transcripts)
     backbone = features.backbone
     with training_bar() as bar:
-        made = train_run(labelled, further, out, settings, video=backbone, text=options["vectors"], report=bar)
+        made = train_detector_run(labelled, further, out, settings, video=backbone, text=options["vectors"], report=bar)
     for one in made.rounds:
         kept = f", {one.kept} of {one.of} unlabelled ones" if one.of else ""
         click.echo(f"round {one.number}: {one.pairs} clips{kept}; ROC-AUC on validation {one.auc:.3f}", err=True)

@@ -27,19 +27,19 @@ class FeatureReader(Protocol):
 class BenchmarkVideos:
     """The ids that a benchmark asks for, in its order, and by id why others of its files are not asked."""
 
-    asked: tuple[str, ...]
-    unasked: Mapping[str, str]
+    ids: tuple[str, ...]
+    skipped: Mapping[str, str]
 
     def reasons(self) -> dict[str, int]:
         """Return how many are not asked for each reason, the most frequent first."""
-        return dict(Counter(self.unasked.values()).most_common())
+        return dict(Counter(self.skipped.values()).most_common())
 
 
 @dataclass(frozen=True)
 class PredictionSummary:
-    """How many videos and steps the file holds, and why the other videos are not in it, by id."""
+    """How many videos and steps a file of predictions holds, and why the other videos are not in it, by id."""
 
-    count: int
+    videos: int
     steps: int
     missing: dict[str, str]
 
@@ -49,8 +49,8 @@ def benchmark_videos(name: str, reference: Path, subset: str | None = None) -> B
     reading = read(name, reference, subset=subset)
     if not reading.records:
         raise DatasetError(f"{reference}: holds no video{f' of subset {subset!r}' if subset else ''} to describe")
-    unasked = {row.id: row.reason for row in reading.rejected if row.what == "video"}
-    return BenchmarkVideos(tuple(record.id for record in reading.records), unasked)
+    skipped = {row.id: row.reason for row in reading.rejected if row.what == "video"}
+    return BenchmarkVideos(tuple(record.id for record in reading.records), skipped)
 
 
 def write_predictions(
@@ -60,11 +60,11 @@ def write_predictions(
     out: Path,
     settings: DescribeSettings,
     *,
-    spoken: Mapping[str, Transcript] | None = None,
+    speech: Mapping[str, Transcript] | None = None,
 ) -> PredictionSummary:
     """Write the steps of the asked videos as densevid_eval's results, and return what is in it and what is not.
 
-    spoken: what is said, by id, for a network that reads speech; a video without is read in silence.
+    speech: what is said, by id, for a network that reads it; a video without is read in silence.
     Raises DatasetError when no video at all can be answered.
     """
     if settings.speech:
@@ -73,9 +73,9 @@ def write_predictions(
     missing: dict[str, str] = {}
     records: list[Record] = []
     for first in range(0, len(asked), settings.batch):
-        clips = _clips(asked[first : first + settings.batch], loaded, features, spoken or {}, missing)
-        for id, told in zip(clips, describer.describe(list(clips.values())), strict=True):
-            records.append(Record(id=id, video=Video(id=id), steps=told.steps))
+        videos = _readable_videos(asked[first : first + settings.batch], loaded, features, speech or {}, missing)
+        for id, described in zip(videos, describer.describe(list(videos.values())), strict=True):
+            records.append(Record(id=id, video=Video(id=id), steps=described.steps))
     if not records:
         id, reason = next(iter(missing.items()))
         raise DatasetError(f"none of {len(asked)} videos can be answered, the first, {id}, since: {reason}")
@@ -83,15 +83,15 @@ def write_predictions(
     return PredictionSummary(len(records), sum(len(record.steps) for record in records), missing)
 
 
-def _clips(
+def _readable_videos(
     ids: Sequence[str],
     loaded: LoadedProcx,
     features: FeatureReader,
-    spoken: Mapping[str, Transcript],
+    speech: Mapping[str, Transcript],
     missing: dict[str, str],
 ) -> dict[str, VideoToDescribe]:
     """Return the videos that can be described; `missing` gets the others with the reason."""
-    clips: dict[str, VideoToDescribe] = {}
+    videos: dict[str, VideoToDescribe] = {}
     for id in ids:
         try:
             found = features.read(id)
@@ -102,6 +102,6 @@ def _clips(
         if not len(found.values):
             missing[id] = NO_LENGTH
             continue
-        said = spoken[id].sentences if id in spoken else ()
-        clips[id] = VideoToDescribe(found.values, found.duration, found.duration, said)
-    return clips
+        sentences = speech[id].sentences if id in speech else ()
+        videos[id] = VideoToDescribe(found.values, found.duration, found.duration, sentences)
+    return videos

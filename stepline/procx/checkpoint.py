@@ -22,7 +22,7 @@ FILE = NetworkFile(
 
 
 @dataclass(frozen=True)
-class FeatureFacts:
+class TrainingFeatures:
     """What a network was trained on: the backbone of its features, and rows a second.
 
     unit: its feature rows had length 1. around: seconds before and after a step whose speech it reads, None for none.
@@ -40,7 +40,7 @@ class LoadedProcx:
 
     model: ProcX
     vocabulary: Vocabulary
-    trained: FeatureFacts
+    trained: TrainingFeatures
     path: Path
     sha256: str
 
@@ -70,7 +70,7 @@ class LoadedProcx:
         return TrainedOn(self.path, cure)
 
 
-def write_model(model: ProcX, vocabulary: Vocabulary, path: Path, trained: FeatureFacts) -> None:
+def write_model(model: ProcX, vocabulary: Vocabulary, path: Path, trained: TrainingFeatures) -> None:
     """Write a network, float32, whole or not at all. Raises StoreError when the disk refuses."""
     header = {
         "settings": model.settings.model_dump(mode="json"),
@@ -92,9 +92,9 @@ def load_model(path: Path) -> LoadedProcx:
     return LoadedProcx(model, *header[1:], file, sha256(file))
 
 
-def _parse(header: Header) -> tuple[ModelSettings, Vocabulary, FeatureFacts]:
+def _parse(header: Header) -> tuple[ModelSettings, Vocabulary, TrainingFeatures]:
     settings = ModelSettings.model_validate_json(json.dumps(header["settings"]))
     tokens = tuple(header["vocabulary"]["tokens"])
     if tokens[: len(MARKS)] != MARKS or not all(isinstance(token, str) for token in tokens):
         raise ValueError("its vocabulary is none")
-    return settings, Vocabulary(tokens, bool(header["vocabulary"]["lower"])), FeatureFacts(**header["trained"])
+    return settings, Vocabulary(tokens, bool(header["vocabulary"]["lower"])), TrainingFeatures(**header["trained"])

@@ -1,9 +1,7 @@
-"""Videos with the steps that are to be found in them, from records and features; what does not fit is told.
+"""Videos with the steps that are to be found in them, from records or a public dataset and features.
 
-A video's features are read when its sample is looked at, resized when a batch is made. A step lies at a share of the
+A video's features are read when its sample is looked at, resized when a batch is made. A step lies at a fraction of the
 seconds that the features cover, since nothing else is seen.
-
-What of a record is to be found in its video: spans with sentences, and what is said around them.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -40,23 +38,24 @@ def record_events(record: Record, settings: DataSettings) -> Iterator[Event]:
         for sentence in record.transcript.sentences if record.transcript else ():
             yield Event(sentence.span.start, sentence.span.end, (sentence.text,))
         return
-    told: tuple[Step, ...] = getattr(record, target)
-    for step in told:
-        for span in _places(step) if target == "steps" else step.spans:
+    steps: tuple[Step, ...] = getattr(record, target)
+    for step in steps:
+        best = step.spans[:1] or ((step.said,) if step.said is not None else ())
+        for span in best if target == "steps" else step.spans:
             yield Event(span.start, span.end, _wordings(step, settings.wording))
 
 
 def speech_window(sentences: Iterable[Sentence], around: float, start: float, end: float) -> str:
     """Return what is said from `around` seconds before the start until as many after the end, as one text."""
-    near = (one.text for one in sentences if one.span.end > start - around and one.span.start < end + around)
-    return " ".join(near)
-
-
-def _places(step: Step) -> tuple[Span, ...]:
-    return step.spans[:1] or ((step.said,) if step.said is not None else ())
+    return " ".join(
+        sentence.text
+        for sentence in sentences
+        if sentence.span.end > start - around and sentence.span.start < end + around
+    )
 
 
 def _wordings(step: Step, wording: TextChoice) -> tuple[str, ...]:
+    """Return the texts that are right for a step, the one to be said first."""
     if wording == "own":
         return (step.text,)
     if wording == "said":
@@ -81,7 +80,7 @@ class _PendingSample:
 class StepDataset(LazySamples[StepSample]):
     """Samples that are read when they are asked for. omitted: what is no sample, or not asked for, and why.
 
-    kind: what the features of all of them are of; lengths: 1 each, since features are resized to one length.
+    spec: what the features of all of them are of; lengths: 1 each, since features are resized to one length.
     """
 
     def __init__(
@@ -89,37 +88,36 @@ class StepDataset(LazySamples[StepSample]):
         parts: Sequence[_PendingSample],
         features: Features,
         settings: DataSettings,
-        kind: FeatureSpec | None,
+        spec: FeatureSpec | None,
         omitted: Sequence[Rejected] = (),
     ) -> None:
         super().__init__(self._read, [1] * len(parts))
-        self._parts, self._features, self._settings, self._kind = parts, features, settings, kind
+        self._parts, self._features, self._settings, self._spec = parts, features, settings, spec
         self.omitted = tuple(omitted)
         self.videos = tuple(part.video for part in parts)
         self.counts = tuple(len(part.events) for part in parts)
 
     def _read(self, index: int) -> StepSample:
         part = self._parts[index]
-        found = read_features(self._features, part.video)
+        features = read_features(self._features, part.video)
         spans = tuple((event.start, event.end) for event in part.events)
-        around = self._settings.around
-        said = tuple(speech_window(part.sentences, around, *span) for span in spans) if self._settings.speech else None
+        windows = (speech_window(part.sentences, self._settings.around, *span) for span in spans)
         return StepSample(
             part.video,
-            found.values,
-            found.duration,
+            features.values,
+            features.duration,
             spans,
             tuple(event.texts[0] for event in part.events),
-            said,
+            tuple(windows) if self._settings.speech else None,
             tuple(event.texts[1:] for event in part.events),
         )
 
     @property
-    def kind(self) -> FeatureSpec:
+    def spec(self) -> FeatureSpec:
         """What the features are of. Raises ShapeError without any sample."""
-        if self._kind is None or not self._parts:
+        if self._spec is None or not self._parts:
             raise ShapeError(f"no video is left to train on: {reasons_in_words(self.omitted)}; mend the sources")
-        return self._kind
+        return self._spec
 
     def reasons(self) -> dict[str, int]:
         """Return how many were left out for each reason, the most frequent first."""
@@ -138,7 +136,7 @@ class StepDataset(LazySamples[StepSample]):
         kept, out = (
             [part for part in self._parts if is_held_out(part.video, fraction) is side] for side in (False, True)
         )
-        given = (self._features, self._settings, self._kind)
+        given = (self._features, self._settings, self._spec)
         return StepDataset(kept, *given, self.omitted), StepDataset(out[: self._settings.held_out_most], *given)
 
 

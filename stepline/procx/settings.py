@@ -1,20 +1,7 @@
-"""Settings of ProcX; nothing heavy is imported here.
+"""Settings of ProcX: network, losses, data, training run, and describing with a trained network; nothing heavy here.
 
-Settings of the whole network; nothing heavy is imported here.
-
-ProcX says 4 + 4 layers, 256 rows and dropout 0.1 and leaves the other sizes open: those are PDVC's code.
-
-Settings of what training ProcX lowers; nothing heavy is imported here.
-
-Settings of what ProcX is trained on; nothing heavy is imported here.
-
-Settings of what ProcX says of a video; nothing heavy is imported here.
-
-Settings of a training run of ProcX; nothing heavy is imported here.
-
-Settings of the words that ProcX writes; nothing heavy is imported here.
-
-Depth, width and search of the paper's text decoder are unstated; the defaults here are ours.
+ProcX says 4 + 4 layers, 256 rows and dropout 0.1 and leaves the other sizes open: those are PDVC's code. Depth, width
+and search of the paper's text decoder are unstated; the defaults here are ours.
 """
 
 from pathlib import Path
@@ -118,7 +105,7 @@ class ModelSettings(Settings):
         if self.captioner.width != width:
             raise ValueError(f"captioner.width {self.captioner.width} must be attention.width {width}")
         if width % 4:
-            raise ValueError(f"attention.width {width} must be a multiple of 4: places and duration share it")
+            raise ValueError(f"attention.width {width} must be a multiple of 4: positions and duration share it")
         return self
 
 
@@ -247,7 +234,7 @@ PROCX_TRAINING: Final = ProcxTrainSettings()
 
 
 class ProcxRunSettings(Settings):
-    """All that `stepline train procx` can be told; `model.features` is the features' own width."""
+    """Everything that `stepline train procx` may set; `model.features` is the features' own width."""
 
     model: ModelSettings = ModelSettings()
     vocabulary: VocabularySettings = VocabularySettings()

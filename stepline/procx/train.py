@@ -1,8 +1,6 @@
-"""Training ProcX: what `stepline.training.fit` learns here (ProcX, section E.2), and who judges it.
+"""Training ProcX (section E.2), from fresh weights (pre-training) or on from a network (fine-tuning), as one folder.
 
-A training run of ProcX as one folder, from fresh weights (pre-training) or on from a network (fine-tuning).
-
-A run's folder is that of `training.run_folder`, and beside it:
+The folder is that of `training.run_folder`, and in it:
 
 best.safetensors      the network that scored best on held-out videos, where some are held out
 procx.safetensors     the final network
@@ -19,14 +17,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from stepline.datasets.excluded import read_excluded
 from stepline.errors import ModelError, SettingsError
 from stepline.evaluate.soda import soda
 from stepline.features import FeatureStore
 from stepline.procx.batch import StepSample, collate
-from stepline.procx.checkpoint import FILE, FeatureFacts, LoadedProcx, load_model, write_model
+from stepline.procx.checkpoint import FILE, LoadedProcx, TrainingFeatures, load_model, write_model
 from stepline.procx.dataset import StepDataset, gather_samples, steps_given_by
 from stepline.procx.inference import propose, select_proposals
 from stepline.procx.losses import count_frequencies, training_losses
@@ -40,7 +38,6 @@ from stepline.procx.settings import (
     ProcxRunSettings,
 )
 from stepline.procx.vocabulary import Vocabulary, train_vocabulary
-from stepline.records import Rejected
 from stepline.storage import write_atomic
 from stepline.training.distributed import first_then_all, is_first, start_processes
 from stepline.training.gather import FeatureSpec
@@ -57,7 +54,218 @@ from stepline.training.run_folder import (
 from stepline.training.settings import TrainSettings
 from stepline.training.sources import read_records
 
+BEST, FINAL = FILE.names
+SEEDS = "seeds.json"
 AT_ONCE = 16  # held-out videos
+UNIT = 0.01  # how far from 1 the length of a unit row may lie; features are stored in half precision
+DROPOUT_SETTINGS = ("dropout", "captioner.dropout")  # settings of a network that may change when it is trained on
+
+
+@dataclass(frozen=True)
+class ProcxSources:
+    """What a run reads. features: a store; steps: as `read_records` takes them, subset: only that split of them.
+
+    words: further sources whose texts the vocabulary is to hold, such as those of a later fine-tuning; excluded: lists
+    that `stepline excluded` wrote.
+    """
+
+    features: Path
+    steps: str
+    subset: str | None = None
+    words: tuple[str, ...] = ()
+    excluded: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True)
+class PreparedRun:
+    """A run before its first step. crowded: videos with more steps than the network has queries."""
+
+    samples: StepDataset
+    held_out: StepDataset
+    settings: ProcxRunSettings
+    vocabulary: Vocabulary
+    start: LoadedProcx | None
+    crowded: int
+
+    @cached_property
+    def trained(self) -> TrainingFeatures:
+        """What the network's file says of its training; one that read speech before still does."""
+        spec, data = self.samples.spec, self.settings.data
+        before = self.start.trained.around if self.start else None
+        lengths = np.linalg.norm(self.samples[0].values, axis=1)  # (T,)
+        unit = bool(np.allclose(lengths[lengths > 0], 1.0, atol=UNIT))
+        return TrainingFeatures(spec.backbone, spec.rate, unit, data.around if data.speech else before)
+
+    def network(self) -> ProcX | None:
+        """Return the network to go on from, one of its own each time; None for fresh weights."""
+        if self.start is None:
+            return None
+        network = ProcX(self.settings.model, len(self.vocabulary))
+        network.load_state_dict(self.start.model.state_dict())
+        return network
+
+
+@dataclass(frozen=True)
+class SeedResult:
+    """What came of a seed's training. score: the best on held-out videos, None without any; loss: of the last step."""
+
+    seed: int
+    folder: Path
+    score: float | None
+    loss: float
+
+
+def train_procx_run(
+    sources: ProcxSources,
+    folder: Path,
+    settings: ProcxRunSettings,
+    *,
+    start: Path | None = None,
+    seeds: int = 1,
+    report: Callable[[Progress], None] | None = None,
+    on_prepared: Callable[[PreparedRun], None] | None = None,
+) -> list[SeedResult]:
+    """Train, or go on training, a network a seed, and return what came of each.
+
+    start: a network to train on; seeds: how many trainings, from `train.seed` on, each in its own folder where there
+    are several. on_prepared: called before the first step. Raises SettingsError when `folder` holds another run,
+    ShapeError when nothing is left to train on, and what the sources raise.
+    """
+    device = start_processes(settings.train.device)
+    prepared = prepare_run(sources, settings, start)
+    if on_prepared is not None:
+        on_prepared(prepared)
+    results = []
+    for seed in range(settings.train.seed, settings.train.seed + seeds):
+        own = settings.model_copy(update={"train": settings.train.model_copy(update={"seed": seed})})
+        seed_folder = folder / f"seed-{seed}" if seeds > 1 else folder
+        results.append(_train_seed(prepared, sources, seed_folder, own, start, report, device))
+    if seeds > 1 and is_first():
+        write_atomic(folder / SEEDS, json.dumps(seed_summary(results), indent=2) + "\n")
+    return results
+
+
+def prepare_run(sources: ProcxSources, settings: ProcxRunSettings, start: Path | None = None) -> PreparedRun:
+    """Return all that a run starts from; `model.features` and `data.target` are filled in."""
+    data = settings.data.model_copy(update={"target": settings.data.target or steps_given_by(sources.steps)})
+    features = FeatureStore(sources.features)
+    samples = gather_samples(
+        read_records(sources.steps, sources.subset), features, data, excluded=read_excluded(sources.excluded)
+    )
+    training, held_out = samples.split(data.held_out)
+    loaded = None if start is None else load_model(start)
+    model = (
+        _settings_for(samples.spec, settings.model)
+        if loaded is None
+        else _settings_of_start(loaded, settings.model, samples.spec)
+    )
+    if data.speech and model.captioner.kind == "lstm":
+        raise SettingsError(f"data.speech={data.speech:g}: PDVC's captioner reads no speech; leave the setting out")
+    vocabulary = loaded.vocabulary if loaded else _train_vocabulary(training, sources, settings)
+    crowded = sum(count > model.queries for count in samples.counts)
+    whole = settings.model_copy(update={"data": data, "model": model})
+    return PreparedRun(training, held_out, whole, vocabulary, loaded, crowded)
+
+
+def _train_vocabulary(samples: StepDataset, sources: ProcxSources, settings: ProcxRunSettings) -> Vocabulary:
+    """Return the vocabulary of the samples' texts, and of the further sources' steps."""
+    texts = list(samples.texts())
+    for source in sources.words:
+        field = steps_given_by(source)
+        for record in read_records(source):
+            if field == "narration":
+                texts += [sentence.text for sentence in record.transcript.sentences] if record.transcript else []
+            else:
+                texts += [step.text for step in getattr(record, field)]
+    return train_vocabulary(texts, settings.vocabulary)
+
+
+def _settings_for(spec: FeatureSpec, model: ModelSettings) -> ModelSettings:
+    """Return settings of a network for these features. Raises SettingsError where another width was asked for."""
+    if "features" in model.model_fields_set and model.features != spec.width:
+        raise SettingsError(f"model.features={model.features}, the features have {spec.width}; leave the setting out")
+    return model.model_copy(update={"features": spec.width})
+
+
+def _settings_of_start(loaded: LoadedProcx, asked: ModelSettings, spec: FeatureSpec) -> ModelSettings:
+    """Return the settings of a network to train on, with the asked dropout. Raises where anything else differs."""
+    own = settings_to_train_on(loaded.model.settings, asked, DROPOUT_SETTINGS, loaded.path)
+    before = loaded.trained.backbone
+    if spec.width != own.features or (spec.backbone != before and not {spec.backbone, before} & set(UNKNOWN)):
+        takes = f"takes features of {before!r}, {own.features} wide, not {spec.backbone!r}, {spec.width} wide"
+        raise ModelError(f"{loaded.path}: {takes}; give the features that it was trained on")
+    return own
+
+
+def _train_seed(
+    prepared: PreparedRun,
+    sources: ProcxSources,
+    folder: Path,
+    settings: ProcxRunSettings,
+    start: Path | None,
+    report: Callable[[Progress], None] | None,
+    device: torch.device,
+) -> SeedResult:
+    """Train one seed's network in its folder, write it, and return what the log says of it."""
+    whole = prepared.settings.model_copy(update={"train": settings.train})
+    if is_first():
+        _claim_folder(prepared, sources, folder, whole, start)
+
+    def keep_best(best: nn.Module) -> None:
+        write_model(best, prepared.vocabulary, folder / BEST, prepared.trained)
+
+    network = train_procx(
+        prepared.samples,
+        folder,
+        vocabulary=prepared.vocabulary,
+        model=whole.model,
+        loss=whole.loss,
+        data=whole.data,
+        settings=whole.train,
+        start=prepared.network(),
+        report=report,
+        scorer=soda_scorer(prepared.held_out, keep_best) if len(prepared.held_out) else None,
+        device=device,
+    )
+    return first_then_all(partial(_finish, network, prepared, folder, whole.train.seed))
+
+
+def _claim_folder(
+    prepared: PreparedRun, sources: ProcxSources, folder: Path, settings: ProcxRunSettings, start: Path | None
+) -> None:
+    """Write what the run is. Raises SettingsError when the folder holds another one."""
+    digest = None if prepared.start is None else prepared.start.sha256
+    given = asdict(sources) | {"start": None if start is None else [start, digest]}
+    counts = {
+        "videos": len(prepared.samples), "steps": sum(prepared.samples.counts), "crowded": prepared.crowded,
+        "held_out": len(prepared.held_out), "tokens": len(prepared.vocabulary), "omitted": prepared.samples.reasons(),
+    }  # fmt: skip
+    run = {"settings": settings_that_matter(settings), "sources": given}
+    claim_run_folder(folder, run, {"versions": versions(), "data": counts})
+    rows = ((row, row.text if row.what == "step" else None) for row in prepared.samples.omitted)
+    write_omitted(
+        folder, ({"video": row.id, "reason": row.reason, "value": row.value, "step": step} for row, step in rows)
+    )
+
+
+def _finish(network: ProcX, prepared: PreparedRun, folder: Path, seed: int) -> SeedResult:
+    """Write the network, and return what the log says of the run; the first process has closed it by now."""
+    if is_first():
+        write_model(network, prepared.vocabulary, folder / FINAL, prepared.trained)
+    lines = [json.loads(line) for line in (folder / LOG).read_text(encoding="utf-8").splitlines()]
+    scores = [line["score"] for line in lines if "score" in line]
+    return SeedResult(seed, folder, max(scores, default=None), lines[-1]["loss"])
+
+
+def seed_summary(results: list[SeedResult]) -> dict[str, Any]:
+    """Return the seeds' scores and losses with their mean and spread (standard deviation of a sample), plain."""
+    rows = [{"seed": row.seed, "folder": row.folder.name, "score": row.score, "loss": row.loss} for row in results]
+    tree: dict[str, Any] = {"seeds": rows}
+    for name in ("score", "loss"):
+        values = [value for row in results if (value := getattr(row, name)) is not None]
+        spread = statistics.stdev(values) if len(values) > 1 else 0.0
+        tree[name] = {"mean": statistics.fmean(values), "spread": spread} if values else None
+    return tree
 
 
 def train_procx(
@@ -100,13 +308,13 @@ def procx_task(
     counts = samples.counts if hasattr(samples, "counts") else [len(sample.spans) for sample in samples]
     rates = count_frequencies(counts, model.most_steps + 1) if len(samples) else None  # the loop refuses none
 
-    def losses(network: nn.Module, chosen: Sequence[StepSample]) -> Sequence[Loss]:
+    def losses(network: nn.Module, batch: Sequence[StepSample]) -> Sequence[Loss]:
         device = next(network.parameters()).device
-        batch = collate(chosen, vocabulary, model).to(device)
-        return training_losses(network, batch, loss, _to(rates, device))
+        collated = collate(batch, vocabulary, model).to(device)
+        return training_losses(network, collated, loss, None if rates is None else rates.to(device))
 
-    def augment(chosen: Sequence[StepSample], rng: np.random.Generator) -> list[StepSample]:
-        return list(chosen) if data is None else [augment_sample(sample, data, rng) for sample in chosen]
+    def augment(batch: Sequence[StepSample], rng: np.random.Generator) -> list[StepSample]:
+        return list(batch) if data is None else [augment_sample(sample, data, rng) for sample in batch]
 
     return TrainingTask(samples, lambda _: 1, augment, losses, [1] * len(samples))
 
@@ -129,233 +337,14 @@ def soda_scorer(samples: Sequence[StepSample], keep: Callable[[nn.Module], None]
     """Return the scorer of held-out samples: SODA-D of the surest proposals, as many as are counted; no captions."""
     settings = DescribeSettings()
 
-    def measure(network: nn.Module, chosen: Sequence[StepSample]) -> tuple[float, float]:
-        found = propose(network, [one.values for one in chosen], [one.duration for one in chosen]).videos
+    def measure(network: nn.Module, batch: Sequence[StepSample]) -> tuple[float, float]:
+        values, seconds = [sample.values for sample in batch], [sample.duration for sample in batch]
+        proposals = propose(network, values, seconds).videos
         given = {
-            one.id: [(*video.boxes[query].tolist(), "") for query in select_proposals(video, settings)]
-            for one, video in zip(chosen, found, strict=True)
+            sample.id: [(*video.boxes[query].tolist(), "") for query in select_proposals(video, settings)]
+            for sample, video in zip(batch, proposals, strict=True)
         }
-        truth = {one.id: [(*span, "") for span in one.spans] for one in chosen}
-        return soda(truth, given, kind="d").f1 * len(chosen), float(len(chosen))
+        truth = {sample.id: [(*span, "") for span in sample.spans] for sample in batch}
+        return soda(truth, given, kind="d").f1 * len(batch), float(len(batch))
 
     return HeldOutScorer(samples, AT_ONCE, measure, keep)
-
-
-def _to(rates: Tensor | None, device: torch.device) -> Tensor | None:
-    return None if rates is None else rates.to(device)
-
-
-BEST, FINAL = FILE.names
-SEEDS = "seeds.json"
-UNIT = 0.01  # how far from 1 the length of a unit row may lie; features are stored in half precision
-DROPOUT_SETTINGS = ("dropout", "captioner.dropout")  # settings of a network that may change when it is trained on
-
-
-@dataclass(frozen=True)
-class ProcxSources:
-    """What a run reads. features: a store; steps: as `read_records` takes them, subset: only that split of them.
-
-    words: further sources whose texts the vocabulary is to hold, such as those of a later fine-tuning; excluded: lists
-    that `stepline excluded` wrote.
-    """
-
-    features: Path
-    steps: str
-    subset: str | None = None
-    words: tuple[str, ...] = ()
-    excluded: tuple[Path, ...] = ()
-
-
-@dataclass(frozen=True)
-class PreparedRun:
-    """A run before its first step. crowded: videos with more steps than the network has queries."""
-
-    samples: StepDataset
-    held_out: StepDataset
-    settings: ProcxRunSettings
-    vocabulary: Vocabulary
-    start: LoadedProcx | None
-    crowded: int
-
-    @cached_property
-    def trained(self) -> FeatureFacts:
-        """What the network says it was trained on; one that read speech before still does."""
-        kind, data = self.samples.kind, self.settings.data
-        before = self.start.trained.around if self.start else None
-        lengths = np.linalg.norm(self.samples[0].values, axis=1)  # (T,)
-        unit = bool(np.allclose(lengths[lengths > 0], 1.0, atol=UNIT))
-        return FeatureFacts(kind.backbone, kind.rate, unit, data.around if data.speech else before)
-
-    def network(self) -> ProcX | None:
-        """Return the network to go on from, one of its own each time; None for fresh weights."""
-        if self.start is None:
-            return None
-        network = ProcX(self.settings.model, len(self.vocabulary))
-        network.load_state_dict(self.start.model.state_dict())
-        return network
-
-
-@dataclass(frozen=True)
-class SeedResult:
-    """A seed's run. score: the best on held-out videos, None without any; loss: of the last step."""
-
-    seed: int
-    folder: Path
-    score: float | None
-    loss: float
-
-
-def train_run(
-    sources: ProcxSources,
-    folder: Path,
-    settings: ProcxRunSettings,
-    *,
-    start: Path | None = None,
-    seeds: int = 1,
-    report: Callable[[Progress], None] | None = None,
-    told: Callable[[PreparedRun], None] | None = None,
-) -> list[SeedResult]:
-    """Train, or go on training, a network a seed, and return what came of each.
-
-    start: a network to train on; seeds: how many trainings, from `train.seed` on, each in its own folder where there
-    are several. told: is called before the first step. Raises SettingsError when `folder` holds another run, ShapeError
-    when nothing is left to train on, and what the sources raise.
-    """
-    device = start_processes(settings.train.device)
-    prepared = prepare_run(sources, settings, start)
-    if told is not None:
-        told(prepared)
-    outcomes = []
-    for seed in range(settings.train.seed, settings.train.seed + seeds):
-        own = settings.model_copy(update={"train": settings.train.model_copy(update={"seed": seed})})
-        place = folder / f"seed-{seed}" if seeds > 1 else folder
-        outcomes.append(_train_one(prepared, sources, place, own, start, report, device))
-    if seeds > 1 and is_first():
-        write_atomic(folder / SEEDS, json.dumps(seed_summary(outcomes), indent=2) + "\n")
-    return outcomes
-
-
-def prepare_run(sources: ProcxSources, settings: ProcxRunSettings, start: Path | None = None) -> PreparedRun:
-    """Return all that a run starts from; `model.features` and `data.target` are filled in."""
-    data = settings.data.model_copy(update={"target": settings.data.target or steps_given_by(sources.steps)})
-    features = FeatureStore(sources.features)
-    samples = gather_samples(
-        read_records(sources.steps, sources.subset), features, data, excluded=read_excluded(sources.excluded)
-    )
-    kind = samples.kind
-    kept, held_out = samples.split(data.held_out)
-    loaded = None if start is None else load_model(start)
-    model = _sized(settings.model, kind) if loaded is None else _taken_up(settings.model, loaded, kind)
-    if data.speech and model.captioner.kind == "lstm":
-        raise SettingsError(f"data.speech={data.speech:g}: PDVC's captioner reads no speech; leave the setting out")
-    vocabulary = loaded.vocabulary if loaded else _vocabulary(kept, sources, settings)
-    crowded = sum(count > model.queries for count in samples.counts)
-    whole = settings.model_copy(update={"data": data, "model": model})
-    return PreparedRun(kept, held_out, whole, vocabulary, loaded, crowded)
-
-
-def seed_summary(outcomes: list[SeedResult]) -> dict[str, Any]:
-    """Return the seeds' scores and losses with their mean and spread (standard deviation of a sample), plain."""
-    rows = [{"seed": one.seed, "folder": one.folder.name, "score": one.score, "loss": one.loss} for one in outcomes]
-    tree: dict[str, Any] = {"seeds": rows}
-    for name in ("score", "loss"):
-        values = [value for one in outcomes if (value := getattr(one, name)) is not None]
-        spread = statistics.stdev(values) if len(values) > 1 else 0.0
-        tree[name] = {"mean": statistics.fmean(values), "spread": spread} if values else None
-    return tree
-
-
-def _train_one(
-    prepared: PreparedRun,
-    sources: ProcxSources,
-    folder: Path,
-    settings: ProcxRunSettings,
-    start: Path | None,
-    report: Callable[[Progress], None] | None,
-    device: torch.device,
-) -> SeedResult:
-    whole = prepared.settings.model_copy(update={"train": settings.train})
-    if is_first():
-        _claim(prepared, sources, folder, whole, start)
-    network = train_procx(
-        prepared.samples,
-        folder,
-        vocabulary=prepared.vocabulary,
-        model=whole.model,
-        loss=whole.loss,
-        data=whole.data,
-        settings=whole.train,
-        start=prepared.network(),
-        report=report,
-        scorer=_scorer(prepared, folder),
-        device=device,
-    )
-    return first_then_all(partial(_finish, network, prepared, folder, whole.train.seed))
-
-
-def _finish(network: ProcX, prepared: PreparedRun, folder: Path, seed: int) -> SeedResult:
-    """Write the network, and return what the log says of the run; the first process has closed it by now."""
-    if is_first():
-        write_model(network, prepared.vocabulary, folder / FINAL, prepared.trained)
-    lines = [json.loads(line) for line in (folder / LOG).read_text(encoding="utf-8").splitlines()]
-    scores = [line["score"] for line in lines if "score" in line]
-    return SeedResult(seed, folder, max(scores, default=None), lines[-1]["loss"])
-
-
-def _scorer(prepared: PreparedRun, folder: Path) -> HeldOutScorer[StepSample] | None:
-    if not len(prepared.held_out):
-        return None
-
-    def keep(network: nn.Module) -> None:
-        write_model(network, prepared.vocabulary, folder / BEST, prepared.trained)
-
-    return soda_scorer(prepared.held_out, keep)
-
-
-def _vocabulary(samples: StepDataset, sources: ProcxSources, settings: ProcxRunSettings) -> Vocabulary:
-    """Return the vocabulary of the samples' texts, and of the further sources' steps."""
-    texts = list(samples.texts())
-    for source in sources.words:
-        field = steps_given_by(source)
-        for record in read_records(source):
-            if field == "narration":
-                texts += [one.text for one in record.transcript.sentences] if record.transcript else []
-            else:
-                texts += [step.text for step in getattr(record, field)]
-    return train_vocabulary(texts, settings.vocabulary)
-
-
-def _sized(model: ModelSettings, kind: FeatureSpec) -> ModelSettings:
-    """Return settings of a network for these features. Raises SettingsError where another width was asked for."""
-    if "features" in model.model_fields_set and model.features != kind.width:
-        raise SettingsError(f"model.features={model.features}, the features have {kind.width}; leave the setting out")
-    return model.model_copy(update={"features": kind.width})
-
-
-def _taken_up(asked: ModelSettings, loaded: LoadedProcx, kind: FeatureSpec) -> ModelSettings:
-    """Return the settings of a network to train on, with the asked dropout. Raises where anything else differs."""
-    own = settings_to_train_on(loaded.model.settings, asked, DROPOUT_SETTINGS, loaded.path)
-    before = loaded.trained.backbone
-    if kind.width != own.features or (kind.backbone != before and not {kind.backbone, before} & set(UNKNOWN)):
-        takes = f"takes features of {before!r}, {own.features} wide, not {kind.backbone!r}, {kind.width} wide"
-        raise ModelError(f"{loaded.path}: {takes}; give the features that it was trained on")
-    return own
-
-
-def _claim(
-    prepared: PreparedRun, sources: ProcxSources, folder: Path, settings: ProcxRunSettings, start: Path | None
-) -> None:
-    """Write what the run is. Raises SettingsError when the folder holds another one."""
-    digest = None if prepared.start is None else prepared.start.sha256
-    given = asdict(sources) | {"start": None if start is None else [start, digest]}
-    counts = {
-        "videos": len(prepared.samples), "steps": sum(prepared.samples.counts), "crowded": prepared.crowded,
-        "held_out": len(prepared.held_out), "tokens": len(prepared.vocabulary), "omitted": prepared.samples.reasons(),
-    }  # fmt: skip
-    run = {"settings": settings_that_matter(settings), "sources": given}
-    claim_run_folder(folder, run, {"versions": versions(), "data": counts})
-    write_omitted(folder, map(_omitted_row, prepared.samples.omitted))
-
-
-def _omitted_row(row: Rejected) -> dict[str, str | None]:
-    return {"video": row.id, "reason": row.reason, "value": row.value, "step": row.text if row.what == "step" else None}

@@ -53,7 +53,7 @@ class DetectorRun(TrainedDetector):
         return f"expected calibration error {self.calibrated.error:.3f} on {clips}"
 
 
-def train_run(
+def train_detector_run(
     labelled: ClipDataset,
     unlabelled: ClipDataset | None,
     folder: Path,

@@ -8,7 +8,7 @@ import torch
 from small_video import draw_video
 
 from stepline.features.files import write_feature_file
-from stepline.procx.checkpoint import FeatureFacts, write_model
+from stepline.procx.checkpoint import TrainingFeatures, write_model
 from stepline.procx.model import ProcX
 from stepline.procx.settings import AttentionSettings, CaptionerSettings, ModelSettings, VocabularySettings
 from stepline.procx.vocabulary import train_vocabulary
@@ -37,7 +37,7 @@ def network(tmp_path_factory):
     words = train_vocabulary(["slice the lemons"], VocabularySettings(size=300))
     folder = tmp_path_factory.mktemp("network")
     write_model(
-        ProcX(SIZES, len(words)), words, folder / "procx.safetensors", FeatureFacts("conse", unit=True, around=5.0)
+        ProcX(SIZES, len(words)), words, folder / "procx.safetensors", TrainingFeatures("conse", unit=True, around=5.0)
     )
     return folder
 
@@ -132,9 +132,9 @@ def test_several_sources_are_told_one_after_another(stepline, network, silent, t
 def test_what_does_not_fit_is_one_line(stepline, network, silent, small_video, tmp_path):
     other = tmp_path / "other.safetensors"
     words = train_vocabulary(["cut"], VocabularySettings(size=300))
-    write_model(ProcX(SIZES, len(words)), words, other, FeatureFacts("s3d", unit=True))
+    write_model(ProcX(SIZES, len(words)), words, other, TrainingFeatures("s3d", unit=True))
     quick = tmp_path / "quick.safetensors"
-    write_model(ProcX(SIZES, len(words)), words, quick, FeatureFacts("conse", 4.0, unit=True))
+    write_model(ProcX(SIZES, len(words)), words, quick, TrainingFeatures("conse", 4.0, unit=True))
     nan = tmp_path / "nan.npy"
     np.save(nan, np.full((4, WIDTH), np.nan, np.float32))
     narrow = tmp_path / "narrow.npy"

@@ -11,7 +11,7 @@ from silent_videos import DOINGS, TINY, WIDTH
 
 from stepline.errors import ModelError
 from stepline.procx.batch import stack_videos
-from stepline.procx.checkpoint import FeatureFacts, load_model, write_model
+from stepline.procx.checkpoint import TrainingFeatures, load_model, write_model
 from stepline.procx.model import ProcX
 from stepline.procx.settings import VocabularySettings
 from stepline.procx.vocabulary import train_vocabulary
@@ -26,7 +26,7 @@ def written(tmp_path_factory):
     torch.manual_seed(0)
     network = ProcX(TINY, len(WORDS)).eval()
     path = tmp_path_factory.mktemp("network") / "procx.safetensors"
-    write_model(network, WORDS, path, FeatureFacts("drawn", 2.0, unit=True, around=4.0))
+    write_model(network, WORDS, path, TrainingFeatures("drawn", 2.0, unit=True, around=4.0))
     return network, path
 
 
@@ -47,7 +47,7 @@ def test_what_is_read_is_what_was_written(written):
     network, path = written
     loaded = load_model(path.parent)  # a folder is searched
     assert loaded.vocabulary == WORDS
-    assert loaded.trained == FeatureFacts("drawn", 2.0, unit=True, around=4.0)
+    assert loaded.trained == TrainingFeatures("drawn", 2.0, unit=True, around=4.0)
     assert loaded.sha256 == sha256(path)
     assert not loaded.model.training
     seen = stack_videos([np.ones((9, WIDTH), np.float32)], [9.0], TINY.rows)
@@ -114,10 +114,10 @@ def test_speech_and_scale_are_those_of_the_training(written, tmp_path):
     load_model(path).check_speech()
     load_model(path).check_scale(unit=True)
     raw = tmp_path / "raw.safetensors"
-    write_model(network, WORDS, raw, FeatureFacts("drawn"))
+    write_model(network, WORDS, raw, TrainingFeatures("drawn"))
     load_model(raw).check_scale(unit=True)  # it gives rows a length of its own
     as_given = ProcX(network.settings.model_copy(update={"standardise": False}), len(WORDS))
-    write_model(as_given, WORDS, raw, FeatureFacts("drawn"))
+    write_model(as_given, WORDS, raw, TrainingFeatures("drawn"))
     with pytest.raises(ModelError, match="trained on pictures alone"):
         load_model(raw).check_speech()
     with pytest.raises(ModelError, match="not on rows of length 1"):

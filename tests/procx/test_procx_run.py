@@ -9,10 +9,10 @@ from silent_videos import OPTIONS, TINY, features, records, train_command, write
 
 from stepline.errors import ModelError, SettingsError
 from stepline.features.files import write_feature_file
-from stepline.procx.checkpoint import FeatureFacts, load_model, write_model
+from stepline.procx.checkpoint import TrainingFeatures, load_model, write_model
 from stepline.procx.model import ProcX
 from stepline.procx.settings import ProcxRunSettings, VocabularySettings
-from stepline.procx.train import ProcxSources, train_run
+from stepline.procx.train import ProcxSources, train_procx_run
 from stepline.procx.vocabulary import train_vocabulary
 from stepline.settings import load_settings
 from stepline.storage import read_record, write_parquet
@@ -44,7 +44,7 @@ def test_from_training_to_a_score(tmp_path, stores, stepline):
     assert made.exit_code == 0, made.stderr
     assert json.loads(made.stdout)["files"] == [str(tmp_path / "run" / "procx.safetensors")]
     loaded = load_model(tmp_path / "run")
-    assert loaded.trained == FeatureFacts("drawn", 1.0)
+    assert loaded.trained == TrainingFeatures("drawn", 1.0)
     assert loaded.model.settings == TINY
     prediction = tmp_path / "p.json"
     options = ("--model", tmp_path / "run", "--features", store)
@@ -71,7 +71,7 @@ def test_from_training_to_a_score(tmp_path, stores, stepline):
 def test_videos_without_features_are_listed_and_scored_as_missing(tmp_path, stores, stepline):
     store, flat, _ = stores
     words = train_vocabulary(["cut the onion"], VocabularySettings(size=300))
-    write_model(ProcX(TINY, len(words)), words, tmp_path / "procx.safetensors", FeatureFacts("drawn"))
+    write_model(ProcX(TINY, len(words)), words, tmp_path / "procx.safetensors", TrainingFeatures("drawn"))
     tree = json.loads(Path(flat.partition(":")[2]).read_text())
     tree["gone"] = tree["v0"]
     (tmp_path / "yc2_val.json").write_text(json.dumps(tree))
@@ -102,15 +102,15 @@ def test_a_run_that_was_stopped_ends_with_the_same_bits(tmp_path, stores):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        train_run(sources, tmp_path / "stopped", settings, report=stop)
+        train_procx_run(sources, tmp_path / "stopped", settings, report=stop)
     assert not (tmp_path / "stopped" / "procx.safetensors").exists()
-    outcomes = [train_run(sources, tmp_path / name, settings) for name in ("stopped", "whole")]
+    outcomes = [train_procx_run(sources, tmp_path / name, settings) for name in ("stopped", "whole")]
     assert outcomes[0][0].loss == outcomes[1][0].loss
     for name in (CHECKPOINT, LOG, "procx.safetensors", "best.safetensors"):
         assert (tmp_path / "stopped" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
     assert load_model(tmp_path / "whole").trained.around == 10.0
     with pytest.raises(SettingsError, match="another run"):
-        train_run(sources, tmp_path / "whole", chosen())
+        train_procx_run(sources, tmp_path / "whole", chosen())
 
 
 def test_fine_tuning_goes_on_from_a_network_with_its_words(tmp_path, stores, stepline):
@@ -175,7 +175,7 @@ def test_what_does_not_fit_is_one_line(tmp_path, stores, stepline):
     store, flat, swapped = stores
     words = train_vocabulary(["cut"], VocabularySettings(size=300))
     other = tmp_path / "other.safetensors"
-    write_model(ProcX(TINY, len(words)), words, other, FeatureFacts("s3d"))
+    write_model(ProcX(TINY, len(words)), words, other, TrainingFeatures("s3d"))
     deaf = ("--set", "model.captioner.kind=lstm", "--set", "data.speech=1.0")
     for says, steps, given in (
         ("no records to train on", tmp_path / "none", ()),
@@ -192,7 +192,7 @@ def test_what_does_not_fit_is_one_line(tmp_path, stores, stepline):
         assert says in failed.stderr
         assert len(failed.stderr.strip().splitlines()) == 1, failed.stderr
     with pytest.raises(ModelError, match="no such file"):
-        train_run(ProcxSources(store, flat), tmp_path / "out", chosen(), start=tmp_path / "none")
+        train_procx_run(ProcxSources(store, flat), tmp_path / "out", chosen(), start=tmp_path / "none")
 
 
 def test_the_defaults_are_the_papers_whatever_else_is_set():

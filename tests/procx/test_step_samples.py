@@ -81,7 +81,7 @@ def test_evaluation_videos_are_kept_out():
 
 def test_nothing_left_is_an_error_that_says_why():
     with pytest.raises(ShapeError, match=f"2 x {NO_FEATURES}"):
-        _ = gathered(records(2), {}).kind
+        _ = gathered(records(2), {}).spec
 
 
 def test_features_that_hold_nan_are_refused_when_they_are_read(tmp_path):

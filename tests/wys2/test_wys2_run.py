@@ -18,7 +18,7 @@ from stepline.training.gather import NO_FEATURES
 from stepline.training.settings import TrainSettings
 from stepline.wys2.dataset import gather_clips, infer_labels
 from stepline.wys2.detector import read_detector, trained_on
-from stepline.wys2.run import train_run
+from stepline.wys2.run import train_detector_run
 from stepline.wys2.settings import ClipSettings, DetectorSettings, LabelSettings, PseudoSettings, Wys2Settings
 from stepline.wys2.train import score_pairs
 
@@ -63,7 +63,7 @@ def test_a_run_leaves_a_detector_and_says_what_it_did(world, store, tmp_path):
     labelled, further = (
         gather_clips(records, store, words, PLAIN) for records in (world.records[:10], bare(world.records[10:]))
     )
-    made = train_run(labelled, further, tmp_path, SMALL, video="world", text="words")
+    made = train_detector_run(labelled, further, tmp_path, SMALL, video="world", text="words")
     assert [one.number for one in made.rounds] == [0, 1]
     assert made.rounds[1].kept == pytest.approx(0.2 * len(further.clips), abs=1)
     told = json.loads((tmp_path / "run.json").read_text())
@@ -78,12 +78,12 @@ def test_a_run_leaves_a_detector_and_says_what_it_did(world, store, tmp_path):
 
 def test_a_folder_holds_one_run(world, store, tmp_path):
     labelled = gather_clips(world.records, store, words, PLAIN)
-    first = train_run(labelled, None, tmp_path, SMALL)
-    again = train_run(labelled, None, tmp_path, SMALL)  # finds its trainings done
+    first = train_detector_run(labelled, None, tmp_path, SMALL)
+    again = train_detector_run(labelled, None, tmp_path, SMALL)  # finds its trainings done
     scores = [score_pairs(made.detector, labelled.pairs) for made in (first, again)]
     np.testing.assert_array_equal(*scores)
     with pytest.raises(SettingsError, match="another run"):
-        train_run(labelled, None, tmp_path, SMALL.model_copy(update={"labels": LabelSettings(kind="mc")}))
+        train_detector_run(labelled, None, tmp_path, SMALL.model_copy(update={"labels": LabelSettings(kind="mc")}))
 
 
 def test_videos_that_cannot_serve_are_left_out_and_counted(world, store):
@@ -119,12 +119,12 @@ def test_consensus_labels_need_the_task_of_every_video(world, store):
 def test_nothing_to_train_on_says_why(store, tmp_path, world):
     silent = world.records[0].model_copy(update={"transcript": None})
     with pytest.raises(DatasetError, match="no narration"):
-        train_run(gather_clips([silent], store, words, PLAIN), None, tmp_path, SMALL)
+        train_detector_run(gather_clips([silent], store, words, PLAIN), None, tmp_path, SMALL)
 
 
 def test_few_validation_clips_give_no_calibration_and_say_so(world, store, tmp_path):
     (tmp_path / "detector.shown.json").write_text("of an earlier run")
-    made = train_run(gather_clips(world.records[:5], store, words, PLAIN), None, tmp_path, SMALL)
+    made = train_detector_run(gather_clips(world.records[:5], store, words, PLAIN), None, tmp_path, SMALL)
     assert made.calibrated is None
     assert not (tmp_path / "detector.shown.json").exists()
     assert json.loads((tmp_path / "run.json").read_text())["calibration"] == made.told
