@@ -13,7 +13,7 @@ from stepline.errors import ShapeError
 from stepline.features import FeatureStore
 from stepline.procx.batch import StepSample
 from stepline.procx.settings import DataSettings, StepSource, TextChoice
-from stepline.records import FeatureSequence, Record, Rejected, Sentence, Span, Step, count_reasons
+from stepline.records import FeatureSequence, Record, Rejected, Sentence, Step, count_reasons
 from stepline.training.batches import LazySamples
 from stepline.training.gather import FeatureJoin, Features, FeatureSpec, feature_spec, is_held_out, reasons_in_words
 from stepline.training.sources import dataset_of
