@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from stepline.curate.forecast.model import line
+from stepline.curate.forecast.model import fit_line
 from stepline.evaluate.bootstrap import Floats
 
 TYPICAL = 1e-9  # s; below it a stage was not reached
@@ -74,7 +74,7 @@ def _scaled(spent: Floats, sizes: Floats, wanted: Floats, drawn: npt.NDArray[np.
     reached = spent > TYPICAL
     if not reached.any():
         return np.zeros(len(wanted))
-    fixed, slope = line(sizes[reached][None], spent[reached][None])
+    fixed, slope = fit_line(sizes[reached][None], spent[reached][None])
     here = np.maximum(TYPICAL, fixed + slope * sizes)
     return np.asarray(spent[drawn] / here[drawn] * (fixed + slope * wanted))
 

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import numpy as np
 
-from stepline.curate.forecast.costs import Costs, StageCosts, read_costs
-from stepline.curate.forecast.model import forecast, sample, sizes
+from stepline.curate.forecast.costs import SampleCosts, StageCosts, read_costs
+from stepline.curate.forecast.model import draw_stratified, forecast, known_sizes
 from stepline.curate.remote import RemotePath
 from stepline.curate.settings import ForecastSettings
 from stepline.curate.store.run_log import read_items, read_timings
@@ -27,7 +27,7 @@ RESULT = Path(__file__).resolve().parent / "results" / "curate_forecast.json"
 SAMPLES = 200
 
 
-def whole(out: Path) -> tuple[Costs, Costs, list[str]]:
+def whole(out: Path) -> tuple[SampleCosts, SampleCosts, list[str]]:
     """Return what the run's own journals say, those of its dry run, and the ids of all videos."""
     ids = [item.id for item in read_items(RemotePath(str(out)))]
     run = read_costs(read_timings(RemotePath(str(out))), ids)
@@ -35,7 +35,7 @@ def whole(out: Path) -> tuple[Costs, Costs, list[str]]:
     return run, read_costs(lines, ids), ids
 
 
-def together(run: Costs, dry: Costs) -> dict[str, StageCosts]:
+def together(run: SampleCosts, dry: SampleCosts) -> dict[str, StageCosts]:
     """Return the costs of every video: of the run where it did it, else of the dry run, whose result it used."""
     found = {}
     for name, stage in run.stages.items():
@@ -48,15 +48,15 @@ def together(run: Costs, dry: Costs) -> dict[str, StageCosts]:
 def made_again(out: Path) -> dict[str, object]:
     """Return the forecast that this version makes from the dry run's journals."""
     items = list(read_items(RemotePath(str(out))))
-    known = sizes(items)
+    known = known_sizes(items)
     settings = ForecastSettings()
     (folder,) = out.glob("forecast/*")
-    chosen = sample(known.values, settings.sample, settings.seed)
+    chosen = draw_stratified(known.values, settings.sample, settings.seed)
     costs = read_costs(read_timings(RemotePath(str(folder))), [items[place].id for place in chosen])
     return asdict(forecast(costs, known.values[chosen], known.values, settings, size=known.kind))
 
 
-def compared(told: dict[str, object], run: Costs, stages: dict[str, StageCosts]) -> list[dict[str, object]]:
+def compared(told: dict[str, object], run: SampleCosts, stages: dict[str, StageCosts]) -> list[dict[str, object]]:
     """Return a row a stage, and the sum: CPU seconds forecast, with the interval, and measured."""
     rows: list[dict[str, object]] = []
     for stage in told["stages"]:  # type: ignore[attr-defined]
@@ -81,14 +81,14 @@ def chosen_part(stage: StageCosts, chosen: list[int]) -> StageCosts:
 def redrawn(out: Path, stages: dict[str, StageCosts], count: int) -> dict[str, float]:
     """Return how far forecasts from other samples lie from the video stages' true CPU seconds."""
     items = list(read_items(RemotePath(str(out))))
-    known = sizes(items)
+    known = known_sizes(items)
     truth = sum(float(stage.spent["cpu"].sum()) for stage in stages.values())
     errors, held = [], 0
     for seed in range(SAMPLES):
-        chosen = sample(known.values, count, seed)
+        chosen = draw_stratified(known.values, count, seed)
         part = {name: chosen_part(stage, chosen) for name, stage in stages.items()}
         settings = ForecastSettings(seed=seed, draws=200, cores=(1,))
-        told = forecast(Costs(part, {}, 0.0, 0.0), known.values[chosen], known.values, settings)
+        told = forecast(SampleCosts(part, {}, 0.0, 0.0), known.values[chosen], known.values, settings)
         seconds = told.cpu_hours
         errors.append(seconds.value * 3600 / truth - 1)
         held += seconds.low * 3600 <= truth <= seconds.high * 3600

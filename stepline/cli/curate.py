@@ -84,13 +84,12 @@ def _echo_to_stderr(line: str) -> None:
 
 def _forecast(request: "RunRequest", as_json: bool) -> None:
     from stepline.curate.driver import source_items
-    from stepline.curate.forecast.dry_run import as_json as to_json
-    from stepline.curate.forecast.dry_run import dry_run, written
+    from stepline.curate.forecast import dry_run, forecast_json, format_forecast
 
     with curation_bar() as on_progress:
         reported = replace(request, on_progress=on_progress)
-        found = dry_run(reported, list(source_items(reported)), request.recipe.forecast)
-    click.echo(to_json(found) if as_json else written(found))
+        forecast = dry_run(reported, list(source_items(reported)), request.recipe.forecast)
+    click.echo(forecast_json(forecast) if as_json else format_forecast(forecast))
 
 
 def _recipe(name: str, options: dict[str, Any]) -> "Recipe":

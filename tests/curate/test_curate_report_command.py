@@ -8,7 +8,7 @@ from made_records import left_out, record
 
 from stepline.cli import main
 from stepline.curate.audit.verdicts import Verdict
-from stepline.curate.forecast.dry_run import as_json, size, time, written
+from stepline.curate.forecast.dry_run import forecast_json, format_bytes, format_forecast, format_seconds
 from stepline.curate.forecast.model import Forecast, Interval, StageForecast
 from stepline.storage import write_parquet
 
@@ -61,9 +61,14 @@ def test_a_forecast_reads_in_large_units():
         1000, 24, "bytes", (stage,), hours, hours, {1: hours, 16: Interval(0.01, 0.005, 0.02)}, Interval(5e8, 4e8, 6e8),
         Interval(0, 0, 0), Interval(1.5, 1.0, 2.0),
     )  # fmt: skip
-    text = written(told)
+    text = format_forecast(told)
     assert "hear   2.0 h  60.0 s to 2.5 h  2.0 GB  25 %" in text
     assert "with 16 workers: 36.0 s [18.0 s, 72.0 s]" in text
     assert "tokens" not in text
-    assert json.loads(as_json(told))["stages"][0]["load"] == 3.0
-    assert (time(119.0), time(7199.0), size(999), size(1e18)) == ("119.0 s", "120.0 min", "999.0 B", "1000.0 PB")
+    assert json.loads(forecast_json(told))["stages"][0]["load"] == 3.0
+    assert (format_seconds(119.0), format_seconds(7199.0), format_bytes(999), format_bytes(1e18)) == (
+        "119.0 s",
+        "120.0 min",
+        "999.0 B",
+        "1000.0 PB",
+    )

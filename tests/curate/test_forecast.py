@@ -7,7 +7,15 @@ from fake_stages import STAGES, recipe, videos
 from stepline.curate.driver import RunRequest, run_recipe
 from stepline.curate.forecast.costs import read_costs
 from stepline.curate.forecast.dry_run import dry_run
-from stepline.curate.forecast.model import at, forecast, foretells, line, sample, sizes, totals
+from stepline.curate.forecast.model import (
+    draw_stratified,
+    extrapolate_runs,
+    extrapolate_totals,
+    fit_line,
+    forecast,
+    known_sizes,
+    size_predicts,
+)
 from stepline.curate.remote import RemotePath
 from stepline.curate.settings import ForecastSettings
 from stepline.curate.stage import Item
@@ -35,10 +43,10 @@ def journal(seconds):
 
 def test_a_line_has_no_part_below_zero():
     x = np.array([1.0, 2.0, 3.0])
-    fixed, slope = line(np.stack([x] * 3), np.stack([2 + 3 * x, 3 * x - 2, 5 - x]))
+    fixed, slope = fit_line(np.stack([x] * 3), np.stack([2 + 3 * x, 3 * x - 2, 5 - x]))
     assert list(fixed) == pytest.approx([2.0, 0.0, 3.0])
     assert list(slope) == pytest.approx([3.0, (1 + 8 + 21) / 14, 0.0])
-    assert line(np.ones((1, 2)), np.array([[1.0, 3.0]])) == (2.0, 0.0)
+    assert fit_line(np.ones((1, 2)), np.array([[1.0, 3.0]])) == (2.0, 0.0)
 
 
 def test_costs_tell_models_waiting_and_starting_apart():
@@ -60,13 +68,13 @@ def test_a_unit_tried_again_counts_twice_and_one_under_two_keys_once():
 
 def test_sizes_that_tell_nothing_are_not_asked():
     x = np.array([1.0, 2, 3, 4, 5, 6])
-    assert foretells(x, 2 + x)
-    assert not foretells(x, np.array([3.0, 1, 3, 1, 3, 1]))
-    once, generator = np.arange(6)[None], np.random.default_rng(0)
+    assert size_predicts(x, 2 + x)
+    assert not size_predicts(x, np.array([3.0, 1, 3, 1, 3, 1]))
+    once, rng = np.arange(6)[None], np.random.default_rng(0)
     # a file of a thousand times the bytes counts as the largest that was seen; the flat one as the mean
     everything = np.array([*x, 6000.0])
-    assert totals(2 + x, x, everything, once, generator) == pytest.approx(2 * 7 + 21 + 6)
-    assert totals(np.array([3.0, 1, 3, 1, 3, 1]), x, everything, once, generator) == pytest.approx(14)
+    assert extrapolate_totals(2 + x, x, everything, once, rng) == pytest.approx(2 * 7 + 21 + 6)
+    assert extrapolate_totals(np.array([3.0, 1, 3, 1, 3, 1]), x, everything, once, rng) == pytest.approx(14)
 
 
 def test_all_videos_by_hand():
@@ -90,17 +98,19 @@ def test_all_videos_by_hand():
 
 def test_a_stage_over_the_dataset_grows_from_two_sizes_and_pays_its_imports_once():
     # a first run of 8 videos took 30 s, one of 24 took 28, another of 8 took 12: 4 + 1 s a video, 18 s once
-    assert at(np.array([8.0, 24, 8]), np.array([[30.0, 28, 12]]), np.array([300.0])) == pytest.approx(18 + 4 + 300)
-    assert at(np.array([8.0]), np.array([[12.0]]), np.array([300.0])) == pytest.approx(450)
+    assert extrapolate_runs(np.array([8.0, 24, 8]), np.array([[30.0, 28, 12]]), np.array([300.0])) == pytest.approx(
+        18 + 4 + 300
+    )
+    assert extrapolate_runs(np.array([8.0]), np.array([[12.0]]), np.array([300.0])) == pytest.approx(450)
 
 
 def test_intervals_hold_the_truth_about_as_often_as_they_say():
-    generator = np.random.default_rng(1)
+    rng = np.random.default_rng(1)
     held = 0
     for seed in range(60):
-        x = generator.uniform(10, 100, size=400)
-        y = (2 + 0.3 * x) * generator.lognormal(0, 0.3, size=400)
-        chosen = sample(x, 24, seed)
+        x = rng.uniform(10, 100, size=400)
+        y = (2 + 0.3 * x) * rng.lognormal(0, 0.3, size=400)
+        chosen = draw_stratified(x, 24, seed)
         lines = [end(n, f"v{n}", "hear", float(y[place])) for n, place in enumerate(chosen)]
         told = forecast(
             read_costs(lines, [f"v{n}" for n in range(24)]), x[chosen], x, ForecastSettings(draws=200, cores=(1,))
@@ -110,18 +120,18 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say():
 
 
 def test_sizes_are_durations_else_bytes_else_alike():
-    assert sizes([Item("a", duration=3.0), Item("b", duration=4.0)]).kind == "duration"
-    by_bytes = sizes([Item("a", stamp="100-9"), Item("b", stamp="50-8", duration=1.0)])
+    assert known_sizes([Item("a", duration=3.0), Item("b", duration=4.0)]).kind == "duration"
+    by_bytes = known_sizes([Item("a", stamp="100-9"), Item("b", stamp="50-8", duration=1.0)])
     assert (by_bytes.kind, list(by_bytes.values)) == ("bytes", [100.0, 50.0])
-    assert list(sizes([Item("a", stamp="100-9"), Item("b", stamp="")]).values) == [1.0, 1.0]
+    assert list(known_sizes([Item("a", stamp="100-9"), Item("b", stamp="")]).values) == [1.0, 1.0]
 
 
 def test_every_third_of_a_sample_holds_small_and_large_videos():
-    chosen = sample(np.arange(300.0), 24, seed=3)
+    chosen = draw_stratified(np.arange(300.0), 24, seed=3)
     assert len(set(chosen)) == 24
     for third in (chosen[:8], chosen[8:16], chosen[16:]):
         assert sum(place < 150 for place in third) == 4
-    assert sorted(sample(np.arange(4.0), 24, seed=0)) == [0, 1, 2, 3]
+    assert sorted(draw_stratified(np.arange(4.0), 24, seed=0)) == [0, 1, 2, 3]
 
 
 def test_the_run_after_a_dry_run_makes_nothing_of_the_sample_again(tmp_path):

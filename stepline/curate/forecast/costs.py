@@ -1,4 +1,4 @@
-"""What a sample took, read from the journals of its runs."""
+"""What the sampled videos took, stage by stage, read from the run logs of their runs."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,7 +9,7 @@ from pydantic import JsonValue
 
 from stepline.evaluate.bootstrap import Floats
 
-QUANTITIES = ("cpu", "wall", "bytes", "tokens")  # CPU seconds, seconds, bytes of cells, a language model's tokens
+QUANTITIES = ("cpu", "wall", "bytes", "tokens")  # CPU seconds, seconds, bytes of results, a language model's tokens
 
 
 @dataclass
@@ -26,7 +26,7 @@ class StageCosts:
 
 
 @dataclass
-class Costs:
+class SampleCosts:
     """All that a sample took. dataset: stage -> [(videos of that run, cpu, wall, bytes)], in the order run.
 
     lead: seconds from the start of a run to its first unit. gap: seconds a worker waits between two units. start: CPU
@@ -41,23 +41,23 @@ class Costs:
     runs: list[int] = field(default_factory=list)  # videos of each run
 
 
-def read_costs(lines: Iterable[Mapping[str, JsonValue]], items: Sequence[str]) -> Costs:
-    """Return the costs of a sample (ids, in order) from the lines of its journals, in the order written."""
-    told = sorted(lines, key=lambda line: _number(line, "at"))
-    ends = [line for line in told if line["event"] == "end"]
+def read_costs(lines: Iterable[Mapping[str, JsonValue]], items: Sequence[str]) -> SampleCosts:
+    """Return the costs of a sample (ids, in order) from the lines of its run logs, in the order written."""
+    log = sorted(lines, key=lambda line: _number(line, "at"))
+    ends = [line for line in log if line["event"] == "end"]
     names = list(dict.fromkeys(str(line["stage"]) for line in ends))
     dataset: dict[str, list[tuple[int, float, float, float]]] = defaultdict(list)
     runs: list[int] = []
-    for line in told:
+    for line in log:
         if line["event"] == "run":
             runs.append(int(_number(line, "videos")))
         elif line["event"] == "dataset":
             took = (_number(line, "cpu"), _number(line, "wall"), _number(line, "bytes"))
             dataset[str(line["stage"])].append((runs[-1] if runs else len(items), *took))
     stages = {name: _stage([line for line in ends if line["stage"] == name], items) for name in names}
-    fresh = [_number(line, "cpu") for line in told if line["event"] == "worker"]
+    fresh = [_number(line, "cpu") for line in log if line["event"] == "worker"]
     start = float(np.mean(fresh)) if fresh else 0.0
-    return Costs(stages, dict(dataset), _lead(told), _gap(told), start, runs)
+    return SampleCosts(stages, dict(dataset), _lead(log), _gap(log), start, runs)
 
 
 def _stage(ends: Sequence[Mapping[str, JsonValue]], items: Sequence[str]) -> StageCosts:
@@ -66,22 +66,22 @@ def _stage(ends: Sequence[Mapping[str, JsonValue]], items: Sequence[str]) -> Sta
     for line in ends:
         if line["id"] in units:
             units[str(line["id"])][str(line["key"])].append(line)
-    found = [unit for item in units.values() for unit in item.values()]
-    costs = StageCosts({}, {}, len(found), sum(not unit[-1]["ok"] for unit in found))
+    every = [unit for item in units.values() for unit in item.values()]
+    costs = StageCosts({}, {}, len(every), sum(not unit[-1]["ok"] for unit in every))
     for quantity in QUANTITIES:
-        whole = {id(unit): sum(_quantity(line, quantity) for line in unit) for unit in found}
-        others = [whole[id(unit)] for unit in found if not _first(unit)]
+        whole = {id(unit): sum(_quantity(line, quantity) for line in unit) for unit in every}
+        others = [whole[id(unit)] for unit in every if not _is_first(unit)]
         usual = float(np.median(others)) if others and quantity in ("cpu", "wall") else float("inf")
-        extra = [max(0.0, whole[id(unit)] - usual) for unit in found if _first(unit)]
+        extra = [max(0.0, whole[id(unit)] - usual) for unit in every if _is_first(unit)]
         costs.load[quantity] = float(np.mean(extra)) if extra else 0.0
-        for unit in filter(_first, found):  # a first unit counts as the others do
+        for unit in filter(_is_first, every):  # a first unit counts as the others do
             whole[id(unit)] = min(whole[id(unit)], usual)
         means = [[whole[id(unit)] for unit in item.values()] for item in units.values()]
         costs.spent[quantity] = np.array([sum(values) / len(values) if values else 0.0 for values in means])
     return costs
 
 
-def _first(unit: Sequence[Mapping[str, JsonValue]]) -> bool:
+def _is_first(unit: Sequence[Mapping[str, JsonValue]]) -> bool:
     """Tell whether a unit was its worker's first of the stage, and so paid for the models."""
     return any(bool(line.get("first")) for line in unit)
 
@@ -92,25 +92,25 @@ def _quantity(line: Mapping[str, JsonValue], quantity: str) -> float:
     return sum(_number(line, name) for name in line if name.startswith("tokens"))
 
 
-def _lead(told: Sequence[Mapping[str, JsonValue]]) -> float:
+def _lead(log: Sequence[Mapping[str, JsonValue]]) -> float:
     """Return the mean seconds from a run's beginning, reading its source included, to its first unit."""
-    found = []
+    leads = []
     began: float | None = None
-    for line in told:
+    for line in log:
         if line["event"] == "run":
             began = _number(line, "at") - _number(line, "seconds")
         elif line["event"] == "start" and line.get("id") is not None and began is not None:
-            found.append(_number(line, "at") - began)
+            leads.append(_number(line, "at") - began)
             began = None
-    return float(np.mean(found)) if found else 0.0
+    return float(np.mean(leads)) if leads else 0.0
 
 
-def _gap(told: Sequence[Mapping[str, JsonValue]]) -> float:
+def _gap(log: Sequence[Mapping[str, JsonValue]]) -> float:
     """Return the median seconds that a worker waits between a unit's end and its next one's start."""
     worker: dict[str, JsonValue] = {}
     free: dict[JsonValue, float] = {}
     gaps = []
-    for line in told:
+    for line in log:
         key = str(line.get("key"))
         if line["event"] == "start" and "worker" in line:
             worker[key] = line["worker"]

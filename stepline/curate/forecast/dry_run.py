@@ -1,7 +1,4 @@
-"""A sample of a run's videos worked on for real, beside the run's own OUT; the forecast that follows from it.
-
-A forecast as people read it, and as JSON.
-"""
+"""A sample of a run's videos worked on for real, beside the run's own OUT; the forecast that follows, and its texts."""
 
 import hashlib
 import json
@@ -12,7 +9,7 @@ from dataclasses import asdict, replace
 from stepline.curate.driver import RunRequest, collect_items, run_recipe
 from stepline.curate.execution.local import core_count
 from stepline.curate.forecast.costs import read_costs
-from stepline.curate.forecast.model import Forecast, Interval, forecast, sample, sizes
+from stepline.curate.forecast.model import Forecast, Interval, draw_stratified, forecast, known_sizes
 from stepline.curate.remote import RemotePath
 from stepline.curate.settings import ForecastSettings
 from stepline.curate.stage import Item, resolve_stages
@@ -23,86 +20,81 @@ from stepline.records import Rejected
 FORECAST = "forecast"  # below OUT
 
 
-def dry_run(job: RunRequest, source: Sequence[Item | Rejected], settings: ForecastSettings) -> Forecast:
-    """Return what the job will take. What the sample made is left in OUT, where the run finds it done.
+def dry_run(request: RunRequest, source: Sequence[Item | Rejected], settings: ForecastSettings) -> Forecast:
+    """Return what the request will take. What the sample made is left in OUT, where the run finds it done.
 
     A third of the sample goes through the whole recipe, then all of it, then another third: stages over the dataset
     are so seen at two sizes, with what only a first run pays apart.
     """
-    collection = collect_items(source, job.limit)
-    known = sizes(collection.items)
-    chosen = sample(known.values, settings.sample, settings.seed)
-    items = [collection.items[place] for place in chosen]
-    beside = replace(job, out=_below(job, items), limit=None)
+    recipe = request.recipe
+    collection = collect_items(source, request.limit)
+    sizes = known_sizes(collection.items)
+    chosen = draw_stratified(sizes.values, settings.sample, settings.seed)
+    items = [collection.items[row] for row in chosen]
+    sampled = replace(request, out=_sample_folder(request, items), limit=None)
     third = max(2, -(-len(items) // 3))
     for part in (items[:third], items, items[third : 2 * third]):
-        run_recipe(beside, [*part, *collection.refused])
-    lend(
-        RemotePath(beside.out, job.recipe.places), RemotePath(job.out, job.recipe.places), _before_dataset(job), job.say
-    )
-    costs = read_costs(read_timings(RemotePath(beside.out, job.recipe.places)), [item.id for item in items])
-    engine = job.recipe.engine
-    workers = engine.workers or core_count()
-    gpus = engine.gpus * workers
-    return forecast(costs, known.values[chosen], known.values, settings, size=known.kind, workers=workers, gpus=gpus)
+        run_recipe(sampled, [*part, *collection.refused])
+    out = RemotePath(sampled.out, recipe.places)
+    count = copy_results(out, RemotePath(request.out, recipe.places), _stages_before_dataset(request))
+    request.say(f"{count} results of the sample are kept for the run")
+    costs = read_costs(read_timings(out), [item.id for item in items])
+    workers = recipe.engine.workers or core_count()
+    gpus = recipe.engine.gpus * workers
+    return forecast(costs, sizes.values[chosen], sizes.values, settings, size=sizes.kind, workers=workers, gpus=gpus)
 
 
-def _below(job: RunRequest, items: Sequence[Item]) -> str:
+def _sample_folder(request: RunRequest, items: Sequence[Item]) -> str:
     """Return a folder that only this recipe's forecast from these videos has, so that no other's times are read."""
-    known = job.recipe.model_dump_json() + "".join(item.id + item.stamp for item in items)
-    return f"{job.out.rstrip('/')}/{FORECAST}/{hashlib.sha256(known.encode()).hexdigest()[:12]}"
+    known = request.recipe.model_dump_json() + "".join(item.id + item.stamp for item in items)
+    return f"{request.out.rstrip('/')}/{FORECAST}/{hashlib.sha256(known.encode()).hexdigest()[:12]}"
 
 
-def _before_dataset(job: RunRequest) -> list[str]:
+def _stages_before_dataset(request: RunRequest) -> list[str]:
     """Return the video stages whose results do not hang on which other videos there are."""
     names: list[str] = []
-    for stage in resolve_stages(job.recipe, job.stages):
+    for stage in resolve_stages(request.recipe, request.stages):
         if stage.kind == "video" and all(need in names for need in stage.needs):
             names.append(stage.name)
     return names
 
 
-def lend(made: RemotePath, out: RemotePath, stages: Sequence[str], say: Callable[[str], None]) -> int:
-    """Give the results of some stages below one place to another that lacks them; return how many."""
+def copy_results(source: RemotePath, target: RemotePath, stages: Sequence[str]) -> int:
+    """Copy the results of some stages from one OUT to another that lacks them; return how many."""
     count = 0
-    for kind in (CELLS, FAILURES):
-        for stage in stages:
-            folder = made / f"{kind}/{stage}"
-            if folder.local is not None and not folder.exists():
+    for folder in (f"{kind}/{stage}" for kind in (CELLS, FAILURES) for stage in stages):
+        results = source / folder
+        if results.local is not None and not results.exists():
+            continue
+        for entry in results.list():
+            made, copy = results / entry.name, target / f"{folder}/{entry.name}"
+            if copy.exists():
                 continue
-            for found in folder.list():
-                source, target = folder / found.name, out / f"{kind}/{stage}/{found.name}"
-                if not target.exists():
-                    _copy(source, target)
-                    count += 1
-    say(f"{count} results of the sample are kept for the run")
+            if made.local is not None and copy.local is not None:
+                copy.local.parent.mkdir(parents=True, exist_ok=True)
+                os.link(made.local, copy.local)  # there whole or not at all
+            else:
+                copy.write(made.read())
+            count += 1
     return count
-
-
-def _copy(source: RemotePath, target: RemotePath) -> None:
-    if source.local is not None and target.local is not None:
-        target.local.parent.mkdir(parents=True, exist_ok=True)
-        os.link(source.local, target.local)  # there whole or not at all
-    else:
-        target.write(source.read())
 
 
 HOUR, MINUTE = 3600.0, 60.0
 BYTES = ("B", "kB", "MB", "GB", "TB", "PB")
 
 
-def as_json(forecast: Forecast) -> str:
+def forecast_json(forecast: Forecast) -> str:
     """Return all numbers: seconds, bytes, tokens, hours."""
     return json.dumps(asdict(forecast), indent=2)
 
 
-def written(forecast: Forecast) -> str:
+def format_forecast(forecast: Forecast) -> str:
     """Return a table of the stages, then what the whole will take."""
     rows = [("stage", "CPU", "95 % interval", "disk", "failed")]
     for stage in forecast.stages:
         failed = f"{100 * stage.failed:.0f} %" if stage.kind == "video" else "once over all"
-        interval = f"{time(stage.cpu.low)} to {time(stage.cpu.high)}"
-        rows.append((stage.name, time(stage.cpu.value), interval, size(stage.bytes.value), failed))
+        interval = f"{format_seconds(stage.cpu.low)} to {format_seconds(stage.cpu.high)}"
+        rows.append((stage.name, format_seconds(stage.cpu.value), interval, format_bytes(stage.bytes.value), failed))
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = ["  ".join(cell.ljust(wide) for cell, wide in zip(row, widths, strict=True)).rstrip() for row in rows]
     by = {"duration": "the videos' seconds", "bytes": "the files' sizes", "alike": "nothing: the sizes are not known"}
@@ -110,7 +102,7 @@ def written(forecast: Forecast) -> str:
     lines.append(f"CPU: {_hours(forecast.cpu_hours)}, of which {_hours(forecast.cpu_left)} are left")
     for workers, hours in forecast.hours.items():
         lines.append(f"with {workers} worker{'s' if workers > 1 else ''}: {_hours(hours)}")
-    lines.append(f"disk below OUT: {_span(forecast.disk, size)}")
+    lines.append(f"disk below OUT: {_span(forecast.disk, format_bytes)}")
     if forecast.tokens.value:
         lines.append(f"tokens of language models: {_span(forecast.tokens, '{:,.0f}'.format)}")
     lines.append(f"money at the prices of the settings: {_span(forecast.money, '{:,.2f}'.format)}")
@@ -119,21 +111,21 @@ def written(forecast: Forecast) -> str:
 
 
 def _hours(hours: Interval) -> str:
-    return _span(Interval(hours.value * HOUR, hours.low * HOUR, hours.high * HOUR), time)
+    return _span(Interval(hours.value * HOUR, hours.low * HOUR, hours.high * HOUR), format_seconds)
 
 
 def _span(interval: Interval, form: Callable[[float], str]) -> str:
     return f"{form(interval.value)} [{form(interval.low)}, {form(interval.high)}]"
 
 
-def time(seconds: float) -> str:
+def format_seconds(seconds: float) -> str:
     """Return seconds in the largest unit that leaves a number above one."""
     if seconds < 2 * MINUTE:
         return f"{seconds:.1f} s"
     return f"{seconds / MINUTE:.1f} min" if seconds < 2 * HOUR else f"{seconds / HOUR:,.1f} h"
 
 
-def size(count: float) -> str:
+def format_bytes(count: float) -> str:
     """Return bytes in the largest unit that leaves a number above one."""
     power = 0
     while count >= 1000 and power < len(BYTES) - 1:

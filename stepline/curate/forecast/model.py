@@ -1,13 +1,10 @@
 """From the costs of a sample to those of all videos, stage by stage, drawn again for intervals.
 
-n sampled items, N items, B draws. What does not grow with the videos is apart: models that each worker loads, the start
-of the driver, and the fixed part of stages that run once over the whole dataset.
+n sampled items, N items, B draws of the sample, the first being the sample itself.
 
-Totals over all items from what a sample of them took, by their sizes where sizes tell anything.
-
-n sampled items, N items, B draws of the sample.
-
-How large each video is, and a sample that holds small and large ones in their true shares.
+A video stage's totals go by the videos' sizes where sizes tell anything, else by the mean. What does not grow with the
+videos is apart: models that each worker loads, the start of the driver, and the fixed part of stages that run once over
+the whole dataset. The sample holds small and large videos in their true proportions.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +14,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from stepline.curate.forecast.costs import QUANTITIES, Costs, StageCosts
+from stepline.curate.forecast.costs import QUANTITIES, SampleCosts, StageCosts
 from stepline.curate.settings import ForecastSettings
 from stepline.curate.stage import Item
 from stepline.evaluate.bootstrap import LEVEL, Floats
@@ -25,8 +22,10 @@ from stepline.evaluate.bootstrap import LEVEL, Floats
 Rows: TypeAlias = npt.NDArray[np.int64]
 
 
-def totals(spent: Floats, chosen: Floats, everything: Floats, drawn: Rows, generator: np.random.Generator) -> Floats:
-    """Return (B,) sums over N items: of a line through size where it foretells better than the mean, else of the mean.
+def extrapolate_totals(
+    spent: Floats, chosen: Floats, everything: Floats, drawn: Rows, rng: np.random.Generator
+) -> Floats:
+    """Return (B,) totals over N items: by a line through size where it predicts better than the mean, else by the mean.
 
     spent, chosen: (n,) what each sampled item took, and its size; everything: (N,) sizes; drawn: (B, n) which items a
     draw holds, the first all. Sizes beyond the sample's count as its largest, since nothing is known there; what the
@@ -36,19 +35,19 @@ def totals(spent: Floats, chosen: Floats, everything: Floats, drawn: Rows, gener
     count = len(everything)
     sizes = np.clip(everything, chosen.min(), chosen.max())
     x, y = chosen[drawn], spent[drawn]  # (B, n)
-    if foretells(chosen, spent):
-        fixed, slope = line(x, y)
+    if size_predicts(chosen, spent):
+        fixed, slope = fit_line(x, y)
     else:
         fixed, slope = y.mean(axis=1), np.zeros(len(y))
     rest = y - fixed[:, None] - slope[:, None] * x
-    noise = generator.normal(size=len(drawn)) * rest.std(axis=1) * np.sqrt(count)
+    noise = rng.normal(size=len(drawn)) * rest.std(axis=1) * np.sqrt(count)
     noise[0] = 0.0
     sums = fixed * count + slope * sizes.sum() + rest.mean(axis=1) * count
     return np.asarray(np.maximum(0.0, sums + noise))
 
 
-def line(x: Floats, y: Floats) -> tuple[Floats, Floats]:
-    """Return a and b (B,) of the least-squares lines a + b x through points (B, n), with neither below 0."""
+def fit_line(x: Floats, y: Floats) -> tuple[Floats, Floats]:
+    """Return a and b (B,) of the non-negative least-squares lines a + b x through points (B, n)."""
     apart = x - x.mean(axis=1, keepdims=True)
     variance = (apart**2).sum(axis=1)
     slope = np.divide((apart * y).sum(axis=1), variance, out=np.zeros(len(x)), where=variance > 0)
@@ -58,10 +57,10 @@ def line(x: Floats, y: Floats) -> tuple[Floats, Floats]:
     return np.maximum(0.0, fixed), np.where(fixed < 0, (x * y).sum(axis=1) / squares, slope)
 
 
-def foretells(x: Floats, y: Floats) -> bool:
-    """Tell whether a line through the others foretells each item (n,) better than their mean does."""
-    others = np.array([np.delete(np.arange(len(x)), place) for place in range(len(x))])
-    fixed, slope = line(x[others], y[others])
+def size_predicts(x: Floats, y: Floats) -> bool:
+    """Return whether a line through the other items predicts each item (n,) better than their mean (leave-one-out)."""
+    others = np.array([np.delete(np.arange(len(x)), item) for item in range(len(x))])
+    fixed, slope = fit_line(x[others], y[others])
     by_line = y - fixed - slope * np.clip(x, x[others].min(axis=1), x[others].max(axis=1))
     by_mean = y - y[others].mean(axis=1)
     return bool((by_line**2).sum() < (by_mean**2).sum())
@@ -90,7 +89,7 @@ class StageForecast:
     bytes: Interval
     tokens: Interval
     load: float = 0.0  # CPU seconds that each worker pays once
-    failed: float = 0.0  # share of its units
+    failed: float = 0.0  # fraction of its units
 
 
 @dataclass(frozen=True)
@@ -113,7 +112,7 @@ class Forecast:
 
 
 def forecast(
-    costs: Costs,
+    costs: SampleCosts,
     chosen: Floats,
     everything: Floats,
     settings: ForecastSettings,
@@ -127,15 +126,15 @@ def forecast(
     chosen: (n,) sizes of the sampled items, in the order of the costs; everything: (N,) of all. workers: of this
     machine or cluster, each of which loads every model once. gpus: that the engine keeps busy.
     """
-    generator = np.random.default_rng(settings.seed)
-    drawn = generator.integers(len(chosen), size=(settings.draws, len(chosen)))
+    rng = np.random.default_rng(settings.seed)
+    drawn = rng.integers(len(chosen), size=(settings.draws, len(chosen)))
     drawn[0] = np.arange(len(chosen))  # the first is the sample itself
     video: dict[str, Totals] = {
-        name: {q: totals(stage.spent[q], chosen, everything, drawn, generator) for q in QUANTITIES}
+        name: {q: extrapolate_totals(stage.spent[q], chosen, everything, drawn, rng) for q in QUANTITIES}
         for name, stage in costs.stages.items()
     }
     kept = _kept(costs, drawn) * len(everything)
-    once = {name: _dataset(runs, kept, generator) for name, runs in costs.dataset.items()}
+    once = {name: _dataset(runs, kept, rng) for name, runs in costs.dataset.items()}
     stages = [_stage(name, "video", took, costs.stages[name]) for name, took in video.items()]
     stages += [_stage(name, "dataset", took, None) for name, took in once.items()]
     total = {q: np.sum([t[q] for t in (*video.values(), *once.values())], axis=0) for q in QUANTITIES}
@@ -163,7 +162,7 @@ def forecast(
 Totals = Mapping[str, Floats]  # quantity -> (B,), the first being the sample's own
 
 
-def _kept(costs: Costs, drawn: Rows) -> Floats:
+def _kept(costs: SampleCosts, drawn: Rows) -> Floats:
     """Return (B,) how many videos a draw keeps for each that the sample keeps: 1 where all are kept."""
     if not costs.stages:
         return np.ones(len(drawn))
@@ -171,33 +170,35 @@ def _kept(costs: Costs, drawn: Rows) -> Floats:
     return np.asarray(last[drawn].mean(axis=1) / max(1e-9, last.mean()))
 
 
-def _dataset(runs: list[tuple[int, float, float, float]], videos: Floats, generator: np.random.Generator) -> Totals:
+def _dataset(runs: list[tuple[int, float, float, float]], videos: Floats, rng: np.random.Generator) -> Totals:
     """Return a dataset stage's totals for (B,) videos: a line through the numbers of videos of the sample's runs.
 
     The first run also paid for imports and models; what it took beyond the last run of its size is added once.
     """
     count = np.array([run[0] for run in runs], dtype=np.float64)
-    found = {"tokens": np.zeros(len(videos))}
-    for place, quantity in ((1, "cpu"), (2, "wall"), (3, "bytes")):
-        values = np.array([run[place] for run in runs])
-        noise = np.exp(generator.normal(0.0, NOISE if quantity != "bytes" else 0.0, size=(len(videos), len(runs))))
+    totals = {"tokens": np.zeros(len(videos))}
+    for column, quantity in ((1, "cpu"), (2, "wall"), (3, "bytes")):
+        values = np.array([run[column] for run in runs])
+        noise = np.exp(rng.normal(0.0, NOISE if quantity != "bytes" else 0.0, size=(len(videos), len(runs))))
         noise[0] = 1.0
-        found[quantity] = at(count, values * noise, videos)
-    return found
+        totals[quantity] = extrapolate_runs(count, values * noise, videos)
+    return totals
 
 
-def at(count: Floats, values: Floats, videos: Floats) -> Floats:
+def extrapolate_runs(count: Floats, values: Floats, videos: Floats) -> Floats:
     """Return (B,) values for (B,) videos. count: (R,) videos of each run; values: (B, R) what it took."""
     if len(count) == 1:
         return np.asarray(values[:, 0] / count[0] * videos)
     later = slice(1, None) if len(count) > 2 else slice(None)
-    fixed, slope = line(np.broadcast_to(count[later], values[:, later].shape), values[:, later])
+    fixed, slope = fit_line(np.broadcast_to(count[later], values[:, later].shape), values[:, later])
     same = np.flatnonzero(count[1:] == count[0])
     once = np.maximum(0.0, values[:, 0] - values[:, 1 + same[-1]]) if len(same) else np.zeros(len(values))
     return np.asarray(once + fixed + slope * videos)
 
 
-def _wall(costs: Costs, video: Mapping[str, Totals], once: Mapping[str, Totals], cores: int, videos: int) -> Floats:
+def _wall(
+    costs: SampleCosts, video: Mapping[str, Totals], once: Mapping[str, Totals], cores: int, videos: int
+) -> Floats:
     """Return (B,) seconds of a run with so many workers: shared work, what each loads, gaps, what runs once."""
     shared = np.sum([took["wall"] for took in video.values()], axis=0) if video else np.zeros(1)
     load = sum(stage.load["wall"] for stage in costs.stages.values())
@@ -217,9 +218,9 @@ def _money(cpu: Floats, total: Totals, gpus: float, wall: Floats, settings: Fore
 
 
 def _stage(name: str, kind: str, took: Totals, costs: StageCosts | None) -> StageForecast:
-    found = {quantity: _interval(took[quantity]) for quantity in QUANTITIES}
+    intervals = {quantity: _interval(took[quantity]) for quantity in QUANTITIES}
     load = costs.load["cpu"] if costs else 0.0
-    return StageForecast(name, kind, **found, load=load, failed=costs.failed / costs.units if costs else 0.0)
+    return StageForecast(name, kind, **intervals, load=load, failed=costs.failed / costs.units if costs else 0.0)
 
 
 def _interval(values: Floats) -> Interval:
@@ -228,21 +229,21 @@ def _interval(values: Floats) -> Interval:
 
 
 @dataclass(frozen=True)
-class Sizes:
+class ItemSizes:
     """values: (N,) of all items, by `kind`: their seconds, else the bytes of their files, else all alike."""
 
     kind: str
     values: Floats
 
 
-def sizes(items: Sequence[Item]) -> Sizes:
+def known_sizes(items: Sequence[Item]) -> ItemSizes:
     """Return what is known of every item's size without opening it."""
     if all(item.duration is not None for item in items):
-        return Sizes("duration", np.array([item.duration for item in items], dtype=np.float64))
-    found = [_bytes(item.stamp) for item in items]
-    if all(size is not None for size in found):
-        return Sizes("bytes", np.array(found, dtype=np.float64))
-    return Sizes("alike", np.ones(len(items)))
+        return ItemSizes("duration", np.array([item.duration for item in items], dtype=np.float64))
+    sizes = [_bytes(item.stamp) for item in items]
+    if all(size is not None for size in sizes):
+        return ItemSizes("bytes", np.array(sizes, dtype=np.float64))
+    return ItemSizes("alike", np.ones(len(items)))
 
 
 def _bytes(stamp: str) -> int | None:
@@ -251,13 +252,13 @@ def _bytes(stamp: str) -> int | None:
     return int(head) if head.isdigit() else None
 
 
-def sample(values: Floats, count: int, seed: int) -> list[int]:
-    """Return the places of `count` items, one at random of each of `count` equal parts in order of size.
+def draw_stratified(values: Floats, count: int, seed: int) -> list[int]:
+    """Return the rows of `count` items, one at random of each of `count` equal parts in order of size.
 
     The first third, the second and the last hold small and large ones alike, so that each stands for the whole.
     """
-    generator = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     order = np.argsort(values, kind="stable")
     parts = np.array_split(order, min(count, len(order)))
-    chosen = [int(generator.choice(part)) for part in parts]
-    return [chosen[place] for start in range(3) for place in range(start, len(chosen), 3)]
+    chosen = [int(rng.choice(part)) for part in parts]
+    return [chosen[row] for start in range(3) for row in range(start, len(chosen), 3)]
