@@ -10,12 +10,12 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 from stepline.cli.annotate import annotate
 from stepline.cli.common import Group
-from stepline.cli.curate import audit, curate, report
+from stepline.cli.curate import curate
 from stepline.cli.data import excluded, features, sieve_swap, text_base
 from stepline.cli.doctor import datasets, doctor
 from stepline.cli.evaluate import calibrate, evaluate, predict
 from stepline.cli.steps import demo, describe, ground, judge, steps, summarize, transcribe
-from stepline.cli.train import refine, train, train_procx, train_summarizer, train_wys2
+from stepline.cli.train import refine, train
 from stepline.version import __version__
 
 COMMANDS = (
@@ -40,12 +40,6 @@ COMMANDS = (
     curate,
     text_base,
 )
-
-curate.add_command(audit)
-curate.add_command(report)
-train.add_command(train_procx)
-train.add_command(train_summarizer)
-train.add_command(train_wys2)
 
 
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from stepline.cli.common import serve_until_stopped
+from stepline.cli.common import PATH, out_option, serve_until_stopped
 
 
 @click.group()
@@ -14,9 +14,9 @@ def annotate() -> None:
 
 
 @annotate.command("vnd")
-@click.argument("clips", type=click.Path(path_type=Path))
-@click.option("-o", "--out", type=click.Path(path_type=Path), required=True, help="Folder of answers and exports.")
-@click.option("--qualification", type=click.Path(path_type=Path), help="Clips with known answers, asked first.")
+@click.argument("clips", type=PATH)
+@out_option("Folder of answers and exports.")
+@click.option("--qualification", type=PATH, help="Clips with known answers, asked first.")
 @click.option("--right", type=click.IntRange(min=0), default=6, show_default=True, help="Of them that must be right.")
 @click.option("--asked", type=click.IntRange(min=1), default=7, show_default=True, help="Annotators a clip.")
 @click.option("--needed", type=click.IntRange(min=1), default=5, show_default=True, help="Of them who must agree.")

@@ -30,6 +30,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 PATH = click.Path(path_type=Path)
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+store_option = click.option("--features", type=PATH, required=True, help="Store of the videos' features.")
+exclude_option = click.option("--exclude", multiple=True, type=PATH, help="A list of evaluation videos.")
 
 
 def out_option(meaning: str, default: str | None = None) -> Callable[[F], F]:
@@ -41,13 +43,13 @@ def out_option(meaning: str, default: str | None = None) -> Callable[[F], F]:
 
 def settings_options(one: str, file: str = "A TOML file of settings.") -> Callable[[F], F]:
     """Return the options --settings and --set; one: the help of --set, with an example that suits the command."""
-    return _together(
+    return together(
         click.option("--settings", "settings_file", type=PATH, help=file),
         click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help=one),
     )
 
 
-def _together(*options: Callable[[F], F]) -> Callable[[F], F]:
+def together(*options: Callable[[F], F]) -> Callable[[F], F]:
     """Return a decorator that adds the options in the order given."""
 
     def add(command: F) -> F:
@@ -59,7 +61,7 @@ def _together(*options: Callable[[F], F]) -> Callable[[F], F]:
 
 
 # What every command takes that recognises speech.
-speech_options: Callable[[F], F] = _together(
+speech_options: Callable[[F], F] = together(
     settings_options("One setting, e.g. asr.beam=5.", "A TOML file of settings (docs/settings.md)."),
     click.option("--model", help="Recogniser: whisper-tiny.en, whisper-base or a CTranslate2 folder."),
     click.option("--captions", type=PATH, help="Captions to use instead of recognition."),

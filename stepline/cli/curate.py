@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stepline.cli.common import Group, curation_bar, serve_until_stopped
+from stepline.cli.common import PATH, Group, curation_bar, json_option, serve_until_stopped
 
 if TYPE_CHECKING:
     from stepline.curate.audit.sample import AuditSample
@@ -49,7 +49,7 @@ def curate() -> None:
 @click.option("--retry-failed", is_flag=True, help="Try again what failed before.")
 @click.option("--dry-run", is_flag=True, help="Work on a sample, tell what the whole would take, and end.")
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="One setting, e.g. limits.seconds=600.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 def run(source: str, recipe: str, out: str, **options: Any) -> None:
     """Take every video of SOURCE through a recipe and write the dataset, its card and its report.
 
@@ -149,7 +149,7 @@ def _table(found: "RunStatus") -> str:
     return "\n".join(lines)
 
 
-@click.command("report")
+@curate.command("report")
 @click.argument("out")
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="One setting, e.g. points=200.")
 def report(out: str, overrides: tuple[str, ...]) -> None:
@@ -166,11 +166,11 @@ def report(out: str, overrides: tuple[str, ...]) -> None:
     click.echo((place / "report.html").display_url)
 
 
-@click.command("audit")
+@curate.command("audit")
 @click.argument("out")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="On this machine; 0: any free one.")
 @click.option("--open", "browse", is_flag=True, help="Open a browser.")
-@click.option("--import", "files", multiple=True, type=click.Path(path_type=Path), help="Verdicts saved elsewhere.")
+@click.option("--import", "files", multiple=True, type=PATH, help="Verdicts saved elsewhere.")
 @click.option("--table", is_flag=True, help="Print the table and end; nothing is served.")
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="One setting, e.g. audit_videos=20.")
 def audit(out: str, port: int, browse: bool, files: tuple[Path, ...], table: bool, overrides: tuple[str, ...]) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stepline.cli.common import Group, progress_bars
+from stepline.cli.common import PATH, Group, exclude_option, json_option, out_option, progress_bars, settings_options
 
 if TYPE_CHECKING:
     from stepline.sieve_swap.run import Job, Outcome
@@ -29,14 +29,14 @@ def features() -> None:
 
 
 @features.command("import")
-@click.argument("source", type=click.Path(path_type=Path))
-@click.option("-o", "--out", type=click.Path(path_type=Path), required=True, help="The store: a folder.")
+@click.argument("source", type=PATH)
+@out_option("The store: a folder.")
 @click.option("--rate", type=click.FloatRange(min=0, min_open=True), default=1.0, show_default=True,
               help="Rows a second, for files that do not say it.")  # fmt: skip
 @click.option("--backbone", help="Who made the features, for example internvideo.")
 @click.option("--width", type=click.IntRange(min=1), help="What all must be wide; else the first decides.")
 @click.option("--ending", help="Only files whose names end so, for example .video.npy.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 def import_(source: Path, out: Path, as_json: bool, **options: Any) -> None:
     """Add the features of SOURCE: a folder of .npy, .pth.tar, .pth or .safetensors, a WebDataset's .tar, or one file.
 
@@ -66,8 +66,8 @@ def import_(source: Path, out: Path, as_json: bool, **options: Any) -> None:
 
 
 @features.command()
-@click.argument("store", type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.argument("store", type=PATH)
+@json_option
 def check(store: Path, as_json: bool) -> None:
     """Read all of STORE and say what it holds; end with 1 when rows are damaged, empty or not finite.
 
@@ -107,7 +107,7 @@ def _plain(value: Any) -> str:
 
 @click.command()
 @click.argument("datasets", nargs=-1, required=True, metavar="DATASET=PATH...")
-@click.option("-o", "--out", type=click.Path(path_type=Path), required=True, help="The list file to write.")
+@out_option("The list file to write.")
 def excluded(datasets: tuple[str, ...], out: Path) -> None:
     """List the videos of evaluation sets, to be kept out of training sets with `--exclude`.
 
@@ -134,10 +134,7 @@ def excluded(datasets: tuple[str, ...], out: Path) -> None:
 
 ENGINES = ("lists", "flat", "ivf", "hnsw")
 
-settings_file = click.option(
-    "--settings", "file", type=click.Path(path_type=Path), help="A TOML file of settings (docs/settings.md)."
-)
-overrides = click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="e.g. text_base.memory=1024.")
+base_settings_options = settings_options("e.g. text_base.memory=1024.", "A TOML file of settings (docs/settings.md).")
 
 
 @click.group("text-base", cls=Group)
@@ -146,18 +143,17 @@ def text_base() -> None:
 
 
 @text_base.command()
-@click.argument("sources", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--out", required=True, type=click.Path(path_type=Path), help="The folder of the base.")
+@click.argument("sources", nargs=-1, required=True, type=PATH)
+@click.option("--out", required=True, type=PATH, help="The folder of the base.")
 @click.option("--licence", help="Licence of the texts whose source states none.")
 @click.option("--append", is_flag=True, help="Add to the base that is there.")
-@settings_file
-@overrides
+@base_settings_options
 def build(
     sources: tuple[Path, ...],
     out: Path,
     licence: str | None,
     append: bool,
-    file: Path | None,
+    settings_file: Path | None,
     overrides: tuple[str, ...],
 ) -> None:
     """Build a base of SOURCES: csv (RecipeNLG), JSON, Parquet, .txt and .md, or folders of them.
@@ -170,16 +166,15 @@ def build(
     """
     from stepline.text_base import build_base
 
-    base = build_base(sources, out, _text_base_settings(file, overrides), licence=licence, append=append)
+    base = build_base(sources, out, _text_base_settings(settings_file, overrides), licence=licence, append=append)
     click.echo(described(base.manifest), nl=False, err=True)
 
 
 @text_base.command()
-@click.argument("base", type=click.Path(path_type=Path))
+@click.argument("base", type=PATH)
 @click.option("--engine", type=click.Choice(ENGINES), default="lists", show_default=True, help="lists needs no FAISS.")
-@settings_file
-@overrides
-def index(base: Path, engine: str, file: Path | None, overrides: tuple[str, ...]) -> None:
+@base_settings_options
+def index(base: Path, engine: str, settings_file: Path | None, overrides: tuple[str, ...]) -> None:
     """Add an approximate index to BASE and measure its recall against exact search.
 
     \b
@@ -188,13 +183,13 @@ def index(base: Path, engine: str, file: Path | None, overrides: tuple[str, ...]
     """
     from stepline.text_base import add_index
 
-    settings = _text_base_settings(file, overrides).model_copy(update={"engine": engine})
+    settings = _text_base_settings(settings_file, overrides).model_copy(update={"engine": engine})
     entry = add_index(base, settings)
     click.echo(f"{engine}: recall@1 {entry.recall:.3f} at effort {entry.effort}, of {entry.probes} lines", err=True)
 
 
 @text_base.command()
-@click.argument("base", type=click.Path(path_type=Path))
+@click.argument("base", type=PATH)
 @click.option("--json", "as_json", is_flag=True, help="Print the whole manifest.")
 def show(base: Path, as_json: bool) -> None:
     """Print what BASE holds: sources, licences, lines merged, what was left out and why.
@@ -211,7 +206,7 @@ def show(base: Path, as_json: bool) -> None:
 
 
 @text_base.command()
-@click.argument("base", type=click.Path(path_type=Path))
+@click.argument("base", type=PATH)
 @click.argument("texts", nargs=-1, required=True)
 @click.option("-k", "count", type=click.IntRange(min=1), default=3, show_default=True, help="Steps a text.")
 @click.option("--engine", type=click.Choice(("exact", *ENGINES)), help="By default the index built last, if any.")
@@ -261,13 +256,12 @@ HEARD = "heard"  # folder in --out for what is said in given video files
 
 
 @click.command("sieve-swap")
-@click.argument("videos", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--text-base", "base", required=True, type=click.Path(path_type=Path), help="A base, or texts for one.")
-@click.option("-o", "--out", required=True, type=click.Path(path_type=Path), help="Folder.")
-@click.option("--exclude", multiple=True, type=click.Path(path_type=Path), help="A list of evaluation videos.")
+@click.argument("videos", nargs=-1, required=True, type=PATH)
+@click.option("--text-base", "base", required=True, type=PATH, help="A base, or texts for one.")
+@click.option("-o", "--out", required=True, type=PATH, help="Folder.")
+@exclude_option
 @click.option("--variant", type=click.Choice(VARIANTS), help="What becomes of a sentence that tells a step.")
-@click.option("--settings", "file", type=click.Path(path_type=Path), help="A TOML file of settings (docs/settings.md).")
-@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="One setting, e.g. match.similarity=0.7.")
+@settings_options("One setting, e.g. match.similarity=0.7.", "A TOML file of settings (docs/settings.md).")
 @click.option("--json", "as_json", is_flag=True, help="Print the counts as JSON.")
 def sieve_swap(videos: tuple[Path, ...], base: Path, out: Path, **options: Any) -> None:
     """Sieve the narration of VIDEOS and swap it for the nearest human-written steps of a text base.
@@ -305,7 +299,7 @@ def _sieve_swap_settings(options: dict[str, Any]) -> "SieveSwapSettings":
     from stepline.sieve_swap.settings import SieveSwapSettings
 
     given = [f"match.variant={json.dumps(options['variant'])}"] if options["variant"] else []
-    return load_settings(SieveSwapSettings, options["file"], [*options["overrides"], *given])
+    return load_settings(SieveSwapSettings, options["settings_file"], [*options["overrides"], *given])
 
 
 def _records(videos: tuple[Path, ...], out: Path) -> Path:

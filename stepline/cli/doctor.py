@@ -14,6 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 import click
 
+from stepline.cli.common import json_option
 from stepline.version import __version__
 from stepline.weights import WEIGHTS, Weights, weights_installed
 
@@ -102,7 +103,7 @@ def findings_as_json(findings: tuple[Finding, ...]) -> str:
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 def doctor(as_json: bool) -> None:
     """Say what is installed, which models are found, what is missing and how to get it.
 

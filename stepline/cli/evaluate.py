@@ -4,24 +4,23 @@
 """
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
-from stepline.cli.common import chosen_settings
+from stepline.cli.common import PATH, chosen_settings, settings_options, together
 from stepline.errors import SettingsError, StoreError
 
 
 @click.command()
 @click.argument("benchmark", required=False)
-@click.option("--predictions", type=click.Path(path_type=Path), help="What a system says: a file or folder.")
-@click.option("--reference", type=click.Path(path_type=Path), help="The benchmark's own annotations.")
-@click.option("--against", type=click.Path(path_type=Path), help="Another system's, compared on the same videos.")
+@click.option("--predictions", type=PATH, help="What a system says: a file or folder.")
+@click.option("--reference", type=PATH, help="The benchmark's own annotations.")
+@click.option("--against", type=PATH, help="Another system's, compared on the same videos.")
 @click.option("--convention", help="How to score; `stepline evaluate BENCHMARK` lists what there is.")
 @click.option("--subset", help="Only this split of the reference.")
-@click.option("--per-video", type=click.Path(path_type=Path), help="Write one row a video to this Parquet file.")
+@click.option("--per-video", type=PATH, help="Write one row a video to this Parquet file.")
 @click.option("--draws", type=click.IntRange(min=1), default=1000, show_default=True, help="Bootstrap draws of videos.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the draws.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
@@ -90,35 +89,28 @@ def describe_benchmark(name: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-F = TypeVar("F", bound=Callable[..., Any])
-
 PREDICTED_BENCHMARKS = ("htm-align", "ht-step", "crosstask")
 DENSE = ("youcook2", "tasty")  # what a network that describes answers
 NAMED = 5  # missing videos that the terminal names; all are in the file
 
 
-def benchmark_options(command: F) -> F:
-    """Add what both commands take."""
-    options = [
-        click.option("--features", required=True, type=click.Path(path_type=Path), help="Videos' features: a folder."),
-        click.option("--reference", required=True, type=click.Path(path_type=Path), help="The benchmark's own files."),
-        click.option("--texts", type=click.Path(path_type=Path), help="Text vectors; else the network's encoder."),
-        click.option("--subset", help="Only this split of the reference."),
-        click.option("--settings", "settings_file", type=click.Path(path_type=Path), help="A TOML file of settings."),
-        click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="One setting."),
-    ]
-    for option in reversed(options):
-        command = option(command)
-    return command
+# What `predict` and `calibrate` take.
+benchmark_options = together(
+    click.option("--features", required=True, type=PATH, help="Videos' features: a folder."),
+    click.option("--reference", required=True, type=PATH, help="The benchmark's own files."),
+    click.option("--texts", type=PATH, help="Text vectors; else the network's encoder."),
+    click.option("--subset", help="Only this split of the reference."),
+    settings_options("One setting."),
+)
 
 
 @click.command()
 @click.argument("benchmark", type=click.Choice((*PREDICTED_BENCHMARKS, *DENSE)))
-@click.option("--aligner", type=click.Path(path_type=Path), help="A trained network that places texts.")
-@click.option("--model", type=click.Path(path_type=Path), help="youcook2, tasty: a network that describes.")
+@click.option("--aligner", type=PATH, help="A trained network that places texts.")
+@click.option("--model", type=PATH, help="youcook2, tasty: a network that describes.")
 @benchmark_options
 @click.option("--transcripts", metavar="SOURCE", help="youcook2, tasty: records of what is said, to be read as well.")
-@click.option("--out", required=True, type=click.Path(path_type=Path), help="Written: JSON, or .csv for ht-step.")
+@click.option("--out", required=True, type=PATH, help="Written: JSON, or .csv for ht-step.")
 @click.option("--order", type=click.Choice(["none", "given"]), help="given: the texts' order counts.")
 @click.option("--allow-missing", is_flag=True, help="Exit 0 although videos are missing.")
 def predict(benchmark: Any, out: Path, allow_missing: bool, **options: Any) -> None:
@@ -178,7 +170,7 @@ def _described(benchmark: str, out: Path, options: dict[str, Any]) -> tuple[int,
 
 @click.command()
 @click.argument("benchmark", type=click.Choice(PREDICTED_BENCHMARKS))
-@click.option("--aligner", required=True, type=click.Path(path_type=Path), help="The trained network.")
+@click.option("--aligner", required=True, type=PATH, help="The trained network.")
 @benchmark_options
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 def calibrate(benchmark: Any, as_json: bool, **options: Any) -> None:

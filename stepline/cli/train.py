@@ -1,36 +1,39 @@
-"""`stepline train`: a network from records and features.
+"""`stepline train nasva | procx | wys2 | summarizer` and `stepline refine`: networks from records and features.
 
-`stepline train procx`: the network that finds and describes the steps of silent videos.
-
-`stepline train summarizer`: which seconds of a video matter, learnt from videos whose steps people marked.
-
-`stepline refine`: where a dataset's steps are shown, by self-training.
-
-`stepline train wys2` and `python -m research wys2-tables`: the detector of visual narrations.
+Each command parses, calls one function of its system, and prints: files on stdout, what was trained on and left out on
+stderr. A run that was stopped goes on when the same command is given again.
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from stepline.cli.common import Group
+from stepline.cli.common import (
+    PATH,
+    Group,
+    exclude_option,
+    json_option,
+    out_option,
+    settings_options,
+    store_option,
+    training_bar,
+)
 from stepline.errors import SettingsError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from stepline.nasva.pseudo_labels import RoundReport
     from stepline.nasva.train import Prepared
     from stepline.procx.train import PreparedRun as ProcxPrepared
     from stepline.procx.train import SeedResult
-    from stepline.records import Record
     from stepline.training.loop import Progress
+
+run_option = out_option("Folder of the run.")
+tensorboard_option = click.option("--tensorboard", is_flag=True, help="Write curves for TensorBoard as well.")
 
 
 @click.group(cls=Group)
@@ -39,18 +42,17 @@ def train() -> None:
 
 
 @train.command()
-@click.option("--features", type=click.Path(path_type=Path), required=True, help="Store of the videos' features.")
+@store_option
 @click.option("--narrations", metavar="SOURCE", help="What is said: records, DATASET:PATH, or a store with times.")
 @click.option("--steps", metavar="SOURCE", help="Steps and their places: the same kinds of source.")
 @click.option("--narration-vectors", metavar="VECTORS", help="A store of text features, minilm, conse or clip:FOLDER.")
 @click.option("--step-vectors", metavar="VECTORS", help="The same, of the steps.")
-@click.option("--exclude", multiple=True, type=click.Path(path_type=Path), help="A list of evaluation videos.")
-@click.option("-o", "--out", type=click.Path(path_type=Path), required=True, help="Folder of the run.")
-@click.option("--start", type=click.Path(path_type=Path), help="Network to train on: ours, or the authors' .pth.")
-@click.option("--settings", "settings_file", type=click.Path(path_type=Path), help="A TOML file of settings.")
-@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="One setting, e.g. train.epochs=3.")
-@click.option("--tensorboard", is_flag=True, help="Write curves for TensorBoard as well.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@exclude_option
+@run_option
+@click.option("--start", type=PATH, help="Network to train on: ours, or the authors' .pth.")
+@settings_options("One setting, e.g. train.epochs=3.")
+@tensorboard_option
+@json_option
 def nasva(out: Path, settings_file: Path | None, overrides: tuple[str, ...], **options: Any) -> None:
     """Train the grounding network (NaSVA) on narrations, on steps, or on both, each a sample a video and epoch.
 
@@ -62,27 +64,47 @@ def nasva(out: Path, settings_file: Path | None, overrides: tuple[str, ...], **o
       stepline train nasva --features store --steps howtostep:HowToStep.tar.gz --out run --set train.bf16=true
     """
     from stepline.nasva.network_settings import RunSettings
-    from stepline.nasva.train import Sources, train_run
+    from stepline.nasva.train import BEST, FINAL, Sources, train_run
     from stepline.settings import load_settings
-    from stepline.training.distributed import end_processes, is_first
-    from stepline.training.loop import Curves
+    from stepline.training.distributed import end_processes, is_first, peak_memory
 
     settings = load_settings(RunSettings, settings_file, overrides)
     names = ("features", "narrations", "steps", "narration_vectors", "step_vectors")
     sources = Sources(**{name: options[name] for name in names}, excluded=tuple(options["exclude"]))
-    curves = Curves(out / "events") if options["tensorboard"] else None
-    seen: list[Progress] = []
-    with shown_steps(curves) as report:
+    last: Progress | None = None
 
-        def watch(progress: "Progress") -> None:
-            seen[:] = [progress]
-            report(progress)
+    def keep_last(progress: "Progress") -> None:
+        nonlocal last
+        last = progress
+        report(progress)
 
-        told = partial(_say_nasva_samples, excluding=bool(sources.excluded))
-        train_run(sources, out, settings, start=options["start"], report=watch, told=told)
+    def say_samples(prepared: "Prepared") -> None:
+        _say_nasva_samples(prepared, excluding=bool(sources.excluded))
+
+    with progress_report(out, tensorboard=options["tensorboard"]) as report:
+        train_run(sources, out, settings, start=options["start"], report=keep_last, told=say_samples)
     if is_first():
-        _conclude(out, seen[0] if seen else None, as_json=options["as_json"])
+        files = [str(out / name) for name in (FINAL, BEST) if (out / name).exists()]
+        if options["as_json"]:
+            found: dict[str, Any] = {"files": files, "peak_bytes": peak_memory()}
+            if last is not None:
+                found |= {"steps": last.steps, "loss": last.loss, "seconds": round(last.seconds, 1)}
+                found["waited"] = round(last.waited, 1)
+            click.echo(json.dumps(found))
+        else:
+            click.echo("the run was finished before" if last is None else _cost(last), err=True)
+            for file in files:
+                click.echo(file)
     end_processes()
+
+
+def _cost(last: "Progress") -> str:
+    """Return in words how long a training took, at which loss it ended, and its memory."""
+    from stepline.training.distributed import peak_memory
+
+    waiting = last.waited / max(last.seconds, 1e-9)
+    ended = f"{last.steps} steps, loss {last.loss:.3f}, {last.seconds:.1f} s"
+    return f"{ended}, {waiting:.1%} of it waiting for features, at most {peak_memory() / 2**30:.2f} GiB"
 
 
 def _say_nasva_samples(prepared: "Prepared", *, excluding: bool) -> None:
@@ -93,40 +115,25 @@ def _say_nasva_samples(prepared: "Prepared", *, excluding: bool) -> None:
     if not is_first():
         return
     samples = prepared.samples
-    told = f"{len(samples)} samples of {len(samples.videos)} videos, {len(prepared.held_out)} more held out"
-    click.echo(f"{told}; {samples.labelled} of {samples.texts} texts have a label", err=True)
-    for reason, count in samples.reasons().items():
-        click.echo(f"left out {count}: {reason}", err=True)
+    amount = f"{len(samples)} samples of {len(samples.videos)} videos, {len(prepared.held_out)} more held out"
+    click.echo(f"{amount}; {samples.labelled} of {samples.texts} texts have a label", err=True)
+    _say_left_out(samples.reasons())
     if excluding and EXCLUDED not in samples.reasons():
         click.echo("warning: no video of the sources is in the lists of --exclude", err=True)
 
 
-def _conclude(out: Path, last: "Progress | None", *, as_json: bool) -> None:
-    from stepline.nasva.train import BEST, FINAL
-    from stepline.training.distributed import peak_memory
-
-    files = [str(out / name) for name in (FINAL, BEST) if (out / name).exists()]
-    if as_json:
-        known = {} if last is None else {"steps": last.steps, "loss": last.loss, "seconds": round(last.seconds, 1)}
-        waited = {} if last is None else {"waited": round(last.waited, 1)}
-        click.echo(json.dumps({"files": files, "peak_bytes": peak_memory(), **known, **waited}))
-        return
-    if last is None:
-        click.echo("the run was finished before", err=True)
-    else:
-        share = last.waited / max(last.seconds, 1e-9)
-        told = f"{last.steps} steps, loss {last.loss:.3f}, {last.seconds:.1f} s, {share:.1%} of it waiting for features"
-        click.echo(f"{told}, at most {peak_memory() / 2**30:.2f} GiB", err=True)
-    for file in files:
-        click.echo(file)
+def _say_left_out(reasons: Mapping[str, int]) -> None:
+    for reason, count in reasons.items():
+        click.echo(f"left out {count}: {reason}", err=True)
 
 
 @contextmanager
-def shown_steps(curves: Any) -> Iterator[Callable[["Progress"], None]]:
+def progress_report(out: Path, *, tensorboard: bool) -> Iterator[Callable[["Progress"], None]]:
     """Yield what shows each step: a bar on a terminal, else a line an epoch's end; and TensorBoard's curves."""
-    from stepline.cli.common import training_bar
     from stepline.training.distributed import is_first
+    from stepline.training.loop import Curves
 
+    curves = Curves(out / "events") if tensorboard else None
     with training_bar() as bar:
 
         def report(progress: "Progress") -> None:
@@ -143,19 +150,18 @@ def shown_steps(curves: Any) -> Iterator[Callable[["Progress"], None]]:
                 curves.close()
 
 
-@click.command("procx")
-@click.option("--features", type=click.Path(path_type=Path), required=True, help="Store of the videos' features.")
+@train.command("procx")
+@store_option
 @click.option("--steps", metavar="SOURCE", required=True, help="Videos with steps: records or DATASET:PATH.")
 @click.option("--subset", help="Only this split of the dataset.")
 @click.option("--words", metavar="SOURCE", multiple=True, help="Further texts that the vocabulary is to hold.")
-@click.option("--exclude", multiple=True, type=click.Path(path_type=Path), help="A list of evaluation videos.")
-@click.option("-o", "--out", type=click.Path(path_type=Path), required=True, help="Folder of the run.")
-@click.option("--start", type=click.Path(path_type=Path), help="Network to train on: fine-tuning.")
+@exclude_option
+@run_option
+@click.option("--start", type=PATH, help="Network to train on: fine-tuning.")
 @click.option("--seeds", type=click.IntRange(min=1), default=1, show_default=True, help="Trainings; mean and spread.")
-@click.option("--settings", "settings_file", type=click.Path(path_type=Path), help="A TOML file of settings.")
-@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="One setting, e.g. train.epochs=3.")
-@click.option("--tensorboard", is_flag=True, help="Write curves for TensorBoard as well.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@settings_options("One setting, e.g. train.epochs=3.")
+@tensorboard_option
+@json_option
 def train_procx(out: Path, settings_file: Path | None, overrides: tuple[str, ...], **options: Any) -> None:
     """Train the network that finds and describes the steps of silent videos (ProcX).
 
@@ -167,18 +173,15 @@ def train_procx(out: Path, settings_file: Path | None, overrides: tuple[str, ...
       stepline train procx --features store --steps youcook2:yc2_train.json --start pretrained --out run
     """
     from stepline.procx.settings import ProcxRunSettings
-    from stepline.procx.train import ProcxSources as ProcxSources
-    from stepline.procx.train import train_procx_run
+    from stepline.procx.train import ProcxSources, train_procx_run
     from stepline.settings import load_settings
     from stepline.training.distributed import end_processes, is_first
-    from stepline.training.loop import Curves
 
     settings = load_settings(ProcxRunSettings, settings_file, overrides)
     names = ("features", "steps", "subset", "words")
     sources = ProcxSources(**{name: options[name] for name in names}, excluded=tuple(options["exclude"]))
-    curves = Curves(out / "events") if options["tensorboard"] else None
-    with shown_steps(curves) as report:
-        outcomes = train_procx_run(
+    with progress_report(out, tensorboard=options["tensorboard"]) as report:
+        results = train_procx_run(
             sources,
             out,
             settings,
@@ -188,7 +191,7 @@ def train_procx(out: Path, settings_file: Path | None, overrides: tuple[str, ...
             on_prepared=_say_procx_samples,
         )
     if is_first():
-        _say_outcomes(outcomes, as_json=options["as_json"])
+        _say_seeds(results, as_json=options["as_json"])
     end_processes()
 
 
@@ -199,184 +202,42 @@ def _say_procx_samples(prepared: "ProcxPrepared") -> None:
     if not is_first():
         return
     samples, queries = prepared.samples, prepared.settings.model.queries
-    told = f"{sum(samples.counts)} steps of {len(samples)} videos, {len(prepared.held_out)} more held out"
-    click.echo(f"{told}; a vocabulary of {len(prepared.vocabulary)} tokens", err=True)
-    for reason, count in samples.reasons().items():
-        click.echo(f"left out {count}: {reason}", err=True)
+    amount = f"{sum(samples.counts)} steps of {len(samples)} videos, {len(prepared.held_out)} more held out"
+    click.echo(f"{amount}; a vocabulary of {len(prepared.vocabulary)} tokens", err=True)
+    _say_left_out(samples.reasons())
     if prepared.crowded:
         cure = "those that fit best are learned; raise model.queries"
         click.echo(f"warning: {prepared.crowded} videos have more steps than {queries} queries: {cure}", err=True)
 
 
-def _say_outcomes(outcomes: "list[SeedResult]", *, as_json: bool) -> None:
+def _say_seeds(results: "list[SeedResult]", *, as_json: bool) -> None:
     from stepline.procx.train import BEST, FINAL, seed_summary
     from stepline.training.distributed import peak_memory
 
-    files = [str(one.folder / name) for one in outcomes for name in (FINAL, BEST) if (one.folder / name).exists()]
-    found = seed_summary(outcomes)
+    paths = [result.folder / name for result in results for name in (FINAL, BEST)]
+    files = [str(path) for path in paths if path.exists()]
+    scores = seed_summary(results)
     if as_json:
-        click.echo(json.dumps({"files": files, "peak_bytes": peak_memory(), **found}))
+        click.echo(json.dumps({"files": files, "peak_bytes": peak_memory(), **scores}))
         return
-    for name, told in (("score", "held out, SODA-D"), ("loss", "loss")):
-        if found[name] is not None:
-            spread = f" ± {found[name]['spread']:.3f} over {len(outcomes)} seeds" if len(outcomes) > 1 else ""
-            click.echo(f"{told} {found[name]['mean']:.3f}{spread}", err=True)
+    for name, words in (("score", "held out, SODA-D"), ("loss", "loss")):
+        if scores[name] is not None:
+            spread = f" ± {scores[name]['spread']:.3f} over {len(results)} seeds" if len(results) > 1 else ""
+            click.echo(f"{words} {scores[name]['mean']:.3f}{spread}", err=True)
     for file in files:
         click.echo(file)
 
 
-@click.command("summarizer")
-@click.option("--features", type=click.Path(path_type=Path), required=True, help="Store of the videos' features.")
-@click.option("--key-steps", metavar="SOURCE", help="Videos with key-steps: records or DATASET:PATH.")
-@click.option("--frames", type=click.Path(path_type=Path), help="Instead: IV-Sum's annotations, 0 or 1 a frame, 8/s.")
-@click.option("--narrations", metavar="SOURCE", help="What is said in them, where the key-steps' source does not tell.")
-@click.option("--vectors", metavar="ENCODER", help="Use the speech: minilm, conse, clip:FOLDER or a folder makes its "
-              "sentences vectors. Without it, pictures alone count.")  # fmt: skip
-@click.option("-o", "--out", type=click.Path(path_type=Path), required=True, help="Folder of the run.")
-@click.option("--settings", "settings_file", type=click.Path(path_type=Path), help="A TOML file of settings.")
-@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="One setting, e.g. train.epochs=40.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def train_summarizer(
-    out: Path, settings_file: Path | None, overrides: tuple[str, ...], as_json: bool, **options: Any
-) -> None:
-    """Train a summarizer (IV-Sum's form): how much does each second of a video matter?
-
-    A fifth of the videos is withheld and scored: F, Kendall's tau and Spearman's rho of their seconds.
-
-    \b
-    Example:
-      stepline train summarizer --features store --key-steps coin:COIN.json --out run
-    """
-    from stepline.cli.common import training_bar
-    from stepline.features import FeatureStore
-    from stepline.records import count_reasons
-    from stepline.settings import load_settings
-    from stepline.training.sources import text_encoder
-    from stepline.wys2.run_files import SUMMARIZER
-    from stepline.wys2.summarizer.settings import SummarizerRunSettings
-    from stepline.wys2.summarizer.train import gather_summaries, train_summarizer_run
-
-    settings = load_settings(SummarizerRunSettings, settings_file, overrides)
-    records = _records(options["key_steps"], options["frames"])
-    features, text = FeatureStore(options["features"]), options["vectors"]
-    said = {record.video.id: record.transcript for record in _told(options["narrations"]) if record.transcript}
-    encode = None if text is None else text_encoder(text)
-    lessons = gather_summaries(records, features, encode, settings.summarizer, said)
-    with training_bar() as bar:
-        made = train_summarizer_run(lessons, out, settings, video=features.backbone, text=text or "", report=bar)
-    for reason, count in count_reasons(lessons.omitted).items():
-        click.echo(f"left out {count}: {reason}", err=True)
-    click.echo(f"{made.videos} videos; on {made.scores.videos} withheld: {_scores(asdict(made.scores))}", err=True)
-    path = str(out / SUMMARIZER)
-    click.echo(json.dumps({"summarizer": path, "withheld": asdict(made.scores)}) if as_json else path)
-
-
-def _records(key_steps: str | None, frames: Path | None) -> "Iterable[Record]":
-    from stepline.training.sources import read_records
-    from stepline.wys2.summarizer.model import read_frame_labels
-
-    if (key_steps is None) == (frames is None):
-        raise SettingsError("give --key-steps or --frames: one of them says what belongs in a summary")
-    return read_records(key_steps) if key_steps is not None else read_frame_labels(Path(str(frames)))
-
-
-def _told(narrations: str | None) -> "Iterator[Record]":
-    from stepline.training.sources import read_records
-
-    if narrations is not None:
-        yield from read_records(narrations)
-
-
-def _scores(scores: dict[str, Any]) -> str:
-    said = {"f": "F", "tau": "tau", "rho": "rho"}
-    return ", ".join(f"{said[key]} {'–' if scores[key] is None else format(scores[key], '.3f')}" for key in said)
-
-
-COLUMNS = ("kept", "alignable", "moved", "iou", "agreement", "inside", "shown")
-
-
-@click.command()
-@click.argument("dataset")
-@click.option("--features", type=click.Path(path_type=Path), required=True, help="Store of the videos' features.")
-@click.option("-o", "--out", type=click.Path(path_type=Path), required=True, help="Folder of the run.")
-@click.option("--step-vectors", metavar="VECTORS", default="minilm", show_default=True,
-              help="A store of text features, minilm, conse or clip:FOLDER.")  # fmt: skip
-@click.option("--narrations", metavar="SOURCE", help="What is said: the final network learns it too (W + S).")
-@click.option("--narration-vectors", metavar="VECTORS", help="The same; else their own, or the steps' encoder.")
-@click.option("--exclude", multiple=True, type=click.Path(path_type=Path), help="A list of evaluation videos.")
-@click.option("--rounds", type=click.IntRange(min=0, max=20), help="Times that labels are made anew.  [default: 1]")
-@click.option("--settings", "settings_file", type=click.Path(path_type=Path), help="A TOML file of settings.")
-@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="One setting, e.g. rounds.teachers=1.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def refine(dataset: str, features: Path, out: Path, settings_file: Path | None, **options: Any) -> None:
-    """Place the steps of DATASET (records, or NAME:PATH of a public one) where they are shown, by self-training.
-
-    First labels are where the steps are said. Networks learn them, stop early and label all videos anew; the last
-    labels are written as records (refined.parquet), beside a network that was trained on them (aligner.safetensors).
-    A run that was stopped goes on, round by round, when the same command is given again.
-
-    \b
-    Example:
-      stepline refine howtostep:HowToStep.tar.gz --features store --out refined --set rounds.teachers=3
-    """
-    from stepline.nasva.network_settings import RefineRunSettings
-    from stepline.nasva.refine import REFINED, RefineSources, refine_dataset
-    from stepline.settings import load_settings
-
-    given = [] if options["rounds"] is None else [f"rounds.rounds={options['rounds']}"]
-    settings = load_settings(RefineRunSettings, settings_file, [*options["overrides"], *given])
-    names = ("step_vectors", "narrations", "narration_vectors")
-    given_sources = {name: options[name] for name in names}
-    sources = RefineSources(dataset, features, **given_sources, excluded=tuple(options["exclude"]))
-    done = refine_dataset(sources, out, settings, _shown())
-    for one in done.omitted[:3]:
-        click.echo(f"left out {one.id}: {one.reason} {one.value}".rstrip(), err=True)
-    click.echo(f"{done.videos} videos refined, {len(done.omitted)} left out", err=True)
-    files = [str(out / REFINED), str(out / "aligner.safetensors")]
-    if options["as_json"]:
-        click.echo(json.dumps({"rounds": [asdict(one) for one in done.trained.rounds], "files": files}))
-        return
-    click.echo(_table(done.trained.rounds), nl=False)
-    for file in files:
-        click.echo(f"wrote {file}", err=True)
-
-
-def _table(rounds: "tuple[RoundReport, ...]") -> str:
-    """Return a line a round; shares in per cent, seconds, - where it is not known."""
-    lines: list[tuple[str, ...]] = [("round", "texts", *COLUMNS)]
-    for one in rounds:
-        values = [getattr(one, name) for name in COLUMNS]
-        lines.append((str(one.number), str(one.texts), *(_cell(*pair) for pair in zip(COLUMNS, values, strict=True))))
-    return "".join("  ".join(f"{cell:>9}" for cell in line) + "\n" for line in lines)
-
-
-def _cell(name: str, value: float | None) -> str:
-    if value is None:
-        return "-"
-    return f"{value:.1f} s" if name == "moved" else f"{100 * value:.1f}"
-
-
-def _shown() -> "Callable[[str, Progress], None]":
-    """Return what tells, a training at a time, how it ended."""
-
-    def report(name: str, progress: "Progress") -> None:
-        if progress.step == progress.steps:
-            click.echo(f"{name}: {progress.steps} steps, loss {progress.loss:.3f}, {progress.seconds:.1f} s", err=True)
-
-    return report
-
-
-@click.command("wys2")
-@click.option("--features", type=click.Path(path_type=Path), required=True, help="Store of the videos' features.")
+@train.command("wys2")
+@store_option
 @click.option("--key-steps", metavar="SOURCE", required=True, help="Videos with key-steps: records or DATASET:PATH.")
 @click.option("--narrations", metavar="SOURCE", help="What is said in them, where the key-steps' source does not tell.")
 @click.option("--unlabelled", metavar="SOURCE", help="Narrated videos without key-steps, for pseudo-labels.")
 @click.option("--vectors", metavar="ENCODER", default="minilm", show_default=True,
               help="What turns sentences into vectors: minilm, conse, clip:FOLDER or a folder.")  # fmt: skip
-@click.option("-o", "--out", type=click.Path(path_type=Path), required=True, help="Folder of the run.")
-@click.option("--settings", "settings_file", type=click.Path(path_type=Path), help="A TOML file of settings.")
-@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="One setting, e.g. labels.kind=vr.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@run_option
+@settings_options("One setting, e.g. labels.kind=vr.")
+@json_option
 def train_wys2(
     out: Path, settings_file: Path | None, overrides: tuple[str, ...], as_json: bool, **options: Any
 ) -> None:
@@ -388,7 +249,6 @@ def train_wys2(
     Example:
       stepline train wys2 --features store --key-steps coin:COIN.json --narrations records --out run
     """
-    from stepline.cli.common import training_bar
     from stepline.features import FeatureStore
     from stepline.settings import load_settings
     from stepline.training.sources import read_records, text_encoder
@@ -407,12 +267,138 @@ def train_wys2(
         further = gather_clips(read_records(options["unlabelled"]), features, encode, settings.clips, transcripts)
     backbone = features.backbone
     with training_bar() as bar:
-        made = train_detector_run(labelled, further, out, settings, video=backbone, text=options["vectors"], report=bar)
-    for one in made.rounds:
-        kept = f", {one.kept} of {one.of} unlabelled ones" if one.of else ""
-        click.echo(f"round {one.number}: {one.pairs} clips{kept}; ROC-AUC on validation {one.auc:.3f}", err=True)
-    click.echo(made.told, err=True)
-    rounds = [{"number": one.number, "pairs": one.pairs, "kept": one.kept, "auc": one.auc} for one in made.rounds]
-    error = None if made.calibrated is None else made.calibrated.error
+        trained = train_detector_run(
+            labelled, further, out, settings, video=backbone, text=options["vectors"], report=bar
+        )
+    rounds = []
+    for row in trained.rounds:
+        kept = f", {row.kept} of {row.of} unlabelled ones" if row.of else ""
+        click.echo(f"round {row.number}: {row.pairs} clips{kept}; ROC-AUC on validation {row.auc:.3f}", err=True)
+        rounds.append({"number": row.number, "pairs": row.pairs, "kept": row.kept, "auc": row.auc})
+    click.echo(trained.told, err=True)
+    error = None if trained.calibrated is None else trained.calibrated.error
     path = str(out / DETECTOR)
     click.echo(json.dumps({"detector": path, "rounds": rounds, "calibration_error": error}) if as_json else path)
+
+
+@train.command("summarizer")
+@store_option
+@click.option("--key-steps", metavar="SOURCE", help="Videos with key-steps: records or DATASET:PATH.")
+@click.option("--frames", type=PATH, help="Instead: IV-Sum's annotations, 0 or 1 a frame, 8/s.")
+@click.option("--narrations", metavar="SOURCE", help="What is said in them, where the key-steps' source does not tell.")
+@click.option("--vectors", metavar="ENCODER", help="Use the speech: minilm, conse, clip:FOLDER or a folder makes its "
+              "sentences vectors. Without it, pictures alone count.")  # fmt: skip
+@run_option
+@settings_options("One setting, e.g. train.epochs=40.")
+@json_option
+def train_summarizer(
+    out: Path, settings_file: Path | None, overrides: tuple[str, ...], as_json: bool, **options: Any
+) -> None:
+    """Train a summarizer (IV-Sum's form): how much does each second of a video matter?
+
+    A fifth of the videos is withheld and scored: F, Kendall's tau and Spearman's rho of their seconds.
+
+    \b
+    Example:
+      stepline train summarizer --features store --key-steps coin:COIN.json --out run
+    """
+    from stepline.features import FeatureStore
+    from stepline.records import count_reasons
+    from stepline.settings import load_settings
+    from stepline.training.sources import read_records, text_encoder
+    from stepline.wys2.run_files import SUMMARIZER
+    from stepline.wys2.summarizer.model import read_frame_labels
+    from stepline.wys2.summarizer.settings import SummarizerRunSettings
+    from stepline.wys2.summarizer.train import gather_summaries, train_summarizer_run
+
+    settings = load_settings(SummarizerRunSettings, settings_file, overrides)
+    key_steps, frames, text = options["key_steps"], options["frames"], options["vectors"]
+    if (key_steps is None) == (frames is None):
+        raise SettingsError("give --key-steps or --frames: one of them says what belongs in a summary")
+    records = read_records(key_steps) if key_steps is not None else read_frame_labels(frames)
+    narrations = read_records(options["narrations"]) if options["narrations"] is not None else ()
+    transcripts = {record.video.id: record.transcript for record in narrations if record.transcript}
+    features, encode = FeatureStore(options["features"]), None if text is None else text_encoder(text)
+    samples = gather_summaries(records, features, encode, settings.summarizer, transcripts)
+    with training_bar() as bar:
+        trained = train_summarizer_run(samples, out, settings, video=features.backbone, text=text or "", report=bar)
+    _say_left_out(count_reasons(samples.omitted))
+    scores, path = asdict(trained.scores), str(out / SUMMARIZER)
+    numbers = ", ".join(
+        f"{name} {'–' if scores[key] is None else format(scores[key], '.3f')}"
+        for key, name in (("f", "F"), ("tau", "tau"), ("rho", "rho"))
+    )
+    click.echo(f"{trained.videos} videos; on {trained.scores.videos} withheld: {numbers}", err=True)
+    click.echo(json.dumps({"summarizer": path, "withheld": scores}) if as_json else path)
+
+
+@click.command()
+@click.argument("dataset")
+@store_option
+@run_option
+@click.option("--step-vectors", metavar="VECTORS", default="minilm", show_default=True,
+              help="A store of text features, minilm, conse or clip:FOLDER.")  # fmt: skip
+@click.option("--narrations", metavar="SOURCE", help="What is said: the final network learns it too (W + S).")
+@click.option("--narration-vectors", metavar="VECTORS", help="The same; else their own, or the steps' encoder.")
+@exclude_option
+@click.option("--rounds", type=click.IntRange(min=0, max=20), help="Times that labels are made anew.  [default: 1]")
+@settings_options("One setting, e.g. rounds.teachers=1.")
+@json_option
+def refine(dataset: str, features: Path, out: Path, settings_file: Path | None, **options: Any) -> None:
+    """Place the steps of DATASET (records, or NAME:PATH of a public one) where they are shown, by self-training.
+
+    First labels are where the steps are said. Networks learn them, stop early and label all videos anew; the last
+    labels are written as records (refined.parquet), beside a network that was trained on them (aligner.safetensors).
+    A run that was stopped goes on, round by round, when the same command is given again.
+
+    \b
+    Example:
+      stepline refine howtostep:HowToStep.tar.gz --features store --out refined --set rounds.teachers=3
+    """
+    from stepline.nasva.network_settings import RefineRunSettings
+    from stepline.nasva.refine import REFINED, RefineSources, refine_dataset
+    from stepline.settings import load_settings
+
+    given = [] if options["rounds"] is None else [f"rounds.rounds={options['rounds']}"]
+    settings = load_settings(RefineRunSettings, settings_file, [*options["overrides"], *given])
+    sources = RefineSources(
+        dataset,
+        features,
+        step_vectors=options["step_vectors"],
+        narrations=options["narrations"],
+        narration_vectors=options["narration_vectors"],
+        excluded=tuple(options["exclude"]),
+    )
+
+    def say_end(name: str, progress: "Progress") -> None:
+        if progress.step == progress.steps:
+            click.echo(f"{name}: {progress.steps} steps, loss {progress.loss:.3f}, {progress.seconds:.1f} s", err=True)
+
+    done = refine_dataset(sources, out, settings, say_end)
+    for omitted in done.omitted[:3]:
+        click.echo(f"left out {omitted.id}: {omitted.reason} {omitted.value}".rstrip(), err=True)
+    click.echo(f"{done.videos} videos refined, {len(done.omitted)} left out", err=True)
+    files = [str(out / REFINED), str(out / "aligner.safetensors")]
+    if options["as_json"]:
+        click.echo(json.dumps({"rounds": [asdict(row) for row in done.trained.rounds], "files": files}))
+        return
+    click.echo(_round_table(done.trained.rounds))
+    for file in files:
+        click.echo(f"wrote {file}", err=True)
+
+
+COLUMNS = ("kept", "alignable", "moved", "iou", "agreement", "inside", "shown")
+
+
+def _round_table(rounds: "tuple[RoundReport, ...]") -> str:
+    """Return a line a round: fractions in per cent, seconds, - where a number is not known."""
+
+    def cell(name: str, value: float | None) -> str:
+        if value is None:
+            return "-"
+        return f"{value:.1f} s" if name == "moved" else f"{100 * value:.1f}"
+
+    lines: list[tuple[str, ...]] = [("round", "texts", *COLUMNS)]
+    for row in rounds:
+        lines.append((str(row.number), str(row.texts), *(cell(name, getattr(row, name)) for name in COLUMNS)))
+    return "\n".join("  ".join(f"{text:>9}" for text in line) for line in lines)
