@@ -9,6 +9,9 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import psutil
+
+from stepline.curate.execution.local import process_is_alive
 from stepline.curate.remote import RemotePath
 from stepline.curate.store.run_log import read_timings
 
@@ -32,16 +35,16 @@ def run_with_kills(code, out, cache, kills, *, between, seed):
 
     Returns how often each was killed.
     """
-    chance, killed = random.Random(seed), Counter()
+    rng, killed = random.Random(seed), Counter()
     driver = start_driver(code, cache)
     while sum(killed.values()) < kills:
-        time.sleep(chance.uniform(*between))
+        time.sleep(rng.uniform(*between))
         if driver.poll() is not None:  # it came to its end before: what is left is little
             assert driver.returncode == 0, driver.stderr.read().decode()
             break
         workers = children(driver.pid)
-        if workers and chance.random() < 0.5:
-            os.kill(chance.choice(workers), signal.SIGKILL)
+        if workers and rng.random() < 0.5:
+            os.kill(rng.choice(workers), signal.SIGKILL)
             killed["worker"] += 1
             continue
         driver.kill()
@@ -58,28 +61,17 @@ def run_with_kills(code, out, cache, kills, *, between, seed):
 def children(process):
     """The processes that a process has started."""
     try:
-        return [int(word) for word in Path(f"/proc/{process}/task/{process}/children").read_text().split()] + [
-            int(word)
-            for thread in Path(f"/proc/{process}/task").iterdir()
-            if thread.name != str(process)
-            for word in (thread / "children").read_text().split()
-        ]
-    except OSError:
+        return [child.pid for child in psutil.Process(process).children()]
+    except psutil.NoSuchProcess:
         return []
 
 
 def wait_for_end(process, seconds=10.0):
     """Wait until a process is gone, or only its parent's notice of it is left."""
     ends = time.monotonic() + seconds
-    while time.monotonic() < ends:
-        try:
-            state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
-        except OSError:
-            return
-        if state in "ZX":
-            return
+    while process_is_alive(process):
+        assert time.monotonic() < ends, f"process {process} outlives its driver"
         time.sleep(0.02)
-    raise AssertionError(f"process {process} outlives its driver")
 
 
 def begun(out):

@@ -1,3 +1,4 @@
+import fake_stages
 import pytest
 
 from stepline.curate.stage import RECIPES_FOLDER, Recipe, load_recipe, resolve_stages
@@ -40,3 +41,22 @@ def test_what_a_stage_takes_counts_where_the_recipe_has_it() -> None:
     with_filter = ("probe", "transcribe", "write", "filter", "encode", "coarse", "gather")
     assert "filter" not in resolve_stages(Recipe(stages=short), STAGES)[-1].needs
     assert "filter" in resolve_stages(Recipe(stages=with_filter), STAGES)[-1].needs
+
+
+def test_a_recipe_must_hold_together():
+    with pytest.raises(SettingsError, match="no stage 'reed'"):
+        resolve_stages(Recipe(stages=("reed",)), fake_stages.STAGES)
+    with pytest.raises(SettingsError, match="'count' needs 'read' before it"):
+        resolve_stages(Recipe(stages=("count", "read")), fake_stages.STAGES)
+    with pytest.raises(SettingsError, match="'read' is named twice"):
+        resolve_stages(Recipe(stages=("read", "read")), fake_stages.STAGES)
+    with pytest.raises(SettingsError, match="names no stage"):
+        resolve_stages(Recipe(), fake_stages.STAGES)
+    with pytest.raises(SettingsError, match="no such recipe"):
+        load_recipe("no-such-recipe")
+
+
+def test_what_a_stage_takes_counts_only_where_the_recipe_has_it():
+    with_share = resolve_stages(fake_stages.recipe(stages=list(fake_stages.STAGES)), fake_stages.STAGES)
+    assert [stage.needs for stage in with_share if stage.name == "publish"] == [("total", "double", "share")]
+    assert resolve_stages(fake_stages.recipe(), fake_stages.STAGES)[-1].needs == ("total", "double")

@@ -1,7 +1,7 @@
 import pytest
 from fake_stages import STAGES, recipe
 
-from stepline.curate.execution.messages import TaskRequest, WorkerSetup
+from stepline.curate.execution.messages import LONGEST_REASON, TaskRequest, WorkerSetup, portable_reason
 from stepline.curate.execution.pool import OUTSIDE_KILLS, WorkerDeath, WorkerPool
 from stepline.curate.plan import StageTask
 from stepline.curate.remote import RemotePath
@@ -55,3 +55,21 @@ def test_a_hang_is_told_at_once_and_a_kill_from_outside_only_after_some(pool):
     for _ in range(OUTSIDE_KILLS - 1):
         assert pool._outcome_of(FakeWorker(request_count=1), WorkerDeath(-9, None)) is None
     assert pool._outcome_of(FakeWorker(request_count=1), WorkerDeath(-9, None)).failure.kind == "memory"
+
+
+@pytest.mark.parametrize(
+    ("reason", "told"),
+    [
+        ("/data/in/a.mp4: no sound", "a: no sound"),
+        ("[Errno 2] No such file: '/tmp/stepline-x1/audio.wav'", "[Errno 2] No such file: '(a path)'"),
+        ("cannot use <Frame at 0x7f3a09bc1d90>\nat all", "cannot use <Frame at 0x...> at all"),
+        ("see https://host/path/page, 3/4 of it and/or /this", "see https://host/path/page, 3/4 of it and/or /this"),
+        ("(/home/ann/models/base) and /data/in/a.mp4.part", "((a path)) and a.part"),
+    ],
+)
+def test_a_reason_holds_nothing_of_this_machine(reason, told):
+    assert portable_reason(reason, ["/data/in/a.mp4"], "a") == told
+
+
+def test_a_reason_is_one_line_of_bounded_length():
+    assert portable_reason("word\n" * 1000, [], "a") == ("word " * 1000)[:LONGEST_REASON] + "..."

@@ -4,12 +4,16 @@ import pytest
 from fake_stages import STAGES, recipe
 
 from stepline.curate.driver import RunRequest, run_recipe
-from stepline.curate.execution.scheduler import Fetcher
+from stepline.curate.execution.scheduler import Fetcher, OpenVideo
+from stepline.curate.plan import Plan, video_status
 from stepline.curate.remote import RemotePath
 from stepline.curate.settings import RemoteSettings
-from stepline.curate.stage import Item
+from stepline.curate.stage import Item, StageFailure, resolve_stages
 from stepline.errors import SteplineError
 from stepline.storage import atomic_path
+
+ITEM = Item("a", video="a.mp4", stamp="10-1", captions="a.vtt", captions_stamp="3-1", title="Whisk")
+READ = STAGES["read"]
 
 
 def fetched(fetcher, item, names=("media",)):
@@ -88,3 +92,44 @@ def test_a_disk_too_full_to_fetch_to_ends_the_run_and_blames_no_video(tmp_path, 
     with pytest.raises(SteplineError, match="No space left on device.*free some space"):
         run_recipe(RunRequest(recipe(), str(tmp_path / "out"), STAGES), [stored(tmp_path, "a", b"one")])
     assert not (tmp_path / "out" / "failures").exists()
+
+
+def opened(results, **options):
+    plan = Plan.of(recipe(), resolve_stages(recipe(), STAGES))
+    return plan, OpenVideo(plan, results, ITEM, ("read", "count", "double"), **options)
+
+
+def test_units_of_a_video_run_in_order(results):
+    _, video = opened(results)
+    read, count, _ = video.tasks
+    assert video.next_task() == read
+    video.start(read)
+    assert video.next_task() is None
+    assert video.next_task(ahead=True) is None  # what comes next needs it
+    video.record(read, None)
+    assert video.next_task() == count
+    assert not video.finished
+
+
+def test_a_failure_ends_what_comes_after_it(results):
+    plan, video = opened(results)
+    read, count, _ = video.tasks
+    results.write(READ, read.key, b"{}")
+    failure = results.add_failure(STAGES["count"], count.key, StageFailure("a", "count", "error", "no"))
+    _, again = opened(results)
+    assert again.finished
+    assert again.failure == failure
+    assert video_status(plan, results, ITEM, ("read", "count", "double")).failure == failure
+    assert opened(results, retry=True)[1].next_task() == count
+    for _ in range(2):
+        results.add_failure(STAGES["count"], count.key, failure)
+    assert opened(results, retry=True)[1].finished  # three attempts are the limit
+
+
+def test_a_result_outweighs_an_earlier_failure(results):
+    plan, video = opened(results)
+    read = video.tasks[0]
+    results.add_failure(READ, read.key, StageFailure("a", "read", "hang", "slow"))
+    results.write(READ, read.key, b"{}")
+    assert video_status(plan, results, ITEM, ("read",)).failure is None
+    assert video_status(plan, results, ITEM, ("read", "count")) is None

@@ -3,7 +3,7 @@ import os
 import time
 
 import pytest
-from s3_server import SECRET, s3_server
+from s3_server import SECRET
 
 from stepline.curate.remote import RemotePath
 from stepline.curate.settings import RemoteSettings
@@ -13,24 +13,10 @@ QUICK = RemoteSettings(pause=0.001, seconds=5.0, block=1)
 BIG = bytes(range(256)) * 4096 * 3  # 3 MiB: three blocks
 
 
-@pytest.fixture
-def faults(monkeypatch):
-    pytest.importorskip("moto", reason="needs moto")
-    pytest.importorskip("s3fs", reason="needs s3fs")
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    with s3_server(monkeypatch) as faults:
-        from stepline.curate.remote import filesystems
-
-        filesystems._create.cache_clear()  # a new server on a new port
-        filesystems.filesystem("s3://bucket", QUICK).mkdir("bucket")
-        yield faults
-        filesystems._create.cache_clear()
-
-
 @pytest.fixture(params=["local", "memory", "s3"])
 def root(request, tmp_path):
     if request.param == "s3":
-        request.getfixturevalue("faults")
+        request.getfixturevalue("bucket")
     urls = {"local": str(tmp_path), "memory": f"memory://{tmp_path.name}", "s3": "s3://bucket/some"}
     return RemotePath(urls[request.param], QUICK)
 
@@ -94,40 +80,40 @@ def test_hidden_files_are_not_listed(tmp_path):
     assert [found.name for found in RemotePath(str(tmp_path)).list()] == ["seen.txt"]
 
 
-def test_injected_500s_and_503s_are_tried_again(faults, tmp_path):
-    faults.every = 2
+def test_injected_500s_and_503s_are_tried_again(bucket, tmp_path):
+    bucket.every = 2
     root = RemotePath("s3://bucket/run", QUICK)
     for name in ("a.bin", "b.bin"):
         (root / name).write(BIG)
     assert [found.name for found in root.list()] == ["a.bin", "b.bin"]
     (root / "a.bin").fetch(tmp_path / "a.bin")
     assert (tmp_path / "a.bin").read_bytes() == BIG
-    assert faults.failed >= 5
+    assert bucket.failed >= 5
 
 
-def test_a_slow_read_is_given_up_and_asked_for_again(faults, tmp_path):
+def test_a_slow_read_is_given_up_and_asked_for_again(bucket, tmp_path):
     settings = RemoteSettings(pause=0.001, seconds=0.5, block=1)
     file = RemotePath("s3://bucket/slow.bin", settings)
     file.write(BIG)
-    faults.slow_every, faults.slow_seconds = 3, 2.0
+    bucket.slow_every, bucket.slow_seconds = 3, 2.0
     file.fetch(tmp_path / "slow.bin")
     assert (tmp_path / "slow.bin").read_bytes() == BIG
-    assert faults.slowed >= 1
+    assert bucket.slowed >= 1
 
 
-def test_listings_of_more_than_a_page_are_whole(faults, monkeypatch):
+def test_listings_of_more_than_a_page_are_whole(bucket, monkeypatch):
     monkeypatch.setattr("stepline.curate.remote.filesystems.PAGE", 3)
     for number in range(8):
         (RemotePath("s3://bucket/many", QUICK) / f"{number}.txt").write("x")
-    faults.every = 3
+    bucket.every = 3
     assert [found.name for found in RemotePath("s3://bucket/many", QUICK).list()] == [
         f"{number}.txt" for number in range(8)
     ]
 
 
-def test_a_server_that_never_recovers_ends_in_one_line_and_leaves_no_file(faults, tmp_path):
+def test_a_server_that_never_recovers_ends_in_one_line_and_leaves_no_file(bucket, tmp_path):
     RemotePath("s3://bucket/a.bin", QUICK).write(BIG)
-    faults.only = ("500 Internal Server Error", b"InternalError")
+    bucket.only = ("500 Internal Server Error", b"InternalError")
     with pytest.raises(StoreError, match="answered 500, 6 times in a row; see whether its server is up") as caught:
         RemotePath("s3://bucket/a.bin", QUICK).fetch(tmp_path / "a.bin")
     assert "\n" not in str(caught.value)
@@ -143,18 +129,18 @@ def test_a_server_that_never_recovers_ends_in_one_line_and_leaves_no_file(faults
         (("404 Not Found", b"NoSuchKey"), "is not there; correct the address"),
     ],
 )
-def test_a_refusal_is_told_at_once_with_its_cure_and_without_a_secret(faults, answer, message, caplog):
+def test_a_refusal_is_told_at_once_with_its_cure_and_without_a_secret(bucket, answer, message, caplog):
     caplog.set_level(logging.DEBUG, logger="stepline")
-    faults.only = answer
-    before = faults.requests
+    bucket.only = answer
+    before = bucket.requests
     with pytest.raises(StoreError, match=message) as caught:
         list(RemotePath("s3://bucket/folder", QUICK).list())
-    assert faults.requests == before + 1
+    assert bucket.requests == before + 1
     assert "\n" not in str(caught.value)
     assert SECRET not in str(caught.value) + caplog.text
 
 
-def test_missing_credentials_are_told_with_their_names(faults, monkeypatch, tmp_path):
+def test_missing_credentials_are_told_with_their_names(bucket, monkeypatch, tmp_path):
     from stepline.curate.remote import filesystems
 
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")

@@ -1,31 +1,36 @@
-import logging
+import json
+import os
+import sys
+import threading
 
+import fake_stages
+import numpy as np
 import pytest
-from s3_server import SECRET, s3_server
+import torch
+from fake_stages import recipe, videos
+from s3_server import SECRET
 from small_video import CAPTIONS, draw_video
+from threadpoolctl import threadpool_info
 
-from stepline.curate.driver import RunRequest, curate
-from stepline.curate.remote import RemotePath, filesystems
+from stepline.curate.dataset_stages import PARALLEL_READS, fixed_threads, read_results
+from stepline.curate.driver import RunRequest, curate, run_recipe
+from stepline.curate.plan import VideoStatus
+from stepline.curate.remote import RemotePath
 from stepline.curate.settings import RemoteSettings
 from stepline.curate.sources import read_source
 from stepline.curate.stage import Item, load_recipe
 from stepline.curate.stages import STAGES
+from stepline.curate.status import run_status
+from stepline.curate.store.run_log import read_timings
 from stepline.errors import SteplineError
 
 QUICK = RemoteSettings(pause=0.001, seconds=20.0, block=1)
+PATIENT = {"attempts": 8, "pause": 0.01, "seconds": 20.0}
 
 
-@pytest.fixture
-def bucket(monkeypatch, tmp_path):
-    pytest.importorskip("moto", reason="needs moto")
-    pytest.importorskip("s3fs", reason="needs s3fs")
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    with s3_server(monkeypatch) as faults:
-        filesystems._create.cache_clear()
-        filesystems.filesystem("s3://bucket", QUICK).mkdir("bucket")
-        yield faults
-        filesystems._create.cache_clear()
 
 
 def copied(folder, address):
@@ -87,3 +92,55 @@ def test_a_run_from_s3_to_s3_with_500s_and_slow_reads_gives_the_bytes_of_a_local
     assert {name: (here / name).read() for name in names} == {name: (there / name).read() for name in names}
     assert bucket.failed > 20
     assert bucket.slowed >= 2
+
+
+def test_a_run_in_a_bucket_that_fails_now_and_then_is_as_one_on_a_disk(tmp_path, bucket):
+    here = videos(tmp_path / "in", {"a": "one two", "bad": "corrupt", "c": "four five six"})
+    there = []
+    for item in here:
+        place = RemotePath(f"s3://bucket/in/{item.id}.txt")
+        place.put(tmp_path / "in" / f"{item.id}.txt")
+        there.append(Item(item.id, video=place.url, stamp=item.stamp))
+    run_recipe(RunRequest(recipe(), str(tmp_path / "out"), fake_stages.STAGES), here)
+    bucket.every = 7  # each seventh request is answered with an error
+    for _ in range(2):
+        run_recipe(RunRequest(recipe(places=PATIENT), "s3://bucket/out", fake_stages.STAGES), there)
+    out = RemotePath("s3://bucket/out", RemoteSettings(**PATIENT))
+    assert (out / "dataset/dataset.json").read() == (tmp_path / "out/dataset/dataset.json").read_bytes()
+    begun = [line["id"] for line in read_timings(out) if line["event"] == "start" and line["stage"] == "read"]
+    assert sorted(begun) == ["a", "bad", "c"]  # the second run found everything
+    found = run_status(out, fake_stages.STAGES)
+    assert [stage.done for stage in found.stages] == [2, 2, 2, 1, 1]
+    assert found.worker is None
+    assert json.loads((out / "run.json").read())["items"] == 3
+    assert bucket.failed > 10
+
+
+def test_libraries_that_are_loaded_already_use_the_recipes_threads_too():
+    np.ones((2, 2)) @ np.ones((2, 2))
+    before = torch.get_num_threads(), [pool["num_threads"] for pool in threadpool_info()]
+    with fixed_threads(3):
+        assert {pool["num_threads"] for pool in threadpool_info()} == {3}
+        assert torch.get_num_threads() == 3
+        assert os.environ["OPENBLAS_NUM_THREADS"] == "3"
+        assert "torch" in sys.modules
+    assert (torch.get_num_threads(), [pool["num_threads"] for pool in threadpool_info()]) == before
+
+
+def test_results_in_a_store_are_read_side_by_side_and_come_in_order():
+    videos = [VideoStatus(Item(f"v{number:03d}"), (), b"", None) for number in range(3 * PARALLEL_READS)]
+    together = threading.Barrier(PARALLEL_READS, timeout=60)  # broken where fewer are read at a time
+
+    def read(one):
+        together.wait()
+        return one.item.id.encode()
+
+    assert list(read_results(videos, read, remote=True)) == [(one.item, one.item.id.encode()) for one in videos]
+
+
+def test_results_on_a_disk_are_read_as_they_are_asked_for():
+    asked = []
+    videos = [VideoStatus(Item(id), (), b"", None) for id in "ab"]
+    results = read_results(videos, lambda one: asked.append(one.item.id) or b"", remote=False)
+    assert next(results) == (Item("a"), b"")
+    assert asked == ["a"]

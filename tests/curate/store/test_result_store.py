@@ -1,0 +1,103 @@
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from fake_stages import STAGES
+
+from stepline.curate.remote import RemotePath
+from stepline.curate.stage import StageFailure
+from stepline.curate.store.results import KeySet, ResultStore, StageFolders
+from stepline.errors import StoreError
+
+KEY = "ab" * 32
+READ = STAGES["read"]
+
+
+@pytest.fixture
+def out(tmp_path):
+    """OUT in an object store."""
+    return RemotePath(f"memory://{tmp_path.name}-out")
+
+
+def test_what_a_killed_run_left_of_a_file_is_fetched_anew(tmp_path, monkeypatch, out):
+    for machine in ("first", "second"):
+        monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / machine))
+        folder = StageFolders(out).begin(STAGES["total"], KEY)
+        (folder / "rows.txt").write_text("whole" if machine == "second" else "wh")
+    StageFolders(out).complete("total", KEY)  # the second one ended
+    monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "first"))
+    assert (StageFolders(out).local_folder("total", KEY) / "rows.txt").read_text() == "whole"
+
+
+@pytest.mark.parametrize("where", ["disk", "store"])
+def test_folders_of_other_keys_are_named_with_their_size(tmp_path, monkeypatch, where, out):
+    monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
+    folders = StageFolders(RemotePath(str(tmp_path / "out")) if where == "disk" else out)
+    for key in (KEY, "cd" * 32):
+        (folders.begin(STAGES["total"], key) / "rows.txt").write_text("twelve bytes")
+        folders.complete("total", key)
+    assert folders.unused({"total": KEY, "publish": KEY}) == {f"stages/total/{'cd' * 32}": 12}
+    assert folders.unused({"publish": KEY}) == {}
+
+
+def test_a_folder_begins_empty_but_where_its_stage_goes_on(tmp_path):
+
+    folders = StageFolders(RemotePath(str(tmp_path)))
+    folder = folders.begin(STAGES["total"], KEY)
+    (folder / "half").touch()
+    assert (folders.begin(replace(STAGES["total"], resumes=True), KEY) / "half").exists()
+    assert not (folders.begin(STAGES["total"], KEY) / "half").exists()
+    assert not folders.is_complete("total", KEY)
+    assert isinstance(folder, Path)
+
+
+def test_a_result_and_a_failure_are_there_again(results):
+    assert not results.has(READ, "ab12" * 16)
+    results.write(READ, "ab12" * 16, b"text")
+    assert results.add_failure(READ, "cd34" * 16, StageFailure("a", "read", "hang", "slow")).attempts == 1
+    assert results.add_failure(READ, "cd34" * 16, StageFailure("a", "read", "crash", "gone")).attempts == 2
+    for known in (results, ResultStore(results.out)):
+        assert known.has(READ, "ab12" * 16)
+        assert known.read(READ, "ab12" * 16) == b"text"
+        assert known.failure(READ, "cd34" * 16) == StageFailure("a", "read", "crash", "gone", 2)
+        assert known.failure(READ, "ab12" * 16) is None
+        assert not known.has(READ, "cd34" * 16)
+
+
+def test_a_failure_in_a_store_is_read_once(tmp_path, monkeypatch):
+    ResultStore(RemotePath(f"memory://{tmp_path.name}")).add_failure(
+        READ, "cd34" * 16, StageFailure("a", "read", "hang", "slow")
+    )
+    results, asked, read = ResultStore(RemotePath(f"memory://{tmp_path.name}")), [], RemotePath.read
+    monkeypatch.setattr(RemotePath, "read", lambda place: asked.append(place.name) or read(place))
+    assert results.failure(READ, "cd34" * 16) == results.failure(READ, "cd34" * 16)
+    assert len(asked) == 1
+    assert results.add_failure(READ, "cd34" * 16, StageFailure("a", "read", "hang", "slow")).attempts == 2
+    assert results.failure(READ, "cd34" * 16).attempts == 2
+
+
+def test_one_of_many_machines_asks_for_keys_without_a_listing(tmp_path, monkeypatch):
+    place = RemotePath(f"memory://{tmp_path.name}")
+    ResultStore(place).write(READ, "ab12" * 16, b"text")
+    monkeypatch.setattr(RemotePath, "list", lambda place: pytest.fail("it listed"))
+    results = ResultStore(place, listed=False)
+    assert results.has(READ, "ab12" * 16)
+    assert not results.has(READ, "cd34" * 16)
+    assert results.failure(READ, "cd34" * 16) is None
+
+
+def test_keys_that_came_since_a_listing_are_known_however_many(tmp_path, monkeypatch):
+    monkeypatch.setattr("stepline.curate.store.results.LOOSE", 2)
+    known = KeySet.of(RemotePath(f"memory://{tmp_path.name}"))
+    keys = [f"{number:02x}" * 32 for number in range(5)]
+    for key_ in keys:
+        known.add(key_)
+    assert all(key_ in known for key_ in keys)
+    assert "ff" * 32 not in known
+
+
+def test_a_damaged_failure_is_named(results):
+    results.add_failure(READ, "cd34" * 16, StageFailure("a", "read", "hang", "slow"))
+    (results.out / f"failures/read/{'cd34' * 16}.json").write("{}")
+    with pytest.raises(StoreError, match="not a failure that Stepline wrote"):
+        results.failure(READ, "cd34" * 16)

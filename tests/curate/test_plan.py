@@ -1,0 +1,40 @@
+from dataclasses import replace
+
+from fake_stages import STAGES, recipe
+
+from stepline.curate.plan import Plan, task_key
+from stepline.curate.stage import Item, files_read, resolve_stages
+
+ITEM = Item("a", video="a.mp4", stamp="10-1", captions="a.vtt", captions_stamp="3-1", title="Whisk")
+READ = STAGES["read"]
+
+
+def test_a_key_changes_with_all_that_decides_a_result_and_nothing_else():
+    first = task_key(READ, ITEM, None, {})
+    assert first == task_key(READ, replace(ITEM, title="Stir", stamp="11-1"), None, {})  # it reads captions, not these
+    others = [
+        task_key(READ, replace(ITEM, captions_stamp="3-2"), None, {}),
+        task_key(READ, replace(ITEM, captions=None), None, {}),
+        task_key(READ, replace(ITEM, id="b"), None, {}),
+        task_key(replace(READ, version=2), ITEM, None, {}),
+        task_key(READ, ITEM, {"beam": 5}, {}),
+        task_key(READ, ITEM, None, {"probe": "0f"}),
+        task_key(replace(READ, reads=("speech", "about")), ITEM, None, {}),
+    ]
+    assert len({first, *others}) == 8
+
+
+def test_a_stage_reads_captions_and_features_where_there_are_some_and_else_the_video():
+    looks = replace(READ, reads=("speech", "picture"))
+    assert files_read(looks, ITEM) == {"captions", "media"}
+    assert files_read(looks, replace(ITEM, features="a.npy")) == {"captions", "features"}
+    assert files_read(looks, replace(ITEM, captions=None)) == {"media"}
+
+
+def test_what_a_recipe_says_of_its_engine_changes_no_key():
+    plans = [
+        Plan.of(one, resolve_stages(one, STAGES))
+        for one in (recipe(workers=1, seconds=5.0), recipe(workers=7, engine="ray", memory=99))
+    ]
+    assert plans[0].tasks(ITEM) == plans[1].tasks(ITEM)
+    assert plans[0].dataset_key(STAGES["total"], [], ()) == plans[1].dataset_key(STAGES["total"], [], ())
