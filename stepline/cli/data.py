@@ -115,7 +115,7 @@ def excluded(datasets: tuple[str, ...], out: Path) -> None:
     Example:
       stepline excluded youcook2=youcookii_annotations_trainval.json htm-align=htm_align.json --out excluded.txt
     """
-    from stepline.datasets.excluded import excluded_from, write_excluded
+    from stepline.datasets.excluded import collect_excluded, write_excluded
     from stepline.errors import SettingsError
 
     sources = []
@@ -124,7 +124,7 @@ def excluded(datasets: tuple[str, ...], out: Path) -> None:
         if not equals or not path:
             raise SettingsError(f"{given!r}: write it as DATASET=PATH, for example youcook2=annotations.json")
         sources.append((name, Path(path)))
-    found = excluded_from(sources)
+    found = collect_excluded(sources)
     write_excluded(found, out)
     for name, count in found.counts().items():
         click.echo(f"{name:<14} {count:>7} videos")

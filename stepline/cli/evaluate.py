@@ -75,9 +75,9 @@ def list_benchmarks() -> str:
 
 def describe_benchmark(name: str) -> str:
     """Return what a benchmark takes and each of its rules. Raises DatasetError for an unknown name."""
-    from stepline.evaluate.benchmarks import benchmark
+    from stepline.evaluate.benchmarks import find_benchmark
 
-    row = benchmark(name)
+    row = find_benchmark(name)
     lines = [
         f"{row.name}: {row.what}",
         f"  source       {row.source}",

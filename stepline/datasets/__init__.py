@@ -6,20 +6,20 @@ read_predictions("results.json")      # a results file, a list of segments, an L
 write_densevid(...)                   # submission files
 """
 
-from stepline.datasets.predictions import Predictions, Segment, read_predictions
-from stepline.datasets.record_builder import Entry, Reading
-from stepline.datasets.registry import DATASETS, Dataset, dataset, describe, read, stream
+from stepline.datasets.predictions import PredictedSegment, Predictions, read_predictions
+from stepline.datasets.record_builder import DatasetEntry, DatasetRecords
+from stepline.datasets.registry import DATASETS, Dataset, describe, find_dataset, read, stream
 from stepline.datasets.submissions import segments, write_densevid, write_htstep_grounding, write_htstep_result
 
 __all__ = [
     "DATASETS",
     "Dataset",
-    "Entry",
+    "DatasetEntry",
+    "DatasetRecords",
+    "PredictedSegment",
     "Predictions",
-    "Reading",
-    "Segment",
-    "dataset",
     "describe",
+    "find_dataset",
     "read",
     "read_predictions",
     "segments",

@@ -8,18 +8,18 @@ The spans of one step id stand together in one reference step.
 from collections.abc import Iterator
 from pathlib import Path
 
-from stepline.datasets.files import Node, one_file, read_json
-from stepline.datasets.record_builder import Draft, Entry
+from stepline.datasets.files import Node, file_in, read_json
+from stepline.datasets.record_builder import DatasetEntry, RecordBuilder
 
 NAME = "COIN.json"
 
 
-def read(path: Path) -> Iterator[Entry]:
+def read(path: Path) -> Iterator[DatasetEntry]:
     """Yield one entry a video."""
-    file = one_file(path, NAME)
+    file = file_in(path, NAME)
     for id, video in Node(read_json(file), str(file))["database"].entries():
         duration, subset, task = video.get("duration"), video.get("subset"), video.get("class")
-        draft = Draft(id, duration=None if duration is None else duration.number())
+        builder = RecordBuilder(id, duration=None if duration is None else duration.number())
         for row in video["annotation"].rows():
-            draft.place(row["id"].name(), row["label"].text(), *row["segment"].pair())
-        yield draft.entry(subset=subset.text() if subset else None, task=task.text() if task else None)
+            builder.add_span(row["id"].name(), row["label"].text(), *row["segment"].pair())
+        yield builder.entry(subset=subset.text() if subset else None, task=task.text() if task else None)

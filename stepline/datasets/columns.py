@@ -9,34 +9,34 @@ The folder or the .tar.gz archive of such files is read as well.
 from collections.abc import Iterator
 from pathlib import Path
 
-from stepline.datasets.files import Node, documents
-from stepline.datasets.record_builder import Draft, Entry
+from stepline.datasets.files import Node, read_json_files
+from stepline.datasets.record_builder import DatasetEntry, RecordBuilder
 from stepline.errors import DatasetError
 
 COLUMNS = ("start", "end", "text")
 
 
-def read_steps(path: Path) -> Iterator[Entry]:
+def read_steps(path: Path) -> Iterator[DatasetEntry]:
     """Yield HowToStep's videos: steps that a language model wrote, with times that a model estimated."""
     for id, video in _videos(path):
-        draft = Draft(id)
+        builder = RecordBuilder(id)
         for index, (start, end, text) in enumerate(_rows(video)):
-            draft.place(str(index), text, start, end)
-        yield draft.entry(machine=True)
+            builder.add_span(str(index), text, start, end)
+        yield builder.entry(machine=True)
 
 
-def read_narrations(path: Path) -> Iterator[Entry]:
+def read_narrations(path: Path) -> Iterator[DatasetEntry]:
     """Yield HowTo100M's videos with what is said in them; overlapping and repeated cues are kept as they are."""
     for id, video in _videos(path):
-        draft = Draft(id)
+        builder = RecordBuilder(id)
         for start, end, text in _rows(video):
-            draft.hear(text, start, end)
+            builder.add_sentence(text, start, end)
         language = video.get("language")
-        yield draft.entry(language=language.text() if language else None)
+        yield builder.entry(language=language.text() if language else None)
 
 
 def _videos(path: Path) -> Iterator[tuple[str, Node]]:
-    for place, stem, tree in documents(path):
+    for place, stem, tree in read_json_files(path):
         root = Node(tree, place)
         if root.get(*COLUMNS) is not None or root.get("segments") is not None:
             yield stem or Path(place).name.partition(".")[0], root

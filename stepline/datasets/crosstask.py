@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from stepline.datasets.files import find, plain_rows, read_text
-from stepline.datasets.record_builder import Draft, Entry, refused
+from stepline.datasets.files import find_file, read_headless_csv, read_text
+from stepline.datasets.record_builder import DatasetEntry, RecordBuilder, rejected_entry
 from stepline.errors import DatasetError
 
 TASKS = ("tasks_primary.txt", "tasks_related.txt")
@@ -27,7 +27,7 @@ NO_STEP = "names a step number that the task does not have"
 
 
 @dataclass(frozen=True)
-class Task:
+class TaskSteps:
     """A task: its wikiHow id, title and steps in order."""
 
     id: str
@@ -35,25 +35,25 @@ class Task:
     steps: tuple[str, ...]
 
 
-def read(path: Path) -> Iterator[Entry]:
+def read(path: Path) -> Iterator[DatasetEntry]:
     """Yield one entry a (task, video) pair of videos.csv; `path` is the release's folder."""
     if not path.is_dir():
         raise DatasetError(f"{path}: is not the folder of the CrossTask release; unpack its zip and give it")
-    tasks = {task.id: task for name in TASKS if (file := find(path, name)) for task in read_tasks(file)}
+    tasks = {task.id: task for name in TASKS if (file := find_file(path, name)) for task in read_tasks(file)}
     held = _validation(path)
-    videos = find(path, VIDEOS)
+    videos = find_file(path, VIDEOS)
     if not tasks or videos is None:
         missing = VIDEOS if tasks else TASKS[0]
         raise DatasetError(f"{path}: holds no {missing}; give the folder of the CrossTask release")
-    for _, (task, video, _url) in plain_rows(videos, 3):
+    for _, (task, video, _url) in read_headless_csv(videos, 3):
         yield _pair(path, tasks.get(task), task, video, "val" if (task, video) in held else "train")
-    listed = {(row[0], row[1]) for _, row in plain_rows(videos, 3)}
+    listed = {(row[0], row[1]) for _, row in read_headless_csv(videos, 3)}
     for task, video in held:
         if (task, video) not in listed:
             yield _pair(path, tasks.get(task), task, video, "val")
 
 
-def read_tasks(path: Path) -> Iterator[Task]:
+def read_tasks(path: Path) -> Iterator[TaskSteps]:
     """Yield the tasks of a tasks file. Raises DatasetError where a block does not fit its own count of steps."""
     lines = [line.strip() for line in read_text(path).split("\n")]
     blocks = [block.split("\n") for block in "\n".join(lines).split("\n\n") if block.strip()]
@@ -66,35 +66,35 @@ def read_tasks(path: Path) -> Iterator[Task]:
         if len(steps) != int(rows[3]):
             counts = f"{rows[3]} steps by its count but {len(steps)} between commas"
             raise DatasetError(f"{path}: task {rows[0]} has {counts}; take the commas out of its step texts")
-        yield Task(rows[0], rows[1], steps)
+        yield TaskSteps(rows[0], rows[1], steps)
 
 
 def _validation(path: Path) -> dict[tuple[str, str], None]:
-    file = find(path, VALIDATION)
-    return {(row[0], row[1]): None for _, row in plain_rows(file, 3)} if file else {}
+    file = find_file(path, VALIDATION)
+    return {(row[0], row[1]): None for _, row in read_headless_csv(file, 3)} if file else {}
 
 
-def _pair(folder: Path, task: Task | None, task_id: str, video: str, subset: str) -> Entry:
+def _pair(folder: Path, task: TaskSteps | None, task_id: str, video: str, subset: str) -> DatasetEntry:
     id = f"{task_id}_{video}"
     if task is None:
-        return refused(id, NO_TASK, subset=subset, value=task_id)
-    file = find(folder, f"annotations/{id}.csv", f"{id}.csv")
+        return rejected_entry(id, NO_TASK, subset=subset, value=task_id)
+    file = find_file(folder, f"annotations/{id}.csv", f"{id}.csv")
     if file is None:
-        return refused(id, NO_FILE, subset=subset, value=f"annotations/{id}.csv")
-    draft = Draft(id, video=video)
+        return rejected_entry(id, NO_FILE, subset=subset, value=f"annotations/{id}.csv")
+    builder = RecordBuilder(id, video=video)
     for number, text in enumerate(task.steps, start=1):
-        draft.expect(str(number), text)
-    for line, (step, start, end) in plain_rows(file, 3):
-        _place(draft, task, f"{file}: line {line}", step, start, end)
-    return draft.entry(subset=subset, task=task.title, recipe=task.steps)
+        builder.add_step(str(number), text)
+    for line, (step, start, end) in read_headless_csv(file, 3):
+        _place(builder, task, f"{file}: line {line}", step, start, end)
+    return builder.entry(subset=subset, task=task.title, recipe=task.steps)
 
 
-def _place(draft: Draft, task: Task, place: str, step: str, start: str, end: str) -> None:
+def _place(builder: RecordBuilder, task: TaskSteps, place: str, step: str, start: str, end: str) -> None:
     try:
         number, times = int(step), (float(start), float(end))
     except ValueError as error:
         raise DatasetError(f"{place}: {step!r},{start!r},{end!r} is not step,start,end; download it again") from error
     if 1 <= number <= len(task.steps):
-        draft.place(str(number), task.steps[number - 1], *times, keep=True)
+        builder.add_span(str(number), task.steps[number - 1], *times, keep=True)
     else:
-        draft.reject("span", "", NO_STEP, f"{number} of {len(task.steps)}")
+        builder.reject("span", "", NO_STEP, f"{number} of {len(task.steps)}")

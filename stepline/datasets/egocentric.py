@@ -10,8 +10,8 @@ EPIC-100       EPIC_100_{train,validation}.csv  narration_id,video_id,start_time
 from collections.abc import Iterator
 from pathlib import Path
 
-from stepline.datasets.files import Node, find, one_file, read_csv, read_json, stem
-from stepline.datasets.record_builder import SEEN, Draft, Entry
+from stepline.datasets.files import Node, file_in, find_file, read_csv, read_json, stem
+from stepline.datasets.record_builder import SEEN, DatasetEntry, RecordBuilder
 from stepline.errors import DatasetError
 
 COOK4D = "complete_step_annotations.json"
@@ -20,61 +20,61 @@ EPIC = ("EPIC_100_train.csv", "EPIC_100_validation.csv")
 EPIC_COLUMNS = ("narration_id", "video_id", "start_timestamp", "stop_timestamp", "narration")
 
 
-def read_captaincook4d(path: Path) -> Iterator[Entry]:
+def read_captaincook4d(path: Path) -> Iterator[DatasetEntry]:
     """Yield one entry a recording. A step that was left out (-1) stays in the reference without a span.
 
     The marks of errors are not read. The spans of one step id stand together.
     """
-    file = one_file(path, COOK4D)
+    file = file_in(path, COOK4D)
     for id, recording in Node(read_json(file), str(file)).entries():
         task = recording.get("activity_name")
-        draft = Draft(id)
+        builder = RecordBuilder(id)
         for row in recording["steps"].rows():
             times = row["start_time"].number(), row["end_time"].number()
-            draft.place(row["step_id"].name(), row["description"].text(), *times, keep=True)
-        yield draft.entry(task=task.text() if task else None)
+            builder.add_span(row["step_id"].name(), row["description"].text(), *times, keep=True)
+        yield builder.entry(task=task.text() if task else None)
 
 
-def read_goalstep(path: Path) -> Iterator[Entry]:
+def read_goalstep(path: Path) -> Iterator[DatasetEntry]:
     """Yield one entry a video; a substep's id is its step's with a dot: "3.1". The length of a video is not stated."""
     for file in _both(path, GOALSTEP):
         for video in Node(read_json(file), str(file))["videos"].rows():
             goal = video.get("goal_description", "goal_category")
-            draft = Draft(video["video_uid"].name())
-            _nested(draft, video, "")
+            builder = RecordBuilder(video["video_uid"].name())
+            _nested(builder, video, "")
             subset = stem(file.name).rpartition("_")[2]
-            yield draft.entry(subset=subset, task=goal.text() if goal else None)
+            yield builder.entry(subset=subset, task=goal.text() if goal else None)
 
 
-def _nested(draft: Draft, parent: Node, prefix: str) -> None:
+def _nested(builder: RecordBuilder, parent: Node, prefix: str) -> None:
     segments = parent.get("segments")
     for index, row in enumerate(segments.rows() if segments else (), start=1):
         text = row.get("step_description", "step_category")
         times = row["start_time"].number(), row["end_time"].number()
-        draft.place(f"{prefix}{index}", text.text() if text else "", *times)
-        _nested(draft, row, f"{prefix}{index}.")
+        builder.add_span(f"{prefix}{index}", text.text() if text else "", *times)
+        _nested(builder, row, f"{prefix}{index}.")
 
 
-def read_epic(path: Path) -> Iterator[Entry]:
+def read_epic(path: Path) -> Iterator[DatasetEntry]:
     """Yield one entry a video: what is done and when. The second at which it was narrated afterwards is not read."""
     for file in _both(path, EPIC):
-        drafts: dict[str, Draft] = {}
+        builders: dict[str, RecordBuilder] = {}
         for line, row in read_csv(file, EPIC_COLUMNS):
-            draft = drafts.setdefault(row["video_id"], Draft(row["video_id"]))
+            builder = builders.setdefault(row["video_id"], RecordBuilder(row["video_id"]))
             start, end = (_seconds(row[column], f"{file}: line {line}") for column in EPIC_COLUMNS[2:4])
-            if row["narration_id"] in draft.steps:
-                draft.reject("step", row["narration"], SEEN, row["narration_id"])
+            if row["narration_id"] in builder.steps:
+                builder.reject("step", row["narration"], SEEN, row["narration_id"])
             else:
-                draft.place(row["narration_id"], row["narration"], start, end)
+                builder.add_span(row["narration_id"], row["narration"], start, end)
         subset = stem(file.name).rpartition("_")[2]
-        for draft in drafts.values():
-            yield draft.entry(subset=subset)
+        for builder in builders.values():
+            yield builder.entry(subset=subset)
 
 
 def _both(path: Path, names: tuple[str, ...]) -> list[Path]:
     if not path.is_dir():
         return [path]
-    files = [file for name in names if (file := find(path, name))]
+    files = [file for name in names if (file := find_file(path, name))]
     if not files:
         raise DatasetError(f"{path}: holds neither {' nor '.join(names)}; `stepline datasets` says where to get them")
     return files

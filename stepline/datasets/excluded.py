@@ -23,7 +23,7 @@ HEAD = "# Ids of evaluation videos and the datasets that hold them; made by `ste
 
 
 @dataclass(frozen=True)
-class Excluded:
+class ExcludedVideos:
     """Videos to keep out. datasets: id -> names of the evaluation sets that hold it, sorted."""
 
     datasets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -49,7 +49,7 @@ def plain_id(video: str) -> str:
     return video[len(PREFIX) :] if video.startswith(PREFIX) and len(video) == YOUTUBE + len(PREFIX) else video
 
 
-def excluded_from(sources: Iterable[tuple[str, Path]]) -> Excluded:
+def collect_excluded(sources: Iterable[tuple[str, Path]]) -> ExcludedVideos:
     """Return the ids of all videos of datasets: (name, its file or folder) each, as `stepline.datasets` reads them.
 
     Ids count even where every annotation of a video was rejected. Raises DatasetError for what cannot be read.
@@ -62,7 +62,7 @@ def excluded_from(sources: Iterable[tuple[str, Path]]) -> Excluded:
     return _sorted(held)
 
 
-def read_excluded(paths: Iterable[Path]) -> Excluded:
+def read_excluded(paths: Iterable[Path]) -> ExcludedVideos:
     """Return the ids of list files together. Raises DatasetError for a file that is missing or no list."""
     held: dict[str, set[str]] = {}
     for path in paths:
@@ -77,11 +77,11 @@ def read_excluded(paths: Iterable[Path]) -> Excluded:
     return _sorted(held)
 
 
-def write_excluded(excluded: Excluded, path: Path) -> None:
+def write_excluded(excluded: ExcludedVideos, path: Path) -> None:
     """Write a list file, sorted by id."""
     lines = [f"{video}\t{','.join(names)}\n" for video, names in sorted(excluded.datasets.items())]
     write_atomic(path, HEAD + "".join(lines))
 
 
-def _sorted(held: Mapping[str, set[str]]) -> Excluded:
-    return Excluded({video: tuple(sorted(names)) for video, names in sorted(held.items())})
+def _sorted(held: Mapping[str, set[str]]) -> ExcludedVideos:
+    return ExcludedVideos({video: tuple(sorted(names)) for video, names in sorted(held.items())})

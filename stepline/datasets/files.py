@@ -1,6 +1,6 @@
-"""Files as they come: JSON, CSV and text, gzipped or not, and archives or folders of one JSON file a video.
+"""Files as they come: JSON, CSV and text, gzipped or not, archives or folders of one JSON file a video.
 
-A value in a JSON tree that knows its place in the file, so that an error can name it.
+`Node` is a value in a JSON tree that knows its place in the file, so that an error can name it.
 """
 
 import csv
@@ -22,7 +22,7 @@ TAR = b"ustar"
 TAR_MARK = 257  # bytes from the start, POSIX tar
 
 
-class TwiceError(ValueError):
+class RepeatedKeyError(ValueError):
     """A key that stands twice in one JSON object."""
 
 
@@ -61,7 +61,7 @@ def parse_json(name: str, text: str) -> Tree:
     """Return the tree of JSON text; `name` is what an error calls it."""
     try:
         return json.loads(text, object_pairs_hook=_once)
-    except TwiceError as error:
+    except RepeatedKeyError as error:
         raise DatasetError(f"{name}: key {error} stands twice in one object; keep one of them") from error
     except json.JSONDecodeError as error:
         place = f"line {error.lineno}, column {error.colno}"
@@ -74,7 +74,7 @@ def _once(pairs: list[tuple[str, Tree]]) -> dict[str, Tree]:
     made = dict(pairs)
     if len(made) != len(pairs):
         seen: set[str] = set()
-        raise TwiceError(repr(next(key for key, _ in pairs if key in seen or seen.add(key))))  # type: ignore[func-returns-value]
+        raise RepeatedKeyError(repr(next(key for key, _ in pairs if key in seen or seen.add(key))))  # type: ignore[func-returns-value]
     return made
 
 
@@ -95,7 +95,7 @@ def read_csv(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[int, dict[s
         raise DatasetError(f"{path}: line {rows.line_num} is not valid CSV ({error}); download it again") from error
 
 
-def plain_rows(path: Path, cells: int) -> Iterator[tuple[int, list[str]]]:
+def read_headless_csv(path: Path, cells: int) -> Iterator[tuple[int, list[str]]]:
     """Yield (line, cells) of a CSV file without a header; every line must hold that many cells."""
     for number, line in enumerate(read_text(path).split("\n"), start=1):
         if line.strip():
@@ -105,7 +105,7 @@ def plain_rows(path: Path, cells: int) -> Iterator[tuple[int, list[str]]]:
             yield number, row
 
 
-def documents(path: Path) -> Iterator[tuple[str, str, Tree]]:
+def read_json_files(path: Path) -> Iterator[tuple[str, str, Tree]]:
     """Yield (place, stem, tree) of every JSON file in a folder or tar archive in name order, or of the one file.
 
     The stem is the video's id where a file holds one video; for a single file it is "".
@@ -156,17 +156,17 @@ def _members(path: Path) -> Iterator[tuple[str, str, Tree]]:
         raise DatasetError(f"{path}: a damaged archive ({error}); download it again") from error
 
 
-def one_file(path: Path, *names: str) -> Path:
+def file_in(path: Path, *names: str) -> Path:
     """Return `path` itself, or for a folder the first of `names` (or its .gz) in it. Raises DatasetError."""
     if not path.is_dir():
         return path
-    found = find(path, *names)
+    found = find_file(path, *names)
     if found is None:
         raise DatasetError(f"{path}: holds no {' or '.join(names)}; `stepline datasets` says which files are needed")
     return found
 
 
-def find(folder: Path, *names: str) -> Path | None:
+def find_file(folder: Path, *names: str) -> Path | None:
     """Return the first of `names`, or its .gz, that stands in the folder or in its `data` or `annotations` folder."""
     places = (folder, folder / "data", folder / "annotations")
     candidates = (place / (name + ending) for name in names for place in places for ending in ("", ".gz"))

@@ -9,8 +9,8 @@ which no part does, are rejected. An item whose steps were not annotated has an 
 from collections.abc import Iterator
 from pathlib import Path
 
-from stepline.datasets.files import Node, find, read_json, stem
-from stepline.datasets.record_builder import Draft, Entry, refused
+from stepline.datasets.files import Node, find_file, read_json, stem
+from stepline.datasets.record_builder import DatasetEntry, RecordBuilder, rejected_entry
 from stepline.errors import DatasetError
 
 NAMES = ("all_data_train.json", "all_data_val.json", "all_data_test.json")
@@ -18,7 +18,7 @@ NOT_RELEVANT = "does not answer its query"
 NO_CLIP = "no single part of it answers its query"
 
 
-def read(path: Path) -> Iterator[Entry]:
+def read(path: Path) -> Iterator[DatasetEntry]:
     """Yield one entry a (query, video) pair of a file, or of the three files in the splits folder."""
     for file in _files(path):
         words = stem(file.name).split("_")
@@ -32,19 +32,19 @@ def _files(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
     places = (path, path / "splits", path / "data" / "splits")
-    files = [file for name in NAMES if (file := next(filter(None, (find(p, name) for p in places)), None))]
+    files = [file for name in NAMES if (file := next(filter(None, (find_file(p, name) for p in places)), None))]
     if not files:
         raise DatasetError(f"{path}: holds none of {', '.join(NAMES)}; give the folder data/splits of the repository")
     return files
 
 
-def _item(query: str, name: str, item: Node, subset: str | None) -> Entry:
+def _item(query: str, name: str, item: Node, subset: str | None) -> DatasetEntry:
     video = name.removesuffix(".mp4")
     id = f"{video}|{query}"
     for key, reason in (("relevant", NOT_RELEVANT), ("clip", NO_CLIP)):
         if item[key].value is False:
-            return refused(id, reason, subset=subset)
-    draft = Draft(id, video=video, duration=item["v_duration"].number())
+            return rejected_entry(id, reason, subset=subset)
+    builder = RecordBuilder(id, video=video, duration=item["v_duration"].number())
     for index, row in enumerate(item["steps"].rows()):
-        draft.place(str(index), row["heading"].text(), *row["absolute_bounds"].pair())
-    return draft.entry(subset=subset, task=query)
+        builder.add_span(str(index), row["heading"].text(), *row["absolute_bounds"].pair())
+    return builder.entry(subset=subset, task=query)

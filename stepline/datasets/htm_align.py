@@ -10,29 +10,29 @@ times of alignable sentences, so there is no transcript.
 from collections.abc import Iterator
 from pathlib import Path
 
-from stepline.datasets.files import Node, one_file, read_json
-from stepline.datasets.record_builder import Draft, Entry
+from stepline.datasets.files import Node, file_in, read_json
+from stepline.datasets.record_builder import DatasetEntry, RecordBuilder
 
 NAME = "htm_align.json"
 CELLS = 4  # alignable, start, end, text
 
 
-def read(path: Path) -> Iterator[Entry]:
+def read(path: Path) -> Iterator[DatasetEntry]:
     """Yield one entry a video."""
-    file = one_file(path, NAME)
+    file = file_in(path, NAME)
     for id, video in Node(read_json(file), str(file)).entries():
-        draft = Draft(id)
+        builder = RecordBuilder(id)
         for index, row in enumerate(video.rows()):
-            _sentence(draft, str(index), row)
-        yield draft.entry()
+            _sentence(builder, str(index), row)
+        yield builder.entry()
 
 
-def _sentence(draft: Draft, id: str, row: Node) -> None:
+def _sentence(builder: RecordBuilder, id: str, row: Node) -> None:
     cells = list(row.rows())
     if len(cells) != CELLS or cells[0].value not in (0, 1):
         raise row.fails("[0 or 1, start, end, text]")
     start, end, text = cells[1].number(), cells[2].number(), cells[3].text()
     if cells[0].value:
-        draft.place(id, text, start, end)
+        builder.add_span(id, text, start, end)
     else:
-        draft.expect(id, text, said=draft.span(start, end, text))
+        builder.add_step(id, text, said=builder.checked_span(start, end, text))

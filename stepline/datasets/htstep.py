@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from stepline.datasets.files import Node, find, one_file, read_csv, read_json
-from stepline.datasets.record_builder import Draft, Entry
+from stepline.datasets.files import Node, file_in, find_file, read_csv, read_json
+from stepline.datasets.record_builder import DatasetEntry, RecordBuilder
 from stepline.errors import DatasetError
 
 ANNOTATIONS, TAXONOMY, SPLITS = "annotations.json", "taxonomy.csv", "video_splits.json"
@@ -26,7 +26,7 @@ UNKNOWN_STEP = "its step is not in the taxonomy"
 
 
 @dataclass(frozen=True)
-class Headline:
+class ArticleStep:
     """One step of an article: id is its global_step_index."""
 
     id: str
@@ -35,13 +35,13 @@ class Headline:
     text: str
 
 
-Articles: TypeAlias = dict[str, dict[str, dict[str, Headline]]]  # activity -> variation -> id -> headline
+Articles: TypeAlias = dict[str, dict[str, dict[str, ArticleStep]]]  # activity -> variation -> id -> headline
 
 
-def read(path: Path) -> Iterator[Entry]:
+def read(path: Path) -> Iterator[DatasetEntry]:
     """Yield one entry a video, from the release's folder or from annotations.json beside its taxonomy.csv."""
-    file = one_file(path, ANNOTATIONS)
-    table = find(file.parent, TAXONOMY)
+    file = file_in(path, ANNOTATIONS)
+    table = find_file(file.parent, TAXONOMY)
     if table is None:
         raise DatasetError(f"{file.parent}: holds no {TAXONOMY}, the text of the steps; give both files in one folder")
     taxonomy = read_taxonomy(table)
@@ -50,14 +50,14 @@ def read(path: Path) -> Iterator[Entry]:
         yield _video(id, video, taxonomy, articles, splits.get(id))
 
 
-def read_taxonomy(path: Path) -> dict[str, Headline]:
+def read_taxonomy(path: Path) -> dict[str, ArticleStep]:
     """Return global_step_index -> headline, in the file's order."""
-    steps: dict[str, Headline] = {}
+    steps: dict[str, ArticleStep] = {}
     for line, row in read_csv(path, COLUMNS):
         id = row["global_step_index"].strip()
         if id in steps:
             raise DatasetError(f"{path}: line {line} repeats global_step_index {id}; keep one of them")
-        steps[id] = Headline(id, row["activity"], row["variation"], row["headline"].strip())
+        steps[id] = ArticleStep(id, row["activity"], row["variation"], row["headline"].strip())
     return steps
 
 
@@ -70,40 +70,42 @@ def read_queries(path: Path) -> dict[str, tuple[str, ...]]:
 
 
 def _splits(folder: Path) -> dict[str, str]:
-    file = find(folder, SPLITS)
+    file = find_file(folder, SPLITS)
     if file is None:
         return {}
     splits = Node(read_json(file), str(file)).entries()
     return {id.name(): split for split, ids in splits for id in ids.rows()}
 
 
-def _video(id: str, video: Node, taxonomy: Mapping[str, Headline], articles: Articles, split: str | None) -> Entry:
+def _video(
+    id: str, video: Node, taxonomy: Mapping[str, ArticleStep], articles: Articles, split: str | None
+) -> DatasetEntry:
     activity = video["activity"].text()
     rows = [(row["id"].name(), row["segment"].pair()) for row in video["annotations"].rows()]
     known = [taxonomy[step] for step, _ in rows if step in taxonomy]
     steps = _followed(articles, activity, known[0] if known else None)
-    draft = Draft(id)
+    builder = RecordBuilder(id)
     for step in steps.values():
-        draft.expect(step.id, step.text)
+        builder.add_step(step.id, step.text)
     for step_id, (start, end) in rows:
         if step_id in steps:
-            draft.place(step_id, steps[step_id].text, start, end, keep=True)
+            builder.add_span(step_id, steps[step_id].text, start, end, keep=True)
         else:
             reason = OTHER_VARIATION if step_id in taxonomy else UNKNOWN_STEP
-            draft.reject("span", taxonomy[step_id].text if step_id in taxonomy else "", reason, f"step {step_id}")
+            builder.reject("span", taxonomy[step_id].text if step_id in taxonomy else "", reason, f"step {step_id}")
     subset = video.get("subset")
     recipe = (step.text for step in steps.values())
-    return draft.entry(subset=subset.text() if subset else split, task=activity, recipe=recipe)
+    return builder.entry(subset=subset.text() if subset else split, task=activity, recipe=recipe)
 
 
-def _articles(taxonomy: Mapping[str, Headline]) -> Articles:
+def _articles(taxonomy: Mapping[str, ArticleStep]) -> Articles:
     articles: Articles = defaultdict(lambda: defaultdict(dict))
     for step in taxonomy.values():
         articles[step.activity][step.variation][step.id] = step
     return articles
 
 
-def _followed(articles: Articles, activity: str, first: Headline | None) -> Mapping[str, Headline]:
+def _followed(articles: Articles, activity: str, first: ArticleStep | None) -> Mapping[str, ArticleStep]:
     """Return the steps of the variation that the first annotation belongs to, or of the only one there is."""
     if first is not None:
         return articles[first.activity][first.variation]

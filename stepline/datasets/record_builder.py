@@ -1,7 +1,4 @@
-"""Build one record from annotation rows: spans are checked, never corrected; what does not fit is noted.
-
-What a reader gives: records, what it rejected with the reason, and the split each record belongs to.
-"""
+"""Build one record from annotation rows: spans are checked, never corrected, and what does not fit is noted."""
 
 import math
 from collections import Counter
@@ -12,7 +9,7 @@ from stepline.records import Record, Rejected, RejectedKind, Sentence, Span, Ste
 
 
 @dataclass(frozen=True)
-class Entry:
+class DatasetEntry:
     """One item of a dataset as its reader yields it; `record` is None where nothing of it could be kept.
 
     subset: the split's name as the dataset writes it. spoken: sentences that carry no time of their own, which no
@@ -27,7 +24,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Reading:
+class DatasetRecords:
     """A whole dataset in memory: its records in the file's order, and everything that was left out of them.
 
     subsets: record id -> split, for the records that have one. spoken: record id -> sentences without times.
@@ -61,7 +58,7 @@ NO_ID = "has no id"
 MARKER = -1.0  # CaptainCook4D writes it for both times of a step that was left out
 
 
-def flaw(start: float, end: float, duration: float | None) -> str | None:
+def span_flaw(start: float, end: float, duration: float | None) -> str | None:
     """Say why [start, end) does not fit into a video of that many seconds; None when it does."""
     if not (math.isfinite(start) and math.isfinite(end)):
         return NOT_FINITE
@@ -76,7 +73,7 @@ def flaw(start: float, end: float, duration: float | None) -> str | None:
     return None
 
 
-def usable(text: str) -> bool:
+def is_storable(text: str) -> bool:
     """Tell whether a text can be stored: half a surrogate pair, which JSON can hold, cannot."""
     try:
         text.encode()
@@ -85,7 +82,7 @@ def usable(text: str) -> bool:
     return True
 
 
-class Draft:
+class RecordBuilder:
     """What is known of one item while its rows are read; `entry` closes it.
 
     id: of the record; video: of its media. A bad duration is rejected and then not known.
@@ -105,19 +102,19 @@ class Draft:
 
     def reject(self, what: RejectedKind, text: str, reason: str, value: str = "") -> None:
         """Note something that is left out; text that cannot be stored is not quoted."""
-        text, value = (part if usable(part) else "" for part in (text, value))
+        text, value = (part if is_storable(part) else "" for part in (text, value))
         self.rejected.append(Rejected(what, reason, text=text, id=self.id, value=value))
 
-    def span(self, start: float, end: float, text: str, what: RejectedKind = "span") -> Span | None:
+    def checked_span(self, start: float, end: float, text: str, what: RejectedKind = "span") -> Span | None:
         """Return the span, or note why it does not fit."""
-        reason = flaw(start, end, self.duration)
+        reason = span_flaw(start, end, self.duration)
         if reason is None:
             return Span(start, end)
         within = "" if self.duration is None else f" of {self.duration:g} s"
         self.reject(what, text, reason, f"[{start:g}, {end:g}]{within}")
         return None
 
-    def place(
+    def add_span(
         self, id: str, text: str, start: float, end: float, *, keep: bool = False, said: Span | None = None,
         sources: Sequence[int] = (), alternatives: Iterable[str] = (),
     ) -> None:  # fmt: skip
@@ -126,14 +123,14 @@ class Draft:
         keep: the step stays, without this span, where the span does not fit (it was looked for).
         """
         text = text.strip()
-        span = self.span(start, end, text, "span" if keep or id in self.steps else "step")
+        span = self.checked_span(start, end, text, "span" if keep or id in self.steps else "step")
         if span is None and not keep:
             return
         spans = () if span is None else (span,)
         others = tuple(other.strip() for other in alternatives if other.strip())
         self._add(id, text, spans, said=said, sources=tuple(sources), alternatives=others)
 
-    def expect(self, id: str, text: str, *, said: Span | None = None) -> None:
+    def add_step(self, id: str, text: str, *, said: Span | None = None) -> None:
         """Add a step that was looked for and has no span so far."""
         self._add(id, text.strip(), (), said=said)
 
@@ -156,43 +153,43 @@ class Draft:
             id=id, text=text, spans=spans, said=said, sources=sources, alternatives=alternatives
         )  # fmt: skip
 
-    def hear(self, text: str, start: float, end: float, *, shown: float | None = None) -> None:
+    def add_sentence(self, text: str, start: float, end: float, *, shown: float | None = None) -> None:
         """Add one spoken sentence; shown: 1 or 0 where people judged whether the picture shows it."""
         text = text.strip()
         problem = self._text_flaw(text)
         if problem is not None:
             self.reject("sentence", text, problem)
             return
-        span = self.span(start, end, text, "sentence")
+        span = self.checked_span(start, end, text, "sentence")
         if span is not None:
             self.sentences.append(Sentence(text=text, span=span, shown=shown))
 
     @staticmethod
     def _text_flaw(text: str) -> str | None:
-        if not usable(text):
+        if not is_storable(text):
             return BAD_TEXT
         return None if text else NO_TEXT
 
     def entry(
         self, *, subset: str | None = None, task: str | None = None, title: str | None = None,
         recipe: Iterable[str] = (), machine: bool = False, language: str | None = None, spoken: Iterable[str] = (),
-    ) -> Entry:  # fmt: skip
+    ) -> DatasetEntry:  # fmt: skip
         """Return the finished entry; machine: the steps were written by a model, so they are no human reference."""
         flawed = next(filter(None, map(self._text_flaw, (self.id, self.video))), None)
         if flawed is not None:
             self.reject("video", "", NO_ID if flawed == NO_TEXT else BAD_TEXT)
-            return Entry(self.id, None, subset, tuple(self.rejected))
+            return DatasetEntry(self.id, None, subset, tuple(self.rejected))
         steps = tuple(self.steps.values())
         record = Record(
             id=self.id,
-            video=Video(id=self.video, duration=self.duration, task=stated(task), title=stated(title)),
-            transcript=self._transcript(stated(language)),
-            recipe=tuple(text for text in recipe if usable(text)),
+            video=Video(id=self.video, duration=self.duration, task=text_or_none(task), title=text_or_none(title)),
+            transcript=self._transcript(text_or_none(language)),
+            recipe=tuple(text for text in recipe if is_storable(text)),
             steps=steps if machine else (),
             reference=() if machine else steps,
             dropped=tuple(self._dropped()),
         )
-        return Entry(self.id, record, subset, tuple(self.rejected), tuple(spoken))
+        return DatasetEntry(self.id, record, subset, tuple(self.rejected), tuple(spoken))
 
     def _transcript(self, language: str | None) -> Transcript | None:
         if not self.sentences:
@@ -206,11 +203,11 @@ class Draft:
             yield Rejected("annotation", what, text=row.text)
 
 
-def stated(text: str | None) -> str | None:
+def text_or_none(text: str | None) -> str | None:
     """Return a title or task, None where it is empty or cannot be stored."""
-    return text if text and usable(text) else None
+    return text if text and is_storable(text) else None
 
 
-def refused(id: str, reason: str, *, subset: str | None = None, value: str = "") -> Entry:
+def rejected_entry(id: str, reason: str, *, subset: str | None = None, value: str = "") -> DatasetEntry:
     """Return the entry of an item that is left out whole."""
-    return Entry(id, None, subset, (Rejected("video", reason, id=id, value=value),))
+    return DatasetEntry(id, None, subset, (Rejected("video", reason, id=id, value=value),))

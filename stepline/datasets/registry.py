@@ -18,11 +18,11 @@ from stepline.datasets import (
     whenact,
     youcook2,
 )
-from stepline.datasets.record_builder import SEEN, Entry, Reading
+from stepline.datasets.record_builder import SEEN, DatasetEntry, DatasetRecords
 from stepline.errors import DatasetError
 from stepline.records import Rejected
 
-Reader: TypeAlias = Callable[[Path], Iterator[Entry]]
+Reader: TypeAlias = Callable[[Path], Iterator[DatasetEntry]]
 
 
 @dataclass(frozen=True)
@@ -148,34 +148,34 @@ DATASETS = {
 }  # fmt: skip
 
 
-def stream(name: str, path: Path | str, *, subset: str | None = None) -> Iterator[Entry]:
+def stream(name: str, path: Path | str, *, subset: str | None = None) -> Iterator[DatasetEntry]:
     """Yield a dataset's entries one at a time, without holding them; an id that comes again is rejected.
 
     subset: yield only this split. Raises DatasetError for an unknown name and for files that are missing or malformed.
     """
     seen: set[str] = set()
-    for entry in dataset(name).reader(Path(path)):
+    for entry in find_dataset(name).reader(Path(path)):
         if subset is not None and entry.subset != subset:
             continue
         if entry.id in seen:
-            yield Entry(entry.id, None, entry.subset, (Rejected("video", SEEN, id=entry.id),))
+            yield DatasetEntry(entry.id, None, entry.subset, (Rejected("video", SEEN, id=entry.id),))
         else:
             seen.add(entry.id)
             yield entry
 
 
-def read(name: str, path: Path | str, *, subset: str | None = None) -> Reading:
+def read(name: str, path: Path | str, *, subset: str | None = None) -> DatasetRecords:
     """Return a whole dataset: its records, what was rejected and why, and the split of each record.
 
     subset: only this split; DatasetError when the files hold no video of it.
     """
     entries = list(stream(name, path, subset=subset))
     if subset is not None and not entries:
-        known = sorted({entry.subset for entry in dataset(name).reader(Path(path)) if entry.subset})
+        known = sorted({entry.subset for entry in find_dataset(name).reader(Path(path)) if entry.subset})
         cure = f"it has {', '.join(known)}" if known else "it states no subsets"
         raise DatasetError(f"{path}: {name} holds no subset {subset!r}; {cure}")
     kept = [entry for entry in entries if entry.record is not None]
-    return Reading(
+    return DatasetRecords(
         name,
         tuple(entry.record for entry in kept if entry.record is not None),
         tuple(row for entry in entries for row in entry.rejected),
@@ -184,7 +184,7 @@ def read(name: str, path: Path | str, *, subset: str | None = None) -> Reading:
     )
 
 
-def dataset(name: str) -> Dataset:
+def find_dataset(name: str) -> Dataset:
     """Return a row of the table. Raises DatasetError with the nearest name."""
     if name in DATASETS:
         return DATASETS[name]
@@ -198,7 +198,7 @@ def describe(name: str | None = None) -> str:
     if name is None:
         width = max(map(len, DATASETS))
         return "\n".join(f"{row.name:<{width}}  {row.what}" for row in DATASETS.values()) + "\n"
-    row = dataset(name)
+    row = find_dataset(name)
     lines = [
         f"{row.name}: {row.what}",
         f"  get it from  {row.where}",

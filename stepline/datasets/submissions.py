@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from stepline.datasets.predictions import Segment
+from stepline.datasets.predictions import PredictedSegment
 from stepline.errors import DatasetError
 from stepline.records import Record, Step
 from stepline.storage import write_atomic
@@ -16,17 +16,17 @@ DENSEVID = "VERSION 1.0"  # what densevid_eval and PDVC write; neither reads it
 GROUNDING = ("video-id", "t-start", "t-end", "label", "score")  # HT-Step's evaluate_article_grounding
 
 
-def segments(records: Iterable[Record]) -> dict[str, list[Segment]]:
+def segments(records: Iterable[Record]) -> dict[str, list[PredictedSegment]]:
     """Return each record's placed steps, best span first only, sorted by start; unplaced steps have no segment."""
-    found: dict[str, list[Segment]] = {}
+    found: dict[str, list[PredictedSegment]] = {}
     for record in records:
         best = [(step.spans[0], step) for step in record.steps if step.spans]
-        placed = [Segment(span.start, span.end, step.text, step.score) for span, step in best]
+        placed = [PredictedSegment(span.start, span.end, step.text, step.score) for span, step in best]
         found[record.id] = sorted(placed, key=lambda segment: (segment.start, segment.end))
     return found
 
 
-def write_densevid(found: Mapping[str, Sequence[Segment]], path: Path, *, prefix: str = "") -> int:
+def write_densevid(found: Mapping[str, Sequence[PredictedSegment]], path: Path, *, prefix: str = "") -> int:
     """Write YouCook2's (PDVC's, densevid_eval's) results file and return how many videos it holds.
 
     prefix: what PDVC's annotations put before every id ("v_"); the scorers compare ids as they stand.

@@ -10,30 +10,30 @@ a Transcript; a reference step's `sources` are their indices. The questions (tra
 from collections.abc import Iterator
 from pathlib import Path
 
-from stepline.datasets.files import Node, one_file, read_json
-from stepline.datasets.record_builder import Draft, Entry
+from stepline.datasets.files import Node, file_in, read_json
+from stepline.datasets.record_builder import DatasetEntry, RecordBuilder
 
 NAME = "videos.json"
 NO_SENTENCES = "its sentence indexes are not in the transcript"
 
 
-def read(path: Path) -> Iterator[Entry]:
+def read(path: Path) -> Iterator[DatasetEntry]:
     """Yield one entry a video."""
-    file = one_file(path, NAME)
+    file = file_in(path, NAME)
     for video in Node(read_json(file), str(file)).rows():
         spoken = [row.text() for row in video["transcript"].rows()]
         title = video.get("video_title")
-        draft = Draft(video["video_id"].name())
+        builder = RecordBuilder(video["video_id"].name())
         for index, segment in enumerate(video["segments"].rows()):
-            _segment(draft, str(index), segment, len(spoken))
-        yield draft.entry(title=title.text() if title else None, spoken=spoken)
+            _segment(builder, str(index), segment, len(spoken))
+        yield builder.entry(title=title.text() if title else None, spoken=spoken)
 
 
-def _segment(draft: Draft, id: str, segment: Node, sentences: int) -> None:
+def _segment(builder: RecordBuilder, id: str, segment: Node, sentences: int) -> None:
     text, times, indexes = segment["title"].text(), segment["timestamps"], segment["sentence_indexes"]
     first, last = indexes["start"].number(), indexes["end"].number()
     if not (0 <= first <= last < sentences and first.is_integer() and last.is_integer()):
-        draft.reject("step", text, NO_SENTENCES, f"{first:g} to {last:g} of {sentences}")
+        builder.reject("step", text, NO_SENTENCES, f"{first:g} to {last:g} of {sentences}")
         return
     sources = range(int(first), int(last) + 1)
-    draft.place(id, text, times["start"].number(), times["end"].number(), sources=sources)
+    builder.add_span(id, text, times["start"].number(), times["end"].number(), sources=sources)

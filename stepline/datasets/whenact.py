@@ -16,8 +16,8 @@ import difflib
 from collections.abc import Iterator
 from pathlib import Path
 
-from stepline.datasets.files import Node, find, one_file, read_json
-from stepline.datasets.record_builder import REPEATED, Draft, Entry
+from stepline.datasets.files import Node, file_in, find_file, read_json
+from stepline.datasets.record_builder import REPEATED, DatasetEntry, RecordBuilder
 
 SPOKEN, SHOWN = "mapped_actions_time_label.json", "dict_all_annotations_ordered.json"
 VISIBLE = 0  # the label of an action that is seen in the miniclip
@@ -25,51 +25,56 @@ CLOSE = 0.75  # difflib ratio from which a window's text is taken for the action
 UNMATCHED = "no action of the miniclip is worded like it"
 
 
-def read(path: Path) -> Iterator[Entry]:
+def read(path: Path) -> Iterator[DatasetEntry]:
     """Yield one entry a miniclip, from the data folder, or from the first file with the second beside it."""
-    file = one_file(path, SPOKEN)
-    beside = find(file.parent, SHOWN) if file.name.startswith(SPOKEN) else None
+    file = file_in(path, SPOKEN)
+    beside = find_file(file.parent, SHOWN) if file.name.startswith(SPOKEN) else None
     windows = dict(Node(read_json(beside), str(beside)).entries()) if beside else {}
     for id, clip in Node(read_json(file), str(file)).entries():
-        draft = Draft(id)
+        builder = RecordBuilder(id)
         if isinstance(clip.value, dict):
-            _joined(draft, clip)
+            _joined(builder, clip)
         else:
-            _official(draft, clip, windows.get(id))
-        yield draft.entry()
+            _official(builder, clip, windows.get(id))
+        yield builder.entry()
 
 
-def _official(draft: Draft, clip: Node, windows: Node | None) -> None:
+def _official(builder: RecordBuilder, clip: Node, windows: Node | None) -> None:
     actions = [list(row.rows()) for row in clip.rows()]
     for row, cells in zip(clip.rows(), actions, strict=True):
         if len(cells) != 3 or cells[2].value not in (0, 1):
             raise row.fails("[action, [start, end], 0 or 1]")
     texts = [cells[0].text() for cells in actions]
     visible = [cells[2].value == VISIBLE for cells in actions]
-    shown = _windows(draft, windows, [text if seen else None for text, seen in zip(texts, visible, strict=True)])
+    shown = _windows(builder, windows, [text if seen else None for text, seen in zip(texts, visible, strict=True)])
     for index, cells in enumerate(actions):
-        _action(draft, str(index), texts[index], cells[1].pair(), visible[index], shown.get(index))
+        _action(builder, str(index), texts[index], cells[1].pair(), visible[index], shown.get(index))
 
 
-def _joined(draft: Draft, clip: Node) -> None:
+def _joined(builder: RecordBuilder, clip: Node) -> None:
     for index, row in enumerate(clip["actions"].rows()):
         shown = row.get("shown")
         window = shown.pair() if shown else None
-        _action(draft, str(index), row["text"].text(), row["spoken"].pair(), row["visible"].value is True, window)
+        _action(builder, str(index), row["text"].text(), row["spoken"].pair(), row["visible"].value is True, window)
 
 
 def _action(
-    draft: Draft, id: str, text: str, spoken: tuple[float, float], visible: bool, shown: tuple[float, float] | None
+    builder: RecordBuilder,
+    id: str,
+    text: str,
+    spoken: tuple[float, float],
+    visible: bool,
+    shown: tuple[float, float] | None,
 ) -> None:
-    heard = len(draft.sentences)
-    draft.hear(text, *spoken, shown=float(visible))
-    said = draft.sentences[-1].span if len(draft.sentences) > heard else None
-    draft.expect(id, text, said=said)
+    heard = len(builder.sentences)
+    builder.add_sentence(text, *spoken, shown=float(visible))
+    said = builder.sentences[-1].span if len(builder.sentences) > heard else None
+    builder.add_step(id, text, said=said)
     if shown is not None:
-        draft.place(id, text, *shown, keep=True)
+        builder.add_span(id, text, *shown, keep=True)
 
 
-def _windows(draft: Draft, rows: Node | None, texts: list[str | None]) -> dict[int, tuple[float, float]]:
+def _windows(builder: RecordBuilder, rows: Node | None, texts: list[str | None]) -> dict[int, tuple[float, float]]:
     """Return action row -> window; texts: None where the action is not visible and cannot have one."""
     open_rows = {index: text for index, text in enumerate(texts) if text is not None}
     found: dict[int, tuple[float, float]] = {}
@@ -78,7 +83,7 @@ def _windows(draft: Draft, rows: Node | None, texts: list[str | None]) -> dict[i
     for row in rows.rows() if rows else ():
         text, window = _window(row)
         if (text, window) in seen:
-            draft.reject("span", text, REPEATED, str(list(window)))
+            builder.reject("span", text, REPEATED, str(list(window)))
             continue
         seen.add((text, window))
         same = next((index for index, other in open_rows.items() if other == text), None)
@@ -90,7 +95,7 @@ def _windows(draft: Draft, rows: Node | None, texts: list[str | None]) -> dict[i
     for text, window in later:
         near = max(open_rows, key=lambda index: _likeness(text, open_rows[index]), default=None)
         if near is None or _likeness(text, open_rows[near]) < CLOSE:
-            draft.reject("span", text, UNMATCHED, str(list(window)))
+            builder.reject("span", text, UNMATCHED, str(list(window)))
         else:
             found[near] = window
             del open_rows[near]

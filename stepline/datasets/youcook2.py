@@ -3,10 +3,8 @@
     authors'  {"database": {id: {subset, duration, recipe_type, video_url, annotations: [{id, segment, sentence}]}}}
     flat      {id or "v_" + id: {duration, timestamps: [[start, end]], sentences: [text]}}
 
-Sieve & Swap's pre-training files hold several candidate texts a segment; the first is the step, the others its
-alternatives. Times are seconds.
-
-Ids as PDVC and densevid_eval write them: "v_" before every YouTube id.
+PDVC and densevid_eval write "v_" before every YouTube id. Sieve & Swap's pre-training files hold several candidate
+texts a segment; the first is the step, the others its alternatives. Times are seconds.
 """
 
 from collections.abc import Collection, Iterator
@@ -14,20 +12,11 @@ from functools import partial
 from pathlib import Path
 
 from stepline.datasets.files import Node, read_json, stem
-from stepline.datasets.record_builder import Draft, Entry
+from stepline.datasets.record_builder import DatasetEntry, RecordBuilder
 from stepline.errors import DatasetError
 
 PREFIX = "v_"
 YOUTUBE = 11  # characters of a YouTube id, which may itself begin with "v_"
-
-
-def prefixed(ids: Collection[str]) -> bool:
-    """Tell whether all ids carry the prefix: some are a YouTube id with it, and none is a bare YouTube id."""
-    lengths = {len(id) for id in ids}
-    known = YOUTUBE + len(PREFIX) in lengths and YOUTUBE not in lengths
-    return known and all(id.startswith(PREFIX) for id in ids)
-
-
 HIDDEN = "None"  # the sentence of the test split, whose captions are kept secret
 NAMES = {
     "youcook2": ("youcookii_annotations_trainval.json", "yc2_train.json", "yc2_val.json"),
@@ -37,7 +26,14 @@ NAMES = {
 SPLITS = ("train", "val", "test")
 
 
-def read(path: Path, *, machine: bool = False) -> Iterator[Entry]:
+def prefixed(ids: Collection[str]) -> bool:
+    """Tell whether all ids carry the prefix: some are a YouTube id with it, and none is a bare YouTube id."""
+    lengths = {len(id) for id in ids}
+    known = YOUTUBE + len(PREFIX) in lengths and YOUTUBE not in lengths
+    return known and all(id.startswith(PREFIX) for id in ids)
+
+
+def read(path: Path, *, machine: bool = False) -> Iterator[DatasetEntry]:
     """Yield the entries of an annotation file, or of every .json file in a folder, in either form.
 
     machine: the steps were written by a model or taken from other texts (Sieve & Swap).
@@ -70,30 +66,30 @@ def _split(file: Path) -> str | None:
     return next((named.get(word, word) for word in words if named.get(word, word) in SPLITS), None)
 
 
-def _authors(id: str, video: Node) -> Entry:
+def _authors(id: str, video: Node) -> DatasetEntry:
     subset, task = video.get("subset"), video.get("recipe_type")
     duration = video.get("duration")
-    draft = Draft(id, duration=None if duration is None else duration.number())
+    builder = RecordBuilder(id, duration=None if duration is None else duration.number())
     annotations = video.get("annotations")
     for index, row in enumerate(annotations.rows() if annotations else ()):
         start, end = row["segment"].pair()
         sentence = row.get("sentence")  # the test split has none
-        draft.place(str(index), sentence.text() if sentence else "", start, end)
-    return draft.entry(subset=subset.text() if subset else None, task=task.name() if task else None)
+        builder.add_span(str(index), sentence.text() if sentence else "", start, end)
+    return builder.entry(subset=subset.text() if subset else None, task=task.name() if task else None)
 
 
-def _flat(root: Node, subset: str | None, machine: bool) -> Iterator[Entry]:
+def _flat(root: Node, subset: str | None, machine: bool) -> Iterator[DatasetEntry]:
     entries = list(root.entries())
     cut = len(PREFIX) if prefixed([key for key, _ in entries]) else 0
     for key, video in entries:
-        draft = Draft(key[cut:], duration=video["duration"].number())
+        builder = RecordBuilder(key[cut:], duration=video["duration"].number())
         times, texts = list(video["timestamps"].rows()), list(video["sentences"].rows())
         if len(times) != len(texts):
             raise DatasetError(f"{video.place}: {len(times)} timestamps but {len(texts)} sentences; they go in pairs")
         for index, (time, text) in enumerate(zip(times, texts, strict=True)):
             first, *others = _wordings(text)
-            draft.place(str(index), "" if first == HIDDEN else first, *time.pair(), alternatives=others)
-        yield draft.entry(subset=subset, machine=machine)
+            builder.add_span(str(index), "" if first == HIDDEN else first, *time.pair(), alternatives=others)
+        yield builder.entry(subset=subset, machine=machine)
 
 
 def _wordings(text: Node) -> list[str]:

@@ -215,7 +215,7 @@ def evaluate(
 
     Raises DatasetError for unknown names and for files that are missing, malformed or hold nothing to score.
     """
-    row = benchmark(name)
+    row = find_benchmark(name)
     chosen = convention or row.default
     if chosen not in row.conventions:
         raise DatasetError(f"{name} has no convention {chosen!r}; {_near(chosen, list(row.conventions))}")
@@ -225,7 +225,7 @@ def evaluate(
     return found.score(ScoringTask(name, chosen, found.rule, Path(reference), Path(predictions), subset))
 
 
-def benchmark(name: str) -> Benchmark:
+def find_benchmark(name: str) -> Benchmark:
     """Return a row of the table. Raises DatasetError with the nearest name."""
     if name not in BENCHMARKS:
         raise DatasetError(f"no benchmark is called {name!r}; {_near(name, list(BENCHMARKS))}")

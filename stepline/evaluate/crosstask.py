@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stepline.datasets.crosstask import TASKS, VALIDATION, read_tasks
-from stepline.datasets.files import Node, find, plain_rows
+from stepline.datasets.files import Node, find_file, read_headless_csv
 from stepline.errors import DatasetError
 from stepline.evaluate.bootstrap import Floats, GroupedRatio, Integers, Statistic
 from stepline.evaluate.report import Scores
@@ -274,12 +274,12 @@ def _reference(folder: Path) -> dict[Key, _Annotation]:
     """Return the annotated videos of the primary tasks, without those that the benchmark keeps for validation."""
     if not folder.is_dir():
         raise DatasetError(f"{folder}: is not the folder of the CrossTask release; unpack crosstask_release.zip")
-    file = find(folder, TASKS[0])
+    file = find_file(folder, TASKS[0])
     if file is None:
         raise DatasetError(f"{folder}: holds no {TASKS[0]}; give the folder of the CrossTask release")
     steps = {task.id: len(task.steps) for task in read_tasks(file)}
-    held = find(folder, VALIDATION)
-    kept_back = {(row[0], row[1]) for _, row in plain_rows(held, 3)} if held else set()
+    held = find_file(folder, VALIDATION)
+    kept_back = {(row[0], row[1]) for _, row in read_headless_csv(held, 3)} if held else set()
     truths = {}
     for path in sorted((folder / "annotations").glob("*.csv")):
         task, _, video = path.stem.partition("_")
@@ -290,7 +290,7 @@ def _reference(folder: Path) -> dict[Key, _Annotation]:
 
 def _annotation(path: Path, steps: Mapping[str, int]) -> _Annotation:
     segments, numbered = [], []
-    for line, (step, start, end) in plain_rows(path, 3):
+    for line, (step, start, end) in read_headless_csv(path, 3):
         try:
             numbered.append(int(step) - 1)
             segments.append((float(start), float(end)))

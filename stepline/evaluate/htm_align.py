@@ -32,7 +32,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from stepline.datasets.files import Node, find, read_json
+from stepline.datasets.files import Node, find_file, read_json
 from stepline.errors import DatasetError
 from stepline.evaluate.bootstrap import Floats, Ratio, Statistic
 from stepline.evaluate.ranking import AveragePrecision, RocAuc
@@ -317,7 +317,7 @@ def _add_ranking_scores(
 
 
 def _spoken(scoring: ScoringTask) -> dict[str, Node]:
-    file = find(scoring.reference, *SPOKEN) if scoring.reference.is_dir() else None
+    file = find_file(scoring.reference, *SPOKEN) if scoring.reference.is_dir() else None
     return dict(Node(read_json(file), str(file)).entries()) if file else {}
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from stepline.datasets.files import Node, find, one_file, read_csv
+from stepline.datasets.files import Node, file_in, find_file, read_csv
 from stepline.datasets.htstep import ANNOTATIONS, TAXONOMY, read_taxonomy
 from stepline.errors import DatasetError
 from stepline.evaluate.bootstrap import Floats, Integers, Ratio, Statistic, mean_of_known
@@ -350,8 +350,8 @@ def _best(located: PredictedSegments) -> dict[int, Floats]:
 
 
 def _reference(scoring: ScoringTask) -> _HtStepReference:
-    file = one_file(scoring.reference, ANNOTATIONS)
-    table = find(file.parent, TAXONOMY)
+    file = file_in(scoring.reference, ANNOTATIONS)
+    table = find_file(file.parent, TAXONOMY)
     if table is None:
         raise DatasetError(f"{file.parent}: holds no {TAXONOMY}; put the release's beside {file.name}")
     headlines = {_step(id, str(table)): row for id, row in read_taxonomy(table).items()}

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from stepline.datasets.files import Node, one_file, read_json
+from stepline.datasets.files import Node, file_in, read_json
 from stepline.datasets.predictions import Predictions
 from stepline.errors import DatasetError
 from stepline.evaluate.bootstrap import Floats, Statistic
@@ -68,7 +68,7 @@ class ScoringTask:
 
 def entries_by_id(path: Path, *names: str) -> dict[str, Node]:
     """Return the values of a JSON object by key; in a folder the file of the first name that is there."""
-    file = one_file(path, *names) if names else path
+    file = file_in(path, *names) if names else path
     return dict(Node(read_json(file), str(file)).entries())
 
 

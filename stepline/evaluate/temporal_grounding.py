@@ -20,7 +20,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from stepline.datasets import Segment, read, read_predictions
+from stepline.datasets import PredictedSegment, read, read_predictions
 from stepline.datasets.files import Node, read_json
 from stepline.errors import DatasetError
 from stepline.evaluate.bootstrap import Floats, Ratio, Statistic
@@ -195,7 +195,7 @@ def _strange_rows(scoring: ScoringTask, seconds: Mapping[str, Node], reference: 
     return [f"{lost} of {len(named)} seconds are for rows that the reference does not hold"] if lost else []
 
 
-def _strange_texts(segmented: Mapping[str, Sequence[Segment]], reference: _Reference) -> list[str]:
+def _strange_texts(segmented: Mapping[str, Sequence[PredictedSegment]], reference: _Reference) -> list[str]:
     """Return a note of segments whose text the reference of their video does not hold: they place nothing."""
     held: list[bool] = []
     for id, segments in segmented.items():
@@ -306,12 +306,12 @@ def _by_row(node: Node, record: Record) -> Floats:
     return seconds
 
 
-def _matched(record: Record, shown: Sequence[Step], segments: Sequence[Segment]) -> list[list[float] | None]:
+def _matched(record: Record, shown: Sequence[Step], segments: Sequence[PredictedSegment]) -> list[list[float] | None]:
     """Return one predicted span for each shown step: texts are compared without case and doubled spaces."""
     rows: dict[str, list[str]] = defaultdict(list)
     for step in record.reference:
         rows[_plain(step.text)].append(step.id)
-    found: dict[str, list[Segment]] = defaultdict(list)
+    found: dict[str, list[PredictedSegment]] = defaultdict(list)
     for segment in segments:
         found[_plain(segment.sentence)].append(segment)
     placed: dict[str, list[float]] = {}
@@ -321,7 +321,7 @@ def _matched(record: Record, shown: Sequence[Step], segments: Sequence[Segment])
     return [placed.get(step.id) for step in shown]
 
 
-def _best(segments: Sequence[Segment], count: int) -> list[Segment]:
+def _best(segments: Sequence[PredictedSegment], count: int) -> list[PredictedSegment]:
     """Return the `count` best-scored segments in the order of the file; without scores the first ones."""
     ranked = sorted(range(len(segments)), key=lambda n: (-(segments[n].score or 0.0), n))[:count]
     return [segments[n] for n in sorted(ranked)]

@@ -13,7 +13,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from stepline.datasets.excluded import Excluded
+from stepline.datasets.excluded import ExcludedVideos
 from stepline.errors import ShapeError
 from stepline.features import FeatureLocation, FeatureStore
 from stepline.grounding.settings import LabelRule
@@ -160,7 +160,7 @@ def gather_samples(
     vectors: Mapping[TextKind, FeatureStore],
     settings: DataSettings | None = None,
     *,
-    excluded: Excluded | frozenset[str] = frozenset(),
+    excluded: ExcludedVideos | frozenset[str] = frozenset(),
 ) -> AlignerSamples:
     """Return what can be trained on: a sample a video and kind of text, so that a video may come twice an epoch.
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from stepline.datasets.excluded import Excluded, read_excluded
+from stepline.datasets.excluded import ExcludedVideos, read_excluded
 from stepline.errors import ShapeError
 from stepline.features import FeatureLocation, FeatureStore
 from stepline.grounding.speech import coarse_spans
@@ -147,7 +147,7 @@ class _VideoReader:
         features: FeatureStore,
         vectors: FeatureStore,
         settings: RefineRunSettings,
-        excluded: Excluded | frozenset[str] = frozenset(),
+        excluded: ExcludedVideos | frozenset[str] = frozenset(),
     ) -> None:
         self._features, self._vectors, self._settings = features, vectors, settings
         self._join = FeatureJoin(features, slack=settings.data.slack, excluded=excluded)
@@ -202,7 +202,7 @@ def _narrations(
     features: FeatureStore,
     folder: Path,
     settings: RefineRunSettings,
-    excluded: Excluded | frozenset[str],
+    excluded: ExcludedVideos | frozenset[str],
 ) -> AlignerSamples | None:
     if sources.narrations is None:
         return None

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from stepline.datasets import DATASETS
-from stepline.datasets.excluded import Excluded
+from stepline.datasets.excluded import ExcludedVideos
 from stepline.errors import ShapeError
 from stepline.features import FeatureStore
 from stepline.procx.batch import StepSample
@@ -145,7 +145,7 @@ def gather_samples(
     features: Features,
     settings: DataSettings | None = None,
     *,
-    excluded: Excluded | frozenset[str] = frozenset(),
+    excluded: ExcludedVideos | frozenset[str] = frozenset(),
 ) -> StepDataset:
     """Return what can be trained on, one sample a video. `settings.target` says what its steps are; None: `steps`.
 

@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from stepline.datasets.excluded import Excluded
+from stepline.datasets.excluded import ExcludedVideos
 from stepline.errors import SettingsError, StoreError
 from stepline.progress import trim_memory
 from stepline.records import Record, Rejected, Video
@@ -52,7 +52,7 @@ class Job:
     base: TextBase
     out: Path
     settings: SieveSwapSettings = field(default_factory=SieveSwapSettings)
-    excluded: Excluded = field(default_factory=Excluded)
+    excluded: ExcludedVideos = field(default_factory=ExcludedVideos)
     embed: Embed | None = None
     say: SAID = log.info
 

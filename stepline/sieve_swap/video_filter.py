@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from stepline.datasets.excluded import Excluded
+from stepline.datasets.excluded import ExcludedVideos
 from stepline.records import Record, Rejected
 from stepline.sieve_swap.settings import PairingSettings
 from stepline.sieve_swap.videos import Read
@@ -30,7 +30,7 @@ class Door:
     """Says of each video in turn why it stays out. tasks: how many videos of each task could come in."""
 
     settings: PairingSettings
-    excluded: Excluded
+    excluded: ExcludedVideos
     tasks: Counter[str] = field(default_factory=Counter)
     seen: set[int] = field(default_factory=set)  # 8 bytes of an id each: 60 bytes of memory a video
 

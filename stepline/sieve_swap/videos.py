@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from stepline.asr.captions.formats import decode_file, parse_csv
 from stepline.datasets.files import Node
-from stepline.datasets.record_builder import Draft, Entry
+from stepline.datasets.record_builder import DatasetEntry, RecordBuilder
 from stepline.errors import CaptionError, DatasetError, StoreError
 from stepline.records import Record, Rejected
 from stepline.storage import from_json, read_record
@@ -236,10 +236,10 @@ def _captioned(video: str, value: object, file: Path, table: VideoTable) -> Read
 def _video(video: str, rows: Sequence[tuple[str, float, float]], place: str, table: VideoTable) -> Read:
     """Return a record of what is said, (text, start, end) a row, with what the tables know of its video."""
     try:
-        draft = Draft(video)
+        builder = RecordBuilder(video)
         for text, start, end in rows:
-            draft.hear(text, start, end)
-        entry: Entry = draft.entry()
+            builder.add_sentence(text, start, end)
+        entry: DatasetEntry = builder.entry()
     except ValueError as error:
         return Rejected("video", str(error), location=place)
     if entry.record is None:

@@ -11,7 +11,7 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from stepline.datasets.excluded import Excluded
+from stepline.datasets.excluded import ExcludedVideos
 from stepline.features import FeatureStore
 from stepline.records import FeatureSequence, Rejected, RejectedKind, count_reasons
 
@@ -51,7 +51,7 @@ class FeatureJoin:
         features: Features,
         *,
         slack: float = math.inf,
-        excluded: Excluded | frozenset[str] = frozenset(),
+        excluded: ExcludedVideos | frozenset[str] = frozenset(),
         one_rate: bool = False,
     ) -> None:
         self._features, self._slack, self._excluded, self._one_rate = features, slack, excluded, one_rate

@@ -12,7 +12,7 @@ from shared_forms import REAL, load
 from stepline.datasets import DATASETS, describe, read, stream
 from stepline.datasets.htstep import read_taxonomy
 from stepline.datasets.predictions import read_predictions
-from stepline.datasets.record_builder import flaw
+from stepline.datasets.record_builder import span_flaw
 from stepline.errors import DatasetError
 from stepline.records import Rejected, Span, Step
 
@@ -301,7 +301,7 @@ def test_real_annotations_are_read_and_counted(name, data, tmp_path):
 def test_what_is_kept_and_what_is_rejected_is_all_there_is(data, tmp_path):
     videos = load(data / "hirest/hirest.json.gz")
     raw = [(*step["segment"], video["duration"]) for video in videos for step in video["steps"]]
-    reasons = Counter(flaw(*map(float, row)) for row in raw)
+    reasons = Counter(span_flaw(*map(float, row)) for row in raw)
     reading = read("hirest", REAL["hirest"](data, tmp_path))
     kept = sum(len(step.spans) for record in reading.records for step in record.reference)
     assert kept == reasons[None]

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from official_forms import SAMPLES
 
-from stepline.datasets import DATASETS, Reading, read, read_predictions
+from stepline.datasets import DATASETS, DatasetRecords, read, read_predictions
 from stepline.errors import DatasetError
 
 KEYS = st.sampled_from(
@@ -65,7 +65,7 @@ def read_text(name, text, sample=None):
         file = path / "annotations.json" if path.is_dir() else path
         file.write_text(text, encoding="utf-8")
         reading = read(name, path)
-        assert isinstance(reading, Reading)
+        assert isinstance(reading, DatasetRecords)
         ids = [record.id for record in reading.records]
         assert len(set(ids)) == len(ids)
 

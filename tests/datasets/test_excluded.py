@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from stepline.datasets.excluded import Excluded, excluded_from, plain_id, read_excluded, write_excluded
+from stepline.datasets.excluded import ExcludedVideos, collect_excluded, plain_id, read_excluded, write_excluded
 from stepline.errors import DatasetError
 
 
@@ -14,13 +14,13 @@ def test_ids_come_from_the_datasets_own_files(tmp_path):
     align.write_text(json.dumps(rows))
     tasty = tmp_path / "train.json"
     tasty.write_text(json.dumps({"v_abcdefghijk": {"duration": 9.0, "timestamps": [[0, 2]], "sentences": ["stir"]}}))
-    found = excluded_from([("htm-align", align), ("tasty", tasty)])
+    found = collect_excluded([("htm-align", align), ("tasty", tasty)])
     assert found.datasets == {"abcdefghijk": ("htm-align", "tasty"), "bbbbbbbbbbb": ("htm-align",)}
     assert found.counts() == {"htm-align": 2, "tasty": 1}
 
 
 def test_a_list_reads_back_as_it_was_written(tmp_path):
-    found = Excluded({"b": ("coin",), "a": ("coin", "youcook2")})
+    found = ExcludedVideos({"b": ("coin",), "a": ("coin", "youcook2")})
     write_excluded(found, tmp_path / "list.txt")
     assert read_excluded([tmp_path / "list.txt"]) == found
     assert "v_" not in (tmp_path / "list.txt").read_text()

@@ -3,13 +3,13 @@ import json
 import pytest
 from official_forms import write
 
-from stepline.datasets import Predictions, Segment, read_predictions
-from stepline.datasets.predictions.types import interval, seconds
+from stepline.datasets import PredictedSegment, Predictions, read_predictions
+from stepline.datasets.predictions.types import parse_interval, parse_seconds
 from stepline.errors import DatasetError
 from stepline.records import Record, Span, Step, Video
 from stepline.storage import write_parquet, write_record
 
-ONE = (Segment(1.0, 2.5, "mix"),)
+ONE = (PredictedSegment(1.0, 2.5, "mix"),)
 
 
 def found(path, tree, **options):
@@ -26,15 +26,15 @@ def found(path, tree, **options):
     ],
 )  # fmt: skip
 def test_times_are_read_as_they_are_written(written, expected):
-    assert seconds(written) == expected
+    assert parse_seconds(written) == expected
 
 
 def test_intervals_are_two_times():
-    assert interval("01:20 - 01:35") == (80.0, 95.0)
-    assert interval("00:05 --> 7.5s") == (5.0, 7.5)
-    assert interval([3, "0:04"]) == (3.0, 4.0)
-    assert interval("01:20") is None
-    assert interval([1, 2, 3]) is None
+    assert parse_interval("01:20 - 01:35") == (80.0, 95.0)
+    assert parse_interval("00:05 --> 7.5s") == (5.0, 7.5)
+    assert parse_interval([3, "0:04"]) == (3.0, 4.0)
+    assert parse_interval("01:20") is None
+    assert parse_interval([1, 2, 3]) is None
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_scores_are_kept(tmp_path):
 
 def test_odd_times_come_through_for_the_scorer_to_define(tmp_path):
     rows = [[5, 3, "reversed"], [-1, 2, "negative"], [4, 4, "empty"]]
-    assert found(tmp_path / "a.json", rows).segments["a"] == tuple(Segment(*row) for row in rows)
+    assert found(tmp_path / "a.json", rows).segments["a"] == tuple(PredictedSegment(*row) for row in rows)
 
 
 def test_a_video_without_segments_is_kept(tmp_path):
@@ -86,7 +86,7 @@ def test_chapters_end_where_the_next_starts_and_the_last_with_the_video(tmp_path
     folder = tmp_path / "GLd3aX16zBg"  # Chapter-Llama writes chapters.json into a folder named after the video
     tree = {"00:00:00": "Intro", "00:01:20": "Slice", "00:02:00": "Fry"}
     predictions = found(folder / "chapters.json", tree, durations={"GLd3aX16zBg": 150.0})
-    expected = (Segment(0, 80, "Intro"), Segment(80, 120, "Slice"), Segment(120, 150, "Fry"))
+    expected = (PredictedSegment(0, 80, "Intro"), PredictedSegment(80, 120, "Slice"), PredictedSegment(120, 150, "Fry"))
     assert predictions.segments == {"GLd3aX16zBg": expected}
     assert predictions.rules == ("a chapter ends where the next one starts", "the last chapter ends with its video")
 
@@ -102,7 +102,7 @@ def test_chapters_end_where_the_next_starts_and_the_last_with_the_video(tmp_path
 )
 def test_the_last_chapter_is_not_guessed_without_a_duration(tmp_path, tree):
     predictions = found(tmp_path / "a.json", tree)
-    assert predictions.segments == {"a": (Segment(0, 80, "Intro"),)}
+    assert predictions.segments == {"a": (PredictedSegment(0, 80, "Intro"),)}
     assert [row.text for row in predictions.rejected] == ["Slice"]
     assert "duration is not known" in predictions.rejected[0].reason
 
@@ -136,7 +136,7 @@ def test_a_language_models_reply_is_read_out_of_its_prose(tmp_path, reply):
 
 def test_several_times_on_one_line_are_read(tmp_path):
     reply = "90.0 - 102.0 seconds, spread margarine. 114 to 127 seconds, place the cheese."
-    expected = (Segment(90, 102, "spread margarine."), Segment(114, 127, "place the cheese."))
+    expected = (PredictedSegment(90, 102, "spread margarine."), PredictedSegment(114, 127, "place the cheese."))
     assert found(tmp_path / "a.txt", reply).segments == {"a": expected}
 
 
@@ -179,7 +179,8 @@ def test_csv_rows_are_read_and_bad_ones_listed(tmp_path):
     text = "video-id,t-start,t-end,label,score\na,1,2.5,mix,0.5\nb,0:05,7,pour,\na,soon,9,stir,1\na,1,2,,1\n"
     predictions = found(tmp_path / "p.csv", text)
     assert predictions.segments == {
-        "a": (Segment(1, 2.5, "mix", 0.5), Segment(1, 2, "", 1)), "b": (Segment(5, 7, "pour"),)
+        "a": (PredictedSegment(1, 2.5, "mix", 0.5), PredictedSegment(1, 2, "", 1)),
+        "b": (PredictedSegment(5, 7, "pour"),)
     }  # fmt: skip
     assert [(row.location.rpartition(": ")[2], row.reason) for row in predictions.rejected] == [
         ("line 4", "its start and end are not two times")
@@ -196,7 +197,7 @@ def test_csv_rows_are_read_and_bad_ones_listed(tmp_path):
 ])  # fmt: skip
 def test_a_segment_with_an_empty_text_stays_a_prediction_and_a_missing_text_does_not(tmp_path, form):
     predictions = found(tmp_path / "p.json", form)
-    assert predictions.segments == {"a": (Segment(1, 2.5, ""), Segment(3, 4, "mix"))}
+    assert predictions.segments == {"a": (PredictedSegment(1, 2.5, ""), PredictedSegment(3, 4, "mix"))}
     assert predictions.rejected == ()
     assert predictions.rules == ("1 segments have an empty text and stay as they are",)
     assert found(tmp_path / "p.json", {"a": [[1, 2.5, None], [3, 4, "mix"]]}).rejected[0].reason == "has no text"
@@ -224,7 +225,7 @@ def test_steplines_own_records_are_read_from_files_folders_and_parquet(tmp_path)
     write_record(record("a"), tmp_path / "out" / "a.json")
     write_record(record("b"), tmp_path / "out" / "b.json")
     write_parquet([record("a"), record("b")], tmp_path / "all.parquet")
-    placed = (Segment(1.0, 2.5, "mix", 0.75),)
+    placed = (PredictedSegment(1.0, 2.5, "mix", 0.75),)
     folder = read_predictions(tmp_path / "out")
     assert folder.segments == {"a": placed, "b": placed}
     assert [(row.text, row.reason) for row in folder.rejected] == [("wait", "has no span (status said)")] * 2

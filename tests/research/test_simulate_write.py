@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose
 from research.simulate import Simulation, SimulationSettings, simulate, stream, write_dataset, write_videos
 from research.simulate.narration import STYLES
 from stepline.asr import read_captions
-from stepline.datasets import Reading, read
+from stepline.datasets import DatasetRecords, read
 from stepline.errors import SettingsError, StoreError
 from stepline.features.files import read_feature_file, read_text_features
 from stepline.records import FeatureSequence, Record
@@ -37,14 +37,14 @@ def folder(simulation: Simulation, tmp_path_factory: pytest.TempPathFactory) -> 
     return folder
 
 
-def all_of(name: str, path: Path) -> Reading:
+def all_of(name: str, path: Path) -> DatasetRecords:
     """What the reader of a dataset gives, with nothing rejected."""
     reading = read(name, path)
     assert reading.rejected == ()
     return reading
 
 
-def pairs(simulation: Simulation, reading: Reading) -> Iterator[tuple[Record, Record]]:
+def pairs(simulation: Simulation, reading: DatasetRecords) -> Iterator[tuple[Record, Record]]:
     read_back = {record.id: record for record in reading.records}
     assert len(read_back) == len(simulation.videos)
     return ((record, read_back[record.id]) for record in simulation.records)

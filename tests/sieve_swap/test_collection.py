@@ -7,7 +7,7 @@ import pytest
 from small_base import SmallBase
 
 from stepline.datasets import read
-from stepline.datasets.excluded import Excluded
+from stepline.datasets.excluded import ExcludedVideos
 from stepline.errors import DatasetError, SettingsError, StoreError
 from stepline.records import Record, Sentence, Span, Transcript, Video
 from stepline.settings import validate
@@ -56,7 +56,7 @@ def settings(**sections):
 def job(tmp_path, out="out", videos=VIDEOS, **sections):
     base = SmallBase()
     path = write_videos(tmp_path / "in", videos)
-    excluded = Excluded({"test": ("youcook2",)})
+    excluded = ExcludedVideos({"test": ("youcook2",)})
     return Job(path, base, tmp_path / out, settings(**sections), excluded, embed=base.embed)
 
 

@@ -1,6 +1,6 @@
 """Outputs of other systems, and Stepline's own, as segments: (start, end, sentence, score) by video."""
 
 from stepline.datasets.predictions.read import read_predictions
-from stepline.datasets.predictions.types import Predictions, Segment
+from stepline.datasets.predictions.types import PredictedSegment, Predictions
 
-__all__ = ["Predictions", "Segment", "read_predictions"]
+__all__ = ["PredictedSegment", "Predictions", "read_predictions"]

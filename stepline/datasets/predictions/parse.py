@@ -1,19 +1,19 @@
-"""Segments in a JSON tree, whichever of the known shapes it has.
+"""Segments in text: a JSON tree of any known shape, lines with times, JSON inside a language model's reply.
 
-{"results": {id: [{"sentence", "timestamp": [s, e]}]}}        densevid, PDVC, VidChapters, Vid2Seq
-{id: {"timestamps": [[s, e]], "sentences": [..]}}              the flat form of annotations
-{id: [[s, e, sentence], ...]}, [[s, e, sentence], ...]         plain lists
-[{"step": .., "start": "01:20", "end": 95.2}, ...]             a language model's reply
-{"00:01:20": "title"}, [{"title": .., "start": "00:01:20"}]    chapters (Chapter-Llama), ends by rule
-a Stepline record
+JSON trees:
 
-Lines with times in a text, as language models and descriptions of videos write them.
+    {"results": {id: [{"sentence", "timestamp": [s, e]}]}}         densevid, PDVC, VidChapters, Vid2Seq
+    {id: {"timestamps": [[s, e]], "sentences": [..]}}              the flat form of annotations
+    {id: [[s, e, sentence], ...]}, [[s, e, sentence], ...]         plain lists
+    [{"step": .., "start": "01:20", "end": 95.2}, ...]             a language model's reply
+    {"00:01:20": "title"}, [{"title": .., "start": "00:01:20"}]    chapters (Chapter-Llama), ends by rule
+    a Stepline record
 
-00:01:20 - title                                     a chapter: its end is set by rule
-1. 01:20 - 01:35: mix        - mix (01:20 - 01:35)   a segment
-80.0 - 95.5 seconds, mix. 97.0 - 101.0 seconds, ...  several segments on a line (TimeChat)
+Lines with times, as language models and descriptions of videos write them:
 
-JSON inside text, as a language model replies.
+    00:01:20 - title                                     a chapter: its end is set by rule
+    1. 01:20 - 01:35: mix        - mix (01:20 - 01:35)   a segment
+    80.0 - 95.5 seconds, mix. 97.0 - 101.0 seconds, ...  several segments on a line (TimeChat)
 """
 
 import json
@@ -22,8 +22,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from stepline.datasets.files import Node, Tree
-from stepline.datasets.predictions.types import Found, Segment, interval, seconds
-from stepline.datasets.record_builder import usable
+from stepline.datasets.predictions.types import PredictedSegment, PredictionCollector, parse_interval, parse_seconds
+from stepline.datasets.record_builder import is_storable
 from stepline.errors import StoreError
 from stepline.storage import from_json
 
@@ -41,30 +41,30 @@ NO_TEXT = "has no text"
 BAD_TEXT = "its text is not valid Unicode"
 
 
-def read_tree(found: Found, node: Node, stem: str) -> None:
+def collect_tree(collector: PredictionCollector, node: Node, stem: str) -> None:
     """Add what the tree of a whole file holds; stem: the video's id where the tree names none."""
     value = node.value
     if _is_record(value):
-        _record(found, node)
+        _record(collector, node)
     elif isinstance(value, dict) and isinstance(value.get("results"), dict):
-        _videos(found, node["results"])
+        _videos(collector, node["results"])
     elif isinstance(value, dict) and not _holds_segments(value):
-        _videos(found, node)
+        _videos(collector, node)
     elif isinstance(value, list) and value and all(_named(row) for row in value):
-        _named_rows(found, node)
+        _named_rows(collector, node)
     else:
-        read_video(found, node, _own_id(value) or stem)
+        collect_video(collector, node, _own_id(value) or stem)
 
 
 def _is_record(value: Tree) -> bool:
     return isinstance(value, dict) and {"version", "id", "video", "reference"} <= set(value)
 
 
-def _record(found: Found, node: Node) -> None:
+def _record(collector: PredictionCollector, node: Node) -> None:
     try:
-        found.record(from_json(json.dumps(node.value), node.place), node.place)
+        collector.record(from_json(json.dumps(node.value), node.place), node.place)
     except StoreError as error:
-        found.reject(node.place, node.value, str(error))
+        collector.reject(node.place, node.value, str(error))
 
 
 def _holds_segments(value: dict[str, Tree]) -> bool:
@@ -85,7 +85,7 @@ def _is_columns(value: Tree) -> bool:
 
 def _is_clock(value: dict[str, Tree]) -> bool:
     return bool(value) and all(
-        ":" in key and seconds(key) is not None and isinstance(title, str) for key, title in value.items()
+        ":" in key and parse_seconds(key) is not None and isinstance(title, str) for key, title in value.items()
     )
 
 
@@ -101,85 +101,87 @@ def _own_id(value: Tree) -> str | None:
     return next((value[key] for key in keys if isinstance(value.get(key), str) and value[key]), None)
 
 
-def _named_rows(found: Found, node: Node) -> None:
+def _named_rows(collector: PredictionCollector, node: Node) -> None:
     """Add a list whose items name their video: a row each, or all segments of one video each."""
     rows: dict[str, list[Node]] = {}
     for row in node.rows():
         if is_row(row.value) and not any(isinstance(row.value.get(key), list | dict) for key in LISTS):
             rows.setdefault(_own_id(row.value) or "", []).append(row)
         elif _is_record(row.value):
-            _record(found, row)
+            _record(collector, row)
         else:
-            read_video(found, row, _own_id(row.value) or "")
+            collect_video(collector, row, _own_id(row.value) or "")
     for video, own in rows.items():
-        if found.opens(video, own[0].place):
-            _rows(found, video, own)
+        if collector.opens(video, own[0].place):
+            _rows(collector, video, own)
 
 
-def _videos(found: Found, node: Node) -> None:
+def _videos(collector: PredictionCollector, node: Node) -> None:
     for video, own in node.entries():
-        read_video(found, own, video)
+        collect_video(collector, own, video)
 
 
-def read_video(found: Found, node: Node, video: str) -> None:
+def collect_video(collector: PredictionCollector, node: Node, video: str) -> None:
     """Add one video's segments."""
     value = node.value
-    if not video or not usable(video):
-        found.reject(node.place, value, "names no video")
+    if not video or not is_storable(video):
+        collector.reject(node.place, value, "names no video")
     elif _is_record(value):
-        _record(found, node)
+        _record(collector, node)
     elif isinstance(value, str):
-        found.replies.append((video, value, node.place))
+        collector.replies.append((video, value, node.place))
     elif not isinstance(value, list | dict):
-        found.reject(node.place, value, "is neither a list of segments nor an object that holds one")
-    elif found.opens(video, node.place):
-        _segments(found, video, node)
+        collector.reject(node.place, value, "is neither a list of segments nor an object that holds one")
+    elif collector.opens(video, node.place):
+        _segments(collector, video, node)
 
 
-def _segments(found: Found, video: str, node: Node) -> None:
+def _segments(collector: PredictionCollector, video: str, node: Node) -> None:
     value = node.value
     if isinstance(value, list):
-        _rows(found, video, list(node.rows()))
+        _rows(collector, video, list(node.rows()))
     elif _is_columns(value):
-        _columns(found, video, node)
+        _columns(collector, video, node)
     elif is_row(value):
-        _rows(found, video, [node])
+        _rows(collector, video, [node])
     elif (key := next((key for key in LISTS if isinstance(value.get(key), list | dict)), None)) is not None:
-        _segments(found, video, node[key])
+        _segments(collector, video, node[key])
     elif _is_clock(value):
-        titles = [(float(seconds(start) or 0), title.text().strip(), title.place) for start, title in node.entries()]
-        found.chapters(video, [chapter for chapter in titles if _speaks(found, chapter[1], chapter[2])])
+        titles = [
+            (float(parse_seconds(start) or 0), title.text().strip(), title.place) for start, title in node.entries()
+        ]
+        collector.chapters(video, [chapter for chapter in titles if _speaks(collector, chapter[1], chapter[2])])
     elif value:
-        found.reject(node.place, value, f"holds none of {', '.join(LISTS)}, nor timestamps with sentences")
+        collector.reject(node.place, value, f"holds none of {', '.join(LISTS)}, nor timestamps with sentences")
 
 
-def _columns(found: Found, video: str, node: Node) -> None:
+def _columns(collector: PredictionCollector, video: str, node: Node) -> None:
     flat = isinstance(node.value.get("timestamps"), list)
     keys = ("timestamps", "sentences") if flat else ("start", "end", "text")
     columns = [list(node[key].rows()) for key in keys]
     if len({len(column) for column in columns}) > 1:
-        found.reject(node.place, node.value, f"{', '.join(keys)} are not equally long")
+        collector.reject(node.place, node.value, f"{', '.join(keys)} are not equally long")
         return
     for cells in zip(*columns, strict=True):
         values = [cell.value for cell in cells]
         times = values[0] if flat else values[:2]
-        _add(found, video, cells[-1].place, interval(times), values[-1], None)
+        _add(collector, video, cells[-1].place, parse_interval(times), values[-1], None)
 
 
-def _rows(found: Found, video: str, rows: Sequence[Node]) -> None:
+def _rows(collector: PredictionCollector, video: str, rows: Sequence[Node]) -> None:
     """Add segments; where every row gives a start and none an end they are chapters."""
     if rows and all(_starts(row.value) is not None for row in rows):
         starts = [(_starts(row.value) or 0.0, _text(row.value), row.place) for row in rows]
-        found.chapters(video, [chapter for chapter in starts if _speaks(found, chapter[1], chapter[2])])
+        collector.chapters(video, [chapter for chapter in starts if _speaks(collector, chapter[1], chapter[2])])
         return
     for row in rows:
         if isinstance(row.value, dict):
-            _object(found, video, row)
+            _object(collector, video, row)
         elif isinstance(row.value, list) and len(row.value) in (3, 4):
             start, end, text, *score = row.value
-            _add(found, video, row.place, interval([start, end]), text, score[0] if score else None)
+            _add(collector, video, row.place, parse_interval([start, end]), text, score[0] if score else None)
         else:
-            found.reject(row.place, row.value, "is not [start, end, sentence]")
+            collector.reject(row.place, row.value, "is not [start, end, sentence]")
 
 
 def _first(value: dict[str, Tree], keys: Sequence[str]) -> Tree:
@@ -191,7 +193,7 @@ def _starts(value: Tree) -> float | None:
     if not isinstance(value, dict) or _first(value, END) is not None:
         return None
     start = _first(value, START)
-    return seconds(_first(value, PAIR) if start is None else start)
+    return parse_seconds(_first(value, PAIR) if start is None else start)
 
 
 def _text(value: dict[str, Tree]) -> Tree:
@@ -202,35 +204,35 @@ def _text(value: dict[str, Tree]) -> Tree:
     return texts[0] if texts else next(numbers, blank)
 
 
-def _object(found: Found, video: str, row: Node) -> None:
+def _object(collector: PredictionCollector, video: str, row: Node) -> None:
     value = row.value
     if _starts(value) is not None:
-        found.reject(row.place, _text(value) or value, NO_END)
+        collector.reject(row.place, _text(value) or value, NO_END)
         return
     start, end = _first(value, START), _first(value, END)
-    times = interval(_first(value, PAIR)) if start is None and end is None else interval([start, end])
-    _add(found, video, row.place, times, _text(value), _first(value, SCORE))
+    times = parse_interval(_first(value, PAIR)) if start is None and end is None else parse_interval([start, end])
+    _add(collector, video, row.place, times, _text(value), _first(value, SCORE))
 
 
 def _add(
-    found: Found, video: str, where: str, times: tuple[float, float] | None, text: Tree, score: Tree
+    collector: PredictionCollector, video: str, where: str, times: tuple[float, float] | None, text: Tree, score: Tree
 ) -> None:  # fmt: skip
     if times is None:
-        found.reject(where, text, NOT_TIMES)
-    elif _is_blank(text) or _speaks(found, text, where):
-        found.add(video, Segment(*times, text.strip(), seconds(score)))
+        collector.reject(where, text, NOT_TIMES)
+    elif _is_blank(text) or _speaks(collector, text, where):
+        collector.add(video, PredictedSegment(*times, text.strip(), parse_seconds(score)))
 
 
 def _is_blank(text: Tree) -> bool:
     return isinstance(text, str) and not text.strip()
 
 
-def _speaks(found: Found, text: Tree, where: str) -> bool:
+def _speaks(collector: PredictionCollector, text: Tree, where: str) -> bool:
     if not isinstance(text, str) or not text.strip():
-        found.reject(where, text, NO_TEXT)
+        collector.reject(where, text, NO_TEXT)
         return False
-    if not usable(text):
-        found.reject(where, "", BAD_TEXT)
+    if not is_storable(text):
+        collector.reject(where, "", BAD_TEXT)
         return False
     return True
 
@@ -250,7 +252,7 @@ _ITEM = re.compile(r"\s{0,8}(?:\d{1,3}[.)]|[-*•])\s+\S")
 _LISTED = re.compile(_NUMBER)
 
 
-class Line(NamedTuple):
+class TimedLine(NamedTuple):
     """A text with its start and perhaps its end, as they are written, and its place in the file."""
 
     start: str
@@ -259,9 +261,9 @@ class Line(NamedTuple):
     where: str
 
 
-def read_lines(found: Found, text: str, name: str, stem: str) -> None:
+def collect_lines(collector: PredictionCollector, text: str, name: str, stem: str) -> None:
     """Add the lines that carry times; listed items without times are noted, other lines are prose."""
-    rows: list[Line] = []
+    rows: list[TimedLine] = []
     bare: list[tuple[str, str]] = []
     for number, line in enumerate(text.split("\n"), start=1):
         where = f"{name}: line {number}"
@@ -269,40 +271,40 @@ def read_lines(found: Found, text: str, name: str, stem: str) -> None:
         rows += own
         if not own and _ITEM.match(line):
             bare.append((where, line.strip()))
-    if not rows or not found.opens(stem, name):
+    if not rows or not collector.opens(stem, name):
         return
     for where, item in bare:
-        found.reject(where, item, NO_TIMES)
+        collector.reject(where, item, NO_TIMES)
     if any(row.end is not None for row in rows):
-        _line_segments(found, stem, rows)
+        _line_segments(collector, stem, rows)
     else:
-        starts = [(start, row.text, row.where) for row in rows if (start := seconds(row.start)) is not None]
-        found.chapters(stem, starts)
+        starts = [(start, row.text, row.where) for row in rows if (start := parse_seconds(row.start)) is not None]
+        collector.chapters(stem, starts)
 
 
-def _timed(line: str, where: str) -> list[Line]:
+def _timed(line: str, where: str) -> list[TimedLine]:
     head = _HEAD.match(line)
     if head is not None:
-        return [Line(head[1], head[2], head[3].strip(), where)]
+        return [TimedLine(head[1], head[2], head[3].strip(), where)]
     listed = _LISTED.match(line)
     body = line[listed.end() :] if listed else line
     tail = _TAIL.search(body)
     if tail is not None:
-        return [Line(tail[1], tail[2], body[: tail.start()].strip(), where)]
+        return [TimedLine(tail[1], tail[2], body[: tail.start()].strip(), where)]
     spoken = list(_SPOKEN.finditer(body))
     ends = [match.start() for match in spoken[1:]] + [len(body)]
-    return [Line(m[1], m[2], body[m.end() : end].strip(), where) for m, end in zip(spoken, ends, strict=False)]
+    return [TimedLine(m[1], m[2], body[m.end() : end].strip(), where) for m, end in zip(spoken, ends, strict=False)]
 
 
-def _line_segments(found: Found, video: str, rows: list[Line]) -> None:
+def _line_segments(collector: PredictionCollector, video: str, rows: list[TimedLine]) -> None:
     for row in rows:
-        start, end = seconds(row.start), seconds(row.end)
+        start, end = parse_seconds(row.start), parse_seconds(row.end)
         if start is None or end is None:
-            found.reject(row.where, row.text, NO_END_IN_LINE)
+            collector.reject(row.where, row.text, NO_END_IN_LINE)
         elif not row.text:
-            found.reject(row.where, "", "has times but no text")
+            collector.reject(row.where, "", "has times but no text")
         else:
-            found.segments[video].append(Segment(start, end, row.text))
+            collector.segments[video].append(PredictedSegment(start, end, row.text))
 
 
 TRIES = 2000  # brackets at which JSON is looked for; beyond that the rest of a text is not searched
@@ -311,24 +313,24 @@ _BRACKET = re.compile(r"[\[{]")
 _BROKEN = re.compile(r"\[\s*\{")
 
 
-def read_prose(found: Found, text: str, name: str, stem: str) -> None:
+def collect_prose(collector: PredictionCollector, text: str, name: str, stem: str) -> None:
     """Add the segments in a text that is no JSON as a whole: JSON in ``` fences, JSON in prose, lines with times."""
     blocks = [(match[1], f"{name}: block {index}") for index, match in enumerate(_FENCE.finditer(text), start=1)]
-    parts = [(tree, where) for block, where in blocks for tree in _trees(found, block, where)]
-    parts = parts or [(tree, name) for tree in _trees(found, text, name)]
+    parts = [(tree, where) for block, where in blocks for tree in _trees(collector, block, where)]
+    parts = parts or [(tree, name) for tree in _trees(collector, text, name)]
     if parts and all(is_row(tree) for tree, _ in parts):
-        read_video(found, Node([tree for tree, _ in parts], name), stem)  # the objects of a list that breaks off
+        collect_video(collector, Node([tree for tree, _ in parts], name), stem)  # the objects of a list that breaks off
         return
     for index, (tree, where) in enumerate(parts):
         if index == 0:
-            read_tree(found, Node(tree, where), stem)
+            collect_tree(collector, Node(tree, where), stem)
         else:
-            found.reject(where, tree, "a reply holds one JSON value; this is a further one")
+            collector.reject(where, tree, "a reply holds one JSON value; this is a further one")
     if not parts:
-        read_lines(found, text, name, stem)
+        collect_lines(collector, text, name, stem)
 
 
-def _trees(found: Found, text: str, name: str) -> list[Tree]:
+def _trees(collector: PredictionCollector, text: str, name: str) -> list[Tree]:
     """Return the JSON lists and objects in a text that could hold segments; a list that breaks off is noted."""
     decoder, trees, position = json.JSONDecoder(), [], 0
     for _ in range(TRIES):
@@ -340,7 +342,7 @@ def _trees(found: Found, text: str, name: str) -> list[Tree]:
         except (ValueError, RecursionError):
             position = bracket.start() + 1
             if _BROKEN.match(text, bracket.start()):
-                found.reject(
+                collector.reject(
                     name, text[bracket.start() :][:40], "a JSON list that breaks off; its whole items are read"
                 )
             continue

@@ -1,4 +1,4 @@
-"""Predictions in files: which reader a file needs, and folders of them."""
+"""Predictions in files and folders: which form a file has, and the reader for it."""
 
 import csv
 import io
@@ -16,11 +16,17 @@ from stepline.datasets.predictions.parse import (
     SCORE,
     START,
     TEXT,
-    read_prose,
-    read_tree,
+    collect_prose,
+    collect_tree,
 )
-from stepline.datasets.predictions.types import Found, Predictions, Segment, interval, seconds
-from stepline.datasets.record_builder import usable
+from stepline.datasets.predictions.types import (
+    PredictedSegment,
+    PredictionCollector,
+    Predictions,
+    parse_interval,
+    parse_seconds,
+)
+from stepline.datasets.record_builder import is_storable
 from stepline.errors import DatasetError, StoreError
 from stepline.storage import read_parquet
 
@@ -41,47 +47,47 @@ def read_predictions(path: Path | str, *, durations: Mapping[str, float] | None 
     general one (chapters.json). Raises DatasetError when a file cannot be read at all; in a folder it is listed.
     """
     path = Path(path)
-    found = Found(durations or {})
+    collector = PredictionCollector(durations or {})
     if path.is_dir():
-        _folder(found, path)
+        _folder(collector, path)
     else:
-        _file(found, path)
-    if found.rejected and not found.segments:
-        listed = "; ".join(f"{row.location}: {quoted(row.text)} {row.reason}" for row in found.rejected[:SHOWN])
+        _file(collector, path)
+    if collector.rejected and not collector.segments:
+        listed = "; ".join(f"{row.location}: {quoted(row.text)} {row.reason}" for row in collector.rejected[:SHOWN])
         raise DatasetError(f"{path}: no predictions in it that can be read ({listed}); see docs/datasets.md")
-    return found.finish()
+    return collector.finish()
 
 
-def _folder(found: Found, folder: Path) -> None:
+def _folder(collector: PredictionCollector, folder: Path) -> None:
     files = sorted(file for file in folder.rglob("*") if file.is_file() and file.name.lower().endswith(ENDINGS))
     if not files:
         raise DatasetError(f"{folder}: holds no predictions; give a folder of {', '.join(ENDINGS)} files")
     for file in files:
         try:
-            _file(found, file)
+            _file(collector, file)
         except DatasetError as error:
-            found.reject(str(file), file.name, str(error))
+            collector.reject(str(file), file.name, str(error))
 
 
-def _file(found: Found, path: Path) -> None:
+def _file(collector: PredictionCollector, path: Path) -> None:
     name = path.name.lower().removesuffix(".gz")
     if name.endswith(".parquet"):
-        _parquet(found, path)
+        _parquet(collector, path)
         return
     text, video = read_text(path), _video(path)
-    before = (len(found.segments), len(found.rejected))
+    before = (len(collector.segments), len(collector.rejected))
     if name.endswith((".csv", ".tsv")):
-        _table(found, text, str(path), video)
+        _table(collector, text, str(path), video)
     elif name.endswith((".jsonl", ".ndjson")):
-        _lines(found, text, path)
+        _lines(collector, text, path)
     else:
-        _text(found, text, path, video)
-    _replies(found)
-    if (len(found.segments), len(found.rejected)) == before and re.sub(r"\s", "", text) not in EMPTY:
-        found.reject(str(path), text[:60].replace("\n", " "), NOTHING)
+        _text(collector, text, path, video)
+    _replies(collector)
+    if (len(collector.segments), len(collector.rejected)) == before and re.sub(r"\s", "", text) not in EMPTY:
+        collector.reject(str(path), text[:60].replace("\n", " "), NOTHING)
 
 
-def _text(found: Found, text: str, path: Path, video: str) -> None:
+def _text(collector: PredictionCollector, text: str, path: Path, video: str) -> None:
     """Add a file that is JSON as a whole, or else holds JSON or lines with times among other text."""
     try:
         tree = parse_json(str(path), text)
@@ -89,24 +95,24 @@ def _text(found: Found, text: str, path: Path, video: str) -> None:
         if not isinstance(error.__cause__, json.JSONDecodeError):
             raise
         if text.lstrip()[:1] != "{":
-            read_prose(found, text, str(path), video)
+            collect_prose(collector, text, str(path), video)
         elif error.__cause__.msg == FURTHER:
-            _lines(found, text, path)  # an object a line, whatever the file is called
+            _lines(collector, text, path)  # an object a line, whatever the file is called
         else:
             raise  # a broken object: which video its parts belong to is lost
         return
-    read_tree(found, Node(tree, str(path)), video)
+    collect_tree(collector, Node(tree, str(path)), video)
 
 
-def _replies(found: Found) -> None:
+def _replies(collector: PredictionCollector) -> None:
     """Read the texts that a mapping gives for its videos, as a language model's replies."""
-    for video, text, where in found.replies:
-        before = (len(found.segments), len(found.rejected))
-        if usable(text):
-            read_prose(found, text, where, video)
-        if (len(found.segments), len(found.rejected)) == before:
-            found.reject(where, text, NOTHING)
-    found.replies.clear()
+    for video, text, where in collector.replies:
+        before = (len(collector.segments), len(collector.rejected))
+        if is_storable(text):
+            collect_prose(collector, text, where, video)
+        if (len(collector.segments), len(collector.rejected)) == before:
+            collector.reject(where, text, NOTHING)
+    collector.replies.clear()
 
 
 def _video(path: Path) -> str:
@@ -114,23 +120,23 @@ def _video(path: Path) -> str:
     return path.absolute().parent.name if own.lower() in UNTELLING else own
 
 
-def _parquet(found: Found, path: Path) -> None:
+def _parquet(collector: PredictionCollector, path: Path) -> None:
     try:
         for record in read_parquet(path):
-            found.record(record, str(path))
+            collector.record(record, str(path))
     except StoreError as error:
         raise DatasetError(str(error)) from error
 
 
-def _lines(found: Found, text: str, path: Path) -> None:
+def _lines(collector: PredictionCollector, text: str, path: Path) -> None:
     trees = []
     for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():
             trees.append(parse_json(f"{path}: line {number}", line))
-    read_tree(found, Node(trees, str(path)), _video(path))
+    collect_tree(collector, Node(trees, str(path)), _video(path))
 
 
-def _table(found: Found, text: str, name: str, video: str) -> None:
+def _table(collector: PredictionCollector, text: str, name: str, video: str) -> None:
     """Add a CSV file with columns for start, end and text, and a video's id where it holds several videos."""
     delimiter = "\t" if "\t" in text.partition("\n")[0] else ","
     rows = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter)
@@ -142,7 +148,7 @@ def _table(found: Found, text: str, name: str, video: str) -> None:
             raise DatasetError(f"{name}: line 1 has no column for {', '.join(missing)}; write start,end,text there")
         for row in rows:
             cells = {role: (row.get(column or "") or "").strip() for role, column in columns.items()}
-            _row(found, cells, f"{name}: line {rows.line_num}", cells["video"] or video)
+            _row(collector, cells, f"{name}: line {rows.line_num}", cells["video"] or video)
     except csv.Error as error:
         raise DatasetError(f"{name}: line {rows.line_num} is not valid CSV ({error}); write it again") from error
 
@@ -154,11 +160,11 @@ def _column(header: Mapping[str, str], names: tuple[str, ...]) -> str | None:
     return next((header[name.lower()] for name in names if name.lower() in header), None)
 
 
-def _row(found: Found, cells: Mapping[str, str], where: str, video: str) -> None:
-    times = interval([cells["start"], cells["end"]])
+def _row(collector: PredictionCollector, cells: Mapping[str, str], where: str, video: str) -> None:
+    times = parse_interval([cells["start"], cells["end"]])
     if times is None:
-        found.reject(where, cells["text"], NOT_TIMES)
-    elif not usable(cells["text"]):
-        found.reject(where, "", BAD_TEXT)
-    elif video in found.segments or found.opens(video, where):
-        found.add(video, Segment(*times, cells["text"], seconds(cells["score"])))
+        collector.reject(where, cells["text"], NOT_TIMES)
+    elif not is_storable(cells["text"]):
+        collector.reject(where, "", BAD_TEXT)
+    elif video in collector.segments or collector.opens(video, where):
+        collector.add(video, PredictedSegment(*times, cells["text"], parse_seconds(cells["score"])))

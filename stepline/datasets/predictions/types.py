@@ -1,7 +1,4 @@
-"""What is found in predictions: segments by video, and everything that could not be read.
-
-Times as people and language models write them.
-"""
+"""Segments by video, what could not be read of them, and times as people and language models write them."""
 
 import math
 import re
@@ -18,7 +15,7 @@ UNPREFIXED = 'the "v_" before every id is left out, as from the annotations'
 DURATION = "the last chapter ends with its video"
 
 
-class Segment(NamedTuple):
+class PredictedSegment(NamedTuple):
     """A predicted text with its times in seconds, as the file gives them: they may be reversed or negative."""
 
     start: float
@@ -35,17 +32,17 @@ class Predictions:
     texts kept.
     """
 
-    segments: Mapping[str, tuple[Segment, ...]]
+    segments: Mapping[str, tuple[PredictedSegment, ...]]
     rejected: tuple[Rejected, ...] = ()
     rules: tuple[str, ...] = ()
 
 
 @dataclass
-class Found:
+class PredictionCollector:
     """The growing result while files are read. durations: video id -> seconds, where they are known."""
 
     durations: Mapping[str, float] = field(default_factory=dict)
-    segments: dict[str, list[Segment]] = field(default_factory=dict)
+    segments: dict[str, list[PredictedSegment]] = field(default_factory=dict)
     places: dict[str, str] = field(default_factory=dict)
     rejected: list[Rejected] = field(default_factory=list)
     rules: list[str] = field(default_factory=list)
@@ -66,7 +63,7 @@ class Found:
         text = what if isinstance(what, str) else quoted(what)
         self.rejected.append(Rejected("prediction", reason, text=text, location=location))
 
-    def add(self, video: str, segment: Segment) -> None:
+    def add(self, video: str, segment: PredictedSegment) -> None:
         """Add a segment; one whose text is empty stays a prediction, as for the official scorers, and is counted."""
         self.segments[video].append(segment)
         self.speechless += not segment.sentence
@@ -83,7 +80,7 @@ class Found:
         for step in record.steps or record.captions:
             if step.spans:
                 best = step.spans[0]
-                self.segments[record.id].append(Segment(best.start, best.end, step.text, step.score))
+                self.segments[record.id].append(PredictedSegment(best.start, best.end, step.text, step.score))
             else:
                 self.reject(f"{where}: step {step.id}", step.text, f"has no span (status {step.status or 'not set'})")
 
@@ -102,7 +99,7 @@ class Found:
                 self.reject(where, title, f"the chapter {why}")
             else:
                 self.applies(DURATION if last else NEXT_START)
-                self.segments[video].append(Segment(start, end, title))
+                self.segments[video].append(PredictedSegment(start, end, title))
 
     def finish(self) -> Predictions:
         """Return what was found."""
@@ -122,7 +119,7 @@ _BETWEEN = re.compile(r"\s*(?:-->|–|—|-|\bto\b)\s*")
 SIXTY = 60  # seconds a minute, minutes an hour
 
 
-def seconds(value: Tree) -> float | None:
+def parse_seconds(value: Tree) -> float | None:
     """Return the seconds of a number, "95.2", "95.2 s", "01:20", "1:02:03.5"; None for anything else."""
     if isinstance(value, bool):
         return None
@@ -153,10 +150,10 @@ def _finite(value: int | float) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def interval(value: Tree) -> tuple[float, float] | None:
+def parse_interval(value: Tree) -> tuple[float, float] | None:
     """Return the two times of a list of two or of text such as "01:20 - 01:35"; None for anything else."""
     parts = _BETWEEN.split(value.strip()) if isinstance(value, str) else value
     if not isinstance(parts, list) or len(parts) != 2:
         return None
-    start, end = seconds(parts[0]), seconds(parts[1])
+    start, end = parse_seconds(parts[0]), parse_seconds(parts[1])
     return None if start is None or end is None else (start, end)
