@@ -17,6 +17,11 @@ import numpy.typing as npt
 NOTHING = "<p>Nothing to draw.</p>"
 
 
+def plot_style() -> str:
+    """Return the style sheet of the plots, for light and dark pages."""
+    return files("stepline").joinpath("plots.css").read_text(encoding="utf-8")
+
+
 def svg_picture(width: float, height: float, label: str, body: str) -> str:
     """Return an SVG picture of width x height pixels; label: what a screen reader says of it."""
     size = f'viewBox="0 0 {width:g} {height:g}" width="{width:g}" height="{height:g}"'
@@ -27,6 +32,8 @@ def shortened(name: str, longest: int = 40) -> str:
     """Return the name, cut at `longest` characters."""
     return name if len(name) <= longest else name[: longest - 1] + "…"
 
+
+# ---------------------------------------------------------------- histograms and ranked bars
 
 WIDTH, HEIGHT = 460, 210  # pixels
 LEFT, RIGHT, TOP, BOTTOM = 52, 8, 22, 40
@@ -46,23 +53,23 @@ def histogram(counts: Mapping[str, int], unit: str, *, bar: float = 1.0, last: i
 def grouped_histogram(
     series: Mapping[str, Mapping[str, int]], unit: str, *, bar: float = 1.0, last: int | None = None
 ) -> str:
-    """Return histograms on one axis, each in shares of its own sum where there are several."""
+    """Return histograms on one axis, each in fractions of its own sum where there are several."""
     values = {name: {int(key): count for key, count in counts.items()} for name, counts in series.items()}
     keys = sorted({key for counts in values.values() for key in counts})
     if not keys:
         return NOTHING
     step = min((b - a for a, b in itertools.pairwise(keys)), default=1)
-    places = range(keys[0], keys[-1] + step, step)
-    shares = len(values) > 1
+    bins = range(keys[0], keys[-1] + step, step)
+    as_fractions = len(values) > 1
     heights = {
-        name: [counts.get(place, 0) / (max(1, sum(counts.values())) if shares else 1) for place in places]
+        name: [counts.get(index, 0) / (max(1, sum(counts.values())) if as_fractions else 1) for index in bins]
         for name, counts in values.items()
     }
     top = max(max(row) for row in heights.values()) or 1.0
-    wide = (WIDTH - LEFT - RIGHT) / len(places)
+    wide = (WIDTH - LEFT - RIGHT) / len(bins)
     marks = [_bars(row, number, len(heights), wide, top) for number, row in enumerate(heights.values())]
     legend = "".join(_legend(number, name) for number, name in enumerate(heights) if name)
-    axis = _axis(places, wide, unit, bar, last) + _scale(top, shares)
+    axis = _axis(bins, wide, unit, bar, last) + _scale(top, as_fractions)
     label = f"{unit}: {', '.join(filter(None, heights)) or 'histogram'}"
     return svg_picture(WIDTH, HEIGHT, label, f"{axis}{''.join(marks)}{legend}")
 
@@ -70,10 +77,10 @@ def grouped_histogram(
 def _bars(row: Sequence[float], number: int, groups: int, wide: float, top: float) -> str:
     tall = HEIGHT - TOP - BOTTOM
     out = []
-    for place, value in enumerate(row):
+    for index, value in enumerate(row):
         if value:
             high = tall * value / top
-            x = LEFT + wide * (place + number / groups)
+            x = LEFT + wide * (index + number / groups)
             size = f'width="{max(0.6, wide / groups - 0.8):.1f}" height="{high:.1f}"'
             out.append(f'<rect class="{_series(number, groups)}" x="{x:.1f}" y="{TOP + tall - high:.1f}" {size}/>')
     return "".join(out)
@@ -84,25 +91,25 @@ def _series(number: int, groups: int) -> str:
     return f"s{number}" if groups > 1 else "s1"
 
 
-def _axis(places: range, wide: float, unit: str, bar: float, last: int | None) -> str:
+def _axis(bins: range, wide: float, unit: str, bar: float, last: int | None) -> str:
     floor = HEIGHT - BOTTOM
     out = [f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{floor}" y2="{floor}"/>']
-    every = max(1, -(-len(places) // 8))
-    for place in range(0, len(places), every):
-        more = "+" if last is not None and places[place] >= last else ""
-        text = f"{places[place] * bar:g}{more}"
-        out.append(f'<text x="{LEFT + wide * (place + 0.5):.1f}" y="{floor + 14}" class="m">{text}</text>')
+    every = max(1, -(-len(bins) // 8))
+    for index in range(0, len(bins), every):
+        more = "+" if last is not None and bins[index] >= last else ""
+        text = f"{bins[index] * bar:g}{more}"
+        out.append(f'<text x="{LEFT + wide * (index + 0.5):.1f}" y="{floor + 14}" class="m">{text}</text>')
     out.append(f'<text x="{(LEFT + WIDTH) / 2:.0f}" y="{HEIGHT - 6}" class="m">{escape(unit)}</text>')
     return "".join(out)
 
 
-def _scale(top: float, shares: bool) -> str:
+def _scale(top: float, as_fractions: bool) -> str:
     tall = HEIGHT - TOP - BOTTOM
-    step = _round_step(100 * top if shares else max(1.0, top)) / (100 if shares else 1)
+    step = _round_step(100 * top if as_fractions else max(1.0, top)) / (100 if as_fractions else 1)
     out = []
     for tick in range(int(top / step + 1e-9) + 1):
         value, y = step * tick, TOP + tall * (1 - step * tick / top)
-        text = f"{100 * value:.3g} %" if shares else f"{value:,.10g}"
+        text = f"{100 * value:.3g} %" if as_fractions else f"{value:,.10g}"
         out.append(f'<text x="{LEFT - 5}" y="{y + 4:.1f}" class="e">{text}</text>')
     return "".join(out)
 
@@ -126,8 +133,8 @@ def ranked_bars(rows: Sequence[tuple[str, Sequence[float]]], forms: Sequence[str
     top = max(max(values) for _, values in rows) or 1.0
     room = WIDTH + 120 - NAME - NUMBER * len(forms)
     out = []
-    for place, (name, values) in enumerate(rows):
-        y = LINE * place
+    for index, (name, values) in enumerate(rows):
+        y = LINE * index
         out.append(f'<text x="{NAME - 6}" y="{y + 12}" class="e">{escape(shortened(name))}</text>')
         for number, value in enumerate(values):
             thick = (LINE - 4) / len(values)
@@ -138,6 +145,8 @@ def ranked_bars(rows: Sequence[tuple[str, Sequence[float]]], forms: Sequence[str
             out.append(f'<text x="{x}" y="{y + 12}">{forms[number].format(value)}</text>')
     return svg_picture(WIDTH + 120, LINE * len(rows) + 4, "bars", "".join(out))
 
+
+# ---------------------------------------------------------------- a cloud of words
 
 CLOUD_WIDTH, CLOUD_HEIGHT = 580, 320  # pixels
 SMALLEST, LARGEST = 11.0, 46.0  # pixels of letters
@@ -160,11 +169,11 @@ def word_cloud(series: Mapping[str, Mapping[str, int]], words: int = 90) -> str:
     out = []
     for count, word, number in rows:
         size = max(SMALLEST, LARGEST * math.sqrt(count / rows[0][0]))
-        box = _room(LETTER * size * len(word), size, taken)
+        box = _free_box(LETTER * size * len(word), size, taken)
         if box is not None:
             taken.append(box)
-            place = f'x="{(box[0] + box[2]) / 2:.1f}" y="{box[1] + 0.8 * size:.1f}" font-size="{size:.1f}"'
-            out.append(f'<text class="m w{number}" {place}>{escape(word)}<title>{count:,}</title></text>')
+            index = f'x="{(box[0] + box[2]) / 2:.1f}" y="{box[1] + 0.8 * size:.1f}" font-size="{size:.1f}"'
+            out.append(f'<text class="m w{number}" {index}>{escape(word)}<title>{count:,}</title></text>')
     legend = "".join(
         f'<text x="{10 + 130 * number}" y="{CLOUD_HEIGHT + 14}" class="w{number}">{escape(name)}</text>'
         for number, name in enumerate(series)
@@ -173,7 +182,7 @@ def word_cloud(series: Mapping[str, Mapping[str, int]], words: int = 90) -> str:
     return svg_picture(CLOUD_WIDTH, CLOUD_HEIGHT + 20, "keyword cloud", "".join(out) + legend)
 
 
-def _room(wide: float, tall: float, taken: list[Box]) -> Box | None:
+def _free_box(wide: float, tall: float, taken: list[Box]) -> Box | None:
     """Return the first free box along a spiral from the middle; None where there is none in the picture."""
     for step in range(1200):
         angle, radius = TURN * step, GROW * TURN * step / 2
@@ -181,18 +190,20 @@ def _room(wide: float, tall: float, taken: list[Box]) -> Box | None:
         y = CLOUD_HEIGHT / 2 + radius * math.sin(angle)
         box = (x - wide / 2, y - tall / 2, x + wide / 2, y + tall / 2)
         inside = box[0] >= 0 and box[1] >= 0 and box[2] <= CLOUD_WIDTH and box[3] <= CLOUD_HEIGHT
-        if inside and not any(_meet(box, other) for other in taken):
+        if inside and not any(_overlap(box, other) for other in taken):
             return box
     return None
 
 
-def _meet(one: Box, other: Box) -> bool:
-    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+def _overlap(a: Box, b: Box) -> bool:
+    return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]
 
 
-WATERFALL_NAME, WATERFALL_NUMBER, ROOM = 244, 66, 270  # pixels for a row's name, its number, its bar
+# ---------------------------------------------------------------- a waterfall
+
+WATERFALL_NAME, WATERFALL_NUMBER, WATERFALL_BAR = 244, 66, 270  # pixels for a row's name, its number, its bar
 WATERFALL_LINE = 19  # pixels a row
-LONGEST = 36  # characters of a name
+WATERFALL_LONGEST = 36  # characters of a name
 
 
 @dataclass(frozen=True)
@@ -214,30 +225,32 @@ def waterfall(levels: Sequence[WaterfallLevel]) -> str:
         return NOTHING
     rows: list[str] = []
     for level in levels:
-        rows.append(_row(len(rows), level.name, f"{level.count:,}", 0.0, level.count / top, "s1"))
+        rows.append(_waterfall_row(len(rows), level.name, f"{level.count:,}", 0.0, level.count / top, "s1"))
         left = level.count
         for reason, count in level.lost:
             left -= count
-            rows.append(_row(len(rows), f"– {reason}", f"−{count:,}", left / top, count / top, "s2"))
+            rows.append(_waterfall_row(len(rows), f"– {reason}", f"−{count:,}", left / top, count / top, "s2"))
     return svg_picture(
-        WATERFALL_NAME + ROOM + WATERFALL_NUMBER,
+        WATERFALL_NAME + WATERFALL_BAR + WATERFALL_NUMBER,
         WATERFALL_LINE * len(rows) + 4,
         "what each stage kept and dropped",
         "".join(rows),
     )
 
 
-def _row(place: int, name: str, number: str, start: float, share: float, series: str) -> str:
-    y = WATERFALL_LINE * place
+def _waterfall_row(row: int, name: str, number: str, start: float, fraction: float, series: str) -> str:
+    y = WATERFALL_LINE * row
     full = f"<title>{escape(name)}</title>"
-    x, wide = WATERFALL_NAME + WATERFALL_NUMBER + ROOM * max(0.0, start), max(0.7, ROOM * share)
+    x, wide = WATERFALL_NAME + WATERFALL_NUMBER + WATERFALL_BAR * max(0.0, start), max(0.7, WATERFALL_BAR * fraction)
     bar = f'x="{x:.1f}" y="{y + 3}" width="{wide:.1f}" height="{WATERFALL_LINE - 6}"'
-    named = f"{escape(shortened(name, LONGEST))}{full}"
+    named = f"{escape(shortened(name, WATERFALL_LONGEST))}{full}"
     return (
         f'<text x="{WATERFALL_NAME - 8}" y="{y + 14}" class="e">{named}</text><rect class="{series}" {bar}/>'
         f'<text x="{WATERFALL_NAME + WATERFALL_NUMBER - 10}" y="{y + 14}" class="e">{number}</text>'
     )
 
+
+# ---------------------------------------------------------------- points in the plane
 
 SIDE, EDGE, FOOT = 460, 14, 34  # pixels: width and height of the field, its margin, the legend below
 SHADES = 12  # colours between first and last; the style sheet names them o0 to o11
@@ -250,15 +263,12 @@ def scatter(points: npt.NDArray[np.floating], order: Sequence[float], names: Seq
     low, high = points.min(axis=0), points.max(axis=0)
     scale = (SIDE - 2 * EDGE) / max(1e-9, float((high - low).max()))
     placed = EDGE + (points - low) * scale + (SIDE - 2 * EDGE - (high - low) * scale) / 2  # centred on both axes
+    shades = (min(SHADES - 1, max(0, int(position * SHADES))) for position in order)
     dots = "".join(
-        f'<circle class="o{_shade(share)}" cx="{x:.1f}" cy="{y:.1f}" r="4"><title>{escape(name)}</title></circle>'
-        for (x, y), share, name in zip(placed, order, names, strict=True)
+        f'<circle class="o{shade}" cx="{x:.1f}" cy="{y:.1f}" r="4"><title>{escape(name)}</title></circle>'
+        for (x, y), shade, name in zip(placed, shades, names, strict=True)
     )
     return svg_picture(SIDE, SIDE + FOOT, f"{len(points)} points by {legend}", dots + _scatter_legend(legend))
-
-
-def _shade(share: float) -> int:
-    return min(SHADES - 1, max(0, int(share * SHADES)))
 
 
 def _scatter_legend(legend: str) -> str:
@@ -271,20 +281,3 @@ def _scatter_legend(legend: str) -> str:
     first = f'<text x="{start - 6:.1f}" y="{y + 9}" class="e">first</text>'
     last = f'<text x="{SIDE - start + 6:.1f}" y="{y + 9}">last</text>'
     return f'{squares}{first}{last}<text x="{SIDE / 2}" y="{y + 25}" class="m">{escape(legend)}</text>'
-
-
-__all__ = [
-    "WaterfallLevel",
-    "grouped_histogram",
-    "histogram",
-    "plot_style",
-    "ranked_bars",
-    "scatter",
-    "waterfall",
-    "word_cloud",
-]
-
-
-def plot_style() -> str:
-    """Return the style sheet of the plots, for light and dark pages."""
-    return files("stepline").joinpath("plots.css").read_text(encoding="utf-8")

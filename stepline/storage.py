@@ -1,4 +1,4 @@
-"""Records as JSON and Parquet, features as safetensors; every write is atomic.
+"""Atomic files, and records as JSON and Parquet.
 
 The JSON is what users get: plain, stable, versioned. `to_json` and `from_json` lose nothing between them.
 """
@@ -59,11 +59,11 @@ def atomic_path(path: Path) -> Iterator[Path]:
 
 def check_writable(folder: Path) -> None:
     """Raise StoreError where files could not be written into a folder, or the folder not be made; makes nothing."""
-    place = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
-    if not place.is_dir():
-        raise StoreError(f"{folder}: cannot be a folder, {place} is a file; give another --out")
-    if not os.access(place, os.W_OK | os.X_OK):
-        raise StoreError(f"{folder}: {place} does not allow writing; give another --out")
+    existing = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+    if not existing.is_dir():
+        raise StoreError(f"{folder}: cannot be a folder, {existing} is a file; give another --out")
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise StoreError(f"{folder}: {existing} does not allow writing; give another --out")
 
 
 def remove_file(path: Path) -> None:
@@ -111,7 +111,10 @@ def from_json(text: str | bytes, source: str = "JSON") -> Record:
     try:
         return Record.model_validate_json(json.dumps(_unflatten(tree)))
     except (ValidationError, KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
-        reason = str(error).splitlines()[0] if not isinstance(error, ValidationError) else _first(error)
+        reason = str(error).splitlines()[0]
+        if isinstance(error, ValidationError):
+            first = error.errors(include_url=False)[0]
+            reason = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
         raise StoreError(f"{source}: not a Stepline record ({reason}); `stepline steps` writes one") from error
 
 
@@ -128,11 +131,6 @@ def read_record(path: Path) -> Record:
 def write_record(record: Record, path: Path) -> None:
     """Write a record as JSON."""
     write_atomic(path, to_json(record))
-
-
-def _first(error: ValidationError) -> str:
-    first = error.errors(include_url=False)[0]
-    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
 
 
 def _flatten_sentence(sentence: dict[str, Any]) -> None:

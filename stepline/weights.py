@@ -122,30 +122,32 @@ def find_weights(name: str) -> Path:
         if not path.exists():
             raise ModelError(f"{name}: neither a known model ({', '.join(WEIGHTS)}) nor a path that exists")
         return path
-    return _checked(name)
+    return _find_checked(name)
 
 
 def weights_installed(name: str) -> bool:
     """Tell whether every part of known weights is present (without reading it)."""
-    return all(path is not None and path.is_file() for path in map(_place, WEIGHTS[name].parts))
+    return all(path is not None and path.is_file() for path in map(_locate, WEIGHTS[name].parts))
 
 
 @cache
-def _checked(name: str) -> Path:
+def _find_checked(name: str) -> Path:
     weights = WEIGHTS[name]
-    paths = [_require(weights, part) for part in weights.parts]
-    return paths[0].parents[0] if weights.folder == "model" else (paths[0] if weights.folder else _join(weights, paths))
+    paths = [_checked_part(weights, part) for part in weights.parts]
+    if weights.folder == "model":
+        return paths[0].parent
+    return paths[0] if weights.folder else _join_parts(weights, paths)
 
 
-def _place(part: WeightsPart) -> Path | None:
+def _locate(part: WeightsPart) -> Path | None:
     spec = importlib.util.find_spec(part.package)
     if spec is None or not spec.submodule_search_locations:
         return None
     return Path(next(iter(spec.submodule_search_locations))) / part.file
 
 
-def _require(weights: Weights, part: WeightsPart) -> Path:
-    path = _place(part)
+def _checked_part(weights: Weights, part: WeightsPart) -> Path:
+    path = _locate(part)
     if path is None or not path.is_file():
         raise ModelError(
             f"{weights.name}: the package that carries it is not installed; "
@@ -167,7 +169,7 @@ def sha256(path: Path) -> str:
     return digest.hexdigest()
 
 
-def _join(weights: Weights, paths: list[Path]) -> Path:
+def _join_parts(weights: Weights, paths: list[Path]) -> Path:
     """Join the parts into one folder in the user's cache, once, and return it."""
     folder = cache_folder() / weights.name
     if (folder / "model.bin").is_file() and (folder / "model.bin").stat().st_size == weights.size:

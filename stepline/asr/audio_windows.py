@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stepline.asr.settings import AsrSettings
-from stepline.asr.vad import FRAME, SAMPLE_RATE, Samples, middle_of_longest_silence, voice_probability
+from stepline.asr.vad import FRAME, middle_of_longest_silence, voice_probability
+from stepline.media.audio import SAMPLE_RATE, Samples
 
 if TYPE_CHECKING:
     from stepline.media import AudioBlock

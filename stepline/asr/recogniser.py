@@ -7,7 +7,8 @@ from stepline.asr.audio_windows import AudioWindow
 from stepline.asr.hallucinations import find_repetitions
 from stepline.asr.settings import AsrSettings
 from stepline.asr.types import WindowTranscript
-from stepline.asr.vad import FRAME, SAMPLE_RATE
+from stepline.asr.vad import FRAME
+from stepline.media.audio import SAMPLE_RATE
 from stepline.weights import weights_installed
 
 log = logging.getLogger(__name__)

@@ -10,7 +10,8 @@ from stepline.asr.recogniser import RecogniserSwitch
 from stepline.asr.sentences import ends_sentence, split_sentences
 from stepline.asr.settings import AsrSettings
 from stepline.asr.types import TranscriptionResult, WindowTranscript
-from stepline.asr.vad import FRAME, SAMPLE_RATE
+from stepline.asr.vad import FRAME
+from stepline.media.audio import SAMPLE_RATE
 from stepline.records import Rejected, Sentence, Transcript
 
 if TYPE_CHECKING:

@@ -1,11 +1,9 @@
 """Where somebody speaks: Silero's voice detector, which faster-whisper carries."""
 
 import numpy as np
-import numpy.typing as npt
 
-Samples = npt.NDArray[np.float32]
+from stepline.media.audio import SAMPLE_RATE, Samples
 
-SAMPLE_RATE = 16_000  # Hz, of all sound in Stepline
 FRAME = 512  # samples a frame of the detector, 32 ms
 HYSTERESIS = 0.15  # a stretch of speech goes on until P(speech) falls this far under the threshold (Silero)
 

@@ -9,8 +9,9 @@ import numpy as np
 from stepline.asr.audio_windows import AudioWindow
 from stepline.asr.settings import AsrSettings
 from stepline.asr.types import WindowTranscript
-from stepline.asr.vad import SAMPLE_RATE, Samples, find_speech
+from stepline.asr.vad import find_speech
 from stepline.errors import ModelError, SettingsError
+from stepline.media.audio import SAMPLE_RATE, Samples
 from stepline.records import Span, Word
 from stepline.weights import find_weights
 

@@ -80,7 +80,7 @@ def check(store: Path, as_json: bool) -> None:
     from stepline.records import count_reasons
 
     found = FeatureStore(store)
-    faults = list(found.faults())
+    faults = list(found.check())
     told = {
         "items": len(found),
         "rows": sum(each.rows for each in found.values()),

@@ -1,4 +1,4 @@
-"""What can be wrong with features: a few fixed wordings, so that what was dropped can be counted."""
+"""Why features are rejected: a few fixed wordings, so that what was left out can be counted."""
 
 import json
 from collections.abc import Iterable

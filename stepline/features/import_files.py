@@ -1,6 +1,6 @@
-"""Other people's feature files into a store: what cannot be features is left out, and said.
+"""Import of other people's feature files into a store; what cannot be features is left out, with the reason.
 
-Where features come from, and how each file is named after its item.
+How each file is named after its item:
 
 {sub}/{id}.mp4.npy, {id}.webm.npy, {id}.npy        HowTo100M's S3D features, anybody's own
 {sub}/{id}.pth.tar, {id}.pth, {id}.pt              InternVideo's and CLIP's features; a dict with texts
@@ -13,6 +13,7 @@ import tarfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -31,19 +32,19 @@ class FeatureFile:
     """A file, or a member of an archive, that may hold features; `read` gives what is in it and its metadata."""
 
     id: str
-    place: str
+    location: str
     read: Callable[[], tuple[Any, Mapping[str, str]]]
 
 
 @dataclass(frozen=True)
 class FeatureItem:
-    """What a file says of one item. said: the id that it gives itself, None where it gives none."""
+    """What a file holds of one item. own_id: the id that it gives itself, None where it gives none."""
 
     id: str
     values: Any
     metadata: Mapping[str, str]
-    lines: RowTexts | None = None
-    said: str | None = None
+    texts: RowTexts | None = None
+    own_id: str | None = None
 
 
 def find_features(source: Path, ending: str | None = None) -> Iterator[FeatureFile]:
@@ -55,28 +56,30 @@ def find_features(source: Path, ending: str | None = None) -> Iterator[FeatureFi
     if not source.exists():
         raise StoreError(f"{source}: no such file or folder; give features, a folder of them, or a WebDataset's .tar")
     paths = sorted(path for path in source.rglob("*") if path.is_file()) if source.is_dir() else [source]
-    any_found = False
+    empty = True
     for path in paths:
-        for found in _in_file(path, ending):
-            any_found = True
-            yield found
-    if not any_found:
+        for file in _in_file(path, ending):
+            empty = False
+            yield file
+    if empty:
         wanted = f"that ends with {ending}" if ending else f"({' '.join(FEATURE_SUFFIXES)}, or these in a .tar)"
         raise StoreError(f"{source}: holds no feature file {wanted}; give the folder that does")
 
 
-def read_items(found: FeatureFile) -> Iterator[FeatureItem]:
+def read_items(file: FeatureFile) -> Iterator[FeatureItem]:
     """Yield what a file holds: one item, or each of a dict of items. Raises StoreError when it cannot be read."""
-    content, metadata = found.read()
+    content, metadata = file.read()
     if not isinstance(content, Mapping):
-        yield FeatureItem(found.id, content, metadata)
+        yield FeatureItem(file.id, content, metadata)
         return
     named = [name for name in VALUES if name in content]
     if named:
-        said = content.get("vid")
-        yield FeatureItem(found.id, content[named[0]], metadata, _lines(content), None if said is None else str(said))
+        own_id = content.get("vid")
+        yield FeatureItem(
+            file.id, content[named[0]], metadata, _row_texts(content), None if own_id is None else str(own_id)
+        )
     elif len(content) == 1 and not str(next(iter(content))).strip("0123456789arx_"):
-        yield FeatureItem(found.id, next(iter(content.values())), metadata)  # numpy's own names, arr_0
+        yield FeatureItem(file.id, next(iter(content.values())), metadata)  # numpy's own names, arr_0
     else:
         for id, values in content.items():
             yield FeatureItem(str(id), values, metadata)
@@ -95,7 +98,7 @@ def _in_file(path: Path, ending: str | None) -> Iterator[FeatureFile]:
         return
     id = item_id(path.name, ending)
     if id is not None and not path.name.startswith("."):
-        yield FeatureFile(id, str(path), lambda: read_arrays(path))
+        yield FeatureFile(id, str(path), partial(read_arrays, path))
 
 
 def _in_tar(path: Path, ending: str | None) -> Iterator[FeatureFile]:
@@ -104,11 +107,12 @@ def _in_tar(path: Path, ending: str | None) -> Iterator[FeatureFile]:
         with tarfile.open(path) as archive:
             for key, group in groupby(_members(archive, ending), lambda member: _key_and_ending(member)[0]):
                 members = list(group)
-                _one_ending(path, key, members)
+                _check_one_ending(path, key, members)
                 for member in members:
                     file = archive.extractfile(member)
                     data = file.read() if file is not None else b""
-                    yield _member(key, f"{path}:{member.name}", data)
+                    location = f"{path}:{member.name}"
+                    yield FeatureFile(key, location, partial(read_arrays, location, data))
     except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
         raise StoreError(f"{path}: a damaged archive ({error}); download it again") from error
 
@@ -126,7 +130,7 @@ def _key_and_ending(member: tarfile.TarInfo) -> tuple[str, str]:
     return key, f"{dot}{rest}"
 
 
-def _one_ending(path: Path, key: str, members: Sequence[tarfile.TarInfo]) -> None:
+def _check_one_ending(path: Path, key: str, members: Sequence[tarfile.TarInfo]) -> None:
     """Raise StoreError where a key has several arrays: which of them is wanted, only its user knows."""
     endings = sorted({_key_and_ending(member)[1] for member in members})
     if len(endings) > 1:
@@ -134,17 +138,13 @@ def _one_ending(path: Path, key: str, members: Sequence[tarfile.TarInfo]) -> Non
         raise StoreError(f"{path}: {key} holds several arrays, {', '.join(endings)}; {cure}")
 
 
-def _member(key: str, place: str, data: bytes) -> FeatureFile:
-    return FeatureFile(key, place, lambda: read_arrays(place, data))
-
-
-def _lines(content: Mapping[str, Any]) -> RowTexts | None:
+def _row_texts(item: Mapping[str, Any]) -> RowTexts | None:
     """Return the texts beside the features, as NaSVA's loader takes them: {vid, start, end, text, features}."""
-    if "text" not in content:
+    if "text" not in item:
         return None
-    texts = tuple(str(text) for text in np.atleast_1d(content["text"]))
+    texts = tuple(str(text) for text in np.atleast_1d(item["text"]))
     try:
-        starts, ends = (_times(content.get(name)) for name in ("start", "end"))
+        starts, ends = (_times(item.get(name)) for name in ("start", "end"))
     except (ValueError, TypeError) as error:
         raise StoreError(f"its times are no numbers ({error}); extract the text features again") from error
     return RowTexts(texts, starts, ends)
@@ -184,61 +184,60 @@ def import_features(
     killed goes on. What was dropped is in `dropped.jsonl`, with its reason. Raises StoreError without any feature file.
     """
     with FeatureWriter(folder, width=width, shard_bytes=shard_bytes) as writer:
-        run = _Run(writer, rate, backbone)
-        for found in find_features(source, ending):
-            run.take(found)
+        importer = _Importer(writer, rate, backbone)
+        for file in find_features(source, ending):
+            importer.add_file(file)
             if report is not None:
-                report(found.id)
-    kept = [
-        each for each in read_dropped(folder / DROPPED) if not _below(each.location, source) and each.id not in writer
-    ]
-    write_dropped([*kept, *run.dropped], folder / DROPPED)
-    return ImportReport(tuple(run.added), run.rows, run.already, tuple(run.dropped))
+                report(file.id)
+    earlier = (row for row in read_dropped(folder / DROPPED) if row.id not in writer)
+    kept = [row for row in earlier if not _below(row.location, source)]
+    write_dropped([*kept, *importer.dropped], folder / DROPPED)
+    return ImportReport(tuple(importer.added), importer.rows, importer.already, tuple(importer.dropped))
 
 
-def _below(place: str, source: Path) -> bool:
-    return place == str(source) or place.startswith((f"{source}/", f"{source}:"))
+def _below(location: str, source: Path) -> bool:
+    return location == str(source) or location.startswith((f"{source}/", f"{source}:"))
 
 
-class _Run:
-    """One import: what came so far."""
+class _Importer:
+    """One import: what was added, what was there already, what was left out."""
 
     def __init__(self, writer: FeatureWriter, rate: float, backbone: str | None) -> None:
         self._writer, self._rate, self._backbone = writer, rate, backbone
-        self._places: dict[str, str] = {}  # id -> where it was first found, in this run
+        self._locations: dict[str, str] = {}  # id -> where it was first found, in this run
         self.added: dict[str, None] = {}  # in order
         self.rows = 0
         self.already = 0
         self.dropped: list[Rejected] = []
 
-    def take(self, found: FeatureFile) -> None:
+    def add_file(self, file: FeatureFile) -> None:
         """Add what a file holds, or note why not."""
-        if found.id in self._writer and found.id not in self._places:
-            self._places[found.id] = found.place
+        if file.id in self._writer and file.id not in self._locations:
+            self._locations[file.id] = file.location
             self.already += 1
             return
         try:
-            for content in read_items(found):
-                self._add(content, found.place)
+            for item in read_items(file):
+                self._add_item(item, file.location)
         except StoreError as error:
-            self.dropped.append(Rejected("features", UNREADABLE, id=found.id, value=str(error), location=found.place))
+            self.dropped.append(Rejected("features", UNREADABLE, id=file.id, value=str(error), location=file.location))
 
-    def _add(self, content: FeatureItem, place: str) -> None:
-        first = self._places.setdefault(content.id, place)
-        flaw: tuple[str, str] | None = None
-        if content.id in self._writer and content.id not in self.added and first == place:
+    def _add_item(self, item: FeatureItem, location: str) -> None:
+        first = self._locations.setdefault(item.id, location)
+        rejection: tuple[str, str] | None = None
+        if item.id in self._writer and item.id not in self.added and first == location:
             self.already += 1
             return
-        if content.said not in (None, content.id):
-            flaw = OTHER_ID, str(content.said)
-        flaw = flaw or self._writer.flaw(content.id, content.values, content.lines)
-        if flaw is not None:
-            reason, value = flaw
+        if item.own_id not in (None, item.id):
+            rejection = OTHER_ID, str(item.own_id)
+        rejection = rejection or self._writer.rejection_reason(item.id, item.values, item.texts)
+        if rejection is not None:
+            reason, value = rejection
             value = first if reason == TWICE else value
-            self.dropped.append(Rejected("features", reason, id=content.id, value=value, location=place))
+            self.dropped.append(Rejected("features", reason, id=item.id, value=value, location=location))
             return
-        rate = stated_rate(content.id, content.metadata, self._rate)
-        backbone = self._backbone or content.metadata.get("backbone", UNKNOWN)
-        self._writer.add(content.id, content.values, rate=rate, backbone=backbone, lines=content.lines)
-        self.added[content.id] = None
-        self.rows += len(content.values)
+        rate = stated_rate(item.id, item.metadata, self._rate)
+        backbone = self._backbone or item.metadata.get("backbone", UNKNOWN)
+        self._writer.add(item.id, item.values, rate=rate, backbone=backbone, texts=item.texts)
+        self.added[item.id] = None
+        self.rows += len(item.values)

@@ -1,10 +1,8 @@
-"""Reading a feature store: one item at a time, in place, from any thread or process.
+"""A feature store: the features of many items in shards, read one at a time, in place, from any thread or process.
 
-Filling a feature store: rows gather in memory until a shard is full, and go to disk whole.
-
-The index of a shard: which rows of it belong to which item, and the texts that the rows are vectors of, if any.
-
-A shard: one float16 matrix in a safetensors file, written whole and read in place.
+A shard is one float16 matrix (N, D) in a safetensors file, beside a Parquet index: which rows belong to which item,
+and the texts that the rows are vectors of, if any. `FeatureWriter` gathers rows in memory until a shard is full and
+writes it whole; `FeatureStore` maps shards and reads only the rows that are asked for.
 """
 
 import json
@@ -28,8 +26,8 @@ KEY = "stepline_features"
 DTYPE = "float16"
 SHARD = "shard-{:05d}"
 UNKNOWN = "unknown"  # the backbone of features that do not say it
-PLACES = ("id", "first", "rows", "width", "rate", "backbone", "dtype")
-LINES = ("text", "start", "end")
+LOCATION_COLUMNS = ("id", "first", "rows", "width", "rate", "backbone", "dtype")
+TEXT_COLUMNS = ("text", "start", "end")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +71,10 @@ def shards_of(folder: Path) -> list[int]:
     return sorted(int(name) for name in names if name.isdigit())
 
 
-def write_index(folder: Path, shard: int, stored: Iterable[FeatureLocation], lines: Sequence[RowTexts | None]) -> None:
-    """Write the index of a shard, whole or not at all; lines: of each item, None where its rows are no texts."""
+def write_index(
+    folder: Path, shard: int, locations: Iterable[FeatureLocation], texts: Sequence[RowTexts | None]
+) -> None:
+    """Write the index of a shard, whole or not at all; texts: of each item, None where its rows are of none."""
     import pyarrow as arrow
     import pyarrow.parquet as parquet
 
@@ -85,8 +85,8 @@ def write_index(folder: Path, shard: int, stored: Iterable[FeatureLocation], lin
         "end": arrow.list_(arrow.float64()),
     }  # fmt: skip
     rows = [
-        {name: getattr(each, name, DTYPE) for name in PLACES} | _columns(said)
-        for each, said in zip(stored, lines, strict=True)
+        {name: getattr(location, name, DTYPE) for name in LOCATION_COLUMNS} | _text_columns(row_texts)
+        for location, row_texts in zip(locations, texts, strict=True)
     ]
     schema = arrow.schema(list(columns.items()), metadata={KEY: VERSION})
     with atomic_path(index_path(folder, shard)) as partial:
@@ -95,7 +95,7 @@ def write_index(folder: Path, shard: int, stored: Iterable[FeatureLocation], lin
 
 def read_index(folder: Path, shard: int) -> Iterator[FeatureLocation]:
     """Yield what a shard holds, in the order of its rows. Raises StoreError for any other file."""
-    for row in _read(folder, shard, PLACES):
+    for row in _read_columns(folder, shard, LOCATION_COLUMNS):
         if row.pop("dtype") != DTYPE:
             raise StoreError(f"{index_path(folder, shard)}: its rows are not {DTYPE}; import the features again")
         yield FeatureLocation(shard=shard, **row)  # type: ignore[arg-type]   # the columns' own types
@@ -103,7 +103,7 @@ def read_index(folder: Path, shard: int) -> Iterator[FeatureLocation]:
 
 def read_row_texts(folder: Path, shard: int) -> dict[str, RowTexts]:
     """Return the texts of every item of a shard that has some."""
-    rows = _read(folder, shard, ("id", *LINES))
+    rows = _read_columns(folder, shard, ("id", *TEXT_COLUMNS))
     return {
         str(row["id"]): RowTexts(tuple(row["text"]), tuple(row["start"] or ()), tuple(row["end"] or ()))  # type: ignore[arg-type]
         for row in rows
@@ -111,7 +111,7 @@ def read_row_texts(folder: Path, shard: int) -> dict[str, RowTexts]:
     }
 
 
-def _read(folder: Path, shard: int, columns: Sequence[str]) -> list[dict[str, object]]:
+def _read_columns(folder: Path, shard: int, columns: Sequence[str]) -> list[dict[str, object]]:
     import pyarrow as arrow
     import pyarrow.parquet as parquet
 
@@ -126,17 +126,17 @@ def _read(folder: Path, shard: int, columns: Sequence[str]) -> list[dict[str, ob
         raise StoreError(f"{path}: cannot be read ({reason}); remove it and import the features again") from error
 
 
-def _columns(said: RowTexts | None) -> dict[str, list[str] | list[float] | None]:
-    if said is None:
-        return dict.fromkeys(LINES)
-    times = [list(column) or None for column in (said.starts, said.ends)]
-    return {"text": list(said.texts), "start": times[0], "end": times[1]}
+def _text_columns(texts: RowTexts | None) -> dict[str, list[str] | list[float] | None]:
+    if texts is None:
+        return dict.fromkeys(TEXT_COLUMNS)
+    times = [list(column) or None for column in (texts.starts, texts.ends)]
+    return {"text": list(texts.texts), "start": times[0], "end": times[1]}
 
 
 Half: TypeAlias = npt.NDArray[np.float16]
 
-NAME = "values"  # of the one tensor
-LENGTH = 8  # bytes that tell how long the header is; safetensors' format
+TENSOR = "values"  # of the one tensor
+HEADER_LENGTH = 8  # bytes that tell how long the header is; safetensors' format
 
 
 def write_shard(values: Half, path: Path) -> None:
@@ -144,31 +144,33 @@ def write_shard(values: Half, path: Path) -> None:
     from safetensors.numpy import save_file
 
     with atomic_path(path) as partial:
-        save_file({NAME: values}, partial)
+        save_file({TENSOR: values}, partial)
 
 
 def map_shard(path: Path) -> Half:
     """Return the matrix of a shard, its rows read from disk when they are looked at. Raises StoreError."""
     try:
         with path.open("rb") as file:
-            length = int.from_bytes(file.read(LENGTH), "little")
+            length = int.from_bytes(file.read(HEADER_LENGTH), "little")
             size = path.stat().st_size
             header = json.loads(file.read(length)) if length <= size else {}
-        entry = header[NAME]
+        entry = header[TENSOR]
         rows, width = entry["shape"]
-        if entry["dtype"] != "F16" or LENGTH + length + 2 * rows * width != size:
+        if entry["dtype"] != "F16" or HEADER_LENGTH + length + 2 * rows * width != size:
             raise ValueError(f"{entry['dtype']} {entry['shape']} in {size} bytes")
-        return np.memmap(path, np.float16, "r", LENGTH + length, (rows, width)).view(np.ndarray)  # slices are cheap
+        return np.memmap(path, np.float16, "r", HEADER_LENGTH + length, (rows, width)).view(
+            np.ndarray
+        )  # slices are cheap
     except (OSError, ValueError, KeyError, TypeError) as error:
         reason = str(error).splitlines()[0]
         raise StoreError(f"{path}: not a whole shard of features ({reason}); import the features again") from error
 
 
-KEPT = 4  # shards whose texts stay in memory
+SHARDS_WITH_TEXTS = 4  # shards whose texts stay in memory
 
 
 class FeatureStore(Mapping[str, FeatureLocation]):
-    """The items of a folder that `FeatureWriter` filled: id -> where it lies; `read` gives the rows themselves.
+    """The items of a folder that `FeatureWriter` filled: id -> where its rows lie; `read` returns the rows.
 
     Raises StoreError when the folder is no store, or holds an id twice.
     """
@@ -178,39 +180,39 @@ class FeatureStore(Mapping[str, FeatureLocation]):
         shards = shards_of(folder) if folder.is_dir() else []
         if not shards:
             raise StoreError(f"{folder}: no feature store; `stepline features import SOURCE --out {folder}` makes one")
-        self._stored: dict[str, FeatureLocation] = {}
+        self._locations: dict[str, FeatureLocation] = {}
         for shard in shards:
-            for stored in read_index(folder, shard):
-                if stored.id in self._stored:
-                    raise StoreError(f"{folder}: {stored.id} is in two shards; remove one and its index")
-                self._stored[stored.id] = stored
+            for location in read_index(folder, shard):
+                if location.id in self._locations:
+                    raise StoreError(f"{folder}: {location.id} is in two shards; remove one and its index")
+                self._locations[location.id] = location
         self._maps: dict[int, Half] = {}
-        self._lines = lru_cache(KEPT)(lambda shard: read_row_texts(folder, shard))
+        self._texts = lru_cache(SHARDS_WITH_TEXTS)(lambda shard: read_row_texts(folder, shard))
 
     def __getitem__(self, id: str) -> FeatureLocation:
         try:
-            return self._stored[id]
+            return self._locations[id]
         except KeyError:
             raise StoreError(f"{self.folder}: no features of {id!r}; import them, or leave the video out") from None
 
     def __contains__(self, id: object) -> bool:
-        return id in self._stored
+        return id in self._locations
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._stored)
+        return iter(self._locations)
 
     def __len__(self) -> int:
-        return len(self._stored)
+        return len(self._locations)
 
     @property
     def widths(self) -> tuple[int, ...]:
         """The widths of the features: one, unless somebody mixed shards."""
-        return tuple(sorted({stored.width for stored in self._stored.values()}))
+        return tuple(sorted({location.width for location in self._locations.values()}))
 
     @property
     def backbone(self) -> str:
         """The name of what made the features, "" where they do not say. Raises StoreError where several did."""
-        names = sorted({stored.backbone for stored in self._stored.values()} - {UNKNOWN})
+        names = sorted({location.backbone for location in self._locations.values()} - {UNKNOWN})
         if len(names) > 1:
             raise StoreError(f"{self.folder}: features of {' and '.join(names)}; keep one backbone a store")
         return names[0] if names else ""
@@ -229,32 +231,32 @@ class FeatureStore(Mapping[str, FeatureLocation]):
         except ShapeError as error:
             raise ShapeError(f"{self.folder}: {id}: {error}") from error
 
-    def lines(self, id: str) -> RowTexts | None:
+    def texts(self, id: str) -> RowTexts | None:
         """Return the texts that an item's rows are vectors of; None where they are none."""
-        return self._lines(self[id].shard).get(id)
+        return self._texts(self[id].shard).get(id)
 
-    def _rows(self, stored: FeatureLocation) -> Half:
-        if stored.shard not in self._maps:
-            self._maps[stored.shard] = map_shard(shard_path(self.folder, stored.shard))
-        values = self._maps[stored.shard]
-        if stored.first + stored.rows > len(values) or stored.width != values.shape[1]:
-            place = shard_path(self.folder, stored.shard)
-            raise StoreError(f"{place}: {stored.id} lies outside of it; import the features again")
-        return values[stored.first : stored.first + stored.rows]
+    def _rows(self, location: FeatureLocation) -> Half:
+        if location.shard not in self._maps:
+            self._maps[location.shard] = map_shard(shard_path(self.folder, location.shard))
+        values = self._maps[location.shard]
+        if location.first + location.rows > len(values) or location.width != values.shape[1]:
+            path = shard_path(self.folder, location.shard)
+            raise StoreError(f"{path}: {location.id} lies outside of it; import the features again")
+        return values[location.first : location.first + location.rows]
 
-    def faults(self) -> Iterator[Rejected]:
+    def check(self) -> Iterator[Rejected]:
         """Yield what is wrong with the rows that lie on disk; reads all of them."""
-        for id, stored in self._stored.items():
-            place = shard_path(self.folder, stored.shard)
+        for id, location in self._locations.items():
+            path = shard_path(self.folder, location.shard)
             try:
-                values = self._rows(stored)
+                values = self._rows(location)
             except StoreError as error:
-                yield Rejected("features", DAMAGED, id=id, value=str(error), location=str(place))
+                yield Rejected("features", DAMAGED, id=id, value=str(error), location=str(path))
                 continue
-            if not stored.rows:
-                yield Rejected("features", EMPTY, id=id, location=str(place))
+            if not location.rows:
+                yield Rejected("features", EMPTY, id=id, location=str(path))
             elif not np.isfinite(values).all():
-                yield Rejected("features", NOT_FINITE, id=id, location=str(place))
+                yield Rejected("features", NOT_FINITE, id=id, location=str(path))
 
 
 SHARD_BYTES = 256 * 2**20  # of a shard; what a killed import loses at most, and what writing holds in memory
@@ -276,12 +278,12 @@ class FeatureWriter:
         self._ids: set[str] = set()
         self.width = width
         for shard in shards:
-            for stored in read_index(folder, shard):
-                self._ids.add(stored.id)
-                self._take_width(stored.width)
+            for location in read_index(folder, shard):
+                self._ids.add(location.id)
+                self._take_width(location.width)
         self._values: list[Half] = []
-        self._stored: list[FeatureLocation] = []
-        self._lines: list[RowTexts | None] = []
+        self._locations: list[FeatureLocation] = []
+        self._texts: list[RowTexts | None] = []
 
     def __contains__(self, id: str) -> bool:
         return id in self._ids
@@ -292,35 +294,36 @@ class FeatureWriter:
             raise ShapeError(f"{self._folder}: {reason}; give another --out, one store holds one width")
         self.width = width
 
-    def flaw(self, id: str, values: object, lines: RowTexts | None = None) -> tuple[str, str] | None:
+    def rejection_reason(self, id: str, values: object, texts: RowTexts | None = None) -> tuple[str, str] | None:
         """Return why an item cannot be added, with what was found; None where it can be."""
         if not id or id == "__metadata__" or any(sign in id for sign in "/\\\0\n"):
             return BAD_ID, repr(id)
         if id in self._ids:
             return TWICE, ""
-        found = rejection_reason(values, self.width)
-        if found is None and lines is not None and isinstance(values, np.ndarray):
-            counts = {len(column) for column in (lines.texts, lines.starts, lines.ends) if column}
+        rejection = rejection_reason(values, self.width)
+        if rejection is None and texts is not None and isinstance(values, np.ndarray):
+            counts = {len(column) for column in (texts.texts, texts.starts, texts.ends) if column}
             if counts != {len(values)}:
                 return OTHER_COUNT, f"{len(values)} rows, {sorted(counts)} texts or times"
-        return found
+        return rejection
 
     def add(
-        self, id: str, values: npt.NDArray[np.floating], *, rate: float, backbone: str, lines: RowTexts | None = None
+        self, id: str, values: npt.NDArray[np.floating], *, rate: float, backbone: str, texts: RowTexts | None = None
     ) -> None:
-        """Add the rows (T, D) of an item; lines: the texts that they are vectors of.
+        """Add the rows (T, D) of an item; texts: what they are vectors of.
 
         Raises ShapeError for values that are no features, StoreError for an id that is there already.
         """
-        found = self.flaw(id, values, lines)
-        if found is not None:
-            kind = StoreError if found[0] in (TWICE, BAD_ID) else ShapeError
-            raise kind(f"{id}: {found[0]} ({found[1] or 'of this store'}); extract its features again, or leave it out")
+        rejection = self.rejection_reason(id, values, texts)
+        if rejection is not None:
+            kind = StoreError if rejection[0] in (TWICE, BAD_ID) else ShapeError
+            value = rejection[1] or "of this store"
+            raise kind(f"{id}: {rejection[0]} ({value}); extract its features again, or leave it out")
         first = sum(map(len, self._values))
         self._values.append(values.astype(np.float16))
         rows, width = values.shape
-        self._stored.append(FeatureLocation(id, self._shard, first, rows, width, rate, backbone))
-        self._lines.append(lines)
+        self._locations.append(FeatureLocation(id, self._shard, first, rows, width, rate, backbone))
+        self._texts.append(texts)
         self._ids.add(id)
         self.width = width
         if (first + rows) * width * 2 >= self._shard_bytes:
@@ -328,14 +331,14 @@ class FeatureWriter:
 
     def flush(self) -> None:
         """Write what was added as a shard: first its rows, then its index, which makes it count."""
-        if not self._stored:
+        if not self._locations:
             return
         if index_path(self._folder, self._shard).exists():
             cure = "let one of them finish, then start the other again"
             raise StoreError(f"{self._folder}: another process has written shard {self._shard} meanwhile; {cure}")
         write_shard(np.concatenate(self._values), shard_path(self._folder, self._shard))
-        write_index(self._folder, self._shard, self._stored, self._lines)
-        self._values, self._stored, self._lines = [], [], []
+        write_index(self._folder, self._shard, self._locations, self._texts)
+        self._values, self._locations, self._texts = [], [], []
         self._shard += 1
 
     def __enter__(self) -> "FeatureWriter":

@@ -1,4 +1,4 @@
-"""Sound: decoded frames become an even line of samples in which every sample stands at its true time."""
+"""Decoded sound resampled to blocks of a second in which every sample stands at its true time."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -31,11 +31,11 @@ class AudioTimeline:
         self._rate, self._channels = rate, channels
         self._resampler: Any = None
         self._origin: float | None = None  # s, time of the first sample
-        self._given = 0  # samples in blocks already yielded
-        self._held: list[Samples] = []
+        self._yielded = 0  # samples in blocks already yielded
+        self._pieces: list[Samples] = []
         self._waiting = 0  # samples in _held
         self._expected = 0.0  # s, where the next frame starts if there is no hole
-        self._kind: tuple[Any, ...] = ()
+        self._format: tuple[Any, ...] = ()
 
     def take(self, time: float, frame: Any) -> Iterator[tuple[float, Samples]]:
         """Yield the blocks that are full once a decoded frame that starts at `time` s has come."""
@@ -46,10 +46,10 @@ class AudioTimeline:
             self._origin = self._expected = max(0.0, time)
         if time < self._expected - HOLE:
             return  # heard already
-        kind = (frame.format.name, frame.layout.name, frame.sample_rate)
-        if kind != self._kind or time > self._expected + HOLE:
+        audio_format = (frame.format.name, frame.layout.name, frame.sample_rate)
+        if audio_format != self._format or time > self._expected + HOLE:
             yield from self._restart(max(0.0, time))
-            self._kind = kind
+            self._format = audio_format
         frame.pts = None  # the resampler would mend holes by its own rule
         for piece in self._resampler.resample(frame):
             yield from self._add(piece.to_ndarray())
@@ -68,7 +68,7 @@ class AudioTimeline:
         yield from self._drain()
         if self._expected < time:
             self._expected = time
-        missing = round((self._expected - (self._origin or 0.0)) * self._rate) - self._given - self._waiting
+        missing = round((self._expected - (self._origin or 0.0)) * self._rate) - self._yielded - self._waiting
         while missing > 0:
             count = min(missing, self._rate)
             yield from self._add(np.zeros((self._channels, count), np.float32))
@@ -77,21 +77,21 @@ class AudioTimeline:
         self._resampler = AudioResampler(format="fltp", layout=layout, rate=self._rate)
 
     def _drain(self) -> Iterator[tuple[float, Samples]]:
-        if self._resampler is not None and self._kind:
+        if self._resampler is not None and self._format:
             for piece in self._resampler.resample(None):
                 yield from self._add(piece.to_ndarray())
 
     def _add(self, samples: Samples) -> Iterator[tuple[float, Samples]]:
-        self._held.append(samples)
+        self._pieces.append(samples)
         self._waiting += samples.shape[1]
         while self._waiting >= self._rate:
             yield self._block(self._rate)
 
     def _block(self, count: int) -> tuple[float, Samples]:
-        joined = np.concatenate(self._held, axis=1)
-        start = (self._origin or 0.0) + self._given / self._rate
-        self._held = [joined[:, count:]]
+        joined = np.concatenate(self._pieces, axis=1)
+        start = (self._origin or 0.0) + self._yielded / self._rate
+        self._pieces = [joined[:, count:]]
         self._waiting -= count
-        self._given += count
+        self._yielded += count
         clean = np.nan_to_num(joined[:, :count], nan=0.0, posinf=1.0, neginf=-1.0)
         return start, np.clip(clean, -1.0, 1.0)

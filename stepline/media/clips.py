@@ -1,4 +1,4 @@
-"""Cuts clips out of a video, exact to the frame and to the sample."""
+"""Clips cut out of a video, exact to the frame and to the sample, and joined to one file."""
 
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
@@ -11,12 +11,12 @@ from stepline.errors import MediaError, SettingsError
 from stepline.media.audio import AudioTimeline
 from stepline.media.container import OpenMedia, open_media, picture_rate
 from stepline.media.frames import display_size, quarter_turns
-from stepline.media.reader import start_before
+from stepline.media.reader import seek_before
 from stepline.media.settings import MediaSettings
 from stepline.records import Span
 from stepline.storage import atomic_path
 
-TICKS = 90_000  # a second in the clip's picture time; a multiple of all usual frame rates
+TICK_RATE = 90_000  # a second in the clip's picture time; a multiple of all usual frame rates
 CLIP_RATE = 48_000  # Hz, sound of the clip
 QUALITY = "23"  # x264's crf: its own default, hard to tell from the original
 BEHIND = 10.0  # s by which one stream of a file may lag the other
@@ -41,7 +41,7 @@ def join_clips(path: Path | str, spans: Sequence[Span], out: Path, settings: Med
         raise SettingsError("nothing to cut: no span was chosen; choose at least one")
     settings = settings or MediaSettings()
     with atomic_path(out) as partial, av.open(f"file:{partial}", "w", format="mp4") as container:
-        clip = _Clip(container, path, spans[0], settings)
+        clip = _ClipWriter(container, path, spans[0], settings)
         offset = 0.0
         for span in spans:
             clip.add(path, span, offset)
@@ -54,19 +54,19 @@ def join_clips(path: Path | str, spans: Sequence[Span], out: Path, settings: Med
             )
 
 
-class _Clip:
+class _ClipWriter:
     """The file that is written: one picture and one sound encoder, through which every span goes."""
 
     def __init__(self, container: Any, path: Path | str, first: Span, settings: MediaSettings) -> None:
         self._settings = settings
-        self._picture: _Pictures | None = None
-        self._sound: _Sounds | None = None
-        with open_media(path, settings) as source:
-            frame = start_before(source, first.start)
+        self._picture: _PictureEncoder | None = None
+        self._sound: _SoundEncoder | None = None
+        with open_media(path, settings) as media:
+            frame = seek_before(media, first.start)
             if frame is not None:
-                self._picture = _Pictures(source, container, frame, settings)
-            if source.sound is not None:
-                self._sound = _Sounds(source, container)
+                self._picture = _PictureEncoder(media, container, frame, settings)
+            if media.sound is not None:
+                self._sound = _SoundEncoder(media, container)
 
     @property
     def written(self) -> bool:
@@ -75,16 +75,16 @@ class _Clip:
 
     def add(self, path: Path | str, span: Span, offset: float) -> None:
         """Append a span of the source; `offset`: where in the clip it starts."""
-        with open_media(path, self._settings) as source:
-            start_before(source, span.start)
-            tracks: dict[int, _Pictures | _Sounds] = {}
-            if self._picture is not None and source.picture is not None:
-                tracks[source.picture.index] = self._picture
-            if self._sound is not None and source.sound is not None:
-                tracks[source.sound.index] = self._sound
+        with open_media(path, self._settings) as media:
+            seek_before(media, span.start)
+            tracks: dict[int, _PictureEncoder | _SoundEncoder] = {}
+            if self._picture is not None and media.picture is not None:
+                tracks[media.picture.index] = self._picture
+            if self._sound is not None and media.sound is not None:
+                tracks[media.sound.index] = self._sound
             for track in tracks.values():
-                track.begin(source, span, offset)
-            _copy(source, tracks, span)
+                track.begin(media, span, offset)
+            _copy(media, tracks, span)
 
     def finish(self) -> None:
         """Write what the encoders hold back."""
@@ -93,47 +93,47 @@ class _Clip:
                 track.finish()
 
 
-def _copy(source: OpenMedia, tracks: "dict[int, _Pictures | _Sounds]", span: Span) -> None:
-    for packet in source.packets():
+def _copy(media: OpenMedia, tracks: "dict[int, _PictureEncoder | _SoundEncoder]", span: Span) -> None:
+    for packet in media.packets():
         track = tracks.get(packet.stream_index)
         if track is not None:
-            for frame in source.decode(packet):
+            for frame in media.decode(packet):
                 track.take(frame)
-        if all(track.done for track in tracks.values()) or source.packet_end(packet) > span.end + BEHIND:
+        if all(track.done for track in tracks.values()) or media.packet_end(packet) > span.end + BEHIND:
             break
     for track in tracks.values():
         track.end()
 
 
-class _Pictures:
+class _PictureEncoder:
     """The picture of a clip: every frame that is on screen within a span, upright, for as long as it is."""
 
-    def __init__(self, source: OpenMedia, clip: Any, first: Any, settings: MediaSettings) -> None:
+    def __init__(self, media: OpenMedia, clip: Any, first: Any, settings: MediaSettings) -> None:
         import av
 
         self._clip = clip
         name = "libx264" if "libx264" in av.codecs_available else "h264"
-        rate = Fraction(picture_rate(source.picture)).limit_denominator(1001)
+        rate = Fraction(picture_rate(media.picture)).limit_denominator(1001)
         self._stream = clip.add_stream(name, rate=rate, options={"crf": QUALITY, "preset": "veryfast"})
-        width, height = display_size(first, source.aspect)
+        width, height = display_size(first, media.aspect)
         self._size = (width + width % 2, height + height % 2)  # 4:2:0 needs even sides
         context = self._stream.codec_context
         context.width, context.height = self._size
-        context.pix_fmt, context.time_base = "yuv420p", Fraction(1, TICKS)
+        context.pix_fmt, context.time_base = "yuv420p", Fraction(1, TICK_RATE)
         context.thread_count = settings.threads  # the bytes depend on it
         self._lengths: dict[int, int] = {}  # ticks that a frame is shown, by its time stamp
         self.written = False
 
-    def begin(self, source: OpenMedia, span: Span, offset: float) -> None:
+    def begin(self, media: OpenMedia, span: Span, offset: float) -> None:
         """Take the frames of a span from now on, put `offset` s into the clip."""
-        self._timing, self._span = source.timing(), span
+        self._timing, self._span = media.timing(), span
         self._shift = offset - span.start
-        self._held: tuple[float, float, Any] | None = None
+        self._shown: tuple[float, float, Any] | None = None
         self.done = False
 
     def take(self, frame: Any) -> None:
         """Take a decoded frame; the one before is shown up to it."""
-        time, length = self._timing.place(frame)
+        time, length = self._timing.time_and_length(frame)
         if time >= self._span.end:
             self._release(self._span.end)
             self.done = True
@@ -141,12 +141,12 @@ class _Pictures:
             return
         if time > self._span.start:
             self._release(time)
-        self._held = (max(time, self._span.start), time + length, frame)
+        self._shown = (max(time, self._span.start), time + length, frame)
 
     def end(self) -> None:
         """End the span: its last frame stays as long as it does in the source."""
-        if self._held is not None:
-            self._release(min(self._held[1], self._span.end))
+        if self._shown is not None:
+            self._release(min(self._shown[1], self._span.end))
 
     def finish(self) -> None:
         """Write what the encoder holds back."""
@@ -155,15 +155,15 @@ class _Pictures:
 
     def _release(self, until: float) -> None:
         """Encode the frame that is held, shown up to `until`."""
-        if self._held is None:
+        if self._shown is None:
             return
-        start, _, frame = self._held
-        self._held = None
-        stamp, end = (round((second + self._shift) * TICKS) for second in (start, until))
+        start, _, frame = self._shown
+        self._shown = None
+        stamp, end = (round((second + self._shift) * TICK_RATE) for second in (start, until))
         if end <= stamp:
             return
         picture = self._upright(frame)
-        picture.pts, picture.time_base = stamp, Fraction(1, TICKS)
+        picture.pts, picture.time_base = stamp, Fraction(1, TICK_RATE)
         self._lengths[stamp] = end - stamp
         self.written = True
         self._mux(self._stream.encode(picture))
@@ -185,21 +185,21 @@ class _Pictures:
             self._clip.mux(packet)
 
 
-class _Sounds:
+class _SoundEncoder:
     """The sound of a clip: exactly the samples within a span; where the next span follows, silence fills what lacks."""
 
-    def __init__(self, source: OpenMedia, clip: Any) -> None:
+    def __init__(self, media: OpenMedia, clip: Any) -> None:
         self._clip = clip
-        self._channels = min(2, source.sound.codec_context.channels)
+        self._channels = min(2, media.sound.codec_context.channels)
         self._layout = "mono" if self._channels == 1 else "stereo"
         self._stream = clip.add_stream("aac", rate=CLIP_RATE, layout=self._layout)
         self._next = 0  # the clip's sample that the encoder gets next
         self.written = False
 
-    def begin(self, source: OpenMedia, span: Span, offset: float) -> None:
+    def begin(self, media: OpenMedia, span: Span, offset: float) -> None:
         """Take the sound of a span from now on, put `offset` s into the clip."""
-        self._clock, self._span = source.clock(), span
-        self._line = AudioTimeline(rate=CLIP_RATE, channels=self._channels)
+        self._clock, self._span = media.clock(), span
+        self._timeline = AudioTimeline(rate=CLIP_RATE, channels=self._channels)
         self._first, self._last = round(offset * CLIP_RATE), round((offset + span.duration) * CLIP_RATE)
         self.done = False
         if self._first > self._next:
@@ -207,14 +207,14 @@ class _Sounds:
 
     def take(self, frame: Any) -> None:
         """Take a decoded frame."""
-        time = self._clock.place(frame.pts, frame.time_base, frame.samples / frame.sample_rate)
+        time = self._clock.time_of(frame.pts, frame.time_base, frame.samples / frame.sample_rate)
         self.done = self.done or time >= self._span.end
         if not self.done:
-            self._write(self._line.take(time, frame))
+            self._write(self._timeline.take(time, frame))
 
     def end(self) -> None:
         """End the span."""
-        self._write(self._line.finish())
+        self._write(self._timeline.finish())
 
     def finish(self) -> None:
         """Write what the encoder holds back."""

@@ -1,8 +1,8 @@
-"""Opens a media file under limits, and reads its packets past the damaged ones.
+"""A media file opened under limits: its packets past the damaged ones, its time stamps as seconds, what was damaged.
 
-Turns the time stamps of one stream into seconds from the start of the video, and mends broken ones.
-
-Counts what could not be read, and says so in a line each.
+open_media     an untrusted file, or a MediaError; nothing but the file itself is ever opened
+StreamClock    time stamps of one stream as seconds from the start of the video, broken ones mended
+Damage         what could not be read, counted, a line each
 """
 
 import contextlib
@@ -31,13 +31,13 @@ class Damage:
         if duration is not None and end < duration - SLACK - 0.02 * duration:
             lines.append(f"only the first {end:.0f} s of {duration:.0f} s can be read")
         if self.packets:
-            lines.append(f"{_count(self.packets, 'damaged packet')} left out")
+            lines.append(f"{_counted(self.packets, 'damaged packet')} left out")
         if self.stamps:
-            lines.append(f"{_count(self.stamps, 'broken time stamp')} mended")
+            lines.append(f"{_counted(self.stamps, 'broken time stamp')} mended")
         return tuple(lines)
 
 
-def _count(number: int, noun: str) -> str:
+def _counted(number: int, noun: str) -> str:
     return f"{number} {noun}{' was' if number == 1 else 's were'}"
 
 
@@ -59,7 +59,7 @@ class StreamClock:
         self._damage = damage
         self._expected: float | None = None
 
-    def place(self, stamp: int | None, time_base: Fraction | None, length: float) -> float:
+    def time_of(self, stamp: int | None, time_base: Fraction | None, length: float) -> float:
         """Return the time of a frame that lasts `length` s."""
         time = self._time(stamp, time_base)
         self._expected = time + length
@@ -87,14 +87,14 @@ class PictureTiming:
         self._clock, self._length = clock, 1 / rate
         self._stamp: int | None = None  # of the frame before
 
-    def place(self, frame: Any) -> tuple[float, float]:
+    def time_and_length(self, frame: Any) -> tuple[float, float]:
         """Return when a decoded frame appears and how long it lasts, in s."""
         stamp = frame.pts if frame.pts is not None else frame.dts
-        length = self._lasts(stamp, frame)
+        length = self._length_of(stamp, frame)
         self._stamp = stamp
-        return self._clock.place(stamp, frame.time_base, length), length
+        return self._clock.time_of(stamp, frame.time_base, length), length
 
-    def _lasts(self, stamp: int | None, frame: Any) -> float:
+    def _length_of(self, stamp: int | None, frame: Any) -> float:
         """Return how long a frame lasts: as it says, else as the one before did, else by the frame rate."""
         if not frame.time_base:
             return self._length
@@ -142,7 +142,7 @@ class OpenMedia:
     def rewind(self) -> None:
         """Open the file anew, at its start."""
         self.container.close()
-        self.container = _open(self.path, self.settings)
+        self.container = _open_container(self.path, self.settings)
         self.picture, self.sound = _streams(self.path, self.container, self.settings)
 
     def clock(self) -> StreamClock:
@@ -208,13 +208,19 @@ def open_media(path: Path | str, settings: MediaSettings) -> Iterator[OpenMedia]
     """Yield the open file. Raises MediaError, with the cure, for what is missing, not media, or past a limit."""
     path = Path(path)
     _check_file(path, settings)
-    container = _open(path, settings)
-    source = None
+    container = _open_container(path, settings)
+    media = None
     try:
-        source = _source(path, container, settings)
-        yield source
+        picture, sound = _streams(path, container, settings)
+        duration = container.duration / MICROSECONDS if container.duration and container.duration > 0 else None
+        if duration is not None:
+            check_duration(path, duration, settings)
+        start = (container.start_time or 0) / MICROSECONDS
+        exact = not GUESSED & set(container.format.name.split(","))
+        media = OpenMedia(path, container, picture, sound, start, duration, exact, settings)
+        yield media
     finally:
-        (container if source is None else source.container).close()
+        (container if media is None else media.container).close()
 
 
 def _check_file(path: Path, settings: MediaSettings) -> None:
@@ -236,7 +242,7 @@ def _check_file(path: Path, settings: MediaSettings) -> None:
         )
 
 
-def _open(path: Path, settings: MediaSettings) -> Any:
+def _open_container(path: Path, settings: MediaSettings) -> Any:
     import av
 
     options = {
@@ -260,16 +266,6 @@ def _open(path: Path, settings: MediaSettings) -> Any:
         raise MediaError(f"{path}: cannot be opened ({reason}); check the file, or convert it to mp4") from error
 
 
-def _source(path: Path, container: Any, settings: MediaSettings) -> OpenMedia:
-    picture, sound = _streams(path, container, settings)
-    start = (container.start_time or 0) / MICROSECONDS
-    duration = container.duration / MICROSECONDS if container.duration and container.duration > 0 else None
-    if duration is not None:
-        check_duration(path, duration, settings)
-    exact = not GUESSED & set(container.format.name.split(","))
-    return OpenMedia(path, container, picture, sound, start, duration, exact, settings)
-
-
 def _streams(path: Path, container: Any, settings: MediaSettings) -> tuple[Any, Any]:
     """Return the best picture and sound stream, each None if there is none, set up for decoding."""
     count = len(container.streams)
@@ -278,7 +274,7 @@ def _streams(path: Path, container: Any, settings: MediaSettings) -> tuple[Any, 
             f"{path}: {count} streams are more than media.max_streams = {settings.max_streams}; "
             "keep one picture and one sound track (ffmpeg -i IN -c copy OUT)"
         )
-    picture, sound = _pictures(container), _best(container.streams.audio)
+    picture, sound = _picture_stream(container), _best_stream(container.streams.audio)
     if picture is None and sound is None:
         raise MediaError(f"{path}: neither picture nor sound that can be decoded; convert it to mp4 (H.264, AAC)")
     _limit_picture(path, picture, settings)
@@ -294,15 +290,15 @@ def check_duration(path: Path, duration: float, settings: MediaSettings) -> None
         )
 
 
-def _pictures(container: Any) -> Any:
+def _picture_stream(container: Any) -> Any:
     """Return the picture stream: the default one, else the first; a cover picture is none."""
     from av.stream import Disposition
 
     cover = Disposition.attached_pic | Disposition.timed_thumbnails
-    return _best([stream for stream in container.streams.video if not stream.disposition & cover])
+    return _best_stream([stream for stream in container.streams.video if not stream.disposition & cover])
 
 
-def _best(streams: Any) -> Any:
+def _best_stream(streams: Any) -> Any:
     """Return the default stream among those that a decoder exists for, else the first of them."""
     from av.stream import Disposition
 

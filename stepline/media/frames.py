@@ -30,7 +30,7 @@ class FrameScaler:
 
     def __init__(self, *, shorter: int | None = None, width: int | None = None, aspect: float = 1.0) -> None:
         self._shorter, self._width, self._aspect = shorter, width, aspect
-        self._scaler: Any = None
+        self._swscale: Any = None
         self._size: tuple[int, int] | None = None
 
     def image(self, frame: Any) -> Image:
@@ -46,9 +46,9 @@ class FrameScaler:
     def _reformatter(self) -> Any:
         from av.video.reformatter import VideoReformatter
 
-        if self._scaler is None:
-            self._scaler = VideoReformatter()  # one for all frames: it keeps its tables
-        return self._scaler
+        if self._swscale is None:
+            self._swscale = VideoReformatter()  # one for all frames: it keeps its tables
+        return self._swscale
 
     def _fit(self, width: int, height: int) -> tuple[int, int]:
         scale = 1.0
@@ -78,8 +78,8 @@ class FrameSampler:
     1/rate gives its last frame.
     """
 
-    def __init__(self, rate: float, shaper: FrameScaler) -> None:
-        self._rate, self._shaper = rate, shaper
+    def __init__(self, rate: float, scaler: FrameScaler) -> None:
+        self._rate, self._frame_scaler = rate, scaler
         self._index = 0
         self._shown: Any = None
         self._image: Image | None = None
@@ -105,6 +105,6 @@ class FrameSampler:
 
     def _frame(self) -> Frame:
         if self._image is None:
-            self._image = self._shaper.image(self._shown)
+            self._image = self._frame_scaler.image(self._shown)
         self._index += 1
         return Frame((self._index - 0.5) / self._rate, self._image)

@@ -34,63 +34,63 @@ class MediaInfo:
 def probe(path: Path | str, settings: MediaSettings | None = None) -> MediaInfo:
     """Return what the file holds. Raises MediaError where there is nothing in it that can be decoded."""
     settings = settings or MediaSettings()
-    with open_media(path, settings) as source:
-        first, ended = _first_frames(source)
-        warnings = tuple(_unreadable(source, first, ended))
+    with open_media(path, settings) as media:
+        first, ended = _first_frames(media)
+        warnings = tuple(_unreadable(media, first, ended))
         picture, sound = first.get("video"), first.get("audio")
-        has_picture = source.picture is not None and (picture is not None or not ended)
-        has_sound = source.sound is not None and (sound is not None or not ended)
+        has_picture = media.picture is not None and (picture is not None or not ended)
+        has_sound = media.sound is not None and (sound is not None or not ended)
         if not has_picture and not has_sound:
-            raise MediaError(f"{source.path}: nothing in it can be decoded; convert it to mp4 (H.264, AAC)")
-        width, height = display_size(picture, source.aspect) if picture is not None else (0, 0)
+            raise MediaError(f"{media.path}: nothing in it can be decoded; convert it to mp4 (H.264, AAC)")
+        width, height = display_size(picture, media.aspect) if picture is not None else (0, 0)
         return MediaInfo(
-            path=source.path,
-            duration=_duration(source, settings),
+            path=media.path,
+            duration=_duration(media, settings),
             width=width,
             height=height,
             rotation=-90 * quarter_turns(picture) % 360 if picture is not None else 0,
-            frame_rate=picture_rate(source.picture) if has_picture else 0.0,
+            frame_rate=picture_rate(media.picture) if has_picture else 0.0,
             has_picture=has_picture,
             has_sound=has_sound,
             warnings=warnings,
         )
 
 
-def _first_frames(source: OpenMedia) -> tuple[dict[str, Any], bool]:
+def _first_frames(media: OpenMedia) -> tuple[dict[str, Any], bool]:
     """Return the first decoded frame of each kind, and whether the file ended before all were found."""
-    wanted = {stream.index: stream.type for stream in (source.picture, source.sound) if stream is not None}
+    wanted = {stream.index: stream.type for stream in (media.picture, media.sound) if stream is not None}
     first: dict[str, Any] = {}
-    for count, packet in enumerate(source.packets()):
+    for count, packet in enumerate(media.packets()):
         if packet.stream_index in wanted:
-            for frame in source.decode(packet):
+            for frame in media.decode(packet):
                 first.setdefault(wanted[packet.stream_index], frame)
         if len(first) == len(wanted) or count > MOST_PACKETS:
             return first, False
     return first, True
 
 
-def _unreadable(source: OpenMedia, first: dict[str, Any], ended: bool) -> list[str]:
+def _unreadable(media: OpenMedia, first: dict[str, Any], ended: bool) -> list[str]:
     lines = []
-    if ended and source.picture is not None and "video" not in first:
+    if ended and media.picture is not None and "video" not in first:
         lines.append("the picture cannot be decoded; only the sound is used")
-    if ended and source.sound is not None and "audio" not in first:
+    if ended and media.sound is not None and "audio" not in first:
         lines.append("the sound cannot be decoded; only the picture is used")
     return lines
 
 
-def _duration(source: OpenMedia, settings: MediaSettings) -> float:
+def _duration(media: OpenMedia, settings: MediaSettings) -> float:
     """Return the claimed duration, or where none is claimed the end of the last packet (read, not decoded).
 
     Where the packets bear no times either, their number at the claimed frame rate.
     """
-    if source.duration is not None:
-        return source.duration
+    if media.duration is not None:
+        return media.duration
     end, count = 0.0, 0
-    with open_media(source.path, settings) as again:  # the other one has read some packets already
+    with open_media(media.path, settings) as again:  # the other one has read some packets already
         for packet in again.packets():
             end = max(end, again.packet_end(packet))
             count += packet.stream.type == "video" and packet.size > 0
-    if end == 0.0 and source.picture is not None:
-        end = count / picture_rate(source.picture)
-    check_duration(source.path, end, settings)
+    if end == 0.0 and media.picture is not None:
+        end = count / picture_rate(media.picture)
+    check_duration(media.path, end, settings)
     return end

@@ -1,9 +1,4 @@
-"""Reads a video once, from front to back: frames at a rate and sound, as they come.
-
-Single pictures of a video at given seconds, found by seeking.
-
-Finds the place in a file from which decoding reaches a given second.
-"""
+"""Reading a video: frames at a rate and sound in one pass, or single frames at given seconds, found by seeking."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -48,68 +43,68 @@ class MediaReader:
 
     def __iter__(self) -> "Iterator[Frame | AudioBlock]":
         self.warnings, self.end = (), 0.0
-        with open_media(self._path, self._settings) as source:
-            tracks = self._tracks(source)
-            for packet in source.packets():
-                self.end = max(self.end, source.packet_end(packet))
+        with open_media(self._path, self._settings) as media:
+            tracks = self._tracks(media)
+            for packet in media.packets():
+                self.end = max(self.end, media.packet_end(packet))
                 track = tracks.get(packet.stream_index)
                 if track is not None:
-                    for frame in source.decode(packet):
+                    for frame in media.decode(packet):
                         yield from track.take(frame)
                     self.end = max(self.end, track.end)
             for track in tracks.values():
                 yield from track.finish()
-            self.warnings = source.damage.warnings(self.end, source.duration if source.exact else None)
+            self.warnings = media.damage.warnings(self.end, media.duration if media.exact else None)
 
-    def _tracks(self, source: OpenMedia) -> "dict[int, _Pictures | _Sounds]":
+    def _tracks(self, media: OpenMedia) -> "dict[int, _PictureTrack | _SoundTrack]":
         """Return what takes the frames of each wanted stream, by the stream's index."""
-        tracks: dict[int, _Pictures | _Sounds] = {}
-        if self._rate is not None and source.picture is not None:
-            picker = FrameSampler(self._rate, FrameScaler(shorter=self._size, aspect=source.aspect))
-            tracks[source.picture.index] = _Pictures(source, picker, self._settings)
-            if self._settings.skip_nonref and source.exact and self._rate * SPARSE <= picture_rate(source.picture):
-                source.picture.codec_context.skip_frame = "NONREF"
-        if self._sound and source.sound is not None:
-            tracks[source.sound.index] = _Sounds(source, self._settings)
+        tracks: dict[int, _PictureTrack | _SoundTrack] = {}
+        if self._rate is not None and media.picture is not None:
+            sampler = FrameSampler(self._rate, FrameScaler(shorter=self._size, aspect=media.aspect))
+            tracks[media.picture.index] = _PictureTrack(media, sampler, self._settings)
+            if self._settings.skip_nonref and media.exact and self._rate * SPARSE <= picture_rate(media.picture):
+                media.picture.codec_context.skip_frame = "NONREF"
+        if self._sound and media.sound is not None:
+            tracks[media.sound.index] = _SoundTrack(media, self._settings)
         return tracks
 
 
-class _Pictures:
+class _PictureTrack:
     """The picture stream on its way through clock and picker."""
 
-    def __init__(self, source: OpenMedia, picker: FrameSampler, settings: MediaSettings) -> None:
-        self._source, self._picker, self._settings = source, picker, settings
-        self._timing = source.timing()
+    def __init__(self, media: OpenMedia, sampler: FrameSampler, settings: MediaSettings) -> None:
+        self._media, self._sampler, self._settings = media, sampler, settings
+        self._timing = media.timing()
         self.end = 0.0  # s, where the last frame taken stops
 
     def take(self, frame: Any) -> Iterator[Frame]:
-        time, length = self._timing.place(frame)
-        check_duration(self._source.path, time, self._settings)
+        time, length = self._timing.time_and_length(frame)
+        check_duration(self._media.path, time, self._settings)
         self.end = max(self.end, time + length)
-        yield from self._picker.take(time, frame, length)
+        yield from self._sampler.take(time, frame, length)
 
     def finish(self) -> Iterator[Frame]:
-        yield from self._picker.finish()
+        yield from self._sampler.finish()
 
 
-class _Sounds:
+class _SoundTrack:
     """The sound stream on its way through clock and resampler."""
 
-    def __init__(self, source: OpenMedia, settings: MediaSettings) -> None:
-        self._source, self._settings = source, settings
-        self._clock, self._line = source.clock(), AudioTimeline()
+    def __init__(self, media: OpenMedia, settings: MediaSettings) -> None:
+        self._media, self._settings = media, settings
+        self._clock, self._timeline = media.clock(), AudioTimeline()
         self.end = 0.0  # s, where the last frame taken stops
 
     def take(self, frame: Any) -> Iterator[AudioBlock]:
         length = frame.samples / frame.sample_rate
-        time = self._clock.place(frame.pts, frame.time_base, length)
-        check_duration(self._source.path, time, self._settings)
+        time = self._clock.time_of(frame.pts, frame.time_base, length)
+        check_duration(self._media.path, time, self._settings)
         self.end = max(self.end, time + length)
-        for start, samples in self._line.take(time, frame):
+        for start, samples in self._timeline.take(time, frame):
             yield AudioBlock(start, samples[0])
 
     def finish(self) -> Iterator[AudioBlock]:
-        for start, samples in self._line.finish():
+        for start, samples in self._timeline.finish():
             yield AudioBlock(start, samples[0])
 
 
@@ -132,44 +127,44 @@ def read_frames(
 STEP_BACK = 1.0  # s before the wanted second tried first, so that its sound is complete; then four times as far
 
 
-def start_before(source: OpenMedia, second: float) -> Any:
+def seek_before(media: OpenMedia, second: float) -> Any:
     """Move the file to where decoding gives all that is on screen and heard at `second`; return that first picture.
 
     None where no picture can be decoded. A file that cannot be searched is taken back to its start.
     """
     back = STEP_BACK
     while True:
-        seek(source, max(0.0, second - back))
-        found = next(pictures(source), None)
-        if not source.exact or second <= back or (found is not None and found[0] <= second):
-            seek(source, max(0.0, second - back))
+        seek_key_frame(media, max(0.0, second - back))
+        found = next(decode_pictures(media), None)
+        if not media.exact or second <= back or (found is not None and found[0] <= second):
+            seek_key_frame(media, max(0.0, second - back))
             return None if found is None else found[2]
         back *= 4
 
 
-def seek(source: OpenMedia, second: float) -> None:
+def seek_key_frame(media: OpenMedia, second: float) -> None:
     """Move the file to the last key frame at or before `second`, or to its start where it cannot be searched."""
     import av
 
-    if not source.exact or second <= 0:  # a key frame that comes late would take the sound before it along
-        source.rewind()
+    if not media.exact or second <= 0:  # a key frame that comes late would take the sound before it along
+        media.rewind()
         return
     try:
-        source.container.seek(round((second + source.start) * MICROSECONDS), backward=True)
+        media.container.seek(round((second + media.start) * MICROSECONDS), backward=True)
     except av.error.FFmpegError:
-        source.exact = False
-        source.rewind()
+        media.exact = False
+        media.rewind()
 
 
-def pictures(source: OpenMedia) -> Iterator[tuple[float, float, Any]]:
+def decode_pictures(media: OpenMedia) -> Iterator[tuple[float, float, Any]]:
     """Yield time, length (s) and the decoded frame of every picture from where the file stands."""
-    if source.picture is None:
+    if media.picture is None:
         return
-    timing = source.timing()
-    for packet in source.packets():
-        if packet.stream_index == source.picture.index:
-            for frame in source.decode(packet):
-                yield *timing.place(frame), frame
+    timing = media.timing()
+    for packet in media.packets():
+        if packet.stream_index == media.picture.index:
+            for frame in media.decode(packet):
+                yield *timing.time_and_length(frame), frame
 
 
 NEAR = 4.0  # s to the next wanted second up to which decoding on is cheaper than seeking
@@ -194,30 +189,30 @@ def read_frames_at(
 
     For many pictures of a long video: memory holds one.
     """
-    with open_media(path, settings or MediaSettings()) as source:
-        walk = _Walk(source)
-        shaper = FrameScaler(width=width, aspect=source.aspect)
+    with open_media(path, settings or MediaSettings()) as media:
+        cursor = _PictureCursor(media)
+        scaler = FrameScaler(width=width, aspect=media.aspect)
         for time in sorted(time for time in set(times) if time >= 0.0):
-            picture = walk.at(time)
+            picture = cursor.at(time)
             if picture is not None:
-                yield Frame(time, shaper.image(picture))
+                yield Frame(time, scaler.image(picture))
 
 
-class _Walk:
+class _PictureCursor:
     """Goes forward through the pictures of a file, by decoding or by a leap."""
 
-    def __init__(self, source: OpenMedia) -> None:
-        self._source = source
+    def __init__(self, media: OpenMedia) -> None:
+        self._media = media
         self._coming: Iterator[tuple[float, float, Any]] = iter(())
         self._next: tuple[float, float, Any] | None = None
         self._shown: tuple[float, float, Any] | None = None
 
     def at(self, second: float) -> Any:
         """Return the decoded frame on screen at `second`, which must not lie before the one asked for last."""
-        if self._source.picture is None:
+        if self._media.picture is None:
             return None
         far = self._next is not None and second > self._next[0] + NEAR
-        if self._shown is None or (far and self._source.exact):
+        if self._shown is None or (far and self._media.exact):
             self._leap(second)
         while self._next is not None and self._next[0] <= second:
             self._shown, self._next = self._next, next(self._coming, None)
@@ -227,7 +222,7 @@ class _Walk:
         return frame if self._next is not None or second < time + length + LINGER else None
 
     def _leap(self, second: float) -> None:
-        start_before(self._source, second)
-        self._coming = pictures(self._source)
+        seek_before(self._media, second)
+        self._coming = decode_pictures(self._media)
         self._shown = next(self._coming, None)
         self._next = next(self._coming, None)

@@ -87,7 +87,7 @@ class Vectors:
     def _of(self, video: str) -> TextFeatures:
         if self._store is None:
             return read_text_features(find_feature_file(Path(str(self._path)), video))
-        lines = self._store.lines(video)
+        lines = self._store.texts(video)
         if lines is None:
             raise StoreError(f"{self._path}: {video} holds no texts beside its vectors; import text features")
         return TextFeatures(lines.texts, self._store.matrix(video))

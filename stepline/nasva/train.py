@@ -213,7 +213,7 @@ def prepare(sources: Sources, folder: Path, settings: RunSettings, start: Path |
 
 def _video_features(path: Path) -> FeatureStore:
     features = FeatureStore(path)
-    if features.lines(next(iter(features))) is not None:
+    if features.texts(next(iter(features))) is not None:
         raise DatasetError(f"{path}: holds features of texts, not of videos; give the store of the videos' features")
     return features
 

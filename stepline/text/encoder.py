@@ -1,9 +1,7 @@
-"""The transformer behind `embed`: BERT or MPNet in plain PyTorch.
+"""Sentence encoder: BERT or MPNet in plain PyTorch, read from a folder in the sentence-transformers layout.
 
-B texts in a batch, L tokens, H heads, D width. `token_pad` is True where a token is padding.
+Letters: B texts in a batch, L tokens, H heads, D width. `token_pad` is True where a token is padding.
 Sources: Devlin et al. 2019 (BERT), Song et al. 2020 (MPNet), Reimers and Gurevych 2019 (pooling).
-
-What a model folder in the sentence-transformers layout says about itself; torch-free.
 
 modules.json                 the parts in order: Transformer, Pooling and, perhaps, Normalize
 config.json                  the transformer's sizes
@@ -28,8 +26,8 @@ from torch import Tensor
 from stepline.errors import ModelError
 from stepline.records import Matrix
 
-KINDS = ("bert", "mpnet")
-MODULES = ("Transformer", "Pooling", "Normalize")
+ARCHITECTURES = ("bert", "mpnet")
+MODULE_ORDER = ("Transformer", "Pooling", "Normalize")
 
 
 @dataclass(frozen=True)
@@ -56,19 +54,21 @@ def read_encoder_config(folder: Path) -> EncoderConfig:
         if not (folder / file).is_file():
             raise ModelError(f"{folder}: no {file}; give a folder in the sentence-transformers layout with safetensors")
     parts = [part["type"].rpartition(".")[2] for part in _json(folder / "modules.json")]
-    if parts[:2] != ["Transformer", "Pooling"] or any(part not in MODULES for part in parts):
-        raise ModelError(f"{folder}: modules {parts}; only {', '.join(MODULES)} in this order are supported")
+    if parts[:2] != ["Transformer", "Pooling"] or any(part not in MODULE_ORDER for part in parts):
+        raise ModelError(f"{folder}: modules {parts}; only {', '.join(MODULE_ORDER)} in this order are supported")
     pooling = _json(folder / _json(folder / "modules.json")[1]["path"] / "config.json")
     try:
-        return _layout(folder, _json(folder / "config.json"), pooling)
+        return _config_of(folder, _json(folder / "config.json"), pooling)
     except KeyError as error:
         raise ModelError(f"{folder}/config.json: no {error}; give a BERT or MPNet model") from error
 
 
-def _layout(folder: Path, config: dict[str, Any], pooling: dict[str, Any]) -> EncoderConfig:
+def _config_of(folder: Path, config: dict[str, Any], pooling: dict[str, Any]) -> EncoderConfig:
     kind = config["model_type"]
-    if kind not in KINDS or config["hidden_act"] != "gelu":
-        raise ModelError(f"{folder}: a {kind} model with {config['hidden_act']}; give {' or '.join(KINDS)} with gelu")
+    if kind not in ARCHITECTURES or config["hidden_act"] != "gelu":
+        raise ModelError(
+            f"{folder}: a {kind} model with {config['hidden_act']}; give {' or '.join(ARCHITECTURES)} with gelu"
+        )
     limits = folder / "sentence_bert_config.json"
     longest = _json(limits).get("max_seq_length") if limits.is_file() else None
     room = config["max_position_embeddings"] - (2 if kind == "mpnet" else 0)
@@ -142,14 +142,14 @@ class SentenceEncoder:
     """Token ids to unit sentence vectors; immutable once loaded, so that threads may share it."""
 
     def __init__(self, folder: Path) -> None:
-        self.layout = read_encoder_config(folder)
-        self.weights = _load(folder / "model.safetensors", self.layout)
-        self._tokenizer = _tokenizer(folder / "tokenizer.json", self.layout.longest)
+        self.config = read_encoder_config(folder)
+        self.weights = _load(folder / "model.safetensors", self.config)
+        self._tokenizer = _tokenizer(folder / "tokenizer.json", self.config.longest)
 
     @property
     def dim(self) -> int:
         """Width D of a sentence vector."""
-        return self.layout.width
+        return self.config.width
 
     def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the token ids of each text, with its marks, cut at the model's longest input."""
@@ -163,10 +163,10 @@ class SentenceEncoder:
 
     def _pool(self, tokens: Sequence[Sequence[int]]) -> Tensor:
         longest = max(map(len, tokens))
-        ids = torch.tensor([[*row, *[self.layout.pad] * (longest - len(row))] for row in tokens])  # (B, L)
+        ids = torch.tensor([[*row, *[self.config.pad] * (longest - len(row))] for row in tokens])  # (B, L)
         token_pad = torch.tensor([[False] * len(row) + [True] * (longest - len(row)) for row in tokens])
         hidden = self._transform(ids, token_pad)  # (B, L, D)
-        if self.layout.pooling == "cls":
+        if self.config.pooling == "cls":
             pooled = hidden[:, 0]  # (B, D)
         else:
             keep = (~token_pad).unsqueeze(2).float()
@@ -177,28 +177,28 @@ class SentenceEncoder:
         """Return the last layer's token vectors (B, L, D)."""
         hidden = self._embed(ids)  # (B, L, D)
         bias = torch.zeros(token_pad.shape).masked_fill(token_pad, float("-inf"))[:, None, None, :]  # (B, 1, 1, L)
-        if self.layout.kind == "mpnet":
-            buckets = distance_buckets(ids.shape[1], self.layout.buckets)  # (L, L)
+        if self.config.kind == "mpnet":
+            buckets = distance_buckets(ids.shape[1], self.config.buckets)  # (L, L)
             distances = self.weights["encoder.relative_attention_bias.weight"][buckets]  # (L, L, H)
             bias = bias + distances.permute(2, 0, 1)  # (B, H, L, L)
-        for layer in range(self.layout.layers):
+        for layer in range(self.config.layers):
             hidden = self._layer(layer, hidden, bias)
         return hidden
 
     def _embed(self, ids: Tensor) -> Tensor:
         weights = self.weights
-        first = self.layout.pad + 1 if self.layout.kind == "mpnet" else 0
+        first = self.config.pad + 1 if self.config.kind == "mpnet" else 0
         positions = torch.arange(first, first + ids.shape[1])
         hidden = weights["embeddings.word_embeddings.weight"][ids]  # (B, L, D)
         hidden = hidden + weights["embeddings.position_embeddings.weight"][positions]
-        if self.layout.kind == "bert":
+        if self.config.kind == "bert":
             hidden = hidden + weights["embeddings.token_type_embeddings.weight"][0]
         return self._norm("embeddings.LayerNorm", hidden)
 
     def _layer(self, layer: int, hidden: Tensor, bias: Tensor) -> Tensor:
         """Attend, then feed forward, each added and normalised (post-norm). hidden: (B, L, D)."""
-        part = {ours: f"encoder.layer.{layer}.{theirs}" for ours, theirs in PARTS[self.layout.kind].items()}
-        heads = self.layout.heads
+        part = {ours: f"encoder.layer.{layer}.{theirs}" for ours, theirs in PARTS[self.config.kind].items()}
+        heads = self.config.heads
         query, key, value = (
             self._linear(part[name], hidden).unflatten(2, (heads, -1)).transpose(1, 2)  # (B, H, L, D / H)
             for name in ("query", "key", "value")
@@ -214,7 +214,7 @@ class SentenceEncoder:
 
     def _norm(self, name: str, hidden: Tensor) -> Tensor:
         scale, shift = self.weights[f"{name}.weight"], self.weights[f"{name}.bias"]
-        return F.layer_norm(hidden, scale.shape, scale, shift, self.layout.epsilon)
+        return F.layer_norm(hidden, scale.shape, scale, shift, self.config.epsilon)
 
 
 def distance_buckets(length: int, buckets: int) -> Tensor:
@@ -223,8 +223,8 @@ def distance_buckets(length: int, buckets: int) -> Tensor:
     Half the buckets serve tokens that come later. In each half one half is exact, the rest grows by logarithm up
     to FARTHEST tokens. Source: Raffel et al. 2020 (T5), as MPNet uses it.
     """
-    place = torch.arange(length)
-    distance = place[None, :] - place[:, None]  # (L, L), > 0 where the attended token comes later
+    position = torch.arange(length)
+    distance = position[None, :] - position[:, None]  # (L, L), > 0 where the attended token comes later
     half, near = buckets // 2, buckets // 4
     steps = distance.abs()
     growth = torch.log(steps.clamp(min=1).float() / near) / torch.log(torch.tensor(FARTHEST / near))
@@ -242,18 +242,18 @@ def _tokenizer(path: Path, longest: int) -> Tokenizer:
     return tokenizer
 
 
-def _load(path: Path, layout: EncoderConfig) -> dict[str, Tensor]:
+def _load(path: Path, config: EncoderConfig) -> dict[str, Tensor]:
     """Return the weights as float32, after every name and shape was checked."""
     try:
         weights = load_file(path)
     except (OSError, SafetensorError) as error:
         raise ModelError(f"{path}: cannot be read ({error}); install the model again") from error
-    weights = {name.removeprefix(f"{layout.kind}."): value for name, value in weights.items()}
+    weights = {name.removeprefix(f"{config.kind}."): value for name, value in weights.items()}
     weights = {name: value for name, value in weights.items() if not name.startswith(UNUSED)}
-    shapes = _shapes(layout)
+    shapes = _weight_shapes(config)
     if wrong := sorted(shapes.keys() ^ weights.keys()):
         raise ModelError(
-            f"{path}: {len(wrong)} weights are missing or unknown, first {wrong[0]!r}; give a {layout.kind} model"
+            f"{path}: {len(wrong)} weights are missing or unknown, first {wrong[0]!r}; give a {config.kind} model"
         )
     for name, shape in shapes.items():
         if tuple(weights[name].shape) != shape:
@@ -261,22 +261,22 @@ def _load(path: Path, layout: EncoderConfig) -> dict[str, Tensor]:
     return {name: value.float() for name, value in weights.items()}
 
 
-def _shapes(layout: EncoderConfig) -> dict[str, tuple[int, ...]]:
+def _weight_shapes(config: EncoderConfig) -> dict[str, tuple[int, ...]]:
     """Return the shape that each weight must have."""
-    width, inner = layout.width, layout.inner
+    width, inner = config.width, config.inner
     shapes: dict[str, tuple[int, ...]] = {
-        "embeddings.word_embeddings.weight": (layout.vocabulary, width),
-        "embeddings.position_embeddings.weight": (layout.positions, width),
+        "embeddings.word_embeddings.weight": (config.vocabulary, width),
+        "embeddings.position_embeddings.weight": (config.positions, width),
         "embeddings.LayerNorm.weight": (width,),
         "embeddings.LayerNorm.bias": (width,),
     }
-    if layout.kind == "bert":
+    if config.kind == "bert":
         shapes["embeddings.token_type_embeddings.weight"] = (2, width)
     else:
-        shapes["encoder.relative_attention_bias.weight"] = (layout.buckets, layout.heads)
+        shapes["encoder.relative_attention_bias.weight"] = (config.buckets, config.heads)
     out = {"widen": inner}
-    for layer in range(layout.layers):
-        for ours, theirs in PARTS[layout.kind].items():
+    for layer in range(config.layers):
+        for ours, theirs in PARTS[config.kind].items():
             name, rows = f"encoder.layer.{layer}.{theirs}", out.get(ours, width)
             columns = inner if ours == "narrow" else width
             shapes[f"{name}.weight"] = (rows,) if ours.endswith("norm") else (rows, columns)

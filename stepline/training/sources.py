@@ -105,7 +105,7 @@ def _place(step: Step, place: StepLabelSource) -> tuple[Span, ...]:
 
 def _in_store(store: FeatureStore, kind: TextKind) -> Iterator[LabelledTexts]:
     for id in store:
-        lines = store.lines(id)
+        lines = store.texts(id)
         if lines is None or not lines.starts or not lines.ends:
             raise DatasetError(f"{store.folder}: {id} has no texts with times; give the annotations beside the store")
         spans = tuple(_span(start, end) for start, end in zip(lines.starts, lines.ends, strict=True))
@@ -155,7 +155,7 @@ def store_text_vectors(
             vectors = encode(each.texts)
             if len(vectors) != len(each.texts):
                 raise ShapeError(f"{each.video}: {len(each.texts)} texts need as many vectors, not {len(vectors)}")
-            writer.add(each.video, vectors, rate=1.0, backbone=name, lines=RowTexts(each.texts))
+            writer.add(each.video, vectors, rate=1.0, backbone=name, texts=RowTexts(each.texts))
             if report is not None:
                 report(each.video)
     if not any(folder.glob("shard-*.parquet")):

@@ -1,7 +1,8 @@
 """EfficientNet-Lite0: what a picture shows, as 1,000 ImageNet class scores.
 
-B pictures, C channels, H and W in pixels. Sources: Tan and Le 2019 (EfficientNet), with the changes that "Lite"
-makes: ReLU6 instead of swish, no squeeze-and-excitation, stem and head not scaled.
+Letters: B pictures, C channels, H and W in pixels.
+Source: Tan and Le 2019 (EfficientNet). Differs as "Lite" does: ReLU6 instead of swish, no squeeze-and-excitation, stem
+and head not scaled.
 Three things make it fast, and change nothing (equal to 1e-5, tested): every BatchNorm is folded into the convolution
 before it; tensors are channels-last; pictures and kernels are turned by 180 degrees. The weights were trained with
 TensorFlow's "same" padding, whose odd row at stride 2 and even sides lies at the end. PyTorch's lies at the start,
@@ -54,8 +55,8 @@ class Convolution(NamedTuple):
     shape: tuple[int, int, int, int]  # (out, in / groups, kernel, kernel)
     stride: int = 1
     groups: int = 1
-    bounded: bool = True  # ReLU6 follows
-    keeps: bool = False  # its output is added to the block's input
+    relu6: bool = True  # follows
+    residual: bool = False  # its output is added to the block's input
 
 
 def architecture() -> list[list[Convolution]]:
@@ -63,15 +64,15 @@ def architecture() -> list[list[Convolution]]:
     parts = [[Convolution("_conv_stem", "_bn0", (STEM, 3, 3, 3), stride=2)]]
     width = STEM
     for stage in STAGES:
-        for place in range(stage.blocks):
-            stride = stage.stride if place == 0 else 1
-            parts.append(_block(f"_blocks.{len(parts) - 1}", width, stage, stride))
+        for index in range(stage.blocks):
+            stride = stage.stride if index == 0 else 1
+            parts.append(_mbconv(f"_blocks.{len(parts) - 1}", width, stage, stride))
             width = stage.width
     return [*parts, [Convolution("_conv_head", "_bn1", (HEAD, width, 1, 1))]]
 
 
-def _block(name: str, width: int, stage: BlockStage, stride: int) -> list[Convolution]:
-    """An inverted bottleneck: widen, filter each channel alone, narrow."""
+def _mbconv(name: str, width: int, stage: BlockStage, stride: int) -> list[Convolution]:
+    """Return an inverted bottleneck (MBConv): widen, filter each channel alone, narrow."""
     inner = width * stage.expansion
     kernel = (inner, 1, stage.kernel, stage.kernel)
     convolutions = [
@@ -80,8 +81,8 @@ def _block(name: str, width: int, stage: BlockStage, stride: int) -> list[Convol
             f"{name}._project_conv",
             f"{name}._bn2",
             (stage.width, inner, 1, 1),
-            bounded=False,
-            keeps=stride == 1 and width == stage.width,
+            relu6=False,
+            residual=stride == 1 and width == stage.width,
         ),
     ]
     if stage.expansion > 1:
@@ -93,7 +94,7 @@ class EfficientNetLite0:
     """Pictures to class scores; immutable once loaded, so that threads may share it."""
 
     def __init__(self, path: Path) -> None:
-        weights = _load(path)
+        weights = _load_state_dict(path)
         self._parts = [[(conv, *_fold(conv, weights)) for conv in part] for part in architecture()]
         self._classifier = (weights["_fc.weight"], weights["_fc.bias"])
 
@@ -108,9 +109,9 @@ class EfficientNetLite0:
             block_input = hidden
             for conv, weight, bias in part:
                 hidden = F.conv2d(hidden, weight, bias, conv.stride, conv.shape[2] // 2, groups=conv.groups)
-                if conv.bounded:
+                if conv.relu6:
                     hidden = F.relu6(hidden, inplace=True)
-                if conv.keeps:
+                if conv.residual:
                     hidden += block_input
         return F.linear(hidden.mean((2, 3)), *self._classifier)  # (B, 1280) -> (B, 1000)
 
@@ -136,7 +137,7 @@ def _fold(conv: Convolution, weights: Mapping[str, Tensor]) -> tuple[Tensor, Ten
     return weight.contiguous(memory_format=torch.channels_last), shift - mean * gain
 
 
-def _load(path: Path) -> dict[str, Tensor]:
+def _load_state_dict(path: Path) -> dict[str, Tensor]:
     """Return the state dict, after every name and shape was checked; nothing but tensors is ever unpickled."""
     try:
         weights = torch.load(path, map_location="cpu", weights_only=True)

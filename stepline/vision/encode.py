@@ -1,4 +1,4 @@
-"""Frames to one feature row a second, in one pass and bounded memory."""
+"""Feature extraction: frames to one row a second, in one pass and bounded memory."""
 
 import logging
 import math
@@ -99,8 +99,8 @@ class VideoEncoder:
     def _close_row(self) -> None:
         """Let the open row wait to be encoded."""
         images, self._row = self._row, {}
-        held = [images[min(images, key=lambda known: abs(known - part))] for part in range(self._parts)]
-        row = np.stack(held) if isinstance(self._backbone, VideoClipBackbone) else held[0]
+        pictures = [images[min(images, key=lambda known: abs(known - part))] for part in range(self._parts)]
+        row = np.stack(pictures) if isinstance(self._backbone, VideoClipBackbone) else pictures[0]
         if self._waiting and self._waiting[0].shape != row.shape:
             self._encode()  # a batch holds one size; a stream may change it
         self._waiting.append(row)
@@ -111,8 +111,8 @@ class VideoEncoder:
         """Encode what waits. `self._rows` may hold one row more, the open one."""
         if self._waiting:
             rows = np.stack(self._waiting)
-            own = self._backbone
+            backbone = self._backbone
             self._encoded.append(
-                own.encode_clips(rows) if isinstance(own, VideoClipBackbone) else own.encode_images(rows)
+                backbone.encode_clips(rows) if isinstance(backbone, VideoClipBackbone) else backbone.encode_images(rows)
             )
             self._waiting = []

@@ -1,4 +1,4 @@
-"""How much a picture moves, second by second, and where the shots change; no network, one pass."""
+"""Motion energy second by second, and shot boundaries, by frame differences and colour histograms; no network."""
 
 import math
 from dataclasses import dataclass, field
@@ -10,6 +10,7 @@ import numpy.typing as npt
 from stepline.errors import SettingsError
 from stepline.records import Matrix
 from stepline.vision.backbone import Pictures
+from stepline.vision.encode import SLACK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -20,12 +21,11 @@ SIDE = 32  # px of the small picture that motion is measured on
 SAMPLES = 4  # a side of each part of the small picture; all the pixels of 720p would take 9 ms a frame
 LEVELS = 4  # of each colour channel in the histogram: 64 bins
 NEIGHBOURS = 4  # frame changes on each side that a cut is compared with
-SLACK = 1e-6  # s; as in encode.py
 GRID = 8  # a side of the thumbnail that tells shots apart by look
-SPOT = 8  # of the 1024 parts: the most changed ones, about a hand
+MOST_CHANGED = 8  # of the 1024 parts: the most changed ones, about a hand
 CHANGED = 0.05  # change of grey of a part that shows at all
-JUMP_FLOOR = 0.25  # share of the parts that show a change at a cut between like-coloured shots
-JUMP_RATIO = 1.4  # times the greatest share among the neighbours
+JUMP_FLOOR = 0.25  # fraction of the parts that show a change at a cut between like-coloured shots
+JUMP_RATIO = 1.4  # times the greatest fraction among the neighbours
 
 
 @dataclass(frozen=True)
@@ -63,21 +63,21 @@ class ActivityMeter:
         self._last: tuple[Matrix, Matrix] | None = None
         self._times: list[float] = []  # s, of the later frame of each pair
         self._motions: list[float] = []
-        self._changes: list[float] = []  # share of the colours that changed, 0 to 1
+        self._changes: list[float] = []  # fraction of the colours that changed, 0 to 1
         self._peaks: list[float] = []
-        self._jumps: list[float] = []  # share of the parts that changed, 0 to 1
+        self._jumps: list[float] = []  # fraction of the parts that changed, 0 to 1
         self._looks: list[tuple[Matrix, int]] = []  # a row: the sum of its thumbnails, and how many
         self._rows = 0
 
     def add(self, frame: "Frame") -> None:
         """Compare one frame with the one before it."""
-        small = _small(frame.image)  # (32, 32, 3)
+        small = _shrink(frame.image)  # (32, 32, 3)
         grey, colours = small.mean(2), _histogram(small)
         if self._last is not None:
             self._times.append(frame.time)
             moved = np.abs(grey - self._last[0]).ravel()
             self._motions.append(float(moved.mean()))
-            self._peaks.append(float(np.partition(moved, -SPOT)[-SPOT:].mean()))
+            self._peaks.append(float(np.partition(moved, -MOST_CHANGED)[-MOST_CHANGED:].mean()))
             self._jumps.append(float((moved > CHANGED).mean()))
             self._changes.append(float(np.abs(colours - self._last[1]).sum() / 2))
         self._last = (grey, colours)
@@ -85,7 +85,8 @@ class ActivityMeter:
         self._rows = max(self._rows, row + 1)
         self._looks += [(np.zeros((GRID, GRID, 3), dtype=np.float32), 0)] * (self._rows - len(self._looks))
         total, count = self._looks[row]
-        self._looks[row] = (total + _thumbnail(small), count + 1)
+        thumbnail = small.reshape(GRID, SIDE // GRID, GRID, SIDE // GRID, 3).mean((1, 3))  # (8, 8, 3)
+        self._looks[row] = (total + thumbnail, count + 1)
 
     def finish(self) -> Activity:
         """Return what was measured so far."""
@@ -95,12 +96,12 @@ class ActivityMeter:
         motion = np.divide(total, count, out=np.zeros(self._rows), where=count > 0).astype(np.float32)
         jumps = find_cuts(np.array(self._jumps), ratio=JUMP_RATIO, floor=JUMP_FLOOR, usual=np.max)
         cuts = sorted({*find_cuts(np.array(self._changes), ratio=self._ratio, floor=self._floor), *jumps})
-        times = tuple(self._times[place] for place in cuts)
+        times = tuple(self._times[index] for index in cuts)
         looks = [(total / count if count else total * np.nan).ravel() for total, count in self._looks]
         values = np.array(looks, dtype=np.float32).reshape(-1, 3 * GRID * GRID)
-        return Activity(motion, times, self._rate, self._by_row(rows, cuts), values)
+        return Activity(motion, times, self._rate, self._peaks_by_row(rows, cuts), values)
 
-    def _by_row(self, rows: npt.NDArray[np.int64], cuts: list[int]) -> Matrix:
+    def _peaks_by_row(self, rows: npt.NDArray[np.int64], cuts: list[int]) -> Matrix:
         """Return the mean peak of each row, without the frames at cuts; NaN where none is left."""
         kept = np.ones(len(rows), dtype=bool)
         kept[cuts] = False
@@ -116,17 +117,17 @@ class ActivityMeter:
 def find_cuts(
     changes: npt.NDArray[np.float64], *, ratio: float, floor: float, usual: "Callable[..., np.floating]" = np.median
 ) -> list[int]:
-    """Return the places where `changes` (N,) stands out: at least `floor`, and `ratio` times the usual around it."""
+    """Return the indices where `changes` (N,) stands out: at least `floor`, and `ratio` times the usual around it."""
     cuts = []
-    for place in np.flatnonzero(changes >= floor):
-        before, after = changes[max(0, place - NEIGHBOURS) : place], changes[place + 1 : place + 1 + NEIGHBOURS]
+    for index in np.flatnonzero(changes >= floor):
+        before, after = changes[max(0, index - NEIGHBOURS) : index], changes[index + 1 : index + 1 + NEIGHBOURS]
         near = np.concatenate((before, after))
-        if not len(near) or changes[place] >= ratio * usual(near):
-            cuts.append(int(place))
+        if not len(near) or changes[index] >= ratio * usual(near):
+            cuts.append(int(index))
     return cuts
 
 
-def _small(image: Pictures) -> Matrix:
+def _shrink(image: Pictures) -> Matrix:
     """Return the picture as (32, 32, 3) float32 in [0, 1]: each part the mean of about 4 x 4 samples."""
     image = image[:: max(1, image.shape[0] // (SIDE * SAMPLES)), :: max(1, image.shape[1] // (SIDE * SAMPLES))]
     height, width = image.shape[:2]
@@ -141,16 +142,9 @@ def _small(image: Pictures) -> Matrix:
     return small
 
 
-def _thumbnail(small: Matrix) -> Matrix:
-    """Return the small picture (32, 32, 3) as (8, 8, 3) means."""
-    side = SIDE // GRID
-    means: Matrix = small.reshape(GRID, side, GRID, side, 3).mean((1, 3))
-    return means
-
-
 def _histogram(small: Matrix) -> Matrix:
-    """Return the share of the pixels in each of the 64 colour bins."""
+    """Return the fraction of the pixels in each of the 64 colour bins."""
     levels = np.minimum((small * LEVELS).astype(np.int64), LEVELS - 1)
     bins = (levels[..., 0] * LEVELS + levels[..., 1]) * LEVELS + levels[..., 2]
-    share: Matrix = (np.bincount(bins.ravel(), minlength=LEVELS**3) / bins.size).astype(np.float32)
-    return share
+    fractions: Matrix = (np.bincount(bins.ravel(), minlength=LEVELS**3) / bins.size).astype(np.float32)
+    return fractions

@@ -8,8 +8,9 @@ import pytest
 from stepline.asr import audio_windows as tapes
 from stepline.asr.audio_windows import AudioWindower
 from stepline.asr.settings import AsrSettings
-from stepline.asr.vad import FRAME, SAMPLE_RATE, Samples, find_speech, middle_of_longest_silence
+from stepline.asr.vad import FRAME, find_speech, middle_of_longest_silence
 from stepline.media import AudioBlock
+from stepline.media.audio import SAMPLE_RATE, Samples
 
 SETTINGS = AsrSettings(window=10.0, cut_within=4.0)
 

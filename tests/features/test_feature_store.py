@@ -29,7 +29,7 @@ def test_items_come_back_from_their_shards(tmp_path):
         assert_allclose(store.matrix(f"v{number}"), rows(number, number + 1), atol=2e-3)
     assert store.matrix("v3").dtype == np.float32
     assert store.widths == (4,)
-    assert list(store.faults()) == []
+    assert list(store.check()) == []
 
 
 def test_a_store_names_its_backbone_unless_two_made_it(tmp_path):
@@ -81,7 +81,7 @@ def test_what_is_no_features_is_refused_by_name(tmp_path, id, values, kind, mess
 
 def test_texts_must_be_as_many_as_rows(tmp_path):
     with FeatureWriter(tmp_path) as writer, pytest.raises(ShapeError, match="not as many as its rows"):
-        writer.add("v", rows(), rate=1.0, backbone="clip", lines=RowTexts(("one", "two")))
+        writer.add("v", rows(), rate=1.0, backbone="clip", texts=RowTexts(("one", "two")))
 
 
 def test_what_is_missing_or_damaged_is_told(tmp_path):
@@ -91,7 +91,7 @@ def test_what_is_missing_or_damaged_is_told(tmp_path):
     path = shard_path(tmp_path, 1)
     path.write_bytes(path.read_bytes()[:-2])
     damaged = FeatureStore(tmp_path)
-    lost = {fault.id for fault in damaged.faults()}
+    lost = {fault.id for fault in damaged.check()}
     assert lost == {id for id, stored in damaged.items() if stored.shard == 1}
     with pytest.raises(StoreError, match="not a whole shard of features"):
         damaged.read(sorted(lost)[0])
@@ -106,7 +106,7 @@ def test_a_shard_without_its_index_does_not_count(tmp_path):
     last = max(tmp_path.glob("shard-*.parquet"))
     last.unlink()  # as a process killed between the two leaves it
     assert len(FeatureStore(tmp_path)) < held
-    assert list(fill_rest(tmp_path).faults()) == []
+    assert list(fill_rest(tmp_path).check()) == []
 
 
 def fill_rest(folder):

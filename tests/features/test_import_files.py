@@ -95,7 +95,7 @@ def test_texts_and_their_times_come_along(tmp_path):
     said = {"vid": "v", "start": [1.0, 4.0], "end": [3.0, 9.5], "text": ["cut it", "mix it"]}
     write(tmp_path / "in", {"v.pth": pth(said | {"features": torch.from_numpy(rows(1, 2))})})
     import_features(tmp_path / "in", tmp_path / "store")
-    lines = FeatureStore(tmp_path / "store").lines("v")
+    lines = FeatureStore(tmp_path / "store").texts("v")
     assert lines.texts == ("cut it", "mix it")
     assert (lines.starts, lines.ends) == ((1.0, 4.0), (3.0, 9.5))
 

@@ -219,7 +219,7 @@ def test_what_does_not_fit_is_named(stepline, world, trained, tmp_path):
         predict("htm-align", asked, load_aligner(narrow), Given(Features(usual), vectors), tmp_path / "o", SETTINGS)
     with FeatureWriter(tmp_path / "others") as writer:
         lines = RowTexts(asked[0].texts)
-        writer.add(asked[0].video, np.ones((len(lines.texts), 128), np.float32), rate=1.0, backbone="clip", lines=lines)
+        writer.add(asked[0].video, np.ones((len(lines.texts), 128), np.float32), rate=1.0, backbone="clip", texts=lines)
     given = Given(Features(usual), Vectors(tmp_path / "others", loaded))
     with pytest.raises(DatasetError, match="trained on texts of 'world', given are 'clip'"):
         predict("htm-align", asked[:1], loaded, given, tmp_path / "o", SETTINGS)

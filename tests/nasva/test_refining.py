@@ -34,7 +34,7 @@ def dataset(tmp_path_factory):
             found = sample.features()
             features.add(sample.id, found.values, rate=found.rate, backbone=found.backbone)
             lines = RowTexts(tuple(step.text for step in sample.record.steps))
-            steps.add(sample.id, sample.vectors("step"), rate=1.0, backbone="world", lines=lines)
+            steps.add(sample.id, sample.vectors("step"), rate=1.0, backbone="world", texts=lines)
     return folder
 
 
@@ -77,7 +77,7 @@ def test_narrations_are_learnt_beside_the_steps(dataset, tmp_path):
     with FeatureWriter(tmp_path / "said") as said:
         for sample in samples:
             lines = RowTexts(tuple(one.text for one in sample.record.transcript.sentences))
-            said.add(sample.id, sample.vectors("narration"), rate=1.0, backbone="world", lines=lines)
+            said.add(sample.id, sample.vectors("narration"), rate=1.0, backbone="world", texts=lines)
     records = str(dataset / "records.parquet")
     sources = RefineSources(records, dataset / "features", str(dataset / "steps"), records, str(tmp_path / "said"))
     steps = {}
@@ -98,7 +98,7 @@ def test_narrations_of_another_encoder_are_refused_before_any_training(dataset, 
     with FeatureWriter(tmp_path / "said") as said:
         vectors = np.ones((2, 5), dtype=np.float32)
         lines = RowTexts(("Chop.", "Boil."), (1.0, 4.0), (3.0, 6.0))
-        said.add(next(iter(FeatureStore(dataset / "features"))), vectors, rate=1.0, backbone="minilm", lines=lines)
+        said.add(next(iter(FeatureStore(dataset / "features"))), vectors, rate=1.0, backbone="minilm", texts=lines)
     told = []
     sources = RefineSources(
         str(dataset / "records.parquet"), dataset / "features", str(dataset / "steps"), str(tmp_path / "said")

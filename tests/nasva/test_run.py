@@ -201,7 +201,7 @@ def with_widths(folder, width, *, texts=False):
             values = np.random.default_rng(number).normal(size=(4 if texts else 20, width)).astype(np.float32)
             starts = tuple(4.0 * k for k in range(4))
             lines = RowTexts(("a", "b", "c", "d"), starts, tuple(start + 2 for start in starts)) if texts else None
-            writer.add(f"v{number}", values, rate=1.0, backbone="drawn", lines=lines)
+            writer.add(f"v{number}", values, rate=1.0, backbone="drawn", texts=lines)
 
 
 @pytest.mark.parametrize("kind", ["noise", "text", "another", "narrow"])

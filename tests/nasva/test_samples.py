@@ -126,7 +126,7 @@ def test_stored_texts_must_be_those_that_are_told(tmp_path):
     with FeatureWriter(tmp_path / "texts") as writer:
         for number, id in enumerate("ab"):
             lines = RowTexts(("text 0", "left out", "text 1") if id == "a" else ("something", "else", "text 0"))
-            writer.add(id, vectors(3, number), rate=1.0, backbone="clip", lines=lines)
+            writer.add(id, vectors(3, number), rate=1.0, backbone="clip", texts=lines)
     said = FeatureStore(tmp_path / "texts")
     made = gather_samples([told("a", (0, 2), (3, 4)), told("b", (0, 2), (3, 4))], features, {"step": said})
     assert_allclose(made[0].text, vectors(3)[[0, 2]], atol=2e-3)
@@ -239,7 +239,7 @@ def test_vectors_are_made_once(tmp_path):
 
     given = [told("a", (0, 2), (3, 4)), told("b"), told("c", (0, 1))]
     made = store_text_vectors(given, encode, tmp_path, name="mine")
-    assert (list(made), made.lines("a").texts) == (["a", "c"], ("text 0", "text 1"))
+    assert (list(made), made.texts("a").texts) == (["a", "c"], ("text 0", "text 1"))
     again = store_text_vectors(given, encode, tmp_path, name="mine")
     assert len(asked) == 2
     assert_array_equal(again.matrix("c"), made.matrix("c"))

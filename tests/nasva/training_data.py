@@ -22,7 +22,7 @@ def write_stores(folder, videos=8, seed=0, texts=4):
             for start, vector in zip(starts, vectors, strict=True):
                 video[int(start) : int(start) + 3] += 1.5 * vector
             lines = RowTexts(tuple(f"{kind} {k}" for k in range(texts)), tuple(starts), tuple(s + 3.0 for s in starts))
-            kinds[kind].add(f"v{number}", vectors, rate=1.0, backbone="drawn", lines=lines)
+            kinds[kind].add(f"v{number}", vectors, rate=1.0, backbone="drawn", texts=lines)
         kinds["video"].add(f"v{number}", video, rate=1.0, backbone="drawn")
     for writer in kinds.values():
         writer.flush()

@@ -82,8 +82,8 @@ def plain_scores(weights, pictures):
             hidden = F.conv2d(hidden, weights[f"{conv.name}.weight"], stride=conv.stride, groups=conv.groups)
             norm = [weights[f"{conv.norm}.{name}"] for name in ("running_mean", "running_var", "weight", "bias")]
             hidden = F.batch_norm(hidden, *norm, eps=1e-3)
-            hidden = F.relu6(hidden) if conv.bounded else hidden
-            hidden = hidden + before if conv.keeps else hidden
+            hidden = F.relu6(hidden) if conv.relu6 else hidden
+            hidden = hidden + before if conv.residual else hidden
     return F.linear(hidden.mean((2, 3)), weights["_fc.weight"], weights["_fc.bias"])
 
 

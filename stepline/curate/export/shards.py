@@ -184,6 +184,6 @@ def copy_features(ids: Iterable[str], store: FeatureStore, folder: Path, shard_b
         for id in ids:
             if id in store:
                 stored = store[id]
-                writer.add(id, store.matrix(id), rate=stored.rate, backbone=stored.backbone, lines=store.lines(id))
+                writer.add(id, store.matrix(id), rate=stored.rate, backbone=stored.backbone, texts=store.texts(id))
     files = sorted((folder / FEATURES).glob("shard-*"))
     return [ExportedFile(f"{FEATURES}/{file.name}", file.stat().st_size, sha256(file)) for file in files]

@@ -128,7 +128,7 @@ def _records(rows: Iterable[tuple[Item, Row]], features: FeatureWriter, writer: 
             yield record
             continue
         values = arrays["features"].astype(np.float16)
-        flaw = features.flaw(item.id, values)
+        flaw = features.rejection_reason(item.id, values)
         if flaw is None:
             features.add(item.id, values, rate=header.rate, backbone=header.backbone)
             yield record

@@ -1,10 +1,9 @@
-"""S3D-G as a backbone: a row of features is what a clip of 16 frames shows, beside words in one space.
+"""S3D-G as a backbone: a row of features is what a clip of 16 frames shows, in one space with texts.
 
-S3D-G's released weights (antoine77340/S3D_HowTo100M), by path: every name and shape is checked, nothing is run.
-
-The text tower of S3D-G: words to one vector of the space shared with clips.
-
-Letters: K texts, N words a text. Source: Miech et al. 2020; its released code and TAN's differ in how they tokenise.
+The text tower and its words, the released weights (antoine77340/S3D_HowTo100M, by path: every name and shape is
+checked, nothing is run), and the backbone of both towers.
+Letters: B clips, T frames, H and W pixels, K texts, N words a text.
+Source: Miech et al. 2020 (MIL-NCE); its released code and TAN's differ in how they tokenise.
 """
 
 import re
@@ -87,9 +86,9 @@ def read_dictionary(path: Path) -> WordDictionary:
     return WordDictionary(words.tolist())
 
 
-TEXT = "text_module."
-COUNTED = ".num_batches_tracked"  # of no use at rest, and older files lack it
-SHOWN = 3  # wrong names that an error tells
+TEXT_PREFIX = "text_module."
+COUNTERS = ".num_batches_tracked"  # of no use at rest, and older files lack it
+NAMED = 3  # wrong names that an error repeats
 
 
 def read_s3d(path: Path, dictionary_size: int) -> tuple[S3D, TextTower]:
@@ -97,20 +96,22 @@ def read_s3d(path: Path, dictionary_size: int) -> tuple[S3D, TextTower]:
 
     Raises ModelError, naming what does not fit, for any other file.
     """
-    given = _load(path)
+    weights = _load_tensors(path)
     with torch.device("meta"):
         video, words = S3D(), TextTower(dictionary_size)
-    faults = _faults(_shapes(video, words), given)
-    if faults:
-        more = f" and {len(faults) - SHOWN} more" if len(faults) > SHOWN else ""
-        raise ModelError(f"{path}: not S3D's weights: {', '.join(faults[:SHOWN])}{more}; give s3d_howto100m.pth")
-    counts = {name: torch.zeros((), dtype=torch.int64) for name in video.state_dict() if name.endswith(COUNTED)}
-    video.load_state_dict({**counts, **{n: v for n, v in given.items() if not n.startswith(TEXT)}}, assign=True)
-    words.load_state_dict({n.removeprefix(TEXT): v for n, v in given.items() if n.startswith(TEXT)}, assign=True)
+    mismatches = _mismatches(_shapes(video, words), weights)
+    if mismatches:
+        more = f" and {len(mismatches) - NAMED} more" if len(mismatches) > NAMED else ""
+        raise ModelError(f"{path}: not S3D's weights: {', '.join(mismatches[:NAMED])}{more}; give s3d_howto100m.pth")
+    counters = {name: torch.zeros((), dtype=torch.int64) for name in video.state_dict() if name.endswith(COUNTERS)}
+    of_words = {n.removeprefix(TEXT_PREFIX): v for n, v in weights.items() if n.startswith(TEXT_PREFIX)}
+    of_video = {n: v for n, v in weights.items() if not n.startswith(TEXT_PREFIX)}
+    video.load_state_dict(counters | of_video, assign=True)
+    words.load_state_dict(of_words, assign=True)
     return video.eval(), words.eval()
 
 
-def _load(path: Path) -> dict[str, Tensor]:
+def _load_tensors(path: Path) -> dict[str, Tensor]:
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # a damaged file makes torch.load raise almost anything, IndexError among it
@@ -124,19 +125,20 @@ def _load(path: Path) -> dict[str, Tensor]:
 def _shapes(video: nn.Module, words: nn.Module) -> dict[str, tuple[int, ...]]:
     """Return the shape of every weight by its name in the file."""
     shapes = {name: tuple(value.shape) for name, value in video.state_dict().items()}
-    return shapes | {TEXT + name: tuple(value.shape) for name, value in words.state_dict().items()}
+    return shapes | {TEXT_PREFIX + name: tuple(value.shape) for name, value in words.state_dict().items()}
 
 
-def _faults(wanted: Mapping[str, tuple[int, ...]], given: Mapping[str, Tensor]) -> list[str]:
-    table = f"{TEXT}word_embd.weight"
-    if table in given and tuple(given[table].shape[1:]) == (EMBEDDING,) and len(given[table]) != wanted[table][0]:
-        words = wanted[table][0] - 1
-        return [f"{len(given[table]) - 1} word vectors for a dictionary of {words} words"]
-    faults = [f"{name} is missing" for name in wanted if name not in given and not name.endswith(COUNTED)]
-    faults += [f"{name} is unknown" for name in given if name not in wanted]
-    both = [name for name in wanted if name in given]
-    faults += [f"{n} is {tuple(given[n].shape)}, not {wanted[n]}" for n in both if tuple(given[n].shape) != wanted[n]]
-    return faults + [f"{name} holds NaN or infinity" for name in both if not bool(given[name].isfinite().all())]
+def _mismatches(shapes: Mapping[str, tuple[int, ...]], weights: Mapping[str, Tensor]) -> list[str]:
+    table = f"{TEXT_PREFIX}word_embd.weight"
+    if table in weights and tuple(weights[table].shape[1:]) == (EMBEDDING,) and len(weights[table]) != shapes[table][0]:
+        words = shapes[table][0] - 1
+        return [f"{len(weights[table]) - 1} word vectors for a dictionary of {words} words"]
+    mismatches = [f"{name} is missing" for name in shapes if name not in weights and not name.endswith(COUNTERS)]
+    mismatches += [f"{name} is unknown" for name in weights if name not in shapes]
+    both = [name for name in shapes if name in weights]
+    sizes = {name: tuple(weights[name].shape) for name in both}
+    mismatches += [f"{name} is {size}, not {shapes[name]}" for name, size in sizes.items() if size != shapes[name]]
+    return mismatches + [f"{name} holds NaN or infinity" for name in both if not bool(weights[name].isfinite().all())]
 
 
 SIDE = 224  # px of a clip, a square from the middle of the picture; as HowTo100M's features were made
@@ -200,13 +202,9 @@ def load_s3d(settings: VisionSettings) -> S3DBackbone:
     """
     if settings.path is None:
         raise SettingsError("vision.backbone=s3d needs vision.path=s3d_howto100m.pth, with s3d_dict.npy beside it")
-    dictionary = read_dictionary(settings.dictionary or _beside(settings.path))
+    dictionary = read_dictionary(settings.dictionary or settings.path.parent / DICTIONARY)
     video, words = read_s3d(settings.path, dictionary.size)
     return S3DBackbone(FoldedS3D(video), words, dictionary, settings.tokens)
-
-
-def _beside(weights: Path) -> Path:
-    return weights.parent / DICTIONARY
 
 
 def _unit(vectors: Tensor) -> Matrix:

@@ -1,15 +1,14 @@
-"""S3D-G: clips to vectors, with the weights' own names, for training and as what the fast form must equal.
+"""S3D-G, clips to vectors: `S3D` with the weights' own names, to train; `FoldedS3D`, the same function, to run.
 
 Letters: B clips, T frames, H and W pixels, C channels. Sources: Xie et al. 2018 (S3D-G); Miech et al. 2020 (MIL-NCE,
-HowTo100M), whose released form differs from the first: space to depth before the first convolution, and a gate on
-the stem and on each branch of each block.
+HowTo100M). Differs from the first, as the second's released form does: space to depth before the first convolution,
+and a gate on the stem and on each branch of each block.
 
-S3D-G as it runs at inference: the function of `network.S3D` at rest, several times as fast (equal to 1e-5, tested).
-
-Every norm is folded into the convolution before it. Activations stay in one order in memory, (B, T, H, W, C): seen as
-(B T, C, H, W) each spatial convolution is a two-dimensional one, seen as (B, C, T, H W) so is each temporal one, both
-channels-last, so that nothing is ever copied from one order to another. The convolutions of a block that read the same
-input are one, pools over a cube are two over a square and a line, and gates write where the block's output lies.
+`FoldedS3D` is several times as fast and equal to 1e-5 (tested). Every norm is folded into the convolution before it.
+Activations stay in one order in memory, (B, T, H, W, C): seen as (B T, C, H, W) each spatial convolution is a
+two-dimensional one, seen as (B, C, T, H W) so is each temporal one, both channels-last, so that nothing is ever copied
+from one order to another. The convolutions of a block that read the same input are one, pools over a cube are two over
+a square and a line, and gates write where the block's output lies.
 """
 
 from collections.abc import Iterator
@@ -189,7 +188,7 @@ def _same(kernel: tuple[int, int, int]) -> tuple[int, int, int]:
     return kernel[0] // 2, kernel[1] // 2, kernel[2] // 2
 
 
-LAST = torch.channels_last
+# ---------------------------------------------------------------- the folded form
 
 
 class FoldedConvolution(NamedTuple):
@@ -216,11 +215,11 @@ class FoldedS3D:
     def __init__(self, network: S3D) -> None:
         """network: its weights are copied; later training does not change this."""
         with torch.no_grad():
-            self._stem = _stem(network.conv1)
-            self._point = _space(network.conv_2b)
-            self._cube = _cube(network.conv_2c)
-            self._gate = _gate(network.gating)
-            self._blocks = {name: _block(getattr(network, name)) for name in BLOCKS}
+            self._stem = _fold_stem(network.conv1)
+            self._point = _fold_spatial(network.conv_2b)
+            self._separable = _fold_separable(network.conv_2c)
+            self._gate = _fold_gate(network.gating)
+            self._blocks = {name: _fold_block(getattr(network, name)) for name in BLOCKS}
             self._joint = (network.fc.weight.detach().clone(), network.fc.bias.detach().clone())
 
     def __call__(self, clips: Tensor) -> Tensor:
@@ -234,44 +233,46 @@ class FoldedS3D:
             return self._pooled(clips)
 
     def _pooled(self, clips: Tensor) -> Tensor:
-        hidden = _shrunk(_convolved_stem(space_to_depth(clips), self._stem), MAX_POOLS["conv_2b"])  # (B, T, H, W, C)
-        hidden = _over_time(_over_space(_over_space(hidden, self._point), self._cube[0]), self._cube[1])
-        _gated(hidden, self._gate, hidden)
+        hidden = _max_pooled(_convolve_stem(space_to_depth(clips), self._stem), MAX_POOLS["conv_2b"])  # (B, T, H, W, C)
+        hidden = _convolve_time(
+            _convolve_space(_convolve_space(hidden, self._point), self._separable[0]), self._separable[1]
+        )
+        _write_gated(hidden, self._gate, hidden)
         for name, block in self._blocks.items():
             if name in MAX_POOLS:
-                hidden = _shrunk(hidden, MAX_POOLS[name])
-            hidden = _blocked(hidden, block)
+                hidden = _max_pooled(hidden, MAX_POOLS[name])
+            hidden = _run_block(hidden, block)
         return hidden.mean((1, 2, 3))
 
 
 # ---------------------------------------------------------------- running; hidden is (B, T, H, W, C), contiguous
 
 
-def _over_space(hidden: Tensor, kernel: FoldedConvolution) -> Tensor:
+def _convolve_space(hidden: Tensor, kernel: FoldedConvolution) -> Tensor:
     b, t, h, w, c = hidden.shape
-    return _convolved(hidden.view(b * t, h, w, c), kernel).view(b, t, h, w, -1)
+    return _convolve(hidden.view(b * t, h, w, c), kernel).view(b, t, h, w, -1)
 
 
-def _over_time(hidden: Tensor, kernel: FoldedConvolution) -> Tensor:
+def _convolve_time(hidden: Tensor, kernel: FoldedConvolution) -> Tensor:
     b, t, h, w, c = hidden.shape
-    return _convolved(hidden.view(b, t, h * w, c), kernel).view(b, t, h, w, -1)
+    return _convolve(hidden.view(b, t, h * w, c), kernel).view(b, t, h, w, -1)
 
 
-def _convolved(rows: Tensor, kernel: FoldedConvolution) -> Tensor:
+def _convolve(rows: Tensor, kernel: FoldedConvolution) -> Tensor:
     """Return the convolution of (N, H, W, C) and a ReLU as (N, H, W, out)."""
     out = F.conv2d(rows.permute(0, 3, 1, 2), kernel.weight, kernel.bias, padding=kernel.padding)
     return F.relu_(out).permute(0, 2, 3, 1).contiguous()
 
 
-def _convolved_stem(parts: Tensor, kernel: FoldedConvolution) -> Tensor:
+def _convolve_stem(parts: Tensor, kernel: FoldedConvolution) -> Tensor:
     """Return the first convolution (B, T, H, W, 64) of (B, 24, T, H, W): two neighbouring frames are one picture."""
     b, c, t, h, w = parts.shape
     frames = F.pad(parts.permute(0, 2, 3, 4, 1), (0, 0, 1, 2, 1, 2, 0, 1))  # (B, T + 1, H + 3, W + 3, 24)
     pairs = torch.cat((frames[:, :-1], frames[:, 1:]), dim=4)  # (B, T, H + 3, W + 3, 48)
-    return _convolved(pairs.view(b * t, h + 3, w + 3, 2 * c), kernel).view(b, t, h, w, -1)
+    return _convolve(pairs.view(b * t, h + 3, w + 3, 2 * c), kernel).view(b, t, h, w, -1)
 
 
-def _shrunk(hidden: Tensor, pool: MaxPool) -> Tensor:
+def _max_pooled(hidden: Tensor, pool: MaxPool) -> Tensor:
     """Return the max pool; a side that is not odd needs no padding, since its last window may reach past the end."""
     b, t, h, w, c = hidden.shape
     rows = hidden.view(b * t, h, w, c).permute(0, 3, 1, 2)
@@ -299,22 +300,22 @@ def _cube_pooled(hidden: Tensor) -> Tensor:
     return out.view(b, t, h, w, c)
 
 
-def _gated(branch: Tensor, gate: tuple[Tensor, Tensor], out: Tensor) -> None:
+def _write_gated(branch: Tensor, gate: tuple[Tensor, Tensor], out: Tensor) -> None:
     """Write the branch into `out`, each channel weighed by what all channels mean over the clip."""
     weights = torch.sigmoid(F.linear(branch.mean((1, 2, 3)), *gate))  # (B, C)
     torch.mul(branch, weights[:, None, None, None, :], out=out)
 
 
-def _blocked(hidden: Tensor, block: FoldedBlock) -> Tensor:
-    plain, *middles = _over_space(hidden, block.points).split(block.widths, dim=4)
+def _run_block(hidden: Tensor, block: FoldedBlock) -> Tensor:
+    plain, *middles = _convolve_space(hidden, block.points).split(block.widths, dim=4)
     branches = [plain]
     for middle, (space, time) in zip(middles, block.cubes, strict=True):
-        branches.append(_over_time(_over_space(middle.contiguous(), space), time))
-    branches.append(_over_space(_cube_pooled(hidden), block.pooled))
+        branches.append(_convolve_time(_convolve_space(middle.contiguous(), space), time))
+    branches.append(_convolve_space(_cube_pooled(hidden), block.pooled))
     sizes = [branch.shape[4] for branch in branches]
     out = hidden.new_empty((*hidden.shape[:4], sum(sizes)))
     for branch, gate, part in zip(branches, block.gates, out.split(sizes, dim=4), strict=True):
-        _gated(branch, gate, part)
+        _write_gated(branch, gate, part)
     return out
 
 
@@ -330,33 +331,37 @@ def _fold(convolution: torch.nn.Conv3d, norm: torch.nn.BatchNorm3d) -> tuple[Ten
     return convolution.weight * gain[:, None, None, None, None], norm.bias - mean * gain
 
 
-def _stem(unit: ConvNormReLU) -> FoldedConvolution:
+def _fold_stem(unit: ConvNormReLU) -> FoldedConvolution:
     weight, bias = _fold(unit.conv1, unit.bn1)  # (64, 24, 2, 4, 4)
-    return _kernel(torch.cat((weight[:, :, 0], weight[:, :, 1]), dim=1), bias, (0, 0))
+    return _folded(torch.cat((weight[:, :, 0], weight[:, :, 1]), dim=1), bias, (0, 0))
 
 
-def _space(unit: ConvNormReLU) -> FoldedConvolution:
+def _fold_spatial(unit: ConvNormReLU) -> FoldedConvolution:
     weight, bias = _fold(unit.conv1, unit.bn1)
-    return _kernel(weight[:, :, 0], bias, (weight.shape[3] // 2, weight.shape[4] // 2))
+    return _folded(weight[:, :, 0], bias, (weight.shape[3] // 2, weight.shape[4] // 2))
 
 
-def _cube(unit: ConvNormReLU) -> tuple[FoldedConvolution, FoldedConvolution]:
+def _fold_separable(unit: ConvNormReLU) -> tuple[FoldedConvolution, FoldedConvolution]:
     weight, bias = _fold(unit.conv2, unit.bn2)  # (C, C, 3, 1, 1)
-    return _space(unit), _kernel(weight[:, :, :, 0], bias, (1, 0))
+    return _fold_spatial(unit), _folded(weight[:, :, :, 0], bias, (1, 0))
 
 
-def _gate(gate: FeatureGating) -> tuple[Tensor, Tensor]:
+def _fold_gate(gate: FeatureGating) -> tuple[Tensor, Tensor]:
     return gate.fc.weight.detach().clone(), gate.fc.bias.detach().clone()
 
 
-def _block(block: InceptionBlock) -> FoldedBlock:
-    parts = [_space(unit) for unit in (block.conv_b0, block.conv_b1_a, block.conv_b2_a)]
-    points = _kernel(torch.cat([part.weight for part in parts]), torch.cat([part.bias for part in parts]), (0, 0))
+def _fold_block(block: InceptionBlock) -> FoldedBlock:
+    parts = [_fold_spatial(unit) for unit in (block.conv_b0, block.conv_b1_a, block.conv_b2_a)]
+    points = _folded(torch.cat([part.weight for part in parts]), torch.cat([part.bias for part in parts]), (0, 0))
     plain, first, second = (len(part.bias) for part in parts)
     gates = (block.gating_b0, block.gating_b1, block.gating_b2, block.gating_b3)
-    cubes = (_cube(block.conv_b1_b), _cube(block.conv_b2_b))
-    return FoldedBlock(points, (plain, first, second), cubes, _space(block.conv_b3_b), tuple(map(_gate, gates)))
+    cubes = (_fold_separable(block.conv_b1_b), _fold_separable(block.conv_b2_b))
+    return FoldedBlock(
+        points, (plain, first, second), cubes, _fold_spatial(block.conv_b3_b), tuple(map(_fold_gate, gates))
+    )
 
 
-def _kernel(weight: Tensor, bias: Tensor, padding: tuple[int, int]) -> FoldedConvolution:
-    return FoldedConvolution(weight.detach().contiguous(memory_format=LAST), bias.detach().clone(), padding)
+def _folded(weight: Tensor, bias: Tensor, padding: tuple[int, int]) -> FoldedConvolution:
+    return FoldedConvolution(
+        weight.detach().contiguous(memory_format=torch.channels_last), bias.detach().clone(), padding
+    )
