@@ -223,7 +223,7 @@ def matching_rows(labelled: LabelledTexts, vectors: FeatureStore) -> Rows | None
 
     A reader may have left out texts that the store still holds, so the texts need only come in the same order.
     """
-    lines = vectors.lines(labelled.video)
+    lines = vectors.texts(labelled.video)
     if lines is None:
         count = len(labelled.texts)
         return np.arange(count, dtype=np.int32) if vectors[labelled.video].rows == count else None
