@@ -1,18 +1,18 @@
 """A test set of visual narrations by people: clips to watch, answers, agreement, the set kept (WYS2, section 4)."""
 
-from stepline.annotate.answers import Agreement, Answer, Answers, agreement, keep
-from stepline.annotate.clips import Clip, read_clips, write_clips
-from stepline.annotate.queue import AnnotationQueue, Task
+from stepline.annotate.answers import Agreement, Answer, Answers, agreement, consensus
+from stepline.annotate.clips import AnnotationClip, read_clips, write_clips
+from stepline.annotate.queue import AnnotationQueue, AnnotationTask
 
 __all__ = [
     "Agreement",
+    "AnnotationClip",
     "AnnotationQueue",
+    "AnnotationTask",
     "Answer",
     "Answers",
-    "Clip",
-    "Task",
     "agreement",
-    "keep",
+    "consensus",
     "read_clips",
     "write_clips",
 ]

@@ -1,6 +1,7 @@
-"""What annotators said: one JSON line an answer, on disk before the annotator gets the next clip.
+"""What annotators said, which clips they agree on, and how well they agree beyond chance.
 
-Which clips people agree on, and how well they agree beyond chance.
+An answer is one JSON line, on disk before the annotator gets the next clip. Clips on which enough annotators say the
+same are kept (WYS2, section 4); agreement is Fleiss' kappa (1971), between two people Cohen's (1960).
 """
 
 from collections import defaultdict
@@ -44,7 +45,10 @@ NEEDED = 5  # of them who must say the same for the clip to be kept
 
 @dataclass(frozen=True)
 class Agreement:
-    """How well annotators agree: clips that enough of them answered, kept ones, and Fleiss' kappa (None: undefined)."""
+    """How well annotators agree: clips with all answers, those kept as shown or not, and Fleiss' kappa.
+
+    kappa, same: None where they are undefined; same: the fraction of pairs of answers that are equal.
+    """
 
     clips: int
     complete: int
@@ -54,15 +58,15 @@ class Agreement:
     same: float | None
 
 
-def keep(answers: Iterable[Answer], *, asked: int = ASKED, needed: int = NEEDED) -> dict[str, bool | None]:
+def consensus(answers: Iterable[Answer], *, asked: int = ASKED, needed: int = NEEDED) -> dict[str, bool | None]:
     """Return what each clip with `asked` answers is said to show; None where fewer than `needed` say the same.
 
     Answers past the first `asked` of a clip do not count.
     """
     verdicts: dict[str, bool | None] = {}
-    for clip, said in _votes(answers).items():
-        if len(said) >= asked:
-            yes = sum(said[:asked])
+    for clip, votes in _votes(answers).items():
+        if len(votes) >= asked:
+            yes = sum(votes[:asked])
             verdicts[clip] = True if yes >= needed else False if asked - yes >= needed else None
     return verdicts
 
@@ -71,15 +75,15 @@ def agreement(answers: Iterable[Answer], *, asked: int = ASKED, needed: int = NE
     """Return how well the annotators agree on the clips that `asked` of them answered."""
     answers = list(answers)
     votes = _votes(answers)
-    verdicts = keep(answers, asked=asked, needed=needed)
+    verdicts = consensus(answers, asked=asked, needed=needed)
     counts = np.array([(sum(votes[clip][:asked]), asked - sum(votes[clip][:asked])) for clip in verdicts])
-    kappa, same = fleiss(counts.reshape(-1, 2))
+    kappa, same = fleiss_kappa(counts.reshape(-1, 2))
     kept = list(verdicts.values())
     return Agreement(len(votes), len(verdicts), kept.count(True), kept.count(False), kappa, same)
 
 
-def fleiss(counts: "np.ndarray[tuple[int, ...], np.dtype[np.int_]]") -> tuple[float | None, float | None]:
-    """Return Fleiss' kappa (1971) and the share of pairs that agree; counts: (items, categories), equal row sums.
+def fleiss_kappa(counts: "np.ndarray[tuple[int, ...], np.dtype[np.int_]]") -> tuple[float | None, float | None]:
+    """Return Fleiss' kappa (1971) and the fraction of pairs that agree; counts: (items, categories), equal row sums.
 
     Kappa is None where it is undefined: no item, one annotator, or all answers alike.
     """
@@ -92,18 +96,18 @@ def fleiss(counts: "np.ndarray[tuple[int, ...], np.dtype[np.int_]]") -> tuple[fl
     return (None if chance == 1.0 else (same - chance) / (1 - chance)), same
 
 
-def cohen(
-    one: "np.ndarray[tuple[int, ...], np.dtype[np.int_]]", other: "np.ndarray[tuple[int, ...], np.dtype[np.int_]]"
+def cohen_kappa(
+    first: "np.ndarray[tuple[int, ...], np.dtype[np.int_]]", second: "np.ndarray[tuple[int, ...], np.dtype[np.int_]]"
 ) -> float | None:
     """Return Cohen's kappa (1960) of two people's categories, (items,) each; None where it is undefined.
 
-    Each person's own shares make the chance, which Fleiss' kappa takes from both together.
+    Each person's own proportions make the agreement by chance, which Fleiss' kappa takes from both together.
     """
-    if not len(one):
+    if not len(first):
         return None
-    kinds = np.union1d(one, other)
-    chance = float(sum((one == kind).mean() * (other == kind).mean() for kind in kinds))
-    return None if chance == 1.0 else (float((one == other).mean()) - chance) / (1 - chance)
+    categories = np.union1d(first, second)
+    chance = float(sum((first == category).mean() * (second == category).mean() for category in categories))
+    return None if chance == 1.0 else (float((first == second).mean()) - chance) / (1 - chance)
 
 
 def _votes(answers: Iterable[Answer]) -> dict[str, list[bool]]:

@@ -15,7 +15,7 @@ from stepline.storage import read_parquet, read_record, write_atomic
 SHORTEST = 3.0  # s; a shorter sentence is widened around its middle: WYS2's clips are 3 s
 
 
-class Clip(FrozenModel):
+class AnnotationClip(FrozenModel):
     """Seconds of a video file and the words spoken in them; `shown` is the known answer of a qualifying question."""
 
     id: Annotated[str, Field(min_length=1)]
@@ -25,48 +25,48 @@ class Clip(FrozenModel):
     shown: bool | None = None
 
 
-def read_clips(path: Path) -> list[Clip]:
+def read_clips(path: Path) -> list[AnnotationClip]:
     """Return the clips of a JSON list as `write_clips` writes it, or of the sentences of records (.json, .parquet).
 
     Raises DatasetError where it is neither, is empty, or has two clips of one id.
     """
-    clips = _listed(path) if path.suffix == ".json" else None
+    clips = _clip_list(path) if path.suffix == ".json" else None
     if clips is None:
         records = read_parquet(path) if path.suffix == ".parquet" else iter([read_record(path)])
         clips = [clip for record in records for clip in clips_of(record)]
     if not clips:
         raise DatasetError(f"{path}: no sentence with a video to watch; give records of transcribed videos, or clips")
-    twice = [id for id, count in Counter(clip.id for clip in clips).items() if count > 1]
-    if twice:
-        raise DatasetError(f"{path}: {len(twice)} ids stand twice, first {twice[0]!r}; every clip needs its own")
+    repeated = [id for id, count in Counter(clip.id for clip in clips).items() if count > 1]
+    if repeated:
+        raise DatasetError(f"{path}: {len(repeated)} ids stand twice, first {repeated[0]!r}; every clip needs its own")
     return clips
 
 
-def clips_of(record: Record) -> Iterator[Clip]:
+def clips_of(record: Record) -> Iterator[AnnotationClip]:
     """Yield a clip a sentence, at least `SHORTEST` long and inside the video; none where the record has no file."""
     if record.video.path is None or record.transcript is None:
         return
     for number, sentence in enumerate(record.transcript.sentences):
         if sentence.text.strip():
-            span = _widened(sentence.span, record.video.duration)
-            yield Clip(id=f"{record.id}:{number}", video=record.video.path, span=span, text=sentence.text)
+            span = _widen(sentence.span, record.video.duration)
+            yield AnnotationClip(id=f"{record.id}:{number}", video=record.video.path, span=span, text=sentence.text)
 
 
-def write_clips(clips: Iterable[Clip], path: Path) -> None:
+def write_clips(clips: Iterable[AnnotationClip], path: Path) -> None:
     """Write clips as the JSON list that `read_clips` reads."""
     rows = [clip.model_dump(mode="json") for clip in clips]
     write_atomic(path, json.dumps(rows, ensure_ascii=False, indent=1) + "\n")
 
 
-def known(clips: Sequence[Clip], source: Path) -> list[Clip]:
-    """Return qualifying clips. Raises DatasetError where one has no known answer."""
-    without = [clip.id for clip in clips if clip.shown is None]
-    if without:
-        raise DatasetError(f'{source}: {without[0]!r} has no known answer; give "shown": true or false')
+def check_qualifying(clips: Sequence[AnnotationClip], source: Path) -> list[AnnotationClip]:
+    """Return the clips of qualifying questions. Raises DatasetError where one has no known answer."""
+    unlabelled = [clip.id for clip in clips if clip.shown is None]
+    if unlabelled:
+        raise DatasetError(f'{source}: {unlabelled[0]!r} has no known answer; give "shown": true or false')
     return list(clips)
 
 
-def _listed(path: Path) -> list[Clip] | None:
+def _clip_list(path: Path) -> list[AnnotationClip] | None:
     """Return the clips of a JSON list; None where the file holds something else."""
     try:
         tree = json.loads(path.read_text(encoding="utf-8"))
@@ -75,14 +75,14 @@ def _listed(path: Path) -> list[Clip] | None:
     if not isinstance(tree, list):
         return None
     try:
-        return [Clip.model_validate_json(json.dumps(row)) for row in tree]
+        return [AnnotationClip.model_validate_json(json.dumps(row)) for row in tree]
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         raise DatasetError(f"{path}: not a list of clips ({where}: {first['msg']}); see docs/wys2.md") from error
 
 
-def _widened(span: Span, duration: float | None) -> Span:
+def _widen(span: Span, duration: float | None) -> Span:
     lacking = max(0.0, SHORTEST - span.duration)
     start = max(0.0, span.start - lacking / 2)
     end = max(span.end, start + SHORTEST)

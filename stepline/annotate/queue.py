@@ -1,4 +1,7 @@
-"""Who watches what next: qualifying questions first, then clips that lack answers; and which answers count."""
+"""The order of annotation: who watches what next, and which answers count.
+
+Qualifying questions come first, then the clips that lack answers (WYS2, section 4 and supplement 2).
+"""
 
 import time
 from collections import Counter
@@ -8,7 +11,7 @@ from threading import Lock
 from typing import Literal, TypeAlias
 
 from stepline.annotate.answers import ASKED, Answer, Answers
-from stepline.annotate.clips import Clip
+from stepline.annotate.clips import AnnotationClip
 from stepline.errors import DatasetError
 
 Stage: TypeAlias = Literal["qualify", "annotate", "done", "not qualified"]
@@ -17,23 +20,23 @@ EARLY = 0.3  # s by which a clock may say that a clip ended too soon
 
 
 @dataclass(frozen=True)
-class Task:
+class AnnotationTask:
     """What an annotator does next; `left`: how many of this stage after it."""
 
     stage: Stage
-    clip: Clip | None = None
+    clip: AnnotationClip | None = None
     left: int = 0
 
 
 class AnnotationQueue:
-    """Hands out clips and takes answers. clock: seconds, never backwards."""
+    """Hands out clips and takes answers, for any number of annotators at once. clock: seconds, never backwards."""
 
     def __init__(
         self,
-        clips: Sequence[Clip],
+        clips: Sequence[AnnotationClip],
         answers: Answers,
         *,
-        qualifying: Sequence[Clip] = (),
+        qualifying: Sequence[AnnotationClip] = (),
         right: int = RIGHT,
         asked: int = ASKED,
         clock: Callable[[], float] = time.monotonic,
@@ -50,7 +53,7 @@ class AnnotationQueue:
         self._begun: dict[tuple[str, str], float] = {}
         self._given: dict[str, str] = {}  # the clip that each annotator has before them, whatever others answer
 
-    def next(self, annotator: str) -> Task:
+    def next(self, annotator: str) -> AnnotationTask:
         """Return what the annotator does next. Clips nearest to having all their answers come first.
 
         A clip that was given stays theirs until they answer it.
@@ -61,22 +64,24 @@ class AnnotationQueue:
                 self._given[annotator] = task.clip.id
             return task
 
-    def _next(self, annotator: str) -> Task:
-        mine, count = self._mine(annotator)
-        waiting = [clip for clip in self._qualifying if clip.id not in mine]
+    def _next(self, annotator: str) -> AnnotationTask:
+        answers = list(self._answers)
+        own = {answer.clip: answer.shown for answer in answers if answer.annotator == annotator}
+        count = Counter(answer.clip for answer in answers)
+        waiting = [clip for clip in self._qualifying if clip.id not in own]
         if waiting:
-            return Task("qualify", waiting[0], len(waiting) - 1)
-        if self._right > self._rightly(mine) and self._qualifying:
-            return Task("not qualified")
+            return AnnotationTask("qualify", waiting[0], len(waiting) - 1)
+        if sum(own[clip.id] == clip.shown for clip in self._qualifying) < self._right and self._qualifying:
+            return AnnotationTask("not qualified")
         given = self._given.get(annotator)
         open_clips = [
             clip for clip in self.to_annotate
-            if clip.id not in mine and (count[clip.id] < self._asked or clip.id == given)
+            if clip.id not in own and (count[clip.id] < self._asked or clip.id == given)
         ]  # fmt: skip
         if not open_clips:
-            return Task("done")
+            return AnnotationTask("done")
         chosen = max(open_clips, key=lambda clip: (clip.id == given, count[clip.id]))
-        return Task("annotate", chosen, len(open_clips) - 1)
+        return AnnotationTask("annotate", chosen, len(open_clips) - 1)
 
     def begin(self, annotator: str, clip: str) -> None:
         """Note that the annotator starts to watch a clip."""
@@ -104,11 +109,3 @@ class AnnotationQueue:
         """Return the answers about clips to annotate, by people who are qualified."""
         ids = {clip.id for clip in self.to_annotate}
         return [answer for answer in self._answers if answer.clip in ids]
-
-    def _mine(self, annotator: str) -> tuple[dict[str, bool], Counter[str]]:
-        answers = list(self._answers)
-        mine = {answer.clip: answer.shown for answer in answers if answer.annotator == annotator}
-        return mine, Counter(answer.clip for answer in answers)
-
-    def _rightly(self, mine: dict[str, bool]) -> int:
-        return sum(mine[clip.id] == clip.shown for clip in self._qualifying)

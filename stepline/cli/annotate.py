@@ -29,8 +29,8 @@ def vnd(clips: Path, out: Path, **options: Any) -> None:
     Example:
       stepline annotate vnd out/demo.json --out vnd --port 8080
     """
-    from stepline.annotate import AnnotationQueue, Answers, keep, read_clips
-    from stepline.annotate.clips import known
+    from stepline.annotate import AnnotationQueue, Answers, consensus, read_clips
+    from stepline.annotate.clips import check_qualifying
     from stepline.errors import SettingsError
     from stepline.storage import check_writable
 
@@ -38,7 +38,7 @@ def vnd(clips: Path, out: Path, **options: Any) -> None:
         raise SettingsError(f"--needed {options['needed']} must be more than half of --asked {options['asked']}")
     check_writable(out)
     questions = options["qualification"]
-    qualifying = known(read_clips(questions), questions) if questions else []
+    qualifying = check_qualifying(read_clips(questions), questions) if questions else []
     asked = {"qualifying": qualifying, "right": options["right"], "asked": options["asked"]}
     queue = AnnotationQueue(read_clips(clips), Answers(out / "answers.jsonl"), **asked)
     if not options["only_export"]:
@@ -50,7 +50,7 @@ def vnd(clips: Path, out: Path, **options: Any) -> None:
             notice="{address} (Ctrl-C ends and exports)",
             goodbye="stopped; every answer is kept",
         )
-        verdicts = keep(queue.annotations(), asked=options["asked"], needed=options["needed"])
+        verdicts = consensus(queue.annotations(), asked=options["asked"], needed=options["needed"])
         if all(verdict is None for verdict in verdicts.values()):
             click.echo(f"no clip has {options['asked']} answers that agree yet; run this again to go on", err=True)
             return

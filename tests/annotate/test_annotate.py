@@ -4,9 +4,18 @@ import json
 
 import pytest
 
-from stepline.annotate import AnnotationQueue, Answer, Answers, Clip, agreement, keep, read_clips, write_clips
-from stepline.annotate.answers import fleiss
-from stepline.annotate.clips import known
+from stepline.annotate import (
+    AnnotationClip,
+    AnnotationQueue,
+    Answer,
+    Answers,
+    agreement,
+    consensus,
+    read_clips,
+    write_clips,
+)
+from stepline.annotate.answers import fleiss_kappa
+from stepline.annotate.clips import check_qualifying
 from stepline.annotate.export import export
 from stepline.errors import DatasetError, StoreError
 from stepline.records import Record, Sentence, Span, Transcript, Video
@@ -14,7 +23,7 @@ from stepline.storage import to_json
 
 
 def clip(name, seconds=4.0, **more):
-    return Clip(id=name, video="film.mp4", span=Span(0.0, seconds), text=f"say {name}", **more)
+    return AnnotationClip(id=name, video="film.mp4", span=Span(0.0, seconds), text=f"say {name}", **more)
 
 
 def said(name, who, shown, **more):
@@ -46,11 +55,11 @@ def watch(queue, clock, who, shown, seconds=4.0):
 
 
 def test_five_of_seven_must_agree():
-    assert keep(votes("a", 5, 2)) == {"a": True}
-    assert keep(votes("a", 2, 5)) == {"a": False}
-    assert keep(votes("a", 4, 3)) == {"a": None}
-    assert keep(votes("a", 5, 1)) == {}  # six answers only
-    assert keep([*votes("a", 4, 3), said("a", "late", True)]) == {"a": None}  # an eighth does not count
+    assert consensus(votes("a", 5, 2)) == {"a": True}
+    assert consensus(votes("a", 2, 5)) == {"a": False}
+    assert consensus(votes("a", 4, 3)) == {"a": None}
+    assert consensus(votes("a", 5, 1)) == {}  # six answers only
+    assert consensus([*votes("a", 4, 3), said("a", "late", True)]) == {"a": None}  # an eighth does not count
 
 
 def test_kappa_by_hand():
@@ -58,11 +67,11 @@ def test_kappa_by_hand():
     # Shares 5/8 and 3/8: chance 34/64 = .53125; kappa (.75 - .53125) / (1 - .53125) = .4667.
     import numpy as np
 
-    kappa, same = fleiss(np.array([[4, 0], [1, 3]]))
+    kappa, same = fleiss_kappa(np.array([[4, 0], [1, 3]]))
     assert same == pytest.approx(0.75)
     assert kappa == pytest.approx(0.466667, abs=1e-6)
-    assert fleiss(np.array([[3, 0], [3, 0]])) == (None, 1.0)  # everyone always says yes: nothing to correct for
-    assert fleiss(np.zeros((0, 2), int)) == (None, None)
+    assert fleiss_kappa(np.array([[3, 0], [3, 0]])) == (None, 1.0)  # everyone always says yes: nothing to correct for
+    assert fleiss_kappa(np.zeros((0, 2), int)) == (None, None)
 
 
 def test_agreement_counts_only_clips_with_all_answers():
@@ -180,7 +189,7 @@ def test_clips_are_read_as_written_and_ids_stand_once(tmp_path):
     write_clips(clips, tmp_path / "clips.json")
     assert read_clips(tmp_path / "clips.json") == clips
     with pytest.raises(DatasetError, match="'b' has no known answer"):
-        known(clips, tmp_path / "clips.json")
+        check_qualifying(clips, tmp_path / "clips.json")
     write_clips([clip("a"), clip("a")], tmp_path / "clips.json")
     with pytest.raises(DatasetError, match="'a'; every clip needs its own"):
         read_clips(tmp_path / "clips.json")

@@ -10,7 +10,7 @@ import threading
 import pytest
 from show_browser import CHROMIUM, Browser
 
-from stepline.annotate import AnnotationQueue, Answers, Clip, write_clips
+from stepline.annotate import AnnotationClip, AnnotationQueue, Answers, write_clips
 from stepline.annotate.server import serve
 from stepline.records import Span
 
@@ -18,7 +18,9 @@ from stepline.records import Span
 @pytest.fixture
 def server(tmp_path, small_video):
     def one(name, start, **more):
-        return Clip(id=name, video=str(small_video), span=Span(start, start + 1.0), text=f"<b>{name}</b>", **more)
+        return AnnotationClip(
+            id=name, video=str(small_video), span=Span(start, start + 1.0), text=f"<b>{name}</b>", **more
+        )
 
     answers = Answers(tmp_path / "answers.jsonl")
     queue = AnnotationQueue([one("a", 0.5)], answers, qualifying=[one("q", 0.0, shown=True)], right=1, asked=1)
@@ -105,7 +107,9 @@ def test_an_annotator_watches_answers_and_goes_on(server, tmp_path):
 
 
 def test_ctrl_c_ends_the_server_and_keeps_the_answers(tmp_path, small_video):
-    write_clips([Clip(id="a", video=str(small_video), span=Span(0.0, 1.0), text="a")], tmp_path / "clips.json")
+    write_clips(
+        [AnnotationClip(id="a", video=str(small_video), span=Span(0.0, 1.0), text="a")], tmp_path / "clips.json"
+    )
     command = [sys.executable, "-m", "stepline", "annotate", "vnd", "clips.json", "--out", "vnd"]
     with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as running:
         assert running.stderr.readline().startswith("http://127.0.0.1:")

@@ -9,7 +9,7 @@ import pytest
 from made_records import record
 from show_browser import CHROMIUM, Browser
 
-from stepline.annotate.answers import cohen
+from stepline.annotate.answers import cohen_kappa
 from stepline.curate.audit.sample import draw_sample
 from stepline.curate.audit.server import serve
 from stepline.curate.audit.verdicts import (
@@ -70,8 +70,8 @@ def test_cohens_kappa_by_hand():
     # 20 both yes, 15 both no, 5 and 10 apart: same .7; chance .5 x .6 + .5 x .4 = .5; kappa .4 (Wikipedia's example).
     one = np.repeat([1, 1, 0, 0], [20, 5, 10, 15])
     other = np.repeat([1, 0, 1, 0], [20, 5, 10, 15])
-    assert cohen(one, other) == pytest.approx(0.4)
-    assert cohen(np.ones(3, dtype=int), np.ones(3, dtype=int)) is None
+    assert cohen_kappa(one, other) == pytest.approx(0.4)
+    assert cohen_kappa(np.ones(3, dtype=int), np.ones(3, dtype=int)) is None
 
 
 def test_two_people_agree_beyond_chance_or_not():

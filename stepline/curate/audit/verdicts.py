@@ -14,7 +14,7 @@ from typing import Annotated, Literal, TypeAlias
 import numpy as np
 from pydantic import Field, ValidationError
 
-from stepline.annotate.answers import AnnotatorName, cohen, fleiss
+from stepline.annotate.answers import AnnotatorName, cohen_kappa, fleiss_kappa
 from stepline.append_log import AppendLog
 from stepline.curate.audit.sample import AuditSample, TextKind
 from stepline.curate.sampling import Proportion, proportion
@@ -174,8 +174,8 @@ def annotator_agreements(
 def _kappa(votes: Votes) -> tuple[float | None, float | None]:
     """Return Cohen's kappa of two people, Fleiss' of more, and the fraction of equal pairs of answers."""
     people = votes.shape[1]
-    kappa, same = fleiss(np.stack([votes.sum(axis=1), people - votes.sum(axis=1)], axis=1))
-    return (cohen(votes[:, 0], votes[:, 1]) if people == 2 else kappa), same
+    kappa, same = fleiss_kappa(np.stack([votes.sum(axis=1), people - votes.sum(axis=1)], axis=1))
+    return (cohen_kappa(votes[:, 0], votes[:, 1]) if people == 2 else kappa), same
 
 
 def _kappa_interval(votes: Votes, videos: list[list[int]], seed: int) -> tuple[float, float]:
