@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from research.drawn_videos import RenderSettings, Script, render, truth
+from research.drawn_videos import RenderSettings, Script, render, true_record
 from research.drawn_videos.layout import free_spans, on_grid
 from research.drawn_videos.script import Scene, Shot, TrueStep, Utterance
-from research.drawn_videos.scripts import spoken_length
-from research.drawn_videos.speech import voice
-from research.drawn_videos.tasks import Task, TaskStep, chat, tasks
+from research.drawn_videos.script_generator import spoken_length
+from research.drawn_videos.speech import choose_voice
+from research.drawn_videos.tasks import Task, TaskStep, chat_lines, read_tasks
 from stepline.records import Record, Span, Step
 from stepline.storage import read_record, write_record
 
@@ -65,7 +65,7 @@ def kind_of(number: int) -> str:
 
 def lines_of(task: Task, steps: Sequence[TaskStep], said: Sequence[int], rng: Random) -> list[Line]:
     """Return what is said: the steps in order, chat before, between and behind."""
-    talk = chat()
+    talk = chat_lines()
     spoken = [Line(rng.choice(steps[k].say), k) for k in said]
     asides = rng.sample(talk.aside, len(talk.aside))
     lines: list[Line] = list(spoken)
@@ -79,7 +79,7 @@ def said_spans(lines: Sequence[Line], seed: int, rng: Random) -> tuple[list[Span
     """Return about when each line is said, and the video's duration."""
     at, spans = OPENING, []
     for line in lines:
-        length = spoken_length(line.text, voice(seed).speed)
+        length = spoken_length(line.text, choose_voice(seed).speed)
         spans.append(Span(round(at, 2), round(at + length, 2)))
         at += length + PAUSE + rng.expovariate(6.0)
     return spans, on_grid(spans[-1].end + CLOSING + 0.25)
@@ -115,7 +115,7 @@ def _placed(said: Span | None, taken: Sequence[Span], duration: float, rng: Rand
 def scripted(number: int, seed: int, kind: str) -> tuple[Script, dict[int, Span], tuple[TaskStep, ...]]:
     """Return a video's script, and the steps that are shown without a word: step -> span."""
     rng = Random(f"curate {seed}")
-    task = rng.choice(tasks())
+    task = rng.choice(read_tasks())
     for _ in range(TRIES):
         shown, absent = rng.randint(*SHOWN), rng.randint(*ABSENT)
         unsaid = int(rng.random() < SILENT_STEP)
@@ -172,7 +172,7 @@ def _script(
         utterances=utterances,
         steps=true,
         shots=tuple(sorted(shots, key=lambda shot: shot.span.start)),
-        voice=type(voice(seed))("es", 160, 50) if kind == "spanish" else None,
+        voice=type(choose_voice(seed))("es", 160, 50) if kind == "spanish" else None,
     )
 
 
@@ -201,9 +201,9 @@ def _filler(task: Task, steps: Sequence[TaskStep], gap: Span, said: Sequence[Spa
     return Shot(span=gap, scene=Scene(kind="roll", place=task.place, target=step.target, props=step.props))
 
 
-def true_record(script: Script, unsaid: dict[int, Span], steps: Sequence[TaskStep], kind: str) -> Record:
+def corpus_record(script: Script, unsaid: dict[int, Span], steps: Sequence[TaskStep], kind: str) -> Record:
     """Return the truth: the reference holds the steps said (shown or not), then those shown without a word."""
-    record = truth(script)
+    record = true_record(script)
     more = tuple(
         Step(id=str(k + 1), text=steps[k].text, spans=(span,), at=span.center, status="shown")
         for k, span in sorted(unsaid.items())
@@ -224,7 +224,7 @@ def draw(number: int, folder: Path) -> Record:
         video = first.video.model_copy(update={"id": name, "path": file.name})
         return first.model_copy(update={"id": name, "video": video, "settings": {**first.settings, "kind": kind}})
     settings = RENDER.model_copy(update={"quality": 36}) if kind == "redrawn" else RENDER
-    return true_record(render(script, file, settings), unsaid, steps, kind)
+    return corpus_record(render(script, file, settings), unsaid, steps, kind)
 
 
 def main() -> None:

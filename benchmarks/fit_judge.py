@@ -20,7 +20,7 @@ from fit_visible_text import auc, calibration, interval
 from grounding import Seen, rendered, seen
 from scipy.optimize import minimize
 
-from research.drawn_videos import truth
+from research.drawn_videos import true_record
 from stepline.grounding.ground import ground
 from stepline.records import Record, Transcript
 from stepline.storage import write_atomic
@@ -52,7 +52,7 @@ def sentences(seeds: range, cache: Path) -> Sentences:
     parts, shown, video = [], [], []
     for number, seed in enumerate(seeds):
         path, script = rendered(seed, cache)
-        record = truth(script)
+        record = true_record(script)
         parts.append(_evidence(record, seen(path, [step.text for step in record.reference]), script.duration))
         shown.append(labels(record))
         video.append(np.full(len(shown[-1]), number))

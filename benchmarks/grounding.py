@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import rankdata
 
-from research.drawn_videos import RenderSettings, Script, make_script, read_script, render, truth, write_script
+from research.drawn_videos import RenderSettings, Script, make_script, read_script, render, true_record, write_script
 from stepline.grounding.ground import ground
 from stepline.grounding.settings import GroundSettings
 from stepline.records import FeatureSequence, Span, Step, Transcript
@@ -99,7 +99,7 @@ METHODS = ("speech alone", "speech and pictures")
 
 def items(seed: int, script: Script, pictures: Seen, settings: GroundSettings) -> list[Item]:
     """Return what both methods say of each true step of one video."""
-    record = truth(script)
+    record = true_record(script)
     steps = [step.model_copy(update={"spans": (), "at": None, "status": None}) for step in record.reference]
     transcript = record.transcript or Transcript()
     wording = [float(p) for p in predict_visibility(pictures.vectors)]

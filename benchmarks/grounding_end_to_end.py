@@ -16,7 +16,7 @@ from pathlib import Path
 
 from grounding import FAR, RESULTS, Item, away, markdown, with_intervals
 
-from research.drawn_videos import read_script, truth
+from research.drawn_videos import read_script, true_record
 from stepline.grounding.ground import ground
 from stepline.records import Record, Step
 from stepline.storage import read_record
@@ -64,7 +64,7 @@ def main() -> None:
     written, true_steps = 0, 0
     for seed in range(*args.seeds):
         found = read_record(args.out / f"world_{seed:05d}.json")
-        true = truth(read_script(args.cache / f"world_{seed:05d}.json"))
+        true = true_record(read_script(args.cache / f"world_{seed:05d}.json"))
         written += sum(partner(found.steps, step) is not None for step in true.reference)
         true_steps += len(true.reference)
         rows += items(seed, found, true)

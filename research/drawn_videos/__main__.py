@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from research.drawn_videos import Script, make_script, read_script, render, truth
+from research.drawn_videos import Script, make_script, read_script, render, true_record
 from stepline.errors import SteplineError
 from stepline.storage import write_record
 
@@ -48,7 +48,7 @@ def draw(script: Script, path: Path) -> None:
     """Render a script, write its truth beside it as `<stem>_truth.json`, and say so."""
     spoken = render(script, path)
     beside = path.with_name(f"{path.stem}_truth.json")
-    write_record(truth(spoken), beside)
+    write_record(true_record(spoken), beside)
     print(
         f"{path}: {spoken.duration:.1f} s, {path.stat().st_size / 1e6:.2f} MB, "
         f"{len(spoken.steps)} true steps in {beside}"

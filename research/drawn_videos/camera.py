@@ -40,7 +40,7 @@ class View:
         return max(4, round(size * self.zoom * self.height))
 
 
-def window(scene: Scene, t: float, length: float, seed: int, canvas: Point, frame: Point) -> tuple[float, ...]:
+def camera_window(scene: Scene, t: float, length: float, seed: int, canvas: Point, frame: Point) -> tuple[float, ...]:
     """Return what part of the canvas a hand-held camera sees, as PIL's affine coefficients: sway and a slow push."""
     slow = 1.0 - 0.05 * min(1.0, t / max(length, 1.0)) if scene.kind != "title" else 1.0
     width, height = frame[0] * 1.04 * slow, frame[1] * 1.04 * slow
@@ -51,13 +51,13 @@ def window(scene: Scene, t: float, length: float, seed: int, canvas: Point, fram
     return (width / frame[0], 0.0, left, 0.0, height / frame[1], top)
 
 
-class Film:
+class FilmLook:
     """The video's light and grain, laid over every frame."""
 
     def __init__(self, seed: int, settings: RenderSettings) -> None:
         self.size = (settings.width, settings.height)
-        self._gain = gain(seed, settings)
-        self._grains = grains(seed, settings)
+        self._gain = exposure_gain(seed, settings)
+        self._grains = grain_pictures(seed, settings)
 
     def expose(self, canvas: Image.Image, seen: tuple[float, ...], number: int) -> Picture:
         """Return the part of the canvas that is seen, (height, width, 3) uint8; number chooses the grain."""
@@ -67,7 +67,7 @@ class Film:
         return clipped
 
 
-def gain(seed: int, settings: RenderSettings) -> npt.NDArray[np.float32]:
+def exposure_gain(seed: int, settings: RenderSettings) -> npt.NDArray[np.float32]:
     """Return the video's light: vignette, exposure and white balance, (height, width, 3)."""
     rng = Random(f"light {seed}")
     y = np.linspace(-1, 1, settings.height, dtype=np.float32)[:, None]
@@ -78,7 +78,7 @@ def gain(seed: int, settings: RenderSettings) -> npt.NDArray[np.float32]:
     return np.asarray(vignette[..., None] * tint, np.float32)
 
 
-def grains(seed: int, settings: RenderSettings) -> list[npt.NDArray[np.float32]]:
+def grain_pictures(seed: int, settings: RenderSettings) -> list[npt.NDArray[np.float32]]:
     """Return the pictures of film grain, each (height, width, 1)."""
     rng = np.random.default_rng(seed)
     shape = (settings.height, settings.width, 1)

@@ -20,24 +20,24 @@ Mode = Literal["near", "far", "said"]
 
 
 @dataclass(frozen=True)
-class Layout:
+class StepLayout:
     """For every step its shown spans, none for a step that is only said; `misplaced`: steps that found no room."""
 
     spans: tuple[tuple[Span, ...], ...]
     misplaced: int
 
 
-def place_steps(said: Sequence[Span], duration: float, settings: ScriptSettings, rng: Random) -> Layout:
+def lay_out_steps(said: Sequence[Span], duration: float, settings: ScriptSettings, rng: Random) -> StepLayout:
     """Return where each said step is shown in a video of `duration` s.
 
-    A share of them never, a share far away, the others about `offset` after they are said.
+    A fraction of them never, a fraction far away, the others about `offset` after they are said.
     """
-    best = _try(said, duration, settings, rng, 1.0)
+    best = _random_layout(said, duration, settings, rng, 1.0)
     for index in range(TRIES):
         if best.misplaced == 0:
             break
         shrink = 1.0 - 0.35 * index / TRIES
-        other = _try(said, duration, settings, rng, shrink)
+        other = _random_layout(said, duration, settings, rng, shrink)
         best = min(best, other, key=lambda layout: layout.misplaced)
     return best
 
@@ -62,25 +62,27 @@ def distance(shown: Span, said: Span) -> float:
     return max(0.0, shown.start - said.end, said.start - shown.end)
 
 
-def _try(said: Sequence[Span], duration: float, settings: ScriptSettings, rng: Random, shrink: float) -> Layout:
-    modes = _modes(len(said), settings, rng)
+def _random_layout(
+    said: Sequence[Span], duration: float, settings: ScriptSettings, rng: Random, shrink: float
+) -> StepLayout:
+    modes = _draw_modes(len(said), settings, rng)
     spans: dict[int, Span] = {}
     for index in sorted(range(len(said)), key=lambda k: (modes[k] != "far", k)):
         if modes[index] == "said":
             continue
         room = free_spans(list(spans.values()), TITLE, duration - 1.0)
-        length = _length(settings, rng) * shrink
-        place = _far if modes[index] == "far" else _near
+        length = _draw_length(settings, rng) * shrink
+        place = _far_span if modes[index] == "far" else _near_span
         span = place(said[index], max(length, settings.shown_least), room, settings, rng)
         if span is not None:
             spans[index] = span
     missing = sum(mode != "said" for mode in modes) - len(spans)
-    closed = _closed(spans, said, settings)
-    again = _again(closed, duration, settings, rng)
-    return Layout(tuple(tuple(each[k] for each in (closed, again) if k in each) for k in range(len(said))), missing)
+    closed = _close_short_gaps(spans, said, settings)
+    again = _second_showings(closed, duration, settings, rng)
+    return StepLayout(tuple(tuple(each[k] for each in (closed, again) if k in each) for k in range(len(said))), missing)
 
 
-def _modes(count: int, settings: ScriptSettings, rng: Random) -> list[Mode]:
+def _draw_modes(count: int, settings: ScriptSettings, rng: Random) -> list[Mode]:
     """Return a mode a step; the shares hold over many videos and nearly in each."""
     never = int(settings.said_only * count + rng.random())
     far = int(settings.far * count + rng.random())
@@ -93,12 +95,12 @@ def _modes(count: int, settings: ScriptSettings, rng: Random) -> list[Mode]:
     return modes
 
 
-def _length(settings: ScriptSettings, rng: Random) -> float:
+def _draw_length(settings: ScriptSettings, rng: Random) -> float:
     length = rng.lognormvariate(math.log(settings.shown_median), settings.shown_sigma)
     return on_grid(min(settings.shown_most, max(settings.shown_least, length)))
 
 
-def _far(said: Span, length: float, room: Sequence[Span], settings: ScriptSettings, rng: Random) -> Span | None:
+def _far_span(said: Span, length: float, room: Sequence[Span], settings: ScriptSettings, rng: Random) -> Span | None:
     """Return a span well before or after `said`, None where none fits."""
     for _ in range(12):
         gap = rng.uniform(settings.far_least, settings.far_most)
@@ -110,7 +112,7 @@ def _far(said: Span, length: float, room: Sequence[Span], settings: ScriptSettin
     return None
 
 
-def _near(said: Span, length: float, room: Sequence[Span], settings: ScriptSettings, rng: Random) -> Span | None:
+def _near_span(said: Span, length: float, room: Sequence[Span], settings: ScriptSettings, rng: Random) -> Span | None:
     """Return the span nearest to a little after `said` starts, shorter where room is short, None without room."""
     wanted = said.start + rng.gauss(settings.offset, settings.spread)
     best: Span | None = None
@@ -125,7 +127,7 @@ def _near(said: Span, length: float, room: Sequence[Span], settings: ScriptSetti
     return best if best is not None and abs(best.start - wanted) <= NEAR_MISS else None
 
 
-def _closed(spans: dict[int, Span], said: Sequence[Span], settings: ScriptSettings) -> dict[int, Span]:
+def _close_short_gaps(spans: dict[int, Span], said: Sequence[Span], settings: ScriptSettings) -> dict[int, Span]:
     """Return the spans with the shortest gaps between them closed, if that keeps a far step far."""
     order = sorted(spans, key=lambda k: spans[k].start)
     closed = dict(spans)
@@ -140,7 +142,7 @@ def _closed(spans: dict[int, Span], said: Sequence[Span], settings: ScriptSettin
     return closed
 
 
-def _again(spans: dict[int, Span], duration: float, settings: ScriptSettings, rng: Random) -> dict[int, Span]:
+def _second_showings(spans: dict[int, Span], duration: float, settings: ScriptSettings, rng: Random) -> dict[int, Span]:
     """Return short second showings of some steps, where there is room."""
     second: dict[int, Span] = {}
     for index in sorted(spans):

@@ -13,7 +13,7 @@ Array: TypeAlias = npt.NDArray[np.float32]
 Relief: TypeAlias = Literal["flat", "ball", "tube", "rod", "bowl"]
 
 LIGHT = (-0.50, -0.55, 0.67)  # unit vector towards the light: left, up, out of the picture
-AMBIENT = 0.52  # share of the colour that reaches the side away from the light
+AMBIENT = 0.52  # fraction of the colour that reaches the side away from the light
 
 
 def lit(height: int, width: int, relief: Relief, cover: Array) -> tuple[Array, Array]:

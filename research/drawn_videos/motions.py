@@ -6,9 +6,48 @@ Offsets are frame heights from the target's work point (x right, y down); angles
 
 import math
 from collections.abc import Callable
-from typing import TypeAlias
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
-from research.drawn_videos.pose import Effect, Pose, ease, wave
+from research.drawn_videos.light import Point
+from research.drawn_videos.people import HandPose
+
+Effect: TypeAlias = Literal["stream", "drops", "dust", "mist", "trail", "stitches", "fill"]
+
+
+@dataclass(frozen=True)
+class Pose:
+    """Where item, hands and target are at one moment.
+
+    x, y: the item's working point. hand: None when it is out of the picture. reach: how far the hand is off the item.
+    other: the second hand. inside: the item goes behind the near wall of a hollow target.
+    squash: height of the target. turn: its rotation. fold: fraction folded over. apart: between the item's halves.
+    """
+
+    x: float = 0.0
+    y: float = 0.0
+    angle: float = 0.0
+    hand: HandPose | None = "fist"
+    reach: Point = (0.0, 0.0)
+    other: Point | None = None
+    inside: bool = False
+    effect: Effect | None = None
+    squash: float = 1.0
+    turn: float = 0.0
+    fold: float = 0.0
+    apart: float = 0.0
+
+
+def wave(t: float, period: float) -> float:
+    """Return a smooth swing in [-1, 1]."""
+    return math.sin(2 * math.pi * t / period)
+
+
+def ease(fraction: float) -> float:
+    """Return a smooth way from 0 to 1, held at both ends."""
+    fraction = min(1.0, max(0.0, fraction))
+    return fraction * fraction * (3 - 2 * fraction)
+
 
 Motion: TypeAlias = Callable[[float, float], Pose]
 
@@ -136,10 +175,10 @@ def hammer(t: float, length: float) -> Pose:
 
 def fold(t: float, length: float) -> Pose:
     """Both hands lay one side of the target over the other."""
-    share = ease((t % 3.6 - 0.6) / 1.8)
-    x = 0.30 * math.cos(math.pi * share)
-    lift = 0.16 * math.sin(math.pi * share)
-    return Pose(0.28, 0.06, hand="open", fold=share, other=(-x, -lift))
+    fraction = ease((t % 3.6 - 0.6) / 1.8)
+    x = 0.30 * math.cos(math.pi * fraction)
+    lift = 0.16 * math.sin(math.pi * fraction)
+    return Pose(0.28, 0.06, hand="open", fold=fraction, other=(-x, -lift))
 
 
 def shake(t: float, length: float) -> Pose:

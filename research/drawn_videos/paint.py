@@ -20,23 +20,23 @@ TILT = 0.32  # how open a circle on the table looks: the camera looks down by ab
 ARC = 24  # points that make half an ellipse
 
 
-def mix(a: Color, b: Color, share: float) -> Color:
-    """Return the colour `share` of the way from a to b."""
+def mix(a: Color, b: Color, fraction: float) -> Color:
+    """Return the colour `fraction` of the way from a to b."""
     return (
-        round(a[0] + (b[0] - a[0]) * share),
-        round(a[1] + (b[1] - a[1]) * share),
-        round(a[2] + (b[2] - a[2]) * share),
+        round(a[0] + (b[0] - a[0]) * fraction),
+        round(a[1] + (b[1] - a[1]) * fraction),
+        round(a[2] + (b[2] - a[2]) * fraction),
     )
 
 
-def darker(color: Color, share: float = 0.3) -> Color:
+def darker(color: Color, fraction: float = 0.3) -> Color:
     """Return a darker shade."""
-    return mix(color, (10, 8, 12), share)
+    return mix(color, (10, 8, 12), fraction)
 
 
-def lighter(color: Color, share: float = 0.3) -> Color:
+def lighter(color: Color, fraction: float = 0.3) -> Color:
     """Return a lighter tint."""
-    return mix(color, (255, 255, 250), share)
+    return mix(color, (255, 255, 250), fraction)
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from research.drawn_videos.camera import Picture
-from research.drawn_videos.draw import Stage
+from research.drawn_videos.scene_renderer import SceneRenderer
 from research.drawn_videos.script import Script, Shot
 from research.drawn_videos.settings import RenderSettings
-from research.drawn_videos.speech import RATE, Samples, arrange, envelope, mix, speak, voice
+from research.drawn_videos.speech import (
+    RATE,
+    Samples,
+    choose_voice,
+    loudness_envelope,
+    mix_sound,
+    schedule_utterances,
+    synthesize_speech,
+)
 from stepline.records import Span
 from stepline.storage import atomic_path
 
@@ -38,19 +46,21 @@ def render(script: Script, path: Path, settings: RenderSettings | None = None) -
     """
     settings = settings or RenderSettings()
     began = time.monotonic()
-    spoken = timed(script, settings)
-    sound, speech = mix(spoken.utterances, script.voice or voice(script.seed), spoken.duration, script.seed)
+    spoken = with_spoken_times(script, settings)
+    sound, speech = mix_sound(
+        spoken.utterances, script.voice or choose_voice(script.seed), spoken.duration, script.seed
+    )
     with atomic_path(path) as partial:
         _encode(spoken, partial, settings, sound, speech)
     log.info("%s: drew %.1f s in %.1f s", path, spoken.duration, time.monotonic() - began)
     return spoken
 
 
-def timed(script: Script, settings: RenderSettings) -> Script:
+def with_spoken_times(script: Script, settings: RenderSettings) -> Script:
     """Return the script with its utterances spoken one after the other, long enough for the last of them."""
-    who = script.voice or voice(script.seed)
-    lengths = [len(speak(each.text, who)) / RATE for each in script.utterances]
-    utterances = arrange(script.utterances, lengths)
+    who = script.voice or choose_voice(script.seed)
+    lengths = [len(synthesize_speech(each.text, who)) / RATE for each in script.utterances]
+    utterances = schedule_utterances(script.utterances, lengths)
     end = max([script.duration, *(each.span.end + TAIL for each in utterances if each.span)])
     duration = math.ceil(end * settings.frame_rate - 1e-6) / settings.frame_rate
     last = script.shots[-1]
@@ -64,12 +74,12 @@ def _encode(script: Script, path: Path, settings: RenderSettings, sound: Samples
     import av
 
     frames = round(script.duration * settings.frame_rate)
-    loudness = envelope(speech, settings.frame_rate, frames)
-    stage, begun = Stage(script.seed, settings), _begun(script.shots)
+    loudness = loudness_envelope(speech, settings.frame_rate, frames)
+    stage, action_spans = SceneRenderer(script.seed, settings), _action_spans(script.shots)
     with av.open(
         str(path), "w", format="mp4", container_options={"fflags": "+bitexact", "movflags": "+faststart"}
     ) as out:
-        picture = out.add_stream("h264", rate=settings.frame_rate, options=_x264(settings))
+        picture = out.add_stream("h264", rate=settings.frame_rate, options=_x264_options(settings))
         picture.width, picture.height, picture.pix_fmt = settings.width, settings.height, "yuv420p"
         picture.gop_size = 4 * settings.frame_rate
         voice_track = out.add_stream("aac", rate=RATE, layout="mono", options={"flags": "+bitexact"})
@@ -79,18 +89,18 @@ def _encode(script: Script, path: Path, settings: RenderSettings, sound: Samples
             now = number / settings.frame_rate
             while now >= script.shots[shot].span.end and shot + 1 < len(script.shots):
                 shot += 1
-            start, end = begun[shot]
+            start, end = action_spans[shot]
             image = stage.frame(script.shots[shot].scene, now - start, end - start, float(loudness[number]), number)
-            frame = av.VideoFrame.from_ndarray(_planes(image), format="yuv420p")
+            frame = av.VideoFrame.from_ndarray(_yuv420p_planes(image), format="yuv420p")
             frame.pts, frame.time_base = number, Fraction(1, settings.frame_rate)
             out.mux(picture.encode(frame))
-            sent = _send(out, voice_track, sound, sent, round((now + 1 / settings.frame_rate) * RATE))
-        _send(out, voice_track, sound, sent, len(sound) + SOUND_BLOCK)
+            sent = _encode_sound(out, voice_track, sound, sent, round((now + 1 / settings.frame_rate) * RATE))
+        _encode_sound(out, voice_track, sound, sent, len(sound) + SOUND_BLOCK)
         out.mux(picture.encode(None))
         out.mux(voice_track.encode(None))
 
 
-def _planes(image: Picture) -> Picture:
+def _yuv420p_planes(image: Picture) -> Picture:
     """Return a frame as yuv420p planes, (1.5 H, W); swscale's own conversion did not give the same bytes every time."""
     height, width, _ = image.shape
     r, g, b = (image[..., channel].astype(np.float32) for channel in range(3))
@@ -102,7 +112,7 @@ def _planes(image: Picture) -> Picture:
     return flat.astype(np.uint8).reshape(height * 3 // 2, width)
 
 
-def _x264(settings: RenderSettings) -> dict[str, str]:
+def _x264_options(settings: RenderSettings) -> dict[str, str]:
     """Return x264's options; with macroblock trees on, the same frames gave other bytes from run to run."""
     return {
         "crf": str(settings.quality),
@@ -113,7 +123,7 @@ def _x264(settings: RenderSettings) -> dict[str, str]:
     }
 
 
-def _send(out: "OutputContainer", track: "AudioStream", sound: Samples, sent: int, until: int) -> int:
+def _encode_sound(out: "OutputContainer", track: "AudioStream", sound: Samples, sent: int, until: int) -> int:
     """Encode the sound up to a sample, in whole blocks (the last may be short), and return how far it went."""
     import av
 
@@ -126,18 +136,18 @@ def _send(out: "OutputContainer", track: "AudioStream", sound: Samples, sent: in
     return sent
 
 
-def _begun(shots: Sequence[Shot]) -> list[tuple[float, float]]:
+def _action_spans(shots: Sequence[Shot]) -> list[tuple[float, float]]:
     """Return, a shot, when its action begins and ends: a cut to another camera does not begin it anew."""
     spans: list[tuple[float, float]] = []
     for index, shot in enumerate(shots):
-        same = index > 0 and _alike(shots[index - 1], shot)
+        same = index > 0 and _same_action(shots[index - 1], shot)
         spans.append((spans[-1][0] if same else shot.span.start, shot.span.end))
     for index in range(len(shots) - 2, -1, -1):
-        if _alike(shots[index], shots[index + 1]):
+        if _same_action(shots[index], shots[index + 1]):
             spans[index] = (spans[index][0], spans[index + 1][1])
     return spans
 
 
-def _alike(one: Shot, other: Shot) -> bool:
+def _same_action(one: Shot, other: Shot) -> bool:
     """Tell whether two shots show one action, perhaps through another camera."""
     return one.scene.model_copy(update={"camera": "wide"}) == other.scene.model_copy(update={"camera": "wide"})

@@ -1,4 +1,4 @@
-"""Backgrounds: a wall of the place above, a table below, both out of focus as a lens would have them."""
+"""Backgrounds: a wall of the place above, a table below, out of focus as a lens would have them; title cards."""
 
 from collections.abc import Callable
 from random import Random
@@ -6,14 +6,14 @@ from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image, ImageDraw, ImageFilter
+from PIL import Image, ImageDraw, ImageFilter, ImageFont
 
 from research.drawn_videos.paint import Color, Pen, darker, lighter
 from research.drawn_videos.things import THINGS
 from research.drawn_videos.things.thing import LEAF, SOFT_COLORS, WOOD
 
-HORIZON = 0.36  # where the table's far edge lies, share of the frame's height
-BLUR = 0.006  # of the wall, share of the frame's height
+HORIZON = 0.36  # where the table's far edge lies, fraction of the frame's height
+BLUR = 0.006  # of the wall, fraction of the frame's height
 
 Wall: TypeAlias = Callable[[Image.Image, Random], None]
 Texture: TypeAlias = npt.NDArray[np.float32]
@@ -246,3 +246,20 @@ WALLS: dict[str, Wall] = {
     "garage": _garage,
     "living room": _living_room,
 }
+
+
+def title_card(image: Image.Image, caption: str) -> Image.Image:
+    """Return a title card: the blurred place, darkened, with its caption in the middle."""
+    card = Image.blend(image.filter(ImageFilter.GaussianBlur(9)), Image.new("RGB", image.size, (24, 28, 38)), 0.5)
+    draw = ImageDraw.Draw(card)
+    words, lines = caption.split(), [""]
+    for word in words:
+        if len(lines[-1]) + len(word) > 20:
+            lines.append("")
+        lines[-1] = f"{lines[-1]} {word}".strip()
+    font = ImageFont.load_default(card.height * 0.11)
+    for index, line in enumerate(lines):
+        y = card.height * (0.5 + 0.15 * (index - (len(lines) - 1) / 2))
+        draw.text((card.width / 2 + 2, y + 3), line, font=font, fill=(10, 10, 14), anchor="mm")
+        draw.text((card.width / 2, y), line, font=font, fill=(250, 246, 236), anchor="mm")
+    return card

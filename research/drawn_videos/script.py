@@ -11,9 +11,8 @@ from stepline.records import FrozenModel, Record, Seconds, Sentence, Span, Step,
 from stepline.settings import CountOrZero, Positive
 from stepline.storage import write_atomic
 
-WORLD_VERSION = (
-    1  # the renderer and its scripts are FROZEN: grounding is tuned after them, so no drawing may change under it
-)
+# the renderer and its scripts are FROZEN: grounding is tuned after them, so no drawing may change under it
+WORLD_VERSION = 1
 
 CLOSE = 1e-6  # s, two times that differ by less are one
 
@@ -149,7 +148,7 @@ def write_script(script: Script, path: Path) -> None:
     write_atomic(path, script.model_dump_json(indent=2) + "\n")
 
 
-def truth(script: Script) -> Record:
+def true_record(script: Script) -> Record:
     """Return what a rendered script truly says (transcript) and shows (reference), as a record.
 
     Raises DatasetError for a script that was not rendered: its spoken times are not known yet.
@@ -163,12 +162,12 @@ def truth(script: Script) -> Record:
             id=script.id, path=f"{script.id}.mp4", duration=script.duration, title=script.title, task=script.task
         ),
         transcript=Transcript(language="en", sentences=tuple(sentences), recogniser="script"),
-        reference=tuple(_reference(script, step) for step in script.steps),
+        reference=tuple(_reference_step(script, step) for step in script.steps),
         settings={"world": script.version, "seed": script.seed},
     )
 
 
-def _reference(script: Script, step: TrueStep) -> Step:
+def _reference_step(script: Script, step: TrueStep) -> Step:
     best = step.spans[0].center if step.spans else None
     return Step(
         id=step.id,

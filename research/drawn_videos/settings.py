@@ -19,10 +19,10 @@ class RenderSettings(Settings):
 
 
 class ScriptSettings(Settings):
-    """What the generated scripts are like; shares and seconds follow WhenAct's statistics (data/STATISTICS.md)."""
+    """What the generated scripts are like; fractions and seconds follow WhenAct's statistics (data/STATISTICS.md)."""
 
-    said_only: Fraction = 0.15  # share of the steps that are said and never shown
-    far: Fraction = 0.22  # share of the steps shown `far_least` to `far_most` away from where they are said
+    said_only: Fraction = 0.15  # fraction of the steps that are said and never shown
+    far: Fraction = 0.22  # fraction of the steps shown `far_least` to `far_most` away from where they are said
     far_least: float = 5.5  # s between the shown span and the spoken one
     far_most: float = 20.0  # s
     offset: float = 1.0  # s, mean of shown start - said start of the other steps (WhenAct: 1.0)
@@ -31,8 +31,8 @@ class ScriptSettings(Settings):
     shown_sigma: float = 0.4  # of its logarithm
     shown_least: float = 3.0  # s
     shown_most: float = 14.0  # s
-    twice: Fraction = 0.08  # share of the shown steps that are shown once more elsewhere
-    chat: Fraction = 0.50  # chance of chat after a step
+    twice: Fraction = 0.08  # fraction of the shown steps that are shown once more elsewhere
+    chat: Fraction = 0.50  # probability of chat after a step
     least_steps: Annotated[int, Field(ge=3)] = 8
     most_steps: Annotated[int, Field(ge=3)] = 10
     shortest: float = 75.0  # s, of the whole video

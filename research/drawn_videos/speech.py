@@ -23,14 +23,14 @@ LOUDNESS = 0.16  # root mean square of the speech
 VOICES = ("en-us", "en-us+m3", "en-gb", "en-us+f4", "en-gb+m7", "en-us+m7")
 
 
-def voice(seed: int) -> Voice:
+def choose_voice(seed: int) -> Voice:
     """Return the voice of a seed."""
     rng = Random(f"voice {seed}")
     return Voice(rng.choice(VOICES), rng.randrange(148, 172), rng.randrange(36, 60))
 
 
 @lru_cache(maxsize=512)
-def speak(text: str, who: Voice) -> Samples:
+def synthesize_speech(text: str, who: Voice) -> Samples:
     """Return a text read aloud, (N,) float32 at RATE, without silence at its ends.
 
     Raises MediaError when espeak-ng is missing or says nothing.
@@ -54,7 +54,7 @@ def speak(text: str, who: Voice) -> Samples:
     return np.asarray(sound * (LOUDNESS / float(np.sqrt(np.mean(sound * sound)))), np.float32)
 
 
-def arrange(utterances: Sequence[Utterance], lengths: Sequence[float]) -> list[Utterance]:
+def schedule_utterances(utterances: Sequence[Utterance], lengths: Sequence[float]) -> list[Utterance]:
     """Return the utterances with their spoken spans: at the time asked for, or later where somebody still speaks.
 
     lengths: seconds that each takes.
@@ -67,17 +67,17 @@ def arrange(utterances: Sequence[Utterance], lengths: Sequence[float]) -> list[U
     return placed
 
 
-def mix(utterances: Sequence[Utterance], who: Voice, duration: float, seed: int) -> tuple[Samples, Samples]:
+def mix_sound(utterances: Sequence[Utterance], who: Voice, duration: float, seed: int) -> tuple[Samples, Samples]:
     """Return the whole sound, background included, and the speech alone, both (N,) float32 at RATE."""
     speech = np.zeros(int(np.ceil(duration * RATE)), np.float32)
     for each in utterances:
         if each.span is not None:
-            sound, start = speak(each.text, who), round(each.span.start * RATE)
+            sound, start = synthesize_speech(each.text, who), round(each.span.start * RATE)
             speech[start : start + len(sound)] += sound[: max(0, len(speech) - start)]
     return np.clip(speech + _background(len(speech), seed), -1.0, 1.0), speech
 
 
-def envelope(speech: Samples, frame_rate: int, frames: int) -> Samples:
+def loudness_envelope(speech: Samples, frame_rate: int, frames: int) -> Samples:
     """Return how loud the speech is in each frame, in [0, 1], (frames,)."""
     edges = (np.arange(frames + 1) * RATE / frame_rate).astype(int)
     power = np.concatenate([[0.0], np.cumsum(speech.astype(np.float64) ** 2)])
@@ -109,6 +109,6 @@ def _music(length: int, rng: np.random.Generator) -> Samples:
     degrees = np.array([0, 4, 7, 12, 7, 4, 9, 5])
     pitch = root * 2.0 ** (degrees[steps % 8] / 12.0)
     fade = np.exp(-3.0 * (t - steps * beat)).astype(np.float32)
-    for harmonic, share in ((1, 1.0), (2, 0.3)):
-        tune += share * fade * np.sin(2 * np.pi * harmonic * pitch * t).astype(np.float32)
+    for harmonic, fraction in ((1, 1.0), (2, 0.3)):
+        tune += fraction * fade * np.sin(2 * np.pi * harmonic * pitch * t).astype(np.float32)
     return np.asarray(0.008 * tune, np.float32)

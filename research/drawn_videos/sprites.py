@@ -7,11 +7,18 @@ from random import Random
 
 from PIL import Image, ImageDraw
 
-from research.drawn_videos.hands import GRIP, HandPose, paint_hand
-from research.drawn_videos.hands import SIZE as HAND_SIZE
 from research.drawn_videos.light import Point
 from research.drawn_videos.paint import Color, Pen, Rim
-from research.drawn_videos.people import Person, paint_eyes, paint_mouth, paint_person
+from research.drawn_videos.people import (
+    HAND_GRIP,
+    HAND_SIZE,
+    HandPose,
+    Person,
+    paint_bust,
+    paint_eyes,
+    paint_hand,
+    paint_mouth,
+)
 from research.drawn_videos.things import THINGS
 
 ARM = 1.6  # a hand's square with the whole forearm, in its own squares
@@ -47,7 +54,7 @@ def _sprite(image: Image.Image, rim: Rim | None) -> Sprite:
 
 
 @lru_cache(maxsize=512)
-def thing(name: str, side: int, seed: int) -> Sprite:
+def thing_sprite(name: str, side: int, seed: int) -> Sprite:
     """Return a thing, `side` pixels; the same seed gives the same colours."""
     pen = Pen(side, seed)
     THINGS[name].draw(pen, Random(f"{seed} {name}"))
@@ -55,7 +62,7 @@ def thing(name: str, side: int, seed: int) -> Sprite:
 
 
 @lru_cache(maxsize=64)
-def hand(pose: HandPose, side: int, skin: Color, sleeve: Color, left: bool) -> Sprite:
+def hand_sprite(pose: HandPose, side: int, skin: Color, sleeve: Color, left: bool) -> Sprite:
     """Return a hand with its forearm."""
     pen = Pen(side)
     paint_hand(pen, pose, skin, sleeve)
@@ -75,7 +82,7 @@ def _lengthened(image: Image.Image) -> Image.Image:
 
 
 @lru_cache(maxsize=64)
-def presenter(who: Person, side: int, opening: int, shut: bool) -> Image.Image:
+def presenter_image(who: Person, side: int, opening: int, shut: bool) -> Image.Image:
     """Return head and shoulders with a mouth and eyes."""
     image = _bust(who, side).copy()
     pen = Pen(side)
@@ -89,7 +96,7 @@ def presenter(who: Person, side: int, opening: int, shut: bool) -> Image.Image:
 @lru_cache(maxsize=8)
 def _bust(who: Person, side: int) -> Image.Image:
     pen = Pen(side)
-    paint_person(pen, who)
+    paint_bust(pen, who)
     return pen.image()
 
 
@@ -98,22 +105,22 @@ def _turned(sprite: Sprite, angle: int) -> Image.Image:
     return sprite.image.convert("RGBa").rotate(-angle, Image.Resampling.BICUBIC, expand=True).convert("RGBA")
 
 
-def lay(canvas: Image.Image, sprite: Sprite, pivot: Point, at: Point, angle: float = 0.0) -> None:
+def paste_sprite(canvas: Image.Image, sprite: Sprite, pivot: Point, at: Point, angle: float = 0.0) -> None:
     """Put a sprite on the canvas so that its `pivot` (unit) lies on pixel `at`, turned clockwise about it."""
     step = round(angle / ANGLE_STEP) * ANGLE_STEP
     image = _turned(sprite, step % 360) if step % 360 else sprite.image
-    dx, dy = swing((pivot[0] - 0.5) * sprite.side, (pivot[1] - 0.5) * sprite.side, step)
+    dx, dy = rotate_offset((pivot[0] - 0.5) * sprite.side, (pivot[1] - 0.5) * sprite.side, step)
     canvas.paste(image, (round(at[0] - image.width / 2 - dx), round(at[1] - image.height / 2 - dy)), image)
 
 
-def swing(x: float, y: float, angle: float) -> Point:
+def rotate_offset(x: float, y: float, angle: float) -> Point:
     """Return (x, y) turned clockwise by degrees (y points down)."""
     turn = math.radians(angle)
     return (x * math.cos(turn) - y * math.sin(turn), x * math.sin(turn) + y * math.cos(turn))
 
 
 @lru_cache(maxsize=64)
-def front(sprite: Sprite) -> Sprite:
+def front_wall(sprite: Sprite) -> Sprite:
     """Return the part of a hollow thing that hides what is inside: all that lies below the near edge of its rim."""
     if sprite.rim is None:
         return sprite
@@ -130,8 +137,8 @@ def front(sprite: Sprite) -> Sprite:
 
 
 @lru_cache(maxsize=128)
-def squashed(sprite: Sprite, percent: int) -> Sprite:
-    """Return a sprite pressed down to a share of its height and widened, its foot kept."""
+def squash(sprite: Sprite, percent: int) -> Sprite:
+    """Return a sprite pressed down to a fraction of its height and widened, its foot kept."""
     side = sprite.side
     tall = max(1, round(side * percent / 100))
     wide = round(side * (1 + (100 - percent) / 250))
@@ -142,8 +149,8 @@ def squashed(sprite: Sprite, percent: int) -> Sprite:
 
 
 @lru_cache(maxsize=128)
-def folded(sprite: Sprite, percent: int) -> Sprite:
-    """Return a flat thing whose left half is laid over its right half, by a share of the way."""
+def fold_over(sprite: Sprite, percent: int) -> Sprite:
+    """Return a flat thing whose left half is laid over its right half, by a fraction of the way."""
     side, middle = sprite.side, round(sprite.center[0] * sprite.side)
     image = sprite.image.copy()
     image.paste((0, 0, 0, 0), (0, 0, middle, side))
@@ -161,7 +168,7 @@ def folded(sprite: Sprite, percent: int) -> Sprite:
 
 
 @lru_cache(maxsize=32)
-def half(sprite: Sprite, right: bool) -> Sprite:
+def sprite_half(sprite: Sprite, right: bool) -> Sprite:
     """Return the left or right half of a sprite, broken along its middle."""
     image = sprite.image.copy()
     middle = image.width // 2
@@ -175,4 +182,4 @@ def hand_side(height: float) -> int:
     return round(HAND_SIZE * height)
 
 
-HAND_GRIP: Point = (0.5, GRIP[1] / ARM)
+SPRITE_GRIP: Point = (0.5, HAND_GRIP[1] / ARM)  # where a hand's sprite holds

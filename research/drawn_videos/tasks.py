@@ -67,7 +67,7 @@ FILES = ("cooking", "baking", "making", "repairing", "growing", "cleaning")
 
 
 @cache
-def tasks() -> tuple[Task, ...]:
+def read_tasks() -> tuple[Task, ...]:
     """Return every task, in the order of its file. Raises DatasetError for one that cannot be drawn."""
     found = []
     for name in FILES:
@@ -79,7 +79,7 @@ def tasks() -> tuple[Task, ...]:
 
 
 @cache
-def chat() -> Chat:
+def chat_lines() -> Chat:
     """Return the lines that are no steps."""
     return _validated(
         Chat,

@@ -123,7 +123,7 @@ WORDINGS: Mapping[Wording, str] = {
     "swap": "Sieve & Swap",
     "mix": "mixed",
 }
-SHARES = (0.1, 0.25, 0.5)
+FRACTIONS = (0.1, 0.25, 0.5)
 BASELINES: Mapping[Baseline, str] = {
     "uniform, common": "even parts, the commonest sentence",
     "uniform, nearest": "even parts, sentences of the nearest training video",
@@ -266,9 +266,12 @@ def _contrast() -> list[ProcxRow]:
 
 def _shares() -> list[ProcxRow]:
     swapped = pretrained(PROCX, "swap")
-    narrated = [ProcxRow("7b", f"{100 * share:g} %", swapped.changed(narrated_share=share)) for share in SHARES]
+    narrated = [
+        ProcxRow("7b", f"{100 * fraction:g} %", swapped.changed(narrated_share=fraction)) for fraction in FRACTIONS
+    ]
     captioned = [
-        ProcxRow("data", f"{100 * share:g} %", swapped.changed(captioned_share=share)) for share in (*SHARES, 1.0)
+        ProcxRow("data", f"{100 * fraction:g} %", swapped.changed(captioned_share=fraction))
+        for fraction in (*FRACTIONS, 1.0)
     ]
     return [ProcxRow("7b", "none", PROCX), *narrated, ProcxRow("7b", "100 %", swapped), *captioned]
 

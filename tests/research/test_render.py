@@ -11,13 +11,13 @@ import pytest
 
 import research.drawn_videos as world
 import stepline
-from research.drawn_videos import RenderSettings, Script, read_script, render, truth
+from research.drawn_videos import RenderSettings, Script, read_script, render, true_record
 from research.drawn_videos.__main__ import main
-from research.drawn_videos.draw import Stage
 from research.drawn_videos.motions import MOTIONS
 from research.drawn_videos.paint import Pen
+from research.drawn_videos.scene_renderer import SceneRenderer
 from research.drawn_videos.script import Scene, Shot, TrueStep, Utterance
-from research.drawn_videos.speech import RATE, arrange, envelope, speak, voice
+from research.drawn_videos.speech import RATE, choose_voice, loudness_envelope, schedule_utterances, synthesize_speech
 from research.drawn_videos.things import THINGS
 from stepline.errors import MediaError
 from stepline.records import Span
@@ -69,7 +69,7 @@ def test_a_small_video_lasts_as_long_as_its_script_and_is_the_same_twice(tmp_pat
     assert sound == pytest.approx(6.0, abs=0.1)
     assert frames == 36
     assert (tmp_path / "a.mp4").read_bytes() == (tmp_path / "b.mp4").read_bytes()
-    assert truth(spoken).reference[0].said == spoken.utterances[1].span
+    assert true_record(spoken).reference[0].said == spoken.utterances[1].span
 
 
 @needs_voice
@@ -94,11 +94,11 @@ def test_speech_that_overruns_the_script_makes_the_video_longer(tmp_path: Path) 
 def test_without_the_voice_the_error_names_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda name: None)
     with pytest.raises(MediaError, match="apt-get install espeak-ng"):
-        speak("Nobody has said this before.", voice(1))
+        synthesize_speech("Nobody has said this before.", choose_voice(1))
 
 
 def test_an_utterance_waits_until_the_last_is_over() -> None:
-    placed = arrange(
+    placed = schedule_utterances(
         [Utterance(at=1.0, text="a"), Utterance(at=2.0, text="b"), Utterance(at=9.0, text="c")], [3.0, 1.0, 1.0]
     )
     assert [each.span for each in placed] == [Span(1.0, 4.0), Span(4.18, 5.18), Span(9.0, 10.0)]
@@ -107,7 +107,7 @@ def test_an_utterance_waits_until_the_last_is_over() -> None:
 def test_the_mouth_opens_where_it_is_loud() -> None:
     speech = np.zeros(RATE, np.float32)
     speech[RATE // 2 :] = 0.3
-    assert envelope(speech, 2, 2).tolist() == pytest.approx([0.0, 0.3 / 0.32])
+    assert loudness_envelope(speech, 2, 2).tolist() == pytest.approx([0.0, 0.3 / 0.32])
 
 
 def test_at_least_forty_things_can_be_drawn_and_none_is_empty() -> None:
@@ -122,7 +122,7 @@ def test_at_least_forty_things_can_be_drawn_and_none_is_empty() -> None:
 
 @pytest.mark.parametrize("action", sorted(MOTIONS))
 def test_every_action_moves_something(action: str) -> None:
-    stage = Stage(2, RenderSettings(width=96, height=64))
+    stage = SceneRenderer(2, RenderSettings(width=96, height=64))
     scene = Scene(kind="table", place="workshop", action=action, item="spoon", target="bowl", props=("jar",))
     early, later = (stage.frame(scene, t, 6.0, 0.0, 0).astype(float) for t in (1.0, 2.6))
     assert early.shape == (64, 96, 3)

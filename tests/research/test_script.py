@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from research.drawn_videos import Script, make_script, read_script, truth, write_script
+from research.drawn_videos import Script, make_script, read_script, true_record, write_script
 from research.drawn_videos.script import Scene, Shot, TrueStep, Utterance
 from stepline.errors import DatasetError
 from stepline.records import Span
@@ -59,7 +59,7 @@ def test_a_file_that_is_no_script_is_named_in_one_line(tmp_path: Path) -> None:
 
 def test_truth_needs_spoken_times() -> None:
     with pytest.raises(DatasetError, match="render it first"):
-        truth(script())
+        true_record(script())
 
 
 def test_truth_holds_the_words_and_the_steps() -> None:
@@ -67,7 +67,7 @@ def test_truth_holds_the_words_and_the_steps() -> None:
         Utterance(at=0.5, text="Hello.", span=Span(0.5, 1.0)),
         Utterance(at=3.0, text="Cut it.", span=Span(3.0, 4.0)),
     )
-    record = truth(script(utterances=said))
+    record = true_record(script(utterances=said))
     assert record.transcript is not None
     assert [sentence.text for sentence in record.transcript.sentences] == ["Hello.", "Cut it."]
     assert record.reference[0].said == Span(3.0, 4.0)

@@ -6,9 +6,9 @@ import pytest
 
 from research.drawn_videos import Script, ScriptSettings, make_script
 from research.drawn_videos.layout import distance, free_spans
-from research.drawn_videos.scripts import spoken_length
-from research.drawn_videos.speech import voice
-from research.drawn_videos.tasks import chat, tasks
+from research.drawn_videos.script_generator import spoken_length
+from research.drawn_videos.speech import choose_voice
+from research.drawn_videos.tasks import chat_lines, read_tasks
 from stepline.records import Span
 
 
@@ -19,7 +19,7 @@ def scripts() -> list[Script]:
 
 def estimated(script: Script, utterance: int) -> Span:
     each = script.utterances[utterance]
-    return Span(each.at, each.at + spoken_length(each.text, voice(script.seed).speed))
+    return Span(each.at, each.at + spoken_length(each.text, choose_voice(script.seed).speed))
 
 
 def test_the_same_seed_gives_the_same_script() -> None:
@@ -28,10 +28,10 @@ def test_the_same_seed_gives_the_same_script() -> None:
 
 
 def test_there_are_many_tasks_and_every_step_can_be_drawn_and_said() -> None:
-    assert len(tasks()) >= 14
-    assert all(8 <= len(task.steps) <= 12 for task in tasks())
-    assert all(len(set(step.say)) >= 2 for task in tasks() for step in task.steps)
-    assert len({task.name for task in tasks()}) == len(tasks())
+    assert len(read_tasks()) >= 14
+    assert all(8 <= len(task.steps) <= 12 for task in read_tasks())
+    assert all(len(set(step.say)) >= 2 for task in read_tasks() for step in task.steps)
+    assert len({task.name for task in read_tasks()}) == len(read_tasks())
 
 
 def test_videos_last_as_long_as_asked(scripts: list[Script]) -> None:
@@ -42,8 +42,8 @@ def test_videos_last_as_long_as_asked(scripts: list[Script]) -> None:
 def test_every_script_holds_eight_steps_or_more_a_greeting_and_chat(scripts: list[Script]) -> None:
     for script in scripts:
         assert len(script.steps) >= 8
-        assert script.utterances[0].text in chat().greeting
-        assert script.utterances[-1].text in chat().outro
+        assert script.utterances[0].text in chat_lines().greeting
+        assert script.utterances[-1].text in chat_lines().outro
         assert len(script.utterances) >= len(script.steps) + 4
 
 
@@ -84,7 +84,7 @@ def test_only_one_step_is_shown_at_a_time_and_inside_the_video(scripts: list[Scr
 
 def test_where_a_step_is_true_its_own_action_is_drawn(scripts: list[Script]) -> None:
     for script in scripts:
-        task = next(task for task in tasks() if task.name == script.task)
+        task = next(task for task in read_tasks() if task.name == script.task)
         for step in script.steps:
             for span in step.spans:
                 scenes = [shot.scene for shot in script.shots if shot.span.overlap(span) > 0]

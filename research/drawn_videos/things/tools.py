@@ -4,7 +4,7 @@
 from math import cos, pi, sin
 from random import Random
 
-from research.drawn_videos.paint import Pen, Rim, darker, lighter
+from research.drawn_videos.paint import Pen, darker, lighter
 from research.drawn_videos.things.thing import CREAM, DARK_STEEL, IRON, SOFT_COLORS, STEEL, WOOD, Thing
 
 
@@ -197,11 +197,6 @@ def oil_can(pen: Pen, rng: Random) -> None:
     pen.line([(0.42, 0.50), (0.20, 0.16)], 0.035, STEEL)
     pen.lathe([(0.46, 0.06), (0.58, 0.22), (0.92, 0.24)], rng.choice([(196, 50, 40), (60, 120, 90)]), gloss=0.6)
     pen.label(0.5, 0.78, "OIL", 0.13, (250, 240, 220))
-
-
-def box_rim(pen: Pen) -> None:
-    """Remember the opening of a square box."""
-    pen.rim = Rim(0.5, 0.36, 0.40, 0.12)
 
 
 def ruler(pen: Pen, rng: Random) -> None:

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from random import Random
 
-from research.drawn_videos.layout import TITLE, Layout, free_spans, on_grid, place_steps
+from research.drawn_videos.layout import TITLE, StepLayout, free_spans, lay_out_steps, on_grid
 from research.drawn_videos.script import Scene, Script, Shot, TrueStep, Utterance
 from research.drawn_videos.settings import ScriptSettings
-from research.drawn_videos.speech import voice
-from research.drawn_videos.tasks import Task, TaskStep, chat, tasks
+from research.drawn_videos.speech import choose_voice
+from research.drawn_videos.tasks import Task, TaskStep, chat_lines, read_tasks
 from stepline.records import Span
 
 LEAST_GAP = 0.5  # s between two utterances
@@ -24,16 +24,16 @@ def make_script(seed: int, settings: ScriptSettings | None = None) -> Script:
     """Return the script of a seed; the same seed and settings give the same script."""
     settings = settings or ScriptSettings()
     rng = Random(f"script {seed}")
-    task = rng.choice(tasks())
-    steps = _chosen(task, settings, rng)
-    lines = _lines(task, steps, settings, rng)
-    speed = voice(seed).speed
+    task = rng.choice(read_tasks())
+    steps = _choose_steps(task, settings, rng)
+    lines = _spoken_lines(task, steps, settings, rng)
+    speed = choose_voice(seed).speed
     lengths = [spoken_length(text, speed) for text, _ in lines]
-    starts, duration = _times(lengths, settings, rng)
+    starts, duration = _utterance_times(lengths, settings, rng)
     said = {
         k: Span(at, at + length) for (_, k), at, length in zip(lines, starts, lengths, strict=True) if k is not None
     }
-    layout = place_steps([said[k] for k in range(len(steps))], duration, settings, rng)
+    layout = lay_out_steps([said[k] for k in range(len(steps))], duration, settings, rng)
     utterances = tuple(Utterance(at=at, text=text) for (text, _), at in zip(lines, starts, strict=True))
     index = {k: position for position, (_, k) in enumerate(lines) if k is not None}
     true = tuple(
@@ -59,18 +59,18 @@ def spoken_length(text: str, speed: int) -> float:
     return round(0.20 + (len(text) / LETTERS) * WORDS_PER_MINUTE / speed + COMMA * text.count(","), 2)
 
 
-def _chosen(task: Task, settings: ScriptSettings, rng: Random) -> list[TaskStep]:
+def _choose_steps(task: Task, settings: ScriptSettings, rng: Random) -> list[TaskStep]:
     """Return some of the task's steps, in order."""
     most = min(settings.most_steps, len(task.steps))
     count = rng.randint(min(settings.least_steps, most), most)
     return [task.steps[k] for k in sorted(rng.sample(range(len(task.steps)), count))]
 
 
-def _lines(
+def _spoken_lines(
     task: Task, steps: Sequence[TaskStep], settings: ScriptSettings, rng: Random
 ) -> list[tuple[str, int | None]]:
     """Return everything that is said, in order, with the step that it says or None."""
-    talk = chat()
+    talk = chat_lines()
     lines: list[tuple[str, int | None]] = [
         (rng.choice(talk.greeting), None),
         (rng.choice(talk.promise).format(task=task.name), None),
@@ -86,7 +86,7 @@ def _lines(
     return [*lines, (rng.choice(talk.outro), None)]
 
 
-def _times(lengths: Sequence[float], settings: ScriptSettings, rng: Random) -> tuple[list[float], float]:
+def _utterance_times(lengths: Sequence[float], settings: ScriptSettings, rng: Random) -> tuple[list[float], float]:
     """Return when each utterance starts, and the video's duration."""
     spoken = sum(lengths) + OPENING + CLOSING
     least = spoken + LEAST_GAP * (len(lengths) - 1)
@@ -104,7 +104,7 @@ def _times(lengths: Sequence[float], settings: ScriptSettings, rng: Random) -> t
 
 
 def _shots(
-    task: Task, steps: Sequence[TaskStep], layout: Layout, speaking: Sequence[Span], duration: float, rng: Random
+    task: Task, steps: Sequence[TaskStep], layout: StepLayout, speaking: Sequence[Span], duration: float, rng: Random
 ) -> tuple[Shot, ...]:
     """Return shots that tile the video: steps where they are shown, talk and still life between."""
     shown = [(span, steps[k]) for k, spans in enumerate(layout.spans) for span in spans]
@@ -146,13 +146,13 @@ def _filler_shots(
     if gap.duration > LONG_FILLER:
         middle = on_grid(gap.start + gap.duration * rng.uniform(0.4, 0.6))
         return [
-            Shot(span=part, scene=_filler(task, steps, part, speaking, rng))
+            Shot(span=part, scene=_filler_scene(task, steps, part, speaking, rng))
             for part in (Span(gap.start, middle), Span(middle, gap.end))
         ]
-    return [Shot(span=gap, scene=_filler(task, steps, gap, speaking, rng))]
+    return [Shot(span=gap, scene=_filler_scene(task, steps, gap, speaking, rng))]
 
 
-def _filler(task: Task, steps: Sequence[TaskStep], span: Span, speaking: Sequence[Span], rng: Random) -> Scene:
+def _filler_scene(task: Task, steps: Sequence[TaskStep], span: Span, speaking: Sequence[Span], rng: Random) -> Scene:
     """Return the presenter where somebody speaks, mostly, and things that nobody touches elsewhere."""
     step = rng.choice(steps)
     heard = sum(span.overlap(each) for each in speaking) > 0.4 * span.duration

@@ -7,23 +7,20 @@ from random import Random
 from PIL import Image, ImageFilter
 
 from research.drawn_videos import sprites
-from research.drawn_videos.camera import MARGIN, Film, Picture, View, window
-from research.drawn_videos.effects import Meeting, draw_effect, draw_fill
-from research.drawn_videos.hands import HandPose
+from research.drawn_videos.camera import MARGIN, FilmLook, Picture, View, camera_window
+from research.drawn_videos.effects import ContactPoints, draw_effect, draw_fill
 from research.drawn_videos.light import Point, shadow
-from research.drawn_videos.motions import MOTIONS
+from research.drawn_videos.motions import MOTIONS, Pose, wave
 from research.drawn_videos.paint import TILT, Color
-from research.drawn_videos.people import MOUTHS, Person, person
-from research.drawn_videos.pose import Pose, wave
-from research.drawn_videos.scenes import background
+from research.drawn_videos.people import MOUTHS, HandPose, Person, make_person
+from research.drawn_videos.scenes import background, title_card
 from research.drawn_videos.script import Scene
 from research.drawn_videos.settings import RenderSettings
 from research.drawn_videos.sprites import Sprite
 from research.drawn_videos.things import THINGS
 from research.drawn_videos.things.thing import SOFT_COLORS, Thing
-from research.drawn_videos.title_card import titled
 
-WIDE_FILL, CLOSE_FILL = 0.62, 0.86  # share of the frame's height for a target and the hands above it
+WIDE_FILL, CLOSE_FILL = 0.62, 0.86  # fraction of the frame's height for a target and the hands above it
 HEADROOM = 0.36  # frame heights above a target that the item and the hand need
 FOOT: Point = (0.89, 0.80)  # where the target stands, frame heights
 FLATS = ("cutting board", "plate", "wood plank", "cloth", "shirt", "paper")  # props that lie under a smaller target
@@ -32,19 +29,19 @@ SPOTS: tuple[Point, ...] = ((0.30, 0.62), (1.47, 0.60), (0.62, 0.50), (1.20, 0.4
 ASPECT = 16 / 9  # of the world; a narrower frame crops it
 
 
-class Stage:
+class SceneRenderer:
     """Draws the scenes of one video; everything that does not move is painted once."""
 
     def __init__(self, seed: int, settings: RenderSettings | None = None) -> None:
         self.settings = settings or RenderSettings()
         self.seed = seed
-        self.who: Person = person(seed)
+        self.who: Person = make_person(seed)
         rng = Random(f"stage {seed}")
         self.sleeve: Color = rng.choice([self.who.clothes, *SOFT_COLORS[:3], (60, 62, 70), (230, 228, 222)])
         self.width = round(self.settings.width * MARGIN)
         self.height = round(self.settings.height * MARGIN)
-        self._film = Film(seed, self.settings)
-        self._set = lru_cache(maxsize=24)(self._dressed)
+        self._film = FilmLook(seed, self.settings)
+        self._set = lru_cache(maxsize=24)(self._still_canvas)
 
     def frame(self, scene: Scene, t: float, length: float, loudness: float, number: int) -> Picture:
         """Return the picture `t` s into a scene of `length` s, (height, width, 3) uint8.
@@ -53,11 +50,11 @@ class Stage:
         """
         canvas = self._set(scene).copy()
         if scene.kind == "talk":
-            self._talk(canvas, scene, t, loudness)
+            self._draw_presenter(canvas, scene, t, loudness)
         elif scene.kind == "table":
-            self._act(canvas, scene, t, length)
+            self._draw_action(canvas, scene, t, length)
         frame = (float(self.settings.width), float(self.settings.height))
-        seen = window(scene, t, length, self.seed, (self.width, self.height), frame)
+        seen = camera_window(scene, t, length, self.seed, (self.width, self.height), frame)
         return self._film.expose(canvas, seen, number)
 
     # ------------------------------------------------------------ what stands still
@@ -66,30 +63,30 @@ class Stage:
         """Return where the camera stands: nearer to small targets, and nearer still in a close shot."""
         if scene.kind in ("talk", "title") or scene.target is None:
             return View(self.width, self.height, 1.0, (ASPECT / 2, 0.58))
-        size, sprite = THINGS[scene.target].size, sprites.thing(scene.target, 64, self.seed)
+        size, sprite = THINGS[scene.target].size, sprites.thing_sprite(scene.target, 64, self.seed)
         above = (sprite.bottom - _work_point(sprite, THINGS[scene.target])[1]) * size + HEADROOM
         tall = (sprite.bottom - sprite.top) * size
         fill, least, most = (CLOSE_FILL, 1.0, 1.9) if scene.camera == "close" else (WIDE_FILL, 1.0, 1.25)
         zoom = min(most, max(least, min(fill / above, fill / tall)))
         return View(self.width, self.height, zoom, (FOOT[0], FOOT[1] - 0.29 / zoom))
 
-    def _dressed(self, scene: Scene) -> Image.Image:
+    def _still_canvas(self, scene: Scene) -> Image.Image:
         """Return the canvas with everything that does not move."""
         view = self._view(scene)
         image = self._backdrop(scene, view, scene.kind in ("table", "roll"))
         if scene.kind == "title":
-            return titled(image, scene.caption or "")
+            return title_card(image, scene.caption or "")
         if scene.kind == "talk":
             return image
         under = [name for name in scene.props if _lies_under(name, scene.target)]
         for name, spot in zip([name for name in scene.props if name not in under], SPOTS, strict=False):
-            self._put(image, view, name, spot)
+            self._draw_thing(image, view, name, spot)
         for name in under[:1]:
             sprite = self._sprite(view, name)
             surface = (sprite.bottom - sprite.top) * 0.56 * sprite.side / (view.zoom * view.height)
-            self._put(image, view, name, (FOOT[0], FOOT[1] + surface))
+            self._draw_thing(image, view, name, (FOOT[0], FOOT[1] + surface))
         if scene.target is not None and scene.kind == "roll":
-            self._put(image, view, scene.target, FOOT)
+            self._draw_thing(image, view, scene.target, FOOT)
         return image
 
     def _backdrop(self, scene: Scene, view: View, table: bool) -> Image.Image:
@@ -103,49 +100,49 @@ class Stage:
         return part.filter(ImageFilter.GaussianBlur(0.8))
 
     def _sprite(self, view: View, name: str) -> Sprite:
-        return sprites.thing(name, view.pixels(THINGS[name].size), self.seed)
+        return sprites.thing_sprite(name, view.pixels(THINGS[name].size), self.seed)
 
-    def _put(self, image: Image.Image, view: View, name: str, foot: Point) -> None:
+    def _draw_thing(self, image: Image.Image, view: View, name: str, foot: Point) -> None:
         """Stand (or lay) a thing with its foot on a spot, with its shadow."""
         sprite, angle = self._sprite(view, name), THINGS[name].lies
         x, y = view.at(foot)
         if angle:
-            _cast(image, x, y, sprite.side * 0.7, 0.10)
-            sprites.lay(image, sprite, sprite.center, (x, y - 0.05 * sprite.side), angle)
+            _paste_shadow(image, x, y, sprite.side * 0.7, 0.10)
+            sprites.paste_sprite(image, sprite, sprite.center, (x, y - 0.05 * sprite.side), angle)
             return
-        _cast(image, x, y, (sprite.right - sprite.left) * sprite.side)
-        sprites.lay(image, sprite, (sprite.center[0], sprite.bottom), (x, y))
+        _paste_shadow(image, x, y, (sprite.right - sprite.left) * sprite.side)
+        sprites.paste_sprite(image, sprite, (sprite.center[0], sprite.bottom), (x, y))
 
     # ------------------------------------------------------------ what moves
 
-    def _act(self, canvas: Image.Image, scene: Scene, t: float, length: float) -> None:
+    def _draw_action(self, canvas: Image.Image, scene: Scene, t: float, length: float) -> None:
         """Draw target, item, effects and hands of a table scene."""
         view, target = self._view(scene), scene.target or "bowl"
         pose = MOTIONS[scene.action or "place"](t, length)
         sprite = self._sprite(view, target)
         shape = _shaped(sprite, pose)
         x, y = view.at(FOOT)
-        _cast(canvas, x, y, (sprite.right - sprite.left) * sprite.side)
+        _paste_shadow(canvas, x, y, (sprite.right - sprite.left) * sprite.side)
         foot = (sprite.center[0], sprite.bottom)
         if pose.turn:
             middle = y - (sprite.bottom - 0.5) * sprite.side
-            sprites.lay(canvas, shape, (0.5, 0.5), (x + (0.5 - foot[0]) * sprite.side, middle), pose.turn)
+            sprites.paste_sprite(canvas, shape, (0.5, 0.5), (x + (0.5 - foot[0]) * sprite.side, middle), pose.turn)
         else:
-            sprites.lay(canvas, shape, foot, (x, y))
+            sprites.paste_sprite(canvas, shape, foot, (x, y))
         work = _work_point(sprite, THINGS[target])
-        meeting = self._meeting(
+        contact = self._contact_points(
             scene, view, pose, sprite, (x + (work[0] - foot[0]) * sprite.side, y + (work[1] - foot[1]) * sprite.side)
         )
-        draw_fill(canvas, meeting, pose, t / max(length, 0.1))
+        draw_fill(canvas, contact, pose, t / max(length, 0.1))
         below = scene.item is not None and _small(THINGS[scene.item])
         if below:
-            self._hands(canvas, view, pose, meeting)
-        self._item(canvas, scene, view, pose, meeting, shape, (x, y), foot)
-        draw_effect(canvas, scene.action or "place", meeting, pose, t, length)
+            self._draw_hands(canvas, view, pose, contact)
+        self._draw_item(canvas, scene, view, pose, contact, shape, (x, y), foot)
+        draw_effect(canvas, scene.action or "place", contact, pose, t, length)
         if not below:
-            self._hands(canvas, view, pose, meeting)
+            self._draw_hands(canvas, view, pose, contact)
 
-    def _meeting(self, scene: Scene, view: View, pose: Pose, sprite: Sprite, work: Point) -> Meeting:
+    def _contact_points(self, scene: Scene, view: View, pose: Pose, sprite: Sprite, work: Point) -> ContactPoints:
         """Return where the item, the hands and the target meet, in pixels."""
         unit = view.zoom * view.height
         tip = (work[0] + pose.x * unit, work[1] + pose.y * unit)
@@ -154,20 +151,22 @@ class Stage:
         if item is not None and scene.item is not None:
             held = self._sprite(view, scene.item)
             hold = PALM if _small(item) else item.grip
-            dx, dy = sprites.swing((hold[0] - item.tip[0]) * held.side, (hold[1] - item.tip[1]) * held.side, pose.angle)
+            dx, dy = sprites.rotate_offset(
+                (hold[0] - item.tip[0]) * held.side, (hold[1] - item.tip[1]) * held.side, pose.angle
+            )
             grip = (tip[0] + dx, tip[1] + dy)
         opening = None if sprite.rim is None else (sprite.rim.rx * sprite.side, sprite.rim.ry * sprite.side)
         own = THINGS[scene.target or "bowl"].content
         color = (item.content if item and item.content else own) or (236, 226, 200)
-        return Meeting(work, tip, grip, opening, color, own or color, unit)
+        return ContactPoints(work, tip, grip, opening, color, own or color, unit)
 
-    def _item(
+    def _draw_item(
         self,
         canvas: Image.Image,
         scene: Scene,
         view: View,
         pose: Pose,
-        meeting: Meeting,
+        contact: ContactPoints,
         shape: Sprite,
         at: Point,
         foot: Point,
@@ -179,46 +178,46 @@ class Stage:
         if pose.apart:
             for right in (False, True):
                 sign = 1 if right else -1
-                place = (meeting.tip[0] + sign * pose.apart * meeting.unit, meeting.tip[1])
-                sprites.lay(canvas, sprites.half(held, right), item.tip, place, sign * 30)
+                place = (contact.tip[0] + sign * pose.apart * contact.unit, contact.tip[1])
+                sprites.paste_sprite(canvas, sprites.sprite_half(held, right), item.tip, place, sign * 30)
         else:
-            sprites.lay(canvas, held, item.tip, meeting.tip, pose.angle)
+            sprites.paste_sprite(canvas, held, item.tip, contact.tip, pose.angle)
         if pose.inside and shape.rim is not None:
-            sprites.lay(canvas, sprites.front(shape), foot, at)
+            sprites.paste_sprite(canvas, sprites.front_wall(shape), foot, at)
 
-    def _hands(self, canvas: Image.Image, view: View, pose: Pose, meeting: Meeting) -> None:
-        unit = meeting.unit
+    def _draw_hands(self, canvas: Image.Image, view: View, pose: Pose, contact: ContactPoints) -> None:
+        unit = contact.unit
         if pose.other is not None:
-            self._hand(
+            self._draw_hand(
                 canvas,
                 view,
                 "open" if pose.apart == 0 else "pinch",
-                (meeting.work[0] + pose.other[0] * unit, meeting.work[1] + pose.other[1] * unit),
+                (contact.work[0] + pose.other[0] * unit, contact.work[1] + pose.other[1] * unit),
                 left=True,
             )
         if pose.hand is not None:
-            self._hand(
+            self._draw_hand(
                 canvas,
                 view,
                 pose.hand,
-                (meeting.grip[0] + pose.reach[0] * unit, meeting.grip[1] + pose.reach[1] * unit),
+                (contact.grip[0] + pose.reach[0] * unit, contact.grip[1] + pose.reach[1] * unit),
                 left=False,
             )
 
-    def _hand(self, canvas: Image.Image, view: View, pose: HandPose, at: Point, *, left: bool) -> None:
+    def _draw_hand(self, canvas: Image.Image, view: View, pose: HandPose, at: Point, *, left: bool) -> None:
         """Draw a hand at a pixel, its forearm leading out of the frame's lower edge."""
         side = sprites.hand_side(view.zoom * view.height)
-        sprite = sprites.hand(pose, side, self.who.skin, self.sleeve, left)
+        sprite = sprites.hand_sprite(pose, side, self.who.skin, self.sleeve, left)
         elbow = (at[0] + (-0.26 if left else 0.26) * self.height * view.zoom, self.height * 1.35)
         angle = math.degrees(math.atan2(-(elbow[0] - at[0]), max(elbow[1] - at[1], 1.0)))
-        sprites.lay(canvas, sprite, sprites.HAND_GRIP, at, angle)
+        sprites.paste_sprite(canvas, sprite, sprites.SPRITE_GRIP, at, angle)
 
-    def _talk(self, canvas: Image.Image, scene: Scene, t: float, loudness: float) -> None:
+    def _draw_presenter(self, canvas: Image.Image, scene: Scene, t: float, loudness: float) -> None:
         """Draw the presenter, who nods, blinks, speaks and gestures, and the things before them."""
         close = scene.camera == "close"
         side = round(self.height * (1.25 if close else 0.98))
         opening = min(MOUTHS - 1, round(loudness * (MOUTHS - 1)))
-        bust = sprites.presenter(self.who, side, opening, t % 3.3 > 3.17)
+        bust = sprites.presenter_image(self.who, side, opening, t % 3.3 > 3.17)
         x = (
             self.width * (0.5 if close else 0.42)
             + 0.012 * self.height * wave(t, 4.1)
@@ -234,7 +233,7 @@ class Stage:
         view = self._view(scene)
         if 2.4 < t % 5.2 < 4.8:
             lift = math.sin(math.pi * min(1.0, max(0.0, (t % 5.2 - 2.4) / 2.4)))
-            self._hand(
+            self._draw_hand(
                 canvas,
                 view,
                 "open",
@@ -242,7 +241,7 @@ class Stage:
                 left=False,
             )
         for name, foot in zip(scene.props, ((1.30, 0.98), (1.58, 0.97), (0.22, 0.98)), strict=False):
-            self._put(canvas, view, name, foot)
+            self._draw_thing(canvas, view, name, foot)
 
 
 def _lies_under(name: str, target: str | None) -> bool:
@@ -253,9 +252,9 @@ def _lies_under(name: str, target: str | None) -> bool:
 def _shaped(sprite: Sprite, pose: Pose) -> Sprite:
     """Return the target as the pose bends it."""
     if pose.fold:
-        return sprites.folded(sprite, round(pose.fold * 20) * 5)
+        return sprites.fold_over(sprite, round(pose.fold * 20) * 5)
     if pose.squash < 0.99:
-        return sprites.squashed(sprite, round(pose.squash * 50) * 2)
+        return sprites.squash(sprite, round(pose.squash * 50) * 2)
     return sprite
 
 
@@ -278,7 +277,7 @@ def _small(item: Thing) -> bool:
     return item.grip == (0.5, 0.5)
 
 
-def _cast(image: Image.Image, x: float, y: float, width: float, flat: float = TILT * 0.55) -> None:
+def _paste_shadow(image: Image.Image, x: float, y: float, width: float, flat: float = TILT * 0.55) -> None:
     """Lay a soft shadow to the right of a foot, since light comes from the left."""
     dark = _shadow(max(4, round(width * 1.02)), max(3, round(width * flat)))
     image.paste(
