@@ -1,14 +1,10 @@
-"""Plays a run through event by event: the earliest free worker takes the next video; nodes and the driver die.
+"""Event simulation of `stepline curate` on a cluster: what breaks, what waits, how long it takes.
 
-A video's finished stages stay finished, as cells do: what a death takes is the unit in flight alone.
-
-The videos of a simulated run: how long each stage takes for each, drawn from what was measured.
+The earliest free worker takes the next video; nodes and the driver die. A video's finished stages stay finished, as
+results in OUT do: what a death takes is the task in flight alone. How long each stage takes for each video is drawn
+from what was measured.
 
 V videos, S stages.
-
-What a simulated cluster is, and what came of a run on it.
-
-A run on a cluster that nobody has at hand, played through: what breaks, what waits, how long it takes.
 """
 
 import heapq
@@ -54,14 +50,14 @@ def workload(
 
     measured: stage -> (n,) seconds of each measured video, 0 where it was not reached; sizes: (n,) their durations. A
     video is a measured one drawn at random, its stages scaled along each stage's line through duration. far: the wanted
-    durations lie far from the measured ones, where a line tells nothing; stages grow in proportion then. poison: share
-    of videos that hang in their first stage until `limit` and end there. bytes_a_second: of the media.
+    durations lie far from the measured ones, where a line tells nothing; stages grow in proportion then. poison:
+    fraction of videos that hang in their first stage until `limit` and end there. bytes_a_second: of the media.
     """
-    generator = np.random.default_rng(seed)
-    drawn = generator.integers(len(sizes), size=len(wanted))
+    rng = np.random.default_rng(seed)
+    drawn = rng.integers(len(sizes), size=len(wanted))
     columns = [_scaled(spent, sizes, wanted, drawn, far=far) for spent in measured.values()]
     times = np.stack(columns, axis=1).astype(np.float32)
-    hung = generator.random(len(wanted)) < poison
+    hung = rng.random(len(wanted)) < poison
     times[hung] = 0.0
     times[hung, 0] = limit
     return Workload(times, (wanted * bytes_a_second).astype(np.float32))
@@ -81,8 +77,8 @@ def _scaled(spent: Floats, sizes: Floats, wanted: Floats, drawn: npt.NDArray[np.
 
 def durations(count: int, mean: float, spread: float, seed: int = 0) -> Floats:
     """Return lognormal durations of that mean; spread: standard deviation of the log."""
-    generator = np.random.default_rng(seed)
-    return generator.lognormal(np.log(mean) - spread**2 / 2, spread, size=count)
+    rng = np.random.default_rng(seed)
+    return rng.lognormal(np.log(mean) - spread**2 / 2, spread, size=count)
 
 
 def stacked(rows: Sequence[Mapping[str, float]], stages: Sequence[str]) -> dict[str, Floats]:
@@ -98,9 +94,9 @@ class Cluster:
     """Machines and what befalls them. Times in seconds; `..._every`: mean time between, exponential.
 
     start: until a fresh worker has its models. batch: videos that a worker is handed at once. speculate: give an idle
-    worker a copy of the unit that runs longest, once no video waits. storage: bytes/s that all read together; stream:
+    worker a copy of the task that runs longest, once no video waits. storage: bytes/s that all read together; stream:
     bytes/s of one reader. loss: a node that dies or is pre-empted is away for `away` seconds. driver_every: the driver
-    dies, all units in flight with it, and is back after `driver_away`.
+    dies, all tasks in flight with it, and is back after `driver_away`.
     """
 
     nodes: int = 100
@@ -124,10 +120,10 @@ class Cluster:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class SimulatedRun:
     """What a run came to. Worker seconds: useful + lost + copied + starting + waiting + away = workers x makespan.
 
-    useful: spent on units that ended, failing ones included; lost: on units that a node or the driver took with it;
+    useful: spent on tasks that ended, failing ones included; lost: on tasks that a node or the driver took with it;
     copied: on the slower of two copies; starting: loading models; waiting: for storage or for want of videos.
     tail: from the moment when no video waits. last: from when 99 in 100 videos are done. slowest, usual: the 99th and
     50th percentile of the seconds from a video's first start to its end.
@@ -150,42 +146,42 @@ class Outcome:
 
     @property
     def utilisation(self) -> float:
-        """Share of all worker seconds that were useful."""
+        """Fraction of all worker seconds that were useful."""
         return self.useful / (self.workers * self.makespan) if self.makespan else 0.0
 
 
 Event = tuple[float, int, int, int]  # second, kind, who, version
-DONE, LOST, BACK, DRIVER, UP = range(5)
-NOBODY = -1
+WORKER_DONE, NODE_LOST, NODE_BACK, DRIVER_LOST, DRIVER_BACK = range(5)
+NO_VIDEO = -1
 
 
-def simulate(work: Workload, cluster: Cluster, *, seed: int = 0) -> Outcome:
+def simulate(work: Workload, cluster: Cluster, *, seed: int = 0) -> SimulatedRun:
     """Return what comes of a run; the same seed gives the same run."""
-    return _Play(work, cluster, seed).run()
+    return _Simulation(work, cluster, seed).run()
 
 
-class _Play:
+class _Simulation:
     """The state of a run. Lists by worker: its video, since when it works on it, which version of its plan is true."""
 
     def __init__(self, work: Workload, cluster: Cluster, seed: int) -> None:
-        self.cluster, self.generator = cluster, np.random.default_rng(seed)
+        self.cluster, self.rng = cluster, np.random.default_rng(seed)
         self.ends = np.cumsum(work.times, axis=1, dtype=np.float64)  # (V, S) seconds from a video's start
         self.total = self.ends[:, -1].tolist()
         self.bytes = work.bytes.tolist()
-        self.done_until = [0.0] * len(self.total)  # seconds of each video that are in cells
-        self.born = [-1.0] * len(self.total)  # when it was first begun
-        self.life: list[float] = []  # seconds from there to its end
+        self.done_until = [0.0] * len(self.total)  # seconds of each video that are in OUT
+        self.first_begun = [-1.0] * len(self.total)  # when it was first begun
+        self.latencies: list[float] = []  # seconds from there to its end
         self.ended_at: list[float] = []
         self.queue = deque(range(len(self.total)))
-        self.video = [NOBODY] * cluster.workers
+        self.video = [NO_VIDEO] * cluster.workers
         self.since = [0.0] * cluster.workers
         self.asked = [0.0] * cluster.workers  # when the next video's bytes were asked for
         self.version = [0] * cluster.workers
-        self.hand: list[list[int]] = [[] for _ in range(cluster.workers)]
-        slow = self.generator.random(cluster.nodes) < cluster.slow_share
+        self.batches: list[list[int]] = [[] for _ in range(cluster.workers)]
+        slow = self.rng.random(cluster.nodes) < cluster.slow_share
         self.speed = np.repeat(np.where(slow, cluster.slow_speed, 1.0), cluster.cores).tolist()
         self.events: list[Event] = []
-        self.base = [0.0] * cluster.workers  # seconds of its video that were in cells when it began
+        self.done_before = [0.0] * cluster.workers  # seconds of its video that were in OUT when it began
         self.idle: set[int] = set()
         self.loading: set[int] = set()
         self.copies: dict[int, list[int]] = {}  # video -> the workers that have it, where there are two
@@ -195,39 +191,45 @@ class _Play:
         self.useful = self.lost = self.copied = self.starting = self.away = 0.0
         self.losses = self.restarts = 0
 
-    def run(self) -> Outcome:
-        """Play until every video has ended."""
+    def run(self) -> SimulatedRun:
+        """Simulate until every video has ended."""
         for worker in range(self.cluster.workers):
-            self._start(worker)
+            self._load_models(worker)
         for node in range(self.cluster.nodes):
-            self._plan(LOST, node, self.cluster.loss_every)
-        self._plan(DRIVER, 0, self.cluster.driver_every)
-        act = {DONE: self._done, LOST: self._node_lost, BACK: self._node_back, DRIVER: self._driver_lost, UP: self._up}
+            self._schedule_event(NODE_LOST, node, self.cluster.loss_every)
+        self._schedule_event(DRIVER_LOST, 0, self.cluster.driver_every)
+        act = {
+            WORKER_DONE: self._worker_done,
+            NODE_LOST: self._node_lost,
+            NODE_BACK: self._node_back,
+            DRIVER_LOST: self._driver_lost,
+            DRIVER_BACK: self._driver_back,
+        }
         while self.left:
             self.now, kind, who, version = heapq.heappop(self.events)
             act[kind](who, version)
         return self._outcome()
 
-    def _plan(self, kind: int, who: int, mean: float) -> None:
+    def _schedule_event(self, kind: int, who: int, mean: float) -> None:
         if mean != NEVER:
-            heapq.heappush(self.events, (self.now + float(self.generator.exponential(mean)), kind, who, 0))
+            heapq.heappush(self.events, (self.now + float(self.rng.exponential(mean)), kind, who, 0))
 
-    def _start(self, worker: int) -> None:
-        """Have a worker load its models; what it does meanwhile is the void, video NOBODY."""
-        self.video[worker], self.since[worker], self.asked[worker] = NOBODY, self.now, self.now
+    def _load_models(self, worker: int) -> None:
+        """Have a worker load its models; its video meanwhile is NO_VIDEO."""
+        self.video[worker], self.since[worker], self.asked[worker] = NO_VIDEO, self.now, self.now
         self.loading.add(worker)
-        heapq.heappush(self.events, (self.now + self.cluster.start, DONE, worker, self.version[worker]))
+        heapq.heappush(self.events, (self.now + self.cluster.start, WORKER_DONE, worker, self.version[worker]))
 
-    def _done(self, worker: int, version: int) -> None:
+    def _worker_done(self, worker: int, version: int) -> None:
         if version != self.version[worker]:
             return
         video = self.video[worker]
-        if video == NOBODY:
+        if video == NO_VIDEO:
             self.starting += self.now - self.since[worker]
             self.loading.discard(worker)
         else:
             self._finish(worker, video)
-        self._next(worker)
+        self._next_video(worker)
 
     def _finish(self, worker: int, video: int) -> None:
         self.useful += self.now - self.since[worker]
@@ -235,37 +237,37 @@ class _Play:
             if other != worker:  # the slower copy ends with the faster
                 self.copied += max(0.0, self.now - self.since[other])
                 self.version[other] += 1
-                self._next(other)
+                self._next_video(other)
         self.left -= 1
-        self.life.append(self.now - self.born[video])
+        self.latencies.append(self.now - self.first_begun[video])
         self.ended_at.append(self.now)
 
-    def _next(self, worker: int) -> None:
+    def _next_video(self, worker: int) -> None:
         """Give a worker its next video, or let it wait."""
-        hand = self.hand[worker]
-        if not hand and self.driver_up:
-            hand.extend(self.queue.popleft() for _ in range(min(self.cluster.batch, len(self.queue))))
-            if not self.queue and hand:
+        batch = self.batches[worker]
+        if not batch and self.driver_up:
+            batch.extend(self.queue.popleft() for _ in range(min(self.cluster.batch, len(self.queue))))
+            if not self.queue and batch:
                 self.empty_at = self.now
-        if not hand:
-            self.video[worker] = NOBODY
+        if not batch:
+            self.video[worker] = NO_VIDEO
             self.idle.add(worker)
             if self.cluster.speculate and self.driver_up:
-                self._copy(worker)
+                self._begin_copy(worker)
             return
-        self._begin(worker, hand.pop(0))
+        self._begin_video(worker, batch.pop(0))
 
-    def _begin(self, worker: int, video: int) -> None:
+    def _begin_video(self, worker: int, video: int) -> None:
         self.idle.discard(worker)
-        ready = self._fetched(worker, video)
-        if self.born[video] < 0:
-            self.born[video] = self.now
+        ready = self._fetched_at(worker, video)
+        if self.first_begun[video] < 0:
+            self.first_begun[video] = self.now
         self.video[worker], self.since[worker] = video, max(self.now, ready)
-        self.asked[worker], self.base[worker] = self.now, self.done_until[video]
+        self.asked[worker], self.done_before[worker] = self.now, self.done_until[video]
         took = (self.total[video] - self.done_until[video]) / self.speed[worker]
-        heapq.heappush(self.events, (self.since[worker] + took, DONE, worker, self.version[worker]))
+        heapq.heappush(self.events, (self.since[worker] + took, WORKER_DONE, worker, self.version[worker]))
 
-    def _fetched(self, worker: int, video: int) -> float:
+    def _fetched_at(self, worker: int, video: int) -> float:
         """Return when a video's bytes are here; they were asked for when the one before it was begun."""
         cluster, count = self.cluster, self.bytes[video]
         if cluster.storage == cluster.stream == NEVER or not count:
@@ -274,101 +276,98 @@ class _Play:
         self.storage_free = max(self.storage_free, asked) + count / cluster.storage
         return float(max(self.storage_free, asked + count / cluster.stream))
 
-    def _copy(self, worker: int) -> None:
+    def _begin_copy(self, worker: int) -> None:
         """Give an idle worker a copy of the video that has run longest elsewhere, if it can still overtake it."""
         node = worker // self.cluster.cores
         running = [
             (self.since[other], other)
             for other, video in enumerate(self.video)
-            if video != NOBODY and video not in self.copies and other // self.cluster.cores != node
+            if video != NO_VIDEO and video not in self.copies and other // self.cluster.cores != node
         ]
         if running:
             since, other = min(running)
             video = self.video[other]
-            self._keep(video, self.base[other] + max(0.0, self.now - since) * self.speed[other])
+            self._store_finished_stages(video, self.done_before[other] + max(0.0, self.now - since) * self.speed[other])
             self.copies[video] = [other, worker]
-            self._begin(worker, video)
+            self._begin_video(worker, video)
 
-    def _keep(self, video: int, reached: float) -> float:
-        """Note which stages of a video are in cells once it is `reached`; return the seconds of the unit in flight."""
-        place = int(np.searchsorted(self.ends[video], reached, side="right"))
-        kept = max(float(self.ends[video, place - 1]) if place else 0.0, self.done_until[video])
-        self.done_until[video] = kept
-        return max(0.0, reached - kept)
+    def _store_finished_stages(self, video: int, reached: float) -> float:
+        """Note which stages of a video are in OUT once it is `reached`; return the seconds of the task in flight."""
+        index = int(np.searchsorted(self.ends[video], reached, side="right"))
+        stored = max(float(self.ends[video, index - 1]) if index else 0.0, self.done_until[video])
+        self.done_until[video] = stored
+        return max(0.0, reached - stored)
 
-    def _drop(self, worker: int) -> None:
-        """Take what a worker does from it: stages in cells are kept, its videos wait again."""
+    def _interrupt(self, worker: int) -> None:
+        """Take what a worker does from it: stages in OUT are kept, its videos wait again."""
         video = self.video[worker]
         self.version[worker] += 1
         self.idle.discard(worker)
-        if video != NOBODY:
+        if video != NO_VIDEO:
             spent = max(0.0, self.now - self.since[worker])
-            twin = self.copies.pop(video, None)
-            if twin is not None:
+            copy = self.copies.pop(video, None)
+            if copy is not None:
                 self.copied += spent
             else:
-                reached = self.base[worker] + spent * self.speed[worker]
-                flight = min(spent, self._keep(video, reached) / self.speed[worker])
+                reached = self.done_before[worker] + spent * self.speed[worker]
+                flight = min(spent, self._store_finished_stages(video, reached) / self.speed[worker])
                 self.lost += flight
                 self.useful += spent - flight
                 self.queue.appendleft(video)
         elif worker in self.loading:
             self.starting += self.now - self.since[worker]
-        self.queue.extendleft(reversed(self.hand[worker]))
-        self.hand[worker] = []
-        self.video[worker] = NOBODY
+        self.queue.extendleft(reversed(self.batches[worker]))
+        self.batches[worker] = []
+        self.video[worker] = NO_VIDEO
         self.loading.discard(worker)
 
     def _node_lost(self, node: int, _: int) -> None:
         self.losses += 1
-        for worker in self._of(node):
-            self._drop(worker)
+        for worker in self._workers_of(node):
+            self._interrupt(worker)
         self.down_since[node] = self.now
-        heapq.heappush(self.events, (self.now + self.cluster.away, BACK, node, 0))
+        heapq.heappush(self.events, (self.now + self.cluster.away, NODE_BACK, node, 0))
         self._wake()
 
     def _node_back(self, node: int, _: int) -> None:
         self.away += (self.now - self.down_since.pop(node)) * self.cluster.cores
         if self.driver_up:
-            for worker in self._of(node):
-                self._start(worker)
-        self._plan(LOST, node, self.cluster.loss_every)
+            for worker in self._workers_of(node):
+                self._load_models(worker)
+        self._schedule_event(NODE_LOST, node, self.cluster.loss_every)
 
     def _driver_lost(self, _: int, __: int) -> None:
         self.restarts += 1
         self.driver_up = False
         for worker in range(self.cluster.workers):
-            self._drop(worker)
-        heapq.heappush(self.events, (self.now + self.cluster.driver_away, UP, 0, 0))
+            self._interrupt(worker)
+        heapq.heappush(self.events, (self.now + self.cluster.driver_away, DRIVER_BACK, 0, 0))
 
-    def _up(self, _: int, __: int) -> None:
+    def _driver_back(self, _: int, __: int) -> None:
         self.driver_up = True
         for worker in range(self.cluster.workers):
             if worker // self.cluster.cores not in self.down_since:
-                self._start(worker)
-        self._plan(DRIVER, 0, self.cluster.driver_every)
+                self._load_models(worker)
+        self._schedule_event(DRIVER_LOST, 0, self.cluster.driver_every)
 
     def _wake(self) -> None:
         """Give videos that wait again to workers that had none."""
         for worker in sorted(self.idle):
             if self.queue and self.driver_up:
-                self._next(worker)
+                self._next_video(worker)
 
-    def _of(self, node: int) -> range:
+    def _workers_of(self, node: int) -> range:
         return range(node * self.cluster.cores, (node + 1) * self.cluster.cores)
 
-    def _outcome(self) -> Outcome:
+    def _outcome(self) -> SimulatedRun:
         away = self.away + sum((self.now - since) * self.cluster.cores for since in self.down_since.values())
         self.starting += sum(self.now - self.since[worker] for worker in self.loading)
         spent = self.useful + self.lost + self.copied + self.starting + away
-        life = np.array(self.life)
+        latencies = np.array(self.latencies)
         nearly = self.ended_at[max(0, int(np.ceil(0.99 * len(self.ended_at))) - 1)] if self.ended_at else 0.0
-        usual, slowest = np.percentile(life, [50, 99]) if len(life) else (0.0, 0.0)
-        return Outcome(
+        usual, slowest = np.percentile(latencies, [50, 99]) if len(latencies) else (0.0, 0.0)
+        return SimulatedRun(
             self.now, self.useful, self.lost, self.copied, self.starting,
             self.cluster.workers * self.now - spent, away, self.now - self.empty_at, self.now - nearly,
             float(usual), float(slowest), self.losses, self.restarts, self.cluster.workers,
         )  # fmt: skip
-
-
-__all__ = ["Cluster", "Outcome", "Workload", "simulate", "workload"]

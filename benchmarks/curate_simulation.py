@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.cluster_simulation import NEVER, Cluster, Outcome, Workload, durations, simulate, workload
+from benchmarks.cluster_simulation import NEVER, Cluster, SimulatedRun, Workload, durations, simulate, workload
 from stepline.curate.forecast.costs import read_costs
 from stepline.curate.plan import Plan
 from stepline.curate.remote import RemotePath
@@ -128,7 +128,7 @@ def phases(out: Path) -> tuple[dict[str, float], dict[str, float], int, float]:
     return starts, ends, most, min(starts.values())
 
 
-def row(name: str, told: Outcome, work: Workload, took: float) -> dict[str, object]:
+def row(name: str, told: SimulatedRun, work: Workload, took: float) -> dict[str, object]:
     """Return one case of the table."""
     return {
         "case": name, "hours": round(told.makespan / HOUR, 2),

@@ -75,7 +75,7 @@ def wait_for_end(process, seconds=10.0):
 
 
 def begun(out):
-    """How often each unit was begun: (stage, id) -> times."""
+    """How often each task was begun: (stage, id) -> times."""
     lines = read_timings(RemotePath(str(out)))
     return Counter((line["stage"], line["id"]) for line in lines if line["event"] == "start" and line["id"])
 

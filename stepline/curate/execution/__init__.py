@@ -1,1 +1,1 @@
-"""Processes that do units of work under watch: who gives the orders, who watches, who does them."""
+"""How tasks are done: scheduler > pool of worker processes > worker > stage, on this machine or by Ray's actors."""

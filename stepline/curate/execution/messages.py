@@ -14,7 +14,7 @@ ReplyKind: TypeAlias = Literal["done", "run"] | FailureKind
 
 @dataclass(frozen=True)
 class WorkerSetup:
-    """What a worker is told once. stages: of kind "video"; out: URL of the run's place.
+    """What a worker is told once. stages: of kind "video"; out: URL of OUT.
 
     folders: local, of the dataset stages that are done, by stage.
     """

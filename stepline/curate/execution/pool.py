@@ -271,7 +271,7 @@ class WorkerPool:
             self._log_end(request, ended, again=True)
             self._retries.append(request)
             return None
-        return self._finished(request, reply, seconds)
+        return self._logged_outcome(request, reply, seconds)
 
     def _reply_for_death(
         self, death: WorkerDeath, request: TaskRequest, fresh: bool, seconds: float
@@ -291,7 +291,7 @@ class WorkerPool:
         how = f"signal {signal.Signals(-death.code).name}" if death.code < 0 else f"exit code {death.code}"
         return TaskReply("crash", f"its process ended with {how}", wall=seconds) if fresh else None
 
-    def _finished(self, request: TaskRequest, reply: TaskReply, seconds: float) -> TaskOutcome:
+    def _logged_outcome(self, request: TaskRequest, reply: TaskReply, seconds: float) -> TaskOutcome:
         self._log_end(request, reply)
         task = request.task
         if reply.kind == "run":

@@ -1,1 +1,1 @@
-"""What a run writes down below OUT: results, failures, folders, timings, what it works on, and who works on it."""
+"""What a run writes below OUT: results and failures, its inventory and log, and who works on it."""

@@ -22,7 +22,7 @@ def dataset(out):
 
 
 def computed(out, *, stage=None):
-    """The units that were begun: (stage, id), one for each time."""
+    """The tasks that were begun: (stage, id), one for each time."""
     lines = [line for line in read_timings(RemotePath(str(out))) if line["event"] == "start"]
     return sorted((line["stage"], line["id"]) for line in lines if line["id"] and stage in (None, line["stage"]))
 
