@@ -16,8 +16,7 @@ from stepline.nasva.network_settings import RunSettings
 from stepline.pipeline.request import StepsSettings
 from stepline.procx.settings import ProcxRunSettings
 from stepline.sieve_swap.settings import SieveSwapSettings
-from stepline.wys2.settings import Wys2Settings
-from stepline.wys2.summarizer.settings import SummarizerRunSettings
+from stepline.wys2.settings import SummarizerRunSettings, Wys2Settings
 
 DOCS = Path(__file__).parent
 OTHERS = {  # commands with settings of their own

@@ -163,8 +163,7 @@ def test_the_sections_of_every_command_are_known():
     from stepline.pipeline.request import StepsSettings
     from stepline.procx.settings import ProcxRunSettings
     from stepline.sieve_swap.settings import SieveSwapSettings
-    from stepline.wys2.settings import Wys2Settings
-    from stepline.wys2.summarizer.settings import SummarizerRunSettings
+    from stepline.wys2.settings import SummarizerRunSettings, Wys2Settings
 
     roots = (
         *(Recipe, RunSettings, RefineRunSettings, StepsSettings, ProcxRunSettings, SieveSwapSettings, Wys2Settings),

@@ -27,9 +27,9 @@ from stepline.wys2.dataset import (
     standardise_columns,
     task_log_probabilities,
 )
-from stepline.wys2.detector import Detector
+from stepline.wys2.detector import Detector, score_pairs
 from stepline.wys2.settings import DetectorSettings, LabelSettings
-from stepline.wys2.train import ValidationClips, score_pairs, train_detector, train_with_pseudo_labels
+from stepline.wys2.train import ValidationClips, train_detector, train_with_pseudo_labels
 
 
 @dataclass(frozen=True)

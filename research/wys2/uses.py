@@ -30,7 +30,7 @@ from stepline.settings import Count, Settings
 from stepline.training.batches import Mask
 from stepline.training.settings import TrainSettings
 from stepline.wys2.detector import Detector
-from stepline.wys2.settings import LabelSettings
+from stepline.wys2.settings import SUMMARIZER_TRAINING, LabelSettings
 from stepline.wys2.summarizer import (
     SegmentedVideo,
     SummarizerSettings,
@@ -39,7 +39,6 @@ from stepline.wys2.summarizer import (
     train_summarizer,
 )
 from stepline.wys2.summarizer.dataset import shown_seconds
-from stepline.wys2.summarizer.settings import TRAINING as SUMMARIZER_TRAINING
 from stepline.wys2.summarizer.train import score_summaries
 
 Scores: TypeAlias = Mapping[str, Mapping[str, float]]  # row -> measure -> value

@@ -253,9 +253,9 @@ def train_wys2(
     from stepline.settings import load_settings
     from stepline.training.sources import read_records, text_encoder
     from stepline.wys2.dataset import gather_clips
-    from stepline.wys2.run import train_detector_run
-    from stepline.wys2.run_files import DETECTOR
+    from stepline.wys2.detector import DETECTOR
     from stepline.wys2.settings import Wys2Settings
+    from stepline.wys2.train import train_detector_run
 
     settings = load_settings(Wys2Settings, settings_file, overrides)
     features, encode = FeatureStore(options["features"]), text_encoder(options["vectors"])
@@ -275,8 +275,8 @@ def train_wys2(
         kept = f", {row.kept} of {row.of} unlabelled ones" if row.of else ""
         click.echo(f"round {row.number}: {row.pairs} clips{kept}; ROC-AUC on validation {row.auc:.3f}", err=True)
         rounds.append({"number": row.number, "pairs": row.pairs, "kept": row.kept, "auc": row.auc})
-    click.echo(trained.told, err=True)
-    error = None if trained.calibrated is None else trained.calibrated.error
+    click.echo(trained.calibration_report, err=True)
+    error = None if trained.calibration is None else trained.calibration.error
     path = str(out / DETECTOR)
     click.echo(json.dumps({"detector": path, "rounds": rounds, "calibration_error": error}) if as_json else path)
 
@@ -306,9 +306,8 @@ def train_summarizer(
     from stepline.records import count_reasons
     from stepline.settings import load_settings
     from stepline.training.sources import read_records, text_encoder
-    from stepline.wys2.run_files import SUMMARIZER
-    from stepline.wys2.summarizer.model import read_frame_labels
-    from stepline.wys2.summarizer.settings import SummarizerRunSettings
+    from stepline.wys2.summarizer.model import SUMMARIZER, read_frame_labels
+    from stepline.wys2.settings import SummarizerRunSettings
     from stepline.wys2.summarizer.train import gather_summaries, train_summarizer_run
 
     settings = load_settings(SummarizerRunSettings, settings_file, overrides)

@@ -185,6 +185,10 @@ class ClipDataset:
         kept = [row for row, clip in enumerate(self.clips) if clip.video in videos]
         return ClipDataset([self.clips[row] for row in kept], [self.pairs[row] for row in kept])
 
+    def pairs_of_own_text(self) -> list[ClipTextPair]:
+        """Return the pairs, each with its own text alone."""
+        return [ClipTextPair(pair.id, pair.video, pair.text[:1]) for pair in self.pairs]
+
     def positive(self, labels: Mask) -> list[ClipTextPair]:
         """Return the pairs that labels (N,) call positive."""
         return [pair for pair, kept in zip(self.pairs, labels.tolist(), strict=True) if kept]

@@ -1,28 +1,37 @@
-"""The detector: a tower for clips, a tower for texts, and how alike what they give is (WYS2, section 3.2).
+"""The detector of visual narrations: a tower for clips, one for texts, how alike they are; its losses, and its file.
 
-Letters: B clips, R feature rows, C width of a row, M texts, D width of the space shared by clips and texts.
+    score = f_V(clip) . f_T(text)                            a dot product, a cosine over temperature, or a joint head
+    NCE = -log(exp(own) / sum over own and negatives)        WYS2, section 3.2; MIL-NCE in its correct and released form
 
-Contrastive losses on the scores of a batch: WYS2's NCE, and MIL-NCE in its correct and its released form.
-
-Letters: B clips, P candidate texts of a clip. scores (B, B, P): of clip i with candidate p of clip j, -inf on padding.
-
-The detector on disk: one safetensors file that carries its settings and says which features it was trained on.
+The file is safetensors that carries its settings and says which features it was trained on; attributes that are modules
+are keys of its weights, so their names stay.
+Source: WYS2, section 3.2; Miech et al. 2020 (MIL-NCE).
+Letters: B clips, R feature rows, C width of a row, P candidate texts of a clip, M texts, D width of the space shared by
+clips and texts. scores (B, B, P): of clip i with candidate p of clip j, -inf on padding.
 """
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from stepline.errors import ShapeError
+from stepline.records import Matrix
 from stepline.training.loop import Loss
 from stepline.training.network_file import Header, NetworkFile
-from stepline.wys2.clips import ClipTextBatch
-from stepline.wys2.run_files import DETECTOR
+from stepline.wys2.clips import ClipTextBatch, ClipTextPair, collate_pairs
 from stepline.wys2.settings import ContrastSettings, DetectorSettings
+
+DETECTOR = "detector.safetensors"  # in the folder of a training run
+FILE = NetworkFile(
+    kind="stepline.wys2.detector", version=1, title="a WYS2 detector", writer="`stepline train wys2`", names=(DETECTOR,)
+)
+AT_ONCE = 512  # pairs that are scored together
 
 
 class Detector(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
@@ -43,7 +52,7 @@ class Detector(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy he
         scores = self.compare(self.encode_clips(batch), texts).view(b, b, p)
         return scores.masked_fill(batch.text_pad[None], -torch.inf)
 
-    def own(self, batch: ClipTextBatch) -> Tensor:
+    def own_scores(self, batch: ClipTextBatch) -> Tensor:
         """Return (B,): the score of every clip with its own text, the first candidate."""
         clips, texts = self.encode_clips(batch), self.encode_texts(batch.text[:, 0])
         if self.joint is not None:
@@ -51,14 +60,14 @@ class Detector(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy he
         return torch.einsum("bd,bd->b", *self._scaled(clips, texts))
 
     def encode_clips(self, batch: ClipTextBatch) -> Tensor:
-        """Return (B, D), not normalised."""
+        """Return the clips' vectors (B, D), not normalised."""
         if (batch.video_pad is None) != (self.settings.video == "s3d"):
             want = "frames" if self.settings.video == "s3d" else "feature rows"
             raise ShapeError(f"this detector takes clips as {want}; detector.video={self.settings.video} says so")
         return cast(Tensor, self.video(batch))
 
     def encode_texts(self, texts: Tensor) -> Tensor:
-        """Return (M, D), not normalised."""
+        """Return the texts' vectors (M, D), not normalised."""
         if texts.shape[-1] != self.settings.text_width:
             raise ShapeError(f"texts are {texts.shape[-1]} wide, the detector takes {self.settings.text_width}")
         return cast(Tensor, self.text(texts))
@@ -86,11 +95,11 @@ class FeatureTower(nn.Module):  # type: ignore[misc]
         self.head = _head(settings.video_width, settings, width)
 
     def forward(self, batch: ClipTextBatch) -> Tensor:
-        """Return (B, width)."""
+        """Return the clips' vectors (B, D)."""
         if batch.video.shape[2] != self.width or batch.video_pad is None:
             raise ShapeError(f"feature rows are {batch.video.shape[2]} wide, the detector takes {self.width}")
-        kept = (~batch.video_pad).to(batch.video.dtype)  # (B, R)
-        mean = torch.einsum("brc,br->bc", batch.video, kept) / kept.sum(1, keepdim=True)
+        real = (~batch.video_pad).to(batch.video.dtype)  # (B, R)
+        mean = torch.einsum("brc,br->bc", batch.video, real) / real.sum(1, keepdim=True)  # (B, C)
         return cast(Tensor, self.head(mean))
 
 
@@ -105,7 +114,7 @@ class S3DTower(nn.Module):  # type: ignore[misc]
         self.project: nn.Module = nn.Identity() if width == JOINT else nn.Linear(JOINT, width)
 
     def forward(self, batch: ClipTextBatch) -> Tensor:
-        """Return (B, width)."""
+        """Return the clips' vectors (B, D)."""
         clips = (batch.video.float() / 255).permute(0, 4, 1, 2, 3)  # (B, 3, T, H, W)
         return cast(Tensor, self.project(self.s3d(clips)))
 
@@ -135,7 +144,7 @@ def _head(inputs: int, settings: DetectorSettings, width: int | None = None) -> 
 
 
 def contrastive_loss(scores: Tensor, settings: ContrastSettings) -> Loss:
-    """Return the loss that the settings name. Raises ShapeError for a batch of one clip, which has no rival."""
+    """Return the loss that the settings name. Raises ShapeError for a batch of one clip, which has no negative."""
     if scores.ndim != 3 or scores.shape[0] != scores.shape[1]:
         raise ShapeError(f"scores must be (B, B, P), not {tuple(scores.shape)}")
     if settings.objective == "nce":
@@ -144,40 +153,40 @@ def contrastive_loss(scores: Tensor, settings: ContrastSettings) -> Loss:
 
 
 def nce_loss(scores: Tensor, settings: ContrastSettings) -> Loss:
-    """Return -log of the share of each clip's own text among it and its rivals (WYS2, the equation of section 3.2).
+    """Return the NCE of each clip's own text among it and its negatives (WYS2, the equation of section 3.2), summed.
 
-    scores: (B, B), clip by text. Rivals are pairs of the batch that share the clip ("texts"), the text ("videos"), or
-    as many of each, of an odd number one text more; which ones is drawn with torch's random numbers.
+    scores: (B, B), clip by text. Negatives are pairs of the batch that share the clip (`rivals` "texts"), the text
+    ("videos"), or as many of each, of an odd number one text more; which ones is drawn with torch's random numbers.
     """
     own = scores.diagonal()  # (B,)
     texts, videos = _negative_counts(settings)
-    rivals = []
+    negatives = []
     if texts != 0:
-        rivals.append(_sample_negatives(scores, texts))
+        negatives.append(_sample_negatives(scores, texts))
     if videos != 0:
-        rivals.append(_sample_negatives(scores.T, videos))
-    every = torch.cat([own[:, None], *rivals], dim=1)  # (B, 1 + rivals)
-    return Loss((every.logsumexp(1) - own).sum(), torch.tensor(float(len(own))))
+        negatives.append(_sample_negatives(scores.T, videos))
+    everything = torch.cat([own[:, None], *negatives], dim=1)  # (B, 1 + negatives)
+    return Loss((everything.logsumexp(1) - own).sum(), torch.tensor(float(len(own))))
 
 
 def mil_nce_loss(scores: Tensor, *, released: bool) -> Loss:
-    """Return MIL-NCE: -log of the share of a clip's candidates among them, its other texts and their other clips.
+    """Return MIL-NCE of a clip's candidates among them, its other texts and their other clips, summed.
 
     released: as its published code does, a clip's own candidates are counted twice below, so that a perfect model's
     loss is log 2 and not 0. Source: Miech et al. 2020, equation 1.
     """
     b = len(scores)
-    mine = scores[torch.arange(b), torch.arange(b)]  # (B, P)
-    rows, columns = scores.flatten(1), scores.transpose(0, 1).flatten(1)  # (B, B P): with its clip, with its texts
+    own = scores[torch.arange(b), torch.arange(b)]  # (B, P)
+    by_clip, by_text = scores.flatten(1), scores.transpose(0, 1).flatten(1)  # (B, B P) each
     if not released:
         diagonal = torch.eye(b, dtype=torch.bool, device=scores.device)
-        columns = scores.transpose(0, 1).masked_fill(diagonal[:, :, None], -torch.inf).flatten(1)
-    every = torch.cat([rows, columns], dim=1)
-    return Loss((every.logsumexp(1) - mine.logsumexp(1)).sum(), torch.tensor(float(b)))
+        by_text = scores.transpose(0, 1).masked_fill(diagonal[:, :, None], -torch.inf).flatten(1)
+    everything = torch.cat([by_clip, by_text], dim=1)  # (B, 2 B P)
+    return Loss((everything.logsumexp(1) - own.logsumexp(1)).sum(), torch.tensor(float(b)))
 
 
 def _negative_counts(settings: ContrastSettings) -> tuple[int | None, int | None]:
-    """Return how many rivals are other texts and how many other clips; None: all of the batch."""
+    """Return how many negatives are other texts and how many other clips; None: all of the batch."""
     count = settings.negatives
     if settings.rivals == "texts":
         return count, 0
@@ -191,14 +200,21 @@ def _sample_negatives(scores: Tensor, count: int | None) -> Tensor:
     b = len(scores)
     if b < 2:
         raise ShapeError("a batch of one clip holds no rival; raise train.batch, or give more clips")
-    chance = torch.rand(b, b, device=scores.device).fill_diagonal_(2.0)  # the diagonal comes last
-    chosen = chance.argsort(1)[:, : min(b - 1, b - 1 if count is None else count)]
-    return scores.gather(1, chosen)
+    order = torch.rand(b, b, device=scores.device).fill_diagonal_(2.0)  # the diagonal comes last
+    columns = order.argsort(1)[:, : min(b - 1, b - 1 if count is None else count)]
+    return scores.gather(1, columns)
 
 
-FILE = NetworkFile(
-    kind="stepline.wys2.detector", version=1, title="a WYS2 detector", writer="`stepline train wys2`", names=(DETECTOR,)
-)
+def score_pairs(network: Detector, pairs: Sequence[ClipTextPair], *, at_once: int = AT_ONCE) -> Matrix:
+    """Return (N,): the score of each clip with its own text; how many are scored together changes nothing."""
+    device = next(network.parameters()).device
+    network.eval()
+    scores: list[Matrix] = [np.empty(0, dtype=np.float32)]
+    with torch.inference_mode():
+        for first in range(0, len(pairs), at_once):
+            batch = collate_pairs(pairs[first : first + at_once]).to(device)
+            scores.append(network.own_scores(batch).float().cpu().numpy())
+    return np.concatenate(scores)
 
 
 def write_detector(detector: Detector, path: Path, *, video: str = "", text: str = "") -> None:

@@ -20,10 +20,8 @@ from stepline.storage import write_atomic
 from stepline.training.batches import Mask
 from stepline.weights import sha256
 from stepline.wys2.clips import clip_text_pair
-from stepline.wys2.detector import Detector, read_detector, trained_on
+from stepline.wys2.detector import DETECTOR, Detector, read_detector, score_pairs, trained_on
 from stepline.wys2.judge import judged_span
-from stepline.wys2.run_files import DETECTOR
-from stepline.wys2.train import score_pairs
 
 if TYPE_CHECKING:
     from stepline.vision import Backbone

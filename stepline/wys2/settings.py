@@ -1,16 +1,11 @@
-"""Settings of WYS2: how labels are inferred, what the detector is, how it learns; nothing heavy is imported here.
-
-Settings of the judge; nothing heavy is imported here.
-
-Settings of summaries; nothing heavy is imported here.
-"""
+"""Settings of WYS2: labels, detector and its training, judge, summaries, summarizer; nothing heavy is imported here."""
 
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from stepline.settings import Count, Fraction, NonNegative, Positive, Settings
+from stepline.settings import Count, CountOrZero, Fraction, NonNegative, Positive, Settings
 from stepline.training.settings import TrainSettings
 
 LabelKind: TypeAlias = Literal["ss", "vr", "mc"]
@@ -20,7 +15,9 @@ Score: TypeAlias = Literal["dot", "cosine", "joint"]
 NegativeKind: TypeAlias = Literal["texts", "videos", "both"]
 Objective: TypeAlias = Literal["nce", "mil-nce", "mil-nce-released"]
 
+SETTINGS_FILE = "settings.json"  # in the folder of a training run
 TRAINING = TrainSettings(epochs=10, batch=128, learning_rate=1e-5, weight_decay=0.0)  # WYS2, section 4; epochs unsaid
+SUMMARIZER_TRAINING = TrainSettings(epochs=20, batch=16, learning_rate=1e-3)  # its own; IV-Sum's are not in its paper
 
 
 class ClipSettings(Settings):
@@ -105,3 +102,28 @@ class SummarySettings(Settings):
         """Return the most seconds that a summary of a video of `duration` s may have; None: no limit."""
         limits = [self.seconds, None if self.share is None else self.share * duration]
         return min((limit for limit in limits if limit is not None), default=None)
+
+
+class SummarizerSettings(Settings):
+    """The network and its segments: IV-Sum, section 3; sizes that it leaves open are small."""
+
+    video_width: Count = 512  # of a feature row; a training run takes that of its features
+    text_width: CountOrZero = 0  # of a sentence vector; 0: speech is not used; so too
+    seconds: Positive = 4.0  # of a segment; IV-Sum: 32 frames at 8 a second
+    width: Count = 128  # between layers
+    heads: Count = 4
+    layers: Count = 2
+    dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.1
+
+    @model_validator(mode="after")
+    def _fits(self) -> "SummarizerSettings":
+        if self.width % self.heads or self.width % 2:
+            raise ValueError(f"width {self.width} must be even and a multiple of heads {self.heads}")
+        return self
+
+
+class SummarizerRunSettings(Settings):
+    """Everything that makes a summarizer."""
+
+    summarizer: SummarizerSettings = SummarizerSettings()
+    train: TrainSettings = SUMMARIZER_TRAINING

@@ -1,14 +1,20 @@
-"""Training the detector: what `stepline.training.fit` learns here (WYS2, section 3.2).
+"""Training the detector of visual narrations (WYS2, sections 3.1 and 3.2), with pseudo-labels where asked.
 
-Pseudo-labels: the detector labels clips that nobody labelled and is trained anew on all (WYS2, section 3.1).
+run.json               settings, counts, every round's threshold and ROC-AUC, why videos were left out
+videos.json            which videos were for training, validation and test; test videos are never looked at
+round-N/               checkpoint and log of each training, from which a killed run goes on
+detector.safetensors   the last round's network
+detector.shown.json    what turns its scores into P(shown), fitted to the validation clips; not where they are few
 
-The paper leaves open when V(v, t) = 1; here the threshold is the one that tells labelled validation clips apart best,
-or a share of the unlabelled clips.
+Pseudo-labels: the detector labels clips that nobody labelled and is trained anew on all. The paper leaves open when
+V(v, t) = 1; here the threshold is the one that tells labelled validation clips apart best, or keeps a fraction of the
+unlabelled clips.
 """
 
+import json
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TypeAlias
 
@@ -18,78 +24,30 @@ from torch import nn
 
 from stepline.errors import DatasetError
 from stepline.evaluate.ranking import roc_auc
-from stepline.records import Matrix
+from stepline.records import Matrix, count_reasons
+from stepline.storage import write_atomic
 from stepline.training.batches import Mask
+from stepline.training.gather import reasons_in_words
 from stepline.training.loop import Loss, Progress, TrainingTask, fit
+from stepline.training.run_folder import RUN, claim_run_folder
 from stepline.training.settings import TrainSettings
-from stepline.wys2.clips import ClipTextPair, collate_pairs
-from stepline.wys2.detector import Detector, contrastive_loss
-from stepline.wys2.settings import TRAINING, ContrastSettings, DetectorSettings, PseudoSettings
+from stepline.wys2.clips import ClipTextPair, collate_pairs, split_videos
+from stepline.wys2.dataset import ClipDataset, infer_labels
+from stepline.wys2.detector import DETECTOR, Detector, contrastive_loss, score_pairs, write_detector
+from stepline.wys2.predict import NEEDED, DetectorCalibration, calibrate, calibration_path, write_calibration
+from stepline.wys2.settings import (
+    SETTINGS_FILE,
+    TRAINING,
+    ContrastSettings,
+    DetectorSettings,
+    PseudoSettings,
+    Wys2Settings,
+)
 
 log = logging.getLogger(__name__)
 
-AT_ONCE = 512  # pairs that are scored together
-
-
-def train_detector(
-    pairs: Sequence[ClipTextPair],
-    folder: Path,
-    *,
-    detector: DetectorSettings,
-    contrast: ContrastSettings | None = None,
-    settings: TrainSettings = TRAINING,
-    start: Detector | None = None,
-    report: Callable[[Progress], None] | None = None,
-) -> Detector:
-    """Return a detector trained on positive pairs, from fresh weights or on from those of `start`, at rest.
-
-    A run in `folder` that was killed is taken up. Raises DatasetError for fewer than two pairs, which cannot be
-    contrasted.
-    """
-    if len(pairs) < 2:
-        raise DatasetError(f"{len(pairs)} positive clips; contrast needs two or more: loosen the labels, add videos")
-    torch.manual_seed(settings.seed)  # of fresh weights
-    network = start or Detector(detector)
-    fit(network, detector_task(pairs, contrast or ContrastSettings()), settings, folder, report)
-    return network
-
-
-def detector_task(pairs: Sequence[ClipTextPair], settings: ContrastSettings) -> TrainingTask[ClipTextPair]:
-    """Return what training learns; a batch that is left with one pair, the last of an epoch, teaches nothing."""
-
-    def losses(network: nn.Module, chosen: Sequence[ClipTextPair]) -> list[Loss]:
-        batch = collate_pairs(chosen).to(next(network.parameters()).device)
-        scores = network(batch)
-        if len(chosen) < 2:
-            return [Loss(0 * batch_sum(scores), torch.tensor(0.0))]
-        return [contrastive_loss(scores, settings)]
-
-    def augment(chosen: Sequence[ClipTextPair], rng: np.random.Generator) -> list[ClipTextPair]:
-        return [chosen[index] for index in rng.permutation(len(chosen))]
-
-    return TrainingTask(pairs, lambda pair: len(pair.video), augment, losses)
-
-
-def batch_sum(scores: torch.Tensor) -> torch.Tensor:
-    """Return the sum of what is not padding, so that its gradient is finite."""
-    return scores[scores.isfinite()].sum()
-
-
-def score_pairs(network: Detector, pairs: Sequence[ClipTextPair], *, at_once: int = AT_ONCE) -> Matrix:
-    """Return (N,): the score of each clip with its own text; how many are scored together changes nothing."""
-    device = next(network.parameters()).device
-    network.eval()
-    scores: list[Matrix] = [np.empty(0, dtype=np.float32)]
-    with torch.inference_mode():
-        for first in range(0, len(pairs), at_once):
-            batch = collate_pairs(pairs[first : first + at_once]).to(device)
-            scores.append(network.own(batch).float().cpu().numpy())
-    return np.concatenate(scores)
-
-
-TrainOnPairs: TypeAlias = Callable[
-    [Sequence[ClipTextPair], int], Detector
-]  # the pairs and the round, 0 without pseudo-labels
+VIDEOS = "videos.json"
+TrainOnPairs: TypeAlias = Callable[[Sequence[ClipTextPair], int], Detector]  # pairs and round, 0 without pseudo-labels
 
 
 @dataclass(frozen=True)
@@ -119,10 +77,148 @@ class TrainingRound:
 
 @dataclass(frozen=True)
 class TrainedDetector:
-    """The last detector, and the report of every round."""
+    """A detector at rest after the last round, and the report of every round."""
 
     detector: Detector
     rounds: tuple[TrainingRound, ...]
+
+
+@dataclass(frozen=True)
+class DetectorRun(TrainedDetector):
+    """A run's detector, its rounds, and its calibration; None where the validation clips were too few."""
+
+    calibration: DetectorCalibration | None
+    validation: int
+    positive: int
+
+    @property
+    def calibration_report(self) -> str:
+        """How far the stated P lies from what is so, or why nothing can be stated."""
+        clips = f"{self.validation} validation clips, {self.positive} of them positive"
+        if self.calibration is None:
+            return f"not calibrated, so no judge: {clips}; {NEEDED} of either kind are needed"
+        return f"expected calibration error {self.calibration.error:.3f} on {clips}"
+
+
+def train_detector_run(
+    labelled: ClipDataset,
+    unlabelled: ClipDataset | None,
+    folder: Path,
+    settings: Wys2Settings,
+    *,
+    video: str = "",
+    text: str = "",
+    report: Callable[[Progress], None] | None = None,
+) -> DetectorRun:
+    """Train on clips with key-steps, and in rounds on those without; write the folder and return what came out.
+
+    video, text: what gave features and vectors, kept in the detector's file. Raises DatasetError when no clip is left
+    or validation holds one class of clips only, SettingsError when the folder holds a run with other settings.
+    """
+    if not labelled.clips:
+        raise DatasetError(f"no clip to train on; left out: {reasons_in_words(labelled.omitted)}")
+    claim_run_folder(folder, settings.model_dump(mode="json"), file=SETTINGS_FILE)
+    parts = split_videos([clip.video for clip in labelled.clips], settings.train.seed)
+    train, held_out = (labelled.of_videos(part) for part in parts[:2])
+    names = ("train", "validation", "test")
+    write_atomic(folder / VIDEOS, json.dumps(dict(zip(names, map(sorted, parts), strict=True)), indent=1) + "\n")
+    positive = infer_labels(train, settings.labels)
+    validation = ValidationClips(held_out.pairs_of_own_text(), infer_labels(held_out, settings.labels))
+    first = train.pairs[0]
+    widths = {"video_width": first.video.shape[-1], "text_width": first.text.shape[1]}
+    unset = {name: width for name, width in widths.items() if name not in settings.detector.model_fields_set}
+    detector = settings.detector.model_copy(update=unset)
+
+    def train_round(pairs: Sequence[ClipTextPair], number: int) -> Detector:
+        return train_detector(
+            pairs,
+            folder / f"round-{number}",
+            detector=detector,
+            contrast=settings.contrast,
+            settings=settings.train,
+            report=report,
+        )
+
+    labelled_pairs = train.positive(positive)
+    if unlabelled is None:
+        trained = _train_once(labelled_pairs, validation, train_round)
+    else:
+        pairs = unlabelled.pairs_of_own_text()
+        trained = train_with_pseudo_labels(labelled_pairs, pairs, validation, train_round, settings.pseudo)
+    write_detector(trained.detector, folder / DETECTOR, video=video, text=text)
+    run = _calibrate_run(trained, validation, folder / DETECTOR)
+    tree = {
+        "settings": settings.model_dump(mode="json"),
+        "counts": {"clips": len(train.clips), "positive": int(positive.sum()), "validation": len(held_out.clips)},
+        "omitted": {
+            "labelled": count_reasons(labelled.omitted),
+            "unlabelled": count_reasons(unlabelled.omitted) if unlabelled else {},
+        },
+        "rounds": [asdict(trained_round) for trained_round in run.rounds],
+        "calibration": run.calibration_report,
+    }
+    write_atomic(folder / RUN, json.dumps(tree, indent=1) + "\n")
+    return run
+
+
+def _train_once(labelled: Sequence[ClipTextPair], validation: ValidationClips, train: TrainOnPairs) -> TrainedDetector:
+    """Train on labelled clips alone; the validation clips must be of both classes."""
+    positive = validation.positive
+    if positive.all() or not positive.any():
+        raise DatasetError(f"all {len(positive)} validation clips are of one class; give more videos, or other labels")
+    network = train(labelled, 0)
+    return TrainedDetector(network, (TrainingRound(0, len(labelled), 0, 0, None, _auc(network, validation)),))
+
+
+def _calibrate_run(trained: TrainedDetector, validation: ValidationClips, detector: Path) -> DetectorRun:
+    """Fit scores to the validation clips' labels, and write the fit beside the detector; none of another stays."""
+    positive = validation.positive
+    calibration = calibrate(score_pairs(trained.detector, validation.pairs), positive)
+    if calibration is None:
+        calibration_path(detector).unlink(missing_ok=True)
+    else:
+        write_calibration(calibration, detector)
+    return DetectorRun(trained.detector, trained.rounds, calibration, len(positive), int(positive.sum()))
+
+
+def train_detector(
+    pairs: Sequence[ClipTextPair],
+    folder: Path,
+    *,
+    detector: DetectorSettings,
+    contrast: ContrastSettings | None = None,
+    settings: TrainSettings = TRAINING,
+    start: Detector | None = None,
+    report: Callable[[Progress], None] | None = None,
+) -> Detector:
+    """Return a detector trained on positive pairs, from fresh weights or on from those of `start`, at rest.
+
+    A run in `folder` that was killed is taken up. Raises DatasetError for fewer than two pairs, which cannot be
+    contrasted.
+    """
+    if len(pairs) < 2:
+        raise DatasetError(f"{len(pairs)} positive clips; contrast needs two or more: loosen the labels, add videos")
+    torch.manual_seed(settings.seed)  # of fresh weights
+    network = start or Detector(detector)
+    fit(network, detector_task(pairs, contrast or ContrastSettings()), settings, folder, report)
+    return network
+
+
+def detector_task(pairs: Sequence[ClipTextPair], settings: ContrastSettings) -> TrainingTask[ClipTextPair]:
+    """Return what training learns; a batch that is left with one pair, the last of an epoch, teaches nothing."""
+
+    def losses(network: nn.Module, batch: Sequence[ClipTextPair]) -> list[Loss]:
+        collated = collate_pairs(batch).to(next(network.parameters()).device)
+        scores = network(collated)
+        if len(batch) < 2:
+            # what is not padding, so that the gradient is finite
+            return [Loss(0 * scores[scores.isfinite()].sum(), torch.tensor(0.0))]
+        return [contrastive_loss(scores, settings)]
+
+    def augment(batch: Sequence[ClipTextPair], rng: np.random.Generator) -> list[ClipTextPair]:
+        return [batch[index] for index in rng.permutation(len(batch))]
+
+    return TrainingTask(pairs, lambda pair: len(pair.video), augment, losses)
 
 
 def train_with_pseudo_labels(
@@ -161,22 +257,23 @@ def train_with_pseudo_labels(
     return TrainedDetector(network, tuple(rounds))
 
 
-def choose_threshold(scores: Matrix, held: Matrix, positive: Mask, settings: PseudoSettings) -> float:
+def choose_threshold(scores: Matrix, validation: Matrix, positive: Mask, settings: PseudoSettings) -> float:
     """Return the score from which a clip counts as positive.
 
-    scores: (U,) of unlabelled clips; held: (N,) of validation clips, labelled by `positive`.
+    scores: (U,) of unlabelled clips; validation: (N,) of validation clips, labelled by `positive`.
     """
     if settings.threshold == "share":
         return float(np.quantile(scores, 1 - settings.share))
     if not positive.any() or positive.all():
         only = "no" if not positive.any() else "nothing but a"
         raise DatasetError(f"{only} positive among {len(positive)} validation clips; a threshold needs both classes")
-    order = np.argsort(-held, kind="stable")
+    order = np.argsort(-validation, kind="stable")
     right = np.cumsum(positive[order])
-    f1 = 2 * right / (np.arange(1, len(held) + 1) + positive.sum())
-    last = np.append(np.diff(held[order]) != 0, True)  # of equal scores, all are above the threshold or none
-    return float(held[order][int(np.where(last, f1, -1.0).argmax())])
+    f1 = 2 * right / (np.arange(1, len(validation) + 1) + positive.sum())
+    last = np.append(np.diff(validation[order]) != 0, True)  # of equal scores, all are above the threshold or none
+    return float(validation[order][int(np.where(last, f1, -1.0).argmax())])
 
 
 def _auc(network: Detector, validation: ValidationClips) -> float:
+    """Return the ROC-AUC of the network's scores on the validation clips' labels."""
     return roc_auc(validation.positive.astype(np.float64), score_pairs(network, validation.pairs))

@@ -9,9 +9,8 @@ from research.wys2.alignability import AlignabilityHead, Told, alignability, emb
 from stepline.errors import DatasetError, ShapeError
 from stepline.records import FeatureSequence
 from stepline.training.settings import TrainSettings
-from stepline.wys2.detector import Detector
+from stepline.wys2.detector import Detector, score_pairs
 from stepline.wys2.settings import DetectorSettings
-from stepline.wys2.train import score_pairs
 
 DETECTOR = DetectorSettings(video_width=6, text_width=6, hidden=8, width=5, score="cosine", temperature=1.0)
 

@@ -8,9 +8,9 @@ from stepline.errors import DatasetError, ModelError, ShapeError
 from stepline.records import FeatureSequence, Span
 from stepline.training.settings import TrainSettings
 from stepline.wys2.clips import ClipTextPair, clip_text_pair, collate_pairs
-from stepline.wys2.detector import Detector, read_detector, trained_on, write_detector
+from stepline.wys2.detector import Detector, read_detector, score_pairs, trained_on, write_detector
 from stepline.wys2.settings import ContrastSettings, DetectorSettings
-from stepline.wys2.train import score_pairs, train_detector
+from stepline.wys2.train import train_detector
 
 SMALL = DetectorSettings(video_width=6, text_width=6, hidden=16, width=8)
 FAST = TrainSettings(epochs=120, batch=12, learning_rate=0.01, weight_decay=0.0, save_every=10_000)
@@ -57,7 +57,7 @@ def test_a_clips_own_score_is_the_diagonal_of_all_scores(form):
     detector, known = made(**form), pairs(4)
     batch = collate_pairs(known)
     with torch.no_grad():
-        torch.testing.assert_close(detector.own(batch), detector(batch)[:, :, 0].diagonal())
+        torch.testing.assert_close(detector.own_scores(batch), detector(batch)[:, :, 0].diagonal())
 
 
 def test_missing_candidates_score_nothing():

@@ -17,7 +17,7 @@ class FirstNumber(Detector):
     def __init__(self):
         super().__init__(DetectorSettings(video_width=6, text_width=6))
 
-    def own(self, batch):
+    def own_scores(self, batch):
         return batch.video[:, 0, 0]
 
 

@@ -15,9 +15,9 @@ from stepline.records import Span, count_reasons
 from stepline.storage import write_parquet
 from stepline.training.gather import NO_FEATURES
 from stepline.training.settings import TrainSettings
+from stepline.wys2.settings import SummarizerRunSettings
 from stepline.wys2.summarizer import Summarizer, SummarizerSettings, read_summarizer, write_summarizer
 from stepline.wys2.summarizer.model import read_frame_labels
-from stepline.wys2.summarizer.settings import SummarizerRunSettings
 from stepline.wys2.summarizer.train import gather_summaries, score_summaries, train_summarizer_run
 
 SMALL = SummarizerRunSettings(

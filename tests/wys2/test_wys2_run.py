@@ -17,10 +17,9 @@ from stepline.storage import write_parquet
 from stepline.training.gather import NO_FEATURES
 from stepline.training.settings import TrainSettings
 from stepline.wys2.dataset import gather_clips, infer_labels
-from stepline.wys2.detector import read_detector, trained_on
-from stepline.wys2.run import train_detector_run
+from stepline.wys2.detector import read_detector, score_pairs, trained_on
 from stepline.wys2.settings import ClipSettings, DetectorSettings, LabelSettings, PseudoSettings, Wys2Settings
-from stepline.wys2.train import score_pairs
+from stepline.wys2.train import train_detector_run
 
 PLAIN = ClipSettings(resolve=False)
 SMALL = Wys2Settings(
@@ -125,10 +124,12 @@ def test_nothing_to_train_on_says_why(store, tmp_path, world):
 def test_few_validation_clips_give_no_calibration_and_say_so(world, store, tmp_path):
     (tmp_path / "detector.shown.json").write_text("of an earlier run")
     made = train_detector_run(gather_clips(world.records[:5], store, words, PLAIN), None, tmp_path, SMALL)
-    assert made.calibrated is None
+    assert made.calibration is None
     assert not (tmp_path / "detector.shown.json").exists()
-    assert json.loads((tmp_path / "run.json").read_text())["calibration"] == made.told
-    assert re.fullmatch(r"not calibrated, so no judge: \d+ validation clips, \d+ of .*; 40 of either .*", made.told)
+    assert json.loads((tmp_path / "run.json").read_text())["calibration"] == made.calibration_report
+    assert re.fullmatch(
+        r"not calibrated, so no judge: \d+ validation clips, \d+ of .*; 40 of either .*", made.calibration_report
+    )
 
 
 def test_what_the_command_trains_and_calibrates_judges_a_video(small_video, tmp_path):

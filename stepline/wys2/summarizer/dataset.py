@@ -13,7 +13,7 @@ import numpy.typing as npt
 from stepline.errors import ShapeError
 from stepline.records import FeatureSequence, Matrix, Record, Span, Step
 from stepline.training.batches import Mask
-from stepline.wys2.summarizer.settings import SummarizerSettings
+from stepline.wys2.settings import SummarizerSettings
 from stepline.wys2.summary import Importance
 
 

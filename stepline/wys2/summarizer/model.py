@@ -21,9 +21,9 @@ from stepline.datasets.files import Node, read_json
 from stepline.errors import DatasetError, ShapeError
 from stepline.records import Record, Span, Step, Video
 from stepline.training.network_file import Header, NetworkFile
-from stepline.wys2.run_files import SUMMARIZER
-from stepline.wys2.summarizer.settings import SummarizerSettings
+from stepline.wys2.settings import SummarizerSettings
 
+SUMMARIZER = "summarizer.safetensors"  # in the folder of a training run
 FILE = NetworkFile(
     kind="stepline.wys2.summarizer",
     version=None,

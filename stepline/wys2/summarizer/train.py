@@ -32,10 +32,9 @@ from stepline.training.run_folder import RUN, claim_run_folder
 from stepline.training.settings import TrainSettings
 from stepline.wys2.clips import split_videos
 from stepline.wys2.dataset import TextEncoder
-from stepline.wys2.run_files import SETTINGS, SUMMARIZER
+from stepline.wys2.settings import SETTINGS_FILE, SUMMARIZER_TRAINING, SummarizerRunSettings, SummarizerSettings
 from stepline.wys2.summarizer.dataset import SegmentedVideo, segment_video, shown_seconds
-from stepline.wys2.summarizer.model import Summarizer, write_summarizer
-from stepline.wys2.summarizer.settings import TRAINING, SummarizerRunSettings, SummarizerSettings
+from stepline.wys2.summarizer.model import SUMMARIZER, Summarizer, write_summarizer
 from stepline.wys2.summary import Importance
 
 NO_TIME, NO_NARRATION = "no reference step has a time", "no narration"
@@ -46,7 +45,7 @@ def train_summarizer(
     folder: Path,
     *,
     summarizer: SummarizerSettings,
-    settings: TrainSettings = TRAINING,
+    settings: TrainSettings = SUMMARIZER_TRAINING,
     report: Callable[[Progress], None] | None = None,
 ) -> Summarizer:
     """Return a summarizer trained on the samples, at rest. A run in `folder` that was killed is taken up.
@@ -200,7 +199,7 @@ def train_summarizer_run(
     if len(lessons.samples) < 3:
         count = len(lessons.samples)
         raise DatasetError(f"{count} videos to train on, 3 are needed; left out: {reasons_in_words(lessons.omitted)}")
-    claim_run_folder(folder, settings.model_dump(mode="json"), file=SETTINGS)
+    claim_run_folder(folder, settings.model_dump(mode="json"), file=SETTINGS_FILE)
     parts = split_videos([sample.id for sample in lessons.samples], settings.train.seed)
     taught, held = lessons.of_videos(parts[0] | parts[1]), lessons.of_videos(parts[2])
     first = taught.samples[0]
