@@ -306,8 +306,8 @@ def train_summarizer(
     from stepline.records import count_reasons
     from stepline.settings import load_settings
     from stepline.training.sources import read_records, text_encoder
-    from stepline.wys2.summarizer.model import SUMMARIZER, read_frame_labels
     from stepline.wys2.settings import SummarizerRunSettings
+    from stepline.wys2.summarizer.model import SUMMARIZER, read_frame_labels
     from stepline.wys2.summarizer.train import gather_summaries, train_summarizer_run
 
     settings = load_settings(SummarizerRunSettings, settings_file, overrides)
