@@ -1,13 +1,18 @@
 """The forecast's arithmetic on made timings, and a dry run of stages that cost nothing."""
 
+import json
+
 import numpy as np
 import pytest
 from fake_stages import STAGES, recipe, videos
 
 from stepline.curate.driver import RunRequest, run_recipe
 from stepline.curate.forecast.costs import read_costs
-from stepline.curate.forecast.dry_run import dry_run
+from stepline.curate.forecast.dry_run import dry_run, forecast_json, format_bytes, format_forecast, format_seconds
 from stepline.curate.forecast.model import (
+    Forecast,
+    Interval,
+    StageForecast,
     draw_stratified,
     extrapolate_runs,
     extrapolate_totals,
@@ -146,3 +151,24 @@ def test_the_run_after_a_dry_run_makes_nothing_of_the_sample_again(tmp_path):
         line["id"] for line in read_timings(RemotePath(job.out)) if line["event"] == "end" and line["stage"] == "read"
     ]
     assert len(made) == 6
+
+
+def test_a_forecast_reads_in_large_units():
+    one = Interval(7200.0, 60.0, 9000.0)
+    stage = StageForecast("hear", "video", one, one, Interval(2e9, 1e9, 3e9), Interval(0, 0, 0), load=3.0, failed=0.25)
+    hours = Interval(2.0, 1.0, 3.0)
+    told = Forecast(
+        1000, 24, "bytes", (stage,), hours, hours, {1: hours, 16: Interval(0.01, 0.005, 0.02)}, Interval(5e8, 4e8, 6e8),
+        Interval(0, 0, 0), Interval(1.5, 1.0, 2.0),
+    )  # fmt: skip
+    text = format_forecast(told)
+    assert "hear   2.0 h  60.0 s to 2.5 h  2.0 GB  25 %" in text
+    assert "with 16 workers: 36.0 s [18.0 s, 72.0 s]" in text
+    assert "tokens" not in text
+    assert json.loads(forecast_json(told))["stages"][0]["load"] == 3.0
+    assert (format_seconds(119.0), format_seconds(7199.0), format_bytes(999), format_bytes(1e18)) == (
+        "119.0 s",
+        "120.0 min",
+        "999.0 B",
+        "1000.0 PB",
+    )

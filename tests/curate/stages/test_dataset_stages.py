@@ -1,14 +1,27 @@
+"""The stages over the whole dataset: gathering, videos that came before, swapping, training and placing for good."""
+
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from curate_cells import gathered, transcript
+from curate_cells import gathered, record, transcript
 
+from stepline.curate.settings import GatherSettings
 from stepline.curate.stage import DatasetContext, Item, Recipe, StageFailure, rejected_video
 from stepline.curate.stages import gather, train
-from stepline.curate.stages.gather import FEATURES, LEFT_OUT, RECORDS, read_left_out, write_dataset
+from stepline.curate.stages.gather import (
+    FEATURES,
+    LEFT_OUT,
+    RECORDS,
+    DuplicateFinder,
+    mean_thumbnails,
+    read_left_out,
+    same_video,
+    write_dataset,
+)
 from stepline.curate.stages.intermediate import (
     CoarseSteps,
     GroundedSteps,
@@ -18,12 +31,13 @@ from stepline.curate.stages.intermediate import (
     pack_features,
     to_bytes,
 )
-from stepline.errors import StoreError
+from stepline.errors import SettingsError, StoreError
 from stepline.features import FeatureStore
 from stepline.pipeline.understand import Speech, VisualFeatures
-from stepline.records import FeatureSequence, Span, Step
+from stepline.records import FeatureSequence, Matrix, Span, Step
 from stepline.settings import load_settings
 from stepline.storage import read_parquet
+from stepline.text_base import build_base
 
 STAGES = ("probe", "transcribe", "encode", "coarse", "ground", "judge")
 THINGS = ("onion", "carrot", "potato", "tomato", "pepper", "lemon")
@@ -134,9 +148,9 @@ def test_networks_are_trained_and_place_the_steps_for_good_the_same_each_time(tm
     assert "50% of the steps count as shown" in told
     records = list(read_parquet(tmp_path / "one/refine" / RECORDS))
     assert len(records) == 24
-    for record in records:
-        assert all((step.status == "shown") == bool(step.spans) for step in record.steps)
-        assert record.models["placing"] == {"network": "self-trained", "calibrated": True}
+    for refined in records:
+        assert all((step.status == "shown") == bool(step.spans) for step in refined.steps)
+        assert refined.models["placing"] == {"network": "self-trained", "calibrated": True}
     network = "run/aligner.safetensors"
     for name in (f"refine/{RECORDS}", f"refine/{LEFT_OUT}", f"refine/{network}", f"train/{network}"):
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
@@ -152,3 +166,87 @@ def test_a_damaged_list_of_what_is_left_out_is_told(tmp_path: Path) -> None:
     (tmp_path / LEFT_OUT).write_text("{]\n")
     with pytest.raises(StoreError, match="not a list of what is left out"):
         read_left_out(tmp_path)
+
+
+ONIONS = "today we chop three onions and fry them slowly in a deep pan with butter until they are soft and golden"
+PAINT = "sand the board along its grain then brush on two thin coats of varnish and let them dry over night"
+
+
+def looks(seed: int, rows: int = 16) -> Matrix:
+    return np.random.default_rng(seed).random((rows, 192)).astype(np.float32)
+
+
+def test_a_copy_is_told_by_its_bytes_and_the_first_is_kept() -> None:
+    finder = DuplicateFinder(GatherSettings())
+    first = finder.signature("a", 20.0, "digest", transcript(ONIONS), looks(1))
+    again = finder.signature("b", 20.0, "digest", transcript(PAINT), looks(2))
+    assert finder.reason(first) is None
+    assert finder.reason(again) == "it is a copy of a"
+
+
+def test_the_same_speech_is_one_video_and_a_longer_one_is_not() -> None:
+    finder = DuplicateFinder(GatherSettings())
+    assert finder.reason(finder.signature("a", 20.0, "1", transcript(ONIONS), looks(1))) is None
+    assert finder.reason(finder.signature("b", 20.2, "2", transcript(ONIONS), looks(2))) == "it says the same as a"
+    assert finder.reason(finder.signature("c", 40.0, "3", transcript(ONIONS), looks(3))) is None
+
+
+def test_the_same_pictures_encoded_again_are_one_video_unless_they_say_something_else() -> None:
+    finder, seen = DuplicateFinder(GatherSettings()), looks(1)
+    noisy = np.clip(seen + 0.01 * np.random.default_rng(0).standard_normal(seen.shape), 0, 1).astype(np.float32)
+    assert finder.reason(finder.signature("a", 16.0, "1", transcript(ONIONS), seen)) is None
+    assert finder.reason(finder.signature("b", 16.0, "2", transcript("hm"), noisy)) == "it shows the same as a"
+    assert finder.reason(finder.signature("c", 16.0, "3", transcript(PAINT), noisy)) is None
+
+
+def test_what_is_switched_off_finds_copies_alone() -> None:
+    finder = DuplicateFinder(GatherSettings(same_words=1.0, same_picture=0.0))
+    same = [finder.signature(id, 20.0, id, transcript(ONIONS), looks(1)) for id in "ab"]
+    assert [finder.reason(video) for video in same] == [None, None]
+    assert same_video(*same, GatherSettings()) == "it says the same as {}"
+
+
+def test_a_look_is_the_mean_of_eight_parts_and_needs_eight_rows() -> None:
+    rows = np.repeat(np.arange(16, dtype=np.float32)[:, None] / 16, 192, axis=1)
+    found = mean_thumbnails(rows)
+    assert found is not None
+    assert found.shape == (8, 64)
+    assert np.allclose(found[[0, 7], 0], [0.5 / 16, 14.5 / 16])
+    rows[8:] = np.nan
+    assert mean_thumbnails(rows) is not None
+    assert mean_thumbnails(rows[8:]) is None
+    assert mean_thumbnails(None) is None
+
+
+TOAST = {
+    "id": "toast", "title": "Garlic toast", "licence": "CC0",
+    "steps": ["Peel two cloves of garlic.", "Rub the toast with garlic.", "Drizzle with olive oil."],
+}  # fmt: skip
+SAID = ("hello dear friends", "peel two cloves of garlic", "rub the toast with the garlic", "thanks for watching")
+
+
+def test_narrations_become_written_steps_and_a_video_without_a_document_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "toast.json").write_text(json.dumps([TOAST]))
+    build_base([tmp_path / "toast.json"], tmp_path / "base")
+    base = json.dumps(str(tmp_path / "base"))
+    recipe = load_settings(Recipe, None, [f"sieve_swap.base={base}", "sieve_swap.pairing.smallest_category=1"])
+    said = transcript(*SAID)
+    videos = [
+        one.model_copy(update={"video": one.video.model_copy(update={"title": title})})
+        for one, title in (
+            (record("a", said=said), "Easy garlic toast"),
+            (record("b", said=transcript("hammer the nail")), "Fix a roof"),
+        )
+    ]
+    (tmp_path / "gather").mkdir()
+    write_dataset(tmp_path / "gather", videos, {})
+    train.sieve_swap(gathered(tmp_path / "swap", recipe, {"gather": tmp_path / "gather"}))
+    (made,) = read_parquet(tmp_path / "swap" / RECORDS)
+    assert [step.text for step in made.steps] == ["Peel two cloves of garlic.", "Rub the toast with garlic."]
+    assert [step.licence for step in made.steps] == ["CC0", "CC0"]
+    assert read_left_out(tmp_path / "swap")["b"].reason == "no document goes with it"
+
+
+def test_without_a_base_there_is_nothing_to_swap_for(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="sieve_swap.base is not set"):
+        train.sieve_swap(gathered(tmp_path / "swap", Recipe(), {"gather": tmp_path}))

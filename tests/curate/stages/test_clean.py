@@ -1,3 +1,5 @@
+"""Which steps, sentences and videos the stages over the dataset keep."""
+
 from pathlib import Path
 
 import numpy as np

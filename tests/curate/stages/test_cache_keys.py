@@ -1,3 +1,5 @@
+"""Which settings decide which stage's result."""
+
 from pathlib import Path
 
 import pytest

@@ -1,3 +1,5 @@
+"""Stored results come back from their bytes, and equal values give equal bytes."""
+
 import numpy as np
 import pytest
 

@@ -1,4 +1,4 @@
-"""The page as an annotator uses it, and what the server refuses."""
+"""The annotation page as an annotator uses it, and what its server refuses."""
 
 import http.client
 import json

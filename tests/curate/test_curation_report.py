@@ -1,4 +1,4 @@
-"""The report: what it counts, what it estimates, and that no text of a video can become markup."""
+"""The report: what it counts, what it estimates, that no text of a video can become markup; and its command."""
 
 import json
 import re
@@ -6,8 +6,11 @@ from html import unescape
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from made_records import left_out, lost, record
 
+from stepline.cli import main
+from stepline.curate.audit.verdicts import Verdict
 from stepline.curate.remote import RemotePath
 from stepline.curate.report import write_report
 from stepline.curate.report.collect import DatasetCounts, collect, find_repeated_steps, task_steps
@@ -198,3 +201,43 @@ def test_a_report_is_written_from_what_a_run_left(tmp_path):
 def test_no_dataset_is_an_error_that_says_so(tmp_path):
     with pytest.raises(StoreError, match="no dataset yet"):
         write_report(RemotePath(str(tmp_path)), SETTINGS)
+
+
+@pytest.fixture
+def out(tmp_path):
+    data = tmp_path / "dataset" / "data"
+    data.mkdir(parents=True)
+    records = [record(f"v{n}", [(f"Chop {n}", 5.0, 0.9)], [(f"chop {n}", 5.0, 0.8)]) for n in range(3)]
+    write_parquet([*records, left_out("mute", "nothing is said")], data / "all.parquet")
+    return tmp_path
+
+
+def test_a_report_is_written_with_other_settings(out):
+    done = CliRunner().invoke(main, ["curate", "report", str(out), "--set", "frames=false", "--set", "audit_videos=2"])
+    assert done.exit_code == 0, done.output
+    assert "of 2 videos, drawn with seed 0" in (out / "report.html").read_text()
+
+
+def test_saved_verdicts_are_taken_over_and_give_the_table(out):
+    runner = CliRunner()
+    runner.invoke(main, ["curate", "report", str(out), "--set", "frames=false"])
+    told = (out / "report.html").read_text().partition('id="asked">')[2].partition("</script>")[0]
+    asked = [one["id"] for one in json.loads(told)["asked"]]
+    for who, word in (("ann", "aligned"), ("bob", "misplaced")):
+        lines = [Verdict(asked=id, annotator=who, said=word).model_dump_json() + "\n" for id in asked]
+        (out / f"{who}.jsonl").write_text("".join(lines))
+    files = ["--import", str(out / "ann.jsonl"), "--import", str(out / "bob.jsonl")]
+    done = runner.invoke(main, ["curate", "audit", str(out), "--set", "frames=false", *files])
+    assert done.exit_code == 0, done.output
+    assert "steps of the dataset           3  100.0 % [100.0, 100.0]  50.0 % [50.0, 50.0]" in done.output
+    assert "well aligned: Cohen's kappa 0.00 [0.00, 0.00] over 6 texts by ann, bob" in done.output
+    assert "alignable: Cohen's kappa undefined over" in done.output  # nobody ever says no
+    assert "ann, bob" in (out / "report.html").read_text()
+    again = runner.invoke(main, ["curate", "audit", str(out), "--set", "frames=false", "--table"])
+    assert "100.0 % [100.0, 100.0]" in again.output
+
+
+def test_an_audit_of_nothing_is_an_error_in_one_line(tmp_path):
+    done = CliRunner().invoke(main, ["curate", "audit", str(tmp_path), "--table"])
+    assert done.exit_code == 1
+    assert "no dataset yet" in done.output
