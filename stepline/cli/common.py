@@ -1,9 +1,4 @@
-"""Options that several commands share, and the settings that they make.
-
-A group of commands that ends with one line, not a traceback, when something is wrong.
-
-What a terminal shows while work goes on.
-"""
+"""What the commands share: options and the settings they make, one-line errors, and what shows while work goes on."""
 
 import json
 import sys
@@ -25,7 +20,6 @@ if TYPE_CHECKING:
     from stepline.training.loop import Progress as Training
 
 F = TypeVar("F", bound=Callable[..., Any])
-
 
 PATH = click.Path(path_type=Path)
 
@@ -83,13 +77,8 @@ def chosen_settings(options: dict[str, Any]) -> "StepsSettings":
         "nasva.aligner.order": options.get("order"),
         "procx.path": options.get("describer"),
     }
-    given = [f"{key}={toml_string(str(value))}" for key, value in shorthand.items() if value is not None]
+    given = [f"{key}={json.dumps(str(value))}" for key, value in shorthand.items() if value is not None]
     return load_settings(StepsSettings, options["settings_file"], [*options["overrides"], *given])
-
-
-def toml_string(value: str) -> str:
-    """Return a text as TOML writes it."""
-    return json.dumps(value)
 
 
 class Group(click.Group):
@@ -112,7 +101,7 @@ def complain(error: SteplineError) -> None:
     click.echo(f"stepline: {' '.join(str(error).split())}", err=True)
 
 
-OFTEN = 30.0  # seconds between the lines of a training that no terminal shows
+OFTEN = 30.0  # seconds between the lines that stand for a bar where stderr is no terminal
 
 
 @contextmanager
@@ -145,7 +134,7 @@ def progress_bars() -> Iterator["Progress | None"]:
 def training_bar() -> Iterator[Callable[["Training"], None]]:
     """Yield what shows each step of a training: a bar on a terminal, else a line now and then, both on stderr."""
     if not sys.stderr.isatty():
-        yield _lines()
+        yield _training_lines()
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -165,63 +154,63 @@ def training_bar() -> Iterator[Callable[["Training"], None]]:
         yield report
 
 
-@contextmanager
-def curation_bar() -> Iterator[Callable[["PhaseProgress"], None]]:
-    """Yield what shows a run over many videos: a bar on a terminal, else a line now and then, both on stderr."""
-    if not sys.stderr.isatty():
-        yield _video_lines()
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[told]}"))
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
-        bar = bars.add_task("videos", total=None, told="")
-
-        def report(progress: "PhaseProgress") -> None:
-            bars.update(bar, total=progress.total, completed=progress.done, told=_told(progress))
-
-        yield report
-
-
-def _video_lines() -> Callable[["PhaseProgress"], None]:
-    told = 0.0
-
-    def report(progress: "PhaseProgress") -> None:
-        nonlocal told
-        if progress.done < progress.total and progress.seconds < told + OFTEN:
-            return
-        told = progress.seconds
-        click.echo(f"{progress.done} of {progress.total} videos: {_told(progress)}", err=True)
-
-    return report
-
-
-def _told(progress: "PhaseProgress") -> str:
-    """Return rate, time left and failures in words."""
-    rate = f"{progress.rate:,.0f} an hour" if progress.rate else f"{progress.earlier} of an earlier run"
-    left = f", {progress.left / 60:.0f} min left" if progress.left else ""
-    lost = f", {progress.kinds['left out']} left out" if progress.kinds["left out"] else ""
-    failed = f", {progress.failed} failed" if progress.failed else ""
-    return f"{rate}{left}{lost}{failed}"
-
-
-def _lines() -> Callable[["Training"], None]:
-    told = -OFTEN
+def _training_lines() -> Callable[["Training"], None]:
+    last = -OFTEN
 
     def report(progress: "Training") -> None:
-        nonlocal told
+        nonlocal last
         from stepline.training.distributed import peak_memory
 
-        if progress.score is None and progress.step < progress.steps and progress.seconds < told + OFTEN:
+        if progress.score is None and progress.step < progress.steps and progress.seconds < last + OFTEN:
             return
-        told = progress.seconds
+        last = progress.seconds
         left = progress.seconds / max(progress.taken, 1) * (progress.steps - progress.step)
         score = "" if progress.score is None else f", held out {progress.score:.3f}"
         numbers = f"loss {progress.loss:.3f}{score}, {left:.0f} s left, at most {peak_memory() / 2**30:.2f} GiB"
         click.echo(f"step {progress.step} of {progress.steps}: {numbers}", err=True)
 
     return report
+
+
+@contextmanager
+def curation_bar() -> Iterator[Callable[["PhaseProgress"], None]]:
+    """Yield what shows a run over many videos: a bar on a terminal, else a line now and then, both on stderr."""
+    if not sys.stderr.isatty():
+        yield _curation_lines()
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[state]}"))
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+        bar = bars.add_task("videos", total=None, state="")
+
+        def report(progress: "PhaseProgress") -> None:
+            bars.update(bar, total=progress.total, completed=progress.done, state=_curation_state(progress))
+
+        yield report
+
+
+def _curation_lines() -> Callable[["PhaseProgress"], None]:
+    last = 0.0
+
+    def report(progress: "PhaseProgress") -> None:
+        nonlocal last
+        if progress.done < progress.total and progress.seconds < last + OFTEN:
+            return
+        last = progress.seconds
+        click.echo(f"{progress.done} of {progress.total} videos: {_curation_state(progress)}", err=True)
+
+    return report
+
+
+def _curation_state(progress: "PhaseProgress") -> str:
+    """Return rate, time left and failures in words."""
+    rate = f"{progress.rate:,.0f} an hour" if progress.rate else f"{progress.earlier} of an earlier run"
+    left = f", {progress.left / 60:.0f} min left" if progress.left else ""
+    lost = f", {progress.kinds['left out']} left out" if progress.kinds["left out"] else ""
+    failed = f", {progress.failed} failed" if progress.failed else ""
+    return f"{rate}{left}{lost}{failed}"
 
 
 def serve_until_stopped(

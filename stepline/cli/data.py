@@ -1,10 +1,6 @@
-"""`stepline features`: other people's features into a store, and what a store holds.
+"""What networks learn from: `stepline features`, `excluded`, `text-base` and `sieve-swap`.
 
-`stepline excluded`: a list of the videos that no training set may hold.
-
-`stepline text-base`: how-to texts made into a base that can be searched by meaning.
-
-`stepline sieve-swap`: narration replaced by human-written steps.
+Each command parses, calls one function of its package, and prints.
 """
 
 import json
@@ -81,7 +77,7 @@ def check(store: Path, as_json: bool) -> None:
 
     found = FeatureStore(store)
     faults = list(found.check())
-    told = {
+    contents = {
         "items": len(found),
         "rows": sum(each.rows for each in found.values()),
         "hours": round(sum(each.rows / each.rate for each in found.values()) / 3600, 2),
@@ -91,9 +87,9 @@ def check(store: Path, as_json: bool) -> None:
         "dropped": count_reasons(read_dropped(store / DROPPED)),
     }
     if as_json:
-        click.echo(json.dumps(told))
+        click.echo(json.dumps(contents))
     else:
-        click.echo("\n".join(f"{name:<10} {_plain(value)}" for name, value in told.items()))
+        click.echo("\n".join(f"{name:<10} {_plain(value)}" for name, value in contents.items()))
     for fault in faults:
         click.echo(f"{fault.id}: {fault.reason} {fault.value}".rstrip(), err=True)
     sys.exit(1 if faults else 0)
@@ -167,7 +163,7 @@ def build(
     from stepline.text_base import build_base
 
     base = build_base(sources, out, _text_base_settings(settings_file, overrides), licence=licence, append=append)
-    click.echo(described(base.manifest), nl=False, err=True)
+    click.echo(describe_base(base.manifest), nl=False, err=True)
 
 
 @text_base.command()
@@ -202,7 +198,7 @@ def show(base: Path, as_json: bool) -> None:
 
     manifest = present_manifest(base)
     text = json.dumps(manifest.model_dump(mode="json"), ensure_ascii=False, indent=2) + "\n"
-    click.echo(text if as_json else described(manifest), nl=False)
+    click.echo(text if as_json else describe_base(manifest), nl=False)
 
 
 @text_base.command()
@@ -229,7 +225,7 @@ def ask(base: Path, texts: tuple[str, ...], count: int, engine: str | None) -> N
             click.echo(f"  {cosine:.2f}  {step.text}  [{step.source}, {step.licence or 'licence not stated'}]")
 
 
-def described(manifest: "Manifest") -> str:
+def describe_base(manifest: "Manifest") -> str:
     """Return what a base holds, in lines."""
     lines = [f"{manifest.documents} documents, {manifest.steps} different steps, embedded by {manifest.encoder}"]
     for part in manifest.parts:
@@ -289,7 +285,7 @@ def sieve_swap(videos: tuple[Path, ...], base: Path, out: Path, **options: Any) 
     )
     outcome = run(job)
     files = write_report(job, outcome)
-    click.echo(outcome.statistics.model_dump_json() if options["as_json"] else _told(job, outcome))
+    click.echo(outcome.statistics.model_dump_json() if options["as_json"] else _sieve_swap_table(job, outcome))
     for written in files:
         click.echo(f"wrote {written}", err=True)
 
@@ -338,7 +334,7 @@ def _holds_records(path: Path, suffixes: tuple[str, ...]) -> bool:
     return any(file.suffix in suffixes for file in path.rglob("*"))
 
 
-def _told(job: "Job", outcome: "Outcome") -> str:
+def _sieve_swap_table(job: "Job", outcome: "Outcome") -> str:
     """Return the counts as a table."""
     counted = outcome.statistics
     groups = {

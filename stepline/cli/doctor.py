@@ -1,7 +1,4 @@
-"""What is installed, which models are found, what is missing and how to get it.
-
-`stepline doctor` and `stepline datasets`: what is here, and what can be read.
-"""
+"""`stepline doctor`: what is installed and found, what is missing; `stepline datasets`: what can be read."""
 
 import importlib.util
 import json

@@ -1,6 +1,5 @@
-"""`stepline evaluate`: score predictions on a benchmark. Nothing heavy is imported before the command runs.
-
-`stepline predict` and `stepline calibrate`: a trained network on a benchmark.
+"""Benchmarks: `stepline evaluate` scores predictions, `predict` makes them with a trained network, `calibrate` fits its
+P(shown) to a benchmark's truth. Nothing heavy is imported before a command runs.
 """
 
 import json

@@ -24,7 +24,14 @@ from stepline.grounding.fusion import Flags, ShownPosterior, best_lag, fuse, occ
 from stepline.grounding.said_to_shown import Array, load_prior
 from stepline.grounding.settings import GroundSettings
 from stepline.grounding.shots import assign_to_shots, shot_units
-from stepline.grounding.windows import Window, cut_activity, cut_features, cut_into_windows, cut_steps, to_video_time
+from stepline.grounding.windows import (
+    GroundingWindow,
+    cut_activity,
+    cut_features,
+    cut_into_windows,
+    cut_steps,
+    to_video_time,
+)
 from stepline.records import Alignment, FeatureSequence, Matrix, Span, Step, Transcript
 from stepline.text.visibility import predict_visibility as visible_by_wording
 
@@ -107,7 +114,7 @@ class _Inputs:
     activity: "Activity | None"
     visible: Sequence[float] | None
 
-    def cut(self, window: Window) -> "_Inputs":
+    def cut(self, window: GroundingWindow) -> "_Inputs":
         """Return what belongs to one window, its times counted from the window's start."""
         rows = list(window.steps)
         steps, speech = cut_steps(self.steps, window, self.transcript)
@@ -122,7 +129,7 @@ class _Inputs:
         )
 
 
-def _ground_windows(given: _Inputs, windows: Sequence[Window], settings: GroundSettings) -> Grounding:
+def _ground_windows(given: _Inputs, windows: Sequence[GroundingWindow], settings: GroundSettings) -> Grounding:
     """Ground every step in the window that decides it."""
     scores = np.zeros((len(given.steps), math.ceil(given.duration)), dtype=np.float32)
     steps = list(given.steps)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Window:
+class GroundingWindow:
     """context: the whole seconds looked at. steps: indices of all steps said there; decides: of those it decides."""
 
     context: Span
@@ -28,11 +28,15 @@ class Window:
     decides: frozenset[int]
 
 
-def cut_into_windows(steps: Sequence[Step], duration: float, settings: GroundSettings) -> list[Window]:
+def cut_into_windows(steps: Sequence[Step], duration: float, settings: GroundSettings) -> list[GroundingWindow]:
     """Return the windows that decide every step once; one for a short video, or where some step is not spoken of."""
     said = [step.said.center for step in steps if step.said is not None]
     if duration <= 1.5 * settings.window or len(said) < len(steps):
-        return [Window(Span(0.0, float(math.ceil(duration))), tuple(range(len(steps))), frozenset(range(len(steps))))]
+        return [
+            GroundingWindow(
+                Span(0.0, float(math.ceil(duration))), tuple(range(len(steps))), frozenset(range(len(steps)))
+            )
+        ]
     cores = np.linspace(0.0, duration, math.ceil(duration / settings.window) + 1).round()
     core_of = np.clip(np.searchsorted(cores, said, side="right") - 1, 0, len(cores) - 2)  # (K,)
     windows = []
@@ -41,12 +45,12 @@ def cut_into_windows(steps: Sequence[Step], duration: float, settings: GroundSet
         context = Span(max(0.0, math.floor(start - settings.context)), min(last, math.ceil(end + settings.context)))
         near = tuple(k for k, second in enumerate(said) if second in context or core_of[k] == number)
         decides = frozenset(np.flatnonzero(core_of == number).tolist())
-        windows += [Window(context, near, decides)] if decides else []
+        windows += [GroundingWindow(context, near, decides)] if decides else []
     return windows
 
 
 def cut_steps(
-    steps: Sequence[Step], window: Window, transcript: Transcript | None
+    steps: Sequence[Step], window: GroundingWindow, transcript: Transcript | None
 ) -> tuple[list[Step], Transcript | None]:
     """Return the window's steps and what is said in it, sources renumbered."""
     kept = [n for n, s in enumerate(transcript.sentences if transcript else ()) if s.span.overlap(window.context) > 0]
@@ -65,14 +69,14 @@ def cut_steps(
     return moved, transcript.model_copy(update={"sentences": sentences})
 
 
-def cut_features(features: FeatureSequence | None, window: Window) -> FeatureSequence | None:
+def cut_features(features: FeatureSequence | None, window: GroundingWindow) -> FeatureSequence | None:
     """Return the rows of the window."""
     if features is None:
         return None
     return FeatureSequence(features.values[features.rows(window.context)], features.rate, features.backbone)
 
 
-def cut_activity(activity: "Activity | None", window: Window) -> "Activity | None":
+def cut_activity(activity: "Activity | None", window: GroundingWindow) -> "Activity | None":
     """Return what moves in the window."""
     if activity is None:
         return None
@@ -84,7 +88,7 @@ def cut_activity(activity: "Activity | None", window: Window) -> "Activity | Non
     )
 
 
-def to_video_time(step: Step, original: Step, window: Window) -> Step:
+def to_video_time(step: Step, original: Step, window: GroundingWindow) -> Step:
     """Return a step that was grounded in a window with the times and sources of the whole video."""
     start = window.context.start
     spans = tuple(Span(span.start + start, span.end + start) for span in step.spans)
@@ -92,7 +96,7 @@ def to_video_time(step: Step, original: Step, window: Window) -> Step:
     return original.model_copy(update={"spans": spans, "at": at, "score": step.score, "status": step.status})
 
 
-def _to_window_time(span: Span, window: Window) -> Span:
+def _to_window_time(span: Span, window: GroundingWindow) -> Span:
     """Return a span as the window counts; what begins before it begins with it."""
     start = max(0.0, span.start - window.context.start)
     return Span(start, max(start + 0.1, span.end - window.context.start))  # never empty

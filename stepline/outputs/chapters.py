@@ -60,32 +60,29 @@ def plan_chapters(record: Record) -> ChapterPlan:
     end = _end(record)
     if end < FEWEST * SHORTEST:
         return ChapterPlan((), f"{end} s of video; {FEWEST} chapters of {SHORTEST} s need {FEWEST * SHORTEST} s")
-    found = _join(titles, end)
-    if len(found) < FEWEST:
-        return ChapterPlan((), f"only {len(found)} chapters of at least {SHORTEST} s; {FEWEST} are needed")
-    return ChapterPlan(tuple(found))
+    joined = _join(titles, end)
+    if len(joined) < FEWEST:
+        return ChapterPlan((), f"only {len(joined)} chapters of at least {SHORTEST} s; {FEWEST} are needed")
+    return ChapterPlan(tuple(joined))
 
 
 def _join(titles: list[tuple[int, str]], end: int) -> list[Chapter]:
     """Walk the steps in time, opening a chapter where the rules allow one; the earliest start first gives the most."""
-    found: list[Chapter] = []
+    joined: list[Chapter] = []
     if titles and titles[0][0] >= SHORTEST:
-        found.append(Chapter(0, INTRO))
+        joined.append(Chapter(0, INTRO))
     for start, title in titles:
-        if not found:
-            found.append(Chapter(0, title))
-        elif start - found[-1].start >= SHORTEST and end - start >= SHORTEST:
-            found.append(Chapter(start, title))
-        else:
-            found[-1] = Chapter(found[-1].start, _and(found[-1].title, title))
-    return found
-
-
-def _and(first: str, second: str) -> str:
-    return first if second in first.split("; ") else f"{first}; {second}"
+        if not joined:
+            joined.append(Chapter(0, title))
+        elif start - joined[-1].start >= SHORTEST and end - start >= SHORTEST:
+            joined.append(Chapter(start, title))
+        elif title not in joined[-1].title.split("; "):
+            joined[-1] = Chapter(joined[-1].start, f"{joined[-1].title}; {title}")
+    return joined
 
 
 def _title(text: str) -> str:
+    # A YouTube description refuses angle brackets.
     return sentence_case(one_line(text).replace("<", "‹").replace(">", "›"))
 
 

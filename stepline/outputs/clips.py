@@ -19,15 +19,15 @@ def write_clips(record: Record, path: Path, folder: Path) -> list[Path]:
     from stepline.media import cut_clip
 
     remove_clips(record, folder)
-    places = clip_spans(record, folder)
-    for clip, span in places.items():
+    clips = clip_spans(record, folder)
+    for clip, span in clips.items():
         with atomic_path(clip) as partial:
             cut_clip(path, span, partial)
-    return list(places)
+    return list(clips)
 
 
 def clip_spans(record: Record, folder: Path) -> dict[Path, Span]:
-    """Return where the clip of each shown step stands or would stand, and its seconds."""
+    """Return the path of each shown step's clip, whether it is cut or not, and the seconds it shows."""
     home = _home(record, folder)
     best = [(number, step, shown_span(step)) for number, step in enumerate(record.steps, start=1)]
     return {home / f"{number:02d}-{_slug(step)}.mp4": span for number, step, span in best if span is not None}

@@ -1,4 +1,4 @@
-"""Writes a record's outputs beside each other, each whole or not at all."""
+"""The outputs of a record as one table, and all of them written beside each other, each whole or not at all."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -25,10 +25,6 @@ class OutputExtras:
     said_cues: bool = True
 
 
-def _page(record: Record, extras: OutputExtras) -> str:
-    return page(record, alignment=extras.alignment, media=extras.media, keyframes=extras.keyframes)
-
-
 Writer = Callable[[Record, OutputExtras], str | None]
 
 # name -> (suffix, writer); a writer returns None where the format cannot hold the record. The JSON comes last: where
@@ -38,7 +34,10 @@ OUTPUTS: dict[str, tuple[str, Writer]] = {
     "srt": (".srt", lambda record, extras: srt(record, said=extras.said_cues)),
     "chapters": (".chapters.txt", lambda record, _: chapters(record)),
     "jsonld": (".howto.jsonld", lambda record, _: jsonld(record)),
-    "html": (".html", _page),
+    "html": (
+        ".html",
+        lambda record, extras: page(record, alignment=extras.alignment, media=extras.media, keyframes=extras.keyframes),
+    ),
     "json": (".json", lambda record, _: to_json(record)),
 }
 
@@ -67,8 +66,11 @@ def write_outputs(
     written = []
     for name in OUTPUTS:
         if name in formats:
-            path = output_path(record, folder, name)
-            if _write(path, OUTPUTS[name][1](record, extras)):
+            path, text = output_path(record, folder, name), OUTPUTS[name][1](record, extras)
+            if text is None:
+                remove_file(path)
+            else:
+                write_atomic(path, text)
                 written.append(path)
     return written
 
@@ -94,11 +96,3 @@ def _stands(record: Record, folder: Path, name: str) -> bool:
 def output_path(record: Record, folder: Path, name: str) -> Path:
     """Return where `write_outputs` puts one format of the record."""
     return folder / (safe_stem(record.id) + OUTPUTS[name][0])
-
-
-def _write(path: Path, text: str | None) -> bool:
-    if text is None:
-        remove_file(path)
-        return False
-    write_atomic(path, text)
-    return True

@@ -11,7 +11,7 @@ WORD_JOINER = "\u2060"  # invisible and without width: breaks up what a player w
 
 
 @dataclass(frozen=True)
-class Cue:
+class Subtitle:
     """One subtitle: its step's or sentence's place in the record counted from 1, milliseconds, one-line text."""
 
     number: int
@@ -46,28 +46,28 @@ def spoken_srt(record: Record) -> str:
     return _srt(_spoken(record))
 
 
-def _vtt(cues: list[Cue]) -> str:
+def _vtt(cues: list[Subtitle]) -> str:
     blocks = [f"{cue.number}\n{_times(cue, '.')}\n{_escape_vtt(cue.text)}\n" for cue in cues]
     return "\n".join(["WEBVTT\n", *blocks])
 
 
-def _srt(cues: list[Cue]) -> str:
+def _srt(cues: list[Subtitle]) -> str:
     numbered = enumerate(cues, start=1)
     return "\n".join(f"{index}\n{_times(cue, ',')}\n{_escape_srt(cue.text)}\n" for index, cue in numbered)
 
 
-def _spoken(record: Record) -> list[Cue]:
+def _spoken(record: Record) -> list[Subtitle]:
     sentences = record.transcript.sentences if record.transcript else ()
-    return [_cue(number, heard.span, one_line(heard.text) or "…") for number, heard in enumerate(sentences, start=1)]
+    return [_cue(number, said.span, one_line(said.text) or "…") for number, said in enumerate(sentences, start=1)]
 
 
-def _cues(record: Record, said: bool) -> list[Cue]:
+def _cues(record: Record, said: bool) -> list[Subtitle]:
     numbered = enumerate(record.steps, start=1)
     cues = [cue for number, step in numbered for cue in _step_cues(number, step, said)]
     return sorted(cues, key=lambda cue: (cue.start, cue.number))
 
 
-def _step_cues(number: int, step: Step, said: bool) -> Iterator[Cue]:
+def _step_cues(number: int, step: Step, said: bool) -> Iterator[Subtitle]:
     text = sentence_case(one_line(step.text)) or f"Step {number}"
     best = shown_span(step)
     if best is not None:
@@ -76,12 +76,12 @@ def _step_cues(number: int, step: Step, said: bool) -> Iterator[Cue]:
         yield _cue(number, step.said, SAID_MARK + text)
 
 
-def _cue(number: int, span: Span, text: str) -> Cue:
+def _cue(number: int, span: Span, text: str) -> Subtitle:
     start = round(span.start * 1000)
-    return Cue(number, start, max(start + 1, round(span.end * 1000)), text)  # a cue must not be empty
+    return Subtitle(number, start, max(start + 1, round(span.end * 1000)), text)  # a cue must not be empty
 
 
-def _times(cue: Cue, point: str) -> str:
+def _times(cue: Subtitle, point: str) -> str:
     return f"{_stamp(cue.start, point)} --> {_stamp(cue.end, point)}"
 
 

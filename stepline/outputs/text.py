@@ -1,9 +1,4 @@
-"""Text and times as people read them: one line, no control characters; 1:02:03.
-
-File names from ids: safe on every file system, and never the same for two ids.
-
-Which span of a step the outputs show, and what its score means.
-"""
+"""What all outputs share: texts and times as people read them, safe file names, which span of a step is shown."""
 
 import hashlib
 import re
@@ -12,6 +7,10 @@ import unicodedata
 from stepline.records import Record, Span, Step
 
 ELLIPSIS = "…"
+SAFE = re.compile(r"[\w-][\w.-]*")  # letters and digits of any script; no separators, no hidden files
+LONGEST = 120  # bytes, which leaves room for the longest suffix under the 255 that file systems allow
+MARK = "~"  # not in SAFE: a name with a digest can never be some other id's plain name
+DIGEST = 10  # hex digits of the id's sha256
 
 
 def one_line(text: str) -> str:
@@ -41,12 +40,6 @@ def clock(seconds: float) -> str:
     return f"{hour}:{minute:02d}:{second:02d}" if hour else f"{minute}:{second:02d}"
 
 
-SAFE = re.compile(r"[\w-][\w.-]*")  # letters and digits of any script; no separators, no hidden files
-LONGEST = 120  # bytes, which leaves room for the longest suffix under the 255 that file systems allow
-MARK = "~"  # not in SAFE: a name with a digest can never be some other id's plain name
-DIGEST = 10  # hex digits of the id's sha256
-
-
 def safe_stem(name: str) -> str:
     """Return `name` itself where it is safe as a file name, else what is safe of it, `~` and a digest of all of it."""
     if SAFE.fullmatch(name) and unicodedata.normalize("NFC", name) == name and len(name.encode()) <= LONGEST:
@@ -64,5 +57,5 @@ def shown_span(step: Step) -> Span | None:
 
 def from_pictures(record: Record) -> bool:
     """Tell whether a network told the steps from the pictures: then a score is its confidence, not calibrated."""
-    told = bool(record.models.get("describer")) and not record.captions
-    return told and not any(step.said is not None or step.sources for step in record.steps)
+    described = bool(record.models.get("describer")) and not record.captions
+    return described and not any(step.said is not None or step.sources for step in record.steps)

@@ -9,8 +9,16 @@ from show_samples import HOSTILE, make_alignment, make_step
 
 from stepline.outputs import page
 from stepline.outputs.html import media_link
-from stepline.outputs.page.timeline import lanes, match, picture, png, pool, ticks, timeline
-from stepline.outputs.page.view import flatten, view
+from stepline.outputs.page.timeline import (
+    alignment_picture,
+    assign_lanes,
+    match_steps,
+    pool_columns,
+    scores_to_png,
+    ticks,
+    timeline,
+)
+from stepline.outputs.page.view import flatten, page_view
 from stepline.outputs.text import clock, one_line, sentence_case, shorten
 from stepline.records import Alignment, Record, Sentence, Span, Step, Transcript, Video
 
@@ -70,22 +78,22 @@ def test_a_click_goes_to_where_it_is_shown_else_to_where_it_is_said_else_nowhere
 
 
 def test_sentences_say_whether_they_are_shown_by_the_steps_that_cite_them(record):
-    marks = [sentence.mark for sentence in view(record, None, {}).sentences]
+    marks = [sentence.mark for sentence in page_view(record, None, {}).sentences]
     assert marks == ["none", "shown", "shown", "shown", "shown", "none", *["shown"] * 4, "said", "shown", "none"]
 
 
 def test_a_sentence_is_marked_as_its_steps_are_and_else_as_judged():
     sentences = (Sentence(text="a", span=Span(0, 1), shown=0.5), Sentence(text="b", span=Span(1, 2), shown=0.49))
     chat = Record(id="r", video=Video(id="r"), transcript=Transcript(sentences=sentences))
-    assert [sentence.mark for sentence in view(chat, None, {}).sentences] == ["shown", "none"]
+    assert [sentence.mark for sentence in page_view(chat, None, {}).sentences] == ["shown", "none"]
     shown = Step(id="1", text="b", sources=(1,), status="shown", spans=(Span(5, 6),))
     said = Step(id="2", text="a", sources=(0,), status="said")
     told = chat.model_copy(update={"steps": (shown, said)})  # the page must not contradict itself
-    assert [sentence.mark for sentence in view(told, None, {}).sentences] == ["said", "shown"]
+    assert [sentence.mark for sentence in page_view(told, None, {}).sentences] == ["said", "shown"]
 
 
 def test_a_step_shown_far_from_its_words_says_so(record):
-    drifts = {step.number: step.drift for step in view(record, None, {}).steps if step.drift}
+    drifts = {step.number: step.drift for step in page_view(record, None, {}).steps if step.drift}
     assert drifts == {8: "shown 12 s after it is said"}  # 55.75 - 43.55 = 12.2
 
 
@@ -152,8 +160,8 @@ def test_bars_lie_where_their_seconds_are():
 
 
 def test_bars_that_overlap_get_lanes_of_their_own():
-    assert lanes([Span(0, 4), Span(1, 3), Span(2, 6), Span(4, 5), Span(4.5, 7)]) == [0, 1, 2, 0, 1]
-    assert max(lanes([Span(0, 10)] * 20)) == 5
+    assert assign_lanes([Span(0, 4), Span(1, 3), Span(2, 6), Span(4, 5), Span(4.5, 7)]) == [0, 1, 2, 0, 1]
+    assert max(assign_lanes([Span(0, 10)] * 20)) == 5
 
 
 @pytest.mark.parametrize("total", [1.0, 7.5, 60.0, 61.0, 599.0, 3600.0, 40_000.0, 400_000.0])
@@ -164,8 +172,8 @@ def test_an_axis_has_two_to_seven_labels(total):
 
 
 def test_a_texts_row_belongs_to_the_step_of_the_same_words_each_step_once(record):
-    steps = view(record, None, {}).steps
-    found = match(("strain the lemonade", "something else", "Strain the lemonade"), steps)
+    steps = page_view(record, None, {}).steps
+    found = match_steps(("strain the lemonade", "something else", "Strain the lemonade"), steps)
     assert [step.number if step else None for step in found] == [8, None, None]
 
 
@@ -173,7 +181,7 @@ def test_the_picture_has_a_pixel_a_score_and_shows_the_greatest_strongest():
     from PIL import Image
 
     scores = np.array([[0.0, 1.0, 0.0], [0.5, 0.0, 0.0]], np.float32)
-    image = Image.open(io.BytesIO(png(scores)))
+    image = Image.open(io.BytesIO(scores_to_png(scores)))
     assert image.size == (3, 2)
     assert np.array(image).argmax() == 1
     assert image.convert("RGB").getpixel((1, 0)) == (6, 64, 61)
@@ -181,12 +189,12 @@ def test_the_picture_has_a_pixel_a_score_and_shows_the_greatest_strongest():
 
 def test_a_flat_alignment_is_drawn_too(record):
     flat = Alignment(("a",), np.zeros((1, 5), np.float32), 1.0, "probability")
-    assert picture(flat, view(record, flat, {})).width == pytest.approx(100 * 5 / 67, abs=1e-3)
+    assert alignment_picture(flat, page_view(record, flat, {})).width == pytest.approx(100 * 5 / 67, abs=1e-3)
 
 
 def test_long_alignments_are_pooled_by_their_maximum():
-    assert pool(np.array([[0, 3, 1, 2, 9]], np.float32), 3).tolist() == [[3, 2, 9]]
-    assert pool(np.zeros((2, 4000), np.float32), 1600).shape == (2, 1334)
+    assert pool_columns(np.array([[0, 3, 1, 2, 9]], np.float32), 3).tolist() == [[3, 2, 9]]
+    assert pool_columns(np.zeros((2, 4000), np.float32), 1600).shape == (2, 1334)
 
 
 def test_settings_become_rows():

@@ -3,7 +3,7 @@
 import pytest
 
 from stepline.outputs import step_table
-from stepline.outputs.page.view import view
+from stepline.outputs.page.view import page_view
 from stepline.records import Record, Sentence, Span, Step, Transcript, Video
 
 NETWORK = {"describer": {"network": "0" * 64, "speech": False}}
@@ -38,9 +38,12 @@ def test_the_table_names_the_pictures_and_what_the_score_is():
 def test_other_steps_keep_their_meaning(other):
     assert "from 0 sentences" in step_table(other)
     assert "not calibrated" not in step_table(other)
-    assert view(other, None, {}).score == ("How sure it is that the picture shows this step", "sure that it is shown")
+    assert page_view(other, None, {}).score == (
+        "How sure it is that the picture shows this step",
+        "sure that it is shown",
+    )
 
 
 def test_the_page_says_whose_the_per_cent_are():
-    assert "not calibrated" in view(record(NETWORK), None, {}).score[0]
-    assert view(record(NETWORK), None, {}).steps[0].percent == 31
+    assert "not calibrated" in page_view(record(NETWORK), None, {}).score[0]
+    assert page_view(record(NETWORK), None, {}).steps[0].percent == 31

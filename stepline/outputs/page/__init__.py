@@ -11,8 +11,8 @@ from importlib.resources import files
 
 from stepline.outputs.html import media_link, policy, template
 from stepline.outputs.jsonld import jsonld
-from stepline.outputs.page.timeline import picture, timeline
-from stepline.outputs.page.view import view
+from stepline.outputs.page.timeline import alignment_picture, timeline
+from stepline.outputs.page.view import page_view
 from stepline.records import Alignment, Record
 from stepline.storage import to_json
 
@@ -37,11 +37,11 @@ def page(
     page has no player. keyframes: a JPEG for a step's id.
     """
     style, script = _file("style.css"), _file("script.js")
-    shown = view(record, alignment, keyframes or {})
+    shown = page_view(record, alignment, keyframes or {})
     return template(_file("page.html")).render(
         view=shown,
         timeline=timeline(record, shown.total),
-        picture=picture(alignment, shown) if alignment is not None and alignment.scores.size else None,
+        picture=alignment_picture(alignment, shown) if alignment is not None and alignment.scores.size else None,
         media=media_link(media) if media is not None else None,
         policy=policy(style, script),
         style=style,

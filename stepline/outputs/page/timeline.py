@@ -1,8 +1,10 @@
-"""The timeline: what is said, what is shown and the reference, as bars on one axis.
+"""The two drawings of the page, on one axis of seconds.
 
-Every x is a percentage of the axis, so that the drawing stretches with the page without stretching its text.
+`timeline`           what is said, what is shown and the reference, as bars
+`alignment_picture`  the alignment: one row a text, one column a second, the darker the better the fit
 
-The alignment as a picture: one row a text, one column a second, the darker the better the fit.
+Every x is a percentage of the axis, so that a drawing stretches with the page without stretching its text.
+Letters: K texts, T seconds.
 """
 
 import base64
@@ -13,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from stepline.outputs.page.view import StepView, View, mark
+from stepline.outputs.page.view import PageView, StepView, sentence_mark
 from stepline.outputs.text import clock, one_line, sentence_case, shorten, shown_span
 from stepline.records import Alignment, Matrix, Record, Span
 
@@ -25,9 +27,14 @@ NARROW = 2.4  # per cent of the axis, about 16 pixels: a bar below it has no roo
 TICKS = 6  # labels that fit under the axis on a phone
 STRIDES = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600)  # s between two ticks
 
+COLUMNS = 1600  # pixels; more columns than a screen shows are pooled by their maximum
+TALL, TIGHT = 24, 14  # pixels a row: few texts, many texts
+FEW = 24  # texts up to which rows are tall
+RAMP = ((244, 249, 247), (207, 233, 227), (108, 192, 179), (18, 128, 118), (6, 64, 61))  # RGB, least to greatest
+
 
 @dataclass(frozen=True)
-class Bar:
+class TimelineBar:
     """A span: x and width in per cent of the axis, y and height in pixels, `seek` in seconds."""
 
     x: float
@@ -41,16 +48,16 @@ class Bar:
 
 
 @dataclass(frozen=True)
-class Row:
+class TimelineRow:
     """A named row of bars; its name stands at `y`."""
 
     name: str
     y: int
-    bars: tuple[Bar, ...]
+    bars: tuple[TimelineBar, ...]
 
 
 @dataclass(frozen=True)
-class Tie:
+class TimelineLink:
     """A line from where a step is said to where it is shown."""
 
     x1: float
@@ -60,7 +67,7 @@ class Tie:
 
 
 @dataclass(frozen=True)
-class Tick:
+class TimelineTick:
     """A second on the axis; anchor is the SVG text-anchor that keeps its label inside."""
 
     x: float
@@ -72,17 +79,17 @@ class Tick:
 class Timeline:
     """Rows from top to bottom, height in pixels; crowded where a phone is too narrow and must scroll sideways."""
 
-    rows: tuple[Row, ...]
-    ties: tuple[Tie, ...]
-    ticks: tuple[Tick, ...]
+    rows: tuple[TimelineRow, ...]
+    ties: tuple[TimelineLink, ...]
+    ticks: tuple[TimelineTick, ...]
     height: int
     summary: str
     crowded: bool
 
 
 @dataclass(frozen=True)
-class Item:
-    """What a bar stands for, before it has a place."""
+class TimelineItem:
+    """What a bar stands for, before it is laid out."""
 
     span: Span
     look: str
@@ -92,7 +99,7 @@ class Item:
 
 def timeline(record: Record, total: float) -> Timeline:
     """Return the record's rows on an axis of `total` seconds; a row with nothing in it is left out."""
-    rows: list[Row] = []
+    rows: list[TimelineRow] = []
     top = 0
     for name, items, height in (
         ("Said", _said(record), 14),
@@ -107,42 +114,42 @@ def timeline(record: Record, total: float) -> Timeline:
     return Timeline(tuple(rows), tuple(_ties(record, rows, total)), ticks(total), top, summary, crowded)
 
 
-def ticks(total: float) -> tuple[Tick, ...]:
+def ticks(total: float) -> tuple[TimelineTick, ...]:
     """Return at most seven labelled seconds, evenly spaced from 0."""
     stride = next((stride for stride in STRIDES if total / stride <= TICKS), -(-int(total) // TICKS))
     seconds = range(0, int(total) + 1, stride)
-    return tuple(Tick(percent(second, total), clock(second), _anchor(second / total)) for second in seconds)
+    return tuple(TimelineTick(percent(second, total), clock(second), _anchor(second / total)) for second in seconds)
 
 
-def _anchor(share: float) -> str:
-    return "start" if share == 0 else "end" if share > 0.94 else "middle"  # the last label would stick out
+def _anchor(fraction: float) -> str:
+    return "start" if fraction == 0 else "end" if fraction > 0.94 else "middle"  # the last label would stick out
 
 
 def percent(second: float, total: float) -> float:
-    """Return a second's place on the axis, in per cent."""
+    """Return where a second lies on the axis, in per cent."""
     return round(100 * second / total, 3)
 
 
-def lanes(spans: Iterable[Span]) -> list[int]:
+def assign_lanes(spans: Iterable[Span]) -> list[int]:
     """Return the lane of each span (given sorted by start): the first that is free, so that no two bars overlap."""
     ends: list[float] = []
-    found = []
+    chosen = []
     for span in spans:
         lane = next((lane for lane, end in enumerate(ends) if end <= span.start), len(ends))
         lane = min(lane, MOST_LANES - 1)
         if lane == len(ends):
             ends.append(span.end)
         ends[lane] = max(ends[lane], span.end)
-        found.append(lane)
-    return found
+        chosen.append(lane)
+    return chosen
 
 
-def _row(name: str, items: list[Item], total: float, top: int, height: int) -> tuple[Row, int]:
+def _row(name: str, items: list[TimelineItem], total: float, top: int, height: int) -> tuple[TimelineRow, int]:
     """Return the row whose name starts at `top` and the top of the next."""
     items = sorted(items, key=lambda item: (item.span.start, item.span.end))
-    places = lanes(item.span for item in items)
+    lanes = assign_lanes(item.span for item in items)
     bars = tuple(
-        Bar(
+        TimelineBar(
             x=percent(item.span.start, total),
             width=percent(item.span.duration, total),
             y=top + LABEL + lane * (height + 3),
@@ -152,31 +159,36 @@ def _row(name: str, items: list[Item], total: float, top: int, height: int) -> t
             label=item.label if percent(item.span.duration, total) >= NARROW else "",
             title=item.title,
         )
-        for item, lane in zip(items, places, strict=True)
+        for item, lane in zip(items, lanes, strict=True)
     )
-    return Row(name, top, bars), top + LABEL + (max(places) + 1) * (height + 3) + GAP
+    return TimelineRow(name, top, bars), top + LABEL + (max(lanes) + 1) * (height + 3) + GAP
 
 
-def _said(record: Record) -> list[Item]:
+def _said(record: Record) -> list[TimelineItem]:
     sentences = record.transcript.sentences if record.transcript else ()
     return [
-        Item(sentence.span, f"said-{mark(index, sentence, record.steps)}", "", _title(sentence.span, sentence.text))
+        TimelineItem(
+            sentence.span,
+            f"said-{sentence_mark(index, sentence, record.steps)}",
+            "",
+            _title(sentence.span, sentence.text),
+        )
         for index, sentence in enumerate(sentences)
     ]
 
 
-def _shown(record: Record) -> list[Item]:
+def _shown(record: Record) -> list[TimelineItem]:
     return [
-        Item(span, "other" if rank else "best", str(number), f"Step {number} · {_title(span, step.text)}")
+        TimelineItem(span, "other" if rank else "best", str(number), f"Step {number} · {_title(span, step.text)}")
         for number, step in enumerate(record.steps, start=1)
         if shown_span(step) is not None
         for rank, span in enumerate(step.spans)
     ]
 
 
-def _reference(record: Record) -> list[Item]:
+def _reference(record: Record) -> list[TimelineItem]:
     return [
-        Item(span, "reference", "", f"Reference · {_title(span, step.text)}")
+        TimelineItem(span, "reference", "", f"Reference · {_title(span, step.text)}")
         for step in record.reference
         for span in step.spans
     ]
@@ -190,8 +202,8 @@ def _title(span: Span, text: str) -> str:
     return f"{clock(span.start)}–{clock(span.end)} · {shorten(sentence_case(one_line(text)), 160)}"
 
 
-def _ties(record: Record, rows: list[Row], total: float) -> Iterable[Tie]:
-    """Tie the middle of what is said to the middle of what is shown, for each shown step."""
+def _ties(record: Record, rows: list[TimelineRow], total: float) -> Iterable[TimelineLink]:
+    """TimelineLink the middle of what is said to the middle of what is shown, for each shown step."""
     named = {row.name: row for row in rows}
     if "Said" not in named or "Shown" not in named:
         return
@@ -200,17 +212,11 @@ def _ties(record: Record, rows: list[Row], total: float) -> Iterable[Tie]:
     for step in record.steps:
         best = shown_span(step)
         if best is not None and step.said is not None:
-            yield Tie(percent(step.said.center, total), y1, percent(best.center, total), tops[_seek(best)])
-
-
-COLUMNS = 1600  # pixels; more columns than a screen shows are pooled by their maximum
-TALL, TIGHT = 24, 14  # pixels a row: few texts, many texts
-FEW = 24  # texts up to which rows are tall
-RAMP = ((244, 249, 247), (207, 233, 227), (108, 192, 179), (18, 128, 118), (6, 64, 61))  # RGB, least to greatest
+            yield TimelineLink(percent(step.said.center, total), y1, percent(best.center, total), tops[_seek(best)])
 
 
 @dataclass(frozen=True)
-class Line:
+class RowLabel:
     """A row's name: the step it belongs to, None where the text is no step of the record."""
 
     number: int | None
@@ -219,7 +225,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Box:
+class SpanBox:
     """The outline of the span a step was given: per cent and pixels."""
 
     x: float
@@ -228,33 +234,34 @@ class Box:
 
 
 @dataclass(frozen=True)
-class Picture:
+class AlignmentPicture:
     """The image as a PNG data URI that covers `width` per cent of the axis, and what is drawn over it."""
 
     source: str
     width: float
     row: int
     height: int
-    lines: tuple[Line, ...]
-    boxes: tuple[Box, ...]
+    lines: tuple[RowLabel, ...]
+    boxes: tuple[SpanBox, ...]
     kind: str
     low: str
     high: str
 
 
-def picture(alignment: Alignment, view: View) -> Picture:
+def alignment_picture(alignment: Alignment, view: PageView) -> AlignmentPicture:
     """Return the picture of a non-empty alignment on the page's time axis."""
     row = TALL if len(alignment.texts) <= FEW else TIGHT
-    steps = match(alignment.texts, view.steps)
+    steps = match_steps(alignment.texts, view.steps)
     lines = tuple(_line(text, step) for text, step in zip(alignment.texts, steps, strict=True))
     low, high = float(alignment.scores.min()), float(alignment.scores.max())
     boxes = tuple(
-        Box(percent(step.start, view.total), percent(step.end - step.start, view.total), index * row)
+        SpanBox(percent(step.start, view.total), percent(step.end - step.start, view.total), index * row)
         for index, step in enumerate(steps)
         if step is not None and step.start is not None and step.end is not None
     )
-    return Picture(
-        source="data:image/png;base64," + base64.b64encode(png(pool(alignment.scores, COLUMNS))).decode(),
+    return AlignmentPicture(
+        source="data:image/png;base64,"
+        + base64.b64encode(scores_to_png(pool_columns(alignment.scores, COLUMNS))).decode(),
         width=percent(alignment.scores.shape[1] / alignment.rate, view.total),
         row=row,
         height=row * len(lines),
@@ -266,23 +273,23 @@ def picture(alignment: Alignment, view: View) -> Picture:
     )
 
 
-def match(texts: tuple[str, ...], steps: tuple[StepView, ...]) -> list[StepView | None]:
+def match_steps(texts: tuple[str, ...], steps: tuple[StepView, ...]) -> list[StepView | None]:
     """Return the step of each text: the next unused one with the same words."""
     waiting: dict[str, list[StepView]] = {}
     for step in reversed(steps):
         waiting.setdefault(step.text, []).append(step)
-    found = [waiting.get(sentence_case(one_line(text)), []) for text in texts]
-    return [candidates.pop() if candidates else None for candidates in found]
+    candidates = (waiting.get(sentence_case(one_line(text)), []) for text in texts)
+    return [alike.pop() if alike else None for alike in candidates]
 
 
-def pool(scores: Matrix, columns: int) -> Matrix:
+def pool_columns(scores: Matrix, columns: int) -> Matrix:
     """Return scores (K, T) as (K, <= columns), each column the maximum of those it stands for."""
     group = -(-scores.shape[1] // columns)
     starts = np.arange(0, scores.shape[1], group)
     return np.maximum.reduceat(scores, starts, axis=1) if group > 1 else scores
 
 
-def png(scores: Matrix) -> bytes:
+def scores_to_png(scores: Matrix) -> bytes:
     """Return scores (K, T) as a palette PNG of one pixel a score, stretched from the least to the greatest."""
     from PIL import Image
 
@@ -296,12 +303,12 @@ def png(scores: Matrix) -> bytes:
 
 
 def _palette() -> npt.NDArray[np.uint8]:
-    places = np.linspace(0, 255, len(RAMP))
-    channels = [np.interp(np.arange(256), places, [colour[index] for colour in RAMP]) for index in range(3)]
+    stops = np.linspace(0, 255, len(RAMP))
+    channels = [np.interp(np.arange(256), stops, [colour[index] for colour in RAMP]) for index in range(3)]
     return np.rint(np.stack(channels, axis=1)).astype(np.uint8)  # (256, 3)
 
 
-def _line(text: str, step: StepView | None) -> Line:
+def _line(text: str, step: StepView | None) -> RowLabel:
     if step is None:
-        return Line(None, sentence_case(one_line(text)), None)
-    return Line(step.number, step.text, step.seek)
+        return RowLabel(None, sentence_case(one_line(text)), None)
+    return RowLabel(step.number, step.text, step.seek)

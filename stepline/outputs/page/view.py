@@ -74,7 +74,7 @@ class SentenceView:
 
 
 @dataclass(frozen=True)
-class View:
+class PageView:
     """Everything the page says. total: seconds on every time axis; score: what its per cent are, long and short."""
 
     title: str
@@ -92,13 +92,13 @@ class View:
     models: tuple[tuple[str, str], ...]
 
 
-def view(record: Record, alignment: Alignment | None, keyframes: Mapping[str, bytes]) -> View:
+def page_view(record: Record, alignment: Alignment | None, keyframes: Mapping[str, bytes]) -> PageView:
     """Return what the page says of the record."""
     sentences = record.transcript.sentences if record.transcript else ()
     steps = tuple(
         _step(number, step, sentences, keyframes.get(step.id)) for number, step in enumerate(record.steps, start=1)
     )
-    return View(
+    return PageView(
         title=_title(record),
         language=record.transcript.language or "" if record.transcript else "",
         facts=_facts(record),
@@ -126,16 +126,16 @@ def total_seconds(record: Record, alignment: Alignment | None) -> float:
     return max(ends)
 
 
-def kind(step: Step) -> Kind:
+def step_kind(step: Step) -> Kind:
     """Return how the page treats the step; one without a status is judged by the times it has."""
     if step.status is None:
         return "shown" if shown_span(step) is not None else "unplaced"
     return {"shown": "shown", "said": "said", "not found": "missing"}[step.status]  # type: ignore[return-value]
 
 
-def mark(index: int, sentence: Sentence, steps: tuple[Step, ...]) -> Mark:
+def sentence_mark(index: int, sentence: Sentence, steps: tuple[Step, ...]) -> Mark:
     """Return whether the sentence is shown: by the steps that cite it, as the page says of them; else as judged."""
-    kinds = {kind(step) for step in steps if index in step.sources}
+    kinds = {step_kind(step) for step in steps if index in step.sources}
     if kinds:
         return "shown" if "shown" in kinds else "said"
     return "shown" if sentence.shown is not None and sentence.shown >= SHOWN_FLOOR else "none"
@@ -168,8 +168,8 @@ def _step(number: int, step: Step, sentences: tuple[Sentence, ...], picture: byt
     return StepView(
         number=number,
         text=sentence_case(one_line(step.text)),
-        kind=kind(step),
-        badge=BADGES[kind(step)],
+        kind=step_kind(step),
+        badge=BADGES[step_kind(step)],
         start=best.start if best is not None else None,
         end=best.end if best is not None else None,
         at=step.at if step.at is not None else best.center if best is not None else None,
@@ -197,7 +197,7 @@ def _drift(step: Step) -> str | None:
 
 
 def _sentence(index: int, sentence: Sentence, steps: tuple[Step, ...]) -> SentenceView:
-    found = mark(index, sentence, steps)
+    found = sentence_mark(index, sentence, steps)
     return SentenceView(
         text=one_line(sentence.text),
         start=sentence.span.start,
