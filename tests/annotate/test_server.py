@@ -8,7 +8,7 @@ import sys
 import threading
 
 import pytest
-from show_browser import CHROMIUM, Browser
+from browser import CHROMIUM, Browser
 
 from stepline.annotate import AnnotationClip, AnnotationQueue, Answers, write_clips
 from stepline.annotate.server import serve

@@ -6,8 +6,8 @@ import threading
 
 import numpy as np
 import pytest
+from browser import CHROMIUM, Browser
 from made_records import record
-from show_browser import CHROMIUM, Browser
 
 from stepline.annotate.answers import cohen_kappa
 from stepline.curate.audit.sample import draw_sample

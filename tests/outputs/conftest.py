@@ -1,5 +1,5 @@
 import pytest
-from show_samples import hostile_record, make_alignment, picture_of, sample_record
+from output_samples import hostile_record, make_alignment, picture_of, sample_record
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@ import re
 
 from hypothesis import given
 from hypothesis import strategies as st
-from show_samples import make_step
+from output_samples import make_step
 
 from stepline.outputs import chapters, plan_chapters
 from stepline.records import Record, Video

@@ -1,5 +1,5 @@
 import pytest
-from show_samples import make_step, make_video
+from output_samples import make_step, make_video
 
 from stepline import media
 from stepline.errors import MediaError

@@ -5,7 +5,7 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
-from show_samples import HOSTILE, make_alignment, make_step
+from output_samples import HOSTILE, make_alignment, make_step
 
 from stepline.outputs import page
 from stepline.outputs.html import media_link

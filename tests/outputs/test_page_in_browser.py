@@ -1,8 +1,8 @@
 """The page as a person uses it: in a real browser, from a file, with a real video."""
 
 import pytest
-from show_browser import CHROMIUM, Browser
-from show_samples import hostile_record, make_alignment, make_step, make_video, picture_of, sample_record
+from browser import CHROMIUM, Browser
+from output_samples import hostile_record, make_alignment, make_step, make_video, picture_of, sample_record
 
 from stepline.outputs import write_outputs
 from stepline.records import Record, Video

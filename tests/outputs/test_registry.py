@@ -1,10 +1,10 @@
 import json
 
 import pytest
-from show_samples import make_step
+from output_samples import make_step
 from test_chapters import read_chapters
 from test_page import read_page
-from test_webvtt import read_cues
+from test_subtitles import read_cues
 
 from stepline.errors import SettingsError, StoreError
 from stepline.outputs import OUTPUTS, OutputExtras, output_path, write_outputs

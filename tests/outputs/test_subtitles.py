@@ -4,7 +4,7 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from show_samples import make_step
+from output_samples import make_step
 
 from stepline.asr import read_captions
 from stepline.outputs import srt, webvtt
