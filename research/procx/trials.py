@@ -28,14 +28,14 @@ from research.procx.corpus import Captioned, ProcxCorpus, events_of, first_fract
 from research.procx.rows import FORMS, SELECTIONS, Attention, ProcxTrial, Selection
 from research.procx.vid2seq import (
     SMALL_VID2SEQ,
-    Alphabet,
+    TimedVocabulary,
     Vid2Seq,
     Vid2SeqSettings,
-    Watched,
-    sequences,
-    tell,
-    told,
+    VideoInput,
+    pack_sequences,
+    predict_steps,
     train_vid2seq,
+    vid2seq_sample,
 )
 from research.study import Outcome, TrialStore
 from stepline.evaluate.bootstrap import Floats
@@ -107,7 +107,7 @@ def fresh_network(trial: ProcxTrial, corpus: ProcxCorpus) -> ProcX | Vid2Seq:
     """Return the trial's network with fresh weights."""
     if trial.system == "vid2seq":
         settings = vid2seq_of(trial)
-        return Vid2Seq(settings, len(Alphabet(corpus.vocabulary, settings.bins)))
+        return Vid2Seq(settings, len(TimedVocabulary(corpus.vocabulary, settings.bins)))
     return ProcX(model_of(trial), len(corpus.vocabulary))
 
 
@@ -203,10 +203,10 @@ def _trained(trial: ProcxTrial, corpus: ProcxCorpus, start: ProcX | Vid2Seq | No
     try:
         if isinstance(start, Vid2Seq) or trial.system == "vid2seq":
             speech = corpus.captioned[trial.form].speech if trial.speech else None
-            given = [told(one, None if speech is None else speech[one.id]) for one in samples]
-            alphabet = Alphabet(corpus.vocabulary, vid2seq_of(trial).bins)
+            given = [vid2seq_sample(one, None if speech is None else speech[one.id]) for one in samples]
+            vocabulary = TimedVocabulary(corpus.vocabulary, vid2seq_of(trial).bins)
             return train_vid2seq(
-                given, folder, alphabet=alphabet, model=vid2seq_of(trial), settings=settings,
+                given, folder, vocabulary=vocabulary, model=vid2seq_of(trial), settings=settings,
                 start=start if isinstance(start, Vid2Seq) else None,
             )  # fmt: skip
         return train_procx(
@@ -286,15 +286,15 @@ def _described_by_vid2seq(
     trial: ProcxTrial, network: Vid2Seq, corpus: ProcxCorpus, part: Captioned, counted: Counter[str]
 ) -> dict[str, list[Event]]:
     """Return what the sequence baseline writes; what was malformed is counted by its reason."""
-    alphabet = Alphabet(corpus.vocabulary, network.settings.bins)
+    vocabulary = TimedVocabulary(corpus.vocabulary, network.settings.bins)
     watched = [
-        Watched(one.values, one.duration, tuple(part.speech[one.id]) if trial.speech else None) for one in part.test
+        VideoInput(one.values, one.duration, tuple(part.speech[one.id]) if trial.speech else None) for one in part.test
     ]
-    parsed = tell(network, alphabet, watched)
+    parsed = predict_steps(network, vocabulary, watched)
     counted.update(f"malformed: {row.reason}" for one in parsed for row in one.dropped)
     longest = network.settings.longest
-    counted["sequences cut"] = sequences(
-        [told(one) for one in training_samples(trial, corpus)], alphabet, longest
+    counted["sequences cut"] = pack_sequences(
+        [vid2seq_sample(one) for one in training_samples(trial, corpus)], vocabulary, longest
     ).truncated
     return {one.id: list(each.events) for one, each in zip(part.test, parsed, strict=True)}
 

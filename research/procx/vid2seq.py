@@ -1,16 +1,10 @@
-"""One network, one sequence: the form of Vid2Seq as a baseline beside ProcX.
+"""Vid2Seq's form as a baseline beside ProcX: one network writes a video's steps as one sequence of tokens.
+
+    <start> <end> words ... <start> <end> words ...        in the order of time
 
     seen = video layers(rows)                      rows see each other
     heard = speech layers(times and words)         only where speech is given
     P(next token) = softmax(norm(h) E^T + b)       h: writer layers(tokens so far; [seen; heard]); E: all tokens
-
-Source: Yang et al. 2023. Differs: a small network from fresh weights in place of T5 and CLIP; the denoising loss of its
-pre-training is left out. Letters: B videos, R rows, C width of a backbone, A tokens of speech, W tokens written,
-D width, V tokens of the alphabet.
-
-Steps as one sequence of tokens, and back: Vid2Seq's form.
-
-    <start> <end> words ... <start> <end> words ...        in the order of time
 
 A time token is one of `bins` equal parts of the video's length; they follow the vocabulary's own tokens. What a network
 writes need not be of this form, and what cannot be a step is left out with its reason:
@@ -24,11 +18,9 @@ writes need not be of this form, and what cannot be a step is left out with its 
 The same bin as start and end is that bin: a step is never without length. Half bytes that are no character become
 U+FFFD. Steps come back in the order in which they were written; they may overlap.
 
-Settings of the baseline that writes times and sentences as one sequence; nothing heavy is imported here.
-
-The form is Vid2Seq's (Yang et al., CVPR 2023), the size is not: no language model is pre-trained, and none is needed.
-
-Training the sequence baseline, and what it says of videos. Letters: B videos, W tokens, A tokens of speech.
+Source: Yang et al., CVPR 2023. Differs: a small network from fresh weights in place of T5 and CLIP, so that no language
+model is pre-trained; the denoising loss of its pre-training is left out. Letters: B videos, R rows, C width of a
+backbone, A tokens of speech, W tokens written, D width, V tokens of the vocabulary with times.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -92,21 +84,21 @@ SMALL_VID2SEQ: Final = Vid2SeqSettings(  # learns the simulated world in minutes
 
 
 class Vid2Seq(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
-    """The baseline, fresh until weights are loaded; it writes word by word. alphabet: how many tokens, with times."""
+    """The baseline, fresh until weights are loaded; it writes word by word. token_count: of words and times."""
 
-    def __init__(self, settings: Vid2SeqSettings, alphabet: int) -> None:
+    def __init__(self, settings: Vid2SeqSettings, token_count: int) -> None:
         super().__init__()
         self.settings, self.longest = settings, settings.longest
         width = settings.width
         self.rows, self.rows_norm = nn.Linear(settings.features, width), nn.LayerNorm(width)
         self.row_places = nn.Embedding(settings.rows, width)
-        self.words, self.places = nn.Embedding(alphabet, width), nn.Embedding(settings.longest, width)
+        self.words, self.places = nn.Embedding(token_count, width), nn.Embedding(settings.longest, width)
         self.speech_places = nn.Embedding(settings.longest_speech, width)
         self.kinds = nn.Parameter(torch.randn(2, width) * EMBEDDING_STD)  # added to what is seen, and to what is heard
         self.video_layers = self._layers(settings.video_layers, crosses=False)
         self.speech_layers = self._layers(settings.speech_layers, crosses=False)
         self.writer_layers = self._layers(settings.writer_layers, crosses=True)
-        self.norm, self.bias = nn.LayerNorm(width), nn.Parameter(torch.zeros(alphabet))
+        self.norm, self.bias = nn.LayerNorm(width), nn.Parameter(torch.zeros(token_count))
         self.drop = nn.Dropout(settings.dropout)
         for table in (self.row_places, self.words, self.places, self.speech_places):
             nn.init.normal_(table.weight, std=EMBEDDING_STD)
@@ -194,34 +186,34 @@ SPARE_TIMES = "more times than two"
 
 
 @dataclass(frozen=True)
-class Alphabet:
+class TimedVocabulary:
     """The vocabulary, and after its tokens the time tokens."""
 
-    vocabulary: Vocabulary
+    words: Vocabulary
     bins: int
 
     def __len__(self) -> int:
-        return len(self.vocabulary) + self.bins
+        return len(self.words) + self.bins
 
     def time(self, second: float, duration: float) -> int:
         """Return the token of a second, clipped to the video; the end of the video is in the last bin."""
-        place = int(second / duration * self.bins)
-        return len(self.vocabulary) + min(max(place, 0), self.bins - 1)
+        time_bin = int(second / duration * self.bins)
+        return len(self.words) + min(max(time_bin, 0), self.bins - 1)
 
     def bin(self, token: int) -> int | None:
         """Return which time a token is, None for words and marks."""
-        return token - len(self.vocabulary) if token >= len(self.vocabulary) else None
+        return token - len(self.words) if token >= len(self.words) else None
 
 
 @dataclass(frozen=True)
-class Parsed:
+class ParsedSteps:
     """The steps that a sequence tells, (start, end, sentence) in seconds, and what of it is none."""
 
     events: tuple[Event, ...]
     dropped: tuple[Rejected, ...]
 
 
-def sequence(events: Sequence[Event], duration: float, alphabet: Alphabet) -> list[int]:
+def encode_events(events: Sequence[Event], duration: float, vocabulary: TimedVocabulary) -> list[int]:
     """Return the tokens of a video's steps in the order of time, without marks.
 
     The end is the bin in which the last of its seconds lies. Raises ShapeError for a video without length.
@@ -229,35 +221,37 @@ def sequence(events: Sequence[Event], duration: float, alphabet: Alphabet) -> li
     if not duration > 0:
         raise ShapeError(f"a video's duration must be above 0 seconds, not {duration}")
     tokens: list[int] = []
-    width = duration / alphabet.bins
+    width = duration / vocabulary.bins
     for start, end, sentence in sorted(events, key=lambda event: event[:2]):
-        first = alphabet.time(start, duration)
-        tokens += [first, max(first, alphabet.time(end - width / 2, duration)), *alphabet.vocabulary.encode(sentence)]
+        first = vocabulary.time(start, duration)
+        tokens += [first, max(first, vocabulary.time(end - width / 2, duration)), *vocabulary.words.encode(sentence)]
     return tokens
 
 
-def parse(tokens: Sequence[int], duration: float, alphabet: Alphabet) -> Parsed:
-    """Return the steps of a sequence, read up to its end mark; a token of another alphabet raises ShapeError."""
-    if any(not 0 <= token < len(alphabet) for token in tokens):
-        raise ShapeError(f"a token is not one of the {len(alphabet)} of this alphabet; parse with the network's own")
+def decode_events(tokens: Sequence[int], duration: float, vocabulary: TimedVocabulary) -> ParsedSteps:
+    """Return the steps of a sequence, read up to its end mark; a token of another vocabulary raises ShapeError."""
+    if any(not 0 <= token < len(vocabulary) for token in tokens):
+        raise ShapeError(
+            f"a token is not one of the {len(vocabulary)} of this vocabulary; parse with the network's own"
+        )
     events: list[Event] = []
     dropped: list[Rejected] = []
-    for times, words in _groups(tokens, alphabet):
-        sentence = alphabet.vocabulary.decode(words)
-        reason = _flaw(times, sentence)
+    for times, words in _time_word_groups(tokens, vocabulary):
+        sentence = vocabulary.words.decode(words)
+        reason = _malformed_reason(times, sentence)
         if len(times) > 2:
             dropped.append(
                 Rejected(what="step", text=f"{len(times) - 2} times before {sentence!r}", reason=SPARE_TIMES)
             )
         if reason is None:
             first, last = times[-2:]
-            events.append((first * duration / alphabet.bins, (last + 1) * duration / alphabet.bins, sentence))
+            events.append((first * duration / vocabulary.bins, (last + 1) * duration / vocabulary.bins, sentence))
         else:
             dropped.append(Rejected(what="step", text=sentence, reason=reason))
-    return Parsed(tuple(events), tuple(dropped))
+    return ParsedSteps(tuple(events), tuple(dropped))
 
 
-def _flaw(times: Sequence[int], sentence: str) -> str | None:
+def _malformed_reason(times: Sequence[int], sentence: str) -> str | None:
     """Return why a run of times and the words after it are no step."""
     if len(times) < 2:
         return ONE_TIME if times else NO_TIMES
@@ -266,7 +260,7 @@ def _flaw(times: Sequence[int], sentence: str) -> str | None:
     return REVERSED if times[-1] < times[-2] else None
 
 
-def _groups(tokens: Sequence[int], alphabet: Alphabet) -> Iterator[tuple[list[int], list[int]]]:
+def _time_word_groups(tokens: Sequence[int], vocabulary: TimedVocabulary) -> Iterator[tuple[list[int], list[int]]]:
     """Yield each run of times, as bins, with the words after it; either may be empty, never both."""
     times: list[int] = []
     words: list[int] = []
@@ -275,118 +269,124 @@ def _groups(tokens: Sequence[int], alphabet: Alphabet) -> Iterator[tuple[list[in
             break
         if token < len(MARKS):
             continue
-        place = alphabet.bin(token)
-        if place is None:
+        time_bin = vocabulary.bin(token)
+        if time_bin is None:
             words.append(token)
         elif words:
             yield times, words
-            times, words = [place], []
+            times, words = [time_bin], []
         else:
-            times.append(place)
+            times.append(time_bin)
     if times or words:
         yield times, words
 
 
 @dataclass(frozen=True)
-class Watched:
-    """A video as the baseline gets it. values: (T, C) over `duration` seconds; said: None where nobody listens."""
+class VideoInput:
+    """A video as the baseline gets it. values: (T, C) over `duration` seconds; speech: None where nobody listens."""
 
     values: Matrix
     duration: float
-    said: tuple[Sentence, ...] | None = None
+    speech: tuple[Sentence, ...] | None = None
 
 
 @dataclass(frozen=True)
-class Told:
+class Vid2SeqSample:
     """A video to learn from: its steps in any order."""
 
     id: str
-    video: Watched
+    video: VideoInput
     events: tuple[Event, ...]
 
 
-def told(sample: StepSample, said: Sequence[Sentence] | None = None) -> Told:
+def vid2seq_sample(sample: StepSample, said: Sequence[Sentence] | None = None) -> Vid2SeqSample:
     """Return a sample of ProcX as one of this baseline; said: its whole narration, where that is to be read."""
     events = tuple((*span, text) for span, text in zip(sample.spans, sample.sentences, strict=True))
-    return Told(sample.id, Watched(sample.values, sample.duration, None if said is None else tuple(said)), events)
+    return Vid2SeqSample(
+        sample.id, VideoInput(sample.values, sample.duration, None if said is None else tuple(said)), events
+    )
 
 
 def train_vid2seq(
-    samples: Sequence[Told],
+    samples: Sequence[Vid2SeqSample],
     folder: Path,
     *,
-    alphabet: Alphabet,
+    vocabulary: TimedVocabulary,
     model: Vid2SeqSettings | None = None,
     settings: TrainSettings | None = None,
     start: Vid2Seq | None = None,
     report: Callable[[Progress], None] | None = None,
     device: str | torch.device = "cpu",
 ) -> Vid2Seq:
-    """Return a network trained on the samples, from fresh weights or on from those of `start`, at rest.
+    """Return a network trained on the samples, from fresh weights or on from those of `start`, in evaluation mode.
 
     A run in `folder` that was killed is taken up. Raises ShapeError when there is nothing to train on.
     """
     settings = settings or TrainSettings()
     torch.manual_seed(settings.seed)  # of fresh weights
-    network = start or Vid2Seq(model or Vid2SeqSettings(), len(alphabet))
+    network = start or Vid2Seq(model or Vid2SeqSettings(), len(vocabulary))
     network.to(device)
-    fit(network, vid2seq_task(samples, alphabet, network.settings), settings, folder, report)
+    fit(network, vid2seq_task(samples, vocabulary, network.settings), settings, folder, report)
     return network
 
 
-def vid2seq_task(samples: Sequence[Told], alphabet: Alphabet, settings: Vid2SeqSettings) -> TrainingTask[Told]:
+def vid2seq_task(
+    samples: Sequence[Vid2SeqSample], vocabulary: TimedVocabulary, settings: Vid2SeqSettings
+) -> TrainingTask[Vid2SeqSample]:
     """Return what training learns: the next token of every video's sequence, videos of as many steps together."""
 
-    def losses(network: nn.Module, chosen: Sequence[Told]) -> list[Loss]:
-        wanted = sequences(chosen, alphabet, settings.longest).to(next(network.parameters()).device)
-        context = context_of(network, [one.video for one in chosen], alphabet)
+    def losses(network: nn.Module, chosen: Sequence[Vid2SeqSample]) -> list[Loss]:
+        wanted = pack_sequences(chosen, vocabulary, settings.longest).to(next(network.parameters()).device)
+        context = caption_context(network, [one.video for one in chosen], vocabulary)
         logits = network(wanted.tokens, context)
         return [caption_loss(logits, wanted.targets, wanted.token_pad, settings.label_smoothing)]
 
     return TrainingTask(samples, lambda one: len(one.events), lambda chosen, _: chosen, losses)
 
 
-def sequences(samples: Sequence[Told], alphabet: Alphabet, longest: int) -> CaptionTokens:
+def pack_sequences(samples: Sequence[Vid2SeqSample], vocabulary: TimedVocabulary, longest: int) -> CaptionTokens:
     """Return the videos' sequences as padded tensors; `cut`: how many were longer than `longest`, the end mark too."""
-    return pack_tokens([sequence(one.events, one.video.duration, alphabet) for one in samples], longest)
+    return pack_tokens([encode_events(one.events, one.video.duration, vocabulary) for one in samples], longest)
 
 
-def context_of(network: Vid2Seq, watched: Sequence[Watched], alphabet: Alphabet) -> CaptionContext:
+def caption_context(network: Vid2Seq, videos: Sequence[VideoInput], vocabulary: TimedVocabulary) -> CaptionContext:
     """Return what the network writes about: videos at the network's length, and what is said where anybody listens."""
     settings = network.settings
     device = next(network.parameters()).device
     seen = stack_videos(
-        [one.values for one in watched], [one.duration for one in watched], settings.rows, settings.features
+        [one.values for one in videos], [one.duration for one in videos], settings.rows, settings.features
     )
     speech: tuple[Tensor, Tensor] | tuple[None, None] = (None, None)
-    if any(one.said is not None for one in watched):
-        rows, pad = pad_tokens([_heard(one, alphabet)[: settings.longest_speech] for one in watched])
+    if any(one.speech is not None for one in videos):
+        rows, pad = pad_tokens([_speech_tokens(one, vocabulary)[: settings.longest_speech] for one in videos])
         speech = rows.to(device), pad.to(device)
     context: CaptionContext = network.context(seen.values.to(device), *speech)
     return context
 
 
-def _heard(watched: Watched, alphabet: Alphabet) -> list[int]:
+def _speech_tokens(video: VideoInput, vocabulary: TimedVocabulary) -> list[int]:
     """Return what is said as a sequence of times and words; sentences after the video's end stand at its end."""
-    events = [(one.span.start, one.span.end, one.text) for one in watched.said or ()]
-    return sequence(events, watched.duration, alphabet)
+    events = [(one.span.start, one.span.end, one.text) for one in video.speech or ()]
+    return encode_events(events, video.duration, vocabulary)
 
 
 @torch.no_grad()  # type: ignore[untyped-decorator]   # torch is untyped to mypy here
-def tell(
+def predict_steps(
     network: Vid2Seq,
-    alphabet: Alphabet,
-    watched: Sequence[Watched],
+    vocabulary: TimedVocabulary,
+    videos: Sequence[VideoInput],
     search: SearchSettings | None = None,
     *,
     at_once: int = 32,
-) -> list[Parsed]:
-    """Return the steps of each video, none where no row is known; the network should be at rest (eval)."""
-    found: dict[int, Parsed] = {number: Parsed((), ()) for number, one in enumerate(watched) if not len(one.values)}
-    asked = [number for number in range(len(watched)) if number not in found]
+) -> list[ParsedSteps]:
+    """Return the steps of each video, none where no row is known; the network should be in evaluation mode."""
+    found: dict[int, ParsedSteps] = {
+        number: ParsedSteps((), ()) for number, one in enumerate(videos) if not len(one.values)
+    }
+    asked = [number for number in range(len(videos)) if number not in found]
     for first in range(0, len(asked), at_once):
         part = asked[first : first + at_once]
-        context = context_of(network, [watched[number] for number in part], alphabet)
+        context = caption_context(network, [videos[number] for number in part], vocabulary)
         for number, one in zip(part, generate(network, context, search), strict=True):
-            found[number] = parse(one.tokens, watched[number].duration, alphabet)
-    return [found[number] for number in range(len(watched))]
+            found[number] = decode_events(one.tokens, videos[number].duration, vocabulary)
+    return [found[number] for number in range(len(videos))]

@@ -1,8 +1,7 @@
 """Alignability: does a video show anywhere what a sentence says? A head on ready features (WYS2, section 4.3).
 
+And a detector as a backbone: embeddings of every second and of every sentence (sections 4.3 and 4.4).
 Letters: B videos, T feature rows, K sentences, D width of both.
-
-A detector as a backbone: embeddings of every second and of every sentence (WYS2, sections 4.3 and 4.4).
 """
 
 from collections.abc import Callable, Sequence
@@ -23,12 +22,14 @@ from stepline.training.settings import TrainSettings
 from stepline.wys2.clips import clip_text_pair, collate_pairs
 from stepline.wys2.detector import Detector
 
-TRAINING = TrainSettings(epochs=8, batch=16, learning_rate=3e-3, weight_decay=1e-4)  # its own; the paper tells none
+HEAD_TRAINING = TrainSettings(
+    epochs=8, batch=16, learning_rate=3e-3, weight_decay=1e-4
+)  # its own; the paper tells none
 HIDDEN = 64  # between the head's layers
 
 
 @dataclass(frozen=True)
-class Told:
+class AlignabilitySample:
     """A video's rows (T, D), its sentences (K, D) in the same space, and which of them it shows anywhere, (K,) bool.
 
     Raises ShapeError when the arrays do not fit together or are empty.
@@ -73,10 +74,10 @@ class AlignabilityHead(nn.Module):  # type: ignore[misc]   # torch is untyped to
 
 
 def train_head(
-    samples: Sequence[Told],
+    samples: Sequence[AlignabilitySample],
     folder: Path,
     *,
-    settings: TrainSettings = TRAINING,
+    settings: TrainSettings = HEAD_TRAINING,
     report: Callable[[Progress], None] | None = None,
 ) -> AlignabilityHead:
     """Return a head trained on the samples. Raises DatasetError where no sentence is alignable, or every one."""
@@ -95,7 +96,7 @@ def train_head(
     return head
 
 
-def _losses(head: nn.Module, chosen: Sequence[Told]) -> list[Loss]:
+def _losses(head: nn.Module, chosen: Sequence[AlignabilitySample]) -> list[Loss]:
     device = next(head.parameters()).device
     video, video_pad = pad([one.video for one in chosen])  # (B, T, D), (B, T)
     text, text_pad = pad([one.text for one in chosen])
@@ -106,7 +107,7 @@ def _losses(head: nn.Module, chosen: Sequence[Told]) -> list[Loss]:
     return [Loss((each * kept).sum(), kept.sum().float())]
 
 
-def alignability(head: AlignabilityHead, video: Matrix, text: Matrix) -> Matrix:
+def predict_alignability(head: AlignabilityHead, video: Matrix, text: Matrix) -> Matrix:
     """Return the logit that a video (T, D) shows what each sentence (K, D) says, (K,)."""
     device = next(head.parameters()).device
     head.eval()
@@ -129,16 +130,16 @@ def embed_seconds(network: Detector, features: FeatureSequence, seconds: float =
     network.eval()
     with torch.inference_mode():
         rows = network.encode_clips(batch.to(next(network.parameters()).device))
-    return FeatureSequence(_unit(rows), features.rate, f"wys2 of {features.backbone}")
+    return FeatureSequence(_unit_rows(rows), features.rate, f"wys2 of {features.backbone}")
 
 
 def embed_sentences(network: Detector, vectors: Matrix) -> Matrix:
     """Return (K, D) unit rows: what the text tower makes of the vectors (K, E) of sentences."""
     network.eval()
     with torch.inference_mode():
-        return _unit(network.encode_texts(torch.from_numpy(vectors).to(next(network.parameters()).device)))
+        return _unit_rows(network.encode_texts(torch.from_numpy(vectors).to(next(network.parameters()).device)))
 
 
-def _unit(rows: torch.Tensor) -> Matrix:
+def _unit_rows(rows: torch.Tensor) -> Matrix:
     unit: Matrix = F.normalize(rows.float(), dim=-1).cpu().numpy()
     return unit

@@ -18,8 +18,15 @@ import numpy as np
 
 from research.simulate import SimulatedVideo, SimulationSettings, World, make_world, stream, write_videos
 from research.study import Outcome, Row, Study, Trial, TrialStore
-from research.wys2.alignability import TRAINING as HEAD_TRAINING
-from research.wys2.alignability import AlignabilityHead, Told, alignability, embed_seconds, embed_sentences, train_head
+from research.wys2.alignability import (
+    HEAD_TRAINING,
+    AlignabilityHead,
+    AlignabilitySample,
+    embed_seconds,
+    embed_sentences,
+    predict_alignability,
+    train_head,
+)
 from research.wys2.corpus import Clips, Wys2Corpus, clips_of, resolved_embeddings
 from research.wys2.rows import SS, Wys2Size
 from research.wys2.trials import train_on
@@ -229,7 +236,7 @@ def alignabilities(seed: int, size: UsesSize, folder: Path) -> Scores:
         for count in sorted({min(FEW, len(taught)), len(taught)}):
             began = time.process_time()
             head = _head(uses.lessons[:count], taught[:count], labels[:count], folder / f"{words}{count}", training)
-            given = [alignability(head, features.values, sentences) for features, sentences in held]
+            given = [predict_alignability(head, features.values, sentences) for features, sentences in held]
             name = f"head on {words}" + ("" if count == len(taught) else f", {count} videos")
             rows[name] = _alignability_scores(given, uses.tests, folder, time.process_time() - began)
     shutil.rmtree(folder, ignore_errors=True)
@@ -244,7 +251,7 @@ def _head(
     training: TrainSettings,
 ) -> AlignabilityHead:
     samples = [
-        Told(video.id, features.values, sentences, labels)
+        AlignabilitySample(video.id, features.values, sentences, labels)
         for video, (features, sentences), labels in zip(videos, taught, known, strict=True)
     ]
     return train_head(samples, folder, settings=training)

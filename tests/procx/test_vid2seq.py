@@ -12,16 +12,16 @@ from research.procx.vid2seq import (
     ONE_TIME,
     REVERSED,
     SPARE_TIMES,
-    Alphabet,
-    Told,
+    TimedVocabulary,
     Vid2Seq,
+    Vid2SeqSample,
     Vid2SeqSettings,
-    Watched,
-    context_of,
-    parse,
-    sequence,
-    sequences,
-    tell,
+    VideoInput,
+    caption_context,
+    decode_events,
+    encode_events,
+    pack_sequences,
+    predict_steps,
     train_vid2seq,
 )
 from stepline.errors import ShapeError
@@ -29,7 +29,7 @@ from stepline.procx.vocabulary import BEGIN, END, PAD
 from stepline.records import Sentence, Span
 from stepline.training.settings import TrainSettings
 
-ALPHABET = Alphabet(VOCABULARY, 10)
+ALPHABET = TimedVocabulary(VOCABULARY, 10)
 WORDS = VOCABULARY.encode(SENTENCES[0])
 TINY = Vid2SeqSettings(
     features=8, rows=6, width=32, heads=4, video_layers=1, speech_layers=1, writer_layers=1, feed_forward=64,
@@ -43,7 +43,7 @@ def t(place):
 
 def watched(rows=5, duration=100.0, said=None, seed=0):
     values = np.random.default_rng(seed).standard_normal((rows, 8)).astype(np.float32)
-    return Watched(values, duration, said)
+    return VideoInput(values, duration, said)
 
 
 def said(*texts):
@@ -57,19 +57,19 @@ def network(seed=0):
 
 def test_a_sequence_is_start_end_words_in_the_order_of_time():
     events = [(50.0, 70.0, SENTENCES[4]), (0.0, 25.0, SENTENCES[0])]
-    assert sequence(events, 100.0, ALPHABET) == [t(0), t(2), *WORDS, t(5), t(6), *VOCABULARY.encode(SENTENCES[4])]
+    assert encode_events(events, 100.0, ALPHABET) == [t(0), t(2), *WORDS, t(5), t(6), *VOCABULARY.encode(SENTENCES[4])]
 
 
 def test_what_is_written_is_read_back_to_the_bin():
     events = ((0.0, 20.0, SENTENCES[0]), (20.0, 30.0, SENTENCES[1]), (90.0, 100.0, SENTENCES[5]))
-    parsed = parse([BEGIN, *sequence(events, 100.0, ALPHABET), END, *WORDS], 100.0, ALPHABET)
+    parsed = decode_events([BEGIN, *encode_events(events, 100.0, ALPHABET), END, *WORDS], 100.0, ALPHABET)
     assert parsed.events == events
     assert parsed.dropped == ()
 
 
 def test_times_outside_of_the_video_are_clipped_and_no_step_is_without_length():
-    assert sequence([(-5.0, 300.0, "")], 100.0, ALPHABET) == [t(0), t(9)]
-    assert parse([t(4), t(4), *WORDS], 100.0, ALPHABET).events == ((40.0, 50.0, SENTENCES[0]),)
+    assert encode_events([(-5.0, 300.0, "")], 100.0, ALPHABET) == [t(0), t(9)]
+    assert decode_events([t(4), t(4), *WORDS], 100.0, ALPHABET).events == ((40.0, 50.0, SENTENCES[0]),)
 
 
 @pytest.mark.parametrize(
@@ -87,31 +87,31 @@ def test_times_outside_of_the_video_are_clipped_and_no_step_is_without_length():
     ],
 )
 def test_what_cannot_be_a_step_is_left_out_with_its_reason(tokens, reasons):
-    parsed = parse(tokens, 100.0, ALPHABET)
+    parsed = decode_events(tokens, 100.0, ALPHABET)
     assert parsed.events == ()
     assert [one.reason for one in parsed.dropped] == reasons
 
 
 def test_of_many_times_the_last_two_are_taken():
-    parsed = parse([t(9), t(0), t(1), t(2), *WORDS], 100.0, ALPHABET)
+    parsed = decode_events([t(9), t(0), t(1), t(2), *WORDS], 100.0, ALPHABET)
     assert parsed.events == ((10.0, 30.0, SENTENCES[0]),)
     assert [one.reason for one in parsed.dropped] == [SPARE_TIMES]
 
 
 def test_a_malformed_step_does_not_take_the_next_one_with_it():
-    parsed = parse([*WORDS, t(5), *WORDS, t(8), t(2), *WORDS, t(6), t(7), *WORDS], 100.0, ALPHABET)
+    parsed = decode_events([*WORDS, t(5), *WORDS, t(8), t(2), *WORDS, t(6), t(7), *WORDS], 100.0, ALPHABET)
     assert parsed.events == ((60.0, 80.0, SENTENCES[0]),)
     assert [one.reason for one in parsed.dropped] == [NO_TIMES, ONE_TIME, REVERSED]
 
 
-def test_a_token_of_another_alphabet_is_refused():
+def test_a_token_of_another_vocabulary_is_refused():
     with pytest.raises(ShapeError, match="not one of"):
-        parse([t(10)], 100.0, ALPHABET)
+        decode_events([t(10)], 100.0, ALPHABET)
 
 
 def test_long_sequences_are_cut_and_counted():
-    samples = [Told("a", watched(), ((0.0, 9.0, SENTENCES[0]), (10.0, 20.0, SENTENCES[1])))]
-    made = sequences(samples, ALPHABET, 5)
+    samples = [Vid2SeqSample("a", watched(), ((0.0, 9.0, SENTENCES[0]), (10.0, 20.0, SENTENCES[1])))]
+    made = pack_sequences(samples, ALPHABET, 5)
     assert made.targets.shape == (1, 5)
     assert made.truncated == 1
     assert not (made.targets == END).any()
@@ -122,7 +122,7 @@ def test_writing_word_by_word_is_the_same_as_reading_at_once():
     videos = [watched(said=said("cut the onion"), seed=1), watched(seed=2)]
     tokens = torch.tensor([[BEGIN, t(1), t(2), *WORDS[:3]], [BEGIN, t(0), t(9), *WORDS[:3]]])
     with torch.no_grad():
-        context = context_of(model, videos, ALPHABET)
+        context = caption_context(model, videos, ALPHABET)
         whole = model(tokens, context)
         writing = model.begin(context)
         steps = [model.step(tokens[:, place], writing) for place in range(tokens.shape[1])]
@@ -133,10 +133,10 @@ def test_speech_is_heard_and_its_padding_is_not():
     model = network()
     tokens = torch.tensor([[BEGIN, t(1)]])
     with torch.no_grad():
-        alone = model(tokens, context_of(model, [watched(said=said("cut the onion"))], ALPHABET))
-        silent = model(tokens, context_of(model, [watched()], ALPHABET))
+        alone = model(tokens, caption_context(model, [watched(said=said("cut the onion"))], ALPHABET))
+        silent = model(tokens, caption_context(model, [watched()], ALPHABET))
         both = [watched(said=said("cut the onion")), watched(said=said(*SENTENCES), seed=3)]
-        padded = model(tokens.expand(2, -1), context_of(model, both, ALPHABET))
+        padded = model(tokens.expand(2, -1), caption_context(model, both, ALPHABET))
     assert_close(padded[:1], alone, atol=1e-5, rtol=1e-4)
     assert (alone - silent).abs().max() > 1e-3
 
@@ -145,16 +145,16 @@ def test_a_batch_is_learnt_to_its_times_and_word_for_word(tmp_path):
     events = [
         tuple((30.0 * n, 30.0 * n + 20, SENTENCES[(seed + n) % 6]) for n in range(seed)) for seed in range(4)
     ]  # fmt: skip
-    samples = [Told(str(seed), watched(seed=seed), told) for seed, told in enumerate(events)]
+    samples = [Vid2SeqSample(str(seed), watched(seed=seed), steps) for seed, steps in enumerate(events)]
     settings = TrainSettings(epochs=150, batch=4, learning_rate=1e-2, readers=0, save_every=10_000)
-    model = train_vid2seq(samples, tmp_path, alphabet=ALPHABET, model=TINY, settings=settings)
-    found = tell(model, ALPHABET, [one.video for one in samples])
+    model = train_vid2seq(samples, tmp_path, vocabulary=ALPHABET, model=TINY, settings=settings)
+    found = predict_steps(model, ALPHABET, [one.video for one in samples])
     assert [one.events for one in found][1:] == events[1:]
     assert found[0].events == ()
 
 
 def test_a_video_without_rows_has_no_step():
-    (none, some) = tell(network(), ALPHABET, [watched(rows=0), watched()])
+    (none, some) = predict_steps(network(), ALPHABET, [watched(rows=0), watched()])
     assert none.events == ()
     assert none.dropped == ()
     assert len(some.events) + len(some.dropped) > 0

@@ -3,9 +3,16 @@
 import numpy as np
 import pytest
 import torch
+from research.wys2.alignability import (
+    AlignabilityHead,
+    AlignabilitySample,
+    embed_seconds,
+    embed_sentences,
+    predict_alignability,
+    train_head,
+)
 from wys2_samples import pairs
 
-from research.wys2.alignability import AlignabilityHead, Told, alignability, embed_seconds, embed_sentences, train_head
 from stepline.errors import DatasetError, ShapeError
 from stepline.records import FeatureSequence
 from stepline.training.settings import TrainSettings
@@ -22,7 +29,7 @@ def told(seed, count=4, rows=9):
     text = chance.normal(size=(count, 6)).astype(np.float32)
     alignable = np.arange(count) < count // 2
     text[alignable] = video[: count // 2]
-    return Told(str(seed), video, text, alignable)
+    return AlignabilitySample(str(seed), video, text, alignable)
 
 
 def test_products_of_embeddings_are_the_detectors_scores():
@@ -43,7 +50,7 @@ def test_the_head_learns_which_sentences_a_video_shows(tmp_path):
     settings = TrainSettings(epochs=40, batch=16, learning_rate=1e-2)
     head = train_head(samples[:50], tmp_path, settings=settings)
     for unseen in samples[50:]:
-        scores = alignability(head, unseen.video, unseen.text)
+        scores = predict_alignability(head, unseen.video, unseen.text)
         assert scores[unseen.alignable].min() > scores[~unseen.alignable].max()
 
 
@@ -54,17 +61,17 @@ def test_padding_changes_no_score():
     pad = torch.arange(18)[None] >= 9
     with torch.inference_mode():
         padded = head(longer, torch.from_numpy(one.text)[None], pad)[0].numpy()
-    np.testing.assert_allclose(padded, alignability(head, one.video, one.text), atol=1e-5)
+    np.testing.assert_allclose(padded, predict_alignability(head, one.video, one.text), atol=1e-5)
 
 
 def test_what_cannot_teach_a_head_is_named(tmp_path):
     one = told(0)
-    for samples in ([], [Told("v", one.video, one.text, np.ones(4, bool))]):
+    for samples in ([], [AlignabilitySample("v", one.video, one.text, np.ones(4, bool))]):
         with pytest.raises(DatasetError, match="sentences are alignable; give videos with both kinds"):
             train_head(samples, tmp_path)
     with pytest.raises(ShapeError, match="of one D"):
-        Told("v", one.video, one.text[:, :3], one.alignable)
+        AlignabilitySample("v", one.video, one.text[:, :3], one.alignable)
     with pytest.raises(ShapeError, match="a label a sentence"):
-        Told("v", one.video, one.text, one.alignable[:2])
+        AlignabilitySample("v", one.video, one.text, one.alignable[:2])
     with pytest.raises(ShapeError, match="the head 5"):
-        alignability(AlignabilityHead(5), one.video, one.text)
+        predict_alignability(AlignabilityHead(5), one.video, one.text)
