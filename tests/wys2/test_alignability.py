@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 import torch
+from wys2_samples import pairs
+
 from research.wys2.alignability import (
     AlignabilityHead,
     AlignabilitySample,
@@ -11,8 +13,6 @@ from research.wys2.alignability import (
     predict_alignability,
     train_head,
 )
-from wys2_samples import pairs
-
 from stepline.errors import DatasetError, ShapeError
 from stepline.records import FeatureSequence
 from stepline.training.settings import TrainSettings
