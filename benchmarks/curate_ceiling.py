@@ -18,10 +18,10 @@ from curate_units import Unit, units_of
 from stepline.curate.stage import Recipe
 from stepline.curate.stages.train import of_any_width
 from stepline.features import FeatureStore
-from stepline.nasva.align import fit_texts
+from stepline.nasva.align import score_texts
 from stepline.nasva.checkpoint import load_aligner
 from stepline.nasva.model import Aligner
-from stepline.nasva.train import Sources, train_run
+from stepline.nasva.train import AlignerSources, train_run
 from stepline.records import Record, Span
 from stepline.storage import read_record, write_parquet
 
@@ -50,7 +50,9 @@ def placed_by_others(
             folder = Path(name)
             others = (labelled(found[id], units[id], label) for number, id in enumerate(ids) if number % 2 != half)
             write_parquet(others, folder / "records.parquet")
-            train_run(Sources(gather / "features", steps=str(folder / "records.parquet")), folder / "run", settings)
+            train_run(
+                AlignerSources(gather / "features", steps=str(folder / "records.parquet")), folder / "run", settings
+            )
             loaded = load_aligner(folder / "run")
         for id in ids[half::2]:
             yield from best_seconds(found[id], units[id], loaded.aligner, features)
@@ -60,7 +62,7 @@ def best_seconds(record: Record, units: Mapping[str, Unit], aligner: Aligner, fe
     """Yield the shown steps of a video at the network's best second."""
     from stepline.text import embed
 
-    fit = fit_texts(aligner, features.read(record.id), embed([step.text for step in record.steps]))
+    fit = score_texts(aligner, features.read(record.id), embed([step.text for step in record.steps]))
     for step, row in zip(record.steps, fit.scores, strict=True):
         unit, at = units[step.id], (int(row.argmax()) + 0.5) / fit.rate
         if unit.shown:

@@ -24,7 +24,7 @@ import numpy.typing as npt
 from curate_units import Unit, narrations, units_of
 
 from stepline.curate.stage import Recipe
-from stepline.nasva.network_settings import AlignerSettings
+from stepline.nasva.settings import AlignerSettings
 from stepline.records import Record
 from stepline.storage import read_parquet, read_record
 
@@ -64,7 +64,7 @@ def records(folder: Path | None) -> dict[str, Record]:
 def by_network(found: Mapping[str, Record], gather: Path, run: Path, settings: AlignerSettings) -> dict[str, Record]:
     """Return the records with their steps placed by a trained network, not calibrated: every step is placed."""
     from stepline.features import FeatureStore
-    from stepline.nasva.align import fit_texts
+    from stepline.nasva.align import score_texts
     from stepline.nasva.checkpoint import load_aligner
     from stepline.nasva.predict import place_steps
 
@@ -76,7 +76,7 @@ def by_network(found: Mapping[str, Record], gather: Path, run: Path, settings: A
     placed = {}
     for id, record in found.items():
         if id in vectors and id in features:
-            fit = fit_texts(loaded.aligner, features.read(id), vectors.matrix(id))
+            fit = score_texts(loaded.aligner, features.read(id), vectors.matrix(id))
             steps = place_steps(record.steps, fit, None, settings=settings, duration=record.video.duration).steps
             placed[id] = record.model_copy(update={"steps": steps})
     return placed

@@ -30,10 +30,10 @@ from stepline.evaluate.ranking import roc_auc
 from stepline.evaluate.temporal_grounding import grounding_overlaps
 from stepline.grounding.said_to_shown import load_prior
 from stepline.grounding.speech import narration_labels
-from stepline.nasva.align import Chances, Fit, chances, fit_texts, spans
-from stepline.nasva.calibration import evidence, uncalibrated
+from stepline.nasva.align import Posterior, TextScores, posterior, posterior_spans, score_texts
+from stepline.nasva.calibration import calibration_features, uncalibrated_probability
 from stepline.nasva.model import Aligner
-from stepline.nasva.network_settings import AlignerSettings, LossSettings, ModelSettings
+from stepline.nasva.settings import AlignerLossSettings, AlignerNetworkSettings, AlignerSettings
 from stepline.nasva.train import train_aligner
 from stepline.records import FeatureSequence, Span
 from stepline.training.batches import Sample
@@ -42,7 +42,7 @@ from stepline.training.settings import TrainSettings
 RESULTS = Path(__file__).parent / "results" / "decoding.json"
 WORLD = SHORT.model_copy(update={"videos": 750, "held_out": 1 / 3})  # 500 to train on, 100 to calibrate, 150 scored
 FITTED = 100
-SMALL = ModelSettings(video_width=128, text_width=128, width=64, heads=4, encoder_layers=1, decoder_layers=1,
+SMALL = AlignerNetworkSettings(video_width=128, text_width=128, width=64, heads=4, encoder_layers=1, decoder_layers=1,
                       feed_forward=256, alignability=True)  # fmt: skip
 LEARNING = TrainSettings(epochs=5, batch=8, learning_rate=1e-3)
 THRESHOLDS = (0.3, 0.5, 0.7)
@@ -53,7 +53,7 @@ LONG = (1200, 1800, 3600, 14400)  # rows
 class Case:
     """K texts of a video: how they fit it, the truth (K, T), each one's windows, P(shown) and when it is said."""
 
-    fit: Fit
+    fit: TextScores
     shown: np.ndarray
     windows: list[list[list[float]]]
     p: np.ndarray
@@ -61,7 +61,7 @@ class Case:
 
     def turned(self, order: np.ndarray) -> "Case":
         """Return the same with the texts in another order."""
-        fit = Fit(self.fit.scores[order], None, 1.0)
+        fit = TextScores(self.fit.scores[order], None, 1.0)
         return Case(fit, self.shown[order], [self.windows[k] for k in order], self.p[order], None)
 
 
@@ -75,15 +75,17 @@ def train(seed: int, samples, folder: Path) -> Aligner:
             labels = narration_labels(said, len(features), "covering").astype(bool)
             if said:
                 data.append(Sample(f"{one.id} {style}", features, one.vectors(style), labels, ordered=True))
-    loss = LossSettings(alignability="agreement", alignability_weight=0.1)
+    loss = AlignerLossSettings(alignability="agreement", alignability_weight=0.1)
     return train_aligner(data, folder, model=SMALL, loss=loss, settings=LEARNING.model_copy(update={"seed": seed}))
 
 
-def look(network: Aligner, one, style: str) -> tuple[Fit, np.ndarray, list[list[list[float]]], np.ndarray | None]:
+def look(
+    network: Aligner, one, style: str
+) -> tuple[TextScores, np.ndarray, list[list[list[float]]], np.ndarray | None]:
     """Return how a video's texts fit it, the truth, and P(shown | said)."""
     settings = AlignerSettings(mode="narration" if style == "narration" else "step")
     features, lines = one.features(), one.lines(style)
-    fit = fit_texts(network, features, one.vectors(style), settings=settings)
+    fit = score_texts(network, features, one.vectors(style), settings=settings)
     windows = one.timeline.windows
     own = [
         [windows[w].tolist() for w in np.flatnonzero(one.timeline.steps == step)] if style == "recipe"
@@ -102,9 +104,11 @@ def cases(network: Aligner, samples, style: str) -> tuple[list[Case], Logistic]:
     """Return the scored videos, P(shown) calibrated on the others."""
     looks = [look(network, one, style) for one in samples if len(one.lines(style))]
     fitted, scored = looks[:FITTED], looks[FITTED:]
-    rows = np.concatenate([evidence(fit) for fit, *_ in fitted])
+    rows = np.concatenate([calibration_features(fit) for fit, *_ in fitted])
     logistic = fit_logistic(rows, np.concatenate([shown.any(axis=1) for _, shown, *_ in fitted]))
-    return [Case(fit, shown, own, logistic(evidence(fit)), prior) for fit, shown, own, prior in scored], logistic
+    return [
+        Case(fit, shown, own, logistic(calibration_features(fit)), prior) for fit, shown, own, prior in scored
+    ], logistic
 
 
 def recall(found: list[Case], rows: Callable[[Case], np.ndarray]) -> float:
@@ -113,13 +117,13 @@ def recall(found: list[Case], rows: Callable[[Case], np.ndarray]) -> float:
     return round(100 * float(np.mean(hits)), 2)
 
 
-def decoded(prior: bool = False, **changes) -> Callable[[Case], Chances]:
+def decoded(prior: bool = False, **changes) -> Callable[[Case], Posterior]:
     """Return a decoder by what is switched on."""
     settings = AlignerSettings(**({"compete": 0.0, "order": "none", "speech": 0.0} | changes))
-    return lambda one: chances(one.fit.scores, one.p, settings, prior=one.prior if prior else None)
+    return lambda one: posterior(one.fit.scores, one.p, settings, prior=one.prior if prior else None)
 
 
-def best(decoder: Callable[[Case], Chances]) -> Callable[[Case], np.ndarray]:
+def best(decoder: Callable[[Case], Posterior]) -> Callable[[Case], np.ndarray]:
     """Return the best rows by a decoder."""
     return lambda one: decoder(one).best
 
@@ -164,12 +168,12 @@ DECODERS = {
 }
 
 
-def span_scores(found: list[Case], rule: str, decoder: Callable[[Case], Chances], **changes) -> list[float]:
+def span_scores(found: list[Case], rule: str, decoder: Callable[[Case], Posterior], **changes) -> list[float]:
     """Return Recall@IoU at the thresholds and mean IoU, in %."""
     settings = AlignerSettings(spans=rule, **changes)
     overlaps = []
     for one in found:
-        made = spans(decoder(one).at, 1.0, settings)
+        made = posterior_spans(decoder(one).at, 1.0, settings)
         shown = [k for k, own in enumerate(one.windows) if own]
         pairs = [(made[k].start, made[k].end) for k in shown]
         overlaps += grounding_overlaps(pairs, [one.windows[k] for k in shown]).overlaps.tolist()
@@ -177,7 +181,7 @@ def span_scores(found: list[Case], rule: str, decoder: Callable[[Case], Chances]
     return [round(100 * float(value), 2) for value in values]
 
 
-def calibrated(found: list[Case], decoder: Callable[[Case], Chances]) -> dict[str, list[float]]:
+def calibrated(found: list[Case], decoder: Callable[[Case], Posterior]) -> dict[str, list[float]]:
     """Return [ECE, ROC-AUC] of P(shown) before and after, on videos that no fit has seen."""
     truth = np.concatenate([one.shown.any(axis=1) for one in found])
     stated = {
@@ -186,7 +190,7 @@ def calibrated(found: list[Case], decoder: Callable[[Case], Chances]) -> dict[st
         "calibrated, decoded": np.concatenate([decoder(one).shown for one in found]),
     }
     if all(one.fit.alignable is not None for one in found):
-        stated["head"] = np.concatenate([uncalibrated(one.fit) for one in found])
+        stated["head"] = np.concatenate([uncalibrated_probability(one.fit) for one in found])
     return {
         name: [round(calibration_error(truth, p), 4), round(roc_auc(truth.astype(np.float64), p), 4)]
         for name, p in stated.items()
@@ -269,14 +273,14 @@ def memory(rows: int) -> dict[str, float]:
     import torch
 
     torch.manual_seed(0)
-    network = Aligner(ModelSettings(video_width=128, text_width=128)).eval()  # of the released size
+    network = Aligner(AlignerNetworkSettings(video_width=128, text_width=128)).eval()  # of the released size
     chance = np.random.default_rng(0)
     text = chance.normal(size=(30, 128)).astype(np.float32)
-    fit_texts(network, FeatureSequence(chance.normal(size=(64, 128)).astype(np.float32), 1.0, "drawn"), text)
+    score_texts(network, FeatureSequence(chance.normal(size=(64, 128)).astype(np.float32), 1.0, "drawn"), text)
     features = FeatureSequence(chance.normal(size=(rows, 128)).astype(np.float32), 1.0, "drawn")
     Path("/proc/self/clear_refs").write_text("5")  # the peak counts from here
     before, began = resident("VmRSS"), time.process_time()
-    fit_texts(network, features, text)
+    score_texts(network, features, text)
     grown = resident("VmHWM") - before
     return {"rows": rows, "grown_mib": round(grown, 1), "cpu_s": round(time.process_time() - began, 2)}
 

@@ -24,7 +24,7 @@ from torch import nn
 from stepline.features import FeatureStore, FeatureWriter
 from stepline.nasva.dataset import AlignerSamples, gather_samples
 from stepline.nasva.model import Aligner
-from stepline.nasva.network_settings import LossSettings, ModelSettings
+from stepline.nasva.settings import AlignerLossSettings, AlignerNetworkSettings
 from stepline.nasva.train import aligner_task, draw_order
 from stepline.records import Span
 from stepline.training.batches import Sample
@@ -79,7 +79,7 @@ def with_a_step(samples: AlignerSamples, readers: int, seconds: float, folder: P
         return [part()]
 
     def draw(chosen: list[Sample], chance: np.random.Generator) -> list[Sample]:
-        return draw_order(chosen, LossSettings(), chance)
+        return draw_order(chosen, AlignerLossSettings(), chance)
 
     task = TrainingTask(samples, lambda sample: len(sample.video), draw, losses, samples.lengths)
     return trained(model, task, readers, folder)
@@ -87,8 +87,8 @@ def with_a_step(samples: AlignerSamples, readers: int, seconds: float, folder: P
 
 def with_the_network(samples: AlignerSamples, readers: int, folder: Path) -> dict[str, float]:
     """Train the network of the released size on this processor."""
-    network = Aligner(ModelSettings(video_width=WIDTH, text_width=WIDTH))
-    return trained(network, aligner_task(samples, LossSettings()), readers, folder)
+    network = Aligner(AlignerNetworkSettings(video_width=WIDTH, text_width=WIDTH))
+    return trained(network, aligner_task(samples, AlignerLossSettings()), readers, folder)
 
 
 def trained(model: nn.Module, task: TrainingTask, readers: int, folder: Path) -> dict[str, float]:

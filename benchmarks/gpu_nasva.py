@@ -26,14 +26,16 @@ from torch import nn
 
 from stepline.nasva.loss import grounding_loss
 from stepline.nasva.model import Aligner
-from stepline.nasva.network_settings import LossForm, LossSettings, ModelSettings
+from stepline.nasva.settings import AlignerLossSettings, AlignerNetworkSettings, LossForm
 from stepline.training.batches import Batch
 
 RESULTS = Path(__file__).parent / "results" / "gpu_nasva.json"
 SAMPLES = (340_000 + 370_000) * 12  # seen in the paper's training; both datasets, 12 epochs
 WARM = 5  # steps before the clock starts; the first compiles
 SMALL = {"T 40, K 5": (2, 40, 5)}
-SMALL_MODEL = ModelSettings(width=32, heads=4, encoder_layers=1, decoder_layers=1, feed_forward=64, projection=16)
+SMALL_MODEL = AlignerNetworkSettings(
+    width=32, heads=4, encoder_layers=1, decoder_layers=1, feed_forward=64, projection=16
+)
 FORMS: tuple[LossForm, ...] = ("release", "paper")
 
 
@@ -51,14 +53,16 @@ def memory_mib(device: str) -> float:
 class Trainer:
     """A network on a device with what one step does."""
 
-    def __init__(self, settings: ModelSettings, form: LossForm, device: str, *, bf16: bool, compiled: bool) -> None:
+    def __init__(
+        self, settings: AlignerNetworkSettings, form: LossForm, device: str, *, bf16: bool, compiled: bool
+    ) -> None:
         torch.manual_seed(0)
         torch.compiler.reset()  # else the second shape would be compiled for any
         self.model = Aligner(settings).to(device).train()
         way = "inductor" if device == "cuda" else "eager"  # a CPU is to show that it runs, for which no C++ is compiled
         self.network: nn.Module = torch.compile(self.model, backend=way, dynamic=False) if compiled else self.model
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4, weight_decay=5e-5, fused=True)
-        self.settings, self.device, self.bf16 = LossSettings(form=form), device, bf16
+        self.settings, self.device, self.bf16 = AlignerLossSettings(form=form), device, bf16
 
     def step(self, data: Batch) -> torch.Tensor:
         """Take one step and return its loss, which waits for the device only where it is read."""
@@ -110,7 +114,7 @@ def peak(device: str, size: int, *, bf16: bool) -> float:
 def rows(device: str, steps: int, *, small: bool) -> Iterator[dict[str, Any]]:
     """Yield a row for each shape, loss, precision and way."""
     peaks = {bf16: peak(device, 256 if small else 8192, bf16=bf16) for bf16 in (True, False)}
-    settings = SMALL_MODEL if small else ModelSettings()
+    settings = SMALL_MODEL if small else AlignerNetworkSettings()
     shapes = SMALL if small else SHAPES
     for (shape, sizes), form, bf16, compiled in itertools.product(shapes.items(), FORMS, (True, False), (False, True)):
         found = measure(Trainer(settings, form, device, bf16=bf16, compiled=compiled), sizes, steps)

@@ -34,7 +34,7 @@ from torch import Tensor, nn
 from stepline.features import FeatureStore, FeatureWriter
 from stepline.nasva.loss import grounding_loss
 from stepline.nasva.model import Aligner
-from stepline.nasva.network_settings import LossSettings, ModelSettings
+from stepline.nasva.settings import AlignerLossSettings, AlignerNetworkSettings
 from stepline.training.batches import Batch, Sample, collate, length_buckets
 
 RESULTS = Path(__file__).parent / "results" / "nasva_speed.json"
@@ -42,7 +42,7 @@ SHAPES = {"T 400, K 50": (8, 400, 50), "T 1200, K 100": (8, 1200, 100)}
 ROUNDS = {"T 400, K 50": 5, "T 1200, K 100": 2}
 OURS, HALF, DROPS = "stepline", "stepline, bf16", "stepline, attention dropout 0.1"
 REFERENCES = ("as released", "attention dropout 0", "equal function")
-RELEASE = LossSettings(form="release")
+RELEASE = AlignerLossSettings(form="release")
 PARTS = ("steps", "memory", "epoch", "loading")
 VIDEOS = 32  # of an epoch of mixed lengths
 
@@ -50,14 +50,14 @@ VIDEOS = 32  # of an epoch of mixed lengths
 def build(name: str) -> nn.Module:
     """Return a network with fresh weights, the same for equal functions."""
     torch.manual_seed(0)
-    released = ModelSettings(attention_dropout=0.1)
+    released = AlignerNetworkSettings(attention_dropout=0.1)
     makers: dict[str, Callable[[], nn.Module]] = {
-        OURS: lambda: Aligner(ModelSettings()),
-        HALF: lambda: Aligner(ModelSettings()),
+        OURS: lambda: Aligner(AlignerNetworkSettings()),
+        HALF: lambda: Aligner(AlignerNetworkSettings()),
         DROPS: lambda: Aligner(released),
         "as released": lambda: PlainAligner(released),
-        "attention dropout 0": lambda: PlainAligner(ModelSettings()),
-        "equal function": lambda: EqualAligner.of(Aligner(ModelSettings())),
+        "attention dropout 0": lambda: PlainAligner(AlignerNetworkSettings()),
+        "equal function": lambda: EqualAligner.of(Aligner(AlignerNetworkSettings())),
     }
     return makers[name]()
 
@@ -93,7 +93,7 @@ class Trainer:
             self.model(data).scores  # noqa: B018 (computed on access)
 
 
-def floating_operations(lengths: Sequence[tuple[int, int]], settings: ModelSettings) -> float:
+def floating_operations(lengths: Sequence[tuple[int, int]], settings: AlignerNetworkSettings) -> float:
     """Return the multiplications and additions of one forward pass over videos of (seconds, texts), no padding."""
     width, inner = settings.width, settings.feed_forward
     self_layer = 8 * width**2 + 4 * width * inner  # a row: four D x D projections, two D x F
@@ -120,7 +120,7 @@ def steps(shape: tuple[int, int, int], names: Sequence[str], rounds: int) -> dic
     train = alternate({name: partial(work[name].train, data) for name in names}, rounds)
     infer = alternate({name: partial(work[name].infer, data) for name in names}, rounds + 1)
     peak = max(before, peak_rate())
-    operations = floating_operations(real_lengths(data), ModelSettings()) / 1e9
+    operations = floating_operations(real_lengths(data), AlignerNetworkSettings()) / 1e9
     kind = "cpu_min_s" if torch.get_num_threads() == 1 else "wall_min_s"
     return {
         "train": train,

@@ -33,7 +33,7 @@ def plain(*, sampling: bool = True, layers: bool = True) -> Iterator[None]:
         return part.narrow(F.dropout(part.wide(rows).relu(), part.dropout, part.training))
 
     def dropped(part: cpu_kernels.Dropout, rows: Tensor) -> Tensor:
-        return F.dropout(rows, part.share, part.training)
+        return F.dropout(rows, part.rate, part.training)
 
     changes = [(attention.DeformableAttention, "forward", sampled)] if sampling else []
     changes += [(cpu_kernels.FeedForward, "forward", fed), (cpu_kernels.Dropout, "forward", dropped)] if layers else []

@@ -10,15 +10,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from stepline.nasva.model import Aligned, Aligner, sine_positions
-from stepline.nasva.network_settings import ModelSettings
+from stepline.nasva.model import Aligner, AlignerOutput, sine_positions
+from stepline.nasva.settings import AlignerNetworkSettings
 from stepline.training.batches import Batch
 
 
 class PlainAligner(nn.Module):
     """nn.TransformerEncoder and nn.TransformerDecoder; `attention_dropout` of the settings goes to every attention."""
 
-    def __init__(self, settings: ModelSettings) -> None:
+    def __init__(self, settings: AlignerNetworkSettings) -> None:
         super().__init__()
         sizes = {"dim_feedforward": settings.feed_forward, "dropout": settings.dropout, "batch_first": True}
         encoder = nn.TransformerEncoderLayer(settings.width, settings.heads, **sizes)
@@ -34,7 +34,7 @@ class PlainAligner(nn.Module):
             if isinstance(module, nn.MultiheadAttention):
                 module.dropout = settings.attention_dropout
 
-    def forward(self, batch: Batch) -> Aligned:
+    def forward(self, batch: Batch) -> AlignerOutput:
         """Return unit vectors of texts (L, B, K, d) and seconds (B, T, d)."""
         place = sine_positions(batch.video.shape[1], self.text_place.embedding_dim, batch.video.device)
         video = self.encoder(self.video_in(batch.video) + place, src_key_padding_mask=batch.video_pad)
@@ -46,7 +46,7 @@ class PlainAligner(nn.Module):
         for layer in self.decoder.layers:
             text = layer(text, video, tgt_key_padding_mask=batch.text_pad, memory_key_padding_mask=batch.video_pad)
             outputs.append(self.decoder.norm(text))
-        return Aligned(
+        return AlignerOutput(
             F.normalize(self.text_out(torch.stack(outputs)), dim=-1), F.normalize(self.video_out(video), dim=-1), None
         )
 
@@ -54,12 +54,12 @@ class PlainAligner(nn.Module):
 class EqualAligner(nn.Module):
     """The same function as `Aligner` of the released form, from nn.MultiheadAttention."""
 
-    def __init__(self, settings: ModelSettings) -> None:
+    def __init__(self, settings: AlignerNetworkSettings) -> None:
         super().__init__()
         self.parts = PlainAligner(settings)
         self.scale = settings.feature_scale == "unit_variance"
 
-    def forward(self, batch: Batch) -> Aligned:
+    def forward(self, batch: Batch) -> AlignerOutput:
         """Return unit vectors of texts (L, B, K, d) and seconds (B, T, d)."""
         parts = self.parts
         place = sine_positions(batch.video.shape[1], parts.text_place.embedding_dim, batch.video.device)
@@ -76,7 +76,7 @@ class EqualAligner(nn.Module):
         for layer in parts.decoder.layers:
             text = self._decode(layer, text, order, video, place, batch)
             outputs.append(parts.decoder.norm(text))
-        return Aligned(
+        return AlignerOutput(
             F.normalize(parts.text_out(torch.stack(outputs)), dim=-1), F.normalize(parts.video_out(video), dim=-1), None
         )
 
@@ -125,7 +125,7 @@ class EqualAligner(nn.Module):
         return equal
 
 
-def plain_loss(aligned: Aligned, batch: Batch, temperature: float = 0.07) -> Tensor:
+def plain_loss(aligned: AlignerOutput, batch: Batch, temperature: float = 0.07) -> Tensor:
     """Return the released loss as its formula reads: rivals from the whole batch, every decoder layer, all rows."""
     layers, size, texts, seconds = *aligned.text.shape[:3], aligned.video.shape[1]
     shown = batch.positive & ~batch.video_pad[:, None] & ~batch.text_pad[:, :, None]  # (B, K, T)

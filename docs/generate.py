@@ -12,7 +12,7 @@ from pydantic_core import PydanticUndefined
 
 from stepline.cli import main
 from stepline.curate.stage import Recipe
-from stepline.nasva.network_settings import RunSettings
+from stepline.nasva.settings import AlignerRunSettings
 from stepline.pipeline.request import StepsSettings
 from stepline.procx.settings import ProcxRunSettings
 from stepline.sieve_swap.settings import SieveSwapSettings
@@ -22,7 +22,7 @@ DOCS = Path(__file__).parent
 OTHERS = {  # commands with settings of their own
     "`stepline curate` (a recipe)": Recipe,
     "`stepline sieve-swap` and `stepline text-base`": SieveSwapSettings,
-    "`stepline train nasva`": RunSettings,
+    "`stepline train nasva`": AlignerRunSettings,
     "`stepline train procx`": ProcxRunSettings,
     "`stepline train summarizer`": SummarizerRunSettings,
     "`stepline train wys2`": Wys2Settings,

@@ -159,14 +159,22 @@ def test_a_config_file_that_is_named_must_exist(monkeypatch, tmp_path):
 
 def test_the_sections_of_every_command_are_known():
     from stepline.curate.stage import Recipe
-    from stepline.nasva.network_settings import RefineRunSettings, RunSettings
+    from stepline.nasva.settings import AlignerRunSettings, RefineRunSettings
     from stepline.pipeline.request import StepsSettings
     from stepline.procx.settings import ProcxRunSettings
     from stepline.sieve_swap.settings import SieveSwapSettings
     from stepline.wys2.settings import SummarizerRunSettings, Wys2Settings
 
     roots = (
-        *(Recipe, RunSettings, RefineRunSettings, StepsSettings, ProcxRunSettings, SieveSwapSettings, Wys2Settings),
+        *(
+            Recipe,
+            AlignerRunSettings,
+            RefineRunSettings,
+            StepsSettings,
+            ProcxRunSettings,
+            SieveSwapSettings,
+            Wys2Settings,
+        ),
         SummarizerRunSettings,
     )
     assert {name for root in roots for name in root.model_fields} == SECTIONS

@@ -17,21 +17,21 @@ from stepline.grounding.settings import CoarseSettings
 from stepline.grounding.speech import coarse_spans
 from stepline.nasva.checkpoint import read_aligner, write_aligner
 from stepline.nasva.model import Aligner
-from stepline.nasva.network_settings import LossSettings, ModelSettings, RefineSettings
 from stepline.nasva.pseudo_labels import (
-    Places,
-    Written,
+    StepSpans,
+    StepVideo,
     alignable_logits,
     alignment_matrices,
-    alikeness,
     best_scores,
-    inside_share,
-    kept_share,
-    refine,
+    cosine_similarity,
+    fraction_inside,
+    labelled_fraction,
+    relabel,
     step_samples,
-    unplaced,
-    written,
+    step_video,
+    unlabelled_samples,
 )
+from stepline.nasva.settings import AlignerLossSettings, AlignerNetworkSettings, RefineSettings
 from stepline.nasva.train import train_aligner
 from stepline.records import Matrix, Span
 from stepline.training.batches import LazySamples, Mask, Sample
@@ -40,29 +40,29 @@ from stepline.training.settings import TrainSettings
 VIDEO_LABELS = RefineSettings(threshold=0.0, position="center", seconds=None)  # grown around the likest second
 
 
-def first_labels(videos: Sequence[TrainingVideo], plan: LabelPlan) -> tuple[Places, ...]:
+def first_labels(videos: Sequence[TrainingVideo], plan: LabelPlan) -> tuple[StepSpans, ...]:
     """Return the labels of the written steps before any network is trained.
 
     Raises DatasetError when the planted truth is asked for where there is none.
     """
     if plan.first == "video":
-        likeness = [alikeness(video.features.values, video.step_vectors) for video in videos]
-        return refine([likeness], [video.features.rate for video in videos], VIDEO_LABELS)
+        likeness = [cosine_similarity(video.features.values, video.step_vectors) for video in videos]
+        return relabel([likeness], [video.features.rate for video in videos], VIDEO_LABELS)
     if plan.first == "planted":
         return tuple(planted(video, video.truth) for video in videos)
     return tuple(_spoken_spans(video, CoarseSettings(floor=plan.floor)) for video in videos)
 
 
-def planted(video: TrainingVideo, truth: Mask | None) -> Places:
+def planted(video: TrainingVideo, truth: Mask | None) -> StepSpans:
     """Return the first window in which each text is really shown."""
     if truth is None:
         raise DatasetError(f"{video.id}: no planted truth; only simulated videos have it")
     return tuple(_first_window(row, video.features.rate) for row in truth)
 
 
-def step_videos(videos: Sequence[TrainingVideo]) -> list[Written]:
+def step_videos(videos: Sequence[TrainingVideo]) -> list[StepVideo]:
     """Return the videos' written steps, none of them placed."""
-    return [written(video.id, video.features, video.step_vectors, (None,) * len(video.steps)) for video in videos]
+    return [step_video(video.id, video.features, video.step_vectors, (None,) * len(video.steps)) for video in videos]
 
 
 def narration_samples(videos: Sequence[TrainingVideo], *, really: bool) -> LazySamples[Sample]:
@@ -72,12 +72,12 @@ def narration_samples(videos: Sequence[TrainingVideo], *, really: bool) -> LazyS
         for video in videos
     ]
     said = [
-        written(video.id, video.features, video.sentence_vectors, (None,) * len(video.sentences)) for video in videos
+        step_video(video.id, video.features, video.sentence_vectors, (None,) * len(video.sentences)) for video in videos
     ]
     return step_samples(said, places)
 
 
-def _spoken_spans(video: TrainingVideo, settings: CoarseSettings) -> Places:
+def _spoken_spans(video: TrainingVideo, settings: CoarseSettings) -> StepSpans:
     """Return where each step is said, by its likeness to the narration (Step-ASR)."""
     duration = len(video.features.values) / video.features.rate
     kept, _ = coarse_spans(video.steps, video.sentences, video.likeness, duration=duration, settings=settings)
@@ -124,14 +124,14 @@ class NasvaTrials(TrialStore[NasvaTrial]):
         self.outcome(trial)
         return read_aligner(self.folder / trial.key / "aligner.safetensors")
 
-    def labels(self, trial: NasvaTrial, corpus: Corpus) -> tuple[Places, ...]:
+    def labels(self, trial: NasvaTrial, corpus: Corpus) -> tuple[StepSpans, ...]:
         """Return the labels of the written steps that a trial trains on."""
         if not trial.predecessors:
             return first_labels(corpus.videos, trial.labels)
-        steps = unplaced(step_videos(corpus.videos))
+        steps = unlabelled_samples(step_videos(corpus.videos))
         matrices = [alignment_matrices(self.network(teacher), steps) for teacher in trial.predecessors]
         rates = [video.features.rate for video in corpus.videos]
-        return refine(matrices, rates, trial.labels.rounds[-1].refine)
+        return relabel(matrices, rates, trial.labels.rounds[-1].refine)
 
 
 def score(network: Aligner, tests: Mapping[str, Sequence[Sample]]) -> dict[str, float]:
@@ -165,25 +165,25 @@ def recall_at_one(matrices: Sequence[Matrix], truths: Sequence[Mask]) -> float:
     return float(np.mean(hits))
 
 
-def _samples(trial: NasvaTrial, corpus: Corpus, labels: Sequence[Places]) -> list[Sample]:
+def _samples(trial: NasvaTrial, corpus: Corpus, labels: Sequence[StepSpans]) -> list[Sample]:
     given = step_videos(corpus.videos)
     steps = step_samples(given, labels, keep_all=trial.head is not None) if labels else []
     narrations = narration_samples(corpus.videos, really=trial.planted) if "W" in trial.texts else []
     return [*steps, *narrations]
 
 
-def label_scores(videos: Sequence[TrainingVideo], labels: Sequence[Places]) -> dict[str, float]:
+def label_scores(videos: Sequence[TrainingVideo], labels: Sequence[StepSpans]) -> dict[str, float]:
     """Return how good labels are by the planted truth, where there is one."""
     truths = [video.truth for video in videos if video.truth is not None]
     if not labels or len(truths) != len(videos):
         return {}
-    inside, shown = inside_share(labels, truths, [video.features.rate for video in videos])
-    return {"labels kept": 100 * kept_share(labels), "labels inside": 100 * inside, "labels shown": 100 * shown}
+    inside, shown = fraction_inside(labels, truths, [video.features.rate for video in videos])
+    return {"labels kept": 100 * labelled_fraction(labels), "labels inside": 100 * inside, "labels shown": 100 * shown}
 
 
-def _model(trial: NasvaTrial, corpus: Corpus) -> ModelSettings:
+def _model(trial: NasvaTrial, corpus: Corpus) -> AlignerNetworkSettings:
     size, first = _network_size(trial), corpus.videos[0]
-    return ModelSettings(
+    return AlignerNetworkSettings(
         video_width=first.features.values.shape[1], text_width=first.step_vectors.shape[1], width=size.width,
         heads=size.heads, encoder_layers=size.layers, decoder_layers=size.layers, feed_forward=size.feed_forward,
         projection=size.projection, attention_dropout=trial.attention_dropout, alignability=trial.head is not None,
@@ -198,8 +198,8 @@ def _network_size(trial: NasvaTrial) -> NasvaSize:
     return PAPER_SIZE.model_copy(update={name: getattr(trial.size, name) for name in lasting})
 
 
-def _loss(trial: NasvaTrial) -> LossSettings:
-    return LossSettings() if trial.head is None else LossSettings(alignability=trial.head)
+def _loss(trial: NasvaTrial) -> AlignerLossSettings:
+    return AlignerLossSettings() if trial.head is None else AlignerLossSettings(alignability=trial.head)
 
 
 def _training(trial: NasvaTrial) -> TrainSettings:

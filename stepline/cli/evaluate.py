@@ -135,7 +135,7 @@ def predict(benchmark: Any, out: Path, allow_missing: bool, **options: Any) -> N
 
 def _placed(benchmark: Any, out: Path, options: dict[str, Any]) -> tuple[int, dict[str, str]]:
     """Answer with a network that places texts; return how many videos are in the file, and why others are not."""
-    from stepline.nasva.benchmarks import predict as answer
+    from stepline.nasva.benchmarks import write_answers as answer
 
     settings = chosen_settings({**options, "model": None}).nasva.aligner
     asked, loaded, given = _inputs(benchmark, options)
@@ -145,7 +145,7 @@ def _placed(benchmark: Any, out: Path, options: dict[str, Any]) -> tuple[int, di
 
 def _described(benchmark: str, out: Path, options: dict[str, Any]) -> tuple[int, dict[str, str]]:
     """Answer with a network that describes; return how many videos are in the file, and why others are not."""
-    from stepline.nasva.benchmarks import Features
+    from stepline.nasva.benchmarks import StoredFeatures
     from stepline.procx.benchmark import benchmark_videos
     from stepline.procx.benchmark import write_predictions as answer
     from stepline.procx.checkpoint import load_model
@@ -154,7 +154,7 @@ def _described(benchmark: str, out: Path, options: dict[str, Any]) -> tuple[int,
     if options["texts"] is not None or options["order"] is not None:
         raise SettingsError(f"{benchmark} asks for no texts; leave --texts and --order out")
     settings = chosen_settings({**options, "model": None}).procx
-    loaded, features = load_model(options["model"]), Features(options["features"])
+    loaded, features = load_model(options["model"]), StoredFeatures(options["features"])
     spoken = None
     if options["transcripts"]:
         settings = settings.model_copy(update={"speech": True})
@@ -200,12 +200,12 @@ def calibrate(benchmark: Any, as_json: bool, **options: Any) -> None:
 
 def _inputs(benchmark: Any, options: dict[str, Any]) -> tuple[Any, Any, Any]:
     """Return what is asked, the network, and what stands for the encoders; a wrong path is told before any work."""
-    from stepline.nasva.benchmarks import Features, Given, Vectors, asked_by
+    from stepline.nasva.benchmarks import BenchmarkInputs, StoredFeatures, TextVectors, benchmark_questions
     from stepline.nasva.checkpoint import load_aligner
 
     loaded = load_aligner(options["aligner"])
-    given = Given(Features(options["features"]), Vectors(options["texts"], loaded))
-    questions = asked_by(benchmark, options["reference"], options["subset"])
+    given = BenchmarkInputs(StoredFeatures(options["features"]), TextVectors(options["texts"], loaded))
+    questions = benchmark_questions(benchmark, options["reference"], options["subset"])
     _tell_unasked(questions.reasons())
     return questions.asked, loaded, given
 

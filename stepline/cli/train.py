@@ -27,7 +27,7 @@ from stepline.errors import SettingsError
 
 if TYPE_CHECKING:
     from stepline.nasva.pseudo_labels import RoundReport
-    from stepline.nasva.train import Prepared
+    from stepline.nasva.train import PreparedAligner
     from stepline.procx.train import PreparedRun as ProcxPrepared
     from stepline.procx.train import SeedResult
     from stepline.training.loop import Progress
@@ -63,14 +63,14 @@ def nasva(out: Path, settings_file: Path | None, overrides: tuple[str, ...], **o
     Example:
       stepline train nasva --features store --steps howtostep:HowToStep.tar.gz --out run --set train.bf16=true
     """
-    from stepline.nasva.network_settings import RunSettings
-    from stepline.nasva.train import BEST, FINAL, Sources, train_run
+    from stepline.nasva.settings import AlignerRunSettings
+    from stepline.nasva.train import BEST, FINAL, AlignerSources, train_run
     from stepline.settings import load_settings
     from stepline.training.distributed import end_processes, is_first, peak_memory
 
-    settings = load_settings(RunSettings, settings_file, overrides)
+    settings = load_settings(AlignerRunSettings, settings_file, overrides)
     names = ("features", "narrations", "steps", "narration_vectors", "step_vectors")
-    sources = Sources(**{name: options[name] for name in names}, excluded=tuple(options["exclude"]))
+    sources = AlignerSources(**{name: options[name] for name in names}, excluded=tuple(options["exclude"]))
     last: Progress | None = None
 
     def keep_last(progress: "Progress") -> None:
@@ -78,7 +78,7 @@ def nasva(out: Path, settings_file: Path | None, overrides: tuple[str, ...], **o
         last = progress
         report(progress)
 
-    def say_samples(prepared: "Prepared") -> None:
+    def say_samples(prepared: "PreparedAligner") -> None:
         _say_nasva_samples(prepared, excluding=bool(sources.excluded))
 
     with progress_report(out, tensorboard=options["tensorboard"]) as report:
@@ -107,7 +107,7 @@ def _cost(last: "Progress") -> str:
     return f"{ended}, {waiting:.1%} of it waiting for features, at most {peak_memory() / 2**30:.2f} GiB"
 
 
-def _say_nasva_samples(prepared: "Prepared", *, excluding: bool) -> None:
+def _say_nasva_samples(prepared: "PreparedAligner", *, excluding: bool) -> None:
     """Say what is trained on, and what is left out; also that nothing was, where lists of videos were to be."""
     from stepline.training.distributed import is_first
     from stepline.training.gather import EXCLUDED
@@ -354,8 +354,8 @@ def refine(dataset: str, features: Path, out: Path, settings_file: Path | None, 
     Example:
       stepline refine howtostep:HowToStep.tar.gz --features store --out refined --set rounds.teachers=3
     """
-    from stepline.nasva.network_settings import RefineRunSettings
     from stepline.nasva.refine import REFINED, RefineSources, refine_dataset
+    from stepline.nasva.settings import RefineRunSettings
     from stepline.settings import load_settings
 
     given = [] if options["rounds"] is None else [f"rounds.rounds={options['rounds']}"]

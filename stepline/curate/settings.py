@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from stepline.nasva.network_settings import AlignerSettings
+from stepline.nasva.settings import AlignerSettings
 from stepline.settings import Count, CountOrZero, Fraction, NonNegative, Positive, Settings
 from stepline.sieve_swap.settings import MatchSettings, PairingSettings
 

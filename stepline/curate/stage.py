@@ -32,7 +32,7 @@ from stepline.curate.settings import (
     VisibleSettings,
 )
 from stepline.errors import SettingsError
-from stepline.nasva.network_settings import RefineRunSettings, RunSettings
+from stepline.nasva.settings import AlignerRunSettings, RefineRunSettings
 from stepline.pipeline.request import StepsSettings
 from stepline.records import Rejected
 from stepline.settings import Settings, load_settings
@@ -186,7 +186,7 @@ class Recipe(Settings):
     coarse: CoarseStageSettings = CoarseStageSettings()
     gather: GatherSettings = GatherSettings()
     sieve_swap: SwapStageSettings = SwapStageSettings()
-    train: RunSettings = RunSettings()
+    train: AlignerRunSettings = AlignerRunSettings()
     refine: RefineRunSettings = RefineRunSettings()
     place: PlacingSettings = PlacingSettings()
     clean: CleanSettings = CleanSettings()

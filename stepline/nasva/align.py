@@ -1,26 +1,25 @@
-"""How well each text fits each row of a video of any length: one pass, or windows whose scores are averaged.
+"""Alignment of texts with a video of any length by a trained network, and the posterior of where each text is shown.
 
-The network never sees more rows than a window holds, nor decides anything by padding. Letters: K texts, T feature
-rows, C width of the features. Source of the windows: TAN, eval_zeroshot_align; differs: no text is left out unless
-it is known when the texts are said.
+Scores. The network sees a whole video, or windows whose scores are averaged; nothing is decided by padding.
+Source: TAN, eval_zeroshot_align; differs: no text is left out of a window unless it is known when the texts are said.
 
-From chances to seconds: the paper's fixed spans, and spans grown around the peak.
+Posterior. Texts compete for seconds and may keep their order, softly:
 
-The paper takes 8 s from the best second (its round 1; `start`) or grows a window around it (rounds 2 and 3). Here
-chances are first summed over `smooth` rows, so that a span is not cut by one dim second. One bright second among dim
-ones may then lie outside of its span: the second of a text that has a span is the best one in it, which in two worlds
-that no result uses (seeds 10, 11) is right more often, R@1 +1.7 to +3.9. Letters: K texts, T rows.
-
-Which second each text is shown in, if any, given how all of them fit: rivals keep apart, order is kept, softly.
-
-    pi_k(t) = p_k softmax_t(A[k, t] / tau) prior_k(t)^w        pi_k(none) = 1 - p_k
-    pi_k(t) <- pi_k(t) prod_{j != k} (1 - held_j(t))^c          two texts are not shown at once; c = `compete`
+    pi_k(t) = p_k softmax_t(A[k, t] / tau) prior_k(t)^w              pi_k(none) = 1 - p_k
+    pi_k(t) <- pi_k(t) prod_{j != k} (1 - occupancy_j(t))^c          two texts are not shown at once; c = `compete`
     P(x) ~ prod_k pi_k(x_k) exp(-cost [x_k is before the last shown x_j, j < k])
 
 x_k is the second of text k, or none. The last line is a chain whose state is the second of the last shown text, so
 that forward-backward gives every P(x_k = t) and P(x_k = none) exactly, in time K T: the price of going back is the same
 from everywhere, so a step of the chain is a cumulative sum. A dependency matrix, which is no chain, acts through the
-means of the others (mean field). Letters: K texts, T rows.
+means of the others (mean field).
+
+Spans. The paper takes 8 s from the best second (its round 1; `start`) or grows a window around it (rounds 2 and 3).
+Here the posterior is first summed over `smooth` rows, so that a span is not cut by one dim second. One bright second
+among dim ones may then lie outside of its span: the second of a text that has a span is the best one in it, which in
+two drawn sets that no result uses (seeds 10, 11) is right more often, R@1 +1.7 to +3.9.
+
+Letters: K texts, T feature rows, C width of the features.
 """
 
 import math
@@ -35,7 +34,7 @@ from stepline.errors import ShapeError
 from stepline.grounding.said_to_shown import Array
 from stepline.grounding.speech import grow_window
 from stepline.nasva.model import Aligner
-from stepline.nasva.network_settings import AlignerSettings, Mode
+from stepline.nasva.settings import AlignerSettings, Mode
 from stepline.records import Alignment, FeatureSequence, Matrix, Span
 from stepline.training.batches import Sample, collate
 
@@ -43,8 +42,8 @@ NOWHERE = -1.0  # cosine of a row that no window with the text covers: never the
 
 
 @dataclass(frozen=True)
-class Fit:
-    """What the network says of K texts: scores (K, T) cosines, alignable (K,) logits or None without that head.
+class TextScores:
+    """How well K texts fit a video: scores (K, T) cosines, alignable (K,) logits or None without that head.
 
     rate: rows per second.
     """
@@ -55,7 +54,7 @@ class Fit:
 
 
 @dataclass(frozen=True)
-class Window:
+class AlignmentWindow:
     """Rows [start, end) of the video, and the texts [first, last) that are sought in them."""
 
     start: int
@@ -73,19 +72,19 @@ def align(
     mode: Mode = "step",
     said: Sequence[Span] | None = None,
 ) -> Alignment:
-    """Return how well each text fits each row, as cosines; `fit_texts` says what it takes and raises."""
-    fit = fit_texts(aligner, features, vectors, said=said, settings=AlignerSettings(mode=mode))
+    """Return how well each text fits each row, as cosines; `score_texts` says what it takes and raises."""
+    fit = score_texts(aligner, features, vectors, said=said, settings=AlignerSettings(mode=mode))
     return Alignment(tuple(texts), fit.scores, fit.rate, "cosine")
 
 
-def fit_texts(
+def score_texts(
     aligner: Aligner,
     features: FeatureSequence,
     vectors: Matrix,
     *,
     said: Sequence[Span] | None = None,
     settings: AlignerSettings | None = None,
-) -> Fit:
+) -> TextScores:
     """Return how well K texts fit a video.
 
     vectors: (K, C) float32, of the space that the network was trained on. said: when each text is said, in narration
@@ -104,26 +103,28 @@ def fit_texts(
     total = np.zeros((texts, rows), dtype=np.float32)
     count = np.zeros((texts, rows), dtype=np.uint16)
     alignable = None if aligner.alignable is None else np.full(texts, -np.inf, dtype=np.float32)
-    parts = windows(rows, texts, middles, settings)
+    parts = alignment_windows(rows, texts, middles, settings)
     for window, scores, logits in _passes(aligner, features.values, vectors, parts, settings):
-        place = slice(window.first, window.last), slice(window.start, window.end)
-        total[place] += scores
-        count[place] += 1
+        texts_in, rows_in = slice(window.first, window.last), slice(window.start, window.end)
+        total[texts_in, rows_in] += scores
+        count[texts_in, rows_in] += 1
         if alignable is not None and logits is not None:
-            alignable[place[0]] = np.maximum(alignable[place[0]], logits)
+            alignable[texts_in] = np.maximum(alignable[texts_in], logits)
     total /= np.maximum(count, 1)
     total[count == 0] = NOWHERE
-    return Fit(np.clip(total, -1.0, 1.0), alignable, features.rate)
+    return TextScores(np.clip(total, -1.0, 1.0), alignable, features.rate)
 
 
-def windows(rows: int, texts: int, middles: npt.NDArray[np.float64] | None, settings: AlignerSettings) -> list[Window]:
+def alignment_windows(
+    rows: int, texts: int, middles: npt.NDArray[np.float64] | None, settings: AlignerSettings
+) -> list[AlignmentWindow]:
     """Return the windows of a video; every row is in one, and every text in one at least.
 
     middles: (K,) rows at which the texts are said, in order; a window then seeks those said between its length before
     its start and twice its length after it, as TAN does, and whatever stands between them.
     """
     if rows <= settings.whole:
-        return [Window(0, rows, 0, texts)]
+        return [AlignmentWindow(0, rows, 0, texts)]
     length = settings.window
     found = []
     for start in range(0, rows - length // 2, settings.stride):
@@ -132,13 +133,13 @@ def windows(rows: int, texts: int, middles: npt.NDArray[np.float64] | None, sett
         if middles is not None:
             near = np.flatnonzero((start - length <= middles) & (middles <= start + 2 * length))
             first, last = (int(near[0]), int(near[-1]) + 1) if near.size else (0, 0)
-        found += [Window(start, end, first, last)] if last > first else []
+        found += [AlignmentWindow(start, end, first, last)] if last > first else []
     return found
 
 
 def _passes(
-    aligner: Aligner, video: Matrix, vectors: Matrix, parts: Sequence[Window], settings: AlignerSettings
-) -> Iterator[tuple[Window, Matrix, Matrix | None]]:
+    aligner: Aligner, video: Matrix, vectors: Matrix, parts: Sequence[AlignmentWindow], settings: AlignerSettings
+) -> Iterator[tuple[AlignmentWindow, Matrix, Matrix | None]]:
     """Yield each window with its scores (texts, rows) and alignability logits (texts,), cut back to what is real."""
     device = next(aligner.parameters()).device
     was_training = aligner.training
@@ -158,7 +159,7 @@ def _passes(
         aligner.train(was_training)
 
 
-def _sample(part: Window, video: Matrix, vectors: Matrix, mode: Mode) -> Sample:
+def _sample(part: AlignmentWindow, video: Matrix, vectors: Matrix, mode: Mode) -> Sample:
     rows, texts = part.end - part.start, part.last - part.first
     return Sample(
         id=f"rows {part.start} to {part.end}",
@@ -169,14 +170,14 @@ def _sample(part: Window, video: Matrix, vectors: Matrix, mode: Mode) -> Sample:
     )
 
 
-ROUNDS = 10  # of competition and of dependencies, each half the way; they settle in fewer
+MEAN_FIELD_ROUNDS = 10  # of competition and of dependencies, each half the way; they settle in fewer
 LEAST = 1e-4  # no text is surely shown, or surely not
-TINY = 1e-30  # of a chance, so that its logarithm is finite
+TINIEST = 1e-30  # of a chance, so that its logarithm is finite
 FULL = 0.999  # a second is never wholly taken
 
 
 @dataclass(frozen=True)
-class Chances:
+class Posterior:
     """at: (K, T) P(text k is shown in row t, if shown at all), rows sum to 1; shown: (K,) P(it is shown at all)."""
 
     at: Array
@@ -188,15 +189,15 @@ class Chances:
         return np.asarray(self.at.argmax(axis=1), dtype=np.int64)
 
 
-def chances(
+def posterior(
     scores: Matrix,
     shown: Array,
     settings: AlignerSettings | None = None,
     *,
     prior: Array | None = None,
     before: Array | None = None,
-) -> Chances:
-    """Return where and whether each text is shown.
+) -> Posterior:
+    """Return the posterior of where and whether each text is shown.
 
     scores: (K, T) cosines. shown: (K,) P(shown) of each text by itself. prior: (K, T) P(shown at t | when it is said).
     before: (K, K) P(text i comes before text j), 0.5 where that is not known. What settings switch off costs nothing.
@@ -207,93 +208,93 @@ def chances(
     shown = np.clip(shown.astype(np.float64), LEAST, 1 - LEAST)
     at = softmax(scores.astype(np.float64) / settings.temperature)
     if prior is not None and settings.speech > 0:
-        at = _normal(at * np.maximum(prior, TINY) ** settings.speech)
+        at = _normal(at * np.maximum(prior, TINIEST) ** settings.speech)
     if settings.compete > 0:
-        at = apart(at, shown, settings.compete, settings.typical)
+        at = compete(at, shown, settings.compete, settings.typical)
     if before is not None:
-        at = dependent(at, shown, before, settings.order_cost)
+        at = prefer_order(at, shown, before, settings.order_cost)
     if settings.order == "given":
-        return chain(at, shown, settings.order_cost)
-    return Chances(at, shown)
+        return ordered_posterior(at, shown, settings.order_cost)
+    return Posterior(at, shown)
 
 
-def apart(at: Array, shown: Array, strength: float, typical: int) -> Array:
-    """Return (K, T) chances of texts that keep `typical` rows to themselves; whether they are shown stays."""
-    held = at * shown[:, None]
-    for _ in range(ROUNDS):
-        free = np.log1p(-np.minimum(summed(held, typical), FULL))  # (K, T) log P(text k leaves the row free)
-        made = softmax(np.log(at + TINY) + strength * (free.sum(axis=0) - free))
-        held = (held + made * shown[:, None]) / 2
-    return _normal(held)
+def compete(at: Array, shown: Array, strength: float, typical: int) -> Array:
+    """Return P(shown in a row), (K, T), of texts that keep `typical` rows to themselves; P(shown at all) stays."""
+    occupancy = at * shown[:, None]
+    for _ in range(MEAN_FIELD_ROUNDS):
+        free = np.log1p(-np.minimum(window_sums(occupancy, typical), FULL))  # (K, T) log P(text k leaves the row free)
+        made = softmax(np.log(at + TINIEST) + strength * (free.sum(axis=0) - free))
+        occupancy = (occupancy + made * shown[:, None]) / 2
+    return _normal(occupancy)
 
 
-def dependent(at: Array, shown: Array, before: Array, most: float) -> Array:
-    """Return (K, T) chances where text i at t costs the log odds, at most `most`, of each order that it breaks."""
+def prefer_order(at: Array, shown: Array, before: Array, most: float) -> Array:
+    """Return P(shown in a row), (K, T), where an order that is broken costs its log odds, at most `most`."""
     odds = np.log(np.clip(before, LEAST, 1 - LEAST)) - np.log(np.clip(1 - before, LEAST, 1 - LEAST))
     cost = np.clip(odds, 0.0, most) * (1 - np.eye(len(odds)))  # (K, K) of j being shown before i
-    held = at * shown[:, None]
-    for _ in range(ROUNDS):
-        reached = held.cumsum(axis=1)  # (K, T) P(shown up to t)
-        earlier, later = reached - held, reached[:, -1:] - reached
-        made = softmax(np.log(at + TINY) - cost @ earlier - cost.T @ later)
-        held = (held + made * shown[:, None]) / 2
-    return _normal(held)
+    occupancy = at * shown[:, None]
+    for _ in range(MEAN_FIELD_ROUNDS):
+        reached = occupancy.cumsum(axis=1)  # (K, T) P(shown up to t)
+        earlier, later = reached - occupancy, reached[:, -1:] - reached
+        made = softmax(np.log(at + TINIEST) - cost @ earlier - cost.T @ later)
+        occupancy = (occupancy + made * shown[:, None]) / 2
+    return _normal(occupancy)
 
 
-def chain(at: Array, shown: Array, cost: float) -> Chances:
-    """Return the chances of texts that stand in the order given, a break of which costs `cost` nats.
+def ordered_posterior(at: Array, shown: Array, cost: float) -> Posterior:
+    """Return the posterior of texts that stand in the order given, a break of which costs `cost` nats.
 
     What the order would take from P(shown) of texts that fit every row alike is given back: with nothing seen,
     P(shown) stays.
     """
     if len(at) < 2:
-        return Chances(at, shown)
-    held, none = _marginals(at * shown[:, None], 1 - shown, cost)
+        return Posterior(at, shown)
+    occupancy, none = _marginals(at * shown[:, None], 1 - shown, cost)
     alike = np.full(at.shape, 1 / at.shape[1]) * shown[:, None]
     _, none_alike = _marginals(alike, 1 - shown, cost)
     logit = _logit(1 - none) - _logit(1 - none_alike) + _logit(shown)
-    return Chances(_normal(held), 1 / (1 + np.exp(-logit)))
+    return Posterior(_normal(occupancy), 1 / (1 + np.exp(-logit)))
 
 
-def summed(rows: Array, width: int) -> Array:
+def window_sums(rows: Array, width: int) -> Array:
     """Return, for each cell of (K, T), the sum over `width` rows around it; an even width reaches further back."""
     before, after = width // 2, width - width // 2
     total = np.pad(rows.cumsum(axis=1), ((0, 0), (1, 0)))  # (K, T + 1)
-    place = np.arange(rows.shape[1])
-    return np.asarray(total[:, np.minimum(place + after, rows.shape[1])] - total[:, np.maximum(place - before, 0)])
+    row = np.arange(rows.shape[1])
+    return np.asarray(total[:, np.minimum(row + after, rows.shape[1])] - total[:, np.maximum(row - before, 0)])
 
 
-def _marginals(held: Array, none: Array, cost: float) -> tuple[Array, Array]:
+def _marginals(shown_at: Array, none: Array, cost: float) -> tuple[Array, Array]:
     """Return P(x_k = t) (K, T) and P(x_k = none) (K,) of the chain, by forward-backward.
 
     State t: the last shown text is shown in row t; state T: none was shown yet.
     """
-    texts, rows = held.shape
+    texts, rows = shown_at.shape
     price = np.exp(-cost)
     forward = np.zeros((texts + 1, rows + 1))
     forward[0, rows] = 1.0
     for k in range(texts):
         forward[k + 1] = forward[k] * none[k]
-        forward[k + 1, :rows] += _arrive(forward[k], price) * held[k]
+        forward[k + 1, :rows] += _forward_step(forward[k], price) * shown_at[k]
         forward[k + 1] /= forward[k + 1].sum()
     backward = np.ones(rows + 1)
     at, absent = np.zeros((texts, rows)), np.zeros(texts)
     for k in range(texts - 1, -1, -1):
-        at[k] = _arrive(forward[k], price) * held[k] * backward[:rows]
+        at[k] = _forward_step(forward[k], price) * shown_at[k] * backward[:rows]
         absent[k] = (forward[k] * backward).sum() * none[k]
-        backward = backward * none[k] + _leave(held[k] * backward[:rows], price)
+        backward = backward * none[k] + _backward_step(shown_at[k] * backward[:rows], price)
         backward /= backward.max()
     whole = at.sum(axis=1) + absent
     return at / whole[:, None], absent / whole
 
 
-def _arrive(state: Array, price: float) -> Array:
+def _forward_step(state: Array, price: float) -> Array:
     """Return (T,): what comes to each row from all states, those of later rows at the price of going back."""
     reached = state[:-1].cumsum()
     return np.asarray(reached + price * (reached[-1] - reached) + state[-1])
 
 
-def _leave(ahead: Array, price: float) -> Array:
+def _backward_step(ahead: Array, price: float) -> Array:
     """Return (T + 1,): what each state sees ahead of it, rows before it at the price of going back."""
     rest = ahead[::-1].cumsum()[::-1]
     return np.append(rest + price * (rest[0] - rest), rest[0])
@@ -328,15 +329,17 @@ def _logit(p: Array) -> Array:
     return np.asarray(np.log(p) - np.log1p(-p))
 
 
-def spans(at: Array, rate: float, settings: AlignerSettings | None = None, *, end: float | None = None) -> list[Span]:
+def posterior_spans(
+    at: Array, rate: float, settings: AlignerSettings | None = None, *, end: float | None = None
+) -> list[Span]:
     """Return one span a text, inside the video, by the rule that the settings name.
 
-    at: (K, T) chances of each row, T at least 1. rate: rows per second. end: seconds, of the video where the last row
-    covers less than a whole one.
+    at: (K, T) probabilities of each row, T at least 1. rate: rows per second. end: seconds, of the video where the last
+    row covers less than a whole one.
     """
     settings = settings or AlignerSettings()
     if settings.spans == "grown":
-        pairs = [_grown(row, settings.grow) for row in summed(at, settings.smooth)]
+        pairs = [_grown(row, settings.grow) for row in window_sums(at, settings.smooth)]
     else:
         length = settings.duration * rate
         back = 0.0 if settings.spans == "start" else (length - 1) / 2
@@ -345,12 +348,12 @@ def spans(at: Array, rate: float, settings: AlignerSettings | None = None, *, en
     return [_inside(start / rate, stop / rate, last) for start, stop in pairs]
 
 
-def best_inside(at: Array, placed: Sequence[Span], rate: float, *, end: float) -> list[float]:
+def best_seconds(at: Array, placed: Sequence[Span], rate: float, *, end: float) -> list[float]:
     """Return the second of each text: the middle of its likeliest row in its span. end: of the video, seconds."""
-    return [_best_inside(row, span, rate, end) for row, span in zip(at, placed, strict=True)]
+    return [_best_second(row, span, rate, end) for row, span in zip(at, placed, strict=True)]
 
 
-def _best_inside(row: Array, span: Span, rate: float, end: float) -> float:
+def _best_second(row: Array, span: Span, rate: float, end: float) -> float:
     first = math.floor(span.start * rate)
     best = first + int(row[first : max(math.ceil(span.end * rate), first + 1)].argmax())
     middle = min((best + 0.5) / rate, (best / rate + end) / 2)  # of what the video shows of the row

@@ -1,13 +1,12 @@
-"""What a benchmark asks, what a trained network answers, and the official form of the answer.
+"""Benchmarks answered by a trained network: what they ask, features and vectors to answer with, the official files.
 
     htm-align   every sentence of a video, in spoken order (narration mode)
     ht-step     every line of the article's variation that a video follows, in no order (step mode)
     crosstask   every step of a task, in no order (step mode)
 
 A network is never told the truth: when a sentence is said is not read either, since HTM-Align's file gives it only
-for sentences that are not alignable. K texts a video.
-
-Where a benchmark's features and text vectors come from: a feature store, a folder of files, or an encoder.
+for sentences that are not alignable. Features come from a feature store or a folder of files, text vectors from these
+or from the network's own encoder. K texts a video.
 """
 
 import json
@@ -24,10 +23,10 @@ from stepline.datasets import read, write_htstep_grounding, write_htstep_result
 from stepline.errors import DatasetError, ModelError, SteplineError, StoreError
 from stepline.features import FeatureStore
 from stepline.features.files import TextFeatures, find_feature_file, read_feature_file, read_text_features
-from stepline.nasva.align import Fit, fit_texts
+from stepline.nasva.align import TextScores, score_texts
 from stepline.nasva.checkpoint import LoadedAligner
-from stepline.nasva.network_settings import AlignerSettings, Mode
-from stepline.nasva.predict import Placing, place_steps
+from stepline.nasva.predict import StepPlacement, place_steps
+from stepline.nasva.settings import AlignerSettings, Mode
 from stepline.records import FeatureSequence, Matrix, Record, Step, Video
 from stepline.storage import write_atomic
 from stepline.weights import WEIGHTS
@@ -35,7 +34,7 @@ from stepline.weights import WEIGHTS
 MINILM = 384  # width of its vectors
 
 
-class Features:
+class StoredFeatures:
     """The features of videos by id, rows as they are. Raises StoreError where the folder is not there."""
 
     def __init__(self, folder: Path, rate: float = 1.0) -> None:
@@ -50,7 +49,7 @@ class Features:
         return read_feature_file(find_feature_file(self._folder, video), rate=self._rate, unit=False)
 
 
-class Vectors:
+class TextVectors:
     """The vectors of a video's texts, from a store, a folder, one file of many texts, or the network's own encoder."""
 
     def __init__(self, path: Path | None, loaded: LoadedAligner) -> None:
@@ -122,7 +121,7 @@ NO_TEXT = "names no text to place"
 
 
 @dataclass(frozen=True)
-class Asked:
+class AlignmentQuestion:
     """One video of a benchmark and its texts: id keys the answer, video the features; shown: (K,) the truth."""
 
     id: str
@@ -137,10 +136,10 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Questions:
+class BenchmarkQuestions:
     """The videos of a benchmark that ask something, and by id why the others of its files do not."""
 
-    asked: tuple[Asked, ...]
+    asked: tuple[AlignmentQuestion, ...]
     unasked: dict[str, str]
 
     def reasons(self) -> dict[str, int]:
@@ -149,22 +148,22 @@ class Questions:
 
 
 @dataclass(frozen=True)
-class Given:
+class BenchmarkInputs:
     """What stands for the encoders: the videos' features, and the texts' vectors."""
 
-    features: Features
-    vectors: Vectors
+    features: StoredFeatures
+    vectors: TextVectors
 
 
 @dataclass(frozen=True)
-class Answered:
+class AnswerSummary:
     """How many videos the file holds, and why the others are not in it, by id."""
 
     count: int
     missing: dict[str, str]
 
 
-def asked_by(name: BenchmarkName, reference: Path, subset: str | None = None) -> Questions:
+def benchmark_questions(name: BenchmarkName, reference: Path, subset: str | None = None) -> BenchmarkQuestions:
     """Return what a benchmark asks, in the order of its files. Raises DatasetError where they cannot be read."""
     reading = read(name, reference, subset=subset)
     asked = [_asked(name, record) for record in reading.records]
@@ -173,32 +172,36 @@ def asked_by(name: BenchmarkName, reference: Path, subset: str | None = None) ->
     if not any(one.steps for one in asked):
         where = f" of subset {subset!r}" if subset else ""
         raise DatasetError(f"{reference}: no video{where} names a text to place; give the annotations of {name}")
-    return Questions(tuple(one for one in asked if one.steps), unasked)
+    return BenchmarkQuestions(tuple(one for one in asked if one.steps), unasked)
 
 
-def fits(
-    asked: Sequence[Asked], loaded: LoadedAligner, given: Given, settings: AlignerSettings, missing: dict[str, str]
-) -> Iterator[tuple[Asked, Fit]]:
+def score_questions(
+    asked: Sequence[AlignmentQuestion],
+    loaded: LoadedAligner,
+    given: BenchmarkInputs,
+    settings: AlignerSettings,
+    missing: dict[str, str],
+) -> Iterator[tuple[AlignmentQuestion, TextScores]]:
     """Yield each video with how its texts fit; `missing` gets the ids of the others, with the reason."""
     for one in asked:
         try:
             features = given.features.read(one.video)
             loaded.check(features, given.vectors.encoder(one.video))
-            fit = fit_texts(loaded.aligner, features, given.vectors.read(one.video, one.texts), settings=settings)
+            fit = score_texts(loaded.aligner, features, given.vectors.read(one.video, one.texts), settings=settings)
         except SteplineError as error:
             missing[one.id] = str(error)
             continue
         yield one, fit
 
 
-def predict(
+def write_answers(
     name: BenchmarkName,
-    asked: Sequence[Asked],
+    asked: Sequence[AlignmentQuestion],
     loaded: LoadedAligner,
-    given: Given,
+    given: BenchmarkInputs,
     out: Path,
     settings: AlignerSettings,
-) -> Answered:
+) -> AnswerSummary:
     """Write the answer of a network in the benchmark's official form, and return what is in it and what is not.
 
     out: JSON; for ht-step also .csv, which its mAP needs. Raises DatasetError when no video at all can be answered.
@@ -207,7 +210,7 @@ def predict(
     missing: dict[str, str] = {}
     answers = {
         one.id: (one, place_steps(one.steps, fit, loaded.calibration, settings=settings), fit.rate)
-        for one, fit in fits(asked, loaded, given, settings, missing)
+        for one, fit in score_questions(asked, loaded, given, settings, missing)
     }
     if not answers:
         id, reason = next(iter(missing.items()))
@@ -219,23 +222,23 @@ def predict(
         form = _alignment if name == "htm-align" else _seconds
         tree = {id: form(placing, rate) for id, (_, placing, rate) in answers.items()}
         write_atomic(out, json.dumps(tree, allow_nan=False) + "\n")
-    return Answered(len(answers), missing)
+    return AnswerSummary(len(answers), missing)
 
 
-def _asked(name: BenchmarkName, record: Record) -> Asked:
+def _asked(name: BenchmarkName, record: Record) -> AlignmentQuestion:
     steps = record.reference
     if name == "ht-step":  # its evaluators count the steps of a variation by their numbers
         steps = tuple(sorted(steps, key=lambda step: int(step.id)))
     plain = tuple(Step(id=step.id, text=step.text) for step in steps)
-    return Asked(record.id, record.video.id, plain, tuple(bool(step.spans) for step in steps))
+    return AlignmentQuestion(record.id, record.video.id, plain, tuple(bool(step.spans) for step in steps))
 
 
-def _seconds(placing: Placing, rate: float) -> list[float]:
+def _seconds(placing: StepPlacement, rate: float) -> list[float]:
     """Return the second at which the best row of each text starts, as the released code counts."""
     return [float(row / rate) for row in placing.chances.best]
 
 
-def _alignment(placing: Placing, rate: float) -> dict[str, list[float] | list[list[float]]]:
+def _alignment(placing: StepPlacement, rate: float) -> dict[str, list[float] | list[list[float]]]:
     return {
         "seconds": _seconds(placing, rate),
         "spans": [[span.start, span.end] for span in placing.spans],
@@ -243,7 +246,7 @@ def _alignment(placing: Placing, rate: float) -> dict[str, list[float] | list[li
     }
 
 
-def _placed(one: Asked, placing: Placing, rate: float) -> Record:
+def _placed(one: AlignmentQuestion, placing: StepPlacement, rate: float) -> Record:
     """Return a record in which every step is placed: HT-Step takes no abstention."""
     steps = zip(one.steps, placing.spans, _seconds(placing, rate), placing.chances.shown, strict=True)
     placed = tuple(

@@ -1,8 +1,9 @@
-"""P(a text is shown at all), calibrated: a logistic regression on what its row of scores looks like.
+"""P(a text is shown at all), calibrated: a logistic regression on features of its row of scores.
 
 The best cosine alone says little: it differs from text to text, and from one training to the next. What tells more is
-how far the best row stands out, measured in six ways (`evidence`). It is fitted on held-out videos whose truth is
-known, one a mode, and kept beside the network that it belongs to. Letters: K texts, T rows, N texts of many videos.
+how far the best row stands out, measured in six ways (`calibration_features`). The regression is fitted on held-out
+videos whose truth is known, one a mode (`fit_calibration`), and kept beside the network that it belongs to.
+Letters: K texts, T rows, N texts of many videos.
 """
 
 import json
@@ -15,13 +16,13 @@ import numpy as np
 from stepline.errors import ModelError
 from stepline.evaluate.calibration import Logistic, read_logistic
 from stepline.grounding.said_to_shown import Array
-from stepline.nasva.align import Fit, softmax
-from stepline.nasva.network_settings import Mode
+from stepline.nasva.align import TextScores, softmax
+from stepline.nasva.settings import Mode
 from stepline.storage import write_atomic
 
 NAMES = ("best", "rise", "spread", "lead", "uncontested", "alignable")
 TEMPERATURE = 0.07  # NaSVA section 4.2
-NEAR = 8  # rows around the best one that are no second place; NaSVA's 8 s
+NEAR = 8  # rows around the best one among which no second-best is sought; NaSVA's 8 s
 
 
 @dataclass(frozen=True)
@@ -32,8 +33,8 @@ class Calibration:
     modes: Mapping[Mode, Logistic]
 
 
-def evidence(fit: Fit) -> Array:
-    """Return what each row of scores looks like, (K, 6).
+def calibration_features(fit: TextScores) -> Array:
+    """Return what the regression reads of each text's row of scores, (K, 6).
 
     best: its highest cosine; rise: of that above the median; spread: entropy of the softmax, 0 to 1; lead: of the best
     over the best more than `NEAR` rows off; uncontested: of the best over other texts' scores in the same row;
@@ -41,20 +42,20 @@ def evidence(fit: Fit) -> Array:
     """
     scores = fit.scores.astype(np.float64)
     texts, rows = scores.shape
-    at, place = scores.argmax(axis=1), np.arange(texts)
-    best = scores[place, at]
+    at, text = scores.argmax(axis=1), np.arange(texts)
+    best = scores[text, at]
     p = softmax(scores / TEMPERATURE)
     spread = -(p * np.log(p + 1e-12)).sum(axis=1) / max(1e-9, np.log(rows))
     far = np.abs(np.arange(rows) - at[:, None]) > NEAR
     second = np.where(far, scores, -1.0).max(axis=1)
     others = scores[:, at].copy()  # (K, K) others[j, k]: text j in the best row of text k
-    others[place, place] = -1.0
+    others[text, text] = -1.0
     alignable = np.zeros(texts) if fit.alignable is None else fit.alignable.astype(np.float64)
     rival = others.max(axis=0, initial=-1.0)
     return np.stack([best, best - np.median(scores, axis=1), spread, best - second, best - rival, alignable], axis=1)
 
 
-def uncalibrated(fit: Fit) -> Array:
+def uncalibrated_probability(fit: TextScores) -> Array:
     """Return what stands for P(shown) where nothing was fitted: the head's, else the best cosine, none below 0."""
     if fit.alignable is not None:
         return np.asarray(1 / (1 + np.exp(-fit.alignable.astype(np.float64))))
@@ -84,7 +85,7 @@ def read_calibration(path: Path, aligner: str) -> Calibration | None:
         tree = json.loads(path.read_bytes())
         modes = {mode: read_logistic(part, len(NAMES)) for mode, part in tree["modes"].items()}
         if tuple(tree["evidence"]) != NAMES:
-            raise ValueError(f"evidence {tree['evidence']}")
+            raise ValueError(f"evidence {tree['calibration_features']}")
         calibration = Calibration(tree["aligner"], modes)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ModelError(f"{path}: not a calibration ({error}); fit it again with `stepline calibrate`") from error

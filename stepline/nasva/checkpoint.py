@@ -16,7 +16,7 @@ from torch import Tensor
 from stepline.errors import ModelError
 from stepline.nasva.calibration import Calibration, calibration_path, read_calibration
 from stepline.nasva.model import Aligner, sine_positions
-from stepline.nasva.network_settings import ModelSettings
+from stepline.nasva.settings import AlignerNetworkSettings
 from stepline.records import FeatureSequence
 from stepline.training.network_file import UNKNOWN, Header, NetworkFile, TrainedOn, check_weights
 from stepline.weights import sha256
@@ -107,19 +107,19 @@ def write_aligner(model: Aligner, path: Path, space: FeatureSpace | None = None)
 
 
 def write_weights(
-    settings: ModelSettings, weights: Mapping[str, Tensor], path: Path, space: FeatureSpace | None = None
+    settings: AlignerNetworkSettings, weights: Mapping[str, Tensor], path: Path, space: FeatureSpace | None = None
 ) -> None:
     """Write the weights of a network, its settings and its space in one file, whole or not at all."""
     header: Header = {"settings": settings.model_dump(mode="json")}
     FILE.write(path, weights, header if space is None else header | {"space": asdict(space)})
 
 
-def _parse(header: Header) -> tuple[ModelSettings, FeatureSpace | None]:
+def _parse(header: Header) -> tuple[AlignerNetworkSettings, FeatureSpace | None]:
     space = FeatureSpace(**header["space"]) if "space" in header else None
-    return ModelSettings.model_validate_json(json.dumps(header["settings"])), space
+    return AlignerNetworkSettings.model_validate_json(json.dumps(header["settings"])), space
 
 
-def _build(header: tuple[ModelSettings, FeatureSpace | None]) -> Aligner:
+def _build(header: tuple[AlignerNetworkSettings, FeatureSpace | None]) -> Aligner:
     return Aligner(header[0])
 
 
@@ -156,7 +156,7 @@ ENDS = {
 }
 
 
-def import_official(path: Path) -> tuple[ModelSettings, dict[str, Tensor]]:
+def import_official(path: Path) -> tuple[AlignerNetworkSettings, dict[str, Tensor]]:
     """Return the settings and float32 weights of a .pth that the released code wrote; `write_weights` keeps them.
 
     Every key and shape is checked; its two unused heads are left out and named in the log.
@@ -198,11 +198,11 @@ def _read(path: Path) -> dict[str, Tensor]:
     return dict(state)
 
 
-def _official_settings(weights: Mapping[str, Tensor], path: Path) -> ModelSettings:
+def _official_settings(weights: Mapping[str, Tensor], path: Path) -> AlignerNetworkSettings:
     """Return the released configuration, with the sizes that the weights have."""
     try:
         width, video_width = weights["video_in.0.weight"].shape
-        return ModelSettings(
+        return AlignerNetworkSettings(
             video_width=video_width,
             text_width=weights["text_in.0.weight"].shape[1],
             width=width,

@@ -1,8 +1,8 @@
-"""Texts, their vectors and the features of their videos as samples, each read from disk when it is looked at.
+"""NaSVA's training samples: texts, their vectors and the features of their videos, read from disk when asked for.
 
-What does not fit is left out and told with its reason; nothing ever takes the place of something else.
-
-From where a text is placed, in seconds, to the rows that training counts as showing it: Y of NaSVA section 3.2.
+A label is where a text is placed, in seconds, turned into the feature rows that count as showing it: Y of NaSVA
+section 3.2 (`label_matrix`). What does not fit is left out with its reason; nothing ever stands in for it.
+Letters: K texts, T feature rows, C width.
 """
 
 import math
@@ -18,7 +18,7 @@ from stepline.errors import ShapeError
 from stepline.features import FeatureLocation, FeatureStore
 from stepline.grounding.settings import LabelRule
 from stepline.nasva.checkpoint import FeatureSpace
-from stepline.nasva.network_settings import DataSettings
+from stepline.nasva.settings import AlignerDataSettings
 from stepline.records import FeatureSequence, Matrix, Rejected, Span, count_reasons
 from stepline.training.batches import LazySamples, Mask, Sample
 from stepline.training.gather import FeatureJoin, Flaw, is_held_out, reasons_in_words
@@ -42,10 +42,10 @@ def labelled_sample(
     """
     if len(spans) != len(vectors):
         raise ShapeError(f"{name}: {len(vectors)} text vectors need as many lists of spans, not {len(spans)}")
-    return Sample(name, features.values, vectors, targets(spans, features, rule), ordered)
+    return Sample(name, features.values, vectors, label_matrix(spans, features, rule), ordered)
 
 
-def targets(spans: Sequence[Sequence[Span]], features: FeatureSequence, rule: LabelRule = "covering") -> Mask:
+def label_matrix(spans: Sequence[Sequence[Span]], features: FeatureSequence, rule: LabelRule = "covering") -> Mask:
     """Return Y (K, T): in which feature rows each text is shown.
 
     covering: every row that a span touches, at one row a second [floor(start), max(floor(start) + 1, ceil(end)));
@@ -67,22 +67,22 @@ def labelled_rows(span: Span, features: FeatureSequence, rule: LabelRule = "cove
     return slice(rows.start, max(rows.stop, rows.start + 1))
 
 
-Rows: TypeAlias = npt.NDArray[np.int32]
+RowIndices: TypeAlias = npt.NDArray[np.int32]
 
 OTHER_TEXTS = "the features of its texts are of other texts"
 NO_TEXT = "it has no text"
 NO_LABEL = "none of its texts has a label"
-PAST = "all its labels lie outside of what is seen"
+LABELS_OUTSIDE = "all its labels lie outside of what is seen"
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _PendingSample:
     """A sample that is not read yet. labels: (N, 3) of text, first row, row after the last; rows: of its vectors."""
 
     video: str
     kind: TextKind
-    labels: Rows
-    rows: Rows
+    labels: RowIndices
+    rows: RowIndices
     length: int
 
 
@@ -95,10 +95,10 @@ class AlignerSamples(LazySamples[Sample]):
 
     def __init__(
         self,
-        parts: Sequence[_Part],
+        parts: Sequence[_PendingSample],
         features: FeatureStore,
         vectors: Mapping[TextKind, FeatureStore],
-        settings: DataSettings,
+        settings: AlignerDataSettings,
         omitted: Sequence[Rejected] = (),
         *,
         asked: bool = False,
@@ -158,7 +158,7 @@ def gather_samples(
     texts: Iterable[LabelledTexts],
     features: FeatureStore,
     vectors: Mapping[TextKind, FeatureStore],
-    settings: DataSettings | None = None,
+    settings: AlignerDataSettings | None = None,
     *,
     excluded: ExcludedVideos | frozenset[str] = frozenset(),
 ) -> AlignerSamples:
@@ -167,7 +167,7 @@ def gather_samples(
     vectors: of each kind, a store keyed by the videos' ids; one that keeps its texts must hold these, one that does not
     as many. excluded: ids of videos that are left out (a benchmark's own).
     """
-    settings = settings or DataSettings()
+    settings = settings or AlignerDataSettings()
     join = FeatureJoin(features, slack=settings.slack, excluded=excluded)
     parts = []
     for labelled in texts:
@@ -176,7 +176,7 @@ def gather_samples(
         flaw = join.flaw(labelled.video, labelled.duration, key=key, lack=lack, vectors=store)
         if flaw is None:
             part = _labelled_part(labelled, features[labelled.video], store, settings)
-            if isinstance(part, _Part):
+            if isinstance(part, _PendingSample):
                 parts.append(part)
                 continue
             flaw = part
@@ -190,8 +190,8 @@ def omitted_row(row: Rejected) -> dict[str, str]:
 
 
 def _labelled_part(
-    labelled: LabelledTexts, stored: FeatureLocation, vectors: FeatureStore, settings: DataSettings
-) -> _Part | Flaw:
+    labelled: LabelledTexts, stored: FeatureLocation, vectors: FeatureStore, settings: AlignerDataSettings
+) -> _PendingSample | Flaw:
     """Return the texts of a video with the rows that label them, or why they cannot be trained on."""
     rows = matching_rows(labelled, vectors)
     if rows is None:
@@ -205,12 +205,12 @@ def _labelled_part(
     ]
     kept = [(text, part.start, part.stop) for text, part in found if part.start < min(part.stop, length)]
     if not kept:
-        return (PAST, f"{length / stored.rate:g} s") if found else (NO_LABEL, "")
+        return (LABELS_OUTSIDE, f"{length / stored.rate:g} s") if found else (NO_LABEL, "")
     labels = np.array(kept, dtype=np.int32)  # (N, 3)
     if settings.unlabelled == "drop":
         with_label, labels[:, 0] = np.unique(labels[:, 0], return_inverse=True)
         rows = rows[with_label]
-    return _Part(labelled.video, labelled.kind, labels, rows, length)
+    return _PendingSample(labelled.video, labelled.kind, labels, rows, length)
 
 
 def other_texts(labelled: LabelledTexts, vectors: FeatureStore) -> Flaw:
@@ -218,7 +218,7 @@ def other_texts(labelled: LabelledTexts, vectors: FeatureStore) -> Flaw:
     return OTHER_TEXTS, f"{len(labelled.texts)} texts, {vectors[labelled.video].rows} vectors"
 
 
-def matching_rows(labelled: LabelledTexts, vectors: FeatureStore) -> Rows | None:
+def matching_rows(labelled: LabelledTexts, vectors: FeatureStore) -> RowIndices | None:
     """Return which stored vector is that of each text, (K,); None where they are of other texts.
 
     A reader may have left out texts that the store still holds, so the texts need only come in the same order.

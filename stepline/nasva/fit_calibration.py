@@ -1,16 +1,14 @@
-"""Fitting P(shown) to a benchmark's truth, and how good it is on videos that it was not fitted to. Letters: N texts.
+"""Fitting P(shown): to a benchmark's truth with its quality on other videos, or without any truth. Letters: N texts.
 
-P(a text is shown at all) without any truth: how a video's own texts fit it, against texts of other videos.
+Without truth (`calibrate_by_foreign_texts`): texts of another video show nothing of this one, so the scores of foreign
+texts are those of texts that are not shown. A video's own texts are a mixture of these and of shown ones, of which
+`rate` is the fraction:
 
-Texts of another video show nothing of this one, so what their scores look like is what "not shown" looks like. A
-video's own texts are a mixture of that and of shown ones, of which `rate` is the share:
-
-    P(shown | evidence) = 1 - (1 - rate) p(evidence | foreign) / p(evidence | own)
+    P(shown | scores) = 1 - (1 - rate) p(scores | foreign) / p(scores | own)
 
 The ratio of the two densities comes from a logistic regression that tells own from foreign texts (Elkan and Noto 2008,
-learning from positive and unlabelled examples, with the roles turned), the rate from Storey's estimate of the share of
-true null hypotheses (2002). It leans low where foreign texts are easier to refuse than own ones that are not shown.
-Letters: N texts of many videos.
+learning from positive and unlabelled examples, with the roles turned), the rate from Storey's estimate of the fraction
+of true null hypotheses (2002). It leans low where foreign texts are easier to refuse than own ones that are not shown.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,17 +20,23 @@ from stepline.errors import DatasetError
 from stepline.evaluate.calibration import LEAST, Flags, Logistic, calibration_error, fit_logistic
 from stepline.evaluate.ranking import roc_auc
 from stepline.grounding.said_to_shown import Array
-from stepline.nasva.align import Fit
-from stepline.nasva.benchmarks import MODES, Asked, BenchmarkName, Given, fits
-from stepline.nasva.calibration import Calibration, calibration_path, evidence, uncalibrated, write_calibration
+from stepline.nasva.align import TextScores
+from stepline.nasva.benchmarks import MODES, AlignmentQuestion, BenchmarkInputs, BenchmarkName, score_questions
+from stepline.nasva.calibration import (
+    Calibration,
+    calibration_features,
+    calibration_path,
+    uncalibrated_probability,
+    write_calibration,
+)
 from stepline.nasva.checkpoint import LoadedAligner
-from stepline.nasva.network_settings import AlignerSettings, Mode
+from stepline.nasva.settings import AlignerSettings, Mode
 
-FEWEST = 4  # videos: two to fit and two to judge, both ways
+FEWEST_VIDEOS = 4  # videos: two to fit and two to judge, both ways
 
 
 @dataclass(frozen=True)
-class Quality:
+class CalibrationQuality:
     """ECE and ROC-AUC of P(shown): what stands for it before a fit, and after one to the other half of the videos."""
 
     videos: int
@@ -45,25 +49,31 @@ class Quality:
 
 
 def calibrate(
-    name: BenchmarkName, asked: Sequence[Asked], loaded: LoadedAligner, given: Given, settings: AlignerSettings
-) -> tuple[Quality, dict[str, str]]:
+    name: BenchmarkName,
+    asked: Sequence[AlignmentQuestion],
+    loaded: LoadedAligner,
+    given: BenchmarkInputs,
+    settings: AlignerSettings,
+) -> tuple[CalibrationQuality, dict[str, str]]:
     """Fit P(shown) to all videos, store it beside the network, and return its quality and why videos are missing.
 
     Raises DatasetError with too few texts of either kind in a half of the videos.
     """
     settings = settings.model_copy(update={"mode": MODES[name]})
     missing: dict[str, str] = {}
-    looks = [(fit, np.array(one.shown, dtype=bool)) for one, fit in fits(asked, loaded, given, settings, missing)]
-    if len(looks) < FEWEST:
-        raise DatasetError(f"{len(looks)} videos with features and texts; a calibration needs {FEWEST} at least")
-    quality = judge(looks)
+    looks = [
+        (fit, np.array(one.shown, dtype=bool)) for one, fit in score_questions(asked, loaded, given, settings, missing)
+    ]
+    if len(looks) < FEWEST_VIDEOS:
+        raise DatasetError(f"{len(looks)} videos with features and texts; a calibration needs {FEWEST_VIDEOS} at least")
+    quality = cross_validate(looks)
     modes: Mapping[Mode, Logistic] = loaded.calibration.modes if loaded.calibration else {}
     calibration = Calibration(loaded.sha256, {**modes, settings.mode: _fitted(looks)})
     write_calibration(calibration, calibration_path(loaded.path))
     return quality, missing
 
 
-def judge(looks: Sequence[tuple[Fit, Flags]]) -> Quality:
+def cross_validate(looks: Sequence[tuple[TextScores, Flags]]) -> CalibrationQuality:
     """Return how good P(shown) is, each half of the videos judged by a fit to the other.
 
     Raises DatasetError with too few texts of either kind in a half.
@@ -72,10 +82,10 @@ def judge(looks: Sequence[tuple[Fit, Flags]]) -> Quality:
     for half in halves:
         _check_half(half)
     after = [_stated(judged, _fitted(fitted)) for fitted, judged in (halves, halves[::-1])]
-    before = np.concatenate([uncalibrated(fit) for fit, _ in looks])
+    before = np.concatenate([uncalibrated_probability(fit) for fit, _ in looks])
     truth = np.concatenate([shown for _, shown in looks])
     p, known = (np.concatenate(parts) for parts in zip(*after, strict=True))
-    return Quality(
+    return CalibrationQuality(
         videos=len(looks),
         texts=len(truth),
         shown=float(truth.mean()),
@@ -86,7 +96,7 @@ def judge(looks: Sequence[tuple[Fit, Flags]]) -> Quality:
     )
 
 
-def _check_half(looks: Sequence[tuple[Fit, Flags]]) -> None:
+def _check_half(looks: Sequence[tuple[TextScores, Flags]]) -> None:
     """Raise DatasetError where a half of the videos has too few texts of either kind for a fit."""
     known = np.concatenate([shown for _, shown in looks])
     shown, absent = int(known.sum()), int((~known).sum())
@@ -95,48 +105,57 @@ def _check_half(looks: Sequence[tuple[Fit, Flags]]) -> None:
         raise DatasetError(f"{counts}; each half, fitted to judge the other, needs {LEAST} of each kind: add videos")
 
 
-def _fitted(looks: Sequence[tuple[Fit, Flags]]) -> Logistic:
-    return fit_logistic(np.concatenate([evidence(fit) for fit, _ in looks]), np.concatenate([s for _, s in looks]))
+def _fitted(looks: Sequence[tuple[TextScores, Flags]]) -> Logistic:
+    return fit_logistic(
+        np.concatenate([calibration_features(fit) for fit, _ in looks]), np.concatenate([s for _, s in looks])
+    )
 
 
-def _stated(looks: Sequence[tuple[Fit, Flags]], logistic: Logistic) -> tuple[Array, Array]:
-    p = np.concatenate([logistic(evidence(fit)) for fit, _ in looks])
+def _stated(looks: Sequence[tuple[TextScores, Flags]], logistic: Logistic) -> tuple[Array, Array]:
+    p = np.concatenate([logistic(calibration_features(fit)) for fit, _ in looks])
     return p, np.concatenate([shown for _, shown in looks]).astype(np.float64)
 
 
-DRAWS = 16  # of each text's verdict; the regression is fitted to all of them
-SURE = 0.999  # no text is surely own, or surely foreign
+VERDICT_DRAWS = 16  # of each text's verdict; the regression is fitted to all of them
+SUREST = 0.999  # no text is surely own, or surely foreign
 
 
-def calibrate_by_foreign(
-    loaded: LoadedAligner, own: Sequence[Fit], foreign: Sequence[Fit], *, mode: Mode = "step", rate: float | None = None
+def calibrate_by_foreign_texts(
+    loaded: LoadedAligner,
+    own: Sequence[TextScores],
+    foreign: Sequence[TextScores],
+    *,
+    mode: Mode = "step",
+    rate: float | None = None,
 ) -> tuple[Calibration, float]:
     """Return a calibration of the network and the share of own texts that it takes for shown.
 
     own, foreign: how the texts of each video, and those of another, fit it. rate: that share, where it is known.
     Raises DatasetError with too few texts, or where own texts fit no better than foreign ones.
     """
-    rows, null = (np.concatenate([evidence(fit) for fit in each if len(fit.scores)]) for each in (own, foreign))
+    rows, null = (
+        np.concatenate([calibration_features(fit) for fit in each if len(fit.scores)]) for each in (own, foreign)
+    )
     known = np.arange(len(rows) + len(null)) < len(rows)
     apart = fit_logistic(np.concatenate([rows, null]), known)
     own_p, null_p = apart(rows), apart(null)
-    share = shown_share(own_p, null_p) if rate is None else rate
+    share = shown_fraction(own_p, null_p) if rate is None else rate
     if not 0 < share < 1:
         reason = f"the share of shown texts comes out as {share:.2f}"
         raise DatasetError(f"{reason}, so P(shown) cannot be told; give the rate, or train longer")
-    p = shown_chances(own_p, len(rows) / len(null), share)
-    drawn = np.random.default_rng(2008).random((DRAWS, len(p))) < p
-    logistic: Logistic = fit_logistic(np.tile(rows, (DRAWS, 1)), drawn.ravel())
+    p = shown_probability(own_p, len(rows) / len(null), share)
+    drawn = np.random.default_rng(2008).random((VERDICT_DRAWS, len(p))) < p
+    logistic: Logistic = fit_logistic(np.tile(rows, (VERDICT_DRAWS, 1)), drawn.ravel())
     return Calibration(loaded.sha256, {mode: logistic}), share
 
 
-def shown_share(own: Array, foreign: Array) -> float:
+def shown_fraction(own: Array, foreign: Array) -> float:
     """Return 1 - 2 P(an own text looks more foreign than half of the foreign ones do): Storey's, lambda 0.5."""
     return float(np.clip(1 - 2 * np.mean(own < np.median(foreign)), 0.0, 1.0))
 
 
-def shown_chances(own: Array, odds: float, rate: float) -> Array:
+def shown_probability(own: Array, odds: float, rate: float) -> Array:
     """Return P(shown) (N,) of own texts from P(own); odds: own texts to foreign ones in the fit. Mean near `rate`."""
-    own = np.clip(own, 1 - SURE, SURE)
+    own = np.clip(own, 1 - SUREST, SUREST)
     ratio = (1 - own) / own * odds  # p(evidence | foreign) / p(evidence | own)
     return np.asarray(np.clip(1 - (1 - rate) * ratio, 0.0, 1.0))

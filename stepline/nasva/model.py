@@ -1,23 +1,14 @@
-"""The grounding network: features of a video and K sentences to how well each sentence fits each second.
+"""NaSVA's network: features of a video and K sentences to how well each sentence fits each second.
 
-    h_v = phi_v(x_v), h_j = phi_j(x_j)            projections to D, with places p_v and, for texts in order, p_j
+    h_v = phi_v(x_v), h_j = phi_j(x_j)            projections to D, with positions p_v and, for texts in order, p_j
     o_v = encoder(h_v), o_j = decoder(h_j, o_v)   texts are queries, seconds keys and values
     A[k, t] = cos(z_j[k], z_v[t])                 z: projections of o to d
 
-Source: NaSVA, section 3.2. Differs, as the released weights need it: LayerNorm on the projections, places added to
+Source: NaSVA, section 3.2. Differs, as the released weights need it: LayerNorm on the projections, positions added to
 queries and keys at every attention and never to values; `form="paper"` does as printed.
-Letters: B batch, K texts, T feature rows, C input width, D width, d projection, L decoder layers; inside the network
-a batch is one matrix of R rows, the seconds or the texts of all its videos (`rows.py`).
-
-Attention whose positions enter queries and keys alone.
-
-Letters: B batch, N queries of a video, M keys of it, R rows of all videos, H heads, D width.
-
-How the rows of a batch lie in one matrix while the network works on them: without padding where that pays.
-
-On a CPU rows of padding are left out, and attention goes video by video, with no mask; where little is padded, or on
-another device, all rows stay and a mask says which keys are real. Scores are the same.
-Letters: B batch, N sequence length with padding, R rows in the matrix.
+Inside the network a batch is one matrix of rows, the seconds or the texts of all its videos (`PackedRows`).
+Letters: B batch, K texts, T feature rows, N rows of one video with padding (K or T), R rows of a batch in the matrix,
+M keys of a video, C input width, D width, H heads, d projection, L decoder layers.
 """
 
 from dataclasses import dataclass
@@ -27,16 +18,51 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from stepline.errors import ShapeError
-from stepline.nasva.network_settings import ModelSettings
+from stepline.nasva.settings import AlignerNetworkSettings
 from stepline.training.batches import Batch
 from stepline.training.layers import FeedForward, Linear, dropout, linear
 
-PAYS = 1 / 32  # share of padding from which leaving it out pays for attention that goes video by video
+PACKING_PAYS = 1 / 32  # fraction of padding from which leaving it out pays for attention video by video
+LOG_BASE = 9.210340371976184  # ln 10000; Vaswani et al. 2017
+INIT_STD = 0.02  # standard deviation of fresh weights; released code
+SHORTEST_VECTOR = 1e-6  # a vector shorter than this has no direction: its cosines are 0, and so are its gradients
 
 
 @dataclass(frozen=True)
-class Rows:
-    """lengths: of each video's rows in the matrix; index: (R,) which of the B x N rows these are, None where all.
+class AlignerOutput:
+    """Unit vectors of a batch's texts (L, B, K, d) and seconds (B, T, d), float32, and logits.
+
+    alignable: (B, K) logits that the text is shown at all, None without that head.
+    """
+
+    text: Tensor
+    video: Tensor
+    alignable: Tensor | None
+
+    @property
+    def scores(self) -> Tensor:
+        """A of the last decoder layer, cosines (B, K, T); padded rows and columns mean nothing."""
+        return dot_products(self.text[-1:], self.video)[0]  # (B, K, T)
+
+    def layers(self, count: int) -> Tensor:
+        """A of the last `count` decoder layers, cosines (count, B, K, T)."""
+        return dot_products(self.text[-count:], self.video)  # (count, B, K, T)
+
+
+def dot_products(text: Tensor, video: Tensor) -> Tensor:
+    """Return the dot products of text (L, B, K, d) and video (B, T, d), (L, B, K, T), float32 even under autocast."""
+    with torch.autocast(video.device.type, enabled=False):
+        return torch.einsum("lbkd,btd->lbkt", text, video)
+
+
+@dataclass(frozen=True)
+class PackedRows:
+    """How the rows of a batch lie in one matrix: without padding where that pays.
+
+    On a CPU rows of padding are left out, and attention goes video by video, with no mask; where little is padded, or
+    on another device, all rows stay and a mask says which keys are real. Scores are the same.
+
+    lengths: of each video's rows in the matrix. index: (R,) which of the B x N rows these are, None where all.
 
     key_keep: (B, 1, 1, N), True where attention may see a row; None where it may see all that are in the matrix.
     """
@@ -48,19 +74,22 @@ class Rows:
     key_keep: Tensor | None
 
     @classmethod
-    def of(cls, pad: Tensor, *, never_none: bool) -> "Rows":
-        """Return how rows with padding (B, N) are to lie. never_none: a video of nothing but padding keeps all of it,
-        so that attention has something to see."""
+    def of(cls, pad: Tensor, *, never_none: bool) -> "PackedRows":
+        """Return how rows with padding (B, N) are to lie.
+
+        never_none: a video of nothing but padding keeps all of it, so that attention has something to see.
+        """
         batch, longest = pad.shape
         full = (longest,) * batch
-        if pad.device.type != "cpu":  # to ask it how much is padding would wait for it
-            return cls(batch, longest, full, None, keys_to_see(pad))
-        keep = keys_to_see(pad)[:, 0, 0] if never_none else ~pad  # (B, N)
+        if pad.device.type != "cpu":
+            # To ask a GPU how much is padding would wait for all that it still has to do.
+            return cls(batch, longest, full, None, visible_keys(pad))
+        keep = visible_keys(pad)[:, 0, 0] if never_none else ~pad  # (B, N)
         lost = pad.numel() - int(keep.sum())
         if not lost:
             return cls(batch, longest, full, None, None)
-        if lost < PAYS * pad.numel():
-            return cls(batch, longest, full, None, keys_to_see(pad))
+        if lost < PACKING_PAYS * pad.numel():
+            return cls(batch, longest, full, None, visible_keys(pad))
         index = keep.flatten().nonzero().squeeze(1)  # (R,)
         return cls(batch, longest, tuple(keep.sum(dim=1).tolist()), index, None)
 
@@ -82,13 +111,16 @@ class Rows:
         return rows.unflatten(-2, (self.batch, self.longest))
 
 
-def keys_to_see(pad: Tensor) -> Tensor:
+def visible_keys(pad: Tensor) -> Tensor:
     """Return the keys that attention may see, (B, 1, 1, N); where all are padding, all, so that nothing is NaN."""
     return (~pad | pad.all(dim=1, keepdim=True))[:, None, None, :]
 
 
-class Attention(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
-    """Multi-head attention with one packed projection; dropout of its weights is off unless asked for."""
+class AlignerAttention(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
+    """Multi-head attention whose positions enter queries and keys alone, with one packed projection.
+
+    Dropout of its weights is off unless asked for.
+    """
 
     def __init__(self, width: int, heads: int, dropout: float) -> None:
         super().__init__()
@@ -97,30 +129,30 @@ class Attention(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
         self.out = Linear(width, width)
         nn.init.xavier_uniform_(self.project.weight)  # as nn.MultiheadAttention, whose own the release keeps
 
-    def within(self, rows: Tensor, place: Tensor | None, layout: Rows) -> Tensor:
-        """Return rows (R, D) attended by those of their own video. place: (R, D)."""
-        if place is None:
+    def self_attend(self, rows: Tensor, positions: Tensor | None, layout: PackedRows) -> Tensor:
+        """Return the rows (R, D), each attending to those of its own video. positions: (R, D)."""
+        if positions is None:
             query, key, value = self._project(rows, 0, 3)  # each (R, D)
         else:
-            query, key = self._project(rows + place, 0, 2)
+            query, key = self._project(rows + positions, 0, 2)
             (value,) = self._project(rows, 2, 3)
         return self._attend(query, key, value, layout, layout)
 
-    def across(
+    def cross_attend(
         self,
         rows: Tensor,
-        place: Tensor | None,
-        layout: Rows,
+        positions: Tensor | None,
+        layout: PackedRows,
         memory: Tensor,
-        memory_place: Tensor | None,
-        memory_layout: Rows,
+        memory_positions: Tensor | None,
+        memory_layout: PackedRows,
     ) -> Tensor:
-        """Return rows (R, D) attended by the memory of their video; places as in `within`."""
-        (query,) = self._project(rows if place is None else rows + place, 0, 1)  # (R, D)
-        if memory_place is None:
+        """Return the rows (R, D), each attending to the memory of its video; positions as in `self_attend`."""
+        (query,) = self._project(rows if positions is None else rows + positions, 0, 1)  # (R, D)
+        if memory_positions is None:
             key, value = self._project(memory, 1, 3)
         else:
-            (key,) = self._project(memory + memory_place, 1, 2)
+            (key,) = self._project(memory + memory_positions, 1, 2)
             (value,) = self._project(memory, 2, 3)
         return self._attend(query, key, value, layout, memory_layout)
 
@@ -132,129 +164,147 @@ class Attention(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
         )
         return parts
 
-    def _attend(self, query: Tensor, key: Tensor, value: Tensor, layout: Rows, seen: Rows) -> Tensor:
+    def _attend(self, query: Tensor, key: Tensor, value: Tensor, layout: PackedRows, seen: PackedRows) -> Tensor:
         if layout.even and seen.even:
             query, key, value = (part.unflatten(0, (seen.batch, -1)) for part in (query, key, value))  # (B, N or M, D)
-            return self.out(self._mix(query, key, value, seen.key_keep).flatten(0, 1))
+            return self.out(self._attention(query, key, value, seen.key_keep).flatten(0, 1))
         keeps = [None] * seen.batch if seen.key_keep is None else seen.key_keep.split(1)
         mixed = []
         for one, keys, values, keep in zip(
             query.split(layout.lengths), key.split(seen.lengths), value.split(seen.lengths), keeps, strict=True
         ):
-            mixed.append(self._mix(one[None], keys[None], values[None], keep)[0] if len(one) else one)  # (N, D)
+            mixed.append(self._attention(one[None], keys[None], values[None], keep)[0] if len(one) else one)  # (N, D)
         return self.out(torch.cat(mixed))  # (R, D)
 
-    def _mix(self, query: Tensor, key: Tensor, value: Tensor, key_keep: Tensor | None) -> Tensor:
-        """Return values (B, M, D) mixed for each query, (B, N, D)."""
+    def _attention(self, query: Tensor, key: Tensor, value: Tensor, key_keep: Tensor | None) -> Tensor:
+        """Return softmax(Q K^T / sqrt(D / H)) V, (B, N, D), of query (B, N, D), key and value (B, M, D)."""
         query, key, value = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in (query, key, value))
-        dropout = self.dropout if self.training else 0.0
-        mixed = F.scaled_dot_product_attention(query, key, value, key_keep, dropout)  # (B, H, N, D/H)
+        rate = self.dropout if self.training else 0.0
+        mixed = F.scaled_dot_product_attention(query, key, value, key_keep, rate)  # (B, H, N, D/H)
         return mixed.transpose(1, 2).flatten(2)  # (B, N, D)
 
 
-def sine_positions(count: int, width: int, device: torch.device) -> Tensor:
-    """Return fixed positions (count, width): sines in even columns, cosines in odd ones, base 10000."""
-    steps = torch.arange(0, width, 2, device=device, dtype=torch.float32)
-    angles = torch.arange(count, device=device, dtype=torch.float32)[:, None] * torch.exp(steps * (-LOG_BASE / width))
-    return torch.stack((angles.sin(), angles.cos()), dim=2).flatten(1)  # (count, width)
+class AlignerEncoderLayer(nn.Module):  # type: ignore[misc]
+    """Self-attention of seconds, then a feed-forward; each added to its input, then normalised."""
+
+    def __init__(self, settings: AlignerNetworkSettings) -> None:
+        super().__init__()
+        self.attention = AlignerAttention(settings.width, settings.heads, settings.attention_dropout)
+        self.feed = FeedForward(settings.width, settings.feed_forward, settings.dropout)
+        self.attention_norm, self.feed_norm = (nn.LayerNorm(settings.width) for _ in range(2))
+        self.dropout = settings.dropout
+
+    def forward(self, video: Tensor, positions: Tensor | None, layout: PackedRows) -> Tensor:
+        """Return (R, D) for video (R, D)."""
+        video = self.attention_norm(video + self._drop(self.attention.self_attend(video, positions, layout)))
+        return self.feed_norm(video + self._drop(self.feed(video)))
+
+    def _drop(self, rows: Tensor) -> Tensor:
+        return dropout(rows, self.dropout, self.training)
 
 
-LOG_BASE = 9.210340371976184  # ln 10000; Vaswani et al. 2017
+class AlignerDecoderLayer(nn.Module):  # type: ignore[misc]
+    """Self-attention of texts, attention to seconds, then a feed-forward; each added to its input, then normalised."""
 
+    def __init__(self, settings: AlignerNetworkSettings) -> None:
+        super().__init__()
+        self.self_attention = AlignerAttention(settings.width, settings.heads, settings.attention_dropout)
+        self.cross_attention = AlignerAttention(settings.width, settings.heads, settings.attention_dropout)
+        self.feed = FeedForward(settings.width, settings.feed_forward, settings.dropout)
+        self.self_norm, self.cross_norm, self.feed_norm = (nn.LayerNorm(settings.width) for _ in range(3))
+        self.dropout = settings.dropout
 
-SPREAD = 0.02  # standard deviation of fresh weights; released code
-FAINT = 1e-6  # a vector shorter than this has no direction: its cosines are 0, and so are its gradients
+    def forward(
+        self,
+        text: Tensor,
+        positions: Tensor | None,
+        layout: PackedRows,
+        video: Tensor,
+        video_positions: Tensor | None,
+        video_layout: PackedRows,
+    ) -> Tensor:
+        """Return (R, D) for text (R, D) and the rows of the video."""
+        text = self.self_norm(text + self._drop(self.self_attention.self_attend(text, positions, layout)))
+        seen = self.cross_attention.cross_attend(
+            text, positions, layout, video, video_positions, video_layout
+        )  # (R, D)
+        text = self.cross_norm(text + self._drop(seen))
+        return self.feed_norm(text + self._drop(self.feed(text)))
 
-
-@dataclass(frozen=True)
-class Aligned:
-    """What the network says of a batch: text (L, B, K, d) and video (B, T, d) unit vectors, float32, and logits.
-
-    alignable: (B, K) logits that the text is shown at all, None without that head.
-    """
-
-    text: Tensor
-    video: Tensor
-    alignable: Tensor | None
-
-    @property
-    def scores(self) -> Tensor:
-        """A of the last decoder layer, cosines (B, K, T); padded rows and columns mean nothing."""
-        return products(self.text[-1:], self.video)[0]  # (B, K, T)
-
-    def layers(self, count: int) -> Tensor:
-        """A of the last `count` decoder layers, cosines (count, B, K, T)."""
-        return products(self.text[-count:], self.video)  # (count, B, K, T)
-
-
-def products(text: Tensor, video: Tensor) -> Tensor:
-    """Return the products of text (L, B, K, d) and video (B, T, d), (L, B, K, T), in float32 whatever autocast says."""
-    with torch.autocast(video.device.type, enabled=False):
-        return torch.einsum("lbkd,btd->lbkt", text, video)
+    def _drop(self, rows: Tensor) -> Tensor:
+        return dropout(rows, self.dropout, self.training)
 
 
 class Aligner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
     """NaSVA's network, fresh until weights are loaded."""
 
-    def __init__(self, settings: ModelSettings) -> None:
+    def __init__(self, settings: AlignerNetworkSettings) -> None:
         super().__init__()
         self.settings = settings
         self.video_in = _projection(settings.video_width, settings)
         self.text_in = _projection(settings.text_width, settings)
+        # `text_place` is the name in files: their learned positions.
         self.text_place = nn.Embedding(settings.text_positions, settings.width)
-        self.encoder = nn.ModuleList(EncoderLayer(settings) for _ in range(settings.encoder_layers))
-        self.decoder = nn.ModuleList(DecoderLayer(settings) for _ in range(settings.decoder_layers))
+        self.encoder = nn.ModuleList(AlignerEncoderLayer(settings) for _ in range(settings.encoder_layers))
+        self.decoder = nn.ModuleList(AlignerDecoderLayer(settings) for _ in range(settings.decoder_layers))
         self.decoder_norm = nn.LayerNorm(settings.width)
         self.video_out = nn.Linear(settings.width, settings.projection)
         self.text_out = nn.Linear(settings.width, settings.projection)
         self.alignable = nn.Linear(settings.width, 1) if settings.alignability else None
-        self.apply(_freshen)
+        self.apply(_init_weights)
 
-    def forward(self, batch: Batch) -> Aligned:
+    def forward(self, batch: Batch) -> AlignerOutput:
         """Return how the texts of a batch fit its seconds. Raises ShapeError for inputs that do not fit."""
         self._check(batch)
-        seconds, texts = Rows.of(batch.video_pad, never_none=True), Rows.of(batch.text_pad, never_none=False)
+        seconds, texts = (
+            PackedRows.of(batch.video_pad, never_none=True),
+            PackedRows.of(batch.text_pad, never_none=False),
+        )
         video = self.video_in(self._scale(seconds.pack(batch.video)))  # (R, D)
-        video, video_place = self._place(video, seconds.pack(self._seconds(batch)))
+        video, video_positions = self._with_positions(video, seconds.pack(self._video_positions(batch)))
         for layer in self.encoder:
-            video = layer(video, video_place, seconds)
+            video = layer(video, video_positions, seconds)  # (R, D)
         text = self.text_in(self._scale(texts.pack(batch.text)))  # (R, D)
-        text, text_place = self._place(text, texts.pack(self._order(batch)))
+        text, text_positions = self._with_positions(text, texts.pack(self._text_positions(batch)))
         outputs = []
         for layer in self.decoder:
-            text = layer(text, text_place, texts, video, video_place, seconds)
+            text = layer(text, text_positions, texts, video, video_positions, seconds)  # (R, D)
             outputs.append(self.decoder_norm(text))
         return self._compare(torch.stack(outputs), video, texts, seconds)
 
-    def _compare(self, text: Tensor, video: Tensor, texts: Rows, seconds: Rows) -> Aligned:
+    def _compare(self, text: Tensor, video: Tensor, texts: PackedRows, seconds: PackedRows) -> AlignerOutput:
         """Return unit vectors, float32 whatever autocast says: a bf16 cosine near 1 errs by 0.06 after tau."""
         with torch.autocast(video.device.type, enabled=False):
             text, video = text.float(), video.float()  # (L, R, D), (R, D)
             head = self.alignable
             alignable = texts.unpack(head(text[-1])).squeeze(-1) if head is not None else None  # (B, K)
-            shown, seen = texts.unpack(_unit(self.text_out(text))), seconds.unpack(_unit(self.video_out(video)))
-            return Aligned(shown, seen, alignable)
+            shown, seen = (
+                texts.unpack(_unit_vectors(self.text_out(text))),
+                seconds.unpack(_unit_vectors(self.video_out(video))),
+            )
+            return AlignerOutput(shown, seen, alignable)
 
-    def _place(self, rows: Tensor, place: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Return the rows, and the places that attention is to add; the paper adds them here, once."""
-        return (rows, place) if self.settings.form == "released" else (rows + place, None)
+    def _with_positions(self, rows: Tensor, positions: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Return the rows, and the positions that every attention is to add; the paper adds them here, once."""
+        return (rows, positions) if self.settings.form == "released" else (rows + positions, None)
 
-    def _seconds(self, batch: Batch) -> Tensor:
-        """Return the fixed places of seconds, (B, T, D)."""
-        place = sine_positions(batch.video.shape[1], self.settings.width, batch.video.device)  # (T, D)
-        return place.expand(len(batch.video), -1, -1)
+    def _video_positions(self, batch: Batch) -> Tensor:
+        """Return the fixed positions of seconds, (B, T, D)."""
+        positions = sine_positions(batch.video.shape[1], self.settings.width, batch.video.device)  # (T, D)
+        return positions.expand(len(batch.video), -1, -1)  # (B, T, D)
 
-    def _order(self, batch: Batch) -> Tensor:
-        """Return the learned places of the texts, zero where they are in no order, (B, K, D)."""
-        place = self.text_place.weight[: batch.text.shape[1]]  # (K, D) or fewer: `_check` lets it be unordered only
-        place = nn.functional.pad(place, (0, 0, 0, batch.text.shape[1] - len(place)))  # (K, D)
-        return place * batch.ordered[:, None, None]  # (B, K, D)
+    def _text_positions(self, batch: Batch) -> Tensor:
+        """Return the learned positions of the texts, zero where they are in no order, (B, K, D)."""
+        count = batch.text.shape[1]
+        learned = self.text_place.weight[:count]  # (K, D) or fewer: `_check` lets it be unordered only
+        learned = nn.functional.pad(learned, (0, 0, 0, count - len(learned)))  # (K, D)
+        return learned * batch.ordered[:, None, None]  # (B, K, D)
 
     def _scale(self, rows: Tensor) -> Tensor:
         """Return the rows with mean square 1 each, or as they are; a row of zeros stays."""
         if self.settings.feature_scale == "none":
             return rows
-        return rows * rows.square().mean(dim=-1, keepdim=True).clamp(min=FAINT**2).rsqrt()
+        return rows * rows.square().mean(dim=-1, keepdim=True).clamp(min=SHORTEST_VECTOR**2).rsqrt()
 
     def _check(self, batch: Batch) -> None:
         settings = self.settings
@@ -266,76 +316,36 @@ class Aligner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy her
             raise ShapeError(f"the video needs at least one feature row, not {tuple(batch.video.shape[:2])}")
         if batch.text.shape[1] > settings.text_positions and bool(batch.ordered.any()):
             raise ShapeError(
-                f"{batch.text.shape[1]} texts in order are more than the {settings.text_positions} places that the "
+                f"{batch.text.shape[1]} texts in order are more than the {settings.text_positions} positions that the "
                 "model has learned; give fewer at a time, or in no order"
             )
 
 
-class EncoderLayer(nn.Module):  # type: ignore[misc]
-    """Seconds attend to seconds, then a feed-forward; each added, then normalised."""
-
-    def __init__(self, settings: ModelSettings) -> None:
-        super().__init__()
-        self.attention = Attention(settings.width, settings.heads, settings.attention_dropout)
-        self.feed = FeedForward(settings.width, settings.feed_forward, settings.dropout)
-        self.attention_norm, self.feed_norm = (nn.LayerNorm(settings.width) for _ in range(2))
-        self.dropout = settings.dropout
-
-    def forward(self, video: Tensor, place: Tensor | None, layout: Rows) -> Tensor:
-        """Return (R, D) for video (R, D)."""
-        video = self.attention_norm(video + self._drop(self.attention.within(video, place, layout)))
-        return self.feed_norm(video + self._drop(self.feed(video)))
-
-    def _drop(self, rows: Tensor) -> Tensor:
-        return dropout(rows, self.dropout, self.training)
+def sine_positions(count: int, width: int, device: torch.device) -> Tensor:
+    """Return fixed positions (count, width): sines in even columns, cosines in odd ones, base 10000."""
+    steps = torch.arange(0, width, 2, device=device, dtype=torch.float32)
+    angles = torch.arange(count, device=device, dtype=torch.float32)[:, None] * torch.exp(steps * (-LOG_BASE / width))
+    return torch.stack((angles.sin(), angles.cos()), dim=2).flatten(1)  # (count, width)
 
 
-class DecoderLayer(nn.Module):  # type: ignore[misc]
-    """Texts attend to texts, then to seconds, then a feed-forward; each added, then normalised."""
-
-    def __init__(self, settings: ModelSettings) -> None:
-        super().__init__()
-        self.self_attention = Attention(settings.width, settings.heads, settings.attention_dropout)
-        self.cross_attention = Attention(settings.width, settings.heads, settings.attention_dropout)
-        self.feed = FeedForward(settings.width, settings.feed_forward, settings.dropout)
-        self.self_norm, self.cross_norm, self.feed_norm = (nn.LayerNorm(settings.width) for _ in range(3))
-        self.dropout = settings.dropout
-
-    def forward(
-        self,
-        text: Tensor,
-        place: Tensor | None,
-        layout: Rows,
-        video: Tensor,
-        video_place: Tensor | None,
-        video_layout: Rows,
-    ) -> Tensor:
-        """Return (R, D) for text (R, D) and the rows of the video."""
-        text = self.self_norm(text + self._drop(self.self_attention.within(text, place, layout)))
-        seen = self.cross_attention.across(text, place, layout, video, video_place, video_layout)  # (R, D)
-        text = self.cross_norm(text + self._drop(seen))
-        return self.feed_norm(text + self._drop(self.feed(text)))
-
-    def _drop(self, rows: Tensor) -> Tensor:
-        return dropout(rows, self.dropout, self.training)
-
-
-def _projection(given: int, settings: ModelSettings) -> nn.Module:
+def _projection(given: int, settings: AlignerNetworkSettings) -> nn.Module:
     linear = Linear(given, settings.width)
     return nn.Sequential(linear, nn.LayerNorm(settings.width)) if settings.form == "released" else nn.Sequential(linear)
 
 
-def _freshen(module: nn.Module) -> None:
+def _init_weights(module: nn.Module) -> None:
     """Draw fresh weights as the released code does; packed attention projections keep Xavier's."""
-    if isinstance(module, Attention):
+    if isinstance(module, AlignerAttention):
         nn.init.xavier_uniform_(module.project.weight)  # children come first, so this undoes what follows for them
     if isinstance(module, nn.Linear | nn.Embedding):
-        nn.init.trunc_normal_(module.weight, std=SPREAD)
+        nn.init.trunc_normal_(module.weight, std=INIT_STD)
     if isinstance(module, nn.Linear):
         nn.init.zeros_(module.bias)
 
 
-def _unit(rows: Tensor) -> Tensor:
+def _unit_vectors(rows: Tensor) -> Tensor:
     """Return the rows at length 1; a row of no length stays 0 and passes no gradient, instead of a huge one."""
     square = rows.square().sum(dim=-1, keepdim=True)
-    return torch.where(square > FAINT**2, rows * square.clamp(min=FAINT**2).rsqrt(), torch.zeros_like(rows))
+    return torch.where(
+        square > SHORTEST_VECTOR**2, rows * square.clamp(min=SHORTEST_VECTOR**2).rsqrt(), torch.zeros_like(rows)
+    )

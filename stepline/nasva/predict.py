@@ -1,4 +1,4 @@
-"""Steps placed by a trained network: how texts fit (`align`), rivals and order (`order`), spans, and a verdict each."""
+"""Steps placed by a trained network: scores and posterior (`nasva.align`), spans, and a verdict for each step."""
 
 import logging
 from collections.abc import Sequence
@@ -8,10 +8,10 @@ import numpy as np
 
 from stepline.errors import ShapeError
 from stepline.grounding.said_to_shown import Array, load_prior
-from stepline.nasva.align import Chances, Fit, best_inside, chances, fit_texts, spans
-from stepline.nasva.calibration import Calibration, evidence, uncalibrated
+from stepline.nasva.align import Posterior, TextScores, best_seconds, posterior, posterior_spans, score_texts
+from stepline.nasva.calibration import Calibration, calibration_features, uncalibrated_probability
 from stepline.nasva.checkpoint import LoadedAligner
-from stepline.nasva.network_settings import AlignerSettings
+from stepline.nasva.settings import AlignerSettings
 from stepline.records import Alignment, FeatureSequence, Matrix, Span, Status, Step
 
 log = logging.getLogger(__name__)
@@ -20,7 +20,7 @@ UNCALIBRATED = "P(shown) is not calibrated, so every step counts as shown; `step
 
 
 @dataclass(frozen=True)
-class Placing:
+class StepPlacement:
     """Steps with spans, at, score and status; alignment: P(step k is being shown at t), (K, T); note: what to know.
 
     A step that is not shown has no spans. spans holds the best guess for every one, as benchmarks ask for, and at the
@@ -29,7 +29,7 @@ class Placing:
 
     steps: tuple[Step, ...]
     alignment: Alignment
-    chances: Chances
+    chances: Posterior
     spans: tuple[Span, ...]
     at: tuple[float, ...]
     note: str | None
@@ -59,13 +59,13 @@ class AlignerGrounding:
 
 def place_steps(
     steps: Sequence[Step],
-    fit: Fit,
+    fit: TextScores,
     calibration: Calibration | None = None,
     *,
     settings: AlignerSettings | None = None,
     duration: float | None = None,
     before: Array | None = None,
-) -> Placing:
+) -> StepPlacement:
     """Return the steps placed where the network, and what is said when, show them.
 
     fit: of the steps' texts, in their order. `said` of a step weighs in by `settings.speech`. duration: seconds, where
@@ -76,11 +76,11 @@ def place_steps(
         raise ShapeError(f"{len(fit.scores)} rows of scores for {len(steps)} steps; give one row a step")
     logistic = calibration.modes.get(settings.mode) if calibration is not None else None
     note = UNCALIBRATED if logistic is None else None
-    shown = logistic(evidence(fit)) if logistic is not None else uncalibrated(fit)
-    found = chances(fit.scores, shown, settings, prior=_prior(steps, fit), before=before)
+    shown = logistic(calibration_features(fit)) if logistic is not None else uncalibrated_probability(fit)
+    found = posterior(fit.scores, shown, settings, prior=_prior(steps, fit), before=before)
     end = fit.scores.shape[1] / fit.rate if duration is None else duration
-    shown_in = spans(found.at, fit.rate, settings, end=end)
-    at = best_inside(found.at, shown_in, fit.rate, end=end)
+    shown_in = posterior_spans(found.at, fit.rate, settings, end=end)
+    at = best_seconds(found.at, shown_in, fit.rate, end=end)
     floor = settings.shown_threshold if logistic is not None else 0.0
     placed = tuple(
         _placed(step, span, second, float(p), floor)
@@ -89,7 +89,7 @@ def place_steps(
     held = np.minimum(found.at * found.shown[:, None], 1.0).astype(np.float32)
     alignment = Alignment(tuple(step.text for step in steps), held, fit.rate, "probability")
     log.info("aligner: %d of %d steps shown", sum(step.status == "shown" for step in placed), len(placed))
-    return Placing(placed, alignment, found, tuple(shown_in), tuple(at), note)
+    return StepPlacement(placed, alignment, found, tuple(shown_in), tuple(at), note)
 
 
 def ground_by_aligner(
@@ -111,7 +111,7 @@ def ground_by_aligner(
     loaded.check(features)
     said = [step.said for step in steps]
     known = [span for span in said if span is not None]
-    fit = fit_texts(
+    fit = score_texts(
         loaded.aligner, features, vectors, said=known if len(known) == len(said) else None, settings=settings
     )
     placing = place_steps(steps, fit, loaded.calibration, settings=settings, duration=duration, before=before)
@@ -127,7 +127,7 @@ def _placed(step: Step, span: Span, at: float, p: float, floor: float) -> Step:
     return step.model_copy(update={"spans": (span,), "at": at, "score": p, "status": "shown"})
 
 
-def _prior(steps: Sequence[Step], fit: Fit) -> Array | None:
+def _prior(steps: Sequence[Step], fit: TextScores) -> Array | None:
     """Return (K, T) P(shown in a row | when the step is said); None where no step is said."""
     if all(step.said is None for step in steps):
         return None

@@ -1,17 +1,11 @@
-"""From a network's own alignment matrix to new labels: the second stage of NaSVA (section 3.3, tables 3, 8 and 9).
+"""New labels from a network's own alignment matrices: the second stage of NaSVA (section 3.3, tables 3, 8 and 9).
 
     best_k  = argmax_t A[k, t]                 a text whose best score stays under eps2 loses its label
     label_k = [best_k, best_k + seconds)       or around it, or grown while A >= zeta A[best_k]
 
-Letters: K texts, T feature rows, V videos.
-
-Videos with the steps written for them, and labels that say where each step is placed; on disk as JSON.
-
-Letters: K steps, T feature rows, C input width.
-
-The alignment matrices of many videos at once, those of like length together.
-
-What one round of labelling has changed: kept, alignable, moved, how alike the labels of two rounds are.
+In order: labels from matrices, videos with the steps written for them, labels on disk (JSON), matrices of many videos,
+and what one round of labelling has changed (`RoundReport`).
+Letters: K texts or steps, T feature rows, C input width, V videos.
 """
 
 import json
@@ -28,22 +22,22 @@ import torch
 from stepline.errors import ShapeError, StoreError
 from stepline.grounding.speech import grow_window
 from stepline.nasva.dataset import labelled_sample
-from stepline.nasva.model import Aligned, Aligner
-from stepline.nasva.network_settings import RefineSettings
+from stepline.nasva.model import Aligner, AlignerOutput
+from stepline.nasva.settings import RefineSettings
 from stepline.records import FeatureSequence, Matrix, Span
 from stepline.storage import write_atomic
 from stepline.training.batches import MAX_ROWS, LazySamples, Mask, Sample, collate, length_buckets
 
 log = logging.getLogger(__name__)
 
-Places: TypeAlias = tuple[Span | None, ...]  # where each text of one video is placed; None: it has no label
+StepSpans: TypeAlias = tuple[Span | None, ...]  # where each text of one video is placed; None: it has no label
 
-FEW = 0.05  # share of kept labels below which there is a warning
+FEW_LABELS = 0.05  # share of kept labels below which there is a warning
 
 
-def refine(
+def relabel(
     matrices: Sequence[Sequence[Matrix]], rates: Sequence[float], settings: RefineSettings | None = None
-) -> tuple[Places, ...]:
+) -> tuple[StepSpans, ...]:
     """Return a label, or none, for each text of each video.
 
     matrices: one or several teachers' cosines (K, T) of every video; they are averaged, and the teachers must agree
@@ -54,19 +48,21 @@ def refine(
     if not matrices or any(len(each) != len(rates) for each in matrices):
         raise ShapeError(f"need the matrices of at least one teacher, each of all {len(rates)} videos")
     means = [np.asarray(np.mean(video, axis=0), dtype=np.float32) for video in zip(*matrices, strict=True)]
-    floor = least_score(means, settings)
+    floor = score_threshold(means, settings)
     placed = []
     for mean, rate, each in zip(means, rates, zip(*matrices, strict=True), strict=True):
         keep = best_scores(mean) >= floor
         if settings.agree is not None:
-            keep &= agreeing(each, settings.agree * rate)
-        placed.append(tuple(place(row, rate, settings) if one else None for row, one in zip(mean, keep, strict=True)))
+            keep &= teachers_agree(each, settings.agree * rate)
+        placed.append(
+            tuple(label_span(row, rate, settings) if kept else None for row, kept in zip(mean, keep, strict=True))
+        )
     _check(placed, floor, settings)
     return tuple(placed)
 
 
-def place(row: Matrix, rate: float, settings: RefineSettings) -> Span:
-    """Return where a text with these scores (T,) is shown, in seconds; never past the video."""
+def label_span(row: Matrix, rate: float, settings: RefineSettings) -> Span:
+    """Return the label of a text with these scores (T,), in seconds; never past the video."""
     best, duration = int(row.argmax()), len(row) / rate
     if settings.seconds is None:
         start, end = grow_window(row, best, settings.grow) if row[best] > 0 else (best, best + 1)
@@ -75,7 +71,7 @@ def place(row: Matrix, rate: float, settings: RefineSettings) -> Span:
     return Span(max(0.0, first), min(duration, first + settings.seconds))
 
 
-def least_score(matrices: Sequence[Matrix], settings: RefineSettings) -> float:
+def score_threshold(matrices: Sequence[Matrix], settings: RefineSettings) -> float:
     """Return the cosine that a text's best second must reach: eps2, or the quantile of all texts' best seconds."""
     scores = np.concatenate([best_scores(matrix) for matrix in matrices]) if matrices else np.zeros(0)
     if settings.threshold_kind == "cosine":
@@ -88,19 +84,19 @@ def best_scores(matrix: Matrix) -> Matrix:
     return np.asarray(matrix.max(axis=1)) if matrix.size else np.zeros(len(matrix), dtype=np.float32)
 
 
-def agreeing(matrices: Sequence[Matrix], rows: float) -> Mask:
+def teachers_agree(matrices: Sequence[Matrix], rows: float) -> Mask:
     """Return for each text (K,) whether all networks' best rows lie at most `rows` apart."""
     best = np.stack([matrix.argmax(axis=1) for matrix in matrices])  # (networks, K)
     return np.asarray(np.ptp(best, axis=0) <= rows)
 
 
-def alikeness(video: Matrix, text: Matrix) -> Matrix:
+def cosine_similarity(video: Matrix, text: Matrix) -> Matrix:
     """Return cosines (K, T) of a backbone's own vectors (K, C) and (T, C): what Step-Video labels rest on."""
     lengths = np.linalg.norm(text, axis=1)[:, None] * np.linalg.norm(video, axis=1)  # (K, T)
     return np.asarray(text @ video.T / np.maximum(lengths, 1e-12), dtype=np.float32)
 
 
-def _check(placed: Sequence[Places], floor: float, settings: RefineSettings) -> None:
+def _check(placed: Sequence[StepSpans], floor: float, settings: RefineSettings) -> None:
     """Raise ShapeError, or warn, when hardly a text has kept a label."""
     labels = [span is not None for places in placed for span in places]
     share = sum(labels) / max(1, len(labels))
@@ -109,12 +105,12 @@ def _check(placed: Sequence[Places], floor: float, settings: RefineSettings) -> 
             f"{sum(labels)} of {len(labels)} texts keep a label, fewer than {settings.least_kept:.0%} "
             f"(eps2 {floor:.2f}); lower refine.threshold, or give refine.threshold_kind=quantile"
         )
-    if share < FEW:
+    if share < FEW_LABELS:
         log.warning("only %d of %d texts keep a label; lower refine.threshold to keep more", sum(labels), len(labels))
 
 
 @dataclass(frozen=True)
-class Written:
+class StepVideo:
     """A video and the steps written for it; said: where each of the K is said, None where nobody says it.
 
     rows: of its features, rate a second. read: returns the features and the step vectors (K, C), from disk where they
@@ -122,21 +118,25 @@ class Written:
     """
 
     id: str
-    said: Places
+    said: StepSpans
     rows: int
     rate: float
     read: Callable[[], tuple[FeatureSequence, Matrix]]
     truth: Mask | None = None
 
 
-def written(id: str, features: FeatureSequence, vectors: Matrix, said: Places, truth: Mask | None = None) -> Written:
+def step_video(
+    id: str, features: FeatureSequence, vectors: Matrix, said: StepSpans, truth: Mask | None = None
+) -> StepVideo:
     """Return a video whose features and vectors are in memory. Raises ShapeError when they do not fit together."""
     if len(said) != len(vectors):
         raise ShapeError(f"{id}: {len(vectors)} step vectors need as many places, not {len(said)}")
-    return Written(id, said, len(features.values), features.rate, lambda: (features, vectors), truth)
+    return StepVideo(id, said, len(features.values), features.rate, lambda: (features, vectors), truth)
 
 
-def step_samples(videos: Sequence[Written], labels: Sequence[Places], *, keep_all: bool = False) -> LazySamples[Sample]:
+def step_samples(
+    videos: Sequence[StepVideo], labels: Sequence[StepSpans], *, keep_all: bool = False
+) -> LazySamples[Sample]:
     """Return the steps as training samples: those with a label, or all; a video without any is left out."""
     chosen = []
     for video, places in zip(videos, labels, strict=True):
@@ -152,35 +152,35 @@ def step_samples(videos: Sequence[Written], labels: Sequence[Places], *, keep_al
     return LazySamples(make, [video.rows for video, _, _ in chosen])
 
 
-def unplaced(videos: Sequence[Written]) -> LazySamples[Sample]:
+def unlabelled_samples(videos: Sequence[StepVideo]) -> LazySamples[Sample]:
     """Return all steps of all videos as samples without a label, for a network to place."""
     return step_samples([*videos], [(None,) * len(video.said) for video in videos], keep_all=True)
 
 
-def together(first: LazySamples[Sample], others: Sequence[Sample]) -> LazySamples[Sample]:
+def concatenate_samples(first: LazySamples[Sample], others: Sequence[Sample]) -> LazySamples[Sample]:
     """Return the samples of both."""
     lengths = others.lengths if isinstance(others, LazySamples) else [len(sample.video) for sample in others]
     count = len(first)
     return LazySamples(lambda at: first[at] if at < count else others[at - count], [*first.lengths, *lengths])
 
 
-def with_foreign_texts(videos: Sequence[Written]) -> list[Written]:
+def with_foreign_texts(videos: Sequence[StepVideo]) -> list[StepVideo]:
     """Return each video with the texts of the one half the way round, which it does not show."""
     half = max(1, len(videos) // 2)
-    return [_mixed(video, videos[(place + half) % len(videos)]) for place, video in enumerate(videos)]
+    return [_with_texts_of(video, videos[(index + half) % len(videos)]) for index, video in enumerate(videos)]
 
 
-def _mixed(video: Written, other: Written) -> Written:
+def _with_texts_of(video: StepVideo, other: StepVideo) -> StepVideo:
     return replace(video, said=other.said, read=lambda: (video.read()[0], other.read()[1]), truth=None)
 
 
-def write_labels(path: Path, ids: Sequence[str], labels: Sequence[Places]) -> None:
+def write_labels(path: Path, ids: Sequence[str], labels: Sequence[StepSpans]) -> None:
     """Write where the texts of each video are placed."""
     pairs = [[None if span is None else [span.start, span.end] for span in places] for places in labels]
     write_atomic(path, json.dumps(dict(zip(ids, pairs, strict=True))) + "\n")
 
 
-def read_labels(path: Path, videos: Sequence[tuple[str, int]]) -> tuple[Places, ...]:
+def read_labels(path: Path, videos: Sequence[tuple[str, int]]) -> tuple[StepSpans, ...]:
     """Return the labels of videos, each an id and its number of texts. Raises StoreError where they do not fit."""
     try:
         tree = json.loads(path.read_text(encoding="utf-8"))
@@ -192,7 +192,7 @@ def read_labels(path: Path, videos: Sequence[tuple[str, int]]) -> tuple[Places, 
     return labels
 
 
-BATCH = 16  # videos
+VIDEOS_A_BATCH = 16  # videos
 
 
 def alignment_matrices(network: Aligner, samples: Sequence[Sample]) -> list[Matrix]:
@@ -217,26 +217,26 @@ def alignable_logits(network: Aligner, samples: Sequence[Sample]) -> list[Matrix
     return found
 
 
-def _aligned(network: Aligner, samples: Sequence[Sample]) -> Iterator[tuple[tuple[int, ...], Aligned]]:
+def _aligned(network: Aligner, samples: Sequence[Sample]) -> Iterator[tuple[tuple[int, ...], AlignerOutput]]:
     """Yield what the network says of each batch, and which samples the batch holds."""
     network.eval()
     device = next(network.parameters()).device
     lengths = samples.lengths if hasattr(samples, "lengths") else [len(sample.video) for sample in samples]
-    for chosen in length_buckets(lengths, BATCH, seed=0, epoch=0):
+    for chosen in length_buckets(lengths, VIDEOS_A_BATCH, seed=0, epoch=0):
         batch = collate([samples[index] for index in chosen], max(MAX_ROWS, *lengths))
         with torch.inference_mode():
             aligned = network(batch.to(device))
         yield chosen, aligned
 
 
-INSIDE = 0.5  # share of a label that must lie in the planted window; NaSVA's table 5 judges by eye
+INSIDE_FRACTION = 0.5  # share of a label that must lie in the planted window; NaSVA's table 5 judges by eye
 
 
 @dataclass(frozen=True)
 class RoundReport:
     """One round: shares in [0, 1], seconds; None where it cannot be known.
 
-    kept: of the texts, those with a label. alignable: of the texts, an estimate (`alignable_share`), by the networks
+    kept: of the texts, those with a label. alignable: of the texts, an estimate (`alignable_fraction`), by the networks
     that this round's labels trained. moved: median of how far a label's middle is from the last round's. iou: mean
     overlap with the last round's. agreement: of held-out texts whose best second is the same as the last round's
     networks have it. inside, shown: of the kept labels, those that lie in the planted window, and whose text has one.
@@ -254,13 +254,13 @@ class RoundReport:
     cpu_seconds: float = 0.0
 
 
-def kept_share(labels: Sequence[Places]) -> float:
+def labelled_fraction(labels: Sequence[StepSpans]) -> float:
     """Return the share of texts that have a label; 0 of none."""
     flags = [span is not None for places in labels for span in places]
     return sum(flags) / max(1, len(flags))
 
 
-def moved(before: Sequence[Places], after: Sequence[Places]) -> tuple[float | None, float | None]:
+def label_shift(before: Sequence[StepSpans], after: Sequence[StepSpans]) -> tuple[float | None, float | None]:
     """Return the median seconds between the middles of two rounds' labels, and their mean IoU, of texts with both."""
     pairs = list(_pairs(before, after))
     if not pairs:
@@ -269,7 +269,7 @@ def moved(before: Sequence[Places], after: Sequence[Places]) -> tuple[float | No
     return float(np.median(apart)), float(np.mean([a.iou(b) for a, b in pairs]))
 
 
-def agreement(before: Sequence[Matrix], after: Sequence[Matrix], rows: Sequence[float]) -> float | None:
+def teacher_agreement(before: Sequence[Matrix], after: Sequence[Matrix], rows: Sequence[float]) -> float | None:
     """Return the share of texts whose best rows in two sets of matrices lie at most `rows` (a video) apart."""
     near = [
         abs(a.argmax(axis=1) - b.argmax(axis=1)) <= limit
@@ -279,7 +279,7 @@ def agreement(before: Sequence[Matrix], after: Sequence[Matrix], rows: Sequence[
     return float(np.concatenate(near).mean()) if near else None
 
 
-def alignable_share(own: Sequence[Matrix], foreign: Sequence[Matrix]) -> float | None:
+def alignable_fraction(own: Sequence[Matrix], foreign: Sequence[Matrix]) -> float | None:
     """Return an estimate of the share of texts that are shown at all: 1 - 2 P(best score < median of foreign texts').
 
     foreign: the same videos' matrices for texts of other videos, which show nothing of them. Source: Storey's
@@ -291,7 +291,7 @@ def alignable_share(own: Sequence[Matrix], foreign: Sequence[Matrix]) -> float |
     return float(np.clip(1 - 2 * np.mean(np.asarray(scores) < np.median(null)), 0.0, 1.0))
 
 
-def inside_share(labels: Sequence[Places], truth: Sequence[Mask], rates: Sequence[float]) -> tuple[float, float]:
+def fraction_inside(labels: Sequence[StepSpans], truth: Sequence[Mask], rates: Sequence[float]) -> tuple[float, float]:
     """Return, of the kept labels, the share that lies by half or more in the planted window, and that has one at all.
 
     truth: (K, T) of each video, True where the text is shown. NaN without labels.
@@ -301,7 +301,7 @@ def inside_share(labels: Sequence[Places], truth: Sequence[Mask], rates: Sequenc
         for span, row in zip(places, rows, strict=True):
             if span is not None:
                 shown.append(bool(row.any()))
-                inside.append(_covered(span, row, rate) >= INSIDE)
+                inside.append(_covered(span, row, rate) >= INSIDE_FRACTION)
     return (float(np.mean(inside)), float(np.mean(shown))) if inside else (float("nan"), float("nan"))
 
 
@@ -312,7 +312,7 @@ def _covered(span: Span, row: Mask, rate: float) -> float:
     return float(part.mean()) if part.size else 0.0
 
 
-def _pairs(before: Sequence[Places], after: Sequence[Places]) -> Iterator[tuple[Span, Span]]:
+def _pairs(before: Sequence[StepSpans], after: Sequence[StepSpans]) -> Iterator[tuple[Span, Span]]:
     for old, new in zip(before, after, strict=True):
         for a, b in zip(old, new, strict=True):
             if a is not None and b is not None:

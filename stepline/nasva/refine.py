@@ -16,9 +16,9 @@ from stepline.features import FeatureLocation, FeatureStore
 from stepline.grounding.speech import coarse_spans
 from stepline.nasva.checkpoint import FeatureSpace
 from stepline.nasva.dataset import NO_TEXT, AlignerSamples, gather_samples, matching_rows, omitted_row, other_texts
-from stepline.nasva.network_settings import RefineRunSettings
-from stepline.nasva.pseudo_labels import Places, Written
-from stepline.nasva.self_training import SelfTrained, SelfTraining
+from stepline.nasva.pseudo_labels import StepSpans, StepVideo
+from stepline.nasva.self_training import SelfTraining, SelfTrainingResult
+from stepline.nasva.settings import RefineRunSettings
 from stepline.records import FeatureSequence, Matrix, Record, Rejected, Step
 from stepline.storage import write_parquet
 from stepline.training.gather import FeatureJoin
@@ -36,7 +36,7 @@ from stepline.training.sources import (
 )
 
 REFINED = "refined.parquet"
-LINKING = "minilm"  # the text encoder that tells which sentence speaks of a step
+LINKING_ENCODER = "minilm"  # the text encoder that tells which sentence speaks of a step
 UNLABELLED = "no label after self-training: its best score is too low, or the teachers disagree"
 
 
@@ -51,7 +51,7 @@ class RefineSources:
 
     dataset: str
     features: Path
-    step_vectors: str = LINKING
+    step_vectors: str = LINKING_ENCODER
     narrations: str | None = None
     narration_vectors: str | None = None
     excluded: tuple[Path, ...] = ()
@@ -62,15 +62,15 @@ class RefineSources:
         return (
             self.narration_vectors
             or own
-            or (LINKING if is_feature_store(Path(self.step_vectors)) else self.step_vectors)
+            or (LINKING_ENCODER if is_feature_store(Path(self.step_vectors)) else self.step_vectors)
         )
 
 
 @dataclass(frozen=True)
-class Refined:
+class RefineResult:
     """What a run made: the networks and labels, how many videos it wrote, and which it left out."""
 
-    trained: SelfTrained
+    trained: SelfTrainingResult
     videos: int
     omitted: tuple[Rejected, ...]
 
@@ -80,7 +80,7 @@ def refine_dataset(
     folder: Path,
     settings: RefineRunSettings | None = None,
     progress: Callable[[str, Progress], None] | None = None,
-) -> Refined:
+) -> RefineResult:
     """Place the steps of a dataset by self-training, or go on with it, and write them; see the top of this file.
 
     Raises ShapeError when no video is left or hardly a text keeps a label, SettingsError when the folder holds another
@@ -119,10 +119,10 @@ def refine_dataset(
     trained = training.run()
     places = dict(zip((video.id for video in videos), trained.labels, strict=True))
     count = write_parquet(refined_records(read_records(sources.dataset), places), folder / REFINED)
-    return Refined(trained, count, omitted)
+    return RefineResult(trained, count, omitted)
 
 
-def refined_records(records: Iterator[Record], places: Mapping[str, Places]) -> Iterator[Record]:
+def refined_records(records: Iterator[Record], places: Mapping[str, StepSpans]) -> Iterator[Record]:
     """Yield the records of the videos that have places, with their steps placed; what lost its label is dropped."""
     seen: set[str] = set()
     for record in records:
@@ -154,7 +154,7 @@ class _VideoReader:
         self._encode: TextEncoder | None = None
         self.omitted = self._join.omitted
 
-    def take(self, record: Record) -> Written | None:
+    def take(self, record: Record) -> StepVideo | None:
         """Return the record's video, or None and note why not."""
         id, longest = record.video.id, self._settings.data.longest
         lack = None if record.steps else NO_TEXT
@@ -171,9 +171,9 @@ class _VideoReader:
 
         stored = self._features[id]
         length = min(stored.rows, longest)
-        return Written(id, self._said(record, length / stored.rate), length, stored.rate, read)
+        return StepVideo(id, self._said(record, length / stored.rate), length, stored.rate, read)
 
-    def _said(self, record: Record, seconds: float) -> Places:
+    def _said(self, record: Record, seconds: float) -> StepSpans:
         """Return where each step is said: as the record has it, else by its likeness to the narration (section 3.1).
 
         A record that gives no step's `said` but spans (HowToStep's own) has its first labels in their best spans.
@@ -189,7 +189,7 @@ class _VideoReader:
         sentences = record.transcript.sentences if record.transcript else ()
         if not sentences:
             return record.steps
-        self._encode = self._encode or text_encoder(LINKING)
+        self._encode = self._encode or text_encoder(LINKING_ENCODER)
         likeness = self._encode([step.text for step in record.steps]) @ self._encode([one.text for one in sentences]).T
         duration = record.video.duration or max(one.span.end for one in sentences)
         kept, _ = coarse_spans(record.steps, sentences, likeness, duration=duration, settings=self._settings.coarse)

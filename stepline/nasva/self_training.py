@@ -29,26 +29,26 @@ import torch
 from stepline.errors import SettingsError, ShapeError, StoreError
 from stepline.nasva.checkpoint import FeatureSpace, read_aligner, write_aligner
 from stepline.nasva.model import Aligner
-from stepline.nasva.network_settings import LossSettings, ModelSettings, SelfTrainSettings
 from stepline.nasva.pseudo_labels import (
-    Places,
     RoundReport,
-    Written,
-    agreement,
-    alignable_share,
+    StepSpans,
+    StepVideo,
+    alignable_fraction,
     alignment_matrices,
-    alikeness,
-    inside_share,
-    kept_share,
-    moved,
+    concatenate_samples,
+    cosine_similarity,
+    fraction_inside,
+    label_shift,
+    labelled_fraction,
     read_labels,
-    refine,
+    relabel,
     step_samples,
-    together,
-    unplaced,
+    teacher_agreement,
+    unlabelled_samples,
     with_foreign_texts,
     write_labels,
 )
+from stepline.nasva.settings import AlignerLossSettings, AlignerNetworkSettings, SelfTrainSettings
 from stepline.nasva.train import train_aligner
 from stepline.records import Matrix
 from stepline.storage import write_atomic
@@ -60,15 +60,15 @@ from stepline.training.settings import NO_EFFECT_ON_RESULT, TrainSettings
 
 log = logging.getLogger(__name__)
 
-APART = 1000  # between the seeds of teachers of one round, so that no two runs share a teacher
+SEED_STEP = 1000  # between the seeds of teachers of one round, so that no two runs share a teacher
 
 
 @dataclass(frozen=True)
-class SelfTrained:
+class SelfTrainingResult:
     """What self-training made: the final network, the labels of each video that it learnt, a report a round."""
 
     network: Aligner
-    labels: tuple[Places, ...]
+    labels: tuple[StepSpans, ...]
     rounds: tuple[RoundReport, ...]
 
 
@@ -76,18 +76,18 @@ class SelfTrained:
 class SelfTraining:
     """A run: the videos, the other samples that only the final network sees (narrations), and all settings."""
 
-    videos: Sequence[Written]
+    videos: Sequence[StepVideo]
     folder: Path
     others: Sequence[Sample] = ()
-    model: ModelSettings = field(default_factory=ModelSettings)
-    loss: LossSettings = field(default_factory=LossSettings)
+    model: AlignerNetworkSettings = field(default_factory=AlignerNetworkSettings)
+    loss: AlignerLossSettings = field(default_factory=AlignerLossSettings)
     training: TrainSettings = field(default_factory=TrainSettings)
     settings: SelfTrainSettings = field(default_factory=SelfTrainSettings)
     sources: Mapping[str, str | None] = field(default_factory=dict)  # where the videos come from, to tell runs apart
     space: FeatureSpace | None = None  # whose features they are, for the networks' files to say
     progress: Callable[[str, Progress], None] | None = None
 
-    def run(self) -> SelfTrained:
+    def run(self) -> SelfTrainingResult:
         """Do, or go on with, all rounds and the final training.
 
         Raises ShapeError when hardly a text keeps a label, SettingsError when the folder holds another run or torchrun
@@ -102,7 +102,7 @@ class SelfTraining:
             write_atomic(self.folder / "report.json", json.dumps([asdict(one) for one in reports], indent=1) + "\n")
             log.info("%s", reports[-1])
         labels = self._labels(len(reports) - 1)
-        return SelfTrained(self._final(labels), labels, reports)
+        return SelfTrainingResult(self._final(labels), labels, reports)
 
     def _done(self, reports: Sequence[RoundReport]) -> bool:
         """Tell whether no further round is to be made: enough of them, or two agree on held-out videos."""
@@ -114,9 +114,9 @@ class SelfTraining:
     def _round(self, number: int) -> RoundReport:
         began = time.process_time()
         labels = self._labels(number)
-        report = RoundReport(number, sum(len(places) for places in labels), kept_share(labels))
+        report = RoundReport(number, sum(len(places) for places in labels), labelled_fraction(labels))
         if number:
-            apart, iou = moved(self._labels(number - 1), labels)
+            apart, iou = label_shift(self._labels(number - 1), labels)
             report = replace(report, moved=apart, iou=iou)
         if number < self.settings.rounds:  # the last round's labels train the final network alone
             report = self._judge(number, report)
@@ -131,20 +131,20 @@ class SelfTraining:
         agreed = None
         if number:
             rows = [self.settings.same * one.rate for one in held]
-            agreed = agreement(self._mean(self._teachers(number - 1), held), own, rows)
-        return replace(report, alignable=alignable_share(own, foreign), agreement=agreed)
+            agreed = teacher_agreement(self._mean(self._teachers(number - 1), held), own, rows)
+        return replace(report, alignable=alignable_fraction(own, foreign), agreement=agreed)
 
-    def _compare(self, report: RoundReport, labels: Sequence[Places]) -> RoundReport:
+    def _compare(self, report: RoundReport, labels: Sequence[StepSpans]) -> RoundReport:
         """Return the report with what the planted truth says, where there is one."""
         truths = [video.truth for video in self.videos if video.truth is not None]
         if len(truths) != len(self.videos):
             return report
-        inside, shown = inside_share(labels, truths, [video.rate for video in self.videos])
+        inside, shown = fraction_inside(labels, truths, [video.rate for video in self.videos])
         return replace(report, inside=inside, shown=shown)
 
     # ------------------------------------------------------------ what a round makes
 
-    def _labels(self, number: int) -> tuple[Places, ...]:
+    def _labels(self, number: int) -> tuple[StepSpans, ...]:
         """Return the labels of a round, from disk where they are."""
         path = self.folder / f"round-{number}" / "labels.json"
         if path.exists():
@@ -153,18 +153,18 @@ class SelfTraining:
         write_labels(path, [video.id for video in self.videos], labels)
         return labels
 
-    def _first(self) -> tuple[Places, ...]:
+    def _first(self) -> tuple[StepSpans, ...]:
         if self.settings.first == "asr":
             return tuple(video.said for video in self.videos)
         grown = self.settings.refine.model_copy(update={"threshold": 0.0, "threshold_kind": "quantile", "agree": None})
         read = (video.read() for video in self.videos)
-        likeness = [alikeness(features.values, vectors) for features, vectors in read]
-        return refine([likeness], self._rates(), grown.model_copy(update={"position": "center", "seconds": None}))
+        likeness = [cosine_similarity(features.values, vectors) for features, vectors in read]
+        return relabel([likeness], self._rates(), grown.model_copy(update={"position": "center", "seconds": None}))
 
-    def _relabelled(self, number: int) -> tuple[Places, ...]:
+    def _relabelled(self, number: int) -> tuple[StepSpans, ...]:
         """Return what the teachers of a round make of all videos."""
-        matrices = [alignment_matrices(teacher, unplaced(self.videos)) for teacher in self._teachers(number)]
-        return refine(matrices, self._rates(), self.settings.refine)
+        matrices = [alignment_matrices(teacher, unlabelled_samples(self.videos)) for teacher in self._teachers(number)]
+        return relabel(matrices, self._rates(), self.settings.refine)
 
     def _teachers(self, number: int) -> list[Aligner]:
         return [self._teacher(number, which) for which in range(self.settings.teachers)]
@@ -172,16 +172,16 @@ class SelfTraining:
     def _teacher(self, number: int, which: int) -> Aligner:
         """Return a network that a round's labels trained, all but the held-out videos, from disk where it is."""
         name = f"round-{number}/teacher-{which}"
-        changes = {"epochs": self.settings.teacher_epochs, "seed": self.training.seed + APART * which}
+        changes = {"epochs": self.settings.teacher_epochs, "seed": self.training.seed + SEED_STEP * which}
         held = set(self._held_out())
         labels = self._labels(number)
         seen = [index for index in range(len(self.videos)) if index not in held]
         samples = step_samples([self.videos[index] for index in seen], [labels[index] for index in seen])
         return self._trained(name, samples, self.training.model_copy(update=changes))
 
-    def _final(self, labels: Sequence[Places]) -> Aligner:
+    def _final(self, labels: Sequence[StepSpans]) -> Aligner:
         keep_all = self.model.alignability and self.loss.alignability == "kept"  # what lost its label is a target too
-        samples = together(step_samples(self.videos, labels, keep_all=keep_all), self.others)
+        samples = concatenate_samples(step_samples(self.videos, labels, keep_all=keep_all), self.others)
         return self._trained("aligner", samples, self.training)
 
     def _trained(self, name: str, samples: Sequence[Sample], settings: TrainSettings) -> Aligner:
@@ -235,6 +235,6 @@ class SelfTraining:
     def _rates(self) -> list[float]:
         return [video.rate for video in self.videos]
 
-    def _mean(self, networks: Sequence[Aligner], videos: Sequence[Written]) -> list[Matrix]:
-        matrices = [alignment_matrices(network, unplaced(videos)) for network in networks]
+    def _mean(self, networks: Sequence[Aligner], videos: Sequence[StepVideo]) -> list[Matrix]:
+        matrices = [alignment_matrices(network, unlabelled_samples(videos)) for network in networks]
         return [np.asarray(np.mean(each, axis=0), dtype=np.float32) for each in zip(*matrices, strict=True)]

@@ -22,8 +22,8 @@ from stepline.features import FeatureStore
 from stepline.nasva.checkpoint import FILE, import_official, read_aligner, write_aligner
 from stepline.nasva.dataset import AlignerSamples, gather_samples, omitted_row
 from stepline.nasva.loss import alignability_loss, grounding_loss
-from stepline.nasva.model import Aligned, Aligner
-from stepline.nasva.network_settings import HeldOutScore, LossSettings, ModelSettings, RunSettings
+from stepline.nasva.model import Aligner, AlignerOutput
+from stepline.nasva.settings import AlignerLossSettings, AlignerNetworkSettings, AlignerRunSettings, HeldOutScore
 from stepline.training.batches import Batch, Sample, collate
 from stepline.training.distributed import first_then_all, is_first, start_processes
 from stepline.training.loop import HeldOutScorer, Loss, Progress, TrainingTask, fit
@@ -48,8 +48,8 @@ def train_aligner(
     samples: Sequence[Sample],
     folder: Path,
     *,
-    model: ModelSettings | None = None,
-    loss: LossSettings | None = None,
+    model: AlignerNetworkSettings | None = None,
+    loss: AlignerLossSettings | None = None,
     settings: TrainSettings | None = None,
     start: Aligner | None = None,
     report: Callable[[Progress], None] | None = None,
@@ -62,13 +62,13 @@ def train_aligner(
     """
     settings = settings or TrainSettings()
     torch.manual_seed(settings.seed)  # of fresh weights
-    network = start or Aligner(model or ModelSettings())
+    network = start or Aligner(model or AlignerNetworkSettings())
     network.to(device)
-    fit(network, aligner_task(samples, loss or LossSettings()), settings, folder, report, scorer=scorer)
+    fit(network, aligner_task(samples, loss or AlignerLossSettings()), settings, folder, report, scorer=scorer)
     return network
 
 
-def aligner_task(samples: Sequence[Sample], settings: LossSettings) -> TrainingTask[Sample]:
+def aligner_task(samples: Sequence[Sample], settings: AlignerLossSettings) -> TrainingTask[Sample]:
     """Return what training learns: samples of videos of like length together, some with their texts shuffled."""
 
     def losses(network: nn.Module, chosen: Sequence[Sample]) -> list[Loss]:
@@ -87,18 +87,18 @@ def aligner_task(samples: Sequence[Sample], settings: LossSettings) -> TrainingT
     return TrainingTask(samples, lambda sample: len(sample.video), augment, losses, lengths)
 
 
-def shuffle_texts(samples: Sequence[Sample], settings: LossSettings, rng: np.random.Generator) -> list[Sample]:
+def shuffle_texts(samples: Sequence[Sample], settings: AlignerLossSettings, rng: np.random.Generator) -> list[Sample]:
     """Return the samples, some with their texts shuffled and so marked; supplement 6.3: half, whatever the source."""
     draws = rng.random(len(samples) if settings.drawn == "sample" else 1)
     shuffled = np.broadcast_to(draws < settings.shuffled, len(samples))
     return [sample.shuffled(rng) if lost else sample for sample, lost in zip(samples, shuffled, strict=True)]
 
 
-AT_ONCE = 8  # samples
+HELD_OUT_BATCH = 8  # samples
 
 
 def aligner_scorer(
-    samples: Sequence[Sample], score: HeldOutScore, loss: LossSettings, keep: Callable[[nn.Module], None]
+    samples: Sequence[Sample], score: HeldOutScore, loss: AlignerLossSettings, keep: Callable[[nn.Module], None]
 ) -> HeldOutScorer[Sample]:
     """Return the scorer of held-out samples; "recall": R@1 of their labels, "loss": what a text loses, negative."""
 
@@ -111,10 +111,10 @@ def aligner_scorer(
         part = grounding_loss(alignment, batch, loss)
         return float(-part.total), float(part.count)
 
-    return HeldOutScorer(samples, AT_ONCE, measure, keep)
+    return HeldOutScorer(samples, HELD_OUT_BATCH, measure, keep)
 
 
-def recall_counts(aligned: Aligned, batch: Batch) -> tuple[Tensor, Tensor]:
+def recall_counts(aligned: AlignerOutput, batch: Batch) -> tuple[Tensor, Tensor]:
     """Return how many labelled texts have their best row among their labels, and how many there are."""
     shown = batch.positive & ~batch.video_pad[:, None] & ~batch.text_pad[:, :, None]  # (B, K, T)
     best = aligned.scores.masked_fill(batch.video_pad[:, None], -2.0).argmax(dim=2, keepdim=True)  # (B, K, 1)
@@ -127,7 +127,7 @@ CHANGEABLE = ("dropout", "attention_dropout")  # settings of a network that may 
 
 
 @dataclass(frozen=True)
-class Sources:
+class AlignerSources:
     """What a run reads. features: a store; narrations, steps: as `read_labelled_texts` takes them.
 
     narration_vectors, step_vectors: a store of text features, or an encoder as `text_encoder` takes it. excluded: lists
@@ -153,7 +153,7 @@ class Sources:
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedAligner:
     """A run before its first step: samples to train on and held out, and the network that starts."""
 
     samples: AlignerSamples
@@ -162,13 +162,13 @@ class Prepared:
 
 
 def train_run(
-    sources: Sources,
+    sources: AlignerSources,
     folder: Path,
-    settings: RunSettings,
+    settings: AlignerRunSettings,
     *,
     start: Path | None = None,
     report: Callable[[Progress], None] | None = None,
-    told: Callable[[Prepared], None] | None = None,
+    told: Callable[[PreparedAligner], None] | None = None,
 ) -> Aligner:
     """Train, or go on training, and return the network; start: one to train on, ours or the authors' .pth.
 
@@ -197,7 +197,9 @@ def train_run(
     return network
 
 
-def prepare(sources: Sources, folder: Path, settings: RunSettings, start: Path | None = None) -> Prepared:
+def prepare(
+    sources: AlignerSources, folder: Path, settings: AlignerRunSettings, start: Path | None = None
+) -> PreparedAligner:
     """Return all that a run starts from."""
     kinds = [kind for kind in KINDS if sources.of(kind) is not None]
     if not kinds:
@@ -208,7 +210,7 @@ def prepare(sources: Sources, folder: Path, settings: RunSettings, start: Path |
     samples = gather_samples(told, features, vectors, settings.data, excluded=read_excluded(sources.excluded))
     widths = samples.widths()
     kept, held_out = samples.split(settings.data.held_out)
-    return Prepared(kept, held_out, starting_network(settings, widths, start))
+    return PreparedAligner(kept, held_out, starting_network(settings, widths, start))
 
 
 def _video_features(path: Path) -> FeatureStore:
@@ -218,7 +220,7 @@ def _video_features(path: Path) -> FeatureStore:
     return features
 
 
-def starting_network(settings: RunSettings, widths: tuple[int, int], start: Path | None) -> Aligner:
+def starting_network(settings: AlignerRunSettings, widths: tuple[int, int], start: Path | None) -> Aligner:
     """Return a fresh network for features of these widths, or the one in a file. Raises where they do not fit."""
     if start is None:
         sizes = dict(zip(("video_width", "text_width"), widths, strict=True))
@@ -227,7 +229,7 @@ def starting_network(settings: RunSettings, widths: tuple[int, int], start: Path
                 raise ShapeError(f"model.{name}={asked}, the features have {sizes[name]}; leave the setting out")
         torch.manual_seed(settings.train.seed)  # of fresh weights
         return Aligner(settings.model.model_copy(update=sizes))
-    network = read_start(start)
+    network = read_network_to_train_on(start)
     own = settings_to_train_on(network.settings, settings.model, CHANGEABLE, start)
     if (own.video_width, own.text_width) != widths:
         takes = f"takes video and text features {own.video_width} and {own.text_width} wide"
@@ -240,7 +242,7 @@ def starting_network(settings: RunSettings, widths: tuple[int, int], start: Path
     return changed
 
 
-def read_start(path: Path) -> Aligner:
+def read_network_to_train_on(path: Path) -> Aligner:
     """Return a network to train on: one of ours, or a .pth of NaSVA's authors. Raises ModelError for other files."""
     if path.name.endswith((".pth", ".pt", ".pth.tar")):
         settings, weights = import_official(path)
@@ -250,11 +252,11 @@ def read_start(path: Path) -> Aligner:
     return read_aligner(path)
 
 
-def _told(sources: Sources, kind: TextKind, settings: RunSettings) -> Iterable[LabelledTexts]:
+def _told(sources: AlignerSources, kind: TextKind, settings: AlignerRunSettings) -> Iterable[LabelledTexts]:
     return read_labelled_texts(sources.of(kind) or "", kind, settings.data.step_place)
 
 
-def _vectors(sources: Sources, kind: TextKind, settings: RunSettings, folder: Path) -> FeatureStore:
+def _vectors(sources: AlignerSources, kind: TextKind, settings: AlignerRunSettings, folder: Path) -> FeatureStore:
     given = sources.vectors(kind)
     if is_feature_store(Path(given)):
         return FeatureStore(Path(given))
@@ -263,7 +265,7 @@ def _vectors(sources: Sources, kind: TextKind, settings: RunSettings, folder: Pa
     )
 
 
-def _scorer(prepared: Prepared, folder: Path, settings: RunSettings) -> HeldOutScorer[Sample] | None:
+def _scorer(prepared: PreparedAligner, folder: Path, settings: AlignerRunSettings) -> HeldOutScorer[Sample] | None:
     if not len(prepared.held_out):
         return None
 
@@ -273,7 +275,9 @@ def _scorer(prepared: Prepared, folder: Path, settings: RunSettings) -> HeldOutS
     return aligner_scorer(prepared.held_out, settings.data.held_out_score, settings.loss, keep)
 
 
-def _claim(sources: Sources, folder: Path, settings: RunSettings, start: Path | None, prepared: Prepared) -> None:
+def _claim(
+    sources: AlignerSources, folder: Path, settings: AlignerRunSettings, start: Path | None, prepared: PreparedAligner
+) -> None:
     """Write what the run is. Raises SettingsError when the folder holds another one."""
     whole = settings.model_copy(update={"model": prepared.network.settings})
     samples = prepared.samples

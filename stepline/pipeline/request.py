@@ -5,7 +5,7 @@ from pathlib import Path
 
 from stepline.asr.settings import AsrSettings
 from stepline.media.settings import MediaSettings
-from stepline.nasva.network_settings import NasvaSettings
+from stepline.nasva.settings import NasvaSettings
 from stepline.procx.settings import DescribeSettings
 from stepline.settings import Settings
 from stepline.vision.settings import VisionSettings

@@ -1,6 +1,6 @@
-"""Videos with their texts, padded to one shape: the only place that makes masks, and `*_pad` is True on padding.
+"""Samples (videos with texts), and batches of them padded to one shape: the only place that makes masks.
 
-Letters: B batch, K texts, T feature rows, C width of what a backbone gives.
+`*_pad` is True on padding. Letters: B batch, K texts, T feature rows, C width of what a backbone gives.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Several processes that train as one: each has a share of every batch, and sums are over all of them."""
+"""Several processes that train as one (torchrun): each has a part of every batch, and sums are over all of them."""
 
 import os
 import resource

@@ -1,23 +1,19 @@
-"""A linear layer, by the faster of the two libraries that PyTorch on a CPU holds.
+"""Layers that several networks share, as fast as a CPU allows. Each is beside the plain form of PyTorch that it equals.
 
-PyTorch multiplies float32 on a CPU by MKL, which adds a bias in a pass of its own, and knows AMD's processors less
-well than oneDNN, whose product is 8 to 15 % faster there and adds it on the way. Both are float32 throughout; they
-differ by rounding. What is small, or on another device, or under autocast, goes PyTorch's own way.
-Letters: N rows, C width in, F width out.
+linear       F.linear by oneDNN. PyTorch multiplies float32 on a CPU by MKL, which adds a bias in another pass and knows
+             AMD's processors less well: oneDNN is 8-15 % faster there. They differ by rounding; small ones stay MKL's.
+dropout      F.dropout with one random number for four elements, seeded from torch's generator, and a byte an element
+             of the mask. PyTorch draws a 64-bit number an element from a slow generator and keeps the mask in float32.
+FeedForward  narrow(dropout(relu(wide(rows)))), two thirds of a transformer's arithmetic, over blocks of rows that stay
+             in the cache: the wide tensor is made, cut at 0 and dropped from while it is near, backward too, and its
+             gradient, the widest of all tensors, is never whole.
+log_sum_exp_of_products
+             logsumexp(rows columns^T + offset), block by block: the matrix of products is never whole.
 
-The feed-forward of a transformer layer, where two thirds of the network's arithmetic are.
-
-On a CPU it goes over the rows in blocks that stay in the cache: what is wide is made, cut at 0 and dropped from while
-it is near, backward too, and its gradient, the widest of all tensors, is never whole.
-Letters: N rows, D width, F inner width.
-
-Dropout that does not cost as much as the matrix product beside it.
-
-On a CPU PyTorch draws one 64-bit number an element from a slow generator, and keeps the mask in float32; here four
-elements share one, torch's generator gives the seed alone, and the mask is kept in a byte. On other devices PyTorch's
-own, which is fused there.
-
-Parts of networks that several systems use, as fast as a CPU allows.
+On another device, under autocast or a compiler, and in other types, all are PyTorch's own (`use_cpu_kernels`). Without
+them training on a CPU takes 1.4 to 1.56 times as long and 2.4 times the memory. tests/training/test_layers.py shows
+that each equals its plain form, with its gradients.
+Letters: N rows, C width in, F width out or inner width, D width.
 """
 
 from collections.abc import Callable, Iterator
@@ -90,48 +86,48 @@ class _LinearOneDnn(Function):  # type: ignore[misc]
         return to_rows, gradient.t() @ rows, gradient.sum(0)
 
 
-LANES = 4  # 16-bit lanes of a 64-bit number, one an element; a share is thus met to 1 / 65536
+LANES = 4  # 16-bit lanes of a 64-bit number, one an element; a rate is thus met to 1 / 65536
 SEEDS = 2**63 - 1
 CHUNK = 2**18  # elements that stay in the cache while they are drawn for
 
 
-def dropout(rows: Tensor, share: float, training: bool) -> Tensor:
-    """Return rows with a share of elements set to 0 and the rest scaled to the same mean; as they are at rest."""
-    if not training or not share or not rows.numel():
+def dropout(rows: Tensor, rate: float, training: bool) -> Tensor:
+    """Return rows with a fraction `rate` of elements set to 0, the others scaled to the same mean; rows at rest."""
+    if not training or not rate or not rows.numel():
         return rows
     ours = rows.device.type == "cpu" and not torch.compiler.is_compiling()
-    return _ByteMaskDropout.apply(rows, share) if ours else F.dropout(rows, share)
+    return _ByteMaskDropout.apply(rows, rate) if ours else F.dropout(rows, rate)
 
 
 class Dropout(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
     """`dropout` as a part of a network."""
 
-    def __init__(self, share: float) -> None:
+    def __init__(self, rate: float) -> None:
         super().__init__()
-        self.share = share
+        self.rate = rate
 
     def forward(self, rows: Tensor) -> Tensor:
-        """Return rows of any shape, a share of their elements dropped in training."""
-        return dropout(rows, self.share, self.training)
+        """Return rows of any shape, a fraction of their elements dropped in training."""
+        return dropout(rows, self.rate, self.training)
 
 
-def keep_masks(count: int, share: float) -> Iterator[Tensor]:
-    """Yield which of `count` elements stay when a share is dropped, bool, a chunk at a time; CPU.
+def keep_masks(count: int, rate: float) -> Iterator[Tensor]:
+    """Yield which of `count` elements stay when a fraction `rate` is dropped, bool, a chunk at a time; CPU.
 
     The seed is drawn from torch's generator.
     """
     numbers = np.random.SFC64(int(torch.empty((), dtype=torch.int64).random_(SEEDS)))
-    most = round((1 - share) * 65536) - 32768
+    most = round((1 - rate) * 65536) - 32768
     for start in range(0, count, CHUNK):
         here = min(CHUNK, count - start)
         lanes = numbers.random_raw(-(-here // LANES)).view(np.int16)[:here]  # each even over [-32768, 32768)
         yield torch.from_numpy(lanes < most)
 
 
-def dropout_(rows: Tensor, share: float) -> None:
-    """Set a share of the elements of contiguous rows to 0, in place, and leave the rest as they are; CPU."""
+def dropout_(rows: Tensor, rate: float) -> None:
+    """Set a fraction `rate` of the elements of contiguous rows to 0, in place, and leave the rest as they are; CPU."""
     chunks = rows.view(-1).split(CHUNK)
-    for chunk, stays in zip(chunks, keep_masks(rows.numel(), share), strict=True):
+    for chunk, stays in zip(chunks, keep_masks(rows.numel(), rate), strict=True):
         chunk.mul_(as_factors(stays, chunk))
 
 
@@ -142,10 +138,10 @@ def as_factors(stays: Tensor, like: Tensor) -> Tensor:
 
 class _ByteMaskDropout(Function):  # type: ignore[misc]   # torch is untyped to mypy here
     @staticmethod
-    def forward(context: Any, rows: Tensor, share: float) -> Tensor:
-        mask = torch.cat(list(keep_masks(rows.numel(), share))).view(rows.shape)
+    def forward(context: Any, rows: Tensor, rate: float) -> Tensor:
+        mask = torch.cat(list(keep_masks(rows.numel(), rate))).view(rows.shape)
         context.save_for_backward(mask)
-        context.scale = 1 / (1 - share)
+        context.scale = 1 / (1 - rate)
         return as_factors(mask, rows).mul_(rows).mul_(context.scale)
 
     @staticmethod
@@ -169,11 +165,11 @@ class FeedForward(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy
 
     def forward(self, rows: Tensor) -> Tensor:
         """Return (N, D) for rows (N, D)."""
-        share = self.dropout if self.training else 0.0
+        rate = self.dropout if self.training else 0.0
         wide, narrow = self.wide, self.narrow
         if use_cpu_kernels(rows) and len(rows):
-            return _BlockwiseFeedForward.apply(rows, wide.weight, wide.bias, narrow.weight, narrow.bias, share)
-        return narrow(F.dropout(F.relu(wide(rows)), share))
+            return _BlockwiseFeedForward.apply(rows, wide.weight, wide.bias, narrow.weight, narrow.bias, rate)
+        return narrow(F.dropout(F.relu(wide(rows)), rate))
 
 
 class _BlockwiseFeedForward(Function):  # type: ignore[misc]
@@ -181,16 +177,16 @@ class _BlockwiseFeedForward(Function):  # type: ignore[misc]
 
     @staticmethod
     def forward(
-        context: Any, rows: Tensor, wide: Tensor, wide_bias: Tensor, narrow: Tensor, narrow_bias: Tensor, share: float
+        context: Any, rows: Tensor, wide: Tensor, wide_bias: Tensor, narrow: Tensor, narrow_bias: Tensor, rate: float
     ) -> Tensor:
-        scale = context.scale = 1 / (1 - share)
+        scale = context.scale = 1 / (1 - rate)
         learns = any(context.needs_input_grad)
-        wide, wide_bias = (wide * scale, wide_bias * scale) if share else (wide, wide_bias)
+        wide, wide_bias = (wide * scale, wide_bias * scale) if rate else (wide, wide_bias)
         shown, out = [], rows.new_empty(len(rows), len(narrow))
         for block, into in zip(rows.split(ROWS_A_BLOCK), out.split(ROWS_A_BLOCK), strict=True):
             inner = linear_no_grad(block, wide, wide_bias, relu=True)  # (BLOCK, F)
-            if share:
-                dropout_(inner, share)
+            if rate:
+                dropout_(inner, rate)
             into.copy_(linear_no_grad(inner, narrow, narrow_bias))
             shown += [inner] if learns else []
         context.save_for_backward(rows, wide, narrow, *shown)  # what is positive is what was kept
@@ -213,3 +209,38 @@ class _BlockwiseFeedForward(Function):  # type: ignore[misc]
             into.copy_(linear_no_grad(below, wide.t(), None))
         to_wide = to_wide.mul_(scale).t().contiguous()
         return to_rows, to_wide, to_wide_bias.mul_(scale), to_narrow, gradient.sum(0), None
+
+
+LOG_SUM_EXP_BLOCK = 128  # rows whose products are in memory at a time: 5 MB for 9,600 columns
+
+
+def log_sum_exp_of_products(rows: Tensor, columns: Tensor, offset: Tensor, *, floor: float) -> Tensor:
+    """Return log sum exp(rows columns^T + offset) of each row, (N,), for rows (N, D), columns (F, D), offset (F,).
+
+    floor: what a row has, with no gradient, whose offsets are all -inf.
+    """
+    if use_cpu_kernels(rows):
+        return _BlockwiseLogSumExp.apply(rows, columns, offset, floor)
+    with torch.autocast(rows.device.type, enabled=False):
+        return torch.addmm(offset, rows, columns.T).logsumexp(dim=1)
+
+
+class _BlockwiseLogSumExp(Function):  # type: ignore[misc]
+    @staticmethod
+    def forward(context: Any, rows: Tensor, columns: Tensor, offset: Tensor, floor: float) -> Tensor:
+        blocks = [torch.addmm(offset, block, columns.T).logsumexp(dim=1) for block in rows.split(LOG_SUM_EXP_BLOCK)]
+        sums = torch.cat(blocks).clamp_(min=floor) if blocks else rows.new_zeros(0)
+        context.save_for_backward(rows, columns, offset, sums)
+        return sums
+
+    @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]
+    def backward(context: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None, None]:
+        rows, columns, offset, sums = context.saved_tensors
+        to_rows, to_columns = torch.zeros_like(rows), torch.zeros_like(columns)
+        parts = (whole.split(LOG_SUM_EXP_BLOCK) for whole in (rows, sums, gradient, to_rows))
+        for block, total, above, into in zip(*parts, strict=True):
+            softmax = torch.addmm(offset, block, columns.T).sub_(total[:, None]).exp_().mul_(above[:, None])  # (N, F)
+            into.copy_(softmax @ columns)
+            to_columns.addmm_(softmax.T, block)
+        return to_rows, to_columns, None, None

@@ -1,6 +1,6 @@
-"""What is told of a video, and where each text is placed: from records, from public datasets, from stored texts.
+"""Sources of training texts: records, public datasets or stored texts, each text with its spans; and their vectors.
 
-Vectors of texts, made once and kept in a feature store beside the training, so that no epoch makes them again.
+Vectors are made once and kept in a feature store beside the training, so that no epoch makes them again.
 """
 
 import math

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from stepline.nasva.network_settings import ModelSettings
+from stepline.nasva.settings import AlignerNetworkSettings
 from stepline.training.batches import Sample, collate
 
 WIDTH = 12  # of the features
@@ -12,7 +12,7 @@ def tiny(**changes):
     """Settings of a network that trains in a second; without dropout, so that equal inputs give equal outputs."""
     sizes = {"video_width": WIDTH, "text_width": WIDTH, "width": 32, "heads": 4, "encoder_layers": 1}
     sizes |= {"decoder_layers": 2, "feed_forward": 48, "projection": 8, "text_positions": 16, "dropout": 0.0}
-    return ModelSettings(**(sizes | changes))
+    return AlignerNetworkSettings(**(sizes | changes))
 
 
 def sample(seed=0, *, seconds=20, texts=4, ordered=False, labelled=True):

@@ -4,9 +4,9 @@ import torch
 from aligner_samples import WIDTH, tiny
 
 from stepline.errors import ShapeError
-from stepline.nasva.align import NOWHERE, align, fit_texts, windows
+from stepline.nasva.align import NOWHERE, align, alignment_windows, score_texts
 from stepline.nasva.model import Aligner
-from stepline.nasva.network_settings import AlignerSettings
+from stepline.nasva.settings import AlignerSettings
 from stepline.records import FeatureSequence, Span
 
 SMALL = AlignerSettings(whole=20, window=16, stride=8, batch=3)
@@ -29,13 +29,13 @@ def test_a_short_video_is_aligned_at_once():
     aligner, features, texts = network(), video(20), vectors(3)
     alignment = align(aligner, features, ["a", "b", "c"], texts)
     assert (alignment.kind, alignment.rate, alignment.scores.shape) == ("cosine", 1.0, (3, 20))
-    fit = fit_texts(aligner, features, texts, settings=SMALL)
+    fit = score_texts(aligner, features, texts, settings=SMALL)
     assert np.array_equal(fit.scores, alignment.scores)
     assert fit.alignable is None
 
 
 def test_windows_are_tans():
-    parts = windows(200, 5, None, AlignerSettings(whole=100, window=64, stride=16))
+    parts = alignment_windows(200, 5, None, AlignerSettings(whole=100, window=64, stride=16))
     assert [part.start for part in parts] == list(range(0, 168, 16))
     assert (parts[0].end, parts[-1].end) == (64, 200)
     assert {(part.first, part.last) for part in parts} == {(0, 5)}
@@ -44,7 +44,7 @@ def test_windows_are_tans():
 @pytest.mark.parametrize("rows", [21, 24, 25, 31, 32, 33, 100])
 def test_every_row_lies_in_a_window(rows):
     covered = np.zeros(rows, dtype=bool)
-    for part in windows(rows, 1, None, SMALL):
+    for part in alignment_windows(rows, 1, None, SMALL):
         assert part.end - part.start <= SMALL.window
         covered[part.start : part.end] = True
     assert covered.all()
@@ -52,7 +52,7 @@ def test_every_row_lies_in_a_window(rows):
 
 def test_scores_of_windows_are_averaged_and_their_padding_changes_nothing():
     aligner, features, texts = network(), video(29), vectors(4)
-    fit = fit_texts(aligner, features, texts, settings=SMALL)  # windows 0-16, 8-24, 16-29: the last is padded
+    fit = score_texts(aligner, features, texts, settings=SMALL)  # windows 0-16, 8-24, 16-29: the last is padded
     alone = [
         align(aligner, FeatureSequence(features.values[a:b], 1.0, "drawn"), "abcd", texts).scores
         for a, b in ((0, 16), (8, 24), (16, 29))
@@ -70,7 +70,7 @@ def test_the_network_never_sees_more_rows_than_a_window_holds(monkeypatch):
     forward = Aligner.forward
     monkeypatch.setattr(Aligner, "forward", lambda self, batch: seen.append(batch.video.shape) or forward(self, batch))
     for rows in (100, 1000):
-        fit_texts(aligner, video(rows), vectors(2), settings=SMALL)
+        score_texts(aligner, video(rows), vectors(2), settings=SMALL)
         assert {shape[1] for shape in seen} <= {16, 12, 13, 14, 15}
         assert max(shape[0] for shape in seen) == 3
 
@@ -78,7 +78,7 @@ def test_the_network_never_sees_more_rows_than_a_window_holds(monkeypatch):
 def test_a_narration_is_sought_near_where_it_is_said():
     said = [Span(float(t), t + 2.0) for t in range(0, 100, 10)]
     settings = SMALL.model_copy(update={"mode": "narration"})
-    fit = fit_texts(network(), video(100), vectors(10), said=said, settings=settings)
+    fit = score_texts(network(), video(100), vectors(10), said=said, settings=settings)
     assert (fit.scores[0, 40:] == NOWHERE).all()
     assert (fit.scores[0, :16] > NOWHERE).all()
     assert (fit.scores[9, :50] == NOWHERE).all()
@@ -96,13 +96,13 @@ def test_only_narrations_know_their_places():
 
 
 def test_the_head_is_asked_where_there_is_one():
-    fit = fit_texts(network(alignability=True), video(29), vectors(4), settings=SMALL)
+    fit = score_texts(network(alignability=True), video(29), vectors(4), settings=SMALL)
     assert fit.alignable.shape == (4,)
     assert np.isfinite(fit.alignable).all()
 
 
 def test_no_text_gives_no_row():
-    assert fit_texts(network(), video(12), vectors(0)).scores.shape == (0, 12)
+    assert score_texts(network(), video(12), vectors(0)).scores.shape == (0, 12)
 
 
 @pytest.mark.parametrize(
@@ -118,13 +118,13 @@ def test_no_text_gives_no_row():
 )
 def test_what_does_not_fit_is_named(features, texts, said, reason):
     with pytest.raises(ShapeError, match=reason):
-        fit_texts(network(), features, texts, said=said)
+        score_texts(network(), features, texts, said=said)
 
 
 def test_bf16_moves_scores_a_little_and_no_clear_best_row():
     aligner, features, texts = network(alignability=True), video(29), vectors(4)
-    exact = fit_texts(aligner, features, texts, settings=SMALL)
-    fast = fit_texts(aligner, features, texts, settings=SMALL.model_copy(update={"bf16": True}))
+    exact = score_texts(aligner, features, texts, settings=SMALL)
+    fast = score_texts(aligner, features, texts, settings=SMALL.model_copy(update={"bf16": True}))
     assert fast.scores.dtype == exact.scores.dtype
     assert fast.scores.shape == exact.scores.shape
     assert fast.alignable.shape == exact.alignable.shape
@@ -140,7 +140,7 @@ def test_windows_keep_their_texts_and_rows_in_bf16():
     aligner, features, texts = network(), video(100), vectors(4)
     said = [Span(second, second + 2.0) for second in (5.0, 40.0, 60.0, 95.0)]
     settings = SMALL.model_copy(update={"mode": "narration"})
-    exact = fit_texts(aligner, features, texts, said=said, settings=settings)
-    fast = fit_texts(aligner, features, texts, said=said, settings=settings.model_copy(update={"bf16": True}))
+    exact = score_texts(aligner, features, texts, said=said, settings=settings)
+    fast = score_texts(aligner, features, texts, said=said, settings=settings.model_copy(update={"bf16": True}))
     assert (exact.scores == NOWHERE).any()
     assert np.array_equal(fast.scores == NOWHERE, exact.scores == NOWHERE)

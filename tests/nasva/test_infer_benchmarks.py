@@ -13,10 +13,10 @@ from research.simulate.texts import texts as worded
 from stepline.errors import DatasetError, ModelError, StoreError
 from stepline.features import FeatureWriter, RowTexts
 from stepline.grounding.speech import narration_labels
-from stepline.nasva.benchmarks import Features, Given, Vectors, asked_by, predict
+from stepline.nasva.benchmarks import BenchmarkInputs, StoredFeatures, TextVectors, benchmark_questions, write_answers
 from stepline.nasva.checkpoint import FeatureSpace, load_aligner, write_aligner
 from stepline.nasva.model import Aligner
-from stepline.nasva.network_settings import AlignerSettings, ModelSettings
+from stepline.nasva.settings import AlignerNetworkSettings, AlignerSettings
 from stepline.nasva.train import train_aligner
 from stepline.records import Span
 from stepline.training.batches import Sample
@@ -48,7 +48,7 @@ def trained(simulation, tmp_path_factory):
     network = train_aligner(
         [one for one in samples if len(one.text)],
         folder / "run",
-        model=ModelSettings(**SIZES, feed_forward=128, dropout=0.0),
+        model=AlignerNetworkSettings(**SIZES, feed_forward=128, dropout=0.0),
         settings=TrainSettings(epochs=4, batch=8, learning_rate=2e-3, save_every=1000),
     )
     write_aligner(network, folder / "aligner.safetensors", FeatureSpace("world-usual", "world"))
@@ -169,11 +169,13 @@ def test_stores_stand_for_folders_of_files(simulation, world, trained, tmp_path)
     loaded = load_aligner(trained)
     with FeatureWriter(tmp_path / "videos") as writer:
         writer.add(one.id, one.features().values, rate=1.0, backbone="world-usual")
-    asked = [each for each in asked_by("htm-align", world / "htm_align.json").asked if each.id == one.id]
-    files = Given(Features(world / "features" / "usual"), Vectors(world / "texts" / "usual" / "narration", loaded))
-    store = Given(Features(tmp_path / "videos"), files.vectors)
+    asked = [each for each in benchmark_questions("htm-align", world / "htm_align.json").asked if each.id == one.id]
+    files = BenchmarkInputs(
+        StoredFeatures(world / "features" / "usual"), TextVectors(world / "texts" / "usual" / "narration", loaded)
+    )
+    store = BenchmarkInputs(StoredFeatures(tmp_path / "videos"), files.vectors)
     for name, given in (("files", files), ("store", store)):
-        predict("htm-align", asked, loaded, given, tmp_path / f"{name}.json", SETTINGS)
+        write_answers("htm-align", asked, loaded, given, tmp_path / f"{name}.json", SETTINGS)
     assert (tmp_path / "files.json").read_text() == (tmp_path / "store.json").read_text()
 
 
@@ -211,19 +213,33 @@ def test_what_does_not_fit_is_named(stepline, world, trained, tmp_path):
         assert (result.exit_code, result.stderr.count("\n")) == (1, 1), result.output
         assert reason in result.stderr
     loaded = load_aligner(trained)
-    asked = asked_by("htm-align", reference).asked[:3]
-    vectors = Vectors(world / "texts" / "usual" / "narration", loaded)
+    asked = benchmark_questions("htm-align", reference).asked[:3]
+    vectors = TextVectors(world / "texts" / "usual" / "narration", loaded)
     with pytest.raises(DatasetError, match="none of 3 videos can be answered"):
-        predict("htm-align", asked, loaded, Given(Features(tmp_path / "empty"), vectors), tmp_path / "o", SETTINGS)
+        write_answers(
+            "htm-align",
+            asked,
+            loaded,
+            BenchmarkInputs(StoredFeatures(tmp_path / "empty"), vectors),
+            tmp_path / "o",
+            SETTINGS,
+        )
     with pytest.raises(DatasetError, match="trained on features 12 wide"):
-        predict("htm-align", asked, load_aligner(narrow), Given(Features(usual), vectors), tmp_path / "o", SETTINGS)
+        write_answers(
+            "htm-align",
+            asked,
+            load_aligner(narrow),
+            BenchmarkInputs(StoredFeatures(usual), vectors),
+            tmp_path / "o",
+            SETTINGS,
+        )
     with FeatureWriter(tmp_path / "others") as writer:
         lines = RowTexts(asked[0].texts)
         writer.add(asked[0].video, np.ones((len(lines.texts), 128), np.float32), rate=1.0, backbone="clip", texts=lines)
-    given = Given(Features(usual), Vectors(tmp_path / "others", loaded))
+    given = BenchmarkInputs(StoredFeatures(usual), TextVectors(tmp_path / "others", loaded))
     with pytest.raises(DatasetError, match="trained on texts of 'world', given are 'clip'"):
-        predict("htm-align", asked[:1], loaded, given, tmp_path / "o", SETTINGS)
+        write_answers("htm-align", asked[:1], loaded, given, tmp_path / "o", SETTINGS)
     with pytest.raises(ModelError, match="give --texts"):
-        Vectors(None, load_aligner(narrow))
+        TextVectors(None, load_aligner(narrow))
     with pytest.raises(StoreError, match="texts have no vector"):
         vectors.read(asked[0].video, ["a line that nobody says"])

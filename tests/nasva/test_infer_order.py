@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from stepline.errors import ShapeError
-from stepline.nasva.align import apart, chain, chances, dependent, summed
-from stepline.nasva.network_settings import AlignerSettings
+from stepline.nasva.align import compete, ordered_posterior, posterior, prefer_order, window_sums
+from stepline.nasva.settings import AlignerSettings
 
 PLAIN = AlignerSettings(compete=0.0)
 
@@ -39,7 +39,7 @@ def by_hand(at, shown, cost):
 def test_the_chain_gives_the_sums_over_all_ways():
     at, shown = drawn()
     held, none = by_hand(at, shown, 1.5)
-    found = chain(at, shown, 1.5)
+    found = ordered_posterior(at, shown, 1.5)
     np.testing.assert_allclose(found.at, held / held.sum(axis=1, keepdims=True), atol=1e-9)
     _, alike = by_hand(np.full(at.shape, 1 / 4), shown, 1.5)
     odds = (1 - none) / none / ((1 - alike) / alike) * shown / (1 - shown)
@@ -49,24 +49,24 @@ def test_the_chain_gives_the_sums_over_all_ways():
 def test_order_settles_what_the_pictures_leave_open():
     scores = np.full((2, 9), -0.5, np.float32)
     scores[0, 2] = scores[1, [1, 6]] = 0.5
-    assert chances(scores, np.full(2, 0.9), PLAIN).best.tolist() == [2, 1]
+    assert posterior(scores, np.full(2, 0.9), PLAIN).best.tolist() == [2, 1]
     ordered = PLAIN.model_copy(update={"order": "given"})
-    assert chances(scores, np.full(2, 0.9), ordered).best.tolist() == [2, 6]
+    assert posterior(scores, np.full(2, 0.9), ordered).best.tolist() == [2, 6]
     scores[1, 1] = 0.9  # what is clearly seen is believed
-    assert chances(scores, np.full(2, 0.9), ordered).best.tolist() == [2, 1]
+    assert posterior(scores, np.full(2, 0.9), ordered).best.tolist() == [2, 1]
 
 
 def test_with_nothing_seen_the_order_takes_nothing_from_shown():
     shown = np.array([0.3, 0.8, 0.6, 0.5])
-    found = chances(np.zeros((4, 30), np.float32), shown, PLAIN.model_copy(update={"order": "given"}))
+    found = posterior(np.zeros((4, 30), np.float32), shown, PLAIN.model_copy(update={"order": "given"}))
     np.testing.assert_allclose(found.shown, shown, atol=1e-6)
 
 
 def test_rivals_keep_apart_and_the_surer_one_stays():
     scores = np.full((2, 30), -0.5, np.float32)
     scores[0, 5], scores[1, 5], scores[1, 20] = 0.9, 0.55, 0.5
-    assert chances(scores, np.array([0.9, 0.9]), PLAIN).best.tolist() == [5, 5]
-    found = chances(scores, np.array([0.9, 0.9]), AlignerSettings())
+    assert posterior(scores, np.array([0.9, 0.9]), PLAIN).best.tolist() == [5, 5]
+    found = posterior(scores, np.array([0.9, 0.9]), AlignerSettings())
     assert found.best.tolist() == [5, 20]
     assert found.shown.tolist() == [0.9, 0.9]
 
@@ -78,8 +78,8 @@ def test_a_dependency_moves_what_must_come_later():
     scores[2, [4, 15]] = 0.5, 0.45
     before = np.full((3, 3), 0.5)
     before[0, 1], before[1, 0] = 0.99, 0.01
-    assert chances(scores, np.full(3, 0.9), PLAIN).best.tolist() == [10, 4, 4]
-    assert chances(scores, np.full(3, 0.9), PLAIN, before=before).best.tolist() == [10, 15, 4]
+    assert posterior(scores, np.full(3, 0.9), PLAIN).best.tolist() == [10, 4, 4]
+    assert posterior(scores, np.full(3, 0.9), PLAIN, before=before).best.tolist() == [10, 15, 4]
 
 
 def test_when_it_is_said_settles_what_looks_alike():
@@ -87,8 +87,8 @@ def test_when_it_is_said_settles_what_looks_alike():
     scores[0, [3, 15]] = 0.5
     prior = np.full((1, 20), 0.02)
     prior[0, 14] = prior[0, 15] = 0.3
-    assert chances(scores, np.array([0.5]), prior=prior).best.tolist() == [15]
-    assert chances(scores, np.array([0.5]), AlignerSettings(speech=0.0), prior=prior).best.tolist() == [3]
+    assert posterior(scores, np.array([0.5]), prior=prior).best.tolist() == [15]
+    assert posterior(scores, np.array([0.5]), AlignerSettings(speech=0.0), prior=prior).best.tolist() == [3]
 
 
 def test_texts_in_no_order_may_stand_in_any():
@@ -96,25 +96,29 @@ def test_texts_in_no_order_may_stand_in_any():
     scores = chance.uniform(-0.5, 0.5, (5, 40)).astype(np.float32)
     shown = chance.uniform(0.2, 0.9, 5)
     turn = [3, 0, 4, 1, 2]
-    np.testing.assert_allclose(chances(scores[turn], shown[turn]).at, chances(scores, shown).at[turn], atol=1e-12)
+    np.testing.assert_allclose(posterior(scores[turn], shown[turn]).at, posterior(scores, shown).at[turn], atol=1e-12)
 
 
 def test_chances_stay_chances():
     at, shown = drawn(6, 25)
-    for rows in (apart(at, shown, 2.0, 8), dependent(at, shown, np.full((6, 6), 0.9), 1.5), chain(at, shown, 3.0).at):
+    for rows in (
+        compete(at, shown, 2.0, 8),
+        prefer_order(at, shown, np.full((6, 6), 0.9), 1.5),
+        ordered_posterior(at, shown, 3.0).at,
+    ):
         assert (rows >= 0).all()
         np.testing.assert_allclose(rows.sum(axis=1), 1.0)
 
 
 def test_sums_stop_at_the_ends():
-    assert summed(np.array([[1.0, 2.0, 3.0, 4.0]]), 3).tolist() == [[3.0, 6.0, 9.0, 7.0]]
-    assert summed(np.array([[1.0, 2.0]]), 8).tolist() == [[3.0, 3.0]]
+    assert window_sums(np.array([[1.0, 2.0, 3.0, 4.0]]), 3).tolist() == [[3.0, 6.0, 9.0, 7.0]]
+    assert window_sums(np.array([[1.0, 2.0]]), 8).tolist() == [[3.0, 3.0]]
 
 
 def test_no_text_and_one_text_are_fine():
     ordered = AlignerSettings(order="given")
-    assert chances(np.zeros((0, 5), np.float32), np.zeros(0), ordered).at.shape == (0, 5)
-    assert chances(np.zeros((1, 1), np.float32), np.ones(1), ordered).best.tolist() == [0]
+    assert posterior(np.zeros((0, 5), np.float32), np.zeros(0), ordered).at.shape == (0, 5)
+    assert posterior(np.zeros((1, 1), np.float32), np.ones(1), ordered).best.tolist() == [0]
 
 
 @pytest.mark.parametrize(
@@ -130,4 +134,4 @@ def test_no_text_and_one_text_are_fine():
 )
 def test_what_does_not_fit_is_named(scores, shown, before, reason):
     with pytest.raises(ShapeError, match=reason):
-        chances(scores, shown, before=before)
+        posterior(scores, shown, before=before)

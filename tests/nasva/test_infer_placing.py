@@ -3,10 +3,10 @@ import pytest
 
 from stepline.errors import ShapeError
 from stepline.evaluate.calibration import Logistic
-from stepline.nasva.align import Fit, spans
+from stepline.nasva.align import TextScores, posterior_spans
 from stepline.nasva.calibration import Calibration
-from stepline.nasva.network_settings import AlignerSettings
 from stepline.nasva.predict import UNCALIBRATED, place_steps
+from stepline.nasva.settings import AlignerSettings
 from stepline.records import Span, Step
 
 BY_RISE = Calibration("abc", {"step": Logistic((0.0,) * 6, (1.0,) * 6, (0.0, 20.0, 0.0, 0.0, 0.0, 0.0), -10.0)})
@@ -16,7 +16,7 @@ def fit():
     """The first text rises by 1 in rows 10 to 14, most in row 12, the second by 0.1."""
     scores = np.zeros((2, 40), np.float32)
     scores[0, 10:15], scores[0, 12], scores[1, 30] = 1.0, 1.05, 0.1
-    return Fit(scores, None, 1.0)
+    return TextScores(scores, None, 1.0)
 
 
 def steps(**said):
@@ -48,15 +48,15 @@ def test_speech_counts_where_it_is_known():
     scores = np.zeros((1, 60), np.float32)
     scores[0, [10, 50]] = 0.6
     step = Step(id="1", text="cut the lemon", said=Span(49.0, 51.0))
-    assert place_steps([step], Fit(scores, None, 1.0)).at == (50.5,)
+    assert place_steps([step], TextScores(scores, None, 1.0)).at == (50.5,)
     late = step.model_copy(update={"said": Span(90.0, 95.0)})  # after the last row
-    assert place_steps([late], Fit(scores, None, 1.0)).at == (50.5,)
+    assert place_steps([late], TextScores(scores, None, 1.0)).at == (50.5,)
 
 
 def test_times_stay_inside_a_video_whose_last_second_is_short():
     scores = np.zeros((1, 10), np.float32)
     scores[0, 9] = 1.0
-    placing = place_steps(steps()[:1], Fit(scores, None, 1.0), BY_RISE, duration=9.3)
+    placing = place_steps(steps()[:1], TextScores(scores, None, 1.0), BY_RISE, duration=9.3)
     assert placing.steps[0].spans[0].end <= 9.3
     assert placing.at[0] == pytest.approx(9.15)
 
@@ -64,7 +64,7 @@ def test_times_stay_inside_a_video_whose_last_second_is_short():
 def test_the_second_of_a_step_lies_in_its_span():
     scores = np.zeros((1, 40), np.float32)
     scores[0, 2], scores[0, 20:27], scores[0, 23] = 1.0, 0.9, 0.91  # row 2 alone is best, seven others together
-    placing = place_steps(steps()[:1], Fit(scores, None, 1.0))
+    placing = place_steps(steps()[:1], TextScores(scores, None, 1.0))
     assert placing.chances.best.tolist() == [2]
     assert placing.steps[0].spans[0].iou(Span(20.0, 27.0)) > 0.7
     assert placing.steps[0].at == 23.5
@@ -75,25 +75,28 @@ def test_the_second_of_a_step_lies_in_its_span():
 def test_every_rule_keeps_the_second_in_the_span(rule, rate, end):
     scores = np.random.default_rng(0).normal(scale=0.3, size=(60, 40)).astype(np.float32)
     named = [Step(id=str(k), text=str(k)) for k in range(60)]
-    placing = place_steps(named, Fit(scores, None, rate), settings=AlignerSettings(spans=rule), duration=end)
+    placing = place_steps(named, TextScores(scores, None, rate), settings=AlignerSettings(spans=rule), duration=end)
     assert all(span.start <= at <= span.end for span, at in zip(placing.spans, placing.at, strict=True))
 
 
 def test_spans_follow_the_rule():
     at = np.zeros((1, 40))
     at[0, 18:23] = 0.1, 0.2, 0.4, 0.2, 0.1
-    by = {rule: spans(at, 1.0, AlignerSettings(spans=rule, smooth=1))[0] for rule in ("start", "center", "grown")}
+    by = {
+        rule: posterior_spans(at, 1.0, AlignerSettings(spans=rule, smooth=1))[0]
+        for rule in ("start", "center", "grown")
+    }
     assert by == {"start": Span(20.0, 28.0), "center": Span(16.5, 24.5), "grown": Span(19.0, 22.0)}
-    assert spans(at, 2.0, AlignerSettings(spans="start"))[0] == Span(10.0, 18.0)
-    assert spans(at, 1.0, AlignerSettings(spans="start"), end=25.0)[0] == Span(20.0, 25.0)
+    assert posterior_spans(at, 2.0, AlignerSettings(spans="start"))[0] == Span(10.0, 18.0)
+    assert posterior_spans(at, 1.0, AlignerSettings(spans="start"), end=25.0)[0] == Span(20.0, 25.0)
 
 
 def test_one_dim_second_does_not_cut_a_span():
     at = np.full((1, 40), 1e-6)
     at[0, 15:26] = 0.1
     at[0, 20] = 0.001
-    assert spans(at, 1.0)[0].iou(Span(15.0, 26.0)) > 0.7
-    assert spans(at, 1.0, AlignerSettings(smooth=1))[0].duration <= 6
+    assert posterior_spans(at, 1.0)[0].iou(Span(15.0, 26.0)) > 0.7
+    assert posterior_spans(at, 1.0, AlignerSettings(smooth=1))[0].duration <= 6
 
 
 def test_scores_of_other_steps_are_refused():

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from stepline.errors import ShapeError
-from stepline.nasva.network_settings import RefineSettings
-from stepline.nasva.pseudo_labels import agreeing, alikeness, least_score, place, refine
+from stepline.nasva.pseudo_labels import cosine_similarity, label_span, relabel, score_threshold, teachers_agree
+from stepline.nasva.settings import RefineSettings
 from stepline.records import Span
 
 ROW = np.array([0.1, 0.2, 0.6, 0.8, 0.6, 0.5, 0.1, 0.0], dtype=np.float32)  # its best second is 3
@@ -18,63 +18,65 @@ def peaks(*seconds, height=0.5, length=10):
 
 def test_the_best_second_starts_a_label_or_is_its_middle():
     at_start = RefineSettings(position="start", seconds=4.0)
-    assert place(ROW, 1.0, at_start) == Span(3.0, 7.0)
-    assert place(ROW, 1.0, at_start.model_copy(update={"position": "center"})) == Span(1.5, 5.5)
-    assert place(ROW, 2.0, at_start) == Span(1.5, 4.0)  # 8 rows at 2 a second are 4 s
+    assert label_span(ROW, 1.0, at_start) == Span(3.0, 7.0)
+    assert label_span(ROW, 1.0, at_start.model_copy(update={"position": "center"})) == Span(1.5, 5.5)
+    assert label_span(ROW, 2.0, at_start) == Span(1.5, 4.0)  # 8 rows at 2 a second are 4 s
 
 
 def test_a_label_ends_with_the_video():
     last = np.array([0.0, 0.0, 0.0, 0.9], dtype=np.float32)
-    assert place(last, 1.0, RefineSettings(position="start")) == Span(3.0, 4.0)
-    assert place(last[::-1], 1.0, RefineSettings(position="center")) == Span(0.0, 4.0)
+    assert label_span(last, 1.0, RefineSettings(position="start")) == Span(3.0, 4.0)
+    assert label_span(last[::-1], 1.0, RefineSettings(position="center")) == Span(0.0, 4.0)
 
 
 def test_a_label_grows_while_the_score_is_seven_tenths_of_the_peak():
     grown = RefineSettings(seconds=None)
-    assert place(ROW, 1.0, grown) == Span(2.0, 5.0)  # 0.56 and more
-    assert place(ROW, 1.0, grown.model_copy(update={"grow": 0.6})) == Span(2.0, 6.0)
-    assert place(ROW - 1, 1.0, grown) == Span(3.0, 4.0)  # a share of a score below 0 means nothing
+    assert label_span(ROW, 1.0, grown) == Span(2.0, 5.0)  # 0.56 and more
+    assert label_span(ROW, 1.0, grown.model_copy(update={"grow": 0.6})) == Span(2.0, 6.0)
+    assert label_span(ROW - 1, 1.0, grown) == Span(3.0, 4.0)  # a share of a score below 0 means nothing
 
 
 def test_a_cosine_drops_texts_below_it_and_a_quantile_drops_a_share():
     matrix = peaks(1, 2, 3, 4) * np.array([[0.2], [0.4], [0.6], [0.8]], dtype=np.float32) * 2
-    cosine = refine([[matrix]], [1.0], RefineSettings(threshold=0.5, threshold_kind="cosine"))
+    cosine = relabel([[matrix]], [1.0], RefineSettings(threshold=0.5, threshold_kind="cosine"))
     assert [span is not None for span in cosine[0]] == [False, False, True, True]
-    share = refine([[matrix]], [1.0], RefineSettings(threshold=0.25))
+    share = relabel([[matrix]], [1.0], RefineSettings(threshold=0.25))
     assert [span is not None for span in share[0]] == [False, True, True, True]
-    assert least_score([matrix], RefineSettings(threshold=0.0)) == -np.inf
+    assert score_threshold([matrix], RefineSettings(threshold=0.0)) == -np.inf
 
 
 def test_teachers_are_averaged_and_may_have_to_agree():
     first, second = peaks(1, 8, height=0.5), peaks(3, 2, height=0.9)
-    assert agreeing([first, second], 2.0).tolist() == [True, False]
+    assert teachers_agree([first, second], 2.0).tolist() == [True, False]
     both = RefineSettings(position="start", seconds=1.0, agree=None)
-    assert refine([[first], [second]], [1.0], both) == ((Span(3.0, 4.0), Span(2.0, 3.0)),)
-    agreed = refine([[first], [second]], [1.0], both.model_copy(update={"agree": 2.0}))
+    assert relabel([[first], [second]], [1.0], both) == ((Span(3.0, 4.0), Span(2.0, 3.0)),)
+    agreed = relabel([[first], [second]], [1.0], both.model_copy(update={"agree": 2.0}))
     assert agreed == ((Span(3.0, 4.0), None),)
 
 
 def test_a_threshold_that_keeps_nothing_is_an_error_that_says_so():
     high = RefineSettings(threshold=0.8, threshold_kind="cosine")
     with pytest.raises(ShapeError, match=r"0 of 2 texts keep a label.*refine.threshold_kind=quantile"):
-        refine([[peaks(1, 2)]], [1.0], high)
+        relabel([[peaks(1, 2)]], [1.0], high)
     with pytest.raises(ShapeError, match="0 of 0 texts"):
-        refine([[]], [], RefineSettings())
+        relabel([[]], [], RefineSettings())
     with pytest.raises(ShapeError, match="at least one teacher"):
-        refine([], [1.0])
+        relabel([], [1.0])
 
 
 def test_a_threshold_that_keeps_hardly_anything_warns(caplog):
     matrix = np.vstack([peaks(*[1] * 24, height=0.1), peaks(2, height=0.9)])
-    kept = refine([[matrix]], [1.0], RefineSettings(threshold=0.8, threshold_kind="cosine"))
+    kept = relabel([[matrix]], [1.0], RefineSettings(threshold=0.8, threshold_kind="cosine"))
     assert sum(span is not None for span in kept[0]) == 1
     assert "only 1 of 25 texts keep a label" in caplog.text
 
 
 def test_a_video_without_texts_has_no_labels():
-    assert refine([[np.zeros((0, 5), np.float32), peaks(1)]], [1.0, 1.0]) == ((), (Span(0.0, 5.5),))
+    assert relabel([[np.zeros((0, 5), np.float32), peaks(1)]], [1.0, 1.0]) == ((), (Span(0.0, 5.5),))
 
 
 def test_likeness_is_the_cosine_and_0_of_nothing():
     video = np.array([[2.0, 0.0], [3.0, 4.0], [0.0, 0.0]], dtype=np.float32)
-    np.testing.assert_allclose(alikeness(video, np.array([[5.0, 0.0]], np.float32)), [[1.0, 0.6, 0.0]], atol=1e-6)
+    np.testing.assert_allclose(
+        cosine_similarity(video, np.array([[5.0, 0.0]], np.float32)), [[1.0, 0.6, 0.0]], atol=1e-6
+    )

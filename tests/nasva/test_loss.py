@@ -9,9 +9,10 @@ from torch.testing import assert_close
 
 from stepline.errors import ShapeError
 from stepline.nasva import loss as loss_module
-from stepline.nasva.loss import agreement, alignability_loss, grounding_loss, kept
-from stepline.nasva.model import Aligned, Aligner
-from stepline.nasva.network_settings import LossSettings
+from stepline.nasva.loss import agreeing_layers, alignability_loss, grounding_loss, labelled_texts
+from stepline.nasva.model import Aligner, AlignerOutput
+from stepline.nasva.settings import AlignerLossSettings
+from stepline.training import layers
 from stepline.training.batches import Batch, Sample, collate
 from stepline.training.loop import Loss
 
@@ -21,7 +22,7 @@ NEVER = Sample("never", sample().video, np.zeros((0, 12), np.float32), np.zeros(
 
 
 def settings(form, **changes):
-    return LossSettings(form=form, **changes)
+    return AlignerLossSettings(form=form, **changes)
 
 
 def loss_and_gradients(data, form, model=None):
@@ -113,7 +114,7 @@ def test_more_padding_changes_nothing_but_the_rows_that_release_counts(form):
 
 def hand_made():
     """One text, two seconds at cosine 0.6 and 0.8; the first is shown."""
-    aligned = Aligned(torch.tensor([[[[1.0, 0.0]]]]), torch.tensor([[[0.6, 0.8], [0.8, -0.6]]]), None)
+    aligned = AlignerOutput(torch.tensor([[[[1.0, 0.0]]]]), torch.tensor([[[0.6, 0.8], [0.8, -0.6]]]), None)
     no = torch.zeros(1, 2, dtype=torch.bool)
     data = Batch(("v",), aligned.video, no, aligned.text[0], no[:, :1], torch.tensor([[[True, False]]]), no[:, 0])
     return aligned, data
@@ -152,7 +153,7 @@ def test_the_official_case_gives_the_official_loss(shared):
     case = json.loads((shared / "metric_cases" / "nasva_loss.json").read_text())
     cosines = torch.tensor(case["sim(before/0.07) rows=B*S cols=B*T"])  # (6, 8)
     video = torch.linalg.qr(torch.randn(8, 8))[0]  # (8, 8), unit rows, so that text = cosines @ video
-    aligned = Aligned((cosines @ video).view(1, 2, 3, 8), video.view(2, 4, 8), None)
+    aligned = AlignerOutput((cosines @ video).view(1, 2, 3, 8), video.view(2, 4, 8), None)
     masks = {name: torch.tensor(case[name]) for name in ("visual_padding_mask", "text_padding_mask", "time_mask")}
     data = Batch(
         ("a", "b"),
@@ -180,7 +181,7 @@ def test_sums_of_two_processes_make_the_mean_of_one():
 
 def test_kept_labels_are_the_alignable_texts():
     data = collate([replace(sample(1), positive=sample(1).positive * [[1], [0], [1], [1]] > 0), sample(2, texts=2)])
-    alignable, known = kept(data)
+    alignable, known = labelled_texts(data)
     assert alignable.tolist() == [[True, False, True, True], [True, True, False, False]]
     assert known.tolist() == [[True] * 4, [True, True, False, False]]
 
@@ -189,10 +190,10 @@ def test_agreement_asks_both_layers():
     """Best scores .9 .8 .2 .1 in the first layer, .9 .1 .8 .2 in the last: the first text is in, the last one out."""
     best = torch.tensor([[0.9, 0.8, 0.2, 0.1], [0.9, 0.1, 0.8, 0.2]])
     text = torch.stack((best, (1 - best.square()).sqrt()), dim=2)[:, None]  # (2, 1, 4, 2)
-    aligned = Aligned(text, torch.tensor([[[1.0, 0.0]]]), None)
+    aligned = AlignerOutput(text, torch.tensor([[[1.0, 0.0]]]), None)
     no = torch.zeros(1, 4, dtype=torch.bool)
     data = Batch(("v",), aligned.video, no[:, :1], text[0], no, no[..., None], no[:, 0])
-    alignable, known = agreement(aligned, data)
+    alignable, known = agreeing_layers(aligned, data)
     assert known.tolist() == [[True, False, False, True]]
     assert alignable[known].tolist() == [True, False]
 
@@ -221,11 +222,11 @@ def test_without_the_head_its_loss_is_refused():
 
 
 def test_rivals_block_by_block_equal_the_whole_matrix(monkeypatch):
-    monkeypatch.setattr(loss_module, "BLOCK", 3)
+    monkeypatch.setattr(layers, "LOG_SUM_EXP_BLOCK", 3)
     torch.manual_seed(0)
     text, video = torch.randn(2, 2, 4, 5, requires_grad=True), torch.randn(2, 6, 5, requires_grad=True)
     pad = torch.tensor([[False] * 6, [False] * 4 + [True] * 2])
-    found = loss_module._rivals_in_batch(text, video, pad)  # (2, 2, 4)
+    found = loss_module._log_sum_exp_over_batch(text, video, pad)  # (2, 2, 4)
     logits = torch.einsum("lbkd,csd->lbkcs", text, video).masked_fill(pad, -1e4)
     expected = logits.flatten(3).logsumexp(dim=3)
     assert_close(found, expected)

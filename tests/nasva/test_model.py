@@ -9,7 +9,7 @@ from torch.testing import assert_close
 from stepline.errors import ShapeError
 from stepline.nasva.loss import grounding_loss
 from stepline.nasva.model import Aligner
-from stepline.nasva.network_settings import LossSettings, ModelSettings
+from stepline.nasva.settings import AlignerLossSettings, AlignerNetworkSettings
 from stepline.training.batches import Sample, collate
 
 FORMS = ["released", "paper"]
@@ -106,10 +106,12 @@ def test_it_learns_under_bf16_with_scores_kept_in_float32():
         assert model(data).text.dtype == torch.float32
         assert torch.equal(aligned.layers(2), model(data).layers(2)) is False  # autocast does reach the network
         scores = aligned.scores
-        losses = [grounding_loss(aligned, data, LossSettings(form=form)).mean.item() for form in ("paper", "release")]
+        losses = [
+            grounding_loss(aligned, data, AlignerLossSettings(form=form)).mean.item() for form in ("paper", "release")
+        ]
     assert torch.equal(scores, aligned.scores)
     assert losses == [
-        grounding_loss(aligned, data, LossSettings(form=form)).mean.item() for form in ("paper", "release")
+        grounding_loss(aligned, data, AlignerLossSettings(form=form)).mean.item() for form in ("paper", "release")
     ]
 
 
@@ -141,7 +143,7 @@ def test_each_decoder_layer_gives_a_matrix_of_cosines():
 
 def test_the_default_has_the_released_size():
     with torch.device("meta"):
-        model = Aligner(ModelSettings())
+        model = Aligner(AlignerNetworkSettings())
     assert sum(weight.numel() for weight in model.parameters()) == 9_421_827 - 514 - 49_537  # less its unused heads
 
 
@@ -156,7 +158,7 @@ def test_inputs_that_do_not_fit_are_refused():
     model = fresh()
     with pytest.raises(ShapeError, match="video features have width 12, the model takes 5"):
         fresh(video_width=5)(batch())
-    with pytest.raises(ShapeError, match="17 texts in order are more than the 16 places"):
+    with pytest.raises(ShapeError, match="17 texts in order are more than the 16 positions"):
         model(collate([sample(seconds=80, texts=17, ordered=True)]))
     with pytest.raises(ShapeError, match="at least one feature row"):
         empty = batch()

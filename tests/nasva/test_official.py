@@ -12,7 +12,7 @@ from stepline.nasva import model as rows
 from stepline.nasva.checkpoint import import_official, our_name, read_aligner, write_aligner, write_weights
 from stepline.nasva.loss import grounding_loss
 from stepline.nasva.model import Aligner
-from stepline.nasva.network_settings import LossSettings
+from stepline.nasva.settings import AlignerLossSettings
 from stepline.training.batches import Batch
 
 CASES = {"tiny": ("tiny_", "tiny_checkpoint_fp32.pth"), "full": ("", "checkpoint_fp16.pth")}
@@ -44,7 +44,7 @@ def run(folder, size, mode):
 @pytest.mark.parametrize("size", CASES)
 @pytest.mark.parametrize("padding", ["left out", "kept"])
 def test_it_does_what_the_released_code_does(parity, monkeypatch, size, mode, padding):
-    monkeypatch.setattr(rows, "PAYS", {"left out": 0, "kept": 1}[padding])
+    monkeypatch.setattr(rows, "PACKING_PAYS", {"left out": 0, "kept": 1}[padding])
     model, data, arrays, expected = run(parity, size, mode)
     aligned = model(data)
     compared = np.ones(arrays[f"{mode}_cosine"].shape, bool)  # what stands on padding is compared where it is made
@@ -56,7 +56,7 @@ def test_it_does_what_the_released_code_does(parity, monkeypatch, size, mode, pa
         assert np.abs(layers - arrays[f"{mode}_layers_same_video"])[:, compared].max() < 2e-5
         best = aligned.scores.masked_fill(data.video_pad[:, None], -1).argmax(dim=2)
     assert best[~data.text_pad].tolist() == arrays[f"{mode}_pred_time"][~data.text_pad.numpy()].tolist()
-    loss = grounding_loss(aligned, data, LossSettings(form="release")).mean
+    loss = grounding_loss(aligned, data, AlignerLossSettings(form="release")).mean
     assert loss.item() == pytest.approx(expected["loss"], abs=2e-5)
     loss.backward()
     norms = {name: weight.grad.norm().item() for name, weight in model.named_parameters()}

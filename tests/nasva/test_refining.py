@@ -11,8 +11,8 @@ from stepline.cli import main
 from stepline.errors import ShapeError
 from stepline.features import FeatureStore, FeatureWriter, RowTexts
 from stepline.nasva.checkpoint import read_aligner, read_space
-from stepline.nasva.network_settings import RefineRunSettings
 from stepline.nasva.refine import UNLABELLED, RefineSources, _VideoReader, refine_dataset, refined_records
+from stepline.nasva.settings import RefineRunSettings
 from stepline.records import Record, Sentence, Span, Step, Transcript, Video
 from stepline.settings import load_settings
 from stepline.storage import read_parquet, write_parquet

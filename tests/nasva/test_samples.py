@@ -9,7 +9,7 @@ from stepline.errors import DatasetError, ShapeError
 from stepline.features import FeatureStore, FeatureWriter, RowTexts, import_features
 from stepline.nasva import dataset as reasons
 from stepline.nasva.dataset import gather_samples
-from stepline.nasva.network_settings import DataSettings
+from stepline.nasva.settings import AlignerDataSettings
 from stepline.records import Record, Sentence, Span, Step, Transcript, Video
 from stepline.settings import validate
 from stepline.storage import write_parquet, write_record
@@ -61,19 +61,19 @@ def test_a_sample_is_the_video_its_vectors_and_its_labels(tmp_path):
 
 
 def test_texts_without_a_label_can_be_left_out(tmp_path):
-    settings = DataSettings(unlabelled="drop")
+    settings = AlignerDataSettings(unlabelled="drop")
     (sample,) = gather(tmp_path, told("a", None, (1, 3), (99, 100), (5, 6)), counts={"a": 8}, settings=settings)
     assert_allclose(sample.text, vectors(4)[[1, 3]], atol=2e-3)
     assert [np.flatnonzero(row).tolist() for row in sample.positive] == [[1, 2], [5]]
 
 
 def test_what_is_past_the_truncation_has_no_label(tmp_path):
-    settings = DataSettings(longest=5)
+    settings = AlignerDataSettings(longest=5)
     given = [told("a", (1, 2), (4, 7), (6, 7)), told("b", (5, 6))]
     made = gather(tmp_path, *given, counts={"a": 8, "b": 8}, settings=settings)
     assert made.lengths == [5]
     assert [np.flatnonzero(row).tolist() for row in made[0].positive] == [[1], [4], []]
-    assert [(each.id, each.reason) for each in made.omitted] == [("b", reasons.PAST)]
+    assert [(each.id, each.reason) for each in made.omitted] == [("b", reasons.LABELS_OUTSIDE)]
 
 
 def test_whatever_does_not_fit_is_told_and_nothing_takes_its_place(tmp_path):

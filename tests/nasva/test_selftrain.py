@@ -8,13 +8,20 @@ import torch
 from research.simulate import SimulationSettings, simulate
 from stepline.errors import SettingsError, ShapeError, StoreError
 from stepline.grounding.speech import coarse_spans
-from stepline.nasva.network_settings import ModelSettings, RefineSettings, SelfTrainSettings
-from stepline.nasva.pseudo_labels import read_labels, step_samples, unplaced, with_foreign_texts, write_labels, written
+from stepline.nasva.pseudo_labels import (
+    read_labels,
+    step_samples,
+    step_video,
+    unlabelled_samples,
+    with_foreign_texts,
+    write_labels,
+)
 from stepline.nasva.self_training import SelfTraining
+from stepline.nasva.settings import AlignerNetworkSettings, RefineSettings, SelfTrainSettings
 from stepline.records import Span
 from stepline.training.settings import TrainSettings
 
-MODEL = ModelSettings(
+MODEL = AlignerNetworkSettings(
     video_width=128, text_width=128, width=32, heads=2, encoder_layers=1, decoder_layers=1, feed_forward=64,
     projection=16, text_positions=128,
 )  # fmt: skip
@@ -29,7 +36,7 @@ def simulated(video):
     kept, _ = coarse_spans(record.steps, record.transcript.sentences, likeness, duration=duration)
     said = {step.id: step.said for step in kept}
     truth = video.shown("step")[:, : len(features.values)]
-    return written(video.id, features, video.vectors("step"), tuple(said.get(s.id) for s in record.steps), truth)
+    return step_video(video.id, features, video.vectors("step"), tuple(said.get(s.id) for s in record.steps), truth)
 
 
 @pytest.fixture(scope="module")
@@ -155,8 +162,8 @@ def test_labels_are_read_back_and_refused_for_other_videos(tmp_path):
 
 
 def test_foreign_texts_are_those_of_another_video(videos):
-    foreign = unplaced(with_foreign_texts(videos[:4]))
-    own = unplaced(videos[:4])
+    foreign = unlabelled_samples(with_foreign_texts(videos[:4]))
+    own = unlabelled_samples(videos[:4])
     assert foreign.lengths == own.lengths
     for place, sample in enumerate(foreign):
         assert (sample.video == own[place].video).all()
@@ -166,4 +173,4 @@ def test_foreign_texts_are_those_of_another_video(videos):
 def test_places_and_vectors_must_fit(videos):
     features, vectors = videos[0].read()
     with pytest.raises(ShapeError, match="need as many places"):
-        written("v", features, vectors, ())
+        step_video("v", features, vectors, ())

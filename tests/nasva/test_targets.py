@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from stepline.errors import ShapeError
-from stepline.nasva.dataset import labelled_sample, targets
+from stepline.nasva.dataset import label_matrix, labelled_sample
 from stepline.records import FeatureSequence, Span
 
 
@@ -11,7 +11,7 @@ def features(seconds=10, rate=1.0):
 
 
 def rows(span, rule, **shape):
-    return np.flatnonzero(targets([[Span(*span)]], features(**shape), rule)[0]).tolist()
+    return np.flatnonzero(label_matrix([[Span(*span)]], features(**shape), rule)[0]).tolist()
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_rows_follow_the_rate_of_the_features():
 
 
 def test_a_text_shown_twice_has_both_and_one_shown_nowhere_has_none():
-    labels = targets([[Span(0.0, 1.0), Span(4.0, 5.0)], []], features(6))
+    labels = label_matrix([[Span(0.0, 1.0), Span(4.0, 5.0)], []], features(6))
     assert labels.astype(int).tolist() == [[1, 0, 0, 0, 1, 0], [0] * 6]
 
 

@@ -3,7 +3,7 @@ import pytest
 import torch
 from aligner_samples import sample, tiny
 
-from stepline.nasva.network_settings import LossSettings
+from stepline.nasva.settings import AlignerLossSettings
 from stepline.nasva.train import shuffle_texts, train_aligner
 from stepline.training.settings import TrainSettings
 
@@ -30,11 +30,11 @@ def test_training_places_texts_and_resumes_bit_for_bit(tmp_path):
 
 def test_order_is_drawn_for_each_sample_or_for_all():
     chance = np.random.default_rng(0)
-    each = [shuffle_texts(SAMPLES, LossSettings(), chance) for _ in range(100)]
+    each = [shuffle_texts(SAMPLES, AlignerLossSettings(), chance) for _ in range(100)]
     shares = [sum(one.ordered for one in drawn) / len(drawn) for drawn in each]
     assert 0.4 < np.mean(shares) < 0.6
     assert set(shares) > {0.5}
-    whole = [shuffle_texts(SAMPLES, LossSettings(drawn="batch"), chance) for _ in range(100)]
+    whole = [shuffle_texts(SAMPLES, AlignerLossSettings(drawn="batch"), chance) for _ in range(100)]
     assert {sum(one.ordered for one in drawn) for drawn in whole} == {0, 6}
-    never = shuffle_texts(SAMPLES, LossSettings(shuffled=0.0), chance)
+    never = shuffle_texts(SAMPLES, AlignerLossSettings(shuffled=0.0), chance)
     assert all(one is given for one, given in zip(never, SAMPLES, strict=True))

@@ -15,7 +15,7 @@ from stepline.media import probe
 from stepline.nasva.calibration import Calibration, calibration_path, write_calibration
 from stepline.nasva.checkpoint import FeatureSpace, write_aligner
 from stepline.nasva.model import Aligner
-from stepline.nasva.network_settings import ModelSettings
+from stepline.nasva.settings import AlignerNetworkSettings
 from stepline.nasva.train import train_aligner
 from stepline.pipeline.ground_texts import read_order
 from stepline.pipeline.networks import fingerprint, load_networks
@@ -54,7 +54,7 @@ def trained(truth, features, tmp_path_factory):
     network = train_aligner(
         samples,
         folder / "run",
-        model=ModelSettings(video_width=384, text_width=384, dropout=0.0, **SIZES),
+        model=AlignerNetworkSettings(video_width=384, text_width=384, dropout=0.0, **SIZES),
         settings=TrainSettings(epochs=150, batch=1, learning_rate=3e-3, save_every=1000),
     )
     file = folder / "aligner.safetensors"
@@ -112,13 +112,13 @@ def test_lines_are_found_in_a_video(stepline, trained, small_video, lines):
 
 
 def test_a_network_of_other_features_is_refused_before_the_video_is_read(stepline, trained, small_video, tmp_path):
-    network = Aligner(ModelSettings(video_width=384, text_width=384, **SIZES))
+    network = Aligner(AlignerNetworkSettings(video_width=384, text_width=384, **SIZES))
     other = {
         "s3d": (network, FeatureSpace("s3d", "s3d"), "trained on features of 's3d', given are 'conse'"),
         "mpnet": (network, FeatureSpace("conse", "mpnet"), "trained on texts of 'mpnet', given are 'minilm'"),
         "quick": (network, FeatureSpace("conse", "minilm", 4.0), "trained at 4 rows per second, given are 1"),
         "raw": (
-            Aligner(ModelSettings(video_width=384, text_width=384, feature_scale="none", **SIZES)),
+            Aligner(AlignerNetworkSettings(video_width=384, text_width=384, feature_scale="none", **SIZES)),
             None,
             "not on rows of length 1",
         ),

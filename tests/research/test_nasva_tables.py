@@ -31,7 +31,7 @@ from research.nasva.trials import NasvaTrials
 from research.simulate import SimulationSettings, simulate, write_dataset
 from research.study import Claim, ClaimResult, RowResult, spread
 from stepline.features import import_features
-from stepline.nasva.network_settings import RefineSettings
+from stepline.nasva.settings import RefineSettings
 
 TINY = NasvaSize(videos=16, held_out=6, width=16, heads=2, feed_forward=16, projection=8, epochs=1, teacher_epochs=1)
 

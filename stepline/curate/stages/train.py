@@ -17,13 +17,13 @@ from stepline.curate.stages.cache_keys import text_source
 from stepline.curate.stages.gather import FEATURES, RECORDS, last_folder, read_left_out, write_dataset
 from stepline.errors import DatasetError, SettingsError
 from stepline.features import FeatureStore
-from stepline.nasva.align import Fit, fit_texts
+from stepline.nasva.align import TextScores, score_texts
 from stepline.nasva.calibration import calibration_path, write_calibration
 from stepline.nasva.checkpoint import LoadedAligner
 from stepline.nasva.dataset import matching_rows
-from stepline.nasva.fit_calibration import calibrate_by_foreign
-from stepline.nasva.network_settings import ModelSettings, RunSettings
+from stepline.nasva.fit_calibration import calibrate_by_foreign_texts
 from stepline.nasva.predict import place_steps
+from stepline.nasva.settings import AlignerNetworkSettings, AlignerRunSettings
 from stepline.records import Matrix, Record
 from stepline.sieve_swap.settings import SieveSwapSettings
 from stepline.storage import read_parquet
@@ -69,25 +69,27 @@ def _swapped_records(run: Path) -> Iterator[Record]:
 
 def train(dataset: DatasetContext) -> None:
     """Train on the gathered features and the steps of the recipe, or go on where a run was killed."""
-    from stepline.nasva.train import Prepared, Sources, train_run
+    from stepline.nasva.train import AlignerSources, PreparedAligner, train_run
 
-    sources = Sources(
+    sources = AlignerSources(
         features=dataset.folders["gather"] / FEATURES,
         steps=str(last_folder(dataset) / RECORDS),
         step_vectors=text_source(dataset.recipe),
     )
 
-    def report(prepared: Prepared) -> None:
+    def report(prepared: PreparedAligner) -> None:
         counts = f"{len(prepared.samples)} videos, {prepared.samples.labelled} steps with a label"
         dataset.say(f"training on {counts}")
 
     train_run(sources, dataset.folder / RUN, of_any_width(dataset.recipe.train), told=report)
 
 
-def of_any_width(settings: RunSettings) -> RunSettings:
+def of_any_width(settings: AlignerRunSettings) -> AlignerRunSettings:
     """Return the settings without the widths of the features, which are the features' own; see `without_readers`."""
     given = settings.model.model_dump(exclude={"video_width", "text_width"})
-    return settings.model_copy(update={"model": ModelSettings(**given), "train": without_readers(settings.train)})
+    return settings.model_copy(
+        update={"model": AlignerNetworkSettings(**given), "train": without_readers(settings.train)}
+    )
 
 
 def without_readers(settings: TrainSettings) -> TrainSettings:
@@ -145,10 +147,10 @@ class StepVectors:
             raise DatasetError(f"{record.id}: its step vectors are of other texts; remove the stage's folder")
         return self.texts.matrix(record.id)[rows]
 
-    def fit(self, loaded: LoadedAligner, record: Record, texts: Record, settings: PlacingSettings) -> Fit:
+    def fit(self, loaded: LoadedAligner, record: Record, texts: Record, settings: PlacingSettings) -> TextScores:
         """Return how the steps of one record fit the video of another."""
         features, vectors = self.features.read(record.id), self.of(texts)
-        return fit_texts(loaded.aligner, features, np.ascontiguousarray(vectors), settings=settings.aligner)
+        return score_texts(loaded.aligner, features, np.ascontiguousarray(vectors), settings=settings.aligner)
 
 
 def calibrate(
@@ -163,7 +165,7 @@ def calibrate(
     # Texts of another video are what is surely not shown.
     foreign = [vectors.fit(loaded, record, other, settings) for record, other in zip(records, shifted, strict=True)]
     try:
-        calibration, fraction = calibrate_by_foreign(
+        calibration, fraction = calibrate_by_foreign_texts(
             loaded, own, foreign, mode=settings.aligner.mode, rate=settings.shown_rate
         )
     except DatasetError as error:

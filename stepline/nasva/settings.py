@@ -1,17 +1,4 @@
-"""Settings of the grounding network and of its losses; nothing heavy is imported here.
-
-Settings of what the grounding network is trained on; nothing heavy is imported here.
-
-Settings of a training run of the grounding network; nothing heavy is imported here.
-
-Settings of placing texts with a trained grounding network; nothing heavy is imported here.
-
-Settings of self-training; nothing heavy is imported here.
-
-Settings of `stepline refine`; nothing heavy is imported here.
-
-All settings of placing steps in the video.
-"""
+"""Settings of NaSVA: its network and losses, its data and runs, placing, self-training; nothing heavy is imported."""
 
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
@@ -30,7 +17,7 @@ AlignabilityTargets: TypeAlias = Literal["kept", "agreement"]
 OrderDraw: TypeAlias = Literal["sample", "batch"]
 
 
-class ModelSettings(Settings):
+class AlignerNetworkSettings(Settings):
     """The grounding network: NaSVA section 3.2 and its supplement, sizes as in the released code."""
 
     video_width: Count = 768  # C of a feature row; InternVideo and CLIP-L/14: 768, S3D: 512
@@ -51,13 +38,13 @@ class ModelSettings(Settings):
     alignability: bool = False  # whether it has the head y of equation 1; the release never uses its own
 
     @model_validator(mode="after")
-    def _fits(self) -> "ModelSettings":
+    def _fits(self) -> "AlignerNetworkSettings":
         if self.width % self.heads or self.width % 2:
             raise ValueError(f"width {self.width} must be even and a multiple of heads {self.heads}")
         return self
 
 
-class LossSettings(Settings):
+class AlignerLossSettings(Settings):
     """How the alignment matrix is trained: NaSVA section 3.3."""
 
     form: LossForm = "paper"  # rivals: seconds of the same video; "release": of the batch; `loss.py` says more
@@ -73,7 +60,7 @@ HeldOutScore: TypeAlias = Literal["recall", "loss"]
 Unlabelled: TypeAlias = Literal["keep", "drop"]
 
 
-class DataSettings(Settings):
+class AlignerDataSettings(Settings):
     """Which videos and texts become samples, and what counts as their labels."""
 
     label_rule: LabelRule = "covering"  # rows that a span labels; "inclusive" is the released code's; `targets.py`
@@ -88,17 +75,17 @@ class DataSettings(Settings):
     held_out_score: HeldOutScore = "recall"  # what chooses the best: the share of texts whose best row has their label
 
 
-class RunSettings(Settings):
+class AlignerRunSettings(Settings):
     """All that `stepline train nasva` can be told; `model.video_width` and `model.text_width` are the features' own."""
 
-    model: ModelSettings = ModelSettings()
-    loss: LossSettings = LossSettings()
-    data: DataSettings = DataSettings()
+    model: AlignerNetworkSettings = AlignerNetworkSettings()
+    loss: AlignerLossSettings = AlignerLossSettings()
+    data: AlignerDataSettings = AlignerDataSettings()
     train: TrainSettings = TrainSettings()
 
 
 Mode: TypeAlias = Literal["step", "narration"]
-Order: TypeAlias = Literal["none", "given"]
+TextOrder: TypeAlias = Literal["none", "given"]
 SpanRule: TypeAlias = Literal["start", "center", "grown"]
 
 
@@ -114,7 +101,7 @@ class AlignerSettings(Settings):
     bf16: bool = False  # reckon in bfloat16, faster where the processor has it; moves a score by up to 0.006
     temperature: Positive = 0.07  # tau that turns cosines into chances; NaSVA section 4.2, smaller is sharper
     compete: NonNegative = 1.0  # how far texts compete for seconds; 0 not at all
-    order: Order = "none"  # "given": texts shown in another order than they stand in cost `order_cost`
+    order: TextOrder = "none"  # "given": texts shown in another order than they stand in cost `order_cost`
     order_cost: NonNegative = 1.5  # nats that a text shown before the shown one in front of it costs
     speech: NonNegative = 0.25  # weight of when a text is said, where that is known; 0 not at all
     typical: Count = 8  # rows that a text keeps from others; NaSVA's 8 s
@@ -134,16 +121,18 @@ class AlignerSettings(Settings):
 
 
 FirstLabels: TypeAlias = Literal["asr", "video"]
-Threshold: TypeAlias = Literal["cosine", "quantile"]
-Position: TypeAlias = Literal["start", "center"]
+ThresholdKind: TypeAlias = Literal["cosine", "quantile"]
+LabelPosition: TypeAlias = Literal["start", "center"]
 
 
 class RefineSettings(Settings):
     """How a network's alignment matrix becomes labels: NaSVA section 3.3, its tables 3, 8 and 9."""
 
     threshold: Fraction = 0.0  # eps2; the paper's 0.8 is a cosine and does not carry over to other features
-    threshold_kind: Threshold = "quantile"  # "cosine": of the best second; "quantile": share of the texts to drop
-    position: Position = "center"  # where in its label the best second lies; NaSVA: start, which its table 8 prefers
+    threshold_kind: ThresholdKind = "quantile"  # "cosine": of the best second; "quantile": share of the texts to drop
+    position: LabelPosition = (
+        "center"  # where in its label the best second lies; NaSVA: start, which its table 8 prefers
+    )
     seconds: Positive | None = 8.0  # length of a label; None: grown around the best second; NaSVA section 4.2
     grow: Fraction = 0.7  # zeta, share of the peak at which a grown label ends; NaSVA section 4.2
     agree: Positive | None = 4.0  # seconds that the teachers' best seconds may lie apart; None: they need not agree
@@ -169,17 +158,17 @@ class SelfTrainSettings(Settings):
     refine: RefineSettings = RefineSettings()
 
 
-Said: TypeAlias = Literal["given", "likeness"]
+SaidSource: TypeAlias = Literal["given", "likeness"]
 
 
 class RefineRunSettings(Settings):
     """All that `stepline refine` can be told; `model.video_width` and `model.text_width` are the features' own."""
 
-    said: Said = "given"  # where a step is said: as its record has it, or by likeness to the narration anew
+    said: SaidSource = "given"  # where a step is said: as its record has it, or by likeness to the narration anew
     coarse: CoarseSettings = CoarseSettings()
-    data: DataSettings = DataSettings()
-    model: ModelSettings = ModelSettings()
-    loss: LossSettings = LossSettings()
+    data: AlignerDataSettings = AlignerDataSettings()
+    model: AlignerNetworkSettings = AlignerNetworkSettings()
+    loss: AlignerLossSettings = AlignerLossSettings()
     train: TrainSettings = TrainSettings()  # of the final network; teachers stop after rounds.teacher_epochs
     rounds: SelfTrainSettings = SelfTrainSettings()
 
