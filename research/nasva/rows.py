@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
 from research.study import Claim, Row, Trial
-from stepline.nasva.settings import AlignabilityTargets, LabelPosition, RefineSettings
+from stepline.nasva.settings import AlignabilityTargets, BestAt, RefineSettings
 from stepline.settings import Count, Fraction, Positive, Settings
 
 Texts: TypeAlias = Literal["W", "S", "W+S"]
@@ -110,13 +110,13 @@ def start(eps2: float, seconds: float | None = 8.0) -> Round:
     return fixed(eps2, "start", seconds)
 
 
-def fixed(eps2: float, position: LabelPosition, seconds: float | None) -> Round:
+def fixed(eps2: float, position: BestAt, seconds: float | None) -> Round:
     """Return a refinement of the paper's tables, with the fraction that stands for eps2."""
     refine = RefineSettings(threshold=DROPPED_FRACTION[eps2], position=position, seconds=seconds, agree=None)
     return Round(refine=refine, eps2=eps2)
 
 
-def round_of(*, teachers: int = 1, agree: float | None = None, position: LabelPosition = "center") -> Round:
+def round_of(*, teachers: int = 1, agree: float | None = None, position: BestAt = "center") -> Round:
     """Return a refinement that drops nothing by its score, and by the teachers' disagreement where that is given."""
     refine = RefineSettings(threshold=0.0, position=position, seconds=8.0, agree=agree)
     return Round(refine=refine, teachers=teachers)
@@ -206,7 +206,7 @@ def _table_4() -> list[NasvaRow]:
 
 def _table_8() -> list[NasvaRow]:
     grown = {0.6: 37.6, 0.7: 37.5, 0.8: 38.2}
-    fixed_lengths: Mapping[LabelPosition, Mapping[float, float]] = {
+    fixed_lengths: Mapping[BestAt, Mapping[float, float]] = {
         "start": {6.0: 43.1, 8.0: 43.7, 10.0: 43.0},
         "center": {6.0: 38.0, 8.0: 37.2, 10.0: 37.8},
     }

@@ -122,7 +122,7 @@ class AlignerSettings(Settings):
 
 FirstLabels: TypeAlias = Literal["asr", "video"]
 ThresholdKind: TypeAlias = Literal["cosine", "quantile"]
-LabelPosition: TypeAlias = Literal["start", "center"]
+BestAt: TypeAlias = Literal["start", "center"]
 
 
 class RefineSettings(Settings):
@@ -130,9 +130,7 @@ class RefineSettings(Settings):
 
     threshold: Fraction = 0.0  # eps2; the paper's 0.8 is a cosine and does not carry over to other features
     threshold_kind: ThresholdKind = "quantile"  # "cosine": of the best second; "quantile": share of the texts to drop
-    position: LabelPosition = (
-        "center"  # where in its label the best second lies; NaSVA: start, which its table 8 prefers
-    )
+    position: BestAt = "center"  # where in its label the best second lies; NaSVA: start, which its table 8 prefers
     seconds: Positive | None = 8.0  # length of a label; None: grown around the best second; NaSVA section 4.2
     grow: Fraction = 0.7  # zeta, share of the peak at which a grown label ends; NaSVA section 4.2
     agree: Positive | None = 4.0  # seconds that the teachers' best seconds may lie apart; None: they need not agree
