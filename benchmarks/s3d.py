@@ -19,7 +19,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import torch
 
-from stepline.vision.s3d import S3D, FoldedS3D
+from stepline.vision.s3d_network import S3D, FoldedS3D
 
 RESULTS = Path(__file__).parent / "results" / "s3d.json"
 SHAPE = (3, 16, 224, 224)  # of a clip

@@ -2,7 +2,6 @@
 
 from stepline.asr.captions import read_captions
 from stepline.asr.settings import AsrSettings
-from stepline.asr.transcribe import transcribe
-from stepline.asr.types import TranscriptionResult
+from stepline.asr.transcribe import TranscriptionResult, transcribe
 
 __all__ = ["AsrSettings", "TranscriptionResult", "read_captions", "transcribe"]

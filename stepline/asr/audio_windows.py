@@ -2,16 +2,13 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from stepline.asr.settings import AsrSettings
 from stepline.asr.vad import FRAME, middle_of_longest_silence, voice_probability
-from stepline.media.audio import SAMPLE_RATE, Samples
-
-if TYPE_CHECKING:
-    from stepline.media import AudioBlock
+from stepline.media.audio import SAMPLE_RATE, AudioBlock, Samples
+from stepline.records import Word
 
 LONGEST_GAP = 1.0  # s; a larger hole in the stream ends the window instead of being filled with silence
 CONTEXT = 3.0  # s of sound before a window that the voice detector hears first: it starts cold otherwise
@@ -41,6 +38,19 @@ class AudioWindow:
         return self.voice[max(0, first) : int((end - self.start) * SAMPLE_RATE / FRAME) + 1]
 
 
+@dataclass(frozen=True)
+class WindowTranscript:
+    """The words that a recogniser found in one window of sound, before any is doubted.
+
+    words: in spoken order, times from the start of the video, each with the space before it. log_probability: mean
+    over its tokens, natural logarithm; None when nothing was read or the recogniser does not say.
+    """
+
+    words: tuple[Word, ...]
+    language: str | None = None
+    log_probability: float | None = None
+
+
 class AudioWindower:
     """Cuts a stream into windows; memory holds at most one window of sound, and what came just before it."""
 
@@ -52,7 +62,7 @@ class AudioWindower:
         self._samples: Samples = np.zeros(0, np.float32)
         self._context: Samples = np.zeros(0, np.float32)
 
-    def windows(self, blocks: "Iterable[AudioBlock]") -> Iterator[AudioWindow]:
+    def windows(self, blocks: Iterable[AudioBlock]) -> Iterator[AudioWindow]:
         """Yield the sound in windows; `resume` between two of them makes the next one start early."""
         for block in blocks:
             if self._gap_before(block) > LONGEST_GAP or not len(self._samples):
@@ -102,10 +112,10 @@ class AudioWindower:
         self._samples = np.zeros(0, np.float32)
         self._context = np.zeros(0, np.float32)
 
-    def _gap_before(self, block: "AudioBlock") -> float:
+    def _gap_before(self, block: AudioBlock) -> float:
         return float(block.start) - (self._start + len(self._samples) / SAMPLE_RATE)
 
-    def _append(self, block: "AudioBlock") -> None:
+    def _append(self, block: AudioBlock) -> None:
         """Append a block: a small hole before it becomes silence, what it repeats is left out."""
         count = round(self._gap_before(block) * SAMPLE_RATE)
         samples = np.asarray(block.samples, np.float32)

@@ -59,7 +59,9 @@ def hallucination_reasons(
     sentences: Sequence[Sentence], evidence: Sequence[SpeechEvidence], settings: AsrSettings
 ) -> list[str | None]:
     """Return for each sentence of one window why it is not believed, or None when it is."""
-    repeated = _repeated_sentences(sentences)
+    owners = [index for index, sentence in enumerate(sentences) for _ in sentence.words]
+    words = [word.text for sentence in sentences for word in sentence.words]
+    repeated = {owners[word] for word in find_repetitions(words)}
     reasons = [
         REPEATED if index in repeated else hallucination_reason(sentence, proof, settings)
         for index, (sentence, proof) in enumerate(zip(sentences, evidence, strict=True))
@@ -85,7 +87,8 @@ def hallucination_reason(sentence: Sentence, evidence: SpeechEvidence, settings:
         return f"the recogniser was unsure of the words (mean probability {sentence.confidence:.2f})"
     if likely is not None and likely + evidence.voiced < settings.belief:
         return f"little voice (probability {evidence.voiced:.2f}) and unsure words (log-probability {likely:.2f})"
-    if STOCK.fullmatch(_plain_words(sentence.text)) and _weak(evidence, settings):
+    plain = " ".join(re.sub(r"[^\w' ]", " ", sentence.text.lower().replace("’", "'")).split())
+    if STOCK.fullmatch(plain) and _weak(evidence, settings):
         return "a stock phrase that Whisper writes where nobody speaks"
     return None
 
@@ -102,13 +105,3 @@ def _doubt_by_neighbours(evidence: SpeechEvidence, settings: AsrSettings) -> str
     if likely is None or likely >= settings.clear_log_probability:
         return None
     return f"what stands beside it is not believed, and the words are unsure (log-probability {likely:.2f})"
-
-
-def _plain_words(text: str) -> str:
-    return " ".join(re.sub(r"[^\w' ]", " ", text.lower().replace("’", "'")).split())
-
-
-def _repeated_sentences(sentences: Sequence[Sentence]) -> set[int]:
-    """Return the indices of the sentences that hold words of a loop, or that are one themselves."""
-    owners = [index for index, sentence in enumerate(sentences) for _ in sentence.words]
-    return {owners[word] for word in find_repetitions([word.text for sentence in sentences for word in sentence.words])}

@@ -3,10 +3,9 @@
 import logging
 from typing import Protocol
 
-from stepline.asr.audio_windows import AudioWindow
+from stepline.asr.audio_windows import AudioWindow, WindowTranscript
 from stepline.asr.hallucinations import find_repetitions
 from stepline.asr.settings import AsrSettings
-from stepline.asr.types import WindowTranscript
 from stepline.asr.vad import FRAME
 from stepline.media.audio import SAMPLE_RATE
 from stepline.weights import weights_installed

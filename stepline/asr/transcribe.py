@@ -2,20 +2,16 @@
 
 import logging
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 from stepline.asr.audio_windows import AudioWindow, AudioWindower
 from stepline.asr.hallucinations import SpeechEvidence, hallucination_reasons
 from stepline.asr.recogniser import RecogniserSwitch
 from stepline.asr.sentences import ends_sentence, split_sentences
 from stepline.asr.settings import AsrSettings
-from stepline.asr.types import TranscriptionResult, WindowTranscript
 from stepline.asr.vad import FRAME
-from stepline.media.audio import SAMPLE_RATE
+from stepline.media.audio import SAMPLE_RATE, AudioBlock
 from stepline.records import Rejected, Sentence, Transcript
-
-if TYPE_CHECKING:
-    from stepline.media import AudioBlock
 
 log = logging.getLogger(__name__)
 
@@ -25,7 +21,15 @@ REREAD_BEFORE = 0.2  # s before a cut sentence at which it is read again
 LONGEST_TEXT = 300  # characters of a dropped text that are kept
 
 
-def transcribe(blocks: "Iterable[AudioBlock]", settings: AsrSettings = DEFAULTS) -> TranscriptionResult:
+@dataclass(frozen=True)
+class TranscriptionResult:
+    """The transcript, and each sentence that was left out with its reason."""
+
+    transcript: Transcript
+    dropped: tuple[Rejected, ...] = ()
+
+
+def transcribe(blocks: Iterable[AudioBlock], settings: AsrSettings = DEFAULTS) -> TranscriptionResult:
     """Return what is said in the sound, sentence by sentence, and what was not believed.
 
     Sound comes in blocks of any length, in order; memory holds one window. No sound gives an empty transcript.
@@ -36,15 +40,16 @@ def transcribe(blocks: "Iterable[AudioBlock]", settings: AsrSettings = DEFAULTS)
     dropped: list[Rejected] = []
     language: str | None = None
     for window in windower.windows(blocks):
-        transcript = recogniser.read(window)
-        sentences = split_sentences(transcript.words, pause=settings.pause, longest=settings.longest)
+        read = recogniser.read(window)
+        sentences = split_sentences(read.words, pause=settings.pause, longest=settings.longest)
         resume = _resume(sentences, window, settings)
         if resume is not None:
             sentences = [sentence for sentence in sentences if sentence.span.start < windower.resume(resume)]
-        language = transcript.language if sentences else language
-        for sentence, reason in zip(
-            sentences, hallucination_reasons(sentences, _evidence(sentences, transcript, window), settings), strict=True
-        ):
+        language = read.language if sentences else language
+        voices = [window.voiced(sentence.span.start, sentence.span.end) for sentence in sentences]
+        evidence = [SpeechEvidence(float(v.mean()) if len(v) else 0.0, read.log_probability) for v in voices]
+        reasons = hallucination_reasons(sentences, evidence, settings)
+        for sentence, reason in zip(sentences, reasons, strict=True):
             if reason is None:
                 kept.append(sentence)
             else:
@@ -52,9 +57,8 @@ def transcribe(blocks: "Iterable[AudioBlock]", settings: AsrSettings = DEFAULTS)
                 dropped.append(Rejected(what="sentence", text=sentence.text[:LONGEST_TEXT], reason=reason + advice))
     in_order = sorted(kept, key=lambda sentence: (sentence.span.start, sentence.span.end))
     log.info("heard %d sentences, left out %d", len(kept), len(dropped))
-    return TranscriptionResult(
-        Transcript(language=language, sentences=tuple(in_order), recogniser=recogniser.name), tuple(dropped)
-    )
+    whole = Transcript(language=language, sentences=tuple(in_order), recogniser=recogniser.name)
+    return TranscriptionResult(whole, tuple(dropped))
 
 
 def _resume(sentences: Sequence[Sentence], window: AudioWindow, settings: AsrSettings) -> float | None:
@@ -68,8 +72,3 @@ def _resume(sentences: Sequence[Sentence], window: AudioWindow, settings: AsrSet
     if len(sentences) > 1 and (not ends_sentence(last.text) or last.text.endswith("...")):
         return max(sentences[-2].span.end, last.span.start - REREAD_BEFORE)
     return None
-
-
-def _evidence(sentences: Sequence[Sentence], transcript: WindowTranscript, window: AudioWindow) -> list[SpeechEvidence]:
-    voices = [window.voiced(sentence.span.start, sentence.span.end) for sentence in sentences]
-    return [SpeechEvidence(float(v.mean()) if len(v) else 0.0, transcript.log_probability) for v in voices]

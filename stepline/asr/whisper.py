@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from stepline.asr.audio_windows import AudioWindow
+from stepline.asr.audio_windows import AudioWindow, WindowTranscript
 from stepline.asr.settings import AsrSettings
-from stepline.asr.types import WindowTranscript
 from stepline.asr.vad import find_speech
 from stepline.errors import ModelError, SettingsError
 from stepline.media.audio import SAMPLE_RATE, Samples

@@ -6,9 +6,8 @@ The package is not a requirement: `pip install 'stepline[whisperx]'`. Its models
 from collections.abc import Mapping
 from typing import Any
 
-from stepline.asr.audio_windows import AudioWindow
+from stepline.asr.audio_windows import AudioWindow, WindowTranscript
 from stepline.asr.settings import AsrSettings
-from stepline.asr.types import WindowTranscript
 from stepline.errors import ModelError
 from stepline.records import Span, Word
 

@@ -72,7 +72,7 @@ def check(store: Path, as_json: bool) -> None:
       stepline features check store
     """
     from stepline.features import FeatureStore
-    from stepline.features.checks import DROPPED, read_dropped
+    from stepline.features.import_files import DROPPED, read_dropped
     from stepline.records import count_reasons
 
     found = FeatureStore(store)

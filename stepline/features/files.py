@@ -105,7 +105,7 @@ def _matrix(path: Path, array: Any) -> Matrix:
     return values
 
 
-def stated_rate(place: object, metadata: Mapping[str, str], rate: float) -> float:
+def stated_rate(location: object, metadata: Mapping[str, str], rate: float) -> float:
     """Return the rows a second that a file states, else `rate`. Raises StoreError for what is no rate."""
     stated = metadata.get("rate", rate)
     try:
@@ -113,7 +113,7 @@ def stated_rate(place: object, metadata: Mapping[str, str], rate: float) -> floa
     except ValueError:
         found = math.nan
     if not (math.isfinite(found) and found > 0):
-        raise StoreError(f"{place}: rate {stated!r} is no number of rows a second; write the features again")
+        raise StoreError(f"{location}: rate {stated!r} is no number of rows a second; write the features again")
     return found
 
 
@@ -135,18 +135,18 @@ def write_feature_file(features: FeatureSequence, path: Path) -> None:
 # ---------------------------------------------------------------- what a file holds, whatever its form
 
 
-def read_arrays(place: Path | str, data: bytes | None = None) -> tuple[Any, Mapping[str, str]]:
+def read_arrays(location: Path | str, data: bytes | None = None) -> tuple[Any, Mapping[str, str]]:
     """Return what a file holds, with every tensor as a numpy array, and its metadata ({} where it has none).
 
     .npy gives an array, .npz and .safetensors a dict, .pth, .pt and .pth.tar whatever was saved. The JSON list
     "text" in the metadata of a .safetensors file joins its arrays, since that format holds no strings.
-    data: the file's bytes, where it is a member of an archive and `place` only names it.
+    data: the file's bytes, where it is a member of an archive and `location` only names it.
     Raises StoreError when the file cannot be read, or would have to run code to be read.
     """
-    name = str(place).lower()
+    name = str(location).lower()
     if not name.endswith(KINDS):
-        raise StoreError(f"{place}: unknown kind of feature file; give .npy, .npz, .safetensors, .pth or .pth.tar")
-    source = Path(place) if data is None else data
+        raise StoreError(f"{location}: unknown kind of feature file; give .npy, .npz, .safetensors, .pth or .pth.tar")
+    source = Path(location) if data is None else data
     try:
         if name.endswith((".npy", ".npz")):
             return _read_numpy(source), {}
@@ -154,7 +154,7 @@ def read_arrays(place: Path | str, data: bytes | None = None) -> tuple[Any, Mapp
             return _read_safetensors(source)
         return _read_torch(source), {}
     except Exception as error:  # a damaged file makes torch.load raise almost anything, IndexError among it
-        raise StoreError(f"{place}: cannot be read ({_reason(error)}); extract the features again") from error
+        raise StoreError(f"{location}: cannot be read ({_reason(error)}); extract the features again") from error
 
 
 def _reason(error: Exception) -> str:
@@ -167,12 +167,12 @@ def _reason(error: Exception) -> str:
     )
 
 
-def _opened(source: Path | bytes) -> Any:
+def _source(source: Path | bytes) -> Any:
     return io.BytesIO(source) if isinstance(source, bytes) else source
 
 
 def _read_numpy(source: Path | bytes) -> Any:
-    content = np.load(_opened(source), allow_pickle=False)
+    content = np.load(_source(source), allow_pickle=False)
     if isinstance(content, np.ndarray):
         return content
     with content:
@@ -209,7 +209,7 @@ def _read_torch(source: Path | bytes) -> Any:
         (rebuild, "numpy.core.multiarray._reconstruct"),
     ]
     with torch.serialization.safe_globals(numpy_types):
-        return _plain(torch.load(_opened(source), map_location="cpu", weights_only=True))
+        return _plain(torch.load(_source(source), map_location="cpu", weights_only=True))
 
 
 def _plain(content: Any) -> Any:

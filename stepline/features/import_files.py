@@ -9,9 +9,10 @@ How each file is named after its item:
 any of these that holds {id: (T, D), ...}          VidChapters' one file of all videos
 """
 
+import json
 import tarfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
@@ -21,10 +22,12 @@ from typing import Any
 import numpy as np
 
 from stepline.errors import StoreError
-from stepline.features.checks import DROPPED, OTHER_ID, TWICE, UNREADABLE, read_dropped, write_dropped
 from stepline.features.files import FEATURE_SUFFIXES, VALUES, read_arrays, stated_rate
-from stepline.features.store import SHARD_BYTES, UNKNOWN, FeatureWriter, RowTexts
+from stepline.features.store import OTHER_ID, SHARD_BYTES, TWICE, UNKNOWN, UNREADABLE, FeatureWriter, RowTexts
 from stepline.records import Rejected
+from stepline.storage import write_atomic
+
+DROPPED = "dropped.jsonl"  # beside the shards
 
 
 @dataclass(frozen=True)
@@ -241,3 +244,23 @@ class _Importer:
         self._writer.add(item.id, item.values, rate=rate, backbone=backbone, texts=item.texts)
         self.added[item.id] = None
         self.rows += len(item.values)
+
+
+def write_dropped(dropped: Iterable[Rejected], path: Path) -> None:
+    """Write what was dropped, a JSON line each."""
+    rows = [{"id": row.id, "place": row.location, "reason": row.reason, "value": row.value} for row in dropped]
+    write_atomic(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+
+
+def read_dropped(path: Path) -> tuple[Rejected, ...]:
+    """Return what `write_dropped` wrote; nothing where there is no such file."""
+    if not path.exists():
+        return ()
+    try:
+        rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        return tuple(
+            Rejected("features", row["reason"], id=row["id"], value=row.get("value", ""), location=row["place"])
+            for row in rows
+        )
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise StoreError(f"{path}: not a list of dropped items ({error}); remove it") from error

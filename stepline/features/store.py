@@ -11,15 +11,28 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from stepline.errors import ShapeError, StoreError
-from stepline.features.checks import BAD_ID, DAMAGED, EMPTY, NOT_FINITE, OTHER_COUNT, TWICE, rejection_reason
 from stepline.records import FeatureSequence, Matrix, Rejected
 from stepline.storage import atomic_path, check_writable, remove_partial_files
+
+# Why features are rejected: fixed wordings, so that what was left out can be counted.
+UNREADABLE = "the file cannot be read"
+DAMAGED = "its shard is damaged"
+NOT_ROWS = "it holds no (rows, width) of float numbers"
+EMPTY = "it has no row"
+NOT_FINITE = "it holds NaN or infinity"
+TOO_GREAT = "its values are beyond half precision"
+OTHER_WIDTH = "its width is another"
+TWICE = "its id came before"
+BAD_ID = "its id is no plain name"
+OTHER_ID = "it says that it is another item"
+OTHER_COUNT = "its texts or times are not as many as its rows"
+LARGEST_HALF = float(np.finfo(np.float16).max)
 
 VERSION = "1"  # of the columns; a reader refuses any other
 KEY = "stepline_features"
@@ -257,6 +270,26 @@ class FeatureStore(Mapping[str, FeatureLocation]):
                 yield Rejected("features", EMPTY, id=id, location=str(path))
             elif not np.isfinite(values).all():
                 yield Rejected("features", NOT_FINITE, id=id, location=str(path))
+
+
+def rejection_reason(values: Any, width: int | None) -> tuple[str, str] | None:
+    """Return the reason why an array cannot be features, with what it holds instead; None where it can be.
+
+    width: what it must be, None where any will do.
+    """
+    if not isinstance(values, np.ndarray):
+        return NOT_ROWS, type(values).__name__
+    if values.ndim != 2 or values.shape[1] == 0 or not np.issubdtype(values.dtype, np.floating):
+        return NOT_ROWS, f"{values.dtype} {values.shape}"
+    if not len(values):
+        return EMPTY, str(values.shape)
+    if width is not None and values.shape[1] != width:
+        return OTHER_WIDTH, f"{values.shape[1]}, not {width}"
+    finite = np.isfinite(values).all(axis=1)
+    if not finite.all():
+        return NOT_FINITE, f"row {int(np.flatnonzero(~finite)[0])}"
+    greatest = float(np.abs(values).max())
+    return (TOO_GREAT, f"{greatest:g}") if greatest > LARGEST_HALF else None
 
 
 SHARD_BYTES = 256 * 2**20  # of a shard; what a killed import loses at most, and what writing holds in memory

@@ -35,20 +35,17 @@ class FrameScaler:
 
     def image(self, frame: Any) -> Image:
         """Return a frame as (H, W, 3) uint8 RGB, upright, with square pixels."""
+        from av.video.reformatter import VideoReformatter
+
         turned = quarter_turns(frame)
         if self._size is None:
             self._size = self._fit(*display_size(frame, self._aspect))
         width, height = self._size if turned % 2 == 0 else self._size[::-1]
-        small = self._reformatter().reformat(frame, width, height, "rgb24", interpolation="BILINEAR")
-        pixels: Image = small.to_ndarray()
-        return np.ascontiguousarray(np.rot90(pixels, turned)) if turned else pixels
-
-    def _reformatter(self) -> Any:
-        from av.video.reformatter import VideoReformatter
-
         if self._swscale is None:
             self._swscale = VideoReformatter()  # one for all frames: it keeps its tables
-        return self._swscale
+        small = self._swscale.reformat(frame, width, height, "rgb24", interpolation="BILINEAR")
+        pixels: Image = small.to_ndarray()
+        return np.ascontiguousarray(np.rot90(pixels, turned)) if turned else pixels
 
     def _fit(self, width: int, height: int) -> tuple[int, int]:
         scale = 1.0

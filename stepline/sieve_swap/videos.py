@@ -23,7 +23,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from stepline.asr.captions.formats import decode_file, parse_csv
+from stepline.asr.caption_formats import decode_file, parse_csv
 from stepline.datasets.files import Node
 from stepline.datasets.record_builder import DatasetEntry, RecordBuilder
 from stepline.errors import CaptionError, DatasetError, StoreError

@@ -33,7 +33,7 @@ __all__ = [
 
 
 def _load_s3d(settings: VisionSettings) -> Backbone:
-    from stepline.vision.s3d.backbone import load_s3d
+    from stepline.vision.s3d import load_s3d
 
     return load_s3d(settings)
 

@@ -24,7 +24,7 @@ class VisionSettings(Settings):
     classes: Annotated[int, Field(ge=1, le=1000)] = 10  # conse: T of Norouzi et al. 2013, their best
     text_model: str = "minilm"  # conse: the space of names and texts, as `text.embed` takes it
     cut_ratio: Annotated[float, Field(gt=1.0)] = 4.0  # a cut changes colour this many times more than its neighbours
-    cut_floor: Fraction = 0.2  # and at least this share of the pixels' colours
+    cut_floor: Fraction = 0.2  # and at least this fraction of the pixels' colours
 
     @property
     def text_space(self) -> str:

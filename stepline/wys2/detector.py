@@ -107,7 +107,7 @@ class S3DTower(nn.Module):  # type: ignore[misc]
     """S3D on uint8 frames, trained end to end; `s3d` may be given released weights before training."""
 
     def __init__(self, width: int) -> None:
-        from stepline.vision.s3d.network import JOINT, S3D
+        from stepline.vision.s3d_network import JOINT, S3D
 
         super().__init__()
         self.s3d = S3D()

@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stepline.asr import TranscriptionResult, read_captions
-from stepline.asr.captions.formats import Cue
-from stepline.asr.captions.read import repair_rolling_captions
+from stepline.asr.caption_formats import Cue
+from stepline.asr.captions import repair_rolling_captions
 from stepline.errors import CaptionError
 
 SRT = "1\n00:00:01,000 --> 00:00:03,000\nCut the strip.\n\n2\n00:00:03,500 --> 00:00:05,000\nFold it.\n"

@@ -5,7 +5,7 @@ import tarfile
 
 import pytest
 
-from stepline.asr.captions.read import read_captions
+from stepline.asr.captions import read_captions
 from stepline.curate.remote import RemotePath
 from stepline.curate.settings import ColumnsSettings, SourceSettings
 from stepline.curate.sources import read_source, relative_address

@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose
 
 from stepline.errors import StoreError
 from stepline.features import FeatureStore, import_features
-from stepline.features.checks import DROPPED, read_dropped
+from stepline.features.import_files import DROPPED, read_dropped
 from stepline.records import count_reasons
 
 

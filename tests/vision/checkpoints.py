@@ -50,7 +50,8 @@ def write_s3d(folder: Path, texts: list[str]) -> Path:
     import numpy as np
     import torch
 
-    from stepline.vision.s3d import S3D, TextTower
+    from stepline.vision.s3d import TextTower
+    from stepline.vision.s3d_network import S3D
 
     words = sorted({word for text in texts for word in text.split()})
     np.save(folder / "s3d_dict.npy", np.array(words))

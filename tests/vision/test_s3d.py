@@ -12,8 +12,8 @@ from vision_samples import frame
 from stepline.errors import ModelError, SettingsError, ShapeError
 from stepline.media import Frame
 from stepline.vision import VisionSettings, encode_video, load_backbone
-from stepline.vision.s3d import S3D, FoldedS3D, TextTower, WordDictionary, read_dictionary, read_s3d
-from stepline.vision.s3d.backbone import SIDE, prepare
+from stepline.vision.s3d import SIDE, TextTower, WordDictionary, prepare, read_dictionary, read_s3d
+from stepline.vision.s3d_network import S3D, FoldedS3D
 
 PARITY = Path(__file__).parents[3] / "shared" / "s3d_parity" / "expected.json"
 WORDS = 66_249  # of the released dictionary

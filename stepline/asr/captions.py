@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
-from stepline.asr.captions.formats import (
+from stepline.asr.caption_formats import (
     Cue,
     decode_file,
     has_csv_header,
@@ -20,7 +20,7 @@ from stepline.asr.captions.formats import (
 )
 from stepline.asr.sentences import ends_sentence, split_sentences
 from stepline.asr.settings import AsrSettings
-from stepline.asr.types import TranscriptionResult
+from stepline.asr.transcribe import TranscriptionResult
 from stepline.errors import CaptionError
 from stepline.records import Rejected, Sentence, Span, Transcript, Word
 
@@ -67,7 +67,10 @@ def _usable_cues(cues: Sequence[Cue]) -> tuple[list[Cue], list[Rejected]]:
     dropped: list[Rejected] = []
     for cue in cues:
         said = strip_sounds(cue.text)
-        reason = unusable_time_reason(cue) or _too_short(cue)
+        length = (cue.end or 0.0) - (cue.start or 0.0)
+        reason = unusable_time_reason(cue)
+        if reason is None and length <= SHORTEST:
+            reason = f"shown for {length:.2f} s; nothing is said in {SHORTEST} s"
         if not any(letter.isalnum() for letter in said):
             reason = "a sound, not speech"
         if not cue.text.strip():
@@ -78,11 +81,6 @@ def _usable_cues(cues: Sequence[Cue]) -> tuple[list[Cue], list[Rejected]]:
         else:
             dropped.append(Rejected(what="sentence", text=" ".join(cue.text.split())[:LONGEST_TEXT], reason=reason))
     return sorted(kept, key=lambda cue: cue.start or 0.0), dropped
-
-
-def _too_short(cue: Cue) -> str | None:
-    length = (cue.end or 0.0) - (cue.start or 0.0)
-    return f"shown for {length:.2f} s; nothing is said in {SHORTEST} s" if length <= SHORTEST else None
 
 
 def _timed_words(cue: Cue, said: str) -> tuple[Word, ...]:
@@ -121,14 +119,11 @@ def repair_rolling_captions(cues: Sequence[Cue]) -> list[Cue]:
     A last line that the next cue begins with goes to the next; a cue that grows into the next is merged with it.
     Source: the sentencified HowTo100M of TAN; its cases are tests/asr/test_captions.py.
     """
-    single = [replace(cue, text=_clean_lines(cue.text)) for cue in cues]
+    cleaned = ([" ".join(line.split()) for line in cue.text.splitlines()] for cue in cues)
+    single = [replace(cue, text="\n".join(filter(None, lines))) for cue, lines in zip(cues, cleaned, strict=True)]
     moved = [_without_repeated_lines(cue, following) for cue, following in pairwise([*single, Cue("", None, None)])]
     flat = [replace(cue, text=" ".join(cue.text.split())) for cue in moved if cue.text.strip()]
     return _cut_overlaps(_merge_growing(flat))
-
-
-def _clean_lines(text: str) -> str:
-    return "\n".join(line for line in (" ".join(line.split()) for line in text.splitlines()) if line)
 
 
 def _without_repeated_lines(cue: Cue, following: Cue) -> Cue:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from stepline.errors import ModelError, SettingsError, ShapeError
 from stepline.records import Matrix
 from stepline.vision.backbone import Clips, Pictures, check_pictures
-from stepline.vision.s3d.network import JOINT, S3D, FoldedS3D
+from stepline.vision.s3d_network import JOINT, S3D, FoldedS3D
 from stepline.vision.settings import VisionSettings
 
 Tokenisation: TypeAlias = Literal["released", "tan"]
@@ -31,10 +31,10 @@ WORD = re.compile(r"[\w']+")
 
 
 class WordDictionary:
-    """The words that have a vector: `s3d_dict.npy`, in which the word of place i has token i + 1."""
+    """The words that have a vector: `s3d_dict.npy`, in which the word at index i has token i + 1."""
 
     def __init__(self, words: Sequence[str]) -> None:
-        self._tokens = {word: place + 1 for place, word in enumerate(words)}
+        self._tokens = {word: index + 1 for index, word in enumerate(words)}
         self.size = len(words) + 1  # with padding
 
     def tokens(self, texts: Sequence[str], form: Tokenisation = "released") -> Tensor:

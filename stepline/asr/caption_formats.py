@@ -110,8 +110,8 @@ def _decode(path: Path, data: bytes) -> str:
     try:
         return data.decode(marked)
     except UnicodeDecodeError as error:
-        place = f"begins as {marked} but is damaged at byte {error.start}"
-        raise CaptionError(f"{path}: {place}; save it as UTF-8") from error
+        damage = f"begins as {marked} but is damaged at byte {error.start}"
+        raise CaptionError(f"{path}: {damage}; save it as UTF-8") from error
 
 
 def strip_tags(text: str) -> str:
@@ -203,8 +203,8 @@ def _timed_words(body: str, start: float, end: float) -> tuple[Word, ...]:
         after = starts[index + 1] if index + 1 < len(starts) else end
         tokens = html.unescape(strip_tags(text)).split()
         step = (after - begin) / max(1, len(tokens))
-        for place, token in enumerate(tokens):
-            words.append(Word(text=f" {token}", span=_span(begin + place * step, begin + (place + 1) * step)))
+        for position, token in enumerate(tokens):
+            words.append(Word(text=f" {token}", span=_span(begin + position * step, begin + (position + 1) * step)))
     return tuple(words)
 
 
@@ -233,7 +233,8 @@ COLUMNS = ("start", "end", "text")
 
 def has_csv_header(text: str) -> bool:
     """Tell whether the first line names the columns start, end and text."""
-    return set(COLUMNS) <= set(_column_names(text.lstrip("\n").split("\n", 1)[0]))
+    names = text.lstrip("\n").split("\n", 1)[0].split(",")
+    return set(COLUMNS) <= {name.strip().strip('"').lower() for name in names}
 
 
 def parse_csv(text: str, name: str) -> list[Cue]:
@@ -252,12 +253,8 @@ def parse_csv(text: str, name: str) -> list[Cue]:
 def _cue_of_row(row: list[str], columns: tuple[int, int, int], name: str, line: int) -> Cue:
     if len(row) <= max(columns):
         raise CaptionError(f"{name}, line {line}: {len(row)} columns, needs start, end, text; add what is missing")
-    start, end, text = (row[place] for place in columns)
+    start, end, text = (row[column] for column in columns)
     return Cue(text, parse_seconds(start), parse_seconds(end))
-
-
-def _column_names(line: str) -> list[str]:
-    return [part.strip().strip('"').lower() for part in line.split(",")]
 
 
 # ---------------------------------------------------------------- JSON
@@ -308,7 +305,8 @@ def _choose_video(tree: Mapping[str, Json], name: str, video: str | None) -> str
 def _cues_of_form(tree: Json, name: str) -> list[Cue] | None:
     """Return the cues of one video in any of the forms; None for a form that is not known."""
     if isinstance(tree, list):
-        return [_cue_of_segment(part) for part in tree if isinstance(part, dict)] if _are_segments(tree) else None
+        parts = [part for part in tree if isinstance(part, dict) and "text" in part]
+        return [_cue_of_segment(part) for part in parts] if len(parts) == len(tree) else None
     if not isinstance(tree, dict):
         return None
     events, segments = tree.get("events"), tree.get("segments")
@@ -319,10 +317,6 @@ def _cues_of_form(tree: Json, name: str) -> list[Cue] | None:
     if all(isinstance(tree.get(column), list) for column in LISTS):
         return _cues_of_columns(tree, name)
     return None
-
-
-def _are_segments(tree: list[Json]) -> bool:
-    return all(isinstance(part, dict) and "text" in part for part in tree)
 
 
 def _cues_of_columns(tree: Mapping[str, Json], name: str) -> list[Cue]:
