@@ -40,7 +40,8 @@ def read(path: Path) -> Iterator[DatasetEntry]:
     if not path.is_dir():
         raise DatasetError(f"{path}: is not the folder of the CrossTask release; unpack its zip and give it")
     tasks = {task.id: task for name in TASKS if (file := find_file(path, name)) for task in read_tasks(file)}
-    held = _validation(path)
+    held_file = find_file(path, VALIDATION)
+    held = {(row[0], row[1]): None for _, row in read_headless_csv(held_file, 3)} if held_file else {}
     videos = find_file(path, VIDEOS)
     if not tasks or videos is None:
         missing = VIDEOS if tasks else TASKS[0]
@@ -67,11 +68,6 @@ def read_tasks(path: Path) -> Iterator[TaskSteps]:
             counts = f"{rows[3]} steps by its count but {len(steps)} between commas"
             raise DatasetError(f"{path}: task {rows[0]} has {counts}; take the commas out of its step texts")
         yield TaskSteps(rows[0], rows[1], steps)
-
-
-def _validation(path: Path) -> dict[tuple[str, str], None]:
-    file = find_file(path, VALIDATION)
-    return {(row[0], row[1]): None for _, row in read_headless_csv(file, 3)} if file else {}
 
 
 def _pair(folder: Path, task: TaskSteps | None, task_id: str, video: str, subset: str) -> DatasetEntry:

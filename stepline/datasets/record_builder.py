@@ -187,7 +187,7 @@ class RecordBuilder:
             recipe=tuple(text for text in recipe if is_storable(text)),
             steps=steps if machine else (),
             reference=() if machine else steps,
-            dropped=tuple(self._dropped()),
+            dropped=tuple(Rejected("annotation", _in_words(row), text=row.text) for row in self.rejected),
         )
         return DatasetEntry(self.id, record, subset, tuple(self.rejected), tuple(spoken))
 
@@ -197,10 +197,9 @@ class RecordBuilder:
         ordered = sorted(self.sentences, key=lambda sentence: sentence.span.start)
         return Transcript(language=language, sentences=tuple(ordered))
 
-    def _dropped(self) -> Iterable[Rejected]:
-        for row in self.rejected:
-            what = f"{row.what} {row.reason}" + (f": {row.value}" if row.value else "")
-            yield Rejected("annotation", what, text=row.text)
+
+def _in_words(row: Rejected) -> str:
+    return f"{row.what} {row.reason}" + (f": {row.value}" if row.value else "")
 
 
 def text_or_none(text: str | None) -> str | None:

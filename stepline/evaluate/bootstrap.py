@@ -130,7 +130,10 @@ def resample(statistics: Mapping[str, Statistic], *, draws: int = DRAWS, seed: i
     """
     if not statistics:
         return {}
-    videos = _shared_count(statistics)
+    counts = {statistic.videos for statistic in statistics.values()}
+    if len(counts) != 1:
+        raise DatasetError(f"scores over {sorted(counts)} videos cannot be resampled together; score the same videos")
+    videos = counts.pop()
     if videos == 0:
         return {name: np.full(draws, np.nan) for name in statistics}
     generator = np.random.default_rng(seed)
@@ -141,13 +144,6 @@ def resample(statistics: Mapping[str, Statistic], *, draws: int = DRAWS, seed: i
         for name, statistic in statistics.items():
             parts[name].append(statistic(weights))
     return {name: np.concatenate(values) for name, values in parts.items()}
-
-
-def _shared_count(statistics: Mapping[str, Statistic]) -> int:
-    counts = {statistic.videos for statistic in statistics.values()}
-    if len(counts) != 1:
-        raise DatasetError(f"scores over {sorted(counts)} videos cannot be resampled together; score the same videos")
-    return counts.pop()
 
 
 def interval(values: Floats, level: float = LEVEL) -> tuple[float, float]:

@@ -35,7 +35,7 @@ from stepline.evaluate.events import Event, EventTokenizer, Matrix, cover_videos
 from stepline.evaluate.meteor import Meteor
 from stepline.evaluate.report import Scores
 from stepline.evaluate.scoring_task import COUNT_MISSING, ScoringTask, entries_by_id, match_ids, prediction_notes
-from stepline.evaluate.soda import PairScorer, SodaKind, SodaScore, soda
+from stepline.evaluate.soda import PairScorer, SodaKind, soda
 
 
 @dataclass(frozen=True)
@@ -314,7 +314,8 @@ def _statistics(
     statistics: dict[str, Statistic] = {}
     columns: dict[str, Floats] = {}
     for kind in KINDS:
-        rows = _soda_rows(soda(truth, given, kind=kind, meteor=meteor), truth)  # (V, 3)
+        found_pairs = soda(truth, given, kind=kind, meteor=meteor)
+        rows = np.array([found_pairs.per_video[id] for id in truth])  # (V, 3)
         columns[f"SODA_{kind}"] = rows[:, 2]
         for place, name in enumerate(("precision", "recall", "F1")):
             label = f"SODA_{kind}" if name == "F1" else f"SODA_{kind} {name}"
@@ -328,10 +329,6 @@ def _statistics(
         _densevid_rows(found, truth, "precision"), _densevid_rows(found, truth, "recall"), ones
     )
     return statistics, columns
-
-
-def _soda_rows(found: SodaScore, ids: Iterable[str]) -> Floats:
-    return np.array([found.per_video[id] for id in ids])
 
 
 def _densevid_rows(found: DensevidScore, ids: Iterable[str], name: str) -> Floats:
@@ -348,15 +345,14 @@ def read_reference(scoring: ScoringTask) -> dict[str, list[Event]]:
     if "database" in videos:
         videos, read = dict(videos["database"].entries()), _authors
     if scoring.subset is not None:
-        videos = {id: video for id, video in videos.items() if _subset(video) == scoring.subset}
+        videos = {
+            id: video
+            for id, video in videos.items()
+            if (stated := video.get("subset")) and stated.text() == scoring.subset
+        }
         if not videos:
             raise DatasetError(f"{scoring.reference}: holds no subset {scoring.subset!r}; leave --subset out")
     return {id: rows for id, video in videos.items() if (rows := read(video))}
-
-
-def _subset(video: Node) -> str | None:
-    subset = video.get("subset")
-    return subset.text() if subset else None
 
 
 def _flat(video: Node) -> list[Event]:

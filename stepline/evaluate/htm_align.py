@@ -228,7 +228,8 @@ def score_narration(scoring: ScoringTask) -> Scores:
     """
     truths, given = annotations(scoring), entries_by_id(scoring.predictions)
     kept = {id: truth for id, truth in truths.items() if id in given}
-    spoken = _spoken(scoring)
+    transcript = find_file(scoring.reference, *SPOKEN) if scoring.reference.is_dir() else None
+    spoken = dict(Node(read_json(transcript), str(transcript)).entries()) if transcript else {}
     notes = [] if spoken else ["no transcript beside the annotations: alignable sentences are taken as said when shown"]
     labels = {id: narration_labels(truth, _times(spoken, id)) for id, truth in kept.items()}
     found = {id: _read_prediction(given[id], truth, lambda scores, _: scores, "shown") for id, truth in kept.items()}
@@ -314,11 +315,6 @@ def _add_ranking_scores(
     if precision:
         statistics[f"AP {what}"] = AveragePrecision(labelled, ranked, video, len(truths))
     return ["ROC-AUC is over the videos with predictions only"] if len(found) < len(truths) else []
-
-
-def _spoken(scoring: ScoringTask) -> dict[str, Node]:
-    file = find_file(scoring.reference, *SPOKEN) if scoring.reference.is_dir() else None
-    return dict(Node(read_json(file), str(file)).entries()) if file else {}
 
 
 def _times(spoken: dict[str, Node], id: str) -> Floats | None:

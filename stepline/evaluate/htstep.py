@@ -110,7 +110,8 @@ def match_predictions(
     if by_label:
         same = predicted.steps[:, None] == np.array(truth.steps, dtype=np.int64)[None, :]
         overlaps = np.where(same, overlaps, -1.0)
-    ranked = _ranked(predicted)
+    # of equal scores the later one in the file first
+    ranked = np.lexsort((-predicted.order, -predicted.scores))
     preference = np.argsort(overlaps, axis=1, kind="stable")[:, ::-1]
     for level, tiou in enumerate(tious):
         free = np.ones(len(truth.segments), dtype=bool)
@@ -120,11 +121,6 @@ def match_predictions(
                 free[candidates[0]] = False
                 right[level, n] = True
     return right
-
-
-def _ranked(predicted: PredictedSegments) -> Integers:
-    """Return (N,) the predictions from the best score down; of equal scores the later one in the file first."""
-    return np.lexsort((-predicted.order, -predicted.scores)).astype(np.int64)
 
 
 @dataclass(frozen=True)

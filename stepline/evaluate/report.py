@@ -110,15 +110,12 @@ def report(scores: Scores, *, draws: int = DRAWS, seed: int = 0) -> EvaluationRe
         name: Metric(point_estimate(statistic), *interval(drawn[name]), statistic.items)
         for name, statistic in scores.statistics.items()
     }
+    count = len(set(sources))
+    few = (f"{count} videos are few: the interval is likely too narrow",) if count < FEW else ()
     return EvaluationReport(
         scores.benchmark, scores.protocol, scores.rule, metrics, len(scores.videos), scores.items, scores.missing,
-        scores.extra, scores.handling, (*scores.notes, *_few(len(set(sources)))), _rows(scores), draws,
-        seed, len(set(sources)),
+        scores.extra, scores.handling, (*scores.notes, *few), _rows(scores), draws, seed, count,
     )  # fmt: skip
-
-
-def _few(videos: int) -> tuple[str, ...]:
-    return (f"{videos} videos are few: the interval is likely too narrow",) if videos < FEW else ()
 
 
 def _rows(scores: Scores) -> tuple[Mapping[str, float | str], ...]:
@@ -212,7 +209,7 @@ def as_json(made: EvaluationReport, against: Comparison | None = None) -> str:
         "benchmark": made.benchmark,
         "protocol": made.protocol,
         "rule": made.rule,
-        "metrics": {name: _tree(metric) for name, metric in made.metrics.items()},
+        "metrics": {name: {**_interval(metric), "items": metric.items} for name, metric in made.metrics.items()},
         "videos": made.videos,
         "items": made.items,
         "missing": list(made.missing),
@@ -231,10 +228,6 @@ def as_json(made: EvaluationReport, against: Comparison | None = None) -> str:
             "missing": list(against.missing), "extra": list(against.extra), "notes": list(against.notes),
         }  # fmt: skip
     return json.dumps(tree, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def _tree(metric: Metric) -> dict[str, float | int | None]:
-    return {**_interval(metric), "items": metric.items}
 
 
 def _interval(metric: Metric) -> dict[str, float | int | None]:

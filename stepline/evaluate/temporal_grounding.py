@@ -51,14 +51,11 @@ def span_array(spans: Pairs, what: str = "spans") -> Floats:
         return np.zeros((0, 2))
     if array.ndim != 2 or array.shape[1] != 2:
         raise DatasetError(f"{what}: shape {array.shape}, not (N, 2); give [start, end] in seconds")
-    if not np.isfinite(array).all():
-        raise DatasetError(f"{what}: [{_first_bad(array)}] holds NaN or infinity; give seconds")
+    finite = np.isfinite(array).all(axis=1)
+    if not finite.all():
+        start, end = array[~finite][0]
+        raise DatasetError(f"{what}: [{start}, {end}] holds NaN or infinity; give seconds")
     return array
-
-
-def _first_bad(spans: Floats) -> str:
-    row = spans[~np.isfinite(spans).all(axis=1)][0]
-    return f"{row[0]}, {row[1]}"
 
 
 def temporal_iou(first: Floats, second: Floats) -> Floats:
@@ -168,7 +165,7 @@ def _score_segments(
         id: _matched(reference.records[id], shown[id], segments) for id, segments in segmented.items() if id in truths
     }
     at = {id: [None if s is None else (s[0] + s[1]) / 2 for s in placed] for id, placed in spans.items()}
-    fits = [grounding_overlaps(spans.get(id, _nothing(instances)), instances) for id, instances in truths.items()]
+    fits = [grounding_overlaps(spans.get(id, [None] * len(instances)), instances) for id, instances in truths.items()]
     hits = _hits(truths, at)
     statistics: dict[str, Statistic] = {"R@1": Ratio(hits, counted), **overlap_statistics(fits, counted)}
     columns = {"steps": counted, "hits": hits, "overlap": np.array([fit.overlaps.sum() for fit in fits])}
@@ -206,10 +203,6 @@ def _strange_texts(segmented: Mapping[str, Sequence[PredictedSegment]], referenc
     return [note] if lost else []
 
 
-def _nothing(instances: Sequence[Floats]) -> list[list[float] | None]:
-    return [None] * len(instances)
-
-
 def _of_reference(given: Iterable[str], reference: _Reference) -> list[str]:
     """Return the predicted ids without those whose reference shows nothing: they are neither extra nor scored."""
     return [id for id in given if id not in reference.records or _shows(reference.records[id])]
@@ -235,20 +228,17 @@ def segmentation(scoring: ScoringTask) -> Scores:
     counted = np.array([float(len(truth)) for truth in truths.values()])
     placed = np.array([float(fit.placed) for fit in fits])
     statistics = overlap_statistics(fits, counted)
+    # where nothing was predicted, 0 of 1: the precision is 0 and not undefined
+    denominator = np.maximum(placed, 0.0 if placed.any() else 1.0)
     for threshold in THRESHOLDS:
         right = np.array([float((table.max(axis=1) >= threshold).sum()) if len(table) else 0.0 for table in tables])
-        statistics[f"Precision@IoU {threshold}"] = Ratio(right, np.maximum(placed, _tiny(placed)))
+        statistics[f"Precision@IoU {threshold}"] = Ratio(right, denominator)
     columns = {"steps": counted, "predicted": placed, "overlap": np.array([fit.overlaps.sum() for fit in fits])}
     notes = [*reference.notes, *prediction_notes(predictions)]
     return scoring.scores(
         truths, int(counted.sum()), statistics, columns, asked=truths,
         given=_of_reference(segmented, reference), notes=notes, sources=reference.sources(truths),
     )  # fmt: skip
-
-
-def _tiny(placed: Floats) -> Floats:
-    """Return a denominator that makes 0 of 0 predictions 0 and changes nothing else."""
-    return np.full(len(placed), 0.0 if placed.any() else 1.0)
 
 
 def _hits(truths: dict[str, list[Floats]], at: dict[str, list[float | None]]) -> Floats:

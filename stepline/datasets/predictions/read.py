@@ -142,7 +142,10 @@ def _table(collector: PredictionCollector, text: str, name: str, video: str) -> 
     rows = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter)
     try:
         header = {(column or "").strip().lower(): column for column in rows.fieldnames or ()}
-        columns = {role: _column(header, names) for role, names in ROLES.items()}
+        columns = {
+            role: next((header[name.lower()] for name in names if name.lower() in header), None)
+            for role, names in ROLES.items()
+        }
         missing = [role for role in ("start", "end", "text") if columns[role] is None]
         if missing:
             raise DatasetError(f"{name}: line 1 has no column for {', '.join(missing)}; write start,end,text there")
@@ -154,10 +157,6 @@ def _table(collector: PredictionCollector, text: str, name: str, video: str) -> 
 
 
 ROLES = {"start": START, "end": END, "text": TEXT, "score": SCORE, "video": OWNER}
-
-
-def _column(header: Mapping[str, str], names: tuple[str, ...]) -> str | None:
-    return next((header[name.lower()] for name in names if name.lower() in header), None)
 
 
 def _row(collector: PredictionCollector, cells: Mapping[str, str], where: str, video: str) -> None:

@@ -169,14 +169,11 @@ def load(jar: Path) -> Automaton:
 
 def _packed(fields: dict[str, str], name: str) -> str:
     """Join the parts name, name_0, name_1, ... of one packed table."""
-    parts = [fields[key] for key in sorted(_parts(fields, name), key=lambda key: int(key[len(name) + 1 :] or 0))]
+    keys = [key for key in fields if key == name or key.startswith(name + "_")]
+    parts = [fields[key] for key in sorted(keys, key=lambda key: int(key[len(name) + 1 :] or 0))]
     if not parts:
         raise KeyError(name)
     return "".join(parts)
-
-
-def _parts(fields: dict[str, str], name: str) -> list[str]:
-    return [key for key in fields if key == name or key.startswith(name + "_")]
 
 
 def _runs(fields: dict[str, str], name: str) -> list[int]:
