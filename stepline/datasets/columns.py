@@ -36,10 +36,10 @@ def read_narrations(path: Path) -> Iterator[DatasetEntry]:
 
 
 def _videos(path: Path) -> Iterator[tuple[str, Node]]:
-    for place, stem, tree in read_json_files(path):
-        root = Node(tree, place)
+    for location, stem, tree in read_json_files(path):
+        root = Node(tree, location)
         if root.get(*COLUMNS) is not None or root.get("segments") is not None:
-            yield stem or Path(place).name.partition(".")[0], root
+            yield stem or Path(location).name.partition(".")[0], root
         else:
             yield from root.entries()
 
@@ -51,7 +51,7 @@ def _rows(video: Node) -> list[tuple[float, float, str]]:
     starts, ends, texts = (list(video[column].rows()) for column in COLUMNS)
     if not len(starts) == len(ends) == len(texts):
         counts = f"{len(starts)} starts, {len(ends)} ends and {len(texts)} texts"
-        raise DatasetError(f"{video.place}: {counts}; the columns must be equally long")
+        raise DatasetError(f"{video.location}: {counts}; the columns must be equally long")
     columns = zip(starts, ends, texts, strict=True)
     return [(start.number(), end.number(), text.text()) for start, end, text in columns]
 

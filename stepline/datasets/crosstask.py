@@ -47,11 +47,11 @@ def read(path: Path) -> Iterator[DatasetEntry]:
         missing = VIDEOS if tasks else TASKS[0]
         raise DatasetError(f"{path}: holds no {missing}; give the folder of the CrossTask release")
     for _, (task, video, _url) in read_headless_csv(videos, 3):
-        yield _pair(path, tasks.get(task), task, video, "val" if (task, video) in held else "train")
+        yield _read_pair(path, tasks.get(task), task, video, "val" if (task, video) in held else "train")
     listed = {(row[0], row[1]) for _, row in read_headless_csv(videos, 3)}
     for task, video in held:
         if (task, video) not in listed:
-            yield _pair(path, tasks.get(task), task, video, "val")
+            yield _read_pair(path, tasks.get(task), task, video, "val")
 
 
 def read_tasks(path: Path) -> Iterator[TaskSteps]:
@@ -70,7 +70,7 @@ def read_tasks(path: Path) -> Iterator[TaskSteps]:
         yield TaskSteps(rows[0], rows[1], steps)
 
 
-def _pair(folder: Path, task: TaskSteps | None, task_id: str, video: str, subset: str) -> DatasetEntry:
+def _read_pair(folder: Path, task: TaskSteps | None, task_id: str, video: str, subset: str) -> DatasetEntry:
     id = f"{task_id}_{video}"
     if task is None:
         return rejected_entry(id, NO_TASK, subset=subset, value=task_id)
@@ -81,15 +81,17 @@ def _pair(folder: Path, task: TaskSteps | None, task_id: str, video: str, subset
     for number, text in enumerate(task.steps, start=1):
         builder.add_step(str(number), text)
     for line, (step, start, end) in read_headless_csv(file, 3):
-        _place(builder, task, f"{file}: line {line}", step, start, end)
+        _add_annotation(builder, task, f"{file}: line {line}", step, start, end)
     return builder.entry(subset=subset, task=task.title, recipe=task.steps)
 
 
-def _place(builder: RecordBuilder, task: TaskSteps, place: str, step: str, start: str, end: str) -> None:
+def _add_annotation(builder: RecordBuilder, task: TaskSteps, location: str, step: str, start: str, end: str) -> None:
     try:
         number, times = int(step), (float(start), float(end))
     except ValueError as error:
-        raise DatasetError(f"{place}: {step!r},{start!r},{end!r} is not step,start,end; download it again") from error
+        raise DatasetError(
+            f"{location}: {step!r},{start!r},{end!r} is not step,start,end; download it again"
+        ) from error
     if 1 <= number <= len(task.steps):
         builder.add_span(str(number), task.steps[number - 1], *times, keep=True)
     else:

@@ -37,31 +37,31 @@ def read_captaincook4d(path: Path) -> Iterator[DatasetEntry]:
 
 def read_goalstep(path: Path) -> Iterator[DatasetEntry]:
     """Yield one entry a video; a substep's id is its step's with a dot: "3.1". The length of a video is not stated."""
-    for file in _both(path, GOALSTEP):
+    for file in _split_files(path, GOALSTEP):
         for video in Node(read_json(file), str(file))["videos"].rows():
             goal = video.get("goal_description", "goal_category")
             builder = RecordBuilder(video["video_uid"].name())
-            _nested(builder, video, "")
+            _add_segments(builder, video, "")
             subset = stem(file.name).rpartition("_")[2]
             yield builder.entry(subset=subset, task=goal.text() if goal else None)
 
 
-def _nested(builder: RecordBuilder, parent: Node, prefix: str) -> None:
+def _add_segments(builder: RecordBuilder, parent: Node, prefix: str) -> None:
     segments = parent.get("segments")
     for index, row in enumerate(segments.rows() if segments else (), start=1):
         text = row.get("step_description", "step_category")
         times = row["start_time"].number(), row["end_time"].number()
         builder.add_span(f"{prefix}{index}", text.text() if text else "", *times)
-        _nested(builder, row, f"{prefix}{index}.")
+        _add_segments(builder, row, f"{prefix}{index}.")
 
 
 def read_epic(path: Path) -> Iterator[DatasetEntry]:
     """Yield one entry a video: what is done and when. The second at which it was narrated afterwards is not read."""
-    for file in _both(path, EPIC):
+    for file in _split_files(path, EPIC):
         builders: dict[str, RecordBuilder] = {}
         for line, row in read_csv(file, EPIC_COLUMNS):
             builder = builders.setdefault(row["video_id"], RecordBuilder(row["video_id"]))
-            start, end = (_seconds(row[column], f"{file}: line {line}") for column in EPIC_COLUMNS[2:4])
+            start, end = (_clock_seconds(row[column], f"{file}: line {line}") for column in EPIC_COLUMNS[2:4])
             if row["narration_id"] in builder.steps:
                 builder.reject("step", row["narration"], SEEN, row["narration_id"])
             else:
@@ -71,7 +71,7 @@ def read_epic(path: Path) -> Iterator[DatasetEntry]:
             yield builder.entry(subset=subset)
 
 
-def _both(path: Path, names: tuple[str, ...]) -> list[Path]:
+def _split_files(path: Path, names: tuple[str, ...]) -> list[Path]:
     if not path.is_dir():
         return [path]
     files = [file for name in names if (file := find_file(path, name))]
@@ -80,10 +80,10 @@ def _both(path: Path, names: tuple[str, ...]) -> list[Path]:
     return files
 
 
-def _seconds(clock: str, place: str) -> float:
+def _clock_seconds(clock: str, location: str) -> float:
     """Return the seconds of HH:MM:SS.ss."""
     try:
         hours, minutes, seconds = clock.split(":")
         return 3600 * int(hours) + 60 * int(minutes) + float(seconds)
     except ValueError as error:
-        raise DatasetError(f"{place}: {clock!r} is not a time HH:MM:SS.ss; download the file again") from error
+        raise DatasetError(f"{location}: {clock!r} is not a time HH:MM:SS.ss; download the file again") from error

@@ -42,10 +42,10 @@ def read_bytes(path: Path) -> bytes:
 
 def read_text(path: Path) -> str:
     """Return a text file (UTF-8, a byte order mark is left out), unpacked when gzipped."""
-    return _decoded(path, read_bytes(path))
+    return _decode(path, read_bytes(path))
 
 
-def _decoded(path: Path, data: bytes) -> str:
+def _decode(path: Path, data: bytes) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -54,23 +54,23 @@ def _decoded(path: Path, data: bytes) -> str:
 
 def read_json(path: Path) -> Tree:
     """Return a JSON file's tree. Raises DatasetError for damage and for a key that stands twice in one object."""
-    return parse_json(str(path), _decoded(path, read_bytes(path)))
+    return parse_json(str(path), _decode(path, read_bytes(path)))
 
 
 def parse_json(name: str, text: str) -> Tree:
     """Return the tree of JSON text; `name` is what an error calls it."""
     try:
-        return json.loads(text, object_pairs_hook=_once)
+        return json.loads(text, object_pairs_hook=_without_repeats)
     except RepeatedKeyError as error:
         raise DatasetError(f"{name}: key {error} stands twice in one object; keep one of them") from error
     except json.JSONDecodeError as error:
-        place = f"line {error.lineno}, column {error.colno}"
-        raise DatasetError(f"{name}: not valid JSON at {place} ({error.msg}); correct it or get it again") from error
+        location = f"line {error.lineno}, column {error.colno}"
+        raise DatasetError(f"{name}: not valid JSON at {location} ({error.msg}); correct it or get it again") from error
     except (ValueError, RecursionError) as error:
         raise DatasetError(f"{name}: JSON that cannot be read ({error}); correct it or get it again") from error
 
 
-def _once(pairs: list[tuple[str, Tree]]) -> dict[str, Tree]:
+def _without_repeats(pairs: list[tuple[str, Tree]]) -> dict[str, Tree]:
     made = dict(pairs)
     if len(made) != len(pairs):
         seen: set[str] = set()
@@ -117,7 +117,7 @@ def read_json_files(path: Path) -> Iterator[tuple[str, str, Tree]]:
         for file in files:
             yield str(file), stem(file.name), read_json(file)
     elif _is_tar(path):
-        yield from _members(path)
+        yield from _archive_members(path)
     else:
         yield str(path), "", read_json(path)
 
@@ -142,7 +142,7 @@ def _is_tar(path: Path) -> bool:
     return start[TAR_MARK:] == TAR
 
 
-def _members(path: Path) -> Iterator[tuple[str, str, Tree]]:
+def _archive_members(path: Path) -> Iterator[tuple[str, str, Tree]]:
     try:
         with tarfile.open(path) as archive:  # mode "r" finds the compression itself
             for member in archive:
@@ -151,7 +151,7 @@ def _members(path: Path) -> Iterator[tuple[str, str, Tree]]:
                     data = file.read() if file is not None else b""
                     data = gzip.decompress(data) if data[:2] == GZIP else data
                     name = f"{path}:{member.name}"
-                    yield name, stem(Path(member.name).name), parse_json(name, _decoded(Path(name), data))
+                    yield name, stem(Path(member.name).name), parse_json(name, _decode(Path(name), data))
     except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
         raise DatasetError(f"{path}: a damaged archive ({error}); download it again") from error
 
@@ -168,8 +168,8 @@ def file_in(path: Path, *names: str) -> Path:
 
 def find_file(folder: Path, *names: str) -> Path | None:
     """Return the first of `names`, or its .gz, that stands in the folder or in its `data` or `annotations` folder."""
-    places = (folder, folder / "data", folder / "annotations")
-    candidates = (place / (name + ending) for name in names for place in places for ending in ("", ".gz"))
+    folders = (folder, folder / "data", folder / "annotations")
+    candidates = (location / (name + ending) for name in names for location in folders for ending in ("", ".gz"))
     return next((file for file in candidates if file.is_file()), None)
 
 
@@ -187,34 +187,36 @@ class Node:
         self.parent = parent
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """Say where the value stands: the file, then keys and indices."""
         if self.parent is None:
             return self.key
-        return self.parent.place + (": " if self.parent.parent is None else "") + on_one_line(self.key)
+        return self.parent.location + (": " if self.parent.parent is None else "") + on_one_line(self.key)
 
-    def fails(self, need: str) -> DatasetError:
+    def error(self, need: str) -> DatasetError:
         """Return the error for a value that is not what is needed."""
-        return DatasetError(f"{self.place}: {quoted(self.value)} is not {need}; correct it or download the file again")
+        return DatasetError(
+            f"{self.location}: {quoted(self.value)} is not {need}; correct it or download the file again"
+        )
 
     def entries(self) -> Iterator[tuple[str, "Node"]]:
         """Yield the keys and values of an object."""
         if not isinstance(self.value, dict):
-            raise self.fails("an object")
+            raise self.error("an object")
         for key, value in self.value.items():
             yield key, Node(value, f".{key}" if self.parent else key, self)
 
     def rows(self) -> Iterator["Node"]:
         """Yield the items of a list."""
         if not isinstance(self.value, list):
-            raise self.fails("a list")
+            raise self.error("a list")
         for index, value in enumerate(self.value):
             yield Node(value, f"[{index}]", self)
 
     def get(self, *keys: str) -> "Node | None":
         """Return the value of the first of these keys that the object holds, None where it holds none or null."""
         if not isinstance(self.value, dict):
-            raise self.fails("an object")
+            raise self.error("an object")
         for key in keys:
             if self.value.get(key) is not None:
                 return Node(self.value[key], f".{key}" if self.parent else key, self)
@@ -223,45 +225,45 @@ class Node:
     def __getitem__(self, key: str) -> "Node":
         found = self.get(key)
         if found is None:
-            raise DatasetError(f"{self.place}: lacks {key!r}; is this the right file for this dataset?")
+            raise DatasetError(f"{self.location}: lacks {key!r}; is this the right file for this dataset?")
         return found
 
     def text(self) -> str:
         """Return a string."""
         if not isinstance(self.value, str):
-            raise self.fails("text")
+            raise self.error("text")
         return self.value
 
     def name(self) -> str:
         """Return an id: a string, or a whole number written out."""
         if isinstance(self.value, bool) or not isinstance(self.value, str | int):
-            raise self.fails("an id (text or a whole number)")
-        return self.value if isinstance(self.value, str) else _written(self)
+            raise self.error("an id (text or a whole number)")
+        return self.value if isinstance(self.value, str) else _digits(self)
 
     def number(self) -> float:
         """Return a number, also one written as a string; NaN and infinity come through."""
         if isinstance(self.value, bool) or not isinstance(self.value, int | float | str):
-            raise self.fails("a number")
+            raise self.error("a number")
         try:
             return float(self.value)
         except ValueError as error:
-            raise self.fails("a number") from error
+            raise self.error("a number") from error
         except OverflowError:
             return float("inf")
 
     def pair(self) -> tuple[float, float]:
         """Return two numbers, as a segment is written."""
         if not isinstance(self.value, list) or len(self.value) != 2:
-            raise self.fails("a pair of two numbers")
+            raise self.error("a pair of two numbers")
         start, end = self.rows()
         return start.number(), end.number()
 
 
-def _written(node: Node) -> str:
+def _digits(node: Node) -> str:
     try:
         return str(node.value)
     except ValueError as error:  # more digits than Python writes out
-        raise DatasetError(f"{node.place}: a number with thousands of digits is no id; correct it") from error
+        raise DatasetError(f"{node.location}: a number with thousands of digits is no id; correct it") from error
 
 
 def on_one_line(text: str) -> str:

@@ -30,7 +30,7 @@ def read(path: Path) -> Iterator[DatasetEntry]:
 def _sentence(builder: RecordBuilder, id: str, row: Node) -> None:
     cells = list(row.rows())
     if len(cells) != CELLS or cells[0].value not in (0, 1):
-        raise row.fails("[0 or 1, start, end, text]")
+        raise row.error("[0 or 1, start, end, text]")
     start, end, text = cells[1].number(), cells[2].number(), cells[3].text()
     if cells[0].value:
         builder.add_span(id, text, start, end)

@@ -83,7 +83,7 @@ def _video(
     activity = video["activity"].text()
     rows = [(row["id"].name(), row["segment"].pair()) for row in video["annotations"].rows()]
     known = [taxonomy[step] for step, _ in rows if step in taxonomy]
-    steps = _followed(articles, activity, known[0] if known else None)
+    steps = _variation_steps(articles, activity, known[0] if known else None)
     builder = RecordBuilder(id)
     for step in steps.values():
         builder.add_step(step.id, step.text)
@@ -105,7 +105,7 @@ def _articles(taxonomy: Mapping[str, ArticleStep]) -> Articles:
     return articles
 
 
-def _followed(articles: Articles, activity: str, first: ArticleStep | None) -> Mapping[str, ArticleStep]:
+def _variation_steps(articles: Articles, activity: str, first: ArticleStep | None) -> Mapping[str, ArticleStep]:
     """Return the steps of the variation that the first annotation belongs to, or of the only one there is."""
     if first is not None:
         return articles[first.activity][first.variation]

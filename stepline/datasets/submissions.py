@@ -51,7 +51,7 @@ def write_htstep_result(
     """
     result = {record.id: [_second(record, step) for step in record.steps] for record in records}
     if queries is not None:
-        _same_steps(records, queries)
+        _require_same_steps(records, queries)
         result = {video: result[video] for video in queries}
     write_atomic(path, json.dumps(result) + "\n")
     return len(result)
@@ -63,7 +63,7 @@ def _second(record: Record, step: Step) -> int:
     return math.floor(step.at)
 
 
-def _same_steps(records: Iterable[Record], queries: Mapping[str, Sequence[str]]) -> None:
+def _require_same_steps(records: Iterable[Record], queries: Mapping[str, Sequence[str]]) -> None:
     texts = {record.id: [step.text for step in record.steps] for record in records}
     for video, headlines in queries.items():
         if video not in texts:

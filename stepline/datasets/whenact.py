@@ -33,32 +33,34 @@ def read(path: Path) -> Iterator[DatasetEntry]:
     for id, clip in Node(read_json(file), str(file)).entries():
         builder = RecordBuilder(id)
         if isinstance(clip.value, dict):
-            _joined(builder, clip)
+            _add_joined(builder, clip)
         else:
-            _official(builder, clip, windows.get(id))
+            _add_official(builder, clip, windows.get(id))
         yield builder.entry()
 
 
-def _official(builder: RecordBuilder, clip: Node, windows: Node | None) -> None:
+def _add_official(builder: RecordBuilder, clip: Node, windows: Node | None) -> None:
     actions = [list(row.rows()) for row in clip.rows()]
     for row, cells in zip(clip.rows(), actions, strict=True):
         if len(cells) != 3 or cells[2].value not in (0, 1):
-            raise row.fails("[action, [start, end], 0 or 1]")
+            raise row.error("[action, [start, end], 0 or 1]")
     texts = [cells[0].text() for cells in actions]
     visible = [cells[2].value == VISIBLE for cells in actions]
-    shown = _windows(builder, windows, [text if seen else None for text, seen in zip(texts, visible, strict=True)])
+    shown = _match_windows(
+        builder, windows, [text if seen else None for text, seen in zip(texts, visible, strict=True)]
+    )
     for index, cells in enumerate(actions):
-        _action(builder, str(index), texts[index], cells[1].pair(), visible[index], shown.get(index))
+        _add_action(builder, str(index), texts[index], cells[1].pair(), visible[index], shown.get(index))
 
 
-def _joined(builder: RecordBuilder, clip: Node) -> None:
+def _add_joined(builder: RecordBuilder, clip: Node) -> None:
     for index, row in enumerate(clip["actions"].rows()):
         shown = row.get("shown")
         window = shown.pair() if shown else None
-        _action(builder, str(index), row["text"].text(), row["spoken"].pair(), row["visible"].value is True, window)
+        _add_action(builder, str(index), row["text"].text(), row["spoken"].pair(), row["visible"].value is True, window)
 
 
-def _action(
+def _add_action(
     builder: RecordBuilder,
     id: str,
     text: str,
@@ -74,7 +76,9 @@ def _action(
         builder.add_span(id, text, *shown, keep=True)
 
 
-def _windows(builder: RecordBuilder, rows: Node | None, texts: list[str | None]) -> dict[int, tuple[float, float]]:
+def _match_windows(
+    builder: RecordBuilder, rows: Node | None, texts: list[str | None]
+) -> dict[int, tuple[float, float]]:
     """Return action row -> window; texts: None where the action is not visible and cannot have one."""
     open_rows = {index: text for index, text in enumerate(texts) if text is not None}
     found: dict[int, tuple[float, float]] = {}
@@ -93,8 +97,8 @@ def _windows(builder: RecordBuilder, rows: Node | None, texts: list[str | None])
             found[same] = window
             del open_rows[same]
     for text, window in later:
-        near = max(open_rows, key=lambda index: _likeness(text, open_rows[index]), default=None)
-        if near is None or _likeness(text, open_rows[near]) < CLOSE:
+        near = max(open_rows, key=lambda index: _similarity(text, open_rows[index]), default=None)
+        if near is None or _similarity(text, open_rows[near]) < CLOSE:
             builder.reject("span", text, UNMATCHED, str(list(window)))
         else:
             found[near] = window
@@ -105,9 +109,9 @@ def _windows(builder: RecordBuilder, rows: Node | None, texts: list[str | None])
 def _window(row: Node) -> tuple[str, tuple[float, float]]:
     cells = list(row.rows())
     if len(cells) != 3:
-        raise row.fails("[action, start, end]")
+        raise row.error("[action, start, end]")
     return cells[0].text(), (cells[1].number(), cells[2].number())
 
 
-def _likeness(one: str, other: str) -> float:
+def _similarity(one: str, other: str) -> float:
     return difflib.SequenceMatcher(None, one, other, autojunk=False).ratio()

@@ -26,7 +26,7 @@ NAMES = {
 SPLITS = ("train", "val", "test")
 
 
-def prefixed(ids: Collection[str]) -> bool:
+def have_prefix(ids: Collection[str]) -> bool:
     """Tell whether all ids carry the prefix: some are a YouTube id with it, and none is a bare YouTube id."""
     lengths = {len(id) for id in ids}
     known = YOUTUBE + len(PREFIX) in lengths and YOUTUBE not in lengths
@@ -42,9 +42,9 @@ def read(path: Path, *, machine: bool = False) -> Iterator[DatasetEntry]:
         root = Node(read_json(file), str(file))
         database = root.get("database")
         if database is not None:
-            yield from (_authors(id, video) for id, video in database.entries())
+            yield from (_author_entry(id, video) for id, video in database.entries())
         else:
-            yield from _flat(root, _split(file), machine)
+            yield from _flat_entries(root, _split(file), machine)
 
 
 read_swapped = partial(read, machine=True)
@@ -66,7 +66,7 @@ def _split(file: Path) -> str | None:
     return next((named.get(word, word) for word in words if named.get(word, word) in SPLITS), None)
 
 
-def _authors(id: str, video: Node) -> DatasetEntry:
+def _author_entry(id: str, video: Node) -> DatasetEntry:
     subset, task = video.get("subset"), video.get("recipe_type")
     duration = video.get("duration")
     builder = RecordBuilder(id, duration=None if duration is None else duration.number())
@@ -78,14 +78,16 @@ def _authors(id: str, video: Node) -> DatasetEntry:
     return builder.entry(subset=subset.text() if subset else None, task=task.name() if task else None)
 
 
-def _flat(root: Node, subset: str | None, machine: bool) -> Iterator[DatasetEntry]:
+def _flat_entries(root: Node, subset: str | None, machine: bool) -> Iterator[DatasetEntry]:
     entries = list(root.entries())
-    cut = len(PREFIX) if prefixed([key for key, _ in entries]) else 0
+    cut = len(PREFIX) if have_prefix([key for key, _ in entries]) else 0
     for key, video in entries:
         builder = RecordBuilder(key[cut:], duration=video["duration"].number())
         times, texts = list(video["timestamps"].rows()), list(video["sentences"].rows())
         if len(times) != len(texts):
-            raise DatasetError(f"{video.place}: {len(times)} timestamps but {len(texts)} sentences; they go in pairs")
+            raise DatasetError(
+                f"{video.location}: {len(times)} timestamps but {len(texts)} sentences; they go in pairs"
+            )
         for index, (time, text) in enumerate(zip(times, texts, strict=True)):
             first, *others = _wordings(text)
             builder.add_span(str(index), "" if first == HIDDEN else first, *time.pair(), alternatives=others)

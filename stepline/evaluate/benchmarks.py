@@ -20,12 +20,12 @@ from stepline.evaluate import visual_narration as detection
 from stepline.evaluate.report import Scores
 from stepline.evaluate.scoring_task import ScoringTask
 
-TAN = (
+TAN_RULE = (
     "hit: floor(start) <= second <= ceil(end), both ends included; R@1 over alignable sentences, all videos pooled; "
     "ROC-AUC of alignable against not, over all sentences, by the alignability score or else the best score over the "
     "video; the first of equal seconds; a score of exactly 0 means not scored"
 )
-TAN_WINDOWS = TAN + "; seconds outside TAN's overlapping 64 s windows of a sentence do not count"
+TAN_WINDOWS = TAN_RULE + "; seconds outside TAN's overlapping 64 s windows of a sentence do not count"
 NASVA = (
     "hit: start <= second <= end, nothing rounded; R@1 over alignable sentences, all videos pooled; videos without an "
     "alignable sentence are left out"
@@ -124,7 +124,7 @@ SECONDS = "JSON {id: [second or null a row]} or {id: {row id: second}}; or segme
 BY_ID = "JSON {id: {step id: second}}; or segments with texts (docs/evaluation.md)"
 
 
-def _placed(name: str, what: str, source: str, reference: str, predictions: str = SECONDS) -> Benchmark:
+def _grounding_benchmark(name: str, what: str, source: str, reference: str, predictions: str = SECONDS) -> Benchmark:
     conventions = {
         "grounding": Convention(PLACED, placing.grounding),
         "segmentation": Convention(FOUND, placing.segmentation),
@@ -133,13 +133,13 @@ def _placed(name: str, what: str, source: str, reference: str, predictions: str 
     return Benchmark(name, what, source, reference, predictions, why, conventions, splits=True)
 
 
-def _captioned(name: str, what: str, reference: str) -> Benchmark:
+def _captioning_benchmark(name: str, what: str, reference: str) -> Benchmark:
     conventions = {
         "stepline": Convention(DENSE, dense.score),
         "2018": Convention(DENSE_2018, partial(dense.score, version="2018")),
         "2021": Convention(DENSE_2021, partial(dense.score, version="2021")),
         "vidchapters": Convention(DENSE_VIDCHAPTERS, partial(dense.score, version="vidchapters")),
-        **_placed(name, what, "", reference).conventions,
+        **_grounding_benchmark(name, what, "", reference).conventions,
     }
     source = "SODA (ECCV 2020), fujiso/SODA 1.1; densevid_eval as in PDVC and VidChapters"
     why = "every video counts, whether it was predicted or not, and nothing is drawn at random"
@@ -156,7 +156,7 @@ BENCHMARKS = {
             "JSON {id: matrix (sentences, seconds)}, {id: [second or null a sentence]} or both with alignability",
             "TAN's rule is the benchmark's own, and the papers before NaSVA report it; NaSVA's is stricter",
             {
-                "tan": Convention(TAN, alignment.score),
+                "tan": Convention(TAN_RULE, alignment.score),
                 "tan-windows": Convention(TAN_WINDOWS, partial(alignment.score, windows=True)),
                 "nasva": Convention(NASVA, partial(alignment.score, convention="nasva")),
                 "narration": Convention(NARRATION, alignment.score_narration),
@@ -183,11 +183,15 @@ BENCHMARKS = {
                 "each-all": Convention(EACH_ALL, partial(crosstask.score, sets=False)),
             },
         ),
-        _captioned("youcook2", "recipe steps in cooking videos", "its JSON in either form"),
-        _captioned("tasty", "recipe steps in Tasty videos", "tasty_{split}.json of Sieve & Swap"),
-        _placed("coin", "steps of 180 everyday tasks", "COIN", "COIN.json", BY_ID),
-        _placed("hirest", "step headings of videos that answer a query", "HiREST", "all_data_{split}.json or folder"),
-        _placed("whenact", "actions named in vlogs", "WhenAct (arXiv 2202.08138)", "its data folder or joined JSON"),
+        _captioning_benchmark("youcook2", "recipe steps in cooking videos", "its JSON in either form"),
+        _captioning_benchmark("tasty", "recipe steps in Tasty videos", "tasty_{split}.json of Sieve & Swap"),
+        _grounding_benchmark("coin", "steps of 180 everyday tasks", "COIN", "COIN.json", BY_ID),
+        _grounding_benchmark(
+            "hirest", "step headings of videos that answer a query", "HiREST", "all_data_{split}.json or folder"
+        ),
+        _grounding_benchmark(
+            "whenact", "actions named in vlogs", "WhenAct (arXiv 2202.08138)", "its data folder or joined JSON"
+        ),
         Benchmark(
             "vnd", "clips whose narration is shown or not", "WYS2 section 4 (VND-Test)",
             "JSON {id: 0 or 1, or one a clip}", "JSON {id: score, or one a clip}",
@@ -218,7 +222,7 @@ def evaluate(
     row = find_benchmark(name)
     chosen = convention or row.default
     if chosen not in row.conventions:
-        raise DatasetError(f"{name} has no convention {chosen!r}; {_near(chosen, list(row.conventions))}")
+        raise DatasetError(f"{name} has no convention {chosen!r}; {_suggestion(chosen, list(row.conventions))}")
     if subset is not None and not row.splits:
         raise DatasetError(f"{name}: its reference states no subsets, so {subset!r} cannot be chosen; leave it out")
     found = row.conventions[chosen]
@@ -228,10 +232,10 @@ def evaluate(
 def find_benchmark(name: str) -> Benchmark:
     """Return a row of the table. Raises DatasetError with the nearest name."""
     if name not in BENCHMARKS:
-        raise DatasetError(f"no benchmark is called {name!r}; {_near(name, list(BENCHMARKS))}")
+        raise DatasetError(f"no benchmark is called {name!r}; {_suggestion(name, list(BENCHMARKS))}")
     return BENCHMARKS[name]
 
 
-def _near(name: str, known: list[str]) -> str:
+def _suggestion(name: str, known: list[str]) -> str:
     near = difflib.get_close_matches(name.lower(), known, n=1)
     return f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"

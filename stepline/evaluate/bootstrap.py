@@ -186,8 +186,8 @@ class VideoSubset:
 
 def over_videos(statistic: Statistic, own: Sequence[str], wanted: Sequence[str]) -> VideoSubset:
     """Return the statistic over the `wanted` videos; `own` are the ids of its V videos."""
-    place = {video: index for index, video in enumerate(own)}
-    return VideoSubset(statistic, np.array([place[video] for video in wanted], dtype=np.int64))
+    index_of = {video: index for index, video in enumerate(own)}
+    return VideoSubset(statistic, np.array([index_of[video] for video in wanted], dtype=np.int64))
 
 
 @dataclass(frozen=True)

@@ -152,7 +152,7 @@ def random_test_sets(
             videos = sorted(tasks[task])
             if len(videos) > train:
                 left_out = set(generator.choice(len(videos), size=train, replace=False).tolist())
-                chosen |= {(task, video) for place, video in enumerate(videos) if place not in left_out}
+                chosen |= {(task, video) for index, video in enumerate(videos) if index not in left_out}
         sets.append(frozenset(chosen))
     return sets
 
@@ -172,23 +172,23 @@ def score(scoring: ScoringTask, *, ordered: bool = False, sets: bool = True, ski
 
     ordered: all steps of a task in order, by dynamic programming. skip: videos without predictions are left out.
     """
-    truths, given = _reference(scoring.reference), _given(scoring.predictions)
+    truths, given = _read_reference(scoring.reference), _read_predictions(scoring.predictions)
     keys = [key for key in truths if not skip or key in given]
     hits, shown = np.zeros(len(keys)), np.zeros(len(keys))
     for index, key in enumerate(keys):
-        hits[index], shown[index] = _judge(given.get(key), truths[key], ordered, cut=skip)
+        hits[index], shown[index] = _hits_and_steps(given.get(key), truths[key], ordered, cut=skip)
     tasks = sorted({task for task, _ in keys})
     group = np.array([tasks.index(task) for task, _ in keys], dtype=np.int64)
-    held = _sets(list(truths), keys) if sets else np.ones((1, len(keys)), dtype=bool)
+    held = _test_sets(list(truths), keys) if sets else np.ones((1, len(keys)), dtype=bool)
     statistics: dict[str, Statistic] = {}
     if keys:
         name = "average R@1, in order" if ordered else "average R@1"
         statistics[name] = GroupedRatio(hits, shown, group, held)
     if given and all(isinstance(node.value, dict) for node in given.values()):
-        statistics |= overlap_statistics([_fit(given.get(key), truths[key]) for key in keys], shown)
+        statistics |= overlap_statistics([_step_overlaps(given.get(key), truths[key]) for key in keys], shown)
     return scoring.scores(
-        map(_name, keys), int(shown.sum()), statistics, {"hits": hits, "steps": shown, "task": _numbers(keys)},
-        asked=map(_name, truths), given=map(_name, given),
+        map(_video_id, keys), int(shown.sum()), statistics, {"hits": hits, "steps": shown, "task": _task_numbers(keys)},
+        asked=map(_video_id, truths), given=map(_video_id, given),
         handling=SKIP_MISSING if skip else COUNT_MISSING, notes=_notes(keys, held),
     )  # fmt: skip
 
@@ -199,15 +199,15 @@ def _notes(keys: list[Key], held: np.typing.NDArray[np.bool_]) -> list[str]:
     return [f"{sets}, {len({task for task, _ in keys})} tasks"]
 
 
-def _numbers(keys: list[Key]) -> Floats:
+def _task_numbers(keys: list[Key]) -> Floats:
     return np.array([float(task) if task.isdecimal() else float("nan") for task, _ in keys])
 
 
-def _name(key: Key) -> str:
+def _video_id(key: Key) -> str:
     return f"{key[0]}_{key[1]}"
 
 
-def _sets(all_keys: list[Key], keys: list[Key]) -> np.typing.NDArray[np.bool_]:
+def _test_sets(all_keys: list[Key], keys: list[Key]) -> np.typing.NDArray[np.bool_]:
     """Return (S, V): which of `keys` each test set holds; the sets are drawn from all annotated videos."""
     tasks: dict[str, list[str]] = defaultdict(list)
     for task, video in all_keys:
@@ -219,47 +219,47 @@ def _sets(all_keys: list[Key], keys: list[Key]) -> np.typing.NDArray[np.bool_]:
     return np.array([[key in chosen for key in keys] for chosen in sets], dtype=bool).reshape(len(sets), len(keys))
 
 
-def _judge(node: Node | None, truth: _Annotation, ordered: bool, *, cut: bool) -> tuple[float, float]:
+def _hits_and_steps(node: Node | None, truth: _Annotation, ordered: bool, *, cut: bool) -> tuple[float, float]:
     """Return the hits and the shown steps of one video.
 
     cut: steps shown only after the last row of the scores are left out, as officially; otherwise they are missed.
     """
     last = int(np.ceil(max([0.0, *(end for _, end in truth.segments)])))
     if node is None:
-        return count_hits(np.full(truth.count, np.nan), _shown(truth, last))
+        return count_hits(np.full(truth.count, np.nan), _rows_shown(truth, last))
     if is_matrix_node(node):
         scores = read_matrix(node)
         if scores.shape[1] != truth.count:
-            raise DatasetError(f"{node.place}: {scores.shape[1]} columns for {truth.count} steps; give one a step")
-        place: Callable[[Floats], Integers] = ordered_rows if ordered else best_rows
-        rows = place(step_costs(scores) if ordered else -scores).astype(np.float64)
-        return count_hits(rows, _shown(truth, len(scores) if cut else max(last, len(scores))))
+            raise DatasetError(f"{node.location}: {scores.shape[1]} columns for {truth.count} steps; give one a step")
+        decode: Callable[[Floats], Integers] = ordered_rows if ordered else best_rows
+        rows = decode(step_costs(scores) if ordered else -scores).astype(np.float64)
+        return count_hits(rows, _rows_shown(truth, len(scores) if cut else max(last, len(scores))))
     if ordered:
-        raise DatasetError(f"{node.place}: seconds cannot be put in order; give scores, one row a second")
-    seconds = span_centers(_spans(node, truth)) if isinstance(node.value, dict) else read_numbers(node)
+        raise DatasetError(f"{node.location}: seconds cannot be put in order; give scores, one row a second")
+    seconds = span_centers(_read_step_spans(node, truth)) if isinstance(node.value, dict) else read_numbers(node)
     require_length(node, seconds, truth.count, "steps")
-    return count_hits(np.floor(seconds), _shown(truth, last))
+    return count_hits(np.floor(seconds), _rows_shown(truth, last))
 
 
-def _shown(truth: _Annotation, seconds: int) -> np.typing.NDArray[np.bool_]:
+def _rows_shown(truth: _Annotation, seconds: int) -> np.typing.NDArray[np.bool_]:
     return rows_shown(truth.segments, truth.steps, seconds, truth.count)
 
 
-def _spans(node: Node, truth: _Annotation) -> list[tuple[float, float] | None]:
+def _read_step_spans(node: Node, truth: _Annotation) -> list[tuple[float, float] | None]:
     spans = read_spans(node["spans"])
     require_length(node, spans, truth.count, "steps")
     return spans
 
 
-def _fit(node: Node | None, truth: _Annotation) -> SpanOverlaps:
+def _step_overlaps(node: Node | None, truth: _Annotation) -> SpanOverlaps:
     """Return how the spans of the steps that are shown fit; all are missing where the video is."""
-    spans = [None] * truth.count if node is None else _spans(node, truth)
+    spans = [None] * truth.count if node is None else _read_step_spans(node, truth)
     segments, numbered = np.array(truth.segments).reshape(-1, 2), np.array(truth.steps, dtype=np.int64)
     shown = sorted(set(truth.steps))
     return grounding_overlaps([spans[step] for step in shown], [segments[numbered == step] for step in shown])
 
 
-def _given(path: Path) -> dict[Key, Node]:
+def _read_predictions(path: Path) -> dict[Key, Node]:
     found: dict[Key, Node] = {}
     for id, node in entries_by_id(path).items():
         if isinstance(node.value, dict) and "spans" not in node.value:
@@ -270,7 +270,7 @@ def _given(path: Path) -> dict[Key, Node]:
     return found
 
 
-def _reference(folder: Path) -> dict[Key, _Annotation]:
+def _read_reference(folder: Path) -> dict[Key, _Annotation]:
     """Return the annotated videos of the primary tasks, without those that the benchmark keeps for validation."""
     if not folder.is_dir():
         raise DatasetError(f"{folder}: is not the folder of the CrossTask release; unpack crosstask_release.zip")
@@ -284,11 +284,11 @@ def _reference(folder: Path) -> dict[Key, _Annotation]:
     for path in sorted((folder / "annotations").glob("*.csv")):
         task, _, video = path.stem.partition("_")
         if task in steps and (task, video) not in kept_back:
-            truths[task, video] = _annotation(path, steps)
+            truths[task, video] = _read_annotation(path, steps)
     return truths
 
 
-def _annotation(path: Path, steps: Mapping[str, int]) -> _Annotation:
+def _read_annotation(path: Path, steps: Mapping[str, int]) -> _Annotation:
     segments, numbered = [], []
     for line, (step, start, end) in read_headless_csv(path, 3):
         try:

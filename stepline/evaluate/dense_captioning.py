@@ -136,14 +136,14 @@ def densevid(
 
     Raises DatasetError for what cannot be scored, ModelError when METEOR's tables are missing.
     """
-    rules = _rules(version, tious)
+    rules = _version_rules(version, tious)
     covered = cover_videos(references, predictions, rules.missing)
     judge = DensevidScorer(rules.garbage, tuple(tious), meteor)
     per_video, distances = {}, []
     for video in covered.scored:
-        wanted = [_wanted(video, reference[video]) for reference in references if video in reference]
+        wanted = [_reference_events(video, reference[video]) for reference in references if video in reference]
         given = require_events(video, predictions.get(video, ()), "predicted event")[:MOST_PREDICTIONS]
-        per_video[video] = _scored(judge, video, wanted, given)
+        per_video[video] = _score_video(judge, video, wanted, given)
         distances.append(detection_by_start(wanted, given, DISTANCES))
     per_tiou = _mean_rows(per_video.values())
     return DensevidScore(
@@ -204,14 +204,14 @@ class DensevidScorer:
         return (meteor, cider(items).corpus, *bleu(items).corpus, rouge_l(items).corpus)
 
 
-def _scored(judge: DensevidScorer, video: str, wanted: list[list[Event]], given: list[Event]) -> dict[str, Row]:
+def _score_video(judge: DensevidScorer, video: str, wanted: list[list[Event]], given: list[Event]) -> dict[str, Row]:
     try:
         return judge.score(wanted, given)
     except DatasetError as error:  # from METEOR, which knows no videos
         raise DatasetError(f"{video}: {error}") from error
 
 
-def _rules(version: str, tious: Sequence[float]) -> DensevidRules:
+def _version_rules(version: str, tious: Sequence[float]) -> DensevidRules:
     if version not in VERSIONS:
         raise DatasetError(f"version={version!r}: not a version of densevid_eval; give one of {', '.join(VERSIONS)}")
     if not tious or not all(0.0 <= tiou <= 1.0 for tiou in tious):
@@ -219,7 +219,7 @@ def _rules(version: str, tious: Sequence[float]) -> DensevidRules:
     return VERSIONS[version]
 
 
-def _wanted(video: str, events: Sequence[Event]) -> list[Event]:
+def _reference_events(video: str, events: Sequence[Event]) -> list[Event]:
     checked = require_events(video, events, "reference event")
     if not checked:
         raise DatasetError(f"{video}: the reference has no event; leave the video out")
@@ -317,9 +317,9 @@ def _statistics(
         found_pairs = soda(truth, given, kind=kind, meteor=meteor)
         rows = np.array([found_pairs.per_video[id] for id in truth])  # (V, 3)
         columns[f"SODA_{kind}"] = rows[:, 2]
-        for place, name in enumerate(("precision", "recall", "F1")):
+        for column, name in enumerate(("precision", "recall", "F1")):
             label = f"SODA_{kind}" if name == "F1" else f"SODA_{kind} {name}"
-            statistics[label] = Ratio(rows[:, place] * present, present)
+            statistics[label] = Ratio(rows[:, column] * present, present)
     found = densevid([truth], given, version=version, meteor=meteor)
     ones = np.ones(len(truth))
     for name in (*LANGUAGE, *DETECTION[:2]):
@@ -341,9 +341,9 @@ def read_reference(scoring: ScoringTask) -> dict[str, list[Event]]:
     Raises DatasetError when the file is in neither form, or holds no video of the subset.
     """
     videos = entries_by_id(scoring.reference)
-    read: Callable[[Node], list[Event]] = _flat
+    read: Callable[[Node], list[Event]] = _flat_events
     if "database" in videos:
-        videos, read = dict(videos["database"].entries()), _authors
+        videos, read = dict(videos["database"].entries()), _author_events
     if scoring.subset is not None:
         videos = {
             id: video
@@ -355,13 +355,13 @@ def read_reference(scoring: ScoringTask) -> dict[str, list[Event]]:
     return {id: rows for id, video in videos.items() if (rows := read(video))}
 
 
-def _flat(video: Node) -> list[Event]:
+def _flat_events(video: Node) -> list[Event]:
     spans, texts = list(video["timestamps"].rows()), list(video["sentences"].rows())
     if len(spans) != len(texts):
-        raise DatasetError(f"{video.place}: {len(spans)} timestamps but {len(texts)} sentences; they go in pairs")
+        raise DatasetError(f"{video.location}: {len(spans)} timestamps but {len(texts)} sentences; they go in pairs")
     return [(*span.pair(), text.text()) for span, text in zip(spans, texts, strict=True)]
 
 
-def _authors(video: Node) -> list[Event]:
+def _author_events(video: Node) -> list[Event]:
     rows = video.get("annotations")
     return [(*row["segment"].pair(), row["sentence"].text()) for row in (rows.rows() if rows else ())]

@@ -139,11 +139,11 @@ def stitch_windows(windows: Sequence[tuple[TanWindow, Floats]], sentences: int, 
     """
     total, count = np.zeros((sentences, rows)), np.zeros((sentences, rows))
     for window, scores in windows:
-        place = slice(window.first, window.last + 1), slice(window.start, window.end)
-        if total[place].shape != scores.shape:
-            raise DatasetError(f"window {window}: scores of shape {scores.shape}, not {total[place].shape}")
-        total[place] += scores
-        count[place] += 1
+        cells = slice(window.first, window.last + 1), slice(window.start, window.end)
+        if total[cells].shape != scores.shape:
+            raise DatasetError(f"window {window}: scores of shape {scores.shape}, not {total[cells].shape}")
+        total[cells] += scores
+        count[cells] += 1
     return hide_zeros(total / np.maximum(count, 1))
 
 
@@ -199,7 +199,7 @@ def score(scoring: ScoringTask, *, convention: HitRule = "tan", windows: bool = 
     """Return R@1 and alignability ROC-AUC."""
     truths, given = annotations(scoring), entries_by_id(scoring.predictions)
     kept = {id: truth for id, truth in truths.items() if convention == "tan" or truth.counted}
-    prepare = partial(_prepared, convention=convention, windows=windows)
+    prepare = partial(_masked_scores, convention=convention, windows=windows)
     found = {
         id: _read_prediction(given[id], truth, prepare, "alignability") for id, truth in kept.items() if id in given
     }
@@ -212,7 +212,9 @@ def score(scoring: ScoringTask, *, convention: HitRule = "tan", windows: bool = 
     if all(entry.seconds is not None for entry in found.values()):
         statistics["R@1"] = Ratio(right, counted)
     if found and all(entry.spans is not None for entry in found.values()):
-        statistics |= overlap_statistics([_fit(found.get(id), truth) for id, truth in kept.items()], counted)
+        statistics |= overlap_statistics(
+            [_sentence_overlaps(found.get(id), truth) for id, truth in kept.items()], counted
+        )
     if convention == "tan":
         labels = {id: alignable_labels(truth) for id, truth in kept.items()}
         notes += _add_ranking_scores(statistics, kept, found, labels, "alignable")
@@ -231,11 +233,11 @@ def score_narration(scoring: ScoringTask) -> Scores:
     transcript = find_file(scoring.reference, *SPOKEN) if scoring.reference.is_dir() else None
     spoken = dict(Node(read_json(transcript), str(transcript)).entries()) if transcript else {}
     notes = [] if spoken else ["no transcript beside the annotations: alignable sentences are taken as said when shown"]
-    labels = {id: narration_labels(truth, _times(spoken, id)) for id, truth in kept.items()}
+    labels = {id: narration_labels(truth, _spoken_times(spoken, id)) for id, truth in kept.items()}
     found = {id: _read_prediction(given[id], truth, lambda scores, _: scores, "shown") for id, truth in kept.items()}
     unranked = next((id for id, entry in found.items() if entry.ranking is None), None)
     if unranked is not None:
-        raise DatasetError(f'{given[unranked].place}: no `shown`; give {{"shown": [a score for each sentence]}}')
+        raise DatasetError(f'{given[unranked].location}: no `shown`; give {{"shown": [a score for each sentence]}}')
     statistics: dict[str, Statistic] = {}
     notes += _add_ranking_scores(statistics, kept, found, labels, "shown", precision=True)
     columns = {"sentences": np.array([float(len(truth.spans)) for truth in kept.values()])}
@@ -252,18 +254,18 @@ def annotations(scoring: ScoringTask) -> dict[str, Annotation]:
         try:
             made[id] = Annotation.from_rows([[cell.value for cell in row.rows()] for row in node.rows()])
         except DatasetError as error:
-            raise DatasetError(f"{node.place}: {error}") from error
+            raise DatasetError(f"{node.location}: {error}") from error
     return made
 
 
-def _fit(found: _Prediction | None, truth: Annotation) -> SpanOverlaps:
+def _sentence_overlaps(found: _Prediction | None, truth: Annotation) -> SpanOverlaps:
     """Return how the spans of alignable sentences fit; all are missing where the video is."""
     spans = found.spans if found is not None and found.spans is not None else [None] * len(truth.spans)
     rows = np.flatnonzero(truth.alignable)
     return grounding_overlaps([spans[k] for k in rows], [truth.spans[[k]] for k in rows])
 
 
-def _prepared(scores: Floats, truth: Annotation, *, convention: HitRule, windows: bool) -> Floats:
+def _masked_scores(scores: Floats, truth: Annotation, *, convention: HitRule, windows: bool) -> Floats:
     if windows:
         return keep_window_seconds(scores, truth)
     return hide_zeros(scores) if convention == "tan" else scores
@@ -317,7 +319,7 @@ def _add_ranking_scores(
     return ["ROC-AUC is over the videos with predictions only"] if len(found) < len(truths) else []
 
 
-def _times(spoken: dict[str, Node], id: str) -> Floats | None:
+def _spoken_times(spoken: dict[str, Node], id: str) -> Floats | None:
     if not spoken:
         return None
     if id not in spoken:

@@ -197,12 +197,12 @@ def grounding_map(
     counts: dict[tuple[str, int], Floats] = {}
     for video, (name, truth) in enumerate(truths.items()):
         for step in truth.steps:
-            counts.setdefault(_key(truth, step, by_label), np.zeros(len(truths)))[video] += 1
+            counts.setdefault(_group_key(truth, step, by_label), np.zeros(len(truths)))[video] += 1
         found = predictions.get(name)
         if found is not None:
-            for row, step in _judged(found, truth, video, annotated, tious, by_label):
-                rows[_key(truth, step, by_label)].append(row)
-    return _assembled(rows, counts, len(truths), len(tious))
+            for row, step in _matched_rows(found, truth, video, annotated, tious, by_label):
+                rows[_group_key(truth, step, by_label)].append(row)
+    return _group_rows(rows, counts, len(truths), len(tious))
 
 
 @dataclass(frozen=True)
@@ -213,11 +213,11 @@ class _Row:
     right: tuple[bool, ...]
 
 
-def _key(truth: AnnotatedVideo, step: int, by_label: bool) -> tuple[str, int]:
+def _group_key(truth: AnnotatedVideo, step: int, by_label: bool) -> tuple[str, int]:
     return truth.activity, step if by_label else -1
 
 
-def _judged(
+def _matched_rows(
     found: PredictedSegments,
     truth: AnnotatedVideo,
     video: int,
@@ -232,7 +232,7 @@ def _judged(
         yield _Row(float(found.scores[n]), int(found.order[n]), video, tuple(right[:, n])), int(found.steps[n])
 
 
-def _assembled(
+def _group_rows(
     rows: Mapping[tuple[str, int], list[_Row]], counts: Mapping[tuple[str, int], Floats], videos: int, levels: int
 ) -> GroundingMeanPrecision:
     activities: dict[str, list[RankedGroup]] = defaultdict(list)
@@ -277,12 +277,12 @@ class _PredictedRows:
 
 def score(scoring: ScoringTask) -> Scores:
     """Return R@1, and with segments also recall at overlap, mean overlap and both mAPs."""
-    reference = _reference(scoring)
+    reference = _read_reference(scoring)
     if scoring.predictions.name.endswith((".csv", ".csv.gz", ".tsv")):
         return _score_segments(scoring, reference)
     given = entries_by_id(scoring.predictions)
-    seconds = {id: _seconds(given[id], id, reference) for id in reference.truths if id in given}
-    right, counted = _recall(reference.truths, seconds)
+    seconds = {id: _predicted_seconds(given[id], id, reference) for id in reference.truths if id in given}
+    right, counted = _recall_counts(reference.truths, seconds)
     notes = ["no mAP and no overlap: the predictions are seconds, not segments"]
     strange = [key for id in seconds for key in _unknown_names(given[id], id, reference)]
     if strange:
@@ -300,12 +300,12 @@ def _score_segments(scoring: ScoringTask, reference: _HtStepReference) -> Scores
         for id, truth in reference.truths.items()
         if id in rows
     }
-    best = {id: _best(located) for id, located in found.items()}
+    best = {id: _best_segments(located) for id, located in found.items()}
     middles = {id: {step: float(span.mean()) for step, span in spans.items()} for id, spans in best.items()}
-    right, counted = _recall(reference.truths, middles)
+    right, counted = _recall_counts(reference.truths, middles)
     statistics: dict[str, Statistic] = {"R@1": Ratio(right, counted)}
     columns = {"hits": right, "steps": counted}
-    fits = [_fit(truth, best.get(id, {})) for id, truth in reference.truths.items()]
+    fits = [_step_overlaps(truth, best.get(id, {})) for id, truth in reference.truths.items()]
     statistics |= overlap_statistics(fits, counted)
     columns["overlap"] = np.array([fit.overlaps.sum() for fit in fits])
     statistics["mAP"] = grounding_map(reference.truths, found)
@@ -318,7 +318,9 @@ def _score_segments(scoring: ScoringTask, reference: _HtStepReference) -> Scores
     )
 
 
-def _recall(truths: Mapping[str, AnnotatedVideo], seconds: Mapping[str, Mapping[int, float]]) -> tuple[Floats, Floats]:
+def _recall_counts(
+    truths: Mapping[str, AnnotatedVideo], seconds: Mapping[str, Mapping[int, float]]
+) -> tuple[Floats, Floats]:
     """Return (V,) hits and (V,) annotated steps; a step counts once, hit when its second is in any instance."""
     right, counted = np.zeros(len(truths)), np.zeros(len(truths))
     for index, (id, truth) in enumerate(truths.items()):
@@ -330,14 +332,14 @@ def _recall(truths: Mapping[str, AnnotatedVideo], seconds: Mapping[str, Mapping[
     return right, counted
 
 
-def _fit(truth: AnnotatedVideo, best: Mapping[int, Floats]) -> SpanOverlaps:
+def _step_overlaps(truth: AnnotatedVideo, best: Mapping[int, Floats]) -> SpanOverlaps:
     steps = np.array(truth.steps, dtype=np.int64)
     wanted = sorted(set(truth.steps))
     instances = [truth.segments[steps == step] for step in wanted]
     return grounding_overlaps([best.get(step) for step in wanted], instances)
 
 
-def _best(located: PredictedSegments) -> dict[int, Floats]:
+def _best_segments(located: PredictedSegments) -> dict[int, Floats]:
     """Return the best-scored segment of each step, of equal scores the first in the file."""
     best: dict[int, Floats] = {}
     for n in np.lexsort((located.order, -located.scores)):
@@ -345,12 +347,12 @@ def _best(located: PredictedSegments) -> dict[int, Floats]:
     return best
 
 
-def _reference(scoring: ScoringTask) -> _HtStepReference:
+def _read_reference(scoring: ScoringTask) -> _HtStepReference:
     file = file_in(scoring.reference, ANNOTATIONS)
     table = find_file(file.parent, TAXONOMY)
     if table is None:
         raise DatasetError(f"{file.parent}: holds no {TAXONOMY}; put the release's beside {file.name}")
-    headlines = {_step(id, str(table)): row for id, row in read_taxonomy(table).items()}
+    headlines = {_parse_step(id, str(table)): row for id, row in read_taxonomy(table).items()}
     taxonomy = Taxonomy(
         {id: row.activity for id, row in headlines.items()}, {id: row.variation for id, row in headlines.items()}
     )
@@ -358,28 +360,28 @@ def _reference(scoring: ScoringTask) -> _HtStepReference:
     for id, video in entries_by_id(file).items():
         subset = video.get("subset")
         if scoring.subset is None or (subset is not None and subset.value == scoring.subset):
-            truth = _truth(video)
+            truth = _read_video(video)
             taxonomy.candidates(truth)  # an annotation that does not fit its taxonomy is an error
             if truth.steps:
                 truths[id] = truth
     return _HtStepReference(taxonomy, {id: row.text for id, row in headlines.items()}, truths)
 
 
-def _truth(video: Node) -> AnnotatedVideo:
+def _read_video(video: Node) -> AnnotatedVideo:
     rows = list(video["annotations"].rows())
-    segments = span_array([list(row["segment"].pair()) for row in rows], video.place)
-    kept, steps = without_duplicates(segments, [_step(row["id"].name(), row.place) for row in rows])
+    segments = span_array([list(row["segment"].pair()) for row in rows], video.location)
+    kept, steps = without_duplicates(segments, [_parse_step(row["id"].name(), row.location) for row in rows])
     return AnnotatedVideo(video["activity"].text(), kept, steps)
 
 
-def _step(id: str, place: str) -> int:
+def _parse_step(id: str, location: str) -> int:
     try:
         return int(id)
     except ValueError as error:
-        raise DatasetError(f"{place}: step {id[:40]!r} is not a whole number; give a global_step_index") from error
+        raise DatasetError(f"{location}: step {id[:40]!r} is not a whole number; give a global_step_index") from error
 
 
-def _seconds(node: Node, id: str, reference: _HtStepReference) -> dict[int, float]:
+def _predicted_seconds(node: Node, id: str, reference: _HtStepReference) -> dict[int, float]:
     steps = sorted(reference.taxonomy.candidates(reference.truths[id]))
     if isinstance(node.value, dict):
         named = _steps_by_name(id, reference)
@@ -416,7 +418,7 @@ def _read_rows(path: Path) -> dict[str, _PredictedRows]:
             raise DatasetError(f"{path}: line {line} holds NaN or infinity; give seconds and a score")
         video = rows[row["video-id"]]
         video.segments.append((start, end))
-        video.steps.append(_step(row["label"], f"{path}: line {line}"))
+        video.steps.append(_parse_step(row["label"], f"{path}: line {line}"))
         video.scores.append(value)
         video.order.append(line)
     return dict(rows)

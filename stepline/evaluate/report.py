@@ -146,16 +146,16 @@ def compare(first: Scores, second: Scores, *, draws: int = DRAWS, seed: int = 0)
     ours, theirs = resample(one, draws=draws, seed=seed), resample(other, draws=draws, seed=seed)
     differences, beaten = {}, {}
     for name in names:
-        apart = _apart(ours[name], theirs[name])
+        apart = _differences(ours[name], theirs[name])
         known_draws = apart[~np.isnan(apart)]
-        whole = _apart(np.array([point_estimate(one[name])]), np.array([point_estimate(other[name])]))
+        whole = _differences(np.array([point_estimate(one[name])]), np.array([point_estimate(other[name])]))
         differences[name] = Metric(float(whole[0]), *interval(apart), one[name].items)
         beaten[name] = float((known_draws <= 0).mean()) if len(known_draws) else math.nan
     single = tuple(sorted({*first.statistics} ^ {*second.statistics}))
     return Comparison(len(shared), differences, beaten, single, second.missing, second.extra, second.notes)
 
 
-def _apart(first: Floats, second: Floats) -> Floats:
+def _differences(first: Floats, second: Floats) -> Floats:
     """Return first - second, 0 where only the order of the sums makes them differ: a tie is not a gain."""
     return np.where(np.isclose(first, second, rtol=TIE, atol=TIE), 0.0, first - second)
 
@@ -220,7 +220,7 @@ def as_json(made: EvaluationReport, against: Comparison | None = None) -> str:
     }
     if against is not None:
         differences = {
-            name: {**_interval(metric), "not_better": _known(against.beaten[name])}
+            name: {**_interval(metric), "not_better": _null_if_nan(against.beaten[name])}
             for name, metric in against.differences.items()
         }
         tree["against"] = {
@@ -231,10 +231,10 @@ def as_json(made: EvaluationReport, against: Comparison | None = None) -> str:
 
 
 def _interval(metric: Metric) -> dict[str, float | int | None]:
-    return {"value": _known(metric.value), "low": _known(metric.low), "high": _known(metric.high)}
+    return {"value": _null_if_nan(metric.value), "low": _null_if_nan(metric.low), "high": _null_if_nan(metric.high)}
 
 
-def _known(value: float) -> float | None:
+def _null_if_nan(value: float) -> float | None:
     return None if math.isnan(value) else value
 
 

@@ -82,9 +82,9 @@ def read_number(node: Node) -> float:
     if node.value is None:
         return float("nan")
     if not isinstance(node.value, int | float) or isinstance(node.value, bool):
-        raise node.fails("a number or null")
+        raise node.error("a number or null")
     if not np.isfinite(number := node.number()):
-        raise node.fails("a finite number, or null where there is none")
+        raise node.error("a finite number, or null where there is none")
     return number
 
 
@@ -93,9 +93,9 @@ def read_matrix(node: Node) -> Floats:
     try:
         array = np.asarray(node.value, dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as error:
-        raise node.fails("a list of equally long lists of numbers") from error
+        raise node.error("a list of equally long lists of numbers") from error
     if array.ndim != 2 or not np.isfinite(array).all():
-        raise node.fails("a list of equally long lists of finite numbers")
+        raise node.error("a list of equally long lists of finite numbers")
     return array
 
 
@@ -103,7 +103,7 @@ def read_spans(node: Node) -> list[tuple[float, float] | None]:
     """Return a list of [start, end] or null. Raises DatasetError for anything else, and for infinity or NaN."""
     spans = [None if row.value is None else row.pair() for row in node.rows()]
     if not np.isfinite([span for span in spans if span is not None]).all():
-        raise node.fails("a list of finite [start, end]")
+        raise node.error("a list of finite [start, end]")
     return spans
 
 
@@ -120,7 +120,7 @@ def is_matrix_node(node: Node) -> bool:
 def require_length(node: Node, values: Sized, wanted: int, what: str) -> None:
     """Raise DatasetError unless there are as many values as wanted."""
     if len(values) != wanted:
-        raise DatasetError(f"{node.place}: {len(values)} values for {wanted} {what}; give one, or null, for each")
+        raise DatasetError(f"{node.location}: {len(values)} values for {wanted} {what}; give one, or null, for each")
 
 
 V = TypeVar("V")

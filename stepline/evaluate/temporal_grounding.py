@@ -134,19 +134,19 @@ class _Reference:
 
 def grounding(scoring: ScoringTask) -> Scores:
     """Return R@1, and with segments also recall at overlap and mean overlap, over texts that the video shows."""
-    reference = _reference(scoring)
+    reference = _read_reference(scoring)
     shown = {id: [step for step in record.reference if step.spans] for id, record in reference.records.items()}
-    truths = {id: [_instances(step) for step in steps] for id, steps in shown.items() if steps}
+    truths = {id: [_step_spans(step) for step in steps] for id, steps in shown.items() if steps}
     counted = np.array([float(len(instances)) for instances in truths.values()])
     seconds_file = _seconds_file(scoring.predictions)
     if seconds_file is not None:
         seconds = match_ids(seconds_file, reference.records)
-        notes = [*reference.notes, *_strange_rows(scoring, seconds, reference)]
-        at = {id: _at(seconds[id], reference.records[id], shown[id]) for id in truths if id in seconds}
-        statistics: dict[str, Statistic] = {"R@1": Ratio(_hits(truths, at), counted)}
+        notes = [*reference.notes, *_unknown_rows_note(scoring, seconds, reference)]
+        at = {id: _predicted_seconds(seconds[id], reference.records[id], shown[id]) for id in truths if id in seconds}
+        statistics: dict[str, Statistic] = {"R@1": Ratio(_count_hits(truths, at), counted)}
         return scoring.scores(
-            truths, int(counted.sum()), statistics, {"steps": counted, "hits": _hits(truths, at)},
-            asked=truths, given=_of_reference(seconds, reference), notes=notes,
+            truths, int(counted.sum()), statistics, {"steps": counted, "hits": _count_hits(truths, at)},
+            asked=truths, given=_ids_to_score(seconds, reference), notes=notes,
             sources=reference.sources(truths),
         )  # fmt: skip
     return _score_segments(scoring, reference, shown, truths, counted)
@@ -162,22 +162,24 @@ def _score_segments(
     predictions = read_predictions(scoring.predictions)
     segmented = match_ids(predictions.segments, reference.records)
     spans = {
-        id: _matched(reference.records[id], shown[id], segments) for id, segments in segmented.items() if id in truths
+        id: _spans_by_text(reference.records[id], shown[id], segments)
+        for id, segments in segmented.items()
+        if id in truths
     }
     at = {id: [None if s is None else (s[0] + s[1]) / 2 for s in placed] for id, placed in spans.items()}
     fits = [grounding_overlaps(spans.get(id, [None] * len(instances)), instances) for id, instances in truths.items()]
-    hits = _hits(truths, at)
+    hits = _count_hits(truths, at)
     statistics: dict[str, Statistic] = {"R@1": Ratio(hits, counted), **overlap_statistics(fits, counted)}
     columns = {"steps": counted, "hits": hits, "overlap": np.array([fit.overlaps.sum() for fit in fits])}
-    notes = [*reference.notes, *prediction_notes(predictions), *_strange_texts(segmented, reference)]
-    given = _of_reference(segmented, reference)
+    notes = [*reference.notes, *prediction_notes(predictions), *_unknown_texts_note(segmented, reference)]
+    given = _ids_to_score(segmented, reference)
     return scoring.scores(
         truths, int(counted.sum()), statistics, columns, asked=truths, given=given, notes=notes,
         sources=reference.sources(truths),
     )  # fmt: skip
 
 
-def _strange_rows(scoring: ScoringTask, seconds: Mapping[str, Node], reference: _Reference) -> list[str]:
+def _unknown_rows_note(scoring: ScoringTask, seconds: Mapping[str, Node], reference: _Reference) -> list[str]:
     """Return a note of seconds for rows that the reference lacks. Raises DatasetError when all are."""
     named: list[bool] = []
     for id, node in seconds.items():
@@ -192,33 +194,35 @@ def _strange_rows(scoring: ScoringTask, seconds: Mapping[str, Node], reference: 
     return [f"{lost} of {len(named)} seconds are for rows that the reference does not hold"] if lost else []
 
 
-def _strange_texts(segmented: Mapping[str, Sequence[PredictedSegment]], reference: _Reference) -> list[str]:
+def _unknown_texts_note(segmented: Mapping[str, Sequence[PredictedSegment]], reference: _Reference) -> list[str]:
     """Return a note of segments whose text the reference of their video does not hold: they place nothing."""
     held: list[bool] = []
     for id, segments in segmented.items():
-        texts = {_plain(step.text) for step in reference.records[id].reference} if id in reference.records else None
-        held += [_plain(segment.sentence) in texts for segment in segments] if texts is not None else []
+        texts = (
+            {_normalised(step.text) for step in reference.records[id].reference} if id in reference.records else None
+        )
+        held += [_normalised(segment.sentence) in texts for segment in segments] if texts is not None else []
     lost = held.count(False)
     note = f"{lost} of {len(held)} predicted segments repeat no text of the reference, so place nothing"
     return [note] if lost else []
 
 
-def _of_reference(given: Iterable[str], reference: _Reference) -> list[str]:
+def _ids_to_score(given: Iterable[str], reference: _Reference) -> list[str]:
     """Return the predicted ids without those whose reference shows nothing: they are neither extra nor scored."""
-    return [id for id in given if id not in reference.records or _shows(reference.records[id])]
+    return [id for id in given if id not in reference.records or _has_spans(reference.records[id])]
 
 
-def _shows(record: Record) -> bool:
+def _has_spans(record: Record) -> bool:
     return any(step.spans for step in record.reference)
 
 
 def segmentation(scoring: ScoringTask) -> Scores:
     """Return recall and precision at overlap and mean overlap of spans, whatever they are called."""
-    reference = _reference(scoring)
+    reference = _read_reference(scoring)
     truths = {
-        id: np.concatenate([_instances(step) for step in record.reference if step.spans])
+        id: np.concatenate([_step_spans(step) for step in record.reference if step.spans])
         for id, record in reference.records.items()
-        if _shows(record)
+        if _has_spans(record)
     }
     predictions = read_predictions(scoring.predictions)
     segmented = match_ids(predictions.segments, reference.records)
@@ -237,11 +241,11 @@ def segmentation(scoring: ScoringTask) -> Scores:
     notes = [*reference.notes, *prediction_notes(predictions)]
     return scoring.scores(
         truths, int(counted.sum()), statistics, columns, asked=truths,
-        given=_of_reference(segmented, reference), notes=notes, sources=reference.sources(truths),
+        given=_ids_to_score(segmented, reference), notes=notes, sources=reference.sources(truths),
     )  # fmt: skip
 
 
-def _hits(truths: dict[str, list[Floats]], at: dict[str, list[float | None]]) -> Floats:
+def _count_hits(truths: dict[str, list[Floats]], at: dict[str, list[float | None]]) -> Floats:
     right = np.zeros(len(truths))
     for index, (id, instances) in enumerate(truths.items()):
         for second, spans in zip(at.get(id, ()), instances, strict=False):
@@ -249,12 +253,12 @@ def _hits(truths: dict[str, list[Floats]], at: dict[str, list[float | None]]) ->
     return right
 
 
-def _reference(scoring: ScoringTask) -> _Reference:
+def _read_reference(scoring: ScoringTask) -> _Reference:
     reading = read(scoring.benchmark, scoring.reference, subset=scoring.subset)
     return _Reference({record.id: record for record in reading.records}, reference_notes(reading.reasons()))
 
 
-def _instances(step: Step) -> Floats:
+def _step_spans(step: Step) -> Floats:
     return np.array([[span.start, span.end] for span in step.spans])
 
 
@@ -275,47 +279,49 @@ def _holds_seconds(value: object) -> bool:
     return all(item is None or (isinstance(item, int | float) and not isinstance(item, bool)) for item in values)
 
 
-def _at(node: Node, record: Record, shown: Sequence[Step]) -> list[float | None]:
+def _predicted_seconds(node: Node, record: Record, shown: Sequence[Step]) -> list[float | None]:
     if node.value == []:
         return [None] * len(shown)
     if isinstance(node.value, dict):
         given = {key: read_number(value) for key, value in node.entries()}
     else:
-        given = {str(index): float(second) for index, second in enumerate(_by_row(node, record))}
+        given = {str(index): float(second) for index, second in enumerate(_seconds_by_row(node, record))}
     return [None if np.isnan(second := given.get(step.id, np.nan)) else second for step in shown]
 
 
-def _by_row(node: Node, record: Record) -> Floats:
+def _seconds_by_row(node: Node, record: Record) -> Floats:
     """Return one second a row of the annotation; of rows that the reader rejected only the count is known."""
     rows = [int(step.id) if step.id.isdecimal() else -1 for step in record.reference]
     most = len(rows) + len(record.dropped)
     if min(rows) < 0 or max(rows) >= most:
-        raise DatasetError(f"{node.place}: this reference's steps have ids of their own; give {{step id: second}}")
+        raise DatasetError(f"{node.location}: this reference's steps have ids of their own; give {{step id: second}}")
     seconds = read_numbers(node)
     require_length(node, seconds, min(max(len(seconds), max(rows) + 1), most), "rows of the reference")
     return seconds
 
 
-def _matched(record: Record, shown: Sequence[Step], segments: Sequence[PredictedSegment]) -> list[list[float] | None]:
+def _spans_by_text(
+    record: Record, shown: Sequence[Step], segments: Sequence[PredictedSegment]
+) -> list[list[float] | None]:
     """Return one predicted span for each shown step: texts are compared without case and doubled spaces."""
     rows: dict[str, list[str]] = defaultdict(list)
     for step in record.reference:
-        rows[_plain(step.text)].append(step.id)
+        rows[_normalised(step.text)].append(step.id)
     found: dict[str, list[PredictedSegment]] = defaultdict(list)
     for segment in segments:
-        found[_plain(segment.sentence)].append(segment)
+        found[_normalised(segment.sentence)].append(segment)
     placed: dict[str, list[float]] = {}
     for text, ids in rows.items():
-        for id, segment in zip(ids, _best(found.get(text, []), len(ids)), strict=False):
+        for id, segment in zip(ids, _best_scored(found.get(text, []), len(ids)), strict=False):
             placed[id] = [segment.start, segment.end]
     return [placed.get(step.id) for step in shown]
 
 
-def _best(segments: Sequence[PredictedSegment], count: int) -> list[PredictedSegment]:
+def _best_scored(segments: Sequence[PredictedSegment], count: int) -> list[PredictedSegment]:
     """Return the `count` best-scored segments in the order of the file; without scores the first ones."""
     ranked = sorted(range(len(segments)), key=lambda n: (-(segments[n].score or 0.0), n))[:count]
     return [segments[n] for n in sorted(ranked)]
 
 
-def _plain(text: str) -> str:
+def _normalised(text: str) -> str:
     return " ".join(text.casefold().split())

@@ -123,7 +123,7 @@ def score(scoring: ScoringTask, *, official: bool = False) -> Scores:
     truths = {id: read_numbers(node) for id, node in entries_by_id(scoring.reference).items()}
     given = {id: node for id, node in entries_by_id(scoring.predictions).items() if id in truths or _is_summary(node)}
     kept = [id for id in truths if id in given or not official]
-    rows = np.array([_row(given.get(id), truths[id], rules) for id in kept]).reshape(len(kept), len(NAMES))
+    rows = np.array([_video_scores(given.get(id), truths[id], rules) for id in kept]).reshape(len(kept), len(NAMES))
     statistics: dict[str, Statistic] = {}
     for column, name in enumerate(NAMES):
         known = ~np.isnan(rows[:, column])
@@ -133,7 +133,7 @@ def score(scoring: ScoringTask, *, official: bool = False) -> Scores:
     items = sum(len(truths[id]) for id in kept)
     return scoring.scores(
         kept, items, statistics, columns, asked=truths, given=given,
-        handling=SKIP_MISSING if official else COUNT_MISSING, notes=_undefined(rows),
+        handling=SKIP_MISSING if official else COUNT_MISSING, notes=_undefined_notes(rows),
     )  # fmt: skip
 
 
@@ -144,7 +144,7 @@ def _is_summary(node: Node) -> bool:
     return isinstance(node.value, list) and not any(isinstance(item, str) for item in node.value)
 
 
-def _row(node: Node | None, truth: Floats, rules: FrameRules) -> list[float]:
+def _video_scores(node: Node | None, truth: Floats, rules: FrameRules) -> list[float]:
     """Return the five numbers of one video, NaN where undefined; a missing video scores 0 where it could score."""
     frames = _frames(node, "machine_summary", truth, rules)
     ranks = _frames(node, "scores", truth, rules)
@@ -165,11 +165,11 @@ def _frames(node: Node | None, key: str, truth: Floats, rules: FrameRules) -> Fl
     parts = (node.get(key) or node["machine_summary"]) if isinstance(node.value, dict) else node
     values = read_numbers(parts)
     if np.isnan(values).any():
-        raise DatasetError(f"{parts.place}: holds null; give a score for every frame")
+        raise DatasetError(f"{parts.location}: holds null; give a score for every frame")
     return cut_or_pad(values, len(truth), rules.lengths)
 
 
-def _undefined(rows: Floats) -> list[str]:
+def _undefined_notes(rows: Floats) -> list[str]:
     counts = {name: int(np.isnan(rows[:, column]).sum()) for column, name in enumerate(NAMES)}
     rest = "videos, which its mean leaves out"
     return [f"{name} is undefined for {count} {rest}" for name, count in counts.items() if count]

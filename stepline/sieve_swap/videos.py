@@ -223,14 +223,14 @@ def _captioned(video: str, value: object, file: Path, table: VideoTable) -> Read
         starts, ends, texts = (list(node[column].rows()) for column in ("start", "end", "text"))
         if not len(starts) == len(ends) == len(texts):
             return Rejected(
-                "video", f"{len(starts)} starts, {len(ends)} ends and {len(texts)} texts", location=node.place
+                "video", f"{len(starts)} starts, {len(ends)} ends and {len(texts)} texts", location=node.location
             )
         rows = [
             (text.text(), start.number(), end.number()) for start, end, text in zip(starts, ends, texts, strict=True)
         ]
     except (DatasetError, ValueError) as error:
-        return Rejected("video", str(error), location=node.place)
-    return _video(video, rows, node.place, table)
+        return Rejected("video", str(error), location=node.location)
+    return _video(video, rows, node.location, table)
 
 
 def _video(video: str, rows: Sequence[tuple[str, float, float]], place: str, table: VideoTable) -> Read:

@@ -62,9 +62,9 @@ def _is_record(value: Tree) -> bool:
 
 def _record(collector: PredictionCollector, node: Node) -> None:
     try:
-        collector.record(from_json(json.dumps(node.value), node.place), node.place)
+        collector.record(from_json(json.dumps(node.value), node.location), node.location)
     except StoreError as error:
-        collector.reject(node.place, node.value, str(error))
+        collector.reject(node.location, node.value, str(error))
 
 
 def _holds_segments(value: dict[str, Tree]) -> bool:
@@ -112,7 +112,7 @@ def _named_rows(collector: PredictionCollector, node: Node) -> None:
         else:
             collect_video(collector, row, _own_id(row.value) or "")
     for video, own in rows.items():
-        if collector.opens(video, own[0].place):
+        if collector.open_video(video, own[0].location):
             _rows(collector, video, own)
 
 
@@ -125,14 +125,14 @@ def collect_video(collector: PredictionCollector, node: Node, video: str) -> Non
     """Add one video's segments."""
     value = node.value
     if not video or not is_storable(video):
-        collector.reject(node.place, value, "names no video")
+        collector.reject(node.location, value, "names no video")
     elif _is_record(value):
         _record(collector, node)
     elif isinstance(value, str):
-        collector.replies.append((video, value, node.place))
+        collector.replies.append((video, value, node.location))
     elif not isinstance(value, list | dict):
-        collector.reject(node.place, value, "is neither a list of segments nor an object that holds one")
-    elif collector.opens(video, node.place):
+        collector.reject(node.location, value, "is neither a list of segments nor an object that holds one")
+    elif collector.open_video(video, node.location):
         _segments(collector, video, node)
 
 
@@ -148,11 +148,11 @@ def _segments(collector: PredictionCollector, video: str, node: Node) -> None:
         _segments(collector, video, node[key])
     elif _is_clock(value):
         titles = [
-            (float(parse_seconds(start) or 0), title.text().strip(), title.place) for start, title in node.entries()
+            (float(parse_seconds(start) or 0), title.text().strip(), title.location) for start, title in node.entries()
         ]
-        collector.chapters(video, [chapter for chapter in titles if _speaks(collector, chapter[1], chapter[2])])
+        collector.add_chapters(video, [chapter for chapter in titles if _has_text(collector, chapter[1], chapter[2])])
     elif value:
-        collector.reject(node.place, value, f"holds none of {', '.join(LISTS)}, nor timestamps with sentences")
+        collector.reject(node.location, value, f"holds none of {', '.join(LISTS)}, nor timestamps with sentences")
 
 
 def _columns(collector: PredictionCollector, video: str, node: Node) -> None:
@@ -160,35 +160,35 @@ def _columns(collector: PredictionCollector, video: str, node: Node) -> None:
     keys = ("timestamps", "sentences") if flat else ("start", "end", "text")
     columns = [list(node[key].rows()) for key in keys]
     if len({len(column) for column in columns}) > 1:
-        collector.reject(node.place, node.value, f"{', '.join(keys)} are not equally long")
+        collector.reject(node.location, node.value, f"{', '.join(keys)} are not equally long")
         return
     for cells in zip(*columns, strict=True):
         values = [cell.value for cell in cells]
         times = values[0] if flat else values[:2]
-        _add(collector, video, cells[-1].place, parse_interval(times), values[-1], None)
+        _add(collector, video, cells[-1].location, parse_interval(times), values[-1], None)
 
 
 def _rows(collector: PredictionCollector, video: str, rows: Sequence[Node]) -> None:
     """Add segments; where every row gives a start and none an end they are chapters."""
-    if rows and all(_starts(row.value) is not None for row in rows):
-        starts = [(_starts(row.value) or 0.0, _text(row.value), row.place) for row in rows]
-        collector.chapters(video, [chapter for chapter in starts if _speaks(collector, chapter[1], chapter[2])])
+    if rows and all(_start_only(row.value) is not None for row in rows):
+        starts = [(_start_only(row.value) or 0.0, _text(row.value), row.location) for row in rows]
+        collector.add_chapters(video, [chapter for chapter in starts if _has_text(collector, chapter[1], chapter[2])])
         return
     for row in rows:
         if isinstance(row.value, dict):
             _object(collector, video, row)
         elif isinstance(row.value, list) and len(row.value) in (3, 4):
             start, end, text, *score = row.value
-            _add(collector, video, row.place, parse_interval([start, end]), text, score[0] if score else None)
+            _add(collector, video, row.location, parse_interval([start, end]), text, score[0] if score else None)
         else:
-            collector.reject(row.place, row.value, "is not [start, end, sentence]")
+            collector.reject(row.location, row.value, "is not [start, end, sentence]")
 
 
 def _first(value: dict[str, Tree], keys: Sequence[str]) -> Tree:
     return next((value[key] for key in keys if value.get(key) is not None), None)
 
 
-def _starts(value: Tree) -> float | None:
+def _start_only(value: Tree) -> float | None:
     """Return the start of a row that states a start and no end."""
     if not isinstance(value, dict) or _first(value, END) is not None:
         return None
@@ -206,12 +206,12 @@ def _text(value: dict[str, Tree]) -> Tree:
 
 def _object(collector: PredictionCollector, video: str, row: Node) -> None:
     value = row.value
-    if _starts(value) is not None:
-        collector.reject(row.place, _text(value) or value, NO_END)
+    if _start_only(value) is not None:
+        collector.reject(row.location, _text(value) or value, NO_END)
         return
     start, end = _first(value, START), _first(value, END)
     times = parse_interval(_first(value, PAIR)) if start is None and end is None else parse_interval([start, end])
-    _add(collector, video, row.place, times, _text(value), _first(value, SCORE))
+    _add(collector, video, row.location, times, _text(value), _first(value, SCORE))
 
 
 def _add(
@@ -219,7 +219,7 @@ def _add(
 ) -> None:  # fmt: skip
     if times is None:
         collector.reject(where, text, NOT_TIMES)
-    elif _is_blank(text) or _speaks(collector, text, where):
+    elif _is_blank(text) or _has_text(collector, text, where):
         collector.add(video, PredictedSegment(*times, text.strip(), parse_seconds(score)))
 
 
@@ -227,7 +227,7 @@ def _is_blank(text: Tree) -> bool:
     return isinstance(text, str) and not text.strip()
 
 
-def _speaks(collector: PredictionCollector, text: Tree, where: str) -> bool:
+def _has_text(collector: PredictionCollector, text: Tree, where: str) -> bool:
     if not isinstance(text, str) or not text.strip():
         collector.reject(where, text, NO_TEXT)
         return False
@@ -267,11 +267,11 @@ def collect_lines(collector: PredictionCollector, text: str, name: str, stem: st
     bare: list[tuple[str, str]] = []
     for number, line in enumerate(text.split("\n"), start=1):
         where = f"{name}: line {number}"
-        own = _timed(line.strip(), where)
+        own = _timed_lines(line.strip(), where)
         rows += own
         if not own and _ITEM.match(line):
             bare.append((where, line.strip()))
-    if not rows or not collector.opens(stem, name):
+    if not rows or not collector.open_video(stem, name):
         return
     for where, item in bare:
         collector.reject(where, item, NO_TIMES)
@@ -279,10 +279,10 @@ def collect_lines(collector: PredictionCollector, text: str, name: str, stem: st
         _line_segments(collector, stem, rows)
     else:
         starts = [(start, row.text, row.where) for row in rows if (start := parse_seconds(row.start)) is not None]
-        collector.chapters(stem, starts)
+        collector.add_chapters(stem, starts)
 
 
-def _timed(line: str, where: str) -> list[TimedLine]:
+def _timed_lines(line: str, where: str) -> list[TimedLine]:
     head = _HEAD.match(line)
     if head is not None:
         return [TimedLine(head[1], head[2], head[3].strip(), where)]

@@ -165,5 +165,5 @@ def _row(collector: PredictionCollector, cells: Mapping[str, str], where: str, v
         collector.reject(where, cells["text"], NOT_TIMES)
     elif not is_storable(cells["text"]):
         collector.reject(where, "", BAD_TEXT)
-    elif video in collector.segments or collector.opens(video, where):
+    elif video in collector.segments or collector.open_video(video, where):
         collector.add(video, PredictedSegment(*times, cells["text"], parse_seconds(cells["score"])))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from stepline.datasets.files import Tree, quoted
-from stepline.datasets.youcook2 import PREFIX, prefixed
+from stepline.datasets.youcook2 import PREFIX, have_prefix
 from stepline.records import Record, Rejected
 
 NEXT_START = "a chapter ends where the next one starts"
@@ -46,10 +46,10 @@ class PredictionCollector:
     places: dict[str, str] = field(default_factory=dict)
     rejected: list[Rejected] = field(default_factory=list)
     rules: list[str] = field(default_factory=list)
-    speechless: int = 0  # segments with an empty text
+    without_text: int = 0  # segments with an empty text
     replies: list[tuple[str, str, str]] = field(default_factory=list)  # video, text, where: to be read as prose
 
-    def opens(self, video: str, where: str) -> bool:
+    def open_video(self, video: str, where: str) -> bool:
         """Tell whether a video is new; one that was read before is noted and must be passed over."""
         if video in self.segments:
             self.reject(where, video, f"this video was read before, in {self.places[video]}")
@@ -66,16 +66,16 @@ class PredictionCollector:
     def add(self, video: str, segment: PredictedSegment) -> None:
         """Add a segment; one whose text is empty stays a prediction, as for the official scorers, and is counted."""
         self.segments[video].append(segment)
-        self.speechless += not segment.sentence
+        self.without_text += not segment.sentence
 
-    def applies(self, rule: str) -> None:
+    def note_rule(self, rule: str) -> None:
         """Note that a rule was used."""
         if rule not in self.rules:
             self.rules.append(rule)
 
     def record(self, record: Record, where: str) -> None:
         """Add a record's placed steps, each with its best span; a record without steps gives its captions."""
-        if not self.opens(record.id, where):
+        if not self.open_video(record.id, where):
             return
         for step in record.steps or record.captions:
             if step.spans:
@@ -84,7 +84,7 @@ class PredictionCollector:
             else:
                 self.reject(f"{where}: step {step.id}", step.text, f"has no span (status {step.status or 'not set'})")
 
-    def chapters(self, video: str, starts: list[tuple[float, str, str]]) -> None:
+    def add_chapters(self, video: str, starts: list[tuple[float, str, str]]) -> None:
         """Add chapters (start, title, where): each ends where the next starts, the last with the video if known."""
         starts = sorted(starts, key=lambda chapter: chapter[0])
         duration = self.durations.get(video)
@@ -98,16 +98,16 @@ class PredictionCollector:
                 why = "starts after the video's end" if last else "starts at the same second as the next"
                 self.reject(where, title, f"the chapter {why}")
             else:
-                self.applies(DURATION if last else NEXT_START)
+                self.note_rule(DURATION if last else NEXT_START)
                 self.segments[video].append(PredictedSegment(start, end, title))
 
     def finish(self) -> Predictions:
         """Return what was found."""
-        cut = len(PREFIX) if prefixed(self.segments) else 0
+        cut = len(PREFIX) if have_prefix(self.segments) else 0
         if cut:
-            self.applies(UNPREFIXED)
-        if self.speechless:
-            self.applies(f"{self.speechless} segments have an empty text and stay as they are")
+            self.note_rule(UNPREFIXED)
+        if self.without_text:
+            self.note_rule(f"{self.without_text} segments have an empty text and stay as they are")
         kept = {video[cut:]: tuple(segments) for video, segments in self.segments.items()}
         return Predictions(kept, tuple(self.rejected), tuple(self.rules))
 

@@ -15,7 +15,7 @@ from stepline.errors import DatasetError
 from stepline.evaluate.meteor.resources import LONGEST, MIX, WORD_BITS, Lexicon, Phrases, word_number
 from stepline.evaluate.meteor.words import stem, words
 
-Places = dict[str, list[int]]
+Positions = dict[str, list[int]]
 Starts = tuple[tuple[int, int, dict[int, int]], ...]
 Reached = dict[int, tuple[int, list[int]]]
 
@@ -41,8 +41,8 @@ class IndexedCaption:
     """
 
     items: tuple[IndexedWord, ...]
-    words: Places
-    stems: Places
+    words: Positions
+    stems: Positions
     synsets: frozenset[str]
     starts: Starts
     reached: Reached
@@ -65,12 +65,12 @@ class CaptionIndexer:
         starts, reached = _known_phrases(items, self._phrases)
         return IndexedCaption(
             items,
-            _places(item.text for item in items),
-            _places(item.stem for item in items),
+            _positions(item.text for item in items),
+            _positions(item.stem for item in items),
             frozenset().union(*(item.synsets for item in items)),
             starts,
             reached,
-            sum(1 << place for place, item in enumerate(items) if item.is_function),
+            sum(1 << position for position, item in enumerate(items) if item.is_function),
         )
 
     def _word(self, text: str) -> IndexedWord:
@@ -81,14 +81,14 @@ class CaptionIndexer:
         return word
 
 
-def _places(keys: Iterable[str]) -> Places:
-    places: Places = {}
-    for place, key in enumerate(keys):
-        if key in places:
-            places[key].append(place)
+def _positions(keys: Iterable[str]) -> Positions:
+    positions: Positions = {}
+    for position, key in enumerate(keys):
+        if key in positions:
+            positions[key].append(position)
         else:
-            places[key] = [place]
-    return places
+            positions[key] = [position]
+    return positions
 
 
 def _known_phrases(items: tuple[IndexedWord, ...], table: Phrases) -> tuple[Starts, Reached]:
@@ -97,12 +97,12 @@ def _known_phrases(items: tuple[IndexedWord, ...], table: Phrases) -> tuple[Star
     reached: Reached = {}
     spans, numbers = _all_phrases(items)
     for index in table.plausible(numbers):
-        (place, length), number = spans[index], numbers[index]
+        (position, length), number = spans[index], numbers[index]
         paraphrases, is_target = table.entry(number)
         if paraphrases:
-            starts.append((place, length, paraphrases))
+            starts.append((position, length, paraphrases))
         if is_target:
-            reached.setdefault(number, (length, []))[1].append(place)
+            reached.setdefault(number, (length, []))[1].append(position)
     return tuple(starts), reached
 
 
@@ -110,11 +110,11 @@ def _all_phrases(items: tuple[IndexedWord, ...]) -> tuple[list[tuple[int, int]],
     """Return (place, length) and number of every phrase."""
     values = [item.number for item in items]
     spans, numbers = [], []
-    for place in range(len(values)):
+    for position in range(len(values)):
         number = length = 0
-        for value in values[place : place + LONGEST]:
+        for value in values[position : position + LONGEST]:
             number, length = (number * MIX + value) & WORD_BITS, length + 1
-            spans.append((place, length))
+            spans.append((position, length))
             numbers.append(number)
     return spans, numbers
 
@@ -244,10 +244,10 @@ def _fixed(candidates: list[list[WordMatch]], hypothesis_length: int) -> dict[in
     reference_cover, hypothesis_cover = [0] * len(candidates), [0] * hypothesis_length
     for options in candidates:
         for _, start, length, other, other_length in options:
-            for place in range(start, start + length):
-                reference_cover[place] += 1
-            for place in range(other, other + other_length):
-                hypothesis_cover[place] += 1
+            for position in range(start, start + length):
+                reference_cover[position] += 1
+            for position in range(other, other + other_length):
+                hypothesis_cover[position] += 1
     fixed = {}
     for start, options in enumerate(candidates):
         if len(options) == 1:
@@ -267,9 +267,9 @@ def _search(candidates: list[list[WordMatch]], fixed: dict[int, WordMatch]) -> _
         used_hypothesis |= hypothesis
         used_reference |= reference
     paths: list[_Path] = [(0, 0, _NONE, used_hypothesis, used_reference, None)]
-    for place, matches in enumerate(candidates):
-        options = [] if place in fixed else [_option(match) for match in matches]
-        kept = _step(paths, place, options, certain) or paths[:1]
+    for position, matches in enumerate(candidates):
+        options = [] if position in fixed else [_option(match) for match in matches]
+        kept = _step(paths, position, options, certain) or paths[:1]
         if len(kept) > 1:
             kept.sort(key=_rank)
         paths = kept[:BEAM]
@@ -285,7 +285,7 @@ def _option(match: WordMatch) -> _Option:
     return hypothesis, reference, words * _PER_WORD, abs(start - other), match
 
 
-def _step(paths: list[_Path], place: int, options: list[_Option], certain: dict[int, _Option]) -> list[_Path]:
+def _step(paths: list[_Path], position: int, options: list[_Option], certain: dict[int, _Option]) -> list[_Path]:
     """Take every path over one reference word; return the new paths.
 
     A path branches for every match that it can still take, and is itself charged their distances.
@@ -293,8 +293,8 @@ def _step(paths: list[_Path], place: int, options: list[_Option], certain: dict[
     kept: list[_Path] = []
     for path in paths:
         rank, following, last_end, used_hypothesis, used_reference, chain = path
-        if used_reference >> place & 1:
-            if place < following:
+        if used_reference >> position & 1:
+            if position < following:
                 kept.append(path)
             elif following in certain:
                 kept.append(_continued(path, certain[following]))

@@ -63,7 +63,9 @@ class Phrases:
     def plausible(self, numbers: list[int]) -> list[int]:
         """Return the places in `numbers` of phrases that may be in the table; the others certainly are not."""
         bitmap, byte, bit = self._bitmap, 67 - _BITMAP, 64 - _BITMAP
-        return [place for place, number in enumerate(numbers) if bitmap[number >> byte] >> (number >> bit & 7) & 1]
+        return [
+            position for position, number in enumerate(numbers) if bitmap[number >> byte] >> (number >> bit & 7) & 1
+        ]
 
     def entry(self, number: int) -> tuple[dict[int, int], bool]:
         """Return a phrase's paraphrases (number -> place in the official order), and whether it is one itself."""
@@ -73,7 +75,7 @@ class Phrases:
                 self._entries.clear()
                 self._kept = 0
             listed = self._listed(number)
-            known = ({paraphrase: place for place, paraphrase in enumerate(listed)}, self._is_target(number))
+            known = ({paraphrase: position for position, paraphrase in enumerate(listed)}, self._is_target(number))
             self._entries[number] = known
             self._kept += 1 + len(listed)
         return known

@@ -23,12 +23,12 @@ _TWO_SLOTS = (5, 6)  # long and double take two indices
 @dataclass
 class _ByteReader:
     data: bytes
-    place: int
+    position: int
 
     def take(self, layout: str) -> int:
         """Return the next big-endian number of `layout` (a struct letter) and step over it."""
-        value: int = struct.unpack_from(">" + layout, self.data, self.place)[0]
-        self.place += struct.calcsize(">" + layout)
+        value: int = struct.unpack_from(">" + layout, self.data, self.position)[0]
+        self.position += struct.calcsize(">" + layout)
         return value
 
 
@@ -36,7 +36,7 @@ def constant_strings(data: bytes) -> dict[str, str]:
     """Return field name -> value for every field of a class that is initialised with a constant string."""
     cursor = _ByteReader(data, 8)  # past the magic number and the version
     texts, strings = _pool(cursor)
-    cursor.place += 6  # access flags, this class, super class
+    cursor.position += 6  # access flags, this class, super class
     for _ in range(cursor.take("H")):
         cursor.take("H")  # an interface
     found = {}
@@ -47,10 +47,10 @@ def constant_strings(data: bytes) -> dict[str, str]:
         for _ in range(cursor.take("H")):
             kind, size = texts[cursor.take("H")], cursor.take("I")
             if kind == "ConstantValue":
-                index = struct.unpack_from(">H", data, cursor.place)[0]
+                index = struct.unpack_from(">H", data, cursor.position)[0]
                 if index in strings:
                     found[name] = texts[strings[index]]
-            cursor.place += size
+            cursor.position += size
     return found
 
 
@@ -63,12 +63,12 @@ def _pool(cursor: _ByteReader) -> tuple[dict[int, str], dict[int, int]]:
         tag = cursor.take("B")
         if tag == _UTF8:
             size = cursor.take("H")
-            texts[index] = _text(cursor.data[cursor.place : cursor.place + size])
-            cursor.place += size
+            texts[index] = _text(cursor.data[cursor.position : cursor.position + size])
+            cursor.position += size
         else:
             if tag == _STRING:
-                strings[index] = struct.unpack_from(">H", cursor.data, cursor.place)[0]
-            cursor.place += _SIZES[tag]
+                strings[index] = struct.unpack_from(">H", cursor.data, cursor.position)[0]
+            cursor.position += _SIZES[tag]
         index += 2 if tag in _TWO_SLOTS else 1
     return texts, strings
 
@@ -101,23 +101,23 @@ class Automaton:
         """
         rows, steps, attributes = self.rows, self.steps, self.attributes
         end, action_state = start, -1
-        place, size = start, len(units)
+        position, size = start, len(units)
         trail: list[tuple[int, int]] = []
-        while place < size:
-            state = steps[rows[state] + units[place]]
+        while position < size:
+            state = steps[rows[state] + units[position]]
             if state < 0:
                 break
-            place += 1
+            position += 1
             attribute = attributes[state]
             if attribute & _ACCEPTS:
-                end, action_state = place, state
+                end, action_state = position, state
                 trail.clear()
                 if attribute & _FINAL:
                     break
-            elif place - end > _LONG_OVERRUN:
-                if (place, state) in dead:
+            elif position - end > _LONG_OVERRUN:
+                if (position, state) in dead:
                     break
-                trail.append((place, state))
+                trail.append((position, state))
         dead.update(trail)
         return (self.actions[action_state], end) if action_state >= 0 else (0, start)
 
@@ -127,20 +127,20 @@ class Automaton:
         The token matches automaton `forward` from the left and what follows matches `backward` from the right.
         """
         ends = self._ends(units, start, end, forward)
-        state, place = backward, end
-        while not (ends[place - start] and self.attributes[state] & _ACCEPTS):
-            place -= 1
-            state = self.steps[self.rows[state] + units[place]]
-        return place
+        state, position = backward, end
+        while not (ends[position - start] and self.attributes[state] & _ACCEPTS):
+            position -= 1
+            state = self.steps[self.rows[state] + units[position]]
+        return position
 
     def _ends(self, units: list[int], start: int, end: int, state: int) -> list[bool]:
         """Tell for each place in [start, end] whether the automaton accepts what lies before it."""
         accepted = [False] * (end - start + 1)
-        for place in range(start, end + 1):
-            accepted[place - start] = bool(self.attributes[state] & _ACCEPTS)
-            if place == end:
+        for position in range(start, end + 1):
+            accepted[position - start] = bool(self.attributes[state] & _ACCEPTS)
+            if position == end:
                 break
-            state = self.steps[self.rows[state] + units[place]]
+            state = self.steps[self.rows[state] + units[position]]
             if state < 0:
                 break
         return accepted

@@ -200,7 +200,7 @@ class Tokenizer:
     def all_tokens(self, text: str) -> list[str]:
         """Return the lower-cased tokens of a caption, punctuation included."""
         line = _units(text.translate(_LINE_BREAKS)) + "\n"
-        return [_characters(token.lower()) for token in _written(line, self._automaton)]
+        return [_characters(token.lower()) for token in _written_tokens(line, self._automaton)]
 
     def _tokenize(self, text: str) -> str:
         if text.isascii() and text.replace(" ", "a").isalpha():
@@ -212,20 +212,20 @@ class Tokenizer:
         return " ".join(token for token in self.all_tokens(text) if token not in PUNCTUATION)
 
 
-def _written(line: str, automaton: Automaton) -> list[str]:
+def _written_tokens(line: str, automaton: Automaton) -> list[str]:
     """Return what is written for each token of one line."""
     classes = automaton.classes
     units = [classes[ord(unit)] for unit in line]
     dead: set[tuple[int, int]] = set()
     tokens: list[str] = []
-    place = 0
-    while place < len(line):
-        action, end = automaton.longest(units, place, START, dead)
-        if end == place:
-            place += 1
+    position = 0
+    while position < len(line):
+        action, end = automaton.longest(units, position, START, dead)
+        if end == position:
+            position += 1
             continue
         rule = RULES[action]
-        stop, place = _bounds(rule, automaton, units, line, place, end)
+        stop, position = _bounds(rule, automaton, units, line, position, end)
         token = rule.write(line[stop[0] : stop[1]])
         if token is not None:
             tokens.append(token)
