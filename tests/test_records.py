@@ -4,7 +4,18 @@ from numpy.testing import assert_array_equal
 from pydantic import ValidationError
 
 from stepline.errors import ShapeError
-from stepline.records import Alignment, FeatureSequence, Record, Sentence, Span, Step, Transcript, Video
+from stepline.records import (
+    Alignment,
+    FeatureSequence,
+    Record,
+    Rejected,
+    Sentence,
+    Span,
+    Step,
+    Transcript,
+    Video,
+    count_reasons,
+)
 
 
 def test_a_span_is_half_open():
@@ -91,3 +102,17 @@ def test_an_alignment_refuses_scores_outside_its_kind():
         Alignment(("a",), np.array([[-0.5]], np.float32), 1.0, "probability")
     with pytest.raises(ShapeError, match="texts"):
         Alignment(("a", "b"), np.zeros((1, 3), np.float32), 1.0, "cosine")
+
+
+def test_what_was_left_out_is_stored_with_no_more_than_is_known():
+    plain = Rejected("step", "it is no step", text="hello")
+    whole = Rejected("span", "has no length", text="mix", id="v", value="[2, 2]", location="a.json: .v[0]")
+    record = Record(id="v", video=Video(id="v"), dropped=(plain, whole))
+    first, second = record.model_dump(mode="json")["dropped"]
+    assert first == {"what": "step", "text": "hello", "reason": "it is no step"}
+    assert list(second) == ["what", "text", "reason", "id", "value", "location"]
+    assert Record.model_validate_json(record.model_dump_json()) == record
+    assert count_reasons([plain, whole, plain]) == {"it is no step": 2, "has no length": 1}
+    for flaw in ({"what": "banana"}, {"text": 1}, {"cause": "none"}):
+        with pytest.raises(ValidationError):
+            Record.model_validate({"id": "v", "video": {"id": "v"}, "dropped": [first | flaw]})

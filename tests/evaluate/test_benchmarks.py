@@ -223,3 +223,12 @@ def test_clips_without_any_score_cannot_be_ranked(tmp_path):
     found = evaluate("vnd", tmp_path / "p.json", tmp_path / "truth.json")
     assert point_estimate(found.statistics["ROC-AUC"]) == point_estimate(found.statistics["AP"]) == 1
     assert found.missing == ("b",)
+
+
+def test_every_function_that_the_page_names_is_in_its_file():
+    named = re.findall(r"`(stepline/[\w/]+\.py):(\w+)`((?:, `\w+`)*)", EVALUATION.read_text())
+    assert len(named) > 10
+    for file, first, others in named:
+        text = (ROOT / file).read_text()
+        for name in (first, *re.findall(r"\w+", others)):
+            assert re.search(rf"^(def|class) {name}\b", text, re.MULTILINE), (file, name)
