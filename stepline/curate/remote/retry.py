@@ -20,9 +20,8 @@ BUSY = frozenset({408, 425, 429, 500, 502, 503, 504})  # statuses of HTTP that a
 BROKEN = frozenset({   # what clients call a connection that failed; they are named, since they need not be installed
     "HTTPClientError", "ClientConnectionError", "ClientPayloadError", "IncompleteRead", "ResponseParserError",
 })  # fmt: skip
-TRANSIENT = frozenset(
-    {errno.EAGAIN, errno.EBUSY, errno.EINTR, errno.EIO, errno.ESTALE, errno.EREMOTEIO, errno.ETIMEDOUT}
-)
+_TRANSIENT_NAMES = ("EAGAIN", "EBUSY", "EINTR", "EIO", "ESTALE", "EREMOTEIO", "ETIMEDOUT")
+TRANSIENT = frozenset(getattr(errno, name) for name in _TRANSIENT_NAMES if hasattr(errno, name))  # Linux has all
 CREDENTIALS = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or a profile, or anonymous=true for a public bucket"
 REFUSED_KEY = frozenset({"InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken"})
 NO_CREDENTIALS = frozenset({
