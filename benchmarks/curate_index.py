@@ -19,7 +19,7 @@ from pathlib import Path
 from stepline.curate.plan import Plan, video_status
 from stepline.curate.remote import FileEntry, RemotePath
 from stepline.curate.report.collect import DatasetCounts
-from stepline.curate.stage import Item, load_recipe, resolve_stages
+from stepline.curate.stage import VideoItem, load_recipe, resolve_stages
 from stepline.curate.stages import STAGES
 from stepline.curate.store.results import KeySet, ResultStore, result_path
 from stepline.curate.store.run_log import ITEMS, REFUSED, from_json_line, to_json_line
@@ -32,11 +32,11 @@ SENTENCES, STEPS, WORDS = 100, 10, 9
 MEAN_CELL = 6_000  # bytes of a JSON cell, of the order of what a transcript of 100 sentences needs compressed
 
 
-def item(number: int) -> Item:
+def item(number: int) -> VideoItem:
     """Return a video as a list in a bucket would name it."""
     id = f"{number * 2_654_435_761 % 2**32:08x}{number:07d}"
     url, stamp = f"s3://bucket/videos/{id}.mp4", f"{10**7 + number}-{id}"
-    return Item(id, video=url, stamp=stamp, title=f"How to {id}", task="task")
+    return VideoItem(id, video=url, stamp=stamp, title=f"How to {id}", task="task")
 
 
 def record(number: int, words: list[str]) -> Record:
@@ -94,7 +94,7 @@ def planning() -> dict[str, object]:
     plan = planned()
     before = resident()
     took: dict[str, object] = {}
-    items: list[Item] = []
+    items: list[VideoItem] = []
     took["items made, whole, cpu_s"] = cpu(lambda: items.extend(map(item, range(WHOLE))))
     took["items sorted, whole, cpu_s"] = cpu(lambda: items.sort(key=lambda one: one.id))
     took["items in memory, whole, MiB"] = resident() - before
@@ -103,7 +103,7 @@ def planning() -> dict[str, object]:
     lines: list[str] = []
     took["items.jsonl written, whole, cpu_s"] = cpu(lambda: lines.extend(map(to_json_line, items)))
     took["items.jsonl, whole, MB"] = sum(len(line) + 1 for line in lines) / 1e6
-    took["items.jsonl read, 100 k, cpu_s"] = cpu(lambda: [from_json_line(Item, line) for line in lines[:100_000]])
+    took["items.jsonl read, 100 k, cpu_s"] = cpu(lambda: [from_json_line(VideoItem, line) for line in lines[:100_000]])
     return took
 
 

@@ -6,7 +6,7 @@ import signal
 import time
 from pathlib import Path
 
-from stepline.curate.stage import DatasetContext, Item, LeftOutError, Recipe, Stage, VideoContext
+from stepline.curate.stage import DatasetContext, LeftOutError, Recipe, Stage, VideoContext, VideoItem
 from stepline.errors import MediaError, ModelError
 from stepline.settings import validate
 
@@ -104,7 +104,7 @@ def recipe(*, seconds: float = 60.0, memory: int = 1024, engine: str = "local", 
     return validate(Recipe, {**tree, **more})
 
 
-def videos(folder: Path, texts: dict[str, str]) -> list[Item]:
+def videos(folder: Path, texts: dict[str, str]) -> list[VideoItem]:
     """Write one "video" a text and return their items."""
     folder.mkdir(parents=True, exist_ok=True)
     items = []
@@ -112,5 +112,5 @@ def videos(folder: Path, texts: dict[str, str]) -> list[Item]:
         path = folder / f"{identity}.txt"
         path.write_text(text)
         status = path.stat()
-        items.append(Item(identity, video=str(path), stamp=f"{status.st_size}-{status.st_mtime_ns}"))
+        items.append(VideoItem(identity, video=str(path), stamp=f"{status.st_size}-{status.st_mtime_ns}"))
     return items

@@ -12,7 +12,7 @@ from typing import cast
 from stepline.curate.execution.pool import ONE_THREAD
 from stepline.curate.execution.worker import peak_memory
 from stepline.curate.plan import Plan, VideoStatus, video_status
-from stepline.curate.stage import Collection, DatasetContext, Item, Stage
+from stepline.curate.stage import Collection, DatasetContext, Stage, VideoItem
 from stepline.curate.store.results import ResultStore, StageFolders
 from stepline.curate.store.run_log import RunLog
 from stepline.errors import StoreError
@@ -34,7 +34,7 @@ def run_dataset_stage(
         unfailed = [video for video in videos if video.failure is None]
         say(f"{stage.name}: {len(unfailed)} of {len(videos)} videos")
 
-        def results_of(need: str) -> Iterator[tuple[Item, bytes]]:
+        def results_of(need: str) -> Iterator[tuple[VideoItem, bytes]]:
             def read(video: VideoStatus) -> bytes:
                 return results.read(plan.stages[need], video.key(need))
 
@@ -57,7 +57,7 @@ def run_dataset_stage(
 
 
 def _video_statuses(
-    plan: Plan, results: ResultStore, items: Sequence[Item], stages: tuple[str, ...]
+    plan: Plan, results: ResultStore, items: Sequence[VideoItem], stages: tuple[str, ...]
 ) -> Iterator[VideoStatus]:
     for item in items:
         status = video_status(plan, results, item, stages)
@@ -78,12 +78,12 @@ def _run_and_log(stage: Stage, key: str, context: DatasetContext, run_log: RunLo
 
 def read_results(
     videos: Iterable[VideoStatus], read: Callable[[VideoStatus], bytes], remote: bool
-) -> Iterator[tuple[Item, bytes]]:
+) -> Iterator[tuple[VideoItem, bytes]]:
     """Yield each item with its result, in order. remote: ahead of time, for one by one would be mostly waiting."""
     if not remote:
         yield from ((video.item, read(video)) for video in videos)
         return
-    reads: deque[tuple[Item, Future[bytes]]] = deque()
+    reads: deque[tuple[VideoItem, Future[bytes]]] = deque()
     with ThreadPoolExecutor(PARALLEL_READS, thread_name_prefix="results") as pool:
         for video in videos:
             reads.append((video.item, pool.submit(read, video)))

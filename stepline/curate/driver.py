@@ -27,7 +27,16 @@ from stepline.curate.execution.local import core_count, run_locally, scratch_fol
 from stepline.curate.execution.scheduler import FinishedVideo, Phase
 from stepline.curate.plan import Plan, video_status
 from stepline.curate.remote import RemotePath
-from stepline.curate.stage import DATASET, Collection, Item, Recipe, Stage, StageFailure, StageTable, resolve_stages
+from stepline.curate.stage import (
+    DATASET,
+    Collection,
+    Recipe,
+    Stage,
+    StageFailure,
+    StageTable,
+    VideoItem,
+    resolve_stages,
+)
 from stepline.curate.store.lock import lock_output
 from stepline.curate.store.results import CELLS, FAILURES, STAGES, ResultStore, StageFolders
 from stepline.curate.store.run_log import RunLog, write_inventory
@@ -130,7 +139,7 @@ def curate(request: RunRequest) -> tuple[RunOutcome, RemotePath]:
     return run_recipe(request, source_items(request), publish_dataset), out
 
 
-def source_items(request: RunRequest) -> Iterator[Item | Rejected]:
+def source_items(request: RunRequest) -> Iterator[VideoItem | Rejected]:
     """Yield the videos of a request's source, and what it refuses."""
     from stepline.curate.sources import read_source
 
@@ -144,7 +153,7 @@ def output_path(request: RunRequest) -> RemotePath:
 
 
 def run_recipe(
-    request: RunRequest, source: Iterable[Item | Rejected], at_end: Callable[[RunOutcome], None] | None = None
+    request: RunRequest, source: Iterable[VideoItem | Rejected], at_end: Callable[[RunOutcome], None] | None = None
 ) -> RunOutcome:
     """Take every video of a source through the recipe and return what came of it.
 
@@ -187,12 +196,12 @@ def _remove_partial_files(out: Path) -> None:
             partial.unlink(missing_ok=True)
 
 
-def collect_items(source: Iterable[Item | Rejected], limit: int | None) -> Collection:
+def collect_items(source: Iterable[VideoItem | Rejected], limit: int | None) -> Collection:
     """Return a source's videos, sorted by id, and what it refused. limit: only the first so many."""
-    items: list[Item] = []
+    items: list[VideoItem] = []
     refused: list[Rejected] = []
     for entry in source:
-        if isinstance(entry, Item):
+        if isinstance(entry, VideoItem):
             items.append(entry)
         else:
             refused.append(entry)
@@ -225,7 +234,7 @@ def _run_video_stages(
     plan: Plan,
     results: ResultStore,
     stages: Sequence[Stage],
-    items: Sequence[Item],
+    items: Sequence[VideoItem],
     run_log: RunLog,
     scratch: Path,
 ) -> None:
@@ -237,7 +246,7 @@ def _run_video_stages(
         progress.count(finished.failure, earlier=not finished.worked)
         request.on_progress(progress)
 
-    def unfailed() -> Iterator[Item]:
+    def unfailed() -> Iterator[VideoItem]:
         for item in items:
             status = video_status(plan, results, item, before) if before else None
             if status is None or status.failure is None:
@@ -253,7 +262,7 @@ def _run_video_stages(
         run_locally(phase, unfailed(), request.recipe.engine.workers or core_count(), scratch, run_log)
 
 
-def _failures(plan: Plan, results: ResultStore, items: Sequence[Item]) -> Iterator[StageFailure]:
+def _failures(plan: Plan, results: ResultStore, items: Sequence[VideoItem]) -> Iterator[StageFailure]:
     stages = tuple(name for name, stage in plan.stages.items() if stage.kind == "video")
     for item in items:
         status = video_status(plan, results, item, stages)

@@ -13,7 +13,7 @@ from itertools import groupby
 
 from pydantic import JsonValue
 
-from stepline.curate.stage import Item, Recipe, Stage, StageFailure, files_read
+from stepline.curate.stage import Recipe, Stage, StageFailure, VideoItem, files_read
 from stepline.curate.store.results import ResultStore
 from stepline.records import Rejected
 
@@ -24,13 +24,13 @@ DIGEST = 32  # bytes of a sha256
 class StageTask:
     """One stage of one video. needs: key of each stage whose result it reads."""
 
-    item: Item
+    item: VideoItem
     stage: str
     key: str
     needs: Mapping[str, str]
 
 
-def task_key(stage: Stage, item: Item, settings: JsonValue, needs: Mapping[str, str]) -> str:
+def task_key(stage: Stage, item: VideoItem, settings: JsonValue, needs: Mapping[str, str]) -> str:
     """Return the key of a task's result: a sha256 of the stage, what it reads of the item, settings and needs.
 
     settings: `stage.settings(recipe)`, asked once a run. needs: stage -> key.
@@ -39,7 +39,7 @@ def task_key(stage: Stage, item: Item, settings: JsonValue, needs: Mapping[str, 
     return hashlib.sha256(json.dumps(parts, sort_keys=True, allow_nan=False).encode()).hexdigest()
 
 
-def stage_inputs(stage: Stage, item: Item) -> list[JsonValue]:
+def stage_inputs(stage: Stage, item: VideoItem) -> list[JsonValue]:
     """Return what of an item decides a stage's result: the stamps of the files it reads, what is known about it."""
     stamps = {"media": item.stamp, "captions": item.captions_stamp, "features": item.features_stamp}
     about: list[JsonValue] = [item.title, item.task, item.category, item.duration] if "about" in stage.reads else []
@@ -69,7 +69,7 @@ class Plan:
         for _, stages in groupby(self.stages.values(), key=lambda stage: stage.kind):
             yield tuple(stages)
 
-    def tasks(self, item: Item) -> tuple[StageTask, ...]:
+    def tasks(self, item: VideoItem) -> tuple[StageTask, ...]:
         """Return a video's tasks in the recipe's order, as far as the dataset stages that they need are done."""
         keys = dict(self.dataset_keys)
         tasks = []
@@ -119,7 +119,7 @@ class VideoStatus:
     digests: the keys as bytes, in the order of `stages`: a million videos of these are held at once.
     """
 
-    item: Item
+    item: VideoItem
     stages: tuple[str, ...]
     digests: bytes
     failure: StageFailure | None
@@ -130,7 +130,7 @@ class VideoStatus:
         return self.digests[start : start + DIGEST].hex()
 
 
-def video_status(plan: Plan, results: ResultStore, item: Item, stages: tuple[str, ...]) -> VideoStatus | None:
+def video_status(plan: Plan, results: ResultStore, item: VideoItem, stages: tuple[str, ...]) -> VideoStatus | None:
     """Return what became of a video in some stages; None where a result is missing without a failure."""
     digests = []
     for task in plan.tasks(item):

@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class VideoItem:
     """One video of a source.
 
     id: unique in the run; items are always handled sorted by it. video, captions, features: fsspec URLs of the media,
@@ -76,7 +76,7 @@ def rejected_video(id: str, reason: str) -> Rejected:
 class Collection:
     """All videos of a run, sorted by id, and what the source refused."""
 
-    items: Sequence[Item]
+    items: Sequence[VideoItem]
     refused: Sequence[Rejected]
 
 
@@ -108,7 +108,7 @@ class VideoContext:
     notes: numbers that the stage wants beside its timing, such as {"tokens": 812}; they decide nothing.
     """
 
-    item: Item
+    item: VideoItem
     recipe: "Recipe"
     media: Path | None = None
     captions: Path | None = None
@@ -129,10 +129,10 @@ class DatasetContext:
     """
 
     folder: Path
-    items: Sequence[Item]
+    items: Sequence[VideoItem]
     recipe: "Recipe"
     out: "RemotePath"
-    results: Callable[[str], Iterator[tuple[Item, bytes]]]
+    results: Callable[[str], Iterator[tuple[VideoItem, bytes]]]
     failures: Mapping[str, StageFailure] = field(default_factory=dict)  # by item id
     refused: Sequence[Rejected] = ()
     folders: Mapping[str, Path] = field(default_factory=dict)
@@ -237,7 +237,7 @@ def resolve_stages(recipe: Recipe, stages: StageTable) -> tuple[Stage, ...]:
 DATASET = "dataset"  # below OUT: what is published
 
 
-def files_read(stage: Stage, item: Item) -> frozenset[str]:
+def files_read(stage: Stage, item: VideoItem) -> frozenset[str]:
     """Return which files of an item a stage reads: "media", "captions", "features"."""
     found = set()
     for kind in stage.reads:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pydantic import JsonValue
 
 from stepline.curate.plan import Plan, VideoStatus, video_status
-from stepline.curate.stage import Item, Stage, StageFailure, StageTable, resolve_stages
+from stepline.curate.stage import Stage, StageFailure, StageTable, VideoItem, resolve_stages
 from stepline.curate.store.lock import lock_owner
 from stepline.curate.store.results import ResultStore, StageFolders
 from stepline.curate.store.run_log import read_items, read_recipe, read_refused, read_timings
@@ -74,7 +74,7 @@ def _count_tasks(
     stage: Stage,
     plan: Plan,
     results: ResultStore,
-    items: Sequence[Item],
+    items: Sequence[VideoItem],
     status: StageStatus,
     failures: dict[str, StageFailure],
 ) -> None:
@@ -99,7 +99,7 @@ def _count_dataset_stage(
     stage: Stage,
     plan: Plan,
     results: ResultStore,
-    items: Sequence[Item],
+    items: Sequence[VideoItem],
     refused: Sequence[Rejected],
     status: StageStatus,
 ) -> Plan:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from stepline.curate.stage import DatasetContext, Item, Recipe, StageFailure, VideoContext
+from stepline.curate.stage import DatasetContext, Recipe, StageFailure, VideoContext, VideoItem
 from stepline.records import Record, Sentence, Span, Step, Transcript, Video
 
 NARRATION = "Chop the onion into small pieces. My grandmother loved this kitchen. Then fry the onion in a pan."
@@ -21,9 +21,9 @@ def record(id: str, *steps: Step, said: Transcript | None = None, duration: floa
     return Record(id=id, video=video, transcript=said or transcript("Chop the onion."), steps=steps)
 
 
-def work(recipe: Recipe, item: Item | None = None, **given: object) -> VideoContext:
+def work(recipe: Recipe, item: VideoItem | None = None, **given: object) -> VideoContext:
     """Return what a video stage gets."""
-    return VideoContext(item or Item("one"), recipe, **given)  # type: ignore[arg-type]
+    return VideoContext(item or VideoItem("one"), recipe, **given)  # type: ignore[arg-type]
 
 
 def gathered(

@@ -4,7 +4,7 @@ import numpy as np
 
 from stepline.curate.export import DatasetContents, export_dataset
 from stepline.curate.settings import ExportSettings
-from stepline.curate.stage import Item, StageFailure
+from stepline.curate.stage import StageFailure, VideoItem
 from stepline.features import FeatureStore, FeatureWriter
 from stepline.records import Record, Rejected, Sentence, Span, Step, Transcript, Video
 
@@ -53,7 +53,7 @@ def contents(tmp_path, count=5, **others):
     return DatasetContents(
         records=lambda: (record(number) for number in range(count)),
         left_out=LEFT_OUT,
-        items={id: Item(id, f"/home/somebody/videos/{id}.mp4", path=f"{id}.mp4", title=id) for id in ids},
+        items={id: VideoItem(id, f"/home/somebody/videos/{id}.mp4", path=f"{id}.mp4", title=id) for id in ids},
         stages=STAGES,
         settings={"probe": {"media": 1}, "train": {"texts": "clip:/weights/big/clip", "data": "/somewhere/of/mine"}},
         features=FeatureStore(folder) if count else None,

@@ -18,7 +18,7 @@ from stepline.curate.plan import VideoStatus
 from stepline.curate.remote import RemotePath
 from stepline.curate.settings import RemoteSettings
 from stepline.curate.sources import read_source
-from stepline.curate.stage import Item, load_recipe
+from stepline.curate.stage import VideoItem, load_recipe
 from stepline.curate.stages import STAGES
 from stepline.curate.status import run_status
 from stepline.curate.store.run_log import read_timings
@@ -52,7 +52,7 @@ def test_a_bucket_is_read_as_its_folder_is_through_500s(tmp_path, bucket):
             (one.id, type(one), getattr(one, "path", None)) for one in there
         ]
         for one in there:
-            if isinstance(one, Item):
+            if isinstance(one, VideoItem):
                 assert RemotePath(one.video, QUICK).fingerprint() == one.stamp
     assert bucket.failed > 5
 
@@ -100,7 +100,7 @@ def test_a_run_in_a_bucket_that_fails_now_and_then_is_as_one_on_a_disk(tmp_path,
     for item in here:
         place = RemotePath(f"s3://bucket/in/{item.id}.txt")
         place.put(tmp_path / "in" / f"{item.id}.txt")
-        there.append(Item(item.id, video=place.url, stamp=item.stamp))
+        there.append(VideoItem(item.id, video=place.url, stamp=item.stamp))
     run_recipe(RunRequest(recipe(), str(tmp_path / "out"), fake_stages.STAGES), here)
     bucket.every = 7  # each seventh request is answered with an error
     for _ in range(2):
@@ -128,7 +128,7 @@ def test_libraries_that_are_loaded_already_use_the_recipes_threads_too():
 
 
 def test_results_in_a_store_are_read_side_by_side_and_come_in_order():
-    videos = [VideoStatus(Item(f"v{number:03d}"), (), b"", None) for number in range(3 * PARALLEL_READS)]
+    videos = [VideoStatus(VideoItem(f"v{number:03d}"), (), b"", None) for number in range(3 * PARALLEL_READS)]
     together = threading.Barrier(PARALLEL_READS, timeout=60)  # broken where fewer are read at a time
 
     def read(one):
@@ -140,7 +140,7 @@ def test_results_in_a_store_are_read_side_by_side_and_come_in_order():
 
 def test_results_on_a_disk_are_read_as_they_are_asked_for():
     asked = []
-    videos = [VideoStatus(Item(id), (), b"", None) for id in "ab"]
+    videos = [VideoStatus(VideoItem(id), (), b"", None) for id in "ab"]
     results = read_results(videos, lambda one: asked.append(one.item.id) or b"", remote=False)
-    assert next(results) == (Item("a"), b"")
+    assert next(results) == (VideoItem("a"), b"")
     assert asked == ["a"]

@@ -23,7 +23,7 @@ from stepline.curate.forecast.model import (
 )
 from stepline.curate.remote import RemotePath
 from stepline.curate.settings import ForecastSettings
-from stepline.curate.stage import Item
+from stepline.curate.stage import VideoItem
 from stepline.curate.store.run_log import read_timings
 
 SETTINGS = ForecastSettings(sample=6, cores=(1, 4), core_hour=1.0, million_tokens=2.0, gigabyte_month=0.0)
@@ -125,10 +125,10 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say():
 
 
 def test_sizes_are_durations_else_bytes_else_alike():
-    assert known_sizes([Item("a", duration=3.0), Item("b", duration=4.0)]).kind == "duration"
-    by_bytes = known_sizes([Item("a", stamp="100-9"), Item("b", stamp="50-8", duration=1.0)])
+    assert known_sizes([VideoItem("a", duration=3.0), VideoItem("b", duration=4.0)]).kind == "duration"
+    by_bytes = known_sizes([VideoItem("a", stamp="100-9"), VideoItem("b", stamp="50-8", duration=1.0)])
     assert (by_bytes.kind, list(by_bytes.values)) == ("bytes", [100.0, 50.0])
-    assert list(known_sizes([Item("a", stamp="100-9"), Item("b", stamp="")]).values) == [1.0, 1.0]
+    assert list(known_sizes([VideoItem("a", stamp="100-9"), VideoItem("b", stamp="")]).values) == [1.0, 1.0]
 
 
 def test_every_third_of_a_sample_holds_small_and_large_videos():

@@ -3,9 +3,9 @@ from dataclasses import replace
 from fake_stages import STAGES, recipe
 
 from stepline.curate.plan import Plan, task_key
-from stepline.curate.stage import Item, files_read, resolve_stages
+from stepline.curate.stage import VideoItem, files_read, resolve_stages
 
-ITEM = Item("a", video="a.mp4", stamp="10-1", captions="a.vtt", captions_stamp="3-1", title="Whisk")
+ITEM = VideoItem("a", video="a.mp4", stamp="10-1", captions="a.vtt", captions_stamp="3-1", title="Whisk")
 READ = STAGES["read"]
 
 

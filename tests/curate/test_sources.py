@@ -10,7 +10,7 @@ from stepline.curate.remote import RemotePath
 from stepline.curate.settings import ColumnsSettings, SourceSettings
 from stepline.curate.sources import read_source, relative_address
 from stepline.curate.sources.select import sort_by_id
-from stepline.curate.stage import Item, rejected_video
+from stepline.curate.stage import VideoItem, rejected_video
 from stepline.errors import DatasetError
 from stepline.records import Rejected
 
@@ -47,7 +47,7 @@ def test_a_folder_gives_its_videos_sorted_with_the_captions_beside_them(tmp_path
 def test_two_files_with_one_stem_are_one_video_and_one_refused(tmp_path):
     filled(tmp_path, a__cut_dot_mp4="1", b__cut_dot_mp4="2")
     first, second = read_source(str(tmp_path))
-    assert isinstance(first, Item)
+    assert isinstance(first, VideoItem)
     assert isinstance(second, Rejected)
     assert "came before" in second.reason
 
@@ -92,8 +92,8 @@ def written(folder, kind):
 def test_a_list_gives_a_row_each_and_says_what_it_refuses(tmp_path, kind):
     entries = list(read_source(written(tmp_path, kind)))
     assert ids(entries) == [
-        ("a", "Item"),
-        ("b", "Item"),
+        ("a", "VideoItem"),
+        ("b", "VideoItem"),
         ("b", "Rejected"),
         ("none", "Rejected"),
         ("row 5", "Rejected"),
@@ -140,13 +140,13 @@ def test_categories_ids_and_evaluation_videos_choose(tmp_path):
     path = written(tmp_path, "csv")
     ids_file = filled(tmp_path, ids_dot_txt="a\nb\n") / "ids.txt"
     cars = SourceSettings(categories=("Cars",))
-    assert ids(read_source(path, cars)) == [("a", "Item"), ("row 5", "Rejected")]
+    assert ids(read_source(path, cars)) == [("a", "VideoItem"), ("row 5", "Rejected")]
     with pytest.raises(DatasetError, match="no video is of them; the source has Cars, Food"):
         list(read_source(path, SourceSettings(categories=("Foot",), ids=ids_file)))
     wanted = tmp_path / "wanted.txt"
     wanted.write_text("# wanted\na\nzzz\n")
     entries = list(read_source(path, SourceSettings(ids=wanted)))
-    assert ids(entries) == [("a", "Item"), ("row 5", "Rejected"), ("zzz", "Rejected")]
+    assert ids(entries) == [("a", "VideoItem"), ("row 5", "Rejected"), ("zzz", "Rejected")]
     assert "not in the source" in entries[2].reason
     (tmp_path / "excluded.txt").write_text("b\tyoucook2,crosstask\n")
     entries = list(read_source(path, SourceSettings(excluded=(tmp_path / "excluded.txt",), ids=ids_file)))[1:]
@@ -159,7 +159,7 @@ def test_ids_that_cannot_name_a_file_are_refused(tmp_path):
     bad = ["a/b", "a\\b", "a\nb", "x" * 201]
     path.write_text("".join(json.dumps({"id": id, "video": "a.mp4"}) + "\n" for id in [*bad, "good"]))
     entries = list(read_source(str(path)))
-    assert [entry.id for entry in entries if isinstance(entry, Item)] == ["good"]
+    assert [entry.id for entry in entries if isinstance(entry, VideoItem)] == ["good"]
     assert sum("no plain name" in entry.reason for entry in entries if isinstance(entry, Rejected)) == 4
 
 
@@ -183,7 +183,13 @@ def test_tars_are_read_where_they_lie(tmp_path, address):
         ("b.mp4", "!"),
     )  # fmt: skip
     entries = list(read_source(f"{tmp_path}/{address}"))
-    assert ids(entries) == [("b", "Item"), ("b", "Rejected"), ("c", "Item"), ("d", "Rejected"), ("e", "Rejected")]
+    assert ids(entries) == [
+        ("b", "VideoItem"),
+        ("b", "Rejected"),
+        ("c", "VideoItem"),
+        ("d", "Rejected"),
+        ("e", "Rejected"),
+    ]
     first, _again, c, nothing, two = entries
     assert RemotePath(first.video).read() == b"!"  # the first in the order of the tars
     assert RemotePath(c.video).read() == b"video c"
@@ -223,7 +229,7 @@ def howto100m(tmp_path):
 def test_howto100m_gives_captions_features_tasks_and_lengths_by_id(howto100m):
     settings = SourceSettings(preset="htm-370k", features=str(howto100m / "features"))
     entries = list(read_source(str(howto100m), settings))
-    assert ids(entries) == [("v1", "Item"), ("v2", "Item"), ("v4", "Rejected")]
+    assert ids(entries) == [("v1", "VideoItem"), ("v2", "VideoItem"), ("v4", "Rejected")]
     v1, v2, _ = entries
     assert (v2.task, v2.title, v2.duration, v2.category) == ("Make Tea", "Make Tea", 61.0, "Food and Entertaining")
     assert (v1.task, v1.duration, v1.video) == ("8", None, None)
@@ -236,10 +242,10 @@ def test_howto100m_gives_captions_features_tasks_and_lengths_by_id(howto100m):
 
 
 def test_captions_keep_their_stamp_when_another_videos_change(howto100m):
-    before = {entry.id: entry.captions_stamp for entry in read_source(str(howto100m)) if isinstance(entry, Item)}
+    before = {entry.id: entry.captions_stamp for entry in read_source(str(howto100m)) if isinstance(entry, VideoItem)}
     captions = json.loads((howto100m / "caption.json").read_text())
     (howto100m / "caption.json").write_text(json.dumps(captions | {"v1": {**CAPTIONS, "text": ["Other."]}}))
-    after = {entry.id: entry.captions_stamp for entry in read_source(str(howto100m)) if isinstance(entry, Item)}
+    after = {entry.id: entry.captions_stamp for entry in read_source(str(howto100m)) if isinstance(entry, VideoItem)}
     assert before["v2"] == after["v2"]
     assert before["v1"] != after["v1"]
 
@@ -260,8 +266,8 @@ def test_captions_in_a_file_larger_than_a_block_are_found(tmp_path, monkeypatch)
 
 
 def test_entries_beyond_memory_are_sorted_on_disk_alike():
-    entries = [Item(f"{number * 7919 % 1000:04}", f"v{number}", title="ü\n") for number in range(1000)]
-    entries += [rejected_video("0003", "why"), Item("0500", "again")]
+    entries = [VideoItem(f"{number * 7919 % 1000:04}", f"v{number}", title="ü\n") for number in range(1000)]
+    entries += [rejected_video("0003", "why"), VideoItem("0500", "again")]
     sorted_here = list(sort_by_id(iter(entries)))
     assert list(sort_by_id(iter(entries), run=64)) == sorted_here
     assert [entry.id for entry in sorted_here] == sorted(entry.id for entry in entries)

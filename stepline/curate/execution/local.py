@@ -14,13 +14,13 @@ from pathlib import Path
 import psutil
 
 from stepline.curate.execution.scheduler import Phase, Scheduler
-from stepline.curate.stage import Item
+from stepline.curate.stage import VideoItem
 from stepline.curate.store.run_log import RunLog
 from stepline.errors import StoreError
 from stepline.weights import cache_folder
 
 
-def run_locally(phase: Phase, items: Iterable[Item], workers: int, scratch: Path, run_log: RunLog) -> None:
+def run_locally(phase: Phase, items: Iterable[VideoItem], workers: int, scratch: Path, run_log: RunLog) -> None:
     """Take all items through a phase with so many worker processes.
 
     Raises SteplineError where the run must end; what was finished is kept.

@@ -20,7 +20,7 @@ from stepline.curate.execution.messages import LONGEST_REASON
 from stepline.curate.execution.scheduler import FinishedVideo, OpenVideo, Phase, Scheduler
 from stepline.curate.plan import Plan
 from stepline.curate.remote import RemotePath
-from stepline.curate.stage import Item, Stage, StageFailure
+from stepline.curate.stage import Stage, StageFailure, VideoItem
 from stepline.curate.store.results import ResultStore
 from stepline.curate.store.run_log import RunLog, from_json_line, to_json_line
 from stepline.errors import ModelError, SteplineError
@@ -60,7 +60,9 @@ class Actor:
     def __call__(self, batch: dict[str, Any]) -> dict[str, list[str]]:
         """Return a batch with what became of each video; rows that an earlier group could not do pass through."""
         rows = [json.loads(line) for line in batch["row"]]
-        items = [from_json_line(Item, row["item"]) for row in rows if row["failure"] is None and row["ends"] is None]
+        items = [
+            from_json_line(VideoItem, row["item"]) for row in rows if row["failure"] is None and row["ends"] is None
+        ]
         try:
             self._scheduler.run(items)
         except SteplineError as error:  # it ends the run; the driver says so
@@ -76,7 +78,7 @@ class Actor:
         return {"row": [json.dumps(row) for row in rows]}
 
 
-def run_on_ray(phase: Phase, items: Iterable[Item]) -> None:
+def run_on_ray(phase: Phase, items: Iterable[VideoItem]) -> None:
     """Take all items through a phase on a Ray cluster: the one named, else one that is started here.
 
     Raises ModelError where Ray is not installed, SteplineError where the run must end.
@@ -90,10 +92,10 @@ def run_on_ray(phase: Phase, items: Iterable[Item]) -> None:
             if known["ends"] is not None:
                 raise SteplineError(known["ends"])
             failure = StageFailure(**known["failure"]) if known["failure"] else None
-            phase.on_finished(FinishedVideo(from_json_line(Item, known["item"]), failure, known["worked"]))
+            phase.on_finished(FinishedVideo(from_json_line(VideoItem, known["item"]), failure, known["worked"]))
 
 
-def _unfinished_rows(phase: Phase, items: Iterable[Item]) -> Iterator[dict[str, str]]:
+def _unfinished_rows(phase: Phase, items: Iterable[VideoItem]) -> Iterator[dict[str, str]]:
     """Yield a row for each video that something is left to do for; the others need no actor."""
     fresh = {"failure": None, "worked": False, "ends": None}
     for item in items:

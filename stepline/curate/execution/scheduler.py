@@ -21,7 +21,7 @@ from stepline.curate.execution.worker import disk_is_full
 from stepline.curate.plan import Plan, StageTask
 from stepline.curate.remote import RemotePath
 from stepline.curate.settings import MIB, RemoteSettings
-from stepline.curate.stage import Item, StageFailure, files_read
+from stepline.curate.stage import StageFailure, VideoItem, files_read
 from stepline.curate.store.results import ResultStore, StageFolders
 from stepline.curate.store.run_log import RunLog
 from stepline.errors import SteplineError
@@ -39,7 +39,7 @@ class OpenVideo:
     """
 
     def __init__(
-        self, plan: Plan, results: ResultStore, item: Item, stages: Sequence[str], *, retry: bool = False
+        self, plan: Plan, results: ResultStore, item: VideoItem, stages: Sequence[str], *, retry: bool = False
     ) -> None:
         self.item = item
         self.tasks = tuple(task for task in plan.tasks(item) if task.stage in stages)
@@ -130,7 +130,7 @@ class Fetcher:
         self._folder_count = 0
         self._threads = ThreadPoolExecutor(PARALLEL_FETCHES, thread_name_prefix="fetch")
 
-    def prefetch(self, item: Item, names: Iterable[str]) -> None:
+    def prefetch(self, item: VideoItem, names: Iterable[str]) -> None:
         """Have files of an item fetched, as far as the bound allows; asking again costs nothing."""
         files = self._files_of(item)
         for name in names:
@@ -144,7 +144,7 @@ class Fetcher:
                 target = files.folder / f"{name}{Path(source.name).suffix[:16]}"
                 files.pending[name] = self._threads.submit(_fetch, source, target)
 
-    def local_files(self, item: Item, names: Iterable[str]) -> dict[str, Path] | None:
+    def local_files(self, item: VideoItem, names: Iterable[str]) -> dict[str, Path] | None:
         """Return where files of an item are; None while one is on its way. Raises SteplineError where one failed."""
         files = self._files_of(item)
         wanted = list(names)
@@ -157,7 +157,7 @@ class Fetcher:
                 files.size += path.stat().st_size
         return {name: files.here[name] for name in wanted} if all(name in files.here for name in wanted) else None
 
-    def release(self, item: Item) -> None:
+    def release(self, item: VideoItem) -> None:
         """Remove what was fetched for an item."""
         files = self._videos.pop(item.id, None)
         if files is not None:
@@ -172,7 +172,7 @@ class Fetcher:
         for files in self._videos.values():
             shutil.rmtree(files.folder, ignore_errors=True)
 
-    def _files_of(self, item: Item) -> VideoFiles:
+    def _files_of(self, item: VideoItem) -> VideoFiles:
         if item.id not in self._videos:
             self._folder_count += 1
             self._videos[item.id] = VideoFiles(self._scratch / f"video-{self._folder_count}")
@@ -190,7 +190,7 @@ def _fetch(source: RemotePath, target: Path) -> Path:
     return target
 
 
-def file_urls(item: Item) -> Mapping[str, str]:
+def file_urls(item: VideoItem) -> Mapping[str, str]:
     """Return where the files of an item are."""
     named = {"media": item.video, "captions": item.captions, "features": item.features}
     return {name: url for name, url in named.items() if url is not None}
@@ -200,7 +200,7 @@ def file_urls(item: Item) -> Mapping[str, str]:
 class FinishedVideo:
     """A video that nothing is left to do for. failure: the first; worked: it took work in this run."""
 
-    item: Item
+    item: VideoItem
     failure: StageFailure | None
     worked: bool
 
@@ -239,7 +239,7 @@ class Scheduler:
         self._fetcher = Fetcher(scratch, engine.cache * MIB, phase.plan.recipe.places)
         self._pool = WorkerPool(worker_setup(phase), workers, run_log, scratch)
 
-    def run(self, items: Iterable[Item]) -> None:
+    def run(self, items: Iterable[VideoItem]) -> None:
         """Work until every video is finished, the oldest first.
 
         Raises SteplineError where the run must end; what was finished is kept.

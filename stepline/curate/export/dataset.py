@@ -24,7 +24,7 @@ from stepline.curate.export.shards import (
 from stepline.curate.export.webdataset import write_tars
 from stepline.curate.remote import RemotePath
 from stepline.curate.settings import ExportSettings
-from stepline.curate.stage import Item, StageFailure
+from stepline.curate.stage import StageFailure, VideoItem
 from stepline.records import Record, Video
 from stepline.storage import remove_file, write_atomic
 
@@ -47,7 +47,7 @@ class DatasetContents:
 
     records: Callable[[], Iterable[Record]]
     left_out: Mapping[str, StageFailure]
-    items: Mapping[str, Item] = field(default_factory=dict)
+    items: Mapping[str, VideoItem] = field(default_factory=dict)
     stages: tuple[str, ...] = ()
     settings: JsonValue = None
     features: "FeatureStore | None" = None
@@ -91,7 +91,7 @@ def _counted(contents: DatasetContents, facts: DatasetFacts) -> Iterator[Dataset
 
 def _left_out(contents: DatasetContents) -> Iterator[DatasetRow]:
     for id in sorted(contents.left_out):
-        item = contents.items.get(id, Item(id))
+        item = contents.items.get(id, VideoItem(id))
         duration = item.duration if item.duration else None
         video = Video(id=id or "none", path=item.path, duration=duration, title=item.title, task=item.task)
         yield left_out_row(contents.left_out[id], video)

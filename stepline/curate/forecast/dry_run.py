@@ -12,7 +12,7 @@ from stepline.curate.forecast.costs import read_costs
 from stepline.curate.forecast.model import Forecast, Interval, draw_stratified, forecast, known_sizes
 from stepline.curate.remote import RemotePath
 from stepline.curate.settings import ForecastSettings
-from stepline.curate.stage import Item, resolve_stages
+from stepline.curate.stage import VideoItem, resolve_stages
 from stepline.curate.store.results import CELLS, FAILURES
 from stepline.curate.store.run_log import read_timings
 from stepline.records import Rejected
@@ -20,7 +20,7 @@ from stepline.records import Rejected
 FORECAST = "forecast"  # below OUT
 
 
-def dry_run(request: RunRequest, source: Sequence[Item | Rejected], settings: ForecastSettings) -> Forecast:
+def dry_run(request: RunRequest, source: Sequence[VideoItem | Rejected], settings: ForecastSettings) -> Forecast:
     """Return what the request will take. What the sample made is left in OUT, where the run finds it done.
 
     A third of the sample goes through the whole recipe, then all of it, then another third: stages over the dataset
@@ -44,7 +44,7 @@ def dry_run(request: RunRequest, source: Sequence[Item | Rejected], settings: Fo
     return forecast(costs, sizes.values[chosen], sizes.values, settings, size=sizes.kind, workers=workers, gpus=gpus)
 
 
-def _sample_folder(request: RunRequest, items: Sequence[Item]) -> str:
+def _sample_folder(request: RunRequest, items: Sequence[VideoItem]) -> str:
     """Return a folder that only this recipe's forecast from these videos has, so that no other's times are read."""
     known = request.recipe.model_dump_json() + "".join(item.id + item.stamp for item in items)
     return f"{request.out.rstrip('/')}/{FORECAST}/{hashlib.sha256(known.encode()).hexdigest()[:12]}"

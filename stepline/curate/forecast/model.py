@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from stepline.curate.forecast.costs import QUANTITIES, SampleCosts, StageCosts
 from stepline.curate.settings import ForecastSettings
-from stepline.curate.stage import Item
+from stepline.curate.stage import VideoItem
 from stepline.evaluate.bootstrap import LEVEL, Floats
 
 Rows: TypeAlias = npt.NDArray[np.int64]
@@ -236,7 +236,7 @@ class ItemSizes:
     values: Floats
 
 
-def known_sizes(items: Sequence[Item]) -> ItemSizes:
+def known_sizes(items: Sequence[VideoItem]) -> ItemSizes:
     """Return what is known of every item's size without opening it."""
     if all(item.duration is not None for item in items):
         return ItemSizes("duration", np.array([item.duration for item in items], dtype=np.float64))

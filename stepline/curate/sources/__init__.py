@@ -1,6 +1,6 @@
 """The videos that a run goes over, from wherever they are named: items sorted by id, and what was refused.
 
-for entry in read_source("s3://bucket/videos"): ...      # Item | Rejected
+for entry in read_source("s3://bucket/videos"): ...      # VideoItem | Rejected
 """
 
 from stepline.curate.sources.files import relative_address

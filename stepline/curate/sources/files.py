@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from stepline.curate.remote import FileEntry, RemotePath
 from stepline.curate.settings import RemoteSettings, SourceSettings
-from stepline.curate.stage import Item
+from stepline.curate.stage import VideoItem
 from stepline.errors import DatasetError
 from stepline.features.import_files import item_id
 from stepline.pipeline.batch import SUFFIXES
@@ -278,7 +278,7 @@ class SideFolders:
         """Whether the settings say where captions are."""
         return self._captions is not None
 
-    def completed(self, item: Item) -> Item:
+    def completed(self, item: VideoItem) -> VideoItem:
         """Return an item with what the folders hold of it; what it names itself stays."""
         video = self._videos.find(item.id) if self._videos is not None and item.video is None else None
         captions = self._captions.find(item.id) if self._captions is not None and item.captions is None else None

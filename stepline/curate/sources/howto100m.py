@@ -16,7 +16,7 @@ from stepline.curate.remote import RemotePath
 from stepline.curate.settings import RemoteSettings, SourceSettings
 from stepline.curate.sources.files import SideFolders
 from stepline.curate.sources.select import Entry, SourceFilter
-from stepline.curate.stage import Item, rejected_video
+from stepline.curate.stage import VideoItem, rejected_video
 from stepline.errors import DatasetError
 from stepline.sieve_swap.videos import LENGTHS, TITLES, VIDEOS, Table, read_titles, seconds_of
 
@@ -40,7 +40,7 @@ def read_howto100m(
         task = titles.get(row["task_id"], row["task_id"]) or None
         length = lengths.find(row["video_id"]) if lengths is not None else None
         item = side_folders.completed(
-            Item(
+            VideoItem(
                 row["video_id"], title=task, task=task, category=row["category_1"] or None,
                 duration=seconds_of(length[0]) if length else None,
             )

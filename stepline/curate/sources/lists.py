@@ -17,7 +17,7 @@ from stepline.curate.remote import RemotePath
 from stepline.curate.settings import ColumnsSettings
 from stepline.curate.sources.files import FileStamps, SideFolders, root_of, whole_address
 from stepline.curate.sources.select import Entry, SourceFilter
-from stepline.curate.stage import Item, rejected_video
+from stepline.curate.stage import VideoItem, rejected_video
 from stepline.errors import DatasetError
 
 Row: TypeAlias = Mapping[str, object]
@@ -55,7 +55,7 @@ def read_list(
 def _entry(id: str, cells: Mapping[str, str], root: str, side_folders: SideFolders, stamps: FileStamps) -> Entry:
     urls = {field: whole_address(cells[field], root) for field in FILES if cells.get(field)}
     item = side_folders.completed(
-        Item(
+        VideoItem(
             id, urls.get("video"), "", urls.get("captions"), "", urls.get("features"), "",
             cells.get("title") or None, cells.get("task") or None, cells.get("category") or None,
             _seconds(cells.get("duration", "")),
@@ -71,7 +71,7 @@ def _entry(id: str, cells: Mapping[str, str], root: str, side_folders: SideFolde
     return item
 
 
-def _stamped(item: Item, field: str, stamp: str) -> Item:
+def _stamped(item: VideoItem, field: str, stamp: str) -> VideoItem:
     if field == "video":
         return replace(item, stamp=stamp)
     return replace(item, captions_stamp=stamp) if field == "captions" else replace(item, features_stamp=stamp)

@@ -23,7 +23,7 @@ from stepline.curate.sources.howto100m import read_howto100m
 from stepline.curate.sources.lists import read_list
 from stepline.curate.sources.select import Entry, SourceFilter, sort_by_id
 from stepline.curate.sources.webdataset import BRACES, read_webdataset
-from stepline.curate.stage import Item
+from stepline.curate.stage import VideoItem
 from stepline.errors import DatasetError
 from stepline.sieve_swap.videos import VIDEOS
 
@@ -36,7 +36,7 @@ def read_folder(source: RemotePath, side_folders: SideFolders) -> Iterator[Entry
     own = None if side_folders.has_captions else FileIndex(source, source.list(), captions_id)
     for id, video in videos:
         captions = own.find(id) if own is not None else None
-        item = Item(
+        item = VideoItem(
             id, video.url, video.stamp,
             captions.url if captions else None, captions.stamp if captions else "",
         )  # fmt: skip
@@ -47,14 +47,14 @@ DEFAULTS = SourceSettings()
 
 
 def read_source(url: str, settings: SourceSettings = DEFAULTS, places: RemoteSettings = PLACES) -> Iterator[Entry]:
-    """Yield the videos of a folder, list, set of tars or HowTo100M, sorted by id, each an Item or Rejected.
+    """Yield the videos of a folder, list, set of tars or HowTo100M, sorted by id, each a VideoItem or Rejected.
 
     url: a path, or s3://, gs://, http(s)://. Memory does not grow with the source beyond about 100 bytes a video
     that a folder lists. Raises DatasetError or StoreError, in one line, where the source cannot be read as a whole.
     """
     source, source_filter = absolute_path(RemotePath(url, places)), SourceFilter(settings)
     for entry in sort_by_id(source_filter.apply(_entries(source, settings, source_filter, places))):
-        if isinstance(entry, Item) and entry.video is not None:
+        if isinstance(entry, VideoItem) and entry.video is not None:
             entry = replace(entry, path=relative_address(entry.video, source.url))
         yield entry
 

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import TypeAlias
 
 from stepline.curate.settings import SourceSettings
-from stepline.curate.stage import Item, rejected_video
+from stepline.curate.stage import VideoItem, rejected_video
 from stepline.datasets.excluded import read_excluded
 from stepline.datasets.files import read_text
 from stepline.errors import DatasetError
 from stepline.records import Rejected
 
-Entry: TypeAlias = Item | Rejected
+Entry: TypeAlias = VideoItem | Rejected
 Row: TypeAlias = tuple[str, int, int, list[object]]  # id, position in the source, 1 for an item, its cells
 
 RUN = 100_000  # entries sorted in memory at once
@@ -29,7 +29,7 @@ TWICE = "its id came before in the source; ids must be unique, so give the video
 BAD = "its id is no plain name (empty, over 200 letters, or with a slash, a line break or a control character)"
 LONGEST = 200  # letters of an id, which names files
 
-_cells = attrgetter(*(field.name for field in fields(Item)))
+_cells = attrgetter(*(field.name for field in fields(VideoItem)))
 _refusal = attrgetter("id", "reason")
 
 
@@ -57,7 +57,7 @@ def _refuse_repeated(rows: Iterable[Row]) -> Iterator[Entry]:
         if is_item and id == last:
             yield rejected_video(id, TWICE)
             continue
-        yield Item(*cells) if is_item else rejected_video(*cells)  # type: ignore[arg-type]   # the fields' own types
+        yield VideoItem(*cells) if is_item else rejected_video(*cells)  # type: ignore[arg-type]   # the fields' own types
         last = id if is_item else last
 
 

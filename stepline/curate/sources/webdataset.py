@@ -15,7 +15,7 @@ from itertools import groupby
 from stepline.curate.remote import RemotePath
 from stepline.curate.sources.files import SideFolders, captions_id, features_id, video_id
 from stepline.curate.sources.select import Entry
-from stepline.curate.stage import Item, rejected_video
+from stepline.curate.stage import VideoItem, rejected_video
 from stepline.errors import DatasetError, StoreError
 
 BRACES = re.compile(r"\{(\d+)\.\.(\d+)\}")  # shard-{00000..00099}.tar
@@ -87,7 +87,7 @@ def _item(
     features = next((member for member in members if features_id(member.name)), None)
     named = [part(videos[0] if videos else None), part(captions[0][2] if captions else None), part(features)]
     flat = [cell for pair in named for cell in pair]
-    item = side_folders.completed(Item(key, *flat, **about))  # type: ignore[arg-type]   # addresses and stamps in turn
+    item = side_folders.completed(VideoItem(key, *flat, **about))  # type: ignore[arg-type]   # addresses and stamps in turn
     if item.video is None and item.captions is None and item.features is None:
         return rejected_video(key, "its key holds neither a video nor captions nor features")
     return item

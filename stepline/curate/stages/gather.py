@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stepline.curate.settings import GatherSettings
-from stepline.curate.stage import DatasetContext, Item, StageFailure
+from stepline.curate.stage import DatasetContext, StageFailure, VideoItem
 from stepline.curate.stages.intermediate import (
     CoarseSteps,
     FeatureHeader,
@@ -97,7 +97,7 @@ def gather(dataset: DatasetContext) -> None:
     dataset.say(f"{count} videos gathered, {len(repeated)} that came before, {len(left_out)} left out in all")
 
 
-def _rows(dataset: DatasetContext) -> Iterator[tuple[Item, Row]]:
+def _rows(dataset: DatasetContext) -> Iterator[tuple[VideoItem, Row]]:
     """Yield each item with its results, sorted by id; one item in memory at a time."""
     names = ("probe", "transcribe", "encode", "coarse", "ground", "judge")
     stages = [name for name in names if name in dataset.recipe.stages]
@@ -119,7 +119,7 @@ def _find_repeated(dataset: DatasetContext) -> dict[str, StageFailure]:
     return repeated
 
 
-def _records(rows: Iterable[tuple[Item, Row]], features: FeatureWriter, writer: str) -> Iterator[Record]:
+def _records(rows: Iterable[tuple[VideoItem, Row]], features: FeatureWriter, writer: str) -> Iterator[Record]:
     """Yield the records, adding the features of each to the store; what cannot be added is a warning of its record."""
     for item, row in rows:
         record = record_of(item, row, writer)
@@ -137,7 +137,7 @@ def _records(rows: Iterable[tuple[Item, Row]], features: FeatureWriter, writer: 
             yield record.model_copy(update={"warnings": (*record.warnings, warning)})
 
 
-def record_of(item: Item, row: Row, writer: str) -> Record:
+def record_of(item: VideoItem, row: Row, writer: str) -> Record:
     """Return the record of a video from its results. Its path is left to what publishes it."""
     probed, said = from_bytes(ProbeResult, row["probe"]), from_bytes(CoarseSteps, row["coarse"])
     header, _ = unpack(FeatureHeader, row["encode"])

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import JsonValue
 
-from stepline.curate.stage import Collection, Item, Recipe, rejected_video
+from stepline.curate.stage import Collection, Recipe, VideoItem, rejected_video
 from stepline.errors import StoreError
 from stepline.records import Rejected
 from stepline.settings import validate
@@ -105,7 +105,7 @@ def write_inventory(out: "RemotePath", recipe: Recipe, collection: Collection, s
     _write_lines(out / REFUSED, collection.refused)
 
 
-def _write_lines(path: "RemotePath", entries: Iterable[Item | Rejected]) -> None:
+def _write_lines(path: "RemotePath", entries: Iterable[VideoItem | Rejected]) -> None:
     """Write a line an entry, without holding them all."""
     with tempfile.TemporaryDirectory(prefix="stepline-") as folder:
         local = path.local or Path(folder) / "lines"
@@ -124,10 +124,10 @@ def read_recipe(out: "RemotePath") -> Recipe:
     return validate(Recipe, json.loads(path.read())["recipe"])
 
 
-def read_items(out: "RemotePath") -> Iterator[Item]:
+def read_items(out: "RemotePath") -> Iterator[VideoItem]:
     """Yield the items of the last run on OUT, sorted by id."""
     with (out / ITEMS).open() as file:
-        yield from (from_json_line(Item, line) for line in file)
+        yield from (from_json_line(VideoItem, line) for line in file)
 
 
 def read_refused(out: "RemotePath") -> Iterator[Rejected]:
@@ -136,7 +136,7 @@ def read_refused(out: "RemotePath") -> Iterator[Rejected]:
         yield from (from_json_line(rejected_video, line) for line in file)
 
 
-def to_json_line(entry: Item | Rejected) -> str:
+def to_json_line(entry: VideoItem | Rejected) -> str:
     """Return an item, or an item that was refused, as one line of JSON, without what is not known of it."""
     fields = {"id": entry.id, "reason": entry.reason} if isinstance(entry, Rejected) else asdict(entry)
     return json.dumps({name: value for name, value in fields.items() if value is not None}, ensure_ascii=False)

@@ -12,7 +12,7 @@ from kills import begun, children, finish, run_with_kills, start_driver, tree, w
 from small_video import CAPTIONS, draw_video
 
 from stepline.curate.driver import RunRequest, run_recipe
-from stepline.curate.stage import Item
+from stepline.curate.stage import VideoItem
 from stepline.curate.store.run_log import to_json_line
 from stepline.errors import SettingsError
 
@@ -24,12 +24,12 @@ CODE = """
 from pathlib import Path
 from stepline.curate.driver import RunRequest, run_recipe
 from stepline.curate.store.run_log import from_json_line
-from stepline.curate.stage import Item
+from stepline.curate.stage import VideoItem
 from stepline.curate.stage import Recipe
 from stepline.curate.stages import STAGES
 from stepline.settings import validate
 recipe = validate(Recipe, {{"stages": {stages!r}, "limits": {{"seconds": 25.0}}, "engine": {{"workers": 2}}}})
-items = [from_json_line(Item, line) for line in Path({items!r}).read_text().splitlines()]
+items = [from_json_line(VideoItem, line) for line in Path({items!r}).read_text().splitlines()]
 run_recipe(RunRequest(recipe, {out!r}, STAGES), items)
 """
 
@@ -41,7 +41,7 @@ def code_of(folder, out, workers=2):
         "from fake_stages import *; from stepline.curate.driver import RunRequest, run_recipe; "
         "from pathlib import Path; "
         f"names = {sorted(TEXTS)!r}; folder = Path({str(folder)!r}); "
-        "items = [Item(name, video=str(folder / (name + '.txt')), stamp='1') for name in names]; "
+        "items = [VideoItem(name, video=str(folder / (name + '.txt')), stamp='1') for name in names]; "
         f"run_recipe(RunRequest(recipe(workers={workers}), {str(out)!r}, STAGES), items)"
     )
 
@@ -120,7 +120,7 @@ def twelve_items(folder):
     os.mkfifo(folder / "hanging.srt")  # as a file of a network drive that never answers
     names = [*THINGS, "corrupt", "empty", "hanging", "huge"]
     captions = {name: str(folder / f"{name}.srt") for name in (*THINGS, "hanging")}
-    return [Item(name, str(folder / f"{name}.mp4"), "1", captions.get(name), "1") for name in names]
+    return [VideoItem(name, str(folder / f"{name}.mp4"), "1", captions.get(name), "1") for name in names]
 
 
 @pytest.mark.slow

@@ -5,10 +5,10 @@ from stepline.curate.execution.messages import LONGEST_REASON, TaskRequest, Work
 from stepline.curate.execution.pool import OUTSIDE_KILLS, WorkerDeath, WorkerPool
 from stepline.curate.plan import StageTask
 from stepline.curate.remote import RemotePath
-from stepline.curate.stage import Item, StageFailure
+from stepline.curate.stage import StageFailure, VideoItem
 from stepline.curate.store.run_log import RunLog
 
-REQUEST = TaskRequest(StageTask(Item("a"), "read", "ab" * 32, {}))
+REQUEST = TaskRequest(StageTask(VideoItem("a"), "read", "ab" * 32, {}))
 
 
 class FakeWorker:

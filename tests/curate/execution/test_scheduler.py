@@ -8,11 +8,11 @@ from stepline.curate.execution.scheduler import Fetcher, OpenVideo
 from stepline.curate.plan import Plan, video_status
 from stepline.curate.remote import RemotePath
 from stepline.curate.settings import RemoteSettings
-from stepline.curate.stage import Item, StageFailure, resolve_stages
+from stepline.curate.stage import StageFailure, VideoItem, resolve_stages
 from stepline.errors import SteplineError
 from stepline.storage import atomic_path
 
-ITEM = Item("a", video="a.mp4", stamp="10-1", captions="a.vtt", captions_stamp="3-1", title="Whisk")
+ITEM = VideoItem("a", video="a.mp4", stamp="10-1", captions="a.vtt", captions_stamp="3-1", title="Whisk")
 READ = STAGES["read"]
 
 
@@ -39,13 +39,13 @@ def fetcher(tmp_path):
 def stored(tmp_path, name, data):
     place = RemotePath(f"memory://{tmp_path.name}/{name}.mp4")
     place.write(data)
-    return Item(name, video=place.url, stamp=place.fingerprint())
+    return VideoItem(name, video=place.url, stamp=place.fingerprint())
 
 
 def test_a_file_of_this_machine_is_used_where_it_is(tmp_path, fetcher):
     (tmp_path / "a.mp4").write_bytes(b"abc")
-    assert fetched(fetcher, Item("a", video=str(tmp_path / "a.mp4"))) == {"media": tmp_path / "a.mp4"}
-    fetcher.release(Item("a"))
+    assert fetched(fetcher, VideoItem("a", video=str(tmp_path / "a.mp4"))) == {"media": tmp_path / "a.mp4"}
+    fetcher.release(VideoItem("a"))
     assert (tmp_path / "a.mp4").exists()
 
 
@@ -64,13 +64,13 @@ def test_fetched_files_are_removed_and_bounded(tmp_path, fetcher):
 
 def test_what_cannot_be_fetched_says_why(tmp_path, fetcher):
     with pytest.raises(SteplineError):
-        fetched(fetcher, Item("a", video=f"memory://{tmp_path.name}/none.mp4"))
+        fetched(fetcher, VideoItem("a", video=f"memory://{tmp_path.name}/none.mp4"))
 
 
 def test_a_run_fetches_what_is_elsewhere_and_lists_what_is_gone(tmp_path, monkeypatch):
     monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
     here = stored(tmp_path, "here", b"one two three")
-    gone = Item("gone", video=f"memory://{tmp_path.name}/gone.mp4", stamp="1")
+    gone = VideoItem("gone", video=f"memory://{tmp_path.name}/gone.mp4", stamp="1")
     out = f"memory://{tmp_path.name}/out"
     job = RunRequest(recipe(places={"attempts": 1}), str(tmp_path / "out"), STAGES)
     outcome = run_recipe(job, [gone, here])

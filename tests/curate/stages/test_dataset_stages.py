@@ -10,7 +10,7 @@ import pytest
 from curate_cells import gathered, record, transcript
 
 from stepline.curate.settings import GatherSettings
-from stepline.curate.stage import DatasetContext, Item, Recipe, StageFailure, rejected_video
+from stepline.curate.stage import DatasetContext, Recipe, StageFailure, VideoItem, rejected_video
 from stepline.curate.stages import gather, train
 from stepline.curate.stages.gather import (
     FEATURES,
@@ -82,9 +82,9 @@ def over(folder: Path, settings: Recipe, count: int = 6, **more: object) -> Data
     """Return what `gather` gets; the last video is a copy of the first."""
     made = [cells(number) for number in range(count)]
     made.append(made[0])
-    items = [Item(f"video {number}", title=f"Title {number}", task="frying") for number in range(count + 1)]
+    items = [VideoItem(f"video {number}", title=f"Title {number}", task="frying") for number in range(count + 1)]
 
-    def results(stage: str) -> Iterator[tuple[Item, bytes]]:
+    def results(stage: str) -> Iterator[tuple[VideoItem, bytes]]:
         yield from ((item, row[stage]) for item, row in zip(items, made, strict=True))
 
     return replace(gathered(folder, settings, {}), items=items, results=results, **more)  # type: ignore[arg-type]
@@ -117,7 +117,7 @@ def test_features_that_fit_no_store_are_left_out_of_it_and_the_record_says_so(tm
     wide = VisualFeatures(FeatureSequence(np.ones((12, 25), dtype=np.float32), 1.0, "conse"), end=12.0)
     rows[2]["encode"] = pack_features(wide)
 
-    def results(stage: str) -> Iterator[tuple[Item, bytes]]:
+    def results(stage: str) -> Iterator[tuple[VideoItem, bytes]]:
         yield from ((item, row[stage]) for item, row in zip(items, rows, strict=True))
 
     gather.gather(replace(one, items=items, results=results))

@@ -7,7 +7,7 @@ import pytest
 from curate_cells import NARRATION, transcript, work
 
 from stepline.curate.settings import FilterSettings
-from stepline.curate.stage import Item, LeftOutError, Recipe
+from stepline.curate.stage import LeftOutError, Recipe, VideoItem
 from stepline.curate.stages import per_video
 from stepline.curate.stages.intermediate import (
     CoarseSteps,
@@ -44,7 +44,7 @@ def test_captions_stand_for_recognition(tmp_path: Path) -> None:
 
 
 def test_an_item_without_a_file_says_nothing_and_lasts_as_its_source_tells() -> None:
-    item = Item("one", duration=30.0)
+    item = VideoItem("one", duration=30.0)
     assert from_bytes(Speech, per_video.transcribe(work(Recipe(), item))).transcript.sentences == ()
     assert from_bytes(ProbeResult, per_video.probe(work(Recipe(), item))).duration == 30.0
     assert unpack_features(per_video.encode(work(Recipe(), item))).features is None
