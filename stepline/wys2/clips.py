@@ -1,9 +1,6 @@
-"""From records to clips: a few seconds of video, what is said in them, and which key-step they show.
+"""Clips of a few seconds with their narration: what records are cut into, and with texts as arrays for the detector.
 
 Key-steps are a record's reference (COIN, CrossTask): people's labels, which training may read and no stage does.
-
-Clips with texts as arrays: what the detector learns from and scores.
-
 Letters: B clips, R feature rows, C width of a row, P candidate texts, D width of a text vector.
 """
 
@@ -53,18 +50,20 @@ def narrated_clips(record: Record, settings: ClipSettings | None = None) -> list
     if sentences[-1].span.start >= duration:
         late = f"somebody speaks at {sentences[-1].span.start:g} s of {duration:g} s"
         raise DatasetError(f"{record.id}: {late}; check whose transcript it is")
-    _check_times(record)
+    if record.reference and not any(step.spans for step in record.reference):
+        count = len(record.reference)
+        raise DatasetError(f"{record.id}: none of its {count} key-steps has a time; give annotations with times")
     texts = [sentence.text for sentence in sentences]
     spoken = resolve_pronouns(texts) if settings.resolve else texts
     middles = [sentence.span.center for sentence in sentences]
     clips: list[NarratedClip] = []
     for row, sentence in enumerate(sentences):
-        for middle in _middles(sentence.span.start, min(sentence.span.end, duration), settings.stride):
-            span = _around(middle, duration, settings.seconds)
+        for middle in _clip_middles(sentence.span.start, min(sentence.span.end, duration), settings.stride):
+            span = _clip_span(middle, duration, settings.seconds)
             step = step_at(record.reference, middle)
             text = None if step is None else step.text
             clip = NarratedClip(record.id, span, row, spoken[row], record.video.task, text)
-            clips.append(replace(clip, candidates=_nearest(middles, middle, row, settings.candidates)))
+            clips.append(replace(clip, candidates=_nearest_sentences(middles, middle, row, settings.candidates)))
     return clips
 
 
@@ -74,27 +73,20 @@ def step_at(steps: Sequence[Step], second: float) -> Step | None:
     return max(covering, key=lambda pair: pair[0])[1] if covering else None
 
 
-def _check_times(record: Record) -> None:
-    if record.reference and not any(step.spans for step in record.reference):
-        raise DatasetError(
-            f"{record.id}: none of its {len(record.reference)} key-steps has a time; give annotations with times"
-        )
-
-
-def _middles(start: float, end: float, stride: float) -> Iterator[float]:
+def _clip_middles(start: float, end: float, stride: float) -> Iterator[float]:
     """Yield the middles of a sentence's clips."""
     count = max(1, round((end - start) / stride))
     for piece in range(count):
         yield start + (piece + 0.5) * (end - start) / count
 
 
-def _around(middle: float, duration: float, seconds: float) -> Span:
+def _clip_span(middle: float, duration: float, seconds: float) -> Span:
     """Return a clip of that length around a second, moved into the video; all of a shorter video."""
     start = min(max(0.0, middle - seconds / 2), max(0.0, duration - seconds))
     return Span(start, min(duration, start + seconds))
 
 
-def _nearest(middles: Sequence[float], second: float, own: int, count: int) -> tuple[int, ...]:
+def _nearest_sentences(middles: Sequence[float], second: float, own: int, count: int) -> tuple[int, ...]:
     """Return the sentences nearest to a second, the clip's own first."""
     others = sorted((row for row in range(len(middles)) if row != own), key=lambda row: abs(middles[row] - second))
     return (own, *others[: count - 1])
@@ -105,12 +97,10 @@ def split_videos(videos: Sequence[str], seed: int) -> tuple[frozenset[str], froz
 
     The split depends on the seed and on the ids, not on their order. Raises DatasetError for fewer than three.
     """
-    import numpy as np
-
     known = sorted(set(videos))
     if len(known) < 3:
         raise DatasetError(f"{len(known)} videos cannot be split in three; give at least 3")
-    order = [known[place] for place in np.random.default_rng(seed).permutation(len(known))]
+    order = [known[index] for index in np.random.default_rng(seed).permutation(len(known))]
     test = max(1, math.floor(0.2 * len(order) + 0.5))
     validation = max(1, math.floor(0.2 * (len(order) - test) + 0.5))
     return frozenset(order[test + validation :]), frozenset(order[test : test + validation]), frozenset(order[:test])

@@ -3,7 +3,7 @@
 Without a trained detector this is what is weighed, by logistic regressions fitted to drawn videos and measured on
 others (`benchmarks/fit_judge.py`; the numbers are in docs/wys2.md):
 
-    told       whether a step rests on the sentence: chat is hardly ever shown
+    cited      whether a step rests on the sentence: chat is hardly ever shown
     on screen  the likeliest second of its clip to show such a step, by the grounding, which itself weighs the wording,
                when things are said, the objects that are named and seen, and motion
     wording    where nothing was grounded: P(shown | the words alone), learnt on real videos (`text.visibility`)
@@ -30,14 +30,14 @@ SHORTEST = 3.0  # s of the clip in which a sentence is judged; WYS2, section 4
 EXTREME = 1e-3  # of a probability that is evidence: none is surer than that
 
 
-def judge_by_words(wording: Matrix, told: Sequence[bool]) -> tuple[float, ...]:
+def judge_by_words(wording: Matrix, cited: Sequence[bool]) -> tuple[float, ...]:
     """Return P(the picture shows it while it is said) of every sentence, (S,), by its words alone.
 
-    wording: (S, 384) MiniLM vectors. told: whether a step rests on the sentence. Raises ShapeError when they differ.
+    wording: (S, 384) MiniLM vectors. cited: whether a step rests on the sentence. Raises ShapeError when they differ.
     """
-    if len(told) != len(wording):
-        raise ShapeError(f"{len(wording)} sentence vectors need as many flags, not {len(told)}")
-    return _probabilities("words", clipped_logit(predict_visibility(wording)), np.asarray(told, dtype=np.float64))
+    if len(cited) != len(wording):
+        raise ShapeError(f"{len(wording)} sentence vectors need as many flags, not {len(cited)}")
+    return _probabilities("words", clipped_logit(predict_visibility(wording)), np.asarray(cited, dtype=np.float64))
 
 
 def judge_by_grounding(
@@ -47,8 +47,8 @@ def judge_by_grounding(
 
     alignment: row k is that of step k. seconds: of the clip, at least. Raises ShapeError for another count of rows.
     """
-    told, seen = grounding_evidence(transcript, steps, alignment, seconds=seconds)
-    return _probabilities("grounding", told * clipped_logit(seen), told)
+    cited, on_screen = grounding_evidence(transcript, steps, alignment, seconds=seconds)
+    return _probabilities("grounding", cited * clipped_logit(on_screen), cited)
 
 
 def grounding_evidence(
@@ -61,25 +61,26 @@ def grounding_evidence(
     """
     if len(alignment.scores) != len(steps):
         raise ShapeError(f"{len(steps)} steps need as many rows of alignment, not {len(alignment.scores)}")
-    told, seen = np.zeros(len(transcript.sentences)), np.zeros(len(transcript.sentences))
+    cited, on_screen = np.zeros(len(transcript.sentences)), np.zeros(len(transcript.sentences))
     for row, step in enumerate(steps):
         for source in step.sources:
             clip = judged_span(transcript.sentences[source].span, seconds)
-            told[source] = 1.0
-            seen[source] = max(seen[source], _in_clip(step, alignment, row, clip))
-    return told, seen
+            cited[source] = 1.0
+            on_screen[source] = max(on_screen[source], _shown_in_clip(step, alignment, row, clip))
+    return cited, on_screen
 
 
-def _in_clip(step: Step, alignment: Alignment, row: int, clip: Span) -> float:
+def _shown_in_clip(step: Step, alignment: Alignment, row: int, clip: Span) -> float:
+    """Return P(the step is on screen in the clip), row: its row of the alignment."""
     if alignment.kind == "probability":
         return float(alignment.scores[row, alignment.rows(clip)].max(initial=0.0))
     return (step.score or 0.0) if step.spans and step.spans[0].overlap(clip) > 0 else 0.0
 
 
 def clipped_logit(p: Array) -> Array:
-    """Return log odds, of probabilities that are not too sure."""
-    kept = np.clip(p, EXTREME, 1 - EXTREME)
-    return np.asarray(np.log(kept / (1 - kept)))
+    """Return the log odds of probabilities, clipped to be `EXTREME` from 0 and 1."""
+    clipped = np.clip(p, EXTREME, 1 - EXTREME)
+    return np.asarray(np.log(clipped / (1 - clipped)))
 
 
 def judged_span(span: Span, seconds: float = SHORTEST) -> Span:
@@ -88,14 +89,14 @@ def judged_span(span: Span, seconds: float = SHORTEST) -> Span:
     return Span(start, max(span.end, start + seconds))
 
 
-def _probabilities(kind: str, evidence: Array, told: Array) -> tuple[float, ...]:
+def _probabilities(kind: str, evidence: Array, cited: Array) -> tuple[float, ...]:
     weights = regression_weights(kind)
-    logits = np.column_stack([evidence, told, np.ones(len(told))]) @ weights  # (S,)
+    logits = np.column_stack([evidence, cited, np.ones(len(cited))]) @ weights  # (S,)
     return tuple(float(p) for p in 1 / (1 + np.exp(-logits)))
 
 
 @functools.cache
 def regression_weights(kind: str) -> Array:
-    """Return the fitted weights, (3,): of the evidence, of being told, and the intercept."""
+    """Return the fitted weights, (3,): of the evidence, of being cited, and the intercept."""
     model = json.loads(resources.files("stepline.wys2").joinpath("judge.json").read_text(encoding="utf-8"))
     return np.array(model[kind], dtype=np.float64)

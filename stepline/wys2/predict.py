@@ -1,8 +1,7 @@
 """A trained detector as a judge: its scores of a video's sentences, turned into P(shown) by a fitted regression.
 
-The regression is fitted to the validation clips of the training run and lies beside the detector it belongs to.
-
-Which backbone gave the features and text vectors that a network takes, and whether a video's are the same.
+The regression is fitted to the validation clips of the training run and lies beside the detector it belongs to. Here is
+also which backbone gave the features and text vectors that a network takes, and whether a video's are the same.
 """
 
 import json
@@ -27,6 +26,8 @@ if TYPE_CHECKING:
     from stepline.vision import Backbone
 
 KIND = "stepline.wys2.shown"
+# text encoders that belong to a backbone; all others know texts alone
+BACKBONE_ENCODERS = ("conse", "clip", "s3d")
 NEEDED = 2 * LEAST  # validation clips of either kind: each half must bear a fit
 
 
@@ -67,7 +68,7 @@ def load_detector(path: Path) -> LoadedDetector:
         cure = f"train it again with {NEEDED} validation clips of either kind or more"
         raise ModelError(f"{file}: no {beside.name} beside it, so its scores are no probabilities; {cure}")
     digest = sha256(file)
-    return LoadedDetector(network, *trained_on(file), _read(beside, digest), file, digest)
+    return LoadedDetector(network, *trained_on(file), _read_calibration(beside, digest), file, digest)
 
 
 def judge_by_detector(
@@ -105,13 +106,13 @@ def calibration_path(detector: Path) -> Path:
     return detector.with_name(f"{detector.stem}.shown.json")
 
 
-def write_calibration(calibrated: DetectorCalibration, detector: Path) -> None:
-    """Write a regression beside the detector's file that it was fitted with."""
-    tree = {"kind": KIND, "detector": sha256(detector), "error": calibrated.error, **asdict(calibrated.logistic)}
+def write_calibration(calibration: DetectorCalibration, detector: Path) -> None:
+    """Write a calibration beside the detector's file that it was fitted with."""
+    tree = {"kind": KIND, "detector": sha256(detector), "error": calibration.error, **asdict(calibration.logistic)}
     write_atomic(calibration_path(detector), json.dumps(tree, indent=1) + "\n")
 
 
-def _read(path: Path, detector: str) -> Logistic:
+def _read_calibration(path: Path, detector: str) -> Logistic:
     try:
         tree = json.loads(path.read_bytes())
         logistic, fitted_on = read_logistic(tree, 1), str(tree["detector"])
@@ -120,9 +121,6 @@ def _read(path: Path, detector: str) -> Logistic:
     if fitted_on != detector:
         raise ModelError(f"{path}: fitted to another detector; give the one that was trained with it")
     return logistic
-
-
-WITH_PICTURES = ("conse", "clip", "s3d")  # text encoders that belong to a backbone; all others know texts alone
 
 
 def check_backbone(path: Path, trained: tuple[str, str], backbone: str) -> None:
@@ -136,20 +134,20 @@ def check_backbone(path: Path, trained: tuple[str, str], backbone: str) -> None:
             f"{path}: trained on features of {video!r}, these are of {backbone!r}; set vision.backbone to {video}, "
             "or give another network"
         )
-    kind = _kind(text)
-    if kind in WITH_PICTURES and kind != backbone:
-        raise SettingsError(f"{path}: trained on text vectors of {kind!r}; set vision.backbone to {kind}")
+    encoder = _encoder_name(text)
+    if encoder in BACKBONE_ENCODERS and encoder != backbone:
+        raise SettingsError(f"{path}: trained on text vectors of {encoder!r}; set vision.backbone to {encoder}")
 
 
 def encode_texts(name: str, backbone: "Backbone", texts: Sequence[str]) -> Matrix:
     """Return the vectors (N, D) of texts by the encoder of that name: the backbone's own, or one of texts alone."""
-    if not name or _kind(name) in WITH_PICTURES:
+    if not name or _encoder_name(name) in BACKBONE_ENCODERS:
         return backbone.encode_texts(texts)
     from stepline.text import embed
 
     return embed(texts, model=name)
 
 
-def _kind(name: str) -> str:
+def _encoder_name(name: str) -> str:
     """Return the encoder's name without the folder of its weights."""
     return name.partition(":")[0]

@@ -1,9 +1,8 @@
 """Which seconds of a video are worth watching: those that show its steps, cut where nobody is in mid-sentence.
 
 WYS2 section 4.4 selects segments that are shown and matter. Here a segment is where a step is shown; it matters as
-much as it is sure to be shown, times what a summarizer says of its seconds, where one is given.
-
-Where a video may be cut: in the pauses between sentences, or at least between words.
+much as it is sure to be shown, times what a summarizer says of its seconds, where one is given. It is cut in the pauses
+between sentences, or at least between words.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,95 +17,6 @@ from stepline.records import Record, Span, Step
 from stepline.wys2.settings import SummarySettings
 
 SHORTEST = 0.5  # s that a span keeps when its ends are moved
-
-
-class PauseFinder:
-    """The speech of a video, and the ends of spans moved out of it."""
-
-    def __init__(self, record: Record, settings: SummarySettings) -> None:
-        sentences = record.transcript.sentences if record.transcript else ()
-        wanted = {number for step in record.steps for number in step.sources}
-        self._sentences = sentences
-        self._wanted = [number in wanted for number in range(len(sentences))]
-        self._words = sorted(
-            (word.span for sentence in sentences for word in sentence.words if word.span is not None),
-            key=lambda span: span.start,
-        )
-        self._end = record.video.duration
-        self._settings = settings
-
-    def around(self, span: Span, at: float | None) -> Span:
-        """Return the span with its ends moved out of sentences, around its most likely second.
-
-        An end inside a sentence that no step rests on (a greeting) moves so that the sentence is gone where that leaves
-        the most likely second; inside any other, so that it is whole. Farther than `reach`, it moves to a word's end.
-        """
-        middle = span.center if at is None or at not in span else at
-        start, end = self._start(span.start, middle), self._stop(span.end, middle)
-        return span if end - start < SHORTEST else Span(round(start, 3), round(end, 3))
-
-    def shortened(self, span: Span, at: float | None, seconds: float) -> Span:
-        """Return at most `seconds` of the span around its most likely second, its ends moved inwards out of words."""
-        middle = span.center if at is None or at not in span else at
-        start = min(max(span.start, middle - seconds / 2), max(span.start, span.end - seconds))
-        end = min(span.end, start + seconds)
-        first, last = _holding(self._spoken(), start), _holding(self._spoken(), end)
-        inner = (start if first is None else first.end, end if last is None else last.start)
-        return Span(*inner) if inner[1] - inner[0] >= SHORTEST else Span(start, end)
-
-    def _start(self, second: float, middle: float) -> float:
-        number = self._inside(second)
-        if number is None:
-            return self._padded_start(second)
-        sentence = self._sentences[number].span
-        later = sentence.end if sentence.end <= middle else None
-        earlier = sentence.start if second - sentence.start <= self._settings.reach else None
-        choices = (earlier, later) if self._wanted[number] else (later, earlier)
-        chosen = next((choice for choice in choices if choice is not None), None)
-        if chosen is not None:
-            return self._padded_start(chosen)
-        word = _holding(self._words, second)
-        return second if word is None else word.start
-
-    def _stop(self, second: float, middle: float) -> float:
-        number = self._inside(second)
-        if number is None:
-            return self._padded_stop(second)
-        sentence = self._sentences[number].span
-        earlier = sentence.start if sentence.start >= middle else None
-        later = sentence.end if sentence.end - second <= self._settings.reach else None
-        choices = (later, earlier) if self._wanted[number] else (earlier, later)
-        chosen = next((choice for choice in choices if choice is not None), None)
-        if chosen is not None:
-            return self._padded_stop(chosen)
-        word = _holding(self._words, second)
-        return second if word is None else word.end
-
-    def _padded_start(self, second: float) -> float:
-        """Return a start with a little of the pause before the speech that begins there."""
-        before = max((s.span.end for s in self._sentences if s.span.end <= second), default=0.0)
-        begins = any(abs(s.span.start - second) < 1e-6 for s in self._sentences)
-        return max(before, second - self._settings.pad) if begins else second
-
-    def _padded_stop(self, second: float) -> float:
-        after = min((s.span.start for s in self._sentences if s.span.start >= second), default=self._end)
-        ends = any(abs(s.span.end - second) < 1e-6 for s in self._sentences)
-        padded = second + self._settings.pad if ends else second
-        return padded if after is None else min(after, padded)
-
-    def _inside(self, second: float) -> int | None:
-        """Return which sentence a second is inside of, its ends not counted."""
-        inside = (n for n, s in enumerate(self._sentences) if s.span.start < second < s.span.end)
-        return next(inside, None)
-
-    def _spoken(self) -> Sequence[Span]:
-        return self._words or [sentence.span for sentence in self._sentences]
-
-
-def _holding(spans: Sequence[Span], second: float) -> Span | None:
-    return next((span for span in spans if span.start < second < span.end), None)
-
-
 Importance: TypeAlias = npt.NDArray[np.float32]  # (T,), one a second of the video, in [0, 1]
 
 
@@ -128,77 +38,169 @@ def summarize(
     is not one finite number a second.
     """
     settings = settings or SummarySettings()
-    candidates = _candidates(record, PauseFinder(record, settings), importance)
+    pauses = PauseFinder(record, settings)
+    candidates = _candidate_segments(record, pauses, importance)
     if not candidates:
         raise MediaError(f"{record.id}: no step of it is shown, so there is nothing to summarize; see its page for why")
-    total = sum(segment.span.duration for segment in _merged(candidates, settings.gap))
+    merged = _merge_near(candidates, settings.gap)
+    total = _length(merged)
     target = settings.target(record.video.duration or total)
     if target is None or total <= target:
-        return _merged(candidates, settings.gap)
-    return _merged(_within(candidates, target, PauseFinder(record, settings), settings.gap), settings.gap)
+        return merged
+    return _merge_near(_select_within(candidates, target, pauses, settings.gap), settings.gap)
 
 
-def _candidates(record: Record, pauses: PauseFinder, importance: Importance | None) -> list[SummarySegment]:
+def _candidate_segments(record: Record, pauses: "PauseFinder", importance: Importance | None) -> list[SummarySegment]:
     """Return a segment a shown step: its best span, with its ends moved to pauses."""
     if importance is not None and (importance.ndim != 1 or not len(importance) or not np.isfinite(importance).all()):
         raise ShapeError(f"importance must be (T,) finite numbers, one a second, not {importance.shape}")
     segments = []
     for step in record.steps:
         if step.status == "shown" and step.spans:
-            span = pauses.around(step.spans[0], step.at)
-            sure = 1.0 if step.score is None else step.score
-            segments.append(SummarySegment(span, (step,), sure * _mean(importance, span)))
+            span = pauses.move_out_of_speech(step.spans[0], step.at)
+            confidence = 1.0 if step.score is None else step.score
+            segments.append(SummarySegment(span, (step,), confidence * _mean_importance(importance, span)))
     return segments
 
 
-def _mean(importance: Importance | None, span: Span) -> float:
+def _mean_importance(importance: Importance | None, span: Span) -> float:
     if importance is None:
         return 1.0
     first = min(int(span.start), len(importance) - 1)
     return float(importance[first : max(first + 1, round(span.end))].mean())
 
 
-def _within(
-    candidates: Sequence[SummarySegment], target: float, pauses: PauseFinder, gap: float
+def _select_within(
+    candidates: Sequence[SummarySegment], target: float, pauses: "PauseFinder", gap: float
 ) -> list[SummarySegment]:
-    """Return candidates that together last at most `target` s, taking what gains most a second that it adds.
+    """Return candidates that together last at most `target` s, greedily by value a second that each adds.
 
     Where not even one fits, the most valuable is shortened to the target around its most likely second.
     """
-    kept: list[SummarySegment] = []
+    selected: list[SummarySegment] = []
     left, length = list(candidates), 0.0
     while left:
-        rates = [(_added(kept, one, gap), one) for one in left]
-        fitting = [(one.value / max(more, 0.1), more, one) for more, one in rates if length + more <= target]
+        # a segment near a selected one also adds the gap that is closed between them
+        current = _length(_merge_near(selected, gap))
+        added = [(_length(_merge_near([*selected, segment], gap)) - current, segment) for segment in left]
+        fitting = [
+            (segment.value / max(more, 0.1), more, segment) for more, segment in added if length + more <= target
+        ]
         if not fitting:
             break
-        _, more, best = max(fitting, key=lambda item: item[0])
-        kept.append(best)
+        _, seconds, best = max(fitting, key=lambda item: item[0])
+        selected.append(best)
         left.remove(best)
-        length += more
-    if not kept:
-        best = max(candidates, key=lambda one: one.value)
-        return [SummarySegment(pauses.shortened(best.span, best.steps[0].at, target), best.steps, best.value)]
-    return kept
-
-
-def _added(kept: Sequence[SummarySegment], one: SummarySegment, gap: float) -> float:
-    """Return the seconds that a summary grows by."""
-    return _length(_merged([*kept, one], gap)) - _length(_merged(kept, gap))
+        length += seconds
+    if not selected:
+        best = max(candidates, key=lambda segment: segment.value)
+        return [SummarySegment(pauses.shorten(best.span, best.steps[0].at, target), best.steps, best.value)]
+    return selected
 
 
 def _length(segments: Iterable[SummarySegment]) -> float:
     return sum(segment.span.duration for segment in segments)
 
 
-def _merged(segments: Sequence[SummarySegment], gap: float) -> tuple[SummarySegment, ...]:
+def _merge_near(segments: Sequence[SummarySegment], gap: float) -> tuple[SummarySegment, ...]:
     """Return segments in order; those less than `gap` s apart become one, as valuable as its best part."""
     merged: list[SummarySegment] = []
-    for one in sorted(segments, key=lambda segment: segment.span.start):
+    for segment in sorted(segments, key=lambda segment: segment.span.start):
         last = merged[-1] if merged else None
-        if last is not None and one.span.start - last.span.end < gap:
-            span = Span(last.span.start, max(last.span.end, one.span.end))
-            merged[-1] = SummarySegment(span, (*last.steps, *one.steps), max(last.value, one.value))
+        if last is not None and segment.span.start - last.span.end < gap:
+            span = Span(last.span.start, max(last.span.end, segment.span.end))
+            merged[-1] = SummarySegment(span, (*last.steps, *segment.steps), max(last.value, segment.value))
         else:
-            merged.append(one)
+            merged.append(segment)
     return tuple(merged)
+
+
+class PauseFinder:
+    """The speech of a video, and the ends of spans moved out of it."""
+
+    def __init__(self, record: Record, settings: SummarySettings) -> None:
+        sentences = record.transcript.sentences if record.transcript else ()
+        wanted = {number for step in record.steps for number in step.sources}
+        self._sentences = sentences
+        self._wanted = [number in wanted for number in range(len(sentences))]
+        self._words = sorted(
+            (word.span for sentence in sentences for word in sentence.words if word.span is not None),
+            key=lambda span: span.start,
+        )
+        self._end = record.video.duration
+        self._settings = settings
+
+    def move_out_of_speech(self, span: Span, at: float | None) -> Span:
+        """Return the span with its ends moved out of sentences, around its most likely second.
+
+        An end inside a sentence that no step rests on (a greeting) moves so that the sentence is gone where that leaves
+        the most likely second; inside any other, so that it is whole. Farther than `reach`, it moves to a word's end.
+        """
+        middle = span.center if at is None or at not in span else at
+        start, end = self._start(span.start, middle), self._stop(span.end, middle)
+        return span if end - start < SHORTEST else Span(round(start, 3), round(end, 3))
+
+    def shorten(self, span: Span, at: float | None, seconds: float) -> Span:
+        """Return at most `seconds` of the span around its most likely second, its ends moved inwards out of words."""
+        middle = span.center if at is None or at not in span else at
+        start = min(max(span.start, middle - seconds / 2), max(span.start, span.end - seconds))
+        end = min(span.end, start + seconds)
+        first, last = _span_around(self._spoken(), start), _span_around(self._spoken(), end)
+        inner = (start if first is None else first.end, end if last is None else last.start)
+        return Span(*inner) if inner[1] - inner[0] >= SHORTEST else Span(start, end)
+
+    def _start(self, second: float, middle: float) -> float:
+        """Return the start moved out of its sentence, or else of its word."""
+        number = self._sentence_around(second)
+        if number is None:
+            return self._padded_start(second)
+        sentence = self._sentences[number].span
+        later = sentence.end if sentence.end <= middle else None
+        earlier = sentence.start if second - sentence.start <= self._settings.reach else None
+        choices = (earlier, later) if self._wanted[number] else (later, earlier)
+        chosen = next((choice for choice in choices if choice is not None), None)
+        if chosen is not None:
+            return self._padded_start(chosen)
+        word = _span_around(self._words, second)
+        return second if word is None else word.start
+
+    def _stop(self, second: float, middle: float) -> float:
+        """Return the end moved out of its sentence, or else of its word."""
+        number = self._sentence_around(second)
+        if number is None:
+            return self._padded_stop(second)
+        sentence = self._sentences[number].span
+        earlier = sentence.start if sentence.start >= middle else None
+        later = sentence.end if sentence.end - second <= self._settings.reach else None
+        choices = (later, earlier) if self._wanted[number] else (earlier, later)
+        chosen = next((choice for choice in choices if choice is not None), None)
+        if chosen is not None:
+            return self._padded_stop(chosen)
+        word = _span_around(self._words, second)
+        return second if word is None else word.end
+
+    def _padded_start(self, second: float) -> float:
+        """Return a start with a little of the pause before the speech that begins there."""
+        before = max((s.span.end for s in self._sentences if s.span.end <= second), default=0.0)
+        begins = any(abs(s.span.start - second) < 1e-6 for s in self._sentences)
+        return max(before, second - self._settings.pad) if begins else second
+
+    def _padded_stop(self, second: float) -> float:
+        """Return an end with a little of the pause after the speech that ends there."""
+        after = min((s.span.start for s in self._sentences if s.span.start >= second), default=self._end)
+        ends = any(abs(s.span.end - second) < 1e-6 for s in self._sentences)
+        padded = second + self._settings.pad if ends else second
+        return padded if after is None else min(after, padded)
+
+    def _sentence_around(self, second: float) -> int | None:
+        """Return which sentence a second is inside of, its ends not counted."""
+        inside = (n for n, s in enumerate(self._sentences) if s.span.start < second < s.span.end)
+        return next(inside, None)
+
+    def _spoken(self) -> Sequence[Span]:
+        return self._words or [sentence.span for sentence in self._sentences]
+
+
+def _span_around(spans: Sequence[Span], second: float) -> Span | None:
+    """Return the first span that a second lies inside of."""
+    return next((span for span in spans if span.start < second < span.end), None)

@@ -1,8 +1,8 @@
-"""The network: segments see each other through a transformer, and each says how much it matters.
+"""The summarizer's network: segments see each other through a transformer, and each says how much it matters.
 
+Also its file, and the reader of WikiHow Summaries, IV-Sum's annotations of which frames belong in a video's summary.
+Source: Narasimhan et al. 2022 (IV-Sum), section 3.
 Letters: B videos, S segments, C and E widths of what is seen and said, D width between layers.
-
-WikiHow Summaries, IV-Sum's annotation file: which frames of each video belong in its summary.
 """
 
 import json
@@ -32,6 +32,8 @@ FILE = NetworkFile(
     names=(SUMMARIZER,),
 )
 
+RATE = 8.0  # frames a second; IV-Sum takes 32 a segment
+
 __all__ = ["LoadedSummarizer", "Summarizer", "SummarizerSettings", "read_summarizer", "write_summarizer"]
 
 
@@ -54,18 +56,18 @@ class Summarizer(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy 
         if (seen.shape[-1], said.shape[-1]) != wanted:
             given = (seen.shape[-1], said.shape[-1])
             raise ShapeError(f"segments are {given} wide (seen, said), not {wanted}; use the same backbone")
-        inputs = torch.cat([_even(seen), _even(said)], dim=-1)  # (B, S, C + E)
-        hidden = self.project(inputs) + _positions(seen.shape[1], self.settings.width, seen.device)
+        inputs = torch.cat([_standardise(seen), _standardise(said)], dim=-1)  # (B, S, C + E)
+        hidden = self.project(inputs) + _sinusoidal_encoding(seen.shape[1], self.settings.width, seen.device)
         hidden = self.encoder(hidden, src_key_padding_mask=pad)  # (B, S, D)
         return cast(Tensor, self.score(hidden)[..., 0])  # (B, S)
 
 
-def _even(rows: Tensor) -> Tensor:
-    """Return rows of spread 1: rows of length 1 would drown in their positions. Zero rows stay zero."""
+def _standardise(rows: Tensor) -> Tensor:
+    """Return rows of mean 0 and spread 1: rows of length 1 would drown in their positions. Zero rows stay zero."""
     return F.layer_norm(rows, rows.shape[-1:]) if rows.shape[-1] else rows
 
 
-def _positions(count: int, width: int, device: torch.device) -> Tensor:
+def _sinusoidal_encoding(count: int, width: int, device: torch.device) -> Tensor:
     """Return sines and cosines (S, D) of a segment's number."""
     steps = torch.exp(torch.arange(0, width, 2, device=device) * (-math.log(10_000.0) / width))
     angles = torch.arange(count, device=device)[:, None] * steps
@@ -98,9 +100,6 @@ def read_summarizer(path: Path) -> LoadedSummarizer:
     file = FILE.find(path)
     (_, video, text), network = FILE.load(file, parse, lambda parsed: Summarizer(parsed[0]))
     return LoadedSummarizer(network, video, text, file)
-
-
-RATE = 8.0  # frames a second; IV-Sum takes 32 a segment
 
 
 def read_frame_labels(path: Path, rate: float = RATE) -> Iterator[Record]:

@@ -1,13 +1,12 @@
-"""Training the summarizer: each segment's own importance, through `stepline.training.fit`.
-
-A training run of the summarizer as one folder.
+"""Training the summarizer on each segment's own importance, as one folder, and its scores in IV-Sum's measures.
 
 settings.json            a folder holds one run
 training/                checkpoint and log, from which a killed run goes on
 summarizer.safetensors   the network
 run.json                 settings, counts, why videos were left out, scores on the withheld fifth of the videos
 
-How good a summarizer's seconds are, in IV-Sum's measures (WYS2, table 3): F, Kendall's tau, Spearman's rho.
+Scores are F, Kendall's tau and Spearman's rho of a video's seconds (WYS2, table 3).
+Letters: B videos, S segments, C and E widths of what is seen and said.
 """
 
 import json
@@ -57,20 +56,21 @@ def train_summarizer(
         raise ShapeError(f"{len(samples)} videos of which {mean:.0%} matters teach nothing; give reference steps")
     torch.manual_seed(settings.seed)  # of fresh weights
     network = Summarizer(summarizer)
-    task = TrainingTask(samples, lambda sample: len(sample.seen), lambda chosen, _: chosen, _losses)
+    task = TrainingTask(samples, lambda sample: len(sample.seen), lambda batch, _: batch, _losses)
     fit(network, task, settings, folder, report)
     return network
 
 
-def _losses(network: nn.Module, chosen: Sequence[SegmentedVideo]) -> list[Loss]:
+def _losses(network: nn.Module, batch: Sequence[SegmentedVideo]) -> list[Loss]:
+    """Return the binary cross-entropy of each segment's importance, over real segments."""
     device = next(network.parameters()).device
-    seen, missing = pad([sample.seen for sample in chosen])  # (B, S, C), (B, S)
-    said, _ = pad([sample.said for sample in chosen])
-    matters, _ = pad([sample.matters[:, None] for sample in chosen])
+    seen, missing = pad([sample.seen for sample in batch])  # (B, S, C), (B, S)
+    said, _ = pad([sample.said for sample in batch])  # (B, S, E)
+    matters, _ = pad([sample.matters[:, None] for sample in batch])  # (B, S, 1)
     logits = network(seen.to(device), said.to(device), missing.to(device))  # (B, S)
-    kept = (~missing).to(device)
-    each = F.binary_cross_entropy_with_logits(logits, matters[..., 0].to(device), reduction="none")
-    return [Loss((each * kept).sum(), kept.sum().float())]
+    real = (~missing).to(device)
+    losses = F.binary_cross_entropy_with_logits(logits, matters[..., 0].to(device), reduction="none")  # (B, S)
+    return [Loss((losses * real).sum(), real.sum().float())]
 
 
 def predict_importance(network: Summarizer, sample: SegmentedVideo) -> Importance:
@@ -79,8 +79,8 @@ def predict_importance(network: Summarizer, sample: SegmentedVideo) -> Importanc
     network.eval()
     with torch.inference_mode():
         inputs = (torch.from_numpy(values)[None].to(device) for values in (sample.seen, sample.said))
-        free = torch.zeros(1, len(sample.seen), dtype=torch.bool, device=device)
-        scores = network(*inputs, free).sigmoid()[0].float().cpu().numpy()  # (S,)
+        pad_mask = torch.zeros(1, len(sample.seen), dtype=torch.bool, device=device)
+        scores = network(*inputs, pad_mask).sigmoid()[0].float().cpu().numpy()  # (S,)
     length = network.settings.seconds
     seconds = np.arange(int(np.ceil(len(scores) * length - 1e-9))) + 0.5
     return np.asarray(scores[np.minimum((seconds / length).astype(int), len(scores) - 1)], dtype=np.float32)
@@ -109,6 +109,7 @@ def score_summaries(given: Sequence[Importance], shown: Sequence[Mask]) -> Summa
 
 
 def _scores(scores: Importance, truth: Mask) -> tuple[float | None, float | None, float | None]:
+    """Return F, tau and rho of one video."""
     reference = truth.astype(np.float64)
     overlap = frames_overlap(scores, reference)
     f = None if overlap is None else overlap.f
@@ -183,7 +184,7 @@ def _sample(
 
 
 def train_summarizer_run(
-    lessons: SummarizerDataset,
+    dataset: SummarizerDataset,
     folder: Path,
     settings: SummarizerRunSettings,
     *,
@@ -196,21 +197,21 @@ def train_summarizer_run(
     video, text: what gave features and sentence vectors, kept in the file. Raises DatasetError when fewer than three
     videos are left, SettingsError when the folder holds a run with other settings.
     """
-    if len(lessons.samples) < 3:
-        count = len(lessons.samples)
-        raise DatasetError(f"{count} videos to train on, 3 are needed; left out: {reasons_in_words(lessons.omitted)}")
+    if len(dataset.samples) < 3:
+        count = len(dataset.samples)
+        raise DatasetError(f"{count} videos to train on, 3 are needed; left out: {reasons_in_words(dataset.omitted)}")
     claim_run_folder(folder, settings.model_dump(mode="json"), file=SETTINGS_FILE)
-    parts = split_videos([sample.id for sample in lessons.samples], settings.train.seed)
-    taught, held = lessons.of_videos(parts[0] | parts[1]), lessons.of_videos(parts[2])
-    first = taught.samples[0]
+    parts = split_videos([sample.id for sample in dataset.samples], settings.train.seed)
+    training, held_out = dataset.of_videos(parts[0] | parts[1]), dataset.of_videos(parts[2])
+    first = training.samples[0]
     widths = {"video_width": first.seen.shape[1], "text_width": first.said.shape[1]}
     network = train_summarizer(
-        taught.samples, folder / "training", summarizer=settings.summarizer.model_copy(update=widths),
+        training.samples, folder / "training", summarizer=settings.summarizer.model_copy(update=widths),
         settings=settings.train, report=report,
     )  # fmt: skip
-    scores = score_summaries([predict_importance(network, sample) for sample in held.samples], held.shown)
+    scores = score_summaries([predict_importance(network, sample) for sample in held_out.samples], held_out.shown)
     write_summarizer(network, folder / SUMMARIZER, video=video, text=text)
-    told = {"settings": settings.model_dump(mode="json"), "videos": len(taught.samples)}
-    told |= {"omitted": count_reasons(lessons.omitted), "withheld": asdict(scores)}
-    write_atomic(folder / RUN, json.dumps(told, indent=1) + "\n")
-    return TrainedSummarizer(network, len(taught.samples), scores)
+    tree = {"settings": settings.model_dump(mode="json"), "videos": len(training.samples)}
+    tree |= {"omitted": count_reasons(dataset.omitted), "withheld": asdict(scores)}
+    write_atomic(folder / RUN, json.dumps(tree, indent=1) + "\n")
+    return TrainedSummarizer(network, len(training.samples), scores)
