@@ -73,3 +73,14 @@ def test_make_knows_what_the_readme_names():
 def test_no_page_names_a_place_of_one_machine():
     for page in PAGES:
         assert not re.search(r"(?:^|[\s(`])/(?:home|root|work|tmp|Users)/", page.read_text()), page.name
+
+
+def test_what_the_walk_from_the_command_to_the_page_names_is_there():
+    """Under ten files, each `file:name` of the numbered list is in the package."""
+    walk = (ROOT / "docs" / "grounding.md").read_text().split("## From the command to the page")[1].split("\n## ")[0]
+    for file, name in re.findall(r"`([\w/]+\.py):(\w+)`", walk):
+        assert re.search(rf"^(?:def|class) {name}\b", (ROOT / "stepline" / file).read_text(), re.MULTILINE), (
+            file,
+            name,
+        )
+    assert 5 < len(re.findall(r"^\d\. `[\w/]+\.py:\w+`", walk, re.MULTILINE)) < 10

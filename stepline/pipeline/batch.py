@@ -1,4 +1,7 @@
-"""Many videos, one after another: which files, under which ids, what is done already, what is written where."""
+"""One video to a record, or to all its files; and many: which files, under which ids, what is done already.
+
+`steps` and `transcribe` are Stepline's public functions; `run_video` is what `stepline steps` does with each video.
+"""
 
 import hashlib
 import io
@@ -55,53 +58,59 @@ class VideoResult:
     earlier: bool
 
 
-def find_videos(paths: Iterable[Path]) -> list[Path]:
-    """Return the named files and the videos inside named folders, in the order named, each once.
+def steps(
+    video: Path | str,
+    *,
+    texts: Sequence[str] = (),
+    captions: Path | str | None = None,
+    settings: StepsSettings | None = None,
+    out: Path | str | None = None,
+    progress: Progress | None = None,
+) -> Record:
+    """Return the steps of a video: what to do, each with the seconds in which it is shown.
 
-    A folder's videos come sorted; hidden files and the clips and summaries that Stepline cut are none of them.
+    texts: your own lines to look for, instead of steps written from the speech. captions: a file that stands for
+    speech recognition. out: a folder for all that `stepline steps` writes; its result of an earlier run is taken.
+    progress: called with the stage's name, the second reached and the video's seconds.
+    Raises MediaError, CaptionError, ModelError or SettingsError, each with its cure.
     """
-    found: dict[Path, Path] = {}
-    for path in paths:
-        inside = sorted(file for file in path.rglob("*") if _is_video(file)) if path.is_dir() else [path]
-        if not inside:
-            raise MediaError(f"{path}: no video in this folder ({', '.join(sorted(SUFFIXES))}); name the files instead")
-        for file in inside:
-            found.setdefault(file.resolve(), file)
-    return list(found.values())
+    path, settings = Path(video), settings or StepsSettings()
+    request = Request(path, path.stem, None if captions is None else Path(captions), tuple(texts))
+    if out is None:
+        _refuse_odd_name(path)
+        record = understand(request, settings, progress=progress).record
+        _refuse_the_speechless(request, record, settings)
+        return record
+    from stepline.outputs import OUTPUTS
+
+    return run_video(request, settings, OutputOptions(Path(out), tuple(OUTPUTS)), progress=progress).record
 
 
-def _is_video(file: Path) -> bool:
-    return file.suffix.lower() in SUFFIXES and file.is_file() and not file.name.startswith(".") and not _is_clip(file)
+def transcribe(
+    video: Path | str,
+    *,
+    captions: Path | str | None = None,
+    settings: StepsSettings | None = None,
+    progress: Progress | None = None,
+) -> Record:
+    """Return a record that holds only what is said in a video, by the recogniser or as given captions say it.
 
+    Raises MediaError or CaptionError where a file cannot be read.
+    """
+    from stepline.media import probe
 
-def _is_clip(file: Path) -> bool:
-    from stepline.outputs import CLIPS_SUFFIX, SUMMARY_SUFFIX
-
-    if file.name.endswith(SUMMARY_SUFFIX):
-        return file.with_name(file.name.removesuffix(SUMMARY_SUFFIX) + ".json").is_file()
-    home = file.parent
-    return home.name.endswith(CLIPS_SUFFIX) and home.with_name(home.name.removesuffix(CLIPS_SUFFIX) + ".json").is_file()
-
-
-def name_videos(paths: Sequence[Path], out: Path) -> dict[str, Path]:
-    """Return id -> path: the file's stem, made longer where another video of the run or in `out` has that stem."""
-    stems = [path.stem for path in paths]
-    return {_id(path, stems.count(path.stem) > 1 or _taken(path, out)): path for path in paths}
-
-
-def _id(path: Path, shared: bool) -> str:
-    return f"{path.stem}-{hashlib.sha256(os.fsencode(path.resolve())).hexdigest()[:6]}" if shared else path.stem
-
-
-def _taken(path: Path, out: Path) -> bool:
-    """Tell whether `out` holds this stem's record for a video at another path, which must not be overwritten."""
-    from stepline.outputs import safe_stem
-
-    try:
-        owner = read_record(out / f"{safe_stem(path.stem)}.json").video.path
-    except StoreError:
-        return False
-    return owner is not None and Path(owner).resolve() != path.resolve()
+    path, settings = Path(video), settings or StepsSettings()
+    request = Request(path, path.stem, None if captions is None else Path(captions))
+    _refuse_odd_name(path)
+    info = probe(path, settings.media)
+    speech = recognise_speech(request, info, settings, progress=progress)
+    return Record(
+        id=path.stem,
+        video=Video(id=path.stem, path=str(path), duration=speech.end or info.duration or None),
+        transcript=speech.transcript,
+        dropped=speech.dropped,
+        warnings=(*info.warnings, *speech.warnings),
+    )
 
 
 def run_video(
@@ -230,59 +239,54 @@ def _jpeg(image: "npt.NDArray[np.uint8]") -> bytes:
     return buffer.getvalue()
 
 
-def steps(
-    video: Path | str,
-    *,
-    texts: Sequence[str] = (),
-    captions: Path | str | None = None,
-    settings: StepsSettings | None = None,
-    out: Path | str | None = None,
-    progress: Progress | None = None,
-) -> Record:
-    """Return the steps of a video: what to do, each with the seconds in which it is shown.
+def find_videos(paths: Iterable[Path]) -> list[Path]:
+    """Return the named files and the videos inside named folders, in the order named, each once.
 
-    texts: your own lines to look for, instead of steps written from the speech. captions: a file that stands for
-    speech recognition. out: a folder for all that `stepline steps` writes; its result of an earlier run is taken.
-    progress: called with the stage's name, the second reached and the video's seconds.
-    Raises MediaError, CaptionError, ModelError or SettingsError, each with its cure.
+    A folder's videos come sorted; hidden files and the clips and summaries that Stepline cut are none of them.
     """
-    path, settings = Path(video), settings or StepsSettings()
-    request = Request(path, path.stem, None if captions is None else Path(captions), tuple(texts))
-    if out is None:
-        _refuse_odd_name(path)
-        record = understand(request, settings, progress=progress).record
-        _refuse_the_speechless(request, record, settings)
-        return record
-    from stepline.outputs import OUTPUTS
-
-    return run_video(request, settings, OutputOptions(Path(out), tuple(OUTPUTS)), progress=progress).record
+    videos: dict[Path, Path] = {}
+    for path in paths:
+        inside = sorted(file for file in path.rglob("*") if _is_video(file)) if path.is_dir() else [path]
+        if not inside:
+            raise MediaError(f"{path}: no video in this folder ({', '.join(sorted(SUFFIXES))}); name the files instead")
+        for file in inside:
+            videos.setdefault(file.resolve(), file)
+    return list(videos.values())
 
 
-def transcribe(
-    video: Path | str,
-    *,
-    captions: Path | str | None = None,
-    settings: StepsSettings | None = None,
-    progress: Progress | None = None,
-) -> Record:
-    """Return a record that holds only what is said in a video, by the recogniser or as given captions say it.
+def _is_video(file: Path) -> bool:
+    """Tell whether a file is a video, and none of the clips and summaries that Stepline cut."""
+    from stepline.outputs import CLIPS_SUFFIX, SUMMARY_SUFFIX
 
-    Raises MediaError or CaptionError where a file cannot be read.
-    """
-    from stepline.media import probe
+    if file.suffix.lower() not in SUFFIXES or file.name.startswith(".") or not file.is_file():
+        return False
+    if file.name.endswith(SUMMARY_SUFFIX):
+        return not file.with_name(file.name.removesuffix(SUMMARY_SUFFIX) + ".json").is_file()
+    home = file.parent
+    is_clip = home.name.endswith(CLIPS_SUFFIX)
+    return not (is_clip and home.with_name(home.name.removesuffix(CLIPS_SUFFIX) + ".json").is_file())
 
-    path, settings = Path(video), settings or StepsSettings()
-    request = Request(path, path.stem, None if captions is None else Path(captions))
-    _refuse_odd_name(path)
-    info = probe(path, settings.media)
-    speech = recognise_speech(request, info, settings, progress=progress)
-    return Record(
-        id=path.stem,
-        video=Video(id=path.stem, path=str(path), duration=speech.end or info.duration or None),
-        transcript=speech.transcript,
-        dropped=speech.dropped,
-        warnings=(*info.warnings, *speech.warnings),
-    )
+
+def name_videos(paths: Sequence[Path], out: Path) -> dict[str, Path]:
+    """Return id -> path: the file's stem, made longer where another video of the run or in `out` has that stem."""
+    stems = [path.stem for path in paths]
+    named = {}
+    for path in paths:
+        unique = stems.count(path.stem) == 1 and not _is_taken(path, out)
+        digest = hashlib.sha256(os.fsencode(path.resolve())).hexdigest()[:6]
+        named[path.stem if unique else f"{path.stem}-{digest}"] = path
+    return named
+
+
+def _is_taken(path: Path, out: Path) -> bool:
+    """Tell whether `out` holds this stem's record for a video at another path, which must not be overwritten."""
+    from stepline.outputs import safe_stem
+
+    try:
+        owner = read_record(out / f"{safe_stem(path.stem)}.json").video.path
+    except StoreError:
+        return False
+    return owner is not None and Path(owner).resolve() != path.resolve()
 
 
 def read_texts(path: Path) -> tuple[str, ...]:
