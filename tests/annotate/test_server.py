@@ -1,6 +1,5 @@
 """The annotation page as an annotator uses it, and what its server refuses."""
 
-import http.client
 import json
 import signal
 import subprocess
@@ -9,6 +8,7 @@ import threading
 
 import pytest
 from browser import CHROMIUM, Browser
+from http_client import ask
 
 from stepline.annotate import AnnotationClip, AnnotationQueue, Answers, write_clips
 from stepline.annotate.server import serve
@@ -31,15 +31,6 @@ def server(tmp_path, small_video):
     yield running
     running.stop()
     thread.join()
-
-
-def ask(server, method, path, body=None, **headers):
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
-    connection.request(method, path, body, {name.replace("_", "-"): value for name, value in headers.items()})
-    reply = connection.getresponse()
-    data = reply.read()
-    connection.close()
-    return reply, data
 
 
 def test_clips_are_given_whole_and_in_ranges(server):

@@ -1,12 +1,12 @@
 """The audit: who is asked what, verdicts that survive a kill, and the table that they give."""
 
-import http.client
 import json
 import threading
 
 import numpy as np
 import pytest
 from browser import CHROMIUM, Browser
+from http_client import ask
 from made_records import record
 
 from stepline.annotate.answers import cohen_kappa
@@ -103,18 +103,10 @@ def served(tmp_path):
     thread.join()
 
 
-def ask(server, method, path, body=None, **headers):
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
-    connection.request(method, path, body, {name.replace("_", "-"): value for name, value in headers.items()})
-    reply = connection.getresponse()
-    data = reply.read()
-    connection.close()
-    return reply.status, data
-
-
 def say(server, asked, who, said, **headers):
     body = json.dumps({"asked": asked, "annotator": who, "said": said})
-    return ask(server, "POST", "/verdict", body, **({"X_Stepline": "audit"} | headers))
+    reply, data = ask(server, "POST", "/verdict", body, **({"X_Stepline": "audit"} | headers))
+    return reply.status, data
 
 
 def test_a_verdict_is_on_disk_when_it_is_taken_and_is_each_persons_own(served):
@@ -135,7 +127,7 @@ def test_what_is_no_verdict_of_the_page_is_refused(served):
     assert say(served, first, "", "aligned")[0] == 400
     assert say(served, first, "ann", "aligned", X_Stepline="annotate")[0] == 400
     assert say(served, first, "ann", "aligned", Host="evil.example:80")[0] == 403
-    assert ask(served, "GET", "/../verdicts.jsonl")[0] == 404
+    assert ask(served, "GET", "/../verdicts.jsonl")[0].status == 404
     assert not served.file.exists()
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from stepline.curate.stage import StageFailure
 from stepline.features import FeatureStore, FeatureWriter
-from stepline.records import VERSION, Record, Rejected, Sentence, Step, Video
+from stepline.records import VERSION, Record, Rejected, Video
 from stepline.storage import atomic_path, to_json
 from stepline.weights import sha256
 
@@ -66,12 +66,22 @@ class DatasetRow:
 
     def cells(self) -> dict[str, object]:
         """Return the value of each column."""
-        record, failure = self.record, self.failure
-        video, sentences = record.video, record.transcript.sentences if record.transcript else ()
+        record, failure, steps, video = self.record, self.failure, self.record.steps, self.record.video
+        sentences = record.transcript.sentences if record.transcript else ()
         return {
             "id": record.id, "video": video.id, "path": video.path, "title": video.title, "task": video.task,
             "duration": video.duration, "language": record.transcript.language if record.transcript else None,
-            "steps": len(record.steps), **_steps(record.steps), **_sentences(sentences),
+            "steps": len(steps),
+            "step_texts": [step.text for step in steps],
+            "step_starts": [step.spans[0].start if step.spans else None for step in steps],
+            "step_ends": [step.spans[0].end if step.spans else None for step in steps],
+            "step_scores": [step.score for step in steps],
+            "step_statuses": [step.status for step in steps],
+            "step_licences": [step.licence for step in steps],
+            "sentence_texts": [sentence.text for sentence in sentences],
+            "sentence_starts": [sentence.span.start for sentence in sentences],
+            "sentence_ends": [sentence.span.end for sentence in sentences],
+            "sentence_shown": [sentence.shown for sentence in sentences],
             "stage": failure.stage if failure else None, "kind": failure.kind if failure else None,
             "reason": failure.reason if failure else None, "record": to_json(record),
         }  # fmt: skip
@@ -94,26 +104,6 @@ def schema() -> "pyarrow.Schema":
     }  # fmt: skip
     fields = [(column.name, kinds[column.kind]) for column in COLUMNS]
     return arrow.schema(fields, metadata={"stepline_version": str(VERSION)})
-
-
-def _steps(steps: tuple[Step, ...]) -> dict[str, object]:
-    return {
-        "step_texts": [step.text for step in steps],
-        "step_starts": [step.spans[0].start if step.spans else None for step in steps],
-        "step_ends": [step.spans[0].end if step.spans else None for step in steps],
-        "step_scores": [step.score for step in steps],
-        "step_statuses": [step.status for step in steps],
-        "step_licences": [step.licence for step in steps],
-    }
-
-
-def _sentences(sentences: tuple[Sentence, ...]) -> dict[str, object]:
-    return {
-        "sentence_texts": [sentence.text for sentence in sentences],
-        "sentence_starts": [sentence.span.start for sentence in sentences],
-        "sentence_ends": [sentence.span.end for sentence in sentences],
-        "sentence_shown": [sentence.shown for sentence in sentences],
-    }
 
 
 DATA = "data"

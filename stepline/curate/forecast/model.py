@@ -145,6 +145,12 @@ def forecast(
         cores: _interval(_wall(costs, video, once, cores, len(everything)) / 3600)
         for cores in sorted({workers, *settings.cores})
     }
+    money = (
+        cpu / 3600 * settings.core_hour
+        + gpus * _wall(costs, video, once, workers, len(everything)) / 3600 * settings.gpu_hour
+        + total["tokens"] / 1e6 * settings.million_tokens
+        + total["bytes"] / 1e9 * settings.gigabyte_month
+    )
     return Forecast(
         videos=len(everything),
         sampled=len(chosen),
@@ -155,7 +161,7 @@ def forecast(
         hours=hours,
         disk=_interval(total["bytes"]),
         tokens=_interval(total["tokens"]),
-        money=_interval(_money(cpu, total, gpus, _wall(costs, video, once, workers, len(everything)), settings)),
+        money=_interval(money),
     )
 
 
@@ -206,15 +212,6 @@ def _wall(
     units = sum(int((stage.spent["cpu"] > 0).sum()) for stage in costs.stages.values()) * videos / sampled
     serial = np.sum([took["wall"] for took in once.values()], axis=0) if once else np.zeros(1)
     return np.asarray(costs.lead + load + (shared + costs.gap * units) / cores + serial)
-
-
-def _money(cpu: Floats, total: Totals, gpus: float, wall: Floats, settings: ForecastSettings) -> Floats:
-    return np.asarray(
-        cpu / 3600 * settings.core_hour
-        + gpus * wall / 3600 * settings.gpu_hour
-        + total["tokens"] / 1e6 * settings.million_tokens
-        + total["bytes"] / 1e9 * settings.gigabyte_month
-    )
 
 
 def _stage(name: str, kind: str, took: Totals, costs: StageCosts | None) -> StageForecast:

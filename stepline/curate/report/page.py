@@ -85,7 +85,8 @@ LINES = 12  # repeated steps, groups of videos and languages that are listed
 def render_page(findings: ReportFindings, verdicts: Sequence[Verdict] = (), frames: Frames | None = None) -> str:
     """Return the page. verdicts: what auditors have said so far. frames: of the audited videos."""
     style, script = plot_style() + _file("style.css"), _file("script.js")
-    counts = findings.counts
+    counts, plane = findings.counts, findings.task_map
+    task_rows = [(task.task, (float(task.in_documents), float(task.aligned))) for task in findings.tasks]
     return template(_file("report.html")).render(
         findings=findings,
         counts=counts,
@@ -97,8 +98,11 @@ def render_page(findings: ReportFindings, verdicts: Sequence[Verdict] = (), fram
         agreements=annotator_agreements(findings.sample, verdicts),
         histograms=[(chart.title, _safe(chart.svg), chart.note) for chart in histograms(counts)],
         cloud=_safe(word_cloud(findings.keywords)) if any(findings.keywords.values()) else None,
-        task_map=_task_map(findings),
-        tasks=_safe(_task_rows(findings)) if findings.tasks else None,
+        task=plane.task if plane else None,
+        task_map=_safe(scatter(plane.points, plane.order, plane.texts, "place of a step in its video"))
+        if plane
+        else None,
+        tasks=_safe(ranked_bars(task_rows, ("{:,.0f}", "{:,.0f}"))) if task_rows else None,
         repeated=findings.repeated_steps.texts[:LINES],
         groups=findings.repeated_steps.groups[:LINES],
         languages=counts.languages.most_common(LINES),
@@ -138,18 +142,6 @@ def _facts(findings: ReportFindings) -> list[str]:
     return facts
 
 
-def _task_map(findings: ReportFindings) -> tuple[str, str] | None:
-    plane = findings.task_map
-    if plane is None:
-        return None
-    return plane.task, _safe(scatter(plane.points, plane.order, plane.texts, "place of a step in its video"))
-
-
-def _task_rows(findings: ReportFindings) -> str:
-    rows = [(task.task, (float(task.in_documents), float(task.aligned))) for task in findings.tasks]
-    return ranked_bars(rows, ("{:,.0f}", "{:,.0f}"))
-
-
 def _audit_json(sample: AuditSample, verdicts: Sequence[Verdict], frames: Frames) -> str:
     """Return what the script asks about, as JSON that can end no element; scores and other people's words stay out."""
     texts = [
@@ -163,15 +155,11 @@ def _audit_json(sample: AuditSample, verdicts: Sequence[Verdict], frames: Frames
         video: {
             "title": title,
             "overview": overview_times(sample.durations.get(video)),
-            "frames": {_javascript(s): picture_link(jpeg) for s, jpeg in sorted(frames.get(video, {}).items())},
+            # Seconds as JavaScript writes numbers: 4 or 4.5.
+            "frames": {f"{s:.12g}": picture_link(jpeg) for s, jpeg in sorted(frames.get(video, {}).items())},
         }
         for video, title in sample.titles.items()
     }
     people = sorted({verdict.annotator for verdict in verdicts})
     tree = {"asked": texts, "videos": videos, "people": people}
     return json.dumps(tree, ensure_ascii=False).replace("<", "\\u003c").replace("&", "\\u0026")
-
-
-def _javascript(second: float) -> str:
-    """Return a number as JavaScript writes it: 4 or 4.5."""
-    return str(int(second)) if second == int(second) else str(second)

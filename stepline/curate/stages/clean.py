@@ -93,13 +93,13 @@ def score_steps(record: Record, grounded: Sequence[Step]) -> list[StepScores]:
             float(wording),
             max((float(row[source]) for source in step.sources), default=0.0),
             step.score if step.score is not None else 0.0,
-            _agreement(step.spans, spans.get(step.id)) if grounded else 1.0,
+            _agreement(step.spans, spans.get(step.id, ())) if grounded else 1.0,
         )
         for step, wording, row in zip(record.steps, instructs(vectors), likeness, strict=True)
     ]
 
 
-def _agreement(spans: Sequence[Span], others: Sequence[Span] | None) -> float:
+def _agreement(spans: Sequence[Span], others: Sequence[Span]) -> float:
     """Return the IoU of two best spans, 0 where one side has none."""
     return spans[0].iou(others[0]) if spans and others else 0.0
 
