@@ -1,9 +1,30 @@
-"""The log of a run on disk."""
+"""A run's folder, as every trainer keeps it: claimed once, taken up again, refused to another run."""
 
+import json
 import subprocess
 import sys
+from pathlib import Path
 
-from stepline.training.run_folder import StepLog
+import pytest
+
+from stepline.errors import SettingsError, StoreError
+from stepline.nasva.settings import AlignerNetworkSettings, AlignerRunSettings, RefineRunSettings
+from stepline.procx.settings import ModelSettings, ProcxRunSettings
+from stepline.training.run_folder import (
+    OMITTED,
+    RUN,
+    StepLog,
+    claim_run_folder,
+    settings_that_matter,
+    settings_to_train_on,
+    write_omitted,
+)
+from stepline.wys2.settings import SummarizerRunSettings, Wys2Settings
+
+RUNS = [
+    (AlignerRunSettings(), RUN), (RefineRunSettings(), RUN), (ProcxRunSettings(), RUN),
+    (Wys2Settings(), "settings.json"), (SummarizerRunSettings(), "settings.json"),
+]  # fmt: skip
 
 FILL = """
 import pathlib, resource, sys
@@ -33,3 +54,48 @@ def test_lines_after_the_checkpoint_go_also_half_ones(tmp_path):
     with StepLog(path, 1) as log:
         log.write({"step": 2})
     assert path.read_text() == '{"step": 1}\n{"step": 2}\n'
+
+
+@pytest.mark.parametrize(("settings", "file"), RUNS)
+def test_a_run_folder_is_claimed_once_and_taken_up_by_its_own_run_alone(tmp_path, settings, file):
+    def claim(settings, **facts):
+        claim_run_folder(tmp_path, settings_that_matter(settings), facts, file=file)
+
+    def with_train(**changes):
+        return settings.model_copy(update={"train": settings.train.model_copy(update=changes)})
+
+    claim(settings, videos=3)
+    before = (tmp_path / file).stat().st_mtime_ns
+    claim(settings, videos=3)
+    assert (tmp_path / file).stat().st_mtime_ns == before  # what is done stays untouched
+    claim(with_train(readers=7, save_every=9), videos=4)  # neither changes what is learnt
+    assert json.loads((tmp_path / file).read_text())["videos"] == 4
+    with pytest.raises(SettingsError, match="another run, with other settings or sources; give another --out"):
+        claim(with_train(epochs=settings.train.epochs + 1))
+    (tmp_path / file).write_text("{")
+    with pytest.raises(StoreError, match="cannot be read .*; remove it, or give another --out"):
+        claim(settings)
+
+
+def test_what_is_left_out_is_a_json_line_each(tmp_path):
+    write_omitted(tmp_path, [{"video": "ä", "reason": "it is excluded"}, {"video": "b", "reason": "no"}])
+    lines = (tmp_path / OMITTED).read_text(encoding="utf-8").splitlines()
+    assert lines[0] == '{"video": "ä", "reason": "it is excluded"}'
+    assert [json.loads(line)["video"] for line in lines] == ["ä", "b"]
+
+
+@pytest.mark.parametrize(
+    ("own", "asked", "found"),
+    [
+        (AlignerNetworkSettings(width=64), AlignerNetworkSettings(dropout=0.3), ("dropout", 0.3)),
+        (ModelSettings(queries=7), ModelSettings.model_validate({"captioner": {"dropout": 0.3}}), ("captioner", None)),
+    ],
+)
+def test_a_network_to_train_on_keeps_its_settings_but_for_the_dropout(own, asked, found):
+    changeable = ("dropout", "captioner.dropout")
+    made = settings_to_train_on(own, asked, changeable, Path("network"))
+    name, value = found
+    assert made.model_dump(exclude={name}) == own.model_dump(exclude={name})
+    assert getattr(made, name) == (value if value is not None else own.captioner.model_copy(update={"dropout": 0.3}))
+    with pytest.raises(SettingsError, match=r"model\..*dropout=0\.3, network has .*; it is the network's own"):
+        settings_to_train_on(own, asked, (), Path("network"))

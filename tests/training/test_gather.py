@@ -1,0 +1,83 @@
+"""What every trainer asks of a video before it trains on it; what is left out is told with its reason."""
+
+import numpy as np
+import pytest
+
+from stepline.datasets.excluded import ExcludedVideos
+from stepline.features import FeatureStore, FeatureWriter
+from stepline.records import FeatureSequence
+from stepline.training import gather
+from stepline.training.gather import FeatureJoin, is_held_out, reasons_in_words
+
+
+def features(rows=8, width=4, rate=1.0, backbone="clip"):
+    return FeatureSequence(np.ones((rows, width), np.float32), rate, backbone)
+
+
+def in_store(folder, **videos):
+    with FeatureWriter(folder) as writer:
+        for id, found in videos.items():
+            writer.add(id, found.values, rate=found.rate, backbone=found.backbone)
+    return FeatureStore(folder)
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_a_video_that_fits_has_no_flaw_and_comes_once(tmp_path, stored):
+    given = {"a": features(), "b": features()}
+    join = FeatureJoin(in_store(tmp_path, **given) if stored else given, slack=1.0)
+    assert join.flaw("a", 8.5, key="a") is None
+    assert join.flaw("a", 8.5, key="a") == (gather.TWICE, "")
+    assert join.flaw("b", 10.0, key="b") == (gather.OTHER_LENGTH, "10 s and 8 s")
+    assert join.flaw("c", key="c") == (gather.NO_FEATURES, "")
+    assert join.flaw("a") is None  # without a key it comes as often as it likes
+    assert join.omitted == []
+
+
+@pytest.mark.parametrize(
+    ("other", "reason", "value"),
+    [
+        (features(width=5), gather.OTHER_WIDTH, "video 5, not 4"),
+        (features(backbone="s3d"), gather.OTHER_BACKBONE, "video s3d, not clip"),
+        (features(rate=2.0), gather.OTHER_RATE, "video 2, not 1"),
+        (features(rows=0), gather.NO_ROWS, ""),
+    ],
+)
+def test_features_must_be_of_the_first_videos_kind(other, reason, value):
+    join = FeatureJoin({"a": features(), "b": other}, one_rate=True)
+    assert join.flaw("a") is None
+    assert join.flaw("b") == (reason, value)
+    loose = FeatureJoin({"a": features(), "b": other})
+    assert loose.flaw("a") is None
+    assert (loose.flaw("b") is None) == (reason == gather.OTHER_RATE)
+
+
+def test_vectors_of_the_texts_must_be_there_and_alike(tmp_path):
+    vectors = in_store(tmp_path, a=features(width=3))
+    join = FeatureJoin({"a": features(), "b": features()})
+    assert join.flaw("a", vectors=vectors) is None
+    assert join.flaw("b", vectors=vectors) == (gather.NO_VECTORS, "")
+    assert join.specs["text"].width == 3
+
+
+def test_what_is_left_out_is_counted_by_its_reason():
+    join = FeatureJoin({}, excluded=ExcludedVideos({"x": ("youcook2",)}))
+    for video in ("x", "y", "z"):
+        join.omit("video", video, join.flaw(video))
+    join.omit("step", "w", join.flaw("w", lack="it has no text"), "cut")
+    assert [(row.what, row.id, row.reason, row.text) for row in join.omitted] == [
+        ("video", "x", gather.EXCLUDED, ""),
+        ("video", "y", gather.NO_FEATURES, ""),
+        ("video", "z", gather.NO_FEATURES, ""),
+        ("step", "w", "it has no text", "cut"),
+    ]
+    assert reasons_in_words(join.omitted).startswith(f"2 x {gather.NO_FEATURES}, 1 x ")
+    assert reasons_in_words([]) == "nothing was given"
+
+
+def test_the_id_alone_decides_whether_a_video_is_held_out():
+    ids = [f"v{number}" for number in range(400)]
+    held = {id for id in ids if is_held_out(id, 0.25)}
+    assert 60 < len(held) < 140
+    assert held < {id for id in ids if is_held_out(id, 0.5)}
+    assert not any(is_held_out(id, 0.0) for id in ids)
+    assert all(is_held_out(id, 1.0) for id in ids)

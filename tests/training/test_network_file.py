@@ -1,0 +1,199 @@
+"""Every system's network file keeps one contract: what is read is what was written, and any other file is one line."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from stepline.errors import ModelError
+from stepline.nasva import checkpoint as nasva_checkpoint
+from stepline.nasva.model import Aligner
+from stepline.nasva.settings import AlignerNetworkSettings
+from stepline.procx import checkpoint as procx_checkpoint
+from stepline.procx.model import ProcX
+from stepline.procx.settings import AttentionSettings, CaptionerSettings, ModelSettings, VocabularySettings
+from stepline.procx.vocabulary import train_vocabulary
+from stepline.training.network_file import NetworkFile
+from stepline.training.run_folder import CHECKPOINT
+from stepline.wys2 import detector as wys2_detector
+from stepline.wys2.settings import DetectorSettings, SummarizerSettings
+from stepline.wys2.summarizer import model as wys2_summarizer
+
+WORDS = train_vocabulary(["cut the onion", "stir the pan"], VocabularySettings(size=300))
+ALIGNER = AlignerNetworkSettings(
+    video_width=6, text_width=6, width=8, heads=2, encoder_layers=1, decoder_layers=1, feed_forward=8, text_positions=4
+)
+PROCX = ModelSettings(
+    features=6,
+    rows=16,
+    attention=AttentionSettings(width=16, heads=2, levels=2, points=2),
+    encoder_layers=1,
+    decoder_layers=1,
+    feed_forward=16,
+    queries=4,
+    most_steps=3,
+    captioner=CaptionerSettings(width=16, heads=2, text_layers=1, joint_layers=1, feed_forward=16, projection=8),
+)
+
+
+@dataclass(frozen=True)
+class System:
+    """A system's file, how it makes, writes and reads a network, and one of its weights."""
+
+    file: NetworkFile
+    make: Callable[[], nn.Module]
+    write: Callable[[Any, Path], None]
+    read: Callable[[Path], nn.Module]
+    weight: str
+
+
+SYSTEMS = {
+    "aligner": System(
+        nasva_checkpoint.FILE,
+        lambda: Aligner(ALIGNER),
+        nasva_checkpoint.write_aligner,
+        nasva_checkpoint.read_aligner,
+        "decoder_norm.weight",
+    ),
+    "procx": System(
+        procx_checkpoint.FILE,
+        lambda: ProcX(PROCX, len(WORDS)),
+        lambda network, path: procx_checkpoint.write_model(
+            network, WORDS, path, procx_checkpoint.TrainingFeatures("drawn")
+        ),
+        lambda path: procx_checkpoint.load_model(path).model,
+        "reference.weight",
+    ),
+    "detector": System(
+        wys2_detector.FILE,
+        lambda: wys2_detector.Detector(DetectorSettings(video_width=6, text_width=6, hidden=8, width=8)),
+        wys2_detector.write_detector,
+        wys2_detector.read_detector,
+        "text.1.bias",
+    ),
+    "summarizer": System(
+        wys2_summarizer.FILE,
+        lambda: wys2_summarizer.Summarizer(SummarizerSettings(video_width=6, width=8, heads=2, layers=1)),
+        wys2_summarizer.write_summarizer,
+        lambda path: wys2_summarizer.read_summarizer(path).network,
+        "project.bias",
+    ),
+}
+
+
+@pytest.fixture(params=SYSTEMS)
+def system(request: pytest.FixtureRequest) -> System:
+    return SYSTEMS[request.param]
+
+
+@pytest.fixture
+def path(system: System, tmp_path: Path) -> Path:
+    torch.manual_seed(0)
+    file = tmp_path / system.file.names[-1]
+    system.write(system.make(), file)
+    return file
+
+
+def header(path: Path) -> dict[str, Any]:
+    with safe_open(path, framework="pt") as file:
+        return dict(json.loads(file.metadata()["stepline"]))
+
+
+def rewrite(path: Path, tree: object = None, weights: dict[str, torch.Tensor] | None = None) -> None:
+    """Write a file again with another header or other weights."""
+    tree = header(path) if tree is None else tree
+    save_file(weights or load_file(path), path, metadata={"stepline": json.dumps(tree)})
+
+
+def test_what_is_read_is_what_was_written(system, path):
+    torch.manual_seed(0)
+    wanted, found = system.make(), system.read(path)
+    assert not found.training
+    torch.testing.assert_close(dict(found.state_dict()), dict(wanted.state_dict()), atol=0, rtol=0)
+    again = path.with_name("again.safetensors")
+    system.write(wanted, again)
+    assert again.read_bytes() == path.read_bytes()
+
+
+def test_the_header_says_what_it_is(system, path):
+    tree = header(path)
+    assert (tree["kind"], tree.get("version")) == (system.file.kind, system.file.version)
+    assert {"kind", "settings"} < tree.keys()
+
+
+@pytest.mark.parametrize("fault", ["kind", "version", "settings", "list", "none", "cut", "text", "absent"])
+def test_any_other_file_is_refused_in_one_line(system, path, fault):
+    tree = header(path)
+    if fault in ("kind", "version"):
+        rewrite(path, tree | {fault: 99})
+    elif fault == "settings":
+        rewrite(path, tree | {"settings": {"no such setting": 1}})
+    elif fault == "list":
+        rewrite(path, [1])
+    elif fault == "none":
+        save_file(load_file(path), path)
+    elif fault == "cut":
+        path.write_bytes(path.read_bytes()[:-100])
+    elif fault == "text":
+        path.write_text("hello")
+    else:
+        path.unlink()
+    with pytest.raises(ModelError, match=f"(not {system.file.title} of Stepline|no such file)") as error:
+        system.read(path)
+    assert "\n" not in str(error.value)
+    assert str(path) in str(error.value)
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+def test_weights_that_are_no_numbers_are_named(system, path, value):
+    weights = load_file(path)
+    rewrite(path, weights=weights | {system.weight: torch.full_like(weights[system.weight], value)})
+    with pytest.raises(ModelError, match=rf"{system.weight} holds NaN or infinity; give the right file"):
+        system.read(path)
+
+
+def test_weights_of_another_name_or_shape_are_named(system, path):
+    weights = load_file(path)
+    known = {name: value for name, value in weights.items() if name != system.weight}
+    rewrite(path, weights=known | {"other": weights[system.weight]})
+    with pytest.raises(ModelError, match="other is unknown") as error:
+        system.read(path)
+    assert f"{system.weight} is missing" in str(error.value)
+    rewrite(path, weights=weights | {system.weight: torch.zeros(1, 2, 3)})
+    with pytest.raises(ModelError, match=rf"{system.weight} is \(1, 2, 3\), not \("):
+        system.read(path)
+
+
+def test_a_folder_gives_its_best_network_else_the_final_or_only_one(system, path):
+    find, folder = system.file.find, path.parent
+    assert find(path) == path
+    assert find(folder) == path
+    for name in reversed(system.file.names):
+        (folder / name).write_bytes(path.read_bytes())
+        assert find(folder) == folder / name
+    for name in system.file.names:
+        (folder / name).unlink()
+    with pytest.raises(ModelError, match=f"holds none of {system.file.names[0]}.*; give the .safetensors file"):
+        find(folder)
+    (folder / "mine.safetensors").write_bytes(b"")
+    assert find(folder) == folder / "mine.safetensors"
+    (folder / CHECKPOINT).write_bytes(b"")
+    with pytest.raises(ModelError, match=f"the run is not finished; run {system.file.writer} again to end it"):
+        find(folder)
+    with pytest.raises(ModelError, match="no such file"):
+        find(folder / "none")
+
+
+def test_a_folder_of_seeds_asks_for_one_of_them(system, path):
+    seed = path.parent / "seed-4"
+    seed.mkdir()
+    path.rename(seed / path.name)
+    with pytest.raises(ModelError, match="holds a network a seed; give one of them, such as .*seed-4$"):
+        system.file.find(path.parent)
