@@ -50,6 +50,9 @@ def ngrams(caption: str) -> Counter[Ngram]:
     )
 
 
+# ---------------------------------------------------------------- CIDEr-D
+
+
 SIGMA = 6.0  # words; width of the penalty on different lengths
 _SCALE = 10.0  # CIDEr is reported times ten
 
@@ -120,6 +123,9 @@ def _similarity(ours: _Vector, theirs: _Vector) -> float:
     return total / LONGEST * math.exp(-(apart**2) / (2.0 * SIGMA**2))
 
 
+# ---------------------------------------------------------------- BLEU
+
+
 _TINY, _SMALL = 1e-15, 1e-9  # the caption scorer's guards against 0 / 0, above and below the fraction
 
 
@@ -181,6 +187,9 @@ def _scores(counts: _Counts) -> tuple[float, float, float, float]:
     penalty = math.exp(1.0 - 1.0 / ratio) if ratio < 1.0 else 1.0
     first, second, third, fourth = (score * penalty for score in scores)
     return first, second, third, fourth
+
+
+# ---------------------------------------------------------------- ROUGE-L
 
 
 BETA = 1.2  # weight of recall

@@ -136,6 +136,9 @@ def count_hits(rows: Floats, shown: npt.NDArray[np.bool_]) -> tuple[float, float
     return float(right.sum()), float(shown.any(axis=0).sum())
 
 
+# ---------------------------------------------------------------- test sets
+
+
 def random_test_sets(
     tasks: Mapping[str, Sequence[str]], *, count: int = SETS, train: int = TRAIN_VIDEOS, seed: int = 0
 ) -> list[frozenset[tuple[str, str]]]:
@@ -155,6 +158,9 @@ def random_test_sets(
                 chosen |= {(task, video) for index, video in enumerate(videos) if index not in left_out}
         sets.append(frozenset(chosen))
     return sets
+
+
+# ---------------------------------------------------------------- the score
 
 
 Key: TypeAlias = tuple[str, str]  # task, video
@@ -257,6 +263,9 @@ def _step_overlaps(node: Node | None, truth: _Annotation) -> SpanOverlaps:
     segments, numbered = np.array(truth.segments).reshape(-1, 2), np.array(truth.steps, dtype=np.int64)
     shown = sorted(set(truth.steps))
     return grounding_overlaps([spans[step] for step in shown], [segments[numbered == step] for step in shown])
+
+
+# ---------------------------------------------------------------- the files
 
 
 def _read_predictions(path: Path) -> dict[Key, Node]:

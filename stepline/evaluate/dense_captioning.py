@@ -79,6 +79,9 @@ def _detection(hits: Iterable[list[npt.NDArray[np.bool_]]]) -> Detection:
     return Detection(tuple(precision), tuple(recall))
 
 
+# ---------------------------------------------------------------- densevid_eval
+
+
 Version = Literal["stepline", "2018", "2021", "vidchapters"]
 Row = tuple[float, ...]  # one value a threshold
 
@@ -235,6 +238,9 @@ def _mean_rows(rows: Iterable[Mapping[str, Row]]) -> dict[str, Row]:
     listed = list(rows)
     means = {metric: tuple(np.mean([row[metric] for row in listed], axis=0).tolist()) for metric in listed[0]}
     return {**means, "F1": tuple(map(harmonic_mean, means["precision"], means["recall"]))}
+
+
+# ---------------------------------------------------------------- the benchmark
 
 
 KINDS: tuple[SodaKind, ...] = ("a", "b", "c", "d")

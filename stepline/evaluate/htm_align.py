@@ -51,9 +51,10 @@ from stepline.evaluate.scoring_task import (
 from stepline.evaluate.temporal_grounding import Pairs, SpanOverlaps, grounding_overlaps, overlap_statistics, span_array
 
 HitRule: TypeAlias = Literal["tan", "nasva"]
-CONVENTIONS: tuple[HitRule, ...] = ("tan", "nasva")
 
 NEVER = -6e4  # TAN's score of a second that no window covered, and of one that scores exactly 0
+FILE = "htm_align.json"
+SPOKEN = ("sentencified_htm_370k.json", "sentencified_htm_1200k.json", "sentencified_htm.json")
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ class Annotation:
         return cls(np.array([bool(row[0]) for row in rows], dtype=bool), spans, tuple(str(row[3]) for row in rows))
 
     @property
-    def counted(self) -> int:
+    def alignable_count(self) -> int:
         """How many sentences are alignable."""
         return int(self.alignable.sum())
 
@@ -96,6 +97,9 @@ def best_seconds(scores: Floats, rate: float = 1.0) -> Floats:
     if np.isnan(scores).any():
         raise DatasetError("scores hold NaN; give a number for every sentence and second")
     return np.asarray(scores.argmax(axis=1) / rate, dtype=np.float64)
+
+
+# ---------------------------------------------------------------- windows of TAN
 
 
 @dataclass(frozen=True)
@@ -162,6 +166,9 @@ def keep_window_seconds(scores: Floats, annotation: Annotation) -> Floats:
     return stitch_windows(parts, sentences, rows)
 
 
+# ---------------------------------------------------------------- labels
+
+
 def alignable_labels(annotation: Annotation) -> npt.NDArray[np.bool_]:
     """Return (K,): whether any part of the video shows what the sentence says."""
     return annotation.alignable
@@ -182,8 +189,7 @@ def narration_labels(annotation: Annotation, spoken: Pairs | None = None) -> npt
     return np.asarray(annotation.alignable & (end > start))
 
 
-FILE = "htm_align.json"
-SPOKEN = ("sentencified_htm_370k.json", "sentencified_htm_1200k.json", "sentencified_htm.json")
+# ---------------------------------------------------------------- the score
 
 
 @dataclass(frozen=True)
@@ -198,12 +204,12 @@ class _Prediction:
 def score(scoring: ScoringTask, *, convention: HitRule = "tan", windows: bool = False) -> Scores:
     """Return R@1 and alignability ROC-AUC."""
     truths, given = annotations(scoring), entries_by_id(scoring.predictions)
-    kept = {id: truth for id, truth in truths.items() if convention == "tan" or truth.counted}
+    kept = {id: truth for id, truth in truths.items() if convention == "tan" or truth.alignable_count}
     prepare = partial(_masked_scores, convention=convention, windows=windows)
     found = {
         id: _read_prediction(given[id], truth, prepare, "alignability") for id, truth in kept.items() if id in given
     }
-    right, counted = np.zeros(len(kept)), np.array([float(truth.counted) for truth in kept.values()])
+    right, counted = np.zeros(len(kept)), np.array([float(truth.alignable_count) for truth in kept.values()])
     for index, (id, truth) in enumerate(kept.items()):
         if id in found and found[id].seconds is not None:
             right[index] = hits_span(found[id].seconds, truth.spans, convention)[truth.alignable].sum()  # type: ignore[arg-type]

@@ -36,6 +36,7 @@ from stepline.evaluate.temporal_grounding import (
 )
 
 TIOUS = (0.3, 0.4, 0.5, 0.6, 0.7)
+CSV_COLUMNS = ("video-id", "t-start", "t-end", "label", "score")
 SHORTEST = 1e-3  # seconds: a shorter annotation is left out, and two whose ends differ by less are one
 
 
@@ -121,6 +122,9 @@ def match_predictions(
                 free[candidates[0]] = False
                 right[level, n] = True
     return right
+
+
+# ---------------------------------------------------------------- mean average precision
 
 
 @dataclass(frozen=True)
@@ -245,7 +249,7 @@ def _group_rows(
     return GroundingMeanPrecision(tuple(map(tuple, activities.values())), videos)
 
 
-CSV_COLUMNS = ("video-id", "t-start", "t-end", "label", "score")
+# ---------------------------------------------------------------- the score
 
 
 @dataclass(frozen=True)
@@ -264,7 +268,7 @@ class _PredictedRows:
     scores: list[float] = field(default_factory=list)
     order: list[int] = field(default_factory=list)
 
-    def located(self, allowed: frozenset[int]) -> PredictedSegments:
+    def to_segments(self, allowed: frozenset[int]) -> PredictedSegments:
         """Return the rows whose step may be predicted."""
         kept = [index for index, step in enumerate(self.steps) if step in allowed]
         return PredictedSegments(
@@ -296,7 +300,7 @@ def score(scoring: ScoringTask) -> Scores:
 def _score_segments(scoring: ScoringTask, reference: _HtStepReference) -> Scores:
     rows = _read_rows(scoring.predictions)
     found = {
-        id: rows[id].located(reference.taxonomy.candidates(truth))
+        id: rows[id].to_segments(reference.taxonomy.candidates(truth))
         for id, truth in reference.truths.items()
         if id in rows
     }
@@ -345,6 +349,9 @@ def _best_segments(located: PredictedSegments) -> dict[int, Floats]:
     for n in np.lexsort((located.order, -located.scores)):
         best.setdefault(int(located.steps[n]), located.segments[n])
     return best
+
+
+# ---------------------------------------------------------------- the files
 
 
 def _read_reference(scoring: ScoringTask) -> _HtStepReference:

@@ -49,7 +49,7 @@ class Scores:
     notes: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
 
-    def drawn(self) -> tuple[str, ...]:
+    def units_drawn(self) -> tuple[str, ...]:
         """Return (V,) what each video is drawn with: its source where several come from one, else itself."""
         return self.sources or self.videos
 
@@ -103,7 +103,7 @@ class EvaluationReport:
 
 def report(scores: Scores, *, draws: int = DRAWS, seed: int = 0) -> EvaluationReport:
     """Return the report: every score once over its videos, and its interval from seeded draws of them."""
-    sources = scores.drawn()
+    sources = scores.units_drawn()
     statistics = {name: over_sources(statistic, sources) for name, statistic in scores.statistics.items()}
     drawn = resample(statistics, draws=draws, seed=seed)
     metrics = {
@@ -139,7 +139,7 @@ def compare(first: Scores, second: Scores, *, draws: int = DRAWS, seed: int = 0)
     if not shared:
         raise DatasetError("the two systems share no scored video; compare predictions for the same videos")
     names = [name for name in first.statistics if name in second.statistics]
-    origin = dict(zip(first.videos, first.drawn(), strict=True))
+    origin = dict(zip(first.videos, first.units_drawn(), strict=True))
     sources = [origin[video] for video in shared]
     one = {name: over_sources(over_videos(first.statistics[name], first.videos, shared), sources) for name in names}
     other = {name: over_sources(over_videos(second.statistics[name], second.videos, shared), sources) for name in names}

@@ -86,7 +86,7 @@ class SpanOverlaps:
     overlaps: Floats
     placed: int
 
-    def found(self, threshold: float) -> float:
+    def count_at_least(self, threshold: float) -> float:
         """Return how many references are met at this intersection over union or more."""
         return float((self.overlaps >= threshold).sum())
 
@@ -112,11 +112,14 @@ def grounding_overlaps(predicted: Sequence[Pair | None], reference: Sequence[Pai
 def overlap_statistics(fits: Sequence[SpanOverlaps], totals: Floats) -> dict[str, Statistic]:
     """Return recall at each threshold and mean overlap over videos; totals: (V,) references a video."""
     made: dict[str, Statistic] = {
-        f"Recall@IoU {threshold}": Ratio(np.array([fit.found(threshold) for fit in fits]), totals)
+        f"Recall@IoU {threshold}": Ratio(np.array([fit.count_at_least(threshold) for fit in fits]), totals)
         for threshold in THRESHOLDS
     }
     made["mean IoU"] = Ratio(np.array([float(fit.overlaps.sum()) for fit in fits]), totals)
     return made
+
+
+# ---------------------------------------------------------------- the scores
 
 
 CLIP = re.compile(r"mini_\d+\.mp4$")  # what WhenAct writes behind the name of a clip's source video
@@ -251,6 +254,9 @@ def _count_hits(truths: dict[str, list[Floats]], at: dict[str, list[float | None
         for second, spans in zip(at.get(id, ()), instances, strict=False):
             right[index] += second is not None and is_inside_any(second, spans)
     return right
+
+
+# ---------------------------------------------------------------- the files
 
 
 def _read_reference(scoring: ScoringTask) -> _Reference:

@@ -114,6 +114,9 @@ def _vector(values: Numbers, what: str) -> Floats:
     return vector
 
 
+# ---------------------------------------------------------------- the score
+
+
 NAMES = ("F", "precision", "recall", "Kendall tau", "Spearman rho")
 
 

@@ -237,6 +237,9 @@ def _has_text(collector: PredictionCollector, text: Tree, where: str) -> bool:
     return True
 
 
+# ---------------------------------------------------------------- lines with times
+
+
 NO_TIMES = "a listed item without times"
 NO_END_IN_LINE = "has a start but no end, where others have one"
 
@@ -305,6 +308,9 @@ def _line_segments(collector: PredictionCollector, video: str, rows: list[TimedL
             collector.reject(row.where, "", "has times but no text")
         else:
             collector.segments[video].append(PredictedSegment(start, end, row.text))
+
+
+# ---------------------------------------------------------------- JSON inside text
 
 
 TRIES = 2000  # brackets at which JSON is looked for; beyond that the rest of a text is not searched

@@ -112,6 +112,9 @@ class PredictionCollector:
         return Predictions(kept, tuple(self.rejected), tuple(self.rules))
 
 
+# ---------------------------------------------------------------- times
+
+
 _CLOCK = re.compile(r"(?:(\d{1,4}):)?(\d{1,5}):(\d{1,2}(?:[.,]\d{1,9})?)")
 # as Python, NumPy and pandas write a float: up to 17 digits after the point, or an exponent
 _PLAIN = re.compile(r"(-?\d{1,20}(?:\.\d{0,30})?(?:e[+-]?\d{1,3})?)\s*(?:s|sec|secs|seconds?)?", re.IGNORECASE)

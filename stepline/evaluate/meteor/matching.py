@@ -119,6 +119,9 @@ def _all_phrases(items: tuple[IndexedWord, ...]) -> tuple[list[tuple[int, int]],
     return spans, numbers
 
 
+# ---------------------------------------------------------------- possible matches
+
+
 EXACT, STEM, SYNONYM, PARAPHRASE = range(4)
 # Limits of one pair: words of one caption times words of the other, and possible matches (a repeated word gives the
 # product of its counts). The search takes about a second at the limits, where the official program takes minutes.
@@ -211,6 +214,9 @@ def _listed(paraphrases: dict[int, int], sentence: IndexedCaption) -> list[int]:
     """Return the paraphrases that stand in a sentence, in the table's order."""
     shared = paraphrases.keys() & sentence.reached.keys()
     return sorted(shared, key=paraphrases.__getitem__) if len(shared) > 1 else list(shared)
+
+
+# ---------------------------------------------------------------- the search
 
 
 BEAM = 40  # paths kept at each word, METEOR 1.5's default

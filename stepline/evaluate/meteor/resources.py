@@ -159,6 +159,9 @@ def _number(phrase: str, known: dict[str, int]) -> int:
     return number
 
 
+# ---------------------------------------------------------------- word lists
+
+
 _NO_SETS: frozenset[str] = frozenset()
 # regular endings and what replaces them, in the order in which they are tried (nouns, verbs, adjectives)
 _ENDINGS = (

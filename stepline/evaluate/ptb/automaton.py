@@ -78,6 +78,9 @@ def _text(data: bytes) -> str:
     return data.replace(b"\xc0\x80", b"\0").decode("utf-8", "surrogatepass")
 
 
+# ---------------------------------------------------------------- the automaton
+
+
 _CLASS = "edu/stanford/nlp/process/PTBLexer.class"
 _ACCEPTS, _FINAL = 1, 8  # bits of a state's attribute: it ends a token; nothing longer can match
 _LONG_OVERRUN = 64  # characters read in vain from which on a dead end is remembered
