@@ -33,7 +33,7 @@ def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
 
 
-def copied(folder, address):
+def copy_to_bucket(folder, address):
     for file in sorted(folder.iterdir()):
         (RemotePath(address, QUICK) / file.name).put(file)
 
@@ -43,7 +43,7 @@ def test_a_bucket_is_read_as_its_folder_is_through_500s(tmp_path, bucket):
     for name in ("b.mp4", "a.mp4", "a.vtt", "notes.txt"):
         (tmp_path / "in" / name).write_text(name)
     (tmp_path / "in" / "list.csv").write_text("id,video\nz,a.mp4\ny,none.mp4\n")
-    copied(tmp_path / "in", "s3://bucket/in")
+    copy_to_bucket(tmp_path / "in", "s3://bucket/in")
     bucket.every = 3
     for inside in ("", "/list.csv"):
         here = list(read_source(f"{tmp_path}/in{inside}"))
@@ -75,7 +75,7 @@ def test_a_run_from_s3_to_s3_with_500s_and_slow_reads_gives_the_bytes_of_a_local
     (tmp_path / "in" / "a.srt").write_text(CAPTIONS)
     (tmp_path / "in" / "b.srt").write_text(CAPTIONS.replace("lemons", "limes").replace("sugar", "salt"))
     (tmp_path / "in" / "broken.mp4").write_bytes(b"nothing")
-    copied(tmp_path / "in", "s3://bucket/in")
+    copy_to_bucket(tmp_path / "in", "s3://bucket/in")
     settings = ["visible.shown=0.0", "engine.workers=1", "export.webdataset=true"]
 
     def done(source, out, *more):
@@ -98,9 +98,9 @@ def test_a_run_in_a_bucket_that_fails_now_and_then_is_as_one_on_a_disk(tmp_path,
     here = videos(tmp_path / "in", {"a": "one two", "bad": "corrupt", "c": "four five six"})
     there = []
     for item in here:
-        place = RemotePath(f"s3://bucket/in/{item.id}.txt")
-        place.put(tmp_path / "in" / f"{item.id}.txt")
-        there.append(VideoItem(item.id, video=place.url, stamp=item.stamp))
+        remote = RemotePath(f"s3://bucket/in/{item.id}.txt")
+        remote.put(tmp_path / "in" / f"{item.id}.txt")
+        there.append(VideoItem(item.id, video=remote.url, stamp=item.stamp))
     run_recipe(RunRequest(recipe(), str(tmp_path / "out"), fake_stages.STAGES), here)
     bucket.every = 7  # each seventh request is answered with an error
     for _ in range(2):

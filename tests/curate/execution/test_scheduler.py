@@ -37,9 +37,9 @@ def fetcher(tmp_path):
 
 
 def stored(tmp_path, name, data):
-    place = RemotePath(f"memory://{tmp_path.name}/{name}.mp4")
-    place.write(data)
-    return VideoItem(name, video=place.url, stamp=place.fingerprint())
+    remote = RemotePath(f"memory://{tmp_path.name}/{name}.mp4")
+    remote.write(data)
+    return VideoItem(name, video=remote.url, stamp=remote.fingerprint())
 
 
 def test_a_file_of_this_machine_is_used_where_it_is(tmp_path, fetcher):
@@ -84,7 +84,7 @@ def test_a_run_fetches_what_is_elsewhere_and_lists_what_is_gone(tmp_path, monkey
 def test_a_disk_too_full_to_fetch_to_ends_the_run_and_blames_no_video(tmp_path, monkeypatch):
     monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
 
-    def full(place, path):
+    def full(remote, path):
         with atomic_path(path):
             raise OSError(28, "No space left on device")
 
@@ -99,7 +99,7 @@ def opened(results, **options):
     return plan, OpenVideo(plan, results, ITEM, ("read", "count", "double"), **options)
 
 
-def test_units_of_a_video_run_in_order(results):
+def test_tasks_of_a_video_run_in_order(results):
     _, video = opened(results)
     read, count, _ = video.tasks
     assert video.next_task() == read

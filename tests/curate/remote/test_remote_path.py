@@ -30,10 +30,10 @@ def test_what_is_written_is_read_listed_and_stamped_alike_everywhere(root, tmp_p
     assert file.read() == b"0123456789"
     assert file.read(2, 5) == b"234"
     assert file.size() == 10
-    found = {each.name: each for each in root.list()}
-    assert set(found) == {"a/one.bin", "two.txt"}
-    assert found["a/one.bin"].size == 10
-    assert found["a/one.bin"].fingerprint == file.fingerprint()
+    entries = {entry.name: entry for entry in root.list()}
+    assert set(entries) == {"a/one.bin", "two.txt"}
+    assert entries["a/one.bin"].size == 10
+    assert entries["a/one.bin"].fingerprint == file.fingerprint()
     assert file.fetch(tmp_path / "copy") == file.fingerprint()
     assert (tmp_path / "copy").read_bytes() == b"0123456789"
     file.remove()
@@ -77,7 +77,7 @@ def test_a_part_of_a_file_is_a_file(root, tmp_path):
 def test_hidden_files_are_not_listed(tmp_path):
     for name in ("seen.txt", ".hidden", ".git/config"):
         (RemotePath(str(tmp_path)) / name).write("x")
-    assert [found.name for found in RemotePath(str(tmp_path)).list()] == ["seen.txt"]
+    assert [entry.name for entry in RemotePath(str(tmp_path)).list()] == ["seen.txt"]
 
 
 def test_injected_500s_and_503s_are_tried_again(bucket, tmp_path):
@@ -85,7 +85,7 @@ def test_injected_500s_and_503s_are_tried_again(bucket, tmp_path):
     root = RemotePath("s3://bucket/run", QUICK)
     for name in ("a.bin", "b.bin"):
         (root / name).write(BIG)
-    assert [found.name for found in root.list()] == ["a.bin", "b.bin"]
+    assert [entry.name for entry in root.list()] == ["a.bin", "b.bin"]
     (root / "a.bin").fetch(tmp_path / "a.bin")
     assert (tmp_path / "a.bin").read_bytes() == BIG
     assert bucket.failed >= 5
@@ -106,7 +106,7 @@ def test_listings_of_more_than_a_page_are_whole(bucket, monkeypatch):
     for number in range(8):
         (RemotePath("s3://bucket/many", QUICK) / f"{number}.txt").write("x")
     bucket.every = 3
-    assert [found.name for found in RemotePath("s3://bucket/many", QUICK).list()] == [
+    assert [entry.name for entry in RemotePath("s3://bucket/many", QUICK).list()] == [
         f"{number}.txt" for number in range(8)
     ]
 
@@ -186,10 +186,10 @@ def test_a_missing_package_and_an_unknown_kind_name_the_cure(monkeypatch):
 
 
 def test_messages_show_no_password_and_no_signed_query():
-    place = RemotePath("https://user:password@host/folder/film.mp4?signature=abc")
-    assert place.display_url == "https://host/folder/film.mp4"
-    assert repr(place) == "RemotePath('https://host/folder/film.mp4')"
-    assert place.name == "film.mp4"
+    remote = RemotePath("https://user:password@host/folder/film.mp4?signature=abc")
+    assert remote.display_url == "https://host/folder/film.mp4"
+    assert repr(remote) == "RemotePath('https://host/folder/film.mp4')"
+    assert remote.name == "film.mp4"
 
 
 def test_files_of_a_web_server_are_fetched(tmp_path):
@@ -207,9 +207,9 @@ def test_files_of_a_web_server_are_fetched(tmp_path):
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=tmp_path / "served"))
     threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
     try:
-        place = RemotePath(f"http://127.0.0.1:{server.server_port}/film.bin", QUICK)
-        assert place.read() == b"film" * 100
-        assert place.exists()
+        remote = RemotePath(f"http://127.0.0.1:{server.server_port}/film.bin", QUICK)
+        assert remote.read() == b"film" * 100
+        assert remote.exists()
         with pytest.raises(StoreError, match="is not there"):
             RemotePath(f"http://127.0.0.1:{server.server_port}/none.bin", QUICK).read()
     finally:

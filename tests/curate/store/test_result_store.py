@@ -56,12 +56,12 @@ def test_a_result_and_a_failure_are_there_again(results):
     results.write(READ, "ab12" * 16, b"text")
     assert results.add_failure(READ, "cd34" * 16, StageFailure("a", "read", "hang", "slow")).attempts == 1
     assert results.add_failure(READ, "cd34" * 16, StageFailure("a", "read", "crash", "gone")).attempts == 2
-    for known in (results, ResultStore(results.out)):
-        assert known.has(READ, "ab12" * 16)
-        assert known.read(READ, "ab12" * 16) == b"text"
-        assert known.failure(READ, "cd34" * 16) == StageFailure("a", "read", "crash", "gone", 2)
-        assert known.failure(READ, "ab12" * 16) is None
-        assert not known.has(READ, "cd34" * 16)
+    for store in (results, ResultStore(results.out)):
+        assert store.has(READ, "ab12" * 16)
+        assert store.read(READ, "ab12" * 16) == b"text"
+        assert store.failure(READ, "cd34" * 16) == StageFailure("a", "read", "crash", "gone", 2)
+        assert store.failure(READ, "ab12" * 16) is None
+        assert not store.has(READ, "cd34" * 16)
 
 
 def test_a_failure_in_a_store_is_read_once(tmp_path, monkeypatch):
@@ -69,7 +69,7 @@ def test_a_failure_in_a_store_is_read_once(tmp_path, monkeypatch):
         READ, "cd34" * 16, StageFailure("a", "read", "hang", "slow")
     )
     results, asked, read = ResultStore(RemotePath(f"memory://{tmp_path.name}")), [], RemotePath.read
-    monkeypatch.setattr(RemotePath, "read", lambda place: asked.append(place.name) or read(place))
+    monkeypatch.setattr(RemotePath, "read", lambda out: asked.append(out.name) or read(out))
     assert results.failure(READ, "cd34" * 16) == results.failure(READ, "cd34" * 16)
     assert len(asked) == 1
     assert results.add_failure(READ, "cd34" * 16, StageFailure("a", "read", "hang", "slow")).attempts == 2
@@ -77,10 +77,10 @@ def test_a_failure_in_a_store_is_read_once(tmp_path, monkeypatch):
 
 
 def test_one_of_many_machines_asks_for_keys_without_a_listing(tmp_path, monkeypatch):
-    place = RemotePath(f"memory://{tmp_path.name}")
-    ResultStore(place).write(READ, "ab12" * 16, b"text")
-    monkeypatch.setattr(RemotePath, "list", lambda place: pytest.fail("it listed"))
-    results = ResultStore(place, listed=False)
+    out = RemotePath(f"memory://{tmp_path.name}")
+    ResultStore(out).write(READ, "ab12" * 16, b"text")
+    monkeypatch.setattr(RemotePath, "list", lambda out: pytest.fail("it listed"))
+    results = ResultStore(out, listed=False)
     assert results.has(READ, "ab12" * 16)
     assert not results.has(READ, "cd34" * 16)
     assert results.failure(READ, "cd34" * 16) is None
@@ -88,12 +88,12 @@ def test_one_of_many_machines_asks_for_keys_without_a_listing(tmp_path, monkeypa
 
 def test_keys_that_came_since_a_listing_are_known_however_many(tmp_path, monkeypatch):
     monkeypatch.setattr("stepline.curate.store.results.LOOSE", 2)
-    known = KeySet.of(RemotePath(f"memory://{tmp_path.name}"))
+    keys_known = KeySet.of(RemotePath(f"memory://{tmp_path.name}"))
     keys = [f"{number:02x}" * 32 for number in range(5)]
-    for key_ in keys:
-        known.add(key_)
-    assert all(key_ in known for key_ in keys)
-    assert "ff" * 32 not in known
+    for key in keys:
+        keys_known.add(key)
+    assert all(key in keys_known for key in keys)
+    assert "ff" * 32 not in keys_known
 
 
 def test_a_damaged_failure_is_named(results):

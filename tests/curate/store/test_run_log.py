@@ -6,7 +6,7 @@ from stepline.curate.stage import Collection, VideoItem, rejected_video
 from stepline.curate.store.run_log import RunLog, read_items, read_recipe, read_refused, read_timings, write_inventory
 
 
-def test_a_journal_outlives_a_cut_last_line(tmp_path):
+def test_a_log_outlives_a_cut_last_line(tmp_path):
     run_log = RunLog(RemotePath(str(tmp_path)))
     run_log.write("start", id="a", stage="read")
     run_log.write("end", id="a", stage="read", cpu=0.5)
@@ -23,24 +23,24 @@ def test_there_are_no_timings_before_a_run(tmp_path):
     assert list(read_timings(RemotePath(f"memory://{tmp_path.name}"))) == []
 
 
-def test_an_object_store_gets_its_journal_at_the_end(tmp_path):
-    place = RemotePath(f"memory://{tmp_path.name}-store")
-    run_log = RunLog(place)
+def test_an_object_store_gets_its_log_at_the_end(tmp_path):
+    out = RemotePath(f"memory://{tmp_path.name}-store")
+    run_log = RunLog(out)
     run_log.write("run", videos=3)
     run_log.close()
-    assert [line["videos"] for line in read_timings(place)] == [3]
+    assert [line["videos"] for line in read_timings(out)] == [3]
 
 
-def test_a_long_journal_beside_a_store_goes_on_in_another_file(tmp_path, monkeypatch):
+def test_a_long_log_beside_a_store_goes_on_in_another_file(tmp_path, monkeypatch):
     monkeypatch.setattr("stepline.curate.store.run_log.LARGEST_COPY", 10)
-    place = RemotePath(f"memory://{tmp_path.name}-long")
-    run_log = RunLog(place)
+    out = RemotePath(f"memory://{tmp_path.name}-long")
+    run_log = RunLog(out)
     for number in range(3):
         run_log.write("end", number=number)
         run_log.copy()
     run_log.close()
-    assert [line["number"] for line in read_timings(place)] == [0, 1, 2]
-    assert len([found for found in (place / "timings").list() if found.size]) == 3
+    assert [line["number"] for line in read_timings(out)] == [0, 1, 2]
+    assert len([entry for entry in (out / "timings").list() if entry.size]) == 3
 
 
 @pytest.mark.parametrize("where", ["disk", "store"])
