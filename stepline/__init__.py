@@ -10,10 +10,22 @@ Each name is imported when it is first used, so that `import stepline` loads no 
 imported from its package, for example `from stepline.features import FeatureStore`.
 """
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from stepline.version import __version__
+
+# Nothing leaves the machine: what dependencies would report of their use is switched off here, before any of them is
+# imported. A value that the user has set stays.
+for _variable, _off in {
+    "DO_NOT_TRACK": "1",  # the common wish, https://consoledonottrack.com
+    "ORT_DISABLE_TELEMETRY": "1",  # onnxruntime (voice detection): looks its vendor up once a process is 14 s old
+    "HF_HUB_DISABLE_TELEMETRY": "1",  # huggingface_hub, transformers, datasets
+    "PYANNOTE_METRICS_ENABLED": "0",  # pyannote.audio, which WhisperX brings
+    "RAY_USAGE_STATS_ENABLED": "0",  # ray
+}.items():
+    os.environ.setdefault(_variable, _off)
 
 if TYPE_CHECKING:
     from stepline.errors import SteplineError

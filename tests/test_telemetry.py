@@ -1,5 +1,6 @@
 """Nothing leaves the machine: no process of the main job asks for an address or connects to one but its own."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -45,3 +46,10 @@ def test_the_main_job_asks_for_no_address(tmp_path):
     code = MAIN_JOB.format(life=LIFE)
     assert addresses_asked(tmp_path, code, "steps", DEMO, "--out", out) == []
     assert list(out.glob("*.json"))
+
+
+def test_what_dependencies_report_is_off_before_they_are_imported():
+    code = "import os, stepline, sys; print(os.environ['ORT_DISABLE_TELEMETRY'], 'onnxruntime' in sys.modules)"
+    variables = {name: value for name, value in os.environ.items() if name != "ORT_DISABLE_TELEMETRY"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=variables)
+    assert done.stdout.split() == ["1", "False"], done.stderr
