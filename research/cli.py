@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from stepline.cli.common import Group, progress_bars
+from stepline.cli.common import PATH, Group, json_option, out_option, progress_bars, settings_options, together
 
 NASVA_TABLES = ("2", "3", "4", "8", "9", "beyond", "head", "dropout", "size")
 PROCX_TABLES = (
@@ -28,28 +28,20 @@ def research() -> None:
 
 def study_options(tables: Sequence[str], folder: str, table_help: str = "Only this table.") -> Callable[[F], F]:
     """Return what adds the options that all studies share."""
-    options = (
-        click.option("-o", "--out", type=click.Path(path_type=Path), default=Path(folder), show_default=True,
-                     help="Folder; what it holds already is not trained again."),
+    return together(
+        out_option("Folder; what it holds already is not trained again.", folder),
         click.option("--seeds", type=click.IntRange(min=1), default=3, show_default=True,
                      help="Simulated worlds, each with networks of its own."),
         click.option("--table", "tables", type=click.Choice(tables), multiple=True, help=table_help),
-        click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables."),
+        json_option,
     )  # fmt: skip
-
-    def decorate(command: F) -> F:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return decorate
 
 
 @research.command("nasva-tables")
 @study_options(NASVA_TABLES, "out/nasva-tables")
 @click.option("--small/--full", default=True, show_default=True, help="A network of seconds, or the paper's.")
 @click.option("--videos", type=click.IntRange(min=2), help="Videos to train on, instead of the form's own number.")
-@click.option("--data", type=click.Path(path_type=Path), help="Real data (docs/selftraining.md), not the world.")
+@click.option("--data", type=PATH, help="Real data (docs/selftraining.md), not the world.")
 def nasva_tables(out: Path, seeds: int, tables: tuple[str, ...], as_json: bool, **options: Any) -> None:
     """NaSVA's tables 2, 3, 4, 8 and 9 in the simulated world, its orderings, and what goes beyond it.
 
@@ -127,6 +119,29 @@ def wys2_tables(out: Path, seeds: int, tables: tuple[str, ...], as_json: bool, *
         with training_counter() as report:
             UsesStudy(out, range(seeds), uses, report, UsesSize(**sizes)).run()
         print_tables(out, "uses", as_json=as_json)
+
+
+@research.command("writer-prompts")
+@click.argument("captions", type=PATH)
+@settings_options("A setting of the model, such as base_url=http://127.0.0.1:8000/v1 or gguf=model.gguf.")
+@json_option
+def writer_prompts(captions: Path, settings_file: Path | None, overrides: tuple[str, ...], as_json: bool) -> None:
+    """NaSVA's table 6 for one transcript: what a model writes by each of the three prompts.
+
+    \b
+    Example:
+      python -m research writer-prompts talk.vtt --set base_url=http://127.0.0.1:8000/v1
+    """
+    from research.nasva.prompts import compare_prompts
+    from stepline.asr.captions.read import read_captions
+    from stepline.settings import load_settings
+    from stepline.writing.settings import LlmSettings
+
+    lines = compare_prompts(read_captions(captions).transcript, load_settings(LlmSettings, settings_file, overrides))
+    if as_json:
+        click.echo(json.dumps(lines))
+    for name, texts in {} if as_json else lines.items():
+        click.echo("\n".join((f"{name}:", *(f"  {text}" for text in texts))))
 
 
 @contextmanager

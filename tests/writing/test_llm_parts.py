@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from llm_fakes import Answers, FakeServer, bag_of_words, talk
 
-from research import writing_prompts as experiments
+from research.cli import research
+from research.nasva.prompts import write_from_timed_sentences, write_timed_lines
 from stepline.errors import WriterError
 from stepline.records import Sentence, Span, Transcript
 from stepline.writing import WritingSettings, write_steps
@@ -214,7 +216,7 @@ def test_the_experiment_with_times_in_still_gives_steps_without_times(
 ) -> None:
     monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path))
     with FakeServer(Answers.says("1. (0.0-10.0) Cut the onion")) as server:
-        written = experiments.steps_from_timed(talk("Cut the onion."), LlmSettings(base_url=server.url))
+        written = write_from_timed_sentences(talk("Cut the onion."), LlmSettings(base_url=server.url))
         assert "(0.0-10.0) Cut the onion." in server.questions()[0]
     assert [(step.text, step.spans) for step in written.steps] == [("Cut the onion", ())]
 
@@ -223,9 +225,23 @@ def test_the_experiment_with_times_out_reads_the_model_s_own_seconds() -> None:
     reply = "[1.5] She cuts the onion\n2. (12s) She fries it\nNo time here\n[3-4] She eats"
     with FakeServer(Answers.says(reply), Answers.status(400)) as server:
         settings = LlmSettings(base_url=server.url, sentences_per_chunk=1, concurrency=1)
-        lines = experiments.lines_with_times(talk("Cut the onion.", "Fry it."), settings)
+        lines = write_timed_lines(talk("Cut the onion.", "Fry it."), settings)
     assert [(line.second, line.text) for line in lines] == [
         (1.5, "She cuts the onion"),
         (12.0, "She fries it"),
         (3.0, "She eats"),
     ]
+
+
+def test_the_three_prompts_of_table_6_stand_side_by_side(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path))
+    captions = tmp_path / "talk.srt"
+    captions.write_text("1\n00:00:00,000 --> 00:00:04,000\nCut the onion.\n")
+    with FakeServer(Answers.says("1. [1.5] Cut the onion"), Answers.says("1. Cut the onion")) as server:
+        given = ["writer-prompts", str(captions), "--set", f"base_url={server.url}", "--set", "concurrency=1", "--json"]
+        done = CliRunner().invoke(research, given, catch_exceptions=False)
+    assert done.exit_code == 0
+    lines = json.loads(done.stdout)
+    assert list(lines) == ["steps_with_times", "steps_from_timed", "steps"]
+    assert lines["steps_with_times"] == ["[1.5] Cut the onion"]
+    assert lines["steps_from_timed"] == lines["steps"] == ["Cut the onion"]

@@ -1,6 +1,10 @@
-"""The two ways of asking that lost in NaSVA Table 6, to measure them again; the main job never takes them.
+"""NaSVA's table 6: the three prompts of a step writer, side by side; the main job takes the third alone.
 
-First row: the model writes the times. Second row: times go in, steps come out. Neither's times are ever trusted.
+    steps_with_times     the model writes the times (first row)
+    steps_from_timed     times go in, steps come out (second row)
+    steps                no times, in or out (third row)
+
+The times that a model writes are never trusted: they are shown, and no step has them.
 """
 
 import logging
@@ -31,12 +35,26 @@ class TimedLine:
     text: str
 
 
-def steps_from_timed(transcript: Transcript, settings: LlmSettings) -> Written:
+def compare_prompts(transcript: Transcript, settings: LlmSettings) -> dict[str, tuple[str, ...]]:
+    """Return the lines that a model writes by each prompt, those of the first with its own seconds.
+
+    Raises as `write_llm` does.
+    """
+    timed = write_timed_lines(transcript, settings)
+    written = {
+        "steps_from_timed": write_from_timed_sentences(transcript, settings),
+        "steps": write_llm(transcript, settings),
+    }
+    steps = {name: tuple(step.text for step in one.steps) for name, one in written.items()}
+    return {"steps_with_times": tuple(f"[{line.second:.1f}] {line.text}" for line in timed)} | steps
+
+
+def write_from_timed_sentences(transcript: Transcript, settings: LlmSettings) -> Written:
     """Return the steps of the second row's prompt: as `write_llm`, with the sentences' times in the question."""
     return write_llm(transcript, settings, prompt=experiment_prompts()["steps_from_timed"])
 
 
-def lines_with_times(transcript: Transcript, settings: LlmSettings) -> tuple[TimedLine, ...]:
+def write_timed_lines(transcript: Transcript, settings: LlmSettings) -> tuple[TimedLine, ...]:
     """Return the lines of the first row's prompt with the model's own times, in seconds, in its order.
 
     Lines without a time are left out, and so are chunks that the model did not answer. Raises as `write_llm` does.
@@ -57,10 +75,10 @@ def lines_with_times(transcript: Transcript, settings: LlmSettings) -> tuple[Tim
         answers = run_all(ask, chunks, workers=server.workers, until=until)
     finally:
         server.close()
-    return tuple(line for place in sorted(answers) for line in read_timed(answers[place].text))
+    return tuple(line for chunk in sorted(answers) for line in parse_timed_lines(answers[chunk].text))
 
 
-def read_timed(reply: str) -> tuple[TimedLine, ...]:
+def parse_timed_lines(reply: str) -> tuple[TimedLine, ...]:
     """Return the lines of a reply that begin with a second in brackets, such as "[12.5] she cuts the onion"."""
     matches = (_TIMED.match(line) for line in reply.splitlines())
     return tuple(TimedLine(float(match.group(1)), match.group(2).strip()) for match in matches if match)
