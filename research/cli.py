@@ -132,9 +132,8 @@ def writer_prompts(captions: Path, settings_file: Path | None, overrides: tuple[
     Example:
       python -m research writer-prompts talk.vtt --set base_url=http://127.0.0.1:8000/v1
     """
-    from stepline.asr.captions.read import read_captions
-
     from research.nasva.prompts import compare_prompts
+    from stepline.asr.captions import read_captions
     from stepline.settings import load_settings
     from stepline.writing.settings import LlmSettings
 
