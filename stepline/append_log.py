@@ -61,16 +61,18 @@ class AppendLog(Generic[Entry]):
 
     def _append(self, line: bytes) -> None:
         self._read_new_lines()
-        with self._path.open("ab") as file:
+        # Without a buffer, which would be written once more on closing, after an error that the caller was told.
+        with self._path.open("ab", buffering=0) as file:
             # Under the lock nobody else writes: what stands behind the last whole line is what a kill cut short.
             file.truncate(self._size)
             try:
-                file.write(line)
-                file.flush()
+                rest = memoryview(line)
+                while rest:
+                    rest = rest[file.write(rest) :]
                 os.fsync(file.fileno())
             except OSError:
                 # What the caller is told is lost must not come back as kept.
-                os.truncate(self._path, self._size)
+                file.truncate(self._size)
                 raise
         self._read_new_lines()
 

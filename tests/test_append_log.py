@@ -127,3 +127,26 @@ def test_a_line_that_the_disk_did_not_take_whole_does_not_come_back(tmp_path, mo
     path.write_bytes(b"")
     with pytest.raises(StoreError, match="became shorter"):
         entries.add(Entry(id="c"))
+
+
+def test_a_line_that_only_partly_fits_is_taken_back(tmp_path):
+    path = tmp_path / "log.jsonl"
+    full = """
+import resource, signal, sys
+from test_append_log import Entry, log
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+entries = log(sys.argv[1])
+entries.add(Entry(id="a"))
+resource.setrlimit(resource.RLIMIT_FSIZE, (40, resource.RLIM_INFINITY))
+try:
+    entries.add(Entry(id="b", text="x" * 100))
+except Exception as error:
+    print(type(error).__name__)
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+entries.add(Entry(id="c"))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", full, str(path)], capture_output=True, text=True, cwd=Path(__file__).parent
+    )
+    assert (done.stdout, done.returncode) == ("StoreError\n", 0), done.stderr
+    assert ids(path) == ["a", "c"]
