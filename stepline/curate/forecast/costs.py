@@ -82,7 +82,7 @@ def _stage(ends: Sequence[Mapping[str, JsonValue]], items: Sequence[str]) -> Sta
 
 
 def _is_first(unit: Sequence[Mapping[str, JsonValue]]) -> bool:
-    """Tell whether a unit was its worker's first of the stage, and so paid for the models."""
+    """Return whether a unit was its worker's first of the stage, and so paid for the models."""
     return any(bool(line.get("first")) for line in unit)
 
 

@@ -30,7 +30,6 @@ BAD = "its id is no plain name (empty, over 200 letters, or with a slash, a line
 LONGEST = 200  # letters of an id, which names files
 
 _cells = attrgetter(*(field.name for field in fields(VideoItem)))
-_refusal = attrgetter("id", "reason")
 
 
 def sort_by_id(entries: Iterable[Entry], run: int = RUN) -> Iterator[Entry]:
@@ -63,7 +62,7 @@ def _refuse_repeated(rows: Iterable[Row]) -> Iterator[Entry]:
 
 def _row(position: int, entry: Entry) -> Row:
     if isinstance(entry, Rejected):
-        return entry.id, position, 0, list(_refusal(entry))
+        return entry.id, position, 0, [entry.id, entry.reason]
     if not entry.id or len(entry.id) > LONGEST or "/" in entry.id or "\\" in entry.id or not entry.id.isprintable():
         return entry.id, position, 0, [entry.id[:LONGEST], BAD]
     return entry.id, position, 1, list(_cells(entry))
