@@ -1,13 +1,24 @@
+"""The losses by recorded values and by hand, their sum over a batch, and alternative wordings."""
+
 import json
 import math
+from dataclasses import replace
 
 import pytest
 import torch
+from silent_videos import DOINGS, samples
+from silent_videos import TINY as SILENT
+from small_network import SENTENCES, VOCABULARY, made, network, sample, three, tiny
+from torch import nn
 from torch.testing import assert_close
 
 from stepline.errors import ShapeError
+from stepline.procx.batch import collate
+from stepline.procx.beam_search import generate
 from stepline.procx.losses import (
+    AlternativeTexts,
     apply_weights,
+    batch_losses,
     caption_loss,
     caption_matches,
     contrastive_loss,
@@ -17,12 +28,14 @@ from stepline.procx.losses import (
     info_nce,
     localization_losses,
     positive_mask,
+    training_losses,
     varifocal_loss,
 )
-from stepline.procx.matcher import build_targets, hungarian_match
-from stepline.procx.model import Predictions, Temperature
+from stepline.procx.matcher import Matches, QueryIndex, boxes_to_spans, build_targets, hungarian_match, iou
+from stepline.procx.model import Predictions, ProcX, Temperature
 from stepline.procx.settings import PDVC_LOSSES as PDVC
-from stepline.procx.settings import LossSettings
+from stepline.procx.settings import LossSettings, VocabularySettings
+from stepline.procx.vocabulary import train_vocabulary
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +139,7 @@ def test_the_temperature_begins_at_cocas_and_never_vanishes():
     assert temperature().item() == pytest.approx(0.01)
 
 
-def network(layers=2, counts=(2, 0, 3), queries=6, classes=5, seed=0):
+def drawn_outputs(layers=2, counts=(2, 0, 3), queries=6, classes=5, seed=0):
     chance = torch.Generator().manual_seed(seed)
     shapes = ((queries,), (queries, 2), (classes,))
     raw = [torch.randn(layers, len(counts), *shape, generator=chance).requires_grad_() for shape in shapes]
@@ -138,13 +151,13 @@ def units(count, seed=0):
     return torch.nn.functional.normalize(torch.randn(count, 8, generator=torch.Generator().manual_seed(seed)), dim=1)
 
 
-CASES = {"one empty": (2, 0, 3), "no steps": (0, 0), "100 steps": (100, 1), "more steps than queries": (7, 20)}
+COUNTS = {"one empty": (2, 0, 3), "no steps": (0, 0), "100 steps": (100, 1), "more steps than queries": (7, 20)}
 
 
 @pytest.mark.parametrize("settings", [LossSettings(), LossSettings(count="cross_entropy", text_layers="every"), PDVC])
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", COUNTS)
 def test_every_case_is_finite_with_finite_gradients(case, settings):
-    raw, proposed, wanted = network(counts=CASES[case])
+    raw, proposed, wanted = drawn_outputs(counts=COUNTS[case])
     losses, _ = localization_losses(proposed, wanted, settings)
     sum(loss.mean for loss in apply_weights(losses, settings)).backward()
     for values in raw:
@@ -156,7 +169,7 @@ def test_every_case_is_finite_with_finite_gradients(case, settings):
 
 
 def test_the_parts_are_sums_over_layers_divided_by_steps():
-    _, proposed, wanted = network()
+    _, proposed, wanted = drawn_outputs()
     whole, pairs = localization_losses(proposed, wanted)
     assert len(pairs) == 10
     single = [
@@ -181,7 +194,7 @@ def test_a_perfect_box_has_almost_no_loss_and_teaches_full_confidence():
 
 
 def test_padding_of_targets_changes_nothing():
-    _, proposed, wanted = network()
+    _, proposed, wanted = drawn_outputs()
     more = build_targets([[(0.0, 1.0)] * 9], [90.0])
     wide = type(wanted)(
         torch.cat([wanted.boxes, more.boxes[:, :4].expand(3, -1, -1)], 1),
@@ -216,7 +229,7 @@ def test_no_caption_or_only_padding_is_no_loss(captions):
 
 
 def test_neighbours_are_right_in_the_same_video_alone():
-    _, proposed, wanted = network(layers=1)
+    _, proposed, wanted = drawn_outputs(layers=1)
     pairs = hungarian_match(proposed.logits, proposed.boxes, wanted)
     right = positive_mask(pairs, neighbours=1)
     for i in range(5):
@@ -230,7 +243,7 @@ def test_neighbours_are_right_in_the_same_video_alone():
 @pytest.mark.parametrize("form", ["pair", "multiple"])
 def test_contrast_is_finite_for_any_number_of_pairs(counts, form):
     settings = LossSettings(contrast=form)
-    _, proposed, wanted = network(counts=counts)
+    _, proposed, wanted = drawn_outputs(counts=counts)
     pairs = caption_matches(hungarian_match(proposed.logits, proposed.boxes, wanted), settings, layers=2)
     assert len(pairs) == sum(counts)
     query = units(len(pairs)).requires_grad_()
@@ -242,7 +255,7 @@ def test_contrast_is_finite_for_any_number_of_pairs(counts, form):
 
 def test_layers_are_contrasted_apart_and_summed():
     settings = LossSettings(text_layers="every")
-    _, proposed, wanted = network()
+    _, proposed, wanted = drawn_outputs()
     pairs = caption_matches(hungarian_match(proposed.logits, proposed.boxes, wanted), settings, layers=2)
     vectors = units(len(pairs))
     temperature = torch.tensor(0.1)
@@ -260,5 +273,175 @@ def test_weights_are_those_of_section_e2():
     losses = dict.fromkeys(("giou", "l1", "confidence", "count", "caption", "contrast"))
     weights = {name: getattr(LossSettings(), f"{name}_weight") for name in losses}
     assert weights == {"giou": 4, "l1": 0.5, "confidence": 2, "count": 0.5, "caption": 5, "contrast": 0.8}
-    _, proposed, wanted = network()
+    _, proposed, wanted = drawn_outputs()
     assert len(apply_weights(localization_losses(proposed, wanted, PDVC)[0], PDVC)) == 3  # PDVC leaves l1 out
+
+
+SYSTEMS = [("key-aware", "transformer", LossSettings()), ("vanilla", "lstm", PDVC)]
+
+
+def total(model, batch, settings=None):
+    return sum(part.mean for part in training_losses(model, batch, settings))
+
+
+def broken(model):
+    """Names of the parameters without a finite gradient, and of those with a gradient of zeros."""
+    none = [name for name, one in model.named_parameters() if one.grad is None or not one.grad.abs().sum()]
+    odd = [name for name, one in model.named_parameters() if one.grad is not None and not one.grad.isfinite().all()]
+    return none, odd
+
+
+def test_gradients_reach_every_weight():
+    model = network(stirred=True)
+    batch = made([sample(said=True), sample("b", steps=2, said=True, seed=1)])
+    total(model, batch, LossSettings(contrast="multiple", text_layers="every")).backward()
+    assert broken(model) == ([], [])
+
+
+def test_gradients_reach_every_weight_of_the_baseline():
+    model = network(tiny("vanilla", "lstm"), stirred=True)
+    total(model, made(three(), tiny("vanilla", "lstm")), PDVC).backward()
+    assert broken(model) == (["temperature.logarithm"], [])  # PDVC contrasts nothing
+
+
+@pytest.mark.parametrize(("form", "kind", "settings"), SYSTEMS)
+@pytest.mark.parametrize(
+    "samples",
+    [
+        [sample(steps=0)],
+        [sample(rows=0, steps=0)],
+        [sample(rows=1, duration=1.0, steps=1), sample(rows=0, steps=2)],
+        [sample(steps=100), sample(steps=0)],
+    ],
+    ids=["no steps", "nothing", "one row", "100 steps"],
+)
+def test_hard_batches_are_defined(form, kind, settings, samples):
+    model = network(tiny(form, kind))
+    parts = batch_losses(model, made(samples, tiny(form, kind)), settings)
+    sum(part.mean for part in parts.values()).backward()
+    assert all(part.mean.isfinite() for part in parts.values())
+    assert broken(model)[1] == []
+    if not any(one.spans for one in samples):
+        assert float(parts["caption"].mean.detach()) == 0
+        assert float(parts["giou"].mean.detach()) == 0
+        assert float(parts["confidence"].mean.detach()) > 0
+
+
+def test_parts_are_weighted_as_the_paper_has_them():
+    model, batch = network(), made(three())
+    parts = batch_losses(model, batch)
+    weights = {"giou": 4.0, "l1": 0.5, "confidence": 2.0, "count": 0.5, "caption": 5.0, "contrast": 0.8}
+    assert set(parts) == set(weights)
+    expected = sum(weight * float(parts[name].mean.detach()) for name, weight in weights.items())
+    assert float(total(model, batch).detach()) == pytest.approx(expected, rel=1e-5)
+
+
+def test_the_baseline_captions_every_layer_and_counts_each():
+    settings = tiny("vanilla", "lstm")
+    model, batch = network(settings), made(three(), settings)
+    last = batch_losses(model, batch, PDVC.model_copy(update={"text_layers": "last"}))["caption"]
+    every = batch_losses(model, batch, PDVC)["caption"]
+    assert int(every.count) == 2 * int(last.count)
+    assert float(every.mean.detach()) > 1.5 * float(last.mean.detach())  # a sum over both layers
+
+
+@pytest.mark.parametrize(("form", "kind", "settings"), SYSTEMS)
+def test_half_precision_is_finite(form, kind, settings):
+    model = network(tiny(form, kind), stirred=True)
+    batch = made([*three(), sample(rows=0, steps=1)], tiny(form, kind))
+    exact = float(total(model, batch, settings).detach())
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = total(model, batch, settings)
+    loss.backward()
+    assert float(loss.detach()) == pytest.approx(exact, rel=0.05)
+    assert broken(model)[1] == []
+
+
+@pytest.mark.parametrize(
+    ("form", "kind", "settings", "rate", "steps"),
+    [
+        ("key-aware", "transformer", LossSettings(), 1e-2, 160),
+        pytest.param("vanilla", "lstm", PDVC, 5e-3, 300, marks=pytest.mark.slow),
+    ],
+)
+def test_one_batch_is_learnt_word_for_word(form, kind, settings, rate, steps):
+    made_of = tiny(form, kind)
+    model, batch = network(made_of), made(three(), made_of)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=rate, betas=(0.9, 0.98))
+    for step in range(steps):
+        optimizer.param_groups[0]["lr"] = rate * min(1.0, (step + 1) / 10, 2 * (1 - step / steps))
+        loss = total(model, batch, settings)
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+    model.eval()
+    with torch.no_grad():
+        seen = model(batch.videos)
+    said = seen.predictions
+    pairs = hungarian_match(said.logits, said.boxes, batch.targets).of_layer(1)
+    assert (
+        iou(boxes_to_spans(pairs.of_queries(said.boxes)), boxes_to_spans(pairs.of_steps(batch.targets.boxes))).min()
+        > 0.9
+    )
+    assert said.counts[-1].argmax(dim=-1).tolist() == [3, 2, 0]
+    found = []
+    for video, count in enumerate((3, 2, 0)):
+        surest = said.logits[-1, video].topk(count).indices
+        queries = surest[said.boxes[-1, video, surest, 0].argsort()]  # in time
+        context = model.context(seen, QueryIndex.last_layer(torch.full_like(queries, video), queries))
+        found += [VOCABULARY.decode(one.tokens) for one in generate(model.captioner, context)]
+    assert found == list(SENTENCES)
+    assert (said.logits[-1, 2] < 0).all()  # no step: sure of nothing
+
+
+WORDS = train_vocabulary(DOINGS, VocabularySettings(size=300))
+MULTIPLE = LossSettings(contrast="multiple", neighbours=0)
+
+
+def pairs(*rows):
+    video, step = torch.tensor(rows).T
+    return Matches(torch.zeros_like(video), video, torch.arange(len(rows)), step, 0)
+
+
+def test_a_further_wording_is_a_positive_of_its_step_alone():
+    wordings = AlternativeTexts(torch.eye(2), torch.tensor([0, 1]), torch.tensor([2, 0]))
+    found = wordings.positives(pairs((0, 1), (0, 2), (1, 0), (1, 2)))
+    assert found.tolist() == [[False, False], [True, False], [False, True], [False, False]]
+    near = wordings.positives(pairs((0, 1), (0, 2), (1, 0), (1, 2)), neighbours=1)
+    assert near.tolist() == [[True, False], [True, False], [False, True], [False, False]]
+
+
+def test_a_further_wording_shares_the_numerator():
+    """One query, its own sentence across from it, another wording just like it: only the wording is near."""
+    query, own = torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 1.0]])
+    one, temperature = pairs((0, 0)), torch.tensor(1.0)
+    right = AlternativeTexts(query, torch.tensor([0]), torch.tensor([0]))
+    wrong = AlternativeTexts(query, torch.tensor([1]), torch.tensor([0]))
+    assert contrastive_loss(query, own, one, temperature, MULTIPLE, right).mean == pytest.approx(0.0, abs=1e-6)
+    surprise = math.log(1 + math.e)  # of exp(0) among exp(0) + exp(1); from text to query there is one choice
+    assert contrastive_loss(query, own, one, temperature, MULTIPLE, wrong).mean == pytest.approx(0.5 * surprise)
+    single = LossSettings(contrast="pair")
+    assert contrastive_loss(query, own, one, temperature, single, wrong).mean == pytest.approx(0.0, abs=1e-6)
+
+
+def test_a_batch_carries_them_to_the_loss():
+    plain = samples(3)
+    told = [replace(one, alternatives=tuple((f"now {text}", text) for text in one.sentences)) for one in plain]
+    torch.manual_seed(0)
+    network = ProcX(SILENT, len(WORDS)).eval()
+    batch = collate(told, WORDS, SILENT)
+    assert len(batch.alternatives.sentences) == 12
+    assert batch.alternatives.video.tolist() == [0] * 4 + [1] * 4 + [2] * 4
+    assert batch.alternatives.step.tolist() == [0, 0, 1, 1] * 3
+    assert collate(plain, WORDS, SILENT).alternatives is None
+    with_them, without = (batch_losses(network, one, MULTIPLE) for one in (batch, collate(plain, WORDS, SILENT)))
+    assert with_them["contrast"].mean != without["contrast"].mean
+    assert with_them["caption"].mean == without["caption"].mean
+    single = LossSettings(contrast="pair")
+    paired, unpaired = (
+        batch_losses(network, one, single)["contrast"].mean for one in (batch, collate(plain, WORDS, SILENT))
+    )
+    assert paired == unpaired
+    with_them["contrast"].mean.backward()
+    assert all(torch.isfinite(weight.grad).all() for weight in network.parameters() if weight.grad is not None)

@@ -1,12 +1,22 @@
-"""The trained summarizer: its segments, its network, and that it learns."""
+"""The summarizer: segments, network, scores, training runs."""
+
+import json
 
 import numpy as np
 import pytest
 import torch
+from click.testing import CliRunner
+from small_video import CAPTIONS
+from wys2_samples import record
 
-from stepline.errors import ModelError, ShapeError
-from stepline.records import FeatureSequence, Record, Sentence, Span, Step, Transcript, Video
+from stepline.cli import main
+from stepline.errors import DatasetError, ModelError, SettingsError, ShapeError
+from stepline.features import FeatureStore, FeatureWriter
+from stepline.records import FeatureSequence, Record, Sentence, Span, Step, Transcript, Video, count_reasons
+from stepline.storage import write_parquet
+from stepline.training.gather import NO_FEATURES
 from stepline.training.settings import TrainSettings
+from stepline.wys2.settings import SummarizerRunSettings
 from stepline.wys2.summarizer import (
     SegmentedVideo,
     Summarizer,
@@ -17,6 +27,8 @@ from stepline.wys2.summarizer import (
     train_summarizer,
     write_summarizer,
 )
+from stepline.wys2.summarizer.model import read_frame_labels
+from stepline.wys2.summarizer.train import gather_summaries, score_summaries, train_summarizer_run
 
 TINY = SummarizerSettings(video_width=6, width=16, heads=2, layers=1, dropout=0.0)
 
@@ -31,7 +43,7 @@ def made(seed, segments=8, said=0):
     return SegmentedVideo(f"v{seed}", seen, np.zeros((segments, said), np.float32), matters)
 
 
-def record(*steps, sentences=()):
+def timed_record(*steps, sentences=()):
     spoken = Transcript(sentences=tuple(Sentence(text="x", span=Span(a, b)) for a, b in sentences))
     shown = tuple(Step(id=str(k), text="x", spans=(Span(a, b),)) for k, (a, b) in enumerate(steps))
     return Record(id="v", video=Video(id="v"), transcript=spoken, reference=shown)
@@ -41,7 +53,9 @@ def test_segments_hold_means_and_shares_by_hand():
     features = FeatureSequence(np.arange(10, dtype=np.float32)[:, None], 1.0, "x")
     settings = SummarizerSettings(video_width=1, text_width=2, seconds=4.0)
     vectors = np.array([[1, 0], [0, 1]], np.float32)
-    one = segment_video(record((2.0, 5.0), (4.0, 6.0), sentences=((0.0, 1.0), (3.0, 5.0))), features, vectors, settings)
+    one = segment_video(
+        timed_record((2.0, 5.0), (4.0, 6.0), sentences=((0.0, 1.0), (3.0, 5.0))), features, vectors, settings
+    )
     assert one.seen[:, 0].tolist() == [1.5, 5.5, 8.5]
     assert one.said.tolist() == [[0.5, 0.5], [0.0, 1.0], [0.0, 0.0]]
     assert one.matters.tolist() == [0.5, 0.5, 0.0]  # 2 of 4 s; 4..6 once, though two steps show it
@@ -50,9 +64,9 @@ def test_segments_hold_means_and_shares_by_hand():
 def test_speech_that_is_needed_and_lacks_is_an_error():
     features = FeatureSequence(np.zeros((4, 1), np.float32), 1.0, "x")
     with pytest.raises(ShapeError, match=r"sentence vectors must be \(0, 2\), not None"):
-        segment_video(record((0.0, 2.0)), features, None, SummarizerSettings(video_width=1, text_width=2))
+        segment_video(timed_record((0.0, 2.0)), features, None, SummarizerSettings(video_width=1, text_width=2))
     with pytest.raises(ShapeError, match="no segment"):
-        segment_video(record(), FeatureSequence(np.zeros((0, 1), np.float32), 1.0, "x"), None, TINY)
+        segment_video(timed_record(), FeatureSequence(np.zeros((0, 1), np.float32), 1.0, "x"), None, TINY)
     with pytest.raises(ShapeError, match="NaN"):
         SegmentedVideo("v", np.full((1, 1), np.nan, np.float32), np.zeros((1, 0), np.float32), np.zeros(1, np.float32))
 
@@ -98,3 +112,129 @@ def test_a_network_is_read_as_written_and_other_files_are_refused(tmp_path):
         read_summarizer(tmp_path / "t.safetensors")
     with pytest.raises(ShapeError, match="same backbone"):
         predict_importance(network, made(1, said=3))
+
+
+SMALL = SummarizerRunSettings(
+    summarizer=SummarizerSettings(width=16, heads=2, layers=1), train=TrainSettings(epochs=20, learning_rate=1e-2)
+)
+
+
+@pytest.fixture(scope="module")
+def videos():
+    """Twelve videos of 40 s, each with one step of 12 s somewhere."""
+    starts = np.random.default_rng(0).integers(0, 7, 12) * 4.0
+    return [
+        record((start, start + 4, "cut it"), steps=[("cut", start, start + 12)], duration=40.0, id=f"v{number}")
+        for number, start in enumerate(starts)
+    ]
+
+
+@pytest.fixture(scope="module")
+def store(videos, tmp_path_factory):
+    """Features whose first number is high where the step is shown."""
+    chance, folder = np.random.default_rng(1), tmp_path_factory.mktemp("store")
+    with FeatureWriter(folder) as writer:
+        for video in videos:
+            rows = chance.normal(size=(40, 8)).astype(np.float32)
+            span = video.reference[0].spans[0]
+            rows[int(span.start) : int(span.end), 0] += 4
+            writer.add(video.id, rows, rate=1.0, backbone="made")
+    return FeatureStore(folder)
+
+
+def test_scores_by_hand():
+    shown = np.array([True, False, False, True])
+    one = score_summaries([np.array([0.9, 0.8, 0.1, 0.7, 1.0], np.float32)], [shown])  # the fifth second is past it
+    assert one.f == pytest.approx(2 * (2 / 3) * 1 / (2 / 3 + 1))
+    assert one.tau == pytest.approx(2 / np.sqrt(6 * 4))  # 3 of 4 unlike pairs in order; of 6, 2 tie in the reference
+    flat = score_summaries([np.ones(4, np.float32)], [shown])
+    assert (flat.f, flat.tau, flat.rho) == (pytest.approx(2 / 3), 0.0, 0.0)
+    nothing = score_summaries([np.ones(4, np.float32)], [np.zeros(4, bool)])
+    assert (nothing.f, nothing.tau, nothing.videos) == (None, None, 1)
+    assert score_summaries([], []).f is None
+
+
+def test_a_run_learns_what_is_shown_and_scores_videos_that_it_never_saw(videos, store, tmp_path):
+    silent = videos[0].model_copy(update={"transcript": None})
+    lessons = gather_summaries([*videos[1:], silent, record(id="x")], store, None, SMALL.summarizer)
+    assert count_reasons(lessons.omitted) == {NO_FEATURES: 1}
+    made = train_summarizer_run(lessons, tmp_path, SMALL, video="made")
+    assert made.videos == 10
+    assert made.scores.videos == 2
+    assert made.scores.f > 0.9
+    assert made.scores.rho > 0.7
+    told = json.loads((tmp_path / "run.json").read_text())
+    assert (told["videos"], told["withheld"]["f"]) == (10, made.scores.f)
+    assert read_summarizer(tmp_path / "summarizer.safetensors").video == "made"
+    with pytest.raises(SettingsError, match="another run"):
+        train_summarizer_run(lessons, tmp_path, SummarizerRunSettings())
+
+
+def test_speech_is_used_where_it_is_asked_for(videos, store):
+    def encode(texts):
+        return np.ones((len(texts), 3), np.float32)
+
+    silent = videos[0].model_copy(update={"transcript": None})
+    untimed = record((0.0, 2.0, "hello"), steps=[("cut",)], id="v1")
+    lessons = gather_summaries([silent, untimed, *videos[2:]], store, encode, SMALL.summarizer)
+    assert count_reasons(lessons.omitted) == {"no narration": 1, "no reference step has a time": 1}
+    assert {sample.said.shape for sample in lessons.samples} == {(10, 3)}
+    told = gather_summaries([silent], store, encode, SMALL.summarizer, {"v0": videos[0].transcript})
+    assert told.samples[0].said.any()
+    with pytest.raises(DatasetError, match="0 videos to train on, 3 are needed; left out: 1 x no narration"):
+        train_summarizer_run(gather_summaries([silent], store, encode, SMALL.summarizer), store.folder / "no", SMALL)
+
+
+def test_frames_of_ones_are_spans_at_eight_a_second(tmp_path):
+    path = tmp_path / "annotations.json"
+    path.write_text(json.dumps({"a": [0] * 8 + [1] * 16 + [0] * 4 + [1] * 4, "b": [0, 0]}))
+    a, b = read_frame_labels(path)
+    assert [step.spans for step in a.reference] == [(Span(1.0, 3.0),), (Span(3.5, 4.0),)]
+    assert (a.video.duration, b.reference) == (4.0, ())
+    for frames in ([0, 2], "text", [[1]], None):
+        path.write_text(json.dumps({"a": frames}))
+        with pytest.raises(DatasetError, match="a: not a list of 0 and 1"):
+            list(read_frame_labels(path))
+
+
+def test_the_command_trains_with_and_without_speech(videos, store, tmp_path):
+    write_parquet(videos, tmp_path / "records.parquet")
+    given = ["--features", store.folder, "--key-steps", tmp_path / "records.parquet", "--set", "train.epochs=1"]
+    for name, more in {"pictures": [], "both": ["--vectors", "minilm"]}.items():
+        words = ["train", "summarizer", *given, "--out", tmp_path / name, "--json", *more]
+        result = CliRunner().invoke(main, list(map(str, words)))
+        assert result.exit_code == 0, result.output
+        told = json.loads(result.stdout.splitlines()[-1])
+        loaded = read_summarizer(tmp_path / name / "summarizer.safetensors")
+        assert told["summarizer"] == str(loaded.path)
+        assert told["withheld"]["videos"] == 2
+        assert (loaded.text, loaded.network.settings.text_width) == (("minilm", 384) if more else ("", 0))
+    neither = CliRunner().invoke(main, ["train", "summarizer", "--features", str(store.folder), "--out", "x"])
+    assert neither.exit_code == 1
+    assert "give --key-steps or --frames" in neither.stderr
+
+
+def test_a_summary_is_weighed_by_a_network_of_its_own_backbone(small_video, tmp_path):
+    (tmp_path / "said.srt").write_text(CAPTIONS)
+    (tmp_path / "run").mkdir()
+    for width in (384, 16):
+        settings = SummarizerSettings(video_width=width, text_width=384, width=16, heads=2, layers=1)
+        name = "run/summarizer" if width == 384 else "narrow"
+        write_summarizer(Summarizer(settings), tmp_path / f"{name}.safetensors", video="conse", text="minilm")
+    words = ["summarize", str(small_video), "--captions", str(tmp_path / "said.srt"), "--out", str(tmp_path / "out")]
+    plain, weighed, narrow, other = (
+        CliRunner().invoke(main, [*words, "--json", *more])
+        for more in (
+            [],
+            ["--summarizer", str(tmp_path / "run")],
+            ["--summarizer", str(tmp_path / "narrow.safetensors")],
+            ["--summarizer", str(tmp_path / "run"), "--set", "vision.backbone=none"],
+        )
+    )
+    assert plain.exit_code == weighed.exit_code == 0, weighed.output
+    one, another = (json.loads(result.stdout)["segments"] for result in (plain, weighed))
+    assert [row["start"] for row in one] == [row["start"] for row in another]
+    assert all(row["value"] > less["value"] > 0 for row, less in zip(one, another, strict=True))
+    assert (narrow.exit_code, other.exit_code) == (1, 1)
+    assert "segments are (384, 384) wide (seen, said), not (16, 384)" in narrow.stderr
+    assert "trained on features of 'conse', these are of 'none'" in other.stderr

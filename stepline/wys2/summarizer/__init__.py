@@ -1,8 +1,8 @@
 """A trained summarizer in IV-Sum's form (ECCV 2022): how much does each segment of a video matter?
 
-    samples = [segmented(record, features, vectors, settings) for ...]     # 4 s segments, what is seen and said in each
-    network = train_summarizer(samples, folder, settings=SummarizerSettings(video_width=512))
-    importance(network, sample)                                            # one number a second, for wys2.summary
+    samples = [segment_video(record, features, vectors, settings) for ...]  # 4 s segments, seen and said
+    network = train_summarizer(samples, folder, summarizer=SummarizerSettings(video_width=512))
+    predict_importance(network, sample)                                    # one number a second, for wys2.summary
 
 Features are exchangeable, which is how WYS2 (section 4.4) measures what its own are worth.
 """

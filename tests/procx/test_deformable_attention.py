@@ -1,5 +1,3 @@
-"""Deformable attention: worked by hand, against recorded values, and against sampling with grid_sample."""
-
 import importlib.util
 import json
 import math

@@ -1,5 +1,3 @@
-"""What ProcX learns from: which steps of a record are asked for, what is left out and why, and nothing silently."""
-
 import numpy as np
 import pytest
 from silent_videos import DOINGS, SECONDS, features, records, write_videos
