@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from stepline.procx.captioner import CaptionContext
@@ -111,9 +112,9 @@ def beam_search(
         going = ends.int().argsort(dim=1, stable=True)[:, :k]  # those that go on first, in their order
         total = top.masked_fill(ends, IMPOSSIBLE).gather(1, going)
         parent, last = parent.gather(1, going), token.gather(1, going)  # (M, k) each
-        total, parent, last = (
-            _pad_columns(part, k, fill) for part, fill in ((total, IMPOSSIBLE), (parent, 0), (last, PAD))
-        )
+        # a vocabulary may have fewer tokens than the beam
+        fills = ((total, IMPOSSIBLE), (parent, 0), (last, PAD))
+        total, parent, last = (F.pad(part, (0, k - part.shape[1]), value=fill) for part, fill in fills)  # (M, k) each
         said = said[first, parent]
         said[:, :, length] = last
         state.take((first * (1 if length == 0 else k) + parent).flatten())
@@ -147,11 +148,6 @@ class _BestEnded:
         ended[:, length] = END
         self.rank, self.total = torch.where(better, rank, self.rank), torch.where(better, value, self.total)
         self.said = torch.where(better[:, None], ended, self.said)
-
-
-def _pad_columns(part: Tensor, count: int, fill: float) -> Tensor:
-    """Return (M, fewer) as (M, count): a vocabulary may have fewer tokens than the beam."""
-    return torch.nn.functional.pad(part, (0, count - part.shape[1]), value=fill)
 
 
 def _log_probability(logits: Tensor, length: int, settings: SearchSettings) -> Tensor:

@@ -311,17 +311,20 @@ class StepDescriber:
         if self.settings.caption_weight:
             speech = self._speech(videos, proposals, [range(self.model.settings.queries)] * len(videos))
             proposals = with_likelihood(self.model, proposals, self.settings, speech, self.vocabulary)
-        both = enumerate(zip(videos, proposals.videos, strict=True), start=first)
-        asked = [self._select(number, proposed) if len(video.values) else [] for number, (video, proposed) in both]
+        asked: list[list[int]] = []
+        for number, (video, proposed) in enumerate(zip(videos, proposals.videos, strict=True), start=first):
+            if not len(video.values):
+                asked.append([])
+            elif self.selector is not None:
+                asked.append(list(self.selector(number, proposed)))
+            else:
+                asked.append(select_proposals(proposed, self.settings))
         speech = self._speech(videos, proposals, asked)
         captions = generate_captions(
             self.model, proposals, asked, self.settings.search, speech=speech, vocabulary=self.vocabulary
         )
         rows = zip(videos, proposals.videos, asked, captions, strict=True)
         return [self._description(video, proposed, queries, row) for video, proposed, queries, row in rows]
-
-    def _select(self, number: int, proposals: Proposals) -> list[int]:
-        return list(self.selector(number, proposals)) if self.selector else select_proposals(proposals, self.settings)
 
     def _speech(
         self, videos: Sequence[VideoToDescribe], proposals: ProposalBatch, asked: Sequence[Sequence[int]]

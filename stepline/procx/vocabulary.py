@@ -139,11 +139,12 @@ def normalise(sentence: str, lower: bool) -> str:
 def spell_in_bytes(sentence: str, alphabet: frozenset[str]) -> str:
     """Return the sentence with each character outside the alphabet as the half bytes of its UTF-8."""
     plain = alphabet.difference(HALF_BYTES) | {" "}
-    return "".join(character if character in plain else _half_bytes(character) for character in sentence)
-
-
-def _half_bytes(character: str) -> str:
-    return "".join(HALF_BYTES[int(digit, 16)] for digit in character.encode("utf-8", "replace").hex())
+    return "".join(
+        character
+        if character in plain
+        else "".join(HALF_BYTES[int(digit, 16)] for digit in character.encode("utf-8", "replace").hex())
+        for character in sentence
+    )
 
 
 def _join_half_bytes(text: str) -> str:

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from wys2_samples import pairs
 
 from research.wys2.alignability import (
     AlignabilityHead,
@@ -16,6 +15,7 @@ from research.wys2.alignability import (
 from stepline.errors import DatasetError, ShapeError
 from stepline.records import FeatureSequence
 from stepline.training.settings import TrainSettings
+from stepline.wys2.clips import ClipTextPair
 from stepline.wys2.detector import Detector, score_pairs
 from stepline.wys2.settings import DetectorSettings
 
@@ -35,7 +35,8 @@ def told(seed, count=4, rows=9):
 def test_products_of_embeddings_are_the_detectors_scores():
     torch.manual_seed(0)
     network = Detector(DETECTOR)
-    pair = pairs(1)[0]  # three rows: the clip of three seconds around the middle one
+    video = np.random.default_rng(0).standard_normal((3, 6)).astype(np.float32)
+    pair = ClipTextPair("0", video, video[:1])  # three rows: the clip of three seconds around the middle one
     seconds = embed_seconds(network, FeatureSequence(pair.video, 1.0, "x"))
     assert seconds.values.shape == (3, 5)
     product = seconds.values[1] @ embed_sentences(network, pair.text)[0]

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from test_captioner import SENTENCES, VOCABULARY
 from torch.testing import assert_close
 
 from research.procx.vid2seq import (
@@ -25,10 +24,20 @@ from research.procx.vid2seq import (
     train_vid2seq,
 )
 from stepline.errors import ShapeError
-from stepline.procx.vocabulary import BEGIN, END, PAD
+from stepline.procx.settings import VocabularySettings
+from stepline.procx.vocabulary import BEGIN, END, PAD, train_vocabulary
 from stepline.records import Sentence, Span
 from stepline.training.settings import TrainSettings
 
+SENTENCES = [
+    "cut the onion into thin rings",
+    "fry the onion in butter",
+    "fry the onion in oil, then add garlic",
+    "crack 2 eggs into the pan",
+    "serve",
+    "serve the eggs with toast",
+]
+VOCABULARY = train_vocabulary(SENTENCES, VocabularySettings(size=300, rare=1))
 ALPHABET = TimedVocabulary(VOCABULARY, 10)
 WORDS = VOCABULARY.encode(SENTENCES[0])
 TINY = Vid2SeqSettings(
