@@ -163,3 +163,20 @@ def test_what_does_not_fit_is_one_line(stepline, network, silent, small_video, t
         assert says in failed.stderr, failed.stderr
         assert len([line for line in failed.stderr.splitlines() if line.startswith("stepline: ")]) == 1, failed.stderr
     assert not (tmp_path / "out").exists()
+
+
+def test_several_videos_share_one_network_which_is_read_and_hashed_once(
+    stepline, network, silent, tmp_path, monkeypatch
+):
+    from stepline.procx import checkpoint
+
+    load, loads = checkpoint.load_model, []
+    monkeypatch.setattr(checkpoint, "load_model", lambda path: loads.append(path) or load(path))
+    for name in ("a.mp4", "b.mp4"):
+        (tmp_path / name).write_bytes(silent.read_bytes())
+    job = ("steps", tmp_path / "a.mp4", tmp_path / "b.mp4", "--describe", network, "--format", "json")
+    made = stepline(*job, "--out", tmp_path / "out")
+    assert made.exit_code == 0, made.stderr
+    digests = [read_record(tmp_path / "out" / f"{name}.json").settings["inputs"]["describer"] for name in "ab"]
+    assert digests == [sha256(network / "procx.safetensors")] * 2
+    assert len(loads) == 1
