@@ -72,9 +72,9 @@ def run(source: str, recipe: str, out: str, **options: Any) -> None:
     with curation_bar() as on_progress:
         outcome, place = carry_out(replace(request, on_progress=on_progress))
     _tell_failures(outcome)
-    told = {"videos": outcome.videos, "failed": len(outcome.failures), "refused": len(outcome.refused)}
+    counts = {"videos": outcome.videos, "failed": len(outcome.failures), "refused": len(outcome.refused)}
     dataset = f"{place.display_url}/dataset" if "export" in chosen.stages else place.display_url
-    as_json = json.dumps({**told, "seconds": round(outcome.seconds, 1), "dataset": dataset})
+    as_json = json.dumps({**counts, "seconds": round(outcome.seconds, 1), "dataset": dataset})
     click.echo(as_json if options["as_json"] else dataset)
 
 

@@ -50,8 +50,8 @@ def import_(source: Path, out: Path, as_json: bool, **options: Any) -> None:
     done = import_features(source, out, **options)
     reasons = count_reasons(done.dropped)
     if as_json:
-        told = {"added": len(done.added), "rows": done.rows, "already": done.already, "dropped": reasons}
-        click.echo(json.dumps(told))
+        counts = {"added": len(done.added), "rows": done.rows, "already": done.already, "dropped": reasons}
+        click.echo(json.dumps(counts))
     else:
         click.echo(f"{out}: added {len(done.added)} items ({done.rows} rows), {done.already} were there already")
     for reason, count in reasons.items():

@@ -54,9 +54,9 @@ def evaluate(benchmark: str | None, **options: Any) -> None:
 def _print(scores: Any, other: Any, options: dict[str, Any]) -> None:
     from stepline.evaluate import report
 
-    chance = {"draws": options["draws"], "seed": options["seed"]}
-    made = report.report(scores, **chance)
-    compared = report.compare(scores, other, **chance) if other is not None else None
+    bootstrap = {"draws": options["draws"], "seed": options["seed"]}
+    made = report.report(scores, **bootstrap)
+    compared = report.compare(scores, other, **bootstrap) if other is not None else None
     click.echo((report.as_json if options["as_json"] else report.as_table)(made, compared), nl=False)
     if options["per_video"] is not None:
         report.write_per_video(made, options["per_video"])

@@ -53,11 +53,10 @@ class ShownPrior:
         """
         if not said or seconds == 0:
             return np.full(seconds, 1 / max(1, seconds))
-        places = [self._places(span, seconds, lag) for span in said]
-        return np.asarray(np.mean([place.mean(axis=0) for place in places], axis=0))
+        return np.asarray(np.mean([self._curves(span, seconds, lag).mean(axis=0) for span in said], axis=0))
 
-    def _places(self, span: Span, seconds: int, lag: float) -> Array:
-        """Return (P places, T): the normalised curve around each place in the passage that could hold the words."""
+    def _curves(self, span: Span, seconds: int, lag: float) -> Array:
+        """Return (P, T): the normalised curve around each of P positions in the passage that could hold the words."""
         length = min(self.words, span.duration)
         count = max(1, math.ceil(span.duration / self.words))
         starts = span.start + lag + (np.arange(count)[:, None] + 0.5) / count * (span.duration - length)  # (P, 1)

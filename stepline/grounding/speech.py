@@ -97,9 +97,10 @@ def softmax(logits: Matrix) -> Matrix:
     return np.asarray(powers / powers.sum(axis=1, keepdims=True), dtype=np.float32)
 
 
-def grow_window(row: Matrix, center: int, share: float) -> tuple[int, int]:
-    """Return [start, end) rows around `center` whose score is at least `share` of the score there."""
-    floor = share * row[center] - 1e-6  # float32: a neighbour exactly at the share stays in
+def grow_window(row: Matrix, center: int, fraction: float) -> tuple[int, int]:
+    """Return [start, end) rows around `center` whose score is at least `fraction` of the score there."""
+    # float32: a neighbour exactly at the fraction stays in
+    floor = fraction * row[center] - 1e-6
     start, end = center, center + 1
     while start > 0 and row[start - 1] >= floor:
         start -= 1
