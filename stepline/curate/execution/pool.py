@@ -112,7 +112,7 @@ class WorkerProcess:
         """Kill a worker that is beyond its limits and return which; None where it is within them."""
         if self._connection.poll():  # the reply is there
             return None
-        if self.request is not None and memory_of(self.pid) > self._limits.memory * MIB:
+        if self.request is not None and self._resident_bytes() > self._limits.memory * MIB:
             return self._end("memory")
         if time.monotonic() > self._deadline and not self.is_free:
             return self._end("time")
@@ -135,11 +135,18 @@ class WorkerProcess:
         self._deadline = time.monotonic() + START_SECONDS
         with self._log.open("wb") as log:
             self._process = _starter.submit(_start_process, theirs.fileno(), log).result()
+        self._usage = psutil.Process(self._process.pid)
         theirs.close()
         # Only the driver calls a stage's `settings`, and such a function may have no name by which it can be sent.
         stages = {name: replace(stage, settings=no_settings) for name, stage in self._setup.stages.items()}
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it is noticed at `receive`
             self._connection.send_bytes(pickle.dumps(replace(self._setup, stages=stages)))
+
+    def _resident_bytes(self) -> int:
+        try:
+            return int(self._usage.memory_info().rss)
+        except psutil.Error:  # it has ended, which `receive` tells
+            return 0
 
     def _end(self, limit: str | None) -> WorkerDeath:
         if limit is None:
@@ -180,14 +187,6 @@ def kill(process: "subprocess.Popen[bytes]") -> None:
     except (ProcessLookupError, PermissionError):
         process.kill()
     process.wait()
-
-
-def memory_of(pid: int) -> int:
-    """Return the resident bytes of a process; 0 where it has ended."""
-    try:
-        return int(psutil.Process(pid).memory_info().rss)
-    except psutil.Error:
-        return 0
 
 
 @dataclass(frozen=True)
