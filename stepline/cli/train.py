@@ -82,7 +82,7 @@ def nasva(out: Path, settings_file: Path | None, overrides: tuple[str, ...], **o
         _say_nasva_samples(prepared, excluding=bool(sources.excluded))
 
     with progress_report(out, tensorboard=options["tensorboard"]) as report:
-        train_run(sources, out, settings, start=options["start"], report=keep_last, told=say_samples)
+        train_run(sources, out, settings, start=options["start"], report=keep_last, on_prepared=say_samples)
     if is_first():
         files = [str(out / name) for name in (FINAL, BEST) if (out / name).exists()]
         if options["as_json"]:

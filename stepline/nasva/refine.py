@@ -56,7 +56,7 @@ class RefineSources:
     narration_vectors: str | None = None
     excluded: tuple[Path, ...] = ()
 
-    def told_vectors(self) -> str:
+    def vectors_of_narrations(self) -> str:
         """Return where the narrations' vectors come from; one network must know them and the steps' alike."""
         own = self.narrations if is_feature_store(Path(self.narrations or "")) else None
         return (
@@ -208,10 +208,10 @@ def _narrations(
         return None
     source = sources.narrations
     vectors = _vectors(
-        sources.told_vectors(), read_labelled_texts(source, "narration"), folder / "vectors" / "narration"
+        sources.vectors_of_narrations(), read_labelled_texts(source, "narration"), folder / "vectors" / "narration"
     )
-    told = read_labelled_texts(source, "narration")
-    return gather_samples(told, features, {"narration": vectors}, settings.data, excluded=excluded)
+    texts = read_labelled_texts(source, "narration")
+    return gather_samples(texts, features, {"narration": vectors}, settings.data, excluded=excluded)
 
 
 def _check_alike(narrations: AlignerSamples, steps: FeatureLocation) -> None:
@@ -222,7 +222,7 @@ def _check_alike(narrations: AlignerSamples, steps: FeatureLocation) -> None:
         raise ShapeError(f"the narrations' vectors are {what}; give --narration-vectors of the steps' encoder")
 
 
-def _vectors(given: str, told: Iterator[LabelledTexts], folder: Path) -> FeatureStore:
+def _vectors(given: str, texts: Iterator[LabelledTexts], folder: Path) -> FeatureStore:
     if is_feature_store(Path(given)):
         return FeatureStore(Path(given))
-    return store_text_vectors(told, text_encoder(given), folder, name=given)
+    return store_text_vectors(texts, text_encoder(given), folder, name=given)

@@ -76,7 +76,7 @@ class AlignerDataSettings(Settings):
 
 
 class AlignerRunSettings(Settings):
-    """All that `stepline train nasva` can be told; `model.video_width` and `model.text_width` are the features' own."""
+    """All settings of `stepline train nasva`; `model.video_width` and `model.text_width` are the features' own."""
 
     model: AlignerNetworkSettings = AlignerNetworkSettings()
     loss: AlignerLossSettings = AlignerLossSettings()
@@ -160,7 +160,7 @@ SaidSource: TypeAlias = Literal["given", "likeness"]
 
 
 class RefineRunSettings(Settings):
-    """All that `stepline refine` can be told; `model.video_width` and `model.text_width` are the features' own."""
+    """All settings of `stepline refine`; `model.video_width` and `model.text_width` are the features' own."""
 
     said: SaidSource = "given"  # where a step is said: as its record has it, or by likeness to the narration anew
     coarse: CoarseSettings = CoarseSettings()

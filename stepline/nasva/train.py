@@ -168,11 +168,11 @@ def train_run(
     *,
     start: Path | None = None,
     report: Callable[[Progress], None] | None = None,
-    told: Callable[[PreparedAligner], None] | None = None,
+    on_prepared: Callable[[PreparedAligner], None] | None = None,
 ) -> Aligner:
     """Train, or go on training, and return the network; start: one to train on, ours or the authors' .pth.
 
-    told: is called before the first step. Under torchrun the processes share the work; the first one writes.
+    on_prepared: is called before the first step. Under torchrun the processes share the work; the first one writes.
     Raises SettingsError when `folder` holds another run, ShapeError when nothing is left to train on, and what the
     sources raise.
     """
@@ -180,8 +180,8 @@ def train_run(
     prepared = prepare(sources, folder, settings, start)
     if is_first():
         _claim(sources, folder, settings, start, prepared)
-    if told is not None:
-        told(prepared)
+    if on_prepared is not None:
+        on_prepared(prepared)
     network = train_aligner(
         prepared.samples,
         folder,
@@ -206,8 +206,8 @@ def prepare(
         raise DatasetError("no texts to train on; give --narrations, --steps or both")
     features = _video_features(sources.features)
     vectors = {kind: first_then_all(partial(_vectors, sources, kind, settings, folder)) for kind in kinds}
-    told = (each for kind in kinds for each in _told(sources, kind, settings))
-    samples = gather_samples(told, features, vectors, settings.data, excluded=read_excluded(sources.excluded))
+    texts = (labelled for kind in kinds for labelled in _texts(sources, kind, settings))
+    samples = gather_samples(texts, features, vectors, settings.data, excluded=read_excluded(sources.excluded))
     widths = samples.widths()
     kept, held_out = samples.split(settings.data.held_out)
     return PreparedAligner(kept, held_out, starting_network(settings, widths, start))
@@ -252,7 +252,7 @@ def read_network_to_train_on(path: Path) -> Aligner:
     return read_aligner(path)
 
 
-def _told(sources: AlignerSources, kind: TextKind, settings: AlignerRunSettings) -> Iterable[LabelledTexts]:
+def _texts(sources: AlignerSources, kind: TextKind, settings: AlignerRunSettings) -> Iterable[LabelledTexts]:
     return read_labelled_texts(sources.of(kind) or "", kind, settings.data.step_place)
 
 
@@ -261,7 +261,7 @@ def _vectors(sources: AlignerSources, kind: TextKind, settings: AlignerRunSettin
     if is_feature_store(Path(given)):
         return FeatureStore(Path(given))
     return store_text_vectors(
-        _told(sources, kind, settings), text_encoder(given), folder / "vectors" / kind, name=given
+        _texts(sources, kind, settings), text_encoder(given), folder / "vectors" / kind, name=given
     )
 
 

@@ -48,9 +48,9 @@ class Sample:
             want = f"bool {(len(self.text), len(self.video))}, texts by feature rows"
             raise ShapeError(f"{self.id}: labels must be {want}, not {self.positive.dtype} {self.positive.shape}")
 
-    def shuffled(self, chance: np.random.Generator) -> "Sample":
+    def shuffled(self, rng: np.random.Generator) -> "Sample":
         """Return the sample with its texts in a random order, and so marked."""
-        order = chance.permutation(len(self.text))
+        order = rng.permutation(len(self.text))
         return replace(self, text=self.text[order], positive=self.positive[order], ordered=False)
 
 
@@ -131,11 +131,11 @@ def length_buckets(lengths: Sequence[int], size: int, *, seed: int, epoch: int) 
 
     The order depends on the seed and the epoch alone; every index comes once.
     """
-    chance = np.random.default_rng([seed, epoch])
-    order = chance.permutation(len(lengths))
+    rng = np.random.default_rng([seed, epoch])
+    order = rng.permutation(len(lengths))
     batches: list[tuple[int, ...]] = []
     for start in range(0, len(order), size * BATCHES_A_POOL):
         pool = sorted(order[start : start + size * BATCHES_A_POOL].tolist(), key=lambda index: lengths[index])
         batches += [tuple(pool[first : first + size]) for first in range(0, len(pool), size)]
-    for index in chance.permutation(len(batches)):
+    for index in rng.permutation(len(batches)):
         yield batches[index]

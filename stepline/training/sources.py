@@ -33,7 +33,7 @@ class LabelledTexts:
 def read_labelled_texts(
     source: str, kind: TextKind, place: StepLabelSource = "shown_or_said"
 ) -> Iterator[LabelledTexts]:
-    """Yield what a source tells of each video: "narration", its sentences; "step", its steps.
+    """Yield the texts of each video of a source: "narration", its sentences; "step", its steps.
 
     source: Stepline's records (.parquet, .json, or a folder of .json), `name:path` of a public dataset (`stepline
     datasets`; a dataset that people annotated gives their steps), or a feature store of texts that have times.
@@ -137,27 +137,29 @@ def text_encoder(name: str) -> TextEncoder:
 
 
 def store_text_vectors(
-    told: Iterable[LabelledTexts],
+    texts: Iterable[LabelledTexts],
     encode: TextEncoder,
     folder: Path,
     *,
     name: str,
     report: Callable[[str], None] | None = None,
 ) -> FeatureStore:
-    """Return a store of the vectors of what is told, keyed by video; what it holds already is not made again.
+    """Return a store of the vectors of texts, keyed by video; what it holds already is not made again.
 
     Raises ShapeError when the encoder gives another number of rows, or when there is no text at all.
     """
     with FeatureWriter(folder) as writer:
-        for each in told:
-            if each.video in writer or not each.texts:
+        for labelled in texts:
+            if labelled.video in writer or not labelled.texts:
                 continue
-            vectors = encode(each.texts)
-            if len(vectors) != len(each.texts):
-                raise ShapeError(f"{each.video}: {len(each.texts)} texts need as many vectors, not {len(vectors)}")
-            writer.add(each.video, vectors, rate=1.0, backbone=name, texts=RowTexts(each.texts))
+            vectors = encode(labelled.texts)
+            if len(vectors) != len(labelled.texts):
+                raise ShapeError(
+                    f"{labelled.video}: {len(labelled.texts)} texts need as many vectors, not {len(vectors)}"
+                )
+            writer.add(labelled.video, vectors, rate=1.0, backbone=name, texts=RowTexts(labelled.texts))
             if report is not None:
-                report(each.video)
+                report(labelled.video)
     if not any(folder.glob("shard-*.parquet")):
         raise ShapeError(f"{folder}: there is no text to make vectors of; give records with texts")
     return FeatureStore(folder)

@@ -81,7 +81,7 @@ def train(dataset: DatasetContext) -> None:
         counts = f"{len(prepared.samples)} videos, {prepared.samples.labelled} steps with a label"
         dataset.say(f"training on {counts}")
 
-    train_run(sources, dataset.folder / RUN, of_any_width(dataset.recipe.train), told=report)
+    train_run(sources, dataset.folder / RUN, of_any_width(dataset.recipe.train), on_prepared=report)
 
 
 def of_any_width(settings: AlignerRunSettings) -> AlignerRunSettings:

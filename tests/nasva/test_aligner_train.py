@@ -1,30 +1,72 @@
-"""`stepline train nasva`, from stores on disk to networks: it learns, resumes bit for bit, and names what is wrong."""
+"""`stepline train nasva`, from stores on disk to networks: it learns, resumes bit for bit, and names what is wrong.
+
+Two processes train the real network as one does, by the command's own path, also when killed and resumed.
+"""
 
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from aligner_samples import sample, tiny
 from safetensors import safe_open
 from safetensors.torch import load_file
 from training_data import WIDTH, command, write_stores
 
+from stepline.cli import main
 from stepline.features import FeatureStore, FeatureWriter
 from stepline.features.store import shard_path
 from stepline.nasva.checkpoint import read_aligner, read_space, write_aligner
 from stepline.nasva.dataset import gather_samples
 from stepline.nasva.model import Aligner
-from stepline.nasva.train import recall_counts
+from stepline.nasva.settings import AlignerLossSettings
+from stepline.nasva.train import recall_counts, shuffle_texts, train_aligner
 from stepline.training.batches import collate
 from stepline.training.run_folder import CHECKPOINT, LOG
+from stepline.training.settings import TrainSettings
 from stepline.training.sources import read_labelled_texts
 
-QUICK = ("epochs=4", "batch=3", "learning_rate=3e-3", "save_every=4")
+SAMPLES = [sample(seed, seconds=20 + seed, ordered=True) for seed in range(6)]
+QUICK = TrainSettings(epochs=12, batch=3, learning_rate=3e-3, save_every=5)
+
+
+def test_training_places_texts_and_resumes_bit_for_bit(tmp_path):
+    network = tiny(dropout=0.1, attention_dropout=0.1, alignability=True)
+    losses = []
+    whole = train_aligner(SAMPLES, tmp_path / "whole", model=network, settings=QUICK, report=losses.append)
+    assert losses[-1].loss < 0.6 * losses[0].loss
+
+    def stop(progress):
+        if progress.step == 13:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train_aligner(SAMPLES, tmp_path / "parts", model=network, settings=QUICK, report=stop)
+    again = train_aligner(SAMPLES, tmp_path / "parts", model=network, settings=QUICK)
+    for (name, weight), other in zip(whole.named_parameters(), again.parameters(), strict=True):
+        assert torch.equal(weight, other), name
+
+
+def test_order_is_drawn_for_each_sample_or_for_all():
+    chance = np.random.default_rng(0)
+    each = [shuffle_texts(SAMPLES, AlignerLossSettings(), chance) for _ in range(100)]
+    shares = [sum(one.ordered for one in drawn) / len(drawn) for drawn in each]
+    assert 0.4 < np.mean(shares) < 0.6
+    assert set(shares) > {0.5}
+    whole = [shuffle_texts(SAMPLES, AlignerLossSettings(drawn="batch"), chance) for _ in range(100)]
+    assert {sum(one.ordered for one in drawn) for drawn in whole} == {0, 6}
+    never = shuffle_texts(SAMPLES, AlignerLossSettings(shuffled=0.0), chance)
+    assert all(one is given for one, given in zip(never, SAMPLES, strict=True))
+
+
+QUICK_RUN = ("epochs=4", "batch=3", "learning_rate=3e-3", "save_every=4")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -77,7 +119,7 @@ def test_it_learns_under_bf16(tmp_path, stores, stepline):
 def test_the_folder_tells_what_the_run_is(tmp_path, stores, stepline):
     pytest.importorskip("tensorboard", reason="curves need the extra `train`")
     held = ("--set", "data.held_out=0.3", "--tensorboard", "--json")
-    made = stepline(*command(stores, tmp_path, *QUICK, options=held))
+    made = stepline(*command(stores, tmp_path, *QUICK_RUN, options=held))
     told = json.loads(made.stdout)
     assert told["files"] == [str(tmp_path / name) for name in ("aligner.safetensors", "best.safetensors")]
     run = json.loads((tmp_path / "run.json").read_text())
@@ -88,7 +130,7 @@ def test_the_folder_tells_what_the_run_is(tmp_path, stores, stepline):
     assert len(scores) == 4  # one an epoch
     assert read_space(tmp_path / "best.safetensors").video == "drawn"
     assert list((tmp_path / "events").iterdir())
-    again = stepline(*command(stores, tmp_path, *QUICK, options=held))
+    again = stepline(*command(stores, tmp_path, *QUICK_RUN, options=held))
     assert "steps" not in json.loads(again.stdout)  # it was finished
 
 
@@ -155,9 +197,12 @@ def test_a_checkpoint_is_at_most_its_interval_behind(tmp_path, stores):
 
 
 def test_another_run_in_the_folder_is_refused(tmp_path, stores, stepline):
-    assert stepline(*command(stores, tmp_path, *QUICK)).exit_code == 0
-    for other in (command(stores, tmp_path, *QUICK, kinds=["steps"]), command(stores, tmp_path, *QUICK, "seed=3"),
-                  command(stores, tmp_path, *QUICK, options=("--set", "loss.form=release"))):  # fmt: skip
+    assert stepline(*command(stores, tmp_path, *QUICK_RUN)).exit_code == 0
+    for other in (
+        command(stores, tmp_path, *QUICK_RUN, kinds=["steps"]),
+        command(stores, tmp_path, *QUICK_RUN, "seed=3"),
+        command(stores, tmp_path, *QUICK_RUN, options=("--set", "loss.form=release")),
+    ):
         refused = stepline(*other)
         assert refused.exit_code == 1
         assert "another run, with other settings or sources; give another --out" in refused.stderr
@@ -167,9 +212,9 @@ def test_another_run_in_the_folder_is_refused(tmp_path, stores, stepline):
 
 
 def test_training_goes_on_from_a_network(tmp_path, stores, stepline):
-    assert stepline(*command(stores, tmp_path / "first", *QUICK)).exit_code == 0
+    assert stepline(*command(stores, tmp_path / "first", *QUICK_RUN)).exit_code == 0
     first = tmp_path / "first" / "aligner.safetensors"
-    assert stepline(*command(stores, tmp_path / "second", *QUICK, options=("--start", first))).exit_code == 0
+    assert stepline(*command(stores, tmp_path / "second", *QUICK_RUN, options=("--start", first))).exit_code == 0
     assert log(tmp_path / "second")[0]["loss"] < log(tmp_path / "first")[0]["loss"]
     other = stepline(*command(stores, tmp_path / "third", options=("--start", first, "--set", "model.width=64")))
     assert "model.width=64" in other.stderr
@@ -237,7 +282,7 @@ def test_features_that_became_nan_on_disk_stop_the_run_by_name(tmp_path, steplin
     data = bytearray(path.read_bytes())
     data[-2:] = np.float16(np.nan).tobytes()
     path.write_bytes(data)
-    made = stepline(*command(stores, tmp_path / "run", *QUICK))
+    made = stepline(*command(stores, tmp_path / "run", *QUICK_RUN))
     assert made.exit_code == 1
     assert "hold NaN or infinity; extract them again" in made.stderr
     assert stepline("features", "check", stores / "video").exit_code == 1
@@ -250,7 +295,7 @@ def test_what_is_left_out_is_told_and_listed(tmp_path, stores, stepline):
             writer.add(id, FeatureStore(stores / "video").matrix(id), rate=1.0, backbone="drawn")
     excluded = tmp_path / "test.txt"
     excluded.write_text("# made by `stepline excluded`\nv3\tht-step\nv9\n")
-    arguments = command(stores, tmp_path / "run", *QUICK, options=("--exclude", excluded))
+    arguments = command(stores, tmp_path / "run", *QUICK_RUN, options=("--exclude", excluded))
     arguments[arguments.index("--features") + 1] = str(part)
     made = stepline(*arguments)
     assert "6 samples of 3 videos" in made.stderr
@@ -262,7 +307,7 @@ def test_what_is_left_out_is_told_and_listed(tmp_path, stores, stepline):
 
 def test_a_list_that_excludes_nothing_is_warned_of(tmp_path, stores, stepline):
     (tmp_path / "test.txt").write_text("elsewhere\tht-step\n")
-    made = stepline(*command(stores, tmp_path / "run", *QUICK, options=("--exclude", tmp_path / "test.txt")))
+    made = stepline(*command(stores, tmp_path / "run", *QUICK_RUN, options=("--exclude", tmp_path / "test.txt")))
     assert "warning: no video of the sources is in the lists of --exclude" in made.stderr
     assert "is excluded" not in made.stderr
 
@@ -274,7 +319,7 @@ def other_videos(folder):
 
 
 def test_no_sample_left_and_no_store_are_errors(tmp_path, stores, stepline):
-    arguments = command(stores, tmp_path / "run", *QUICK)
+    arguments = command(stores, tmp_path / "run", *QUICK_RUN)
     arguments[arguments.index("--features") + 1] = str(stores / "step")  # features of texts, by mistake
     mistaken = stepline(*arguments)
     assert "holds features of texts, not of videos" in mistaken.stderr
@@ -286,3 +331,90 @@ def test_no_sample_left_and_no_store_are_errors(tmp_path, stores, stepline):
     assert "no feature store; `stepline features import SOURCE" in missing.stderr
     wide = stepline(*command(stores, tmp_path / "wide", options=("--set", "model.video_width=768")))
     assert "model.video_width=768, the features have 12; leave the setting out" in wide.stderr
+
+
+pytest.importorskip("accelerate", reason="several processes need the extra `train`")
+
+SETTINGS = ("batch=3", "learning_rate=1e-3", "save_every=4")
+STILL = ("--set", "model.dropout=0.0")  # each process draws its own dropout, so equality needs none
+LOSSES = 1e-5
+WEIGHTS = 1e-4  # measured: 1.0e-5, in biases of keys, whose gradient is rounding alone and which AdamW enlarges
+
+
+def free_port():
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+def run(arguments):
+    """Run the command in this process, to its end."""
+    main(arguments, standalone_mode=False)
+
+
+def one_of_two(rank, port, arguments):
+    """What torchrun would start: train, be stopped between checkpoints, and take the run up again."""
+    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
+    os.environ |= {"MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
+    torch.set_num_threads(1)
+    import stepline.training.loop as loop
+
+    step = loop._step
+
+    def stopped(*given, **named):
+        if named["batch"].step == 10:
+            raise Stopped
+        return step(*given, **named)
+
+    loop._step = stopped
+    with pytest.raises(Stopped):
+        run(arguments)
+    loop._step = step
+    run(arguments)
+
+
+class Stopped(Exception):
+    pass
+
+
+def compare(one, two):
+    found, expected = log(two), log(one)
+    assert [line["step"] for line in found] == list(range(1, 25))
+    assert len(expected) == 24
+    assert [line["loss"] for line in found] == pytest.approx([line["loss"] for line in expected], abs=LOSSES)
+    scores = [[line["score"] for line in lines if "score" in line] for lines in (found, expected)]
+    assert scores[0] == pytest.approx(scores[1], abs=LOSSES)
+    weights = [load_file(folder / CHECKPOINT) for folder in (two, one)]
+    names = [name for name in weights[1] if name.startswith("model.")]
+    torch.testing.assert_close(*({name: each[name] for name in names} for each in weights), atol=WEIGHTS, rtol=0)
+
+
+@pytest.fixture
+def fresh_stores(tmp_path):
+    return write_stores(tmp_path / "stores")
+
+
+def test_two_processes_train_as_one_also_when_stopped_and_resumed(tmp_path, fresh_stores, stepline):
+    held = (*STILL, "--set", "data.held_out=0.3", "--set", "data.held_out_score=loss")
+    settings = ("epochs=6", *SETTINGS)  # 12 samples are left: 24 steps
+    assert stepline(*command(fresh_stores, tmp_path / "one", *settings, options=held)).exit_code == 0
+    arguments = command(fresh_stores, tmp_path / "two", *settings, options=held)
+    torch.multiprocessing.spawn(one_of_two, (free_port(), arguments), nprocs=2)
+    compare(tmp_path / "one", tmp_path / "two")
+
+
+@pytest.mark.slow
+def test_torchrun_killed_in_mid_epoch_and_started_again_ends_as_one_process(tmp_path, fresh_stores, stepline):
+    settings = ("epochs=4", *SETTINGS)  # 16 samples: 24 steps; of the last batch of an epoch, one process has nothing
+    assert stepline(*command(fresh_stores, tmp_path / "one", *settings, options=STILL)).exit_code == 0
+    arguments = command(fresh_stores, tmp_path / "two", *settings, options=STILL)
+    launcher = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", str(free_port()))
+    child = started(arguments, *launcher)
+    checkpoint = tmp_path / "two" / CHECKPOINT
+    wait_until(checkpoint.exists, child)
+    kill(child)
+    assert len(log(tmp_path / "two")) < 24
+    assert started(arguments, *launcher).wait(timeout=300) == 0
+    compare(tmp_path / "one", tmp_path / "two")
+    assert json.loads((tmp_path / "two" / "run.json").read_text())["data"]["samples"] == 16
+    assert Path(tmp_path / "two" / "aligner.safetensors").exists()

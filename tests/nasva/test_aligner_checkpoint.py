@@ -5,15 +5,63 @@ import numpy as np
 import pytest
 import torch
 from aligner_samples import batch, tiny
+from safetensors.torch import save_file
 from torch.testing import assert_close
 
 from stepline.errors import ModelError
 from stepline.nasva import model as rows
-from stepline.nasva.checkpoint import import_official, our_name, read_aligner, write_aligner, write_weights
+from stepline.nasva.checkpoint import (
+    FeatureSpace,
+    find_aligner,
+    import_official,
+    our_name,
+    read_aligner,
+    read_space,
+    write_aligner,
+    write_weights,
+)
 from stepline.nasva.loss import grounding_loss
 from stepline.nasva.model import Aligner
 from stepline.nasva.settings import AlignerLossSettings
 from stepline.training.batches import Batch
+
+
+def test_a_checkpoint_says_whose_features_it_was_trained_on(tmp_path):
+    network = Aligner(tiny())
+    write_aligner(network, tmp_path / "said.safetensors", FeatureSpace("conse", "minilm"))
+    write_aligner(network, tmp_path / "silent.safetensors")
+    assert read_space(tmp_path / "said.safetensors") == FeatureSpace("conse", "minilm")
+    assert read_space(tmp_path / "silent.safetensors") is None
+    assert read_aligner(tmp_path / "said.safetensors").settings == tiny()
+
+
+def test_another_file_is_no_checkpoint(tmp_path):
+    import torch
+
+    save_file({"weight": torch.zeros(2)}, tmp_path / "other.safetensors")
+    (tmp_path / "text.safetensors").write_text("no tensors")
+    for name in ("other", "text", "absent"):
+        with pytest.raises(ModelError, match="not a grounding network of Stepline"):
+            read_space(tmp_path / f"{name}.safetensors")
+
+
+def test_a_folder_gives_its_best_network_else_the_final_one(tmp_path):
+    for name in ("last", "aligner", "best"):
+        (tmp_path / f"{name}.safetensors").write_bytes(b"")
+        if name != "last":
+            assert find_aligner(tmp_path).name == f"{name}.safetensors"
+
+
+def test_a_run_that_is_not_finished_has_no_network_yet(tmp_path):
+    (tmp_path / "last.safetensors").write_bytes(b"")
+    with pytest.raises(ModelError, match="the run is not finished; run `stepline train nasva` again to end it"):
+        find_aligner(tmp_path)
+
+
+def test_a_folder_without_a_network_is_named(tmp_path):
+    with pytest.raises(ModelError, match=r"holds none of best\.safetensors, aligner\.safetensors; give"):
+        find_aligner(tmp_path)
+
 
 CASES = {"tiny": ("tiny_", "tiny_checkpoint_fp32.pth"), "full": ("", "checkpoint_fp16.pth")}
 FIELDS = ("video", "video_padding_mask", "text", "text_padding_mask", "time_mask")

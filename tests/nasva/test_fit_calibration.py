@@ -1,0 +1,126 @@
+import json
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+import pytest
+from drawn_evidence import drawn
+
+from stepline.errors import DatasetError, ModelError
+from stepline.evaluate.calibration import calibration_error, fit_logistic
+from stepline.nasva.align import TextScores
+from stepline.nasva.calibration import (
+    Calibration,
+    calibration_features,
+    read_calibration,
+    uncalibrated_probability,
+    write_calibration,
+)
+from stepline.nasva.checkpoint import LoadedAligner
+from stepline.nasva.fit_calibration import calibrate_by_foreign_texts, cross_validate, shown_fraction, shown_probability
+from stepline.nasva.model import Aligner
+
+
+def test_evidence_is_what_a_row_looks_like():
+    scores = np.zeros((2, 40), np.float32)
+    scores[0, 5], scores[0, 30], scores[1, 5] = 0.8, 0.3, 0.1
+    rows = calibration_features(TextScores(scores, np.array([2.0, -1.0], np.float32), 1.0))
+    np.testing.assert_allclose(rows[0, [0, 1, 3, 4, 5]], [0.8, 0.8, 0.5, 0.7, 2.0], atol=1e-6)
+    np.testing.assert_allclose(rows[1, [0, 1, 3, 4, 5]], [0.1, 0.1, 0.1, -0.7, -1.0], atol=1e-6)
+    assert 0 < rows[0, 2] < rows[1, 2] < 1
+
+
+def test_evidence_of_one_text_in_one_row_is_finite():
+    assert np.isfinite(calibration_features(TextScores(np.full((1, 1), 0.2, np.float32), None, 1.0))).all()
+    assert calibration_features(TextScores(np.zeros((0, 7), np.float32), None, 1.0)).shape == (0, 6)
+
+
+def test_without_a_fit_the_head_or_the_best_cosine_stands_in():
+    scores = np.array([[0.4, -0.2], [-0.3, -0.1]], np.float32)
+    np.testing.assert_allclose(uncalibrated_probability(TextScores(scores, None, 1.0)), [0.4, 0.0])
+    np.testing.assert_allclose(uncalibrated_probability(TextScores(scores, np.zeros(2, np.float32), 1.0)), [0.5, 0.5])
+
+
+def test_a_calibration_belongs_to_one_network(tmp_path):
+    path = tmp_path / "aligner.shown.json"
+    assert read_calibration(path, "abc") is None
+    calibration = Calibration("abc", {"step": fit_logistic(*drawn())})
+    write_calibration(calibration, path)
+    assert read_calibration(path, "abc") == calibration
+    with pytest.raises(ModelError, match="fitted on another network"):
+        read_calibration(path, "def")
+
+
+@pytest.mark.parametrize("change", [{"evidence": ["best"]}, {"modes": {"step": {"mean": [1.0]}}}, {"modes": None}])
+def test_a_damaged_calibration_is_named(tmp_path, change):
+    path = tmp_path / "aligner.shown.json"
+    write_calibration(Calibration("abc", {"step": fit_logistic(*drawn())}), path)
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(ModelError, match="not a calibration"):
+        read_calibration(path, "abc")
+
+
+def look(shown, absent):
+    """A video of texts that are shown, which rise by 1 in one row, and of texts that are not."""
+    scores = np.random.default_rng(shown).normal(scale=0.1, size=(shown + absent, 30)).astype(np.float32)
+    scores[:shown, 3] += 1.0
+    return TextScores(scores, None, 1.0), np.arange(shown + absent) < shown
+
+
+def test_each_half_of_the_videos_needs_twenty_texts_of_each_kind():
+    assert cross_validate([look(10, 12)] * 4).videos == 4  # 20 shown and 24 not in each half
+    videos = [look(10, 12), look(10, 9), look(10, 12), look(10, 10)]  # 19 not in the second half
+    with pytest.raises(DatasetError, match=r"20 texts shown and 19 not in a half of the videos; each half.* needs 20"):
+        cross_validate(videos)
+
+
+NETWORK = LoadedAligner(cast(Aligner, None), Path("aligner.safetensors"), "abc", None, None)
+
+
+def fit(shown: list[bool], rng: np.random.Generator) -> TextScores:
+    """Scores of texts over 30 rows: noise, and where a text is shown a peak that is high enough half of the times."""
+    scores = rng.normal(0.0, 0.1, (len(shown), 30)).astype(np.float32)
+    for row, peak in zip(scores, shown, strict=True):
+        if peak:
+            row[rng.integers(30)] = rng.normal(0.4, 0.1)
+    return TextScores(np.clip(scores, -1, 1), None, 1.0)
+
+
+def made(videos: int, share: float, seed: int) -> tuple[list[TextScores], list[TextScores], list[bool]]:
+    rng = np.random.default_rng(seed)
+    truth = [[bool(rng.random() < share) for _ in range(5)] for _ in range(videos)]
+    own, foreign = [fit(one, rng) for one in truth], [fit([False] * 5, rng) for _ in truth]
+    return own, foreign, [one for texts in truth for one in texts]
+
+
+def test_the_share_is_read_from_how_many_own_texts_look_foreign() -> None:
+    foreign = np.linspace(0.0, 0.4, 101)  # median 0.2
+    own = np.array([0.1, 0.9, 0.9, 0.9])  # a quarter of them below it
+    assert shown_fraction(own, foreign) == pytest.approx(0.5)
+    assert shown_fraction(foreign, foreign) == pytest.approx(0.0, abs=0.02)
+
+
+def test_chances_are_one_where_nothing_foreign_looks_so_and_average_to_the_share() -> None:
+    assert shown_probability(np.array([1.0]), 1.0, 0.6)[0] == pytest.approx(1.0, abs=1e-2)
+    assert shown_probability(np.array([0.5]), 1.0, 0.6)[0] == pytest.approx(
+        0.6
+    )  # own and foreign look alike: the prior
+    assert shown_probability(np.array([0.1]), 1.0, 0.6)[0] == 0.0
+
+
+def test_p_shown_means_what_it_says_though_nobody_told_the_truth() -> None:
+    own, foreign, _ = made(200, 0.6, seed=0)
+    calibration, share = calibrate_by_foreign_texts(NETWORK, own, foreign)
+    assert share == pytest.approx(0.6, abs=0.12)
+    new, _, truth = made(200, 0.6, seed=1)
+    p = np.concatenate([calibration.modes["step"](calibration_features(one)) for one in new])
+    assert calibration_error(np.array(truth), p) < 0.1
+    assert p[np.array(truth)].mean() - p[~np.array(truth)].mean() > 0.4
+    assert calibration.aligner == "abc"
+
+
+def test_a_known_share_is_taken_as_it_is_and_one_that_cannot_be_told_is_an_error() -> None:
+    own, foreign, _ = made(40, 0.6, seed=2)
+    assert calibrate_by_foreign_texts(NETWORK, own, foreign, rate=0.3)[1] == 0.3
+    with pytest.raises(DatasetError, match=r"the share of shown texts comes out as 1\.00"):
+        calibrate_by_foreign_texts(NETWORK, own, own)  # alike in all they show
