@@ -13,6 +13,7 @@ from stepline.records import Word
 LONGEST_GAP = 1.0  # s; a larger hole in the stream ends the window instead of being filled with silence
 CONTEXT = 3.0  # s of sound before a window that the voice detector hears first: it starts cold otherwise
 ADVANCE = 0.25  # of a window that at least is left behind when the next one starts early
+NO_SOUND: Samples = np.zeros(0, np.float32)
 
 
 @dataclass(frozen=True)
@@ -59,16 +60,20 @@ class AudioWindower:
         self._size = int(settings.window * SAMPLE_RATE)
         self._start = 0.0
         self._given = 0  # samples of the window given last
-        self._samples: Samples = np.zeros(0, np.float32)
-        self._context: Samples = np.zeros(0, np.float32)
+        self._samples = self._context = NO_SOUND
 
     def windows(self, blocks: Iterable[AudioBlock]) -> Iterator[AudioWindow]:
         """Yield the sound in windows; `resume` between two of them makes the next one start early."""
         for block in blocks:
-            if self._gap_before(block) > LONGEST_GAP or not len(self._samples):
+            gap = float(block.start) - (self._start + len(self._samples) / SAMPLE_RATE)
+            if gap > LONGEST_GAP or not len(self._samples):
                 yield from self._rest()
-                self._restart(float(block.start))
-            self._append(block)
+                self._start, self._samples, self._context = float(block.start), NO_SOUND, NO_SOUND
+                gap = 0.0
+            # A small hole before the block becomes silence, what it repeats is left out.
+            hole = round(gap * SAMPLE_RATE)
+            samples = np.asarray(block.samples, np.float32)[max(0, -hole) :]
+            self._samples = np.concatenate([self._samples, np.zeros(max(0, hole), np.float32), samples])
             while len(self._samples) > self._size:
                 yield from self._next_window(last=False)
         yield from self._rest()
@@ -93,31 +98,14 @@ class AudioWindower:
         self._given = min(len(self._samples), frames * FRAME)
         ends = last and self._given == len(self._samples)
         yield AudioWindow(self._start, self._samples[: self._given], voice[:frames], ends)
-        self._advance(len(self._samples) if ends else self._given)
-
-    def _cut(self, voice: Samples) -> int:
-        """Return how many frames a window takes: up to the middle of the longest silence near its end."""
-        first = max(1, len(voice) - int(self._settings.cut_within * SAMPLE_RATE / FRAME))
-        return first + middle_of_longest_silence(voice[first:], self._settings.voice)
-
-    def _advance(self, count: int) -> None:
+        count = len(self._samples) if ends else self._given
         heard = np.concatenate([self._context, self._samples[:count]])
         keep = int(CONTEXT * SAMPLE_RATE / FRAME) * FRAME  # whole frames, so that the detector's stay aligned
         self._context = heard[len(heard) - min(keep, len(heard) // FRAME * FRAME) :]
         self._samples = self._samples[count:]
         self._start += count / SAMPLE_RATE
 
-    def _restart(self, start: float) -> None:
-        self._start = start
-        self._samples = np.zeros(0, np.float32)
-        self._context = np.zeros(0, np.float32)
-
-    def _gap_before(self, block: AudioBlock) -> float:
-        return float(block.start) - (self._start + len(self._samples) / SAMPLE_RATE)
-
-    def _append(self, block: AudioBlock) -> None:
-        """Append a block: a small hole before it becomes silence, what it repeats is left out."""
-        count = round(self._gap_before(block) * SAMPLE_RATE)
-        samples = np.asarray(block.samples, np.float32)
-        pieces = [self._samples, np.zeros(max(0, count), np.float32), samples[max(0, -count) :]]
-        self._samples = np.concatenate(pieces)
+    def _cut(self, voice: Samples) -> int:
+        """Return how many frames a window takes: up to the middle of the longest silence near its end."""
+        first = max(1, len(voice) - int(self._settings.cut_within * SAMPLE_RATE / FRAME))
+        return first + middle_of_longest_silence(voice[first:], self._settings.voice)

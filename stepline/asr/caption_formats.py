@@ -94,24 +94,17 @@ def decode_file(path: Path) -> str:
         data = path.read_bytes()
     except OSError as error:
         raise CaptionError(f"{path}: cannot be read ({error.strerror}); give a caption file") from error
-    text = _decode(path, data)
+    marked = next((name for mark, name in MARKS if data.startswith(mark)), None)
+    try:
+        text = data.decode(marked or "utf-8")
+    except UnicodeDecodeError as error:
+        if marked is not None:
+            damage = f"begins as {marked} but is damaged at byte {error.start}"
+            raise CaptionError(f"{path}: {damage}; save it as UTF-8") from error
+        text = data.decode("cp1252", errors="replace")
     if "\0" in text:
         raise CaptionError(f"{path}: holds zero bytes, so it is no caption text; give srt, vtt, csv or json")
     return text.replace("\r\n", "\n").replace("\r", "\n")
-
-
-def _decode(path: Path, data: bytes) -> str:
-    marked = next((name for mark, name in MARKS if data.startswith(mark)), None)
-    if marked is None:
-        try:
-            return data.decode("utf-8")
-        except UnicodeDecodeError:
-            return data.decode("cp1252", errors="replace")
-    try:
-        return data.decode(marked)
-    except UnicodeDecodeError as error:
-        damage = f"begins as {marked} but is damaged at byte {error.start}"
-        raise CaptionError(f"{path}: {damage}; save it as UTF-8") from error
 
 
 def strip_tags(text: str) -> str:
@@ -197,10 +190,8 @@ def _timed_words(body: str, start: float, end: float) -> tuple[Word, ...]:
     """Return the words of a cue; a word lasts to the next time in the cue."""
     pieces = INLINE.split(body)  # text, then four clock parts and text again and again
     starts = [start, *(_clock_seconds(tuple(pieces[i : i + 4])) for i in range(1, len(pieces) - 3, 5))]
-    texts = pieces[::5]
     words: list[Word] = []
-    for index, (text, begin) in enumerate(zip(texts, starts, strict=True)):
-        after = starts[index + 1] if index + 1 < len(starts) else end
+    for text, begin, after in zip(pieces[::5], starts, [*starts[1:], end], strict=True):
         tokens = html.unescape(strip_tags(text)).split()
         step = (after - begin) / max(1, len(tokens))
         for position, token in enumerate(tokens):
@@ -211,19 +202,17 @@ def _timed_words(body: str, start: float, end: float) -> tuple[Word, ...]:
 def _end_at_next_words(cues: list[Cue]) -> list[Cue]:
     """End each cue where the next one's words begin: rolling cues stay on the screen longer than they are spoken."""
     found = []
-    for index, cue in enumerate(cues):
-        after = cues[index + 1].start if index + 1 < len(cues) else None
+    for cue, after in zip(cues, [*(following.start for following in cues[1:]), None], strict=False):
         if after is not None and cue.start is not None and cue.end is not None and cue.start < after < cue.end:
-            words = tuple(_clip_word(word, after) for word in cue.words)
-            cue = replace(cue, end=after, words=words)
+            words = [
+                word.model_copy(update={"span": _span(word.span.start, after)})
+                if word.span is not None and word.span.end > after
+                else word
+                for word in cue.words
+            ]
+            cue = replace(cue, end=after, words=tuple(words))
         found.append(cue)
     return found
-
-
-def _clip_word(word: Word, latest: float) -> Word:
-    if word.span is None or word.span.end <= latest:
-        return word
-    return word.model_copy(update={"span": _span(word.span.start, latest)})
 
 
 # ---------------------------------------------------------------- csv
@@ -244,24 +233,23 @@ def parse_csv(text: str, name: str) -> list[Cue]:
         header = [column.strip().lower() for column in next(rows, [])]
         if not set(COLUMNS) <= set(header):
             raise CaptionError(f"{name}, line 1: needs the columns start,end,text; it has {','.join(header)[:80]!r}")
-        start, end, said = (header.index(column) for column in COLUMNS)
-        return [_cue_of_row(row, (start, end, said), name, rows.line_num) for row in rows if any(row)]
+        columns = [header.index(column) for column in COLUMNS]
+        cues = []
+        for row in filter(any, rows):
+            if len(row) <= max(columns):
+                found = f"{name}, line {rows.line_num}: {len(row)} columns"
+                raise CaptionError(f"{found}, needs start, end, text; add what is missing")
+            start, end, text = (row[column] for column in columns)
+            cues.append(Cue(text, parse_seconds(start), parse_seconds(end)))
+        return cues
     except csv.Error as error:
         raise CaptionError(f"{name}, line {rows.line_num}: no valid csv ({error}); correct that line") from error
-
-
-def _cue_of_row(row: list[str], columns: tuple[int, int, int], name: str, line: int) -> Cue:
-    if len(row) <= max(columns):
-        raise CaptionError(f"{name}, line {line}: {len(row)} columns, needs start, end, text; add what is missing")
-    start, end, text = (row[column] for column in columns)
-    return Cue(text, parse_seconds(start), parse_seconds(end))
 
 
 # ---------------------------------------------------------------- JSON
 
 Json: TypeAlias = object  # what json.loads gives; every use checks its type
 
-LISTS = ("text", "start", "end")
 CJK = "\u2e80"  # from here on scripts are written without spaces between words
 FORMS = "YouTube json3 (events), WhisperX (segments), or {video: {text, start, end}}"
 
@@ -274,17 +262,9 @@ def parse_json(text: str, name: str, video: str | None) -> list[Cue]:
         raise CaptionError(f"{name}, line {error.lineno}: not valid JSON ({error.msg}); correct that line") from error
     except (ValueError, RecursionError) as error:
         raise CaptionError(f"{name}: JSON that nests too deep or holds too long a number; give {FORMS}") from error
-    return _cues_of_video(tree, name, video)
-
-
-def _cues_of_video(tree: Json, name: str, video: str | None) -> list[Cue]:
     cues = _cues_of_form(tree, name)
-    if cues is not None:
-        return cues
-    if not isinstance(tree, dict) or not tree:
-        raise CaptionError(f"{name}: JSON of an unknown form; give {FORMS}")
-    entry = tree[_choose_video(tree, name, video)]
-    cues = _cues_of_form(entry, name)
+    if cues is None and isinstance(tree, dict) and tree:
+        cues = _cues_of_form(tree[_choose_video(tree, name, video)], name)
     if cues is None:
         raise CaptionError(f"{name}: JSON of an unknown form; give {FORMS}")
     return cues
@@ -314,20 +294,15 @@ def _cues_of_form(tree: Json, name: str) -> list[Cue] | None:
         return _cues_of_events(events)
     if isinstance(segments, list):
         return [_cue_of_segment(part) for part in segments if isinstance(part, dict)]
-    if all(isinstance(tree.get(column), list) for column in LISTS):
-        return _cues_of_columns(tree, name)
-    return None
-
-
-def _cues_of_columns(tree: Mapping[str, Json], name: str) -> list[Cue]:
-    texts, starts, ends = (column if isinstance(column := tree[key], list) else [] for key in LISTS)
-    if not len(texts) == len(starts) == len(ends):
-        sizes = f"{len(texts)}, {len(starts)}, {len(ends)}"
+    columns = [column for key in ("text", "start", "end") if isinstance(column := tree.get(key), list)]
+    if len(columns) < 3:
+        return None
+    if len({len(column) for column in columns}) > 1:
+        sizes = ", ".join(str(len(column)) for column in columns)
         raise CaptionError(f"{name}: text, start and end must be equally long lists, not {sizes}")
-    rows = zip(texts, starts, ends, strict=True)
     return [
         Cue(text if isinstance(text, str) else "", parse_seconds(start), parse_seconds(end))
-        for text, start, end in rows
+        for text, start, end in zip(*columns, strict=True)
     ]
 
 
@@ -359,16 +334,15 @@ def _word(item: Mapping[str, Json]) -> list[Word]:
 
 def _cues_of_events(events: list[Json]) -> list[Cue]:
     """Return the cues of YouTube json3: times in milliseconds, words with offsets, each event until the next begins."""
-    shown = [event for event in events if isinstance(event, dict) and _pieces(event)]
-    starts = [parse_seconds(event.get("tStartMs")) for event in shown]
+    shown = [(event, pieces) for event in events if isinstance(event, dict) and (pieces := _pieces(event))]
+    starts = [parse_seconds(event.get("tStartMs")) for event, _ in shown]
     found = []
-    for index, event in enumerate(shown):
-        start, length = starts[index], parse_seconds(event.get("dDurationMs"))
-        after = starts[index + 1] if index + 1 < len(starts) else None
+    for (event, pieces), start, after in zip(shown, starts, [*starts[1:], None], strict=False):
+        length = parse_seconds(event.get("dDurationMs"))
         end = start + length if start is not None and length is not None else after
         if start is not None and end is not None and after is not None and start < after < end:
             end = after
-        found.append(_cue_of_event(event, start, end))
+        found.append(_cue_of_pieces(pieces, start, end))
     return found
 
 
@@ -380,14 +354,12 @@ def _pieces(event: Mapping[str, Json]) -> list[tuple[str, float | None]]:
     return texts if "".join(text for text, _ in texts).strip() else []
 
 
-def _cue_of_event(event: Mapping[str, Json], start: float | None, end: float | None) -> Cue:
-    pieces = _pieces(event)
+def _cue_of_pieces(pieces: list[tuple[str, float | None]], start: float | None, end: float | None) -> Cue:
     text = "".join(piece for piece, _ in pieces)
     if start is None or end is None:
         return Cue(text, None, None)
-    seconds = Cue(text, start / 1000, end / 1000)
     if len(pieces) < 2 or all(offset is None for _, offset in pieces):
-        return seconds
+        return Cue(text, start / 1000, end / 1000)
     starts = [(start + (offset or 0.0)) / 1000 for _, offset in pieces]
     words = [
         Word(text=f" {piece.strip()}", span=_span(begin, min(after, end / 1000)))

@@ -20,14 +20,12 @@ from stepline.asr.caption_formats import (
 )
 from stepline.asr.sentences import ends_sentence, split_sentences
 from stepline.asr.settings import AsrSettings
-from stepline.asr.transcribe import TranscriptionResult
+from stepline.asr.transcribe import DEFAULTS, LONGEST_TEXT, TranscriptionResult
 from stepline.errors import CaptionError
 from stepline.records import Rejected, Sentence, Span, Transcript, Word
 
-DEFAULTS = AsrSettings()
 SHORTEST = 0.2  # s; a cue shown no longer is an artefact of rolling captions (TAN)
 PUNCTUATED = 0.02  # full stops a word from which the punctuation is taken seriously
-LONGEST_TEXT = 300  # characters of a dropped text that are kept
 LONGEST_GAP = 0.5  # s between two cues up to which the second can be a longer version of the first
 
 

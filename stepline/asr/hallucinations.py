@@ -68,9 +68,11 @@ def hallucination_reasons(
     ]
     doubted = sum(reason is not None for reason in reasons)
     if sentences and doubted >= DOUBTED * len(sentences):
-        reasons = [
-            reason or _doubt_by_neighbours(proof, settings) for reason, proof in zip(reasons, evidence, strict=True)
-        ]
+        for index, proof in enumerate(evidence):
+            likely = proof.log_probability
+            if reasons[index] is None and likely is not None and likely < settings.clear_log_probability:
+                doubt = f"the words are unsure (log-probability {likely:.2f})"
+                reasons[index] = f"what stands beside it is not believed, and {doubt}"
     return reasons
 
 
@@ -88,20 +90,5 @@ def hallucination_reason(sentence: Sentence, evidence: SpeechEvidence, settings:
     if likely is not None and likely + evidence.voiced < settings.belief:
         return f"little voice (probability {evidence.voiced:.2f}) and unsure words (log-probability {likely:.2f})"
     plain = " ".join(re.sub(r"[^\w' ]", " ", sentence.text.lower().replace("’", "'")).split())
-    if STOCK.fullmatch(plain) and _weak(evidence, settings):
-        return "a stock phrase that Whisper writes where nobody speaks"
-    return None
-
-
-def _weak(evidence: SpeechEvidence, settings: AsrSettings) -> bool:
-    """Tell whether a phrase that is often invented lacks the evidence of clear speech."""
-    likely = evidence.log_probability
-    return evidence.voiced < settings.clear_voice or (likely is not None and likely < settings.clear_log_probability)
-
-
-def _doubt_by_neighbours(evidence: SpeechEvidence, settings: AsrSettings) -> str | None:
-    """Return the doubt that falls on a sentence whose neighbours are mostly not believed."""
-    likely = evidence.log_probability
-    if likely is None or likely >= settings.clear_log_probability:
-        return None
-    return f"what stands beside it is not believed, and the words are unsure (log-probability {likely:.2f})"
+    clear = evidence.voiced >= settings.clear_voice and (likely is None or likely >= settings.clear_log_probability)
+    return "a stock phrase that Whisper writes where nobody speaks" if STOCK.fullmatch(plain) and not clear else None

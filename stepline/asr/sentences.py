@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Sequence
-from itertools import pairwise
 
 from stepline.records import Sentence, Span, Word
 
@@ -60,9 +59,7 @@ def ends_sentence(text: str, following: str | None = None) -> bool:
 
 def _split_at_stops(words: Sequence[Word], pause: float) -> list[list[Word]]:
     groups: list[list[Word]] = [[]]
-    for word, following in pairwise([*words, None]):
-        if word is None:
-            break
+    for word, following in zip(words, [*words[1:], None], strict=False):
         groups[-1].append(word)
         if following is None or ends_sentence(word.text, following.text) or _silence(word, following) >= pause:
             groups.append([])
@@ -98,9 +95,6 @@ def _sentence(words: list[Word]) -> Sentence | None:
     confidence = sum(known) / len(known) if known else None
     span = Span(spans[0].start, max(span.end for span in spans))
     plain = tuple(word.model_copy(update={"text": word.text.strip()}) for word in words)
-    return Sentence(text=join_words(words), span=span, words=plain, confidence=confidence)
-
-
-def join_words(words: Sequence[Word]) -> str:
-    """Return the words as text; each carries the space before it, as Whisper writes them (Chinese has none)."""
-    return " ".join("".join(word.text for word in words).split())
+    # A word carries the space before it, as Whisper writes it; Chinese has none.
+    text = " ".join("".join(word.text for word in words).split())
+    return Sentence(text=text, span=span, words=plain, confidence=confidence)

@@ -1,5 +1,7 @@
 """Where somebody speaks: Silero's voice detector, which faster-whisper carries."""
 
+from itertools import pairwise
+
 import numpy as np
 
 from stepline.media.audio import SAMPLE_RATE, Samples
@@ -34,18 +36,11 @@ def find_speech(voice: Samples, *, threshold: float, gap: float, pad: float) -> 
             runs[-1][1] = index + 1
         else:
             runs.append([index, index + 1])
-    return _padded(runs, round(pad * SAMPLE_RATE), len(voice) * FRAME)
-
-
-def _padded(runs: list[list[int]], pad: int, total: int) -> list[tuple[int, int]]:
-    """Return the runs in samples, each widened by `pad` but never past the middle of the silence beside it."""
-    edges = [(first * FRAME, last * FRAME) for first, last in runs]
-    padded = []
-    for index, (first, last) in enumerate(edges):
-        before = (edges[index - 1][1] + first) // 2 if index else 0
-        after = (last + edges[index + 1][0]) // 2 if index + 1 < len(edges) else total
-        padded.append((max(before, first - pad), min(after, last + pad)))
-    return padded
+    # A run is widened, but never past the middle of the silence beside it.
+    margin, edges = round(pad * SAMPLE_RATE), [(first * FRAME, last * FRAME) for first, last in runs]
+    middles = [(before + after) // 2 for (_, before), (after, _) in pairwise(edges)]
+    limits = zip(edges, [0, *middles], [*middles, len(voice) * FRAME], strict=False)
+    return [(max(low, first - margin), min(high, last + margin)) for (first, last), low, high in limits]
 
 
 def middle_of_longest_silence(voice: Samples, threshold: float) -> int:

@@ -44,8 +44,12 @@ class Whisper:
         )
         if self.language is None:
             self.language = str(info.language)
+        segment = next(iter(segments), None)
+        if segment is None:
+            return WindowTranscript((), str(info.language))
         timestamps = _SpeechTimestamps(window.start, runs, self._settings.longest_word)
-        return _transcript(next(iter(segments), None), str(info.language), timestamps)
+        words = tuple(_word(word, timestamps) for word in segment.words or ())
+        return WindowTranscript(words, str(info.language), float(segment.avg_logprob))
 
     def detect(self, window: AudioWindow) -> tuple[str, float]:
         """Return the most likely language of the window's speech and its probability; the window holds speech."""
@@ -107,18 +111,7 @@ def _check_language(name: str, wanted: str | None, model: Any) -> str | None:
     return wanted
 
 
-def _transcript(segment: Any, language: str, timestamps: _SpeechTimestamps) -> WindowTranscript:
-    if segment is None:
-        return WindowTranscript((), language)
-    words = tuple(
-        Word(
-            text=str(word.word), span=timestamps.span(float(word.start), float(word.end)), confidence=_probability(word)
-        )
-        for word in segment.words or ()
-    )
-    return WindowTranscript(words, language, float(segment.avg_logprob))
-
-
-def _probability(word: Any) -> float:
-    value = float(word.probability)
-    return min(1.0, max(0.0, value)) if math.isfinite(value) else 0.0
+def _word(word: Any, timestamps: _SpeechTimestamps) -> Word:
+    span, probability = timestamps.span(float(word.start), float(word.end)), float(word.probability)
+    confidence = min(1.0, max(0.0, probability)) if math.isfinite(probability) else 0.0
+    return Word(text=str(word.word), span=span, confidence=confidence)

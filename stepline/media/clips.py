@@ -46,8 +46,7 @@ def join_clips(path: Path | str, spans: Sequence[Span], out: Path, settings: Med
         for span in spans:
             clip.add(path, span, offset)
             offset += span.duration
-        clip.finish()
-        if not clip.written:
+        if not clip.finish():
             raise MediaError(
                 f"{path}: nothing to cut between {spans[0].start:g} and {spans[-1].end:g} s; "
                 "the video, or what can be read of it, ends before"
@@ -68,11 +67,6 @@ class _ClipWriter:
             if media.sound is not None:
                 self._sound = _SoundEncoder(media, container)
 
-    @property
-    def written(self) -> bool:
-        """Whether anything went into the file."""
-        return any(track is not None and track.written for track in (self._picture, self._sound))
-
     def add(self, path: Path | str, span: Span, offset: float) -> None:
         """Append a span of the source; `offset`: where in the clip it starts."""
         with open_media(path, self._settings) as media:
@@ -84,25 +78,21 @@ class _ClipWriter:
                 tracks[media.sound.index] = self._sound
             for track in tracks.values():
                 track.begin(media, span, offset)
-            _copy(media, tracks, span)
+            for packet in media.packets():
+                if packet.stream_index in tracks:
+                    for frame in media.decode(packet):
+                        tracks[packet.stream_index].take(frame)
+                if all(track.done for track in tracks.values()) or media.packet_end(packet) > span.end + BEHIND:
+                    break
+            for track in tracks.values():
+                track.end()
 
-    def finish(self) -> None:
-        """Write what the encoders hold back."""
-        for track in (self._picture, self._sound):
-            if track is not None:
-                track.finish()
-
-
-def _copy(media: OpenMedia, tracks: "dict[int, _PictureEncoder | _SoundEncoder]", span: Span) -> None:
-    for packet in media.packets():
-        track = tracks.get(packet.stream_index)
-        if track is not None:
-            for frame in media.decode(packet):
-                track.take(frame)
-        if all(track.done for track in tracks.values()) or media.packet_end(packet) > span.end + BEHIND:
-            break
-    for track in tracks.values():
-        track.end()
+    def finish(self) -> bool:
+        """Write what the encoders hold back; return whether anything went into the file."""
+        tracks = [track for track in (self._picture, self._sound) if track is not None and track.written]
+        for track in tracks:
+            track.finish()
+        return bool(tracks)
 
 
 class _PictureEncoder:
@@ -150,8 +140,7 @@ class _PictureEncoder:
 
     def finish(self) -> None:
         """Write what the encoder holds back."""
-        if self.written:
-            self._mux(self._stream.encode(None))
+        self._mux(self._stream.encode(None))
 
     def _release(self, until: float) -> None:
         """Encode the frame that is held, shown up to `until`."""
@@ -218,8 +207,7 @@ class _SoundEncoder:
 
     def finish(self) -> None:
         """Write what the encoder holds back."""
-        if self.written:
-            self._clip.mux(self._stream.encode(None))
+        self._clip.mux(self._stream.encode(None))
 
     def _write(self, blocks: Iterator[tuple[float, Any]]) -> None:
         for start, samples in blocks:

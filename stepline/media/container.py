@@ -61,21 +61,17 @@ class StreamClock:
 
     def time_of(self, stamp: int | None, time_base: Fraction | None, length: float) -> float:
         """Return the time of a frame that lasts `length` s."""
-        time = self._time(stamp, time_base)
+        time = self._expected or 0.0
+        if stamp is not None and time_base:
+            claimed = float(stamp * time_base) - self._start
+            if claimed > self._latest:
+                self._damage.stamps += 1
+            elif self._expected is not None and claimed < self._expected - JUMP:
+                self._damage.stamps += 1
+                self._start -= self._expected - claimed
+            else:
+                time = claimed
         self._expected = time + length
-        return time
-
-    def _time(self, stamp: int | None, time_base: Fraction | None) -> float:
-        if stamp is None or not time_base:
-            return self._expected or 0.0
-        time = float(stamp * time_base) - self._start
-        if time > self._latest:
-            self._damage.stamps += 1
-            return self._expected or 0.0
-        if self._expected is not None and time < self._expected - JUMP:
-            self._damage.stamps += 1
-            self._start -= self._expected - time
-            return self._expected
         return time
 
 
@@ -88,21 +84,20 @@ class PictureTiming:
         self._stamp: int | None = None  # of the frame before
 
     def time_and_length(self, frame: Any) -> tuple[float, float]:
-        """Return when a decoded frame appears and how long it lasts, in s."""
+        """Return when a decoded frame appears and how long it lasts, in s.
+
+        It lasts as it says, else as the one before did, else by the frame rate.
+        """
         stamp = frame.pts if frame.pts is not None else frame.dts
-        length = self._length_of(stamp, frame)
+        length = self._length
+        if frame.time_base and frame.duration:
+            length = float(frame.duration * frame.time_base)
+        elif frame.time_base and stamp is not None and self._stamp is not None:
+            step = (stamp - self._stamp) * frame.time_base
+            if 0 < step <= JUMP:
+                self._length = length = float(step)
         self._stamp = stamp
         return self._clock.time_of(stamp, frame.time_base, length), length
-
-    def _length_of(self, stamp: int | None, frame: Any) -> float:
-        """Return how long a frame lasts: as it says, else as the one before did, else by the frame rate."""
-        if not frame.time_base:
-            return self._length
-        if frame.duration:
-            return float(frame.duration * frame.time_base)
-        if stamp is not None and self._stamp is not None and 0 < (stamp - self._stamp) * frame.time_base <= JUMP:
-            self._length = float((stamp - self._stamp) * frame.time_base)
-        return self._length
 
 
 # Demuxers that read one file and never follow a reference out of it. Playlists (hls, concat, dash, sdp) and
@@ -268,16 +263,28 @@ def _open_container(path: Path, settings: MediaSettings) -> Any:
 
 def _streams(path: Path, container: Any, settings: MediaSettings) -> tuple[Any, Any]:
     """Return the best picture and sound stream, each None if there is none, set up for decoding."""
+    from av.stream import Disposition
+
     count = len(container.streams)
     if count > settings.max_streams:
         raise MediaError(
             f"{path}: {count} streams are more than media.max_streams = {settings.max_streams}; "
             "keep one picture and one sound track (ffmpeg -i IN -c copy OUT)"
         )
-    picture, sound = _picture_stream(container), _best_stream(container.streams.audio)
+    cover = Disposition.attached_pic | Disposition.timed_thumbnails  # a cover picture is no picture stream
+    picture = _best_stream([stream for stream in container.streams.video if not stream.disposition & cover])
+    sound = _best_stream(container.streams.audio)
     if picture is None and sound is None:
         raise MediaError(f"{path}: neither picture nor sound that can be decoded; convert it to mp4 (H.264, AAC)")
-    _limit_picture(path, picture, settings)
+    if picture is not None:
+        context = picture.codec_context
+        if context.width * context.height > settings.max_pixels:
+            raise MediaError(
+                f"{path}: pictures of {context.width}x{context.height} are more than media.max_pixels = "
+                f"{settings.max_pixels}; scale the video down (ffmpeg -i IN -vf scale=-2:720 OUT)"
+            )
+        context.options = {"max_pixels": str(settings.max_pixels)}  # pictures may grow in mid-stream
+        context.thread_count = settings.threads
     return picture, sound
 
 
@@ -290,33 +297,12 @@ def check_duration(path: Path, duration: float, settings: MediaSettings) -> None
         )
 
 
-def _picture_stream(container: Any) -> Any:
-    """Return the picture stream: the default one, else the first; a cover picture is none."""
-    from av.stream import Disposition
-
-    cover = Disposition.attached_pic | Disposition.timed_thumbnails
-    return _best_stream([stream for stream in container.streams.video if not stream.disposition & cover])
-
-
 def _best_stream(streams: Any) -> Any:
     """Return the default stream among those that a decoder exists for, else the first of them."""
     from av.stream import Disposition
 
     usable = [stream for stream in streams if stream.codec_context is not None]
     return next((stream for stream in usable if stream.disposition & Disposition.default), next(iter(usable), None))
-
-
-def _limit_picture(path: Path, picture: Any, settings: MediaSettings) -> None:
-    if picture is None:
-        return
-    context = picture.codec_context
-    if context.width * context.height > settings.max_pixels:
-        raise MediaError(
-            f"{path}: pictures of {context.width}x{context.height} are more than media.max_pixels = "
-            f"{settings.max_pixels}; scale the video down (ffmpeg -i IN -vf scale=-2:720 OUT)"
-        )
-    context.options = {"max_pixels": str(settings.max_pixels)}  # pictures may grow in mid-stream
-    context.thread_count = settings.threads
 
 
 def picture_rate(stream: Any) -> float:

@@ -39,21 +39,16 @@ class FrameScaler:
 
         turned = quarter_turns(frame)
         if self._size is None:
-            self._size = self._fit(*display_size(frame, self._aspect))
+            full = display_size(frame, self._aspect)
+            scale = 1.0 if self._shorter is None else self._shorter / min(full)
+            scale = scale if self._width is None else self._width / full[0]
+            self._size = max(1, round(full[0] * scale)), max(1, round(full[1] * scale))
         width, height = self._size if turned % 2 == 0 else self._size[::-1]
         if self._swscale is None:
             self._swscale = VideoReformatter()  # one for all frames: it keeps its tables
         small = self._swscale.reformat(frame, width, height, "rgb24", interpolation="BILINEAR")
         pixels: Image = small.to_ndarray()
         return np.ascontiguousarray(np.rot90(pixels, turned)) if turned else pixels
-
-    def _fit(self, width: int, height: int) -> tuple[int, int]:
-        scale = 1.0
-        if self._width is not None:
-            scale = self._width / width
-        elif self._shorter is not None:
-            scale = self._shorter / min(width, height)
-        return max(1, round(width * scale)), max(1, round(height * scale))
 
 
 def quarter_turns(frame: Any) -> int:

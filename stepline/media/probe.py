@@ -36,7 +36,12 @@ def probe(path: Path | str, settings: MediaSettings | None = None) -> MediaInfo:
     settings = settings or MediaSettings()
     with open_media(path, settings) as media:
         first, ended = _first_frames(media)
-        warnings = tuple(_unreadable(media, first, ended))
+        streams = (media.picture, "video", "picture", "sound"), (media.sound, "audio", "sound", "picture")
+        warnings = tuple(
+            f"the {lost} cannot be decoded; only the {left} is used"
+            for stream, kind, lost, left in streams
+            if ended and stream is not None and kind not in first
+        )
         picture, sound = first.get("video"), first.get("audio")
         has_picture = media.picture is not None and (picture is not None or not ended)
         has_sound = media.sound is not None and (sound is not None or not ended)
@@ -67,15 +72,6 @@ def _first_frames(media: OpenMedia) -> tuple[dict[str, Any], bool]:
         if len(first) == len(wanted) or count > MOST_PACKETS:
             return first, False
     return first, True
-
-
-def _unreadable(media: OpenMedia, first: dict[str, Any], ended: bool) -> list[str]:
-    lines = []
-    if ended and media.picture is not None and "video" not in first:
-        lines.append("the picture cannot be decoded; only the sound is used")
-    if ended and media.sound is not None and "audio" not in first:
-        lines.append("the sound cannot be decoded; only the picture is used")
-    return lines
 
 
 def _duration(media: OpenMedia, settings: MediaSettings) -> float:

@@ -213,16 +213,12 @@ class _PictureCursor:
             return None
         far = self._next is not None and second > self._next[0] + NEAR
         if self._shown is None or (far and self._media.exact):
-            self._leap(second)
+            seek_before(self._media, second)
+            self._coming = decode_pictures(self._media)
+            self._shown, self._next = next(self._coming, None), next(self._coming, None)
         while self._next is not None and self._next[0] <= second:
             self._shown, self._next = self._next, next(self._coming, None)
         if self._shown is None:
             return None
         time, length, frame = self._shown
         return frame if self._next is not None or second < time + length + LINGER else None
-
-    def _leap(self, second: float) -> None:
-        seek_before(self._media, second)
-        self._coming = decode_pictures(self._media)
-        self._shown = next(self._coming, None)
-        self._next = next(self._coming, None)
