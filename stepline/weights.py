@@ -11,10 +11,12 @@ import shutil
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from stepline.errors import ModelError
 
-_BLOCK = 1 << 20  # bytes read at a time
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -164,9 +166,26 @@ def sha256(path: Path) -> str:
     """Return the hex sha256 of a file, read in blocks."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
-        while block := file.read(_BLOCK):
+        while block := file.read(1 << 20):
             digest.update(block)
     return digest.hexdigest()
+
+
+def read_tensors(path: Path, network: str, cure: str) -> "dict[str, Tensor]":
+    """Return the float32 tensors of a network's state dict by their names; nothing else is ever unpickled.
+
+    Raises ModelError for any other file, with the cure.
+    """
+    import torch
+
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # a damaged file makes torch.load raise almost anything, IndexError among it
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+        raise ModelError(f"{path}: not {network}'s weights ({reason}); {cure}") from error
+    if not isinstance(content, dict) or not all(isinstance(value, torch.Tensor) for value in content.values()):
+        raise ModelError(f"{path}: holds a {type(content).__name__}, no tensors by name; {cure}")
+    return {str(name): value.float() if value.is_floating_point() else value for name, value in content.items()}
 
 
 def _join_parts(weights: Weights, paths: list[Path]) -> Path:

@@ -9,13 +9,13 @@ How each file is named after its item:
 any of these that holds {id: (T, D), ...}          VidChapters' one file of all videos
 """
 
+import itertools
 import json
 import tarfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -59,14 +59,12 @@ def find_features(source: Path, ending: str | None = None) -> Iterator[FeatureFi
     if not source.exists():
         raise StoreError(f"{source}: no such file or folder; give features, a folder of them, or a WebDataset's .tar")
     paths = sorted(path for path in source.rglob("*") if path.is_file()) if source.is_dir() else [source]
-    empty = True
-    for path in paths:
-        for file in _in_file(path, ending):
-            empty = False
-            yield file
-    if empty:
+    files = (file for path in paths for file in _in_file(path, ending))
+    first = next(files, None)
+    if first is None:
         wanted = f"that ends with {ending}" if ending else f"({' '.join(FEATURE_SUFFIXES)}, or these in a .tar)"
         raise StoreError(f"{source}: holds no feature file {wanted}; give the folder that does")
+    yield from itertools.chain((first,), files)
 
 
 def read_items(file: FeatureFile) -> Iterator[FeatureItem]:
@@ -78,9 +76,8 @@ def read_items(file: FeatureFile) -> Iterator[FeatureItem]:
     named = [name for name in VALUES if name in content]
     if named:
         own_id = content.get("vid")
-        yield FeatureItem(
-            file.id, content[named[0]], metadata, _row_texts(content), None if own_id is None else str(own_id)
-        )
+        own_id = None if own_id is None else str(own_id)
+        yield FeatureItem(file.id, content[named[0]], metadata, _row_texts(content), own_id)
     elif len(content) == 1 and not str(next(iter(content))).strip("0123456789arx_"):
         yield FeatureItem(file.id, next(iter(content.values())), metadata)  # numpy's own names, arr_0
     else:
@@ -108,9 +105,12 @@ def _in_tar(path: Path, ending: str | None) -> Iterator[FeatureFile]:
     """Yield a WebDataset's members; the members of a key follow each other, and all are seen before one is read."""
     try:
         with tarfile.open(path) as archive:
-            for key, group in groupby(_members(archive, ending), lambda member: _key_and_ending(member)[0]):
+            for key, group in itertools.groupby(_members(archive, ending), lambda member: _key_and_ending(member)[0]):
                 members = list(group)
-                _check_one_ending(path, key, members)
+                endings = sorted({_key_and_ending(member)[1] for member in members})
+                if len(endings) > 1:  # which of them is wanted, only its user knows
+                    cure = f"give the one that is wanted, for example --ending {endings[-1]}"
+                    raise StoreError(f"{path}: {key} holds several arrays, {', '.join(endings)}; {cure}")
                 for member in members:
                     file = archive.extractfile(member)
                     data = file.read() if file is not None else b""
@@ -133,30 +133,17 @@ def _key_and_ending(member: tarfile.TarInfo) -> tuple[str, str]:
     return key, f"{dot}{rest}"
 
 
-def _check_one_ending(path: Path, key: str, members: Sequence[tarfile.TarInfo]) -> None:
-    """Raise StoreError where a key has several arrays: which of them is wanted, only its user knows."""
-    endings = sorted({_key_and_ending(member)[1] for member in members})
-    if len(endings) > 1:
-        cure = f"give the one that is wanted, for example --ending {endings[-1]}"
-        raise StoreError(f"{path}: {key} holds several arrays, {', '.join(endings)}; {cure}")
-
-
 def _row_texts(item: Mapping[str, Any]) -> RowTexts | None:
     """Return the texts beside the features, as NaSVA's loader takes them: {vid, start, end, text, features}."""
     if "text" not in item:
         return None
     texts = tuple(str(text) for text in np.atleast_1d(item["text"]))
     try:
-        starts, ends = (_times(item.get(name)) for name in ("start", "end"))
+        columns = ([] if item.get(name) is None else item[name] for name in ("start", "end"))
+        starts, ends = (tuple(np.atleast_1d(np.asarray(column, dtype=np.float64)).tolist()) for column in columns)
     except (ValueError, TypeError) as error:
         raise StoreError(f"its times are no numbers ({error}); extract the text features again") from error
     return RowTexts(texts, starts, ends)
-
-
-def _times(column: Any) -> tuple[float, ...]:
-    if column is None:
-        return ()
-    return tuple(float(value) for value in np.atleast_1d(np.asarray(column, dtype=np.float64)))
 
 
 @dataclass(frozen=True)
@@ -193,13 +180,10 @@ def import_features(
             if report is not None:
                 report(file.id)
     earlier = (row for row in read_dropped(folder / DROPPED) if row.id not in writer)
-    kept = [row for row in earlier if not _below(row.location, source)]
+    below = (f"{source}/", f"{source}:")
+    kept = [row for row in earlier if row.location != str(source) and not row.location.startswith(below)]
     write_dropped([*kept, *importer.dropped], folder / DROPPED)
     return ImportReport(tuple(importer.added), importer.rows, importer.already, tuple(importer.dropped))
-
-
-def _below(location: str, source: Path) -> bool:
-    return location == str(source) or location.startswith((f"{source}/", f"{source}:"))
 
 
 class _Importer:
@@ -227,13 +211,12 @@ class _Importer:
 
     def _add_item(self, item: FeatureItem, location: str) -> None:
         first = self._locations.setdefault(item.id, location)
-        rejection: tuple[str, str] | None = None
         if item.id in self._writer and item.id not in self.added and first == location:
             self.already += 1
             return
+        rejection = self._writer.rejection_reason(item.id, item.values, item.texts)
         if item.own_id not in (None, item.id):
             rejection = OTHER_ID, str(item.own_id)
-        rejection = rejection or self._writer.rejection_reason(item.id, item.values, item.texts)
         if rejection is not None:
             reason, value = rejection
             value = first if reason == TWICE else value

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from types import TracebackType
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -171,9 +170,8 @@ def map_shard(path: Path) -> Half:
         rows, width = entry["shape"]
         if entry["dtype"] != "F16" or HEADER_LENGTH + length + 2 * rows * width != size:
             raise ValueError(f"{entry['dtype']} {entry['shape']} in {size} bytes")
-        return np.memmap(path, np.float16, "r", HEADER_LENGTH + length, (rows, width)).view(
-            np.ndarray
-        )  # slices are cheap
+        mapped = np.memmap(path, np.float16, "r", HEADER_LENGTH + length, (rows, width))
+        return mapped.view(np.ndarray)  # whose slices are cheap
     except (OSError, ValueError, KeyError, TypeError) as error:
         reason = str(error).splitlines()[0]
         raise StoreError(f"{path}: not a whole shard of features ({reason}); import the features again") from error
@@ -377,7 +375,5 @@ class FeatureWriter:
     def __enter__(self) -> "FeatureWriter":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.flush()

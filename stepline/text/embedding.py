@@ -4,7 +4,7 @@ The library would add 5 s of imports and 200 MB for the same vectors (tested to 
 """
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,7 +30,9 @@ def embed(texts: Sequence[str], *, model: str = "minilm", batch: int = 32) -> Ma
     encoder = load_encoder(model)
     vectors = np.empty((len(texts), encoder.dim), dtype=np.float32)
     tokens = encoder.tokenize(texts)
-    for rows in _by_length([len(ids) for ids in tokens], batch):
+    longest_first = sorted(range(len(tokens)), key=lambda row: -len(tokens[row]))
+    for start in range(0, len(tokens), batch):
+        rows = longest_first[start : start + batch]
         vectors[rows] = encoder.encode([tokens[row] for row in rows])
     return vectors
 
@@ -44,10 +46,3 @@ def load_encoder(model: str = "minilm") -> "SentenceEncoder":
 
             _loaded[folder] = SentenceEncoder(folder)
         return _loaded[folder]
-
-
-def _by_length(lengths: Sequence[int], batch: int) -> Iterator[list[int]]:
-    """Yield the row numbers of each batch, the longest texts first, ties in their given order."""
-    order = sorted(range(len(lengths)), key=lambda row: -lengths[row])
-    for start in range(0, len(order), batch):
-        yield order[start : start + batch]

@@ -95,12 +95,11 @@ def _pooling(folder: Path, config: dict[str, Any]) -> Literal["mean", "cls"]:
         for key, on in config.items()
         if key.startswith("pooling_mode_") and on
     ]
-    modes = [config["pooling_mode"]] if "pooling_mode" in config else flags
-    if modes == ["mean"]:
-        return "mean"
-    if modes == ["cls"]:
-        return "cls"
-    raise ModelError(f"{folder}: pooling {modes}; only 'mean' or 'cls' is supported")
+    modes: list[Any] = [config["pooling_mode"]] if "pooling_mode" in config else flags
+    if modes not in (["mean"], ["cls"]):
+        raise ModelError(f"{folder}: pooling {modes}; only 'mean' or 'cls' is supported")
+    mode: Literal["mean", "cls"] = modes[0]
+    return mode
 
 
 def _json(path: Path) -> Any:
@@ -113,6 +112,7 @@ def _json(path: Path) -> Any:
 FARTHEST = 128  # tokens; MPNet puts all larger distances into one bucket
 
 # Our name of each part of a layer -> its name in the checkpoint.
+FEED_FORWARD = {"widen": "intermediate.dense", "narrow": "output.dense", "narrow_norm": "output.LayerNorm"}
 PARTS = {
     "bert": {
         "query": "attention.self.query",
@@ -120,9 +120,7 @@ PARTS = {
         "value": "attention.self.value",
         "mix": "attention.output.dense",
         "mix_norm": "attention.output.LayerNorm",
-        "widen": "intermediate.dense",
-        "narrow": "output.dense",
-        "narrow_norm": "output.LayerNorm",
+        **FEED_FORWARD,
     },
     "mpnet": {
         "query": "attention.attn.q",
@@ -130,9 +128,7 @@ PARTS = {
         "value": "attention.attn.v",
         "mix": "attention.attn.o",
         "mix_norm": "attention.LayerNorm",
-        "widen": "intermediate.dense",
-        "narrow": "output.dense",
-        "narrow_norm": "output.LayerNorm",
+        **FEED_FORWARD,
     },
 }
 UNUSED = ("pooler.", "embeddings.position_ids")  # what checkpoints carry beyond the sentence vector
@@ -157,35 +153,18 @@ class SentenceEncoder:
 
     def encode(self, tokens: Sequence[Sequence[int]]) -> Matrix:
         """Return unit vectors (B, D) float32 for a batch of token ids."""
-        with torch.inference_mode():
-            vectors: Matrix = self._pool(tokens).numpy()
-        return vectors
-
-    def _pool(self, tokens: Sequence[Sequence[int]]) -> Tensor:
         longest = max(map(len, tokens))
         ids = torch.tensor([[*row, *[self.config.pad] * (longest - len(row))] for row in tokens])  # (B, L)
         token_pad = torch.tensor([[False] * len(row) + [True] * (longest - len(row)) for row in tokens])
-        hidden = self._transform(ids, token_pad)  # (B, L, D)
-        if self.config.pooling == "cls":
-            pooled = hidden[:, 0]  # (B, D)
-        else:
+        with torch.inference_mode():
+            hidden = self._transform(ids, token_pad)  # (B, L, D)
             keep = (~token_pad).unsqueeze(2).float()
-            pooled = (hidden * keep).sum(1) / keep.sum(1)  # (B, D)
-        return F.normalize(pooled, dim=1)
+            pooled = hidden[:, 0] if self.config.pooling == "cls" else (hidden * keep).sum(1) / keep.sum(1)  # (B, D)
+            vectors: Matrix = F.normalize(pooled, dim=1).numpy()
+        return vectors
 
     def _transform(self, ids: Tensor, token_pad: Tensor) -> Tensor:
         """Return the last layer's token vectors (B, L, D)."""
-        hidden = self._embed(ids)  # (B, L, D)
-        bias = torch.zeros(token_pad.shape).masked_fill(token_pad, float("-inf"))[:, None, None, :]  # (B, 1, 1, L)
-        if self.config.kind == "mpnet":
-            buckets = distance_buckets(ids.shape[1], self.config.buckets)  # (L, L)
-            distances = self.weights["encoder.relative_attention_bias.weight"][buckets]  # (L, L, H)
-            bias = bias + distances.permute(2, 0, 1)  # (B, H, L, L)
-        for layer in range(self.config.layers):
-            hidden = self._layer(layer, hidden, bias)
-        return hidden
-
-    def _embed(self, ids: Tensor) -> Tensor:
         weights = self.weights
         first = self.config.pad + 1 if self.config.kind == "mpnet" else 0
         positions = torch.arange(first, first + ids.shape[1])
@@ -193,7 +172,15 @@ class SentenceEncoder:
         hidden = hidden + weights["embeddings.position_embeddings.weight"][positions]
         if self.config.kind == "bert":
             hidden = hidden + weights["embeddings.token_type_embeddings.weight"][0]
-        return self._norm("embeddings.LayerNorm", hidden)
+        hidden = self._norm("embeddings.LayerNorm", hidden)
+        bias = torch.zeros(token_pad.shape).masked_fill(token_pad, float("-inf"))[:, None, None, :]  # (B, 1, 1, L)
+        if self.config.kind == "mpnet":
+            buckets = distance_buckets(ids.shape[1], self.config.buckets)  # (L, L)
+            distances = weights["encoder.relative_attention_bias.weight"][buckets]  # (L, L, H)
+            bias = bias + distances.permute(2, 0, 1)  # (B, H, L, L)
+        for layer in range(self.config.layers):
+            hidden = self._layer(layer, hidden, bias)
+        return hidden
 
     def _layer(self, layer: int, hidden: Tensor, bias: Tensor) -> Tensor:
         """Attend, then feed forward, each added and normalised (post-norm). hidden: (B, L, D)."""

@@ -77,15 +77,10 @@ def load_clip(settings: VisionSettings) -> CLIPBackbone:
     except Exception as error:  # transformers raises almost anything for a folder that is not what it expects
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ModelError(f"{source}: cannot be loaded ({reason}); give a whole CLIP or SigLIP checkpoint") from error
-    _check_whole(source, model, processor, report)
-    return CLIPBackbone(model.eval(), processor, batch=settings.batch)
-
-
-def _check_whole(source: str, model: Any, processor: Any, report: Any) -> None:
-    """Refuse a checkpoint with weights missing: transformers would fill them with random numbers."""
     whole = hasattr(model, "get_image_features") and hasattr(model, "get_text_features")
     if not whole or not hasattr(processor, "image_processor") or not hasattr(processor, "tokenizer"):
         raise ModelError(f"{source}: a {model.config.model_type} model, not a dual encoder; give CLIP or SigLIP")
-    if report["missing_keys"] or report["mismatched_keys"]:
-        first = sorted(map(str, [*report["missing_keys"], *report["mismatched_keys"]]))[0]
-        raise ModelError(f"{source}: lacks the weight {first}; give a whole checkpoint")
+    # transformers would fill the weights that are missing with random numbers.
+    if lacking := sorted(map(str, [*report["missing_keys"], *report["mismatched_keys"]])):
+        raise ModelError(f"{source}: lacks the weight {lacking[0]}; give a whole checkpoint")
+    return CLIPBackbone(model.eval(), processor, batch=settings.batch)

@@ -6,7 +6,6 @@ Source: Norouzi et al. 2013, "Zero-Shot Learning by Convex Combination of Semant
 Differs: MiniLM sentence embeddings of each class's full list of names instead of word2vec.
 """
 
-import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +17,7 @@ from stepline.records import Matrix
 from stepline.text import embed
 from stepline.vision.backbone import Pictures, check_pictures
 from stepline.vision.settings import VisionSettings
-from stepline.weights import find_weights
+from stepline.weights import find_weights, sha256
 
 if TYPE_CHECKING:
     from stepline.vision.efficientnet import EfficientNetLite0
@@ -87,7 +86,7 @@ def read_class_vectors() -> Matrix:
             vectors = file.get_tensor("vectors").astype(np.float32)
     except (OSError, SafetensorError) as error:
         raise ModelError(f"{VECTORS}: cannot be read ({error}); install stepline again") from error
-    if made_from != hashlib.sha256(NAMES.read_bytes()).hexdigest():
+    if made_from != sha256(NAMES):
         raise ModelError(f"{VECTORS}: not made from {NAMES.name}; run `python -m stepline.vision.conse`")
     unit: Matrix = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     return unit
@@ -99,8 +98,8 @@ def write_class_vectors() -> None:
 
     from stepline.storage import write_atomic
 
-    metadata = {"names_sha256": hashlib.sha256(NAMES.read_bytes()).hexdigest()}
-    write_atomic(VECTORS, save({"vectors": embed(class_names()).astype(np.float16)}, metadata=metadata))
+    vectors = embed(class_names()).astype(np.float16)
+    write_atomic(VECTORS, save({"vectors": vectors}, metadata={"names_sha256": sha256(NAMES)}))
 
 
 if __name__ == "__main__":

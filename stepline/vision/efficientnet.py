@@ -9,6 +9,7 @@ TensorFlow's "same" padding, whose odd row at stride 2 and even sides lies at th
 which on the turned picture is the end, so that no picture needs to be copied to be padded.
 """
 
+import itertools
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -18,10 +19,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from stepline.errors import ModelError
+from stepline.weights import read_tensors
 
 SIDE = 224  # px, the input is SIDE x SIDE
 MEAN, SCALE = 127.0, 128.0  # of uint8 RGB; Lite's own, not ImageNet's channel statistics
 EPSILON = 1e-3  # of every BatchNorm, as trained in TensorFlow
+NORM = ("weight", "bias", "running_mean", "running_var")  # of every BatchNorm, in the checkpoint
 CLASSES = 1000
 
 
@@ -101,19 +104,16 @@ class EfficientNetLite0:
     def __call__(self, pictures: Tensor) -> Tensor:
         """Return class scores (B, 1000), before the softmax, for uint8 RGB pictures (B, H, W, 3) of any size."""
         with torch.inference_mode():
-            return self._scores(pictures)
-
-    def _scores(self, pictures: Tensor) -> Tensor:
-        hidden = prepare(pictures)  # (B, 3, 224, 224)
-        for part in self._parts:
-            block_input = hidden
-            for conv, weight, bias in part:
-                hidden = F.conv2d(hidden, weight, bias, conv.stride, conv.shape[2] // 2, groups=conv.groups)
-                if conv.relu6:
-                    hidden = F.relu6(hidden, inplace=True)
-                if conv.residual:
-                    hidden += block_input
-        return F.linear(hidden.mean((2, 3)), *self._classifier)  # (B, 1280) -> (B, 1000)
+            hidden = prepare(pictures)  # (B, 3, 224, 224)
+            for part in self._parts:
+                block_input = hidden
+                for conv, weight, bias in part:
+                    hidden = F.conv2d(hidden, weight, bias, conv.stride, conv.shape[2] // 2, groups=conv.groups)
+                    if conv.relu6:
+                        hidden = F.relu6(hidden, inplace=True)
+                    if conv.residual:
+                        hidden += block_input
+            return F.linear(hidden.mean((2, 3)), *self._classifier)  # (B, 1280) -> (B, 1000)
 
 
 def prepare(pictures: Tensor) -> Tensor:
@@ -129,38 +129,23 @@ def prepare(pictures: Tensor) -> Tensor:
 
 def _fold(conv: Convolution, weights: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
     """Return the weight and bias of one convolution that does what it and its BatchNorm did."""
-    gain, shift, mean, variance = (
-        weights[f"{conv.norm}.{name}"] for name in ("weight", "bias", "running_mean", "running_var")
-    )
+    gain, shift, mean, variance = (weights[f"{conv.norm}.{name}"] for name in NORM)
     gain = gain * torch.rsqrt(variance + EPSILON)  # (out,)
     weight = (weights[f"{conv.name}.weight"] * gain[:, None, None, None]).flip(2, 3)
     return weight.contiguous(memory_format=torch.channels_last), shift - mean * gain
 
 
 def _load_state_dict(path: Path) -> dict[str, Tensor]:
-    """Return the state dict, after every name and shape was checked; nothing but tensors is ever unpickled."""
-    try:
-        weights = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # a damaged file makes torch.load raise almost anything, IndexError among it
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise ModelError(f"{path}: not an EfficientNet-Lite0 checkpoint ({reason}); give its state dict") from error
-    if not isinstance(weights, dict):
-        raise ModelError(f"{path}: holds a {type(weights).__name__}; give the state dict of EfficientNet-Lite0")
-    weights = {name: value for name, value in weights.items() if not str(name).endswith(".num_batches_tracked")}
-    shapes = _shapes()
-    if wrong := sorted(map(str, shapes.keys() ^ weights.keys())):
+    """Return the state dict, after every name and shape was checked."""
+    weights = read_tensors(path, "EfficientNet-Lite0", "give its state dict")
+    weights = {name: value for name, value in weights.items() if not name.endswith(".num_batches_tracked")}
+    shapes: dict[str, tuple[int, ...]] = {"_fc.weight": (CLASSES, HEAD), "_fc.bias": (CLASSES,)}
+    for conv in itertools.chain(*architecture()):
+        shapes[f"{conv.name}.weight"] = conv.shape
+        shapes |= {f"{conv.norm}.{name}": (conv.shape[0],) for name in NORM}
+    if wrong := sorted(shapes.keys() ^ weights.keys()):
         raise ModelError(f"{path}: {len(wrong)} weights missing or unknown ({wrong[0]!r}); give EfficientNet-Lite0")
     for name, shape in shapes.items():
         if tuple(weights[name].shape) != shape:
             raise ModelError(f"{path}: {name} is {tuple(weights[name].shape)}, not {shape}; give EfficientNet-Lite0")
-    return {name: value.float() for name, value in weights.items()}
-
-
-def _shapes() -> dict[str, tuple[int, ...]]:
-    """Return the shape that each weight must have."""
-    shapes: dict[str, tuple[int, ...]] = {"_fc.weight": (CLASSES, HEAD), "_fc.bias": (CLASSES,)}
-    for conv in (conv for part in architecture() for conv in part):
-        shapes[f"{conv.name}.weight"] = conv.shape
-        for name in ("weight", "bias", "running_mean", "running_var"):
-            shapes[f"{conv.norm}.{name}"] = (conv.shape[0],)
-    return shapes
+    return weights

@@ -91,27 +91,26 @@ class ActivityMeter:
     def finish(self) -> Activity:
         """Return what was measured so far."""
         rows = np.array([self._row(time) for time in self._times], dtype=np.int64)
-        count = np.bincount(rows, minlength=self._rows)
-        total = np.bincount(rows, weights=self._motions, minlength=self._rows)
-        motion = np.divide(total, count, out=np.zeros(self._rows), where=count > 0).astype(np.float32)
+        motion = _row_means(np.array(self._motions), rows, self._rows, 0.0)
         jumps = find_cuts(np.array(self._jumps), ratio=JUMP_RATIO, floor=JUMP_FLOOR, usual=np.max)
         cuts = sorted({*find_cuts(np.array(self._changes), ratio=self._ratio, floor=self._floor), *jumps})
         times = tuple(self._times[index] for index in cuts)
         looks = [(total / count if count else total * np.nan).ravel() for total, count in self._looks]
         values = np.array(looks, dtype=np.float32).reshape(-1, 3 * GRID * GRID)
-        return Activity(motion, times, self._rate, self._peaks_by_row(rows, cuts), values)
-
-    def _peaks_by_row(self, rows: npt.NDArray[np.int64], cuts: list[int]) -> Matrix:
-        """Return the mean peak of each row, without the frames at cuts; NaN where none is left."""
-        kept = np.ones(len(rows), dtype=bool)
-        kept[cuts] = False
-        count = np.bincount(rows[kept], minlength=self._rows)
-        total = np.bincount(rows[kept], weights=np.array(self._peaks)[kept], minlength=self._rows)
-        peaks: Matrix = np.where(count > 0, total / np.maximum(count, 1), np.nan).astype(np.float32)
-        return peaks
+        kept = np.setdiff1d(np.arange(len(rows)), cuts)  # at a cut the peak is the cut's
+        peaks = _row_means(np.array(self._peaks)[kept], rows[kept], self._rows, np.nan)
+        return Activity(motion, times, self._rate, peaks, values)
 
     def _row(self, time: float) -> int:
         return math.floor((time + SLACK) * self._rate)
+
+
+def _row_means(values: npt.NDArray[np.float64], rows: npt.NDArray[np.int64], length: int, empty: float) -> Matrix:
+    """Return the mean of the values of each row, (length,); `empty` where there is none."""
+    count = np.bincount(rows, minlength=length)
+    total = np.bincount(rows, weights=values, minlength=length)
+    means: Matrix = np.where(count > 0, total / np.maximum(count, 1), empty).astype(np.float32)
+    return means
 
 
 def find_cuts(

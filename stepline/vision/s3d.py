@@ -21,6 +21,7 @@ from stepline.records import Matrix
 from stepline.vision.backbone import Clips, Pictures, check_pictures
 from stepline.vision.s3d_network import JOINT, S3D, FoldedS3D
 from stepline.vision.settings import VisionSettings
+from stepline.weights import read_tensors
 
 Tokenisation: TypeAlias = Literal["released", "tan"]
 
@@ -96,10 +97,11 @@ def read_s3d(path: Path, dictionary_size: int) -> tuple[S3D, TextTower]:
 
     Raises ModelError, naming what does not fit, for any other file.
     """
-    weights = _load_tensors(path)
+    weights = read_tensors(path, "S3D", "give s3d_howto100m.pth")
     with torch.device("meta"):
         video, words = S3D(), TextTower(dictionary_size)
-    mismatches = _mismatches(_shapes(video, words), weights)
+    named = video.state_dict() | {TEXT_PREFIX + name: value for name, value in words.state_dict().items()}
+    mismatches = _mismatches({name: tuple(value.shape) for name, value in named.items()}, weights)
     if mismatches:
         more = f" and {len(mismatches) - NAMED} more" if len(mismatches) > NAMED else ""
         raise ModelError(f"{path}: not S3D's weights: {', '.join(mismatches[:NAMED])}{more}; give s3d_howto100m.pth")
@@ -111,28 +113,10 @@ def read_s3d(path: Path, dictionary_size: int) -> tuple[S3D, TextTower]:
     return video.eval(), words.eval()
 
 
-def _load_tensors(path: Path) -> dict[str, Tensor]:
-    try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # a damaged file makes torch.load raise almost anything, IndexError among it
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
-        raise ModelError(f"{path}: not S3D's weights ({reason}); give s3d_howto100m.pth") from error
-    if not isinstance(content, dict) or not all(isinstance(value, Tensor) for value in content.values()):
-        raise ModelError(f"{path}: holds a {type(content).__name__}, no tensors by name; give s3d_howto100m.pth")
-    return {str(name): value.float() if value.is_floating_point() else value for name, value in content.items()}
-
-
-def _shapes(video: nn.Module, words: nn.Module) -> dict[str, tuple[int, ...]]:
-    """Return the shape of every weight by its name in the file."""
-    shapes = {name: tuple(value.shape) for name, value in video.state_dict().items()}
-    return shapes | {TEXT_PREFIX + name: tuple(value.shape) for name, value in words.state_dict().items()}
-
-
 def _mismatches(shapes: Mapping[str, tuple[int, ...]], weights: Mapping[str, Tensor]) -> list[str]:
     table = f"{TEXT_PREFIX}word_embd.weight"
     if table in weights and tuple(weights[table].shape[1:]) == (EMBEDDING,) and len(weights[table]) != shapes[table][0]:
-        words = shapes[table][0] - 1
-        return [f"{len(weights[table]) - 1} word vectors for a dictionary of {words} words"]
+        return [f"{len(weights[table]) - 1} word vectors for a dictionary of {shapes[table][0] - 1} words"]
     mismatches = [f"{name} is missing" for name in shapes if name not in weights and not name.endswith(COUNTERS)]
     mismatches += [f"{name} is unknown" for name in weights if name not in shapes]
     both = [name for name in shapes if name in weights]
@@ -170,8 +154,7 @@ class S3DBackbone:
     def encode_images(self, pictures: Pictures) -> Matrix:
         """Return (B, 512) unit rows of clips in which each picture stands still."""
         check_pictures(pictures)
-        shape = (len(pictures), FRAMES, *pictures.shape[1:])
-        return self.encode_clips(np.broadcast_to(pictures[:, None], shape))
+        return self.encode_clips(np.broadcast_to(pictures[:, None], (len(pictures), FRAMES, *pictures.shape[1:])))
 
     def encode_texts(self, texts: Sequence[str]) -> Matrix:
         """Return (K, 512) unit rows; words that the dictionary lacks do not count."""

@@ -215,7 +215,8 @@ class FoldedS3D:
     def __init__(self, network: S3D) -> None:
         """network: its weights are copied; later training does not change this."""
         with torch.no_grad():
-            self._stem = _fold_stem(network.conv1)
+            weight, bias = _fold(network.conv1.conv1, network.conv1.bn1)  # (64, 24, 2, 4, 4)
+            self._stem = _folded(torch.cat((weight[:, :, 0], weight[:, :, 1]), dim=1), bias, (0, 0))
             self._point = _fold_spatial(network.conv_2b)
             self._separable = _fold_separable(network.conv_2c)
             self._gate = _fold_gate(network.gating)
@@ -225,24 +226,20 @@ class FoldedS3D:
     def __call__(self, clips: Tensor) -> Tensor:
         """Return (B, 512) for clips (B, 3, T, H, W) in [0, 1] with even T, H and W."""
         with torch.inference_mode():
-            return F.linear(self._pooled(clips), *self._joint)
+            return F.linear(self.pooled(clips), *self._joint)
 
     def pooled(self, clips: Tensor) -> Tensor:
         """Return (B, 1024), the mean of the last block."""
         with torch.inference_mode():
-            return self._pooled(clips)
-
-    def _pooled(self, clips: Tensor) -> Tensor:
-        hidden = _max_pooled(_convolve_stem(space_to_depth(clips), self._stem), MAX_POOLS["conv_2b"])  # (B, T, H, W, C)
-        hidden = _convolve_time(
-            _convolve_space(_convolve_space(hidden, self._point), self._separable[0]), self._separable[1]
-        )
-        _write_gated(hidden, self._gate, hidden)
-        for name, block in self._blocks.items():
-            if name in MAX_POOLS:
-                hidden = _max_pooled(hidden, MAX_POOLS[name])
-            hidden = _run_block(hidden, block)
-        return hidden.mean((1, 2, 3))
+            hidden = _convolve_stem(space_to_depth(clips), self._stem)  # (B, T, H, W, C)
+            hidden = _convolve_space(_max_pooled(hidden, MAX_POOLS["conv_2b"]), self._point)
+            hidden = _convolve_time(_convolve_space(hidden, self._separable[0]), self._separable[1])
+            _write_gated(hidden, self._gate, hidden)
+            for name, block in self._blocks.items():
+                if name in MAX_POOLS:
+                    hidden = _max_pooled(hidden, MAX_POOLS[name])
+                hidden = _run_block(hidden, block)
+            return hidden.mean((1, 2, 3))
 
 
 # ---------------------------------------------------------------- running; hidden is (B, T, H, W, C), contiguous
@@ -329,11 +326,6 @@ def _fold(convolution: torch.nn.Conv3d, norm: torch.nn.BatchNorm3d) -> tuple[Ten
     assert variance is not None
     gain = norm.weight * torch.rsqrt(variance + norm.eps)
     return convolution.weight * gain[:, None, None, None, None], norm.bias - mean * gain
-
-
-def _fold_stem(unit: ConvNormReLU) -> FoldedConvolution:
-    weight, bias = _fold(unit.conv1, unit.bn1)  # (64, 24, 2, 4, 4)
-    return _folded(torch.cat((weight[:, :, 0], weight[:, :, 1]), dim=1), bias, (0, 0))
 
 
 def _fold_spatial(unit: ConvNormReLU) -> FoldedConvolution:
