@@ -67,23 +67,21 @@ def grouped_histogram(
     }
     top = max(max(row) for row in heights.values()) or 1.0
     wide = (WIDTH - LEFT - RIGHT) / len(bins)
-    marks = [_bars(row, number, len(heights), wide, top) for number, row in enumerate(heights.values())]
-    legend = "".join(_legend(number, name) for number, name in enumerate(heights) if name)
-    axis = _axis(bins, wide, unit, bar, last) + _scale(top, as_fractions)
+    out = [_axis(bins, wide, unit, bar, last), _scale(top, as_fractions)]
+    for number, row in enumerate(heights.values()):
+        for index, value in enumerate(row):
+            if value:
+                high = (HEIGHT - TOP - BOTTOM) * value / top
+                x, y = LEFT + wide * (index + number / len(heights)), HEIGHT - BOTTOM - high
+                size = f'width="{max(0.6, wide / len(heights) - 0.8):.1f}" height="{high:.1f}"'
+                out.append(f'<rect class="{_series(number, len(heights))}" x="{x:.1f}" y="{y:.1f}" {size}/>')
+    for number, name in enumerate(heights):
+        if name:
+            x = LEFT + 10 + 150 * number
+            square = f'<rect class="s{number}" x="{x}" y="2" width="10" height="10"/>'
+            out.append(f'{square}<text x="{x + 14}" y="11">{escape(name)}</text>')
     label = f"{unit}: {', '.join(filter(None, heights)) or 'histogram'}"
-    return svg_picture(WIDTH, HEIGHT, label, f"{axis}{''.join(marks)}{legend}")
-
-
-def _bars(row: Sequence[float], number: int, groups: int, wide: float, top: float) -> str:
-    tall = HEIGHT - TOP - BOTTOM
-    out = []
-    for index, value in enumerate(row):
-        if value:
-            high = tall * value / top
-            x = LEFT + wide * (index + number / groups)
-            size = f'width="{max(0.6, wide / groups - 0.8):.1f}" height="{high:.1f}"'
-            out.append(f'<rect class="{_series(number, groups)}" x="{x:.1f}" y="{TOP + tall - high:.1f}" {size}/>')
-    return "".join(out)
+    return svg_picture(WIDTH, HEIGHT, label, "".join(out))
 
 
 def _series(number: int, groups: int) -> str:
@@ -118,12 +116,6 @@ def _round_step(top: float) -> float:
     """Return 1, 2 or 5 times a power of ten, so that at most TICKS of it fit below top."""
     power = 10.0 ** math.floor(math.log10(top / TICKS))
     return next(power * factor for factor in (1, 2, 5, 10) if power * factor * TICKS >= top)
-
-
-def _legend(number: int, name: str) -> str:
-    x = LEFT + 10 + 150 * number
-    square = f'<rect class="s{number}" x="{x}" y="2" width="10" height="10"/>'
-    return f'{square}<text x="{x + 14}" y="11">{escape(name)}</text>'
 
 
 def ranked_bars(rows: Sequence[tuple[str, Sequence[float]]], forms: Sequence[str]) -> str:
@@ -190,13 +182,9 @@ def _free_box(wide: float, tall: float, taken: list[Box]) -> Box | None:
         y = CLOUD_HEIGHT / 2 + radius * math.sin(angle)
         box = (x - wide / 2, y - tall / 2, x + wide / 2, y + tall / 2)
         inside = box[0] >= 0 and box[1] >= 0 and box[2] <= CLOUD_WIDTH and box[3] <= CLOUD_HEIGHT
-        if inside and not any(_overlap(box, other) for other in taken):
+        if inside and all(b[2] <= box[0] or box[2] <= b[0] or b[3] <= box[1] or box[3] <= b[1] for b in taken):
             return box
     return None
-
-
-def _overlap(a: Box, b: Box) -> bool:
-    return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]
 
 
 # ---------------------------------------------------------------- a waterfall
@@ -268,10 +256,6 @@ def scatter(points: npt.NDArray[np.floating], order: Sequence[float], names: Seq
         f'<circle class="o{shade}" cx="{x:.1f}" cy="{y:.1f}" r="4"><title>{escape(name)}</title></circle>'
         for (x, y), shade, name in zip(placed, shades, names, strict=True)
     )
-    return svg_picture(SIDE, SIDE + FOOT, f"{len(points)} points by {legend}", dots + _scatter_legend(legend))
-
-
-def _scatter_legend(legend: str) -> str:
     y, wide = SIDE + 6, 12
     start = (SIDE - SHADES * wide) / 2
     squares = "".join(
@@ -280,4 +264,5 @@ def _scatter_legend(legend: str) -> str:
     )
     first = f'<text x="{start - 6:.1f}" y="{y + 9}" class="e">first</text>'
     last = f'<text x="{SIDE - start + 6:.1f}" y="{y + 9}">last</text>'
-    return f'{squares}{first}{last}<text x="{SIDE / 2}" y="{y + 25}" class="m">{escape(legend)}</text>'
+    foot = f'{squares}{first}{last}<text x="{SIDE / 2}" y="{y + 25}" class="m">{escape(legend)}</text>'
+    return svg_picture(SIDE, SIDE + FOOT, f"{len(points)} points by {legend}", dots + foot)

@@ -119,19 +119,16 @@ def validate(kind: type[T], tree: Mapping[str, Any]) -> T:
 
     A section whose default sets some of its fields keeps them where the tree gives only others.
     """
+    defaults = {name: field.default for name, field in kind.model_fields.items()}
+    whole = {name: _over(defaults.get(name), value) for name, value in tree.items()}
     try:
-        return kind.model_validate_json(json.dumps(_over_defaults(kind, tree), default=str))
+        return kind.model_validate_json(json.dumps(whole, default=str))
     except ValidationError as error:
         raise SettingsError(_explain(kind, error)) from error
 
 
-def _over_defaults(kind: type[BaseModel], tree: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the tree with what the defaults of its sections set; pydantic would take those of their classes."""
-    sections = {name: field.default for name, field in kind.model_fields.items()}
-    return {name: _over(sections.get(name), value) for name, value in tree.items()}
-
-
 def _over(default: object, value: object) -> object:
+    """Return a section with what its default sets; pydantic would take the defaults of its class."""
     if not (isinstance(default, BaseModel) and isinstance(value, Mapping)):
         return value
     own = default.model_dump(mode="json", exclude_unset=True)
@@ -169,7 +166,10 @@ def _explain(kind: type[BaseModel], error: ValidationError) -> str:
     first = error.errors(include_url=False)[0]
     path = tuple(str(part) for part in first["loc"])
     if first["type"] != "extra_forbidden":
-        return f"setting {'.'.join(path)}: {first['msg']}{_refused_value(path, first.get('input'))}"
+        text = repr(first.get("input"))
+        given = f" (given: {text if len(text) <= LONGEST else text[:LONGEST] + '...'})"
+        secret = any("key" in part or "url" in part for part in path)  # the value may be a password
+        return f"setting {'.'.join(path)}: {first['msg']}{'' if secret else given}"
     return f"unknown setting {'.'.join(path)!r}; {_nearest(path[-1], _keys(kind, path[:-1]), path[:-1])}"
 
 
@@ -177,13 +177,6 @@ def _nearest(key: str, known: Sequence[str], path: Sequence[str] = ()) -> str:
     """Return the known key most like an unknown one, with the path to it; all of them where none is like it."""
     near = difflib.get_close_matches(key, known, n=1)
     return f"did you mean {'.'.join((*path, near[0]))!r}?" if near else f"known here: {', '.join(known)}"
-
-
-def _refused_value(path: Sequence[str], value: object) -> str:
-    """Return the refused value, shortened; nothing where it may hold a key or a password."""
-    text = repr(value)
-    secret = any("key" in part or "url" in part for part in path)
-    return "" if secret else f" (given: {text if len(text) <= LONGEST else text[:LONGEST] + '...'})"
 
 
 def _keys(kind: type[BaseModel], path: Sequence[str]) -> list[str]:

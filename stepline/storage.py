@@ -17,9 +17,7 @@ from stepline.errors import StoreError
 from stepline.records import VERSION, Record
 
 PARTIAL = ".partial"  # marks a file that is being written; its name holds the writer's process id
-
 ROWS = 2000  # records of a Parquet file held at once; each is some 10 KiB
-
 _serial = itertools.count()
 
 
@@ -93,7 +91,9 @@ def to_json(record: Record) -> str:
     tree = record.model_dump(mode="json")
     if tree["transcript"] is not None:
         for sentence in tree["transcript"]["sentences"]:
-            _flatten_sentence(sentence)
+            sentence |= sentence.pop("span")
+            for word in sentence["words"]:
+                word |= word.pop("span") or {"start": None, "end": None}
     for field in ("steps", "captions", "reference"):
         tree[field] = [_flatten_step(step) for step in tree[field]]
     ordered = {"version": tree.pop("version"), "id": tree.pop("id")} | tree
@@ -131,13 +131,6 @@ def read_record(path: Path) -> Record:
 def write_record(record: Record, path: Path) -> None:
     """Write a record as JSON."""
     write_atomic(path, to_json(record))
-
-
-def _flatten_sentence(sentence: dict[str, Any]) -> None:
-    sentence |= sentence.pop("span")
-    for word in sentence["words"]:
-        span = word.pop("span")
-        word |= span or {"start": None, "end": None}
 
 
 def _flatten_step(step: dict[str, Any]) -> dict[str, Any]:
