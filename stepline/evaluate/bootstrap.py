@@ -3,7 +3,7 @@
 V videos, B draws, G groups, N items. weights: (B, V) float64, how often each video was drawn; all ones is the score.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
@@ -50,22 +50,20 @@ def divide_or_nan(above: Floats, below: Floats) -> Floats:
     return unknown
 
 
-@dataclass(frozen=True)
-class HitsOfTotals:
-    """What every video of a ratio brings: `hits` of its `totals`, both (V,)."""
+class SumOfTotals:
+    """The sizes of a statistic that divides by what is counted in each video: `totals` (V,)."""
 
-    hits: Floats
     totals: Floats
 
     @property
     def videos(self) -> int:
         """V."""
-        return len(self.hits)
+        return len(self.totals)
 
     @property
     def width(self) -> int:
         """V."""
-        return len(self.hits)
+        return len(self.totals)
 
     @property
     def items(self) -> int:
@@ -74,8 +72,11 @@ class HitsOfTotals:
 
 
 @dataclass(frozen=True)
-class Ratio(HitsOfTotals):
-    """Sum over videos of `hits` divided by the sum of `totals`; with totals of 1 the mean over videos."""
+class Ratio(SumOfTotals):
+    """Sum over videos of `hits` (V,) divided by the sum of `totals` (V,); with totals of 1 the mean over videos."""
+
+    hits: Floats
+    totals: Floats
 
     def __call__(self, weights: Floats) -> Floats:
         """Return (B,) ratios."""
@@ -83,7 +84,7 @@ class Ratio(HitsOfTotals):
 
 
 @dataclass(frozen=True)
-class GroupedRatio(HitsOfTotals):
+class GroupedRatio(Ratio):
     """A Ratio in each group of videos, then the unweighted mean over groups, then over sets of videos.
 
     group: (V,) 0..G-1. sets: (S, V) bool, which videos each test set holds.
@@ -156,51 +157,15 @@ def interval(values: Floats, level: float = LEVEL) -> tuple[float, float]:
 
 
 @dataclass(frozen=True)
-class VideoSubset:
-    """A statistic seen through some of its videos, in a given order; the others are never drawn."""
+class RedrawnStatistic:
+    """A statistic under other draws: `weights_of` makes its weights (B, V) of draws of `videos` other units.
+
+    width and items are the whole's, also where some of its videos are never drawn.
+    """
 
     whole: Statistic
-    chosen: Integers
-
-    @property
-    def videos(self) -> int:
-        """How many videos are chosen."""
-        return len(self.chosen)
-
-    @property
-    def width(self) -> int:
-        """As wide as the whole."""
-        return self.whole.width
-
-    @property
-    def items(self) -> int:
-        """As many as the whole counts, also in videos that were not chosen."""
-        return self.whole.items
-
-    def __call__(self, weights: Floats) -> Floats:
-        """Return (B,) scores under weights (B, chosen)."""
-        full = np.zeros((len(weights), self.whole.videos))
-        full[:, self.chosen] = weights
-        return self.whole(full)
-
-
-def over_videos(statistic: Statistic, own: Sequence[str], wanted: Sequence[str]) -> VideoSubset:
-    """Return the statistic over the `wanted` videos; `own` are the ids of its V videos."""
-    index_of = {video: index for index, video in enumerate(own)}
-    return VideoSubset(statistic, np.array([index_of[video] for video in wanted], dtype=np.int64))
-
-
-@dataclass(frozen=True)
-class SourceClusters:
-    """A statistic whose videos are drawn together where they come from one source; source: (V,) 0..S-1."""
-
-    whole: Statistic
-    source: Integers
-
-    @property
-    def videos(self) -> int:
-        """How many sources there are: they are what is drawn."""
-        return int(self.source.max()) + 1 if len(self.source) else 0
+    videos: int
+    weights_of: Callable[[Floats], Floats]
 
     @property
     def width(self) -> int:
@@ -213,11 +178,24 @@ class SourceClusters:
         return self.whole.items
 
     def __call__(self, weights: Floats) -> Floats:
-        """Return (B,) scores under weights (B, sources)."""
-        return self.whole(weights[:, self.source])
+        """Return (B,) scores under weights (B, videos)."""
+        return self.whole(self.weights_of(weights))
 
 
-def over_sources(statistic: Statistic, sources: Sequence[str]) -> SourceClusters:
-    """Return the statistic over sources; sources: of each of its V videos."""
-    _, index = np.unique(np.array(sources, dtype=object), return_inverse=True)
-    return SourceClusters(statistic, np.asarray(index, dtype=np.int64).reshape(-1))
+def over_videos(statistic: Statistic, own: Sequence[str], wanted: Sequence[str]) -> RedrawnStatistic:
+    """Return the statistic over the `wanted` videos in that order; `own` are the ids of its V videos."""
+    index_of = {video: index for index, video in enumerate(own)}
+    chosen = np.array([index_of[video] for video in wanted], dtype=np.int64)
+
+    def weights_of(drawn: Floats) -> Floats:
+        full = np.zeros((len(drawn), statistic.videos))
+        full[:, chosen] = drawn
+        return full
+
+    return RedrawnStatistic(statistic, len(chosen), weights_of)
+
+
+def over_sources(statistic: Statistic, sources: Sequence[str]) -> RedrawnStatistic:
+    """Return the statistic over sources, whose videos are drawn together; sources: of each of its V videos."""
+    names, index = np.unique(np.array(sources, dtype=object), return_inverse=True)
+    return RedrawnStatistic(statistic, len(names), lambda drawn: drawn[:, index.reshape(-1)])

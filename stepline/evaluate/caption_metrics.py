@@ -28,6 +28,14 @@ class CaptionPair(NamedTuple):
     hypothesis: str
 
 
+@dataclass(frozen=True)
+class CaptionScores:
+    """corpus: the mean of the items, in [0, 1], of CIDEr in [0, 10]. items: one score each."""
+
+    corpus: float
+    items: tuple[float, ...]
+
+
 def require_pairs(items: Sequence[CaptionPair]) -> None:
     """Raise DatasetError for no items at all, or an item without references."""
     if not items:
@@ -58,14 +66,6 @@ _SCALE = 10.0  # CIDEr is reported times ten
 
 
 @dataclass(frozen=True)
-class CiderScores:
-    """corpus: the mean of the items, in [0, 10]. items: one score each."""
-
-    corpus: float
-    items: tuple[float, ...]
-
-
-@dataclass(frozen=True)
 class _Vector:
     """tf-idf weights of one caption by n-gram size, their norms, and its number of two-word n-grams."""
 
@@ -74,7 +74,7 @@ class _Vector:
     length: int
 
 
-def cider(items: Sequence[CaptionPair]) -> CiderScores:
+def cider(items: Sequence[CaptionPair]) -> CaptionScores:
     """Return CIDEr of tokenised captions. Raises DatasetError without items or references."""
     require_pairs(items)
     references = [[ngrams(reference) for reference in item.references] for item in items]
@@ -83,18 +83,13 @@ def cider(items: Sequence[CaptionPair]) -> CiderScores:
         documents.update(set().union(*counts))
     logs = {count: math.log(count) for count in {*documents.values(), len(items)}}
     idf = {ngram: logs[len(items)] - logs[count] for ngram, count in documents.items()}
-    scores = tuple(
-        _cider(ngrams(item.hypothesis), counts, idf, logs[len(items)])
-        for item, counts in zip(items, references, strict=True)
-    )
-    return CiderScores(sum(scores) / len(scores), scores)
-
-
-def _cider(hypothesis: Counter[Ngram], references: list[Counter[Ngram]], idf: dict[Ngram, float], rare: float) -> float:
-    """Score one item. rare: the idf of an n-gram that no reference holds."""
-    ours = _vector(hypothesis, idf, rare)
-    total = sum(_similarity(ours, _vector(reference, idf, rare)) for reference in references)
-    return _SCALE * total / len(references)
+    rare = logs[len(items)]  # the idf of an n-gram that no reference holds
+    scores = []
+    for item, counts in zip(items, references, strict=True):
+        ours = _vector(ngrams(item.hypothesis), idf, rare)
+        total = sum(_similarity(ours, _vector(reference, idf, rare)) for reference in counts)
+        scores.append(_SCALE * total / len(counts))
+    return CaptionScores(sum(scores) / len(scores), tuple(scores))
 
 
 def _vector(counts: Counter[Ngram], idf: dict[Ngram, float], rare: float) -> _Vector:
@@ -137,34 +132,16 @@ class BleuScores:
     items: tuple[tuple[float, float, float, float], ...]
 
 
-@dataclass(frozen=True)
-class _Counts:
-    """Lengths in words; guessed and correct n-grams by size."""
-
-    length: int
-    reference_length: int
-    guessed: tuple[int, ...]
-    correct: tuple[int, ...]
-
-
 def bleu(items: Sequence[CaptionPair]) -> BleuScores:
     """Return BLEU of tokenised captions. Raises DatasetError without items or references."""
     require_pairs(items)
     counts = [_count(item) for item in items]
-    whole = _Counts(
-        sum(part.length for part in counts),
-        sum(part.reference_length for part in counts),
-        _sums([part.guessed for part in counts]),
-        _sums([part.correct for part in counts]),
-    )
+    whole = [sum(column) for column in zip(*counts, strict=True)]
     return BleuScores(_scores(whole), tuple(map(_scores, counts)))
 
 
-def _sums(rows: list[tuple[int, ...]]) -> tuple[int, ...]:
-    return tuple(sum(column) for column in zip(*rows, strict=True))
-
-
-def _count(item: CaptionPair) -> _Counts:
+def _count(item: CaptionPair) -> list[int]:
+    """Return the words of the hypothesis and of the closest reference, then guessed and correct n-grams by size."""
     length = len(item.hypothesis.split())
     lengths = [len(reference.split()) for reference in item.references]
     closest = min(lengths, key=lambda other: (abs(other - length), other))
@@ -174,16 +151,16 @@ def _count(item: CaptionPair) -> _Counts:
     correct = [0] * LONGEST
     for ngram, count in (ngrams(item.hypothesis) & most).items():
         correct[len(ngram) - 1] += count
-    guessed = tuple(max(0, length - size) for size in range(LONGEST))
-    return _Counts(length, closest, guessed, tuple(correct))
+    return [length, closest, *(max(0, length - size) for size in range(LONGEST)), *correct]
 
 
-def _scores(counts: _Counts) -> tuple[float, float, float, float]:
+def _scores(counts: list[int]) -> tuple[float, float, float, float]:
+    length, reference_length, *ngram_counts = counts
     product, scores = 1.0, []
-    for size, (correct, guessed) in enumerate(zip(counts.correct, counts.guessed, strict=True), start=1):
+    for size, (guessed, correct) in enumerate(zip(ngram_counts[:LONGEST], ngram_counts[LONGEST:], strict=True), 1):
         product *= (correct + _TINY) / (guessed + _SMALL)
         scores.append(product ** (1.0 / size))
-    ratio = (counts.length + _TINY) / (counts.reference_length + _SMALL)
+    ratio = (length + _TINY) / (reference_length + _SMALL)
     penalty = math.exp(1.0 - 1.0 / ratio) if ratio < 1.0 else 1.0
     first, second, third, fourth = (score * penalty for score in scores)
     return first, second, third, fourth
@@ -195,19 +172,11 @@ def _scores(counts: _Counts) -> tuple[float, float, float, float]:
 BETA = 1.2  # weight of recall
 
 
-@dataclass(frozen=True)
-class RougeScores:
-    """corpus: the mean of the items, in [0, 1]. items: one score each."""
-
-    corpus: float
-    items: tuple[float, ...]
-
-
-def rouge_l(items: Sequence[CaptionPair]) -> RougeScores:
+def rouge_l(items: Sequence[CaptionPair]) -> CaptionScores:
     """Return ROUGE-L of tokenised captions. Raises DatasetError without items or references."""
     require_pairs(items)
     scores = tuple(_rouge_l(item) for item in items)
-    return RougeScores(sum(scores) / len(scores), scores)
+    return CaptionScores(sum(scores) / len(scores), scores)
 
 
 def _rouge_l(item: CaptionPair) -> float:

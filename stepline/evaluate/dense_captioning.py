@@ -29,13 +29,13 @@ import numpy.typing as npt
 from stepline.datasets import read_predictions
 from stepline.datasets.files import Node
 from stepline.errors import DatasetError
-from stepline.evaluate.bootstrap import Floats, Ratio, Statistic
+from stepline.evaluate.bootstrap import Floats, Ratio, Statistic, SumOfTotals
 from stepline.evaluate.caption_metrics import CaptionPair, bleu, cider, rouge_l
 from stepline.evaluate.events import Event, EventTokenizer, Matrix, cover_videos, require_events, segment_iou, times
 from stepline.evaluate.meteor import Meteor
 from stepline.evaluate.report import Scores
 from stepline.evaluate.scoring_task import COUNT_MISSING, ScoringTask, entries_by_id, match_ids, prediction_notes
-from stepline.evaluate.soda import PairScorer, SodaKind, soda
+from stepline.evaluate.soda import PairScorer, SodaKind, harmonic_mean, soda
 
 
 @dataclass(frozen=True)
@@ -50,10 +50,9 @@ class Detection:
         """Return the harmonic mean at each threshold."""
         return tuple(map(harmonic_mean, self.precision, self.recall))
 
-
-def harmonic_mean(precision: float, recall: float) -> float:
-    """Return F1; 0 when both are 0."""
-    return 2.0 * precision * recall / (precision + recall) if precision + recall else 0.0
+    def rows(self) -> dict[str, tuple[float, ...]]:
+        """Return the values by the names of DETECTION."""
+        return dict(zip(DETECTION, (self.precision, self.recall, self.f1), strict=True))
 
 
 def detection_by_iou(overlaps: Sequence[Matrix], tious: Sequence[float]) -> Detection:
@@ -139,15 +138,24 @@ def densevid(
 
     Raises DatasetError for what cannot be scored, ModelError when METEOR's tables are missing.
     """
-    rules = _version_rules(version, tious)
+    if version not in VERSIONS:
+        raise DatasetError(f"version={version!r}: not a version of densevid_eval; give one of {', '.join(VERSIONS)}")
+    if not tious or not all(0.0 <= tiou <= 1.0 for tiou in tious):
+        raise DatasetError(f"tious={tuple(tious)}: give at least one tIoU, each in [0, 1]")
+    rules = VERSIONS[version]
     covered = cover_videos(references, predictions, rules.missing)
     judge = DensevidScorer(rules.garbage, tuple(tious), meteor)
     per_video, distances = {}, []
     for video in covered.scored:
-        wanted = [_reference_events(video, reference[video]) for reference in references if video in reference]
-        given = require_events(video, predictions.get(video, ()), "predicted event")[:MOST_PREDICTIONS]
-        per_video[video] = _score_video(judge, video, wanted, given)
-        distances.append(detection_by_start(wanted, given, DISTANCES))
+        wanted = [
+            require_events(video, reference[video], "reference") for reference in references if video in reference
+        ]
+        given = require_events(video, predictions.get(video, ()), "predicted")[:MOST_PREDICTIONS]
+        try:
+            per_video[video] = judge.score(wanted, given)
+        except DatasetError as error:  # from METEOR, which knows no videos
+            raise DatasetError(f"{video}: {error}") from error
+        distances.append(detection_by_start(wanted, given, DISTANCES).rows())
     per_tiou = _mean_rows(per_video.values())
     return DensevidScore(
         tuple(tious),
@@ -156,7 +164,7 @@ def densevid(
         per_video,
         covered.missing,
         covered.extra,
-        _mean_rows(map(_detection_rows, distances)) if rules.by_distance else {},
+        _mean_rows(distances) if rules.by_distance else {},
     )
 
 
@@ -173,7 +181,7 @@ class DensevidScorer:
     def score(self, wanted: list[list[Event]], given: list[Event]) -> dict[str, Row]:
         """Return metric -> one value a tIoU of one video. wanted: its events in each reference set."""
         overlaps = [segment_iou(times(given), times(events)) for events in wanted]  # (predictions, reference)
-        rows = _detection_rows(detection_by_iou(overlaps, self._tious))
+        rows = detection_by_iou(overlaps, self._tious).rows()
         if not given:
             return {**dict.fromkeys(LANGUAGE, (0.0,) * len(self._tious)), **rows}
         captions = [list(map(self._tokens.of, events)) for events in wanted]
@@ -207,32 +215,6 @@ class DensevidScorer:
         return (meteor, cider(items).corpus, *bleu(items).corpus, rouge_l(items).corpus)
 
 
-def _score_video(judge: DensevidScorer, video: str, wanted: list[list[Event]], given: list[Event]) -> dict[str, Row]:
-    try:
-        return judge.score(wanted, given)
-    except DatasetError as error:  # from METEOR, which knows no videos
-        raise DatasetError(f"{video}: {error}") from error
-
-
-def _version_rules(version: str, tious: Sequence[float]) -> DensevidRules:
-    if version not in VERSIONS:
-        raise DatasetError(f"version={version!r}: not a version of densevid_eval; give one of {', '.join(VERSIONS)}")
-    if not tious or not all(0.0 <= tiou <= 1.0 for tiou in tious):
-        raise DatasetError(f"tious={tuple(tious)}: give at least one tIoU, each in [0, 1]")
-    return VERSIONS[version]
-
-
-def _reference_events(video: str, events: Sequence[Event]) -> list[Event]:
-    checked = require_events(video, events, "reference event")
-    if not checked:
-        raise DatasetError(f"{video}: the reference has no event; leave the video out")
-    return checked
-
-
-def _detection_rows(found: Detection) -> dict[str, Row]:
-    return dict(zip(DETECTION, (found.precision, found.recall, found.f1), strict=True))
-
-
 def _mean_rows(rows: Iterable[Mapping[str, Row]]) -> dict[str, Row]:
     """Return metric -> mean over videos at each threshold; F1 is that of the mean precision and recall."""
     listed = list(rows)
@@ -249,7 +231,7 @@ SKIPPED = "videos without predictions are left out of the score, as officially"
 
 
 @dataclass(frozen=True)
-class HarmonicMean:
+class HarmonicMean(SumOfTotals):
     """2PR/(P+R) of the means over videos of P and R at each tIoU, then the mean over tIoUs; both (V, tIoUs).
 
     totals: (V,) 1 for videos that count, 0 for those left out.
@@ -258,21 +240,6 @@ class HarmonicMean:
     precision: Floats
     recall: Floats
     totals: Floats
-
-    @property
-    def videos(self) -> int:
-        """V."""
-        return len(self.totals)
-
-    @property
-    def width(self) -> int:
-        """V."""
-        return len(self.totals)
-
-    @property
-    def items(self) -> int:
-        """Videos that count."""
-        return int(self.totals.sum())
 
     def __call__(self, weights: Floats) -> Floats:
         """Return (B,) scores; 0 where both means are 0."""

@@ -8,6 +8,7 @@ import logging
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -53,19 +54,20 @@ def cover_videos(
     return Coverage(scored, absent, tuple(video for video in predictions if video not in known))
 
 
-def require_events(video: str, events: Iterable[Event], role: str) -> list[Event]:
-    """Return the events as a list. Raises DatasetError for one without finite times or whose caption is no text."""
+def require_events(video: str, events: Iterable[Event], role: Literal["reference", "predicted"]) -> list[Event]:
+    """Return the events as a list.
+
+    Raises DatasetError for one without finite times or whose caption is no text, and for a reference without any.
+    """
     checked = list(events)
     for index, event in enumerate(checked):
         if len(event) != 3 or not isinstance(event[2], str):
-            raise DatasetError(f"{video}, {role} {index}: {event!r} is not (start, end, caption)")
-        if not (_is_finite(event[0]) and _is_finite(event[1])):
-            raise DatasetError(f"{video}, {role} {index}: time {event[0]}-{event[1]} is not finite; leave it out")
+            raise DatasetError(f"{video}, {role} event {index}: {event!r} is not (start, end, caption)")
+        if not all(isinstance(time, (int, float, np.number)) and math.isfinite(time) for time in event[:2]):
+            raise DatasetError(f"{video}, {role} event {index}: time {event[0]}-{event[1]} is not finite; leave it out")
+    if role == "reference" and not checked:
+        raise DatasetError(f"{video}: the reference has no event; leave the video out")
     return checked
-
-
-def _is_finite(value: object) -> bool:
-    return isinstance(value, (int, float, np.number)) and math.isfinite(value)
 
 
 def times(events: Sequence[Event]) -> Matrix:

@@ -24,17 +24,12 @@ class RankingStatistic:
     labels: Floats
     scores: Floats
     video: Integers
-    count: int
-
-    @property
-    def videos(self) -> int:
-        """V."""
-        return self.count
+    videos: int  # V
 
     @property
     def width(self) -> int:
         """The larger of V and N."""
-        return max(self.count, len(self.labels))
+        return max(self.videos, len(self.labels))
 
     @property
     def items(self) -> int:

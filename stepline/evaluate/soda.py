@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from multiprocessing import get_context
+from operator import itemgetter
 from typing import Literal, Protocol
 
 import numpy as np
@@ -74,6 +75,11 @@ def _paired(scores: Matrix) -> npt.NDArray[np.bool_]:
     return paired
 
 
+def harmonic_mean(precision: float, recall: float) -> float:
+    """Return F1; 0 when both are 0."""
+    return 2.0 * precision * recall / (precision + recall) if precision + recall else 0.0
+
+
 SodaKind = Literal["a", "b", "c", "d"]
 Triple = tuple[float, float, float]  # precision, recall, F1
 Task = tuple[str, list[Event], list[Event]]  # video, reference, predictions
@@ -124,17 +130,16 @@ class SodaScorer:
 
         Raises DatasetError for a video without reference events, or an event without finite times.
         """
-        wanted = sorted(require_events(video, reference, "reference event"), key=_start)
-        given = sorted(require_events(video, predictions, "predicted event"), key=_start)
-        if not wanted:
-            raise DatasetError(f"{video}: the reference has no event; leave the video out")
+        wanted = sorted(require_events(video, reference, "reference"), key=itemgetter(0))
+        given = sorted(require_events(video, predictions, "predicted"), key=itemgetter(0))
         if not given:
             return 0.0, 0.0, 0.0
         try:
             worth = self._worth(wanted, given)
         except DatasetError as error:  # from METEOR, which knows no videos
             raise DatasetError(f"{video}: {error}") from error
-        triples = np.array([_triple(value, len(given), len(wanted)) for value in worth])
+        shares = [(value / len(given), value / len(wanted)) for value in worth]
+        triples = np.array([(*share, harmonic_mean(*share)) for share in shares])
         precision, recall, f1 = triples.mean(axis=0).tolist()
         return precision, recall, f1
 
@@ -189,15 +194,6 @@ def soda(
         per_video = {video: judge.score(video, *events) for video, *events in tasks}
     precision, recall, f1 = np.array(list(per_video.values())).mean(axis=0).tolist()
     return SodaScore(precision, recall, f1, per_video, covered.missing, covered.extra)
-
-
-def _start(event: Event) -> float:
-    return event[0]
-
-
-def _triple(worth: float, given: int, wanted: int) -> Triple:
-    precision, recall = worth / given, worth / wanted
-    return precision, recall, 2.0 * precision * recall / (precision + recall) if precision + recall else 0.0
 
 
 def _in_parallel(

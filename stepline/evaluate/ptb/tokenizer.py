@@ -6,17 +6,15 @@ no American spelling, slashes left alone.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
+from operator import methodcaller
 from pathlib import Path
 
 from stepline.evaluate.ptb.automaton import Automaton, load
 from stepline.evaluate.ptb.official_files import TOKENIZER_JAR, official_file
 
-_NO_BREAK_SPACE = "\u00a0"  # stands for a space inside one token, such as a phone number
-_SOFT_HYPHEN = "\u00ad"
-_AMPERSAND = re.compile("&amp;", re.IGNORECASE)
 _QUOTES = (  # pattern, as an opening quote, as a closing one
     (re.compile("&apos;|'"), "`", "'"),
     (re.compile('"|&quot;'), "``", "''"),
@@ -25,21 +23,19 @@ _QUOTES = (  # pattern, as an opening quote, as a closing one
     (re.compile("[\u0093\u201c\u00ab]"), "``", "``"),
     (re.compile("[\u0094\u201d\u00bb]"), "''", "''"),
 )
-_FRACTIONS = str.maketrans({"¼": "1/4", "½": "1/2", "¾": "3/4", "⅓": "1/3", "⅔": "2/3"})
-_CURRENCY = str.maketrans({"¢": "cents", "£": "#", "\u0080": "$", "¤": "$", "₠": "$", "€": "$"})
-_BRACKETS = str.maketrans({"(": "-LRB-", ")": "-RRB-"})
-_SPACES = str.maketrans({" ": _NO_BREAK_SPACE})
+_BRACKETS = {"(": "-LRB-", ")": "-RRB-"}
+_SPACE = {" ": "\u00a0"}  # a no-break space stands for a space inside one token, such as a phone number
 
 
 @dataclass(frozen=True)
 class Rule:
-    """write: token text -> what is written, None to drop it. give_back: characters left to the next token.
+    """write: token text -> what is written (str: as it is), None to drop it.
 
-    ahead: the two automaton states of a token that must be followed by something. trims: white space at its end is
+    give_back: characters left to the next token. ahead: the two automaton states of a token that must be followed by something. trims: white space at its end is
     given back. repeats_stop: the last character is written and given back too, as the full stop of "Co." at an end.
     """
 
-    write: Callable[[str], str | None]
+    write: Callable[[str], str] | None
     give_back: int = 0
     ahead: tuple[int, int] | None = None
     trims: bool = False
@@ -47,16 +43,12 @@ class Rule:
     only_first: bool = False
 
 
-def _same(text: str) -> str:
-    return text
-
-
-def _drop(_: str) -> None:
-    return None
-
-
 def _constant(value: str) -> Callable[[str], str]:
     return lambda _: value
+
+
+def _translated(table: Mapping[str, str]) -> Callable[[str], str]:
+    return methodcaller("translate", str.maketrans(dict(table)))
 
 
 def _dash(text: str) -> str:
@@ -64,7 +56,7 @@ def _dash(text: str) -> str:
 
 
 def _without_soft_hyphens(text: str) -> str:
-    return text.replace(_SOFT_HYPHEN, "") or "-"
+    return text.replace("\u00ad", "") or "-"
 
 
 def _quote(text: str, opening: bool) -> str:
@@ -73,94 +65,45 @@ def _quote(text: str, opening: bool) -> str:
     return text
 
 
-def _opening(text: str) -> str:
-    return _quote(text, True)
-
-
-def _closing(text: str) -> str:
-    return _quote(text, False)
-
-
-def _ampersand(text: str) -> str:
-    return _AMPERSAND.sub("&", text)
-
-
-def _fraction(text: str) -> str:
-    return text.translate(_FRACTIONS)
-
-
-def _currency(text: str) -> str:
-    return text.translate(_CURRENCY)
-
-
-def _bracket(text: str) -> str:
-    return text.translate(_BRACKETS)
-
-
-def _glue(text: str) -> str:
-    return text.translate(_SPACES)
-
-
-def _glued_bracket(text: str) -> str:
-    return _glue(text).translate(_BRACKETS)
-
+_opening, _closing = partial(_quote, opening=True), partial(_quote, opening=False)
+_ampersand = partial(re.compile("&amp;", re.IGNORECASE).sub, "&")
+_CONSTANTS = {
+    2: "<", 10: ">", 11: "--", 13: "...", 16: "-RCB-", 17: "-LRB-", 18: "-RRB-", 20: "-LCB-", 21: "-RSB-", 22: "-LSB-",
+}  # fmt: skip
 
 START = 2  # the automaton's state at the start of a token, in its traditional Treebank mode
 RULES: dict[int, Rule] = {
-    1: Rule(_drop),  # a character that no token may hold
-    2: Rule(_constant("<")),
-    3: Rule(_same),
+    **dict.fromkeys((1, 5, 7, 23), Rule(None)),  # a character that no token may hold, line breaks, white space
+    **dict.fromkeys((3, 9, 19, 31, 45, 52), Rule(str)),
+    **{action: Rule(_constant(written)) for action, written in _CONSTANTS.items()},
     4: Rule(_dash),
-    5: Rule(_drop),  # line break
-    6: Rule(_without_soft_hyphens),
-    7: Rule(_drop),  # white space
+    **dict.fromkeys((6, 12, 29), Rule(_without_soft_hyphens)),
     8: Rule(_closing),
-    9: Rule(_same),
-    10: Rule(_constant(">")),
-    11: Rule(_constant("--")),
-    12: Rule(_without_soft_hyphens),
-    13: Rule(_constant("...")),
-    14: Rule(_fraction),
-    15: Rule(_currency),
-    16: Rule(_constant("-RCB-")),
-    17: Rule(_constant("-LRB-")),
-    18: Rule(_constant("-RRB-")),
-    19: Rule(_same),
-    20: Rule(_constant("-LCB-")),
-    21: Rule(_constant("-RSB-")),
-    22: Rule(_constant("-LSB-")),
-    23: Rule(_drop),
-    24: Rule(_same, ahead=(13, 14)),
-    25: Rule(_same, give_back=1),
+    14: Rule(_translated({"¼": "1/4", "½": "1/2", "¾": "3/4", "⅓": "1/3", "⅔": "2/3"})),
+    15: Rule(_translated({"¢": "cents", "£": "#", "\u0080": "$", "¤": "$", "₠": "$", "€": "$"})),
+    24: Rule(str, ahead=(13, 14)),
+    25: Rule(str, give_back=1),
     26: Rule(_opening, give_back=1),
-    27: Rule(_glue),
-    28: Rule(_bracket),
-    29: Rule(_without_soft_hyphens),
+    **dict.fromkeys((27, 38, 39), Rule(_translated(_SPACE))),
+    28: Rule(_translated(_BRACKETS)),
     30: Rule(_without_soft_hyphens, ahead=(3, 4)),
-    31: Rule(_same),
-    32: Rule(_without_soft_hyphens, give_back=1),
-    33: Rule(_same, repeats_stop=True),
-    34: Rule(_bracket, give_back=1),
+    **dict.fromkeys((32, 46), Rule(_without_soft_hyphens, give_back=1)),
+    33: Rule(str, repeats_stop=True),
+    34: Rule(_translated(_BRACKETS), give_back=1),
     35: Rule(_opening, only_first=True),
     36: Rule(_closing, give_back=1),
     37: Rule(_ampersand),
-    38: Rule(_glue),
-    39: Rule(_glue),
     40: Rule(_without_soft_hyphens, ahead=(5, 6)),
-    41: Rule(_same, ahead=(16, 17)),
-    42: Rule(_same, give_back=2),  # "gim|me"
-    43: Rule(_same, ahead=(15, 14)),
-    44: Rule(_same, ahead=(9, 10), trims=True),
-    45: Rule(_same),
-    46: Rule(_without_soft_hyphens, give_back=1),
-    47: Rule(_same, ahead=(7, 8), trims=True, repeats_stop=True),
-    48: Rule(_same, give_back=2),
-    49: Rule(_same, ahead=(11, 12), repeats_stop=True),
-    50: Rule(_same, give_back=3),  # "can|not"
+    41: Rule(str, ahead=(16, 17)),
+    **dict.fromkeys((42, 48), Rule(str, give_back=2)),  # "gim|me"
+    43: Rule(str, ahead=(15, 14)),
+    44: Rule(str, ahead=(9, 10), trims=True),
+    47: Rule(str, ahead=(7, 8), trims=True, repeats_stop=True),
+    49: Rule(str, ahead=(11, 12), repeats_stop=True),
+    50: Rule(str, give_back=3),  # "can|not"
     51: Rule(_ampersand, give_back=1),
-    52: Rule(_same),
-    53: Rule(_same, give_back=4),
-    54: Rule(_glued_bracket),
+    53: Rule(str, give_back=4),
+    54: Rule(_translated(_SPACE | _BRACKETS)),
 }
 
 
@@ -226,9 +169,8 @@ def _written_tokens(line: str, automaton: Automaton) -> list[str]:
             continue
         rule = RULES[action]
         stop, position = _bounds(rule, automaton, units, line, position, end)
-        token = rule.write(line[stop[0] : stop[1]])
-        if token is not None:
-            tokens.append(token)
+        if rule.write is not None:
+            tokens.append(rule.write(line[stop[0] : stop[1]]))
     return tokens
 
 
