@@ -192,25 +192,14 @@ def score(scoring: ScoringTask, *, ordered: bool = False, sets: bool = True, ski
         statistics[name] = GroupedRatio(hits, shown, group, held)
     if given and all(isinstance(node.value, dict) for node in given.values()):
         statistics |= overlap_statistics([_step_overlaps(given.get(key), truths[key]) for key in keys], shown)
-    return scoring.scores(
-        map(_video_id, keys), int(shown.sum()), statistics, {"hits": hits, "steps": shown, "task": _task_numbers(keys)},
-        asked=map(_video_id, truths), given=map(_video_id, given),
-        handling=SKIP_MISSING if skip else COUNT_MISSING, notes=_notes(keys, held),
-    )  # fmt: skip
-
-
-def _notes(keys: list[Key], held: np.typing.NDArray[np.bool_]) -> list[str]:
+    numbers = np.array([float(task) if task.isdecimal() else float("nan") for task, _ in keys])
     size = sorted({int(count) for count in held.sum(axis=1)})
-    sets = f"{len(held)} test sets of {size[0] if len(size) == 1 else size} videos" if len(held) > 1 else "all videos"
-    return [f"{sets}, {len({task for task, _ in keys})} tasks"]
-
-
-def _task_numbers(keys: list[Key]) -> Floats:
-    return np.array([float(task) if task.isdecimal() else float("nan") for task, _ in keys])
-
-
-def _video_id(key: Key) -> str:
-    return f"{key[0]}_{key[1]}"
+    drawn = f"{len(held)} test sets of {size[0] if len(size) == 1 else size} videos" if len(held) > 1 else "all videos"
+    return scoring.scores(
+        map("_".join, keys), int(shown.sum()), statistics, {"hits": hits, "steps": shown, "task": numbers},
+        asked=map("_".join, truths), given=map("_".join, given),
+        handling=SKIP_MISSING if skip else COUNT_MISSING, notes=[f"{drawn}, {len(tasks)} tasks"],
+    )  # fmt: skip
 
 
 def _test_sets(all_keys: list[Key], keys: list[Key]) -> np.typing.NDArray[np.bool_]:

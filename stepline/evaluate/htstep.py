@@ -13,9 +13,11 @@ JSON by video id (R@1 only): one second a step, in the order of the taxonomy's s
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -161,17 +163,12 @@ class GroundingMeanPrecision:
     """
 
     activities: tuple[tuple[RankedGroup, ...], ...]
-    count: int
-
-    @property
-    def videos(self) -> int:
-        """V."""
-        return self.count
+    videos: int  # V
 
     @property
     def width(self) -> int:
         """The larger of V and the predictions of one group."""
-        return max([self.count, *(len(group.video) for groups in self.activities for group in groups)])
+        return max([self.videos, *(len(group.video) for groups in self.activities for group in groups)])
 
     @property
     def items(self) -> int:
@@ -197,56 +194,27 @@ def grounding_map(
     left out, as officially: its predictions count nowhere.
     """
     annotated = {step for truth in truths.values() for step in truth.steps}
-    rows: dict[tuple[str, int], list[_Row]] = defaultdict(list)
+    # by activity and step (-1: all of its steps): -score, -order, video, right at each threshold
+    rows: dict[tuple[str, int], list[tuple[float, int, int, npt.NDArray[np.bool_]]]] = defaultdict(list)
     counts: dict[tuple[str, int], Floats] = {}
     for video, (name, truth) in enumerate(truths.items()):
         for step in truth.steps:
-            counts.setdefault(_group_key(truth, step, by_label), np.zeros(len(truths)))[video] += 1
-        found = predictions.get(name)
-        if found is not None:
-            for row, step in _matched_rows(found, truth, video, annotated, tious, by_label):
-                rows[_group_key(truth, step, by_label)].append(row)
-    return _group_rows(rows, counts, len(truths), len(tious))
-
-
-@dataclass(frozen=True)
-class _Row:
-    score: float
-    order: int
-    video: int
-    right: tuple[bool, ...]
-
-
-def _group_key(truth: AnnotatedVideo, step: int, by_label: bool) -> tuple[str, int]:
-    return truth.activity, step if by_label else -1
-
-
-def _matched_rows(
-    found: PredictedSegments,
-    truth: AnnotatedVideo,
-    video: int,
-    annotated: set[int],
-    tious: Sequence[float],
-    by_label: bool,
-) -> Iterable[tuple[_Row, int]]:
-    kept = np.isin(found.steps, sorted(annotated))
-    found = PredictedSegments(found.segments[kept], found.steps[kept], found.scores[kept], found.order[kept])
-    right = match_predictions(found, truth, tious, by_label)
-    for n in range(len(found.scores)):
-        yield _Row(float(found.scores[n]), int(found.order[n]), video, tuple(right[:, n])), int(found.steps[n])
-
-
-def _group_rows(
-    rows: Mapping[tuple[str, int], list[_Row]], counts: Mapping[tuple[str, int], Floats], videos: int, levels: int
-) -> GroundingMeanPrecision:
+            counts.setdefault((truth.activity, step if by_label else -1), np.zeros(len(truths)))[video] += 1
+        if name in predictions:
+            found = predictions[name]
+            kept = np.isin(found.steps, sorted(annotated))
+            found = PredictedSegments(found.segments[kept], found.steps[kept], found.scores[kept], found.order[kept])
+            right = match_predictions(found, truth, tious, by_label)
+            for n, (step, score, order) in enumerate(zip(found.steps, found.scores, found.order, strict=True)):
+                row = (-float(score), -int(order), video, right[:, n])
+                rows[truth.activity, int(step) if by_label else -1].append(row)
     activities: dict[str, list[RankedGroup]] = defaultdict(list)
-    for (activity, step), annotated in counts.items():
-        ranked = sorted(rows.get((activity, step), []), key=lambda row: (-row.score, -row.order))
-        right = np.array([row.right for row in ranked], dtype=bool).reshape(len(ranked), levels).T
-        activities[activity].append(
-            RankedGroup(right, np.array([row.video for row in ranked], dtype=np.int64), annotated)
-        )
-    return GroundingMeanPrecision(tuple(map(tuple, activities.values())), videos)
+    for key, annotated_in in counts.items():
+        ranked = sorted(rows[key], key=itemgetter(0, 1))
+        hits = np.array([row[3] for row in ranked], dtype=bool).reshape(len(ranked), len(tious)).T
+        videos = np.array([row[2] for row in ranked], dtype=np.int64)
+        activities[key[0]].append(RankedGroup(hits, videos, annotated_in))
+    return GroundingMeanPrecision(tuple(map(tuple, activities.values())), len(truths))
 
 
 # ---------------------------------------------------------------- the score
@@ -259,24 +227,19 @@ class _HtStepReference:
     truths: dict[str, AnnotatedVideo]
 
 
-@dataclass
-class _PredictedRows:
-    """One video's rows of the CSV."""
+class _CsvRow(NamedTuple):
+    segment: tuple[float, float]
+    step: int
+    score: float
+    line: int
 
-    segments: list[tuple[float, float]] = field(default_factory=list)
-    steps: list[int] = field(default_factory=list)
-    scores: list[float] = field(default_factory=list)
-    order: list[int] = field(default_factory=list)
 
-    def to_segments(self, allowed: frozenset[int]) -> PredictedSegments:
-        """Return the rows whose step may be predicted."""
-        kept = [index for index, step in enumerate(self.steps) if step in allowed]
-        return PredictedSegments(
-            span_array([self.segments[index] for index in kept], "ht-step"),
-            np.array([self.steps[index] for index in kept], dtype=np.int64),
-            np.array([self.scores[index] for index in kept], dtype=np.float64),
-            np.array([self.order[index] for index in kept], dtype=np.int64),
-        )
+def _segments_of(rows: Sequence[_CsvRow], allowed: frozenset[int]) -> PredictedSegments:
+    """Return the rows whose step may be predicted."""
+    kept = [row for row in rows if row.step in allowed]
+    steps, lines = (np.array([row[column] for row in kept], dtype=np.int64) for column in (1, 3))
+    scores = np.array([row.score for row in kept], dtype=np.float64)
+    return PredictedSegments(span_array([row.segment for row in kept], "ht-step"), steps, scores, lines)
 
 
 def score(scoring: ScoringTask) -> Scores:
@@ -285,10 +248,11 @@ def score(scoring: ScoringTask) -> Scores:
     if scoring.predictions.name.endswith((".csv", ".csv.gz", ".tsv")):
         return _score_segments(scoring, reference)
     given = entries_by_id(scoring.predictions)
-    seconds = {id: _predicted_seconds(given[id], id, reference) for id in reference.truths if id in given}
+    strange: list[str] = []  # names of no step of their video's variation, or of several
+    shared = [id for id in reference.truths if id in given]
+    seconds = {id: _predicted_seconds(given[id], id, reference, strange) for id in shared}
     right, counted = _recall_counts(reference.truths, seconds)
     notes = ["no mAP and no overlap: the predictions are seconds, not segments"]
-    strange = [key for id in seconds for key in _unknown_names(given[id], id, reference)]
     if strange:
         notes.append(f"{len(strange)} seconds name no single step of their video's article variation: {strange[0]!r}")
     return scoring.scores(
@@ -300,7 +264,7 @@ def score(scoring: ScoringTask) -> Scores:
 def _score_segments(scoring: ScoringTask, reference: _HtStepReference) -> Scores:
     rows = _read_rows(scoring.predictions)
     found = {
-        id: rows[id].to_segments(reference.taxonomy.candidates(truth))
+        id: _segments_of(rows[id], reference.taxonomy.candidates(truth))
         for id, truth in reference.truths.items()
         if id in rows
     }
@@ -314,7 +278,7 @@ def _score_segments(scoring: ScoringTask, reference: _HtStepReference) -> Scores
     columns["overlap"] = np.array([fit.overlaps.sum() for fit in fits])
     statistics["mAP"] = grounding_map(reference.truths, found)
     statistics["mAP label-aware"] = grounding_map(reference.truths, found, by_label=True)
-    total = sum(len(row.steps) for row in rows.values())
+    total = sum(map(len, rows.values()))
     kept = sum(len(located.steps) for located in found.values())
     notes = [f"{kept} of {total} predicted segments are of steps of their video's article variation"]
     return scoring.scores(
@@ -367,18 +331,14 @@ def _read_reference(scoring: ScoringTask) -> _HtStepReference:
     for id, video in entries_by_id(file).items():
         subset = video.get("subset")
         if scoring.subset is None or (subset is not None and subset.value == scoring.subset):
-            truth = _read_video(video)
+            rows = list(video["annotations"].rows())
+            segments = span_array([list(row["segment"].pair()) for row in rows], video.location)
+            kept, steps = without_duplicates(segments, [_parse_step(row["id"].name(), row.location) for row in rows])
+            truth = AnnotatedVideo(video["activity"].text(), kept, steps)
             taxonomy.candidates(truth)  # an annotation that does not fit its taxonomy is an error
             if truth.steps:
                 truths[id] = truth
     return _HtStepReference(taxonomy, {id: row.text for id, row in headlines.items()}, truths)
-
-
-def _read_video(video: Node) -> AnnotatedVideo:
-    rows = list(video["annotations"].rows())
-    segments = span_array([list(row["segment"].pair()) for row in rows], video.location)
-    kept, steps = without_duplicates(segments, [_parse_step(row["id"].name(), row.location) for row in rows])
-    return AnnotatedVideo(video["activity"].text(), kept, steps)
 
 
 def _parse_step(id: str, location: str) -> int:
@@ -388,11 +348,16 @@ def _parse_step(id: str, location: str) -> int:
         raise DatasetError(f"{location}: step {id[:40]!r} is not a whole number; give a global_step_index") from error
 
 
-def _predicted_seconds(node: Node, id: str, reference: _HtStepReference) -> dict[int, float]:
+def _predicted_seconds(node: Node, id: str, reference: _HtStepReference, strange: list[str]) -> dict[int, float]:
+    """Return the second of each step that has one; names that stand for no step, or for several, go to `strange`."""
     steps = sorted(reference.taxonomy.candidates(reference.truths[id]))
     if isinstance(node.value, dict):
-        named = _steps_by_name(id, reference)
+        # by id and by headline, where only one step of the variation has that headline
+        count = Counter(reference.headlines[step] for step in steps)
+        named = {reference.headlines[step]: step for step in steps if count[reference.headlines[step]] == 1}
+        named |= {str(step): step for step in steps}
         pairs = [(named[key], read_number(value)) for key, value in node.entries() if key in named]
+        strange += [key for key in node.value if key not in named]
     else:
         seconds = read_numbers(node)
         require_length(node, seconds, len(steps), "steps of the article's variation")
@@ -400,22 +365,8 @@ def _predicted_seconds(node: Node, id: str, reference: _HtStepReference) -> dict
     return {step: second for step, second in pairs if not np.isnan(second)}
 
 
-def _steps_by_name(id: str, reference: _HtStepReference) -> dict[str, int]:
-    """Return the steps of the video's variation by id and by headline, where only one step has that headline."""
-    steps = reference.taxonomy.candidates(reference.truths[id])
-    count = Counter(reference.headlines[step] for step in steps)
-    headlines = {reference.headlines[step]: step for step in steps if count[reference.headlines[step]] == 1}
-    return headlines | {str(step): step for step in steps}
-
-
-def _unknown_names(node: Node, id: str, reference: _HtStepReference) -> list[str]:
-    """Return the names that stand for no step of the video's variation, or for several."""
-    named = _steps_by_name(id, reference)
-    return [key for key in node.value if key not in named] if isinstance(node.value, dict) else []
-
-
-def _read_rows(path: Path) -> dict[str, _PredictedRows]:
-    rows: dict[str, _PredictedRows] = defaultdict(_PredictedRows)
+def _read_rows(path: Path) -> dict[str, list[_CsvRow]]:
+    rows: dict[str, list[_CsvRow]] = defaultdict(list)
     for line, row in read_csv(path, CSV_COLUMNS):
         try:
             start, end, value = float(row["t-start"]), float(row["t-end"]), float(row["score"])
@@ -423,9 +374,6 @@ def _read_rows(path: Path) -> dict[str, _PredictedRows]:
             raise DatasetError(f"{path}: line {line}: {error}; t-start, t-end and score are numbers") from error
         if not np.isfinite((start, end, value)).all():
             raise DatasetError(f"{path}: line {line} holds NaN or infinity; give seconds and a score")
-        video = rows[row["video-id"]]
-        video.segments.append((start, end))
-        video.steps.append(_parse_step(row["label"], f"{path}: line {line}"))
-        video.scores.append(value)
-        video.order.append(line)
+        step = _parse_step(row["label"], f"{path}: line {line}")
+        rows[row["video-id"]].append(_CsvRow((start, end), step, value, line))
     return dict(rows)

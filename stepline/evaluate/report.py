@@ -110,20 +110,16 @@ def report(scores: Scores, *, draws: int = DRAWS, seed: int = 0) -> EvaluationRe
         name: Metric(point_estimate(statistic), *interval(drawn[name]), statistic.items)
         for name, statistic in scores.statistics.items()
     }
+    rows: tuple[Mapping[str, float | str], ...] = tuple(
+        {"video": video, **{name: float(column[index]) for name, column in scores.columns.items()}}
+        for index, video in enumerate(scores.videos)
+    )
     count = len(set(sources))
     few = (f"{count} videos are few: the interval is likely too narrow",) if count < FEW else ()
     return EvaluationReport(
         scores.benchmark, scores.protocol, scores.rule, metrics, len(scores.videos), scores.items, scores.missing,
-        scores.extra, scores.handling, (*scores.notes, *few), _rows(scores), draws, seed, count,
+        scores.extra, scores.handling, (*scores.notes, *few), rows, draws, seed, count,
     )  # fmt: skip
-
-
-def _rows(scores: Scores) -> tuple[Mapping[str, float | str], ...]:
-    names = list(scores.columns)
-    return tuple(
-        {"video": video, **{name: float(scores.columns[name][index]) for name in names}}
-        for index, video in enumerate(scores.videos)
-    )
 
 
 def compare(first: Scores, second: Scores, *, draws: int = DRAWS, seed: int = 0) -> Comparison:

@@ -127,16 +127,19 @@ def score(scoring: ScoringTask, *, official: bool = False) -> Scores:
     given = {id: node for id, node in entries_by_id(scoring.predictions).items() if id in truths or _is_summary(node)}
     kept = [id for id in truths if id in given or not official]
     rows = np.array([_video_scores(given.get(id), truths[id], rules) for id in kept]).reshape(len(kept), len(NAMES))
+    columns = dict(zip(NAMES, rows.T, strict=True))
     statistics: dict[str, Statistic] = {}
-    for column, name in enumerate(NAMES):
-        known = ~np.isnan(rows[:, column])
+    notes = []
+    for name, values in columns.items():
+        known = ~np.isnan(values)
         if known.any():
-            statistics[name] = Ratio(np.where(known, rows[:, column], 0.0), known.astype(np.float64))
-    columns = {name: rows[:, column] for column, name in enumerate(NAMES)}
+            statistics[name] = Ratio(np.where(known, values, 0.0), known.astype(np.float64))
+        if not known.all():
+            notes.append(f"{name} is undefined for {(~known).sum()} videos, which its mean leaves out")
     items = sum(len(truths[id]) for id in kept)
     return scoring.scores(
         kept, items, statistics, columns, asked=truths, given=given,
-        handling=SKIP_MISSING if official else COUNT_MISSING, notes=_undefined_notes(rows),
+        handling=SKIP_MISSING if official else COUNT_MISSING, notes=notes,
     )  # fmt: skip
 
 
@@ -170,9 +173,3 @@ def _frames(node: Node | None, key: str, truth: Floats, rules: FrameRules) -> Fl
     if np.isnan(values).any():
         raise DatasetError(f"{parts.location}: holds null; give a score for every frame")
     return cut_or_pad(values, len(truth), rules.lengths)
-
-
-def _undefined_notes(rows: Floats) -> list[str]:
-    counts = {name: int(np.isnan(rows[:, column]).sum()) for column, name in enumerate(NAMES)}
-    rest = "videos, which its mean leaves out"
-    return [f"{name} is undefined for {count} {rest}" for name, count in counts.items() if count]

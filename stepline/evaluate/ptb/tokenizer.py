@@ -29,9 +29,9 @@ _SPACE = {" ": "\u00a0"}  # a no-break space stands for a space inside one token
 
 @dataclass(frozen=True)
 class Rule:
-    """write: token text -> what is written (str: as it is), None to drop it.
+    """write: token text -> what is written (str: as it is), None to drop it. give_back: characters left to the next.
 
-    give_back: characters left to the next token. ahead: the two automaton states of a token that must be followed by something. trims: white space at its end is
+    ahead: the two automaton states of a token that must be followed by something. trims: white space at its end is
     given back. repeats_stop: the last character is written and given back too, as the full stop of "Co." at an end.
     """
 
