@@ -196,9 +196,14 @@ class Record(FrozenModel):
     models: dict[str, JsonValue] = Field(default_factory=dict)
     version: Literal[1] = VERSION
 
+    @property
+    def sentences(self) -> tuple[Sentence, ...]:
+        """What is said in the video; nothing where it was not transcribed."""
+        return self.transcript.sentences if self.transcript else ()
+
     @model_validator(mode="after")
     def _sources_exist(self) -> "Record":
-        known = len(self.transcript.sentences) if self.transcript else 0
+        known = len(self.sentences)
         for step in self.steps:
             if step.sources and max(step.sources) >= known:
                 raise ValueError(f"step {step.id!r} cites sentence {max(step.sources)}; there are {known}")

@@ -10,7 +10,7 @@ from http_client import ask
 from made_records import record
 
 from stepline.annotate.answers import cohen_kappa
-from stepline.curate.audit.sample import draw_sample
+from stepline.curate.audit.sample import AuditSampler
 from stepline.curate.audit.server import serve
 from stepline.curate.audit.verdicts import (
     Verdict,
@@ -31,6 +31,13 @@ RECORDS = [
     )
     for n in range(4)
 ]
+
+
+def draw_sample(records, **options):
+    sampler = AuditSampler(**options)
+    for each in records:
+        sampler.add(each)
+    return sampler.sample()
 
 
 def ids(sample, kind):

@@ -1,6 +1,5 @@
 """The random sample that people check: some videos, and in each of them raw sentences and final steps alike."""
 
-from collections.abc import Iterable
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
@@ -70,17 +69,8 @@ class AuditSampler:
         return sorted(chosen, key=lambda text: random_key(self._seed + 1, text.id))
 
 
-def draw_sample(records: Iterable[Record], *, videos: int = VIDEOS, texts: int = TEXTS, seed: int = 0) -> AuditSample:
-    """Return a sample of some records."""
-    sampler = AuditSampler(videos=videos, texts=texts, seed=seed)
-    for record in records:
-        sampler.add(record)
-    return sampler.sample()
-
-
 def _narrations(record: Record) -> list[AuditText]:
-    sentences = record.transcript.sentences if record.transcript is not None else ()
-    return [_audit_text(record, "narration", str(n), s.text, s.span, s.shown) for n, s in enumerate(sentences)]
+    return [_audit_text(record, "narration", str(n), s.text, s.span, s.shown) for n, s in enumerate(record.sentences)]
 
 
 def _steps(record: Record) -> list[AuditText]:

@@ -12,20 +12,12 @@ from pydantic import JsonValue
 
 from stepline.curate.export.card import DatasetFacts, dataset_card, describe_dataset, stage_losses, without_folders
 from stepline.curate.export.croissant import croissant
-from stepline.curate.export.shards import (
-    LEFT_OUT,
-    TRAIN,
-    DatasetRow,
-    ExportedFile,
-    copy_features,
-    left_out_row,
-    write_shards,
-)
+from stepline.curate.export.shards import LEFT_OUT, TRAIN, DatasetRow, ExportedFile, copy_features, write_shards
 from stepline.curate.export.webdataset import write_tars
 from stepline.curate.remote import RemotePath
 from stepline.curate.settings import ExportSettings
 from stepline.curate.stage import StageFailure, VideoItem
-from stepline.records import Record, Video
+from stepline.records import Record, Rejected, Video
 from stepline.storage import remove_file, write_atomic
 
 if TYPE_CHECKING:
@@ -92,9 +84,10 @@ def _counted(contents: DatasetContents, facts: DatasetFacts) -> Iterator[Dataset
 def _left_out(contents: DatasetContents) -> Iterator[DatasetRow]:
     for id in sorted(contents.left_out):
         item = contents.items.get(id, VideoItem(id))
-        duration = item.duration if item.duration else None
-        video = Video(id=id or "none", path=item.path, duration=duration, title=item.title, task=item.task)
-        yield left_out_row(contents.left_out[id], video)
+        video = Video(id=id or "none", path=item.path, duration=item.duration or None, title=item.title, task=item.task)
+        failure = contents.left_out[id]
+        dropped = Rejected("video", f"{failure.stage}: {failure.reason}", text=failure.stage)
+        yield DatasetRow(Record(id=id, video=video, dropped=(dropped,)), failure)
 
 
 def _features(

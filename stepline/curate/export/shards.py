@@ -7,16 +7,12 @@ shard's name tells its place, their number and its content. Features go into a s
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from stepline.curate.stage import StageFailure
 from stepline.features import FeatureStore, FeatureWriter
-from stepline.records import VERSION, Record, Rejected, Video
+from stepline.records import VERSION, Record
 from stepline.storage import atomic_path, to_json
 from stepline.weights import sha256
-
-if TYPE_CHECKING:
-    import pyarrow
 
 STRING, WHOLE, NUMBER = "string", "int32", "double"
 TEXTS, NUMBERS = "list<string>", "list<double>"
@@ -67,7 +63,7 @@ class DatasetRow:
     def cells(self) -> dict[str, object]:
         """Return the value of each column."""
         record, failure, steps, video = self.record, self.failure, self.record.steps, self.record.video
-        sentences = record.transcript.sentences if record.transcript else ()
+        sentences = record.sentences
         return {
             "id": record.id, "video": video.id, "path": video.path, "title": video.title, "task": video.task,
             "duration": video.duration, "language": record.transcript.language if record.transcript else None,
@@ -85,25 +81,6 @@ class DatasetRow:
             "stage": failure.stage if failure else None, "kind": failure.kind if failure else None,
             "reason": failure.reason if failure else None, "record": to_json(record),
         }  # fmt: skip
-
-
-def left_out_row(failure: StageFailure, video: Video) -> DatasetRow:
-    """Return the row of a video that is left out: a record that holds nothing but why."""
-    reason = f"{failure.stage}: {failure.reason}"
-    record = Record(id=failure.id, video=video, dropped=(Rejected(what="video", text=failure.stage, reason=reason),))
-    return DatasetRow(record, failure)
-
-
-def schema() -> "pyarrow.Schema":
-    """Return the columns' types."""
-    import pyarrow as arrow
-
-    kinds = {
-        STRING: arrow.string(), WHOLE: arrow.int32(), NUMBER: arrow.float64(),
-        TEXTS: arrow.list_(arrow.string()), NUMBERS: arrow.list_(arrow.float64()),
-    }  # fmt: skip
-    fields = [(column.name, kinds[column.kind]) for column in COLUMNS]
-    return arrow.schema(fields, metadata={"stepline_version": str(VERSION)})
 
 
 DATA = "data"
@@ -160,7 +137,13 @@ def _write(block: list[dict[str, object]], path: Path) -> None:
     import pyarrow as arrow
     import pyarrow.parquet as parquet
 
-    table = arrow.Table.from_pylist(block, schema=schema())
+    kinds = {
+        STRING: arrow.string(), WHOLE: arrow.int32(), NUMBER: arrow.float64(),
+        TEXTS: arrow.list_(arrow.string()), NUMBERS: arrow.list_(arrow.float64()),
+    }  # fmt: skip
+    fields = [(column.name, kinds[column.kind]) for column in COLUMNS]
+    schema = arrow.schema(fields, metadata={"stepline_version": str(VERSION)})
+    table = arrow.Table.from_pylist(block, schema=schema)
     with atomic_path(path) as partial:
         parquet.write_table(table, partial, compression="zstd", row_group_size=GROUP)
 
@@ -169,11 +152,10 @@ FEATURES = "features"
 
 
 def copy_features(ids: Iterable[str], store: FeatureStore, folder: Path, shard_bytes: int) -> list[ExportedFile]:
-    """Copy the features of ids, sorted already, into FOLDER/features; an id that the store lacks has none there."""
+    """Copy the features of ids of a store, sorted already, into FOLDER/features."""
     with FeatureWriter(folder / FEATURES, shard_bytes=shard_bytes) as writer:
         for id in ids:
-            if id in store:
-                stored = store[id]
-                writer.add(id, store.matrix(id), rate=stored.rate, backbone=stored.backbone, texts=store.texts(id))
+            stored = store[id]
+            writer.add(id, store.matrix(id), rate=stored.rate, backbone=stored.backbone, texts=store.texts(id))
     files = sorted((folder / FEATURES).glob("shard-*"))
     return [ExportedFile(f"{FEATURES}/{file.name}", file.stat().st_size, sha256(file)) for file in files]

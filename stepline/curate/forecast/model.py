@@ -141,13 +141,11 @@ def forecast(
     load = costs.start + sum(stage.load["cpu"] for stage in costs.stages.values())
     cpu = total["cpu"] + load * workers
     done = sum(float(stage.spent["cpu"].sum()) for stage in costs.stages.values())
-    hours = {
-        cores: _interval(_wall(costs, video, once, cores, len(everything)) / 3600)
-        for cores in sorted({workers, *settings.cores})
-    }
+    cores = sorted({workers, *settings.cores})
+    wall = {count: _wall(costs, video, once, count, len(everything)) for count in cores}
     money = (
         cpu / 3600 * settings.core_hour
-        + gpus * _wall(costs, video, once, workers, len(everything)) / 3600 * settings.gpu_hour
+        + gpus * wall[workers] / 3600 * settings.gpu_hour
         + total["tokens"] / 1e6 * settings.million_tokens
         + total["bytes"] / 1e9 * settings.gigabyte_month
     )
@@ -158,7 +156,7 @@ def forecast(
         stages=tuple(stages),
         cpu_hours=_interval(cpu / 3600),
         cpu_left=_interval(np.maximum(0.0, cpu - done) / 3600),
-        hours=hours,
+        hours={count: _interval(seconds / 3600) for count, seconds in wall.items()},
         disk=_interval(total["bytes"]),
         tokens=_interval(total["tokens"]),
         money=_interval(money),
@@ -237,16 +235,10 @@ def known_sizes(items: Sequence[VideoItem]) -> ItemSizes:
     """Return what is known of every item's size without opening it."""
     if all(item.duration is not None for item in items):
         return ItemSizes("duration", np.array([item.duration for item in items], dtype=np.float64))
-    sizes = [_bytes(item.stamp) for item in items]
-    if all(size is not None for size in sizes):
-        return ItemSizes("bytes", np.array(sizes, dtype=np.float64))
+    sizes = [item.stamp.partition("-")[0] for item in items]  # a stamp begins with the bytes: "4711-..."
+    if all(size.isdigit() for size in sizes):
+        return ItemSizes("bytes", np.array([int(size) for size in sizes], dtype=np.float64))
     return ItemSizes("alike", np.ones(len(items)))
-
-
-def _bytes(stamp: str) -> int | None:
-    """Return the bytes that a stamp begins with ("4711-...")."""
-    head = stamp.partition("-")[0]
-    return int(head) if head.isdigit() else None
 
 
 def draw_stratified(values: Floats, count: int, seed: int) -> list[int]:

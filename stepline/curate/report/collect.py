@@ -13,6 +13,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +23,7 @@ from stepline.curate.sampling import ReservoirSample
 from stepline.curate.settings import ReportSettings
 from stepline.curate.stage import FailureKind, StageFailure
 from stepline.errors import ModelError
-from stepline.records import Matrix, Record, Step
+from stepline.records import Matrix, Record, Step, Transcript
 from stepline.text_base.deduplicate import near_duplicates
 from stepline.text_base.documents import Document
 from stepline.text_base.near_duplicates import normal_words, sketch
@@ -38,15 +39,13 @@ HALF = 30  # s that a bar of video durations is wide
 class ScoreSums:
     """Of each kept video: how many texts have a calibrated score, and the sum of those scores; lists of V numbers."""
 
-    videos: list[str] = field(default_factory=list)
     texts: list[int] = field(default_factory=list)
     sums: list[float] = field(default_factory=list)
 
-    def add(self, video: str, scores: Iterable[float | None]) -> None:
+    def add(self, scores: Iterable[float | None]) -> None:
         """Count a video's texts; those without a score are left out."""
         known = [score for score in scores if score is not None]
         if known:
-            self.videos.append(video)
             self.texts.append(len(known))
             self.sums.append(sum(known))
 
@@ -103,7 +102,7 @@ class DatasetCounts:
         self.neighbours += max(0, len(starts) - 1)
         self.out_of_order += sum(later < earlier for earlier, later in itertools.pairwise(starts))
         self.steps_a_video[str(min(LONG, len(record.steps)))] += 1
-        self.steps_shown.add(record.id, (step.score for step in record.steps))
+        self.steps_shown.add(step.score for step in record.steps)
         return True
 
     def _add_video(self, record: Record) -> None:
@@ -118,12 +117,12 @@ class DatasetCounts:
         self.dropped_steps.update(dropped.reason for dropped in record.dropped if dropped.what == "step")
 
     def _add_speech(self, record: Record) -> None:
-        sentences = record.transcript.sentences if record.transcript is not None else ()
-        self.languages[(record.transcript.language if record.transcript else None) or "not known"] += 1
-        self.recognisers[(record.transcript.recogniser if record.transcript else None) or "none"] += 1
+        transcript, sentences = record.transcript or Transcript(), record.sentences
+        self.languages[transcript.language or "not known"] += 1
+        self.recognisers[transcript.recogniser or "none"] += 1
         self.sentences += len(sentences)
         self.cited += len({source for step in record.steps for source in step.sources})
-        self.narration_shown.add(record.id, (sentence.shown for sentence in sentences))
+        self.narration_shown.add(sentence.shown for sentence in sentences)
         if sentences:
             spoken = sum(len(sentence.text.split()) for sentence in sentences)
             talked = max(sentence.span.end for sentence in sentences) - sentences[0].span.start
@@ -258,15 +257,6 @@ class TaskMap:
     points: npt.NDArray[np.floating]
 
 
-def task_map(task: str, texts: Sequence[str], order: Sequence[float]) -> TaskMap | None:
-    """Return the steps of a task in the plane, None where there are too few. Raises ModelError without scikit-learn."""
-    if len(texts) < FEWEST_TASKS:
-        return None
-    from stepline.text import embed
-
-    return TaskMap(task, tuple(texts), tuple(order), tsne(embed(list(texts))))
-
-
 def tsne(vectors: Matrix) -> npt.NDArray[np.floating]:
     """Return the t-SNE (N, 2) of vectors (N, D), from their first principal components and with a fixed seed."""
     try:
@@ -362,7 +352,7 @@ def collect(
     sampler = AuditSampler(videos=settings.audit_videos, texts=settings.audit_texts, seed=settings.seed)
     steps: ReservoirSample[str] = ReservoirSample(settings.steps_read, seed=settings.seed)
     videos: ReservoirSample[tuple[str, ...]] = ReservoirSample(settings.videos_compared, seed=settings.seed)
-    by_task = _StepsByTask(settings)
+    by_task: _StepsByTask = {}
     noted = {(failure.id, failure.stage): failure.kind for failure in failures}
     left_out: list[StageFailure] = []
     for record in records:
@@ -371,7 +361,7 @@ def collect(
         else:
             sampler.add(record)
             videos.add(record.id, tuple(step.text for step in record.steps))
-            by_task.add(record)
+            _add_by_task(by_task, record, settings)
             for number, step in enumerate(record.steps):
                 steps.add(f"{record.id} {number}", step.text)
     notes: list[str] = []
@@ -380,7 +370,7 @@ def collect(
         reasons=_reason_rows(left_out, stages),
         keywords=_keywords(steps.values(), notes),
         repeated_steps=find_repeated_steps(dict(videos.items())),
-        task_map=_task_map(by_task, counts, settings, notes),
+        task_map=_task_map(by_task, counts, settings.task, notes),
         tasks=tuple(task_steps(counts.task_steps, documents)),
         sample=sampler.sample(),
         notes=tuple(notes),
@@ -389,40 +379,35 @@ def collect(
     )
 
 
-class _StepsByTask:
-    """The steps of each task that may be drawn in the plane, with their order in their video: at most `points` each."""
-
-    def __init__(self, settings: ReportSettings) -> None:
-        self._settings = settings
-        self._samples: dict[str, ReservoirSample[tuple[str, float]]] = {}
-
-    def add(self, record: Record) -> None:
-        """Take the steps of a record in, where its task may be chosen."""
-        task = record.video.task
-        if task is None or self._settings.task not in (None, task):
-            return
-        placed = sorted((step for step in record.steps if step.spans), key=lambda step: step.spans[0].start)
-        sample = self._samples.setdefault(task, ReservoirSample(self._settings.points, seed=self._settings.seed))
-        for number, step in enumerate(placed):
-            sample.add(f"{record.id} {number:05d}", (step.text, number / max(1, len(placed) - 1)))
-
-    def of(self, task: str) -> list[tuple[str, float]]:
-        """Return (text, order) of the task's steps."""
-        return self._samples[task].values() if task in self._samples else []
+# Of each task, (text, order in its video) of steps that may be drawn in the plane: at most `points`.
+_StepsByTask: TypeAlias = dict[str, ReservoirSample[tuple[str, float]]]
 
 
-def _task_map(
-    by_task: _StepsByTask, counts: DatasetCounts, settings: ReportSettings, notes: list[str]
-) -> TaskMap | None:
-    """Return the map of the settings' task, else of the task with most steps; why there is none becomes a note."""
-    ordered = sorted(counts.task_steps.items(), key=lambda pair: (-pair[1], pair[0]))
-    task = settings.task or (ordered[0][0] if ordered else None)
+def _add_by_task(by_task: _StepsByTask, record: Record, settings: ReportSettings) -> None:
+    """Take the steps of a record in, where its task may be chosen."""
+    task = record.video.task
+    if task is None or settings.task not in (None, task):
+        return
+    placed = sorted((step for step in record.steps if step.spans), key=lambda step: step.spans[0].start)
+    sample = by_task.setdefault(task, ReservoirSample(settings.points, seed=settings.seed))
+    for number, step in enumerate(placed):
+        sample.add(f"{record.id} {number:05d}", (step.text, number / max(1, len(placed) - 1)))
+
+
+def _task_map(by_task: _StepsByTask, counts: DatasetCounts, chosen: str | None, notes: list[str]) -> TaskMap | None:
+    """Return the map of the chosen task, else of the task with most steps; why there is none becomes a note."""
+    task = chosen or min(counts.task_steps, key=lambda task: (-counts.task_steps[task], task), default=None)
     if task is None:
         notes.append("No step map: no video names its task.")
         return None
-    steps = by_task.of(task)
+    steps = by_task[task].values() if task in by_task else []
+    if len(steps) < FEWEST_TASKS:
+        return None
+    from stepline.text import embed
+
+    texts, order = zip(*steps, strict=True)
     try:
-        return task_map(task, [text for text, _ in steps], [order for _, order in steps])
+        return TaskMap(task, texts, order, tsne(embed(texts)))
     except ModelError as error:
         notes.append(f"No step map: {error}")
         return None

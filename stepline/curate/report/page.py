@@ -38,10 +38,10 @@ def key_frames(sample: AuditSample, media: Callable[[str], Path | None], width: 
     notes = []
     for video in sample.titles:
         try:
-            path = media(video)
-            frames[video] = _frames(path, sample, video, width) if path is not None else {}
-            if path is None:
+            if (path := media(video)) is None:
                 notes.append(f"{video}: no frames, its file is not on this machine")
+            else:
+                frames[video] = _frames(path, sample, video, width)
         except SteplineError as error:
             notes.append(f"{video}: no frames ({error})")
     return frames, notes
@@ -57,9 +57,8 @@ def frame_times(text: AuditText, duration: float | None) -> list[float]:
 
 def overview_times(duration: float | None) -> list[float]:
     """Return times spread over a whole video, none where its length is not known."""
-    if duration is None:
-        return []
-    return [round(duration * (part + 0.5) / OVERVIEW / GRID) * GRID for part in range(OVERVIEW)]
+    parts = range(OVERVIEW if duration is not None else 0)
+    return [round((duration or 0.0) * (part + 0.5) / OVERVIEW / GRID) * GRID for part in parts]
 
 
 def _frames(path: Path, sample: AuditSample, video: str, width: int) -> dict[float, bytes]:
@@ -96,12 +95,10 @@ def render_page(findings: ReportFindings, verdicts: Sequence[Verdict] = (), fram
         estimates=quality_estimates(findings, verdicts),
         audit=audit_table(findings.sample, verdicts),
         agreements=annotator_agreements(findings.sample, verdicts),
-        histograms=[(chart.title, _safe(chart.svg), chart.note) for chart in histograms(counts)],
+        histograms=[(title, _safe(svg), note) for title, svg, note in histograms(counts)],
         cloud=_safe(word_cloud(findings.keywords)) if any(findings.keywords.values()) else None,
         task=plane.task if plane else None,
-        task_map=_safe(scatter(plane.points, plane.order, plane.texts, "place of a step in its video"))
-        if plane
-        else None,
+        task_map=plane and _safe(scatter(plane.points, plane.order, plane.texts, "place of a step in its video")),
         tasks=_safe(ranked_bars(task_rows, ("{:,.0f}", "{:,.0f}"))) if task_rows else None,
         repeated=findings.repeated_steps.texts[:LINES],
         groups=findings.repeated_steps.groups[:LINES],

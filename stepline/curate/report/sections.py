@@ -12,16 +12,7 @@ from dataclasses import dataclass
 
 from stepline.curate.audit.sample import TextKind
 from stepline.curate.audit.verdicts import Verdict, audit_table, mean_answers
-from stepline.curate.report.collect import (
-    FAST,
-    HALF,
-    LONG,
-    PACE,
-    DatasetCounts,
-    ReportFindings,
-    ScoreSums,
-    without_numbers,
-)
+from stepline.curate.report.collect import FAST, HALF, LONG, PACE, DatasetCounts, ReportFindings, without_numbers
 from stepline.curate.sampling import UNKNOWN, Proportion, audited_mean, proportion
 from stepline.plots import WaterfallLevel, histogram
 
@@ -33,7 +24,16 @@ HEARD = "Steps are what is said: what is shown in silence has no step, unless a 
 
 def biases(counts: DatasetCounts) -> list[str]:
     """Return one sentence a bias. Those that always hold come last."""
-    sentences = [_leading_language(counts), _task_spread(counts)]
+    sentences = []
+    for language, count in counts.languages.most_common(1):
+        if count >= LEADING * counts.kept:
+            sentences.append(f"{100 * count / counts.kept:.0f} % of the videos have one language: {language}.")
+    if known := counts.tasks.total():
+        top = sum(count for _, count in counts.tasks.most_common(TOP))
+        tasks = f"The {min(TOP, len(counts.tasks))} commonest of {len(counts.tasks)} tasks"
+        sentences.append(f"{tasks} have {100 * top / known:.0f} % of the videos.")
+    elif counts.kept:
+        sentences.append("No video names its task, so how the tasks are spread is not known.")
     if out := counts.videos - counts.kept:
         reason, count = counts.left_out.most_common(1)[0]
         percent = 100 * out / counts.videos
@@ -45,23 +45,7 @@ def biases(counts: DatasetCounts) -> list[str]:
         sentences.append(f"{percent:.0f} % of neighbouring steps are shown in another order than they are written.")
     if unjudged := counts.steps - sum(counts.steps_shown.texts):
         sentences.append(f"{unjudged:,} of {counts.steps:,} steps have no P(shown).")
-    return [*(sentence for sentence in sentences if sentence), HEARD, JUDGES]
-
-
-def _leading_language(counts: DatasetCounts) -> str:
-    for language, count in counts.languages.most_common(1):
-        if count >= LEADING * counts.kept:
-            return f"{100 * count / counts.kept:.0f} % of the videos have one language: {language}."
-    return ""
-
-
-def _task_spread(counts: DatasetCounts) -> str:
-    known = sum(counts.tasks.values())
-    if not known:
-        return "No video names its task, so how the tasks are spread is not known." if counts.kept else ""
-    top = sum(count for _, count in counts.tasks.most_common(TOP))
-    tasks = f"The {min(TOP, len(counts.tasks))} commonest of {len(counts.tasks)} tasks"
-    return f"{tasks} have {100 * top / known:.0f} % of the videos."
+    return [*sentences, HEARD, JUDGES]
 
 
 REASONS = 6  # named at a level; the rest stand together
@@ -125,8 +109,8 @@ def quality_estimates(findings: ReportFindings, verdicts: Sequence[Verdict]) -> 
     step is about the whole video: it answers "alignable". The other two are known from an audit alone.
     """
     narration, steps = audit_table(findings.sample, verdicts)
-    judged = _mean_score(findings.counts.narration_shown)
-    shown = _mean_score(findings.counts.steps_shown)
+    by_model = (findings.counts.narration_shown, findings.counts.steps_shown)
+    judged, shown = (proportion(scores.sums, scores.texts) for scores in by_model)
     return [
         QualityEstimate(narration.name, "alignable", UNKNOWN, narration.alignable, UNKNOWN, ""),
         QualityEstimate(narration.name, "well aligned", judged, narration.well_aligned,
@@ -135,10 +119,6 @@ def quality_estimates(findings: ReportFindings, verdicts: Sequence[Verdict]) -> 
                         _corrected(findings, verdicts, "alignable", "step", shown), "the aligner's P(shown)"),
         QualityEstimate(steps.name, "well aligned", UNKNOWN, steps.well_aligned, UNKNOWN, ""),
     ]  # fmt: skip
-
-
-def _mean_score(sums: ScoreSums) -> Proportion:
-    return proportion(sums.sums, sums.texts)
 
 
 def _corrected(
@@ -150,27 +130,21 @@ def _corrected(
     return audited_mean(scores, mean_answers(findings.sample, verdicts, question, kind), videos, scored.value)
 
 
-@dataclass(frozen=True)
-class Histogram:
-    """One histogram as SVG. note: the mean, and the paper's where it states one (NaSVA, appendix on HowToStep)."""
+def histograms(counts: DatasetCounts) -> list[tuple[str, str, str]]:
+    """Return (title, SVG, note) of each histogram of a dataset's kept videos.
 
-    title: str
-    svg: str
-    note: str
-
-
-def histograms(counts: DatasetCounts) -> list[Histogram]:
-    """Return the histograms of a dataset's kept videos."""
+    note: the mean, and the paper's where it states one (NaSVA, appendix on HowToStep).
+    """
     steps = _mean(counts.steps, counts.kept, "steps")
     words = _mean(counts.step_words, counts.steps, "words")
     seconds = _mean(counts.step_seconds, counts.placed, "s")
     pace = histogram(counts.words_a_minute, "words a minute", bar=PACE, last=FAST // PACE)
     return [
-        Histogram("Steps a video", histogram(counts.steps_a_video, "steps", last=LONG), f"{steps}; HowToStep has 10.6"),
-        Histogram("Words a step", histogram(counts.words_a_step, "words", last=LONG), f"{words}; HowToStep has 8.0"),
-        Histogram("Seconds a step", histogram(counts.seconds_a_step, "seconds", last=LONG), f"{seconds}, where placed"),
-        Histogram("Rate of speech", pace, ""),
-        Histogram("Length of the videos", histogram(counts.durations, f"seconds, bars of {HALF}", bar=HALF), ""),
+        ("Steps a video", histogram(counts.steps_a_video, "steps", last=LONG), f"{steps}; HowToStep has 10.6"),
+        ("Words a step", histogram(counts.words_a_step, "words", last=LONG), f"{words}; HowToStep has 8.0"),
+        ("Seconds a step", histogram(counts.seconds_a_step, "seconds", last=LONG), f"{seconds}, where placed"),
+        ("Rate of speech", pace, ""),
+        ("Length of the videos", histogram(counts.durations, f"seconds, bars of {HALF}", bar=HALF), ""),
     ]
 
 

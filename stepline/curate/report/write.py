@@ -53,12 +53,6 @@ def read_failures(out: RemotePath) -> list[StageFailure]:
     return sorted(failures, key=lambda failure: (failure.stage, failure.id))
 
 
-def read_provenance(out: RemotePath) -> dict[str, str]:
-    """Return what the run and the dataset say of themselves, name -> JSON."""
-    paths = {"dataset.json": out / DATASET / "dataset.json", "run.json": out / "run.json"}
-    return {name: path.read().decode("utf-8", "replace") for name, path in paths.items() if path.exists()}
-
-
 REPORT, AUDIT = "report.html", "audit"
 
 
@@ -77,7 +71,9 @@ class Report:
 def make_report(out: RemotePath, settings: ReportSettings) -> Report:
     """Return the report of the dataset below OUT. Raises StoreError where there is none."""
     documents = open_base(settings.text_base).documents() if settings.text_base is not None else ()
-    provenance = read_provenance(out)
+    # What the dataset and the run say of themselves, as JSON.
+    paths = {"dataset.json": out / DATASET / "dataset.json", "run.json": out / "run.json"}
+    provenance = {name: path.read().decode("utf-8", "replace") for name, path in paths.items() if path.exists()}
     run = json.loads(provenance.get("run.json", "{}"))
     findings = collect(
         read_dataset(out),

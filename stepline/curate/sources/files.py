@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import islice
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +32,10 @@ CAPTIONS = (".vtt", ".srt", ".json3", ".json", ".csv")  # the first that is ther
 LISTS = (".parquet", ".csv", ".tsv", ".jsonl", ".ndjson")
 ABOUT = ".info.json"  # what downloaders note of a video; no captions
 LONGEST_LANGUAGE = 8  # letters, as of zh-Hant
+STAMPS = {"video": "stamp", "captions": "captions_stamp", "features": "features_stamp"}  # fields of a VideoItem
+
+# The id that a file's name gives, with the rank of its ending (the least is taken); None where it is no such file.
+FileId: TypeAlias = Callable[[str], tuple[str, int] | None]
 
 
 def video_id(name: str) -> tuple[str, int] | None:
@@ -83,16 +87,11 @@ class StampedFile:
 
 
 class FileIndex:
-    """The files of a folder, looked up by id.
+    """The files of a folder, looked up by id."""
 
-    id_of: the id that a name gives with the rank of its ending (the least is taken), None where it is no such file.
-    """
-
-    def __init__(
-        self, folder: RemotePath, entries: Iterator[FileEntry], id_of: Callable[[str], tuple[str, int] | None]
-    ) -> None:
+    def __init__(self, folder: RemotePath, entries: Iterator[FileEntry], id_of: FileId) -> None:
         self._folder = folder
-        blocks = [self._block(block, id_of) for block in _blocks(entries)]
+        blocks = [self._block(block, id_of) for block in iter(lambda: list(islice(entries, BLOCK)), [])]
         keys, ranks, names, stamps = ([block[column] for block in blocks] for column in range(4))
         key: npt.NDArray[np.bytes_] = np.concatenate([np.empty(0, "S1"), *keys])
         rank = np.concatenate([np.empty(0, np.int64), *ranks])
@@ -101,18 +100,14 @@ class FileIndex:
         self._names, self._stamps = _take(names, order), _take(stamps, order)
 
     @staticmethod
-    def _block(block: Sequence[FileEntry], id_of: Callable[[str], tuple[str, int] | None]) -> tuple[Any, Any, Any, Any]:
+    def _block(block: Sequence[FileEntry], id_of: FileId) -> tuple[Any, Any, Any, Any]:
         import pyarrow as arrow
 
         rows = [(entry, known) for entry in block if (known := id_of(entry.name)) is not None]
         keys = np.array([known[0].encode() for _, known in rows] or [b""], "S")[: len(rows)]
         ranks = np.array([known[1] for _, known in rows], np.int64)
-        return (
-            keys,
-            ranks,
-            arrow.array([e.name for e, _ in rows], "string"),
-            arrow.array([e.fingerprint for e, _ in rows], "string"),
-        )
+        names, stamps = [entry.name for entry, _ in rows], [entry.fingerprint for entry, _ in rows]
+        return keys, ranks, arrow.array(names, "string"), arrow.array(stamps, "string")
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -130,11 +125,6 @@ class FileIndex:
 
     def _at(self, row: int) -> StampedFile:
         return StampedFile((self._folder / self._names[row].as_py()).url, self._stamps[row].as_py())
-
-
-def _blocks(entries: Iterator[FileEntry]) -> Iterator[list[FileEntry]]:
-    while block := list(islice(entries, BLOCK)):
-        yield block
 
 
 def _take(columns: Sequence[Any], order: npt.NDArray[np.int64]) -> Any:
@@ -280,21 +270,20 @@ class SideFolders:
 
     def completed(self, item: VideoItem) -> VideoItem:
         """Return an item with what the folders hold of it; what it names itself stays."""
-        video = self._videos.find(item.id) if self._videos is not None and item.video is None else None
-        captions = self._captions.find(item.id) if self._captions is not None and item.captions is None else None
-        features = self._features.find(item.id) if self._features is not None and item.features is None else None
-        if video is not None:
-            item = replace(item, video=video.url, stamp=video.stamp)
-        if captions is not None:
-            item = replace(item, captions=captions.url, captions_stamp=captions.stamp)
-        if features is not None:
-            item = replace(item, features=features.url, features_stamp=features.stamp)
+        indexes = {"video": self._videos, "captions": self._captions, "features": self._features}
+        for field, index in indexes.items():
+            if index is not None and getattr(item, field) is None and (file := index.find(item.id)) is not None:
+                item = with_file(item, field, file)
         return item
 
 
-def _files(
-    url: str | None, places: RemoteSettings, id_of: Callable[[str], tuple[str, int] | None], what: str
-) -> FileIndex | None:
+def with_file(item: VideoItem, field: str, file: StampedFile) -> VideoItem:
+    """Return an item with a file as its video, captions or features."""
+    changes: dict[str, Any] = {field: file.url, STAMPS[field]: file.stamp}
+    return replace(item, **changes)
+
+
+def _files(url: str | None, places: RemoteSettings, id_of: FileId, what: str) -> FileIndex | None:
     if url is None:
         return None
     folder = absolute_path(RemotePath(url, places))

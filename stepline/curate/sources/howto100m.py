@@ -21,8 +21,7 @@ from stepline.errors import DatasetError
 from stepline.sieve_swap.videos import LENGTHS, TITLES, VIDEOS, Table, read_titles, seconds_of
 
 COLUMNS = ("video_id", "category_1", "task_id")
-CAPTIONS = ("caption.json", "raw_caption.json")
-CAPTIONS_FOLDER = "captions"
+CAPTIONS = ("caption.json", "raw_caption.json", "captions")  # the first that is there is taken
 NOTHING = "neither its video nor captions nor features of it are here"
 
 
@@ -32,7 +31,9 @@ def read_howto100m(
     """Yield the wanted rows of HowTo100M's table. Raises DatasetError where the table is missing or another."""
     table = source if source.name.endswith(".csv") else source / VIDEOS
     folder = RemotePath(table.url.rpartition("/")[0] or ".", places)
-    side_folders = SideFolders(settings.model_copy(update={"captions": settings.captions or _captions(folder)}), places)
+    published = (folder / name for name in CAPTIONS)
+    captions = settings.captions or next((path.url for path in published if path.exists()), None)
+    side_folders = SideFolders(settings.model_copy(update={"captions": captions}), places)
     lengths, titles = _tables(folder)
     for row in _rows(table):
         if not source_filter.accepts(row["video_id"], row["category_1"] or None):
@@ -61,13 +62,6 @@ def _rows(table: RemotePath) -> Iterator[dict[str, str]]:
                 yield {column: (row[column] or "").strip() for column in COLUMNS}
     except csv.Error as error:
         raise DatasetError(f"{table.display_url}: not valid csv ({error}); download it again") from error
-
-
-def _captions(folder: RemotePath) -> str | None:
-    for name in (*CAPTIONS, CAPTIONS_FOLDER):
-        if (folder / name).exists():
-            return (folder / name).url
-    return None
 
 
 def _tables(folder: RemotePath) -> tuple[Table | None, dict[str, str]]:

@@ -8,14 +8,22 @@ import json
 import math
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import replace
+from contextlib import ExitStack, contextmanager
+from itertools import chain
 from pathlib import PurePosixPath
 from typing import BinaryIO, TextIO, TypeAlias, cast
 
 from stepline.curate.remote import RemotePath
 from stepline.curate.settings import ColumnsSettings
-from stepline.curate.sources.files import FileStamps, SideFolders, root_of, whole_address
+from stepline.curate.sources.files import (
+    STAMPS,
+    FileStamps,
+    SideFolders,
+    StampedFile,
+    root_of,
+    whole_address,
+    with_file,
+)
 from stepline.curate.sources.select import Entry, SourceFilter
 from stepline.curate.stage import VideoItem, rejected_video
 from stepline.errors import DatasetError
@@ -25,7 +33,6 @@ Rows: TypeAlias = Iterator[Row]
 
 ROWS = 10_000  # of a Parquet file held at once
 DAMAGE = (OSError, EOFError, zlib.error, csv.Error, UnicodeDecodeError)
-FILES = ("video", "captions", "features")
 
 
 def read_list(
@@ -53,7 +60,7 @@ def read_list(
 
 
 def _entry(id: str, cells: Mapping[str, str], root: str, side_folders: SideFolders, stamps: FileStamps) -> Entry:
-    urls = {field: whole_address(cells[field], root) for field in FILES if cells.get(field)}
+    urls = {field: whole_address(cells[field], root) for field in STAMPS if cells.get(field)}
     item = side_folders.completed(
         VideoItem(
             id, urls.get("video"), "", urls.get("captions"), "", urls.get("features"), "",
@@ -65,16 +72,10 @@ def _entry(id: str, cells: Mapping[str, str], root: str, side_folders: SideFolde
         stamp = stamps.of(urls[field])
         if stamp is None:
             return rejected_video(id, f"its {'file of ' * (field != 'video')}{field} is not there")
-        item = _stamped(item, field, stamp)
+        item = with_file(item, field, StampedFile(urls[field], stamp))
     if item.video is None and item.captions is None and item.features is None:
         return rejected_video(id, "its row names no file, and none of its id is in the folders of the settings")
     return item
-
-
-def _stamped(item: VideoItem, field: str, stamp: str) -> VideoItem:
-    if field == "video":
-        return replace(item, stamp=stamp)
-    return replace(item, captions_stamp=stamp) if field == "captions" else replace(item, features_stamp=stamp)
 
 
 def _known(source: RemotePath, names: Sequence[str], columns: ColumnsSettings) -> dict[str, str]:
@@ -99,7 +100,10 @@ def _opened(source: RemotePath, opened: ExitStack) -> tuple[Sequence[str], Rows]
     file = opened.enter_context(source.open())
     if name.endswith(".parquet"):
         return _parquet(source, file)
-    text = opened.enter_context(_text_of(file))
+    packed = file.read(2) == b"\x1f\x8b"
+    file.seek(0)
+    plain = opened.enter_context(gzip.open(file)) if packed else file
+    text = opened.enter_context(io.TextIOWrapper(plain, encoding="utf-8-sig", newline=""))
     return _lines(source, text) if name.endswith((".jsonl", ".ndjson")) else _table(source, text)
 
 
@@ -108,76 +112,57 @@ def _parquet(source: RemotePath, opened: BinaryIO) -> tuple[Sequence[str], Rows]
     import pyarrow.parquet as parquet
 
     def rows() -> Rows:
-        try:
+        with _reading(source, OSError, arrow.ArrowException):
             for batch in file.iter_batches(batch_size=ROWS):
                 yield from batch.to_pylist()
-        except (OSError, arrow.ArrowException) as error:
-            raise _damaged(source, error) from error
 
-    try:
+    with _reading(source, OSError, arrow.ArrowException):
         file = parquet.ParquetFile(opened)
         return list(file.schema_arrow.names), rows()
-    except (OSError, arrow.ArrowException) as error:
-        raise _damaged(source, error) from error
 
 
 def _table(source: RemotePath, text: TextIO) -> tuple[Sequence[str], Rows]:
-    try:
+    with _reading(source, *DAMAGE):
         head = text.readline()
         names = next(csv.reader([head], delimiter="\t" if "\t" in head else ","), [])
         rows = csv.DictReader(text, names, delimiter="\t" if "\t" in head else ",")
         return [name.strip() for name in names], _checked(source, rows, len(names))
-    except DAMAGE as error:
-        raise _damaged(source, error) from error
 
 
 def _checked(source: RemotePath, rows: "csv.DictReader[str]", cells: int) -> Rows:
-    try:
+    with _reading(source, *DAMAGE):
         for row in rows:
             if None in row or None in row.values():
-                raise DatasetError(
-                    f"{source.display_url}: line {rows.line_num + 1} does not hold {cells} cells; correct it"
-                )
+                where = f"{source.display_url}: line {rows.line_num + 1}"
+                raise DatasetError(f"{where} does not hold {cells} cells; correct it")
             yield cast(Row, row)
-    except DAMAGE as error:
-        raise _damaged(source, error) from error
 
 
 def _lines(source: RemotePath, text: TextIO) -> tuple[Sequence[str], Rows]:
     """Return the columns of the first line; later lines may have others."""
     rows = _objects(source, text)
     first = next(rows, {})
-
-    def all_rows() -> Rows:
-        if first:
-            yield first
-        yield from rows
-
-    return list(first), all_rows()
+    return list(first), chain([first] if first else [], rows)
 
 
 def _objects(source: RemotePath, text: TextIO) -> Rows:
-    try:
+    with _reading(source, *DAMAGE, ValueError, RecursionError):
         for number, line in enumerate(text, start=1):
             if line.strip():
                 row = json.loads(line)
                 if not isinstance(row, dict):
                     raise DatasetError(f"{source.display_url}: line {number} is no JSON object; give one a line")
                 yield row
-    except (*DAMAGE, ValueError, RecursionError) as error:
-        raise _damaged(source, error) from error
 
 
-def _text_of(file: BinaryIO) -> io.TextIOWrapper:
-    packed = file.read(2) == b"\x1f\x8b"
-    file.seek(0)
-    return io.TextIOWrapper(gzip.open(file) if packed else file, encoding="utf-8-sig", newline="")
-
-
-def _damaged(source: RemotePath, error: Exception) -> DatasetError:
-    return DatasetError(
-        f"{source.display_url}: cannot be read ({str(error).splitlines()[0][:200]}); write the list again"
-    )
+@contextmanager
+def _reading(source: RemotePath, *damage: type[Exception]) -> Iterator[None]:
+    """Make one line of what a damaged list raises."""
+    try:
+        yield
+    except damage as error:
+        what = str(error).splitlines()[0][:200]
+        raise DatasetError(f"{source.display_url}: cannot be read ({what}); write the list again") from error
 
 
 def _text(cell: object) -> str:

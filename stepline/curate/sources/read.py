@@ -67,9 +67,8 @@ def _entries(
         return read_howto100m(source, settings, source_filter, places)
     side_folders = SideFolders(settings, places)
     if kind == "list":
-        return read_list(
-            source, settings.columns, source_filter, side_folders, FileStamps(places, look=settings.stamps)
-        )
+        stamps = FileStamps(places, look=settings.stamps)
+        return read_list(source, settings.columns, source_filter, side_folders, stamps)
     if kind == "webdataset":
         return read_webdataset(source, side_folders)
     return read_folder(source, side_folders)
@@ -84,13 +83,11 @@ def _kind(source: RemotePath) -> str:
     if is_list(source.name):
         return "list"
     if (path := source.local) is not None and not path.exists():
-        raise DatasetError(
-            f"{source.display_url}: is not there; give a folder of videos, a list of them, tars or HowTo100M"
-        )
+        cure = "give a folder of videos, a list of them, tars or HowTo100M"
+        raise DatasetError(f"{source.display_url}: is not there; {cure}")
     if path is not None and path.is_file():
-        raise DatasetError(
-            f"{source.display_url}: one file is no source; give its folder, or `stepline steps` for one video"
-        )
+        cure = "give its folder, or `stepline steps` for one video"
+        raise DatasetError(f"{source.display_url}: one file is no source; {cure}")
     if (source / VIDEOS).exists():
         return "howto100m"
     first = next(source.list(), None)

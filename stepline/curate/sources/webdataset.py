@@ -16,7 +16,7 @@ from stepline.curate.remote import RemotePath
 from stepline.curate.sources.files import SideFolders, captions_id, features_id, video_id
 from stepline.curate.sources.select import Entry
 from stepline.curate.stage import VideoItem, rejected_video
-from stepline.errors import DatasetError, StoreError
+from stepline.errors import DatasetError
 
 BRACES = re.compile(r"\{(\d+)\.\.(\d+)\}")  # shard-{00000..00099}.tar
 HEADERS = 64 * 1024  # bytes read at a time; a header has 512
@@ -27,7 +27,15 @@ ABOUT = ("title", "task", "category", "duration")
 def read_webdataset(source: RemotePath, side_folders: SideFolders) -> Iterator[Entry]:
     """Yield the videos of a tar, of every tar in a folder, or of numbered ones: shard-{00000..00099}.tar."""
     for tar in find_tars(source):
-        yield from _in_tar(tar, side_folders)
+        stamp = tar.fingerprint()
+        try:
+            with tar.open(HEADERS) as file, tarfile.open(fileobj=file, mode="r:") as archive:
+                members = (member for member in archive if member.isreg() and _key(member))
+                for key, group in groupby(members, _key):
+                    yield _item(key, list(group), tar, stamp, side_folders)
+        except (tarfile.TarError, EOFError) as error:
+            cure = "unpack it where it is compressed, else download it again"
+            raise DatasetError(f"{tar.display_url}: not a tar that can be read in place ({error}); {cure}") from error
 
 
 def find_tars(source: RemotePath) -> list[RemotePath]:
@@ -35,31 +43,15 @@ def find_tars(source: RemotePath) -> list[RemotePath]:
     numbered = BRACES.search(source.url)
     if numbered:
         first, last = numbered.groups()
-        numbers = range(int(first), int(last) + 1)
-        return [
-            RemotePath(BRACES.sub(str(number).zfill(len(first)), source.url, count=1), source.settings)
-            for number in numbers
-        ]
+        numbers = (str(number).zfill(len(first)) for number in range(int(first), int(last) + 1))
+        return [RemotePath(BRACES.sub(number, source.url, count=1), source.settings) for number in numbers]
     if source.name.endswith(".tar"):
         return [source]
     tars = sorted(entry.name for entry in source.list() if entry.name.endswith(".tar"))
     if not tars:
-        raise DatasetError(
-            f"{source.display_url}: no .tar in it; give a tar, a folder of them, or shard-{{00000..00099}}.tar"
-        )
+        cure = "give a tar, a folder of them, or shard-{00000..00099}.tar"
+        raise DatasetError(f"{source.display_url}: no .tar in it; {cure}")
     return [source / name for name in tars]
-
-
-def _in_tar(tar: RemotePath, side_folders: SideFolders) -> Iterator[Entry]:
-    stamp = tar.fingerprint()
-    try:
-        with tar.open(HEADERS) as file, tarfile.open(fileobj=file, mode="r:") as archive:
-            members = (member for member in archive if member.isreg() and _key(member))
-            for key, group in groupby(members, _key):
-                yield _item(key, list(group), tar, stamp, side_folders)
-    except (tarfile.TarError, EOFError) as error:
-        cure = "unpack it where it is compressed, else download it again"
-        raise DatasetError(f"{tar.display_url}: not a tar that can be read in place ({error}); {cure}") from error
 
 
 def _key(member: tarfile.TarInfo) -> str:
@@ -98,10 +90,9 @@ def _about(members: Sequence[tarfile.TarInfo], tar: RemotePath) -> tuple[dict[st
     member = next((m for m in members if m.name.endswith(".json") and 0 < m.size <= LARGEST), None)
     if member is None:
         return {}, True
+    text = tar.read(member.offset_data, member.offset_data + member.size)
     try:
-        tree = json.loads(tar.read(member.offset_data, member.offset_data + member.size))
-    except StoreError:
-        raise
+        tree = json.loads(text)
     except ValueError:
         return {}, False  # no captions either
     if not isinstance(tree, dict) or {"segments", "events"} & set(tree) or {"text", "start", "end"} <= set(tree):

@@ -1,15 +1,18 @@
 """The stages that recipes list: thin functions around the library's own, each with all that decides its result."""
 
+from functools import partial
+
 from stepline.curate.stage import Stage, StageTable
 from stepline.curate.stages import cache_keys, clean, gather, per_video, train
+from stepline.curate.stages.cache_keys import section
 
 # fmt: off
 _STAGES = (
-    Stage("probe", 1, "video", per_video.probe, reads=("media", "about"), settings=cache_keys.probe),
+    Stage("probe", 1, "video", per_video.probe, reads=("media", "about"), settings=partial(section, "steps.media")),
     Stage("transcribe", 1, "video", per_video.transcribe, reads=("speech",), settings=cache_keys.transcribe, gpu=True),
     Stage("write", 1, "video", per_video.write, ("transcribe",), settings=cache_keys.write),
     Stage("filter", 1, "video", per_video.filter_video, ("probe", "transcribe", "write"),
-          settings=cache_keys.filter_video),
+          settings=partial(section, "filter")),
     Stage("encode", 1, "video", per_video.encode, reads=("picture",), settings=cache_keys.encode,
           suffix=".safetensors", gpu=True),
     Stage("coarse", 1, "video", per_video.coarse, ("probe", "transcribe", "write", "encode"),
@@ -24,8 +27,9 @@ _STAGES = (
           resumes=True),
     Stage("refine", 1, "dataset", train.refine, ("gather",), settings=cache_keys.refine, takes=("sieve-swap",),
           resumes=True),
-    Stage("clean", 1, "dataset", clean.clean, ("gather",), settings=cache_keys.clean, takes=("sieve-swap", "refine")),
-    Stage("visible", 1, "dataset", clean.visible, ("gather", "judge"), settings=cache_keys.visible),
+    Stage("clean", 1, "dataset", clean.clean, ("gather",), settings=partial(section, "clean"),
+          takes=("sieve-swap", "refine")),
+    Stage("visible", 1, "dataset", clean.visible, ("gather", "judge"), settings=partial(section, "visible")),
     Stage("export", 1, "dataset", clean.export, ("gather",), reads=("about", "where"), settings=cache_keys.export,
           takes=("sieve-swap", "refine", "clean", "visible")),
 )

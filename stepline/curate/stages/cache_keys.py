@@ -5,6 +5,7 @@ retries, how many texts are asked at once.
 """
 
 import hashlib
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,9 +36,9 @@ def file_digest(path: Path | None) -> JsonValue:
     return hashlib.sha256(lines.encode()).hexdigest()
 
 
-def probe(recipe: "Recipe") -> JsonValue:
-    """Return what decides `probe`."""
-    return _plain(recipe.steps.media)
+def section(path: str, recipe: "Recipe") -> JsonValue:
+    """Return what decides a stage that reads one section of a recipe alone, such as "steps.media"."""
+    return _plain(attrgetter(path)(recipe))
 
 
 def transcribe(recipe: "Recipe") -> JsonValue:
@@ -54,11 +55,6 @@ def write(recipe: "Recipe") -> JsonValue:
         return {"writer": "extractive"}
     files = {"gguf": file_digest(writing.llm.gguf), "chat_template": file_digest(writing.llm.chat_template)}
     return {"writer": "llm", "llm": _plain(writing.llm, ASKING | set(files)), **files}
-
-
-def filter_video(recipe: "Recipe") -> JsonValue:
-    """Return what decides `filter`."""
-    return _plain(recipe.filter)
 
 
 def encode(recipe: "Recipe") -> JsonValue:
@@ -116,16 +112,6 @@ def refine(recipe: "Recipe") -> JsonValue:
     tree["train"] = _plain(recipe.refine.train, TRAINING)
     placing = [recipe.place.calibrate, recipe.place.shown_rate, _plain(recipe.place.aligner, {"path", "batch"})]
     return {"run": tree, "threads": recipe.threads, "texts": text_source(recipe), "place": placing}
-
-
-def clean(recipe: "Recipe") -> JsonValue:
-    """Return what decides `clean`."""
-    return _plain(recipe.clean)
-
-
-def visible(recipe: "Recipe") -> JsonValue:
-    """Return what decides `visible`."""
-    return _plain(recipe.visible)
 
 
 def export(recipe: "Recipe") -> JsonValue:

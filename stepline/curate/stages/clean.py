@@ -84,9 +84,8 @@ def score_steps(record: Record, grounded: Sequence[Step]) -> list[StepScores]:
 
     if not record.steps:
         return []
-    sentences = record.transcript.sentences if record.transcript else ()
     vectors = embed([step.text for step in record.steps])
-    likeness = vectors @ embed([sentence.text for sentence in sentences]).T  # (K, S)
+    likeness = vectors @ embed([sentence.text for sentence in record.sentences]).T  # (K, S)
     spans = {step.id: step.spans for step in grounded}
     return [
         StepScores(
@@ -126,9 +125,8 @@ def visible(dataset: DatasetContext) -> None:
     left_out = read_left_out(source)
     kept: list[Record] = []
     for record in read_parquet(source / RECORDS):
-        sentences = record.transcript.sentences if record.transcript else ()
         shown = visible_record(record, settings)
-        if all(sentence.shown is None for sentence in sentences):
+        if all(sentence.shown is None for sentence in record.sentences):
             left_out[record.id] = StageFailure(record.id, "visible", "left out", NOBODY)
         elif len(shown.steps) < settings.least:
             left_out[record.id] = StageFailure(record.id, "visible", "left out", FEW_SHOWN)
@@ -142,7 +140,7 @@ def visible_record(record: Record, settings: VisibleSettings) -> Record:
     """Return the record with its visual narrations as steps, each shown where it is said."""
     steps: list[Step] = []
     dropped: list[Rejected] = []
-    for number, sentence in enumerate(record.transcript.sentences if record.transcript else ()):
+    for number, sentence in enumerate(record.sentences):
         if sentence.shown is None or sentence.shown < settings.shown:
             dropped.append(Rejected(what="sentence", text=sentence.text, reason=UNSHOWN))
             continue

@@ -52,11 +52,10 @@ def write_dataset(folder: Path, records: Iterable[Record], left_out: Mapping[str
     Lines do not say how often a video was tried: a run that was retried makes the same dataset.
     """
     count = write_parquet(records, folder / RECORDS)
-    lines = []
-    for id in sorted(left_out):
-        fields = {name: value for name, value in asdict(left_out[id]).items() if name != "attempts"}
-        lines.append(json.dumps(fields, ensure_ascii=False) + "\n")
-    write_atomic(folder / LEFT_OUT, "".join(lines))
+    rows = [asdict(left_out[id]) for id in sorted(left_out)]
+    for row in rows:
+        del row["attempts"]
+    write_atomic(folder / LEFT_OUT, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
     return count
 
 
@@ -87,8 +86,8 @@ Row = dict[str, bytes]  # stage -> its stored result, of one item
 def gather(dataset: DatasetContext) -> None:
     """Write the records and features of all videos but the repeated ones."""
     left_out = {item.id: StageFailure(item.id, "source", "left out", item.reason) for item in dataset.refused}
-    left_out |= dataset.failures
     repeated = _find_repeated(dataset)
+    left_out |= dataset.failures
     left_out |= repeated
     writer = dataset.recipe.steps.writing.writer
     with FeatureWriter(dataset.folder / FEATURES) as features:

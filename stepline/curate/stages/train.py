@@ -5,9 +5,9 @@ train        the grounding network, trained on where steps are said (NaSVA, the 
 refine       self-training, then the final places of the steps by the network that it ends with (NaSVA, section 3.3)
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from itertools import chain
 
 import numpy as np
 
@@ -24,19 +24,20 @@ from stepline.nasva.dataset import matching_rows
 from stepline.nasva.fit_calibration import calibrate_by_foreign_texts
 from stepline.nasva.predict import place_steps
 from stepline.nasva.settings import AlignerNetworkSettings, AlignerRunSettings
-from stepline.records import Matrix, Record
+from stepline.records import Record
 from stepline.sieve_swap.settings import SieveSwapSettings
 from stepline.storage import read_parquet
-from stepline.training.settings import TrainSettings
 from stepline.training.sources import labelled_texts
 
 RUN = "run"  # in the stage's folder; `stepline sieve-swap`, `train nasva` and `refine` make the same
+NO_READERS = {"readers": 0}  # threads that read ahead fork badly beside an engine's own
 NO_SWAPPED_STEP = "no sentence of it is swapped or kept"
 NO_REFINED_STEP = "no step of it keeps a label after self-training"
 
 
 def sieve_swap(dataset: DatasetContext) -> None:
     """Swap the narrations of all videos, or go on where a run was killed."""
+    from stepline.sieve_swap.output import LEFT_OUT, TRAIN, VALIDATION
     from stepline.sieve_swap.run import Job, run
     from stepline.text_base import open_base
 
@@ -49,22 +50,15 @@ def sieve_swap(dataset: DatasetContext) -> None:
     run(Job(source, base, out, swap, say=dataset.say))
     left_out = read_left_out(dataset.folders["gather"])
     kept: list[Record] = []
-    for record in _swapped_records(out):
+    # The split is in each record's settings.
+    files = [file for split in (TRAIN, VALIDATION, LEFT_OUT) for file in sorted((out / split).glob("*.parquet"))]
+    for record in chain.from_iterable(map(read_parquet, files)):
         if record.steps:
             kept.append(record)
         else:
             reason = next((drop.reason for drop in record.dropped if drop.what == "video"), NO_SWAPPED_STEP)
             left_out[record.id] = StageFailure(record.id, "sieve-swap", "left out", reason)
     write_dataset(dataset.folder, sorted(kept, key=lambda record: record.id), left_out)
-
-
-def _swapped_records(run: Path) -> Iterator[Record]:
-    """Yield what the run made of every video, in any order; the split is in the record's settings."""
-    from stepline.sieve_swap.output import LEFT_OUT, TRAIN, VALIDATION
-
-    for split in (TRAIN, VALIDATION, LEFT_OUT):
-        for file in sorted((run / split).glob("*.parquet")):
-            yield from read_parquet(file)
 
 
 def train(dataset: DatasetContext) -> None:
@@ -78,23 +72,17 @@ def train(dataset: DatasetContext) -> None:
     )
 
     def report(prepared: PreparedAligner) -> None:
-        counts = f"{len(prepared.samples)} videos, {prepared.samples.labelled} steps with a label"
-        dataset.say(f"training on {counts}")
+        samples = prepared.samples
+        dataset.say(f"training on {len(samples)} videos, {samples.labelled} steps with a label")
 
     train_run(sources, dataset.folder / RUN, of_any_width(dataset.recipe.train), on_prepared=report)
 
 
 def of_any_width(settings: AlignerRunSettings) -> AlignerRunSettings:
-    """Return the settings without the widths of the features, which are the features' own; see `without_readers`."""
+    """Return the settings without the widths of the features, which are the features' own, and without readers."""
     given = settings.model.model_dump(exclude={"video_width", "text_width"})
-    return settings.model_copy(
-        update={"model": AlignerNetworkSettings(**given), "train": without_readers(settings.train)}
-    )
-
-
-def without_readers(settings: TrainSettings) -> TrainSettings:
-    """Return the settings without threads that read ahead, which fork badly beside an engine's own."""
-    return settings.model_copy(update={"readers": 0})
+    train = settings.train.model_copy(update=NO_READERS)
+    return settings.model_copy(update={"model": AlignerNetworkSettings(**given), "train": train})
 
 
 def refine(dataset: DatasetContext) -> None:
@@ -103,7 +91,7 @@ def refine(dataset: DatasetContext) -> None:
     from stepline.nasva.refine import REFINED, RefineSources, refine_dataset
 
     settings, folder = dataset.recipe.refine, dataset.folder / RUN
-    settings = settings.model_copy(update={"train": without_readers(settings.train)})
+    settings = settings.model_copy(update={"train": settings.train.model_copy(update=NO_READERS)})
     records_path, encoder = str(last_folder(dataset) / RECORDS), text_source(dataset.recipe)
     # Self-training reads the steps and, for the final network, narrations (NaSVA's W + S).
     sources = RefineSources(
@@ -140,17 +128,16 @@ class StepVectors:
     features: FeatureStore
     texts: FeatureStore
 
-    def of(self, record: Record) -> Matrix:
-        """Return (K, C) vectors of a record's steps. Raises DatasetError where they are of other texts."""
-        rows = matching_rows(next(labelled_texts([record], "step")), self.texts)
-        if rows is None:
-            raise DatasetError(f"{record.id}: its step vectors are of other texts; remove the stage's folder")
-        return self.texts.matrix(record.id)[rows]
-
     def fit(self, loaded: LoadedAligner, record: Record, texts: Record, settings: PlacingSettings) -> TextScores:
-        """Return how the steps of one record fit the video of another."""
-        features, vectors = self.features.read(record.id), self.of(texts)
-        return score_texts(loaded.aligner, features, np.ascontiguousarray(vectors), settings=settings.aligner)
+        """Return how the steps of one record fit the video of another.
+
+        Raises DatasetError where the stored vectors are of other texts than the steps.
+        """
+        rows = matching_rows(next(labelled_texts([texts], "step")), self.texts)
+        if rows is None:
+            raise DatasetError(f"{texts.id}: its step vectors are of other texts; remove the stage's folder")
+        vectors = np.ascontiguousarray(self.texts.matrix(texts.id)[rows])  # (K, C)
+        return score_texts(loaded.aligner, self.features.read(record.id), vectors, settings=settings.aligner)
 
 
 def calibrate(
