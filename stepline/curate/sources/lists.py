@@ -102,7 +102,7 @@ def _opened(source: RemotePath, opened: ExitStack) -> tuple[Sequence[str], Rows]
         return _parquet(source, file)
     packed = file.read(2) == b"\x1f\x8b"
     file.seek(0)
-    plain = opened.enter_context(gzip.open(file)) if packed else file
+    plain = gzip.GzipFile(fileobj=file) if packed else file
     text = opened.enter_context(io.TextIOWrapper(plain, encoding="utf-8-sig", newline=""))
     return _lines(source, text) if name.endswith((".jsonl", ".ndjson")) else _table(source, text)
 
