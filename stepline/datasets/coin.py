@@ -18,8 +18,8 @@ def read(path: Path) -> Iterator[DatasetEntry]:
     """Yield one entry a video."""
     file = file_in(path, NAME)
     for id, video in Node(read_json(file), str(file))["database"].entries():
-        duration, subset, task = video.get("duration"), video.get("subset"), video.get("class")
-        builder = RecordBuilder(id, duration=None if duration is None else duration.number())
+        duration = video.get("duration")
+        builder = RecordBuilder(id, duration=duration.number() if duration else None)
         for row in video["annotation"].rows():
             builder.add_span(row["id"].name(), row["label"].text(), *row["segment"].pair())
-        yield builder.entry(subset=subset.text() if subset else None, task=task.text() if task else None)
+        yield builder.entry(subset=video.optional_text("subset"), task=video.optional_text("class"))

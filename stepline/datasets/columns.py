@@ -31,8 +31,7 @@ def read_narrations(path: Path) -> Iterator[DatasetEntry]:
         builder = RecordBuilder(id)
         for start, end, text in _rows(video):
             builder.add_sentence(text, start, end)
-        language = video.get("language")
-        yield builder.entry(language=language.text() if language else None)
+        yield builder.entry(language=video.optional_text("language"))
 
 
 def _videos(path: Path) -> Iterator[tuple[str, Node]]:

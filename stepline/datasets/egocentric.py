@@ -27,31 +27,29 @@ def read_captaincook4d(path: Path) -> Iterator[DatasetEntry]:
     """
     file = file_in(path, COOK4D)
     for id, recording in Node(read_json(file), str(file)).entries():
-        task = recording.get("activity_name")
         builder = RecordBuilder(id)
         for row in recording["steps"].rows():
             times = row["start_time"].number(), row["end_time"].number()
             builder.add_span(row["step_id"].name(), row["description"].text(), *times, keep=True)
-        yield builder.entry(task=task.text() if task else None)
+        yield builder.entry(task=recording.optional_text("activity_name"))
 
 
 def read_goalstep(path: Path) -> Iterator[DatasetEntry]:
     """Yield one entry a video; a substep's id is its step's with a dot: "3.1". The length of a video is not stated."""
     for file in _split_files(path, GOALSTEP):
         for video in Node(read_json(file), str(file))["videos"].rows():
-            goal = video.get("goal_description", "goal_category")
             builder = RecordBuilder(video["video_uid"].name())
             _add_segments(builder, video, "")
             subset = stem(file.name).rpartition("_")[2]
-            yield builder.entry(subset=subset, task=goal.text() if goal else None)
+            yield builder.entry(subset=subset, task=video.optional_text("goal_description", "goal_category"))
 
 
 def _add_segments(builder: RecordBuilder, parent: Node, prefix: str) -> None:
     segments = parent.get("segments")
     for index, row in enumerate(segments.rows() if segments else (), start=1):
-        text = row.get("step_description", "step_category")
+        text = row.optional_text("step_description", "step_category") or ""
         times = row["start_time"].number(), row["end_time"].number()
-        builder.add_span(f"{prefix}{index}", text.text() if text else "", *times)
+        builder.add_span(f"{prefix}{index}", text, *times)
         _add_segments(builder, row, f"{prefix}{index}.")
 
 

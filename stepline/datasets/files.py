@@ -228,6 +228,11 @@ class Node:
             raise DatasetError(f"{self.location}: lacks {key!r}; is this the right file for this dataset?")
         return found
 
+    def optional_text(self, *keys: str) -> str | None:
+        """Return the string under the first of these keys that the object holds, None where it holds none or null."""
+        found = self.get(*keys)
+        return found.text() if found else None
+
     def text(self) -> str:
         """Return a string."""
         if not isinstance(self.value, str):
@@ -238,7 +243,10 @@ class Node:
         """Return an id: a string, or a whole number written out."""
         if isinstance(self.value, bool) or not isinstance(self.value, str | int):
             raise self.error("an id (text or a whole number)")
-        return self.value if isinstance(self.value, str) else _digits(self)
+        try:
+            return str(self.value)
+        except ValueError as error:  # more digits than Python writes out
+            raise DatasetError(f"{self.location}: a number with thousands of digits is no id; correct it") from error
 
     def number(self) -> float:
         """Return a number, also one written as a string; NaN and infinity come through."""
@@ -257,13 +265,6 @@ class Node:
             raise self.error("a pair of two numbers")
         start, end = self.rows()
         return start.number(), end.number()
-
-
-def _digits(node: Node) -> str:
-    try:
-        return str(node.value)
-    except ValueError as error:  # more digits than Python writes out
-        raise DatasetError(f"{node.location}: a number with thousands of digits is no id; correct it") from error
 
 
 def on_one_line(text: str) -> str:

@@ -14,7 +14,6 @@ from stepline.datasets.files import Node, file_in, read_json
 from stepline.datasets.record_builder import DatasetEntry, RecordBuilder
 
 NAME = "htm_align.json"
-CELLS = 4  # alignable, start, end, text
 
 
 def read(path: Path) -> Iterator[DatasetEntry]:
@@ -23,16 +22,12 @@ def read(path: Path) -> Iterator[DatasetEntry]:
     for id, video in Node(read_json(file), str(file)).entries():
         builder = RecordBuilder(id)
         for index, row in enumerate(video.rows()):
-            _sentence(builder, str(index), row)
+            cells = list(row.rows())
+            if len(cells) != 4 or cells[0].value not in (0, 1):
+                raise row.error("[0 or 1, start, end, text]")
+            start, end, text = cells[1].number(), cells[2].number(), cells[3].text()
+            if cells[0].value:
+                builder.add_span(str(index), text, start, end)
+            else:
+                builder.add_step(str(index), text, said=builder.checked_span(start, end, text))
         yield builder.entry()
-
-
-def _sentence(builder: RecordBuilder, id: str, row: Node) -> None:
-    cells = list(row.rows())
-    if len(cells) != CELLS or cells[0].value not in (0, 1):
-        raise row.error("[0 or 1, start, end, text]")
-    start, end, text = cells[1].number(), cells[2].number(), cells[3].text()
-    if cells[0].value:
-        builder.add_span(id, text, start, end)
-    else:
-        builder.add_step(id, text, said=builder.checked_span(start, end, text))

@@ -45,9 +45,14 @@ def read(path: Path) -> Iterator[DatasetEntry]:
     if table is None:
         raise DatasetError(f"{file.parent}: holds no {TAXONOMY}, the text of the steps; give both files in one folder")
     taxonomy = read_taxonomy(table)
-    articles, splits = _articles(taxonomy), _splits(file.parent)
+    articles: Articles = defaultdict(lambda: defaultdict(dict))
+    for step in taxonomy.values():
+        articles[step.activity][step.variation][step.id] = step
+    split_file = find_file(file.parent, SPLITS)
+    splits = dict(Node(read_json(split_file), str(split_file)).entries()) if split_file else {}
+    split_of = {id.name(): split for split, ids in splits.items() for id in ids.rows()}
     for id, video in Node(read_json(file), str(file)).entries():
-        yield _video(id, video, taxonomy, articles, splits.get(id))
+        yield _video(id, video, taxonomy, articles, split_of.get(id))
 
 
 def read_taxonomy(path: Path) -> dict[str, ArticleStep]:
@@ -63,18 +68,8 @@ def read_taxonomy(path: Path) -> dict[str, ArticleStep]:
 
 def read_queries(path: Path) -> dict[str, tuple[str, ...]]:
     """Return id -> headlines from the test input of the evaluation server, {id: {"step_headline": [...]}}."""
-    queries = {}
-    for id, video in Node(read_json(path), str(path)).entries():
-        queries[id] = tuple(row.text() for row in video["step_headline"].rows())
-    return queries
-
-
-def _splits(folder: Path) -> dict[str, str]:
-    file = find_file(folder, SPLITS)
-    if file is None:
-        return {}
-    splits = Node(read_json(file), str(file)).entries()
-    return {id.name(): split for split, ids in splits for id in ids.rows()}
+    videos = Node(read_json(path), str(path)).entries()
+    return {id: tuple(row.text() for row in video["step_headline"].rows()) for id, video in videos}
 
 
 def _video(
@@ -93,16 +88,9 @@ def _video(
         else:
             reason = OTHER_VARIATION if step_id in taxonomy else UNKNOWN_STEP
             builder.reject("span", taxonomy[step_id].text if step_id in taxonomy else "", reason, f"step {step_id}")
-    subset = video.get("subset")
     recipe = (step.text for step in steps.values())
-    return builder.entry(subset=subset.text() if subset else split, task=activity, recipe=recipe)
-
-
-def _articles(taxonomy: Mapping[str, ArticleStep]) -> Articles:
-    articles: Articles = defaultdict(lambda: defaultdict(dict))
-    for step in taxonomy.values():
-        articles[step.activity][step.variation][step.id] = step
-    return articles
+    subset = video.optional_text("subset")
+    return builder.entry(subset=split if subset is None else subset, task=activity, recipe=recipe)
 
 
 def _variation_steps(articles: Articles, activity: str, first: ArticleStep | None) -> Mapping[str, ArticleStep]:

@@ -149,9 +149,7 @@ class RecordBuilder:
         if problem is not None:
             self.reject("step", text, problem)
             return
-        self.steps[id] = Step(
-            id=id, text=text, spans=spans, said=said, sources=sources, alternatives=alternatives
-        )  # fmt: skip
+        self.steps[id] = Step(id=id, text=text, spans=spans, said=said, sources=sources, alternatives=alternatives)
 
     def add_sentence(self, text: str, start: float, end: float, *, shown: float | None = None) -> None:
         """Add one spoken sentence; shown: 1 or 0 where people judged whether the picture shows it."""
@@ -180,22 +178,17 @@ class RecordBuilder:
             self.reject("video", "", NO_ID if flawed == NO_TEXT else BAD_TEXT)
             return DatasetEntry(self.id, None, subset, tuple(self.rejected))
         steps = tuple(self.steps.values())
+        sentences = tuple(sorted(self.sentences, key=lambda sentence: sentence.span.start))
         record = Record(
             id=self.id,
             video=Video(id=self.video, duration=self.duration, task=text_or_none(task), title=text_or_none(title)),
-            transcript=self._transcript(text_or_none(language)),
+            transcript=Transcript(language=text_or_none(language), sentences=sentences) if sentences else None,
             recipe=tuple(text for text in recipe if is_storable(text)),
             steps=steps if machine else (),
             reference=() if machine else steps,
             dropped=tuple(Rejected("annotation", _in_words(row), text=row.text) for row in self.rejected),
         )
         return DatasetEntry(self.id, record, subset, tuple(self.rejected), tuple(spoken))
-
-    def _transcript(self, language: str | None) -> Transcript | None:
-        if not self.sentences:
-            return None
-        ordered = sorted(self.sentences, key=lambda sentence: sentence.span.start)
-        return Transcript(language=language, sentences=tuple(ordered))
 
 
 def _in_words(row: Rejected) -> str:

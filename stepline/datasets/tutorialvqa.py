@@ -22,11 +22,10 @@ def read(path: Path) -> Iterator[DatasetEntry]:
     file = file_in(path, NAME)
     for video in Node(read_json(file), str(file)).rows():
         spoken = [row.text() for row in video["transcript"].rows()]
-        title = video.get("video_title")
         builder = RecordBuilder(video["video_id"].name())
         for index, segment in enumerate(video["segments"].rows()):
             _segment(builder, str(index), segment, len(spoken))
-        yield builder.entry(title=title.text() if title else None, spoken=spoken)
+        yield builder.entry(title=video.optional_text("video_title"), spoken=spoken)
 
 
 def _segment(builder: RecordBuilder, id: str, segment: Node, sentences: int) -> None:

@@ -15,12 +15,14 @@ A file that already holds the two together, {miniclip: {"actions": [{text, spoke
 import difflib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeAlias
 
 from stepline.datasets.files import Node, file_in, find_file, read_json
 from stepline.datasets.record_builder import REPEATED, DatasetEntry, RecordBuilder
 
 SPOKEN, SHOWN = "mapped_actions_time_label.json", "dict_all_annotations_ordered.json"
 VISIBLE = 0  # the label of an action that is seen in the miniclip
+Window: TypeAlias = tuple[float, float]  # start and end in seconds
 CLOSE = 0.75  # difflib ratio from which a window's text is taken for the action's
 UNMATCHED = "no action of the miniclip is worded like it"
 
@@ -33,7 +35,10 @@ def read(path: Path) -> Iterator[DatasetEntry]:
     for id, clip in Node(read_json(file), str(file)).entries():
         builder = RecordBuilder(id)
         if isinstance(clip.value, dict):
-            _add_joined(builder, clip)
+            for index, row in enumerate(clip["actions"].rows()):
+                text, visible, shown = row["text"].text(), row["visible"].value is True, row.get("shown")
+                window = shown.pair() if shown else None
+                _add_action(builder, str(index), text, row["spoken"].pair(), visible, window)
         else:
             _add_official(builder, clip, windows.get(id))
         yield builder.entry()
@@ -46,27 +51,14 @@ def _add_official(builder: RecordBuilder, clip: Node, windows: Node | None) -> N
             raise row.error("[action, [start, end], 0 or 1]")
     texts = [cells[0].text() for cells in actions]
     visible = [cells[2].value == VISIBLE for cells in actions]
-    shown = _match_windows(
-        builder, windows, [text if seen else None for text, seen in zip(texts, visible, strict=True)]
-    )
+    seen = [text if is_seen else None for text, is_seen in zip(texts, visible, strict=True)]
+    shown = _match_windows(builder, windows, seen)
     for index, cells in enumerate(actions):
         _add_action(builder, str(index), texts[index], cells[1].pair(), visible[index], shown.get(index))
 
 
-def _add_joined(builder: RecordBuilder, clip: Node) -> None:
-    for index, row in enumerate(clip["actions"].rows()):
-        shown = row.get("shown")
-        window = shown.pair() if shown else None
-        _add_action(builder, str(index), row["text"].text(), row["spoken"].pair(), row["visible"].value is True, window)
-
-
 def _add_action(
-    builder: RecordBuilder,
-    id: str,
-    text: str,
-    spoken: tuple[float, float],
-    visible: bool,
-    shown: tuple[float, float] | None,
+    builder: RecordBuilder, id: str, text: str, spoken: Window, visible: bool, shown: Window | None
 ) -> None:
     heard = len(builder.sentences)
     builder.add_sentence(text, *spoken, shown=float(visible))
@@ -76,16 +68,17 @@ def _add_action(
         builder.add_span(id, text, *shown, keep=True)
 
 
-def _match_windows(
-    builder: RecordBuilder, rows: Node | None, texts: list[str | None]
-) -> dict[int, tuple[float, float]]:
+def _match_windows(builder: RecordBuilder, rows: Node | None, texts: list[str | None]) -> dict[int, Window]:
     """Return action row -> window; texts: None where the action is not visible and cannot have one."""
     open_rows = {index: text for index, text in enumerate(texts) if text is not None}
-    found: dict[int, tuple[float, float]] = {}
-    later: list[tuple[str, tuple[float, float]]] = []
-    seen: set[tuple[str, tuple[float, float]]] = set()
+    found: dict[int, Window] = {}
+    later: list[tuple[str, Window]] = []
+    seen: set[tuple[str, Window]] = set()
     for row in rows.rows() if rows else ():
-        text, window = _window(row)
+        cells = list(row.rows())
+        if len(cells) != 3:
+            raise row.error("[action, start, end]")
+        text, window = cells[0].text(), (cells[1].number(), cells[2].number())
         if (text, window) in seen:
             builder.reject("span", text, REPEATED, str(list(window)))
             continue
@@ -104,13 +97,6 @@ def _match_windows(
             found[near] = window
             del open_rows[near]
     return found
-
-
-def _window(row: Node) -> tuple[str, tuple[float, float]]:
-    cells = list(row.rows())
-    if len(cells) != 3:
-        raise row.error("[action, start, end]")
-    return cells[0].text(), (cells[1].number(), cells[2].number())
 
 
 def _similarity(one: str, other: str) -> float:

@@ -67,15 +67,13 @@ def _split(file: Path) -> str | None:
 
 
 def _author_entry(id: str, video: Node) -> DatasetEntry:
-    subset, task = video.get("subset"), video.get("recipe_type")
-    duration = video.get("duration")
-    builder = RecordBuilder(id, duration=None if duration is None else duration.number())
-    annotations = video.get("annotations")
+    task, duration, annotations = video.get("recipe_type"), video.get("duration"), video.get("annotations")
+    builder = RecordBuilder(id, duration=duration.number() if duration else None)
     for index, row in enumerate(annotations.rows() if annotations else ()):
-        start, end = row["segment"].pair()
-        sentence = row.get("sentence")  # the test split has none
-        builder.add_span(str(index), sentence.text() if sentence else "", start, end)
-    return builder.entry(subset=subset.text() if subset else None, task=task.name() if task else None)
+        times = row["segment"].pair()
+        # the test split has no sentences
+        builder.add_span(str(index), row.optional_text("sentence") or "", *times)
+    return builder.entry(subset=video.optional_text("subset"), task=task.name() if task else None)
 
 
 def _flat_entries(root: Node, subset: str | None, machine: bool) -> Iterator[DatasetEntry]:
@@ -89,12 +87,7 @@ def _flat_entries(root: Node, subset: str | None, machine: bool) -> Iterator[Dat
                 f"{video.location}: {len(times)} timestamps but {len(texts)} sentences; they go in pairs"
             )
         for index, (time, text) in enumerate(zip(times, texts, strict=True)):
-            first, *others = _wordings(text)
+            candidates = [row.text() for row in text.rows()] if isinstance(text.value, list) else [text.text()]
+            first, *others = candidates or [""]
             builder.add_span(str(index), "" if first == HIDDEN else first, *time.pair(), alternatives=others)
         yield builder.entry(subset=subset, machine=machine)
-
-
-def _wordings(text: Node) -> list[str]:
-    if isinstance(text.value, list):
-        return [row.text() for row in text.rows()] or [""]
-    return [text.text()]

@@ -41,7 +41,8 @@ def read_logistic(tree: Mapping[str, Sequence[float] | float], width: int) -> Lo
     sizes = [column.shape for column in columns]
     if sizes != [(width,)] * 3 + [()] or not all(np.isfinite(column).all() for column in columns):
         raise ValueError(f"numbers of shapes {sizes}")
-    return Logistic(_plain(columns[0]), _plain(columns[1]), _plain(columns[2]), float(columns[3]))
+    mean, deviation, weights, bias = (column.tolist() for column in columns)
+    return Logistic(tuple(mean), tuple(deviation), tuple(weights), bias)
 
 
 def fit_logistic(rows: Floats, shown: Flags) -> Logistic:
@@ -65,7 +66,7 @@ def fit_logistic(rows: Floats, shown: Flags) -> Logistic:
         weights = weights + step
         if np.abs(step).max() < 1e-8:
             break
-    return Logistic(_plain(mean), _plain(deviation), _plain(weights[:-1]), float(weights[-1]))
+    return Logistic(tuple(mean.tolist()), tuple(deviation.tolist()), tuple(weights[:-1].tolist()), float(weights[-1]))
 
 
 def calibration_error(shown: Flags, p: Floats, bins: int = 10) -> float:
@@ -74,7 +75,3 @@ def calibration_error(shown: Flags, p: Floats, bins: int = 10) -> float:
     count = np.bincount(bin_of, minlength=bins)
     gap = np.bincount(bin_of, weights=p - shown, minlength=bins)
     return float(np.abs(gap).sum() / max(1, count.sum()))
-
-
-def _plain(values: Floats) -> tuple[float, ...]:
-    return tuple(float(value) for value in values)

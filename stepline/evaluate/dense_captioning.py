@@ -191,7 +191,9 @@ class DensevidScorer:
         for tiou in self._tious:
             items = self._items(overlaps, captions, texts, tiou)
             if items not in known:
-                known[items] = self._language(items)
+                meteor = self._meteor.compare(items).aggregate
+                # in the order of LANGUAGE
+                known[items] = (meteor, cider(items).corpus, *bleu(items).corpus, rouge_l(items).corpus)
             columns.append(known[items])
         return {**dict(zip(LANGUAGE, zip(*columns, strict=True), strict=True)), **rows}
 
@@ -208,11 +210,6 @@ class DensevidScorer:
             ]
             items.extend(matched or [CaptionPair((self._garbage,), text)])
         return tuple(items)
-
-    def _language(self, items: tuple[CaptionPair, ...]) -> tuple[float, ...]:
-        """Return the caption metrics of one video's items, in the order of LANGUAGE."""
-        meteor = self._meteor.compare(items).aggregate
-        return (meteor, cider(items).corpus, *bleu(items).corpus, rouge_l(items).corpus)
 
 
 def _mean_rows(rows: Iterable[Mapping[str, Row]]) -> dict[str, Row]:
@@ -318,11 +315,7 @@ def read_reference(scoring: ScoringTask) -> dict[str, list[Event]]:
     if "database" in videos:
         videos, read = dict(videos["database"].entries()), _author_events
     if scoring.subset is not None:
-        videos = {
-            id: video
-            for id, video in videos.items()
-            if (stated := video.get("subset")) and stated.text() == scoring.subset
-        }
+        videos = {id: video for id, video in videos.items() if video.optional_text("subset") == scoring.subset}
         if not videos:
             raise DatasetError(f"{scoring.reference}: holds no subset {scoring.subset!r}; leave --subset out")
     return {id: rows for id, video in videos.items() if (rows := read(video))}

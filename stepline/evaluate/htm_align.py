@@ -26,7 +26,6 @@ with what there is of these. Spans give recall at overlap, and where there are n
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -205,7 +204,12 @@ def score(scoring: ScoringTask, *, convention: HitRule = "tan", windows: bool = 
     """Return R@1 and alignability ROC-AUC."""
     truths, given = annotations(scoring), entries_by_id(scoring.predictions)
     kept = {id: truth for id, truth in truths.items() if convention == "tan" or truth.alignable_count}
-    prepare = partial(_masked_scores, convention=convention, windows=windows)
+
+    def prepare(scores: Floats, truth: Annotation) -> Floats:
+        if windows:
+            return keep_window_seconds(scores, truth)
+        return hide_zeros(scores) if convention == "tan" else scores
+
     found = {
         id: _read_prediction(given[id], truth, prepare, "alignability") for id, truth in kept.items() if id in given
     }
@@ -269,12 +273,6 @@ def _sentence_overlaps(found: _Prediction | None, truth: Annotation) -> SpanOver
     spans = found.spans if found is not None and found.spans is not None else [None] * len(truth.spans)
     rows = np.flatnonzero(truth.alignable)
     return grounding_overlaps([spans[k] for k in rows], [truth.spans[[k]] for k in rows])
-
-
-def _masked_scores(scores: Floats, truth: Annotation, *, convention: HitRule, windows: bool) -> Floats:
-    if windows:
-        return keep_window_seconds(scores, truth)
-    return hide_zeros(scores) if convention == "tan" else scores
 
 
 def _read_prediction(

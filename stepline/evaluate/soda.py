@@ -18,7 +18,7 @@ videos without predictions from the mean and stops at an empty list; here the ro
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from itertools import islice
 from multiprocessing import get_context
 from operator import itemgetter
@@ -207,12 +207,9 @@ def _in_parallel(
                 yield from scored
 
 
-_judges: dict[tuple[SodaKind, bool], SodaScorer] = {}  # one a process, so that its workers read the tables once
+_judge = cache(SodaScorer)  # one a process, so that its workers read the tables once
 
 
 def _score_chunk(chunk: list[Task], *, kind: SodaKind, swapped_roles: bool) -> list[tuple[str, Triple]]:
-    key = (kind, swapped_roles)
-    if key not in _judges:
-        _judges[key] = SodaScorer(kind, swapped_roles=swapped_roles)
-    judge = _judges[key]
+    judge = _judge(kind, swapped_roles=swapped_roles)
     return [(video, judge.score(video, reference, predictions)) for video, reference, predictions in chunk]

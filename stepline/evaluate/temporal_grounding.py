@@ -12,7 +12,7 @@ reversed span covers nothing. A text may have several reference instances; any o
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
@@ -130,9 +130,19 @@ class _Reference:
     records: dict[str, Record]
     notes: tuple[str, ...]
 
-    def sources(self, ids: Iterable[str]) -> list[str]:
-        """Return the media of each record: HiREST asks several things of a video, WhenAct cuts one into clips."""
-        return [CLIP.sub("", self.records[id].video.id) for id in ids]
+    def scores(
+        self, scoring: ScoringTask, statistics: Mapping[str, Statistic], columns: Mapping[str, Floats],
+        *, asked: Collection[str], given: Iterable[str], notes: Iterable[str],
+    ) -> Scores:  # fmt: skip
+        """Return the scores of the `asked` videos, their media as sources (HiREST asks several things of a video,
+        WhenAct cuts one into clips); predicted ids whose reference shows nothing are neither extra nor scored.
+        """
+        known = [id for id in given if id not in self.records or _has_spans(self.records[id])]
+        sources = [CLIP.sub("", self.records[id].video.id) for id in asked]
+        return scoring.scores(
+            asked, int(columns["steps"].sum()), statistics, columns, asked=asked, given=known,
+            notes=[*self.notes, *notes], sources=sources,
+        )  # fmt: skip
 
 
 def grounding(scoring: ScoringTask) -> Scores:
@@ -144,14 +154,13 @@ def grounding(scoring: ScoringTask) -> Scores:
     seconds_file = _seconds_file(scoring.predictions)
     if seconds_file is not None:
         seconds = match_ids(seconds_file, reference.records)
-        notes = [*reference.notes, *_unknown_rows_note(scoring, seconds, reference)]
+        notes = _unknown_rows_note(scoring, seconds, reference)
         at = {id: _predicted_seconds(seconds[id], reference.records[id], shown[id]) for id in truths if id in seconds}
-        statistics: dict[str, Statistic] = {"R@1": Ratio(_count_hits(truths, at), counted)}
-        return scoring.scores(
-            truths, int(counted.sum()), statistics, {"steps": counted, "hits": _count_hits(truths, at)},
-            asked=truths, given=_ids_to_score(seconds, reference), notes=notes,
-            sources=reference.sources(truths),
-        )  # fmt: skip
+        hits = _count_hits(truths, at)
+        columns = {"steps": counted, "hits": hits}
+        return reference.scores(
+            scoring, {"R@1": Ratio(hits, counted)}, columns, asked=truths, given=seconds, notes=notes
+        )
     return _score_segments(scoring, reference, shown, truths, counted)
 
 
@@ -174,12 +183,8 @@ def _score_segments(
     hits = _count_hits(truths, at)
     statistics: dict[str, Statistic] = {"R@1": Ratio(hits, counted), **overlap_statistics(fits, counted)}
     columns = {"steps": counted, "hits": hits, "overlap": np.array([fit.overlaps.sum() for fit in fits])}
-    notes = [*reference.notes, *prediction_notes(predictions), *_unknown_texts_note(segmented, reference)]
-    given = _ids_to_score(segmented, reference)
-    return scoring.scores(
-        truths, int(counted.sum()), statistics, columns, asked=truths, given=given, notes=notes,
-        sources=reference.sources(truths),
-    )  # fmt: skip
+    notes = [*prediction_notes(predictions), *_unknown_texts_note(segmented, reference)]
+    return reference.scores(scoring, statistics, columns, asked=truths, given=segmented, notes=notes)
 
 
 def _unknown_rows_note(scoring: ScoringTask, seconds: Mapping[str, Node], reference: _Reference) -> list[str]:
@@ -210,11 +215,6 @@ def _unknown_texts_note(segmented: Mapping[str, Sequence[PredictedSegment]], ref
     return [note] if lost else []
 
 
-def _ids_to_score(given: Iterable[str], reference: _Reference) -> list[str]:
-    """Return the predicted ids without those whose reference shows nothing: they are neither extra nor scored."""
-    return [id for id in given if id not in reference.records or _has_spans(reference.records[id])]
-
-
 def _has_spans(record: Record) -> bool:
     return any(step.spans for step in record.reference)
 
@@ -241,11 +241,8 @@ def segmentation(scoring: ScoringTask) -> Scores:
         right = np.array([float((table.max(axis=1) >= threshold).sum()) if len(table) else 0.0 for table in tables])
         statistics[f"Precision@IoU {threshold}"] = Ratio(right, denominator)
     columns = {"steps": counted, "predicted": placed, "overlap": np.array([fit.overlaps.sum() for fit in fits])}
-    notes = [*reference.notes, *prediction_notes(predictions)]
-    return scoring.scores(
-        truths, int(counted.sum()), statistics, columns, asked=truths,
-        given=_ids_to_score(segmented, reference), notes=notes, sources=reference.sources(truths),
-    )  # fmt: skip
+    notes = prediction_notes(predictions)
+    return reference.scores(scoring, statistics, columns, asked=truths, given=segmented, notes=notes)
 
 
 def _count_hits(truths: dict[str, list[Floats]], at: dict[str, list[float | None]]) -> Floats:
