@@ -85,7 +85,7 @@ def read_calibration(path: Path, aligner: str) -> Calibration | None:
         tree = json.loads(path.read_bytes())
         modes = {mode: read_logistic(part, len(NAMES)) for mode, part in tree["modes"].items()}
         if tuple(tree["evidence"]) != NAMES:
-            raise ValueError(f"evidence {tree['calibration_features']}")
+            raise ValueError(f"evidence {tree['evidence']}")
         calibration = Calibration(tree["aligner"], modes)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ModelError(f"{path}: not a calibration ({error}); fit it again with `stepline calibrate`") from error

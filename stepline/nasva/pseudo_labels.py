@@ -13,6 +13,7 @@ import logging
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import TypeAlias
 
@@ -57,7 +58,15 @@ def relabel(
         placed.append(
             tuple(label_span(row, rate, settings) if kept else None for row, kept in zip(mean, keep, strict=True))
         )
-    _check(placed, floor, settings)
+    flags = [span is not None for places in placed for span in places]
+    share = labelled_fraction(placed)
+    if not any(flags) or share < settings.least_kept:
+        raise ShapeError(
+            f"{sum(flags)} of {len(flags)} texts keep a label, fewer than {settings.least_kept:.0%} "
+            f"(eps2 {floor:.2f}); lower refine.threshold, or give refine.threshold_kind=quantile"
+        )
+    if share < FEW_LABELS:
+        log.warning("only %d of %d texts keep a label; lower refine.threshold to keep more", sum(flags), len(flags))
     return tuple(placed)
 
 
@@ -94,19 +103,6 @@ def cosine_similarity(video: Matrix, text: Matrix) -> Matrix:
     """Return cosines (K, T) of a backbone's own vectors (K, C) and (T, C): what Step-Video labels rest on."""
     lengths = np.linalg.norm(text, axis=1)[:, None] * np.linalg.norm(video, axis=1)  # (K, T)
     return np.asarray(text @ video.T / np.maximum(lengths, 1e-12), dtype=np.float32)
-
-
-def _check(placed: Sequence[StepSpans], floor: float, settings: RefineSettings) -> None:
-    """Raise ShapeError, or warn, when hardly a text has kept a label."""
-    labels = [span is not None for places in placed for span in places]
-    share = sum(labels) / max(1, len(labels))
-    if not any(labels) or share < settings.least_kept:
-        raise ShapeError(
-            f"{sum(labels)} of {len(labels)} texts keep a label, fewer than {settings.least_kept:.0%} "
-            f"(eps2 {floor:.2f}); lower refine.threshold, or give refine.threshold_kind=quantile"
-        )
-    if share < FEW_LABELS:
-        log.warning("only %d of %d texts keep a label; lower refine.threshold to keep more", sum(labels), len(labels))
 
 
 @dataclass(frozen=True)
@@ -262,7 +258,8 @@ def labelled_fraction(labels: Sequence[StepSpans]) -> float:
 
 def label_shift(before: Sequence[StepSpans], after: Sequence[StepSpans]) -> tuple[float | None, float | None]:
     """Return the median seconds between the middles of two rounds' labels, and their mean IoU, of texts with both."""
-    pairs = list(_pairs(before, after))
+    texts = chain.from_iterable(zip(old, new, strict=True) for old, new in zip(before, after, strict=True))
+    pairs = [(old, new) for old, new in texts if old is not None and new is not None]
     if not pairs:
         return None, None
     apart = [abs(a.center - b.center) for a, b in pairs]
@@ -301,19 +298,7 @@ def fraction_inside(labels: Sequence[StepSpans], truth: Sequence[Mask], rates: S
         for span, row in zip(places, rows, strict=True):
             if span is not None:
                 shown.append(bool(row.any()))
-                inside.append(_covered(span, row, rate) >= INSIDE_FRACTION)
+                start = int(span.start * rate)
+                rows_of_label = row[start : max(start + 1, int(np.ceil(span.end * rate)))]
+                inside.append(bool(rows_of_label.size) and rows_of_label.mean() >= INSIDE_FRACTION)
     return (float(np.mean(inside)), float(np.mean(shown))) if inside else (float("nan"), float("nan"))
-
-
-def _covered(span: Span, row: Mask, rate: float) -> float:
-    """Return the share of a label's rows that the truth (T,) holds."""
-    start = int(span.start * rate)
-    part = row[start : max(start + 1, int(np.ceil(span.end * rate)))]
-    return float(part.mean()) if part.size else 0.0
-
-
-def _pairs(before: Sequence[StepSpans], after: Sequence[StepSpans]) -> Iterator[tuple[Span, Span]]:
-    for old, new in zip(before, after, strict=True):
-        for a, b in zip(old, new, strict=True):
-            if a is not None and b is not None:
-                yield a, b

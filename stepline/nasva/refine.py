@@ -8,31 +8,31 @@ and what `selftrain` keeps: labels, teachers, report, aligner.safetensors
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 from stepline.datasets.excluded import ExcludedVideos, read_excluded
 from stepline.errors import ShapeError
-from stepline.features import FeatureLocation, FeatureStore
+from stepline.features import FeatureStore
 from stepline.grounding.speech import coarse_spans
 from stepline.nasva.checkpoint import FeatureSpace
-from stepline.nasva.dataset import NO_TEXT, AlignerSamples, gather_samples, matching_rows, omitted_row, other_texts
+from stepline.nasva.dataset import NO_TEXT, gather_samples, matching_rows, omitted_row, other_texts
 from stepline.nasva.pseudo_labels import StepSpans, StepVideo
 from stepline.nasva.self_training import SelfTraining, SelfTrainingResult
 from stepline.nasva.settings import RefineRunSettings
-from stepline.records import FeatureSequence, Matrix, Record, Rejected, Step
+from stepline.records import FeatureSequence, Matrix, Record, Rejected
 from stepline.storage import write_parquet
 from stepline.training.gather import FeatureJoin
 from stepline.training.loop import Progress
 from stepline.training.run_folder import OMITTED, write_omitted
 from stepline.training.sources import (
-    LabelledTexts,
     TextEncoder,
     is_feature_store,
     labelled_texts,
     read_labelled_texts,
     read_records,
-    store_text_vectors,
     text_encoder,
+    text_vectors,
 )
 
 REFINED = "refined.parquet"
@@ -88,35 +88,34 @@ def refine_dataset(
     """
     settings = settings or RefineRunSettings()
     features = FeatureStore(sources.features)
-    vectors = _vectors(
-        sources.step_vectors, labelled_texts(read_records(sources.dataset), "step"), folder / "vectors" / "step"
-    )
+    step_texts = labelled_texts(read_records(sources.dataset), "step")
+    vectors = text_vectors(sources.step_vectors, step_texts, folder / "vectors" / "step")
     excluded = read_excluded(sources.excluded)
     reading = _VideoReader(features, vectors, settings, excluded)
     videos = [video for record in read_records(sources.dataset) if (video := reading.take(record)) is not None]
-    narrations = _narrations(sources, features, folder, settings, excluded)
-    omitted = (*reading.omitted, *(() if narrations is None else narrations.omitted))
+    omitted, narrations = tuple(reading.omitted), None
+    if sources.narrations is not None:
+        texts = partial(read_labelled_texts, sources.narrations, "narration")
+        stored = text_vectors(sources.vectors_of_narrations(), texts(), folder / "vectors" / "narration")
+        narrations = gather_samples(texts(), features, {"narration": stored}, settings.data, excluded=excluded)
+        omitted += narrations.omitted
     write_omitted(folder, map(omitted_row, omitted))
     if not videos:
         raise ShapeError(f"{sources.dataset}: no video has steps and features; see {folder / OMITTED}")
     first, text = features[videos[0].id], vectors[videos[0].id]
     space = FeatureSpace(first.backbone, text.backbone, first.rate)
     widths = {"video_width": first.width, "text_width": text.width}
-    if narrations is not None:
-        _check_alike(narrations, text)
-    training = SelfTraining(
-        videos,
-        folder,
-        narrations or (),
-        settings.model.model_copy(update=widths),
-        settings.loss,
-        settings.train,
-        settings.rounds,
-        {name: str(value) for name, value in asdict(sources).items()},
-        space,
-        progress,
-    )
-    trained = training.run()
+    if narrations is not None and (given := (narrations.space().text, narrations.widths()[1])) != (
+        text.backbone,
+        text.width,
+    ):
+        what = f"of {given[0]!r}, {given[1]} wide, the steps' of {text.backbone!r}, {text.width} wide"
+        raise ShapeError(f"the narrations' vectors are {what}; give --narration-vectors of the steps' encoder")
+    model = settings.model.model_copy(update=widths)
+    read = {name: str(value) for name, value in asdict(sources).items()}
+    trained = SelfTraining(
+        videos, folder, narrations or (), model, settings.loss, settings.train, settings.rounds, read, space, progress
+    ).run()
     places = dict(zip((video.id for video in videos), trained.labels, strict=True))
     count = write_parquet(refined_records(read_records(sources.dataset), places), folder / REFINED)
     return RefineResult(trained, count, omitted)
@@ -182,47 +181,12 @@ class _VideoReader:
         if self._settings.said == "given" and all(step.said is None for step in steps):
             steps = tuple(step.model_copy(update={"said": next(iter(step.spans), None)}) for step in steps)
         if self._settings.said == "likeness" or all(step.said is None for step in steps):
-            steps = self._linked(record)
+            steps, sentences = record.steps, record.transcript.sentences if record.transcript else ()
+            if sentences:
+                encode = self._encode = self._encode or text_encoder(LINKING_ENCODER)
+                likeness = encode([step.text for step in steps]) @ encode([sentence.text for sentence in sentences]).T
+                duration = record.video.duration or max(sentence.span.end for sentence in sentences)
+                kept, _ = coarse_spans(steps, sentences, likeness, duration=duration, settings=self._settings.coarse)
+                said = {step.id: step.said for step in kept}
+                steps = tuple(step.model_copy(update={"said": said.get(step.id)}) for step in steps)
         return tuple(None if step.said is None or step.said.start >= seconds else step.said for step in steps)
-
-    def _linked(self, record: Record) -> tuple[Step, ...]:
-        sentences = record.transcript.sentences if record.transcript else ()
-        if not sentences:
-            return record.steps
-        self._encode = self._encode or text_encoder(LINKING_ENCODER)
-        likeness = self._encode([step.text for step in record.steps]) @ self._encode([one.text for one in sentences]).T
-        duration = record.video.duration or max(one.span.end for one in sentences)
-        kept, _ = coarse_spans(record.steps, sentences, likeness, duration=duration, settings=self._settings.coarse)
-        said = {step.id: step.said for step in kept}
-        return tuple(step.model_copy(update={"said": said.get(step.id)}) for step in record.steps)
-
-
-def _narrations(
-    sources: RefineSources,
-    features: FeatureStore,
-    folder: Path,
-    settings: RefineRunSettings,
-    excluded: ExcludedVideos | frozenset[str],
-) -> AlignerSamples | None:
-    if sources.narrations is None:
-        return None
-    source = sources.narrations
-    vectors = _vectors(
-        sources.vectors_of_narrations(), read_labelled_texts(source, "narration"), folder / "vectors" / "narration"
-    )
-    texts = read_labelled_texts(source, "narration")
-    return gather_samples(texts, features, {"narration": vectors}, settings.data, excluded=excluded)
-
-
-def _check_alike(narrations: AlignerSamples, steps: FeatureLocation) -> None:
-    """Raise ShapeError where one network cannot learn the narrations beside the steps."""
-    given = narrations.space().text, narrations.widths()[1]
-    if given != (steps.backbone, steps.width):
-        what = f"of {given[0]!r}, {given[1]} wide, the steps' of {steps.backbone!r}, {steps.width} wide"
-        raise ShapeError(f"the narrations' vectors are {what}; give --narration-vectors of the steps' encoder")
-
-
-def _vectors(given: str, texts: Iterator[LabelledTexts], folder: Path) -> FeatureStore:
-    if is_feature_store(Path(given)):
-        return FeatureStore(Path(given))
-    return store_text_vectors(texts, text_encoder(given), folder, name=given)

@@ -21,10 +21,10 @@ import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from stepline.errors import SettingsError, ShapeError, StoreError
 from stepline.nasva.checkpoint import FeatureSpace, read_aligner, write_aligner
@@ -102,7 +102,9 @@ class SelfTraining:
             write_atomic(self.folder / "report.json", json.dumps([asdict(one) for one in reports], indent=1) + "\n")
             log.info("%s", reports[-1])
         labels = self._labels(len(reports) - 1)
-        return SelfTrainingResult(self._final(labels), labels, reports)
+        keep_all = self.model.alignability and self.loss.alignability == "kept"  # what lost its label is a target too
+        samples = concatenate_samples(step_samples(self.videos, labels, keep_all=keep_all), self.others)
+        return SelfTrainingResult(self._trained("aligner", samples, self.training), labels, reports)
 
     def _done(self, reports: Sequence[RoundReport]) -> bool:
         """Tell whether no further round is to be made: enough of them, or two agree on held-out videos."""
@@ -120,7 +122,11 @@ class SelfTraining:
             report = replace(report, moved=apart, iou=iou)
         if number < self.settings.rounds:  # the last round's labels train the final network alone
             report = self._judge(number, report)
-        return replace(self._compare(report, labels), cpu_seconds=time.process_time() - began)
+        truths = [video.truth for video in self.videos if video.truth is not None]
+        if len(truths) == len(self.videos):  # of simulated videos
+            inside, shown = fraction_inside(labels, truths, self._rates())
+            report = replace(report, inside=inside, shown=shown)
+        return replace(report, cpu_seconds=time.process_time() - began)
 
     def _judge(self, number: int, report: RoundReport) -> RoundReport:
         """Return the report with what this round's teachers say of texts that they did not train on."""
@@ -134,14 +140,6 @@ class SelfTraining:
             agreed = teacher_agreement(self._mean(self._teachers(number - 1), held), own, rows)
         return replace(report, alignable=alignable_fraction(own, foreign), agreement=agreed)
 
-    def _compare(self, report: RoundReport, labels: Sequence[StepSpans]) -> RoundReport:
-        """Return the report with what the planted truth says, where there is one."""
-        truths = [video.truth for video in self.videos if video.truth is not None]
-        if len(truths) != len(self.videos):
-            return report
-        inside, shown = fraction_inside(labels, truths, [video.rate for video in self.videos])
-        return replace(report, inside=inside, shown=shown)
-
     # ------------------------------------------------------------ what a round makes
 
     def _labels(self, number: int) -> tuple[StepSpans, ...]:
@@ -149,7 +147,12 @@ class SelfTraining:
         path = self.folder / f"round-{number}" / "labels.json"
         if path.exists():
             return read_labels(path, [(video.id, len(video.said)) for video in self.videos])
-        labels = self._relabelled(number - 1) if number else self._first()
+        if number:
+            samples = unlabelled_samples(self.videos)
+            matrices = [alignment_matrices(teacher, samples) for teacher in self._teachers(number - 1)]
+            labels = relabel(matrices, self._rates(), self.settings.refine)
+        else:
+            labels = self._first()
         write_labels(path, [video.id for video in self.videos], labels)
         return labels
 
@@ -161,44 +164,33 @@ class SelfTraining:
         likeness = [cosine_similarity(features.values, vectors) for features, vectors in read]
         return relabel([likeness], self._rates(), grown.model_copy(update={"position": "center", "seconds": None}))
 
-    def _relabelled(self, number: int) -> tuple[StepSpans, ...]:
-        """Return what the teachers of a round make of all videos."""
-        matrices = [alignment_matrices(teacher, unlabelled_samples(self.videos)) for teacher in self._teachers(number)]
-        return relabel(matrices, self._rates(), self.settings.refine)
-
     def _teachers(self, number: int) -> list[Aligner]:
-        return [self._teacher(number, which) for which in range(self.settings.teachers)]
-
-    def _teacher(self, number: int, which: int) -> Aligner:
-        """Return a network that a round's labels trained, all but the held-out videos, from disk where it is."""
-        name = f"round-{number}/teacher-{which}"
-        changes = {"epochs": self.settings.teacher_epochs, "seed": self.training.seed + SEED_STEP * which}
+        """Return the networks that a round's labels trained, all but the held-out videos, from disk where they are."""
         held = set(self._held_out())
         labels = self._labels(number)
         seen = [index for index in range(len(self.videos)) if index not in held]
         samples = step_samples([self.videos[index] for index in seen], [labels[index] for index in seen])
-        return self._trained(name, samples, self.training.model_copy(update=changes))
-
-    def _final(self, labels: Sequence[StepSpans]) -> Aligner:
-        keep_all = self.model.alignability and self.loss.alignability == "kept"  # what lost its label is a target too
-        samples = concatenate_samples(step_samples(self.videos, labels, keep_all=keep_all), self.others)
-        return self._trained("aligner", samples, self.training)
+        teachers = []
+        for which in range(self.settings.teachers):
+            changes = {"epochs": self.settings.teacher_epochs, "seed": self.training.seed + SEED_STEP * which}
+            training = self.training.model_copy(update=changes)
+            teachers.append(self._trained(f"round-{number}/teacher-{which}", samples, training))
+        return teachers
 
     def _trained(self, name: str, samples: Sequence[Sample], settings: TrainSettings) -> Aligner:
-        path = self.folder / f"{name}.safetensors"
+        path, device = self.folder / f"{name}.safetensors", start_processes(self.training.device)
         if not path.exists():
             if not samples:
                 raise ShapeError("no step has a label to train on; lower coarse.floor, or look at the transcripts")
-            report = self.progress
-            tell = (lambda progress: report(name, progress)) if report is not None else None
+            report = partial(self.progress, name) if self.progress is not None else None
             folder = self.folder / f"{name}.training"
             trained = train_aligner(
-                samples, folder, model=self.model, loss=self.loss, settings=settings, report=tell, device=self._device()
+                samples, folder, model=self.model, loss=self.loss, settings=settings, report=report, device=device
             )
             write_aligner(trained, path, self.space)
             shutil.rmtree(folder)
         network = read_aligner(path)
-        network.to(self._device())
+        network.to(device)
         return network
 
     # ------------------------------------------------------------ what the run is
@@ -228,9 +220,6 @@ class SelfTraining:
         count = round(self.settings.held_out * len(self.videos)) if self.settings.rounds else 0
         chosen = np.random.default_rng([self.training.seed, len(self.videos)]).permutation(len(self.videos))[:count]
         return sorted(chosen.tolist())
-
-    def _device(self) -> torch.device:
-        return start_processes(self.training.device)
 
     def _rates(self) -> list[float]:
         return [video.rate for video in self.videos]

@@ -7,7 +7,7 @@ best.safetensors      the network that scored best on held-out samples, where so
 aligner.safetensors   the final network
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -35,13 +35,7 @@ from stepline.training.run_folder import (
     write_omitted,
 )
 from stepline.training.settings import TextKind, TrainSettings
-from stepline.training.sources import (
-    LabelledTexts,
-    is_feature_store,
-    read_labelled_texts,
-    store_text_vectors,
-    text_encoder,
-)
+from stepline.training.sources import LabelledTexts, is_feature_store, read_labelled_texts, text_vectors
 
 
 def train_aligner(
@@ -179,19 +173,26 @@ def train_run(
     device = start_processes(settings.train.device)
     prepared = prepare(sources, folder, settings, start)
     if is_first():
-        _claim(sources, folder, settings, start, prepared)
+        whole = settings.model_copy(update={"model": prepared.network.settings})
+        samples = prepared.samples
+        counts = {
+            "videos": len(samples.videos), "samples": len(samples), "texts": samples.texts,
+            "labelled": samples.labelled, "held_out": len(prepared.held_out), "omitted": samples.reasons(),
+        }  # fmt: skip
+        run = {"settings": settings_that_matter(whole), "sources": asdict(sources) | {"start": start}}
+        claim_run_folder(folder, run, {"versions": versions(), "data": counts})
+        write_omitted(folder, map(omitted_row, samples.omitted))
     if on_prepared is not None:
         on_prepared(prepared)
+
+    def keep(_: nn.Module) -> None:
+        write_aligner(prepared.network, folder / BEST, prepared.samples.space())
+
+    held_out, score = prepared.held_out, settings.data.held_out_score
     network = train_aligner(
-        prepared.samples,
-        folder,
-        start=prepared.network,
-        loss=settings.loss,
-        settings=settings.train,
-        report=report,
-        scorer=_scorer(prepared, folder, settings),
-        device=device,
-    )
+        prepared.samples, folder, start=prepared.network, loss=settings.loss, settings=settings.train, report=report,
+        scorer=aligner_scorer(held_out, score, settings.loss, keep) if len(held_out) else None, device=device,
+    )  # fmt: skip
     if is_first():
         write_aligner(network, folder / FINAL, prepared.samples.space())
     return network
@@ -204,20 +205,21 @@ def prepare(
     kinds = [kind for kind in KINDS if sources.of(kind) is not None]
     if not kinds:
         raise DatasetError("no texts to train on; give --narrations, --steps or both")
-    features = _video_features(sources.features)
-    vectors = {kind: first_then_all(partial(_vectors, sources, kind, settings, folder)) for kind in kinds}
-    texts = (labelled for kind in kinds for labelled in _texts(sources, kind, settings))
+    features = FeatureStore(sources.features)
+    if features.texts(next(iter(features))) is not None:
+        what = "holds features of texts, not of videos"
+        raise DatasetError(f"{sources.features}: {what}; give the store of the videos' features")
+
+    def read(kind: TextKind) -> Iterator[LabelledTexts]:
+        return read_labelled_texts(sources.of(kind) or "", kind, settings.data.step_place)
+
+    made = {kind: partial(text_vectors, sources.vectors(kind), read(kind), folder / "vectors" / kind) for kind in kinds}
+    vectors = {kind: first_then_all(make) for kind, make in made.items()}
+    texts = (labelled for kind in kinds for labelled in read(kind))
     samples = gather_samples(texts, features, vectors, settings.data, excluded=read_excluded(sources.excluded))
     widths = samples.widths()
     kept, held_out = samples.split(settings.data.held_out)
     return PreparedAligner(kept, held_out, starting_network(settings, widths, start))
-
-
-def _video_features(path: Path) -> FeatureStore:
-    features = FeatureStore(path)
-    if features.texts(next(iter(features))) is not None:
-        raise DatasetError(f"{path}: holds features of texts, not of videos; give the store of the videos' features")
-    return features
 
 
 def starting_network(settings: AlignerRunSettings, widths: tuple[int, int], start: Path | None) -> Aligner:
@@ -250,41 +252,3 @@ def read_network_to_train_on(path: Path) -> Aligner:
         network.load_state_dict(weights)
         return network
     return read_aligner(path)
-
-
-def _texts(sources: AlignerSources, kind: TextKind, settings: AlignerRunSettings) -> Iterable[LabelledTexts]:
-    return read_labelled_texts(sources.of(kind) or "", kind, settings.data.step_place)
-
-
-def _vectors(sources: AlignerSources, kind: TextKind, settings: AlignerRunSettings, folder: Path) -> FeatureStore:
-    given = sources.vectors(kind)
-    if is_feature_store(Path(given)):
-        return FeatureStore(Path(given))
-    return store_text_vectors(
-        _texts(sources, kind, settings), text_encoder(given), folder / "vectors" / kind, name=given
-    )
-
-
-def _scorer(prepared: PreparedAligner, folder: Path, settings: AlignerRunSettings) -> HeldOutScorer[Sample] | None:
-    if not len(prepared.held_out):
-        return None
-
-    def keep(_: nn.Module) -> None:
-        write_aligner(prepared.network, folder / BEST, prepared.samples.space())
-
-    return aligner_scorer(prepared.held_out, settings.data.held_out_score, settings.loss, keep)
-
-
-def _claim(
-    sources: AlignerSources, folder: Path, settings: AlignerRunSettings, start: Path | None, prepared: PreparedAligner
-) -> None:
-    """Write what the run is. Raises SettingsError when the folder holds another one."""
-    whole = settings.model_copy(update={"model": prepared.network.settings})
-    samples = prepared.samples
-    counts = {
-        "videos": len(samples.videos), "samples": len(samples), "texts": samples.texts, "labelled": samples.labelled,
-        "held_out": len(prepared.held_out), "omitted": samples.reasons(),
-    }  # fmt: skip
-    run = {"settings": settings_that_matter(whole), "sources": asdict(sources) | {"start": start}}
-    claim_run_folder(folder, run, {"versions": versions(), "data": counts})
-    write_omitted(folder, map(omitted_row, samples.omitted))

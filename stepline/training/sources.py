@@ -41,7 +41,17 @@ def read_labelled_texts(
     """
     dataset = dataset_of(source)
     if dataset is None and is_feature_store(Path(source)):
-        yield from _in_store(FeatureStore(Path(source)), kind)
+        store = FeatureStore(Path(source))
+        for id in store:
+            lines = store.texts(id)
+            if lines is None or not lines.starts or not lines.ends:
+                raise DatasetError(f"{source}: {id} has no texts with times; give the annotations beside the store")
+            # WhisperX leaves some times out, some are reversed
+            spans = tuple(
+                (Span(start, end),) if math.isfinite(start + end) and 0 <= start < end else ()
+                for start, end in zip(lines.starts, lines.ends, strict=True)
+            )
+            yield LabelledTexts(id, kind, lines.texts, spans)
         return
     annotated = dataset is not None and DATASETS[dataset[0]].gives == "reference" and kind == "step"
     yield from labelled_texts(read_records(source), kind, place, annotated=annotated)
@@ -103,20 +113,6 @@ def _place(step: Step, place: StepLabelSource) -> tuple[Span, ...]:
     return shown or said
 
 
-def _in_store(store: FeatureStore, kind: TextKind) -> Iterator[LabelledTexts]:
-    for id in store:
-        lines = store.texts(id)
-        if lines is None or not lines.starts or not lines.ends:
-            raise DatasetError(f"{store.folder}: {id} has no texts with times; give the annotations beside the store")
-        spans = tuple(_span(start, end) for start, end in zip(lines.starts, lines.ends, strict=True))
-        yield LabelledTexts(id, kind, lines.texts, spans)
-
-
-def _span(start: float, end: float) -> tuple[Span, ...]:
-    """Return the times as a span, or none where they are none (WhisperX leaves some out, some are reversed)."""
-    return (Span(start, end),) if math.isfinite(start + end) and 0 <= start < end else ()
-
-
 TextEncoder = Callable[[Sequence[str]], Matrix]
 
 
@@ -134,6 +130,13 @@ def text_encoder(name: str) -> TextEncoder:
     from stepline.text import embed
 
     return lambda texts: embed(texts, model=name)
+
+
+def text_vectors(given: str, texts: Iterable[LabelledTexts], folder: Path) -> FeatureStore:
+    """Return the store in the folder `given`, else one made in `folder` by the encoder that `given` names."""
+    if is_feature_store(Path(given)):
+        return FeatureStore(Path(given))
+    return store_text_vectors(texts, text_encoder(given), folder, name=given)
 
 
 def store_text_vectors(
