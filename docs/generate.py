@@ -1,8 +1,13 @@
-"""Write docs/cli.md and docs/settings.md from the code; with --check, end with 1 where they are out of date."""
+"""Write docs/cli.md, docs/settings.md and the layout in docs/design.md from the code.
 
+With --check, end with 1 where they are out of date.
+"""
+
+import ast
 import inspect
 import re
 import sys
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +24,8 @@ from stepline.sieve_swap.settings import SieveSwapSettings
 from stepline.wys2.settings import SummarizerRunSettings, Wys2Settings
 
 DOCS = Path(__file__).parent
+PACKAGE = DOCS.parent / "stepline"
+TREE, TREE_END = "<!-- layout: made by docs/generate.py -->", "<!-- end of the layout -->"
 OTHERS = {  # commands with settings of their own
     "`stepline curate` (a recipe)": Recipe,
     "`stepline sieve-swap` and `stepline text-base`": SieveSwapSettings,
@@ -96,10 +103,28 @@ def _comments(kind: type[BaseModel]) -> dict[str, str]:
     return found
 
 
+def tree() -> str:
+    """Return the layout of the package: each folder with the first line of its docstring, then its modules."""
+    lines = []
+    for folder in sorted({path.parent for path in PACKAGE.rglob("*.py")}):
+        name = folder.relative_to(PACKAGE.parent).as_posix()
+        opening = (ast.get_docstring(ast.parse((folder / "__init__.py").read_text())) or "").splitlines()[0]
+        modules = sorted(path.stem for path in folder.glob("*.py") if not path.stem.startswith("__"))
+        lines.append(f"{name}/\n    {opening}")
+        lines += textwrap.wrap(" ".join(modules), 112, initial_indent="    > ", subsequent_indent="      ")
+    return "```\n" + "\n".join(lines) + "\n```\n"
+
+
+def design() -> str:
+    """Return docs/design.md with the layout as it is."""
+    before, _, rest = (DOCS / "design.md").read_text().partition(TREE)
+    return before + TREE + "\n\n" + tree() + "\n" + rest[rest.index(TREE_END) :]
+
+
 def generate(check: bool) -> int:
     """Write the pages, or compare them; return the exit code."""
     stale = []
-    for name, text in {"cli.md": command_line(), "settings.md": settings()}.items():
+    for name, text in {"cli.md": command_line(), "settings.md": settings(), "design.md": design()}.items():
         path = DOCS / name
         if check:
             stale += [name] if not path.exists() or path.read_text() != text else []
