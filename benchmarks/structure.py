@@ -10,12 +10,12 @@ import re
 import statistics
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 PARTICIPLE = re.compile(r"_?[A-Z][a-z]+(ed|en|pt|ld|ng)$")
-NOUNS = {  # that only look like participles
-    "Drawing", "Finding", "Grounding", "Pairing", "Prompt", "Ranking", "Script", "Thing", "Transcript",
+NOUNS = {  # that only look like participles, and the one word for what is left out
+    "Drawing", "Finding", "Grounding", "Pairing", "Prompt", "Ranking", "Script", "Thing", "Transcript", "Rejected",
 }  # fmt: skip
 RIDDLES = {
     *("told", "tell", "tells", "ear", "tape", "desk", "door", "fate", "taps", "looking", "looked", "heard", "listen"),
@@ -82,14 +82,17 @@ def words(name: str) -> set[str]:
     return {word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name)}
 
 
-def imports(tree: ast.Module) -> Iterator[str]:
+def imports(tree: ast.Module, modules: Collection[str] = ()) -> Iterator[str]:
     """Yield what a module imports when it is imported: not inside functions, nor for type checkers alone."""
     nodes: list[ast.AST] = list(tree.body)
+    modules = set(modules)
     while nodes:
         node = nodes.pop()
         if isinstance(node, ast.ImportFrom) and node.module:
-            yield node.module
-            yield from (f"{node.module}.{name.name}" for name in node.names)
+            below = [f"{node.module}.{name.name}" for name in node.names]
+            yield from below
+            if not set(below) <= modules:  # something of the package itself, not only modules in it
+                yield node.module
         elif isinstance(node, ast.If) and "TYPE_CHECKING" not in ast.unparse(node.test):
             nodes += node.body + node.orelse
         elif isinstance(node, ast.Try):
@@ -98,7 +101,9 @@ def imports(tree: ast.Module) -> Iterator[str]:
 
 def circles(modules: dict[str, ast.Module]) -> list[set[str]]:
     """Return the sets of modules that import each other in a ring (strongly connected, of two or more)."""
-    graph = {name: {other for other in imports(tree) if other in modules} - {name} for name, tree in modules.items()}
+    graph = {
+        name: {other for other in imports(tree, modules) if other in modules} - {name} for name, tree in modules.items()
+    }
     reach: dict[str, set[str]] = {}
     for name in graph:
         seen, waiting = set(), [name]

@@ -77,7 +77,7 @@ def test_no_page_names_a_place_of_one_machine():
 
 def test_what_the_walk_from_the_command_to_the_page_names_is_there():
     """Under ten files, each `file:name` of the numbered list is in the package."""
-    walk = (ROOT / "docs" / "grounding.md").read_text().split("## From the command to the page")[1].split("\n## ")[0]
+    walk = (ROOT / "docs" / "design.md").read_text().split("## From the command to the page")[1].split("\n## ")[0]
     for file, name in re.findall(r"`([\w/]+\.py):(\w+)`", walk):
         assert re.search(rf"^(?:def|class) {name}\b", (ROOT / "stepline" / file).read_text(), re.MULTILINE), (
             file,
