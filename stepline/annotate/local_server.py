@@ -62,10 +62,8 @@ def local_application(routes: Sequence[BaseRoute], *, token: str, policy: str) -
         routes=routes,
         middleware=[Middleware(BaseHTTPMiddleware, dispatch=guard)],
         exception_handlers={
+            **dict.fromkeys((ValueError, LookupError, TypeError), senseless),
             SteplineError: conflict,
-            ValueError: senseless,
-            LookupError: senseless,
-            TypeError: senseless,
             HTTPException: unknown,
         },
     )

@@ -24,6 +24,7 @@ WORDS = {   # of Croissant 1.0's context, those that are used here
 def croissant(dataset: Mapping[str, JsonValue], exported: Sequence[ExportedFile], settings: ExportSettings) -> str:
     """Return a dataset's metadata as JSON-LD. It has no date: the same content would have another file tomorrow."""
     biases = dataset["biases"]
+    splits = [s for s in (TRAIN, LEFT_OUT) if any(file.path.startswith(f"data/{s}-") for file in exported)]
     tree: dict[str, object] = {
         "@context": {
             "@language": "en",
@@ -42,37 +43,25 @@ def croissant(dataset: Mapping[str, JsonValue], exported: Sequence[ExportedFile]
         "citeAs": "Name the dataset, the sha256 of its dataset.json, and Stepline; the papers are in its README.",
         "rai:dataBiases": list(biases) if isinstance(biases, list) else [],
         "rai:dataCollection": "Steps are written from speech and placed in the picture by programs; see README.md.",
-        "distribution": [*(_file(file) for file in exported), *(_set(split) for split in _splits(exported))],
-        "recordSet": [_records(split) for split in _splits(exported)],
+        "distribution": [*map(_file, exported), *map(_set, splits)],
+        "recordSet": [_records(split) for split in splits],
     }
     return json.dumps(tree, indent=1, ensure_ascii=False) + "\n"
-
-
-def _splits(exported: Sequence[ExportedFile]) -> list[str]:
-    return [split for split in (TRAIN, LEFT_OUT) if any(file.path.startswith(f"data/{split}-") for file in exported)]
 
 
 def _file(file: ExportedFile) -> dict[str, object]:
     ending = file.path[file.path.rfind(".") :]
     return {
-        "@type": "cr:FileObject",
-        "@id": file.path,
-        "name": file.path,
-        "contentUrl": file.path,
-        "contentSize": f"{file.bytes} B",
-        "encodingFormat": FORMATS[ending],
-        "sha256": file.sha256,
-    }
+        "@type": "cr:FileObject", "@id": file.path, "name": file.path, "contentUrl": file.path,
+        "contentSize": f"{file.bytes} B", "encodingFormat": FORMATS[ending], "sha256": file.sha256,
+    }  # fmt: skip
 
 
 def _set(split: str) -> dict[str, object]:
     return {
-        "@type": "cr:FileSet",
-        "@id": f"{split}-shards",
-        "name": f"{split}-shards",
-        "encodingFormat": FORMATS[".parquet"],
-        "includes": f"data/{split}-*.parquet",
-    }
+        "@type": "cr:FileSet", "@id": f"{split}-shards", "name": f"{split}-shards",
+        "encodingFormat": FORMATS[".parquet"], "includes": f"data/{split}-*.parquet",
+    }  # fmt: skip
 
 
 def _records(split: str) -> dict[str, object]:

@@ -12,7 +12,7 @@ from pydantic import JsonValue
 
 from stepline.curate.export.card import DatasetFacts, dataset_card, describe_dataset, stage_losses, without_folders
 from stepline.curate.export.croissant import croissant
-from stepline.curate.export.shards import LEFT_OUT, TRAIN, DatasetRow, ExportedFile, copy_features, write_shards
+from stepline.curate.export.shards import LEFT_OUT, TRAIN, DatasetRow, copy_features, write_shards
 from stepline.curate.export.webdataset import write_tars
 from stepline.curate.remote import RemotePath
 from stepline.curate.settings import ExportSettings
@@ -55,7 +55,10 @@ def export_dataset(contents: DatasetContents, folder: Path, settings: ExportSett
     files = write_shards(_counted(contents, facts), TRAIN, folder, settings.rows)
     if contents.left_out:
         files += write_shards(_left_out(contents), LEFT_OUT, folder, settings.rows)
-    files += _features(contents, facts, folder, settings)
+    if (store := contents.features) is not None and settings.features:
+        ids = [record.id for record in contents.records() if record.id in store]
+        facts.featured = len(ids)
+        files += copy_features(ids, store, folder, settings.shard * MIB) if ids else []
     if settings.webdataset:
         media = contents.media if settings.media else None
         files += write_tars(_published(contents), folder, settings.shard * MIB, media)
@@ -88,17 +91,6 @@ def _left_out(contents: DatasetContents) -> Iterator[DatasetRow]:
         failure = contents.left_out[id]
         dropped = Rejected("video", f"{failure.stage}: {failure.reason}", text=failure.stage)
         yield DatasetRow(Record(id=id, video=video, dropped=(dropped,)), failure)
-
-
-def _features(
-    contents: DatasetContents, facts: DatasetFacts, folder: Path, settings: ExportSettings
-) -> list[ExportedFile]:
-    store = contents.features
-    if store is None or not settings.features:
-        return []
-    ids = [record.id for record in contents.records() if record.id in store]
-    facts.featured = len(ids)
-    return copy_features(ids, store, folder, settings.shard * MIB) if ids else []
 
 
 LARGE = (".parquet", ".safetensors", ".tar")  # may share their bytes with the stage's folder

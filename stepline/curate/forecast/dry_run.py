@@ -31,7 +31,10 @@ def dry_run(request: RunRequest, source: Sequence[VideoItem | Rejected], setting
     sizes = known_sizes(collection.items)
     chosen = draw_stratified(sizes.values, settings.sample, settings.seed)
     items = [collection.items[row] for row in chosen]
-    sampled = replace(request, out=_sample_folder(request, items), limit=None)
+    # A folder that only this recipe's forecast from these videos has, so that no other's times are read.
+    known = recipe.model_dump_json() + "".join(item.id + item.stamp for item in items)
+    folder = f"{request.out.rstrip('/')}/{FORECAST}/{hashlib.sha256(known.encode()).hexdigest()[:12]}"
+    sampled = replace(request, out=folder, limit=None)
     third = max(2, -(-len(items) // 3))
     for part in (items[:third], items, items[third : 2 * third]):
         run_recipe(sampled, [*part, *collection.refused])
@@ -42,12 +45,6 @@ def dry_run(request: RunRequest, source: Sequence[VideoItem | Rejected], setting
     workers = recipe.engine.workers or core_count()
     gpus = recipe.engine.gpus * workers
     return forecast(costs, sizes.values[chosen], sizes.values, settings, size=sizes.kind, workers=workers, gpus=gpus)
-
-
-def _sample_folder(request: RunRequest, items: Sequence[VideoItem]) -> str:
-    """Return a folder that only this recipe's forecast from these videos has, so that no other's times are read."""
-    known = request.recipe.model_dump_json() + "".join(item.id + item.stamp for item in items)
-    return f"{request.out.rstrip('/')}/{FORECAST}/{hashlib.sha256(known.encode()).hexdigest()[:12]}"
 
 
 def _stages_before_dataset(request: RunRequest) -> list[str]:

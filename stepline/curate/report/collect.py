@@ -222,16 +222,21 @@ def _video_groups(owners: Collection[set[str]]) -> tuple[tuple[str, ...], ...]:
 OBJECTS = frozenset({"dobj", "obj", "pobj", "nsubjpass", "conj"})  # what is acted on, in spaCy's labels
 
 
-def keywords(steps: Sequence[str]) -> dict[str, Counter[str]]:
+def keywords(steps: Sequence[str], notes: list[str]) -> dict[str, Counter[str]]:
     """Return how often each verb and each object (lower-case lemmas) is in some steps' texts.
 
-    Raises ModelError when the English parser is missing. Words of other languages are counted as it takes them.
+    A missing English parser becomes a note. Words of other languages are counted as it takes them.
     """
     from stepline.writing.extractive.english import parse
 
+    try:
+        documents = parse(list(steps))
+    except ModelError as error:
+        notes.append(f"No keyword cloud: {error}")
+        return {}
     verbs: Counter[str] = Counter()
     objects: Counter[str] = Counter()
-    for token in itertools.chain.from_iterable(parse(list(steps))):
+    for token in itertools.chain.from_iterable(documents):
         word = str(token.lemma_).lower()
         if len(word) < 3 or not word.isalpha():
             continue
@@ -368,7 +373,7 @@ def collect(
     return ReportFindings(
         counts=counts,
         reasons=_reason_rows(left_out, stages),
-        keywords=_keywords(steps.values(), notes),
+        keywords=keywords(steps.values(), notes),
         repeated_steps=find_repeated_steps(dict(videos.items())),
         task_map=_task_map(by_task, counts, settings.task, notes),
         tasks=tuple(task_steps(counts.task_steps, documents)),
@@ -411,14 +416,6 @@ def _task_map(by_task: _StepsByTask, counts: DatasetCounts, chosen: str | None, 
     except ModelError as error:
         notes.append(f"No step map: {error}")
         return None
-
-
-def _keywords(steps: Sequence[str], notes: list[str]) -> Mapping[str, Counter[str]]:
-    try:
-        return keywords(steps)
-    except ModelError as error:
-        notes.append(f"No keyword cloud: {error}")
-        return {}
 
 
 def _failure(record: Record, noted: Mapping[tuple[str, str], FailureKind]) -> StageFailure:

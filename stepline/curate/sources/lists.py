@@ -5,7 +5,6 @@ import difflib
 import gzip
 import io
 import json
-import math
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -27,6 +26,7 @@ from stepline.curate.sources.files import (
 from stepline.curate.sources.select import Entry, SourceFilter
 from stepline.curate.stage import VideoItem, rejected_video
 from stepline.errors import DatasetError
+from stepline.sieve_swap.videos import seconds_of
 
 Row: TypeAlias = Mapping[str, object]
 Rows: TypeAlias = Iterator[Row]
@@ -51,7 +51,9 @@ def read_list(
         known = _known(source, names, columns)
         root = root_of(source.url)
         for number, row in enumerate(rows, start=1):
-            cells = {field: _text(row.get(column)) for field, column in known.items()}
+            cells = {
+                field: str(cell).strip() for field, column in known.items() if (cell := row.get(column)) is not None
+            }
             id = cells.get("id") or PurePosixPath(cells.get("video", "")).name.rpartition(".")[0]
             if not id:
                 yield rejected_video(f"row {number}", "its row has neither an id nor a video's address")
@@ -65,7 +67,7 @@ def _entry(id: str, cells: Mapping[str, str], root: str, side_folders: SideFolde
         VideoItem(
             id, urls.get("video"), "", urls.get("captions"), "", urls.get("features"), "",
             cells.get("title") or None, cells.get("task") or None, cells.get("category") or None,
-            _seconds(cells.get("duration", "")),
+            seconds_of(cells.get("duration", "")),
         )
     )  # fmt: skip
     for field in urls:
@@ -163,15 +165,3 @@ def _reading(source: RemotePath, *damage: type[Exception]) -> Iterator[None]:
     except damage as error:
         what = str(error).splitlines()[0][:200]
         raise DatasetError(f"{source.display_url}: cannot be read ({what}); write the list again") from error
-
-
-def _text(cell: object) -> str:
-    return "" if cell is None else str(cell).strip()
-
-
-def _seconds(cell: str) -> float | None:
-    try:
-        value = float(cell)
-    except ValueError:
-        return None
-    return value if math.isfinite(value) and value > 0 else None

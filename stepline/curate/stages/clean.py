@@ -15,7 +15,7 @@ from stepline.curate.settings import CleanSettings, VisibleSettings
 from stepline.curate.stage import DatasetContext, StageFailure
 from stepline.curate.stages.gather import FEATURES, RECORDS, last_folder, last_records, read_left_out, write_dataset
 from stepline.features import FeatureStore
-from stepline.records import Record, Rejected, Span, Step
+from stepline.records import Record, Rejected, Step
 from stepline.storage import read_parquet
 
 IDLE, UNSAID, UNSEEN = "its wording tells no step", "nothing that is said supports it", "it is not shown"
@@ -87,20 +87,13 @@ def score_steps(record: Record, grounded: Sequence[Step]) -> list[StepScores]:
     vectors = embed([step.text for step in record.steps])
     likeness = vectors @ embed([sentence.text for sentence in record.sentences]).T  # (K, S)
     spans = {step.id: step.spans for step in grounded}
-    return [
-        StepScores(
-            float(wording),
-            max((float(row[source]) for source in step.sources), default=0.0),
-            step.score if step.score is not None else 0.0,
-            _agreement(step.spans, spans.get(step.id, ())) if grounded else 1.0,
-        )
-        for step, wording, row in zip(record.steps, instructs(vectors), likeness, strict=True)
-    ]
-
-
-def _agreement(spans: Sequence[Span], others: Sequence[Span]) -> float:
-    """Return the IoU of two best spans, 0 where one side has none."""
-    return spans[0].iou(others[0]) if spans and others else 0.0
+    scores = []
+    for step, wording, row in zip(record.steps, instructs(vectors), likeness, strict=True):
+        others = spans.get(step.id, ())
+        agreement = step.spans[0].iou(others[0]) if step.spans and others else float(not grounded)
+        support = max((float(row[source]) for source in step.sources), default=0.0)
+        scores.append(StepScores(float(wording), support, step.score or 0.0, agreement))
+    return scores
 
 
 def drop_reason(step: Step, scores: StepScores, settings: CleanSettings) -> str | None:

@@ -52,10 +52,7 @@ from stepline.weights import sha256
 from stepline.writing import Written
 
 if TYPE_CHECKING:
-    from stepline.nasva.checkpoint import LoadedAligner
-    from stepline.pipeline.request import StepsSettings
     from stepline.vision import Backbone, VisionSettings
-    from stepline.wys2.predict import LoadedDetector
 
 
 def probe(video: VideoContext) -> bytes:
@@ -106,7 +103,13 @@ def write(video: VideoContext) -> bytes:
     if late is not None:
         raise WriterError(f"{late}; --retry-failed asks again")
     if settings.writer == "llm":
-        video.notes.update(_count_tokens(transcript, written.steps, settings.llm.sentences_per_chunk))
+        from stepline.writing.llm.prompts import cut, main_prompt, orders_to_the_model, question
+
+        # About how many tokens went to the language model and came back, four characters each.
+        chunks = cut(transcript, settings.llm.sentences_per_chunk, orders_to_the_model(transcript))
+        prompts = sum(len(question(main_prompt(), chunk)) for chunk in chunks)
+        replies = sum(len(step.text) + LINE for step in written.steps)
+        video.notes.update(tokens_in=prompts / CHARACTERS, tokens_out=replies / CHARACTERS)
     return to_bytes(written)
 
 
@@ -117,15 +120,6 @@ def unanswered(notes: Sequence[str]) -> str | None:
     """
     provisional = (note for note in notes if PROVISIONAL in note)
     return next((note for note in provisional if not any(own in note for own in ITS_OWN)), None)
-
-
-def _count_tokens(transcript: Transcript, steps: Sequence[Step], size: int) -> dict[str, float]:
-    """Return about how many tokens went to a language model and came back, four characters each."""
-    from stepline.writing.llm.prompts import cut, main_prompt, orders_to_the_model, question
-
-    prompts = [question(main_prompt(), chunk) for chunk in cut(transcript, size, orders_to_the_model(transcript))]
-    replies = sum(len(step.text) + LINE for step in steps)
-    return {"tokens_in": sum(map(len, prompts)) / CHARACTERS, "tokens_out": replies / CHARACTERS}
 
 
 class FilterCounts(FrozenModel):
@@ -223,8 +217,8 @@ def ground(video: VideoContext) -> bytes:
     if not said.steps or (visual.features is None and visual.activity is None):
         unseen = [step.model_copy(update={"status": "said", "score": 0.0}) for step in said.steps]
         return pack(GroundedSteps(steps=tuple(unseen)), {})
-    aligner = _aligner(settings)
-    return pack_grounding(ground_steps(said.steps, said.duration, said.transcript, visual, settings, aligner))
+    grounding = ground_steps(said.steps, said.duration, said.transcript, visual, settings, _aligner(settings))
+    return pack_grounding(grounding)
 
 
 def judge(video: VideoContext) -> bytes:
@@ -234,7 +228,7 @@ def judge(video: VideoContext) -> bytes:
     visual = _read_features(video)
     if visual.features is None and visual.activity is None:
         return to_bytes(JudgedTranscript(transcript=transcript))
-    detector = _detector(settings)
+    detector = _detector(settings.judge, settings.vision)
     transcript, who = judge_sentences(transcript, grounded.steps, alignment, visual, settings.judge, detector)
     return to_bytes(JudgedTranscript(transcript=transcript, judge=who))
 
@@ -253,11 +247,4 @@ def _backbone(settings: "VisionSettings") -> "Backbone":
     return load_backbone(settings)
 
 
-@lru_cache(maxsize=1)
-def _aligner(settings: "StepsSettings") -> "LoadedAligner | None":
-    return load_aligner(settings)
-
-
-@lru_cache(maxsize=1)
-def _detector(settings: "StepsSettings") -> "LoadedDetector | None":
-    return load_judge(settings.judge, settings.vision)
+_aligner, _detector = lru_cache(maxsize=1)(load_aligner), lru_cache(maxsize=1)(load_judge)
