@@ -58,7 +58,7 @@ def narrations(record: Record, truth: Record) -> list[Unit]:
     said = truth.transcript.sentences if truth.transcript else ()
     shown = {source: step.spans for step in truth.reference for source in step.sources}
     units = []
-    for one in record.transcript.sentences if record.transcript else ():
+    for one in record.sentences:
         same = [n for n, true in enumerate(said) if one.span.overlap(true.span) >= half_of(one.span, true.span)]
         spans = tuple(span for n in same for span in shown.get(n, ()))
         units.append(Unit(record.id, one.span, one.span.center, spans))

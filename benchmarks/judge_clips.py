@@ -44,7 +44,7 @@ def judged(stem: str, out: Path) -> Record:
 
 def rows(record: Record, marked: list[dict[str, Any]] | None) -> list[dict[str, Any]]:
     found = []
-    for sentence in record.transcript.sentences if record.transcript else ():
+    for sentence in record.sentences:
         row: dict[str, Any] = {"start": sentence.span.start, "shown": sentence.shown}
         if marked is not None:
             row["told"], row["seen"] = marked_as(sentence, marked)

@@ -82,7 +82,7 @@ def _training_video(video: SimulatedVideo, backbone: str) -> TrainingVideo:
         video.id,
         features,
         record.steps,
-        record.transcript.sentences if record.transcript else (),
+        record.sentences,
         video.vectors("step", backbone),
         video.vectors("narration", backbone),
         video.embeddings("step") @ video.embeddings("narration").T,

@@ -231,13 +231,12 @@ def judge(video: Path, out: Path, detector: str | None, as_json: bool, **options
     for warning in record.warnings:
         click.echo(f"warning: {warning}", err=True)
     click.echo(f"judged by: {record.models.get('judge') or _why_nobody_judged(record)}", err=True)
-    sentences = record.transcript.sentences if record.transcript else ()
     if as_json:
-        rows = [{"text": s.text, "start": s.span.start, "end": s.span.end, "shown": s.shown} for s in sentences]
+        rows = [{"text": s.text, "start": s.span.start, "end": s.span.end, "shown": s.shown} for s in record.sentences]
         judgement = {"id": record.id, "judge": record.models.get("judge"), "sentences": rows}
         click.echo(json.dumps(judgement, ensure_ascii=False, indent=2))
         return
-    for sentence in sentences:
+    for sentence in record.sentences:
         shown = "  – " if sentence.shown is None else f"{sentence.shown:4.0%}"
         click.echo(f"  {clock(sentence.span.start):>7}  {shown}  {sentence.text}")
 

@@ -181,7 +181,7 @@ class _VideoReader:
         if self._settings.said == "given" and all(step.said is None for step in steps):
             steps = tuple(step.model_copy(update={"said": next(iter(step.spans), None)}) for step in steps)
         if self._settings.said == "likeness" or all(step.said is None for step in steps):
-            steps, sentences = record.steps, record.transcript.sentences if record.transcript else ()
+            steps, sentences = record.steps, record.sentences
             if sentences:
                 encode = self._encode = self._encode or text_encoder(LINKING_ENCODER)
                 likeness = encode([step.text for step in steps]) @ encode([sentence.text for sentence in sentences]).T

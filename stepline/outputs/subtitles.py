@@ -57,7 +57,7 @@ def _srt(cues: list[Subtitle]) -> str:
 
 
 def _spoken(record: Record) -> list[Subtitle]:
-    sentences = record.transcript.sentences if record.transcript else ()
+    sentences = record.sentences
     return [_cue(number, said.span, one_line(said.text) or "…") for number, said in enumerate(sentences, start=1)]
 
 

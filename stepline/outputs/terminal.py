@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from stepline.outputs.subtitles import spoken_srt, spoken_vtt
 from stepline.outputs.text import clock, from_pictures, one_line, shown_span
-from stepline.records import Record, Sentence, Step
+from stepline.records import Record, Step
 from stepline.storage import to_json
 
 MARKS = {"shown": "●", "said": "○", "not found": "×", None: "·"}
@@ -44,8 +44,7 @@ def _line(step: Step) -> str:
 
 def transcript_text(record: Record) -> str:
     """Return one line a sentence: when, and what is said."""
-    sentences: tuple[Sentence, ...] = record.transcript.sentences if record.transcript else ()
-    return "".join(f"{clock(s.span.start):>7}  {one_line(s.text)}\n" for s in sentences)
+    return "".join(f"{clock(s.span.start):>7}  {one_line(s.text)}\n" for s in record.sentences)
 
 
 TRANSCRIPTS: dict[str, Callable[[Record], str]] = {

@@ -35,7 +35,7 @@ def record_events(record: Record, settings: DataSettings) -> Iterator[Event]:
     """
     target = settings.target or "steps"
     if target == "narration":
-        for sentence in record.transcript.sentences if record.transcript else ():
+        for sentence in record.sentences:
             yield Event(sentence.span.start, sentence.span.end, (sentence.text,))
         return
     steps: tuple[Step, ...] = getattr(record, target)

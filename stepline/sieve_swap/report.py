@@ -153,12 +153,11 @@ def _thresholds(rows: Sequence[ThresholdRow]) -> str:
 
 def _example(record: Record) -> str:
     """Return a video's lines beside its steps: a step and what was said for it have one colour, sieved lines none."""
-    sentences = record.transcript.sentences if record.transcript else ()
     told = list(dict.fromkeys(step.sources for step in record.steps))  # "mix" has two steps of one telling
     owner = {source: number for number, sources in enumerate(told) for source in sources}
     left = "".join(
         f'<li class="{_colour(owner.get(place))}"><b>{_clock(sentence.span.start)}</b> {escape(sentence.text)}</li>'
-        for place, sentence in enumerate(sentences)
+        for place, sentence in enumerate(record.sentences)
     )
     right = "".join(
         f'<li class="{_colour(told.index(step.sources))}"><b>{_clock(step.said.start if step.said else 0.0)}</b> '

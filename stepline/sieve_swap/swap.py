@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from stepline.errors import ShapeError
-from stepline.records import Matrix, Record, Rejected, Sentence, Step
+from stepline.records import Matrix, Record, Rejected, Step
 from stepline.sieve_swap.instruction_classifier import ENCODER, IDLE_TALK, instructing
 from stepline.sieve_swap.match import (
     Documents,
@@ -57,7 +57,7 @@ def sieve_and_swap(
         raise ShapeError(f"paired must have one entry a record: {len(records)}, not {len(paired)}")
     if paired is None and (settings.scope == "paired" or settings.method == "monotone"):
         raise ShapeError("scope 'paired' and method 'monotone' need each record's documents; give `paired`")
-    told = [segments(_sentences(record), settings) for record in records]
+    told = [segments(record.sentences, settings) for record in records]
     if settings.variant == "raw":
         return [_raw(record, pieces) for record, pieces in zip(records, told, strict=True)]
     texts = [segment.text for pieces in told for segment in pieces]
@@ -72,10 +72,6 @@ def sieve_and_swap(
         _swapped(record, merge_matches(found, settings), settings)
         for record, found in zip(records, outcomes, strict=True)
     ]
-
-
-def _sentences(record: Record) -> Sequence[Sentence]:
-    return record.transcript.sentences if record.transcript else ()
 
 
 def _outcomes(
@@ -116,7 +112,7 @@ def _swapped(record: Record, outcomes: Sequence[Outcome], settings: MatchSetting
             steps += [_step_of(match, len(steps) + place, form) for place, form in enumerate(_forms(settings))]
         elif isinstance(match, Unswapped):
             steps.append(_step(len(steps), match.segment, match.segment.text, score=_score(match)))
-    sentences = _sentences(record)
+    sentences = record.sentences
     sieved = [
         Rejected(what="sentence", text=sentences[source].text, reason=miss.reason)
         for miss in outcomes

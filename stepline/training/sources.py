@@ -97,7 +97,7 @@ def labelled_texts(
     """Yield the texts of records; annotated: of the steps that people placed, which only such datasets may give."""
     for record in records:
         if kind == "narration":
-            sentences = record.transcript.sentences if record.transcript else ()
+            sentences = record.sentences
             texts, spans = tuple(each.text for each in sentences), tuple((each.span,) for each in sentences)
             yield LabelledTexts(record.video.id, kind, texts, spans, record.video.duration)
             continue

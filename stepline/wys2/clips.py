@@ -43,7 +43,7 @@ def narrated_clips(record: Record, settings: ClipSettings | None = None) -> list
     (records without any key-step are unlabelled, and no error).
     """
     settings = settings or ClipSettings()
-    sentences = record.transcript.sentences if record.transcript else ()
+    sentences = record.sentences
     if not sentences:
         raise DatasetError(f"{record.id}: no narration; give its transcript, or leave the video out")
     duration = record.video.duration or max(sentence.span.end for sentence in sentences)

@@ -119,12 +119,11 @@ class PauseFinder:
     """The speech of a video, and the ends of spans moved out of it."""
 
     def __init__(self, record: Record, settings: SummarySettings) -> None:
-        sentences = record.transcript.sentences if record.transcript else ()
         wanted = {number for step in record.steps for number in step.sources}
-        self._sentences = sentences
-        self._wanted = [number in wanted for number in range(len(sentences))]
+        self._sentences = record.sentences
+        self._wanted = [number in wanted for number in range(len(record.sentences))]
         self._words = sorted(
-            (word.span for sentence in sentences for word in sentence.words if word.span is not None),
+            (word.span for sentence in record.sentences for word in sentence.words if word.span is not None),
             key=lambda span: span.start,
         )
         self._end = record.video.duration

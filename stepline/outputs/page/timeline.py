@@ -165,7 +165,6 @@ def _row(name: str, items: list[TimelineItem], total: float, top: int, height: i
 
 
 def _said(record: Record) -> list[TimelineItem]:
-    sentences = record.transcript.sentences if record.transcript else ()
     return [
         TimelineItem(
             sentence.span,
@@ -173,7 +172,7 @@ def _said(record: Record) -> list[TimelineItem]:
             "",
             _title(sentence.span, sentence.text),
         )
-        for index, sentence in enumerate(sentences)
+        for index, sentence in enumerate(record.sentences)
     ]
 
 

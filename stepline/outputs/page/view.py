@@ -94,7 +94,7 @@ class PageView:
 
 def page_view(record: Record, alignment: Alignment | None, keyframes: Mapping[str, bytes]) -> PageView:
     """Return what the page says of the record."""
-    sentences = record.transcript.sentences if record.transcript else ()
+    sentences = record.sentences
     steps = tuple(
         _step(number, step, sentences, keyframes.get(step.id)) for number, step in enumerate(record.steps, start=1)
     )
@@ -120,7 +120,7 @@ def total_seconds(record: Record, alignment: Alignment | None) -> float:
     ends = [record.video.duration or 0.0, 1.0]
     ends += [span.end for step in (*record.steps, *record.reference) for span in step.spans]
     ends += [step.said.end for step in record.steps if step.said is not None]
-    ends += [sentence.span.end for sentence in (record.transcript.sentences if record.transcript else ())]
+    ends += [sentence.span.end for sentence in record.sentences]
     if alignment is not None:
         ends.append(alignment.scores.shape[1] / alignment.rate)
     return max(ends)

@@ -64,14 +64,13 @@ def shown_seconds(record: Record, duration: float) -> Mask:
 def _said(record: Record, spans: Sequence[Span], vectors: Matrix | None, width: int) -> Matrix:
     """Return (S, E): the mean vector of the sentences that overlap each segment."""
     said = np.zeros((len(spans), width), dtype=np.float32)
-    sentences = record.transcript.sentences if record.transcript else ()
     if not width:
         return said
-    if vectors is None or vectors.shape != (len(sentences), width):
+    if vectors is None or vectors.shape != (len(record.sentences), width):
         shape = None if vectors is None else vectors.shape
-        raise ShapeError(f"{record.id}: sentence vectors must be {(len(sentences), width)}, not {shape}")
+        raise ShapeError(f"{record.id}: sentence vectors must be {(len(record.sentences), width)}, not {shape}")
     for k, span in enumerate(spans):
-        rows = [row for row, sentence in enumerate(sentences) if sentence.span.overlap(span) > 0]
+        rows = [row for row, sentence in enumerate(record.sentences) if sentence.span.overlap(span) > 0]
         if rows:
             said[k] = vectors[rows].mean(axis=0)
     return said
