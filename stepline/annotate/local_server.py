@@ -90,19 +90,11 @@ class LocalServer:
         self._socket = socket.create_server((HOST, port))
         self.port: int = self._socket.getsockname()[1]
         self.address = f"http://{HOST}:{self.port}/"
-        self._server = uvicorn.Server(
-            uvicorn.Config(
-                application,
-                http="h11",
-                ws="none",
-                loop="asyncio",
-                lifespan="off",
-                log_config=None,
-                server_header=False,
-                limit_concurrency=CONNECTIONS,
-                timeout_graceful_shutdown=PATIENCE,
-            )
-        )
+        config = uvicorn.Config(
+            application, http="h11", ws="none", loop="asyncio", lifespan="off", log_config=None, server_header=False,
+            limit_concurrency=CONNECTIONS, timeout_graceful_shutdown=PATIENCE,
+        )  # fmt: skip
+        self._server = uvicorn.Server(config)
 
     def run(self) -> None:
         """Serve until `stop` is called; Ctrl-C raises KeyboardInterrupt, requests in work answered first."""

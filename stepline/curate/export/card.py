@@ -154,34 +154,24 @@ def describe_dataset(
 ) -> dict[str, JsonValue]:
     """Return `dataset.json`: all that machines may ask. stage_settings: of each stage, what decides it."""
     counts = facts.counts
+    stages: list[JsonValue] = [
+        {"stage": loss.stage, "entered": loss.entered, "kept": loss.kept, "dropped": dict(loss.dropped)}
+        for loss in losses
+    ]
     return {
-        "name": settings.name,
-        "licence": settings.licence,
-        "stepline": __version__,
-        "record_version": VERSION,
-        "videos": counts.kept,
-        "left_out": losses[0].entered - counts.kept,
-        "hours": round(counts.hours, 4),
-        "steps": counts.steps,
-        "steps_placed": counts.placed,
-        "sentences": counts.sentences,
-        "with_features": facts.featured,
-        "tasks": len(counts.tasks),
-        "languages": _json(counts.languages),
-        "step_statuses": _json(counts.statuses),
-        "step_licences": _json(counts.licences),
-        "dropped_steps": _json(counts.dropped_steps),
-        "dropped_sentences": _json(counts.dropped_sentences),
-        "stages": [
-            {"stage": loss.stage, "entered": loss.entered, "kept": loss.kept, "dropped": dict(loss.dropped)}
-            for loss in losses
-        ],
+        "name": settings.name, "licence": settings.licence, "stepline": __version__, "record_version": VERSION,
+        "videos": counts.kept, "left_out": losses[0].entered - counts.kept, "hours": round(counts.hours, 4),
+        "steps": counts.steps, "steps_placed": counts.placed, "sentences": counts.sentences,
+        "with_features": facts.featured, "tasks": len(counts.tasks), "languages": _json(counts.languages),
+        "step_statuses": _json(counts.statuses), "step_licences": _json(counts.licences),
+        "dropped_steps": _json(counts.dropped_steps), "dropped_sentences": _json(counts.dropped_sentences),
+        "stages": stages,
         "makers": {name: _json(counter) for name, counter in facts.makers.items()},
         "weights": {name: WEIGHTS[name].licence for name in facts.weights()},
         "settings": stage_settings,
         "biases": list(biases(counts)),
         "files": [{"path": file.path, "bytes": file.bytes, "sha256": file.sha256} for file in files],
-    }
+    }  # fmt: skip
 
 
 def without_folders(value: JsonValue) -> JsonValue:

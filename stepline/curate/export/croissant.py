@@ -65,22 +65,17 @@ def _set(split: str) -> dict[str, object]:
 
 
 def _records(split: str) -> dict[str, object]:
+    fields = [
+        {
+            "@type": "cr:Field", "@id": f"{split}/{column.name}", "name": f"{split}/{column.name}",
+            "description": column.meaning, "dataType": KINDS.get(column.kind, "sc:Text"),
+            **({"repeated": True} if column.kind in (TEXTS, NUMBERS) else {}),
+            "source": {"fileSet": {"@id": f"{split}-shards"}, "extract": {"column": column.name}},
+        }
+        for column in COLUMNS
+    ]  # fmt: skip
+    meaning = "a video a record" if split == TRAIN else "the videos that are left out, with the reasons"
     return {
-        "@type": "cr:RecordSet",
-        "@id": split,
-        "name": split,
-        "description": "a video a record" if split == TRAIN else "the videos that are left out, with the reasons",
-        "key": {"@id": f"{split}/id"},
-        "field": [
-            {
-                "@type": "cr:Field",
-                "@id": f"{split}/{column.name}",
-                "name": f"{split}/{column.name}",
-                "description": column.meaning,
-                "dataType": KINDS.get(column.kind, "sc:Text"),
-                **({"repeated": True} if column.kind in (TEXTS, NUMBERS) else {}),
-                "source": {"fileSet": {"@id": f"{split}-shards"}, "extract": {"column": column.name}},
-            }
-            for column in COLUMNS
-        ],
-    }
+        "@type": "cr:RecordSet", "@id": split, "name": split, "description": meaning,
+        "key": {"@id": f"{split}/id"}, "field": fields,
+    }  # fmt: skip

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from pydantic import JsonValue
@@ -38,7 +38,6 @@ class SampleCosts:
     lead: float
     gap: float
     start: float = 0.0
-    runs: list[int] = field(default_factory=list)  # videos of each run
 
 
 def read_costs(lines: Iterable[Mapping[str, JsonValue]], items: Sequence[str]) -> SampleCosts:
@@ -57,7 +56,7 @@ def read_costs(lines: Iterable[Mapping[str, JsonValue]], items: Sequence[str]) -
     stages = {name: _stage([line for line in ends if line["stage"] == name], items) for name in names}
     fresh = [_number(line, "cpu") for line in log if line["event"] == "worker"]
     start = float(np.mean(fresh)) if fresh else 0.0
-    return SampleCosts(stages, dict(dataset), _lead(log), _gap(log), start, runs)
+    return SampleCosts(stages, dict(dataset), _lead(log), _gap(log), start)
 
 
 def _stage(ends: Sequence[Mapping[str, JsonValue]], items: Sequence[str]) -> StageCosts:

@@ -39,21 +39,17 @@ def dry_run(request: RunRequest, source: Sequence[VideoItem | Rejected], setting
     for part in (items[:third], items, items[third : 2 * third]):
         run_recipe(sampled, [*part, *collection.refused])
     out = RemotePath(sampled.out, recipe.places)
-    count = copy_results(out, RemotePath(request.out, recipe.places), _stages_before_dataset(request))
+    # Video stages whose results do not hang on which other videos there are.
+    stages: list[str] = []
+    for stage in resolve_stages(recipe, request.stages):
+        if stage.kind == "video" and all(need in stages for need in stage.needs):
+            stages.append(stage.name)
+    count = copy_results(out, RemotePath(request.out, recipe.places), stages)
     request.say(f"{count} results of the sample are kept for the run")
     costs = read_costs(read_timings(out), [item.id for item in items])
     workers = recipe.engine.workers or core_count()
     gpus = recipe.engine.gpus * workers
     return forecast(costs, sizes.values[chosen], sizes.values, settings, size=sizes.kind, workers=workers, gpus=gpus)
-
-
-def _stages_before_dataset(request: RunRequest) -> list[str]:
-    """Return the video stages whose results do not hang on which other videos there are."""
-    names: list[str] = []
-    for stage in resolve_stages(request.recipe, request.stages):
-        if stage.kind == "video" and all(need in names for need in stage.needs):
-            names.append(stage.name)
-    return names
 
 
 def copy_results(source: RemotePath, target: RemotePath, stages: Sequence[str]) -> int:

@@ -150,17 +150,11 @@ def forecast(
         + total["bytes"] / 1e9 * settings.gigabyte_month
     )
     return Forecast(
-        videos=len(everything),
-        sampled=len(chosen),
-        size=size,
-        stages=tuple(stages),
-        cpu_hours=_interval(cpu / 3600),
-        cpu_left=_interval(np.maximum(0.0, cpu - done) / 3600),
+        videos=len(everything), sampled=len(chosen), size=size, stages=tuple(stages),
+        cpu_hours=_interval(cpu / 3600), cpu_left=_interval(np.maximum(0.0, cpu - done) / 3600),
         hours={count: _interval(seconds / 3600) for count, seconds in wall.items()},
-        disk=_interval(total["bytes"]),
-        tokens=_interval(total["tokens"]),
-        money=_interval(money),
-    )
+        disk=_interval(total["bytes"]), tokens=_interval(total["tokens"]), money=_interval(money),
+    )  # fmt: skip
 
 
 Totals = Mapping[str, Floats]  # quantity -> (B,), the first being the sample's own

@@ -94,18 +94,6 @@ class DatasetCounts:
             self.left_out[out[0]] += 1
             return False
         self.kept += 1
-        self._add_video(record)
-        self._add_speech(record)
-        for step in record.steps:
-            self._add_step(step, record.video.task)
-        starts = [step.spans[0].start for step in record.steps if step.spans]
-        self.neighbours += max(0, len(starts) - 1)
-        self.out_of_order += sum(later < earlier for earlier, later in itertools.pairwise(starts))
-        self.steps_a_video[str(min(LONG, len(record.steps)))] += 1
-        self.steps_shown.add(step.score for step in record.steps)
-        return True
-
-    def _add_video(self, record: Record) -> None:
         video = record.video
         if video.duration is not None:
             self.hours += video.duration / 3600
@@ -115,6 +103,15 @@ class DatasetCounts:
         self.warnings.update(record.warnings)
         self.dropped_sentences.update(dropped.reason for dropped in record.dropped if dropped.what == "sentence")
         self.dropped_steps.update(dropped.reason for dropped in record.dropped if dropped.what == "step")
+        self._add_speech(record)
+        for step in record.steps:
+            self._add_step(step, video.task)
+        starts = [step.spans[0].start for step in record.steps if step.spans]
+        self.neighbours += max(0, len(starts) - 1)
+        self.out_of_order += sum(later < earlier for earlier, later in itertools.pairwise(starts))
+        self.steps_a_video[str(min(LONG, len(record.steps)))] += 1
+        self.steps_shown.add(step.score for step in record.steps)
+        return True
 
     def _add_speech(self, record: Record) -> None:
         transcript, sentences = record.transcript or Transcript(), record.sentences
@@ -370,18 +367,13 @@ def collect(
             for number, step in enumerate(record.steps):
                 steps.add(f"{record.id} {number}", step.text)
     notes: list[str] = []
+    words, repeated = keywords(steps.values(), notes), find_repeated_steps(dict(videos.items()))
+    plane = _task_map(by_task, counts, settings.task, notes)
     return ReportFindings(
-        counts=counts,
-        reasons=_reason_rows(left_out, stages),
-        keywords=keywords(steps.values(), notes),
-        repeated_steps=find_repeated_steps(dict(videos.items())),
-        task_map=_task_map(by_task, counts, settings.task, notes),
-        tasks=tuple(task_steps(counts.task_steps, documents)),
-        sample=sampler.sample(),
-        notes=tuple(notes),
-        provenance=provenance or {},
-        stages=stages,
-    )
+        counts=counts, reasons=_reason_rows(left_out, stages), keywords=words, repeated_steps=repeated, task_map=plane,
+        tasks=tuple(task_steps(counts.task_steps, documents)), sample=sampler.sample(), notes=tuple(notes),
+        provenance=provenance or {}, stages=stages,
+    )  # fmt: skip
 
 
 # Of each task, (text, order in its video) of steps that may be drawn in the plane: at most `points`.

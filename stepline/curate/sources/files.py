@@ -257,20 +257,15 @@ class SideFolders:
         self._videos = _files(settings.videos, places, video_id, "videos")
         self._features = _files(settings.features, places, features_id, "features")
         captions = settings.captions or ""
-        self._captions = (
+        self.captions = (
             CaptionIndex(absolute_path(RemotePath(captions, places)))
             if captions.lower().endswith(".json")
             else _files(captions or None, places, captions_id, "captions")
         )
 
-    @property
-    def has_captions(self) -> bool:
-        """Whether the settings say where captions are."""
-        return self._captions is not None
-
     def completed(self, item: VideoItem) -> VideoItem:
         """Return an item with what the folders hold of it; what it names itself stays."""
-        indexes = {"video": self._videos, "captions": self._captions, "features": self._features}
+        indexes = {"video": self._videos, "captions": self.captions, "features": self._features}
         for field, index in indexes.items():
             if index is not None and getattr(item, field) is None and (file := index.find(item.id)) is not None:
                 item = with_file(item, field, file)

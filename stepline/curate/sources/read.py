@@ -33,7 +33,7 @@ def read_folder(source: RemotePath, side_folders: SideFolders) -> Iterator[Entry
     videos = FileIndex(source, source.list(), video_id)
     if not len(videos):
         raise DatasetError(f"{source.display_url}: no video in it; give the folder of videos, a list of them, or tars")
-    own = None if side_folders.has_captions else FileIndex(source, source.list(), captions_id)
+    own = None if side_folders.captions is not None else FileIndex(source, source.list(), captions_id)
     for id, video in videos:
         captions = own.find(id) if own is not None else None
         item = VideoItem(

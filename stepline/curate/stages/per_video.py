@@ -61,14 +61,9 @@ def probe(video: VideoContext) -> bytes:
         return to_bytes(ProbeResult(duration=video.item.duration or 0.0, picture=False, sound=False))
     info = media.probe(video.media, video.recipe.steps.media)
     result = ProbeResult(
-        duration=info.duration,
-        picture=info.has_picture,
-        sound=info.has_sound,
-        width=info.width,
-        height=info.height,
-        digest=sha256(video.media),
-        warnings=info.warnings,
-    )
+        duration=info.duration, picture=info.has_picture, sound=info.has_sound, width=info.width, height=info.height,
+        digest=sha256(video.media), warnings=info.warnings,
+    )  # fmt: skip
     return to_bytes(result)
 
 

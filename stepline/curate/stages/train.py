@@ -105,15 +105,11 @@ def refine(dataset: DatasetContext) -> None:
     dataset.say(f"{refined.videos} videos refined in {len(refined.trained.rounds)} rounds")
     vectors = StepVectors(FeatureStore(sources.features), FeatureStore(folder / "vectors" / "step"))
     left_out = read_left_out(last_folder(dataset))
-    for omitted in refined.omitted:
-        if omitted.what == "step":
-            left_out[omitted.id] = StageFailure(omitted.id, "refine", "left out", omitted.reason)
-    records: list[Record] = []
-    for record in read_parquet(folder / REFINED):
-        if record.steps:
-            records.append(record)
-        else:
-            left_out[record.id] = StageFailure(record.id, "refine", "left out", NO_REFINED_STEP)
+    all_records = list(read_parquet(folder / REFINED))
+    records = [record for record in all_records if record.steps]
+    reasons = {omitted.id: omitted.reason for omitted in refined.omitted if omitted.what == "step"}
+    reasons |= {record.id: NO_REFINED_STEP for record in all_records if not record.steps}
+    left_out |= {id: StageFailure(id, "refine", "left out", reason) for id, reason in reasons.items()}
     placing = dataset.recipe.place
     aligner, report = calibrate(load_aligner(folder / "aligner.safetensors"), records, vectors, placing)
     dataset.say(report)
