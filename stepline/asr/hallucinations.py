@@ -19,20 +19,16 @@ REPEATS_OF_A_WORD = 6  # times for a single word: "no, no, no, no" is speech
 def find_repetitions(words: Sequence[str]) -> set[int]:
     """Return the indices of the words that lie in a loop: one phrase said again and again without a break."""
     plain = [re.sub(r"[^\w']+", "", word.lower()) for word in words]
-    return {index for phrase in range(1, LONGEST_PHRASE + 1) for index in _runs(plain, phrase)}
-
-
-def _runs(words: Sequence[str], phrase: int) -> set[int]:
-    """Return the indices in runs where each word equals the one `phrase` words before it, long enough to be a loop."""
-    needed = (REPEATS_OF_A_WORD if phrase == 1 else REPEATS) * phrase
     indices: set[int] = set()
-    start = 0
-    for index in range(phrase, len(words) + 1):
-        if index < len(words) and words[index] == words[index - phrase]:
-            continue
-        if index - start >= needed:
-            indices.update(range(start, index))
-        start = index - phrase + 1
+    for phrase in range(1, LONGEST_PHRASE + 1):
+        needed = (REPEATS_OF_A_WORD if phrase == 1 else REPEATS) * phrase
+        start = 0  # of a run in which each word equals the one `phrase` words before it
+        for index in range(phrase, len(plain) + 1):
+            if index < len(plain) and plain[index] == plain[index - phrase]:
+                continue
+            if index - start >= needed:
+                indices.update(range(start, index))
+            start = index - phrase + 1
     return indices
 
 

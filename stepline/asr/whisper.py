@@ -21,9 +21,18 @@ class Whisper:
     """A loaded Whisper model; `read` turns a window into words."""
 
     def __init__(self, name: str, settings: AsrSettings, language: str | None = None) -> None:
+        from faster_whisper import WhisperModel
+
         self.name = name
         self._settings = settings
-        self._model = _load_model(name, settings)
+        path = find_weights(name)
+        try:
+            self._model = WhisperModel(
+                str(path), device="cpu", compute_type=settings.compute, cpu_threads=settings.threads
+            )
+        except (RuntimeError, ValueError, OSError) as error:
+            said = " ".join(str(error).split())
+            raise ModelError(f"{path}: not a CTranslate2 Whisper model ({said}); give such a folder") from error
         self.language = _check_language(name, language or settings.language, self._model)
 
     def read(self, window: AudioWindow, *, beam: int | None = None) -> WindowTranscript:
@@ -87,17 +96,6 @@ def _speech(window: AudioWindow, settings: AsrSettings) -> list[tuple[int, int]]
 
 def _join_runs(window: AudioWindow, runs: Sequence[tuple[int, int]]) -> Samples:
     return np.concatenate([window.samples[first:last] for first, last in runs])
-
-
-def _load_model(name: str, settings: AsrSettings) -> Any:
-    from faster_whisper import WhisperModel
-
-    path = find_weights(name)
-    try:
-        return WhisperModel(str(path), device="cpu", compute_type=settings.compute, cpu_threads=settings.threads)
-    except (RuntimeError, ValueError, OSError) as error:
-        said = " ".join(str(error).split())
-        raise ModelError(f"{path}: not a CTranslate2 Whisper model ({said}); give such a folder") from error
 
 
 def _check_language(name: str, wanted: str | None, model: Any) -> str | None:

@@ -154,17 +154,10 @@ def read_arrays(location: Path | str, data: bytes | None = None) -> tuple[Any, M
             return _read_safetensors(source)
         return _read_torch(source), {}
     except Exception as error:  # a damaged file makes torch.load raise almost anything, IndexError among it
-        raise StoreError(f"{location}: cannot be read ({_reason(error)}); extract the features again") from error
-
-
-def _reason(error: Exception) -> str:
-    """Return why a file was refused; where numpy or torch would advise to run its code, that it holds some."""
-    reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-    return (
-        "it holds objects that only running code could read"
-        if "pickle" in reason or "eights only" in reason
-        else reason[:200]
-    )
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        if "pickle" in reason or "eights only" in reason:  # numpy and torch would advise to run it
+            reason = "it holds objects that only running code could read"
+        raise StoreError(f"{location}: cannot be read ({reason[:200]}); extract the features again") from error
 
 
 def _source(source: Path | bytes) -> Any:

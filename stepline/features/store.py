@@ -96,10 +96,12 @@ def write_index(
         "text": arrow.list_(arrow.string()), "start": arrow.list_(arrow.float64()),
         "end": arrow.list_(arrow.float64()),
     }  # fmt: skip
-    rows = [
-        {name: getattr(location, name, DTYPE) for name in LOCATION_COLUMNS} | _text_columns(row_texts)
-        for location, row_texts in zip(locations, texts, strict=True)
-    ]
+    rows = []
+    for location, row_texts in zip(locations, texts, strict=True):
+        rows.append({name: getattr(location, name, DTYPE) for name in LOCATION_COLUMNS})
+        if row_texts is not None:
+            times = [list(column) or None for column in (row_texts.starts, row_texts.ends)]
+            rows[-1] |= {"text": list(row_texts.texts), "start": times[0], "end": times[1]}
     schema = arrow.schema(list(columns.items()), metadata={KEY: VERSION})
     with atomic_path(index_path(folder, shard)) as partial:
         parquet.write_table(arrow.Table.from_pylist(rows, schema=schema), partial)
@@ -136,13 +138,6 @@ def _read_columns(folder: Path, shard: int, columns: Sequence[str]) -> list[dict
     except (OSError, arrow.ArrowException) as error:
         reason = str(error).splitlines()[0]
         raise StoreError(f"{path}: cannot be read ({reason}); remove it and import the features again") from error
-
-
-def _text_columns(texts: RowTexts | None) -> dict[str, list[str] | list[float] | None]:
-    if texts is None:
-        return dict.fromkeys(TEXT_COLUMNS)
-    times = [list(column) or None for column in (texts.starts, texts.ends)]
-    return {"text": list(texts.texts), "start": times[0], "end": times[1]}
 
 
 Half: TypeAlias = npt.NDArray[np.float16]
@@ -192,11 +187,10 @@ class FeatureStore(Mapping[str, FeatureLocation]):
         if not shards:
             raise StoreError(f"{folder}: no feature store; `stepline features import SOURCE --out {folder}` makes one")
         self._locations: dict[str, FeatureLocation] = {}
-        for shard in shards:
-            for location in read_index(folder, shard):
-                if location.id in self._locations:
-                    raise StoreError(f"{folder}: {location.id} is in two shards; remove one and its index")
-                self._locations[location.id] = location
+        for location in (location for shard in shards for location in read_index(folder, shard)):
+            if location.id in self._locations:
+                raise StoreError(f"{folder}: {location.id} is in two shards; remove one and its index")
+            self._locations[location.id] = location
         self._maps: dict[int, Half] = {}
         self._texts = lru_cache(SHARDS_WITH_TEXTS)(lambda shard: read_row_texts(folder, shard))
 
@@ -308,22 +302,18 @@ class FeatureWriter:
         self._shard = shards[-1] + 1 if shards else 0
         self._ids: set[str] = set()
         self.width = width
-        for shard in shards:
-            for location in read_index(folder, shard):
-                self._ids.add(location.id)
-                self._take_width(location.width)
+        for location in (location for shard in shards for location in read_index(folder, shard)):
+            if self.width not in (None, location.width):
+                reason = f"its features are {location.width} wide, not {self.width}"
+                raise ShapeError(f"{folder}: {reason}; give another --out, one store holds one width")
+            self.width = location.width
+            self._ids.add(location.id)
         self._values: list[Half] = []
         self._locations: list[FeatureLocation] = []
         self._texts: list[RowTexts | None] = []
 
     def __contains__(self, id: str) -> bool:
         return id in self._ids
-
-    def _take_width(self, width: int) -> None:
-        if self.width not in (None, width):
-            reason = f"its features are {width} wide, not {self.width}"
-            raise ShapeError(f"{self._folder}: {reason}; give another --out, one store holds one width")
-        self.width = width
 
     def rejection_reason(self, id: str, values: object, texts: RowTexts | None = None) -> tuple[str, str] | None:
         """Return why an item cannot be added, with what was found; None where it can be."""

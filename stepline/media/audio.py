@@ -66,13 +66,10 @@ class AudioTimeline:
         from av import AudioResampler
 
         yield from self._drain()
-        if self._expected < time:
-            self._expected = time
+        self._expected = max(self._expected, time)
         missing = round((self._expected - (self._origin or 0.0)) * self._rate) - self._yielded - self._waiting
-        while missing > 0:
-            count = min(missing, self._rate)
-            yield from self._add(np.zeros((self._channels, count), np.float32))
-            missing -= count
+        for start in range(0, missing, self._rate):
+            yield from self._add(np.zeros((self._channels, min(self._rate, missing - start)), np.float32))
         layout = "mono" if self._channels == 1 else "stereo"
         self._resampler = AudioResampler(format="fltp", layout=layout, rate=self._rate)
 

@@ -29,14 +29,14 @@ class FrameScaler:
     """
 
     def __init__(self, *, shorter: int | None = None, width: int | None = None, aspect: float = 1.0) -> None:
+        from av.video.reformatter import VideoReformatter
+
         self._shorter, self._width, self._aspect = shorter, width, aspect
-        self._swscale: Any = None
+        self._swscale = VideoReformatter()  # one for all frames: it keeps its tables
         self._size: tuple[int, int] | None = None
 
     def image(self, frame: Any) -> Image:
         """Return a frame as (H, W, 3) uint8 RGB, upright, with square pixels."""
-        from av.video.reformatter import VideoReformatter
-
         turned = quarter_turns(frame)
         if self._size is None:
             full = display_size(frame, self._aspect)
@@ -44,8 +44,6 @@ class FrameScaler:
             scale = scale if self._width is None else self._width / full[0]
             self._size = max(1, round(full[0] * scale)), max(1, round(full[1] * scale))
         width, height = self._size if turned % 2 == 0 else self._size[::-1]
-        if self._swscale is None:
-            self._swscale = VideoReformatter()  # one for all frames: it keeps its tables
         small = self._swscale.reformat(frame, width, height, "rgb24", interpolation="BILINEAR")
         pixels: Image = small.to_ndarray()
         return np.ascontiguousarray(np.rot90(pixels, turned)) if turned else pixels

@@ -74,7 +74,7 @@ class _PictureTrack:
 
     def __init__(self, media: OpenMedia, sampler: FrameSampler, settings: MediaSettings) -> None:
         self._media, self._sampler, self._settings = media, sampler, settings
-        self._timing = media.timing()
+        self._timing, self.finish = media.timing(), sampler.finish
         self.end = 0.0  # s, where the last frame taken stops
 
     def take(self, frame: Any) -> Iterator[Frame]:
@@ -82,9 +82,6 @@ class _PictureTrack:
         check_duration(self._media.path, time, self._settings)
         self.end = max(self.end, time + length)
         yield from self._sampler.take(time, frame, length)
-
-    def finish(self) -> Iterator[Frame]:
-        yield from self._sampler.finish()
 
 
 class _SoundTrack:

@@ -139,13 +139,15 @@ class SentenceEncoder:
 
     def __init__(self, folder: Path) -> None:
         self.config = read_encoder_config(folder)
+        self.dim = self.config.width  # D of a sentence vector
         self.weights = _load(folder / "model.safetensors", self.config)
-        self._tokenizer = _tokenizer(folder / "tokenizer.json", self.config.longest)
-
-    @property
-    def dim(self) -> int:
-        """Width D of a sentence vector."""
-        return self.config.width
+        path = folder / "tokenizer.json"
+        try:
+            self._tokenizer = Tokenizer.from_file(str(path))
+        except Exception as error:  # tokenizers raises no narrower class
+            raise ModelError(f"{path}: not a tokenizer ({error}); install the model again") from error
+        self._tokenizer.enable_truncation(self.config.longest)
+        self._tokenizer.no_padding()
 
     def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the token ids of each text, with its marks, cut at the model's longest input."""
@@ -217,16 +219,6 @@ def distance_buckets(length: int, buckets: int) -> Tensor:
     growth = torch.log(steps.clamp(min=1).float() / near) / torch.log(torch.tensor(FARTHEST / near))
     far = (near + (growth * (half - near)).long()).clamp(max=half - 1)
     return torch.where(steps < near, steps, far) + half * (distance > 0)
-
-
-def _tokenizer(path: Path, longest: int) -> Tokenizer:
-    try:
-        tokenizer = Tokenizer.from_file(str(path))
-    except Exception as error:  # tokenizers raises no narrower class
-        raise ModelError(f"{path}: not a tokenizer ({error}); install the model again") from error
-    tokenizer.enable_truncation(longest)
-    tokenizer.no_padding()
-    return tokenizer
 
 
 def _load(path: Path, config: EncoderConfig) -> dict[str, Tensor]:

@@ -35,13 +35,9 @@ class ConSEBackbone:
         """classes: (1000, D) unit rows, the embedding of each class name. likeliest: classes that are combined."""
         self._network = network
         self._classes = classes
+        self.dim = int(classes.shape[1])  # D, that of the text model
         self._likeliest = likeliest
         self._text_model = text_model
-
-    @property
-    def dim(self) -> int:
-        """Width D, that of the text model."""
-        return int(self._classes.shape[1])
 
     def encode_images(self, pictures: Pictures) -> Matrix:
         """Return (B, D) unit rows: the names of the likeliest classes, weighted by their probabilities."""

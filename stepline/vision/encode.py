@@ -110,9 +110,7 @@ class VideoEncoder:
     def _encode(self) -> None:
         """Encode what waits. `self._rows` may hold one row more, the open one."""
         if self._waiting:
-            rows = np.stack(self._waiting)
             backbone = self._backbone
-            self._encoded.append(
-                backbone.encode_clips(rows) if isinstance(backbone, VideoClipBackbone) else backbone.encode_images(rows)
-            )
+            encode = backbone.encode_clips if isinstance(backbone, VideoClipBackbone) else backbone.encode_images
+            self._encoded.append(encode(np.stack(self._waiting)))
             self._waiting = []
