@@ -94,7 +94,10 @@ class AudioWindower:
     def _next_window(self, *, last: bool) -> Iterator[AudioWindow]:
         voice = voice_probability(np.concatenate([self._context, self._samples[: self._size]]))
         voice = voice[len(self._context) // FRAME :]
-        frames = len(voice) if last and len(self._samples) <= self._size else self._cut(voice)
+        frames = len(voice)
+        if not last or len(self._samples) > self._size:  # up to the middle of the longest silence near its end
+            first = max(1, frames - int(self._settings.cut_within * SAMPLE_RATE / FRAME))
+            frames = first + middle_of_longest_silence(voice[first:], self._settings.voice)
         self._given = min(len(self._samples), frames * FRAME)
         ends = last and self._given == len(self._samples)
         yield AudioWindow(self._start, self._samples[: self._given], voice[:frames], ends)
@@ -104,8 +107,3 @@ class AudioWindower:
         self._context = heard[len(heard) - min(keep, len(heard) // FRAME * FRAME) :]
         self._samples = self._samples[count:]
         self._start += count / SAMPLE_RATE
-
-    def _cut(self, voice: Samples) -> int:
-        """Return how many frames a window takes: up to the middle of the longest silence near its end."""
-        first = max(1, len(voice) - int(self._settings.cut_within * SAMPLE_RATE / FRAME))
-        return first + middle_of_longest_silence(voice[first:], self._settings.voice)

@@ -145,7 +145,11 @@ def _blocks(lines: list[str], name: str) -> Iterator[tuple[float, float, str]]:
             while index < len(lines) and lines[index].strip():
                 index += 1
         elif "-->" in line:
-            start, end = _parse_timing(line, name, index)
+            timing = TIMING.match(line)
+            if not timing:
+                wrong = f"{name}, line {index}: {line.strip()[:60]!r} is no timing"
+                raise CaptionError(f"{wrong}; write 00:00:01,000 --> 00:00:02,500")
+            start, end = _clock_seconds(timing.groups()[:4]), _clock_seconds(timing.groups()[4:])
             first = index
             while index < len(lines) and lines[index] and "-->" not in lines[index]:  # YouTube has lines of one space
                 index += 1
@@ -153,14 +157,6 @@ def _blocks(lines: list[str], name: str) -> Iterator[tuple[float, float, str]]:
             if index < len(lines) and "-->" in lines[index] and body and body[-1].strip().isdigit():
                 body.pop()  # the number of the next cue, where the empty line before it is missing
             yield start, end, "\n".join(body)
-
-
-def _parse_timing(line: str, name: str, number: int) -> tuple[float, float]:
-    found = TIMING.match(line)
-    if not found:
-        shown = line.strip()[:60]
-        raise CaptionError(f"{name}, line {number}: {shown!r} is no timing; write 00:00:01,000 --> 00:00:02,500")
-    return _clock_seconds(found.groups()[:4]), _clock_seconds(found.groups()[4:])
 
 
 def _clock_seconds(parts: tuple[str | None, ...]) -> float:
@@ -342,7 +338,18 @@ def _cues_of_events(events: list[Json]) -> list[Cue]:
         end = start + length if start is not None and length is not None else after
         if start is not None and end is not None and after is not None and start < after < end:
             end = after
-        found.append(_cue_of_pieces(pieces, start, end))
+        text = "".join(piece for piece, _ in pieces)
+        if start is None or end is None:
+            found.append(Cue(text, None, None))
+            continue
+        edges = [*((start + (offset or 0.0)) / 1000 for _, offset in pieces), end / 1000]
+        words = tuple(
+            Word(text=f" {piece.strip()}", span=_span(begin, min(following, end / 1000)))
+            for (piece, _), begin, following in zip(pieces, edges, edges[1:], strict=False)
+            if piece.strip()
+        )
+        timed = len(pieces) > 1 and any(offset is not None for _, offset in pieces)
+        found.append(Cue(text, start / 1000, end / 1000, words if timed else ()))
     return found
 
 
@@ -352,18 +359,3 @@ def _pieces(event: Mapping[str, Json]) -> list[tuple[str, float | None]]:
     parts = [part for part in pieces if isinstance(part, dict)] if isinstance(pieces, list) else []
     texts = [(str(part.get("utf8", "")), parse_seconds(part.get("tOffsetMs"))) for part in parts]
     return texts if "".join(text for text, _ in texts).strip() else []
-
-
-def _cue_of_pieces(pieces: list[tuple[str, float | None]], start: float | None, end: float | None) -> Cue:
-    text = "".join(piece for piece, _ in pieces)
-    if start is None or end is None:
-        return Cue(text, None, None)
-    if len(pieces) < 2 or all(offset is None for _, offset in pieces):
-        return Cue(text, start / 1000, end / 1000)
-    starts = [(start + (offset or 0.0)) / 1000 for _, offset in pieces]
-    words = [
-        Word(text=f" {piece.strip()}", span=_span(begin, min(after, end / 1000)))
-        for (piece, _), begin, after in zip(pieces, starts, [*starts[1:], end / 1000], strict=True)
-        if piece.strip()
-    ]
-    return Cue(text, start / 1000, end / 1000, tuple(words))

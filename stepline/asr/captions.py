@@ -5,7 +5,7 @@ Rolling captions are repaired: what one cue repeats of the next is left out, and
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 
 from stepline.asr.caption_formats import (
@@ -22,7 +22,7 @@ from stepline.asr.sentences import ends_sentence, split_sentences
 from stepline.asr.settings import AsrSettings
 from stepline.asr.transcribe import DEFAULTS, LONGEST_TEXT, TranscriptionResult
 from stepline.errors import CaptionError
-from stepline.records import Rejected, Sentence, Span, Transcript, Word
+from stepline.records import Rejected, Span, Transcript, Word
 
 SHORTEST = 0.2  # s; a cue shown no longer is an artefact of rolling captions (TAN)
 PUNCTUATED = 0.02  # full stops a word from which the punctuation is taken seriously
@@ -42,7 +42,13 @@ def read_captions(
     cues, dropped = _usable_cues(_read_cues(Path(path), video_id))
     plain = repair_rolling_captions([cue for cue in cues if not cue.words])
     cues = sorted([*plain, *(cue for cue in cues if cue.words)], key=lambda cue: (cue.start or 0.0, cue.end or 0.0))
-    found = sorted(_sentences(cues, settings), key=lambda sentence: (sentence.span.start, sentence.span.end))
+    groups = [list(cue.words) or _interpolate_words(cue) for cue in cues]
+    words = [word for group in groups for word in group]
+    stops = sum(ends_sentence(word.text) for word in words)
+    if stops >= PUNCTUATED * len(words) or all(cue.words for cue in cues):
+        groups = [words]
+    parts = [split_sentences(group, pause=settings.pause, longest=settings.longest) for group in groups]
+    found = sorted(chain(*parts), key=lambda sentence: (sentence.span.start, sentence.span.end))
     transcript = Transcript(language=settings.language, sentences=tuple(found), recogniser="captions")
     return TranscriptionResult(transcript, tuple(dropped))
 
@@ -82,15 +88,6 @@ def _usable_cues(cues: Sequence[Cue]) -> tuple[list[Cue], list[Rejected]]:
         else:
             dropped.append(Rejected(what="sentence", text=" ".join(cue.text.split())[:LONGEST_TEXT], reason=reason))
     return sorted(kept, key=lambda cue: cue.start or 0.0), dropped
-
-
-def _sentences(cues: Sequence[Cue], settings: AsrSettings) -> list[Sentence]:
-    groups = [list(cue.words) or _interpolate_words(cue) for cue in cues]
-    words = [word for group in groups for word in group]
-    stops = sum(ends_sentence(word.text) for word in words)
-    if stops >= PUNCTUATED * len(words) or all(cue.words for cue in cues):
-        return split_sentences(words, pause=settings.pause, longest=settings.longest)
-    return [s for group in groups for s in split_sentences(group, pause=settings.pause, longest=settings.longest)]
 
 
 def _interpolate_words(cue: Cue) -> list[Word]:

@@ -25,8 +25,13 @@ def split_sentences(words: Sequence[Word], *, pause: float, longest: float) -> l
     without any is left out. Words carry the space before them.
     """
     timed = order_word_times([word for word in words if word.text.strip()])
-    groups = [part for group in _split_at_stops(timed, pause) for part in _split_long(group, longest)]
-    return [sentence for group in groups if (sentence := _sentence(group)) is not None]
+    groups: list[list[Word]] = [[]]
+    for word, following in zip(timed, [*timed[1:], None], strict=False):
+        groups[-1].append(word)
+        if following is None or ends_sentence(word.text, following.text) or _silence(word, following) >= pause:
+            groups.append([])
+    parts = [part for group in groups if group for part in _split_long(group, longest)]
+    return [sentence for part in parts if (sentence := _sentence(part)) is not None]
 
 
 def order_word_times(words: Sequence[Word]) -> list[Word]:
@@ -55,15 +60,6 @@ def ends_sentence(text: str, following: str | None = None) -> bool:
     if bare.endswith("...") and following is not None and following.strip()[:1].islower():
         return False
     return not (stem.isdigit() and following is not None and re.match(r"\d", following.strip()))
-
-
-def _split_at_stops(words: Sequence[Word], pause: float) -> list[list[Word]]:
-    groups: list[list[Word]] = [[]]
-    for word, following in zip(words, [*words[1:], None], strict=False):
-        groups[-1].append(word)
-        if following is None or ends_sentence(word.text, following.text) or _silence(word, following) >= pause:
-            groups.append([])
-    return [group for group in groups if group]
 
 
 def _silence(word: Word, following: Word) -> float:

@@ -22,7 +22,12 @@ class WhisperX:
         self.name = f"whisperx {settings.model or DEFAULT_MODEL}"
         self.language = settings.language
         self._settings = settings
-        self._package = _package()
+        try:
+            import whisperx
+        except ImportError as error:
+            missing = "the package is not installed; pip install 'stepline[whisperx]'"
+            raise ModelError(f"asr.recogniser whisperx: {missing}, or set asr.recogniser=whisper") from error
+        self._package: Any = whisperx
         self._model = _load(self._package, settings)
         self._aligners: dict[str, tuple[Any, Any]] = {}
 
@@ -48,17 +53,6 @@ class WhisperX:
                     f"whisperx: no alignment model for {language!r} ({_one_line(error)}); set asr.recogniser=whisper"
                 ) from error
         return self._aligners[language]
-
-
-def _package() -> Any:
-    try:
-        import whisperx
-    except ImportError as error:
-        raise ModelError(
-            "asr.recogniser whisperx: the package is not installed; "
-            "pip install 'stepline[whisperx]', or set asr.recogniser=whisper"
-        ) from error
-    return whisperx
 
 
 def _load(package: Any, settings: AsrSettings) -> Any:

@@ -57,35 +57,30 @@ def read_encoder_config(folder: Path) -> EncoderConfig:
     if parts[:2] != ["Transformer", "Pooling"] or any(part not in MODULE_ORDER for part in parts):
         raise ModelError(f"{folder}: modules {parts}; only {', '.join(MODULE_ORDER)} in this order are supported")
     pooling = _json(folder / _json(folder / "modules.json")[1]["path"] / "config.json")
+    config, limits = _json(folder / "config.json"), folder / "sentence_bert_config.json"
     try:
-        return _config_of(folder, _json(folder / "config.json"), pooling)
+        kind = config["model_type"]
+        if kind not in ARCHITECTURES or config["hidden_act"] != "gelu":
+            cure = f"give {' or '.join(ARCHITECTURES)} with gelu"
+            raise ModelError(f"{folder}: a {kind} model with {config['hidden_act']}; {cure}")
+        longest = _json(limits).get("max_seq_length") if limits.is_file() else None
+        room = config["max_position_embeddings"] - (2 if kind == "mpnet" else 0)
+        return EncoderConfig(
+            kind=kind,
+            layers=config["num_hidden_layers"],
+            heads=config["num_attention_heads"],
+            width=config["hidden_size"],
+            inner=config["intermediate_size"],
+            vocabulary=config["vocab_size"],
+            positions=config["max_position_embeddings"],
+            epsilon=config["layer_norm_eps"],
+            pad=config.get("pad_token_id", 1 if kind == "mpnet" else 0),
+            longest=min(longest or room, room),
+            pooling=_pooling(folder, pooling),
+            buckets=config.get("relative_attention_num_buckets", 32),
+        )
     except KeyError as error:
         raise ModelError(f"{folder}/config.json: no {error}; give a BERT or MPNet model") from error
-
-
-def _config_of(folder: Path, config: dict[str, Any], pooling: dict[str, Any]) -> EncoderConfig:
-    kind = config["model_type"]
-    if kind not in ARCHITECTURES or config["hidden_act"] != "gelu":
-        raise ModelError(
-            f"{folder}: a {kind} model with {config['hidden_act']}; give {' or '.join(ARCHITECTURES)} with gelu"
-        )
-    limits = folder / "sentence_bert_config.json"
-    longest = _json(limits).get("max_seq_length") if limits.is_file() else None
-    room = config["max_position_embeddings"] - (2 if kind == "mpnet" else 0)
-    return EncoderConfig(
-        kind=kind,
-        layers=config["num_hidden_layers"],
-        heads=config["num_attention_heads"],
-        width=config["hidden_size"],
-        inner=config["intermediate_size"],
-        vocabulary=config["vocab_size"],
-        positions=config["max_position_embeddings"],
-        epsilon=config["layer_norm_eps"],
-        pad=config.get("pad_token_id", 1 if kind == "mpnet" else 0),
-        longest=min(longest or room, room),
-        pooling=_pooling(folder, pooling),
-        buckets=config.get("relative_attention_num_buckets", 32),
-    )
 
 
 def _pooling(folder: Path, config: dict[str, Any]) -> Literal["mean", "cls"]:
