@@ -44,9 +44,8 @@ def atomic_path(path: Path) -> Iterator[Path]:
             os.fsync(file.fileno())
         partial.replace(path)
     except (FileExistsError, NotADirectoryError) as error:
-        raise StoreError(
-            f"{path}: cannot be written, a file stands where its folder should be; give another --out"
-        ) from error
+        reason = "a file stands where its folder should be"
+        raise StoreError(f"{path}: cannot be written, {reason}; give another --out") from error
     except (OSError, SafetensorError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise StoreError(f"{path}: cannot be written ({reason}); free some space or give another --out") from error
@@ -123,9 +122,8 @@ def read_record(path: Path) -> Record:
     try:
         return from_json(path.read_bytes(), str(path))
     except OSError as error:
-        raise StoreError(
-            f"{path}: cannot be read ({error.strerror}); give a file that `stepline steps` wrote"
-        ) from error
+        cure = "give a file that `stepline steps` wrote"
+        raise StoreError(f"{path}: cannot be read ({error.strerror}); {cure}") from error
 
 
 def write_record(record: Record, path: Path) -> None:
@@ -209,6 +207,5 @@ def read_parquet(path: Path) -> Iterator[Record]:
             for cell in batch.column(0):
                 yield from_json(cell.as_py(), str(path))
     except (OSError, arrow.ArrowException) as error:
-        raise StoreError(
-            f"{path}: not a readable Parquet file ({str(error).splitlines()[0]}); write it again"
-        ) from error
+        reason = str(error).splitlines()[0]
+        raise StoreError(f"{path}: not a readable Parquet file ({reason}); write it again") from error

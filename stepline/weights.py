@@ -203,9 +203,8 @@ def _join_parts(weights: Weights, paths: list[Path]) -> Path:
             shutil.rmtree(folder)
         partial.rename(folder)
     except OSError as error:
-        raise ModelError(
-            f"{folder}: cannot be written ({error.strerror}); set STEPLINE_CACHE to a writable folder"
-        ) from error
+        cure = "set STEPLINE_CACHE to a writable folder"
+        raise ModelError(f"{folder}: cannot be written ({error.strerror}); {cure}") from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     return folder

@@ -49,9 +49,8 @@ class WhisperX:
             try:
                 self._aligners[language] = self._package.load_align_model(language_code=language, device="cpu")
             except (ValueError, OSError, RuntimeError) as error:
-                raise ModelError(
-                    f"whisperx: no alignment model for {language!r} ({_one_line(error)}); set asr.recogniser=whisper"
-                ) from error
+                failure = f"no alignment model for {language!r} ({' '.join(str(error).split())})"
+                raise ModelError(f"whisperx: {failure}; set asr.recogniser=whisper") from error
         return self._aligners[language]
 
 
@@ -67,9 +66,8 @@ def _load(package: Any, settings: AsrSettings) -> Any:
             asr_options={"beam_size": settings.beam},
         )
     except (ValueError, OSError, RuntimeError) as error:
-        raise ModelError(
-            f"whisperx model {name!r}: not loaded ({_one_line(error)}); give a path as asr.model"
-        ) from error
+        reason = " ".join(str(error).split())
+        raise ModelError(f"whisperx model {name!r}: not loaded ({reason}); give a path as asr.model") from error
 
 
 def _word(word: Mapping[str, Any], offset: float) -> Word:
@@ -80,7 +78,3 @@ def _word(word: Mapping[str, Any], offset: float) -> Word:
         span = Span(round(offset + float(start), 3), round(offset + float(end), 3))
     confidence = min(1.0, max(0.0, float(score))) if score is not None else None
     return Word(text=f" {str(word['word']).strip()}", span=span, confidence=confidence)
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())

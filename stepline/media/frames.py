@@ -32,7 +32,7 @@ class FrameScaler:
         from av.video.reformatter import VideoReformatter
 
         self._shorter, self._width, self._aspect = shorter, width, aspect
-        self._swscale = VideoReformatter()  # one for all frames: it keeps its tables
+        self._swscale: Any = VideoReformatter()  # one for all frames: it keeps its tables
         self._size: tuple[int, int] | None = None
 
     def image(self, frame: Any) -> Image:
