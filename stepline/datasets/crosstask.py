@@ -46,12 +46,10 @@ def read(path: Path) -> Iterator[DatasetEntry]:
     if not tasks or videos is None:
         missing = VIDEOS if tasks else TASKS[0]
         raise DatasetError(f"{path}: holds no {missing}; give the folder of the CrossTask release")
-    for _, (task, video, _url) in read_headless_csv(videos, 3):
+    pairs = [(row[0], row[1]) for _, row in read_headless_csv(videos, 3)]
+    listed = set(pairs)
+    for task, video in [*pairs, *(pair for pair in held if pair not in listed)]:
         yield _read_pair(path, tasks.get(task), task, video, "val" if (task, video) in held else "train")
-    listed = {(row[0], row[1]) for _, row in read_headless_csv(videos, 3)}
-    for task, video in held:
-        if (task, video) not in listed:
-            yield _read_pair(path, tasks.get(task), task, video, "val")
 
 
 def read_tasks(path: Path) -> Iterator[TaskSteps]:

@@ -262,18 +262,15 @@ def score(scoring: ScoringTask, *, version: Version = "stepline") -> Scores:
     # the official SODA leaves missing videos out whatever the version of densevid_eval beside it
     present = np.array([float(version == "stepline" or id in given) for id in kept])
     statistics, columns = _statistics(truth, full, present, version) if kept else ({}, {})
-    notes = (*prediction_notes(predictions), *_cut_note(full))
+    notes = [*prediction_notes(predictions)]
+    long = [id for id, rows in full.items() if len(rows) > MOST_PREDICTIONS]
+    if long:
+        first = f"densevid takes the first {MOST_PREDICTIONS} predictions of a video, SODA all"
+        notes.append(f"{first}: {len(long)} videos have more, such as {long[0]}")
     return scoring.scores(
         kept, sum(map(len, truth.values())), statistics, columns, asked=reference, given=segments,
         handling=COUNT_MISSING if version == "stepline" else (SKIPPED if skip else MIXED), notes=notes,
     )  # fmt: skip
-
-
-def _cut_note(given: Mapping[str, list[Event]]) -> tuple[str, ...]:
-    """Return a note of videos with more predictions than densevid_eval takes."""
-    long = [id for id, rows in given.items() if len(rows) > MOST_PREDICTIONS]
-    first = f"densevid takes the first {MOST_PREDICTIONS} predictions of a video, SODA all"
-    return (f"{first}: {len(long)} videos have more, such as {long[0]}",) if long else ()
 
 
 def _statistics(
@@ -290,19 +287,14 @@ def _statistics(
         for column, name in enumerate(("precision", "recall", "F1")):
             label = f"SODA_{kind}" if name == "F1" else f"SODA_{kind} {name}"
             statistics[label] = Ratio(rows[:, column] * present, present)
-    found = densevid([truth], given, version=version, meteor=meteor)
+    scored = densevid([truth], given, version=version, meteor=meteor).per_video
     ones = np.ones(len(truth))
-    for name in (*LANGUAGE, *DETECTION[:2]):
-        columns[name] = _densevid_rows(found, truth, name).mean(axis=1)
+    tables = {name: np.array([scored[id][name] for id in truth]) for name in (*LANGUAGE, *DETECTION[:2])}  # (V, tIoUs)
+    for name, table in tables.items():
+        columns[name] = table.mean(axis=1)
         statistics[name] = Ratio(columns[name], ones)
-    statistics["F1"] = HarmonicMean(
-        _densevid_rows(found, truth, "precision"), _densevid_rows(found, truth, "recall"), ones
-    )
+    statistics["F1"] = HarmonicMean(tables["precision"], tables["recall"], ones)
     return statistics, columns
-
-
-def _densevid_rows(found: DensevidScore, ids: Iterable[str], name: str) -> Floats:
-    return np.array([found.per_video[id][name] for id in ids])  # (V, tIoUs)
 
 
 def read_reference(scoring: ScoringTask) -> dict[str, list[Event]]:

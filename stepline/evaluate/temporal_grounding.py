@@ -189,11 +189,9 @@ def _score_segments(
 
 def _unknown_rows_note(scoring: ScoringTask, seconds: Mapping[str, Node], reference: _Reference) -> list[str]:
     """Return a note of seconds for rows that the reference lacks. Raises DatasetError when all are."""
-    named: list[bool] = []
-    for id, node in seconds.items():
-        if id in reference.records and isinstance(node.value, dict):
-            rows = {step.id for step in reference.records[id].reference}
-            named += [key in rows for key in node.value]
+    by_row = [id for id, node in seconds.items() if id in reference.records and isinstance(node.value, dict)]
+    rows = {id: {step.id for step in reference.records[id].reference} for id in by_row}
+    named = [key in rows[id] for id in by_row for key in seconds[id].value]
     if named and not any(named):
         raise DatasetError(
             f"{scoring.predictions}: no key is the id of a row of the reference; give {{row id: second}}"
@@ -204,12 +202,9 @@ def _unknown_rows_note(scoring: ScoringTask, seconds: Mapping[str, Node], refere
 
 def _unknown_texts_note(segmented: Mapping[str, Sequence[PredictedSegment]], reference: _Reference) -> list[str]:
     """Return a note of segments whose text the reference of their video does not hold: they place nothing."""
-    held: list[bool] = []
-    for id, segments in segmented.items():
-        texts = (
-            {_normalised(step.text) for step in reference.records[id].reference} if id in reference.records else None
-        )
-        held += [_normalised(segment.sentence) in texts for segment in segments] if texts is not None else []
+    records = {id: reference.records[id] for id in segmented if id in reference.records}
+    texts = {id: {_normalised(step.text) for step in record.reference} for id, record in records.items()}
+    held = [_normalised(segment.sentence) in texts[id] for id in texts for segment in segmented[id]]
     lost = held.count(False)
     note = f"{lost} of {len(held)} predicted segments repeat no text of the reference, so place nothing"
     return [note] if lost else []

@@ -8,22 +8,20 @@ The reference is IV-Sum's annotation file, {video: [0 or 1 a frame]}; its result
 [...]}} or {video: [score a frame]} are the predictions; "scores" beside "machine_summary" rank the frames.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from stepline.datasets.files import Node
 from stepline.errors import DatasetError
 from stepline.evaluate.bootstrap import Floats, Ratio, Statistic
+from stepline.evaluate.ranking import Numbers
 from stepline.evaluate.report import Scores
 from stepline.evaluate.scoring_task import COUNT_MISSING, SKIP_MISSING, ScoringTask, entries_by_id, read_numbers
 
 EPSILON = 1e-8  # added below both fractions, official
 THRESHOLD = 0.5  # a frame is in the summary above it, IV-Sum's test.py
-Numbers: TypeAlias = Sequence[float] | npt.NDArray[np.floating] | npt.NDArray[np.integer]
 
 
 @dataclass(frozen=True)

@@ -72,7 +72,11 @@ def _folder(collector: PredictionCollector, folder: Path) -> None:
 def _file(collector: PredictionCollector, path: Path) -> None:
     name = path.name.lower().removesuffix(".gz")
     if name.endswith(".parquet"):
-        _parquet(collector, path)
+        try:
+            for record in read_parquet(path):
+                collector.record(record, str(path))
+        except StoreError as error:
+            raise DatasetError(str(error)) from error
         return
     text, video = read_text(path), _video(path)
     before = (len(collector.segments), len(collector.rejected))
@@ -120,19 +124,9 @@ def _video(path: Path) -> str:
     return path.absolute().parent.name if own.lower() in UNTELLING else own
 
 
-def _parquet(collector: PredictionCollector, path: Path) -> None:
-    try:
-        for record in read_parquet(path):
-            collector.record(record, str(path))
-    except StoreError as error:
-        raise DatasetError(str(error)) from error
-
-
 def _lines(collector: PredictionCollector, text: str, path: Path) -> None:
-    trees = []
-    for number, line in enumerate(text.split("\n"), start=1):
-        if line.strip():
-            trees.append(parse_json(f"{path}: line {number}", line))
+    lines = enumerate(text.split("\n"), start=1)
+    trees = [parse_json(f"{path}: line {number}", line) for number, line in lines if line.strip()]
     collect_tree(collector, Node(trees, str(path)), _video(path))
 
 

@@ -6,6 +6,7 @@ whole numbers, cut off after every addition, so that a single word matched by an
 the distance of a new match is charged to the path that does not take it.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from operator import itemgetter
@@ -82,12 +83,9 @@ class CaptionIndexer:
 
 
 def _positions(keys: Iterable[str]) -> Positions:
-    positions: Positions = {}
+    positions: Positions = defaultdict(list)
     for position, key in enumerate(keys):
-        if key in positions:
-            positions[key].append(position)
-        else:
-            positions[key] = [position]
+        positions[key].append(position)
     return positions
 
 
@@ -169,22 +167,16 @@ def _related(hypothesis: IndexedCaption, reference: IndexedCaption, found: list[
     for text, starts in reference.words.items():
         word = reference.items[starts[0]]
         stemmed = [other for other in hypothesis.stems.get(word.stem, ()) if hypothesis.items[other].text != text]
-        related = _synonyms(word, hypothesis)
+        # where other words stand that share a synonym set with this one
+        related = [
+            other
+            for other, item in enumerate(() if word.synsets.isdisjoint(hypothesis.synsets) else hypothesis.items)
+            if item.text != text and not word.synsets.isdisjoint(item.synsets)
+        ]
         if stemmed or related:
             for start in starts:
                 found[start].extend(WordMatch(STEM, start, 1, other, 1) for other in stemmed)
                 found[start].extend(WordMatch(SYNONYM, start, 1, other, 1) for other in related)
-
-
-def _synonyms(word: IndexedWord, hypothesis: IndexedCaption) -> list[int]:
-    """Return where other words stand that share a synonym set with this one."""
-    if word.synsets.isdisjoint(hypothesis.synsets):
-        return []
-    return [
-        other
-        for other, item in enumerate(hypothesis.items)
-        if item.text != word.text and not word.synsets.isdisjoint(item.synsets)
-    ]
 
 
 def _paraphrases(hypothesis: IndexedCaption, reference: IndexedCaption, found: list[list[WordMatch]]) -> None:

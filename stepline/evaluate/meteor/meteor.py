@@ -19,7 +19,7 @@ GAMMA = 0.60  # the largest penalty
 DELTA = 0.75  # weight of content words against function words
 MODULE_WEIGHTS = (1.0, 0.6, 0.8, 0.6)  # exact, stem, synonym, paraphrase
 
-Counts = tuple[int, int, int, int]  # by module
+Counts = tuple[int, ...]  # by module
 
 
 class MatchStatistics(NamedTuple):
@@ -73,17 +73,9 @@ def statistics(hypothesis: IndexedCaption, reference: IndexedCaption, matches: I
         functions[1][module] += _function_words(reference, start, length)
         chunks += (start, other) != expected
         expected = (start + length, other + other_length)
-    return MatchStatistics(
-        len(hypothesis),
-        len(reference),
-        hypothesis.functions.bit_count(),
-        reference.functions.bit_count(),
-        _counts(matched[0]),
-        _counts(matched[1]),
-        _counts(functions[0]),
-        _counts(functions[1]),
-        chunks,
-    )
+    words = len(hypothesis), len(reference), hypothesis.functions.bit_count(), reference.functions.bit_count()
+    counts = [tuple(row) for row in (*matched, *functions)]
+    return MatchStatistics(*words, counts[0], counts[1], counts[2], counts[3], chunks)
 
 
 def total(parts: Iterable[MatchStatistics]) -> MatchStatistics:
@@ -93,25 +85,12 @@ def total(parts: Iterable[MatchStatistics]) -> MatchStatistics:
     """
     rows = [(*part[:4], *chain(*part[4:8]), 0 if part.is_whole() else part.chunks) for part in parts]
     sums = [sum(column) for column in zip(*rows, strict=True)] or [0] * 21
-    return MatchStatistics(
-        sums[0],
-        sums[1],
-        sums[2],
-        sums[3],
-        _counts(sums[4:8]),
-        _counts(sums[8:12]),
-        _counts(sums[12:16]),
-        _counts(sums[16:20]),
-        sums[20],
-    )
+    counts = [tuple(sums[start : start + 4]) for start in range(4, 20, 4)]
+    return MatchStatistics(sums[0], sums[1], sums[2], sums[3], counts[0], counts[1], counts[2], counts[3], sums[20])
 
 
 def _function_words(sentence: IndexedCaption, start: int, length: int) -> int:
     return (sentence.functions >> start & ((1 << length) - 1)).bit_count()
-
-
-def _counts(values: list[int]) -> Counts:
-    return (values[0], values[1], values[2], values[3])
 
 
 def _weighted(matched: Counts, functions: Counts) -> float:
