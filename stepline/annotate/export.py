@@ -35,14 +35,12 @@ def export(
     write_atomic(folder / LABELS, json.dumps({id: int(bool(clip.shown)) for id, clip in kept.items()}, indent=1) + "\n")
     write_clips(kept.values(), folder / CLIPS)
     report = {
-        "agreement": asdict(measured),
-        "asked": asked,
-        "needed": needed,
+        "agreement": asdict(measured), "asked": asked, "needed": needed,
         "without consensus": sorted(id for id, verdict in verdicts.items() if verdict is None),
         "not yet answered by all": sorted(clip.id for clip in clips if clip.id not in verdicts),
         "seconds": round(sum(clip.span.duration for clip in kept.values()), 1),
         "annotators": dict(sorted(Counter(answer.annotator for answer in answers).items())),
         "confidence": dict(sorted(Counter(answer.confidence for answer in answers).items())),
-    }
+    }  # fmt: skip
     write_atomic(folder / REPORT, json.dumps(report, ensure_ascii=False, indent=1) + "\n")
     return measured

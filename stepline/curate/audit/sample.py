@@ -53,20 +53,20 @@ class AuditSampler:
     def sample(self) -> AuditSample:
         """Return the sample: videos by id, in each the texts of both kinds mixed."""
         records = self._videos.values()
+        texts: list[AuditText] = []
+        for record in records:
+            chosen: list[AuditText] = []
+            for own in (_narrations(record), _steps(record)):
+                chosen += sorted(own, key=lambda text: random_key(self._seed, text.id))[: self._texts]
+            # Another seed mixes the kinds than chose the texts, else the order of asking would tell the kind.
+            texts += sorted(chosen, key=lambda text: random_key(self._seed + 1, text.id))
         return AuditSample(
             seed=self._seed,
-            texts=tuple(text for record in records for text in self._texts_of(record)),
+            texts=tuple(texts),
             titles={record.id: record.video.title or record.id for record in records},
             paths={record.id: record.video.path for record in records if record.video.path is not None},
             durations={record.id: record.video.duration for record in records if record.video.duration is not None},
         )
-
-    def _texts_of(self, record: Record) -> list[AuditText]:
-        chosen: list[AuditText] = []
-        for texts in (_narrations(record), _steps(record)):
-            chosen += sorted(texts, key=lambda text: random_key(self._seed, text.id))[: self._texts]
-        # Another seed mixes the kinds than chose the texts, else the order of asking would tell the kind.
-        return sorted(chosen, key=lambda text: random_key(self._seed + 1, text.id))
 
 
 def _narrations(record: Record) -> list[AuditText]:

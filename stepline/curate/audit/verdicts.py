@@ -72,7 +72,6 @@ QUESTIONS: dict[str, frozenset[Said]] = {
     "well aligned": frozenset({"aligned"}),
 }
 
-
 Votes: TypeAlias = "np.ndarray[tuple[int, int], np.dtype[np.int64]]"  # (texts, people) in {0, 1}
 
 

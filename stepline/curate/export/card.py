@@ -40,8 +40,7 @@ def dataset_card(dataset: Mapping[str, JsonValue], settings: ExportSettings, sta
     """Return the card of a dataset. dataset: its `dataset.json`; stages: of its recipe."""
     languages = dataset["languages"]
     codes = sorted({code.split("-")[0] for code in languages}) if isinstance(languages, dict) else []
-    videos = dataset["videos"]
-    count = videos if isinstance(videos, int) else 0
+    count = videos if isinstance(videos := dataset["videos"], int) else 0
     return _template().render(
         name=_plain(settings.name),
         licence=settings.licence,

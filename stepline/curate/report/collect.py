@@ -293,8 +293,7 @@ def task_steps(aligned: Mapping[str, int], documents: Iterable[Document]) -> lis
     steps: Counter[str] = Counter()
     count: Counter[str] = Counter()
     for document in documents:
-        task = tasks.get(_title_words(document.title))
-        if task is not None:
+        if (task := tasks.get(_title_words(document.title))) is not None:
             steps[task] += len(document.steps)
             count[task] += 1
     rows = [TaskSteps(task, aligned[task], steps[task], count[task]) for task in steps]

@@ -57,8 +57,9 @@ def frame_times(text: AuditText, duration: float | None) -> list[float]:
 
 def overview_times(duration: float | None) -> list[float]:
     """Return times spread over a whole video, none where its length is not known."""
-    parts = range(OVERVIEW if duration is not None else 0)
-    return [round((duration or 0.0) * (part + 0.5) / OVERVIEW / GRID) * GRID for part in parts]
+    if duration is None:
+        return []
+    return [round(duration * (part + 0.5) / OVERVIEW / GRID) * GRID for part in range(OVERVIEW)]
 
 
 def _frames(path: Path, sample: AuditSample, video: str, width: int) -> dict[float, bytes]:

@@ -76,13 +76,9 @@ def make_report(out: RemotePath, settings: ReportSettings) -> Report:
     provenance = {name: path.read().decode("utf-8", "replace") for name, path in paths.items() if path.exists()}
     run = json.loads(provenance.get("run.json", "{}"))
     findings = collect(
-        read_dataset(out),
-        settings,
-        failures=read_failures(out),
-        documents=documents,
-        provenance=provenance,
-        stages=tuple(run.get("stages", ())),
-    )
+        read_dataset(out), settings, failures=read_failures(out), documents=documents,
+        provenance=provenance, stages=tuple(run.get("stages", ())),
+    )  # fmt: skip
     frames: Frames = {}
     if settings.frames:
         with tempfile.TemporaryDirectory(prefix="stepline-") as scratch:

@@ -87,8 +87,7 @@ def gather(dataset: DatasetContext) -> None:
     """Write the records and features of all videos but the repeated ones."""
     left_out = {item.id: StageFailure(item.id, "source", "left out", item.reason) for item in dataset.refused}
     repeated = _find_repeated(dataset)
-    left_out |= dataset.failures
-    left_out |= repeated
+    left_out |= {**dataset.failures, **repeated}
     writer = dataset.recipe.steps.writing.writer
     with FeatureWriter(dataset.folder / FEATURES) as features:
         rows = ((item, row) for item, row in _rows(dataset) if item.id not in repeated)
@@ -112,8 +111,7 @@ def _find_repeated(dataset: DatasetContext) -> dict[str, StageFailure]:
         _, arrays = unpack(FeatureHeader, row["encode"])
         looks: Matrix | None = arrays["looks"].astype(np.float32) if "looks" in arrays else None
         signature = duplicates.signature(item.id, said.duration, probed.digest, said.transcript, looks)
-        reason = duplicates.reason(signature)
-        if reason is not None:
+        if (reason := duplicates.reason(signature)) is not None:
             repeated[item.id] = StageFailure(item.id, "gather", "left out", reason)
     return repeated
 
@@ -130,10 +128,10 @@ def _records(rows: Iterable[tuple[VideoItem, Row]], features: FeatureWriter, wri
         flaw = features.rejection_reason(item.id, values)
         if flaw is None:
             features.add(item.id, values, rate=header.rate, backbone=header.backbone)
-            yield record
         else:
             warning = f"its features are left out: {flaw[0]} {flaw[1]}".rstrip()
-            yield record.model_copy(update={"warnings": (*record.warnings, warning)})
+            record = record.model_copy(update={"warnings": (*record.warnings, warning)})
+        yield record
 
 
 def record_of(item: VideoItem, row: Row, writer: str) -> Record:
@@ -151,14 +149,10 @@ def record_of(item: VideoItem, row: Row, writer: str) -> Record:
         dropped=said.dropped,
         warnings=(*said.warnings, *(grounded.doubts if grounded else ())),
         models={
-            "stepline": __version__,
-            "asr": transcript.recogniser,
-            "writer": writer,
-            "vision": header.backbone,
-            "grounding": grounded.report if grounded else None,
-            "judge": judged.judge if judged else None,
+            "stepline": __version__, "asr": transcript.recogniser, "writer": writer, "vision": header.backbone,
+            "grounding": grounded.report if grounded else None, "judge": judged.judge if judged else None,
         },
-    )
+    )  # fmt: skip
 
 
 SAME_FILE, SAME_WORDS, SAME_PICTURE = "it is a copy of {}", "it says the same as {}", "it shows the same as {}"
@@ -211,8 +205,7 @@ class DuplicateFinder:
         keys = self._bucket_keys(video)
         for key in keys:
             for row in self._buckets.get(key, ())[:COMPARED]:
-                reason = same_video(self._kept[row], video, self._settings)
-                if reason is not None:
+                if (reason := same_video(self._kept[row], video, self._settings)) is not None:
                     return reason.format(self._kept[row].id)
         for key in keys:
             self._buckets.setdefault(key, []).append(len(self._kept))

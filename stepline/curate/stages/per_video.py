@@ -136,8 +136,7 @@ def filter_video(video: VideoContext) -> bytes:
     words = sum(len(re.findall(r"\w+", sentence.text)) for sentence in transcript.sentences)
     duration = probed.duration or max((sentence.span.end for sentence in transcript.sentences), default=0.0)
     counts = FilterCounts(language=transcript.language, words=words, steps=steps)
-    reason = left_out_reason(counts, duration, video.recipe.filter)
-    if reason is not None:
+    if (reason := left_out_reason(counts, duration, video.recipe.filter)) is not None:
         raise LeftOutError(reason)
     return to_bytes(counts)
 
@@ -196,12 +195,10 @@ def coarse(video: VideoContext) -> bytes:
         steps, unsaid = coarse_spans(steps, sentences, likeness, duration=duration, settings=settings)
     warnings = (*probed.warnings, *speech.warnings, *visual.warnings, *written.notes, *inside.warnings)
     result = CoarseSteps(
-        duration=duration,
-        transcript=inside.transcript,
-        steps=steps,
+        duration=duration, transcript=inside.transcript, steps=steps,
         dropped=(*speech.dropped, *written.dropped, *inside.dropped, *unsaid),
         warnings=tuple(dict.fromkeys(warnings)),  # each once
-    )
+    )  # fmt: skip
     return to_bytes(result)
 
 

@@ -65,11 +65,8 @@ def train(dataset: DatasetContext) -> None:
     """Train on the gathered features and the steps of the recipe, or go on where a run was killed."""
     from stepline.nasva.train import AlignerSources, PreparedAligner, train_run
 
-    sources = AlignerSources(
-        features=dataset.folders["gather"] / FEATURES,
-        steps=str(last_folder(dataset) / RECORDS),
-        step_vectors=text_source(dataset.recipe),
-    )
+    features, steps = dataset.folders["gather"] / FEATURES, str(last_folder(dataset) / RECORDS)
+    sources = AlignerSources(features=features, steps=steps, step_vectors=text_source(dataset.recipe))
 
     def report(prepared: PreparedAligner) -> None:
         samples = prepared.samples
@@ -95,12 +92,9 @@ def refine(dataset: DatasetContext) -> None:
     records_path, encoder = str(last_folder(dataset) / RECORDS), text_source(dataset.recipe)
     # Self-training reads the steps and, for the final network, narrations (NaSVA's W + S).
     sources = RefineSources(
-        records_path,
-        dataset.folders["gather"] / FEATURES,
-        step_vectors=encoder,
-        narrations=records_path,
-        narration_vectors=encoder,
-    )
+        records_path, dataset.folders["gather"] / FEATURES, step_vectors=encoder,
+        narrations=records_path, narration_vectors=encoder,
+    )  # fmt: skip
     refined = refine_dataset(sources, folder, settings)
     dataset.say(f"{refined.videos} videos refined in {len(refined.trained.rounds)} rounds")
     vectors = StepVectors(FeatureStore(sources.features), FeatureStore(folder / "vectors" / "step"))
@@ -148,9 +142,8 @@ def calibrate(
     # Texts of another video are what is surely not shown.
     foreign = [vectors.fit(loaded, record, other, settings) for record, other in zip(records, shifted, strict=True)]
     try:
-        calibration, fraction = calibrate_by_foreign_texts(
-            loaded, own, foreign, mode=settings.aligner.mode, rate=settings.shown_rate
-        )
+        mode, rate = settings.aligner.mode, settings.shown_rate
+        calibration, fraction = calibrate_by_foreign_texts(loaded, own, foreign, mode=mode, rate=rate)
     except DatasetError as error:
         return loaded, f"not calibrated: {error}"
     write_calibration(calibration, calibration_path(loaded.path))
