@@ -16,11 +16,11 @@ from typing import Any
 
 from stepline.records import Sentence, Span, Transcript
 from stepline.text import embed
-from stepline.writing.extractive.off_topic import small_talk
-from stepline.writing.llm.prompts import cut, main_prompt
-from stepline.writing.llm.requests import Served, Waiter, open_cache
+from stepline.writing.extractive.off_topic import small_talk_reasons
+from stepline.writing.llm.prompts import main_prompt, split_into_chunks
+from stepline.writing.llm.requests import ChunkReply, RequestRunner, open_cache
 from stepline.writing.llm.servers import LocalModel
-from stepline.writing.llm.writer import cite
+from stepline.writing.llm.writer import cite_sources
 from stepline.writing.settings import LlmSettings
 
 HERE = Path(__file__).resolve().parent
@@ -31,8 +31,8 @@ def main() -> None:
     settings = LlmSettings(gguf=gguf, cache=False, max_tokens=int(sys.argv[2]) if len(sys.argv) > 2 else 256)
     model = LocalModel(settings)
     model.ask("Say yes.", seed=1, until=time.monotonic() + 60)  # load it before the clock starts
-    waiter = Waiter(model, settings, main_prompt(), open_cache(False), until=time.monotonic() + 3600)
-    rows = [row(path, waiter, settings) for path in sorted((HERE / "transcripts").glob("*.json"))]
+    runner = RequestRunner(model, settings, main_prompt(), open_cache(False), until=time.monotonic() + 3600)
+    rows = [row(path, runner, settings) for path in sorted((HERE / "transcripts").glob("*.json"))]
     rows = [one for one in rows if one]
     total = {key: sum(one[key] for one in rows) for key in rows[0] if isinstance(rows[0][key], int)}
     seconds = [second for one in rows for second in one["seconds"]]
@@ -46,28 +46,28 @@ def main() -> None:
         print(f"{one['transcript']:18}", *(f"{n:7d}" for n in counts), f"{median:8.1f}")
 
 
-def row(path: Path, waiter: Waiter, settings: LlmSettings) -> dict[str, Any]:
+def row(path: Path, runner: RequestRunner, settings: LlmSettings) -> dict[str, Any]:
     """Return the counts of one transcript; empty where the file holds marks only."""
     sentences = json.loads(path.read_text(encoding="utf-8")).get("sentences", [])
     spoken = [Sentence(text=text, span=Span(4.0 * i, 4.0 * i + 4.0)) for i, text in enumerate(sentences)]
-    chunks = cut(Transcript(sentences=tuple(spoken)), settings.sentences_per_chunk)
+    chunks = split_into_chunks(Transcript(sentences=tuple(spoken)), settings.sentences_per_chunk)
     counts: dict[str, Any] = dict.fromkeys(
         ("chunks", "by_model", "refused", "retried", "steps", "unsupported", "talk"), 0
     )
     counts |= {"transcript": path.stem, "seconds": [], "reasons": []}
     for chunk in chunks:
         start = time.perf_counter()
-        served = waiter.serve(chunk)
+        served = runner.serve(chunk)
         counts["seconds"].append(round(time.perf_counter() - start, 2))
         texts = served.reading.texts if served.reading else ()
-        talk = [reason is not None for reason in small_talk(texts)]
+        talk = [reason is not None for reason in small_talk_reasons(texts)]
         work = [text for text, is_talk in zip(texts, talk, strict=True) if not is_talk]
-        steps, unsupported = cite(work, chunk, floor=settings.floor, embed=embed)
+        steps, unsupported = cite_sources(work, chunk, floor=settings.floor, embed=embed)
         add(counts, served, len(steps), len(unsupported), sum(talk))
     return counts if chunks else {}
 
 
-def add(counts: dict[str, Any], served: Served, steps: int, unsupported: int, talk: int) -> None:
+def add(counts: dict[str, Any], served: ChunkReply, steps: int, unsupported: int, talk: int) -> None:
     """Count one chunk; a chunk refused twice counts two refused replies."""
     retried = any("refused" in note for note in served.notes)
     counts["chunks"] += 1

@@ -13,12 +13,12 @@ import time
 from dataclasses import dataclass
 
 from stepline.records import Transcript
-from stepline.writing.llm.prompts import Chunk, cut, experiment_prompts, orders_to_the_model, question
-from stepline.writing.llm.requests import run_all
-from stepline.writing.llm.servers import Answer, Fault, open_server
+from stepline.writing.llm.prompts import Chunk, build_prompt, experiment_prompts, find_model_orders, split_into_chunks
+from stepline.writing.llm.requests import run_in_threads
+from stepline.writing.llm.servers import Answer, RequestError, open_server
 from stepline.writing.llm.writer import write_llm
 from stepline.writing.settings import LlmSettings
-from stepline.writing.types import Written
+from stepline.writing.types import WrittenSteps
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ def compare_prompts(transcript: Transcript, settings: LlmSettings) -> dict[str, 
     return {"steps_with_times": tuple(f"[{line.second:.1f}] {line.text}" for line in timed)} | steps
 
 
-def write_from_timed_sentences(transcript: Transcript, settings: LlmSettings) -> Written:
+def write_from_timed_sentences(transcript: Transcript, settings: LlmSettings) -> WrittenSteps:
     """Return the steps of the second row's prompt: as `write_llm`, with the sentences' times in the question."""
     return write_llm(transcript, settings, prompt=experiment_prompts()["steps_from_timed"])
 
@@ -60,19 +60,19 @@ def write_timed_lines(transcript: Transcript, settings: LlmSettings) -> tuple[Ti
     Lines without a time are left out, and so are chunks that the model did not answer. Raises as `write_llm` does.
     """
     prompt = experiment_prompts()["steps_with_times"]
-    chunks = cut(transcript, settings.sentences_per_chunk, orders_to_the_model(transcript))
+    chunks = split_into_chunks(transcript, settings.sentences_per_chunk, find_model_orders(transcript))
     server = open_server(settings)
     until = time.monotonic() + settings.deadline
 
     def ask(chunk: Chunk) -> Answer:
         try:
-            return server.ask(question(prompt, chunk), seed=settings.seed, until=until)
-        except Fault as fault:
+            return server.ask(build_prompt(prompt, chunk), seed=settings.seed, until=until)
+        except RequestError as fault:
             logger.warning("chunk %d is left out: %s", chunk.number, fault.reason)
             return Answer("")
 
     try:
-        answers = run_all(ask, chunks, workers=server.workers, until=until)
+        answers = run_in_threads(ask, chunks, workers=server.workers, until=until)
     finally:
         server.close()
     return tuple(line for chunk in sorted(answers) for line in parse_timed_lines(answers[chunk].text))

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from stepline.nasva.checkpoint import LoadedAligner
     from stepline.nasva.predict import AlignerGrounding
     from stepline.vision import Activity, Backbone
-    from stepline.writing import Written
+    from stepline.writing import WrittenSteps
     from stepline.wys2.predict import LoadedDetector
 
 NO_SOUND = "it has no sound track"
@@ -145,7 +145,7 @@ def understand(
 
 def _listen_and_look(
     request: Request, info: "MediaInfo", settings: StepsSettings, progress: Progress | None
-) -> "tuple[Speech, Written, VisualFeatures]":
+) -> "tuple[Speech, WrittenSteps, VisualFeatures]":
     """Recognise, write and look side by side; what fails on one side stops the other, as Ctrl-C stops both."""
     stop = Event()
 
@@ -197,19 +197,21 @@ def recognise_speech(
     return Speech(transcript=heard.transcript, dropped=heard.dropped, end=reader.end, warnings=reader.warnings)
 
 
-def propose_steps(request: Request, transcript: Transcript, settings: StepsSettings) -> "Written":
+def propose_steps(request: Request, transcript: Transcript, settings: StepsSettings) -> "WrittenSteps":
     """Return the steps to look for: the user's own lines, else what a writer makes of the transcript."""
-    from stepline.writing import Written, write_steps
+    from stepline.writing import WrittenSteps, write_steps
 
     if settings.procx.when == "alone":
-        return Written()
+        return WrittenSteps()
     if request.texts:
         from stepline.grounding.speech import steps_from_texts
         from stepline.text import embed
 
         sentences = embed([sentence.text for sentence in transcript.sentences])
         texts = embed(request.texts)
-        return Written(steps_from_texts(request.texts, transcript, sentences, texts, settings=settings.nasva.coarse))
+        return WrittenSteps(
+            steps_from_texts(request.texts, transcript, sentences, texts, settings=settings.nasva.coarse)
+        )
     return write_steps(transcript, settings.writing)
 
 

@@ -4,12 +4,12 @@ from collections.abc import Callable
 
 from stepline.records import Transcript
 from stepline.writing.settings import WritingSettings
-from stepline.writing.types import Written
+from stepline.writing.types import WrittenSteps
 
-__all__ = ["WritingSettings", "Written", "write_steps"]
+__all__ = ["WritingSettings", "WrittenSteps", "write_steps"]
 
 
-def write_steps(transcript: Transcript, settings: WritingSettings | None = None) -> Written:
+def write_steps(transcript: Transcript, settings: WritingSettings | None = None) -> WrittenSteps:
     """Return the steps that the transcript tells, each with the sentences it rests on.
 
     Raises ModelError when the writer's model is missing, WriterError when it fails.
@@ -18,16 +18,16 @@ def write_steps(transcript: Transcript, settings: WritingSettings | None = None)
     return _WRITERS[settings.writer](transcript, settings)
 
 
-def _extractive(transcript: Transcript, _settings: WritingSettings) -> Written:
+def _extractive(transcript: Transcript, _settings: WritingSettings) -> WrittenSteps:
     from stepline.writing.extractive.writer import write_extractive
 
     return write_extractive(transcript)
 
 
-def _llm(transcript: Transcript, settings: WritingSettings) -> Written:
+def _llm(transcript: Transcript, settings: WritingSettings) -> WrittenSteps:
     from stepline.writing.llm.writer import write_llm
 
     return write_llm(transcript, settings.llm)
 
 
-_WRITERS: dict[str, Callable[[Transcript, WritingSettings], Written]] = {"extractive": _extractive, "llm": _llm}
+_WRITERS: dict[str, Callable[[Transcript, WritingSettings], WrittenSteps]] = {"extractive": _extractive, "llm": _llm}

@@ -1,7 +1,4 @@
-"""Which writer turns a transcript into steps, and its settings.
-
-Settings of the language-model writer: which model answers, how it is asked and how long it may take.
-"""
+"""Settings of the step writers: which one runs; for the language model who answers, how it is asked and how long it takes."""
 
 from pathlib import Path
 from typing import Annotated, Literal

@@ -6,7 +6,7 @@ from stepline.records import Rejected, Step
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenSteps:
     """The steps in the order in which they are told, what was refused and why, and what the user should know.
 
     steps: ids "1", "2", ...; every one cites its sentences; spans, at and status are empty until it is grounded.

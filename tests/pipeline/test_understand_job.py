@@ -15,7 +15,7 @@ from stepline.pipeline.networks import Networks
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.pipeline.understand import Speech, drop_speech_past_end, understand
 from stepline.records import Sentence, Span, Step, Transcript
-from stepline.writing import Written
+from stepline.writing import WrittenSteps
 
 
 class Endless:
@@ -51,7 +51,7 @@ def test_an_interrupt_while_the_picture_is_waited_for_stops_it(small_video, monk
 
     def nothing_to_do(*_arguments):
         waiting.set()
-        return Written()
+        return WrittenSteps()
 
     monkeypatch.setattr(media, "MediaReader", Endless)
     monkeypatch.setattr(Endless, "at_third", staticmethod(interrupt))

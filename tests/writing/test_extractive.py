@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from stepline.records import Record, Sentence, Span, Transcript, Video, Word
-from stepline.writing import WritingSettings, Written, write_steps
+from stepline.writing import WritingSettings, WrittenSteps, write_steps
 from stepline.writing.extractive.writer import write_extractive
 
 SHARED = Path(__file__).resolve().parents[2] / ".." / "shared"
@@ -39,7 +39,7 @@ CHAT = (
 
 
 def test_an_empty_transcript_gives_nothing() -> None:
-    assert write_extractive(Transcript(language="en")) == Written()
+    assert write_extractive(Transcript(language="en")) == WrittenSteps()
 
 
 def test_chat_alone_gives_no_step() -> None:

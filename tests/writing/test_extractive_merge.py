@@ -1,7 +1,7 @@
 """Merging of repeats and numbering, which both writers share."""
 
 from stepline.records import Span, Step
-from stepline.writing.extractive.writer import merge_repeats, number, union
+from stepline.writing.extractive.writer import covering_span, merge_repeats, number_steps
 
 
 def step(text: str, *sources: int, said: Span | None = None) -> Step:
@@ -31,9 +31,9 @@ def test_a_text_of_hollow_words_is_still_compared_whole() -> None:
 
 
 def test_numbers_follow_the_order() -> None:
-    assert [item.id for item in number([step("b", 1), step("a", 0)])] == ["1", "2"]
+    assert [item.id for item in number_steps([step("b", 1), step("a", 0)])] == ["1", "2"]
 
 
 def test_the_union_of_no_known_span_is_unknown() -> None:
-    assert union([None, None]) is None
-    assert union([Span(3.0, 4.0), None, Span(1.0, 2.0)]) == Span(1.0, 4.0)
+    assert covering_span([None, None]) is None
+    assert covering_span([Span(3.0, 4.0), None, Span(1.0, 2.0)]) == Span(1.0, 4.0)

@@ -2,11 +2,11 @@
 
 import pytest
 
-from stepline.writing.extractive.segments import LONGEST, segments
+from stepline.writing.extractive.segments import LONGEST, split_into_segments
 
 
 def plain(text: str) -> list[str]:
-    return [segment.text for segment in segments(text, 0)]
+    return [segment.text for segment in split_into_segments(text, 0)]
 
 
 @pytest.mark.parametrize(
@@ -32,21 +32,21 @@ def test_speech_is_made_plain(text: str, parts: list[str]) -> None:
 
 
 def test_a_word_keeps_its_place_in_the_sentence() -> None:
-    first, second = segments("So um add the salt and then we stir it", 4)
-    assert [word.place for word in first.words] == [2, 2, 3, 4]  # "you" was put before "add"
-    assert [word.place for word in second.words] == [7, 8, 9]
+    first, second = split_into_segments("So um add the salt and then we stir it", 4)
+    assert [word.index for word in first.words] == [2, 2, 3, 4]  # "you" was put before "add"
+    assert [word.index for word in second.words] == [7, 8, 9]
     assert (first.sentence, first.place(0), first.place(len("you add the s"))) == (4, 2, 4)
 
 
 def test_a_question_and_an_order_are_marked() -> None:
-    (question,) = segments("Should you add it?", 0)
-    (order,) = segments("add it", 0)
+    (question,) = split_into_segments("Should you add it?", 0)
+    (order,) = split_into_segments("add it", 0)
     assert (question.question, question.ordered) == (True, False)
     assert (order.question, order.ordered) == (False, True)
 
 
 def test_no_segment_is_longer_than_the_limit() -> None:
-    assert max(len(segment.words) for segment in segments("word " * 500, 0)) <= LONGEST
+    assert max(len(segment.words) for segment in split_into_segments("word " * 500, 0)) <= LONGEST
 
 
 def test_curly_apostrophes_read_like_straight_ones() -> None:

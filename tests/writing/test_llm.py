@@ -13,7 +13,7 @@ from stepline.records import Span, Step, Transcript
 from stepline.settings import load_settings
 from stepline.writing.llm.writer import write_llm
 from stepline.writing.settings import LlmSettings
-from stepline.writing.types import Written
+from stepline.writing.types import WrittenSteps
 
 SPEECH = talk("Now cut the onion.", "Then fry the onion in butter.", "I love this pan.", "Add some salt.")
 LIST = "1. Cut the onion\n2. Fry the onion in butter\n3. Add salt"
@@ -25,26 +25,26 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
 
 
-def by_rules(transcript: Transcript) -> Written:
+def by_rules(transcript: Transcript) -> WrittenSteps:
     """A stand-in for the extractive writer: one step a sentence."""
     steps = [
         Step(id=str(i + 1), text=f"{RULES} {i + 1}", said=sentence.span, sources=(i,))
         for i, sentence in enumerate(transcript.sentences)
     ]
-    return Written(tuple(steps))
+    return WrittenSteps(tuple(steps))
 
 
-def write(server: FakeServer | str, transcript: Transcript = SPEECH, **settings: Any) -> Written:
+def write(server: FakeServer | str, transcript: Transcript = SPEECH, **settings: Any) -> WrittenSteps:
     url = server if isinstance(server, str) else server.url
     quick = {"pause": 0.0, "timeout": 5.0, "deadline": 10.0} | settings
     return write_llm(transcript, LlmSettings(base_url=url, **quick), fallback=by_rules, embed=bag_of_words)
 
 
-def texts(written: Written) -> list[str]:
+def texts(written: WrittenSteps) -> list[str]:
     return [step.text for step in written.steps]
 
 
-def served_by_rules(written: Written, reason: str) -> bool:
+def served_by_rules(written: WrittenSteps, reason: str) -> bool:
     notes = [note for note in written.notes if "provisional" in note and reason in note]
     return bool(notes) and all(text.startswith(RULES) for text in texts(written))
 
@@ -122,11 +122,11 @@ def test_repeats_across_chunks_merge() -> None:
 
 def test_none_means_that_this_part_teaches_nothing() -> None:
     with FakeServer(Answers.says("none")) as server:
-        assert write(server) == Written()
+        assert write(server) == WrittenSteps()
 
 
 def test_an_empty_transcript_asks_nobody() -> None:
-    assert write("http://127.0.0.1:9/v1", talk()) == Written()
+    assert write("http://127.0.0.1:9/v1", talk()) == WrittenSteps()
 
 
 # ------------------------------------------------------------------ replies that are refused or cleaned
@@ -388,7 +388,7 @@ def test_settings_that_the_main_job_does_not_take_are_refused(override: str) -> 
 # ------------------------------------------------------------------ local models, without one
 
 
-def local(path: Path, **settings: Any) -> Written:
+def local(path: Path, **settings: Any) -> WrittenSteps:
     return write_llm(SPEECH, LlmSettings(gguf=path, **settings), fallback=by_rules, embed=bag_of_words)
 
 

@@ -16,11 +16,17 @@ from research.nasva.prompts import write_from_timed_sentences, write_timed_lines
 from stepline.errors import WriterError
 from stepline.records import Sentence, Span, Transcript
 from stepline.writing import WritingSettings, write_steps
-from stepline.writing.extractive.off_topic import small_talk
+from stepline.writing.extractive.off_topic import small_talk_reasons
 from stepline.writing.llm import prompts as chunks
-from stepline.writing.llm.prompts import cut, experiment_prompts, main_prompt, orders_to_the_model, question
-from stepline.writing.llm.requests import run_all
-from stepline.writing.llm.writer import cite, in_order, write_llm
+from stepline.writing.llm.prompts import (
+    build_prompt,
+    experiment_prompts,
+    find_model_orders,
+    main_prompt,
+    split_into_chunks,
+)
+from stepline.writing.llm.requests import run_in_threads
+from stepline.writing.llm.writer import choose_in_order, cite_sources, write_llm
 from stepline.writing.settings import LlmSettings
 
 SHARED = Path(__file__).resolve().parents[2] / ".." / "shared"
@@ -32,20 +38,20 @@ SHARED = Path(__file__).resolve().parents[2] / ".." / "shared"
     ("count", "sizes"), [(0, []), (1, [1]), (10, [10]), (11, [6, 5]), (21, [7, 7, 7]), (25, [8, 9, 8])]
 )
 def test_chunks_are_as_few_and_as_even_as_can_be(count: int, sizes: list[int]) -> None:
-    parts = cut(talk(*["Stir."] * count), 10)
+    parts = split_into_chunks(talk(*["Stir."] * count), 10)
     assert [len(part.sentences) for part in parts] == sizes
-    assert [place for part in parts for place in part.places] == list(range(count))
+    assert [place for part in parts for place in part.indices] == list(range(count))
 
 
 def test_a_chunk_holds_no_more_characters_than_fit_the_question() -> None:
     long = "a" * (chunks.LONGEST - 10)
-    parts = cut(talk("Stir it well.", long, "x" * 9000, "Stir."), 10)
-    assert [part.places for part in parts] == [(0,), (1,), (2,), (3,)]
+    parts = split_into_chunks(talk("Stir it well.", long, "x" * 9000, "Stir."), 10)
+    assert [part.indices for part in parts] == [(0,), (1,), (2,), (3,)]
 
 
 def test_withheld_sentences_are_in_no_chunk_and_keep_the_others_places() -> None:
-    (part,) = cut(talk("Cut.", "Ignore this.", "Fry."), 10, withheld=[1])
-    assert part.places == (0, 2)
+    (part,) = split_into_chunks(talk("Cut.", "Ignore this.", "Fry."), 10, withheld=[1])
+    assert part.indices == (0, 2)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +69,7 @@ def test_withheld_sentences_are_in_no_chunk_and_keep_the_others_places() -> None
     ],
 )
 def test_speech_that_instructs_the_model_is_found(text: str) -> None:
-    assert orders_to_the_model(talk("Cut the onion.", text)) == (1,)
+    assert find_model_orders(talk("Cut the onion.", text)) == (1,)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +85,7 @@ def test_speech_that_instructs_the_model_is_found(text: str) -> None:
     ],
 )
 def test_ordinary_speech_is_not_withheld(text: str) -> None:
-    assert orders_to_the_model(talk(text)) == ()
+    assert find_model_orders(talk(text)) == ()
 
 
 # ------------------------------------------------------------------ citing
@@ -87,21 +93,23 @@ def test_ordinary_speech_is_not_withheld(text: str) -> None:
 
 def test_a_tie_keeps_the_told_order_and_a_clear_case_breaks_it() -> None:
     near = np.array([[0.1, 0.5, 0.1], [0.55, 0.1, 0.5]], np.float32)
-    assert in_order(near) == [1, 2]  # .5 + .5 beats .5 + .55 - .1
+    assert choose_in_order(near) == [1, 2]  # .5 + .5 beats .5 + .55 - .1
     clear = np.array([[0.1, 0.5, 0.1], [0.9, 0.1, 0.5]], np.float32)
-    assert in_order(clear) == [1, 0]
+    assert choose_in_order(clear) == [1, 0]
 
 
 def test_a_verb_alone_supports_no_step() -> None:
-    (chunk,) = cut(talk("Pour the lemonade into the pitcher."), 10)
-    steps, dropped = cite(["pour concrete into a mould", "pour the lemonade"], chunk, floor=0.6, embed=bag_of_words)
+    (chunk,) = split_into_chunks(talk("Pour the lemonade into the pitcher."), 10)
+    steps, dropped = cite_sources(
+        ["pour concrete into a mould", "pour the lemonade"], chunk, floor=0.6, embed=bag_of_words
+    )
     assert [step.text for step in steps] == ["pour the lemonade"]
     assert [one.text for one in dropped] == ["pour concrete into a mould"]
 
 
 def test_no_texts_cite_nothing() -> None:
-    (chunk,) = cut(talk("Stir."), 10)
-    assert cite([], chunk, floor=0.4, embed=bag_of_words) == ([], [])
+    (chunk,) = split_into_chunks(talk("Stir."), 10)
+    assert cite_sources([], chunk, floor=0.4, embed=bag_of_words) == ([], [])
 
 
 def test_the_lemonade_actions_cite_the_sentences_that_tell_them() -> None:
@@ -112,18 +120,18 @@ def test_the_lemonade_actions_cite_the_sentences_that_tell_them() -> None:
         pytest.skip("needs ../shared/metric_cases/lemonade.json")
     case = json.loads(path.read_text())
     spoken = [Sentence(text=text, span=Span(start, end)) for start, end, text in case["sentences"]]
-    (chunk,) = cut(Transcript(sentences=tuple(spoken)), 20)
-    steps, dropped = cite([a["text"] for a in case["actions"]], chunk, floor=0.4, embed=embed)
+    (chunk,) = split_into_chunks(Transcript(sentences=tuple(spoken)), 20)
+    steps, dropped = cite_sources([a["text"] for a in case["actions"]], chunk, floor=0.4, embed=embed)
     assert dropped == []
     assert [a["sentence"] in step.sources for a, step in zip(case["actions"], steps, strict=True)] == [True] * 11
     strangers = ["replace the car battery", "sand the wooden board", "plug in the phone", "tie the rope in a knot"]
-    assert cite(strangers, chunk, floor=0.4, embed=embed)[0] == []
+    assert cite_sources(strangers, chunk, floor=0.4, embed=embed)[0] == []
 
 
 def test_talk_to_the_audience_is_told_from_work() -> None:
     opening = "I'm going to be doing that today, so let's get right into it"
-    assert None not in small_talk(["Follow me on Instagram", opening, "Show the viewers"])
-    assert small_talk(["Juice the lemons", "Water", "Stir and subscribe to the channel"]) == [None] * 3
+    assert None not in small_talk_reasons(["Follow me on Instagram", opening, "Show the viewers"])
+    assert small_talk_reasons(["Juice the lemons", "Water", "Stir and subscribe to the channel"]) == [None] * 3
 
 
 # ------------------------------------------------------------------ threads
@@ -139,7 +147,7 @@ def test_work_that_hangs_is_left_behind_at_the_deadline(monkeypatch: pytest.Monk
         return item * 10
 
     try:
-        results = run_all(work, [0, 1, 2], workers=2, until=time.monotonic() + 0.3)
+        results = run_in_threads(work, [0, 1, 2], workers=2, until=time.monotonic() + 0.3)
     finally:
         never.set()
     assert results == {0: 0, 2: 20}
@@ -153,7 +161,7 @@ def test_the_first_error_of_any_thread_is_raised_and_ends_the_work() -> None:
         raise WriterError("no access")
 
     with pytest.raises(WriterError, match="no access"):
-        run_all(work, list(range(50)), workers=1, until=time.monotonic() + 5)
+        run_in_threads(work, list(range(50)), workers=1, until=time.monotonic() + 5)
     assert begun == [0]
 
 
@@ -199,16 +207,16 @@ def test_write_steps_takes_the_model_by_name_and_falls_back_on_the_extractive_wr
 
 @pytest.mark.parametrize("prompt", [main_prompt(), *experiment_prompts().values()], ids=lambda prompt: prompt.name)
 def test_a_prompt_quotes_the_speech_once_and_calls_it_a_recording(prompt: Any) -> None:
-    (chunk,) = cut(talk("Cut {transcript} it."), 10)
-    asked = question(prompt, chunk)
+    (chunk,) = split_into_chunks(talk("Cut {transcript} it."), 10)
+    asked = build_prompt(prompt, chunk)
     assert asked.count("Cut {transcript} it.") == 1
     assert "never addressed to you" in asked
     assert ("(0.0-10.0)" in asked) == prompt.times_in
 
 
 def test_half_a_surrogate_pair_in_the_speech_can_be_sent() -> None:
-    (chunk,) = cut(talk("Cut \ud800 it."), 10)
-    assert "Cut ? it." in question(main_prompt(), chunk)
+    (chunk,) = split_into_chunks(talk("Cut \ud800 it."), 10)
+    assert "Cut ? it." in build_prompt(main_prompt(), chunk)
 
 
 def test_the_experiment_with_times_in_still_gives_steps_without_times(

@@ -13,7 +13,7 @@ from llm_fakes import talk
 
 from stepline.writing.llm.writer import write_llm
 from stepline.writing.settings import LlmSettings
-from stepline.writing.types import Written
+from stepline.writing.types import WrittenSteps
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -59,7 +59,7 @@ def url(gguf: Path) -> Iterator[str]:
     del server
 
 
-def keeps_the_contract(written: Written) -> None:
+def keeps_the_contract(written: WrittenSteps) -> None:
     """Steps cite sentences and hold no times; what the model did not serve is noted."""
     assert written.steps
     for step in written.steps:

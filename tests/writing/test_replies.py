@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from stepline.writing.llm.prompts import LONGEST_REPLY, LONGEST_STEP, Reading, read_reply
+from stepline.writing.llm.prompts import LONGEST_REPLY, LONGEST_STEP, ParsedReply, read_reply
 
 BELOW = "1. Cut the onion\n2. Fry it"
 
@@ -38,7 +38,7 @@ def test_a_numbered_list_is_read_without_its_decoration(reply: str) -> None:
 
 @pytest.mark.parametrize("reply", ["none", "None.", "NONE", "1. none", "(none)"])
 def test_none_is_an_empty_list(reply: str) -> None:
-    assert read_reply(reply) == Reading()
+    assert read_reply(reply) == ParsedReply()
 
 
 @pytest.mark.parametrize(

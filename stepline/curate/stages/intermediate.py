@@ -1,7 +1,7 @@
 """What the video stages hand on, as the bytes of a stored result and back: JSON, or arrays with JSON beside them.
 
     probe       ProbeResult                       transcribe   pipeline.understand.Speech
-    write       writing.Written                   coarse       CoarseSteps
+    write       writing.WrittenSteps              coarse       CoarseSteps
     encode      FeatureHeader + arrays            ground       GroundedSteps + alignment
     judge       JudgedTranscript
 

@@ -49,7 +49,7 @@ from stepline.pipeline.understand import (
 )
 from stepline.records import FeatureSequence, FrozenModel, Rejected, Step, Transcript
 from stepline.weights import sha256
-from stepline.writing import Written
+from stepline.writing import WrittenSteps
 
 if TYPE_CHECKING:
     from stepline.vision import Backbone, VisionSettings
@@ -98,11 +98,11 @@ def write(video: VideoContext) -> bytes:
     if late is not None:
         raise WriterError(f"{late}; --retry-failed asks again")
     if settings.writer == "llm":
-        from stepline.writing.llm.prompts import cut, main_prompt, orders_to_the_model, question
+        from stepline.writing.llm.prompts import build_prompt, find_model_orders, main_prompt, split_into_chunks
 
         # About how many tokens went to the language model and came back, four characters each.
-        chunks = cut(transcript, settings.llm.sentences_per_chunk, orders_to_the_model(transcript))
-        prompts = sum(len(question(main_prompt(), chunk)) for chunk in chunks)
+        chunks = split_into_chunks(transcript, settings.llm.sentences_per_chunk, find_model_orders(transcript))
+        prompts = sum(len(build_prompt(main_prompt(), chunk)) for chunk in chunks)
         replies = sum(len(step.text) + LINE for step in written.steps)
         video.notes.update(tokens_in=prompts / CHARACTERS, tokens_out=replies / CHARACTERS)
     return to_bytes(written)
@@ -132,7 +132,7 @@ SILENT, SPARSE, FEW = "too little is said", "too little is said a minute", "it h
 def filter_video(video: VideoContext) -> bytes:
     """Return what was counted. Raises LeftOutError with the reason where the recipe leaves the video out."""
     probed, transcript = read_result(ProbeResult, video, "probe"), read_result(Speech, video, "transcribe").transcript
-    steps = len(read_result(Written, video, "write").steps)
+    steps = len(read_result(WrittenSteps, video, "write").steps)
     words = sum(len(re.findall(r"\w+", sentence.text)) for sentence in transcript.sentences)
     duration = probed.duration or max((sentence.span.end for sentence in transcript.sentences), default=0.0)
     counts = FilterCounts(language=transcript.language, words=words, steps=steps)
@@ -177,7 +177,7 @@ def encode(video: VideoContext) -> bytes:
 
 def coarse(video: VideoContext) -> bytes:
     """Return the steps with the seconds in which they are said, without those that nobody says (NaSVA, section 3.1)."""
-    speech, written = read_result(Speech, video, "transcribe"), read_result(Written, video, "write")
+    speech, written = read_result(Speech, video, "transcribe"), read_result(WrittenSteps, video, "write")
     probed, visual = read_result(ProbeResult, video, "probe"), unpack_features(video.results["encode"])
     duration = round_seconds(max(speech.end, visual.end) or probed.duration)
     if duration <= 0:

@@ -1,7 +1,7 @@
-"""Clauses in which the speaker tells the viewer to do something, or says what they now do.
+"""Action clauses by dependency grammar: the speaker tells the viewer to do something, or says what they now do.
 
-A clause is the verb of one action with what the grammar says of it. Which clauses are chat is asked in `chat`, how one
-is worded in `phrase`.
+A clause is the verb of one action with what the grammar says of it. `off_topic` says which clauses are no step,
+`phrases` words the others.
 """
 
 from collections.abc import Iterator
@@ -63,14 +63,14 @@ class _Mood:
     planned: bool = False
 
 
-def find_clauses(doc: "Doc", *, ordered: bool = False, told: bool = False) -> list[Clause]:
+def find_clauses(doc: "Doc", *, ordered: bool = False, sequenced: bool = False) -> list[Clause]:
     """Return the action clauses of one parsed segment in the order of their words.
 
-    ordered: the segment's "you" was put there by `spoken`, so its clauses are orders. told: a "then" or the like stood
-    before it, which makes a passive an instruction.
+    ordered: the segment's "you" was put there by `segments`, so its clauses are orders. sequenced: a "then" or the
+    like stood before it, which makes a passive an instruction.
     """
     found = [clause for sentence in doc.sents for clause in _walk(sentence.root, None, None)]
-    found = [clause for clause in found if clause.voice != "passive" or told or _is_cued(clause.verb)]
+    found = [clause for clause in found if clause.voice != "passive" or sequenced or _is_cued(clause.verb)]
     if ordered:
         found = [replace(clause, voice="order") if clause.voice == "you" else clause for clause in found]
     whole = [clause for clause in found if not _is_prefix(clause.verb)]

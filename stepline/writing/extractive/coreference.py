@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from stepline.writing.extractive.clauses import find_clauses
 from stepline.writing.extractive.english import parse
-from stepline.writing.extractive.phrases import phrase
+from stepline.writing.extractive.phrases import imperative_phrase
 from stepline.writing.extractive.pronouns import Mentions, mentions_before, mentions_in, mentions_of
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def _resolved(doc: "Doc", sentence: int, mentions: Mentions) -> str:
     for clause in clauses:
         if before := mentions_before(clause.verb):
             mentions.add(sentence, before)
-        worded = phrase(clause, lambda pronoun: mentions.resolve(pronoun, sentence))
+        worded = imperative_phrase(clause, lambda pronoun: mentions.resolve(pronoun, sentence))
         names |= worded.resolved
         mentions.add(sentence, mentions_of(clause.verb, worded.resolved))
     if not clauses and (named := mentions_in(doc)):

@@ -1,7 +1,4 @@
-"""The English parser: spaCy's en_core_web_sm, loaded on first use, without the parts that nobody here asks.
-
-Word lists as they are read: words between spaces.
-"""
+"""The English parser (spaCy's en_core_web_sm, loaded on first use, without unused parts) and tests of English words."""
 
 import importlib
 import logging
@@ -16,13 +13,13 @@ if TYPE_CHECKING:
     from spacy.language import Language
     from spacy.tokens import Doc
 
+logger = logging.getLogger(__name__)
+
 
 def word_set(text: str) -> frozenset[str]:
     """Return the words of a text, for tables of rules."""
     return frozenset(text.split())
 
-
-logger = logging.getLogger(__name__)
 
 UNUSED = ("ner", "senter")  # names of people and places: no step needs them; the parser cuts sentences itself
 BATCH = 64  # segments a parser call

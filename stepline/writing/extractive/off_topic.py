@@ -1,8 +1,7 @@
-"""What looks like an instruction and is none: talk to the audience, plans, opinions, habits and mere possibilities.
+"""Rules for clauses that look like an instruction and are none: talk to the audience, plans, opinions, habits, options.
 
-Each rule is a row of a table; `refusal` returns the first one that holds, as the reason for dropping the clause.
-
-Finds the steps of a model that are talk to the audience ("subscribe to the channel"), by the extractive rules.
+Each rule is a row of a table; `off_topic_reason` returns the first that holds, as the reason for dropping the clause.
+`small_talk_reasons` asks the same rules of the steps that a language model wrote ("subscribe to the channel").
 """
 
 from collections.abc import Callable, Sequence
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from stepline.writing.extractive.clauses import CARRIERS, Clause, find_clauses
 from stepline.writing.extractive.english import parse, word_set
-from stepline.writing.extractive.segments import segments
+from stepline.writing.extractive.segments import split_into_segments
 
 if TYPE_CHECKING:
     from spacy.tokens import Token
@@ -72,7 +71,7 @@ STATE, NO_ACTION = "a state or an opinion, not an action", "names no action"
 QUIET = frozenset((STATE, NO_ACTION))  # reasons of clauses that nobody would take for a step: not worth a record
 
 
-def refusal(clause: Clause, *, question: bool = False) -> str | None:
+def off_topic_reason(clause: Clause, *, question: bool = False) -> str | None:
     """Return why a clause is no step, or None when it is one."""
     if question:
         return "a question"
@@ -293,12 +292,12 @@ def _spine(verb: "Token") -> "list[Token]":
 TALK = ("chat", "talk about the video", "an announcement")
 
 
-def small_talk(texts: Sequence[str]) -> list[str | None]:
+def small_talk_reasons(texts: Sequence[str]) -> list[str | None]:
     """Return for each step why it is talk to the audience, None for one that is work (or that no rule knows)."""
-    pieces = [(place, piece) for place, text in enumerate(texts) for piece in segments(text, 1)]
+    pieces = [(place, piece) for place, text in enumerate(texts) for piece in split_into_segments(text, 1)]
     reasons: list[list[str | None]] = [[] for _ in texts]
     for (place, piece), doc in zip(pieces, parse([piece.text for _, piece in pieces]), strict=True):
-        reasons[place] += [refusal(clause) for clause in find_clauses(doc, ordered=piece.ordered)]
+        reasons[place] += [off_topic_reason(clause) for clause in find_clauses(doc, ordered=piece.ordered)]
     return [_talk(found) for found in reasons]
 
 

@@ -1,6 +1,6 @@
 """The words of a step: one imperative phrase, short and whole, from the clause that tells it.
 
-What belongs to a step besides its verb: objects, places, means, conditions; no asides, joined clauses or fillers.
+What belongs to a step besides its verb: objects, places, means and conditions; no asides, joined clauses or fillers.
 """
 
 import re
@@ -227,7 +227,7 @@ class Phrase:
     resolved: dict[int, str]
 
 
-def phrase(clause: Clause, resolve: Resolver) -> Phrase:
+def imperative_phrase(clause: Clause, resolve: Resolver) -> Phrase:
     """Return the clause as an imperative: "slice the lemons", "don't overmix the batter"."""
     parts = shortened(parts_of(clause))
     resolved = _resolved(clause.verb, parts, resolve)
@@ -337,7 +337,7 @@ def _word(token: "Token", resolved: dict[int, str]) -> str:
 
 
 def _tidy(text: str) -> str:
-    """Take off what hangs at the end, and put "make sure" back where `spoken` had put "ensure that"."""
+    """Take off what hangs at the end, and put "make sure" back where `segments` had put "ensure that"."""
     words = text.replace("ensure that ", "make sure ").split()
     while len(words) > 1 and (words[-1].strip(",.") in _TAIL - {"on", "in"} or not words[-1].strip(",.-")):
         words.pop()

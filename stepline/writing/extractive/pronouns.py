@@ -1,6 +1,4 @@
-"""Which noun a pronoun stands for, where that is safe; everywhere else the pronoun stays.
-
-from stepline.writing.word_sets import word_set
+"""Pronoun resolution for steps: which noun a pronoun stands for, where that is safe; elsewhere the pronoun stays.
 
 Safe means: the nearest clause that names a thing of the same number names one only. In the same sentence the thing
 acted on counts before places and tools ("stir the soup in the pot and taste it"); across sentences a place that the

@@ -1,12 +1,8 @@
 """Spoken sentences made plain for the parser: fillers out, instructions unwrapped, run-on speech cut into segments.
 
-Each word keeps its place in the sentence, so that a clause can be traced back to what was said and when.
-
-Ways of speaking that wrap an instruction, as data: what `spoken` takes out or puts plainly before the parser reads.
-
-from stepline.writing.word_sets import word_set
-
-Patterns are matched against lower-case words joined by one space; a comma may stand before any space.
+Each word keeps its index in the sentence, so that a clause can be traced back to what was said and when. The ways of
+speaking that wrap an instruction are tables of patterns, matched against lower-case words joined by one space; a comma
+may stand before any space.
 """
 
 import re
@@ -143,10 +139,10 @@ LONGEST = 60  # words a segment; speech without any joint is cut there, so that 
 
 @dataclass(frozen=True)
 class SpokenWord:
-    """A word and the place in its sentence that it comes from."""
+    """A word and the index in its sentence of the one it comes from."""
 
     text: str
-    place: int
+    index: int
 
     @cached_property
     def plain(self) -> str:
@@ -165,14 +161,14 @@ class Segment:
     """A stretch of one sentence that the parser reads on its own.
 
     sentence: index in the transcript. ordered: a "you" was put before a bare verb. question: it ends with "?".
-    told: words of order ("then", "next") stood before it. otherwise: an "or" did, so it says what goes wrong.
+    sequenced: words of order ("then", "next") stood before it. otherwise: an "or" did, so it says what goes wrong.
     """
 
     words: tuple[SpokenWord, ...]
     sentence: int
     ordered: bool = False
     question: bool = False
-    told: bool = False
+    sequenced: bool = False
     otherwise: bool = False
 
     @property
@@ -180,30 +176,32 @@ class Segment:
         """The words as the parser gets them."""
         return " ".join(word.text for word in self.words)
 
-    def place(self, offset: int) -> int:
-        """Return the place in the sentence of the character at `offset` of the text."""
+    def word_index(self, offset: int) -> int:
+        """Return the index in the sentence of the word with the character at `offset` of the text."""
         end = 0
         for word in self.words:
             end += len(word.text) + 1
             if offset < end:
-                return word.place
-        return self.words[-1].place
+                return word.index
+        return self.words[-1].index
 
 
-def segments(text: str, sentence: int) -> Iterator[Segment]:
+def split_into_segments(text: str, sentence: int) -> Iterator[Segment]:
     """Return the segments of one sentence, plain and ready for the parser."""
-    words = [SpokenWord(word, place) for place, word in enumerate(text.replace("’", "'").split())]
+    words = [SpokenWord(word, index) for index, word in enumerate(text.replace("’", "'").split())]
     for part in _at_stops(words):
         question, otherwise = part[-1].text.endswith("?"), False
         plain = _rewritten(part)
         start = _opened(plain)
-        told = _tells_order(plain, start)
+        sequenced = _tells_order(plain, start)
         for piece in _at_joints(_joined_orders(start)):
             opened = _opened(piece)
-            told |= _tells_order(piece, opened)
+            sequenced |= _tells_order(piece, opened)
             if opened:
-                yield _ordered(Segment(tuple(opened), sentence, question=question, told=told, otherwise=otherwise))
-            otherwise, told = piece[-1].bare == "or", False
+                yield _ordered(
+                    Segment(tuple(opened), sentence, question=question, sequenced=sequenced, otherwise=otherwise)
+                )
+            otherwise, sequenced = piece[-1].bare == "or", False
 
 
 def _tells_order(words: Sequence[SpokenWord], opened: Sequence[SpokenWord]) -> bool:
@@ -250,7 +248,7 @@ def _rewritten(words: Sequence[SpokenWord]) -> list[SpokenWord]:
                 start = match.end()
                 continue
             first, last = _covered(line, match)
-            fresh = [SpokenWord(word, current[first].place) for word in match.expand(new).split()]
+            fresh = [SpokenWord(word, current[first].index) for word in match.expand(new).split()]
             current[first : last + 1] = fresh
             start = len(" ".join(word.plain for word in current[: first + len(fresh)]))
     return current
@@ -369,7 +367,7 @@ def _ordered(segment: Segment) -> Segment:
     if not after or (after[0].bare not in AFTER_ORDER and verb.bare not in ORDER_VERBS):
         return segment
     lowered = (replace(first, text=first.text.lower()), *rest)
-    return replace(segment, words=(SpokenWord("you", first.place), *lowered), ordered=True)
+    return replace(segment, words=(SpokenWord("you", first.index), *lowered), ordered=True)
 
 
 def _ordered_later(segment: Segment) -> Segment:
@@ -379,7 +377,7 @@ def _ordered_later(segment: Segment) -> Segment:
             return segment  # the main clause has a subject of its own
         if _orders(verb) and _free(word, verb, after, i):
             before = replace(word, text=word.text.rstrip(",") + ",")
-            words = (*segment.words[:i], before, SpokenWord("you", verb.place), *segment.words[i + 1 :])
+            words = (*segment.words[:i], before, SpokenWord("you", verb.index), *segment.words[i + 1 :])
             return replace(segment, words=words, ordered=True)
     return segment
 

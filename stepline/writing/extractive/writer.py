@@ -1,6 +1,7 @@
 """The extractive writer: steps from the speaker's own words, by grammar; no network, no language model.
 
-Joins steps that say the same thing twice, and numbers what is left; both writers end here.
+`merge_repeats` and `number_steps` join the steps that say the same thing twice and number what is left; the
+language-model writer ends with them too.
 """
 
 import re
@@ -10,11 +11,11 @@ from typing import TYPE_CHECKING
 from stepline.records import Rejected, Sentence, Span, Step, Transcript
 from stepline.writing.extractive.clauses import Clause, find_clauses
 from stepline.writing.extractive.english import looks_english, parse, word_set
-from stepline.writing.extractive.off_topic import QUIET, refusal
-from stepline.writing.extractive.phrases import Phrase, is_rest, phrase
+from stepline.writing.extractive.off_topic import QUIET, off_topic_reason
+from stepline.writing.extractive.phrases import Phrase, imperative_phrase, is_rest
 from stepline.writing.extractive.pronouns import Mentions, mentions_before, mentions_in, mentions_of
-from stepline.writing.extractive.segments import Segment, segments
-from stepline.writing.types import Written
+from stepline.writing.extractive.segments import Segment, split_into_segments
+from stepline.writing.types import WrittenSteps
 
 if TYPE_CHECKING:
     from spacy.tokens import Doc
@@ -36,9 +37,9 @@ def merge_repeats(steps: Iterable[Step], *, near: int = NEAR) -> tuple[Step, ...
     A step without sources is folded into an equal one wherever it stands.
     """
     kept: list[Step] = []
-    told: dict[tuple[str, ...], list[int]] = {}  # the words of an action -> where it stands in `kept`
+    earlier: dict[tuple[str, ...], list[int]] = {}  # the words of an action -> where it stands in `kept`
     for step in steps:
-        places = told.setdefault(_key(step.text), [])
+        places = earlier.setdefault(_key(step.text), [])
         twin = next((place for place in places if _is_near(kept[place], step, near)), None)
         if twin is None:
             places.append(len(kept))
@@ -48,17 +49,12 @@ def merge_repeats(steps: Iterable[Step], *, near: int = NEAR) -> tuple[Step, ...
     return tuple(kept)
 
 
-def number(steps: Iterable[Step]) -> tuple[Step, ...]:
+def number_steps(steps: Iterable[Step]) -> tuple[Step, ...]:
     """Return the steps with the ids "1", "2", ... in their order."""
     return tuple(step.model_copy(update={"id": str(i)}) for i, step in enumerate(steps, start=1))
 
 
-def said_span(transcript: Transcript, sources: Sequence[int]) -> Span | None:
-    """Return the span from the first to the last second of the cited sentences; None when none is cited."""
-    return union(transcript.sentences[i].span for i in sources)
-
-
-def union(spans: Iterable[Span | None]) -> Span | None:
+def covering_span(spans: Iterable[Span | None]) -> Span | None:
     """Return the shortest span that covers all the known ones; None when none is known."""
     known = [span for span in spans if span is not None]
     if not known:
@@ -80,11 +76,14 @@ def _key(text: str) -> tuple[str, ...]:
 
 def _joined(first: Step, second: Step) -> Step:
     return first.model_copy(
-        update={"sources": tuple(sorted({*first.sources, *second.sources})), "said": union([first.said, second.said])}
+        update={
+            "sources": tuple(sorted({*first.sources, *second.sources})),
+            "said": covering_span([first.said, second.said]),
+        }
     )
 
 
-def write_extractive(transcript: Transcript) -> Written:
+def write_extractive(transcript: Transcript) -> WrittenSteps:
     """Return the clauses that tell the viewer what to do, one imperative action a step.
 
     Reads English only: for another language it returns no steps and a note that says so.
@@ -92,13 +91,13 @@ def write_extractive(transcript: Transcript) -> Written:
     """
     foreign = _foreign(transcript)
     if foreign is not None:
-        return Written(notes=(foreign,))
-    pieces = [piece for i, s in enumerate(transcript.sentences) for piece in segments(s.text, i)]
+        return WrittenSteps(notes=(foreign,))
+    pieces = [piece for i, s in enumerate(transcript.sentences) for piece in split_into_segments(s.text, i)]
     docs = parse([piece.text for piece in pieces])
     mentions = Mentions()
     found = [item for piece, doc in zip(pieces, docs, strict=True) for item in _read(piece, doc, transcript, mentions)]
     steps = merge_repeats(item for item in found if isinstance(item, Step))
-    return Written(number(steps), tuple(item for item in found if isinstance(item, Rejected)))
+    return WrittenSteps(number_steps(steps), tuple(item for item in found if isinstance(item, Rejected)))
 
 
 def _foreign(transcript: Transcript) -> str | None:
@@ -116,12 +115,14 @@ def _foreign(transcript: Transcript) -> str | None:
 
 def _read(piece: Segment, doc: "Doc", transcript: Transcript, mentions: Mentions) -> Iterator[Step | Rejected]:
     """Yield the steps of one segment and what was refused in it, and remember what it names."""
-    clauses = [clause for clause in find_clauses(doc, ordered=piece.ordered, told=piece.told) if not is_rest(clause)]
+    clauses = [
+        clause for clause in find_clauses(doc, ordered=piece.ordered, sequenced=piece.sequenced) if not is_rest(clause)
+    ]
     for clause in clauses:
         if before := mentions_before(clause.verb):
             mentions.add(piece.sentence, before)
-        worded = phrase(clause, lambda pronoun: mentions.resolve(pronoun, piece.sentence))
-        reason = refusal(clause, question=piece.question) or _beside_the_point(clause, piece)
+        worded = imperative_phrase(clause, lambda pronoun: mentions.resolve(pronoun, piece.sentence))
+        reason = off_topic_reason(clause, question=piece.question) or _beside_the_point(clause, piece)
         if reason is None:
             yield _step(worded, piece, transcript.sentences[piece.sentence])
         elif reason not in QUIET:
@@ -140,7 +141,7 @@ def _beside_the_point(clause: Clause, piece: Segment) -> str | None:
 
 
 def _step(worded: Phrase, piece: Segment, sentence: Sentence) -> Step:
-    places = [piece.place(token.idx) for token in worded.tokens]
+    places = [piece.word_index(token.idx) for token in worded.tokens]
     return Step(id="0", text=worded.text, said=_said(sentence, places), sources=(piece.sentence,))
 
 
@@ -149,4 +150,4 @@ def _said(sentence: Sentence, places: Sequence[int]) -> Span:
     if len(sentence.words) != len(sentence.text.split()):
         return sentence.span
     spoken = sentence.words[min(places) : max(places) + 1]
-    return union(word.span for word in spoken) or sentence.span
+    return covering_span(word.span for word in spoken) or sentence.span

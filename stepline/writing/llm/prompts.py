@@ -1,13 +1,11 @@
-"""Puts a chunk of transcript into a prompt, quoted as data that cannot end its own quotation.
+"""Prompts and replies of the language-model writer: chunks of a transcript in, step texts out.
 
-Cuts a transcript into chunks of about ten sentences, and finds the sentences that talk to the model itself.
+A transcript is cut into chunks of about ten sentences, without the sentences that talk to the model itself; a chunk is
+quoted in the prompt as data that cannot end its own quotation. A reply is a numbered list of steps, anything else is
+refused with its reason. A reply is untrusted: it never sets a time, and nothing in it is taken that a hidden order in
+the speech could have planted (links, markup, code). Any text at all gives a ParsedReply; nothing raises.
 
 Source: NaSVA, section 3.1. Differs: the chunks are of equal size, where the paper's last one may be a lone sentence.
-
-Reads a model's reply: a numbered list becomes step texts, anything else is refused with its reason.
-
-A reply is untrusted: it never sets a time, and nothing in it is taken that a hidden order in the speech could have
-planted (links, markup, code). Any text at all gives a Reading; nothing raises.
 """
 
 import math
@@ -43,10 +41,10 @@ _ORDERS = re.compile(
 
 @dataclass(frozen=True)
 class Chunk:
-    """Neighbouring sentences of a transcript, in order; `places` are their indices in it."""
+    """Neighbouring sentences of a transcript, in order; `indices` are theirs in it."""
 
     number: int  # from 1
-    places: tuple[int, ...]
+    indices: tuple[int, ...]
     sentences: tuple[Sentence, ...]
 
     @property
@@ -55,29 +53,29 @@ class Chunk:
         return "\n".join(sentence.text for sentence in self.sentences)
 
 
-def cut(transcript: Transcript, size: int, withheld: Sequence[int] = ()) -> tuple[Chunk, ...]:
+def split_into_chunks(transcript: Transcript, size: int, withheld: Sequence[int] = ()) -> tuple[Chunk, ...]:
     """Return chunks of about `size` sentences and at most LONGEST characters, without the `withheld` sentences.
 
     A single sentence longer than that is a chunk of its own.
     """
-    places = [i for i in range(len(transcript.sentences)) if i not in set(withheld)]
-    groups = [part for group in _even(places, size) for part in _short(group, transcript.sentences)]
+    indices = [i for i in range(len(transcript.sentences)) if i not in set(withheld)]
+    groups = [part for group in _even(indices, size) for part in _short(group, transcript.sentences)]
     return tuple(
         Chunk(number, tuple(group), tuple(transcript.sentences[i] for i in group))
         for number, group in enumerate(groups, start=1)
     )
 
 
-def orders_to_the_model(transcript: Transcript) -> tuple[int, ...]:
+def find_model_orders(transcript: Transcript) -> tuple[int, ...]:
     """Return the indices of the sentences that try to instruct a language model; they are withheld from it."""
     return tuple(i for i, sentence in enumerate(transcript.sentences) if _ORDERS.search(sentence.text))
 
 
-def _even(places: Sequence[int], size: int) -> list[list[int]]:
+def _even(indices: Sequence[int], size: int) -> list[list[int]]:
     """Split into the fewest groups of at most `size`, their sizes one apart at most."""
-    count = math.ceil(len(places) / size)
-    edges = [round(i * len(places) / count) for i in range(count + 1)] if count else [0]
-    return [list(places[a:b]) for a, b in pairwise(edges)]
+    count = math.ceil(len(indices) / size)
+    edges = [round(i * len(indices) / count) for i in range(count + 1)] if count else [0]
+    return [list(indices[a:b]) for a, b in pairwise(edges)]
 
 
 def _short(group: list[int], sentences: Sequence[Sentence]) -> list[list[int]]:
@@ -127,7 +125,7 @@ def experiment_prompts() -> dict[str, Prompt]:
     }
 
 
-def question(prompt: Prompt, chunk: Chunk, *, again: bool = False) -> str:
+def build_prompt(prompt: Prompt, chunk: Chunk, *, again: bool = False) -> str:
     """Return the prompt with the chunk quoted in it; `again` adds a reminder after a reply that was refused."""
     lines = [_quoted(sentence.text) for sentence in chunk.sentences]
     if prompt.times_in:
@@ -193,7 +191,7 @@ _TIMES = (
 
 
 @dataclass(frozen=True)
-class Reading:
+class ParsedReply:
     """What a reply says: step texts in order, what was left out of it, and the times cut out of it.
 
     refusal: None, or why nothing of the reply is taken; then texts is empty.
@@ -205,7 +203,7 @@ class Reading:
     refusal: str | None = None
 
 
-def read_reply(reply: str, *, spoken: str = "", sentences: int = 10, complete: bool = True) -> Reading:
+def read_reply(reply: str, *, spoken: str = "", sentences: int = 10, complete: bool = True) -> ParsedReply:
     """Return the steps of a numbered list, free of markup and times; the word "none" is an empty list.
 
     spoken: what the model was given; a time that the speaker said himself stays. sentences: how many those were.
@@ -214,12 +212,12 @@ def read_reply(reply: str, *, spoken: str = "", sentences: int = 10, complete: b
     text = _readable(reply)
     refusal = _refusal(text)
     if refusal is not None:
-        return Reading(refusal=refusal)
+        return ParsedReply(refusal=refusal)
     if _NOTHING.match(text):
-        return Reading()
+        return ParsedReply()
     items = [match.group(2) for line in text.splitlines() if (match := _ITEM.match(line))]
     refusal = _not_a_list(text, items, sentences)
-    return Reading(refusal=refusal) if refusal is not None else _read_items(items, spoken, complete)
+    return ParsedReply(refusal=refusal) if refusal is not None else _read_items(items, spoken, complete)
 
 
 def _readable(reply: str) -> str:
@@ -252,7 +250,7 @@ def _not_a_list(text: str, items: list[str], sentences: int) -> str | None:
     return None
 
 
-def _read_items(items: list[str], spoken: str, complete: bool) -> Reading:
+def _read_items(items: list[str], spoken: str, complete: bool) -> ParsedReply:
     texts: list[str] = []
     dropped: list[Rejected] = []
     times: list[str] = []
@@ -267,8 +265,8 @@ def _read_items(items: list[str], spoken: str, complete: bool) -> Reading:
         else:
             dropped.append(_step(item, reason))
     if not texts:
-        return Reading(refusal=f"no line of the reply is a step ({dropped[0].reason})")
-    return Reading(tuple(texts), tuple(dropped), tuple(times))
+        return ParsedReply(refusal=f"no line of the reply is a step ({dropped[0].reason})")
+    return ParsedReply(tuple(texts), tuple(dropped), tuple(times))
 
 
 def _plain(item: str) -> str:

@@ -1,8 +1,8 @@
-"""Gets one chunk served by the model: from the cache, else asked, retried and checked until there is a list.
+"""Requests to the model: a chunk's reply comes from the cache, else it is asked for, retried and checked for a list.
 
-Runs work in a few threads until a deadline, and leaves behind what does not come back in time.
-
-Keeps good replies of a model on disk, keyed by all that they depend on; a damaged entry is asked for again.
+ReplyCache     good replies on disk, keyed by all that they depend on; a damaged entry is asked for again
+RequestRunner  serves one chunk
+run_in_threads serves all of them until a deadline, and leaves behind what does not come back in time
 """
 
 import hashlib
@@ -19,8 +19,8 @@ from typing import TypeVar
 from stepline.errors import StoreError
 from stepline.storage import write_atomic
 from stepline.weights import cache_folder
-from stepline.writing.llm.prompts import Chunk, Prompt, Reading, question, read_reply
-from stepline.writing.llm.servers import Answer, Fault, Server
+from stepline.writing.llm.prompts import Chunk, ParsedReply, Prompt, build_prompt, read_reply
+from stepline.writing.llm.servers import Answer, RequestError, Server
 from stepline.writing.settings import LlmSettings
 
 logger = logging.getLogger(__name__)
@@ -71,32 +71,30 @@ def open_cache(use: bool) -> ReplyCache:
     return ReplyCache(cache_folder() / "replies" if use else None)
 
 
-def key(**parts: str | float | int | bool | None) -> str:
+def cache_key(**parts: str | float | int | bool | None) -> str:
     """Return the hex sha256 of everything that a reply depends on."""
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode("utf-8")).hexdigest()
 
-
-logger = logging.getLogger(__name__)
 
 LATE = "the deadline passed"
 
 
 @dataclass(frozen=True)
-class Served:
+class ChunkReply:
     """What the model gave for a chunk.
 
     reading: None when it gave nothing usable; then `reason` says why. rejected: the server would not take the question.
     notes: what happened on the way (a reply refused, times cut out).
     """
 
-    reading: Reading | None = None
+    reading: ParsedReply | None = None
     reason: str = ""
     rejected: bool = False
     notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
-class Waiter:
+class RequestRunner:
     """Serves chunks one by one; several threads may share it."""
 
     server: Server
@@ -106,7 +104,7 @@ class Waiter:
     until: float  # monotonic second of the job's deadline
     sleep: Callable[[float], None] = time.sleep
 
-    def serve(self, chunk: Chunk) -> Served:
+    def serve(self, chunk: Chunk) -> ChunkReply:
         """Return the chunk's steps as the model wrote them, or why there are none.
 
         A reply that is refused is asked for once more. Raises WriterError when the server is of no use at all.
@@ -116,60 +114,60 @@ class Waiter:
         if kept is not None:
             reading = self._read(Answer(kept), chunk)
             if reading.refusal is None:
-                return Served(reading, notes=_times(reading))
+                return ChunkReply(reading, notes=_times(reading))
         try:
             return self._asked(chunk, key)
-        except Fault as fault:
+        except RequestError as fault:
             logger.info("sentences of chunk %d: %s", chunk.number, fault.reason)
-            return Served(reason=fault.reason, rejected=fault.rejected)
+            return ChunkReply(reason=fault.reason, rejected=fault.rejected)
 
-    def _asked(self, chunk: Chunk, key: str) -> Served:
+    def _asked(self, chunk: Chunk, key: str) -> ChunkReply:
         refusals: list[str] = []
         for again in (False, True):
-            answer = self._answer(question(self.prompt, chunk, again=again), self.settings.seed + again)
+            answer = self._answer(build_prompt(self.prompt, chunk, again=again), self.settings.seed + again)
             reading = self._read(answer, chunk)
             if reading.refusal is None:
                 if answer.complete:
                     self.cache.put(key, answer.text)
                 notes = tuple(f"a reply was refused ({reason}) and asked for again" for reason in refusals)
-                return Served(reading, notes=notes + _times(reading))
+                return ChunkReply(reading, notes=notes + _times(reading))
             logger.info("chunk %d: %s", chunk.number, reading.refusal)
             refusals.append(reading.refusal)
-        return Served(reason=refusals[-1])
+        return ChunkReply(reason=refusals[-1])
 
     def _answer(self, text: str, seed: int) -> Answer:
         """Ask, and ask again after a pause that doubles, as long as the fault may pass and time is left."""
         pause = self.settings.pause
         for left in range(self.settings.retries, -1, -1):
             if time.monotonic() >= self.until:
-                raise Fault(LATE, passing=False)
+                raise RequestError(LATE, passing=False)
             try:
                 return self.server.ask(text, seed=seed, until=self.until)
-            except Fault as fault:
+            except RequestError as fault:
                 wait = max(pause, fault.wait)
                 late = time.monotonic() + wait >= self.until
                 if not fault.passing or not left or late:
-                    raise Fault(f"{fault.reason}; {LATE}", passing=False) if late else fault from fault
+                    raise RequestError(f"{fault.reason}; {LATE}", passing=False) if late else fault from fault
                 logger.info("%s; asking again in %.1f s", fault.reason, wait)
                 self.sleep(wait)
                 pause *= 2
-        raise Fault(LATE, passing=False)
+        raise RequestError(LATE, passing=False)
 
-    def _read(self, answer: Answer, chunk: Chunk) -> Reading:
+    def _read(self, answer: Answer, chunk: Chunk) -> ParsedReply:
         return read_reply(answer.text, spoken=chunk.text, sentences=len(chunk.sentences), complete=answer.complete)
 
     def _key(self, chunk: Chunk) -> str:
-        return key(
+        return cache_key(
             server=self.server.name,
             prompt=self.prompt.name,
-            question=question(self.prompt, chunk),
+            question=build_prompt(self.prompt, chunk),
             max_tokens=self.settings.max_tokens,
             temperature=self.settings.temperature,
             seed=self.settings.seed,
         )
 
 
-def _times(reading: Reading) -> tuple[str, ...]:
+def _times(reading: ParsedReply) -> tuple[str, ...]:
     return (f"times that the model wrote were cut out: {', '.join(reading.times)}",) if reading.times else ()
 
 
@@ -179,7 +177,9 @@ Result = TypeVar("Result")
 GRACE = 1.0  # s beyond the deadline for work that watches it itself to come back
 
 
-def run_all(work: Callable[[Item], Result], items: Sequence[Item], *, workers: int, until: float) -> dict[int, Result]:
+def run_in_threads(
+    work: Callable[[Item], Result], items: Sequence[Item], *, workers: int, until: float
+) -> dict[int, Result]:
     """Return the results by place; what is not there soon after the monotonic second `until` is missing.
 
     The first exception that `work` raises is raised here, and no further work begins. The threads are daemons: one

@@ -1,8 +1,7 @@
-"""Who answers: any OpenAI-compatible server over HTTP. The local model is in `local_model.py`.
+"""Servers that answer prompts: an OpenAI-compatible one over HTTP, or a GGUF model in this process (xllamacpp, llama.cpp).
 
-A server is untrusted: its replies are read up to a size and a second, and it cannot redirect what is said elsewhere.
-
-A GGUF model that answers in this process, through xllamacpp (llama.cpp).
+A remote server is untrusted: its replies are read up to a size and a second, and it cannot redirect what is said
+elsewhere.
 """
 
 import hashlib
@@ -21,6 +20,8 @@ from urllib.parse import urlsplit
 from stepline.errors import ModelError, WriterError
 from stepline.writing.settings import LlmSettings
 
+logger = logging.getLogger(__name__)
+
 LARGEST = 1_000_000  # bytes of an answer that are read; a full reply with its JSON has some 5,000
 LONGEST_WAIT = 30.0  # s that a server may ask us to wait before the next try
 PASSING = frozenset({408, 409, 425, 429})  # statuses worth a retry, beside all from 500 on
@@ -34,7 +35,7 @@ class Answer:
     complete: bool = True
 
 
-class Fault(Exception):  # noqa: N818 - it never leaves this package
+class RequestError(Exception):
     """A request that gave no answer.
 
     passing: a retry may help. wait: seconds that the server asks for. rejected: it does not take such a request.
@@ -55,7 +56,7 @@ class Server(Protocol):
     workers: int
 
     def ask(self, question: str, *, seed: int, until: float) -> Answer:
-        """Return the answer; raise Fault, at the latest soon after the monotonic second `until`."""
+        """Return the answer; raise RequestError, at the latest soon after the monotonic second `until`."""
         ...
 
     def close(self) -> None:
@@ -87,7 +88,7 @@ class OpenAiServer:
     def ask(self, question: str, *, seed: int, until: float) -> Answer:
         """Return the model's answer.
 
-        Raises Fault for what concerns this request, WriterError for what concerns them all (nobody there, no access).
+        Raises RequestError for what concerns this request, WriterError for what concerns them all (nobody there, no access).
         """
         until = min(until, time.monotonic() + self.settings.timeout)
         with self._explained(until):
@@ -111,7 +112,7 @@ class OpenAiServer:
 
     @contextmanager
     def _explained(self, until: float) -> Iterator[None]:
-        """Turn the client's exceptions into Fault or WriterError."""
+        """Turn the client's exceptions into RequestError or WriterError."""
         try:
             yield
         except self._openai.APIStatusError as error:
@@ -121,15 +122,15 @@ class OpenAiServer:
             if not self.reached and type(error.__cause__).__name__ == "ConnectTimeout":
                 raise self._nobody("no connection in time") from error
             self.reached = True
-            raise Fault(_late(until), passing=True) from error
+            raise RequestError(_late(until), passing=True) from error
         except self._openai.APIConnectionError as error:
             cause = error.__cause__
             if not self.reached and type(cause).__name__ in ("ConnectError", "UnsupportedProtocol", "ProxyError"):
                 raise self._nobody(str(cause)) from error
-            raise Fault(f"the connection was lost ({type(cause).__name__})", passing=True) from error
+            raise RequestError(f"the connection was lost ({type(cause).__name__})", passing=True) from error
         except self._transport_error as error:
             timed_out = "Timeout" in type(error).__name__
-            raise Fault(_late(until) if timed_out else "the connection was lost", passing=True) from error
+            raise RequestError(_late(until) if timed_out else "the connection was lost", passing=True) from error
 
     def _nobody(self, why: str) -> WriterError:
         cause = why[:100]
@@ -151,16 +152,16 @@ def open_server(settings: LlmSettings) -> Server:
 
 
 def read_answer(body: bytes) -> Answer:
-    """Return the answer in a chat completion's JSON. Raises Fault for any other shape."""
+    """Return the answer in a chat completion's JSON. Raises RequestError for any other shape."""
     try:
         choice = json.loads(body)["choices"][0]
         text = choice["message"]["content"]
     except (ValueError, KeyError, IndexError, TypeError, RecursionError) as error:
-        raise Fault("the server's answer is no chat completion", passing=True) from error
+        raise RequestError("the server's answer is no chat completion", passing=True) from error
     if text is None:
         return Answer("")
     if not isinstance(text, str):
-        raise Fault("the server's answer holds no text", passing=True)
+        raise RequestError("the server's answer holds no text", passing=True)
     return Answer(text, choice.get("finish_reason") != "length")
 
 
@@ -198,14 +199,14 @@ def _limited(blocks: Iterable[bytes], until: float) -> bytes:
     for block in blocks:
         body += block
         if len(body) > LARGEST:
-            raise Fault(f"the server's answer is larger than {LARGEST} bytes", passing=False)
+            raise RequestError(f"the server's answer is larger than {LARGEST} bytes", passing=False)
         if time.monotonic() > until:
-            raise Fault(_late(until), passing=True)
+            raise RequestError(_late(until), passing=True)
     return bytes(body)
 
 
 def _status_fault(url: str, status: int, headers: Any, said: str) -> Exception:
-    """Return what a status means: for all requests (WriterError) or for this one (Fault)."""
+    """Return what a status means: for all requests (WriterError) or for this one (RequestError)."""
     if status in (401, 403):
         return WriterError(
             f"{url}: access refused ({status}); writing.llm.api_key_variable names the variable with the key"
@@ -218,7 +219,7 @@ def _status_fault(url: str, status: int, headers: Any, said: str) -> Exception:
         return WriterError(f"{url}: redirects elsewhere ({status}); give the final address as writing.llm.base_url")
     reason = f"the server answered {status}" + (f" ({said})" if said else "")
     passing = status in PASSING or status >= 500
-    return Fault(reason, passing=passing, wait=_wait(headers.get("retry-after")), rejected=not passing)
+    return RequestError(reason, passing=passing, wait=_wait(headers.get("retry-after")), rejected=not passing)
 
 
 def _wait(value: str | None) -> float:
@@ -240,8 +241,6 @@ def _late(until: float) -> str:
     return "no answer in time" if time.monotonic() >= until - 0.05 else "the server was silent for too long"
 
 
-logger = logging.getLogger(__name__)
-
 ENDS = 1 << 20  # bytes of either end of a model file that name it for the cache: hashing 8 GB would take half a minute
 
 
@@ -258,7 +257,7 @@ class LocalModel:
         self._server: Any = None
 
     def ask(self, question: str, *, seed: int, until: float) -> Answer:
-        """Return the model's answer. Raises Fault when time runs out or the chunk does not fit its context."""
+        """Return the model's answer. Raises RequestError when time runs out or the chunk does not fit its context."""
         if self._server is None:  # not before the first question: all replies may be in the cache
             self._server = _load(self._path, self.settings)
         until = min(until, time.monotonic() + self.settings.timeout)
@@ -279,9 +278,9 @@ class LocalModel:
 
         self._server.handle_chat_completions(self._request(question, seed), take)
         if faults:
-            raise Fault(f"the model refused the question ({faults[0]})", passing=False)
+            raise RequestError(f"the model refused the question ({faults[0]})", passing=False)
         if not ends:
-            raise Fault("no answer in time", passing=False)
+            raise RequestError("no answer in time", passing=False)
         return Answer("".join(words), ends[-1] != "length")
 
     def close(self) -> None:

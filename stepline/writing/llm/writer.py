@@ -1,9 +1,8 @@
-"""Steps written by a language model, a chunk of about ten sentences at a time; source: NaSVA, section 3.1.
+"""The language-model writer: steps from chunks of about ten sentences, each citing the sentences that support it.
 
-Differs: every step must cite sentences of its chunk, times in a reply are cut out, and what the model does not serve
-in time the extractive writer serves, which a note says.
-
-Finds the sentences that a model's step rests on: shared content words and nearness in meaning, in the told order.
+A step's sources are the sentences that share its content words and are near in meaning, in the order of the speech.
+Source: NaSVA, section 3.1. Differs: every step must cite sentences of its chunk, times in a reply are cut out, and
+what the model does not serve in time the extractive writer serves, which a note says.
 
 Letters: K steps of one reply, S sentences of its chunk.
 """
@@ -18,14 +17,16 @@ import numpy as np
 from stepline.errors import WriterError
 from stepline.records import Matrix, Rejected, Step, Transcript
 from stepline.writing.extractive.english import parse
-from stepline.writing.extractive.off_topic import small_talk
-from stepline.writing.extractive.writer import merge_repeats, number, union
+from stepline.writing.extractive.off_topic import small_talk_reasons
+from stepline.writing.extractive.writer import covering_span, merge_repeats, number_steps
 from stepline.writing.llm import requests as reply_cache
-from stepline.writing.llm.prompts import Chunk, Prompt, Reading, cut, main_prompt, orders_to_the_model
-from stepline.writing.llm.requests import LATE, Served, Waiter, run_all
+from stepline.writing.llm.prompts import Chunk, ParsedReply, Prompt, find_model_orders, main_prompt, split_into_chunks
+from stepline.writing.llm.requests import LATE, ChunkReply, RequestRunner, run_in_threads
 from stepline.writing.llm.servers import Server, open_server
 from stepline.writing.settings import LlmSettings
-from stepline.writing.types import Written
+from stepline.writing.types import WrittenSteps
+
+logger = logging.getLogger(__name__)
 
 Embed = Callable[[Sequence[str]], Matrix]  # texts -> (N, D) unit rows
 
@@ -51,14 +52,16 @@ class Support:
         return np.asarray(self.cosine + WORDS * self.shared, dtype=np.float32)
 
 
-def cite(texts: Sequence[str], chunk: Chunk, *, floor: float, embed: Embed) -> tuple[list[Step], list[Rejected]]:
+def cite_sources(
+    texts: Sequence[str], chunk: Chunk, *, floor: float, embed: Embed
+) -> tuple[list[Step], list[Rejected]]:
     """Return the texts as steps that cite sentences of the chunk, and those that no sentence supports.
 
     A sentence supports a step when their cosine is at least `floor`, or half of that where it says most of the step's
     content words.
     """
-    support = measure(texts, [sentence.text for sentence in chunk.sentences], embed)
-    chosen = in_order(support.score) if texts else []
+    support = measure_support(texts, [sentence.text for sentence in chunk.sentences], embed)
+    chosen = choose_in_order(support.score) if texts else []
     steps: list[Step] = []
     dropped: list[Rejected] = []
     for k, text in enumerate(texts):
@@ -70,7 +73,7 @@ def cite(texts: Sequence[str], chunk: Chunk, *, floor: float, embed: Embed) -> t
     return steps, dropped
 
 
-def measure(texts: Sequence[str], sentences: Sequence[str], embed: Embed) -> Support:
+def measure_support(texts: Sequence[str], sentences: Sequence[str], embed: Embed) -> Support:
     """Return how well each of the S sentences supports each of the K texts."""
     if not texts:
         return Support(np.zeros((0, len(sentences)), np.float32), np.zeros((0, len(sentences)), np.float32))
@@ -81,7 +84,7 @@ def measure(texts: Sequence[str], sentences: Sequence[str], embed: Embed) -> Sup
     return Support(cosine, np.asarray(shared, dtype=np.float32).reshape(cosine.shape))  # (K, S)
 
 
-def in_order(score: Matrix) -> list[int]:
+def choose_in_order(score: Matrix) -> list[int]:
     """Return one sentence a step: the best sum of scores, where each step back in time costs BACK.
 
     score: (K, S). Ties keep the earlier sentence.
@@ -130,18 +133,16 @@ def _step(text: str, chunk: Chunk, rows: Sequence[int]) -> Step:
     return Step(
         id="0",
         text=text,
-        sources=tuple(chunk.places[row] for row in rows),
-        said=union(chunk.sentences[row].span for row in rows),
+        sources=tuple(chunk.indices[row] for row in rows),
+        said=covering_span(chunk.sentences[row].span for row in rows),
     )
 
 
-logger = logging.getLogger(__name__)
-
-Fallback = Callable[[Transcript], Written]
+Fallback = Callable[[Transcript], WrittenSteps]
 
 
 @dataclass(frozen=True)
-class Part:
+class ChunkSteps:
     """What the model made of one chunk; `reason` says why the fallback serves it, "" where the model did."""
 
     chunk: Chunk
@@ -158,7 +159,7 @@ def write_llm(
     prompt: Prompt | None = None,
     fallback: Fallback | None = None,
     embed: Embed | None = None,
-) -> Written:
+) -> WrittenSteps:
     """Return the steps that the model finds in the transcript, each with the sentences it rests on.
 
     prompt: for experiments; the main job's otherwise. fallback: writes the whole transcript where the model fails
@@ -166,11 +167,11 @@ def write_llm(
     Raises WriterError when the named server is not there or refuses access, ModelError when a library or model is
     missing.
     """
-    withheld = orders_to_the_model(transcript)
-    chunks = cut(transcript, settings.sentences_per_chunk, withheld)
+    withheld = find_model_orders(transcript)
+    chunks = split_into_chunks(transcript, settings.sentences_per_chunk, withheld)
     hidden = [_hidden(transcript.sentences[i].text) for i in withheld]
     if not chunks:
-        return Written(dropped=tuple(hidden))
+        return WrittenSteps(dropped=tuple(hidden))
     cache = reply_cache.open_cache(settings.cache)
     server = open_server(settings)
     try:
@@ -184,56 +185,56 @@ def write_llm(
     steps = [step for step in steps if not set(step.sources) & set(withheld)]
     dropped = [*hidden, *whole.dropped, *(one for part in parts for one in part.dropped)]
     notes = [*whole.notes, *(note for part in parts for note in part.notes), *filter(None, [cache.broken])]
-    return Written(number(merge_repeats(steps)), tuple(dropped), tuple(notes))
+    return WrittenSteps(number_steps(merge_repeats(steps)), tuple(dropped), tuple(notes))
 
 
 def _served(
     chunks: Sequence[Chunk], settings: LlmSettings, server: Server, prompt: Prompt, cache: reply_cache.ReplyCache
-) -> list[Served]:
+) -> list[ChunkReply]:
     start = time.monotonic()
-    waiter = Waiter(server, settings, prompt, cache, until=start + settings.deadline)
-    results = run_all(waiter.serve, chunks, workers=server.workers, until=waiter.until)
+    runner = RequestRunner(server, settings, prompt, cache, until=start + settings.deadline)
+    results = run_in_threads(runner.serve, chunks, workers=server.workers, until=runner.until)
     logger.info("asked for %d chunks in %.1f s", len(chunks), time.monotonic() - start)
-    return [results.get(place, Served(reason=LATE)) for place in range(len(chunks))]
+    return [results.get(place, ChunkReply(reason=LATE)) for place in range(len(chunks))]
 
 
-def _usable(served: Sequence[Served], settings: LlmSettings) -> None:
+def _usable(served: Sequence[ChunkReply], settings: LlmSettings) -> None:
     """Raise WriterError when the server rejected every question: then the settings are wrong, not the speech."""
     if all(one.rejected for one in served):
         raise WriterError(f"{settings.base_url}: {served[0].reason}; correct the settings under writing.llm")
 
 
-def _part(chunk: Chunk, served: Served, embed: Embed, floor: float) -> Part:
+def _part(chunk: Chunk, served: ChunkReply, embed: Embed, floor: float) -> ChunkSteps:
     """Return the model's steps for a chunk, cited, or why there are none that can be used."""
-    place = f"sentences {chunk.places[0] + 1}-{chunk.places[-1] + 1}"
+    place = f"sentences {chunk.indices[0] + 1}-{chunk.indices[-1] + 1}"
     notes = tuple(f"{place}: {note}" for note in served.notes)
-    reason, reading = served.reason, served.reading or Reading()
+    reason, reading = served.reason, served.reading or ParsedReply()
     texts, talk = _without_talk(reading.texts)
-    steps, unsupported = cite(texts, chunk, floor=floor, embed=embed)
+    steps, unsupported = cite_sources(texts, chunk, floor=floor, embed=embed)
     if unsupported and not steps:
         reason = "no sentence supports any step of the reply"
     if reason:
         notes += (f"{place}: provisional, from the extractive writer, because {reason}",)
-    return Part(chunk, tuple(steps), (*reading.dropped, *talk, *unsupported), notes, reason)
+    return ChunkSteps(chunk, tuple(steps), (*reading.dropped, *talk, *unsupported), notes, reason)
 
 
-def _fallback(transcript: Transcript, parts: Sequence[Part], fallback: Fallback) -> Written:
+def _fallback(transcript: Transcript, parts: Sequence[ChunkSteps], fallback: Fallback) -> WrittenSteps:
     """Return what the fallback writes of the whole transcript, nothing where the model served every chunk.
 
     What it leaves out is told only where it served everything: it does not say in which chunk that lay.
     """
     if not any(part.reason for part in parts):
-        return Written()
+        return WrittenSteps()
     whole = fallback(transcript)
-    return whole if all(part.reason for part in parts) else Written(whole.steps, (), whole.notes)
+    return whole if all(part.reason for part in parts) else WrittenSteps(whole.steps, (), whole.notes)
 
 
-def _told_in(chunk: Chunk, whole: Written) -> list[Step]:
-    return [step for step in whole.steps if set(step.sources) & set(chunk.places)]
+def _told_in(chunk: Chunk, whole: WrittenSteps) -> list[Step]:
+    return [step for step in whole.steps if set(step.sources) & set(chunk.indices)]
 
 
 def _without_talk(texts: Sequence[str]) -> tuple[list[str], list[Rejected]]:
-    reasons = small_talk(texts)
+    reasons = small_talk_reasons(texts)
     work = [text for text, reason in zip(texts, reasons, strict=True) if reason is None]
     talk = [(text, reason) for text, reason in zip(texts, reasons, strict=True) if reason is not None]
     return work, [Rejected(what="step", text=text, reason=reason) for text, reason in talk]
@@ -243,7 +244,7 @@ def _hidden(text: str) -> Rejected:
     return Rejected(what="sentence", text=text, reason="addresses a language model, not the viewer; withheld from it")
 
 
-def _extractive(transcript: Transcript) -> Written:
+def _extractive(transcript: Transcript) -> WrittenSteps:
     from stepline.writing.extractive.writer import write_extractive
 
     return write_extractive(transcript)

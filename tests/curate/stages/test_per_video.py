@@ -25,7 +25,7 @@ from stepline.errors import MediaError
 from stepline.pipeline.understand import Speech, VisualFeatures
 from stepline.records import FeatureSequence, Step
 from stepline.settings import load_settings
-from stepline.writing import Written
+from stepline.writing import WrittenSteps
 
 VTT = """WEBVTT
 
@@ -63,7 +63,7 @@ def cells(*texts: str, steps: tuple[Step, ...], duration: float = 20.0) -> dict[
     return {
         "probe": to_bytes(ProbeResult(duration=duration, picture=True, sound=True)),
         "transcribe": to_bytes(Speech(transcript=transcript(*texts))),
-        "write": to_bytes(Written(steps=steps)),
+        "write": to_bytes(WrittenSteps(steps=steps)),
         "encode": pack_features(VisualFeatures(FeatureSequence(rows, 1.0, "conse"), end=duration)),
     }
 
@@ -153,9 +153,9 @@ def test_the_stage_counts_words_and_raises_the_reason() -> None:
     results = {
         "probe": to_bytes(ProbeResult(duration=20.0, picture=True, sound=True)),
         "transcribe": to_bytes(spoken),
-        "write": to_bytes(Written(steps=steps)),
+        "write": to_bytes(WrittenSteps(steps=steps)),
     }
     assert b'"words":18' in per_video.filter_video(work(Recipe(), results=results))
-    few = results | {"write": to_bytes(Written(steps=()))}
+    few = results | {"write": to_bytes(WrittenSteps(steps=()))}
     with pytest.raises(LeftOutError, match="too few steps"):
         per_video.filter_video(work(Recipe(), results=few))
