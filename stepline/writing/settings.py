@@ -1,4 +1,4 @@
-"""Settings of the step writers: which one runs; for the language model who answers, how it is asked and how long it takes."""
+"""Settings of the step writers: which one runs, which language model answers, how it is asked and how long it may take."""
 
 from pathlib import Path
 from typing import Annotated, Literal

@@ -1,4 +1,4 @@
-"""Servers that answer prompts: an OpenAI-compatible one over HTTP, or a GGUF model in this process (xllamacpp, llama.cpp).
+"""Servers that answer prompts: an OpenAI-compatible one over HTTP, or a GGUF model in this process (through xllamacpp).
 
 A remote server is untrusted: its replies are read up to a size and a second, and it cannot redirect what is said
 elsewhere.
@@ -88,7 +88,8 @@ class OpenAiServer:
     def ask(self, question: str, *, seed: int, until: float) -> Answer:
         """Return the model's answer.
 
-        Raises RequestError for what concerns this request, WriterError for what concerns them all (nobody there, no access).
+        Raises RequestError for what concerns this request, WriterError for what concerns all of them (nobody there,
+        no access).
         """
         until = min(until, time.monotonic() + self.settings.timeout)
         with self._explained(until):
