@@ -1,4 +1,4 @@
-"""Settings of the step writers: which one runs, which language model answers, how it is asked and how long it may take."""
+"""Settings of the step writers: which one runs, which language model answers, how and how long it is asked."""
 
 from pathlib import Path
 from typing import Annotated, Literal

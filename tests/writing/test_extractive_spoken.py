@@ -35,7 +35,7 @@ def test_a_word_keeps_its_place_in_the_sentence() -> None:
     first, second = split_into_segments("So um add the salt and then we stir it", 4)
     assert [word.index for word in first.words] == [2, 2, 3, 4]  # "you" was put before "add"
     assert [word.index for word in second.words] == [7, 8, 9]
-    assert (first.sentence, first.place(0), first.place(len("you add the s"))) == (4, 2, 4)
+    assert (first.sentence, first.word_index(0), first.word_index(len("you add the s"))) == (4, 2, 4)
 
 
 def test_a_question_and_an_order_are_marked() -> None:
