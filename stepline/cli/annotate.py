@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from stepline.cli.common import PATH, out_option, serve_until_stopped
+from stepline.cli.common import PATH, out_option, say, serve_until_stopped
 
 
 @click.group()
@@ -31,6 +31,7 @@ def vnd(clips: Path, out: Path, **options: Any) -> None:
     """
     from stepline.annotate import AnnotationQueue, Answers, consensus, read_clips
     from stepline.annotate.clips import check_qualifying
+    from stepline.annotate.export import LABELS, export
     from stepline.errors import SettingsError
     from stepline.storage import check_writable
 
@@ -39,8 +40,9 @@ def vnd(clips: Path, out: Path, **options: Any) -> None:
     check_writable(out)
     questions = options["qualification"]
     qualifying = check_qualifying(read_clips(questions), questions) if questions else []
-    asked = {"qualifying": qualifying, "right": options["right"], "asked": options["asked"]}
-    queue = AnnotationQueue(read_clips(clips), Answers(out / "answers.jsonl"), **asked)
+    asked, right, agreement = options["asked"], options["right"], {name: options[name] for name in ("asked", "needed")}
+    answers = Answers(out / "answers.jsonl")
+    queue = AnnotationQueue(read_clips(clips), answers, qualifying=qualifying, right=right, asked=asked)
     if not options["only_export"]:
         from stepline.annotate.server import serve
 
@@ -50,21 +52,11 @@ def vnd(clips: Path, out: Path, **options: Any) -> None:
             notice="{address} (Ctrl-C ends and exports)",
             goodbye="stopped; every answer is kept",
         )
-        verdicts = consensus(queue.annotations(), asked=options["asked"], needed=options["needed"])
+        verdicts = consensus(queue.annotations(), **agreement)
         if all(verdict is None for verdict in verdicts.values()):
-            click.echo(f"no clip has {options['asked']} answers that agree yet; run this again to go on", err=True)
+            say(f"no clip has {asked} answers that agree yet; run this again to go on")
             return
-    _export(queue, out, options)
-
-
-def _export(queue: Any, out: Path, options: dict[str, Any]) -> None:
-    from stepline.annotate.export import LABELS, export
-
-    found = export(queue.to_annotate, queue.annotations(), out, asked=options["asked"], needed=options["needed"])
-    kappa = "undefined" if found.kappa is None else f"{found.kappa:.2f}"
-    click.echo(
-        f"{found.shown} shown and {found.unshown} not shown of {found.complete} clips answered by all; "
-        f"Fleiss' kappa {kappa}",
-        err=True,
-    )
-    click.echo(f"wrote {out / LABELS}", err=True)
+    summary = export(queue.to_annotate, queue.annotations(), out, **agreement)
+    kappa = "undefined" if summary.kappa is None else f"{summary.kappa:.2f}"
+    counts = f"{summary.shown} shown and {summary.unshown} not shown of {summary.complete} clips answered by all"
+    say(f"{counts}; Fleiss' kappa {kappa}", f"wrote {out / LABELS}")

@@ -30,17 +30,18 @@ exclude_option = click.option("--exclude", multiple=True, type=PATH, help="A lis
 
 def out_option(meaning: str, default: str | None = None) -> Callable[[F], F]:
     """Return the option that says where to write; without a default it must be given."""
-    if default is None:
-        return click.option("-o", "--out", type=PATH, required=True, help=meaning)
-    return click.option("-o", "--out", type=PATH, default=Path(default), show_default=True, help=meaning)
+    given: dict[str, Any] = {"default": Path(default), "show_default": True} if default else {"required": True}
+    return click.option("-o", "--out", type=PATH, help=meaning, **given)
 
 
-def settings_options(one: str, file: str = "A TOML file of settings.") -> Callable[[F], F]:
-    """Return the options --settings and --set; one: the help of --set, with an example that suits the command."""
-    return together(
-        click.option("--settings", "settings_file", type=PATH, help=file),
-        click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help=one),
-    )
+def set_option(meaning: str) -> Callable[[F], F]:
+    """Return the option --set. meaning: its help, with an example that suits the command."""
+    return click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help=meaning)
+
+
+def settings_options(meaning: str, file: str = "A TOML file of settings.") -> Callable[[F], F]:
+    """Return the options --settings and --set. meaning: the help of --set."""
+    return together(click.option("--settings", "settings_file", type=PATH, help=file), set_option(meaning))
 
 
 def together(*options: Callable[[F], F]) -> Callable[[F], F]:
@@ -92,13 +93,19 @@ class Group(click.Group):
             complain(error)
             sys.exit(1)
         except KeyboardInterrupt:
-            click.echo("stepline: stopped; what was finished is kept", err=True)
+            say("stepline: stopped; what was finished is kept")
             sys.exit(130)
+
+
+def say(*lines: str) -> None:
+    """Print lines on stderr, where what is no data goes."""
+    for line in lines:
+        click.echo(line, err=True)
 
 
 def complain(error: SteplineError) -> None:
     """Print an error as one line on stderr."""
-    click.echo(f"stepline: {' '.join(str(error).split())}", err=True)
+    say(f"stepline: {' '.join(str(error).split())}")
 
 
 OFTEN = 30.0  # seconds between the lines that stand for a bar where stderr is no terminal
@@ -113,12 +120,8 @@ def progress_bars() -> Iterator["Progress | None"]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-    columns = (
-        TextColumn("{task.description:>10}"),
-        BarColumn(),
-        TextColumn("{task.completed:.0f} s"),
-        TimeElapsedColumn(),
-    )
+    shown = TextColumn("{task.completed:.0f} s")
+    columns = (TextColumn("{task.description:>10}"), BarColumn(), shown, TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
         tasks: dict[str, TaskID] = {}
 
@@ -167,7 +170,7 @@ def _training_lines() -> Callable[["Training"], None]:
         left = progress.seconds / max(progress.taken, 1) * (progress.steps - progress.step)
         score = "" if progress.score is None else f", held out {progress.score:.3f}"
         numbers = f"loss {progress.loss:.3f}{score}, {left:.0f} s left, at most {peak_memory() / 2**30:.2f} GiB"
-        click.echo(f"step {progress.step} of {progress.steps}: {numbers}", err=True)
+        say(f"step {progress.step} of {progress.steps}: {numbers}")
 
     return report
 
@@ -199,7 +202,7 @@ def _curation_lines() -> Callable[["PhaseProgress"], None]:
         if progress.done < progress.total and progress.seconds < last + OFTEN:
             return
         last = progress.seconds
-        click.echo(f"{progress.done} of {progress.total} videos: {_curation_state(progress)}", err=True)
+        say(f"{progress.done} of {progress.total} videos: {_curation_state(progress)}")
 
     return report
 
@@ -216,18 +219,18 @@ def _curation_state(progress: "PhaseProgress") -> str:
 def serve_until_stopped(
     start: "Callable[[], LocalServer]", port: int, *, notice: str, goodbye: str, browse: bool = False
 ) -> None:
-    """Serve a page on this machine until Ctrl-C. notice: told at the beginning, with {address}; goodbye: at the end."""
+    """Serve a page on this machine until Ctrl-C. notice: said at the beginning, with {address}; goodbye: at the end."""
     from stepline.errors import SettingsError
 
     try:
         server = start()
     except OSError as error:
         raise SettingsError(f"--port {port}: {error.strerror or error}; give another, or 0") from error
-    address = notice.format(address=server.address)
+    line = notice.format(address=server.address)
     try:
-        click.echo(address, err=True)
+        say(line)
         if browse:
-            webbrowser.open(address.split()[0])
+            webbrowser.open(line.split()[0])
         server.run()
     except KeyboardInterrupt:
-        click.echo(goodbye, err=True)
+        say(goodbye)

@@ -4,21 +4,21 @@
 """
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from stepline.cli.common import PATH, Group, curation_bar, json_option, serve_until_stopped
+from stepline.cli.common import PATH, Group, curation_bar, json_option, say, serve_until_stopped, set_option
 
 if TYPE_CHECKING:
     from stepline.curate.audit.sample import AuditSample
     from stepline.curate.audit.verdicts import Verdicts
-    from stepline.curate.driver import RunOutcome, RunRequest
+    from stepline.curate.driver import RunOutcome
     from stepline.curate.remote import RemotePath
     from stepline.curate.settings import ReportSettings
-    from stepline.curate.stage import Recipe
+    from stepline.curate.stage import StageFailure
     from stepline.curate.status import RunStatus
 
 NAMED = 5  # failures that are said one by one
@@ -48,7 +48,7 @@ def curate() -> None:
 @click.option("--limit", type=click.IntRange(min=1), help="Only the first videos by id.")
 @click.option("--retry-failed", is_flag=True, help="Try again what failed before.")
 @click.option("--dry-run", is_flag=True, help="Work on a sample, tell what the whole would take, and end.")
-@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="One setting, e.g. limits.seconds=600.")
+@set_option("One setting, e.g. limits.seconds=600.")
 @json_option
 def run(source: str, recipe: str, out: str, **options: Any) -> None:
     """Take every video of SOURCE through a recipe and write the dataset, its card and its report.
@@ -60,54 +60,42 @@ def run(source: str, recipe: str, out: str, **options: Any) -> None:
     Example:
       stepline curate videos --recipe howtostep --out dataset --limit 20
     """
-    from stepline.curate.driver import RunRequest
+    from stepline.curate.driver import RunRequest, source_items
     from stepline.curate.driver import curate as carry_out
+    from stepline.curate.stage import load_recipe
     from stepline.curate.stages import STAGES
 
-    chosen = _recipe(recipe, options)
-    request = RunRequest(chosen, out, STAGES, source, options["limit"], options["retry_failed"], say=_echo_to_stderr)
+    engine = {"name": options["engine"], "workers": options["workers"]}
+    given = [f"engine.{key}={json.dumps(value)}" for key, value in engine.items() if value]
+    chosen = load_recipe(recipe, [*options["overrides"], *given])
+    with curation_bar() as report:
+        request = RunRequest(chosen, out, STAGES, source, options["limit"], options["retry_failed"], report, say)
+        if options["dry_run"]:
+            from stepline.curate.forecast import dry_run, forecast_json, format_forecast
+
+            forecast = dry_run(request, list(source_items(request)), chosen.forecast)
+        else:
+            outcome, folder = carry_out(request)
     if options["dry_run"]:
-        _forecast(request, options["as_json"])
+        click.echo(forecast_json(forecast) if options["as_json"] else format_forecast(forecast))
         return
-    with curation_bar() as on_progress:
-        outcome, place = carry_out(replace(request, on_progress=on_progress))
-    _tell_failures(outcome)
+    _say_failures(outcome)
     counts = {"videos": outcome.videos, "failed": len(outcome.failures), "refused": len(outcome.refused)}
-    dataset = f"{place.display_url}/dataset" if "export" in chosen.stages else place.display_url
+    dataset = f"{folder.display_url}/dataset" if "export" in chosen.stages else folder.display_url
     as_json = json.dumps({**counts, "seconds": round(outcome.seconds, 1), "dataset": dataset})
     click.echo(as_json if options["as_json"] else dataset)
 
 
-def _echo_to_stderr(line: str) -> None:
-    click.echo(line, err=True)
-
-
-def _forecast(request: "RunRequest", as_json: bool) -> None:
-    from stepline.curate.driver import source_items
-    from stepline.curate.forecast import dry_run, forecast_json, format_forecast
-
-    with curation_bar() as on_progress:
-        reported = replace(request, on_progress=on_progress)
-        forecast = dry_run(reported, list(source_items(reported)), request.recipe.forecast)
-    click.echo(forecast_json(forecast) if as_json else format_forecast(forecast))
-
-
-def _recipe(name: str, options: dict[str, Any]) -> "Recipe":
-    from stepline.curate.stage import load_recipe
-
-    engine = [f"engine.name={json.dumps(options['engine'])}"] if options["engine"] else []
-    workers = [f"engine.workers={options['workers']}"] if options["workers"] else []
-    return load_recipe(name, [*options["overrides"], *engine, *workers])
-
-
-def _tell_failures(outcome: "RunOutcome") -> None:
-    for one in outcome.refused[:NAMED]:
-        click.echo(f"not taken: {one.id}: {one.reason}", err=True)
-    for failure in outcome.failures[:NAMED]:
-        click.echo(f"{failure.kind}: {failure.id}: {failure.stage}: {failure.reason}", err=True)
+def _say_failures(outcome: "RunOutcome") -> None:
+    say(*(f"not taken: {video.id}: {video.reason}" for video in outcome.refused[:NAMED]))
+    say(*map(_failure_line, outcome.failures[:NAMED]))
     kept = outcome.videos - len(outcome.failures)
     left = f"{len(outcome.failures)} left out or failed, {len(outcome.refused)} not taken"
-    click.echo(f"{kept} of {outcome.videos} videos went through, {left}; {outcome.seconds:.0f} s", err=True)
+    say(f"{kept} of {outcome.videos} videos went through, {left}; {outcome.seconds:.0f} s")
+
+
+def _failure_line(failure: "StageFailure") -> str:
+    return f"{failure.kind}: {failure.id}: {failure.stage}: {failure.reason}"
 
 
 @curate.command()
@@ -125,8 +113,7 @@ def status(out: str, as_json: bool) -> None:
     from stepline.curate.status import run_status
     from stepline.curate.store.run_log import read_recipe
 
-    place = RemotePath(out)
-    found = run_status(RemotePath(out, read_recipe(place).places), STAGES)
+    found = run_status(RemotePath(out, read_recipe(RemotePath(out)).places), STAGES)
     click.echo(json.dumps(asdict(found)) if as_json else _table(found))
 
 
@@ -139,7 +126,7 @@ def _table(found: "RunStatus") -> str:
         lines.append(f"{stage.name:<12}{stage.done:>9,}{failed:>9,}{stage.waiting:>9,}{stage.cpu:>9,.0f}")
     if found.left is not None and found.rate is not None:
         lines.append(f"{found.rate:,.0f} units an hour in the last run; {found.left / 3600:.1f} h left at this rate")
-    lines += [f"{one.kind}: {one.id}: {one.stage}: {one.reason}" for one in found.failures[:NAMED]]
+    lines += map(_failure_line, found.failures[:NAMED])
     if len(found.failures) > NAMED:
         lines.append(f"and {len(found.failures) - NAMED} more (--json lists them)")
     if found.others:
@@ -151,7 +138,7 @@ def _table(found: "RunStatus") -> str:
 
 @curate.command("report")
 @click.argument("out")
-@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="One setting, e.g. points=200.")
+@set_option("One setting, e.g. points=200.")
 def report(out: str, overrides: tuple[str, ...]) -> None:
     """Write OUT/report.html again: with the audit's verdicts so far, or with other settings of the report.
 
@@ -161,9 +148,9 @@ def report(out: str, overrides: tuple[str, ...]) -> None:
     """
     from stepline.curate.report import write_report
 
-    place, settings = _place(out), _settings(out, overrides)
-    write_report(place, settings)
-    click.echo((place / "report.html").display_url)
+    folder, settings = _folder_and_settings(out, overrides)
+    write_report(folder, settings)
+    click.echo((folder / "report.html").display_url)
 
 
 @curate.command("audit")
@@ -172,7 +159,7 @@ def report(out: str, overrides: tuple[str, ...]) -> None:
 @click.option("--open", "browse", is_flag=True, help="Open a browser.")
 @click.option("--import", "files", multiple=True, type=PATH, help="Verdicts saved elsewhere.")
 @click.option("--table", is_flag=True, help="Print the table and end; nothing is served.")
-@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="One setting, e.g. audit_videos=20.")
+@set_option("One setting, e.g. audit_videos=20.")
 def audit(out: str, port: int, browse: bool, files: tuple[Path, ...], table: bool, overrides: tuple[str, ...]) -> None:
     """Serve the report of OUT on this machine to people who check its sample; print the table they give.
 
@@ -187,13 +174,13 @@ def audit(out: str, port: int, browse: bool, files: tuple[Path, ...], table: boo
     from stepline.curate.report import make_report, write_report
     from stepline.curate.report.write import local_verdicts
 
-    place, settings = _place(out), _settings(out, overrides)
-    verdicts = local_verdicts(place)
-    made = make_report(place, settings)
+    folder, settings = _folder_and_settings(out, overrides)
+    verdicts = local_verdicts(folder)
+    made = make_report(folder, settings)
     sample = made.findings.sample
     for file in files:
         count = import_verdicts(file, verdicts, frozenset(text.id for text in sample.texts))
-        click.echo(f"{file}: {count} verdicts taken over", err=True)
+        say(f"{file}: {count} verdicts taken over")
     if not (table or files):
         from stepline.curate.audit.server import serve
 
@@ -204,29 +191,22 @@ def audit(out: str, port: int, browse: bool, files: tuple[Path, ...], table: boo
             goodbye="stopped; every verdict is kept",
             browse=browse,
         )
-    write_report(place, settings, made)
+    write_report(folder, settings, made)
     _agreement_table(sample, verdicts)
 
 
-def _place(out: str) -> "RemotePath":
+def _folder_and_settings(out: str, overrides: tuple[str, ...]) -> "tuple[RemotePath, ReportSettings]":
+    """Return OUT, and the report settings of its run's recipe, changed as asked."""
     from stepline.curate.remote import RemotePath
-    from stepline.curate.store.run_log import RUN, read_recipe
-
-    place = RemotePath(out)
-    return RemotePath(out, read_recipe(place).places) if (place / RUN).exists() else place
-
-
-def _settings(out: str, overrides: tuple[str, ...]) -> "ReportSettings":
-    """Return the report settings of the run's recipe, changed as asked."""
-    from stepline.curate.remote import RemotePath
-    from stepline.curate.settings import ReportSettings
+    from stepline.curate.stage import Recipe
     from stepline.curate.store.run_log import RUN, read_recipe
     from stepline.settings import load_settings
 
-    place = RemotePath(out)
-    known = read_recipe(place).report if (place / RUN).exists() else ReportSettings()
-    tree = known.model_dump(mode="json", exclude_none=True)
-    return load_settings(ReportSettings, None, [*(f"{key}={json.dumps(tree[key])}" for key in tree), *overrides])
+    folder = RemotePath(out)
+    recipe = read_recipe(folder) if (folder / RUN).exists() else Recipe()
+    tree = recipe.report.model_dump(mode="json", exclude_none=True)
+    given = [*(f"{key}={json.dumps(tree[key])}" for key in tree), *overrides]
+    return RemotePath(out, recipe.places), load_settings(type(recipe.report), None, given)
 
 
 def _agreement_table(sample: "AuditSample", verdicts: "Verdicts") -> None:

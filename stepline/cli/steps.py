@@ -19,6 +19,7 @@ from stepline.cli.common import (
     json_option,
     out_option,
     progress_bars,
+    say,
     settings_options,
     speech_options,
 )
@@ -26,7 +27,7 @@ from stepline.errors import SettingsError, SteplineError
 
 if TYPE_CHECKING:
     from stepline.pipeline.batch import VideoResult
-    from stepline.pipeline.request import Request
+    from stepline.pipeline.request import Request, StepsSettings
     from stepline.pipeline.summary import Summary
     from stepline.records import Record
     from stepline.wys2.settings import SummarySettings
@@ -105,24 +106,24 @@ def _run_each(
             complain(error)
             failed += 1
             continue
-        for warning in result.record.warnings:
-            click.echo(f"warning: {request.path.name}: {warning}", err=True)
+        _say_warnings(result.record, f"{request.path.name}: ")
         if result.earlier:
-            click.echo(f"{request.path}: done before with the same settings (--force does it again)", err=True)
-        if not as_json:
-            click.echo(step_table(result.record), nl=False)
-        elif len(requests) == 1:
-            click.echo(to_json(result.record), nl=False)
-        else:
-            click.echo(json.dumps(json.loads(to_json(result.record)), ensure_ascii=False))
-        for file in result.files:
-            click.echo(f"wrote {file}", err=True)
+            say(f"{request.path}: done before with the same settings (--force does it again)")
+        shown = to_json(result.record) if as_json else step_table(result.record)
+        if as_json and len(requests) > 1:
+            shown = json.dumps(json.loads(shown), ensure_ascii=False) + "\n"
+        click.echo(shown, nl=False)
+        say(*(f"wrote {file}" for file in result.files))
         reason = plan_chapters(result.record).reason if "chapters" in formats else None
         if reason is not None:
-            click.echo(f"no chapters: {reason}", err=True)
+            say(f"no chapters: {reason}")
     if len(requests) > 1:
-        click.echo(f"{len(requests) - failed} of {len(requests)} {noun} done, {failed} failed", err=True)
+        say(f"{len(requests) - failed} of {len(requests)} {noun} done, {failed} failed")
     sys.exit(1 if failed else 0)
+
+
+def _say_warnings(record: "Record", prefix: str = "") -> None:
+    say(*(f"warning: {prefix}{warning}" for warning in record.warnings))
 
 
 @click.command()
@@ -141,7 +142,7 @@ def demo(out: Path) -> None:
     with progress_bars() as progress:
         result = run_video(Request(DEMO, DEMO.stem), StepsSettings(), OutputOptions(out, FORMATS), progress=progress)
     click.echo(step_table(result.record), nl=False)
-    click.echo(f"open {output_path(result.record, out, 'html')} in a browser", err=True)
+    say(f"open {output_path(result.record, out, 'html')} in a browser")
 
 
 @click.command()
@@ -161,12 +162,10 @@ def transcribe(video: Path, form: str, **options: Any) -> None:
     settings = chosen_settings(options)
     with progress_bars() as progress:
         record = batch.transcribe(video, captions=options["captions"], settings=settings, progress=progress)
-    for item in record.dropped:
-        click.echo(f"left out: {item.text!r} ({item.reason})", err=True)
-    for warning in record.warnings:
-        click.echo(f"warning: {warning}", err=True)
+    say(*(f"left out: {item.text!r} ({item.reason})" for item in record.dropped))
+    _say_warnings(record)
     if record.transcript and record.transcript.language:
-        click.echo(f"language: {record.transcript.language}", err=True)
+        say(f"language: {record.transcript.language}")
     click.echo(TRANSCRIPTS[form](record), nl=False)
 
 
@@ -198,8 +197,7 @@ def ground(source: Path, **options: Any) -> None:
     texts = read_texts(options["texts"])
     before = read_order(table, len(texts)) if table else None
     record = ground_texts(source, texts, settings, vectors=options["text_features"], before=before)
-    for warning in record.warnings:
-        click.echo(f"warning: {source.name}: {warning}", err=True)
+    _say_warnings(record, f"{source.name}: ")
     click.echo(to_json(record) if options["as_json"] else step_table(record), nl=False)
 
 
@@ -219,18 +217,12 @@ def judge(video: Path, out: Path, detector: str | None, as_json: bool, **options
       stepline judge stepline/demo/demo.mp4 --out out
     """
     from stepline.outputs.text import clock
-    from stepline.pipeline.batch import OutputOptions, name_videos, run_video
-    from stepline.pipeline.request import Request
 
     given = [f"judge.detector={json.dumps(detector)}"] if detector is not None else []
     settings = chosen_settings({**options, "overrides": [*options["overrides"], *given]})
-    ((identity, path),) = name_videos([video], out).items()
-    request = Request(path, identity, options["captions"])
-    with progress_bars() as progress:
-        record = run_video(request, settings, OutputOptions(out, ("json",)), progress=progress).record
-    for warning in record.warnings:
-        click.echo(f"warning: {warning}", err=True)
-    click.echo(f"judged by: {record.models.get('judge') or _why_nobody_judged(record)}", err=True)
+    _, record = _find_steps(video, out, settings, options["captions"])
+    _say_warnings(record)
+    say(f"judged by: {record.models.get('judge') or _why_nobody_judged(record)}")
     if as_json:
         rows = [{"text": s.text, "start": s.span.start, "end": s.span.end, "shown": s.shown} for s in record.sentences]
         judgement = {"id": record.id, "judge": record.models.get("judge"), "sentences": rows}
@@ -239,6 +231,17 @@ def judge(video: Path, out: Path, detector: str | None, as_json: bool, **options
     for sentence in record.sentences:
         shown = "  – " if sentence.shown is None else f"{sentence.shown:4.0%}"
         click.echo(f"  {clock(sentence.span.start):>7}  {shown}  {sentence.text}")
+
+
+def _find_steps(video: Path, out: Path, settings: "StepsSettings", captions: Path | None) -> "tuple[Request, Record]":
+    """Return what the main job is asked of one video, and its record, which OUT holds or is made now."""
+    from stepline.pipeline.batch import OutputOptions, name_videos, run_video
+    from stepline.pipeline.request import Request
+
+    ((identity, path),) = name_videos([video], out).items()
+    request = Request(path, identity, captions)
+    with progress_bars() as progress:
+        return request, run_video(request, settings, OutputOptions(out, ("json",)), progress=progress).record
 
 
 def _why_nobody_judged(record: "Record") -> str:
@@ -280,8 +283,7 @@ def describe(sources: tuple[Path, ...], **options: Any) -> None:
     from stepline.pipeline.networks import load_networks
     from stepline.pipeline.request import Request
 
-    given = ["procx.when=alone"]
-    given += ["procx.speech=true"] if options["speech"] else []
+    given = ["procx.when=alone", *(["procx.speech=true"] if options["speech"] else [])]
     given += [f"procx.count={options['count']}"] if options["count"] is not None else []
     settings = chosen_settings({**options, "overrides": [*options["overrides"], *given]})
     formats = tuple(dict.fromkeys((*options["formats"], "json")))
@@ -329,23 +331,18 @@ def summarize(
     Example:
       stepline summarize stepline/demo/demo.mp4 --out out --length 30
     """
-    from stepline.pipeline.batch import OutputOptions, name_videos, run_video
     from stepline.pipeline.networks import load_summarizer
-    from stepline.pipeline.request import Request
     from stepline.pipeline.summary import score_seconds, write_summary
 
     limits = read_length(length)
     settings = chosen_settings(options)
     network = None if summarizer is None else load_summarizer(summarizer, settings.vision)
-    ((identity, path),) = name_videos([video], out).items()
-    request = Request(path, identity, options["captions"])
+    request, record = _find_steps(video, out, settings, options["captions"])
     with progress_bars() as progress:
-        record = run_video(request, settings, OutputOptions(out, ("json",)), progress=progress).record
         importance = None if network is None else score_seconds(record, request, settings, network, progress)
-    summary = write_summary(record, path, out, limits, importance)
+    summary = write_summary(record, request.path, out, limits, importance)
     click.echo(_summary_json(summary) if as_json else _summary_table(summary))
-    for file in summary.files:
-        click.echo(f"wrote {file}", err=True)
+    say(*(f"wrote {file}" for file in summary.files))
 
 
 def read_length(text: str | None) -> "SummarySettings":

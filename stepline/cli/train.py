@@ -6,8 +6,9 @@ stderr. A run that was stopped goes on when the same command is given again.
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from stepline.cli.common import (
     exclude_option,
     json_option,
     out_option,
+    say,
     settings_options,
     store_option,
     training_bar,
@@ -78,23 +80,20 @@ def nasva(out: Path, settings_file: Path | None, overrides: tuple[str, ...], **o
         last = progress
         report(progress)
 
-    def say_samples(prepared: "PreparedAligner") -> None:
-        _say_nasva_samples(prepared, excluding=bool(sources.excluded))
-
+    say_samples = partial(_say_nasva_samples, excluding=bool(sources.excluded))
     with progress_report(out, tensorboard=options["tensorboard"]) as report:
         train_run(sources, out, settings, start=options["start"], report=keep_last, on_prepared=say_samples)
     if is_first():
         files = [str(out / name) for name in (FINAL, BEST) if (out / name).exists()]
         if options["as_json"]:
-            found: dict[str, Any] = {"files": files, "peak_bytes": peak_memory()}
+            known: dict[str, Any] = {"files": files, "peak_bytes": peak_memory()}
             if last is not None:
-                found |= {"steps": last.steps, "loss": last.loss, "seconds": round(last.seconds, 1)}
-                found["waited"] = round(last.waited, 1)
-            click.echo(json.dumps(found))
+                known |= {"steps": last.steps, "loss": last.loss, "seconds": round(last.seconds, 1)}
+                known["waited"] = round(last.waited, 1)
+            click.echo(json.dumps(known))
         else:
-            click.echo("the run was finished before" if last is None else _cost(last), err=True)
-            for file in files:
-                click.echo(file)
+            say("the run was finished before" if last is None else _cost(last))
+            click.echo("\n".join(files))
     end_processes()
 
 
@@ -116,15 +115,14 @@ def _say_nasva_samples(prepared: "PreparedAligner", *, excluding: bool) -> None:
         return
     samples = prepared.samples
     amount = f"{len(samples)} samples of {len(samples.videos)} videos, {len(prepared.held_out)} more held out"
-    click.echo(f"{amount}; {samples.labelled} of {samples.texts} texts have a label", err=True)
+    say(f"{amount}; {samples.labelled} of {samples.texts} texts have a label")
     _say_left_out(samples.reasons())
     if excluding and EXCLUDED not in samples.reasons():
-        click.echo("warning: no video of the sources is in the lists of --exclude", err=True)
+        say("warning: no video of the sources is in the lists of --exclude")
 
 
 def _say_left_out(reasons: Mapping[str, int]) -> None:
-    for reason, count in reasons.items():
-        click.echo(f"left out {count}: {reason}", err=True)
+    say(*(f"left out {count}: {reason}" for reason, count in reasons.items()))
 
 
 @contextmanager
@@ -143,11 +141,8 @@ def progress_report(out: Path, *, tensorboard: bool) -> Iterator[Callable[["Prog
             if curves is not None:
                 curves.write(progress)
 
-        try:
+        with closing(curves) if curves is not None else nullcontext():
             yield report
-        finally:
-            if curves is not None:
-                curves.close()
 
 
 @train.command("procx")
@@ -181,15 +176,8 @@ def train_procx(out: Path, settings_file: Path | None, overrides: tuple[str, ...
     names = ("features", "steps", "subset", "words")
     sources = ProcxSources(**{name: options[name] for name in names}, excluded=tuple(options["exclude"]))
     with progress_report(out, tensorboard=options["tensorboard"]) as report:
-        results = train_procx_run(
-            sources,
-            out,
-            settings,
-            start=options["start"],
-            seeds=options["seeds"],
-            report=report,
-            on_prepared=_say_procx_samples,
-        )
+        chosen = {name: options[name] for name in ("start", "seeds")}
+        results = train_procx_run(sources, out, settings, **chosen, report=report, on_prepared=_say_procx_samples)
     if is_first():
         _say_seeds(results, as_json=options["as_json"])
     end_processes()
@@ -203,11 +191,11 @@ def _say_procx_samples(prepared: "ProcxPrepared") -> None:
         return
     samples, queries = prepared.samples, prepared.settings.model.queries
     amount = f"{sum(samples.counts)} steps of {len(samples)} videos, {len(prepared.held_out)} more held out"
-    click.echo(f"{amount}; a vocabulary of {len(prepared.vocabulary)} tokens", err=True)
+    say(f"{amount}; a vocabulary of {len(prepared.vocabulary)} tokens")
     _say_left_out(samples.reasons())
     if prepared.crowded:
         cure = "those that fit best are learned; raise model.queries"
-        click.echo(f"warning: {prepared.crowded} videos have more steps than {queries} queries: {cure}", err=True)
+        say(f"warning: {prepared.crowded} videos have more steps than {queries} queries: {cure}")
 
 
 def _say_seeds(results: "list[SeedResult]", *, as_json: bool) -> None:
@@ -223,9 +211,8 @@ def _say_seeds(results: "list[SeedResult]", *, as_json: bool) -> None:
     for name, words in (("score", "held out, SODA-D"), ("loss", "loss")):
         if scores[name] is not None:
             spread = f" ± {scores[name]['spread']:.3f} over {len(results)} seeds" if len(results) > 1 else ""
-            click.echo(f"{words} {scores[name]['mean']:.3f}{spread}", err=True)
-    for file in files:
-        click.echo(file)
+            say(f"{words} {scores[name]['mean']:.3f}{spread}")
+    click.echo("\n".join(files))
 
 
 @train.command("wys2")
@@ -265,17 +252,15 @@ def train_wys2(
     further = None
     if options["unlabelled"]:
         further = gather_clips(read_records(options["unlabelled"]), features, encode, settings.clips, transcripts)
-    backbone = features.backbone
+    encoders = {"video": features.backbone, "text": options["vectors"]}
     with training_bar() as bar:
-        trained = train_detector_run(
-            labelled, further, out, settings, video=backbone, text=options["vectors"], report=bar
-        )
+        trained = train_detector_run(labelled, further, out, settings, **encoders, report=bar)
     rounds = []
     for row in trained.rounds:
         kept = f", {row.kept} of {row.of} unlabelled ones" if row.of else ""
-        click.echo(f"round {row.number}: {row.pairs} clips{kept}; ROC-AUC on validation {row.auc:.3f}", err=True)
+        say(f"round {row.number}: {row.pairs} clips{kept}; ROC-AUC on validation {row.auc:.3f}")
         rounds.append({"number": row.number, "pairs": row.pairs, "kept": row.kept, "auc": row.auc})
-    click.echo(trained.calibration_report, err=True)
+    say(trained.calibration_report)
     error = None if trained.calibration is None else trained.calibration.error
     path = str(out / DETECTOR)
     click.echo(json.dumps({"detector": path, "rounds": rounds, "calibration_error": error}) if as_json else path)
@@ -327,7 +312,7 @@ def train_summarizer(
         f"{name} {'–' if scores[key] is None else format(scores[key], '.3f')}"
         for key, name in (("f", "F"), ("tau", "tau"), ("rho", "rho"))
     )
-    click.echo(f"{trained.videos} videos; on {trained.scores.videos} withheld: {numbers}", err=True)
+    say(f"{trained.videos} videos; on {trained.scores.videos} withheld: {numbers}")
     click.echo(json.dumps({"summarizer": path, "withheld": scores}) if as_json else path)
 
 
@@ -360,30 +345,23 @@ def refine(dataset: str, features: Path, out: Path, settings_file: Path | None, 
 
     given = [] if options["rounds"] is None else [f"rounds.rounds={options['rounds']}"]
     settings = load_settings(RefineRunSettings, settings_file, [*options["overrides"], *given])
-    sources = RefineSources(
-        dataset,
-        features,
-        step_vectors=options["step_vectors"],
-        narrations=options["narrations"],
-        narration_vectors=options["narration_vectors"],
-        excluded=tuple(options["exclude"]),
-    )
+    names = ("step_vectors", "narrations", "narration_vectors")
+    chosen = {name: options[name] for name in names}
+    sources = RefineSources(dataset, features, **chosen, excluded=tuple(options["exclude"]))
 
     def say_end(name: str, progress: "Progress") -> None:
         if progress.step == progress.steps:
-            click.echo(f"{name}: {progress.steps} steps, loss {progress.loss:.3f}, {progress.seconds:.1f} s", err=True)
+            say(f"{name}: {progress.steps} steps, loss {progress.loss:.3f}, {progress.seconds:.1f} s")
 
     done = refine_dataset(sources, out, settings, say_end)
-    for omitted in done.omitted[:3]:
-        click.echo(f"left out {omitted.id}: {omitted.reason} {omitted.value}".rstrip(), err=True)
-    click.echo(f"{done.videos} videos refined, {len(done.omitted)} left out", err=True)
+    say(*(f"left out {video.id}: {video.reason} {video.value}".rstrip() for video in done.omitted[:3]))
+    say(f"{done.videos} videos refined, {len(done.omitted)} left out")
     files = [str(out / REFINED), str(out / "aligner.safetensors")]
     if options["as_json"]:
         click.echo(json.dumps({"rounds": [asdict(row) for row in done.trained.rounds], "files": files}))
         return
     click.echo(_round_table(done.trained.rounds))
-    for file in files:
-        click.echo(f"wrote {file}", err=True)
+    say(*(f"wrote {file}" for file in files))
 
 
 COLUMNS = ("kept", "alignable", "moved", "iou", "agreement", "inside", "shown")
@@ -397,7 +375,5 @@ def _round_table(rounds: "tuple[RoundReport, ...]") -> str:
             return "-"
         return f"{value:.1f} s" if name == "moved" else f"{100 * value:.1f}"
 
-    lines: list[tuple[str, ...]] = [("round", "texts", *COLUMNS)]
-    for row in rounds:
-        lines.append((str(row.number), str(row.texts), *(cell(name, getattr(row, name)) for name in COLUMNS)))
-    return "\n".join("  ".join(f"{text:>9}" for text in line) for line in lines)
+    rows = [(row.number, row.texts, *(cell(name, getattr(row, name)) for name in COLUMNS)) for row in rounds]
+    return "\n".join("  ".join(f"{text:>9}" for text in line) for line in [("round", "texts", *COLUMNS), *rows])
