@@ -54,10 +54,12 @@ def plan_chapters(record: Record) -> ChapterPlan:
     A step within 10 s of the chapter before it, or of the end, joins that chapter's title. Before the first step
     comes an "Intro", unless that would be shorter than 10 s: then the first step's chapter starts at 0:00.
     """
-    spans = [(number, step, shown_span(step)) for number, step in enumerate(record.steps, start=1)]
-    starts = sorted((int(span.start), number, step.text) for number, step, span in spans if span is not None)
+    numbered = [(number, step.text, shown_span(step)) for number, step in enumerate(record.steps, start=1)]
+    shown = [(number, text, span) for number, text, span in numbered if span is not None]
+    starts = sorted((int(span.start), number, text) for number, text, span in shown)
     titles = [(start, _title(text) or f"Step {number}") for start, number, text in starts]
-    end = _end(record)
+    last = max((span.end for _, _, span in shown), default=0.0)
+    end = int(last if record.video.duration is None else record.video.duration)
     if end < FEWEST * SHORTEST:
         return ChapterPlan((), f"{end} s of video; {FEWEST} chapters of {SHORTEST} s need {FEWEST * SHORTEST} s")
     joined = _join(titles, end)
@@ -84,11 +86,3 @@ def _join(titles: list[tuple[int, str]], end: int) -> list[Chapter]:
 def _title(text: str) -> str:
     # A YouTube description refuses angle brackets.
     return sentence_case(one_line(text).replace("<", "‹").replace(">", "›"))
-
-
-def _end(record: Record) -> int:
-    """Return the video's whole seconds; where its duration is not known, the last second a step is shown."""
-    if record.video.duration is not None:
-        return int(record.video.duration)
-    spans = (shown_span(step) for step in record.steps)
-    return int(max((span.end for span in spans if span is not None), default=0.0))

@@ -26,9 +26,7 @@ def policy(style: str, script: str | None = None, *, answers: bool = False) -> s
 
 def media_link(path: str) -> str:
     """Return a file's path as a link that can never be read as another scheme or host."""
-    if path.startswith("/"):
-        return Path(path).as_uri()
-    return quote(path, safe="/")
+    return Path(path).as_uri() if path.startswith("/") else quote(path, safe="/")
 
 
 def picture_link(jpeg: bytes) -> str:

@@ -34,10 +34,7 @@ OUTPUTS: dict[str, tuple[str, Writer]] = {
     "srt": (".srt", lambda record, extras: srt(record, said=extras.said_cues)),
     "chapters": (".chapters.txt", lambda record, _: chapters(record)),
     "jsonld": (".howto.jsonld", lambda record, _: jsonld(record)),
-    "html": (
-        ".html",
-        lambda record, extras: page(record, alignment=extras.alignment, media=extras.media, keyframes=extras.keyframes),
-    ),
+    "html": (".html", lambda record, more: page(record, more.alignment, media=more.media, keyframes=more.keyframes)),
     "json": (".json", lambda record, _: to_json(record)),
 }
 
@@ -63,16 +60,15 @@ def write_outputs(
         raise SettingsError(f"unknown output format {unknown[0]!r}; known: {', '.join(OUTPUTS)}")
     link = os.path.relpath(media, folder) if media is not None else None
     extras = OutputExtras(alignment, link, keyframes or {}, said_cues)
-    written = []
-    for name in OUTPUTS:
-        if name in formats:
-            path, text = output_path(record, folder, name), OUTPUTS[name][1](record, extras)
-            if text is None:
-                remove_file(path)
-            else:
-                write_atomic(path, text)
-                written.append(path)
-    return written
+    paths = []
+    for name in (name for name in OUTPUTS if name in formats):
+        path, text = output_path(record, folder, name), OUTPUTS[name][1](record, extras)
+        if text is None:
+            remove_file(path)
+        else:
+            write_atomic(path, text)
+            paths.append(path)
+    return paths
 
 
 def missing_outputs(record: Record, folder: Path, formats: Sequence[str]) -> list[str]:
@@ -83,14 +79,14 @@ def missing_outputs(record: Record, folder: Path, formats: Sequence[str]) -> lis
 def _stands(record: Record, folder: Path, name: str) -> bool:
     path = output_path(record, folder, name)
     try:
-        found = path.read_text(encoding="utf-8", errors="replace")
+        present = path.read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
-        found = None
+        present = None
     except OSError:  # writing it will say what is wrong with it
         return False
     if name == "html":  # it shows more than the record holds, so it cannot be made again for comparison
-        return found is not None and record_digest(record) in found
-    return found == OUTPUTS[name][1](record, OutputExtras())
+        return present is not None and record_digest(record) in present
+    return present == OUTPUTS[name][1](record, OutputExtras())
 
 
 def output_path(record: Record, folder: Path, name: str) -> Path:

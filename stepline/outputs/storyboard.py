@@ -29,21 +29,10 @@ def storyboard(
     """Return the page as HTML. keyframes: a JPEG for a step's id. film: the summary's path as seen from the page."""
     kept = sum(segment.span.duration for segment in segments)
     whole = record.video.duration
-    facts = [f"{clock(kept)} of {clock(whole)}" if whole else clock(kept), _count(segments)]
+    count = sum(len(segment.steps) for segment in segments)
+    facts = [f"{clock(kept)} of {clock(whole)}" if whole else clock(kept), f"{count} step{'' if count == 1 else 's'}"]
     style = files(__package__).joinpath("storyboard.css").read_text(encoding="utf-8")
     page = files(__package__).joinpath("storyboard.html").read_text(encoding="utf-8")
-    return template(page).render(
-        title=sentence_case(one_line(record.video.title or record.video.id)),
-        language=record.transcript.language if record.transcript else None,
-        facts=facts,
-        panels=_panels(segments, keyframes),
-        film=media_link(film) if film is not None else None,
-        policy=policy(style),
-        style=style,
-    )
-
-
-def _panels(segments: Sequence[SummarySegment], keyframes: Mapping[str, bytes]) -> list[_Panel]:
     panels, offset = [], 0.0
     for number, segment in enumerate(segments, start=1):
         texts = tuple(
@@ -53,9 +42,12 @@ def _panels(segments: Sequence[SummarySegment], keyframes: Mapping[str, bytes]) 
         there = f"{clock(segment.span.start)} – {clock(segment.span.end)}"
         panels.append(_Panel(number, there, clock(offset), segment.span.duration, texts))
         offset += segment.span.duration
-    return panels
-
-
-def _count(segments: Sequence[SummarySegment]) -> str:
-    count = sum(len(segment.steps) for segment in segments)
-    return f"{count} step{'' if count == 1 else 's'}"
+    return template(page).render(
+        title=sentence_case(one_line(record.video.title or record.video.id)),
+        language=record.transcript.language if record.transcript else None,
+        facts=facts,
+        panels=panels,
+        film=media_link(film) if film is not None else None,
+        policy=policy(style),
+        style=style,
+    )

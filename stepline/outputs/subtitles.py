@@ -1,10 +1,10 @@
 """Subtitles, WebVTT and SRT: one cue a step, or one a spoken sentence."""
 
-from collections.abc import Iterator
+import html
 from dataclasses import dataclass
 
 from stepline.outputs.text import one_line, sentence_case, shown_span
-from stepline.records import Record, Span, Step
+from stepline.records import Record, Span
 
 SAID_MARK = "[said, not shown] "
 WORD_JOINER = "\u2060"  # invisible and without width: breaks up what a player would read as markup
@@ -12,7 +12,7 @@ WORD_JOINER = "\u2060"  # invisible and without width: breaks up what a player w
 
 @dataclass(frozen=True)
 class Subtitle:
-    """One subtitle: its step's or sentence's place in the record counted from 1, milliseconds, one-line text."""
+    """One subtitle: the number of its step or sentence in the record, from 1, milliseconds, one-line text."""
 
     number: int
     start: int
@@ -47,7 +47,7 @@ def spoken_srt(record: Record) -> str:
 
 
 def _vtt(cues: list[Subtitle]) -> str:
-    blocks = [f"{cue.number}\n{_times(cue, '.')}\n{_escape_vtt(cue.text)}\n" for cue in cues]
+    blocks = [f"{cue.number}\n{_times(cue, '.')}\n{html.escape(cue.text, quote=False)}\n" for cue in cues]
     return "\n".join(["WEBVTT\n", *blocks])
 
 
@@ -62,18 +62,15 @@ def _spoken(record: Record) -> list[Subtitle]:
 
 
 def _cues(record: Record, said: bool) -> list[Subtitle]:
-    numbered = enumerate(record.steps, start=1)
-    cues = [cue for number, step in numbered for cue in _step_cues(number, step, said)]
+    cues = []
+    for number, step in enumerate(record.steps, start=1):
+        text = sentence_case(one_line(step.text)) or f"Step {number}"
+        best = shown_span(step)
+        if best is not None:
+            cues.append(_cue(number, best, text))
+        elif said and step.said is not None:
+            cues.append(_cue(number, step.said, SAID_MARK + text))
     return sorted(cues, key=lambda cue: (cue.start, cue.number))
-
-
-def _step_cues(number: int, step: Step, said: bool) -> Iterator[Subtitle]:
-    text = sentence_case(one_line(step.text)) or f"Step {number}"
-    best = shown_span(step)
-    if best is not None:
-        yield _cue(number, best, text)
-    elif said and step.said is not None:
-        yield _cue(number, step.said, SAID_MARK + text)
 
 
 def _cue(number: int, span: Span, text: str) -> Subtitle:
@@ -89,10 +86,6 @@ def _stamp(milliseconds: int, point: str) -> str:
     seconds, milli = divmod(milliseconds, 1000)
     minutes, second = divmod(seconds, 60)
     return f"{minutes // 60:02d}:{minutes % 60:02d}:{second:02d}{point}{milli:03d}"
-
-
-def _escape_vtt(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def _escape_srt(text: str) -> str:

@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from stepline.errors import CaptionError, MediaError, SettingsError, SteplineError, StoreError
 from stepline.pipeline.networks import Networks, fingerprint, load_networks
@@ -22,10 +21,6 @@ from stepline.records import Record, Video
 from stepline.storage import check_writable, read_record, remove_partial_files
 from stepline.version import __version__
 from stepline.weights import sha256
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
 
 log = logging.getLogger(__name__)
 
@@ -126,7 +121,7 @@ def run_video(
     networks: of the same settings, where several videos share them.
     Raises a SteplineError; nothing is left half-written.
     """
-    from stepline.outputs import CLIPS_SUFFIX, safe_stem
+    from stepline.outputs import CLIPS_SUFFIX, clip_spans, missing_outputs, safe_stem
 
     _refuse_odd_name(request.path)
     stem = safe_stem(request.id)
@@ -134,8 +129,10 @@ def run_video(
     networks = networks or load_networks(settings)
     if not options.force:
         earlier = _finished_record(request, settings, networks, options.out / f"{stem}.json")
-        if earlier is not None and _all_written(earlier, options):
-            return VideoResult(earlier, (), True)
+        if earlier is not None and not missing_outputs(earlier, options.out, options.formats):
+            clips = clip_spans(earlier, options.out) if options.clips else ()
+            if all(clip.is_file() for clip in clips):
+                return VideoResult(earlier, (), True)
     check_writable(options.out)  # before the minutes of work that would be lost
     for folder in (options.out, options.out / f"{stem}{CLIPS_SUFFIX}"):
         remove_partial_files(folder)
@@ -155,11 +152,9 @@ def _refuse_overwriting(request: Request, out: Path, stem: str) -> None:
     """Raise SettingsError where an output would take the place of a file that the user gave."""
     from stepline.outputs import OUTPUTS
 
-    given = [path.resolve() for path in (request.path, request.captions) if path is not None]
-    ours = {(out / f"{stem}{suffix}").resolve() for suffix, _ in OUTPUTS.values()}
-    for path in given:
-        if path in ours:
-            raise SettingsError(f"{path}: an output would be written over this file; give another folder with --out")
+    given = {path.resolve() for path in (request.path, request.captions) if path is not None}
+    for path in given & {(out / f"{stem}{suffix}").resolve() for suffix, _ in OUTPUTS.values()}:
+        raise SettingsError(f"{path}: an output would be written over this file; give another folder with --out")
 
 
 def _finished_record(request: Request, settings: StepsSettings, networks: Networks, path: Path) -> Record | None:
@@ -172,14 +167,6 @@ def _finished_record(request: Request, settings: StepsSettings, networks: Networ
     if not same or any(PROVISIONAL in warning for warning in record.warnings):
         return None
     return record if request.path.is_file() and record.video.sha256 == sha256(request.path) else None
-
-
-def _all_written(record: Record, options: OutputOptions) -> bool:
-    """Tell whether every file that is asked for of a record is there."""
-    from stepline.outputs import clip_spans, missing_outputs
-
-    clips = clip_spans(record, options.out) if options.clips else {}
-    return not missing_outputs(record, options.out, options.formats) and all(clip.is_file() for clip in clips)
 
 
 def _refuse_the_speechless(request: Request, record: Record, settings: StepsSettings) -> None:
@@ -219,24 +206,22 @@ def write_files(request: Request, result: StepsResult, options: OutputOptions) -
 
 def keyframes(record: Record, path: Path) -> dict[str, bytes]:
     """Return a JPEG of the most likely second of every step that is shown, by step id."""
+    from PIL import Image
+
     from stepline.media import read_frames_at
 
+    pictures: dict[float, bytes] = {}
     at = {step.id: step.at for step in record.steps if step.status == "shown" and step.at is not None}
     width = KEYFRAME_WIDTH if len(at) < MANY_STEPS else SMALL_WIDTH
     try:
-        pictures = {still.time: _jpeg(still.image) for still in read_frames_at(path, list(at.values()), width)}
+        for still in read_frames_at(path, list(at.values()), width):
+            buffer = io.BytesIO()
+            Image.fromarray(still.image).save(buffer, "JPEG", quality=82)
+            pictures[still.time] = buffer.getvalue()
     except SteplineError as error:  # the page is still worth having; the reason goes to the log
         log.warning("no key frames: %s", error)
         return {}
     return {identity: pictures[time] for identity, time in at.items() if time in pictures}
-
-
-def _jpeg(image: "npt.NDArray[np.uint8]") -> bytes:
-    from PIL import Image
-
-    buffer = io.BytesIO()
-    Image.fromarray(image).save(buffer, "JPEG", quality=82)
-    return buffer.getvalue()
 
 
 def find_videos(paths: Iterable[Path]) -> list[Path]:
@@ -260,11 +245,9 @@ def _is_video(file: Path) -> bool:
 
     if file.suffix.lower() not in SUFFIXES or file.name.startswith(".") or not file.is_file():
         return False
-    if file.name.endswith(SUMMARY_SUFFIX):
-        return not file.with_name(file.name.removesuffix(SUMMARY_SUFFIX) + ".json").is_file()
-    home = file.parent
-    is_clip = home.name.endswith(CLIPS_SUFFIX)
-    return not (is_clip and home.with_name(home.name.removesuffix(CLIPS_SUFFIX) + ".json").is_file())
+    made, suffix = (file, SUMMARY_SUFFIX) if file.name.endswith(SUMMARY_SUFFIX) else (file.parent, CLIPS_SUFFIX)
+    ours = made.name.endswith(suffix) and made.with_name(made.name.removesuffix(suffix) + ".json").is_file()
+    return not ours
 
 
 def name_videos(paths: Sequence[Path], out: Path) -> dict[str, Path]:
@@ -297,9 +280,8 @@ def read_texts(path: Path) -> tuple[str, ...]:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(
-            f"--texts {path}: cannot be read as UTF-8 text; give a file with one line a step"
-        ) from error
+        cure = "give a file with one line a step"
+        raise SettingsError(f"--texts {path}: cannot be read as UTF-8 text; {cure}") from error
     lines = [re.sub(r"^\s*(?:\d+[.)]|[-*•])\s+", "", line).strip() for line in text.splitlines()]
     kept = tuple(line for line in lines if any(letter.isalpha() for letter in line))
     if not kept:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stepline.errors import ModelError, SettingsError, ShapeError
-from stepline.features.files import is_feature_file
+from stepline.features.files import is_feature_file, read_feature_file
 from stepline.pipeline.networks import Networks, fingerprint, load_aligner
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.pipeline.understand import extract_features
@@ -48,7 +48,11 @@ def ground_texts(
     aligner = load_aligner(settings)
     if aligner is None:
         raise SettingsError("nasva.aligner.path is not set; give a trained network with --aligner")
-    features, duration = _read_features(source, settings) if ready else _extract_features(request, settings)
+    if ready:
+        features = read_feature_file(source, rate=settings.vision.rate, unit=settings.vision.unit)
+        duration = features.duration
+    else:
+        features, duration = _extract_features(request, settings)
     rows = text_vectors(texts, aligner, vectors, settings)
     steps = [Step(id=str(number), text=text) for number, text in enumerate(texts, start=1)]
     grounding = ground_by_aligner(
@@ -79,9 +83,8 @@ def text_vectors(texts: Sequence[str], aligner: "LoadedAligner", file: Path | No
     if name == settings.vision.text_space and settings.vision.backbone != "precomputed":
         return load_backbone(settings.vision).encode_texts(texts)
     if not (name in WEIGHTS or Path(name).is_dir()) or (aligner.space is None and width != MINILM):
-        raise ModelError(
-            f"{aligner.path}: its texts are {width} wide vectors of {name!r}; give --text-features of them"
-        )
+        cure = "give --text-features of them"
+        raise ModelError(f"{aligner.path}: its texts are {width} wide vectors of {name!r}; {cure}")
     return embed(texts, model=name)
 
 
@@ -97,14 +100,6 @@ def read_order(path: Path, lines: int) -> "Array":
     if matrix.shape != (lines, lines):
         raise ShapeError(f"{path}: a table of {matrix.shape} for {lines} lines; give one row and column a line")
     return matrix
-
-
-def _read_features(source: Path, settings: StepsSettings) -> tuple[FeatureSequence, float]:
-    """Return ready features and their seconds."""
-    from stepline.features.files import read_feature_file
-
-    features = read_feature_file(source, rate=settings.vision.rate, unit=settings.vision.unit)
-    return features, features.duration
 
 
 def _extract_features(request: Request, settings: StepsSettings) -> tuple[FeatureSequence, float]:

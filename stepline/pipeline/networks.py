@@ -125,23 +125,14 @@ def load_summarizer(path: Path, vision: VisionSettings) -> "LoadedSummarizer":
 
 def fingerprint(request: Request, settings: StepsSettings, networks: Networks) -> dict[str, JsonValue]:
     """Return everything that decides the result beside the video's own bytes, as plain values."""
-    inputs: dict[str, JsonValue] = {
-        "captions": _digest(request.captions),
-        "texts": list(request.texts),
-        "features": _feature_digests(request, settings.vision),
-        **networks.digests,
-    }
-    return {**settings.model_dump(mode="json"), "inputs": inputs}
+    vision, features = settings.vision, None
+    if vision.backbone == "precomputed" and vision.path is not None:
+        from stepline.features.files import find_feature_file
 
-
-def _feature_digests(request: Request, vision: VisionSettings) -> JsonValue:
-    """Return the sha256 of the ready features that stand for a backbone, those of the video and of the texts."""
-    if vision.backbone != "precomputed" or vision.path is None:
-        return None
-    from stepline.features.files import find_feature_file
-
-    video = find_feature_file(vision.path, request.id) if vision.path.is_dir() else vision.path
-    return [_digest(video), _digest(vision.texts)]
+        video = find_feature_file(vision.path, request.id) if vision.path.is_dir() else vision.path
+        features = [_digest(video), _digest(vision.texts)]
+    given = {"captions": _digest(request.captions), "texts": list(request.texts), "features": features}
+    return {**settings.model_dump(mode="json"), "inputs": {**given, **networks.digests}}
 
 
 def _digest(file: Path | None) -> str | None:

@@ -52,8 +52,9 @@ def write_summary(
         raise MediaError(f"{path}: the summary would be written over this video; give another folder with --out")
     join_clips(path, [segment.span for segment in segments], film)
     write_atomic(board, storyboard(record, segments, keyframes=keyframes(record, path), film=film.name))
-    log.info("kept %.1f s in %d segments", sum(segment.span.duration for segment in segments), len(segments))
-    return Summary(segments, (film, board))
+    summary = Summary(segments, (film, board))
+    log.info("kept %.1f s in %d segments", summary.duration, len(segments))
+    return summary
 
 
 def score_seconds(
@@ -73,9 +74,8 @@ def score_seconds(
 
     visual = extract_features(request, probe(request.path, settings.media), settings, progress=progress)
     if visual.features is None or visual.backbone is None:
-        raise SettingsError(
-            f"{summarizer.path}: a summarizer needs pictures; this video has none, or none are looked at"
-        )
+        lack = "this video has none, or none are looked at"
+        raise SettingsError(f"{summarizer.path}: a summarizer needs pictures; {lack}")
     said = [sentence.text for sentence in record.transcript.sentences] if record.transcript else []
     network = summarizer.network
     vectors = encode_texts(summarizer.text, visual.backbone, said) if network.settings.text_width > 0 else None

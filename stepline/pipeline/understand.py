@@ -108,11 +108,15 @@ def understand(
     if duration <= 0:
         raise MediaError(f"{request.path}: nothing in it can be decoded; convert it to mp4 and try again")
     inside = drop_speech_past_end(duration, speech.transcript, written.steps, keep_all_steps=bool(request.texts))
-    transcript, grounding, judge = inside.transcript, None, None
+    transcript, grounding, alignment, judge = inside.transcript, None, None, None
     if inside.steps and info.has_picture:
         grounding = ground_steps(inside.steps, duration, transcript, visual, settings, networks.aligner)
-    steps = grounding.steps if grounding else _not_shown(inside.steps)
-    alignment = grounding.alignment if grounding else None
+        steps, alignment = grounding.steps, grounding.alignment
+    else:  # no step of a sound without a picture is shown
+        steps = tuple(
+            step.model_copy(update={"status": "said" if step.said else "not found", "score": 0.0})
+            for step in inside.steps
+        )
     pictures = describe_pictures(networks.describer, visual.features, transcript, steps, settings.procx, duration)
     if info.has_picture:
         transcript, judge = judge_sentences(transcript, steps, alignment, visual, settings.judge, networks.detector)
@@ -269,9 +273,9 @@ def drop_speech_past_end(
     if not late:
         return SpeechInVideo(transcript=transcript, steps=tuple(steps))
     shorter = transcript.model_copy(update={"sentences": sentences})
-    kept: list[Step] = []
     reason = f"it is said after the video ends at {duration:.1f} s"
     dropped = [Rejected(what="sentence", text=sentence.text, reason=reason) for sentence in late]
+    kept: list[Step] = []
     for step in steps:
         mended = _with_sources_inside(step, shorter)
         if step.sources and not mended.sources and not keep_all_steps:
@@ -309,9 +313,8 @@ def ground_steps(
     if aligner is not None and visual.features is not None and vectors is not None:
         from stepline.nasva.predict import ground_by_aligner
 
-        return ground_by_aligner(
-            steps, aligner, visual.features, vectors, settings=settings.nasva.aligner, duration=duration
-        )
+        options = settings.nasva.aligner
+        return ground_by_aligner(steps, aligner, visual.features, vectors, settings=options, duration=duration)
     from stepline.grounding.ground import ground
 
     return ground(
@@ -322,13 +325,6 @@ def ground_steps(
         step_vectors=vectors,
         activity=visual.activity,
         settings=settings.nasva.ground,
-    )
-
-
-def _not_shown(steps: Sequence[Step]) -> tuple[Step, ...]:
-    """Return the steps of sound without a picture: none is shown."""
-    return tuple(
-        step.model_copy(update={"status": "said" if step.said else "not found", "score": 0.0}) for step in steps
     )
 
 
@@ -354,9 +350,8 @@ def judge_sentences(
         from stepline.wys2.predict import encode_texts, judge_by_detector
 
         if visual.features is None or visual.backbone is None or isinstance(visual.backbone, PrecomputedBackbone):
-            raise SettingsError(
-                f"{detector.path}: a detector needs pictures and texts of one kind; set vision.backbone"
-            )
+            what = "a detector needs pictures and texts of one kind"
+            raise SettingsError(f"{detector.path}: {what}; set vision.backbone")
         vectors = encode_texts(detector.text, visual.backbone, texts)
         shown = judge_by_detector(detector, transcript.sentences, visual.features, vectors, settings.seconds)
         return _with_shown(transcript, shown), BY_DETECTOR
@@ -375,8 +370,6 @@ def judge_sentences(
 
 
 def _with_shown(transcript: Transcript, shown: Sequence[float]) -> Transcript:
-    sentences = tuple(
-        sentence.model_copy(update={"shown": round(p, 4)})
-        for sentence, p in zip(transcript.sentences, shown, strict=True)
-    )
+    judged = zip(transcript.sentences, shown, strict=True)
+    sentences = tuple(sentence.model_copy(update={"shown": round(p, 4)}) for sentence, p in judged)
     return transcript.model_copy(update={"sentences": sentences})

@@ -16,7 +16,7 @@ from stepline.outputs.page.view import page_view
 from stepline.records import Alignment, Record
 from stepline.storage import to_json
 
-__all__ = ["mark", "page"]
+__all__ = ["page"]
 
 
 def record_digest(record: Record) -> str:
@@ -26,8 +26,8 @@ def record_digest(record: Record) -> str:
 
 def page(
     record: Record,
-    *,
     alignment: Alignment | None = None,
+    *,
     media: str | None = None,
     keyframes: Mapping[str, bytes] | None = None,
 ) -> str:

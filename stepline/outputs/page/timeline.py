@@ -13,7 +13,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from stepline.outputs.page.view import PageView, StepView, sentence_mark
 from stepline.outputs.text import clock, one_line, sentence_case, shorten, shown_span
@@ -101,10 +100,12 @@ def timeline(record: Record, total: float) -> Timeline:
     """Return the record's rows on an axis of `total` seconds; a row with nothing in it is left out."""
     rows: list[TimelineRow] = []
     top = 0
+    pairs = ((span, step) for step in record.reference for span in step.spans)
+    reference = [TimelineItem(span, "reference", "", f"Reference · {_title(span, step.text)}") for span, step in pairs]
     for name, items, height in (
         ("Said", _said(record), 14),
         ("Shown", _shown(record), 22),
-        ("Reference", _reference(record), 14),
+        ("Reference", reference, 14),
     ):
         if items:
             row, top = _row(name, items, total, top, height)
@@ -165,15 +166,9 @@ def _row(name: str, items: list[TimelineItem], total: float, top: int, height: i
 
 
 def _said(record: Record) -> list[TimelineItem]:
-    return [
-        TimelineItem(
-            sentence.span,
-            f"said-{sentence_mark(index, sentence, record.steps)}",
-            "",
-            _title(sentence.span, sentence.text),
-        )
-        for index, sentence in enumerate(record.sentences)
-    ]
+    marks = [f"said-{sentence_mark(index, sentence, record.steps)}" for index, sentence in enumerate(record.sentences)]
+    spoken = zip(record.sentences, marks, strict=True)
+    return [TimelineItem(said.span, mark, "", _title(said.span, said.text)) for said, mark in spoken]
 
 
 def _shown(record: Record) -> list[TimelineItem]:
@@ -182,14 +177,6 @@ def _shown(record: Record) -> list[TimelineItem]:
         for number, step in enumerate(record.steps, start=1)
         if shown_span(step) is not None
         for rank, span in enumerate(step.spans)
-    ]
-
-
-def _reference(record: Record) -> list[TimelineItem]:
-    return [
-        TimelineItem(span, "reference", "", f"Reference · {_title(span, step.text)}")
-        for step in record.reference
-        for span in step.spans
     ]
 
 
@@ -202,7 +189,7 @@ def _title(span: Span, text: str) -> str:
 
 
 def _ties(record: Record, rows: list[TimelineRow], total: float) -> Iterable[TimelineLink]:
-    """TimelineLink the middle of what is said to the middle of what is shown, for each shown step."""
+    """Yield a line from the middle of what is said to the middle of what is shown, for each shown step."""
     named = {row.name: row for row in rows}
     if "Said" not in named or "Shown" not in named:
         return
@@ -251,16 +238,19 @@ def alignment_picture(alignment: Alignment, view: PageView) -> AlignmentPicture:
     """Return the picture of a non-empty alignment on the page's time axis."""
     row = TALL if len(alignment.texts) <= FEW else TIGHT
     steps = match_steps(alignment.texts, view.steps)
-    lines = tuple(_line(text, step) for text, step in zip(alignment.texts, steps, strict=True))
+    lines = tuple(
+        RowLabel(step.number, step.text, step.seek) if step else RowLabel(None, sentence_case(one_line(text)), None)
+        for text, step in zip(alignment.texts, steps, strict=True)
+    )
     low, high = float(alignment.scores.min()), float(alignment.scores.max())
     boxes = tuple(
         SpanBox(percent(step.start, view.total), percent(step.end - step.start, view.total), index * row)
         for index, step in enumerate(steps)
         if step is not None and step.start is not None and step.end is not None
     )
+    png = scores_to_png(pool_columns(alignment.scores, COLUMNS))
     return AlignmentPicture(
-        source="data:image/png;base64,"
-        + base64.b64encode(scores_to_png(pool_columns(alignment.scores, COLUMNS))).decode(),
+        source=f"data:image/png;base64,{base64.b64encode(png).decode()}",
         width=percent(alignment.scores.shape[1] / alignment.rate, view.total),
         row=row,
         height=row * len(lines),
@@ -295,19 +285,9 @@ def scores_to_png(scores: Matrix) -> bytes:
     low, high = float(scores.min()), float(scores.max())
     levels = (scores - low) / (high - low) * 255 if high > low else np.zeros_like(scores)
     image = Image.fromarray(np.rint(levels).astype(np.uint8))  # (K, T)
-    image.putpalette(_palette().tobytes())
+    stops = np.linspace(0, 255, len(RAMP))
+    channels = [np.interp(np.arange(256), stops, [colour[index] for colour in RAMP]) for index in range(3)]
+    image.putpalette(np.rint(np.stack(channels, axis=1)).astype(np.uint8).tobytes())  # (256, 3)
     stream = io.BytesIO()
     image.save(stream, "PNG", optimize=True)
     return stream.getvalue()
-
-
-def _palette() -> npt.NDArray[np.uint8]:
-    stops = np.linspace(0, 255, len(RAMP))
-    channels = [np.interp(np.arange(256), stops, [colour[index] for colour in RAMP]) for index in range(3)]
-    return np.rint(np.stack(channels, axis=1)).astype(np.uint8)  # (256, 3)
-
-
-def _line(text: str, step: StepView | None) -> RowLabel:
-    if step is None:
-        return RowLabel(None, sentence_case(one_line(text)), None)
-    return RowLabel(step.number, step.text, step.seek)

@@ -98,12 +98,14 @@ def page_view(record: Record, alignment: Alignment | None, keyframes: Mapping[st
     steps = tuple(
         _step(number, step, sentences, keyframes.get(step.id)) for number, step in enumerate(record.steps, start=1)
     )
+    names: dict[Kind, str] = {"shown": "shown", "said": "said only", "missing": "not found", "unplaced": "not placed"}
+    counts = {kind: sum(step.kind == kind for step in steps) for kind in names}
     return PageView(
         title=_title(record),
         language=record.transcript.language or "" if record.transcript else "",
         facts=_facts(record),
         total=total_seconds(record, alignment),
-        counts=_counts(steps),
+        counts=tuple((kind, f"{count} {names[kind]}") for kind, count in counts.items() if count),
         score=CONFIDENT if from_pictures(record) else LIKELY,
         steps=steps,
         sentences=tuple(_sentence(index, sentence, record.steps) for index, sentence in enumerate(sentences)),
@@ -197,14 +199,14 @@ def _drift(step: Step) -> str | None:
 
 
 def _sentence(index: int, sentence: Sentence, steps: tuple[Step, ...]) -> SentenceView:
-    found = sentence_mark(index, sentence, steps)
+    mark = sentence_mark(index, sentence, steps)
     return SentenceView(
         text=one_line(sentence.text),
         start=sentence.span.start,
         end=sentence.span.end,
         clock=clock(sentence.span.start),
-        mark=found,
-        meaning=MARKS[found],
+        mark=mark,
+        meaning=MARKS[mark],
         steps=tuple(number for number, step in enumerate(steps, start=1) if index in step.sources),
     )
 
@@ -215,12 +217,6 @@ def _range(span: Span) -> str:
 
 def _ranges(spans: tuple[Span, ...]) -> tuple[tuple[float, str], ...]:
     return tuple((span.start, _range(span)) for span in spans)
-
-
-def _counts(steps: tuple[StepView, ...]) -> tuple[tuple[Kind, str], ...]:
-    names: dict[Kind, str] = {"shown": "shown", "said": "said only", "missing": "not found", "unplaced": "not placed"}
-    counts = {name: sum(step.kind == name for step in steps) for name in names}
-    return tuple((name, f"{count} {names[name]}") for name, count in counts.items() if count)
 
 
 def _title(record: Record) -> str:
