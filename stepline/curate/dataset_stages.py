@@ -4,7 +4,7 @@ import os
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import cast
@@ -27,7 +27,12 @@ def run_dataset_stage(
 
     Raises StoreError where a video's results are missing though its stages have run.
     """
-    videos = tuple(_video_statuses(plan, results, collection.items, plan.video_stages_before(stage)))
+    videos, before = [], plan.video_stages_before(stage)
+    for item in collection.items:
+        status = video_status(plan, results, item, before)
+        if status is None:
+            raise StoreError(f"{item.id}: a result of its stages was removed while the run went on; run it again")
+        videos.append(status)
     key = plan.dataset_key(stage, videos, collection.refused)
     folders = StageFolders(results.out)
     if not folders.is_complete(stage.name, key):
@@ -51,29 +56,16 @@ def run_dataset_stage(
             folders=folders.local_folders(plan.dataset_keys, stage.needs),
             say=say,
         )
-        _run_and_log(stage, key, context, run_log)
+        run_log.write("start", id=None, stage=stage.name, key=key)
+        cpu, wall = time.process_time(), time.monotonic()
+        with fixed_threads(plan.recipe.threads):
+            cast(Callable[[DatasetContext], None], stage.run)(context)
+        took = {"cpu": round(time.process_time() - cpu, 4), "wall": round(time.monotonic() - wall, 4)}
+        took |= {"peak_rss": peak_memory()}
+        took |= {"bytes": sum(path.stat().st_size for path in context.folder.rglob("*") if path.is_file())}
+        run_log.write("dataset", id=None, stage=stage.name, key=key, ok=True, **took)
         folders.complete(stage.name, key)
     return plan.with_dataset_key(stage, key)
-
-
-def _video_statuses(
-    plan: Plan, results: ResultStore, items: Sequence[VideoItem], stages: tuple[str, ...]
-) -> Iterator[VideoStatus]:
-    for item in items:
-        status = video_status(plan, results, item, stages)
-        if status is None:
-            raise StoreError(f"{item.id}: a result of its stages was removed while the run went on; run it again")
-        yield status
-
-
-def _run_and_log(stage: Stage, key: str, context: DatasetContext, run_log: RunLog) -> None:
-    run_log.write("start", id=None, stage=stage.name, key=key)
-    cpu, wall = time.process_time(), time.monotonic()
-    with fixed_threads(context.recipe.threads):
-        cast(Callable[[DatasetContext], None], stage.run)(context)
-    took = {"cpu": round(time.process_time() - cpu, 4), "wall": round(time.monotonic() - wall, 4)}
-    size = sum(path.stat().st_size for path in context.folder.rglob("*") if path.is_file())
-    run_log.write("dataset", id=None, stage=stage.name, key=key, ok=True, **took, peak_rss=peak_memory(), bytes=size)
 
 
 def read_results(

@@ -17,7 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import pairwise
 from pathlib import Path
 
 from pydantic import JsonValue
@@ -168,7 +168,10 @@ def run_recipe(
         check_writable(out.local)
     with lock_output(out) as killed, scratch_folder() as scratch:
         if killed and out.local is not None:
-            _remove_partial_files(out.local)
+            # What its workers left half-written; nobody else ever reads it.
+            for folder in ("", f"{CELLS}/*/*/", f"{FAILURES}/*/", f"{STAGES}/*/"):
+                for partial in out.local.glob(f"{folder}.*{PARTIAL}*"):
+                    partial.unlink(missing_ok=True)
         collection = collect_items(source, request.limit)
         write_inventory(out, request.recipe, collection, request.source)
         run_log = RunLog(out)
@@ -176,24 +179,27 @@ def run_recipe(
             engine: dict[str, JsonValue] = {"engine": request.recipe.engine.name, "cores": core_count()}
             seconds = time.monotonic() - began
             run_log.write("run", version=__version__, **engine, videos=len(collection.items), seconds=seconds)
-            plan = _run_phases(request, plan, ResultStore(out), collection, run_log, scratch)
+            results = ResultStore(out)
+            for stages in plan.phases():
+                if stages[0].kind == "dataset":
+                    for stage in stages:
+                        plan = run_dataset_stage(stage, plan, results, collection, run_log, request.say)
+                    continue
+                _run_video_stages(request, plan, results, stages, collection.items, run_log, scratch)
+                if request.recipe.engine.name == "ray":
+                    results = ResultStore(out)  # it was listed before other machines wrote to it
             took = {"seconds": round(time.monotonic() - began, 3), "cpu": round(time.process_time() - cpu, 3)}
             run_log.write("ended", **took)
         finally:
             run_log.close()
-        failures = tuple(_failures(plan, ResultStore(out), collection.items))
+        names, results = tuple(stage.name for stage in plan.stages.values() if stage.kind == "video"), ResultStore(out)
+        statuses = (video_status(plan, results, item, names) for item in collection.items)
+        failures = tuple(status.failure for status in statuses if status is not None and status.failure is not None)
         refused, seconds = tuple(collection.refused), time.monotonic() - began
         outcome = RunOutcome(len(collection.items), failures, refused, plan, seconds)
         if at_end is not None:
             at_end(outcome)
     return outcome
-
-
-def _remove_partial_files(out: Path) -> None:
-    """Remove the files that a killed driver's workers left half-written; nobody else ever reads them."""
-    for folder in ("", f"{CELLS}/*/*/", f"{FAILURES}/*/", f"{STAGES}/*/"):
-        for partial in out.glob(f"{folder}.*{PARTIAL}*"):
-            partial.unlink(missing_ok=True)
 
 
 def collect_items(source: Iterable[VideoItem | Rejected], limit: int | None) -> Collection:
@@ -206,27 +212,12 @@ def collect_items(source: Iterable[VideoItem | Rejected], limit: int | None) -> 
         else:
             refused.append(entry)
     items.sort(key=lambda item: item.id)
-    for earlier, item in zip(items, islice(items, 1, None), strict=False):
+    for earlier, item in pairwise(items):
         if earlier.id == item.id:
             raise DatasetError(f"{item.id}: the source names two videos so; give each its own id")
     if not items:
         raise DatasetError(f"the source holds no video to work on ({len(refused)} refused); name another")
     return Collection(items[:limit], sorted(refused, key=lambda entry: entry.id))
-
-
-def _run_phases(
-    request: RunRequest, plan: Plan, results: ResultStore, collection: Collection, run_log: RunLog, scratch: Path
-) -> Plan:
-    """Run the stages of each video, those over all, and so on; return the plan that knows the latter's keys."""
-    for stages in plan.phases():
-        if stages[0].kind == "dataset":
-            for stage in stages:
-                plan = run_dataset_stage(stage, plan, results, collection, run_log, request.say)
-            continue
-        _run_video_stages(request, plan, results, stages, collection.items, run_log, scratch)
-        if request.recipe.engine.name == "ray":
-            results = ResultStore(results.out)  # what is known of a store was listed before other machines wrote to it
-    return plan
 
 
 def _run_video_stages(
@@ -260,11 +251,3 @@ def _run_video_stages(
         run_on_ray(phase, unfailed())
     else:
         run_locally(phase, unfailed(), request.recipe.engine.workers or core_count(), scratch, run_log)
-
-
-def _failures(plan: Plan, results: ResultStore, items: Sequence[VideoItem]) -> Iterator[StageFailure]:
-    stages = tuple(name for name, stage in plan.stages.items() if stage.kind == "video")
-    for item in items:
-        status = video_status(plan, results, item, stages)
-        if status is not None and status.failure is not None:
-            yield status.failure

@@ -7,7 +7,7 @@ fails ends what comes after it. Which failure a video has is thus the same whate
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
@@ -45,8 +45,7 @@ def stage_inputs(stage: Stage, item: VideoItem) -> list[JsonValue]:
     about: list[JsonValue] = [item.title, item.task, item.category, item.duration] if "about" in stage.reads else []
     read: list[JsonValue] = [f"{name} {stamps[name]}" for name in sorted(files_read(stage, item))]
     addresses: list[JsonValue] = [item.path, item.video, item.captions, item.features]
-    where = addresses if "where" in stage.reads else []
-    return [*read, about, *([where] if where else [])]
+    return [*read, about, *([addresses] if "where" in stage.reads else [])]
 
 
 @dataclass(frozen=True)
@@ -64,10 +63,9 @@ class Plan:
         settings = {stage.name: stage.settings(recipe) for stage in stages}
         return cls(recipe, {stage.name: stage for stage in stages}, settings)
 
-    def phases(self) -> Iterator[tuple[Stage, ...]]:
-        """Yield runs of stages of one kind, in the recipe's order."""
-        for _, stages in groupby(self.stages.values(), key=lambda stage: stage.kind):
-            yield tuple(stages)
+    def phases(self) -> list[tuple[Stage, ...]]:
+        """Return runs of stages of one kind, in the recipe's order."""
+        return [tuple(stages) for _, stages in groupby(self.stages.values(), key=lambda stage: stage.kind)]
 
     def tasks(self, item: VideoItem) -> tuple[StageTask, ...]:
         """Return a video's tasks in the recipe's order, as far as the dataset stages that they need are done."""

@@ -239,12 +239,12 @@ DATASET = "dataset"  # below OUT: what is published
 
 def files_read(stage: Stage, item: VideoItem) -> frozenset[str]:
     """Return which files of an item a stage reads: "media", "captions", "features"."""
-    found = set()
+    files = set()
     for kind in stage.reads:
         if kind == "speech" and item.captions is not None:
-            found.add("captions")
+            files.add("captions")
         elif kind == "picture" and item.features is not None:
-            found.add("features")
+            files.add("features")
         elif kind not in ("about", "where") and item.video is not None:
-            found.add("media")
-    return frozenset(found)
+            files.add("media")
+    return frozenset(files)

@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
 
-from stepline.curate.plan import Plan, VideoStatus, video_status
+from stepline.curate.plan import Plan, video_status
 from stepline.curate.stage import Stage, StageFailure, StageTable, VideoItem, resolve_stages
 from stepline.curate.store.lock import lock_owner
 from stepline.curate.store.results import ResultStore, StageFolders
 from stepline.curate.store.run_log import read_items, read_recipe, read_refused, read_timings
-from stepline.records import Rejected
 
 if TYPE_CHECKING:
     from stepline.curate.remote import RemotePath
@@ -57,16 +56,24 @@ def run_status(out: "RemotePath", stages: StageTable) -> RunStatus:
     statuses = {name: StageStatus(name) for name in plan.stages}
     failures: dict[str, StageFailure] = {}
     for stage in plan.stages.values():
+        status = statuses[stage.name]
         if stage.kind == "video":
-            _count_tasks(stage, plan, results, items, statuses[stage.name], failures)
+            _count_tasks(stage, plan, results, items, status, failures)
+            continue
+        before = plan.video_stages_before(stage)
+        known = (video_status(plan, results, item, before) for item in items)
+        videos = [video for video in known if video is not None]
+        ready = len(videos) == len(items) and plan.needs_met(stage)
+        key = plan.dataset_key(stage, videos, refused) if ready else ""
+        if ready and StageFolders(out).is_complete(stage.name, key):
+            status.done, plan = 1, plan.with_dataset_key(stage, key)
         else:
-            plan = _count_dataset_stage(stage, plan, results, items, refused, statuses[stage.name])
+            status.waiting = 1
     rate = _add_timings(read_timings(out), statuses)
     waiting = sum(status.waiting for status in statuses.values())
     left = waiting / rate * 3600 if rate and waiting else None
     listed = tuple(failures[identity] for identity in sorted(failures))
-    others = StageFolders(out).unused(plan.dataset_keys)
-    owner = lock_owner(out)
+    others, owner = StageFolders(out).unused(plan.dataset_keys), lock_owner(out)
     return RunStatus(len(items), len(refused), tuple(statuses.values()), listed, owner, rate, left, others)
 
 
@@ -93,27 +100,6 @@ def _count_tasks(
         else:
             status.failed[failure.kind] = status.failed.get(failure.kind, 0) + 1
             failures[item.id] = failure
-
-
-def _count_dataset_stage(
-    stage: Stage,
-    plan: Plan,
-    results: ResultStore,
-    items: Sequence[VideoItem],
-    refused: Sequence[Rejected],
-    status: StageStatus,
-) -> Plan:
-    """Tell whether a dataset stage is done, and return the plan that knows of it."""
-    before = plan.video_stages_before(stage)
-    found = (video_status(plan, results, item, before) for item in items)
-    videos: list[VideoStatus] = [video for video in found if video is not None]
-    ready = len(videos) == len(items) and plan.needs_met(stage)
-    key = plan.dataset_key(stage, videos, refused) if ready else ""
-    if not ready or not StageFolders(results.out).is_complete(stage.name, key):
-        status.waiting = 1
-        return plan
-    status.done = 1
-    return plan.with_dataset_key(stage, key)
 
 
 def _add_timings(lines: Iterable[Mapping[str, JsonValue]], statuses: Mapping[str, StageStatus]) -> float | None:

@@ -19,7 +19,7 @@ from collections import Counter, deque
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from multiprocessing import Pipe
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import IO
 
@@ -56,32 +56,18 @@ class WorkerProcess:
     """One worker process, at most one task at a time."""
 
     def __init__(self, setup: WorkerSetup, log: Path) -> None:
-        self._setup = setup
-        self._log = log
-        self._limits = setup.recipe.limits
+        self._setup, self._log, self._limits = setup, log, setup.recipe.limits
         self.request: TaskRequest | None = None
         self.request_count = 0  # since its process started
         self.stages_run: set[str] = set()  # whose models it has loaded
-        self._ready = False
         self._failed_starts = 0
-        self._deadline = 0.0
         self._began = 0.0
         self._start()
-
-    @property
-    def connection(self) -> Connection:
-        """What `multiprocessing.connection.wait` waits on."""
-        return self._connection
 
     @property
     def is_free(self) -> bool:
         """Tell whether it can take a request."""
         return self._ready and self.request is None
-
-    @property
-    def pid(self) -> int:
-        """The id of its process."""
-        return self._process.pid
 
     @property
     def seconds(self) -> float:
@@ -96,12 +82,12 @@ class WorkerProcess:
         self._began = time.monotonic()
         self._deadline = self._began + self._limits.seconds
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            self._connection.send(request)
+            self.connection.send(request)
 
     def receive(self) -> WorkerReady | TaskReply | WorkerDeath:
         """Return what came from the process: that it has started, a reply, or its death."""
         try:
-            message = self._connection.recv()
+            message = self.connection.recv()
         except (EOFError, ConnectionResetError, pickle.UnpicklingError):
             return self._end(None)
         if isinstance(message, WorkerReady):
@@ -110,10 +96,12 @@ class WorkerProcess:
 
     def check_limits(self) -> WorkerDeath | None:
         """Kill a worker that is beyond its limits and return which; None where it is within them."""
-        if self._connection.poll():  # the reply is there
+        if self.connection.poll():  # the reply is there
             return None
-        if self.request is not None and self._resident_bytes() > self._limits.memory * MIB:
-            return self._end("memory")
+        if self.request is not None:
+            with contextlib.suppress(psutil.Error):  # it has ended, which `receive` tells
+                if self._usage.memory_info().rss > self._limits.memory * MIB:
+                    return self._end("memory")
         if time.monotonic() > self._deadline and not self.is_free:
             return self._end("time")
         return None
@@ -126,27 +114,22 @@ class WorkerProcess:
     def close(self) -> None:
         """End the process and all it started."""
         kill(self._process)
-        self._connection.close()
+        self.connection.close()
 
     def _start(self) -> None:
-        self._connection, theirs = Pipe()
+        self.connection, theirs = Pipe()
         self.request, self.request_count, self._ready = None, 0, False
         self.stages_run = set()
         self._deadline = time.monotonic() + START_SECONDS
         with self._log.open("wb") as log:
             self._process = _starter.submit(_start_process, theirs.fileno(), log).result()
         self._usage = psutil.Process(self._process.pid)
+        self.pid = self._process.pid
         theirs.close()
         # Only the driver calls a stage's `settings`, and such a function may have no name by which it can be sent.
         stages = {name: replace(stage, settings=no_settings) for name, stage in self._setup.stages.items()}
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it is noticed at `receive`
-            self._connection.send_bytes(pickle.dumps(replace(self._setup, stages=stages)))
-
-    def _resident_bytes(self) -> int:
-        try:
-            return int(self._usage.memory_info().rss)
-        except psutil.Error:  # it has ended, which `receive` tells
-            return 0
+            self.connection.send_bytes(pickle.dumps(replace(self._setup, stages=stages)))
 
     def _end(self, limit: str | None) -> WorkerDeath:
         if limit is None:
@@ -157,9 +140,8 @@ class WorkerProcess:
         self._failed_starts = 0 if self._ready else self._failed_starts + 1
         killed = code == -signal.SIGKILL and self._failed_starts < MOST_KILLED_STARTS
         if not self._ready and limit is not None:
-            raise SteplineError(
-                f"a worker process did not start within {START_SECONDS:.0f} s; is the machine overloaded?"
-            )
+            late = f"did not start within {START_SECONDS:.0f} s"
+            raise SteplineError(f"a worker process {late}; is the machine overloaded?")
         if not self._ready and not killed:
             lines = self._log.read_text(errors="replace").split("\n") if self._log.is_file() else []
             last_words = next((line for line in reversed(lines) if line.strip()), "it said nothing")
@@ -168,14 +150,14 @@ class WorkerProcess:
 
 
 def _start_process(pipe: int, log: IO[bytes]) -> "subprocess.Popen[bytes]":
-    one = dict.fromkeys(ONE_THREAD, "1") | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    limited = dict.fromkeys(ONE_THREAD, "1") | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     return subprocess.Popen(
         [sys.executable, "-m", "stepline.curate.execution.worker", str(pipe), str(os.getpid())],
         stdin=subprocess.DEVNULL,
         stdout=log,
         stderr=log,
         pass_fds=(pipe,),
-        env={**os.environ, **one, **ENVIRONMENT},
+        env={**os.environ, **limited, **ENVIRONMENT},
         start_new_session=True,  # so that what it starts can be killed with it
     )
 
@@ -232,9 +214,8 @@ class WorkerPool:
         if not self._workers:  # every video still waits for its files
             time.sleep(seconds)
         readable = wait([worker.connection for worker in self._workers], seconds)
-        outcomes = [
-            self._outcome_of(worker, worker.receive()) for worker in self._workers if worker.connection in readable
-        ]
+        speaking = [worker for worker in self._workers if worker.connection in readable]
+        outcomes = [self._outcome_of(worker, worker.receive()) for worker in speaking]
         outcomes += [self._outcome_of(worker, worker.check_limits()) for worker in self._workers]
         return [outcome for outcome in outcomes if outcome is not None]
 
@@ -266,11 +247,16 @@ class WorkerPool:
                 worker.restart()
         if request is None:
             return None
+        self._log_end(request, reply or ended, again=reply is None)
         if reply is None:
-            self._log_end(request, ended, again=True)
             self._retries.append(request)
             return None
-        return self._logged_outcome(request, reply, seconds)
+        task = request.task
+        if reply.kind == "run":
+            raise SteplineError(f"stage {task.stage}: {reply.reason}")
+        if reply.kind == "done":
+            return TaskOutcome(request, None, seconds)
+        return TaskOutcome(request, StageFailure(task.item.id, task.stage, reply.kind, reply.reason), seconds)
 
     def _reply_for_death(
         self, death: WorkerDeath, request: TaskRequest, fresh: bool, seconds: float
@@ -290,16 +276,7 @@ class WorkerPool:
         how = f"signal {signal.Signals(-death.code).name}" if death.code < 0 else f"exit code {death.code}"
         return TaskReply("crash", f"its process ended with {how}", wall=seconds) if fresh else None
 
-    def _logged_outcome(self, request: TaskRequest, reply: TaskReply, seconds: float) -> TaskOutcome:
-        self._log_end(request, reply)
-        task = request.task
-        if reply.kind == "run":
-            raise SteplineError(f"stage {task.stage}: {reply.reason}")
-        if reply.kind == "done":
-            return TaskOutcome(request, None, seconds)
-        return TaskOutcome(request, StageFailure(task.item.id, task.stage, reply.kind, reply.reason), seconds)
-
-    def _log_end(self, request: TaskRequest, reply: TaskReply, *, again: bool = False) -> None:
+    def _log_end(self, request: TaskRequest, reply: TaskReply, *, again: bool) -> None:
         task = request.task
         known: dict[str, JsonValue] = dict(reply.notes)
         known |= {"id": task.item.id, "stage": task.stage, "key": task.key, "ok": reply.kind == "done"}

@@ -11,7 +11,7 @@ import logging
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from itertools import groupby
 from typing import Any
 
@@ -34,37 +34,24 @@ BATCHES_PER_ACTOR = 16  # at least, so that no actor waits long for the last one
 LARGEST_BATCH = 32  # videos
 
 
-@dataclass(frozen=True)
-class ActorSetup:
-    """What an actor is told: the parts of a phase that can be sent, and where the run is."""
-
-    plan: Plan
-    out: str
-    stages: tuple[str, ...]
-    retry: bool
-
-
 class Actor:
     """Does some stages of the videos that Ray gives it. Its models stay loaded between batches."""
 
-    def __init__(self, setup: ActorSetup) -> None:
+    def __init__(self, plan: Plan, url: str, stages: tuple[str, ...], retry: bool) -> None:
         self._until_end = contextlib.ExitStack()
-        out = RemotePath(setup.out, setup.plan.recipe.places)
+        out = RemotePath(url, plan.recipe.places)
         scratch = self._until_end.enter_context(scratch_folder())
         self._run_log = RunLog(out)
         self._finished: list[FinishedVideo] = []
-        results = ResultStore(out, listed=False)
-        phase = Phase(setup.plan, results, setup.stages, setup.retry, self._finished.append)
+        phase = Phase(plan, ResultStore(out, listed=False), stages, retry, self._finished.append)
         self._scheduler = Scheduler(phase, 1, scratch, self._run_log)
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, list[str]]:
         """Return a batch with what became of each video; rows that an earlier group could not do pass through."""
         rows = [json.loads(line) for line in batch["row"]]
-        items = [
-            from_json_line(VideoItem, row["item"]) for row in rows if row["failure"] is None and row["ends"] is None
-        ]
+        left = [row["item"] for row in rows if row["failure"] is None and row["ends"] is None]
         try:
-            self._scheduler.run(items)
+            self._scheduler.run([from_json_line(VideoItem, line) for line in left])
         except SteplineError as error:  # it ends the run; the driver says so
             return {"row": [json.dumps({**row, "ends": str(error)}) for row in rows]}
         self._run_log.copy()
@@ -124,10 +111,9 @@ def _mapped_dataset(ray: Any, phase: Phase, rows: Sequence[dict[str, str]]) -> A
     batch = min(LARGEST_BATCH, max(1, len(rows) // (most * BATCHES_PER_ACTOR)))
     data = ray.data.from_items(list(rows), override_num_blocks=-(-len(rows) // batch))
     for stages, gpus in actor_groups([phase.plan.stages[name] for name in phase.stages], engine.gpus):
-        setup = ActorSetup(phase.plan, phase.results.out.url, stages, phase.retry)
         data = data.map_batches(
             Actor,
-            fn_constructor_args=(setup,),
+            fn_constructor_args=(phase.plan, phase.results.out.url, stages, phase.retry),
             batch_size=batch,
             num_cpus=1,
             num_gpus=gpus or None,
@@ -155,10 +141,8 @@ def cluster(plan: Plan) -> Iterator[Any]:
     if ours:
         engine = plan.recipe.engine
         address = engine.address or os.environ.get("RAY_ADDRESS") or "local"
-        started_here = (
-            {"num_cpus": engine.workers or core_count(), "include_dashboard": False} if address == "local" else {}
-        )
-        _start(ray, address, started_here)
+        local = {"num_cpus": engine.workers or core_count(), "include_dashboard": False}
+        _start(ray, address, local if address == "local" else {})
     logging.getLogger("ray.data").setLevel(logging.ERROR)
     ray.data.DataContext.get_current().enable_progress_bars = False
     try:

@@ -151,10 +151,9 @@ class Fetcher:
         for name in wanted:
             fetch = files.pending.get(name)
             if fetch is not None and fetch.done():
-                path = fetch.result()
+                files.here[name] = fetch.result()
                 del files.pending[name]
-                files.here[name] = path
-                files.size += path.stat().st_size
+                files.size += files.here[name].stat().st_size
         return {name: files.here[name] for name in wanted} if all(name in files.here for name in wanted) else None
 
     def release(self, item: VideoItem) -> None:

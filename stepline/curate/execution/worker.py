@@ -75,16 +75,8 @@ class TaskRunner:
             reason = " ".join(reason.split())
         else:
             reason = portable_reason(reason, map(str, request.files.values()), request.task.item.id)
-        return TaskReply(
-            kind,
-            reason,
-            cpu=time.process_time() - cpu,
-            wall=time.monotonic() - wall,
-            peak_rss=peak_memory(),
-            bytes=size,
-            first=first,
-            notes=notes,
-        )
+        cpu, wall = time.process_time() - cpu, time.monotonic() - wall
+        return TaskReply(kind, reason, cpu, wall, peak_memory(), bytes=size, first=first, notes=notes)
 
     def _store_result(self, stage: Stage, request: TaskRequest, notes: dict[str, float]) -> tuple[ReplyKind, str, int]:
         """Return what became of a task, why, and the bytes of its result."""
@@ -106,9 +98,7 @@ class TaskRunner:
         return VideoContext(
             request.task.item,
             self._setup.recipe,
-            media=request.files.get("media"),
-            captions=request.files.get("captions"),
-            features=request.files.get("features"),
+            **request.files,
             results={need: self._results.read(stages[need], key) for need, key in needs.items() if need in stages},
             folders={need: folders[need] for need in needs if need in folders},
             notes=notes,

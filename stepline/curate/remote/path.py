@@ -120,37 +120,32 @@ class RemotePath:
         if (path := self.local) is not None:
             return self._try(lambda: read_range(path, start, end))
         limits = {} if end is None and not start else {"start": start, "end": end}
-        return self._try(lambda: self._cat(limits, None if end is None else end - start))
 
-    def _cat(self, limits: dict[str, int | None], length: int | None) -> bytes:
-        data = bytes(
-            request(filesystem(self.url, self.settings), "cat_file", self.url, self.settings.seconds, **limits)
-        )
-        if length is not None and len(data) != length:
-            raise ShortReadError(f"{len(data)} bytes, not {length}")
-        return data
+        def cat() -> bytes:
+            data = bytes(self._request_once("cat_file", **limits))
+            if end is not None and len(data) != end - start:
+                raise ShortReadError(f"{len(data)} bytes, not {end - start}")
+            return data
+
+        return self._try(cat)
 
     def write(self, data: str | bytes) -> None:
         """Write a file whole or not at all: by a new name on a local disk, by one upload elsewhere."""
         content = data.encode() if isinstance(data, str) else data
         if (path := self.local) is not None:
             write_atomic(path, content)
-            return
-        self._refuse_byte_range()
-        seconds = self.settings.seconds * (1 + len(content) // (self.settings.block * MIB))
-        self._try(lambda: request(filesystem(self.url, self.settings), "pipe_file", self.url, seconds, content))
+        else:
+            files, seconds = self._upload(len(content))
+            self._try(lambda: request(files, "pipe_file", self.url, seconds, content))
 
     def put(self, source: Path) -> None:
         """Copy a local file here, whole or not at all."""
         if (path := self.local) is not None:
             with atomic_path(path) as partial:
                 shutil.copyfile(source, partial)
-            return
-        self._refuse_byte_range()
-        size = source.stat().st_size
-        seconds = self.settings.seconds * (1 + size // (self.settings.block * MIB))
-        files = filesystem(self.url, self.settings)
-        self._try(lambda: request(files, "put_file", str(source), seconds, files._strip_protocol(self.url)))
+        else:
+            files, seconds = self._upload(source.stat().st_size)
+            self._try(lambda: request(files, "put_file", str(source), seconds, files._strip_protocol(self.url)))
 
     def fetch(self, path: Path) -> str:
         """Copy the file to a local path; return its fingerprint. What changes meanwhile, or breaks off, is not kept."""
@@ -194,12 +189,18 @@ class RemotePath:
         elif self.exists():
             self._request("rm_file")
 
-    def _refuse_byte_range(self) -> None:
+    def _upload(self, size: int) -> tuple[Any, float]:
+        """Return the filesystem that takes an upload of so many bytes, and the seconds that it may take."""
         if self.byte_range is not None:
             raise StoreError(f"{self.display_url}: a part of a file cannot be written; write the file anew")
+        blocks = 1 + size // (self.settings.block * MIB)
+        return filesystem(self.url, self.settings), self.settings.seconds * blocks
+
+    def _request_once(self, verb: str, **options: Any) -> Any:
+        return request(filesystem(self.url, self.settings), verb, self.url, self.settings.seconds, **options)
 
     def _request(self, verb: str) -> Any:
-        return self._try(lambda: request(filesystem(self.url, self.settings), verb, self.url, self.settings.seconds))
+        return self._try(lambda: self._request_once(verb))
 
     def _try(self, action: Callable[[], T]) -> T:
         return retry(action, self.display_url, self.settings)

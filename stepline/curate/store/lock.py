@@ -136,9 +136,8 @@ def _is_fresh(content: bytes) -> bool:
 
 def _owner(content: bytes) -> str:
     fields = _fields(content)
-    return (
-        f"process {fields['process']} on {fields['host']}" if {"process", "host"} <= set(fields) else "another process"
-    )
+    known = {"process", "host"} <= set(fields)
+    return f"process {fields['process']} on {fields['host']}" if known else "another process"
 
 
 def _taken(out: "RemotePath", content: bytes) -> str:

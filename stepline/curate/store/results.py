@@ -168,9 +168,8 @@ class StageFolders:
         folder = self._home / stage / key
         paths = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
         files = {name: paths[name].stat().st_size for name in sorted(paths)}
-        if self._out.local is None:
-            for name in files:
-                (self._out / f"{STAGES}/{stage}/{key}/{name}").put(folder / name)
+        for name in files if self._out.local is None else ():
+            (self._out / f"{STAGES}/{stage}/{key}/{name}").put(folder / name)
         self._mark(stage, key).write(json.dumps(files, indent=1))
 
     def local_folder(self, stage: str, key: str) -> Path:
