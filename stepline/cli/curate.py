@@ -113,26 +113,26 @@ def status(out: str, as_json: bool) -> None:
     from stepline.curate.status import run_status
     from stepline.curate.store.run_log import read_recipe
 
-    found = run_status(RemotePath(out, read_recipe(RemotePath(out)).places), STAGES)
-    click.echo(json.dumps(asdict(found)) if as_json else _table(found))
+    state = run_status(RemotePath(out, read_recipe(RemotePath(out)).places), STAGES)
+    click.echo(json.dumps(asdict(state)) if as_json else _table(state))
 
 
-def _table(found: "RunStatus") -> str:
+def _table(state: "RunStatus") -> str:
     """Return a status as a table, a row a stage."""
-    lines = [f"{found.videos} videos, {found.refused} not taken; {found.worker or 'nobody works on it now'}"]
+    lines = [f"{state.videos} videos, {state.refused} not taken; {state.worker or 'nobody works on it now'}"]
     lines.append(f"{'stage':<12}{'done':>9}{'failed':>9}{'waiting':>9}{'CPU s':>9}")
-    for stage in found.stages:
+    for stage in state.stages:
         failed = sum(stage.failed.values())
         lines.append(f"{stage.name:<12}{stage.done:>9,}{failed:>9,}{stage.waiting:>9,}{stage.cpu:>9,.0f}")
-    if found.left is not None and found.rate is not None:
-        lines.append(f"{found.rate:,.0f} units an hour in the last run; {found.left / 3600:.1f} h left at this rate")
-    lines += map(_failure_line, found.failures[:NAMED])
-    if len(found.failures) > NAMED:
-        lines.append(f"and {len(found.failures) - NAMED} more (--json lists them)")
-    if found.others:
-        held = f"{len(found.others)} folders of other recipes or videos hold {sum(found.others.values()) / 1e6:,.1f} MB"
+    if state.left is not None and state.rate is not None:
+        lines.append(f"{state.rate:,.0f} units an hour in the last run; {state.left / 3600:.1f} h left at this rate")
+    lines += map(_failure_line, state.failures[:NAMED])
+    if len(state.failures) > NAMED:
+        lines.append(f"and {len(state.failures) - NAMED} more (--json lists them)")
+    if state.others:
+        held = f"{len(state.others)} folders of other recipes or videos hold {sum(state.others.values()) / 1e6:,.1f} MB"
         lines.append(f"{held}; those that no run shall come back to can be removed:")
-        lines += [f"  {name}" for name in list(found.others)[:NAMED]]
+        lines += [f"  {name}" for name in list(state.others)[:NAMED]]
     return "\n".join(lines)
 
 
