@@ -92,18 +92,14 @@ def nasva(out: Path, settings_file: Path | None, overrides: tuple[str, ...], **o
                 known["waited"] = round(last.waited, 1)
             click.echo(json.dumps(known))
         else:
-            say("the run was finished before" if last is None else _cost(last))
+            cost = "the run was finished before"
+            if last is not None:
+                cost = f"{last.steps} steps, loss {last.loss:.3f}, {last.seconds:.1f} s, "
+                cost += f"{last.waited / max(last.seconds, 1e-9):.1%} of it waiting for features, "
+                cost += f"at most {peak_memory() / 2**30:.2f} GiB"
+            say(cost)
             click.echo("\n".join(files))
     end_processes()
-
-
-def _cost(last: "Progress") -> str:
-    """Return in words how long a training took, at which loss it ended, and its memory."""
-    from stepline.training.distributed import peak_memory
-
-    waiting = last.waited / max(last.seconds, 1e-9)
-    ended = f"{last.steps} steps, loss {last.loss:.3f}, {last.seconds:.1f} s"
-    return f"{ended}, {waiting:.1%} of it waiting for features, at most {peak_memory() / 2**30:.2f} GiB"
 
 
 def _say_nasva_samples(prepared: "PreparedAligner", *, excluding: bool) -> None:

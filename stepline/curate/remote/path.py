@@ -225,10 +225,6 @@ class RangeReader(io.RawIOBase):
         self._position = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
         return self._position
 
-    def tell(self) -> int:
-        """Return the byte that is read next."""
-        return self._position
-
     def readall(self) -> bytes:
         """Return all that is left."""
         return b"".join(iter(lambda: self.read(self._path.settings.block * MIB), b""))
