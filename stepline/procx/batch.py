@@ -20,6 +20,7 @@ from stepline.procx.matcher import Targets, build_targets
 from stepline.procx.settings import ModelSettings
 from stepline.procx.vocabulary import CaptionTokens, Vocabulary, pad_tokens, tokenize
 from stepline.records import Matrix
+from stepline.training.batches import TensorRecord
 
 ResizeMethod: TypeAlias = Literal["nearest", "linear"]
 
@@ -87,7 +88,7 @@ class StepSample:
 
 
 @dataclass(frozen=True)
-class Videos:
+class Videos(TensorRecord):
     """What the network looks at. values: (B, R, C); durations: (B,) seconds; empty: (B,), True where no row is known.
 
     empty is None when every video has rows.
@@ -97,27 +98,18 @@ class Videos:
     durations: Tensor
     empty: Tensor | None = None
 
-    def to(self, device: str | torch.device) -> "Videos":
-        """Return the videos on another device."""
-        empty = None if self.empty is None else self.empty.to(device)
-        return Videos(self.values.to(device), self.durations.to(device), empty)
-
 
 @dataclass(frozen=True)
-class AlternativeCaptions:
+class AlternativeCaptions(TensorRecord):
     """Further wordings of steps: O sentences, each of step (O,) of video (O,), which are numbers in the targets."""
 
     sentences: CaptionTokens
     video: Tensor
     step: Tensor
 
-    def to(self, device: str | torch.device) -> "AlternativeCaptions":
-        """Return them on another device."""
-        return AlternativeCaptions(self.sentences.to(device), self.video.to(device), self.step.to(device))
-
 
 @dataclass(frozen=True)
-class StepBatch:
+class StepBatch(TensorRecord):
     """Videos, and what should be said of them.
 
     captions: S sentences, video by video in the order of the targets' steps, which is that of time. speech: (S, A)
@@ -132,13 +124,6 @@ class StepBatch:
     speech: Tensor | None = None
     speech_pad: Tensor | None = None
     alternatives: AlternativeCaptions | None = None
-
-    def to(self, device: str | torch.device) -> "StepBatch":
-        """Return the batch on another device."""
-        speech, pad = (part if part is None else part.to(device) for part in (self.speech, self.speech_pad))
-        alternatives = None if self.alternatives is None else self.alternatives.to(device)
-        videos, targets = self.videos.to(device), self.targets.to(device)
-        return StepBatch(self.ids, videos, targets, self.captions.to(device), speech, pad, alternatives)
 
     def rows(self, video: Tensor, step: Tensor) -> Tensor:
         """Return which caption belongs to each step of each video, both (M,): (M,)."""
@@ -171,7 +156,11 @@ def collate(samples: Sequence[StepSample], vocabulary: Vocabulary, settings: Mod
     values = [sample.values for sample in samples]
     durations = [sample.duration for sample in samples]
     ordered = [(sample, step) for sample in samples for step in sample.order]
-    speech, speech_pad = _speech_tokens(ordered, vocabulary, settings.captioner.longest_transcript)
+    speech = speech_pad = None
+    if any(sample.speech is not None for sample in samples if sample.spans):
+        longest = settings.captioner.longest_transcript
+        said = [sample.speech[step] if sample.speech else None for sample, step in ordered]
+        speech, speech_pad = pad_tokens([[] if text is None else vocabulary.encode(text)[:longest] for text in said])
     return StepBatch(
         tuple(sample.id for sample in samples),
         stack_videos(values, durations, settings.rows, settings.features),
@@ -197,14 +186,3 @@ def _alternative_captions(
         return None
     numbers = torch.tensor([row[:2] for row in texts])  # (O, 2)
     return AlternativeCaptions(tokenize([row[2] for row in texts], vocabulary, longest), numbers[:, 0], numbers[:, 1])
-
-
-def _speech_tokens(
-    ordered: Sequence[tuple[StepSample, int]], vocabulary: Vocabulary, longest: int
-) -> tuple[Tensor, Tensor] | tuple[None, None]:
-    """Return the tokens (S, A) of what is said around each step, cut to the longest, and where they are padding."""
-    if all(sample.speech is None for sample, _ in ordered):
-        return None, None
-    return pad_tokens(
-        [vocabulary.encode(sample.speech[step])[:longest] if sample.speech else [] for sample, step in ordered]
-    )

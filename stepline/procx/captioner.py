@@ -304,7 +304,10 @@ class Captioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
         captions, width = tokens.shape
         rows = self.drop(self.words(tokens) + self.places.weight[:width])  # (M, W, D)
         rows = torch.cat((rows, self.whole.expand(captions, 1, -1)), dim=1)  # (M, W + 1, D)
-        keep = _text_keep(token_pad)
+        # the mask (M, 1, W + 1, W + 1): words see earlier ones and themselves, CLS all real ones
+        itself = torch.eye(width + 1, dtype=torch.bool, device=token_pad.device)
+        real = F.pad(~token_pad, (0, 1), value=True)  # (M, W + 1)
+        keep = (torch.ones_like(itself).tril() & real[:, None, None]) | itself
         for layer in self.text_layers:
             rows = layer(rows, keep=keep)
         whole = self.text_out(self.text_norm(rows[:, -1]))  # (M, d)
@@ -383,12 +386,3 @@ class Captioner(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy h
 
 def _layer(settings: CaptionerSettings, *, crosses: bool) -> CaptionerLayer:
     return CaptionerLayer(settings.width, settings.heads, settings.feed_forward, settings.dropout, crosses=crosses)
-
-
-def _text_keep(token_pad: Tensor) -> Tensor:
-    """Return the text layers' mask, (M, 1, W + 1, W + 1): words see earlier ones and themselves, CLS all real ones."""
-    width = token_pad.shape[1] + 1
-    earlier = torch.ones(width, width, dtype=torch.bool, device=token_pad.device).tril()
-    real = F.pad(~token_pad, (0, 1), value=True)  # (M, W + 1)
-    itself = torch.eye(width, dtype=torch.bool, device=token_pad.device)
-    return (earlier & real[:, None, None]) | itself

@@ -12,7 +12,7 @@ from stepline.datasets.excluded import ExcludedVideos
 from stepline.errors import ShapeError
 from stepline.features import FeatureStore
 from stepline.procx.batch import StepSample
-from stepline.procx.settings import DataSettings, StepSource, TextChoice
+from stepline.procx.settings import DataSettings, StepSource
 from stepline.records import FeatureSequence, Record, Rejected, Sentence, Step, count_reasons
 from stepline.training.batches import LazySamples
 from stepline.training.gather import FeatureJoin, Features, FeatureSpec, feature_spec, is_held_out, reasons_in_words
@@ -42,7 +42,13 @@ def record_events(record: Record, settings: DataSettings) -> Iterator[Event]:
     for step in steps:
         best = step.spans[:1] or ((step.said,) if step.said is not None else ())
         for span in best if target == "steps" else step.spans:
-            yield Event(span.start, span.end, _wordings(step, settings.wording))
+            # the texts that are right for a step, the one to be said first
+            texts = {
+                "own": (step.text,),
+                "said": ((*step.alternatives, step.text)[0],),
+                "any": (step.text, *step.alternatives),
+            }
+            yield Event(span.start, span.end, texts[settings.wording])
 
 
 def speech_window(sentences: Iterable[Sentence], around: float, start: float, end: float) -> str:
@@ -52,15 +58,6 @@ def speech_window(sentences: Iterable[Sentence], around: float, start: float, en
         for sentence in sentences
         if sentence.span.end > start - around and sentence.span.start < end + around
     )
-
-
-def _wordings(step: Step, wording: TextChoice) -> tuple[str, ...]:
-    """Return the texts that are right for a step, the one to be said first."""
-    if wording == "own":
-        return (step.text,)
-    if wording == "said":
-        return ((*step.alternatives, step.text)[0],)
-    return (step.text, *step.alternatives)
 
 
 NO_STEP = "it has no step with a place and a text"
@@ -158,29 +155,24 @@ def gather_samples(
     for record in records:
         video = record.video.id
         flaw = join.flaw(video, record.video.duration, key=video)
-        wanted = _events_in(record, features, settings, join) if flaw is None else ()
+        wanted = []
+        if flaw is None:
+            spec, rows = feature_spec(features, video)
+            seconds = rows / spec.rate
+            for event in record_events(record, settings):
+                text = event.texts[0]
+                if not text.strip():
+                    join.omit("step", video, (NO_TEXT, f"{event.start:g} s"), text)
+                elif event.start >= seconds:
+                    join.omit("step", video, (PAST, f"{event.start:g} s of {seconds:g} s"), text)
+                else:
+                    wanted.append(event)
         if wanted:
             said = record.transcript.sentences if record.transcript and settings.speech else ()
-            parts.append(_PendingSample(video, wanted, said))
+            parts.append(_PendingSample(video, tuple(wanted), said))
         else:
             join.omit("video", video, flaw or (NO_STEP, ""))
     return StepDataset(parts, features, settings, join.specs.get("video"), join.omitted)
-
-
-def _events_in(record: Record, features: Features, settings: DataSettings, join: FeatureJoin) -> tuple[Event, ...]:
-    """Return the events of a record that lie in what its features cover; the others are noted."""
-    spec, rows = feature_spec(features, record.video.id)
-    seconds = rows / spec.rate
-    wanted = []
-    for event in record_events(record, settings):
-        text = event.texts[0]
-        if not text.strip():
-            join.omit("step", record.video.id, (NO_TEXT, f"{event.start:g} s"), text)
-        elif event.start >= seconds:
-            join.omit("step", record.video.id, (PAST, f"{event.start:g} s of {seconds:g} s"), text)
-        else:
-            wanted.append(event)
-    return tuple(wanted)
 
 
 def read_features(features: Features, video: str) -> FeatureSequence:

@@ -70,9 +70,8 @@ def select_proposals(proposals: Proposals, settings: DescribeSettings) -> list[i
         ranked = usable[np.argsort(-proposals.scores[usable], kind="stable")]
         selected = ranked[:most]
     else:
-        selected = usable[
-            select_non_overlapping(proposals.boxes[usable], proposals.scores[usable], most, settings.overlap)
-        ]
+        boxes, scores = proposals.boxes[usable], proposals.scores[usable]
+        selected = usable[select_non_overlapping(boxes, scores, most, settings.overlap)]
     return sorted(map(int, selected), key=lambda number: (*proposals.boxes[number], number))
 
 
@@ -202,22 +201,17 @@ def with_likelihood(
     everything = [range(len(video.confidence)) for video in proposals.videos]
     greedy = settings.search.model_copy(update={"beam": 1})
     rows = generate_captions(model, proposals, everything, greedy, speech=speech, vocabulary=vocabulary)
-    both = zip(proposals.videos, rows, strict=True)
-    return ProposalBatch(
-        proposals.output, tuple(replace(video, likelihood=_likelihood(row, settings)) for video, row in both)
-    )
+    videos = []
+    for video, captions in zip(proposals.videos, rows, strict=True):
+        lengths = np.array([len(caption.tokens) + caption.ended for caption in captions], dtype=np.float64)
+        total = np.array([caption.log_probability for caption in captions], dtype=np.float64)
+        likelihood = settings.caption_weight * total / np.maximum(lengths, 1.0) ** settings.caption_power  # (N,)
+        videos.append(replace(video, likelihood=likelihood))
+    return ProposalBatch(proposals.output, tuple(videos))
 
 
-def _likelihood(captions: Sequence[Caption], settings: DescribeSettings) -> Floats:
-    """Return the weighted log P of each caption by a power of its length, (N,)."""
-    lengths = np.array([len(caption.tokens) + caption.ended for caption in captions], dtype=np.float64)
-    total = np.array([caption.log_probability for caption in captions], dtype=np.float64)
-    return np.asarray(settings.caption_weight * total / np.maximum(lengths, 1.0) ** settings.caption_power)
-
-
-ProposalSelector: TypeAlias = Callable[
-    [int, Proposals], Sequence[int]
-]  # (number of the video, its proposals) to queries
+# (number of the video, its proposals) to queries
+ProposalSelector: TypeAlias = Callable[[int, Proposals], Sequence[int]]
 
 
 @dataclass(frozen=True)
@@ -354,17 +348,9 @@ class StepDescriber:
             if not text or end - start < SHORTEST:
                 dropped.append(Rejected(what="step", text=text, reason=TOO_SHORT if text else NO_WORDS))
                 continue
-            span = Span(start, end)
-            steps.append(
-                Step(
-                    id="0",
-                    text=text,
-                    spans=(span,),
-                    at=round(span.center, DIGITS),
-                    status="shown",
-                    score=round(score, DIGITS),
-                )
-            )
+            span, score = Span(start, end), round(score, DIGITS)
+            at = round(span.center, DIGITS)
+            steps.append(Step(id="0", text=text, spans=(span,), at=at, status="shown", score=score))
         steps.sort(key=lambda step: (step.spans[0].start, step.spans[0].end))
         numbered = (step.model_copy(update={"id": str(number)}) for number, step in enumerate(steps, start=1))
         return Description(tuple(numbered), tuple(dropped))

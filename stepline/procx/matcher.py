@@ -15,6 +15,7 @@ from torch import Tensor
 
 from stepline.errors import ShapeError
 from stepline.procx.settings import MatchSettings
+from stepline.training.batches import TensorRecord
 
 EPSILON = 1e-5  # of the video's length, added to unions and hulls; PDVC
 LOG_EPSILON = 1e-8  # added to probabilities before their logarithm; PDVC
@@ -54,7 +55,7 @@ def _overlap_and_union(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
 
 
 @dataclass(frozen=True)
-class Targets:
+class Targets(TensorRecord):
     """Where the steps of a batch are: boxes (B, K, 2), center and length, 0 on padding; box_pad (B, K)."""
 
     boxes: Tensor
@@ -64,10 +65,6 @@ class Targets:
     def counts(self) -> Tensor:
         """How many steps each video has, (B,)."""
         return (~self.box_pad).sum(dim=1)
-
-    def to(self, device: str | torch.device) -> "Targets":
-        """Return the targets on another device."""
-        return Targets(self.boxes.to(device), self.box_pad.to(device))
 
 
 def build_targets(spans: Sequence[Sequence[tuple[float, float]]], durations: Sequence[float]) -> Targets:
@@ -141,7 +138,11 @@ def hungarian_match(logits: Tensor, boxes: Tensor, targets: Targets, settings: M
     """
     from scipy.optimize import linear_sum_assignment
 
-    _check(logits, boxes, targets)
+    if logits.ndim != 3 or boxes.shape != (*logits.shape, 2):
+        want = "logits (layers, videos, queries) and boxes (layers, videos, queries, 2)"
+        raise ShapeError(f"matching takes {want}, not {tuple(logits.shape)} and {tuple(boxes.shape)}")
+    if logits.shape[1] != len(targets.boxes):
+        raise ShapeError(f"the network speaks of {logits.shape[1]} videos, the targets of {len(targets.boxes)}")
     costs = match_costs(logits, boxes, targets, settings or MatchSettings()).cpu()  # (L, B, N, K)
     if not bool(torch.isfinite(costs).all()):
         raise ShapeError("a confidence or box of the network is NaN or infinite; lower train.learning_rate")
@@ -167,11 +168,3 @@ def match_costs(logits: Tensor, boxes: Tensor, targets: Targets, settings: Match
     distance = (boxes[..., None, :] - wanted).abs().sum(dim=-1)  # (L, B, N, K)
     agree = giou(boxes_to_spans(boxes)[..., None, :], boxes_to_spans(wanted))  # (L, B, N, K)
     return settings.confidence * (with_step - without)[..., None] + settings.l1 * distance - settings.giou * agree
-
-
-def _check(logits: Tensor, boxes: Tensor, targets: Targets) -> None:
-    if logits.ndim != 3 or boxes.shape != (*logits.shape, 2):
-        want = "logits (layers, videos, queries) and boxes (layers, videos, queries, 2)"
-        raise ShapeError(f"matching takes {want}, not {tuple(logits.shape)} and {tuple(boxes.shape)}")
-    if logits.shape[1] != len(targets.boxes):
-        raise ShapeError(f"the network speaks of {logits.shape[1]} videos, the targets of {len(targets.boxes)}")

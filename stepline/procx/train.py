@@ -11,7 +11,7 @@ import json
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -137,9 +137,9 @@ def train_procx_run(
         on_prepared(prepared)
     results = []
     for seed in range(settings.train.seed, settings.train.seed + seeds):
-        own = settings.model_copy(update={"train": settings.train.model_copy(update={"seed": seed})})
+        training = settings.train.model_copy(update={"seed": seed})
         seed_folder = folder / f"seed-{seed}" if seeds > 1 else folder
-        results.append(_train_seed(prepared, sources, seed_folder, own, start, report, device))
+        results.append(_train_seed(prepared, sources, seed_folder, training, start, report, device))
     if seeds > 1 and is_first():
         write_atomic(folder / SEEDS, json.dumps(seed_summary(results), indent=2) + "\n")
     return results
@@ -201,60 +201,44 @@ def _train_seed(
     prepared: PreparedRun,
     sources: ProcxSources,
     folder: Path,
-    settings: ProcxRunSettings,
+    training: TrainSettings,
     start: Path | None,
     report: Callable[[Progress], None] | None,
     device: torch.device,
 ) -> SeedResult:
     """Train one seed's network in its folder, write it, and return what the log says of it."""
-    whole = prepared.settings.model_copy(update={"train": settings.train})
+    whole, samples, vocabulary = prepared.settings, prepared.samples, prepared.vocabulary
     if is_first():
-        _claim_folder(prepared, sources, folder, whole, start)
+        digest = None if prepared.start is None else prepared.start.sha256
+        given = asdict(sources) | {"start": None if start is None else [start, digest]}
+        counts = {
+            "videos": len(samples), "steps": sum(samples.counts), "crowded": prepared.crowded,
+            "held_out": len(prepared.held_out), "tokens": len(vocabulary), "omitted": samples.reasons(),
+        }  # fmt: skip
+        seeded = settings_that_matter(whole.model_copy(update={"train": training}))
+        claim_run_folder(folder, {"settings": seeded, "sources": given}, {"versions": versions(), "data": counts})
+        omitted = ((row, row.text if row.what == "step" else None) for row in samples.omitted)
+        write_omitted(
+            folder, ({"video": row.id, "reason": row.reason, "value": row.value, "step": step} for row, step in omitted)
+        )
 
     def keep_best(best: nn.Module) -> None:
-        write_model(best, prepared.vocabulary, folder / BEST, prepared.trained)
+        write_model(best, vocabulary, folder / BEST, prepared.trained)
 
     network = train_procx(
-        prepared.samples,
-        folder,
-        vocabulary=prepared.vocabulary,
-        model=whole.model,
-        loss=whole.loss,
-        data=whole.data,
-        settings=whole.train,
-        start=prepared.network(),
-        report=report,
+        samples, folder, vocabulary=vocabulary, model=whole.model, loss=whole.loss, data=whole.data, settings=training,
+        start=prepared.network(), report=report, device=device,
         scorer=soda_scorer(prepared.held_out, keep_best) if len(prepared.held_out) else None,
-        device=device,
-    )
-    return first_then_all(partial(_finish, network, prepared, folder, whole.train.seed))
+    )  # fmt: skip
 
+    def finish() -> SeedResult:
+        if is_first():
+            write_model(network, vocabulary, folder / FINAL, prepared.trained)
+        lines = [json.loads(line) for line in (folder / LOG).read_text(encoding="utf-8").splitlines()]
+        scores = [line["score"] for line in lines if "score" in line]
+        return SeedResult(training.seed, folder, max(scores, default=None), lines[-1]["loss"])
 
-def _claim_folder(
-    prepared: PreparedRun, sources: ProcxSources, folder: Path, settings: ProcxRunSettings, start: Path | None
-) -> None:
-    """Write what the run is. Raises SettingsError when the folder holds another one."""
-    digest = None if prepared.start is None else prepared.start.sha256
-    given = asdict(sources) | {"start": None if start is None else [start, digest]}
-    counts = {
-        "videos": len(prepared.samples), "steps": sum(prepared.samples.counts), "crowded": prepared.crowded,
-        "held_out": len(prepared.held_out), "tokens": len(prepared.vocabulary), "omitted": prepared.samples.reasons(),
-    }  # fmt: skip
-    run = {"settings": settings_that_matter(settings), "sources": given}
-    claim_run_folder(folder, run, {"versions": versions(), "data": counts})
-    rows = ((row, row.text if row.what == "step" else None) for row in prepared.samples.omitted)
-    write_omitted(
-        folder, ({"video": row.id, "reason": row.reason, "value": row.value, "step": step} for row, step in rows)
-    )
-
-
-def _finish(network: ProcX, prepared: PreparedRun, folder: Path, seed: int) -> SeedResult:
-    """Write the network, and return what the log says of the run; the first process has closed it by now."""
-    if is_first():
-        write_model(network, prepared.vocabulary, folder / FINAL, prepared.trained)
-    lines = [json.loads(line) for line in (folder / LOG).read_text(encoding="utf-8").splitlines()]
-    scores = [line["score"] for line in lines if "score" in line]
-    return SeedResult(seed, folder, max(scores, default=None), lines[-1]["loss"])
+    return first_then_all(finish)
 
 
 def seed_summary(results: list[SeedResult]) -> dict[str, Any]:

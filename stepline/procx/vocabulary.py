@@ -25,6 +25,7 @@ from torch import Tensor
 
 from stepline.errors import ShapeError
 from stepline.procx.settings import VocabularySettings
+from stepline.training.batches import TensorRecord
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -106,7 +107,12 @@ def train_vocabulary(sentences: Iterable[str], settings: VocabularySettings | No
 
     settings = settings or VocabularySettings()
     plain = [normalise(sentence, settings.lower) for sentence in sentences]
-    alphabet = _frequent_characters(plain, settings)
+    # characters that are tokens of their own: printable ASCII, and what comes often enough
+    counts = Counter(character for sentence in plain for character in sentence)
+    known = set(string.digits + string.ascii_lowercase + string.punctuation)
+    known |= set() if settings.lower else set(string.ascii_uppercase)
+    known |= {character for character, times in counts.items() if times >= settings.rare}
+    alphabet = sorted(c for c in known if not c.isspace() and c not in HALF_BYTES and c not in INSIDE)
     marks = [*MARKS, *(form + character for character in (*HALF_BYTES, *alphabet) for form in ("", INSIDE))]
     if settings.size < len(marks):
         raise ShapeError(
@@ -119,15 +125,6 @@ def train_vocabulary(sentences: Iterable[str], settings: VocabularySettings | No
     tokenizer.train_from_iterator(sorted(spell_in_bytes(sentence, frozenset(alphabet)) for sentence in plain), trainer)
     numbers: dict[str, int] = tokenizer.get_vocab()
     return Vocabulary(tuple(sorted(numbers, key=lambda token: numbers[token])), settings.lower)
-
-
-def _frequent_characters(sentences: Sequence[str], settings: VocabularySettings) -> list[str]:
-    """Return the characters that are tokens of their own, sorted: printable ASCII, and what comes often enough."""
-    counts = Counter(character for sentence in sentences for character in sentence)
-    known = set(string.digits + string.ascii_lowercase + string.punctuation)
-    known |= set() if settings.lower else set(string.ascii_uppercase)
-    known |= {character for character, times in counts.items() if times >= settings.rare}
-    return sorted(c for c in known if not c.isspace() and c not in HALF_BYTES and c not in INSIDE)
 
 
 def normalise(sentence: str, lower: bool) -> str:
@@ -158,7 +155,7 @@ def _join_half_bytes(text: str) -> str:
 
 
 @dataclass(frozen=True)
-class CaptionTokens:
+class CaptionTokens(TensorRecord):
     """Captions for teacher forcing: what the captioner reads, and what it is to say next.
 
     tokens (M, W): the begin mark and the words; targets (M, W): the words and the end mark; token_pad (M, W).
@@ -172,10 +169,6 @@ class CaptionTokens:
 
     def __len__(self) -> int:
         return len(self.tokens)
-
-    def to(self, device: str | torch.device) -> "CaptionTokens":
-        """Return the captions on another device."""
-        return CaptionTokens(self.tokens.to(device), self.targets.to(device), self.token_pad.to(device), self.truncated)
 
     def take(self, rows: Tensor) -> "CaptionTokens":
         """Return the captions of these rows, (M',) indices, in their order; `truncated` stays that of all."""

@@ -17,6 +17,7 @@ from stepline.records import Matrix
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
 S = TypeVar("S")
+B = TypeVar("B", bound="TensorRecord")
 
 MAX_ROWS = 1200  # rows of a video that training sees; NaSVA's supplement: seconds, at one row a second
 BATCHES_A_POOL = 50  # batches among which videos of like length are sought; more pad less, but shuffle less
@@ -76,7 +77,19 @@ class LazySamples(Sequence[S]):
 
 
 @dataclass(frozen=True)
-class Batch:
+class TensorRecord:
+    """A dataclass of tensors, of others like it, and of plain values."""
+
+    def to(self: B, device: str | torch.device) -> B:
+        """Return the record on another device."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return replace(
+            self, **{key: value.to(device) for key, value in values.items() if isinstance(value, Tensor | TensorRecord)}
+        )
+
+
+@dataclass(frozen=True)
+class Batch(TensorRecord):
     """Samples padded with zeros to the longest: what the network and its losses take.
 
     video (B, T, C), video_pad (B, T), text (B, K, C), text_pad (B, K), positive (B, K, T), ordered (B,).
@@ -89,11 +102,6 @@ class Batch:
     text_pad: Tensor
     positive: Tensor
     ordered: Tensor
-
-    def to(self, device: str | torch.device) -> "Batch":
-        """Return the batch on another device."""
-        tensors = {field.name: getattr(self, field.name).to(device) for field in fields(self) if field.name != "ids"}
-        return replace(self, **tensors)
 
 
 def collate(samples: Sequence[Sample], longest: int = MAX_ROWS) -> Batch:

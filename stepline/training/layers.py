@@ -25,9 +25,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import Function, once_differentiable
 
-ONEDNN_PAYS = (
-    2**27
-)  # multiplications from which it pays: oneDNN takes 0.3 ms to prepare for a shape that it has not met
+# multiplications from which it pays: oneDNN takes 0.3 ms to prepare for a shape that it has not met
+ONEDNN_PAYS = 2**27
 Product: TypeAlias = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 
 
@@ -62,13 +61,8 @@ def linear_no_grad(rows: Tensor, weight: Tensor, bias: Tensor | None, *, relu: b
     return out.relu_() if relu else out
 
 
-def _onednn() -> Any:
-    """Return oneDNN's linear layer as PyTorch's compiler calls it; None in a build without it."""
-    found = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
-    return torch.ops.mkldnn._linear_pointwise if found else None
-
-
-ONEDNN = _onednn()
+# oneDNN's linear layer as PyTorch's compiler calls it; None in a build without it
+ONEDNN: Any = getattr(torch.ops.mkldnn, "_linear_pointwise", None) if torch.backends.mkldnn.is_available() else None
 
 
 class _LinearOneDnn(Function):  # type: ignore[misc]

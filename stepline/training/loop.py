@@ -151,9 +151,14 @@ def fit(
     best = state.best
     began = time.monotonic()
     model.train()
-    loader = PrefetchingLoader(
-        _steps_left(task, settings, state.step), lambda left: _read_step(task, settings, *left), settings.readers
-    )
+
+    def read(left: tuple[int, bool, tuple[int, ...]]) -> _StepSamples[S]:
+        step, last, indices = left
+        rng = np.random.default_rng([settings.seed, step])
+        seed = int(rng.integers(2**62))  # of dropout
+        return _StepSamples(step, last, task.augment([task.samples[index] for index in indices], rng), seed)
+
+    loader = PrefetchingLoader(_steps_left(task, settings, state.step), read, settings.readers)
     with StepLog(folder / LOG, state.step) if is_first() else nullcontext() as lines, closing(loader):
         for batch in loader:
             loss = _step(model, optimizer, task, settings, batch=batch, steps=steps)
@@ -186,15 +191,6 @@ def _steps_left(
             step += 1
             if step > done:
                 yield step - 1, indices is batches[-1], indices
-
-
-def _read_step(
-    task: TrainingTask[S], settings: TrainSettings, step: int, last: bool, indices: tuple[int, ...]
-) -> _StepSamples[S]:
-    """Read the samples of a step and augment them."""
-    rng = np.random.default_rng([settings.seed, step])
-    seed = int(rng.integers(2**62))  # of dropout
-    return _StepSamples(step, last, task.augment([task.samples[index] for index in indices], rng), seed)
 
 
 def _step(

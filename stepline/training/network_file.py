@@ -50,7 +50,8 @@ class NetworkFile:
 
     def write(self, path: Path, weights: Weights, header: Header) -> None:
         """Write weights, float32, and the header, whole or not at all. Raises StoreError when the disk refuses."""
-        tensors = {key: _stored(weights[key]) for key in sorted(weights)}
+        plain = {key: weights[key].detach().cpu() for key in sorted(weights)}
+        tensors = {key: (t.float() if t.is_floating_point() else t).contiguous() for key, t in plain.items()}
         whole = {"kind": self.kind} | ({} if self.version is None else {"version": self.version}) | header
         with atomic_path(path) as partial:
             save_file(tensors, partial, metadata={"stepline": json.dumps(whole, sort_keys=True)})
@@ -117,11 +118,6 @@ class NetworkFile:
         if header.get("kind") != self.kind or header.get("version") != self.version:
             raise ValueError(f"kind {header.get('kind')!r}, version {header.get('version')!r}")
         return header
-
-
-def _stored(value: Tensor) -> Tensor:
-    value = value.detach().cpu()
-    return (value.float() if value.is_floating_point() else value).contiguous()
 
 
 def check_weights(build: Callable[[], nn.Module], weights: Weights, path: Path) -> None:

@@ -5,8 +5,8 @@ Letters: B clips, R feature rows, C width of a row, P candidate texts, D width o
 """
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from stepline.errors import DatasetError, ShapeError
 from stepline.records import FeatureSequence, Matrix, Record, Span, Step
-from stepline.training.batches import pad
+from stepline.training.batches import TensorRecord, pad
 from stepline.writing.extractive.coreference import resolve_pronouns
 from stepline.wys2.settings import ClipSettings
 
@@ -58,12 +58,17 @@ def narrated_clips(record: Record, settings: ClipSettings | None = None) -> list
     middles = [sentence.span.center for sentence in sentences]
     clips: list[NarratedClip] = []
     for row, sentence in enumerate(sentences):
-        for middle in _clip_middles(sentence.span.start, min(sentence.span.end, duration), settings.stride):
-            span = _clip_span(middle, duration, settings.seconds)
+        start, end = sentence.span.start, min(sentence.span.end, duration)
+        pieces = max(1, round((end - start) / settings.stride))
+        for piece in range(pieces):
+            middle = start + (piece + 0.5) * (end - start) / pieces
             step = step_at(record.reference, middle)
             text = None if step is None else step.text
-            clip = NarratedClip(record.id, span, row, spoken[row], record.video.task, text)
-            clips.append(replace(clip, candidates=_nearest_sentences(middles, middle, row, settings.candidates)))
+            # the sentences nearest to the middle, the clip's own first
+            others = sorted({*range(len(middles))} - {row}, key=lambda other: (abs(middles[other] - middle), other))
+            near = (row, *others[: settings.candidates - 1])
+            span = _clip_span(middle, duration, settings.seconds)
+            clips.append(NarratedClip(record.id, span, row, spoken[row], record.video.task, text, near))
     return clips
 
 
@@ -73,23 +78,10 @@ def step_at(steps: Sequence[Step], second: float) -> Step | None:
     return max(covering, key=lambda pair: pair[0])[1] if covering else None
 
 
-def _clip_middles(start: float, end: float, stride: float) -> Iterator[float]:
-    """Yield the middles of a sentence's clips."""
-    count = max(1, round((end - start) / stride))
-    for piece in range(count):
-        yield start + (piece + 0.5) * (end - start) / count
-
-
 def _clip_span(middle: float, duration: float, seconds: float) -> Span:
     """Return a clip of that length around a second, moved into the video; all of a shorter video."""
     start = min(max(0.0, middle - seconds / 2), max(0.0, duration - seconds))
     return Span(start, min(duration, start + seconds))
-
-
-def _nearest_sentences(middles: Sequence[float], second: float, own: int, count: int) -> tuple[int, ...]:
-    """Return the sentences nearest to a second, the clip's own first."""
-    others = sorted((row for row in range(len(middles)) if row != own), key=lambda row: abs(middles[row] - second))
-    return (own, *others[: count - 1])
 
 
 def split_videos(videos: Sequence[str], seed: int) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
@@ -130,18 +122,13 @@ class ClipTextPair:
 
 
 @dataclass(frozen=True)
-class ClipTextBatch:
+class ClipTextBatch(TensorRecord):
     """video (B, R, C) with video_pad (B, R), or frames (B, T, H, W, 3) without; text (B, P, D) with text_pad (B, P)."""
 
     video: Tensor
     video_pad: Tensor | None
     text: Tensor
     text_pad: Tensor
-
-    def to(self, device: str | torch.device) -> "ClipTextBatch":
-        """Return the batch on another device."""
-        pads = None if self.video_pad is None else self.video_pad.to(device)
-        return ClipTextBatch(self.video.to(device), pads, self.text.to(device), self.text_pad.to(device))
 
 
 def collate_pairs(pairs: Sequence[ClipTextPair]) -> ClipTextBatch:

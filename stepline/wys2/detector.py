@@ -158,12 +158,14 @@ def nce_loss(scores: Tensor, settings: ContrastSettings) -> Loss:
     scores: (B, B), clip by text. Negatives are pairs of the batch that share the clip (`rivals` "texts"), the text
     ("videos"), or as many of each, of an odd number one text more; which ones is drawn with torch's random numbers.
     """
-    own = scores.diagonal()  # (B,)
-    texts, videos = _negative_counts(settings)
+    own, count = scores.diagonal(), settings.negatives  # (B,)
+    texts = videos = count  # None: all of the batch
+    if count is not None and settings.rivals == "both":
+        texts, videos = (count + 1) // 2, count // 2
     negatives = []
-    if texts != 0:
+    if settings.rivals != "videos" and texts != 0:
         negatives.append(_sample_negatives(scores, texts))
-    if videos != 0:
+    if settings.rivals != "texts" and videos != 0:
         negatives.append(_sample_negatives(scores.T, videos))
     everything = torch.cat([own[:, None], *negatives], dim=1)  # (B, 1 + negatives)
     return Loss((everything.logsumexp(1) - own).sum(), torch.tensor(float(len(own))))
@@ -183,16 +185,6 @@ def mil_nce_loss(scores: Tensor, *, released: bool) -> Loss:
         by_text = scores.transpose(0, 1).masked_fill(diagonal[:, :, None], -torch.inf).flatten(1)
     everything = torch.cat([by_clip, by_text], dim=1)  # (B, 2 B P)
     return Loss((everything.logsumexp(1) - own.logsumexp(1)).sum(), torch.tensor(float(b)))
-
-
-def _negative_counts(settings: ContrastSettings) -> tuple[int | None, int | None]:
-    """Return how many negatives are other texts and how many other clips; None: all of the batch."""
-    count = settings.negatives
-    if settings.rivals == "texts":
-        return count, 0
-    if settings.rivals == "videos":
-        return 0, count
-    return (None, None) if count is None else ((count + 1) // 2, count // 2)
 
 
 def _sample_negatives(scores: Tensor, count: int | None) -> Tensor:

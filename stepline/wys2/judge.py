@@ -66,15 +66,12 @@ def grounding_evidence(
         for source in step.sources:
             clip = judged_span(transcript.sentences[source].span, seconds)
             cited[source] = 1.0
-            on_screen[source] = max(on_screen[source], _shown_in_clip(step, alignment, row, clip))
+            if alignment.kind == "probability":
+                p = float(alignment.scores[row, alignment.rows(clip)].max(initial=0.0))
+            else:
+                p = (step.score or 0.0) if step.spans and step.spans[0].overlap(clip) > 0 else 0.0
+            on_screen[source] = max(on_screen[source], p)
     return cited, on_screen
-
-
-def _shown_in_clip(step: Step, alignment: Alignment, row: int, clip: Span) -> float:
-    """Return P(the step is on screen in the clip), row: its row of the alignment."""
-    if alignment.kind == "probability":
-        return float(alignment.scores[row, alignment.rows(clip)].max(initial=0.0))
-    return (step.score or 0.0) if step.spans and step.spans[0].overlap(clip) > 0 else 0.0
 
 
 def clipped_logit(p: Array) -> Array:

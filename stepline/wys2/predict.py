@@ -68,7 +68,14 @@ def load_detector(path: Path) -> LoadedDetector:
         cure = f"train it again with {NEEDED} validation clips of either kind or more"
         raise ModelError(f"{file}: no {beside.name} beside it, so its scores are no probabilities; {cure}")
     digest = sha256(file)
-    return LoadedDetector(network, *trained_on(file), _read_calibration(beside, digest), file, digest)
+    try:
+        tree = json.loads(beside.read_bytes())
+        logistic, fitted_on = read_logistic(tree, 1), str(tree["detector"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ModelError(f"{beside}: not a calibration ({error}); train the detector again") from error
+    if fitted_on != digest:
+        raise ModelError(f"{beside}: fitted to another detector; give the one that was trained with it")
+    return LoadedDetector(network, *trained_on(file), logistic, file, digest)
 
 
 def judge_by_detector(
@@ -112,17 +119,6 @@ def write_calibration(calibration: DetectorCalibration, detector: Path) -> None:
     write_atomic(calibration_path(detector), json.dumps(tree, indent=1) + "\n")
 
 
-def _read_calibration(path: Path, detector: str) -> Logistic:
-    try:
-        tree = json.loads(path.read_bytes())
-        logistic, fitted_on = read_logistic(tree, 1), str(tree["detector"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ModelError(f"{path}: not a calibration ({error}); train the detector again") from error
-    if fitted_on != detector:
-        raise ModelError(f"{path}: fitted to another detector; give the one that was trained with it")
-    return logistic
-
-
 def check_backbone(path: Path, trained: tuple[str, str], backbone: str) -> None:
     """Raise SettingsError where a video's features are of another backbone than a network was trained on.
 
@@ -134,20 +130,15 @@ def check_backbone(path: Path, trained: tuple[str, str], backbone: str) -> None:
             f"{path}: trained on features of {video!r}, these are of {backbone!r}; set vision.backbone to {video}, "
             "or give another network"
         )
-    encoder = _encoder_name(text)
+    encoder = text.partition(":")[0]  # without the folder of its weights
     if encoder in BACKBONE_ENCODERS and encoder != backbone:
         raise SettingsError(f"{path}: trained on text vectors of {encoder!r}; set vision.backbone to {encoder}")
 
 
 def encode_texts(name: str, backbone: "Backbone", texts: Sequence[str]) -> Matrix:
     """Return the vectors (N, D) of texts by the encoder of that name: the backbone's own, or one of texts alone."""
-    if not name or _encoder_name(name) in BACKBONE_ENCODERS:
+    if not name or name.partition(":")[0] in BACKBONE_ENCODERS:
         return backbone.encode_texts(texts)
     from stepline.text import embed
 
     return embed(texts, model=name)
-
-
-def _encoder_name(name: str) -> str:
-    """Return the encoder's name without the folder of its weights."""
-    return name.partition(":")[0]

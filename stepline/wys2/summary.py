@@ -39,7 +39,17 @@ def summarize(
     """
     settings = settings or SummarySettings()
     pauses = PauseFinder(record, settings)
-    candidates = _candidate_segments(record, pauses, importance)
+    if importance is not None and (importance.ndim != 1 or not len(importance) or not np.isfinite(importance).all()):
+        raise ShapeError(f"importance must be (T,) finite numbers, one a second, not {importance.shape}")
+    candidates = []
+    for step in record.steps:
+        if step.status == "shown" and step.spans:
+            span = pauses.move_out_of_speech(step.spans[0], step.at)
+            value = 1.0 if step.score is None else step.score
+            if importance is not None:
+                first = min(int(span.start), len(importance) - 1)
+                value *= float(importance[first : max(first + 1, round(span.end))].mean())
+            candidates.append(SummarySegment(span, (step,), value))
     if not candidates:
         raise MediaError(f"{record.id}: no step of it is shown, so there is nothing to summarize; see its page for why")
     merged = _merge_near(candidates, settings.gap)
@@ -48,26 +58,6 @@ def summarize(
     if target is None or total <= target:
         return merged
     return _merge_near(_select_within(candidates, target, pauses, settings.gap), settings.gap)
-
-
-def _candidate_segments(record: Record, pauses: "PauseFinder", importance: Importance | None) -> list[SummarySegment]:
-    """Return a segment a shown step: its best span, with its ends moved to pauses."""
-    if importance is not None and (importance.ndim != 1 or not len(importance) or not np.isfinite(importance).all()):
-        raise ShapeError(f"importance must be (T,) finite numbers, one a second, not {importance.shape}")
-    segments = []
-    for step in record.steps:
-        if step.status == "shown" and step.spans:
-            span = pauses.move_out_of_speech(step.spans[0], step.at)
-            confidence = 1.0 if step.score is None else step.score
-            segments.append(SummarySegment(span, (step,), confidence * _mean_importance(importance, span)))
-    return segments
-
-
-def _mean_importance(importance: Importance | None, span: Span) -> float:
-    if importance is None:
-        return 1.0
-    first = min(int(span.start), len(importance) - 1)
-    return float(importance[first : max(first + 1, round(span.end))].mean())
 
 
 def _select_within(
@@ -136,7 +126,7 @@ class PauseFinder:
         the most likely second; inside any other, so that it is whole. Farther than `reach`, it moves to a word's end.
         """
         middle = span.center if at is None or at not in span else at
-        start, end = self._start(span.start, middle), self._stop(span.end, middle)
+        start, end = self._moved(span.start, middle, starts=True), self._moved(span.end, middle, starts=False)
         return span if end - start < SHORTEST else Span(round(start, 3), round(end, 3))
 
     def shorten(self, span: Span, at: float | None, seconds: float) -> Span:
@@ -144,39 +134,30 @@ class PauseFinder:
         middle = span.center if at is None or at not in span else at
         start = min(max(span.start, middle - seconds / 2), max(span.start, span.end - seconds))
         end = min(span.end, start + seconds)
-        first, last = _span_around(self._spoken(), start), _span_around(self._spoken(), end)
+        spoken = self._words or [sentence.span for sentence in self._sentences]
+        first, last = _span_around(spoken, start), _span_around(spoken, end)
         inner = (start if first is None else first.end, end if last is None else last.start)
         return Span(*inner) if inner[1] - inner[0] >= SHORTEST else Span(start, end)
 
-    def _start(self, second: float, middle: float) -> float:
-        """Return the start moved out of its sentence, or else of its word."""
-        number = self._sentence_around(second)
+    def _moved(self, second: float, middle: float, *, starts: bool) -> float:
+        """Return the start, or the end, of a span moved out of its sentence, or else of its word."""
+        padded = self._padded_start if starts else self._padded_stop
+        # the number of the sentence that it is inside of, the ends not counted
+        number = next((n for n, s in enumerate(self._sentences) if s.span.start < second < s.span.end), None)
         if number is None:
-            return self._padded_start(second)
+            return padded(second)
         sentence = self._sentences[number].span
-        later = sentence.end if sentence.end <= middle else None
-        earlier = sentence.start if second - sentence.start <= self._settings.reach else None
-        choices = (earlier, later) if self._wanted[number] else (later, earlier)
+        outer, inner = (sentence.start, sentence.end) if starts else (sentence.end, sentence.start)
+        whole = outer if abs(second - outer) <= self._settings.reach else None
+        gone = inner if (inner <= middle if starts else inner >= middle) else None
+        choices = (whole, gone) if self._wanted[number] else (gone, whole)
         chosen = next((choice for choice in choices if choice is not None), None)
         if chosen is not None:
-            return self._padded_start(chosen)
+            return padded(chosen)
         word = _span_around(self._words, second)
-        return second if word is None else word.start
-
-    def _stop(self, second: float, middle: float) -> float:
-        """Return the end moved out of its sentence, or else of its word."""
-        number = self._sentence_around(second)
-        if number is None:
-            return self._padded_stop(second)
-        sentence = self._sentences[number].span
-        earlier = sentence.start if sentence.start >= middle else None
-        later = sentence.end if sentence.end - second <= self._settings.reach else None
-        choices = (later, earlier) if self._wanted[number] else (earlier, later)
-        chosen = next((choice for choice in choices if choice is not None), None)
-        if chosen is not None:
-            return self._padded_stop(chosen)
-        word = _span_around(self._words, second)
-        return second if word is None else word.end
+        if word is None:
+            return second
+        return word.start if starts else word.end
 
     def _padded_start(self, second: float) -> float:
         """Return a start with a little of the pause before the speech that begins there."""
@@ -190,14 +171,6 @@ class PauseFinder:
         ends = any(abs(s.span.end - second) < 1e-6 for s in self._sentences)
         padded = second + self._settings.pad if ends else second
         return padded if after is None else min(after, padded)
-
-    def _sentence_around(self, second: float) -> int | None:
-        """Return which sentence a second is inside of, its ends not counted."""
-        inside = (n for n, s in enumerate(self._sentences) if s.span.start < second < s.span.end)
-        return next(inside, None)
-
-    def _spoken(self) -> Sequence[Span]:
-        return self._words or [sentence.span for sentence in self._sentences]
 
 
 def _span_around(spans: Sequence[Span], second: float) -> Span | None:

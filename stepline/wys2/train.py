@@ -131,22 +131,30 @@ def train_detector_run(
 
     def train_round(pairs: Sequence[ClipTextPair], number: int) -> Detector:
         return train_detector(
-            pairs,
-            folder / f"round-{number}",
-            detector=detector,
-            contrast=settings.contrast,
-            settings=settings.train,
+            pairs, folder / f"round-{number}", detector=detector, contrast=settings.contrast, settings=settings.train,
             report=report,
-        )
+        )  # fmt: skip
 
     labelled_pairs = train.positive(positive)
     if unlabelled is None:
-        trained = _train_once(labelled_pairs, validation, train_round)
+        known = validation.positive
+        if known.all() or not known.any():
+            cure = "give more videos, or other labels"
+            raise DatasetError(f"all {len(known)} validation clips are of one class; {cure}")
+        network = train_round(labelled_pairs, 0)
+        count, auc = len(labelled_pairs), _auc(network, validation)
+        trained = TrainedDetector(network, (TrainingRound(0, count, 0, 0, None, auc),))
     else:
         pairs = unlabelled.pairs_of_own_text()
         trained = train_with_pseudo_labels(labelled_pairs, pairs, validation, train_round, settings.pseudo)
     write_detector(trained.detector, folder / DETECTOR, video=video, text=text)
-    run = _calibrate_run(trained, validation, folder / DETECTOR)
+    shown = validation.positive
+    calibration = calibrate(score_pairs(trained.detector, validation.pairs), shown)
+    if calibration is None:  # none of another run stays
+        calibration_path(folder / DETECTOR).unlink(missing_ok=True)
+    else:
+        write_calibration(calibration, folder / DETECTOR)
+    run = DetectorRun(trained.detector, trained.rounds, calibration, len(shown), int(shown.sum()))
     tree = {
         "settings": settings.model_dump(mode="json"),
         "counts": {"clips": len(train.clips), "positive": int(positive.sum()), "validation": len(held_out.clips)},
@@ -159,26 +167,6 @@ def train_detector_run(
     }
     write_atomic(folder / RUN, json.dumps(tree, indent=1) + "\n")
     return run
-
-
-def _train_once(labelled: Sequence[ClipTextPair], validation: ValidationClips, train: TrainOnPairs) -> TrainedDetector:
-    """Train on labelled clips alone; the validation clips must be of both classes."""
-    positive = validation.positive
-    if positive.all() or not positive.any():
-        raise DatasetError(f"all {len(positive)} validation clips are of one class; give more videos, or other labels")
-    network = train(labelled, 0)
-    return TrainedDetector(network, (TrainingRound(0, len(labelled), 0, 0, None, _auc(network, validation)),))
-
-
-def _calibrate_run(trained: TrainedDetector, validation: ValidationClips, detector: Path) -> DetectorRun:
-    """Fit scores to the validation clips' labels, and write the fit beside the detector; none of another stays."""
-    positive = validation.positive
-    calibration = calibrate(score_pairs(trained.detector, validation.pairs), positive)
-    if calibration is None:
-        calibration_path(detector).unlink(missing_ok=True)
-    else:
-        write_calibration(calibration, detector)
-    return DetectorRun(trained.detector, trained.rounds, calibration, len(positive), int(positive.sum()))
 
 
 def train_detector(

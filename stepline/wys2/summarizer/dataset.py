@@ -51,7 +51,9 @@ def segment_video(
     spans = [Span(k * settings.seconds, (k + 1) * settings.seconds) for k in range(count)]
     seen = np.stack([features.values[features.rows(span)].mean(axis=0) for span in spans])  # (S, C)
     said = _said(record, spans, vectors, settings.text_width)
-    matters = np.array([_covered(span, record.reference) for span in spans], dtype=np.float32)
+    # the fraction of a segment's tenths of a second that some step shows
+    tenths = [span.start + (np.arange(round(span.duration * 10)) + 0.5) / 10 for span in spans]
+    matters = np.array([float(_inside(ticks, record.reference).mean()) for ticks in tenths], dtype=np.float32)
     return SegmentedVideo(record.id, seen.astype(np.float32), said, matters)
 
 
@@ -74,12 +76,6 @@ def _said(record: Record, spans: Sequence[Span], vectors: Matrix | None, width: 
         if rows:
             said[k] = vectors[rows].mean(axis=0)
     return said
-
-
-def _covered(span: Span, steps: Sequence[Step]) -> float:
-    """Return the share of a span's tenths of a second that some step shows."""
-    ticks = span.start + (np.arange(round(span.duration * 10)) + 0.5) / 10
-    return float(_inside(ticks, steps).mean())
 
 
 def _inside(times: npt.NDArray[np.floating], steps: Sequence[Step]) -> Mask:

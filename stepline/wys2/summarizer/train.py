@@ -22,7 +22,7 @@ from torch import nn
 from stepline.errors import DatasetError, ShapeError
 from stepline.evaluate.video_summaries import frames_overlap, kendall_tau, spearman_rho
 from stepline.features import FeatureStore
-from stepline.records import FeatureSequence, Record, Rejected, Transcript, count_reasons
+from stepline.records import Record, Rejected, Transcript, count_reasons
 from stepline.storage import write_atomic
 from stepline.training.batches import Mask, pad
 from stepline.training.gather import FeatureJoin, reasons_in_words
@@ -167,20 +167,13 @@ def gather_summaries(
             join.omit("video", video, flaw)
             continue
         found = features.read(video)
-        dataset.samples.append(_sample(record, found, encode, settings))
+        said = [sentence.text for sentence in record.transcript.sentences] if record.transcript else []
+        vectors = None if encode is None else encode(said)
+        widths = {"video_width": found.values.shape[1], "text_width": 0 if vectors is None else vectors.shape[1]}
+        named = record.model_copy(update={"id": video})
+        dataset.samples.append(segment_video(named, found, vectors, settings.model_copy(update=widths)))
         dataset.shown.append(shown_seconds(record, found.duration))
     return dataset
-
-
-def _sample(
-    record: Record, features: FeatureSequence, encode: TextEncoder | None, settings: SummarizerSettings
-) -> SegmentedVideo:
-    """Return a video's segments; widths are those of what is given."""
-    said = [sentence.text for sentence in record.transcript.sentences] if record.transcript else []
-    vectors = None if encode is None else encode(said)
-    widths = {"video_width": features.values.shape[1], "text_width": 0 if vectors is None else vectors.shape[1]}
-    named = record.model_copy(update={"id": record.video.id})
-    return segment_video(named, features, vectors, settings.model_copy(update=widths))
 
 
 def train_summarizer_run(
