@@ -147,7 +147,17 @@ def _passes(
     try:
         for first in range(0, len(parts), settings.batch):
             some = parts[first : first + settings.batch]
-            batch = collate([_sample(part, video, vectors, settings.mode) for part in some], longest=len(video))
+            samples = [
+                Sample(
+                    id=f"rows {part.start} to {part.end}",
+                    video=np.ascontiguousarray(video[part.start : part.end]),
+                    text=vectors[part.first : part.last],
+                    positive=np.zeros((part.last - part.first, part.end - part.start), dtype=np.bool_),
+                    ordered=settings.mode == "narration",
+                )
+                for part in some
+            ]
+            batch = collate(samples, longest=len(video))
             with torch.inference_mode(), torch.autocast(device.type, torch.bfloat16, enabled=settings.bf16):
                 aligned = aligner(batch.to(device))
                 scores = aligned.scores.cpu().numpy()  # (B, K, T)
@@ -157,17 +167,6 @@ def _passes(
                 yield part, own, None if logits is None else logits[row, : part.last - part.first]
     finally:
         aligner.train(was_training)
-
-
-def _sample(part: AlignmentWindow, video: Matrix, vectors: Matrix, mode: Mode) -> Sample:
-    rows, texts = part.end - part.start, part.last - part.first
-    return Sample(
-        id=f"rows {part.start} to {part.end}",
-        video=np.ascontiguousarray(video[part.start : part.end]),
-        text=vectors[part.first : part.last],
-        positive=np.zeros((texts, rows), dtype=np.bool_),
-        ordered=mode == "narration",
-    )
 
 
 MEAN_FIELD_ROUNDS = 10  # of competition and of dependencies, each half the way; they settle in fewer
@@ -338,8 +337,10 @@ def posterior_spans(
     row covers less than a whole one.
     """
     settings = settings or AlignerSettings()
+    pairs: Sequence[tuple[float, float]]
     if settings.spans == "grown":
-        pairs = [_grown(row, settings.grow) for row in window_sums(at, settings.smooth)]
+        sums = window_sums(at, settings.smooth)
+        pairs = [grow_window(row.astype(np.float32), int(row.argmax()), settings.grow) for row in sums]
     else:
         length = settings.duration * rate
         back = 0.0 if settings.spans == "start" else (length - 1) / 2
@@ -350,19 +351,13 @@ def posterior_spans(
 
 def best_seconds(at: Array, placed: Sequence[Span], rate: float, *, end: float) -> list[float]:
     """Return the second of each text: the middle of its likeliest row in its span. end: of the video, seconds."""
-    return [_best_second(row, span, rate, end) for row, span in zip(at, placed, strict=True)]
-
-
-def _best_second(row: Array, span: Span, rate: float, end: float) -> float:
-    first = math.floor(span.start * rate)
-    best = first + int(row[first : max(math.ceil(span.end * rate), first + 1)].argmax())
-    middle = min((best + 0.5) / rate, (best / rate + end) / 2)  # of what the video shows of the row
-    return min(max(middle, span.start), span.end)
-
-
-def _grown(row: Array, share: float) -> tuple[float, float]:
-    start, stop = grow_window(row.astype(np.float32), int(row.argmax()), share)
-    return float(start), float(stop)
+    seconds = []
+    for row, span in zip(at, placed, strict=True):
+        first = math.floor(span.start * rate)
+        best = first + int(row[first : max(math.ceil(span.end * rate), first + 1)].argmax())
+        middle = min((best + 0.5) / rate, (best / rate + end) / 2)  # of what the video shows of the row
+        seconds.append(min(max(middle, span.start), span.end))
+    return seconds
 
 
 def _inside(start: float, stop: float, end: float) -> Span:

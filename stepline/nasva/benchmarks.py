@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -104,15 +104,11 @@ def _encoder(loaded: LoadedAligner) -> str:
     width = loaded.aligner.settings.text_width
     if loaded.space is None and width == MINILM:
         return "minilm"
-    if loaded.space is None or not _made_here(loaded.space.text):
+    # "clip", "internvideo" and the like name vectors that only their files hold
+    if loaded.space is None or not (loaded.space.text in WEIGHTS or Path(loaded.space.text).is_dir()):
         whose = f"of {loaded.space.text!r}" if loaded.space else "of an encoder that it does not name"
         raise ModelError(f"{loaded.path}: its texts are vectors {width} wide {whose}; give --texts, their features")
     return loaded.space.text
-
-
-def _made_here(encoder: str) -> bool:
-    """Tell whether `embed` takes it: "clip", "internvideo" and the like name vectors that only their files hold."""
-    return encoder in WEIGHTS or Path(encoder).is_dir()
 
 
 BenchmarkName: TypeAlias = Literal["htm-align", "ht-step", "crosstask"]
@@ -166,7 +162,14 @@ class AnswerSummary:
 def benchmark_questions(name: BenchmarkName, reference: Path, subset: str | None = None) -> BenchmarkQuestions:
     """Return what a benchmark asks, in the order of its files. Raises DatasetError where they cannot be read."""
     reading = read(name, reference, subset=subset)
-    asked = [_asked(name, record) for record in reading.records]
+    asked = []
+    for record in reading.records:
+        steps = record.reference
+        if name == "ht-step":  # its evaluators count the steps of a variation by their numbers
+            steps = tuple(sorted(steps, key=lambda step: int(step.id)))
+        plain = tuple(Step(id=step.id, text=step.text) for step in steps)
+        shown = tuple(bool(step.spans) for step in steps)
+        asked.append(AlignmentQuestion(record.id, record.video.id, plain, shown))
     unasked = {row.id: row.reason for row in reading.rejected if row.what == "video"}
     unasked |= {one.id: NO_TEXT for one in asked if not one.steps}
     if not any(one.steps for one in asked):
@@ -219,31 +222,19 @@ def write_answers(
         records = [_placed(one, placing, rate) for one, placing, rate in answers.values()]
         (write_htstep_grounding if out.suffix == ".csv" else write_htstep_result)(records, out)
     else:
-        form = _alignment if name == "htm-align" else _seconds
-        tree = {id: form(placing, rate) for id, (_, placing, rate) in answers.items()}
+        tree: dict[str, Any] = {id: _seconds(placing, rate) for id, (_, placing, rate) in answers.items()}
+        if name == "htm-align":
+            for id, (_, placing, _) in answers.items():
+                spans = [[span.start, span.end] for span in placing.spans]
+                shown = [float(np.round(p, 6)) for p in placing.chances.shown]
+                tree[id] = {"seconds": tree[id], "spans": spans, "alignability": shown}
         write_atomic(out, json.dumps(tree, allow_nan=False) + "\n")
     return AnswerSummary(len(answers), missing)
-
-
-def _asked(name: BenchmarkName, record: Record) -> AlignmentQuestion:
-    steps = record.reference
-    if name == "ht-step":  # its evaluators count the steps of a variation by their numbers
-        steps = tuple(sorted(steps, key=lambda step: int(step.id)))
-    plain = tuple(Step(id=step.id, text=step.text) for step in steps)
-    return AlignmentQuestion(record.id, record.video.id, plain, tuple(bool(step.spans) for step in steps))
 
 
 def _seconds(placing: StepPlacement, rate: float) -> list[float]:
     """Return the second at which the best row of each text starts, as the released code counts."""
     return [float(row / rate) for row in placing.chances.best]
-
-
-def _alignment(placing: StepPlacement, rate: float) -> dict[str, list[float] | list[list[float]]]:
-    return {
-        "seconds": _seconds(placing, rate),
-        "spans": [[span.start, span.end] for span in placing.spans],
-        "alignability": [float(np.round(p, 6)) for p in placing.chances.shown],
-    }
 
 
 def _placed(one: AlignmentQuestion, placing: StepPlacement, rate: float) -> Record:

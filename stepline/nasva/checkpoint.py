@@ -162,7 +162,14 @@ def import_official(path: Path) -> tuple[AlignerNetworkSettings, dict[str, Tenso
     Every key and shape is checked; its two unused heads are left out and named in the log.
     Raises ModelError when the file cannot be read, or holds anything else.
     """
-    given = _read(path)
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # a damaged file makes torch.load raise almost anything, IndexError among it
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0][:120]
+        raise ModelError(f"{path}: cannot be read as weights ({reason}); download the released file again") from error
+    given = content.get("model_state_dict", content) if isinstance(content, Mapping) else content
+    if not isinstance(given, Mapping) or not all(isinstance(value, Tensor) for value in given.values()):
+        raise ModelError(f"{path}: holds no `model_state_dict` of tensors; give the .pth that NaSVA's authors released")
     dead = sorted(key for key in given if key.startswith(DEAD))
     if dead:
         log.info("%s: %d weights of heads that the released code never uses are left out: %s", path, len(dead), dead)
@@ -171,7 +178,11 @@ def import_official(path: Path) -> tuple[AlignerNetworkSettings, dict[str, Tenso
     settings = _official_settings(weights, path)
     check_weights(lambda: Aligner(settings), weights, path)
     if FIXED in given:
-        _check_positions(given[FIXED].float(), settings.width, path)
+        fixed = given[FIXED].float()
+        ours = sine_positions(fixed.shape[1] if fixed.ndim == 3 else 1, settings.width, fixed.device)[None]  # (1, N, D)
+        if fixed.shape != ours.shape or float((fixed - ours).abs().max()) > DRIFT:
+            cure = "such a network cannot be imported"
+            raise ModelError(f"{path}: {FIXED} are other positions than the fixed ones; {cure}")
     return settings, weights
 
 
@@ -184,18 +195,6 @@ def our_name(key: str) -> str:
                 named = named.replace(theirs, end)
             return named
     return key
-
-
-def _read(path: Path) -> dict[str, Tensor]:
-    try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # a damaged file makes torch.load raise almost anything, IndexError among it
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0][:120]
-        raise ModelError(f"{path}: cannot be read as weights ({reason}); download the released file again") from error
-    state = content.get("model_state_dict", content) if isinstance(content, Mapping) else content
-    if not isinstance(state, Mapping) or not all(isinstance(value, Tensor) for value in state.values()):
-        raise ModelError(f"{path}: holds no `model_state_dict` of tensors; give the .pth that NaSVA's authors released")
-    return dict(state)
 
 
 def _official_settings(weights: Mapping[str, Tensor], path: Path) -> AlignerNetworkSettings:
@@ -222,9 +221,3 @@ def _official_settings(weights: Mapping[str, Tensor], path: Path) -> AlignerNetw
 
 def _layers(weights: Mapping[str, Tensor], part: str) -> int:
     return len({key.split(".")[1] for key in weights if key.startswith(f"{part}.")})
-
-
-def _check_positions(given: Tensor, width: int, path: Path) -> None:
-    ours = sine_positions(given.shape[1] if given.ndim == 3 else 1, width, given.device)[None]  # (1, N, D)
-    if given.shape != ours.shape or float((given - ours).abs().max()) > DRIFT:
-        raise ModelError(f"{path}: {FIXED} are other positions than the fixed ones; such a network cannot be imported")

@@ -80,8 +80,17 @@ def cross_validate(looks: Sequence[tuple[TextScores, Flags]]) -> CalibrationQual
     """
     halves = looks[::2], looks[1::2]
     for half in halves:
-        _check_half(half)
-    after = [_stated(judged, _fitted(fitted)) for fitted, judged in (halves, halves[::-1])]
+        flags = np.concatenate([shown for _, shown in half])
+        count, absent = int(flags.sum()), int((~flags).sum())
+        if min(count, absent) < LEAST:
+            counts = f"{count} texts shown and {absent} not in a half of the videos"
+            raise DatasetError(
+                f"{counts}; each half, fitted to judge the other, needs {LEAST} of each kind: add videos"
+            )
+    after = []
+    for fitted, judged in (halves, halves[::-1]):
+        logistic = _fitted(fitted)
+        after += [(logistic(calibration_features(fit)), shown.astype(np.float64)) for fit, shown in judged]
     before = np.concatenate([uncalibrated_probability(fit) for fit, _ in looks])
     truth = np.concatenate([shown for _, shown in looks])
     p, known = (np.concatenate(parts) for parts in zip(*after, strict=True))
@@ -96,24 +105,10 @@ def cross_validate(looks: Sequence[tuple[TextScores, Flags]]) -> CalibrationQual
     )
 
 
-def _check_half(looks: Sequence[tuple[TextScores, Flags]]) -> None:
-    """Raise DatasetError where a half of the videos has too few texts of either kind for a fit."""
-    known = np.concatenate([shown for _, shown in looks])
-    shown, absent = int(known.sum()), int((~known).sum())
-    if min(shown, absent) < LEAST:
-        counts = f"{shown} texts shown and {absent} not in a half of the videos"
-        raise DatasetError(f"{counts}; each half, fitted to judge the other, needs {LEAST} of each kind: add videos")
-
-
 def _fitted(looks: Sequence[tuple[TextScores, Flags]]) -> Logistic:
     return fit_logistic(
         np.concatenate([calibration_features(fit) for fit, _ in looks]), np.concatenate([s for _, s in looks])
     )
-
-
-def _stated(looks: Sequence[tuple[TextScores, Flags]], logistic: Logistic) -> tuple[Array, Array]:
-    p = np.concatenate([logistic(calibration_features(fit)) for fit, _ in looks])
-    return p, np.concatenate([shown for _, shown in looks]).astype(np.float64)
 
 
 VERDICT_DRAWS = 16  # of each text's verdict; the regression is fitted to all of them

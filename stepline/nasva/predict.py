@@ -82,10 +82,8 @@ def place_steps(
     shown_in = posterior_spans(found.at, fit.rate, settings, end=end)
     at = best_seconds(found.at, shown_in, fit.rate, end=end)
     floor = settings.shown_threshold if logistic is not None else 0.0
-    placed = tuple(
-        _placed(step, span, second, float(p), floor)
-        for step, span, second, p in zip(steps, shown_in, at, found.shown, strict=True)
-    )
+    rows = zip(steps, shown_in, at, found.shown.tolist(), strict=True)
+    placed = tuple(_placed(step, span, second, p, floor) for step, span, second, p in rows)
     held = np.minimum(found.at * found.shown[:, None], 1.0).astype(np.float32)
     alignment = Alignment(tuple(step.text for step in steps), held, fit.rate, "probability")
     log.info("aligner: %d of %d steps shown", sum(step.status == "shown" for step in placed), len(placed))
@@ -134,12 +132,10 @@ def _prior(steps: Sequence[Step], fit: TextScores) -> Array | None:
     rows = fit.scores.shape[1]
     second = (np.arange(rows) / fit.rate).astype(np.int64)
     seconds = int(second[-1]) + 1
-    curves = [load_prior().distribution(_inside(step.said, seconds), seconds)[second] for step in steps]
+    curves = []
+    for step in steps:
+        inside = []
+        if (said := step.said) is not None:  # where it lies in the video; said after the last row, its end is nearest
+            inside = [Span(min(said.start, seconds - 1.0), min(max(said.end, said.start + 1e-3), float(seconds)))]
+        curves.append(load_prior().distribution(inside, seconds)[second])
     return np.array([curve / curve.sum() for curve in curves])
-
-
-def _inside(said: Span | None, seconds: int) -> list[Span]:
-    """Return the passage where it lies in the video; said after the last row, its end is nearest."""
-    if said is None:
-        return []
-    return [Span(min(said.start, seconds - 1.0), min(max(said.end, said.start + 1e-3), float(seconds)))]

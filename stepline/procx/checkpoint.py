@@ -80,11 +80,6 @@ def write_model(model: ProcX, vocabulary: Vocabulary, path: Path, trained: Train
     FILE.write(path, model.state_dict(), header)
 
 
-def find_model(path: Path) -> Path:
-    """Return the file of a network: the path itself, or the best or only one in a folder. Raises ModelError."""
-    return FILE.find(path)
-
-
 def load_model(path: Path) -> LoadedProcx:
     """Return the network in a file or a run's folder, ready to infer. Raises ModelError, naming what does not fit."""
     file = FILE.find(path)

@@ -54,14 +54,9 @@ class DetectorCalibration:
     error: float
 
 
-def find_detector(path: Path) -> Path:
-    """Return the detector's file, where a run's folder is given."""
-    return path / DETECTOR if path.is_dir() else path
-
-
 def load_detector(path: Path) -> LoadedDetector:
     """Return a detector ready to judge. Raises ModelError for other files, and for one that was never calibrated."""
-    file = find_detector(path)
+    file = path / DETECTOR if path.is_dir() else path
     network = read_detector(file)
     beside = calibration_path(file)
     if not beside.exists():
