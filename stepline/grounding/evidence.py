@@ -1,19 +1,15 @@
-"""What the picture says about each step: two kinds of evidence (K, T), and what each is worth in this video.
+"""What a second looks like beside each step's words, (K, T), and what that is worth in this video.
 
-`contrast`           how like the step a second looks. Similarity of a weak backbone is mostly about the video, not
-                     about the second: it is centred over time and over steps.
-`activity_evidence`  whether anything is being done. Hands at work move more than a face that talks, or a table that
-                     waits; how much more differs from video to video.
-`fit_weights`        the weight of each kind, learned from the video itself: evidence that does not agree with the
-                     speech anywhere weighs nothing.
+`contrast`     how like the step a second looks. Similarity of a weak backbone is mostly about the video, not about the
+               second: it is centred over time and over steps.
+`fit_weight`   its weight, learned from the video itself: evidence that does not agree with the speech anywhere weighs
+               nothing.
 
 Letters: K steps, T seconds, D width, N rows of features or motion.
 """
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,15 +17,9 @@ from stepline.errors import ShapeError
 from stepline.grounding.said_to_shown import Array
 from stepline.records import FeatureSequence, Matrix, Span
 
-if TYPE_CHECKING:
-    from stepline.vision import Activity
-
 LIMIT = 3.0  # standard deviations; evidence beyond is clipped, one odd frame must not decide
 GRID = 0.1  # step of the search for a weight
 NOISE = 1e-6  # a spread of similarity below this is rounding
-STILL = 1e-3  # motion below which a picture counts as still, a fraction of the grey range
-MOTION_LIMIT = 1.1  # standard deviations; how fast hands move says nothing about whether they work
-MOTION_SMOOTH = 2.0  # seconds to either side; a hand pauses, a single second says little
 
 
 def similarity(features: FeatureSequence, step_vectors: Matrix, seconds: int) -> Array:
@@ -77,28 +67,6 @@ def contrast(scores: Array, shots: Sequence[slice], smooth: float) -> Array:
     return np.clip(z / spread, -LIMIT, LIMIT) if spread > NOISE else np.zeros(z.shape)
 
 
-def activity_evidence(motion: Array | None, shots: Sequence[slice], shape: tuple[int, ...]) -> Array:
-    """Return (K, T) evidence, in standard deviations, that something is being done; zero where nothing is known.
-
-    motion: (T,), NaN where missing; its logarithm counts, since hands move many times more than a face.
-    """
-    if motion is None or not np.isfinite(motion).any() or not shape[0]:
-        return np.zeros(shape)
-    logs = np.log(np.where(np.isfinite(motion), motion, np.nanmean(motion)) + STILL)
-    row = smooth_within_shots(logs[None], shots, MOTION_SMOOTH)[0]
-    spread = row.std()
-    z = np.clip((row - row.mean()) / spread, -LIMIT, MOTION_LIMIT) if spread > NOISE else np.zeros(len(row))
-    return np.tile(z, (shape[0], 1))
-
-
-def motion_by_second(activity: "Activity", seconds: int) -> Array:
-    """Return (T,): the mean motion of each second without the jumps at cuts; NaN where none was measured."""
-    motion = np.asarray(activity.motion, dtype=np.float64).copy()
-    for cut in activity.cuts:
-        motion[min(len(motion) - 1, int(cut * activity.rate))] = np.nan  # a cut changes much and moves nothing
-    return known_mean_by_second(motion[:, None], activity.rate, seconds)[:, 0]
-
-
 def known_mean_by_second(rows: Matrix | Array, rate: float, seconds: int) -> Array:
     """Return (T, P): the mean of the known rows (N, P) of each second; NaN where there is none."""
     out = np.full((seconds, rows.shape[1]), np.nan)
@@ -130,44 +98,21 @@ def shot_slices(cuts: Sequence[float], seconds: int) -> list[slice]:
     return [slice(a, b) for a, b in itertools.pairwise(edges)]
 
 
-@dataclass(frozen=True)
-class WeightPrior:
-    """The prior of a weight, before the video is seen: it is `usual`, and each unit away costs `penalty` nats."""
+def fit_weight(prior: Array, evidence: Array, penalty: float, limit: float) -> float:
+    """Return the weight w in [0, limit] that makes the evidence most likely, given where the steps are said.
 
-    usual: float
-    penalty: float
+    evidence: z, (K, T). Each step is explained as shown at a second drawn from `prior` (K, T), there favoured by
+    exp(w z):
 
-    def cost(self, weight: float) -> float:
-        """Return the nats that a weight costs."""
-        return self.penalty * abs(weight - self.usual)
+        sum_k log( sum_t prior_k(t) exp(w z_k(t)) / mean_t exp(w z_k(t)) ) - penalty w
 
-
-def fit_weights(prior: Array, parts: Sequence[Array], priors: Sequence[WeightPrior], limit: float) -> list[float]:
-    """Return the weights w >= 0, one a kind of evidence, that make it most likely, given where the steps are said.
-
-    parts: kinds of evidence z, each (K, T). Each step is explained as shown at a second drawn from `prior` (K, T),
-    there favoured by exp(w z):
-
-        sum_k log( sum_t prior_k(t) exp(w z_k(t)) / mean_t exp(w z_k(t)) ) - cost(w)
-
-    Evidence that is no higher where the steps are probably shown than elsewhere gets 0. The weights are found one after
-    the other, twice round.
+    Evidence that is no higher where the steps are probably shown than elsewhere gets 0.
     """
-    weights = [0.0] * len(parts)
+    if not evidence.any():
+        return 0.0
     grid = np.arange(0.0, limit + GRID / 2, GRID)
-    for n in [*range(len(parts))] * 2:
-        rest = log_evidence([*parts[:n], *parts[n + 1 :]], [*weights[:n], *weights[n + 1 :]], prior.shape)
-        gains = [log_bayes_factor(prior, rest + w * parts[n]) - priors[n].cost(w) for w in grid]
-        weights[n] = round(float(grid[int(np.argmax(gains))]), 2) if parts[n].any() else 0.0
-    return weights
-
-
-def log_evidence(parts: Sequence[Array], weights: Sequence[float], shape: tuple[int, ...]) -> Array:
-    """Return the log evidence (K, T): the sum of the parts times their weights."""
-    total = np.zeros(shape)
-    for part, weight in zip(parts, weights, strict=True):
-        total = total + weight * part
-    return total
+    gains = [log_bayes_factor(prior, w * evidence) - penalty * w for w in grid]
+    return round(float(grid[int(np.argmax(gains))]), 2)
 
 
 def log_bayes_factor(prior: Array, evidence: Array) -> float:

@@ -1,6 +1,5 @@
 """Speech and pictures into one posterior of each step: P(shown at t), P(shown), then seconds, spans and a verdict.
 
-`best_lag`      by how many seconds the pictures of this video follow its words
 `fuse`          the prior of speech times the evidence of the picture, while steps compete for the same seconds
 `with_verdict`  from the posterior to spans, the likeliest second, and "shown", "said" or "not found"
 
@@ -8,14 +7,14 @@ Letters: K steps, T seconds.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from stepline.grounding.evidence import WeightPrior, fit_weights, log_bayes_factor, log_evidence
+from stepline.grounding.evidence import fit_weight
 from stepline.grounding.said_to_shown import Array
 from stepline.grounding.settings import GroundSettings
 from stepline.grounding.speech import grow_window
@@ -30,11 +29,11 @@ Flags: TypeAlias = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class ShownPosterior:
-    """occupancy: (K, T) P(being shown at t, if shown at all); score: (K,) P(shown); weights: one a kind of evidence."""
+    """occupancy: (K, T) P(being shown at t, if shown at all); score: (K,) P(shown); weight: that of likeness."""
 
     occupancy: Array
     score: Array
-    weights: tuple[float, ...]
+    weight: float
 
     @property
     def expected(self) -> Array:
@@ -47,60 +46,37 @@ class ShownPosterior:
         return self.occupancy.argmax(axis=1) if self.occupancy.size else np.zeros(len(self.occupancy), dtype=np.int64)
 
 
-def best_lag(
-    prior_at: Callable[[float], Array], parts: Sequence[Array], said: Flags, settings: GroundSettings
-) -> float:
-    """Return by how many seconds the pictures of this video follow its words; 0 where that explains nothing better.
-
-    prior_at: gives the prior (K, T) under a lag. The best lag makes the evidence most likely, less its own cost.
-    """
-    reach = round(settings.lag_reach)
-    if not said.any() or not any(part.any() for part in parts):
-        return 0.0
-    gains: dict[int, float] = {}
-    for lag in sorted(range(-reach, reach + 1), key=abs):
-        prior = prior_at(float(lag))
-        weights = evidence_weights(prior, parts, said, settings)
-        evidence = log_evidence(parts, weights, prior.shape)
-        cost = sum(weight_prior.cost(w) for weight_prior, w in zip(weight_priors(settings), weights, strict=True))
-        gains[lag] = log_bayes_factor(prior[said], evidence[said]) - cost - 0.5 * (lag / settings.lag_spread) ** 2
-    best = max(gains, key=lambda lag: gains[lag])
-    return float(best) if gains[best] >= gains[0] + settings.lag_proof else 0.0
-
-
-def weight_priors(settings: GroundSettings) -> tuple[WeightPrior, WeightPrior]:
-    """Return the priors of the weights of likeness and of motion."""
-    return WeightPrior(0.0, settings.likeness_penalty), WeightPrior(settings.motion_usual, settings.motion_penalty)
-
-
-def evidence_weights(prior: Array, parts: Sequence[Array], said: Flags, settings: GroundSettings) -> list[float]:
-    """Return the weight of each kind of evidence: fitted to speech; the setting for the first where none is."""
+def likeness_weight(prior: Array, likeness: Array, said: Flags, penalty: float, settings: GroundSettings) -> float:
+    """Return the weight of likeness (K, T): what it earns where steps are said, `vision_alone` where none is."""
     if not said.any():
-        return [settings.vision_alone if n == 0 and part.any() else 0.0 for n, part in enumerate(parts)]
-    spoken = [part[said] for part in parts]
-    return fit_weights(prior[said], spoken, weight_priors(settings)[: len(parts)], settings.vision_limit)
+        return settings.vision_alone if likeness.any() else 0.0
+    return fit_weight(prior[said], likeness[said], penalty, settings.vision_limit)
 
 
 def fuse(
-    prior: Array, parts: Sequence[Array], said: Flags, base: Array, shots: Sequence[slice], settings: GroundSettings
+    prior: Array, likeness: Array, said: Flags, base: Array, penalty: float, settings: GroundSettings
 ) -> ShownPosterior:
-    """Return what speech (prior, (K, T)) and each kind of evidence (parts, (K, T)) say together.
+    """Return what speech (prior, (K, T)) and the looks of each second (likeness, (K, T)) say together.
 
-    said: (K,) whether the step is spoken of. base: (K,) P(shown) before any evidence. shots: seconds between cuts.
+    said: (K,) whether the step is spoken of. base: (K,) P(shown) before any evidence. penalty: nats that a unit of the
+    weight of likeness must earn.
     """
-    weights = evidence_weights(prior, parts, said, settings)
-    likelihood = np.exp(log_evidence(parts, weights, prior.shape))
-    noise = _against_noise(parts, weights, prior.shape)
+    weight = likeness_weight(prior, likeness, said, penalty, settings)
+    shots = [slice(0, prior.shape[1])]  # words do not end at cuts
+    likelihood = np.exp(weight * likeness)
+    # How much higher likeness peaks than noise of unit variance would: a step that nobody says has a flat prior, so
+    # that it cannot be compared with its own average.
+    against_noise = likelihood.mean(axis=1) / math.exp(weight**2 / 2) if likeness.any() else np.ones(len(prior))
     score, held = base, occupancy(_normalised(prior * likelihood), shots, settings.typical)
     for _ in range(ROUNDS):
         likely = prior * probability_unclaimed(held, score) ** settings.compete
         # What chance would give: the mean likelihood, over all steps, of the seconds where they are not shown.
         absent = np.maximum(1 - held, LEAST_FREE)
         elsewhere = float((likelihood * absent).sum() / absent.sum()) if absent.size else 1.0
-        factor = np.where(said, (_normalised(likely) * likelihood).sum(axis=1) / elsewhere, noise)  # (K,)
+        factor = np.where(said, (_normalised(likely) * likelihood).sum(axis=1) / elsewhere, against_noise)  # (K,)
         score = (score + base * factor / (1 - base + base * factor)) / 2
         held = (held + occupancy(_normalised(likely * likelihood), shots, settings.typical)) / 2
-    return ShownPosterior(held, score, tuple(weights))
+    return ShownPosterior(held, score, weight)
 
 
 def probability_unclaimed(held: Array, score: Array) -> Array:
@@ -111,16 +87,6 @@ def probability_unclaimed(held: Array, score: Array) -> Array:
 
 def _normalised(rows: Array) -> Array:
     return np.asarray(rows / rows.sum(axis=1, keepdims=True))
-
-
-def _against_noise(parts: Sequence[Array], weights: Sequence[float], shape: tuple[int, ...]) -> Array:
-    """Return (K,): how much higher the first kind of evidence peaks than noise of unit variance would.
-
-    A step that nobody says has a flat prior, so that it cannot be compared with its own average.
-    """
-    if not parts:
-        return np.ones(shape[0])
-    return np.asarray(np.exp(weights[0] * parts[0]).mean(axis=1) / math.exp(weights[0] ** 2 / 2))
 
 
 def occupancy(centers: Array, shots: Sequence[slice], seconds: float) -> Array:

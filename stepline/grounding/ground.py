@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stepline.errors import ShapeError
-from stepline.grounding.evidence import activity_evidence, contrast, motion_by_second, shot_slices, similarity
-from stepline.grounding.fusion import Flags, ShownPosterior, best_lag, fuse, occupancy, with_verdict
+from stepline.grounding.evidence import contrast, shot_slices, similarity
+from stepline.grounding.fusion import Flags, ShownPosterior, fuse, occupancy, with_verdict
 from stepline.grounding.said_to_shown import Array, load_prior
 from stepline.grounding.settings import GroundSettings
-from stepline.grounding.shots import assign_to_shots, shot_units
+from stepline.grounding.shots import assign_to_shots, shot_units, talking_heads
 from stepline.grounding.windows import (
     GroundingWindow,
     cut_activity,
@@ -148,43 +148,69 @@ def _ground_windows(given: _Inputs, windows: Sequence[GroundingWindow], settings
 
 def _ground(given: _Inputs, settings: GroundSettings) -> Grounding:
     """Ground the steps of one window, or of a whole short video."""
-    steps, duration, transcript, activity = given.steps, given.duration, given.transcript, given.activity
-    features, step_vectors, visible = given.features, given.step_vectors, given.visible
+    steps, duration, activity = given.steps, given.duration, given.activity
     seconds = math.ceil(duration)
-    shots = shot_slices(activity.cuts if activity else (), seconds)
-    passages = [_spoken_passages(step, transcript, duration) for step in steps]
+    passages = [_spoken_passages(step, given.transcript, duration) for step in steps]
     said = np.array([step.said is not None for step in steps], dtype=bool)
-    by_shots = activity is not None and len(activity.looks) > 0 and 0 < len(steps) <= len(shots)
-    rate = settings.shown_rate_shots if by_shots else settings.shown_rate
-    if by_shots and visible is None:  # not for one long take: its hands are seen whatever the words
-        visible = _visibility_of_wording(features, step_vectors)
-    base = _shown_before_evidence(said, rate, visible, settings)
-    speech = fuse(_prior(passages, 0.0, seconds), [], said, base, shots, settings)
-    likeness = _likeness(features, step_vectors, shots, (len(steps), seconds), settings)
-    prior_at = functools.partial(_prior, passages, seconds=seconds)
-    if activity is not None and by_shots:
-        chat = _chat_by_second(steps, transcript, seconds)
-        units = shot_units(activity, shots, prior_at(settings.lag_usual), chat, features)
-        weight = settings.likeness_shots if likeness.any() else 0.0
-        assignment = assign_to_shots(prior_at, steps, weight * likeness, base, units, settings)
-        centers = np.zeros(likeness.shape)
-        for column, unit in zip(assignment.pairs.T, units.slices, strict=True):
-            centers[:, (unit.start + unit.stop - 1) // 2] = column  # a step is likeliest in the middle of its shot
-        shots, lag = units.slices, assignment.lag
-        held = occupancy(centers / centers.sum(axis=1, keepdims=True), shots, settings.typical)
-        posterior = ShownPosterior(held, assignment.shown, (weight, 1.0))
-    else:
-        motion = motion_by_second(activity, seconds) if activity is not None else None
-        parts = [likeness, activity_evidence(motion, shots, likeness.shape)]
-        lag = best_lag(prior_at, parts, said, settings)
-        posterior = fuse(prior_at(lag), parts, said, base, shots, settings)
+    prior = _prior(passages, settings.lag_usual, seconds)
+    base = _shown_before_evidence(said, settings.shown_rate, given.visible, settings)
+    speech = fuse(prior, np.zeros(prior.shape), said, base, 0.0, settings)
+    shots = shot_slices(activity.cuts if activity else (), seconds)
+    likeness = _likeness(given.features, given.step_vectors, shots, prior.shape, settings)
+    conse = given.features is not None and given.features.backbone == "conse"
+    penalty = settings.likeness_penalty_conse if conse else settings.likeness_penalty
+    posterior = fuse(prior, likeness, said, base, penalty, settings) if likeness.any() else speech
+    lag, sent = settings.lag_usual, np.zeros(len(steps), dtype=bool)
+    if activity is not None and len(activity.looks) > 0 and 0 < len(steps) <= len(shots):
+        chat = _chat_by_second(steps, given.transcript, seconds)
+        sent = ~said | _said_over_talk(talking_heads(activity, shots, prior, chat), passages, settings)
+        if sent.any():
+            moved, lag = _by_shots(given, likeness, passages, chat, shots, settings)
+            rows = np.where(sent[:, None], moved.occupancy, posterior.occupancy)
+            posterior = ShownPosterior(rows, np.where(sent, moved.score, posterior.score), posterior.weight)
     grounded = tuple(
         with_verdict(step, row, float(score), shots, duration, settings)
         for step, row, score in zip(steps, posterior.occupancy, posterior.score, strict=True)
     )
     alignment = Alignment(tuple(step.text for step in steps), posterior.expected.astype(np.float32), 1.0, "probability")
-    looked = features is not None or activity is not None
-    return Grounding(grounded, alignment, _report(speech, posterior, lag, len(shots), looked))
+    looked = given.features is not None or activity is not None
+    return Grounding(grounded, alignment, _report(speech, posterior, lag, sent, len(shots), looked))
+
+
+def _said_over_talk(talk: Array, passages: Sequence[Sequence[Span]], settings: GroundSettings) -> Flags:
+    """Return (K,): the picture shows a talking head while the step is said; talk: (T,) log odds against doing."""
+    flags = np.zeros(len(passages), dtype=bool)
+    for k, spans in enumerate(passages):
+        during = [talk[int(span.start) : math.ceil(span.end)] for span in spans]
+        flags[k] = bool(during) and float(np.concatenate(during).mean()) < -settings.talk
+    return flags
+
+
+def _by_shots(
+    given: _Inputs,
+    likeness: Array,
+    passages: Sequence[Sequence[Span]],
+    chat: Array,
+    shots: Sequence[slice],
+    settings: GroundSettings,
+) -> tuple[ShownPosterior, float]:
+    """Return where every step is shown if shots are the places, and the lag of the video's pictures."""
+    assert given.activity is not None
+    steps, seconds = given.steps, likeness.shape[1]
+    visible = given.visible
+    if visible is None:
+        visible = _visibility_of_wording(given.features, given.step_vectors)
+    said = np.array([step.said is not None for step in steps], dtype=bool)
+    base = _shown_before_evidence(said, settings.shown_rate_shots, visible, settings)
+    prior_at = functools.partial(_prior, passages, seconds=seconds)
+    units = shot_units(given.activity, shots, prior_at(settings.lag_usual), chat, given.features)
+    weight = settings.likeness_shots if likeness.any() else 0.0
+    assignment = assign_to_shots(prior_at, steps, weight * likeness, base, units, settings)
+    centers = np.zeros(likeness.shape)
+    for column, unit in zip(assignment.pairs.T, units.slices, strict=True):
+        centers[:, (unit.start + unit.stop - 1) // 2] = column  # a step is likeliest in the middle of its shot
+    rows = occupancy(centers / centers.sum(axis=1, keepdims=True), units.slices, settings.typical)
+    return ShownPosterior(rows, assignment.shown, weight), assignment.lag
 
 
 def _chat_by_second(steps: Sequence[Step], transcript: Transcript | None, seconds: int) -> Array:
@@ -262,15 +288,16 @@ def _merge_reports(reports: Sequence[GroundReport]) -> GroundReport:
     return GroundReport(likeness, motion, lag, moved, shots, note)
 
 
-def _report(speech: ShownPosterior, posterior: ShownPosterior, lag: float, shots: int, looked: bool) -> GroundReport:
+def _report(
+    speech: ShownPosterior, posterior: ShownPosterior, lag: float, sent: Flags, shots: int, looked: bool
+) -> GroundReport:
     moved = int((np.abs(speech.best - posterior.best) > 2).sum())
-    likeness, motion = posterior.weights
     if not looked:
         note = "speech alone: no pictures were given"
-    elif not any(posterior.weights):
-        note = "speech alone: the pictures do not agree with the speech anywhere, so they weigh nothing"
+    elif not posterior.weight and not sent.any():
+        note = "speech alone: the pictures do not tell where anything is done, so they weigh nothing"
     else:
-        note = f"likeness weighs {likeness:.1f}, motion {motion:.1f}, pictures come {lag:+.0f} s after the words"
-        note = f"{note}; {moved} of {len(posterior.best)} steps moved by more than 2 s"
+        note = f"likeness weighs {posterior.weight:.1f}, {int(sent.sum())} of {len(sent)} steps are placed by shots"
+        note = f"{note}; {moved} moved by more than 2 s"
     log.info("grounding: %s", note)
-    return GroundReport(likeness, motion, lag, moved, shots, note)
+    return GroundReport(posterior.weight, float(sent.any()), lag, moved, shots, note)

@@ -20,19 +20,18 @@ class CoarseSettings(Settings):
 class GroundSettings(Settings):
     """Where a step is shown, by where it is said and what is seen."""
 
-    shown_rate: Fraction = 0.6  # P(a written step is shown), before any evidence; NaSVA: 0.606 of its steps are
-    shown_rate_shots: Fraction = 0.83  # the same in a video cut into as many shots as it has steps; drawn videos: 0.82
+    shown_rate: Fraction = 0.9  # P(a written step is shown) where the picture cannot tell; real clips: .92
+    shown_rate_shots: Fraction = 0.83  # the same of a step whose words lie on a talking head; drawn videos: 0.82
     unsaid_rate: Fraction = 0.3  # the same for a step that nobody speaks of (a recipe's line); a guess
     shown_threshold: Fraction = 0.5  # P(shown) below which a step is only "said"
-    likeness_penalty: NonNegative = 0.25  # nats a unit of weight that likeness must earn
-    motion_usual: NonNegative = 0.5  # weight of motion before the video is seen
-    motion_penalty: NonNegative = 0.5  # nats a unit away from it
+    talk: NonNegative = 1.0  # nats against doing from which a talking head may send its steps elsewhere
+    likeness_penalty: NonNegative = 2.0  # nats a unit of weight that likeness must earn
+    likeness_penalty_conse: NonNegative = 4.0  # the same of ConSE's, which less lets carry steps away on real clips
     vision_limit: Positive = 2.0  # greatest weight that vision may earn, a standard deviation; keeps it finite
     vision_alone: Positive = 2.0  # the weight of likeness where nothing is said, so that none can be earned
-    lag_reach: NonNegative = 6.0  # seconds, the greatest lag between words and pictures; 0 = none
+    lag_reach: NonNegative = 6.0  # seconds, the greatest lag of the steps that talking heads send elsewhere
     lag_spread: Positive = 2.0  # seconds, how the lag varies from video to video; WhenAct: 1.2 under coarse windows
-    lag_proof: NonNegative = 0.5  # nats by which a lag must explain the pictures better than none
-    lag_usual: float = 2.0  # seconds, the lag of videos that are cut to their words; drawn videos
+    lag_usual: float = 1.0  # seconds by which pictures follow the words; WhenAct: 1.0
     likeness_shots: NonNegative = 0.4  # weight of likeness, a standard deviation, among shots
     unwritten: Fraction = 0.15  # share of the shots in which something is done that is no step
     order: NonNegative = 0.8  # nats that a pair of steps shown in another order costs

@@ -74,7 +74,7 @@ def shot_units(
     """Return the units of a video. prior: (K, T) where steps are shown; chat: (T,) seconds of speech of no step."""
     seconds = prior.shape[1]
     looks = known_mean_by_second(activity.looks, activity.rate, seconds)
-    talk = _odds_by_look(_group_by_look(shots, looks), shots, prior, chat)  # (C,)
+    talk, _ = _odds_by_look(_group_by_look(shots, looks), shots, prior, chat)  # (C,)
     peaks = np.log(known_mean_by_second(activity.peaks[:, None], activity.rate, seconds)[:, 0] + STILL)
     usual = float(np.nanmedian(peaks)) if np.isfinite(peaks).any() else 0.0
     slices, odds = [], []
@@ -112,10 +112,20 @@ def _group_by_look(shots: Sequence[slice], looks: Array) -> Array:
     return np.asarray(fcluster(linkage(medians, "average", "cityblock"), ALIKE * medians.shape[1], "distance"))
 
 
-def _odds_by_look(groups: Array, shots: Sequence[slice], prior: Array, chat: Array) -> Array:
-    """Return the log odds of doing (C,) that the company of each look tells: steps, chat, how often it comes."""
+def talking_heads(activity: "Activity", shots: Sequence[slice], prior: Array, chat: Array) -> Array:
+    """Return (T,): log odds against doing, at most 0, where a look comes again and draws more chat than steps.
+
+    Of all that speaks for or against doing, this alone holds on real clips (docs/real_clips.md).
+    """
+    looks = known_mean_by_second(activity.looks, activity.rate, prior.shape[1])
+    _, again = _odds_by_look(_group_by_look(shots, looks), shots, prior, chat)
+    return np.repeat(again, [shot.stop - shot.start for shot in shots])
+
+
+def _odds_by_look(groups: Array, shots: Sequence[slice], prior: Array, chat: Array) -> tuple[Array, Array]:
+    """Return the log odds of doing (C,) that the company of each look tells, and what its coming again has in them."""
     steps = prior.sum(axis=0)
-    odds = np.zeros(len(shots))
+    odds, returns = np.zeros(len(shots)), np.zeros(len(shots))
     for n, group in enumerate(groups):
         alike = [m for m, other in enumerate(groups) if other == group]
         members = np.concatenate([np.arange(shots[m].start, shots[m].stop) for m in alike])
@@ -123,8 +133,9 @@ def _odds_by_look(groups: Array, shots: Sequence[slice], prior: Array, chat: Arr
         log_steps = _density(steps[members].sum(), steps.sum(), FEW_STEPS, fraction)
         log_chat = _density(chat[members].sum() / UTTERANCE, chat.sum() / UTTERANCE, FEW_CHAT, fraction)
         again = np.log1p(sum(abs(m - n) > 1 for m in alike)) * np.clip(1 + 2 * (log_chat - log_steps), 0, 1)
-        odds[n] = STEPS * log_steps + CHAT * log_chat + AGAIN * again + BASE
-    return odds
+        returns[n] = AGAIN * again
+        odds[n] = STEPS * log_steps + CHAT * log_chat + returns[n] + BASE
+    return odds, returns
 
 
 def _density(part: float, whole: float, few: float, fraction: float) -> float:

@@ -7,10 +7,8 @@ from stepline.errors import ShapeError
 from stepline.grounding import evidence
 from stepline.grounding.said_to_shown import load_prior
 from stepline.records import FeatureSequence, Span
-from stepline.vision import Activity
 
 ONE_SHOT = [slice(0, 60)]
-EARN = evidence.WeightPrior(usual=0.0, penalty=1.0)
 
 
 def features(values: list[list[float]], rate: float = 1.0) -> FeatureSequence:
@@ -59,20 +57,10 @@ def test_shots_cover_every_second_once():
     assert evidence.shot_slices((), 3) == [slice(0, 3)]
 
 
-def test_the_jump_at_a_cut_is_not_motion():
-    motion = evidence.motion_by_second(Activity(np.array([0.1, 0.9, 0.3], np.float32), cuts=(1.2,), rate=1.0), 4)
-    np.testing.assert_allclose(motion, [0.1, np.nan, 0.3, np.nan], rtol=1e-6)
-
-
 def test_a_bayes_factor_compares_the_said_seconds_with_the_average():
     # exp(ln 3) at the said second, 1 elsewhere: 3 / ((3 + 1 + 1) / 3)
     prior, z = np.array([[1.0, 0.0, 0.0]]), np.array([[np.log(3), 0.0, 0.0]])
     np.testing.assert_allclose(evidence.bayes_factors(prior, z), [9 / 5])
-
-
-def test_a_weight_costs_what_it_is_away_from_the_usual_one():
-    prior = evidence.WeightPrior(usual=0.5, penalty=2.0)
-    assert [prior.cost(w) for w in (0.0, 0.5, 2.0)] == [1.0, 0.0, 3.0]
 
 
 def planted(agrees: float) -> tuple[np.ndarray, np.ndarray]:
@@ -87,18 +75,17 @@ def planted(agrees: float) -> tuple[np.ndarray, np.ndarray]:
 
 def test_evidence_that_agrees_with_the_speech_earns_weight():
     prior, z = planted(agrees=2.0)
-    assert evidence.fit_weights(prior, [z], [EARN], 3.0)[0] >= 0.5
+    assert evidence.fit_weight(prior, z, 1.0, 3.0) >= 0.5
 
 
 @pytest.mark.parametrize("agrees", [0.0, -2.0])
 def test_evidence_that_does_not_agree_weighs_nothing(agrees: float):
     prior, z = planted(agrees)
-    assert evidence.fit_weights(prior, [z], [EARN], 3.0) == [0.0]
+    assert evidence.fit_weight(prior, z, 1.0, 3.0) == 0.0
 
 
-def test_useful_evidence_keeps_its_weight_beside_useless_evidence():
-    prior, good = planted(2.0)
-    useless = np.random.default_rng(8).normal(size=good.shape)
-    weights = evidence.fit_weights(prior, [useless, good], [EARN, EARN], 3.0)
-    assert weights[0] == 0.0
-    assert weights[1] >= 0.5
+def test_a_weight_must_earn_its_penalty():
+    prior, z = planted(agrees=2.0)
+    weights = [evidence.fit_weight(prior, z, penalty, 3.0) for penalty in (0.0, 1.0, 4.0, 1000.0)]
+    assert weights == sorted(weights, reverse=True)
+    assert weights[-1] == 0.0

@@ -26,9 +26,9 @@ def pictures(centers: dict[int, int], strength: float = 2.0) -> FeatureSequence:
     return FeatureSequence(values, 1.0, "test")
 
 
-def test_speech_alone_places_a_step_at_its_words():
+def test_speech_alone_places_a_step_a_second_after_the_middle_of_its_words():
     grounding = ground(spoken(10.0, 40.0), duration=60.0)
-    assert [step.at for step in grounding.steps] == [11.5, 41.5]
+    assert [step.at for step in grounding.steps] == [12.5, 42.5]
     assert all(step.at in step.spans[0] for step in grounding.steps)
     assert [step.status for step in grounding.steps] == ["shown", "shown"]
     assert grounding.report.note == "speech alone: no pictures were given"
@@ -62,15 +62,21 @@ def test_pictures_that_all_look_alike_change_nothing():
     assert "weigh nothing" in seen.report.note
 
 
-def test_a_step_said_while_nothing_moves_is_only_said():
-    # hands move in [20, 50) where four steps are said; the first is said at 5 s over a still picture
+def test_motion_alone_moves_no_step_and_calls_none_only_said():
+    # Hands move in [20, 50) where four steps are said; the first is said at 5 s over a still picture. On real clips
+    # that says nothing of whether it is shown.
     motion = np.full(60, 0.002, np.float32)
     motion[20:50] = 0.05
-    grounding = ground(spoken(5, 22, 29, 36, 43), duration=60.0, activity=Activity(motion, (), 1.0))
-    assert grounding.report.motion > 0
-    first, *others = grounding.steps
-    assert (first.status, first.at, first.spans) == ("said", None, ())
-    assert all(step.status == "shown" for step in others)
+    steps = spoken(5, 22, 29, 36, 43)
+    assert ground(steps, duration=60.0, activity=Activity(motion, (), 1.0)).steps == ground(steps, duration=60.0).steps
+
+
+def test_where_no_presenter_comes_again_the_words_decide_the_place_exactly():
+    scenes = ["talk", "hands", "hands", "hands", "hands", "hands"]
+    steps = spoken(3.0, 9.0, 17.0, 33.0)
+    alone, seen = ground(steps, duration=48.0), ground(steps, duration=48.0, activity=edited(scenes, 8))
+    assert [step.at for step in seen.steps] == [step.at for step in alone.steps]
+    assert [step.score for step in seen.steps] == [step.score for step in alone.steps]
 
 
 def test_spans_stop_at_cuts_and_at_the_end():
@@ -134,12 +140,12 @@ def test_no_steps_give_an_empty_grounding():
 
 
 def test_wording_decides_where_nothing_else_does():
-    steps = ground(spoken(10.0, 40.0), duration=60.0, visible=[0.7, 0.1]).steps
+    steps = ground(spoken(10.0, 40.0), duration=60.0, visible=[0.7, 0.005]).steps
     assert [step.status for step in steps] == ["shown", "said"]
 
 
 def test_the_threshold_is_a_setting():
-    (step,) = ground(spoken(10.0), duration=60.0, settings=GroundSettings(shown_threshold=0.7)).steps
+    (step,) = ground(spoken(10.0), duration=60.0, settings=GroundSettings(shown_threshold=0.95)).steps
     assert step.status == "said"
 
 
