@@ -24,7 +24,7 @@ class GroundSettings(Settings):
     shown_rate_shots: Fraction = 0.83  # the same of a step whose words lie on a talking head; drawn videos: 0.82
     unsaid_rate: Fraction = 0.3  # the same for a step that nobody speaks of (a recipe's line); a guess
     shown_threshold: Fraction = 0.5  # P(shown) below which a step is only "said"
-    talk: NonNegative = 1.0  # nats against doing from which a talking head may send its steps elsewhere
+    talk: NonNegative = 0.5  # nats against doing from which a talking head may send its steps elsewhere
     likeness_penalty: NonNegative = 2.0  # nats a unit of weight that likeness must earn
     likeness_penalty_conse: NonNegative = 4.0  # the same of ConSE's, which less lets carry steps away on real clips
     vision_limit: Positive = 2.0  # greatest weight that vision may earn, a standard deviation; keeps it finite
