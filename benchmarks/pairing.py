@@ -27,7 +27,7 @@ import numpy as np
 
 from stepline.sieve_swap.agreement.quantities import FUNCTION, stem
 from stepline.sieve_swap.content_words import generic_words
-from stepline.sieve_swap.pairing import Pairing, Vocabulary, WordSets
+from stepline.sieve_swap.pairing import PairFinder, WordSets, WordVocabulary
 from stepline.sieve_swap.settings import PairingSettings
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "recipes_json" / "recipes.json.gz"
@@ -40,7 +40,7 @@ def words_of(text: str) -> list[str]:
     return sorted({stem(word) for word in re.findall(r"[a-z]{2,}", text.lower()) if word not in FUNCTION})
 
 
-def real_sets(vocabulary: Vocabulary) -> tuple[list[list[int]], list[list[int]]]:
+def real_sets(vocabulary: WordVocabulary) -> tuple[list[list[int]], list[list[int]]]:
     with gzip.open(DATA) as file:
         recipes = list(json.load(file).values())
     generic = generic_words()
@@ -102,7 +102,7 @@ def main() -> None:
         return
     chance = np.random.default_rng(SEED)
     settings = PairingSettings()
-    vocabulary = Vocabulary()
+    vocabulary = WordVocabulary()
     real = real_sets(vocabulary)
     documents = inflate(*real, wanted.documents, chance)
     videos = videos_of(*documents, wanted.videos, chance)
@@ -115,7 +115,7 @@ def main() -> None:
     sample = np.stack(
         [chance.integers(0, wanted.videos, SAMPLED), chance.integers(0, wanted.documents, SAMPLED)], axis=1
     ).tolist()
-    index_seconds, pairing = cpu(lambda: Pairing(*document_sets, len(vocabulary)))
+    index_seconds, pairing = cpu(lambda: PairFinder(*document_sets, len(vocabulary)))
     loops, plain, ours = [], [], []
     sampled = (python_videos, python_documents, sample, settings)
     plain.append(cpu(lambda: pairwise(*sampled, title_first=False)))
@@ -171,7 +171,7 @@ def pair_alone(file: Path) -> None:
         WordSets(*(arrays[f"{name}{part}"] for part in ("starts", "words", "unknown")))
         for name in ("dt", "dc", "vt", "vc")
     )
-    pairing = Pairing(titles, contents, int(arrays["vocabulary"]))
+    pairing = PairFinder(titles, contents, int(arrays["vocabulary"]))
     sizes = video_contents.sizes
     for video in range(0, len(sizes), 10):  # one after another, so that their number changes nothing
         pairing.pairs(video_titles[video], video_contents[video], int(sizes[video]), PairingSettings())

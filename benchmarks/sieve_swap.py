@@ -34,10 +34,10 @@ from sieve_swap_scores import (
 from stepline.pipeline.batch import transcribe
 from stepline.records import Matrix, Record, Sentence, Span, Transcript, Video
 from stepline.sieve_swap.agreement import change
-from stepline.sieve_swap.instruction_classifier import instructing
+from stepline.sieve_swap.instruction_classifier import are_instructions
 from stepline.sieve_swap.output import read_pairs as read_paired
 from stepline.sieve_swap.run import Job, run
-from stepline.sieve_swap.settings import MatchSettings, SieveSwapSettings
+from stepline.sieve_swap.settings import SieveSwapSettings, SwapSettings
 from stepline.sieve_swap.swap import sieve_and_swap
 from stepline.storage import write_parquet
 from stepline.text import embed
@@ -69,7 +69,7 @@ def calibrated(encode: Encode) -> dict[str, object]:
     pairs = read_pairs()
     said = encode([pair.said for pair in pairs])
     cosine = (said * encode([pair.step for pair in pairs])).sum(axis=1)
-    heard = instructing([pair.said for pair in pairs], 0.5, said)
+    heard = are_instructions([pair.said for pair in pairs], 0.5, said)
     table = [pair_rates(pairs, cosine, heard, threshold) for threshold in GRID]
     best = {sieve: max(table, key=lambda row: row[f"{sieve} f1"])["threshold"] for sieve in ("similarity", "wording")}
     spread = {
@@ -107,7 +107,7 @@ def paired_documents(videos: Sequence[MadeVideo], base: TextBase, encode: Encode
 
 
 def measured(
-    videos: Sequence[MadeVideo], base: TextBase, settings: MatchSettings, encode: Encode, paired: Sequence[np.ndarray]
+    videos: Sequence[MadeVideo], base: TextBase, settings: SwapSettings, encode: Encode, paired: Sequence[np.ndarray]
 ) -> dict[str, object]:
     """Return the scores of one half under one setting."""
     made = sieve_and_swap([video.record for video in videos], base, settings, paired=paired, embed=encode)
@@ -122,7 +122,7 @@ def measured(
     return result
 
 
-def plans(best: dict[str, float]) -> dict[str, MatchSettings]:
+def plans(best: dict[str, float]) -> dict[str, SwapSettings]:
     """Return what is compared: the paper's rule at its own and at the calibrated threshold, and what goes beyond."""
     paper = {"sieve": "similarity", "similarity": best["similarity"], "swap_similarity": 0.0}
     wording = {"similarity": best["wording"], "swap_similarity": 0.0}
@@ -140,7 +140,7 @@ def plans(best: dict[str, float]) -> dict[str, MatchSettings]:
         "the same, swapped from 0.60, in a document's order": {"similarity": best["wording"], "method": "monotone"},
         "the defaults": {},
     }
-    return {name: MatchSettings.model_validate({"scope": "all"} | fields) for name, fields in given.items()}
+    return {name: SwapSettings.model_validate({"scope": "all"} | fields) for name, fields in given.items()}
 
 
 def told(identity: str, texts: Sequence[str], times: Sequence[tuple[float, float]]) -> Record:
@@ -171,7 +171,7 @@ def clips() -> list[Record]:
     return [transcribe(DATA / "videos" / f"{name}.mp4") for name in CLIPS]
 
 
-def elsewhere(base: TextBase, chosen: dict[str, MatchSettings], encode: Encode) -> dict[str, object]:
+def elsewhere(base: TextBase, chosen: dict[str, SwapSettings], encode: Encode) -> dict[str, object]:
     """Return the share of sentences sieved out of other texts, by each plan, and the swaps of the last plan."""
     shares: dict[str, object] = {}
     for name, records in (("tutorialvqa", tutorials()), ("youcook2", youcook2()), ("clips", clips())):
@@ -190,7 +190,7 @@ def elsewhere(base: TextBase, chosen: dict[str, MatchSettings], encode: Encode) 
 
 
 def to_read(
-    videos: Sequence[MadeVideo], base: TextBase, settings: MatchSettings, encode: Encode, others: dict[str, object]
+    videos: Sequence[MadeVideo], base: TextBase, settings: SwapSettings, encode: Encode, others: dict[str, object]
 ) -> list[dict[str, object]]:
     """Return the swaps that a person judges, drawn by seed; others: the swaps of `elsewhere`."""
     outside = [video for video in videos if not video.in_base]

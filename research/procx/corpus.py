@@ -41,7 +41,7 @@ from stepline.procx.dataset import gather_samples
 from stepline.procx.settings import DataSettings, VocabularySettings
 from stepline.procx.vocabulary import Vocabulary, train_vocabulary
 from stepline.records import FeatureSequence, Matrix, Record, Sentence
-from stepline.sieve_swap.settings import MatchSettings
+from stepline.sieve_swap.settings import SwapSettings
 from stepline.sieve_swap.swap import sieve_and_swap
 from stepline.storage import from_json, to_json, write_atomic
 from stepline.text import embed
@@ -141,7 +141,7 @@ def _by_wording(videos: Sequence[SimulatedVideo], seed: int, folder: Path) -> di
             base = build_base([Path(scratch, "recipes.json")], Path(scratch, "base"))
             embedder = CachedEmbedder()
             told = {
-                words: sieve_and_swap(records, base, MatchSettings(variant=words, merge="before"), embed=embedder)
+                words: sieve_and_swap(records, base, SwapSettings(variant=words, merge="before"), embed=embedder)
                 for words in MADE_WORDINGS
             }
         trees = {words: [json.loads(to_json(one)) for one in found] for words, found in told.items()}

@@ -22,7 +22,7 @@ from stepline.cli.common import (
 )
 
 if TYPE_CHECKING:
-    from stepline.sieve_swap.run import Job, Outcome
+    from stepline.sieve_swap.run import Job, RunResult
     from stepline.text_base.manifest import Manifest
     from stepline.text_base.settings import TextBaseSettings
 
@@ -192,9 +192,9 @@ def show(base: Path, as_json: bool) -> None:
     Example:
       stepline text-base show base
     """
-    from stepline.text_base.index import present_manifest
+    from stepline.text_base.index import require_manifest
 
-    manifest = present_manifest(base)
+    manifest = require_manifest(base)
     text = json.dumps(manifest.model_dump(mode="json"), ensure_ascii=False, indent=2)
     click.echo(text if as_json else describe_base(manifest))
 
@@ -320,7 +320,7 @@ def _records(videos: tuple[Path, ...], out: Path) -> Path:
     return heard
 
 
-def _sieve_swap_table(job: "Job", outcome: "Outcome") -> str:
+def _sieve_swap_table(job: "Job", outcome: "RunResult") -> str:
     """Return the counts as a table."""
     counted = outcome.statistics
     groups = {"videos": counted.videos, "sentences": counted.sentences, "swaps": counted.checks}

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from stepline.nasva.settings import AlignerSettings
 from stepline.settings import Count, CountOrZero, Fraction, NonNegative, Positive, Settings
-from stepline.sieve_swap.settings import MatchSettings, PairingSettings
+from stepline.sieve_swap.settings import PairingSettings, SwapSettings
 
 MIB = 2**20  # bytes; sizes in settings are in MiB
 
@@ -154,7 +154,7 @@ class SwapStageSettings(Settings):
 
     base: Path | None = None  # folder of a text base, which `stepline text-base build` makes
     pairing: PairingSettings = PairingSettings()
-    match: MatchSettings = MatchSettings()
+    match: SwapSettings = SwapSettings()
 
 
 class CleanSettings(Settings):

@@ -1,12 +1,10 @@
-"""The content words of a text base's documents, found once and kept in files named by their content.
-
-Finding them is the slowest part of pairing (about 10,000 words a CPU second), so an interrupted run goes on where it
-stopped, and a base that grew only does what is new.
-
-Content words: the lemmas of nouns, verbs, adverbs and adjectives (section 4.2), with numerals and units on demand.
+"""Content words: the lemmas of nouns, verbs, adverbs and adjectives (section 4.2), with numerals and units on demand.
 
 The paper names the word classes and lemmatisation, not the tool; here it is spaCy's en_core_web_sm without its
 parser. Names count as nouns: in titles the tagger takes most nouns for names.
+
+Finding those of a text base's documents is the slowest part of pairing (about 10,000 words a CPU second), so they are
+kept in files named by their content: an interrupted run goes on where it stopped, and a base that grew does the new.
 """
 
 import hashlib
@@ -20,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stepline.sieve_swap.pairing import Vocabulary, WordSets
+from stepline.sieve_swap.pairing import WordSets, WordVocabulary
 from stepline.sieve_swap.settings import SieveSwapSettings
 from stepline.storage import atomic_path
 from stepline.text_base.base import TextBase
@@ -93,13 +91,13 @@ class DocumentWords:
 
     titles: WordSets
     contents: WordSets
-    vocabulary: Vocabulary
+    vocabulary: WordVocabulary
     digest: str
 
 
 def document_words(base: TextBase, folder: Path, settings: SieveSwapSettings) -> DocumentWords:
     """Return the words of every document of a base; those not yet in `folder` are found and written there."""
-    vocabulary = Vocabulary()
+    vocabulary = WordVocabulary()
     titles, contents, whole = [], [], hashlib.sha256()
     for number, documents in enumerate(_blocks(base, settings.run.words)):
         digest = _digest(documents, numerals=settings.pairing.numerals)
@@ -143,7 +141,7 @@ def _write(documents: Sequence[Document], file: Path, *, numerals: bool) -> None
         parquet.write_table(arrow.table(columns, schema=schema), partial)
 
 
-def _read(file: Path, vocabulary: Vocabulary) -> tuple[WordSets, WordSets]:
+def _read(file: Path, vocabulary: WordVocabulary) -> tuple[WordSets, WordSets]:
     import pyarrow.parquet as parquet
 
     table = parquet.read_table(file)
@@ -151,7 +149,7 @@ def _read(file: Path, vocabulary: Vocabulary) -> tuple[WordSets, WordSets]:
     return title, content
 
 
-def _sets(column: "ListColumn", vocabulary: Vocabulary) -> WordSets:
+def _sets(column: "ListColumn", vocabulary: WordVocabulary) -> WordSets:
     """Return an Arrow column of word lists as sets of numbers, without a Python object a word."""
     encoded = column.flatten().dictionary_encode()
     numbers = np.asarray(vocabulary.add(encoded.dictionary.to_pylist()), dtype=np.int32)

@@ -18,7 +18,7 @@ ENCODER = "minilm"  # whose vectors the weights are for
 IDLE_TALK = "it sounds like no instruction"
 
 
-def instructs(vectors: Matrix) -> Matrix:
+def instruction_probability(vectors: Matrix) -> Matrix:
     """Return P(it tells a step) of each sentence, (S,), from its MiniLM vector (S, 384).
 
     Raises ShapeError for another width.
@@ -29,13 +29,13 @@ def instructs(vectors: Matrix) -> Matrix:
     return (1 / (1 + np.exp(-(vectors.astype(np.float64) @ weights + intercept)))).astype(np.float32)
 
 
-def instructing(texts: Sequence[str], floor: float, vectors: Matrix | None = None) -> list[bool]:
+def are_instructions(texts: Sequence[str], floor: float, vectors: Matrix | None = None) -> list[bool]:
     """Tell for each text whether P(it tells a step) reaches the floor; vectors: its MiniLM vectors, if at hand."""
     if vectors is None:
         from stepline.text import embed
 
         vectors = embed(texts, model=ENCODER)
-    return [bool(chance >= floor) for chance in instructs(vectors)]
+    return [bool(chance >= floor) for chance in instruction_probability(vectors)]
 
 
 @functools.cache

@@ -1,6 +1,7 @@
-"""Which step each piece of narration tells, or why it tells none (section 4.2, eq. 6).
+"""Nearest human-written step of each piece of narration, or why it has none (section 4.2, eq. 6).
 
-Sentences matched to the steps of one document in its order, or to none: dynamic programming with an idle state.
+`nearest_steps` looks each piece up by itself, as the paper does. `ordered_steps` aligns the narration with the steps of
+one document in its order, by dynamic programming with an idle state (`align_in_order`).
 """
 
 from collections.abc import Sequence
@@ -13,8 +14,8 @@ import numpy.typing as npt
 from stepline.errors import ShapeError
 from stepline.records import Matrix
 from stepline.sieve_swap.agreement import change
-from stepline.sieve_swap.segments import Segment, join, near
-from stepline.sieve_swap.settings import MatchSettings
+from stepline.sieve_swap.segments import NarrationSegment, join, near
+from stepline.sieve_swap.settings import SwapSettings
 from stepline.text_base.base import TextBase
 from stepline.text_base.documents import TextStep
 
@@ -23,7 +24,7 @@ Assigned: TypeAlias = npt.NDArray[np.int64]
 IDLE = -1  # the sentence tells no step
 
 
-def monotone(similarity: Matrix, floor: float) -> tuple[Assigned, float]:
+def align_in_order(similarity: Matrix, floor: float) -> tuple[Assigned, float]:
     """Return the step of each sentence, IDLE for none, and the total gain; step numbers never go back.
 
     similarity: (S, K) cosine of sentence and step. A sentence at a step gains similarity - floor, an idle one 0; the
@@ -64,7 +65,7 @@ def _traced(taken: npt.NDArray[np.bool_], came_from: Assigned) -> Assigned:
     return assigned
 
 
-Documents: TypeAlias = npt.NDArray[np.int64]
+DocumentIds: TypeAlias = npt.NDArray[np.int64]
 
 FAR = "no step is near enough"
 UNORDERED = "no step of the document that fits best is near enough, in its order"
@@ -77,33 +78,37 @@ ROUNDING = 1e-6  # of a cosine of float32 vectors, so that equal texts reach a t
 class Match:
     """A piece of narration and the step that it tells; similarity: their cosine."""
 
-    segment: Segment
+    segment: NarrationSegment
     step: TextStep
     similarity: float
 
 
 @dataclass(frozen=True)
-class Unswapped:
+class KeptAsSaid:
     """A piece of narration that tells a step, though no written one is near enough and agrees: it keeps its words."""
 
-    segment: Segment
+    segment: NarrationSegment
     similarity: float
 
 
 @dataclass(frozen=True)
-class Miss:
+class SieveRejection:
     """A piece of narration that is sieved out. reason: one of a few, fit for counting."""
 
-    segment: Segment
+    segment: NarrationSegment
     reason: str
 
 
-Outcome: TypeAlias = Match | Unswapped | Miss
+SegmentOutcome: TypeAlias = Match | KeptAsSaid | SieveRejection
 
 
 def nearest_steps(
-    told: Sequence[Segment], vectors: Matrix, base: TextBase, documents: Documents | None, settings: MatchSettings
-) -> list[Outcome]:
+    told: Sequence[NarrationSegment],
+    vectors: Matrix,
+    base: TextBase,
+    documents: DocumentIds | None,
+    settings: SwapSettings,
+) -> list[SegmentOutcome]:
     """Return for each segment its nearest step that keeps what was said; documents: search the steps of these only.
 
     vectors: (S, D) unit. No step as near as `floor`: sieved out. With `check`, one that changes a number, a unit or a
@@ -111,12 +116,12 @@ def nearest_steps(
     agreement: `unswapped` says what becomes of the segment.
     """
     if not told or (documents is not None and not len(documents)):
-        return [Miss(segment, UNPAIRED) for segment in told]
+        return [SieveRejection(segment, UNPAIRED) for segment in told]
     rows, cosines = base.nearest(vectors, settings.candidates if settings.check else 1, documents=documents)
     near_enough = (cosines >= settings.floor - ROUNDING) & (rows >= 0)
     wanted = np.unique(rows[near_enough])
     steps = dict(zip(wanted.tolist(), base.steps(wanted), strict=True)) if len(wanted) else {}
-    outcomes: list[Outcome] = []
+    outcomes: list[SegmentOutcome] = []
     for place, segment in enumerate(told):
         tried = [
             (steps[int(row)], float(cosine))
@@ -126,7 +131,9 @@ def nearest_steps(
     return outcomes
 
 
-def _first_that_agrees(segment: Segment, tried: Sequence[tuple[TextStep, float]], settings: MatchSettings) -> Outcome:
+def _first_that_agrees(
+    segment: NarrationSegment, tried: Sequence[tuple[TextStep, float]], settings: SwapSettings
+) -> SegmentOutcome:
     reason = FAR
     for step, cosine in tried:
         if cosine < settings.swap_similarity - ROUNDING:
@@ -135,17 +142,17 @@ def _first_that_agrees(segment: Segment, tried: Sequence[tuple[TextStep, float]]
         if changed is None:
             return Match(segment, step, cosine)
         reason = changed if reason == FAR else reason
-    return _unmatched(segment, reason, tried[0][1], settings) if tried else Miss(segment, FAR)
+    return _unmatched(segment, reason, tried[0][1], settings) if tried else SieveRejection(segment, FAR)
 
 
-def _unmatched(segment: Segment, reason: str, cosine: float, settings: MatchSettings) -> Outcome:
+def _unmatched(segment: NarrationSegment, reason: str, cosine: float, settings: SwapSettings) -> SegmentOutcome:
     """Return what becomes of a segment that passes the sieve and has no step; cosine: of its nearest."""
-    return Unswapped(segment, cosine) if settings.unswapped == "own words" else Miss(segment, reason)
+    return KeptAsSaid(segment, cosine) if settings.unswapped == "own words" else SieveRejection(segment, reason)
 
 
 def ordered_steps(
-    told: Sequence[Segment], vectors: Matrix, base: TextBase, documents: Documents, settings: MatchSettings
-) -> list[Outcome]:
+    told: Sequence[NarrationSegment], vectors: Matrix, base: TextBase, documents: DocumentIds, settings: SwapSettings
+) -> list[SegmentOutcome]:
     """Return for each segment a step of the one document whose steps, told in its order, fit best.
 
     documents: those tried, the likeliest first; ties prefer the earlier. Steps that change what was said are not taken.
@@ -156,7 +163,7 @@ def ordered_steps(
         rows = base.rows_of(int(document))
         similarity = vectors @ base.vectors(rows).T  # (S, K)
         allowed = _without_changes(told, similarity, base.steps(rows), settings)
-        assigned, gain = monotone(allowed, settings.floor)
+        assigned, gain = align_in_order(allowed, settings.floor)
         if gain > best_gain:
             place = np.maximum(assigned, 0)
             best_gain, best_rows = gain, np.where(assigned == IDLE, IDLE, rows[place])
@@ -165,13 +172,15 @@ def ordered_steps(
     taken = best_rows[best_rows != IDLE]
     steps = iter(base.steps(taken) if len(taken) else [])
     missed = UNORDERED if len(documents) else UNPAIRED
-    outcomes: list[Outcome] = []
+    outcomes: list[SegmentOutcome] = []
     for segment, row, cosine in zip(told, best_rows, best_cosines.tolist(), strict=True):
         step = None if row == IDLE else next(steps)
         if step is not None and cosine >= settings.swap_similarity - ROUNDING:
             outcomes.append(Match(segment, step, cosine))
         else:
-            outcomes.append(_unmatched(segment, missed, cosine, settings) if cosine > 0 else Miss(segment, missed))
+            outcomes.append(
+                _unmatched(segment, missed, cosine, settings) if cosine > 0 else SieveRejection(segment, missed)
+            )
     return outcomes
 
 
@@ -182,7 +191,7 @@ def _refused(similarity: Matrix, allowed: Matrix, floor: float) -> Matrix:
 
 
 def _without_changes(
-    told: Sequence[Segment], similarity: Matrix, steps: Sequence[TextStep], settings: MatchSettings
+    told: Sequence[NarrationSegment], similarity: Matrix, steps: Sequence[TextStep], settings: SwapSettings
 ) -> Matrix:
     """Return the similarity with -1 where a step near enough changes what was said."""
     if not settings.check:
@@ -194,13 +203,13 @@ def _without_changes(
     return allowed
 
 
-def merge_matches(outcomes: Sequence[Outcome], settings: MatchSettings) -> list[Outcome]:
+def merge_matches(outcomes: Sequence[SegmentOutcome], settings: SwapSettings) -> list[SegmentOutcome]:
     """Return the outcomes with contiguous matches of one step as one, if less than `merge_gap` seconds lie between.
 
     Contiguous: no other piece of narration, kept or sieved, stands between. The greatest similarity is kept. Where the
     joined narration contradicts the step (a negation of the one half, say) the matches stay apart.
     """
-    merged: list[Outcome] = []
+    merged: list[SegmentOutcome] = []
     for outcome in outcomes:
         last = merged[-1] if merged else None
         if isinstance(last, Match) and isinstance(outcome, Match) and _one_telling(last, outcome, settings):
@@ -211,7 +220,7 @@ def merge_matches(outcomes: Sequence[Outcome], settings: MatchSettings) -> list[
     return merged
 
 
-def _one_telling(first: Match, second: Match, settings: MatchSettings) -> bool:
+def _one_telling(first: Match, second: Match, settings: SwapSettings) -> bool:
     if first.step.id != second.step.id or not near(first.segment.span, second.segment.span, settings):
         return False
     whole = f"{first.segment.text} {second.segment.text}"

@@ -1,13 +1,10 @@
-"""Files of a run's output: each named by its place in the input and by a digest of all that decides its bytes.
+"""Files of a run's output: pairs, records, statistics, and the JSON form in which the paper's authors released theirs.
 
-A run that was killed finds what is done by these names, and goes on; a file is written whole or not at all.
-
-What there is to count in a swapped collection (appendix A.1, figures 4 to 6), part by part, and added up.
-
-The JSON form in which the paper's authors released their data: {id: {duration, timestamps, sentences}}.
-
-`sentences` holds two texts a segment. Their meaning is not documented; here the first is the step and the second what
-was said. `stepline.datasets.read("sieve-swap", ...)` reads the files.
+Each file is named by its place in the input and by a digest of all that decides its bytes. A run that was killed finds
+what is done by these names, and goes on; a file is written whole or not at all. Statistics are what there is to count
+in a swapped collection (appendix A.1, figures 4 to 6), part by part, and added up.
+The released form is {id: {duration, timestamps, sentences}} with two texts a segment. Their meaning is not documented;
+here the first is the step and the second what was said. `stepline.datasets.read("sieve-swap", ...)` reads the files.
 """
 
 import hashlib
@@ -115,7 +112,7 @@ def write_records(records: Sequence[Record], split: str, path: Path) -> None:
         parquet.write_table(arrow.Table.from_pylist(rows, schema=schema), partial, compression="zstd")
 
 
-def swept(out: Path) -> None:
+def remove_leftovers(out: Path) -> None:
     """Remove what killed runs left half-written."""
     for folder in (out, *(out / name for name in FOLDERS)):
         if folder.is_dir():
@@ -246,7 +243,7 @@ def write_released(parts: Iterable[Path], file: Path) -> int:
     with atomic_path(file) as partial, partial.open("w", encoding="utf-8") as out:
         mark = "{"
         for record in _records(parts):
-            entry = released(record)
+            entry = released_entry(record)
             segments += len(record.steps)
             out.write(f"{mark}\n{json.dumps(record.video.id)}: {json.dumps(entry, ensure_ascii=False)}")
             mark = ","
@@ -254,7 +251,7 @@ def write_released(parts: Iterable[Path], file: Path) -> int:
     return segments
 
 
-def released(record: Record) -> dict[str, object]:
+def released_entry(record: Record) -> dict[str, object]:
     """Return one video in the released form; a step without another wording gives its own text twice."""
     return {
         "duration": length(record),

@@ -5,16 +5,10 @@
 
 Eq. 5 as printed has a malformed set-builder; it is read as "some document shares at least one title word". Nothing
 is compared pairwise. An inverted index gives the documents that share a title word, ranked by size, so that the sizes
-that could reach the thresholds are one slice of each list. Of these the commonest words are counted as bits; where
-that count plus all rare words could do, the rare words are counted too. The result is exactly the pairwise loop's.
-
-Sets of words as numbers, all in two flat arrays, so that millions of them need neither objects nor time.
-
-The commonest words of every set as bits, so that what two sets share of them is counted 64 words at a time.
-
-What each pair of thresholds would keep: the paper's figure 7a as a table.
-
-Videos and the how-to documents that tell of the same thing, found by the words they share (eq. 5).
+that could reach the thresholds are one slice of each list. Of these the commonest words are counted as bits, 64 words
+at a time (CommonWords); where that count plus all rare words could do, the rare words are counted too. The result is
+exactly the pairwise loop's. Sets of words are numbers in two flat arrays (WordSets), so that millions of them need
+neither objects nor time. `threshold_table` gives what each pair of thresholds would keep: the paper's figure 7a.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -34,7 +28,7 @@ UNKNOWN = -1  # number of a word that a closed vocabulary lacks
 
 
 @dataclass
-class Vocabulary:
+class WordVocabulary:
     """Words and their numbers, in the order in which they came."""
 
     numbers: dict[str, int] = field(default_factory=dict)
@@ -151,10 +145,10 @@ def _ones(values: Bits) -> npt.NDArray[np.uint8]:
     """Return the number of set bits of each value."""
     if hasattr(np, "bitwise_count"):
         return np.asarray(np.bitwise_count(values), dtype=np.uint8)
-    return by_bytes(values)
+    return count_bits_by_table(values)
 
 
-def by_bytes(values: Bits) -> npt.NDArray[np.uint8]:
+def count_bits_by_table(values: Bits) -> npt.NDArray[np.uint8]:
     """Return the number of set bits of each value by a table of bytes, for a numpy that cannot count them."""
     ones = BYTE[values[..., None].view(np.uint8)]
     return np.asarray(ones.sum(axis=-1), dtype=np.uint8)
@@ -184,7 +178,7 @@ class Pairs:
         return "validation" if float(self.iou.max()) >= settings.validation_iou else "train"
 
 
-class Pairing:
+class PairFinder:
     """Documents made ready for pairing. titles, contents: the words of each document's title and of its steps."""
 
     def __init__(self, titles: WordSets, contents: WordSets, vocabulary: int) -> None:
@@ -316,4 +310,4 @@ def threshold_table(
     return rows
 
 
-__all__ = ["Pairing", "Pairs", "ThresholdRow", "Vocabulary", "WordSets", "threshold_table"]
+__all__ = ["PairFinder", "Pairs", "ThresholdRow", "WordSets", "WordVocabulary", "threshold_table"]

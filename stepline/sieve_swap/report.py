@@ -28,7 +28,7 @@ from stepline.sieve_swap.output import (
     write_released,
 )
 from stepline.sieve_swap.pairing import IOUS, RECALLS, Pairs, ThresholdRow, threshold_table
-from stepline.sieve_swap.run import Job, Outcome
+from stepline.sieve_swap.run import Job, RunResult
 from stepline.storage import read_parquet, write_atomic
 from stepline.text_base.base import TextBase
 
@@ -186,7 +186,7 @@ def _clock(seconds: float) -> str:
 EXAMPLES = 6  # videos shown line by line
 
 
-def write_report(job: Job, outcome: Outcome) -> tuple[Path, ...]:
+def write_report(job: Job, outcome: RunResult) -> tuple[Path, ...]:
     """Write train.json, validation.json, statistics.json and report.html into the job's folder; return their paths."""
     out = job.out
     files = [out / "statistics.json", out / "report.html"]

@@ -24,13 +24,13 @@ from stepline.records import Record, Rejected, Video
 from stepline.sieve_swap import output as shards
 from stepline.sieve_swap import output as statistics
 from stepline.sieve_swap.content_words import DocumentWords, content_words, document_words, title_words
-from stepline.sieve_swap.match import Documents
+from stepline.sieve_swap.match import DocumentIds
 from stepline.sieve_swap.output import LEFT_OUT, PAIRS, PARTS, TRAIN, VALIDATION, PairedVideo, Statistics
-from stepline.sieve_swap.pairing import Pairing, WordSets
+from stepline.sieve_swap.pairing import PairFinder, WordSets
 from stepline.sieve_swap.settings import SieveSwapSettings
 from stepline.sieve_swap.swap import Embed, sieve_and_swap
-from stepline.sieve_swap.video_filter import Door
-from stepline.sieve_swap.videos import Read, read_videos
+from stepline.sieve_swap.video_filter import VideoFilter
+from stepline.sieve_swap.videos import VideoOrRejected, read_videos
 from stepline.storage import check_writable, write_atomic
 from stepline.text_base.base import TextBase
 from stepline.version import __version__
@@ -41,7 +41,7 @@ WORDS = "words"
 NAMED = 3  # unreadable videos whose reason is said
 UNPAIRED = "no document goes with it"
 SAID = Callable[[str], None]
-Part: TypeAlias = tuple[int, list[Read]]
+Part: TypeAlias = tuple[int, list[VideoOrRejected]]
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RunResult:
     """What a run made: the sums over its parts, its parts' files, and how many parts an earlier run had done."""
 
     statistics: Statistics
@@ -67,7 +67,7 @@ class Outcome:
     earlier: int
 
 
-def run(job: Job) -> Outcome:
+def run(job: Job) -> RunResult:
     """Sieve and swap every video of a job and return what there is to report; files appear in `job.out`.
 
     Raises SettingsError where `out` holds a run with other settings, and what the readers raise.
@@ -76,22 +76,22 @@ def run(job: Job) -> Outcome:
         raise StoreError(f"{job.base.folder}: the text base holds no step; build it from texts that have some")
     check_writable(job.out)
     _same_run(job)
-    shards.swept(job.out)
+    shards.remove_leftovers(job.out)
     words = document_words(job.base, _words_folder(job), job.settings)
     job.say(f"{len(words.titles)} documents with {len(words.vocabulary)} different content words")
-    door = Door(job.settings.pairing, job.excluded)
-    job.say(f"{door.count(_told(job))} videos to go through")
-    pairs = _pair(job, words, door)
+    video_filter = VideoFilter(job.settings.pairing, job.excluded)
+    job.say(f"{video_filter.count(_told(job))} videos to go through")
+    pairs = _pair(job, words, video_filter)
     retained = _retained(pairs) if _paired_at_all(job.settings) else None
     parts, earlier = _swap(job, words, pairs, retained)
     files = [*pairs, *parts, *(file for part in parts for file in _files_of(job, part.stem))]
     stale = shards.keep_only(job.out, files)
     job.say(f"{len(parts)} parts, {earlier} of them done before, {stale} stale files removed")
     sums = statistics.add([Statistics.model_validate_json(part.read_bytes()) for part in parts])
-    return Outcome(sums, tuple(parts), tuple(pairs), earlier)
+    return RunResult(sums, tuple(parts), tuple(pairs), earlier)
 
 
-def _told(job: Job) -> Iterator[Read]:
+def _told(job: Job) -> Iterator[VideoOrRejected]:
     """Yield every video, saying why the first few are not readable; the records of `left_out` say it of each."""
     unread = 0
     for video in read_videos(job.videos):
@@ -133,26 +133,26 @@ def _parts(job: Job) -> Iterator[Part]:
         yield number, part
 
 
-def _digest(part: Sequence[Read]) -> str:
+def _digest(part: Sequence[VideoOrRejected]) -> str:
     return shards.digest(*(v.model_dump_json() if isinstance(v, Record) else (v.location, v.reason) for v in part))
 
 
 # ---------------------------------------------------------------- pairing
 
 
-def _pair(job: Job, words: DocumentWords, door: Door) -> list[Path]:
+def _pair(job: Job, words: DocumentWords, video_filter: VideoFilter) -> list[Path]:
     """Return the files of pairs, one a part; those not there yet are made."""
-    ready: Pairing | None = None
+    ready: PairFinder | None = None
     files = []
     settings = job.settings.pairing.model_dump(mode="json")
     for number, part in _parts(job):
-        refused = [(video, door.refused(video)) for video in part]
+        refused = [(video, video_filter.rejection_reason(video)) for video in part]
         reasons = [reason for _, reason in refused]
         stem = shards.name(number, _digest(part), words.digest, settings, reasons, _paired_at_all(job.settings))
         file = job.out / PAIRS / f"{stem}.parquet"
         if not file.is_file():
             if ready is None:
-                ready = Pairing(words.titles, words.contents, len(words.vocabulary))
+                ready = PairFinder(words.titles, words.contents, len(words.vocabulary))
             shards.write_pairs(_pair_part(job, refused, words, ready), file)
             job.say(f"part {number} paired")
         files.append(file)
@@ -160,7 +160,7 @@ def _pair(job: Job, words: DocumentWords, door: Door) -> list[Path]:
 
 
 def _pair_part(
-    job: Job, refused: Sequence[tuple[Read, str | None]], words: DocumentWords, ready: Pairing
+    job: Job, refused: Sequence[tuple[VideoOrRejected, str | None]], words: DocumentWords, ready: PairFinder
 ) -> list[PairedVideo]:
     """Return a row a video: why it stays out, or its split and its documents, the best first."""
     rows = [PairedVideo(_id(video), reason, None, evaluation=_held(job, video)) for video, reason in refused]
@@ -182,15 +182,15 @@ def _pair_part(
     return rows
 
 
-def _held(job: Job, video: Read) -> list[str]:
+def _held(job: Job, video: VideoOrRejected) -> list[str]:
     return list(job.excluded.of(video.video.id)) if isinstance(video, Record) else []
 
 
-def _id(video: Read) -> str:
+def _id(video: VideoOrRejected) -> str:
     return video.id if isinstance(video, Record) else video.location
 
 
-def _retained(files: Sequence[Path]) -> Documents:
+def _retained(files: Sequence[Path]) -> DocumentIds:
     """Return the documents that any video was paired with, ascending."""
     held = np.empty(0, dtype=np.int64)
     for file in files:
@@ -202,7 +202,9 @@ def _retained(files: Sequence[Path]) -> Documents:
 # ---------------------------------------------------------------- sieving and swapping
 
 
-def _swap(job: Job, words: DocumentWords, pairs: Sequence[Path], retained: Documents | None) -> tuple[list[Path], int]:
+def _swap(
+    job: Job, words: DocumentWords, pairs: Sequence[Path], retained: DocumentIds | None
+) -> tuple[list[Path], int]:
     """Return the files of counts, one a part, and how many were there; a part's counts are written last."""
     match = job.settings.match.model_dump(mode="json")
     searched = None if retained is None else hashlib.sha256(retained.tobytes()).hexdigest()
@@ -223,7 +225,7 @@ def _swap(job: Job, words: DocumentWords, pairs: Sequence[Path], retained: Docum
 
 
 def _swap_part(
-    job: Job, stem: str, part: Sequence[Read], rows: Sequence[PairedVideo], retained: Documents | None
+    job: Job, stem: str, part: Sequence[VideoOrRejected], rows: Sequence[PairedVideo], retained: DocumentIds | None
 ) -> Statistics:
     """Write the records of one part, one file a split that has any, and return its counts."""
     taken = [
@@ -259,7 +261,7 @@ def _signed(record: Record, row: PairedVideo, job: Job) -> Record:
     return record.model_copy(update={"settings": settings, "models": models})
 
 
-def _left_out(video: Read, reason: str | None) -> Record:
+def _left_out(video: VideoOrRejected, reason: str | None) -> Record:
     """Return the record of a video that stays out: its id and the reason, without its transcript."""
     why = video.reason if isinstance(video, Rejected) else reason or ""
     identity = _id(video) or "unnamed"

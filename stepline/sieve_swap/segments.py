@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from stepline.records import Sentence, Span
-from stepline.sieve_swap.settings import MatchSettings
+from stepline.sieve_swap.settings import SwapSettings
 
 
 @dataclass(frozen=True)
-class Segment:
+class NarrationSegment:
     """Narration as it is looked up. span: seconds; sources: indices of its sentences, ascending."""
 
     text: str
@@ -16,7 +16,7 @@ class Segment:
     sources: tuple[int, ...]
 
 
-def segments(sentences: Sequence[Sentence], settings: MatchSettings) -> list[Segment]:
+def segments(sentences: Sequence[Sentence], settings: SwapSettings) -> list[NarrationSegment]:
     """Return the narration in pieces: each sentence one, or short neighbours merged where `merge` is "before".
 
     Two consecutive pieces merge when both are shorter than `longest_merged` and less than `merge_gap` seconds lie
@@ -24,13 +24,13 @@ def segments(sentences: Sequence[Sentence], settings: MatchSettings) -> list[Seg
     2 x longest_merged + merge_gap; the paper leaves that open. Sentences without text are left out.
     """
     single = [
-        Segment(sentence.text.strip(), sentence.span, (index,))
+        NarrationSegment(sentence.text.strip(), sentence.span, (index,))
         for index, sentence in enumerate(sentences)
         if sentence.text.strip()
     ]
     if settings.merge == "after":
         return single
-    merged: list[Segment] = []
+    merged: list[NarrationSegment] = []
     for segment in single:
         if merged and _short_neighbours(merged[-1], segment, settings):
             merged[-1] = join([merged[-1], segment])
@@ -39,19 +39,19 @@ def segments(sentences: Sequence[Sentence], settings: MatchSettings) -> list[Seg
     return merged
 
 
-def _short_neighbours(first: Segment, second: Segment, settings: MatchSettings) -> bool:
+def _short_neighbours(first: NarrationSegment, second: NarrationSegment, settings: SwapSettings) -> bool:
     longest = settings.longest_merged
     short = first.span.duration < longest and second.span.duration < longest
     return short and near(first.span, second.span, settings)
 
 
-def near(first: Span, second: Span, settings: MatchSettings) -> bool:
+def near(first: Span, second: Span, settings: SwapSettings) -> bool:
     """Tell whether less than `merge_gap` seconds lie between two spans; overlapping ones have no gap."""
     return second.start - first.end < settings.merge_gap
 
 
-def join(parts: Sequence[Segment]) -> Segment:
+def join(parts: Sequence[NarrationSegment]) -> NarrationSegment:
     """Return consecutive segments as one, from the first's start to the latest end."""
     text = " ".join(part.text for part in parts)
     span = Span(min(part.span.start for part in parts), max(part.span.end for part in parts))
-    return Segment(text, span, tuple(index for part in parts for index in part.sources))
+    return NarrationSegment(text, span, tuple(index for part in parts for index in part.sources))

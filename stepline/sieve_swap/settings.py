@@ -24,7 +24,7 @@ class PairingSettings(Settings):
     numerals: bool = False  # count numerals and units among the content words, as appendix A.1 does
 
 
-class MatchSettings(Settings):
+class SwapSettings(Settings):
     """Which step a sentence is replaced by, and when it is sieved (section 4.2, eq. 6)."""
 
     variant: Variant = "swap"  # raw: every sentence; only-sieve: the kept ones; swap: their steps; mix: both
@@ -61,5 +61,5 @@ class SieveSwapSettings(Settings):
 
     text_base: TextBaseSettings = TextBaseSettings()  # how a base is built from texts that are not one yet
     pairing: PairingSettings = PairingSettings()
-    match: MatchSettings = MatchSettings()
+    match: SwapSettings = SwapSettings()
     run: RunSettings = RunSettings()

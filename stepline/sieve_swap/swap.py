@@ -19,19 +19,19 @@ import numpy as np
 
 from stepline.errors import ShapeError
 from stepline.records import Matrix, Record, Rejected, Step
-from stepline.sieve_swap.instruction_classifier import ENCODER, IDLE_TALK, instructing
+from stepline.sieve_swap.instruction_classifier import ENCODER, IDLE_TALK, are_instructions
 from stepline.sieve_swap.match import (
-    Documents,
+    DocumentIds,
+    KeptAsSaid,
     Match,
-    Miss,
-    Outcome,
-    Unswapped,
+    SegmentOutcome,
+    SieveRejection,
     merge_matches,
     nearest_steps,
     ordered_steps,
 )
-from stepline.sieve_swap.segments import Segment, segments
-from stepline.sieve_swap.settings import MatchSettings
+from stepline.sieve_swap.segments import NarrationSegment, segments
+from stepline.sieve_swap.settings import SwapSettings
 from stepline.text_base.base import TextBase
 
 Embed = Callable[[Sequence[str]], Matrix]
@@ -40,10 +40,10 @@ Embed = Callable[[Sequence[str]], Matrix]
 def sieve_and_swap(
     records: Sequence[Record],
     base: TextBase,
-    settings: MatchSettings,
+    settings: SwapSettings,
     *,
-    paired: Sequence[Documents] | None = None,
-    retained: Documents | None = None,
+    paired: Sequence[DocumentIds] | None = None,
+    retained: DocumentIds | None = None,
     embed: Embed | None = None,
 ) -> list[Record]:
     """Return each record with its swapped steps and, in `dropped`, the sentences that were sieved out and why.
@@ -66,7 +66,7 @@ def sieve_and_swap(
     outcomes = _outcomes(told, vectors, cuts, base, settings, paired, retained)
     if settings.sieve == "wording":
         known = vectors if base.encoder == ENCODER else None
-        verdicts = iter(instructing(texts, settings.instruction, known))
+        verdicts = iter(are_instructions(texts, settings.instruction, known))
         outcomes = [[_heard(outcome, next(verdicts)) for outcome in found] for found in outcomes]
     return [
         _swapped(record, merge_matches(found, settings), settings)
@@ -75,14 +75,14 @@ def sieve_and_swap(
 
 
 def _outcomes(
-    told: Sequence[Sequence[Segment]],
+    told: Sequence[Sequence[NarrationSegment]],
     vectors: Matrix,
-    cuts: Documents,
+    cuts: DocumentIds,
     base: TextBase,
-    settings: MatchSettings,
-    paired: Sequence[Documents] | None,
-    retained: Documents | None,
-) -> list[list[Outcome]]:
+    settings: SwapSettings,
+    paired: Sequence[DocumentIds] | None,
+    retained: DocumentIds | None,
+) -> list[list[SegmentOutcome]]:
     """Return the outcomes of each record; steps of one set of documents are searched for all records at once."""
     if settings.method == "nearest" and settings.scope != "paired":
         documents = retained if settings.scope == "retained" else None
@@ -95,34 +95,38 @@ def _outcomes(
     ]
 
 
-def _heard(outcome: Outcome, instructs: bool) -> Outcome:
+def _heard(outcome: SegmentOutcome, instruction_probability: bool) -> SegmentOutcome:
     """Return the outcome, or a miss where a step is near to what sounds like no instruction."""
-    return outcome if instructs or isinstance(outcome, Miss) else Miss(outcome.segment, IDLE_TALK)
+    return (
+        outcome
+        if instruction_probability or isinstance(outcome, SieveRejection)
+        else SieveRejection(outcome.segment, IDLE_TALK)
+    )
 
 
-def _raw(record: Record, pieces: Sequence[Segment]) -> Record:
+def _raw(record: Record, pieces: Sequence[NarrationSegment]) -> Record:
     steps = [_step(number, piece, piece.text) for number, piece in enumerate(pieces)]
     return record.model_copy(update={"steps": tuple(steps)})
 
 
-def _swapped(record: Record, outcomes: Sequence[Outcome], settings: MatchSettings) -> Record:
+def _swapped(record: Record, outcomes: Sequence[SegmentOutcome], settings: SwapSettings) -> Record:
     steps: list[Step] = []
     for match in outcomes:
         if isinstance(match, Match):
             steps += [_step_of(match, len(steps) + place, form) for place, form in enumerate(_forms(settings))]
-        elif isinstance(match, Unswapped):
+        elif isinstance(match, KeptAsSaid):
             steps.append(_step(len(steps), match.segment, match.segment.text, score=_score(match)))
     sentences = record.sentences
     sieved = [
         Rejected(what="sentence", text=sentences[source].text, reason=miss.reason)
         for miss in outcomes
-        if isinstance(miss, Miss)
+        if isinstance(miss, SieveRejection)
         for source in miss.segment.sources
     ]
     return Record.model_validate(dict(record) | {"steps": tuple(steps), "dropped": (*record.dropped, *sieved)})
 
 
-def _forms(settings: MatchSettings) -> tuple[str, ...]:
+def _forms(settings: SwapSettings) -> tuple[str, ...]:
     return ("swap", "only-sieve") if settings.variant == "mix" else (settings.variant,)
 
 
@@ -136,11 +140,11 @@ def _step_of(match: Match, number: int, form: str) -> Step:
     return _step(number, match.segment, match.step.text, **made)
 
 
-def _score(outcome: Match | Unswapped) -> float:
+def _score(outcome: Match | KeptAsSaid) -> float:
     return min(1.0, max(0.0, outcome.similarity))
 
 
-def _step(number: int, segment: Segment, text: str, **more: object) -> Step:
+def _step(number: int, segment: NarrationSegment, text: str, **more: object) -> Step:
     """Return a step at the seconds in which it is said."""
     placed = {"spans": (segment.span,), "said": segment.span, "sources": segment.sources}
     return Step.model_validate({"id": str(number), "text": text, **placed, **more})

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from stepline.datasets.excluded import ExcludedVideos
 from stepline.records import Record, Rejected
 from stepline.sieve_swap.settings import PairingSettings
-from stepline.sieve_swap.videos import Read
+from stepline.sieve_swap.videos import VideoOrRejected
 
 UNREADABLE = "it cannot be read"
 EVALUATION = "it is an evaluation video"
@@ -26,7 +26,7 @@ def length(record: Record) -> float:
 
 
 @dataclass
-class Door:
+class VideoFilter:
     """Says of each video in turn why it stays out. tasks: how many videos of each task could come in."""
 
     settings: PairingSettings
@@ -34,7 +34,7 @@ class Door:
     tasks: Counter[str] = field(default_factory=Counter)
     seen: set[int] = field(default_factory=set)  # 8 bytes of an id each: 60 bytes of memory a video
 
-    def count(self, videos: Iterable[Read]) -> int:
+    def count(self, videos: Iterable[VideoOrRejected]) -> int:
         """Go through all videos once, counting tasks; return how many there are. Then each can be asked for."""
         number = 0
         for video in videos:
@@ -44,7 +44,7 @@ class Door:
         self.seen.clear()
         return number
 
-    def refused(self, video: Read) -> str | None:
+    def rejection_reason(self, video: VideoOrRejected) -> str | None:
         """Return why a video stays out; None where it comes in. Each video is to be asked for once, in order."""
         if isinstance(video, Rejected):
             return UNREADABLE

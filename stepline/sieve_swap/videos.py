@@ -1,4 +1,4 @@
-"""The videos that go in, one at a time: records in JSON or Parquet, or HowTo100M's captions with its table of videos.
+"""Videos that go in, one at a time: records in JSON or Parquet, or HowTo100M's captions with its table of videos.
 
     FILE.parquet, FILE.json, FILE.jsonl     records of Stepline
     FOLDER                                  such files, sorted by name
@@ -8,9 +8,8 @@
                   task_ids.csv              task -> title
                   htm_vlen.csv              id -> seconds (vid,vlen)
 
-Nothing is held but the video at hand and HowTo100M's tables, which are arrays. What cannot be read is told, not raised.
-
-HowTo100M's tables of videos: category, task and length of each id, in arrays and not in objects.
+Nothing is held but the video at hand and HowTo100M's tables, which are arrays and not objects. What cannot be read
+comes as a Rejected, it is not raised.
 """
 
 import csv
@@ -29,7 +28,7 @@ from stepline.datasets.record_builder import DatasetEntry, RecordBuilder
 from stepline.errors import CaptionError, DatasetError, StoreError
 from stepline.records import Record, Rejected
 from stepline.storage import from_json, read_record
-from stepline.text_base.json_stream import Damage, members
+from stepline.text_base.json_stream import JsonDamage, json_members
 
 VIDEOS, TITLES, LENGTHS = "HowTo100M_v1.csv", "task_ids.csv", "htm_vlen.csv"
 TABLES = (VIDEOS, TITLES, LENGTHS)
@@ -39,7 +38,7 @@ ID, NUMBER, WORDS = 16, 12, 48  # bytes kept of an id, a number and a category
 Cells = npt.NDArray[np.bytes_]
 
 
-class Table:
+class CsvTable:
     """Columns of a csv file, looked up by its first: sorted ids (N,) and each other column (N,), as bytes."""
 
     def __init__(self, path: Path, columns: Sequence[tuple[str, int]]) -> None:
@@ -80,14 +79,14 @@ class VideoTable:
     """What the tables beside a captions file say of its videos; a table that is not there says nothing."""
 
     def __init__(self, folder: Path) -> None:
-        def table(name: str, columns: Sequence[tuple[str, int]]) -> Table | None:
-            return Table(folder / name, columns) if (folder / name).is_file() else None
+        def table(name: str, columns: Sequence[tuple[str, int]]) -> CsvTable | None:
+            return CsvTable(folder / name, columns) if (folder / name).is_file() else None
 
         self._videos = table(VIDEOS, (("video_id", ID), ("category_1", WORDS), ("task_id", NUMBER)))
         self._lengths = table(LENGTHS, (("vid", ID), ("vlen", NUMBER)))
         self._titles = read_titles(folder / TITLES)
 
-    def completed(self, record: Record) -> Record:
+    def with_table_facts(self, record: Record) -> Record:
         """Return a record with its video's task, title and duration, and its category in `settings`."""
         category, task = (self._videos.find(record.video.id) if self._videos else None) or (None, None)
         length = self._lengths.find(record.video.id) if self._lengths else None
@@ -120,10 +119,10 @@ SUFFIXES = (".parquet", ".json", ".jsonl", ".csv")
 CAPTIONS = ("caption.json", "raw_caption.json")
 
 
-Read: TypeAlias = Record | Rejected
+VideoOrRejected: TypeAlias = Record | Rejected
 
 
-def read_videos(path: Path) -> Iterator[Read]:
+def read_videos(path: Path) -> Iterator[VideoOrRejected]:
     """Yield every video of a file or folder, in a fixed order. Raises DatasetError where there is nothing to read."""
     if not path.exists():
         raise DatasetError(f"{path}: is not there; give records (.parquet, .json) or HowTo100M's captions")
@@ -152,7 +151,7 @@ def _files(folder: Path) -> list[Path]:
     return files
 
 
-def _parquet(file: Path) -> Iterator[Read]:
+def _parquet(file: Path) -> Iterator[VideoOrRejected]:
     """Yield the records of a Parquet file; a cell that is no record is told, damage ends the file."""
     import pyarrow as arrow
     import pyarrow.parquet as parquet
@@ -171,7 +170,7 @@ def _parquet(file: Path) -> Iterator[Read]:
         )
 
 
-def _lines(file: Path) -> Iterator[Read]:
+def _lines(file: Path) -> Iterator[VideoOrRejected]:
     try:
         with file.open("rb") as lines:
             for number, line in enumerate(lines, start=1):
@@ -181,14 +180,14 @@ def _lines(file: Path) -> Iterator[Read]:
         yield Rejected("video", f"cannot be read ({error.strerror})", location=str(file))
 
 
-def _record(text: str | bytes, place: str) -> Read:
+def _record(text: str | bytes, place: str) -> VideoOrRejected:
     try:
         return from_json(text, place)
     except StoreError as error:
         return Rejected("video", str(error).removeprefix(f"{place}: "), location=place)
 
 
-def _of_csv(file: Path, table: Callable[[Path], VideoTable]) -> Read:
+def _of_csv(file: Path, table: Callable[[Path], VideoTable]) -> VideoOrRejected:
     try:
         cues = parse_csv(decode_file(file), str(file))
     except CaptionError as error:
@@ -197,7 +196,7 @@ def _of_csv(file: Path, table: Callable[[Path], VideoTable]) -> Read:
     return _video(file.stem, timed, str(file), table(file.parent))
 
 
-def _json(file: Path, table: Callable[[Path], VideoTable]) -> Iterator[Read]:
+def _json(file: Path, table: Callable[[Path], VideoTable]) -> Iterator[VideoOrRejected]:
     """Yield one record, or the videos of HowTo100M's captions, whichever the file holds."""
     try:
         with file.open("rb") as opened:
@@ -209,14 +208,14 @@ def _json(file: Path, table: Callable[[Path], VideoTable]) -> Iterator[Read]:
     except (OSError, StoreError) as error:
         yield Rejected("video", str(error), location=str(file))
         return
-    for key, value in members(file):
-        if isinstance(value, Damage):
+    for key, value in json_members(file):
+        if isinstance(value, JsonDamage):
             yield Rejected("video", value.reason, location=f"{file}: {key}".removesuffix(": "))
         else:
             yield _captioned(key, value, file, tables)
 
 
-def _captioned(video: str, value: object, file: Path, table: VideoTable) -> Read:
+def _captioned(video: str, value: object, file: Path, table: VideoTable) -> VideoOrRejected:
     """Return a video of HowTo100M's captions as a record; cues that do not fit are left out as the readers do."""
     node = Node(value, f"{file}: {video}")
     try:
@@ -233,7 +232,7 @@ def _captioned(video: str, value: object, file: Path, table: VideoTable) -> Read
     return _video(video, rows, node.location, table)
 
 
-def _video(video: str, rows: Sequence[tuple[str, float, float]], place: str, table: VideoTable) -> Read:
+def _video(video: str, rows: Sequence[tuple[str, float, float]], place: str, table: VideoTable) -> VideoOrRejected:
     """Return a record of what is said, (text, start, end) a row, with what the tables know of its video."""
     try:
         builder = RecordBuilder(video)
@@ -244,4 +243,4 @@ def _video(video: str, rows: Sequence[tuple[str, float, float]], place: str, tab
         return Rejected("video", str(error), location=place)
     if entry.record is None:
         return Rejected("video", "; ".join(row.reason for row in entry.rejected) or "holds nothing", location=place)
-    return table.completed(entry.record)
+    return table.with_table_facts(entry.record)

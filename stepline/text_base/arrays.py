@@ -1,6 +1,6 @@
-"""Plain arrays on disk: numbers and nothing else, memory-mapped; what they are is told by the file's ending.
+"""Numbers on disk, memory-mapped: flat integer arrays whose type the file's ending names, and vectors as .npy.
 
-The vectors of all parts of a base as one table that is never loaded whole.
+VectorStore joins the vectors of all parts of a base into one table that is never loaded whole.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -14,7 +14,7 @@ from stepline.text_base.deduplicate import DOCUMENT_GROUP, STEP_GROUP
 from stepline.text_base.documents import Document, TextStep
 from stepline.text_base.encoding import encoder_facts
 from stepline.text_base.exact import Rows, nearest_exact
-from stepline.text_base.index import Index, open_index, open_vectors, present_manifest
+from stepline.text_base.index import Index, open_index, open_vectors, require_manifest
 from stepline.text_base.manifest import Manifest
 from stepline.text_base.settings import Engine
 
@@ -140,7 +140,7 @@ class TextBase:
 
 def open_base(folder: Path) -> TextBase:
     """Return the text base in a folder. Raises StoreError, with the cure, where there is none or it is damaged."""
-    return TextBase(folder, present_manifest(folder))
+    return TextBase(folder, require_manifest(folder))
 
 
 class _Table:

@@ -34,4 +34,4 @@ class Document:
     ingredients: tuple[str, ...] = ()
 
 
-Read: TypeAlias = Document | Rejected
+DocumentOrRejected: TypeAlias = Document | Rejected

@@ -1,11 +1,9 @@
-"""Approximate indexes of a base: built, their recall measured against exact search, opened.
+"""Approximate nearest-neighbour indexes of a base: built, their recall measured against exact search, opened.
 
-Approximate search of our own: vectors sorted into lists around centroids, each list compared with its queries.
-
-Many queries are asked at once, so the work goes list by list and every comparison is a matrix product; searching query
-by query instead is bound by memory, not by arithmetic. C lists, P lists probed a query.
-
-Search by FAISS (Johnson et al. 2019), an optional library: flat, inverted file, graph (HNSW, Malkov 2018).
+InvertedLists is our own: vectors sorted into lists around k-means centroids. Many queries are asked at once, so the
+work goes list by list and every comparison is a matrix product; searching query by query instead is bound by memory,
+not by arithmetic. C lists, P lists probed a query.
+FaissIndex is FAISS (Johnson et al. 2019), an optional library: flat, inverted file, graph (HNSW, Malkov 2018).
 """
 
 from collections.abc import Callable, Iterator
@@ -216,7 +214,7 @@ def add_index(folder: Path, settings: TextBaseSettings, progress: Callable[[], N
 
     An index that is there for these vectors and this recall stays. Raises StoreError when the folder holds no base.
     """
-    manifest = present_manifest(folder)
+    manifest = require_manifest(folder)
     for entry in manifest.indexes:
         if (entry.engine, entry.steps, entry.wanted) == (settings.engine, manifest.steps, settings.recall):
             return entry
@@ -230,7 +228,7 @@ def add_index(folder: Path, settings: TextBaseSettings, progress: Callable[[], N
     else:
         build_faiss(vectors, place, settings.engine, **chosen)  # type: ignore[arg-type]
         names = FAISS_FILES
-    curve, probes = measured(open_index(folder, settings.engine), vectors, settings)
+    curve, probes = measure_recall(open_index(folder, settings.engine), vectors, settings)
     entry = IndexEntry(
         engine=settings.engine,
         steps=len(vectors),
@@ -246,7 +244,9 @@ def add_index(folder: Path, settings: TextBaseSettings, progress: Callable[[], N
     return entry
 
 
-def measured(index: Index, vectors: VectorStore, settings: TextBaseSettings) -> tuple[tuple[CurvePoint, ...], int]:
+def measure_recall(
+    index: Index, vectors: VectorStore, settings: TextBaseSettings
+) -> tuple[tuple[CurvePoint, ...], int]:
     """Return recall@1 by effort, up to the least effort that reaches the recall asked for, and how many were asked.
 
     Asked is the nearest other line of seeded lines: queries as real as the base itself. A neighbour as near as the
@@ -284,7 +284,7 @@ def open_vectors(folder: Path, manifest: Manifest) -> VectorStore:
     return VectorStore(files, manifest.width, manifest.precision)
 
 
-def present_manifest(folder: Path) -> Manifest:
+def require_manifest(folder: Path) -> Manifest:
     """Return the manifest of a base. Raises StoreError, with the cure, where there is none."""
     manifest = read_manifest(folder)
     if manifest is None:

@@ -13,22 +13,22 @@ LONGEST = 64 << 20  # characters that one member may have
 
 
 @dataclass(frozen=True)
-class Damage:
+class JsonDamage:
     """What ends the reading of a file, or a member that is too long."""
 
     reason: str
 
 
-def members(path: Path) -> Iterator[tuple[str, object]]:
+def json_members(path: Path) -> Iterator[tuple[str, object]]:
     """Yield key and value of each member of the object in a JSON file (or .gz); a Damage last where it breaks off.
 
     Held at once: one member and a block. Bytes that are not UTF-8 become U+FFFD.
     """
     try:
         with _opened(path) as file:
-            yield from Reader(file).members()
+            yield from JsonObjectReader(file).members()
     except (OSError, EOFError, zlib.error) as error:
-        yield "", Damage(f"cannot be read to its end ({error})")
+        yield "", JsonDamage(f"cannot be read to its end ({error})")
 
 
 def _opened(path: Path) -> IO[str]:
@@ -39,7 +39,7 @@ def _opened(path: Path) -> IO[str]:
     return path.open(encoding="utf-8-sig", errors="replace")
 
 
-class Reader:
+class JsonObjectReader:
     """A buffer over a text file: `text[place:]` is what has not been read.
 
     last: from which character of the file to which the last value lies; source: its text.
@@ -53,7 +53,7 @@ class Reader:
     def members(self) -> Iterator[tuple[str, object]]:
         """Yield key and value of each member, and a Damage last where the file breaks off."""
         if self._next() != "{":
-            yield "", Damage("is no JSON object")
+            yield "", JsonDamage("is no JSON object")
             return
         self.place += 1
         while True:
@@ -63,18 +63,18 @@ class Reader:
             if mark == ",":
                 self.place += 1
                 continue
-            key = self._value() if mark == '"' else Damage(f"has {mark!r} where a key should begin")
+            key = self._value() if mark == '"' else JsonDamage(f"has {mark!r} where a key should begin")
             if not isinstance(key, str):
-                yield "", key if isinstance(key, Damage) else Damage("has a key that is no string")
+                yield "", key if isinstance(key, JsonDamage) else JsonDamage("has a key that is no string")
                 return
             if self._next() != ":":
-                yield key, Damage("lacks a colon behind a key")
+                yield key, JsonDamage("lacks a colon behind a key")
                 return
             self.place += 1
             self._next()
             value = self._value()
             yield key, value
-            if isinstance(value, Damage):
+            if isinstance(value, JsonDamage):
                 return
 
     def _next(self) -> str:
@@ -99,9 +99,9 @@ class Reader:
                     return cast(object, value)
             except (json.JSONDecodeError, RecursionError) as error:
                 if len(self.text) - self.place > LONGEST:
-                    return Damage(f"has a member of more than {LONGEST} characters")
+                    return JsonDamage(f"has a member of more than {LONGEST} characters")
                 if isinstance(error, RecursionError) or not self._more(size):
-                    return Damage(f"breaks off or is no JSON ({str(error)[:100]})")
+                    return JsonDamage(f"breaks off or is no JSON ({str(error)[:100]})")
                 size *= 2
 
     def _more(self, size: int = BLOCK) -> bool:

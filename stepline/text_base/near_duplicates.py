@@ -133,7 +133,7 @@ def text_key(text: str) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
 
 
-def weighty(words: Sequence[str]) -> tuple[str, ...]:
+def must_match_tokens(words: Sequence[str]) -> tuple[str, ...]:
     """Return what two lines must share to be the same: numbers, units and negations in order, then all other words.
 
     The other words are sorted, without light ones and plurals.
@@ -150,7 +150,7 @@ def sketch(texts: Sequence[str]) -> Sketch:
     """Return the sketch of some lines; each line's is the same whatever lines stand beside it."""
     lines = [normal_words(text) for text in texts]
     keys = np.array([text_key(" ".join(words)) for words in lines], dtype=np.uint64)
-    guards = np.array([text_key(" ".join(weighty(words))) for words in lines], dtype=np.uint64)
+    guards = np.array([text_key(" ".join(must_match_tokens(words))) for words in lines], dtype=np.uint64)
     sets = [_pairs(words) for words in lines]
     ends = np.cumsum([len(found) for found in sets], dtype=np.int64)
     pairs = np.concatenate([*sets, np.empty(0, dtype=np.uint32)])
@@ -171,7 +171,7 @@ def _pairs(words: Sequence[str]) -> npt.NDArray[np.uint32]:
 
 
 def _bands(pairs: npt.NDArray[np.uint32], ends: npt.NDArray[np.int64], guards: Hashes) -> Hashes:
-    """Return (N, BANDS) hashes of DEPTH minima each, mixed with the guard of weighty words."""
+    """Return (N, BANDS) hashes of DEPTH minima each, mixed with the guard of the tokens that must match."""
     if not len(ends):
         return np.empty((0, BANDS), dtype=np.uint64)
     starts = np.concatenate([[0], ends[:-1]])

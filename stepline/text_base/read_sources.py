@@ -10,7 +10,7 @@ from typing import Any
 
 from stepline.errors import StoreError
 from stepline.storage import atomic_path, write_atomic
-from stepline.text_base.documents import Document, Read
+from stepline.text_base.documents import Document, DocumentOrRejected
 from stepline.text_base.manifest import EXAMPLES
 from stepline.text_base.readers import read_source
 from stepline.text_base.settings import TextBaseSettings
@@ -76,7 +76,9 @@ def read_shard(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def _items(sources: Sequence[Path], settings: TextBaseSettings, licence: str | None) -> Iterator[tuple[int, Read]]:
+def _items(
+    sources: Sequence[Path], settings: TextBaseSettings, licence: str | None
+) -> Iterator[tuple[int, DocumentOrRejected]]:
     for origin, source in enumerate(sources):
         for item in read_source(source, settings, licence):
             yield origin, item

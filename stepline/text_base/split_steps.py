@@ -30,10 +30,10 @@ _WEB = re.compile(r"www\.|https?:|@|\w\.com\b", re.IGNORECASE)
 
 def single_steps(text: str) -> list[str]:
     """Return the single steps of a text, in order: lines, list items and sentences, without their marks."""
-    return [step for line in plain(text).splitlines() for step in _steps_of_line(line)]
+    return [step for line in strip_markup(text).splitlines() for step in _steps_of_line(line)]
 
 
-def plain(text: str) -> str:
+def strip_markup(text: str) -> str:
     """Return the text without HTML, Markdown and control characters; NFC; lines kept."""
     if "<" in text or "&" in text:
         text = _TAG.sub(" ", html.unescape(_BREAK.sub("\n", text)))
@@ -98,7 +98,7 @@ def ends_step(word: str, following: str) -> bool:
     next_word = following.lstrip(OPENING)
     if not next_word:
         return False
-    begins = next_word.casefold().rstrip(".,;:!?" + CLOSING) in words()["verbs"]
+    begins = next_word.casefold().rstrip(".,;:!?" + CLOSING) in step_words()["verbs"]
     if next_word[0].islower():
         return begins and not _is_quantity(bare) and not bare.endswith("..")
     if bare[-1] != ".":
@@ -106,22 +106,22 @@ def ends_step(word: str, following: str) -> bool:
     stem = bare.rstrip(".").casefold().lstrip(OPENING)
     if _is_quantity(bare):
         return next_word[0].isalpha() and (begins or _begins_in_capitals(next_word))
-    return next_word[0].isalpha() if stem in words()["measures"] else True
+    return next_word[0].isalpha() if stem in step_words()["measures"] else True
 
 
 def _is_quantity(bare: str) -> bool:
     stem = bare.rstrip(".").casefold().lstrip(OPENING)
     unit = stem.lstrip("0123456789./½¼¾⅓⅔⅛-")  # "8oz."
-    letter = len(unit) == 1 and unit.isalpha() and unit not in words()["measures"]
-    return bare[-1] == "." and (unit in words()["quantities"] or letter)
+    letter = len(unit) == 1 and unit.isalpha() and unit not in step_words()["measures"]
+    return bare[-1] == "." and (unit in step_words()["quantities"] or letter)
 
 
 def _begins_in_capitals(word: str) -> bool:
-    return word.casefold().rstrip(".,;:!?" + CLOSING) in words()["capitals"]
+    return word.casefold().rstrip(".,;:!?" + CLOSING) in step_words()["capitals"]
 
 
 @cache
-def words() -> dict[str, frozenset[str]]:
+def step_words() -> dict[str, frozenset[str]]:
     """Return the sections of step_words.txt: verbs, capitals, quantities, measures."""
     text = Path(__file__).with_name("step_words.txt").read_text(encoding="utf-8")
     found: dict[str, set[str]] = {}

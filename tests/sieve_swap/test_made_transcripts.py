@@ -123,12 +123,12 @@ def test_the_sieve_by_wording_keeps_the_steps_of_twenty_videos_and_drops_the_tal
     from made_transcripts.base import kept_recipes, made_base
     from sieve_swap_scores import sieve_scores, violations
 
-    from stepline.sieve_swap.settings import MatchSettings
+    from stepline.sieve_swap.settings import SwapSettings
     from stepline.sieve_swap.swap import sieve_and_swap
 
     test = [video for video in videos if video.half == "test"]
     base = made_base(kept_recipes(recipes, videos, 20), tmp_path)
-    settings = MatchSettings(scope="all")
+    settings = SwapSettings(scope="all")
     swapped = sieve_and_swap([video.record for video in test], base, settings)
     scores = sieve_scores(test, swapped)
     assert scores["precision"] >= 0.85

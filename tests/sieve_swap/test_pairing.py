@@ -5,7 +5,7 @@ import pytest
 
 from stepline.errors import ShapeError
 from stepline.sieve_swap import pairing as common_words
-from stepline.sieve_swap.pairing import Pairing, Vocabulary, WordSets, threshold_table
+from stepline.sieve_swap.pairing import PairFinder, WordSets, WordVocabulary, threshold_table
 from stepline.sieve_swap.settings import PairingSettings
 
 DOCUMENTS = [
@@ -18,10 +18,10 @@ VIDEO = ("bean salad bowl", "bean onion chop mix oil friend subscribe channel")
 
 
 def pairing(documents=DOCUMENTS):
-    vocabulary = Vocabulary()
+    vocabulary = WordVocabulary()
     titles = WordSets.of([vocabulary.add(title.split()) for title, _ in documents])
     contents = WordSets.of([vocabulary.add(words.split()) for _, words in documents])
-    return Pairing(titles, contents, len(vocabulary)), vocabulary
+    return PairFinder(titles, contents, len(vocabulary)), vocabulary
 
 
 def pairs_of(video, settings, documents=DOCUMENTS):
@@ -68,7 +68,7 @@ def test_the_result_is_that_of_the_pairwise_loop(iou, recall, recall_of):
     documents = WordSets.of(sets(chance, 300, 2, 60)), WordSets.of(sets(chance, 300, 30, 60))
     videos = WordSets.of(sets(chance, 40, 3, 70, unknown=True)), WordSets.of(sets(chance, 40, 40, 70, unknown=True))
     settings = PairingSettings(iou=iou, recall=recall, recall_of=recall_of)
-    found = list(Pairing(*documents, 60).all_pairs(*videos, settings))
+    found = list(PairFinder(*documents, 60).all_pairs(*videos, settings))
     assert sum(map(len, found)) > 0
     for video, pairs in enumerate(found):
         expected = loop(videos, documents, video, settings)
@@ -121,7 +121,7 @@ def test_pairs_are_exact_with_more_words_than_become_bits():
     documents = WordSets.of(sets(chance, 200, 3, 1900)), WordSets.of(sets(chance, 200, 200, 1900))
     videos = WordSets.of(sets(chance, 10, 20, 1900)), WordSets.of(sets(chance, 10, 300, 1900))
     settings = PairingSettings(iou=0.02, recall=0.03)
-    found = list(Pairing(*documents, 1900).all_pairs(*videos, settings))
+    found = list(PairFinder(*documents, 1900).all_pairs(*videos, settings))
     assert sum(map(len, found)) > 0
     for video, pairs in enumerate(found):
         expected = loop(videos, documents, video, settings)
@@ -130,4 +130,4 @@ def test_pairs_are_exact_with_more_words_than_become_bits():
 
 def test_bits_are_counted_by_old_numpy_as_by_new():
     values = np.array([0, 1, 2**64 - 1, 2**63 + 5], dtype=np.uint64)
-    assert common_words.by_bytes(values).tolist() == [0, 1, 64, 3]
+    assert common_words.count_bits_by_table(values).tolist() == [0, 1, 64, 3]

@@ -9,7 +9,7 @@ from stepline.records import Record, Sentence, Span, Transcript, Video
 from stepline.sieve_swap.agreement.check import NEGATION, NUMBER
 from stepline.sieve_swap.match import FAR, UNORDERED, UNPAIRED
 from stepline.sieve_swap.segments import segments
-from stepline.sieve_swap.settings import MatchSettings
+from stepline.sieve_swap.settings import SwapSettings
 from stepline.sieve_swap.swap import sieve_and_swap
 
 BASE = SmallBase()
@@ -30,7 +30,7 @@ def record(spoken=SPOKEN, identity="v1"):
 
 def swapped(spoken=SPOKEN, paired=None, retained=None, base=BASE, **settings):
     plain = {"scope": "all", "sieve": "similarity", "similarity": 0.55, "swap_similarity": 0.0, "unswapped": "drop"}
-    chosen = MatchSettings(**(plain | settings))
+    chosen = SwapSettings(**(plain | settings))
     made = sieve_and_swap([record(spoken)], base, chosen, paired=paired, retained=retained, embed=base.embed)
     return made[0]
 
@@ -120,9 +120,9 @@ def test_a_step_that_is_near_enough_to_keep_a_sentence_may_be_too_far_to_replace
 
 
 def test_the_threshold_of_the_sieve_goes_with_the_sieve():
-    assert MatchSettings().floor == 0.55
-    assert MatchSettings(sieve="similarity").floor == 0.6
-    assert MatchSettings(sieve="similarity", similarity=0.0).floor == 0.0
+    assert SwapSettings().floor == 0.55
+    assert SwapSettings(sieve="similarity").floor == 0.6
+    assert SwapSettings(sieve="similarity", similarity=0.0).floor == 0.0
 
 
 def test_only_the_steps_of_the_asked_documents_are_searched():
@@ -150,21 +150,21 @@ def test_short_neighbours_merge_before_retrieval_when_asked():
     spoken = [(0, 5, "a"), (6, 9, "b"), (9.5, 12, "c"), (16.1, 18, "d"), (18, 27, "e"), (27, 28, "f"), (29, 30, " ")]
     found = record([(float(start), float(end), text) for start, end, text in spoken]).transcript.sentences
     # a and b: 5 s and 3 s, 1 s apart. a b lasts 9 s, so c stays out; c and d are 4.1 s apart; e lasts 9 s.
-    settings = MatchSettings(merge="before")
+    settings = SwapSettings(merge="before")
     assert [piece.text for piece in segments(found, settings)] == ["a b", "c", "d", "e", "f"]
     assert segments(found, settings)[0].sources == (0, 1)
-    assert [piece.text for piece in segments(found, MatchSettings(merge="after"))] == list("abcdef")
+    assert [piece.text for piece in segments(found, SwapSettings(merge="after"))] == list("abcdef")
 
 
 def test_a_gap_of_exactly_the_limit_does_not_merge():
     found = record([(0.0, 2.0, "a"), (6.0, 8.0, "b")]).transcript.sentences
-    assert len(segments(found, MatchSettings(merge="before"))) == 2
-    assert len(segments(found, MatchSettings(merge="before", merge_gap=4.01))) == 1
+    assert len(segments(found, SwapSettings(merge="before"))) == 2
+    assert len(segments(found, SwapSettings(merge="before", merge_gap=4.01))) == 1
 
 
 def test_a_record_without_speech_has_no_steps():
     silent = Record(id="v", video=Video(id="v"))
-    made = sieve_and_swap([silent], BASE, MatchSettings(scope="all"), embed=BASE.embed)
+    made = sieve_and_swap([silent], BASE, SwapSettings(scope="all"), embed=BASE.embed)
     assert made == [silent]
 
 

@@ -11,7 +11,7 @@ from stepline.records import Record, Rejected
 from stepline.sieve_swap.videos import read_videos
 from stepline.storage import write_parquet, write_record
 from stepline.text_base import json_stream
-from stepline.text_base.json_stream import Damage, members
+from stepline.text_base.json_stream import JsonDamage, json_members
 
 CAPTIONS = {
     "aaaaaaaaaaa": {"start": [0.0, 2.0], "end": [2.0, 5.0], "text": ["hello", "peel the garlic"]},
@@ -82,13 +82,13 @@ def test_records_come_from_parquet_json_and_folders_alike(tmp_path):
 )
 def test_a_broken_object_is_read_up_to_the_damage(tmp_path, text, read):
     (tmp_path / "x.json").write_text(text)
-    found = list(members(tmp_path / "x.json"))
+    found = list(json_members(tmp_path / "x.json"))
     for (key, value), expected in zip(found, read, strict=True):
         if isinstance(expected, str):
             assert key == expected
         else:
             assert key == expected[0]
-            assert isinstance(value, Damage)
+            assert isinstance(value, JsonDamage)
             assert expected[1] in value.reason
 
 
@@ -97,9 +97,9 @@ def test_members_do_not_depend_on_where_a_block_ends(tmp_path, monkeypatch, bloc
     monkeypatch.setattr(json_stream, "BLOCK", block)
     tree = {"a": [1, 2.5, 'x\\"y'], "é": {"b": None}, "c": 123456, "d": -1.5e3, "e": ""}
     (tmp_path / "x.json").write_text(json.dumps(tree, indent=1, ensure_ascii=False))
-    assert dict(members(tmp_path / "x.json")) == tree
+    assert dict(json_members(tmp_path / "x.json")) == tree
     (tmp_path / "x.json.gz").write_bytes(gzip.compress(json.dumps(tree).encode()))
-    assert dict(members(tmp_path / "x.json.gz")) == tree
+    assert dict(json_members(tmp_path / "x.json.gz")) == tree
 
 
 def test_a_cut_gzip_and_binary_junk_are_told(tmp_path):

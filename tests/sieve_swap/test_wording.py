@@ -6,28 +6,28 @@ from small_base import SmallBase
 
 from stepline.errors import ShapeError
 from stepline.records import Record, Sentence, Span, Transcript, Video
-from stepline.sieve_swap.instruction_classifier import IDLE_TALK, instructing, instructs
-from stepline.sieve_swap.settings import MatchSettings
+from stepline.sieve_swap.instruction_classifier import IDLE_TALK, are_instructions, instruction_probability
+from stepline.sieve_swap.settings import SwapSettings
 from stepline.sieve_swap.swap import sieve_and_swap
 from stepline.text import embed
 
 
 def test_talk_about_the_steps_own_food_sounds_like_no_instruction():
     texts = ["now throw your chopped onions into the pan", "my neighbour grows these onions in her garden"]
-    step, talk = instructs(embed(texts))
+    step, talk = instruction_probability(embed(texts))
     assert step > 0.8
     assert talk < 0.2
-    assert instructing(texts, 0.5) == [True, False]
-    assert instructing(texts, 0.0) == [True, True]
+    assert are_instructions(texts, 0.5) == [True, False]
+    assert are_instructions(texts, 0.0) == [True, True]
 
 
 def test_vectors_of_another_encoder_are_refused():
     with pytest.raises(ShapeError, match="needs MiniLM vectors"):
-        instructs(np.zeros((2, 768), np.float32))
+        instruction_probability(np.zeros((2, 768), np.float32))
 
 
 def test_no_text_gives_no_verdict():
-    assert instructing([], 0.5) == []
+    assert are_instructions([], 0.5) == []
 
 
 def test_the_sieve_by_wording_drops_talk_that_a_step_is_near_to():
@@ -37,7 +37,7 @@ def test_the_sieve_by_wording_drops_talk_that_a_step_is_near_to():
     base = SmallBase()
     kept = {}
     for sieve in ("similarity", "wording"):
-        settings = MatchSettings(scope="all", similarity=0.5, swap_similarity=0.5, sieve=sieve)
+        settings = SwapSettings(scope="all", similarity=0.5, swap_similarity=0.5, sieve=sieve)
         kept[sieve] = sieve_and_swap([spoken], base, settings, embed=base.embed)[0]
     assert [step.sources for step in kept["similarity"].steps] == [(0,), (1,)]
     assert [step.sources for step in kept["wording"].steps] == [(1,)]

@@ -26,7 +26,7 @@ from stepline.curate.stage import VideoItem
 from stepline.errors import DatasetError
 from stepline.features.import_files import item_id
 from stepline.pipeline.batch import SUFFIXES
-from stepline.text_base.json_stream import Damage, Reader
+from stepline.text_base.json_stream import JsonDamage, JsonObjectReader
 
 CAPTIONS = (".vtt", ".srt", ".json3", ".json", ".csv")  # the first that is there is taken
 LISTS = (".parquet", ".csv", ".tsv", ".jsonl", ".ndjson")
@@ -223,9 +223,9 @@ class CaptionIndex:
         with file_path.open() as file:
             offset = len(MARK) if file.read(len(MARK)) == MARK else 0
             file.seek(offset)
-            reader = Reader(io.TextIOWrapper(file, encoding=BYTES, newline=""))
+            reader = JsonObjectReader(io.TextIOWrapper(file, encoding=BYTES, newline=""))
             for key, value in reader.members():
-                if isinstance(value, Damage):
+                if isinstance(value, JsonDamage):
                     cure = "unpack it where it is compressed, else download it again"
                     raise DatasetError(f"{file_path.display_url}: {f'{key} '.lstrip()}{value.reason}; {cure}")
                 start, end = reader.last

@@ -18,7 +18,7 @@ from stepline.curate.sources.files import SideFolders
 from stepline.curate.sources.select import Entry, SourceFilter
 from stepline.curate.stage import VideoItem, rejected_video
 from stepline.errors import DatasetError
-from stepline.sieve_swap.videos import LENGTHS, TITLES, VIDEOS, Table, read_titles, seconds_of
+from stepline.sieve_swap.videos import LENGTHS, TITLES, VIDEOS, CsvTable, read_titles, seconds_of
 
 COLUMNS = ("video_id", "category_1", "task_id")
 CAPTIONS = ("caption.json", "raw_caption.json", "captions")  # the first that is there is taken
@@ -64,12 +64,12 @@ def _rows(table: RemotePath) -> Iterator[dict[str, str]]:
         raise DatasetError(f"{table.display_url}: not valid csv ({error}); download it again") from error
 
 
-def _tables(folder: RemotePath) -> tuple[Table | None, dict[str, str]]:
+def _tables(folder: RemotePath) -> tuple[CsvTable | None, dict[str, str]]:
     """Return the lengths by id and the titles by task, of the tables that are there."""
     with tempfile.TemporaryDirectory(prefix="stepline-tables-") as scratch:
         for name in (LENGTHS, TITLES):
             if (folder / name).exists():
                 (folder / name).fetch(Path(scratch) / name)
         lengths = Path(scratch) / LENGTHS
-        table = Table(lengths, (("vid", 16), ("vlen", 12))) if lengths.is_file() else None
+        table = CsvTable(lengths, (("vid", 16), ("vlen", 12))) if lengths.is_file() else None
         return table, read_titles(Path(scratch) / TITLES)

@@ -79,7 +79,7 @@ def _at_grounded_span(step: Step, grounded: Sequence[Step]) -> Step:
 
 def score_steps(record: Record, grounded: Sequence[Step]) -> list[StepScores]:
     """Return the four scores of each step."""
-    from stepline.sieve_swap.instruction_classifier import instructs
+    from stepline.sieve_swap.instruction_classifier import instruction_probability
     from stepline.text import embed
 
     if not record.steps:
@@ -88,7 +88,7 @@ def score_steps(record: Record, grounded: Sequence[Step]) -> list[StepScores]:
     likeness = vectors @ embed([sentence.text for sentence in record.sentences]).T  # (K, S)
     spans = {step.id: step.spans for step in grounded}
     scores = []
-    for step, wording, row in zip(record.steps, instructs(vectors), likeness, strict=True):
+    for step, wording, row in zip(record.steps, instruction_probability(vectors), likeness, strict=True):
         others = spans.get(step.id, ())
         agreement = step.spans[0].iou(others[0]) if step.spans and others else float(not grounded)
         support = max((float(row[source]) for source in step.sources), default=0.0)

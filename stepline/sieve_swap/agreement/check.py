@@ -1,6 +1,6 @@
 """Whether a step that would replace narration changes a number, a unit or a negation. Beyond the paper.
 
-What a text denies and what it affirms: "do not season" against "season".
+Polarity is what a text denies and what it affirms: "do not season" against "season".
 """
 
 import re

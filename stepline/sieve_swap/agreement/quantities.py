@@ -1,8 +1,7 @@
-"""What a text states in numbers: how much of which unit, of what.
+"""Amounts that a text states: how much of which unit, of what; numbers as people write and say them.
 
-Numbers as people write and say them: 2, 1.5, 1/2, 1 1/2, ½, two, twenty five, three fifty, one and a half.
-
-Word stems good enough to tell that "seasoning" and "season" are one: endings cut off, no dictionary.
+2, 1.5, 1/2, 1 1/2, ½, two, twenty five, three fifty, one and a half. Word stems are good enough to tell that
+"seasoning" and "season" are one: endings cut off, no dictionary.
 """
 
 import re

@@ -4,13 +4,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from stepline.errors import DatasetError
-from stepline.text_base.documents import Read
+from stepline.text_base.documents import DocumentOrRejected
 from stepline.text_base.readers.documents import read_json, read_text
-from stepline.text_base.readers.item import form
+from stepline.text_base.readers.item import file_format
 from stepline.text_base.readers.tables import read_csv, read_parquet
 from stepline.text_base.settings import TextBaseSettings
 
-READERS: dict[str, Callable[[Path, TextBaseSettings, str | None], Iterator[Read]]] = {
+READERS: dict[str, Callable[[Path, TextBaseSettings, str | None], Iterator[DocumentOrRejected]]] = {
     ".csv": read_csv,
     ".json": read_json,
     ".jsonl": read_json,
@@ -24,7 +24,9 @@ READERS: dict[str, Callable[[Path, TextBaseSettings, str | None], Iterator[Read]
 ABOUT = ("readme", "license", "licence", "copying", "notice", "changelog", "source", "contributing")  # no how-to texts
 
 
-def read_source(path: Path, settings: TextBaseSettings | None = None, licence: str | None = None) -> Iterator[Read]:
+def read_source(
+    path: Path, settings: TextBaseSettings | None = None, licence: str | None = None
+) -> Iterator[DocumentOrRejected]:
     """Yield the documents of a file, or of a folder's files by name, and what was left out with its reason.
 
     A folder's hidden files and those about it (README, LICENSE...) are no sources. licence: of lines whose file states
@@ -32,7 +34,7 @@ def read_source(path: Path, settings: TextBaseSettings | None = None, licence: s
     """
     settings = settings or TextBaseSettings()
     for file in source_files(path):
-        yield from READERS[form(file)](file, settings, licence)
+        yield from READERS[file_format(file)](file, settings, licence)
 
 
 def source_files(path: Path) -> list[Path]:
@@ -40,10 +42,11 @@ def source_files(path: Path) -> list[Path]:
     if not path.exists():
         raise DatasetError(f"{path}: no such file or folder; give a text base's sources")
     if path.is_file():
-        if form(path) not in READERS:
-            raise DatasetError(f"{path}: form {form(path) or 'without ending'!r} unknown; known: {', '.join(READERS)}")
+        ending = file_format(path)
+        if ending not in READERS:
+            raise DatasetError(f"{path}: form {ending or 'without ending'!r} unknown; known: {', '.join(READERS)}")
         return [path]
-    files = sorted(file for file in path.rglob("*") if form(file) in READERS and file.is_file())
+    files = sorted(file for file in path.rglob("*") if file_format(file) in READERS and file.is_file())
     files = [file for file in files if not any(part.startswith(".") for part in file.relative_to(path).parts)]
     files = [file for file in files if file.stem.lower() not in ABOUT]
     if not files:

@@ -1,8 +1,8 @@
-"""How-to texts as JSON: an object of them by id, a list, JSON lines, or a file each; an item at a time.
+"""Readers of how-to texts as JSON and as plain text.
 
-Covers recipe collections, schema.org recipes (also in "@graph") and wikiHow-style articles.
-
-Plain .txt and .md files, a how-to text each: numbered lists, headings and paragraphs.
+JSON: an object of them by id, a list, JSON lines, or a file each; an item at a time. Covers recipe collections,
+schema.org recipes (also in "@graph") and wikiHow-style articles.
+Text: .txt and .md files, a how-to text each, with numbered lists, headings and paragraphs.
 """
 
 import codecs
@@ -13,8 +13,18 @@ from pathlib import Path
 from typing import BinaryIO
 
 from stepline.records import Rejected
-from stepline.text_base.documents import Read
-from stepline.text_base.readers.item import DAMAGE, INGREDIENTS, NESTED, STEPS, Place, form, opened, read_item, stem
+from stepline.text_base.documents import DocumentOrRejected
+from stepline.text_base.readers.item import (
+    DAMAGE,
+    INGREDIENTS,
+    NESTED,
+    STEPS,
+    ItemLocation,
+    file_format,
+    open_bytes,
+    read_item,
+    stem,
+)
 from stepline.text_base.settings import TextBaseSettings
 
 PIECE = 1 << 16  # characters read at a time
@@ -28,13 +38,13 @@ class _BrokenError(ValueError):
     """The rest of a file cannot be read as JSON."""
 
 
-def read_json(path: Path, settings: TextBaseSettings, licence: str | None) -> Iterator[Read]:
+def read_json(path: Path, settings: TextBaseSettings, licence: str | None) -> Iterator[DocumentOrRejected]:
     """Yield the documents of a JSON or JSON-lines file, and what was left out. Raises DatasetError if unreadable."""
-    with opened(path) as file:
+    with open_bytes(path) as file:
         try:
-            items = _lines(file) if form(path) in (".jsonl", ".ndjson") else _items(_Window(file))
+            items = _lines(file) if file_format(path) in (".jsonl", ".ndjson") else _items(_Window(file))
             for number, (key, item) in enumerate(items):
-                place = Place(path.name, stem(path), key or str(number), licence)
+                place = ItemLocation(path.name, stem(path), key or str(number), licence)
                 if isinstance(item, _BrokenError):
                     yield Rejected("document", "broken JSON", location=str(place), value=str(item)[:200])
                 else:
@@ -168,15 +178,15 @@ _FIELD = re.compile(r"^(title|licence|license|source|url|link)\s*:\s*(.+)$", re.
 _FENCE = "---"
 
 
-def read_text(path: Path, settings: TextBaseSettings, licence: str | None) -> Iterator[Read]:
+def read_text(path: Path, settings: TextBaseSettings, licence: str | None) -> Iterator[DocumentOrRejected]:
     """Yield the document of a text file, or why it was left out. Raises DatasetError when it cannot be opened.
 
     Numbered items are the steps; without any, the bullets outside lists of ingredients and materials; without these,
     the sentences of the paragraphs. The title is the first heading, else the file's name.
     """
-    place = Place(path.name, stem(path), stem(path), licence)
+    place = ItemLocation(path.name, stem(path), stem(path), licence)
     try:
-        with opened(path) as file:
+        with open_bytes(path) as file:
             data = file.read(4 * settings.longest_document + 1)
     except DAMAGE as error:
         yield Rejected("document", "file cut off", location=path.name, value=str(error)[:200])

@@ -1,6 +1,6 @@
 """One how-to text as JSON, csv or Parquet hold it, made a Document: many names for a title and for steps.
 
-Text files opened for reading: plain or gzip, in bounded pieces, errors told in one line.
+Also what all readers open files with: plain or gzip, errors in one line.
 """
 
 import gzip
@@ -14,9 +14,9 @@ from typing import BinaryIO, cast
 
 from stepline.errors import DatasetError
 from stepline.records import Rejected
-from stepline.text_base.documents import Document, Read, TextStep
+from stepline.text_base.documents import Document, DocumentOrRejected, TextStep
 from stepline.text_base.settings import TextBaseSettings
-from stepline.text_base.split_steps import plain, single_steps
+from stepline.text_base.split_steps import single_steps, strip_markup
 
 TITLES = ("title", "name", "task_full_name", "recipe_name", "headline", "task", "heading")
 STEPS = (
@@ -33,7 +33,7 @@ DEEPEST = 8  # levels of sections within sections
 
 
 @dataclass(frozen=True)
-class Place:
+class ItemLocation:
     """Where an item stands: file, name of the file without endings, key or row, licence that the caller stated."""
 
     file: str
@@ -45,7 +45,7 @@ class Place:
         return f"{self.file}, {self.key}"
 
 
-def read_item(item: object, place: Place, settings: TextBaseSettings) -> Iterator[Read]:
+def read_item(item: object, place: ItemLocation, settings: TextBaseSettings) -> Iterator[DocumentOrRejected]:
     """Yield what was left out of an item, then its Document if one step remains."""
     if not isinstance(item, Mapping):
         yield Rejected("document", "not a document", location=str(place), value=type(item).__name__)
@@ -67,7 +67,7 @@ def read_item(item: object, place: Place, settings: TextBaseSettings) -> Iterato
     yield _document(fields, steps, place)
 
 
-def _document(fields: Mapping[str, object], steps: Sequence[str], place: Place) -> Document:
+def _document(fields: Mapping[str, object], steps: Sequence[str], place: ItemLocation) -> Document:
     identity = identify(one_line(first(fields, IDS)) or place.key, place.stem)
     source = one_line(first(fields, SOURCES)) or place.file
     licence = one_line(first(fields, LICENCES)) or place.licence
@@ -102,7 +102,7 @@ def one_line(value: object) -> str:
     """Return a text or number as one clean line; "" for anything else."""
     if isinstance(value, bool) or not isinstance(value, (str, int)):
         return ""
-    return " ".join(plain(str(value)[:2_000]).split())[:500]
+    return " ".join(strip_markup(str(value)[:2_000]).split())[:500]
 
 
 def _flat(item: Mapping[object, object]) -> dict[str, object]:
@@ -120,7 +120,7 @@ ENDINGS = (".gz",)
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[BinaryIO]:
+def open_bytes(path: Path) -> Iterator[BinaryIO]:
     """Yield a file's bytes, unpacked where its name ends in .gz. Raises DatasetError where it cannot be opened."""
     try:
         raw = path.open("rb")
@@ -138,6 +138,6 @@ def stem(path: Path) -> str:
     return name
 
 
-def form(path: Path) -> str:
+def file_format(path: Path) -> str:
     """Return the ending that tells a file's form, .gz aside: ".json" for recipes.json.gz."""
     return (Path(path.stem) if path.suffix in ENDINGS else path).suffix.lower()

@@ -1,9 +1,8 @@
-"""Recipes as csv: RecipeNLG's 2.2 million rows, or any table with a column of steps; a row at a time.
+"""Readers of how-to texts as tables: csv (RecipeNLG's 2.2 million rows) and Parquet, a row at a time, a text a row.
 
-A list cell is a JSON list in a string (RecipeNLG), or plain text with a step a line. A row that breaks the rules of
-csv costs itself only: where a quote never closes, reading goes on at the next line.
-
-How-to texts as Parquet: a row each, with the same column names as JSON and csv have.
+A list cell of csv is a JSON list in a string (RecipeNLG), or plain text with a step a line. A row that breaks the rules
+of csv costs itself only: where a quote never closes, reading goes on at the next line. Parquet has the same column
+names as JSON and csv.
 """
 
 import csv
@@ -15,7 +14,7 @@ from typing import BinaryIO
 
 from stepline.errors import DatasetError
 from stepline.records import Rejected
-from stepline.text_base.documents import Read
+from stepline.text_base.documents import DocumentOrRejected
 from stepline.text_base.readers.item import (
     DAMAGE,
     IDS,
@@ -25,8 +24,8 @@ from stepline.text_base.readers.item import (
     SOURCES,
     STEPS,
     TITLES,
-    Place,
-    opened,
+    ItemLocation,
+    open_bytes,
     read_item,
     stem,
 )
@@ -36,18 +35,18 @@ LONGEST_LINE = 4 << 20  # bytes; a longer line is skipped unread
 MOST_LINES = 1_000  # lines that one quoted row may span
 
 
-def read_csv(path: Path, settings: TextBaseSettings, licence: str | None) -> Iterator[Read]:
+def read_csv(path: Path, settings: TextBaseSettings, licence: str | None) -> Iterator[DocumentOrRejected]:
     """Yield the documents of a csv file with a header, and the rows left out.
 
     Raises DatasetError when the file cannot be read or no column holds steps.
     """
-    with opened(path) as file:
+    with open_bytes(path) as file:
         rows = _Rows(file)
         header = _header(path, rows)
         try:
             file_stem = stem(path)
             for number, row in rows:
-                place = Place(path.name, file_stem, f"row {number}", licence)
+                place = ItemLocation(path.name, file_stem, f"row {number}", licence)
                 if isinstance(row, str):
                     yield Rejected("document", row, location=str(place))
                 else:
@@ -67,7 +66,9 @@ def _header(path: Path, rows: "_Rows") -> list[str]:
     return names
 
 
-def _read_row(header: Sequence[str], row: Sequence[str], place: Place, settings: TextBaseSettings) -> Iterator[Read]:
+def _read_row(
+    header: Sequence[str], row: Sequence[str], place: ItemLocation, settings: TextBaseSettings
+) -> Iterator[DocumentOrRejected]:
     if len(row) != len(header):
         yield Rejected(
             "document", "wrong number of columns", location=str(place), value=f"{len(row)} instead of {len(header)}"
@@ -152,7 +153,7 @@ class _Rows(Iterator[tuple[int, list[str] | str]]):
 BATCH = 1_000  # rows in memory at once
 
 
-def read_parquet(path: Path, settings: TextBaseSettings, licence: str | None) -> Iterator[Read]:
+def read_parquet(path: Path, settings: TextBaseSettings, licence: str | None) -> Iterator[DocumentOrRejected]:
     """Yield the documents of a Parquet file and the rows left out, a batch at a time.
 
     Raises DatasetError when it is not Parquet or no column holds steps.
@@ -172,7 +173,7 @@ def read_parquet(path: Path, settings: TextBaseSettings, licence: str | None) ->
     try:
         for batch in file.iter_batches(batch_size=BATCH, columns=columns):
             for item in batch.to_pylist():
-                yield from read_item(item, Place(path.name, stem(path), str(number), licence), settings)
+                yield from read_item(item, ItemLocation(path.name, stem(path), str(number), licence), settings)
                 number += 1
     except (OSError, ValueError, arrow.ArrowException) as error:
         yield Rejected("document", "file cut off", location=path.name, value=str(error).splitlines()[0][:200])
