@@ -5,8 +5,9 @@ keys and key_rows (the key of normal words -> its row), bands, pairs and ends (s
 of its documents' ids), holder_rows and holders (which documents hold a row). The first occurrence of a line stands
 for all; what was read earlier never changes its row. Memory: 40 bytes a line read, beside what sorting may use.
 
-Lines are merged by exact keys first, then near-duplicates by their sketches. Every line either stands for itself or for the earliest line that says the same; so a line that was kept is never
-dropped by what is appended later, and each merged line is within the threshold of the one that stands for it.
+Lines are merged by exact keys first, then near-duplicates by their sketches. Every line either stands for itself or
+for the earliest line that says the same; so a line that was kept is never dropped by what is appended later, and each
+merged line is within the threshold of the one that stands for it.
 """
 
 from collections import Counter
