@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
+import urllib.request
 
 import pytest
 from browser import CHROMIUM, Browser
@@ -103,7 +104,10 @@ def test_ctrl_c_ends_the_server_and_keeps_the_answers(tmp_path, small_video):
     )
     command = [sys.executable, "-m", "stepline", "annotate", "vnd", "clips.json", "--out", "vnd"]
     with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as running:
-        assert running.stderr.readline().startswith("http://127.0.0.1:")
+        address = running.stderr.readline().split()[0]
+        assert address.startswith("http://127.0.0.1:")
+        with urllib.request.urlopen(address, timeout=30) as page:  # it serves, so that Ctrl-C is its own
+            assert page.status == 200
         running.send_signal(signal.SIGINT)
         said = running.communicate(timeout=30)[1].splitlines()
     assert (running.returncode, said[0]) == (0, "stopped; every answer is kept")
