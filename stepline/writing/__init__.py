@@ -1,7 +1,5 @@
 """Steps from a transcript: what the speaker does or tells the viewer to do, one imperative action a step."""
 
-from collections.abc import Callable
-
 from stepline.records import Transcript
 from stepline.writing.settings import WritingSettings
 from stepline.writing.types import WrittenSteps
@@ -15,19 +13,10 @@ def write_steps(transcript: Transcript, settings: WritingSettings | None = None)
     Raises ModelError when the writer's model is missing, WriterError when it fails.
     """
     settings = WritingSettings() if settings is None else settings
-    return _WRITERS[settings.writer](transcript, settings)
+    if settings.writer == "llm":
+        from stepline.writing.llm.writer import write_llm
 
-
-def _extractive(transcript: Transcript, _settings: WritingSettings) -> WrittenSteps:
+        return write_llm(transcript, settings.llm)
     from stepline.writing.extractive.writer import write_extractive
 
     return write_extractive(transcript)
-
-
-def _llm(transcript: Transcript, settings: WritingSettings) -> WrittenSteps:
-    from stepline.writing.llm.writer import write_llm
-
-    return write_llm(transcript, settings.llm)
-
-
-_WRITERS: dict[str, Callable[[Transcript, WritingSettings], WrittenSteps]] = {"extractive": _extractive, "llm": _llm}

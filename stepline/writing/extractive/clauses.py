@@ -17,11 +17,7 @@ if TYPE_CHECKING:
 Voice: TypeAlias = Literal["order", "you", "we", "i", "title", "passive"]
 
 # Verbs that only carry another one: "start adding" is adding. Their own meaning is how, not what.
-CARRIERS = word_set(
-    """
-    go start begin continue keep finish proceed want need have like try get love prefer come
-    """
-)
+CARRIERS = word_set("go start begin continue keep finish proceed want need have like try get love prefer come")
 # Auxiliaries that put an action into the past or into a might-be: nobody is told to do it now.
 NOT_NOW = word_set("have has had 've 'd did was were would could might may")
 # Verbs that take a whole clause along: "let it cool", "ensure that the lid is closed".
@@ -70,16 +66,14 @@ def find_clauses(doc: "Doc", *, ordered: bool = False, sequenced: bool = False) 
     like stood before it, which makes a passive an instruction.
     """
     found = [clause for sentence in doc.sents for clause in _walk(sentence.root, None, None)]
-    found = [clause for clause in found if clause.voice != "passive" or sequenced or _is_cued(clause.verb)]
+    if not sequenced:
+        cued = [any(token.lower_ in PASSIVE_CUES for token in doc[: clause.verb.i]) for clause in found]
+        found = [clause for clause, is_cued in zip(found, cued, strict=True) if clause.voice != "passive" or is_cued]
     if ordered:
         found = [replace(clause, voice="order") if clause.voice == "you" else clause for clause in found]
-    whole = [clause for clause in found if not _is_prefix(clause.verb)]
-    return sorted(whole, key=lambda clause: clause.verb.i)
-
-
-def _is_prefix(verb: "Token") -> bool:
-    """Tell whether a verb is the first half of a hyphened one: the "shift" of "shift-click"."""
-    return verb.i + 2 < len(verb.doc) and verb.nbor().text == "-" and not verb.whitespace_
+    # Not the first half of a hyphened verb, the "shift" of "shift-click".
+    halves = {token.i for token in doc[:-2] if token.nbor().text == "-" and not token.whitespace_}
+    return sorted((clause for clause in found if clause.verb.i not in halves), key=lambda clause: clause.verb.i)
 
 
 def _walk(verb: "Token", inherited: _Mood | None, chain: "Token | None") -> Iterator[Clause]:
@@ -150,7 +144,8 @@ def _without_subject(verb: "Token", inherited: _Mood | None, negated: bool) -> _
     if inherited is not None:
         fits = _is_base(verb) or verb.tag_ == "VBG"
         own = _Mood(inherited.voice, inherited.may, inherited.negated or negated, inherited.planned)
-        return own if fits and not _has_past_helper(verb) else None
+        past = any(child.dep_ in ("aux", "auxpass") and child.lower_ in NOT_NOW for child in verb.children)
+        return own if fits and not past else None
     if verb.dep_ != "ROOT":
         return None
     if (
@@ -169,10 +164,6 @@ def _passive(subject: "Token", helpers: set[str], negated: bool) -> _Mood | None
     if not helpers & {"are", "is", "be", "'re", "'s"} or helpers & NOT_NOW or subject.lower_ in _SUBJECTS:
         return None
     return _Mood("passive", negated=negated)
-
-
-def _is_cued(verb: "Token") -> bool:
-    return bool({token.lower_ for token in verb.doc[: verb.i]} & PASSIVE_CUES)
 
 
 def _carried(verb: "Token") -> "Token | None":
@@ -235,10 +226,6 @@ def _is_present(verb: "Token", helpers: set[str]) -> bool:
     if verb.tag_ == "VBG":
         return True
     return _is_base(verb) and not helpers & {"is", "are", "'m", "'re", "am", "be"}
-
-
-def _has_past_helper(verb: "Token") -> bool:
-    return any(child.dep_ in ("aux", "auxpass") and child.lower_ in NOT_NOW for child in verb.children)
 
 
 def _first_word(verb: "Token") -> int:

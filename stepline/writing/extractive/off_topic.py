@@ -22,11 +22,7 @@ TELLING = word_set(
     """
 )
 # What the audience of a channel is asked to do.
-AUDIENCE = word_set(
-    """
-    subscribe comment follow like watch rewatch tune stay support donate join smash enjoy
-    """
-)
+AUDIENCE = word_set("subscribe comment follow like watch rewatch tune stay support donate join smash enjoy")
 SETTING_OUT = word_set("get dive jump go move head hop")  # "let's dive right into it"
 # States of mind and being: they order nothing, in whatever mood.
 STATES = word_set(
@@ -47,11 +43,7 @@ CHANNEL = word_set(
     """
 )
 MOTION = word_set("up down in out off on into onto over back under through around")
-HABITS = word_set(
-    """
-    usually always often normally sometimes typically generally personally mostly never rarely already
-    """
-)
+HABITS = word_set("usually always often normally sometimes typically generally personally mostly never rarely already")
 TODAY = word_set("today tutorial video episode")  # with I or we: what the video will be about
 PAST = word_set("yesterday ago earlier")
 # Choices left to the viewer.
@@ -61,11 +53,7 @@ FREE = (
     "it depends", "if you don't have", "if you do not have", "if you're not",
 )  # fmt: skip
 CHOICES = word_set("also instead either always even too later")  # with "can": one may as well not
-VAGUE = word_set(
-    """
-    it this that these those thing things something anything everything work so job
-    """
-)
+VAGUE = word_set("it this that these those thing things something anything everything work so job")
 
 STATE, NO_ACTION = "a state or an opinion, not an action", "names no action"
 QUIET = frozenset((STATE, NO_ACTION))  # reasons of clauses that nobody would take for a step: not worth a record
@@ -93,14 +81,8 @@ def _talks_to_audience(clause: Clause) -> bool:
         return True
     if clause.verb.lemma_ == "try" and words & {"recipe", "tutorial", "project"}:
         return True
-    below = bool(words & {"link", "links", "description", "below"}) and clause.verb.lemma_ in (
-        "check",
-        "visit",
-        "leave",
-        "click",
-        "see",
-        "find",
-    )
+    where = clause.verb.lemma_ in ("check", "visit", "leave", "click", "see", "find")
+    below = where and bool(words & {"link", "links", "description", "below"})
     return bool(words & CHANNEL) or below or {"thumbs", "up"} <= words or {"like", "button"} <= words
 
 
@@ -120,7 +102,10 @@ def _tells(clause: Clause) -> bool:
         or (lemma in ("keep", "bear") and "mind" in words)
         or (
             lemma in SETTING_OUT
-            and bool(_next_words(clause) & {"started", "into", "over", "onto", "straight"})
+            and any(
+                token.lower_ in ("started", "into", "over", "onto", "straight")
+                for token in clause.verb.doc[clause.verb.i + 1 : clause.verb.i + 4]
+            )
             and not _concrete(clause)
         )
     )
@@ -184,12 +169,8 @@ def _is_choice(clause: Clause) -> bool:
         return True
     return clause.may and (
         clause.verb.lemma_ in ("use", "do", "try", "buy", "substitute", "skip", "make")
-        or bool(_nearby(clause) & CHOICES)
+        or bool((_words(clause) | {child.lower_ for child in _spine(clause.verb)}) & CHOICES)
     )
-
-
-def _nearby(clause: Clause) -> set[str]:
-    return _words(clause) | {child.lower_ for child in _spine(clause.verb)}
 
 
 def _is_not_me(clause: Clause) -> bool:
@@ -237,10 +218,6 @@ def _words(clause: Clause) -> set[str]:
         for token in child.subtree
     }
     return {token.lower_ for token in clause.verb.subtree if token.i > clause.verb.i and token.i not in joined}
-
-
-def _next_words(clause: Clause) -> set[str]:
-    return {token.lower_ for token in clause.verb.doc[clause.verb.i + 1 : clause.verb.i + 4]}
 
 
 def _objects(clause: Clause) -> set[str]:
@@ -294,14 +271,12 @@ TALK = ("chat", "talk about the video", "an announcement")
 
 def small_talk_reasons(texts: Sequence[str]) -> list[str | None]:
     """Return for each step why it is talk to the audience, None for one that is work (or that no rule knows)."""
-    pieces = [(place, piece) for place, text in enumerate(texts) for piece in split_into_segments(text, 1)]
+    pieces = [(k, piece) for k, text in enumerate(texts) for piece in split_into_segments(text, 1)]
     reasons: list[list[str | None]] = [[] for _ in texts]
-    for (place, piece), doc in zip(pieces, parse([piece.text for _, piece in pieces]), strict=True):
-        reasons[place] += [off_topic_reason(clause) for clause in find_clauses(doc, ordered=piece.ordered)]
-    return [_talk(found) for found in reasons]
-
-
-def _talk(reasons: Sequence[str | None]) -> str | None:
-    """Return the reason when every clause of a step is talk."""
-    talk = [reason for reason in reasons if reason is not None and reason.startswith(TALK)]
-    return talk[0] if talk and len(talk) == len(reasons) else None
+    for (k, piece), doc in zip(pieces, parse([piece.text for _, piece in pieces]), strict=True):
+        reasons[k] += [off_topic_reason(clause) for clause in find_clauses(doc, ordered=piece.ordered)]
+    # A step is talk when every one of its clauses is.
+    return [
+        found[0] if found and all(reason is not None and reason.startswith(TALK) for reason in found) else None
+        for found in reasons
+    ]

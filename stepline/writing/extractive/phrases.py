@@ -28,23 +28,8 @@ HOLLOW_ADVERBS = word_set(
 COMPLETE = word_set("click tap wait stop pause go come stand sit breathe")  # need no object
 SETTING = word_set("set put leave place lay")
 ASIDE = word_set("aside side away")
-_BESIDE = frozenset(
-    (
-        "conj",
-        "cc",
-        "preconj",
-        "punct",
-        "nsubj",
-        "nsubjpass",
-        "aux",
-        "auxpass",
-        "neg",
-        "mark",
-        "intj",
-        "parataxis",
-        "dep",
-    )
-)
+_NO_MANNERS = word_set("only early usually finally actually")
+_BESIDE = word_set("conj cc preconj punct nsubj nsubjpass aux auxpass neg mark intj parataxis dep")
 
 
 def parts_of(clause: Clause) -> "list[list[Token]]":
@@ -211,11 +196,7 @@ GIVEN = word_set(
     wash dusting click dust spray knead swirl polish sand coat trim drizzle sprinkle soak turn
     """
 )
-_TAIL = word_set(
-    """
-    and or but then so with to of for in on into that if until the a
-    """
-)  # never the last word
+_TAIL = word_set("and or but then so with to of for in on into that if until the a")  # never the last word
 
 
 @dataclass(frozen=True)
@@ -242,9 +223,13 @@ def imperative_phrase(clause: Clause, resolve: Resolver) -> Phrase:
         text = " ".join([_imperative(clause.verb), _text(passive_object(clause.verb), resolved), *text.split(" ")[1:]])
     if rest := rests_of(clause.verb):
         text = f"{_tidy(text)} to {_text(rest, resolved)}"
-    manner = _manner(clause.verb)
-    text = " ".join(([manner] if manner else []) + [_tidy(text)])
-    text = _negated(clause.verb, text) if clause.negated else text
+    # A manner that was said before the verb: "GENTLY pry".
+    before = [child.lower_ for child in clause.verb.children if child.dep_ == "advmod" and child.i < clause.verb.i]
+    manners = [word for word in before if word.endswith("ly") and word not in HOLLOW_ADVERBS | _NO_MANNERS]
+    text = " ".join([*manners[:1], _tidy(text)])
+    if clause.negated:
+        never = any(child.lower_ == "never" for child in clause.verb.children)
+        text = f"never {text}" if never else f"don't {text}"
     tokens = sorted({clause.verb, *(token for part in parts for token in part)}, key=lambda token: token.i)
     return Phrase(text, tuple(tokens), resolved)
 
@@ -296,24 +281,6 @@ def _button(verb: "Token") -> str | None:
     """Return how a click is done: "right", "double"."""
     before = [token.lower_ for token in verb.doc[max(0, verb.i - 2) : verb.i] if token.text != "-"]
     return before[-1] if before and before[-1] in ("right", "double", "left", "shift", "alt", "triple") else None
-
-
-def _manner(verb: "Token") -> str | None:
-    """Return a manner that was said before the verb: "GENTLY pry"."""
-    return next((c.lower_ for c in verb.children if c.dep_ == "advmod" and c.i < verb.i and _is_manner(c.lower_)), None)
-
-
-def _is_manner(word: str) -> bool:
-    return (
-        word.endswith("ly")
-        and word not in HOLLOW_ADVERBS
-        and word not in ("only", "early", "usually", "finally", "actually")
-    )
-
-
-def _negated(verb: "Token", text: str) -> str:
-    never = any(child.lower_ == "never" for child in verb.children)
-    return f"never {text}" if never else f"don't {text}"
 
 
 def _text(tokens: "Iterable[Token]", resolved: dict[int, str]) -> str:

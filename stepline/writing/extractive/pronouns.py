@@ -26,11 +26,7 @@ REACH = 2  # sentences back; further away a pronoun means something else too oft
 INTO = word_set("into in on onto to inside over")  # what goes there joins it: a rival for "it"
 MAKING = word_set("make prepare create build bake sew knit")  # their object is what the work results in
 # What these put on or into a thing is as likely meant as the thing: "fill the hole with soil and press it down".
-FILLING = word_set(
-    """
-    fill cover coat stuff load pack top line sprinkle brush rub spray spread dust grease season
-    """
-)
+FILLING = word_set("fill cover coat stuff load pack top line sprinkle brush rub spray spread dust grease season")
 # Measures and parts: the thing itself comes after "of" ("a bit of glue", "two cups of flour").
 MEASURES = word_set(
     """
@@ -47,11 +43,7 @@ NEVER_MEANT = word_set(
 )
 # Words of a noun phrase that name it; articles, numbers and possessives do not.
 _NAMING = frozenset(("compound", "amod", "nmod"))
-_EMPTY = word_set(
-    """
-    other same own little nice good first second whole entire next last few many more
-    """
-)
+_EMPTY = word_set("other same own little nice good first second whole entire next last few many more")
 
 
 @dataclass(frozen=True)

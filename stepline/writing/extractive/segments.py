@@ -80,11 +80,7 @@ SUBORDINATORS = word_set(
 )
 # A phrase with one of these may stand before the order.
 INTRODUCERS = SUBORDINATORS | word_set("with using for from in on at to starting beginning working")
-SUBJECTS = word_set(
-    """
-    you we i you're we're i'm you'll we'll i'll you'd let's i've we've you've
-    """
-)
+SUBJECTS = word_set("you we i you're we're i'm you'll we'll i'll you'd let's i've we've you've")
 JOINTS = word_set("and but then now next okay alright so or")
 
 # What may follow a verb that opens a clause: then it is an order and not a noun ("water the plant", not "water boils").
@@ -98,11 +94,7 @@ AFTER_ORDER = word_set(
     """
 )
 # What opens a noun phrase: a verb form before one of these is a verb and no noun ("and mark the holes").
-NAMERS = word_set(
-    """
-    the a an your my our his her its some any it them all both each every this that these those
-    """
-)
+NAMERS = word_set("the a an your my our his her its some any it them all both each every this that these those")
 # Verbs of hands, tools and screens that are orders whatever follows them ("press control J", "and choose Transform").
 ORDER_VERBS = word_set(
     """
@@ -225,12 +217,11 @@ def _at_stops(words: Sequence[SpokenWord]) -> Iterator[list[SpokenWord]]:
 @cache
 def _rewrites() -> tuple[tuple[re.Pattern[str], str], ...]:
     """Compile the table; VERB stands for any verb's base form, checked after the match."""
-    return tuple((_compiled(pattern), new) for pattern, new in REWRITES)
-
-
-def _compiled(pattern: str) -> re.Pattern[str]:
-    body = pattern.replace("(?= VERB)", r"(?= (?P<verb>[a-z']+))").replace(" ", ",? ")
-    return re.compile(rf"(?:(?<= )|^)(?:{body})(?=,? |,?$)")
+    bodies = [pattern.replace("(?= VERB)", r"(?= (?P<verb>[a-z']+))").replace(" ", ",? ") for pattern, _ in REWRITES]
+    return tuple(
+        (re.compile(rf"(?:(?<= )|^)(?:{body})(?=,? |,?$)"), new)
+        for body, (_, new) in zip(bodies, REWRITES, strict=True)
+    )
 
 
 def _rewritten(words: Sequence[SpokenWord]) -> list[SpokenWord]:
@@ -247,17 +238,13 @@ def _rewritten(words: Sequence[SpokenWord]) -> list[SpokenWord]:
             if verb is not None and verb not in verbs():
                 start = match.end()
                 continue
-            first, last = _covered(line, match)
+            # The indices of the first and the last word that the match covers.
+            first = line.count(" ", 0, match.start())
+            last = line.count(" ", 0, match.end()) - (line[match.end() - 1] == " ")
             fresh = [SpokenWord(word, current[first].index) for word in match.expand(new).split()]
             current[first : last + 1] = fresh
             start = len(" ".join(word.plain for word in current[: first + len(fresh)]))
     return current
-
-
-def _covered(line: str, match: re.Match[str]) -> tuple[int, int]:
-    """Return the indices of the first and the last word that a match covers."""
-    last = line.count(" ", 0, match.end())
-    return line.count(" ", 0, match.start()), last - (line[match.end() - 1] == " ")
 
 
 def _joined_orders(words: Sequence[SpokenWord]) -> list[SpokenWord]:

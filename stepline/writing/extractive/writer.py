@@ -40,12 +40,15 @@ def merge_repeats(steps: Iterable[Step], *, near: int = NEAR) -> tuple[Step, ...
     earlier: dict[tuple[str, ...], list[int]] = {}  # the words of an action -> where it stands in `kept`
     for step in steps:
         places = earlier.setdefault(_key(step.text), [])
-        twin = next((place for place in places if _is_near(kept[place], step, near)), None)
+        twin = next((i for i in places if _is_near(kept[i], step, near)), None)
         if twin is None:
             places.append(len(kept))
             kept.append(step)
         else:
-            kept[twin] = _joined(kept[twin], step)
+            first = kept[twin]
+            sources = tuple(sorted({*first.sources, *step.sources}))
+            said = covering_span([first.said, step.said])
+            kept[twin] = first.model_copy(update={"sources": sources, "said": said})
     return tuple(kept)
 
 
@@ -72,15 +75,6 @@ def _key(text: str) -> tuple[str, ...]:
     """Return the words that say which action it is."""
     words = re.findall(r"\w+", text.lower())
     return tuple(word for word in words if word not in _HOLLOW) or tuple(words)
-
-
-def _joined(first: Step, second: Step) -> Step:
-    return first.model_copy(
-        update={
-            "sources": tuple(sorted({*first.sources, *second.sources})),
-            "said": covering_span([first.said, second.said]),
-        }
-    )
 
 
 def write_extractive(transcript: Transcript) -> WrittenSteps:

@@ -127,16 +127,15 @@ def experiment_prompts() -> dict[str, Prompt]:
 
 def build_prompt(prompt: Prompt, chunk: Chunk, *, again: bool = False) -> str:
     """Return the prompt with the chunk quoted in it; `again` adds a reminder after a reply that was refused."""
-    lines = [_quoted(sentence.text) for sentence in chunk.sentences]
+    # One line each that no template or quotation mark can end; half characters become question marks.
+    lines = [
+        " ".join(sentence.text.translate(_HARMLESS).encode("utf-8", "replace").decode("utf-8").split())
+        for sentence in chunk.sentences
+    ]
     if prompt.times_in:
         spans = [sentence.span for sentence in chunk.sentences]
         lines = [f"({span.start:.1f}-{span.end:.1f}) {line}" for span, line in zip(spans, lines, strict=True)]
     return prompt.text.replace("{transcript}", "\n".join(lines)) + (REMINDER if again else "")
-
-
-def _quoted(text: str) -> str:
-    """Return the text in one line that no template or quotation mark can end; half characters become question marks."""
-    return " ".join(text.translate(_HARMLESS).encode("utf-8", "replace").decode("utf-8").split())
 
 
 def _read(name: str) -> str:

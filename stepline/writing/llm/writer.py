@@ -22,7 +22,7 @@ from stepline.writing.extractive.writer import covering_span, merge_repeats, num
 from stepline.writing.llm import requests as reply_cache
 from stepline.writing.llm.prompts import Chunk, ParsedReply, Prompt, find_model_orders, main_prompt, split_into_chunks
 from stepline.writing.llm.requests import LATE, ChunkReply, RequestRunner, run_in_threads
-from stepline.writing.llm.servers import Server, open_server
+from stepline.writing.llm.servers import open_server
 from stepline.writing.settings import LlmSettings
 from stepline.writing.types import WrittenSteps
 
@@ -31,7 +31,9 @@ logger = logging.getLogger(__name__)
 Embed = Callable[[Sequence[str]], Matrix]  # texts -> (N, D) unit rows
 
 WORDS = 0.5  # weight of the shared share of a step's content words, beside a cosine
-BACK = 0.1  # cost of citing an earlier sentence than the step before: models keep the told order, but for slips
+BACK = (
+    0.1  # cost of citing an earlier sentence than the step before: models keep the order of the speech, but for slips
+)
 SHARED = 0.6  # with this share of a step's content words said, WORD_FLOOR x floor is enough; one common verb is not
 WORD_FLOOR = 0.5
 BESIDE = 0.85  # a neighbour that scores this share of the best sentence is cited too
@@ -67,7 +69,8 @@ def cite_sources(
     for k, text in enumerate(texts):
         rows = _sources(support, k, chosen[k], floor)
         if rows:
-            steps.append(_step(text, chunk, rows))
+            said = covering_span(chunk.sentences[row].span for row in rows)
+            steps.append(Step(id="0", text=text, sources=tuple(chunk.indices[row] for row in rows), said=said))
         else:
             dropped.append(Rejected(what="step", text=text, reason="no sentence supports it"))
     return steps, dropped
@@ -80,7 +83,8 @@ def measure_support(texts: Sequence[str], sentences: Sequence[str], embed: Embed
     rows = embed([*texts, *sentences])
     cosine = np.asarray(rows[: len(texts)] @ rows[len(texts) :].T, dtype=np.float32)  # (K, S)
     words = content_words([*texts, *sentences])
-    shared = [[_share(step, said) for said in words[len(texts) :]] for step in words[: len(texts)]]
+    steps, spoken = words[: len(texts)], words[len(texts) :]
+    shared = [[len(step & said) / len(step) if step else 0.0 for said in spoken] for step in steps]
     return Support(cosine, np.asarray(shared, dtype=np.float32).reshape(cosine.shape))  # (K, S)
 
 
@@ -111,10 +115,6 @@ def content_words(texts: Sequence[str]) -> list[frozenset[str]]:
     ]
 
 
-def _share(step: frozenset[str], said: frozenset[str]) -> float:
-    return len(step & said) / len(step) if step else 0.0
-
-
 def _sources(support: Support, k: int, chosen: int, floor: float) -> list[int]:
     """Return the chosen sentence, if it supports step k, and the neighbours that support it nearly as well."""
     score = support.score[k]
@@ -127,15 +127,6 @@ def _sources(support: Support, k: int, chosen: int, floor: float) -> list[int]:
         chosen = int(others[score[others].argmax()])
     beside = [s for s in (chosen - 1, chosen + 1) if 0 <= s < len(score)]
     return sorted([chosen, *(s for s in beside if supported[s] and score[s] >= BESIDE * score[chosen])])
-
-
-def _step(text: str, chunk: Chunk, rows: Sequence[int]) -> Step:
-    return Step(
-        id="0",
-        text=text,
-        sources=tuple(chunk.indices[row] for row in rows),
-        said=covering_span(chunk.sentences[row].span for row in rows),
-    )
 
 
 Fallback = Callable[[Transcript], WrittenSteps]
@@ -169,47 +160,40 @@ def write_llm(
     """
     withheld = find_model_orders(transcript)
     chunks = split_into_chunks(transcript, settings.sentences_per_chunk, withheld)
-    hidden = [_hidden(transcript.sentences[i].text) for i in withheld]
+    reason = "addresses a language model, not the viewer; withheld from it"
+    hidden = [Rejected(what="sentence", text=transcript.sentences[i].text, reason=reason) for i in withheld]
     if not chunks:
         return WrittenSteps(dropped=tuple(hidden))
     cache = reply_cache.open_cache(settings.cache)
     server = open_server(settings)
     try:
-        served = _served(chunks, settings, server, prompt or main_prompt(), cache)
+        start = time.monotonic()
+        runner = RequestRunner(server, settings, prompt or main_prompt(), cache, until=start + settings.deadline)
+        results = run_in_threads(runner.serve, chunks, workers=server.workers, until=runner.until)
+        logger.info("asked for %d chunks in %.1f s", len(chunks), time.monotonic() - start)
     finally:
         server.close()
-    _usable(served, settings)
-    parts = [_part(chunk, one, embed or _minilm, settings.floor) for chunk, one in zip(chunks, served, strict=True)]
+    replies = [results.get(i, ChunkReply(reason=LATE)) for i in range(len(chunks))]
+    if all(reply.rejected for reply in replies):  # every question: then the settings are wrong, not the speech
+        raise WriterError(f"{settings.base_url}: {replies[0].reason}; correct the settings under writing.llm")
+    embed = embed or _minilm
+    parts = [_part(chunk, reply, embed, settings.floor) for chunk, reply in zip(chunks, replies, strict=True)]
     whole = _fallback(transcript, parts, fallback or _extractive)
-    steps = [step for part in parts for step in (_told_in(part.chunk, whole) if part.reason else part.steps)]
+    steps = [step for part in parts for step in (_steps_within(part.chunk, whole) if part.reason else part.steps)]
     steps = [step for step in steps if not set(step.sources) & set(withheld)]
     dropped = [*hidden, *whole.dropped, *(one for part in parts for one in part.dropped)]
     notes = [*whole.notes, *(note for part in parts for note in part.notes), *filter(None, [cache.broken])]
     return WrittenSteps(number_steps(merge_repeats(steps)), tuple(dropped), tuple(notes))
 
 
-def _served(
-    chunks: Sequence[Chunk], settings: LlmSettings, server: Server, prompt: Prompt, cache: reply_cache.ReplyCache
-) -> list[ChunkReply]:
-    start = time.monotonic()
-    runner = RequestRunner(server, settings, prompt, cache, until=start + settings.deadline)
-    results = run_in_threads(runner.serve, chunks, workers=server.workers, until=runner.until)
-    logger.info("asked for %d chunks in %.1f s", len(chunks), time.monotonic() - start)
-    return [results.get(place, ChunkReply(reason=LATE)) for place in range(len(chunks))]
-
-
-def _usable(served: Sequence[ChunkReply], settings: LlmSettings) -> None:
-    """Raise WriterError when the server rejected every question: then the settings are wrong, not the speech."""
-    if all(one.rejected for one in served):
-        raise WriterError(f"{settings.base_url}: {served[0].reason}; correct the settings under writing.llm")
-
-
-def _part(chunk: Chunk, served: ChunkReply, embed: Embed, floor: float) -> ChunkSteps:
+def _part(chunk: Chunk, reply: ChunkReply, embed: Embed, floor: float) -> ChunkSteps:
     """Return the model's steps for a chunk, cited, or why there are none that can be used."""
     place = f"sentences {chunk.indices[0] + 1}-{chunk.indices[-1] + 1}"
-    notes = tuple(f"{place}: {note}" for note in served.notes)
-    reason, reading = served.reason, served.reading or ParsedReply()
-    texts, talk = _without_talk(reading.texts)
+    notes = tuple(f"{place}: {note}" for note in reply.notes)
+    reason, reading = reply.reason, reply.reading or ParsedReply()
+    judged = list(zip(reading.texts, small_talk_reasons(reading.texts), strict=True))
+    talk = [Rejected(what="step", text=text, reason=why) for text, why in judged if why is not None]
+    texts = [text for text, why in judged if why is None]
     steps, unsupported = cite_sources(texts, chunk, floor=floor, embed=embed)
     if unsupported and not steps:
         reason = "no sentence supports any step of the reply"
@@ -221,7 +205,7 @@ def _part(chunk: Chunk, served: ChunkReply, embed: Embed, floor: float) -> Chunk
 def _fallback(transcript: Transcript, parts: Sequence[ChunkSteps], fallback: Fallback) -> WrittenSteps:
     """Return what the fallback writes of the whole transcript, nothing where the model served every chunk.
 
-    What it leaves out is told only where it served everything: it does not say in which chunk that lay.
+    What it leaves out is reported only where it served everything: it does not say in which chunk that lay.
     """
     if not any(part.reason for part in parts):
         return WrittenSteps()
@@ -229,19 +213,8 @@ def _fallback(transcript: Transcript, parts: Sequence[ChunkSteps], fallback: Fal
     return whole if all(part.reason for part in parts) else WrittenSteps(whole.steps, (), whole.notes)
 
 
-def _told_in(chunk: Chunk, whole: WrittenSteps) -> list[Step]:
+def _steps_within(chunk: Chunk, whole: WrittenSteps) -> list[Step]:
     return [step for step in whole.steps if set(step.sources) & set(chunk.indices)]
-
-
-def _without_talk(texts: Sequence[str]) -> tuple[list[str], list[Rejected]]:
-    reasons = small_talk_reasons(texts)
-    work = [text for text, reason in zip(texts, reasons, strict=True) if reason is None]
-    talk = [(text, reason) for text, reason in zip(texts, reasons, strict=True) if reason is not None]
-    return work, [Rejected(what="step", text=text, reason=reason) for text, reason in talk]
-
-
-def _hidden(text: str) -> Rejected:
-    return Rejected(what="sentence", text=text, reason="addresses a language model, not the viewer; withheld from it")
 
 
 def _extractive(transcript: Transcript) -> WrittenSteps:
