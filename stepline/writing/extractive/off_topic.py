@@ -73,9 +73,7 @@ def _talks_to_audience(clause: Clause) -> bool:
     words = _words(clause)
     if clause.verb.lemma_ in AUDIENCE and clause.verb.lemma_ not in ("watch", "stay", "join", "follow", "like"):
         return True
-    if clause.verb.lemma_ in AUDIENCE and (
-        words & CHANNEL or not _has_object(clause) or _objects(clause) & {"me", "us"}
-    ):
+    if clause.verb.lemma_ in AUDIENCE and (words & CHANNEL or not _objects(clause) or _objects(clause) & {"me", "us"}):
         return True
     if clause.verb.lemma_ in ("stop", "visit", "come", "join") and words & {"our", "my"} and clause.voice == "order":
         return True
@@ -182,7 +180,7 @@ def _says_nothing(clause: Clause) -> bool:
     if clause.verb.tag_ == "MD":
         return True  # the parser missed the verb
     if lemma in ("do", "try", "make"):
-        return (bool(_objects(clause)) and _objects(clause) <= VAGUE) or (lemma == "do" and not _has_object(clause))
+        return (bool(_objects(clause)) and _objects(clause) <= VAGUE) or (lemma == "do" and not _objects(clause))
     bare = not any(
         child.i > clause.verb.i and not child.is_punct and child.dep_ not in ("cc", "conj")
         for child in clause.verb.children
@@ -191,7 +189,8 @@ def _says_nothing(clause: Clause) -> bool:
         bare
         and lemma in CARRIERS | {"continue", "begin", "take", "put", "set", "use"}
         and clause.chain is None
-        and not _shares(clause)
+        # A verb joined after this one may bring the object for both.
+        and not any(child.dep_ == "conj" and child.pos_ == "VERB" for child in clause.verb.children)
     )
 
 
@@ -236,10 +235,6 @@ def _objects(clause: Clause) -> set[str]:
     }
 
 
-def _has_object(clause: Clause) -> bool:
-    return bool(_objects(clause))
-
-
 def _concrete(clause: Clause) -> bool:
     """Tell whether the verb acts on a thing that has a name."""
     named = any(
@@ -249,11 +244,6 @@ def _concrete(clause: Clause) -> bool:
         for deep in child.subtree
     )
     return named and not _objects(clause) <= VAGUE
-
-
-def _shares(clause: Clause) -> bool:
-    """Tell whether a verb joined after this one brings the object for both."""
-    return any(child.dep_ == "conj" and child.pos_ == "VERB" for child in clause.verb.children)
 
 
 def _spine(verb: "Token") -> "list[Token]":

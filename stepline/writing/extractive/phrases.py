@@ -181,11 +181,6 @@ def rests_of(verb: "Token") -> "list[Token]":
     return []
 
 
-def passive_object(verb: "Token") -> "list[Token]":
-    """Return what a passive is done to: "THE POTATOES are then mashed"."""
-    return [token for child in verb.children if child.dep_ == "nsubjpass" for token in tokens_of(child)]
-
-
 Resolver: TypeAlias = Callable[[str], str | None]
 
 OURS = word_set("my our this that these those")  # one speaker's own things are "the" things of a step
@@ -220,7 +215,9 @@ def imperative_phrase(clause: Clause, resolve: Resolver) -> Phrase:
     else:
         text = " ".join([_imperative(clause.verb), *(_text(part, resolved) for part in parts)])
     if clause.voice == "passive":
-        text = " ".join([_imperative(clause.verb), _text(passive_object(clause.verb), resolved), *text.split(" ")[1:]])
+        # What it is done to: "THE POTATOES are then mashed".
+        done_to = [t for child in clause.verb.children if child.dep_ == "nsubjpass" for t in tokens_of(child)]
+        text = " ".join([_imperative(clause.verb), _text(done_to, resolved), *text.split(" ")[1:]])
     if rest := rests_of(clause.verb):
         text = f"{_tidy(text)} to {_text(rest, resolved)}"
     # A manner that was said before the verb: "GENTLY pry".

@@ -175,15 +175,12 @@ def _mention(token: "Token", role: Role, resolved: dict[int, str]) -> Mention:
     if token.lemma_.lower() in NEVER_MEANT:
         name = token.lemma_.lower()
     joined = any(child.dep_ == "conj" for child in token.children)
-    plural = joined or token.tag_ in ("NNS", "NNPS") or _both(token)
+    counted = any(child.dep_ == "nummod" and child.lower_ not in ("one", "half", "1") for child in token.children)
+    plural = joined or counted or token.tag_ in ("NNS", "NNPS")
     if joined:
         names = [name, *(noun_name(child) for child in token.children if child.dep_ == "conj")]
         name = " and ".join(names)
     return Mention(name, "many" if plural else "one", role)
-
-
-def _both(token: "Token") -> bool:
-    return any(child.dep_ == "nummod" and child.lower_ not in ("one", "half", "1") for child in token.children)
 
 
 def _measured(token: "Token") -> "Token":
