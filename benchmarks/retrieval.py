@@ -141,7 +141,7 @@ def noisy(lines: np.ndarray, rng: np.random.Generator, count: int) -> np.ndarray
 
 def quantiles(base: np.ndarray, queries: np.ndarray) -> list[float]:
     """Return p5, p50, p95 of the cosine of the nearest other line."""
-    from stepline.text_base.exact import nearest_exact
+    from stepline.text_base.vectors import nearest_exact
 
     _, cosines = nearest_exact(np.asarray(queries, dtype=np.float32), [(0, base)], 2)
     return [round(float(value), 3) for value in np.quantile(cosines[:, 1], [0.05, 0.5, 0.95])]
@@ -162,7 +162,7 @@ def exact(folder: Path, segments: np.ndarray) -> dict[str, object]:
     """Search all segments once, the machine's matrix product in turns with them; keep the answers for the others."""
     import torch
 
-    from stepline.text_base.exact import nearest_exact
+    from stepline.text_base.vectors import nearest_exact
 
     store = vectors(folder)
     one, other = torch.randn(SQUARE, SQUARE), torch.randn(SQUARE, SQUARE)
@@ -192,8 +192,8 @@ def exact(folder: Path, segments: np.ndarray) -> dict[str, object]:
 
 def approximate(engine: str, folder: Path, segments: np.ndarray, threads: int) -> dict[str, object]:
     """Build an index, then search at rising efforts, a slice of exact search in turns with them."""
-    from stepline.text_base.exact import nearest_exact
     from stepline.text_base.index import build_faiss, build_lists, library, open_index
+    from stepline.text_base.vectors import nearest_exact
 
     store = vectors(folder, GRAPH_STEPS if engine == "hnsw" else STEPS)
     place = folder / "base" / "indexes" / engine
@@ -242,7 +242,7 @@ def approximate(engine: str, folder: Path, segments: np.ndarray, threads: int) -
 
 def vectors(folder: Path, count: int = STEPS):
     """Return the first `count` vectors of the base as the package reads them."""
-    from stepline.text_base.arrays import VectorStore
+    from stepline.text_base.vectors import VectorStore
 
     path = folder / "base.npy"
     if count != STEPS:

@@ -55,17 +55,13 @@ def content_words(texts: Sequence[str], *, numerals: bool = False) -> Iterator[l
     lowered = (text[:LONGEST].lower() for text in texts)
     idle = [part for part in IDLE_PARTS if part in language.pipe_names]
     for document in language.pipe(lowered, batch_size=BATCH, disable=idle):
-        yield [_lemma(token) for token in document if _counts(token, numerals)]
+        yield [str(token.lemma_) for token in document if _counts(token, numerals)]
 
 
 def _counts(token: "Token", numerals: bool) -> bool:
     if numerals and (token.pos_ == NUMERAL or token.like_num or token.lemma_ in UNITS):
         return True
     return token.pos_ in CLASSES and token.text[0].isalpha() and len(token.text) > 1
-
-
-def _lemma(token: "Token") -> str:
-    return str(token.lemma_)
 
 
 @cache

@@ -163,7 +163,10 @@ def _pair_part(
     job: Job, refused: Sequence[tuple[VideoOrRejected, str | None]], words: DocumentWords, ready: PairFinder
 ) -> list[PairedVideo]:
     """Return a row a video: why it stays out, or its split and its documents, the best first."""
-    rows = [PairedVideo(_id(video), reason, None, evaluation=_held(job, video)) for video, reason in refused]
+    rows = []
+    for video, reason in refused:
+        held_out = job.excluded.of(video.video.id) if isinstance(video, Record) else ()
+        rows.append(PairedVideo(_id(video), reason, None, evaluation=list(held_out)))
     places = [place for place, (_, reason) in enumerate(refused) if reason is None]
     if not _paired_at_all(job.settings):
         return [row if row.reason else replace(row, split=TRAIN) for row in rows]
@@ -180,10 +183,6 @@ def _pair_part(
         row = replace(rows[place], split=pairs.split(settings), reason=None if len(pairs) else UNPAIRED)
         rows[place] = replace(row, **{key: value[best].tolist() for key, value in found.items()})
     return rows
-
-
-def _held(job: Job, video: VideoOrRejected) -> list[str]:
-    return list(job.excluded.of(video.video.id)) if isinstance(video, Record) else []
 
 
 def _id(video: VideoOrRejected) -> str:

@@ -24,13 +24,14 @@ from stepline.sieve_swap.match import (
     DocumentIds,
     KeptAsSaid,
     Match,
+    NarrationSegment,
     SegmentOutcome,
     SieveRejection,
     merge_matches,
     nearest_steps,
     ordered_steps,
+    segments,
 )
-from stepline.sieve_swap.segments import NarrationSegment, segments
 from stepline.sieve_swap.settings import SwapSettings
 from stepline.text_base.base import TextBase
 
@@ -110,10 +111,11 @@ def _raw(record: Record, pieces: Sequence[NarrationSegment]) -> Record:
 
 
 def _swapped(record: Record, outcomes: Sequence[SegmentOutcome], settings: SwapSettings) -> Record:
+    forms = ("swap", "only-sieve") if settings.variant == "mix" else (settings.variant,)
     steps: list[Step] = []
     for match in outcomes:
         if isinstance(match, Match):
-            steps += [_step_of(match, len(steps) + place, form) for place, form in enumerate(_forms(settings))]
+            steps += [_step_of(match, len(steps) + place, form) for place, form in enumerate(forms)]
         elif isinstance(match, KeptAsSaid):
             steps.append(_step(len(steps), match.segment, match.segment.text, score=_score(match)))
     sentences = record.sentences
@@ -124,10 +126,6 @@ def _swapped(record: Record, outcomes: Sequence[SegmentOutcome], settings: SwapS
         for source in miss.segment.sources
     ]
     return Record.model_validate(dict(record) | {"steps": tuple(steps), "dropped": (*record.dropped, *sieved)})
-
-
-def _forms(settings: SwapSettings) -> tuple[str, ...]:
-    return ("swap", "only-sieve") if settings.variant == "mix" else (settings.variant,)
 
 
 def _step_of(match: Match, number: int, form: str) -> Step:

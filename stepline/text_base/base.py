@@ -9,14 +9,13 @@ import numpy as np
 
 from stepline.errors import ModelError, ShapeError, StoreError
 from stepline.records import Matrix
-from stepline.text_base.arrays import read_array
 from stepline.text_base.deduplicate import DOCUMENT_GROUP, STEP_GROUP
 from stepline.text_base.documents import Document, TextStep
 from stepline.text_base.encoding import encoder_facts
-from stepline.text_base.exact import Rows, nearest_exact
 from stepline.text_base.index import Index, open_index, open_vectors, require_manifest
 from stepline.text_base.manifest import Manifest
 from stepline.text_base.settings import Engine
+from stepline.text_base.vectors import Rows, nearest_exact, read_array
 
 PIECE = 16_384  # vectors of chosen documents compared at a time
 KEPT_GROUPS = 64  # row groups kept in memory, the latest used; a few MB each at most

@@ -21,10 +21,10 @@ import numpy as np
 import numpy.typing as npt
 
 from stepline.storage import atomic_path
-from stepline.text_base.arrays import read_array, write_arrays
 from stepline.text_base.near_duplicates import BANDS, Hashes, Sketch, jaccard, line_key, sketch, text_key
 from stepline.text_base.read_sources import Tally, read_shard
 from stepline.text_base.settings import TextBaseSettings
+from stepline.text_base.vectors import read_array, write_arrays
 
 Rows: TypeAlias = npt.NDArray[np.int64]
 

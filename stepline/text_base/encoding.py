@@ -12,8 +12,8 @@ import numpy.typing as npt
 from stepline.errors import StoreError
 from stepline.text import embed
 from stepline.text.embedding import load_encoder
-from stepline.text_base.arrays import read_vectors, write_vectors
 from stepline.text_base.settings import TextBaseSettings
+from stepline.text_base.vectors import read_vectors, write_vectors
 from stepline.weights import find_weights, sha256
 
 log = logging.getLogger(__name__)

@@ -16,10 +16,21 @@ import numpy.typing as npt
 from stepline.errors import ModelError, StoreError
 from stepline.records import Matrix
 from stepline.storage import atomic_path
-from stepline.text_base.arrays import VectorStore, read_array, read_vectors, write_arrays, write_vectors
-from stepline.text_base.exact import NOTHING, Nearest, Rows, as_tensor, best_device, nearest_exact
 from stepline.text_base.manifest import CurvePoint, IndexEntry, Manifest, read_manifest, write_manifest
 from stepline.text_base.settings import Engine, TextBaseSettings
+from stepline.text_base.vectors import (
+    NOTHING,
+    Nearest,
+    Rows,
+    VectorStore,
+    as_tensor,
+    best_device,
+    nearest_exact,
+    read_array,
+    read_vectors,
+    write_arrays,
+    write_vectors,
+)
 from stepline.weights import sha256
 
 ROUNDS = 6  # of k-means

@@ -7,8 +7,7 @@ from small_base import SmallBase
 from stepline.errors import ShapeError
 from stepline.records import Record, Sentence, Span, Transcript, Video
 from stepline.sieve_swap.agreement.check import NEGATION, NUMBER
-from stepline.sieve_swap.match import FAR, UNORDERED, UNPAIRED
-from stepline.sieve_swap.segments import segments
+from stepline.sieve_swap.match import FAR, UNORDERED, UNPAIRED, segments
 from stepline.sieve_swap.settings import SwapSettings
 from stepline.sieve_swap.swap import sieve_and_swap
 

@@ -126,7 +126,7 @@ import contextlib, os, signal, sys
 from pathlib import Path
 import numpy, pyarrow.parquet
 from stepline import storage as store
-from stepline.text_base import arrays, build, deduplicate, encoding, manifest, read_sources
+from stepline.text_base import build, deduplicate, encoding, manifest, read_sources, vectors
 from stepline.text_base.settings import TextBaseSettings
 
 source, place = map(Path, sys.argv[1:])
@@ -143,7 +143,7 @@ def deadly(path):
         if left == 0:
             os.kill(os.getpid(), signal.SIGKILL)
 
-for module in (store, arrays, read_sources, deduplicate):
+for module in (store, vectors, read_sources, deduplicate):
     module.atomic_path = deadly
 
 def built(folder, count):

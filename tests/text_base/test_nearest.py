@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from stepline.errors import ModelError, ShapeError, StoreError
-from stepline.text_base import add_index, exact, index, open_base
-from stepline.text_base.arrays import write_vectors
-from stepline.text_base.exact import nearest_exact
+from stepline.text_base import add_index, index, open_base
+from stepline.text_base import vectors as vector_search
 from stepline.text_base.manifest import Manifest, PartEntry, write_manifest
 from stepline.text_base.settings import TextBaseSettings
+from stepline.text_base.vectors import nearest_exact, write_vectors
 
 
 def unit(rows):
@@ -40,8 +40,8 @@ def test_what_does_not_exist_is_row_minus_one():
 @pytest.mark.parametrize("k", [1, 5])
 @pytest.mark.parametrize("kind", [np.float16, np.float32])
 def test_tiles_of_any_size_find_what_one_product_finds(monkeypatch, k, kind):
-    monkeypatch.setattr(exact, "TILE", 7)
-    monkeypatch.setattr(exact, "QUERIES", 5)
+    monkeypatch.setattr(vector_search, "TILE", 7)
+    monkeypatch.setattr(vector_search, "QUERIES", 5)
     rng = np.random.default_rng(1)
     base, queries = unit(rng.standard_normal((60, 8))).astype(kind), unit(rng.standard_normal((13, 8)))
     scores = queries @ base.astype(np.float32).T
