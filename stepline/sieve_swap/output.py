@@ -21,7 +21,7 @@ from stepline.records import FrozenModel, Record, Rejected, Step
 from stepline.sieve_swap.agreement import change
 from stepline.sieve_swap.agreement.check import NEW
 from stepline.sieve_swap.content_words import content_words
-from stepline.sieve_swap.video_filter import length
+from stepline.sieve_swap.videos import length
 from stepline.storage import atomic_path, read_parquet, remove_file, remove_partial_files, to_json
 
 TRAIN, VALIDATION, LEFT_OUT = "train", "validation", "left_out"

@@ -29,8 +29,7 @@ from stepline.sieve_swap.output import LEFT_OUT, PAIRS, PARTS, TRAIN, VALIDATION
 from stepline.sieve_swap.pairing import PairFinder, WordSets
 from stepline.sieve_swap.settings import SieveSwapSettings
 from stepline.sieve_swap.swap import Embed, sieve_and_swap
-from stepline.sieve_swap.video_filter import VideoFilter
-from stepline.sieve_swap.videos import VideoOrRejected, read_videos
+from stepline.sieve_swap.videos import VideoFilter, VideoOrRejected, read_videos
 from stepline.storage import check_writable, write_atomic
 from stepline.text_base.base import TextBase
 from stepline.version import __version__

@@ -136,7 +136,7 @@ class Counts:
 
 
 @dataclass(frozen=True)
-class _Merged:
+class _MergeResult:
     """rows: (N,) the row of every line read. firsts: (N,) bool, which of them bring a new row."""
 
     rows: Rows
@@ -197,7 +197,7 @@ def _kept_rows(shards: Sequence[Path], kept: npt.NDArray[np.bool_]) -> Iterator[
 
 def _merge(
     shards: Sequence[Path], kept: npt.NDArray[np.bool_], parts: Sequence[Path], part: Path, settings: TextBaseSettings
-) -> _Merged:
+) -> _MergeResult:
     """Find the row of every line; write the part's keys and sketches."""
     memory = settings.memory << 20
     old_keys = [read_array(folder / "keys.u64") for folder in parts]
@@ -218,7 +218,7 @@ def _merge(
     rows[distinct + known_keys] = row_of
     firsts = np.zeros(len(keys), dtype=bool)
     firsts[distinct[alone]] = True
-    return _Merged(rows[first], firsts, int((~alone).sum()))
+    return _MergeResult(rows[first], firsts, int((~alone).sum()))
 
 
 def _write_sketches(
@@ -260,7 +260,7 @@ def _starts(array: npt.NDArray[Any]) -> range:
 # ---------------------------------------------------------------- tables
 
 
-def _write_steps(rows: Iterable[Row], merged: _Merged, path: Path) -> None:
+def _write_steps(rows: Iterable[Row], merged: _MergeResult, path: Path) -> None:
     import pyarrow as arrow
 
     text = arrow.string()
@@ -268,7 +268,7 @@ def _write_steps(rows: Iterable[Row], merged: _Merged, path: Path) -> None:
     _write_table(_first_lines(rows, merged), fields, path, STEP_GROUP)
 
 
-def _first_lines(rows: Iterable[Row], merged: _Merged) -> Iterator[Row]:
+def _first_lines(rows: Iterable[Row], merged: _MergeResult) -> Iterator[Row]:
     flags = iter(merged.firsts.tolist())
     for row in rows:
         same = {"document": row["id"], "source": row["source"], "licence": row["licence"]}
@@ -277,7 +277,7 @@ def _first_lines(rows: Iterable[Row], merged: _Merged) -> Iterator[Row]:
                 yield {"id": f"{row['id']}#{position}", "text": text, "position": position} | same
 
 
-def _write_documents(rows: Iterable[Row], merged: _Merged, path: Path) -> dict[int, tuple[int, int]]:
+def _write_documents(rows: Iterable[Row], merged: _MergeResult, path: Path) -> dict[int, tuple[int, int]]:
     """Write the documents; return how many documents and lines each source gave."""
     import pyarrow as arrow
 
@@ -316,7 +316,7 @@ def _write_table(rows: Iterable[Row], fields: dict[str, Any], path: Path, group:
             writer.write_table(arrow.Table.from_pylist(waiting, schema=schema), row_group_size=group)
 
 
-def _write_holders(rows: Iterable[Row], merged: _Merged, parts: Sequence[Path], part: Path) -> None:
+def _write_holders(rows: Iterable[Row], merged: _MergeResult, parts: Sequence[Path], part: Path) -> None:
     """Write which documents hold each row, sorted by row: two arrays side by side, no pair twice."""
     before = sum(len(read_array(folder / "identities.u64")) for folder in parts)
     counts = np.fromiter((len(row["texts"]) for row in rows), dtype=np.int64)
