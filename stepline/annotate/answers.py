@@ -2,20 +2,26 @@
 
 An answer is one JSON line, on disk before the annotator gets the next clip. Clips on which enough annotators say the
 same are kept (WYS2, section 4); agreement is Fleiss' kappa (1971), between two people Cohen's (1960).
+
+The annotated set as files: labels for `stepline evaluate vnd`, the clips behind them, and how it came about.
 """
 
-from collections import defaultdict
-from collections.abc import Iterable
-from dataclasses import dataclass
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
 import numpy as np
 from pydantic import Field
 
+from stepline.annotate.clips import AnnotationClip, write_clips
 from stepline.append_log import AppendLog
+from stepline.errors import DatasetError
 from stepline.records import FrozenModel
 from stepline.settings import NonNegative
+from stepline.storage import write_atomic
 
 Confidence: TypeAlias = Literal["very", "somewhat", "not"]  # WYS2, supplement 2
 AnnotatorName: TypeAlias = Annotated[str, Field(pattern=r"^[\w][\w .@-]{0,59}$")]
@@ -115,3 +121,38 @@ def _votes(answers: Iterable[Answer]) -> dict[str, list[bool]]:
     for answer in answers:
         votes[answer.clip].append(answer.shown)
     return votes
+
+
+LABELS, CLIPS, REPORT = "vnd.json", "vnd_clips.json", "vnd_report.json"
+
+
+def export(
+    clips: Sequence[AnnotationClip],
+    answers: Sequence[Answer],
+    folder: Path,
+    *,
+    asked: int = ASKED,
+    needed: int = NEEDED,
+) -> Agreement:
+    """Write the clips on which enough annotators agree, and return how well they agree.
+
+    Raises DatasetError when there is none.
+    """
+    verdicts = consensus(answers, asked=asked, needed=needed)
+    agreed = [clip.model_copy(update={"shown": verdicts.get(clip.id)}) for clip in clips]
+    kept = {clip.id: clip for clip in agreed if clip.shown is not None}
+    if not kept:
+        raise DatasetError(f"no clip has {asked} answers of which {needed} agree yet; annotate on, or ask fewer")
+    measured = agreement(answers, asked=asked, needed=needed)
+    write_atomic(folder / LABELS, json.dumps({id: int(bool(clip.shown)) for id, clip in kept.items()}, indent=1) + "\n")
+    write_clips(kept.values(), folder / CLIPS)
+    report = {
+        "agreement": asdict(measured), "asked": asked, "needed": needed,
+        "without consensus": sorted(id for id, verdict in verdicts.items() if verdict is None),
+        "not yet answered by all": sorted(clip.id for clip in clips if clip.id not in verdicts),
+        "seconds": round(sum(clip.span.duration for clip in kept.values()), 1),
+        "annotators": dict(sorted(Counter(answer.annotator for answer in answers).items())),
+        "confidence": dict(sorted(Counter(answer.confidence for answer in answers).items())),
+    }  # fmt: skip
+    write_atomic(folder / REPORT, json.dumps(report, ensure_ascii=False, indent=1) + "\n")
+    return measured

@@ -30,8 +30,8 @@ def vnd(clips: Path, out: Path, **options: Any) -> None:
       stepline annotate vnd out/demo.json --out vnd --port 8080
     """
     from stepline.annotate import AnnotationQueue, Answers, consensus, read_clips
+    from stepline.annotate.answers import LABELS, export
     from stepline.annotate.clips import check_qualifying
-    from stepline.annotate.export import LABELS, export
     from stepline.errors import SettingsError
     from stepline.storage import check_writable
 

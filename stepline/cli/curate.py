@@ -182,7 +182,7 @@ def audit(out: str, port: int, browse: bool, files: tuple[Path, ...], table: boo
         count = import_verdicts(file, verdicts, frozenset(text.id for text in sample.texts))
         say(f"{file}: {count} verdicts taken over")
     if not (table or files):
-        from stepline.curate.audit.server import serve
+        from stepline.curate.audit.verdicts import serve
 
         serve_until_stopped(
             lambda: serve(lambda: made.html(list(verdicts)), sample, verdicts, port),

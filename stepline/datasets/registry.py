@@ -6,18 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from stepline.datasets import (
-    coin,
-    columns,
-    crosstask,
-    egocentric,
-    hirest,
-    htm_align,
-    htstep,
-    tutorialvqa,
-    whenact,
-    youcook2,
-)
+from stepline.datasets import coin, crosstask, egocentric, hirest, htm_align, htstep, tutorialvqa, whenact, youcook2
+from stepline.datasets import files as columns
 from stepline.datasets.record_builder import SEEN, DatasetEntry, DatasetRecords
 from stepline.errors import DatasetError
 from stepline.records import Rejected

@@ -14,9 +14,8 @@ from stepline.annotate import (
     read_clips,
     write_clips,
 )
-from stepline.annotate.answers import fleiss_kappa
+from stepline.annotate.answers import export, fleiss_kappa
 from stepline.annotate.clips import check_qualifying
-from stepline.annotate.export import export
 from stepline.errors import DatasetError, StoreError
 from stepline.records import Record, Sentence, Span, Transcript, Video
 from stepline.storage import to_json

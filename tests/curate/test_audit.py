@@ -11,7 +11,6 @@ from made_records import record
 
 from stepline.annotate.answers import cohen_kappa
 from stepline.curate.audit.sample import AuditSampler
-from stepline.curate.audit.server import serve
 from stepline.curate.audit.verdicts import (
     Verdict,
     Verdicts,
@@ -19,6 +18,7 @@ from stepline.curate.audit.verdicts import (
     audit_table,
     import_verdicts,
     mean_answers,
+    serve,
 )
 from stepline.curate.report.collect import collect
 from stepline.curate.report.page import render_page

@@ -276,7 +276,7 @@ DAMAGED = [b"not gzip", gzip.compress(b"0.5\nonly a phrase\n"), gzip.compress(b"
 @pytest.mark.parametrize("content", DAMAGED)
 def test_a_damaged_table_is_refused_and_leaves_nothing_behind(folder, content):
     (folder / "meteor" / "data" / "paraphrase-en.gz").write_bytes(content)
-    from stepline.evaluate.ptb.official_files import fingerprint
+    from stepline.evaluate.ptb.automaton import fingerprint
 
     fingerprint.cache_clear()
     with pytest.raises(ModelError, match="cannot be made"):

@@ -6,9 +6,8 @@ from small_base import SmallBase
 
 from stepline.errors import ShapeError
 from stepline.records import Record, Sentence, Span, Transcript, Video
-from stepline.sieve_swap.instruction_classifier import IDLE_TALK, are_instructions, instruction_probability
 from stepline.sieve_swap.settings import SwapSettings
-from stepline.sieve_swap.swap import sieve_and_swap
+from stepline.sieve_swap.swap import IDLE_TALK, are_instructions, instruction_probability, sieve_and_swap
 from stepline.text import embed
 
 

@@ -12,8 +12,7 @@ from pydantic import JsonValue
 
 from stepline.curate.export.card import DatasetFacts, dataset_card, describe_dataset, stage_losses, without_folders
 from stepline.curate.export.croissant import croissant
-from stepline.curate.export.shards import LEFT_OUT, TRAIN, DatasetRow, copy_features, write_shards
-from stepline.curate.export.webdataset import write_tars
+from stepline.curate.export.shards import LEFT_OUT, TRAIN, DatasetRow, copy_features, write_shards, write_tars
 from stepline.curate.remote import RemotePath
 from stepline.curate.settings import ExportSettings
 from stepline.curate.stage import StageFailure, VideoItem

@@ -79,7 +79,7 @@ def _at_grounded_span(step: Step, grounded: Sequence[Step]) -> Step:
 
 def score_steps(record: Record, grounded: Sequence[Step]) -> list[StepScores]:
     """Return the four scores of each step."""
-    from stepline.sieve_swap.instruction_classifier import instruction_probability
+    from stepline.sieve_swap.swap import instruction_probability
     from stepline.text import embed
 
     if not record.steps:

@@ -13,7 +13,7 @@ from types import TracebackType
 
 from stepline.errors import DatasetError, ModelError
 from stepline.evaluate.meteor.meteor import MeteorScores
-from stepline.evaluate.ptb.official_files import METEOR_JAR, fingerprint, official_file
+from stepline.evaluate.ptb.automaton import METEOR_JAR, fingerprint, official_file
 
 logger = logging.getLogger(__name__)
 

@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from stepline.errors import ModelError
 from stepline.evaluate.meteor.words import ALWAYS, BEFORE_NUMBERS
-from stepline.evaluate.ptb.official_files import KNOWN, METEOR_JAR, PARAPHRASES, fingerprint, official_file
+from stepline.evaluate.ptb.automaton import KNOWN, METEOR_JAR, PARAPHRASES, fingerprint, official_file
 from stepline.weights import cache_folder
 
 logger = logging.getLogger(__name__)

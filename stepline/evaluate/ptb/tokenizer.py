@@ -12,8 +12,7 @@ from functools import lru_cache, partial
 from operator import methodcaller
 from pathlib import Path
 
-from stepline.evaluate.ptb.automaton import Automaton, load
-from stepline.evaluate.ptb.official_files import TOKENIZER_JAR, official_file
+from stepline.evaluate.ptb.automaton import TOKENIZER_JAR, Automaton, load, official_file
 
 _QUOTES = (  # pattern, as an opening quote, as a closing one
     (re.compile("&apos;|'"), "`", "'"),
