@@ -16,7 +16,7 @@ from torch import Tensor
 from stepline.errors import DatasetError, ShapeError
 from stepline.records import FeatureSequence, Matrix, Record, Span, Step
 from stepline.training.batches import TensorRecord, pad
-from stepline.writing.extractive.pronouns import resolve_pronouns
+from stepline.writing.extractive.coreference import resolve_pronouns
 from stepline.wys2.settings import ClipSettings
 
 

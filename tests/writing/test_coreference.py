@@ -1,6 +1,6 @@
 import pytest
 
-from stepline.writing.extractive.pronouns import resolve_pronouns
+from stepline.writing.extractive.coreference import resolve_pronouns
 
 
 @pytest.mark.parametrize(
