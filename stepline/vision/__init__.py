@@ -8,10 +8,9 @@ fit = backbone.encode_texts(["cut the banana"]) @ features.values.T   # (K, T) c
 from collections.abc import Callable
 
 from stepline.errors import SettingsError
-from stepline.vision.backbone import Backbone, VideoClipBackbone, frames_per_row
 from stepline.vision.clip import load_clip
 from stepline.vision.conse import load_conse
-from stepline.vision.encode import VideoEncoder, encode_video
+from stepline.vision.encode import Backbone, VideoClipBackbone, VideoEncoder, encode_video, frames_per_row
 from stepline.vision.motion import Activity, ActivityMeter, measure_activity
 from stepline.vision.precomputed import PrecomputedBackbone, load_precomputed
 from stepline.vision.settings import VisionSettings

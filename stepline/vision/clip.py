@@ -10,7 +10,7 @@ import numpy as np
 
 from stepline.errors import ModelError, SettingsError
 from stepline.records import Matrix
-from stepline.vision.backbone import Pictures, check_pictures
+from stepline.vision.encode import Pictures, check_pictures
 from stepline.vision.settings import VisionSettings
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from stepline.errors import ModelError
 from stepline.records import Matrix
 from stepline.text import embed
-from stepline.vision.backbone import Pictures, check_pictures
+from stepline.vision.encode import Pictures, check_pictures
 from stepline.vision.settings import VisionSettings
 from stepline.weights import find_weights, sha256
 

@@ -9,8 +9,7 @@ import numpy.typing as npt
 
 from stepline.errors import SettingsError
 from stepline.records import Matrix
-from stepline.vision.backbone import Pictures
-from stepline.vision.encode import SLACK
+from stepline.vision.encode import SLACK, Pictures
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

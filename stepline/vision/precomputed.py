@@ -14,7 +14,7 @@ from stepline.features.files import (
     unit_rows,
 )
 from stepline.records import FeatureSequence, Matrix
-from stepline.vision.backbone import Pictures
+from stepline.vision.encode import Pictures
 from stepline.vision.settings import VisionSettings
 
 

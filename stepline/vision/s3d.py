@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from stepline.errors import ModelError, SettingsError, ShapeError
 from stepline.records import Matrix
-from stepline.vision.backbone import Clips, Pictures, check_pictures
+from stepline.vision.encode import Clips, Pictures, check_pictures
 from stepline.vision.s3d_network import JOINT, S3D, FoldedS3D
 from stepline.vision.settings import VisionSettings
 from stepline.weights import read_tensors
