@@ -12,7 +12,7 @@ demo: setup            ## set up .venv, find the steps of the demo video, name t
 	$(BIN)/stepline demo --out out
 
 test: setup-dev        ## the ordinary tests
-	$(BIN)/python -m pytest -m "not slow"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -m "not slow"
 
 test-slow: setup-dev   ## the slow ones: fuzzing, a real language model, other languages
 	$(PIP) -e ".[multilingual]"
