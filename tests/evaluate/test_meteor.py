@@ -270,10 +270,10 @@ def test_the_compiled_table_is_read_again_and_nothing_partial_is_left(folder):
     assert [path.name for path in (folder / "cache").iterdir()] == [compiled.name]
 
 
-DAMAGED = [b"not gzip", gzip.compress(b"0.5\nonly a phrase\n"), gzip.compress(b"x" * 99)[:20]]
+DAMAGED = [b"not gzip", gzip.compress(b"0.5\nonly a phrase\n", mtime=0), gzip.compress(b"x" * 99, mtime=0)[:20]]
 
 
-@pytest.mark.parametrize("content", DAMAGED)
+@pytest.mark.parametrize("content", DAMAGED, ids=["not gzip", "a phrase without its pair", "cut off"])
 def test_a_damaged_table_is_refused_and_leaves_nothing_behind(folder, content):
     (folder / "meteor" / "data" / "paraphrase-en.gz").write_bytes(content)
     from stepline.evaluate.ptb.automaton import fingerprint
