@@ -105,7 +105,9 @@ def main() -> None:
             for turn in range(given.rounds + 1):
                 for side, checkout in sides.items():
                     demo = next(checkout / place for place in DEMOS if (checkout / place).exists())
-                    seconds = cpu_seconds(checkout, commands(folder, demo, folder / f"{turn}{side}")[command])
+                    seconds = cpu_seconds(
+                        checkout, commands(folder, demo, folder / f"{command[:4]}-{turn}{side}")[command]
+                    )
                     taken[side] += [seconds] if turn else []  # the first warms the disk
             ratios = [now / before for before, now in zip(taken["before"], taken["now"], strict=True)]
             medians = " | ".join(f"{statistics.median(taken[side]):.2f}" for side in sides)
