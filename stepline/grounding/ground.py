@@ -48,9 +48,9 @@ USUAL_WORDING = 0.15  # mean log odds that `visible` gives the step texts of COI
 class GroundReport:
     """What the picture added: the weight that each kind of evidence earned (0 = nothing), and how many steps it moved.
 
-    likeness: to the step's words; motion: of hands at work, 1 where steps are matched to shots. lag: seconds by
-    which the pictures follow the words in this video. moved: steps whose likeliest second is more than 2 s from that of
-    speech alone.
+    likeness: to the step's words; motion: 1 where some step is placed by shots, whose hands at work then count, else 0.
+    lag: seconds by which the pictures of those shots follow the words. moved: steps whose likeliest second is more than
+    2 s from that of speech alone.
     """
 
     likeness: float
