@@ -20,7 +20,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from stepline.datasets import read, write_htstep_grounding, write_htstep_result
-from stepline.errors import DatasetError, ModelError, SteplineError, StoreError
+from stepline.errors import DatasetError, SteplineError, StoreError
 from stepline.features import FeatureStore
 from stepline.features.files import TextFeatures, find_feature_file, read_feature_file, read_text_features
 from stepline.nasva.align import TextScores, score_texts
@@ -29,9 +29,6 @@ from stepline.nasva.predict import StepPlacement, place_steps
 from stepline.nasva.settings import AlignerSettings, Mode
 from stepline.records import FeatureSequence, Matrix, Record, Step, Video
 from stepline.storage import write_atomic
-from stepline.weights import WEIGHTS
-
-MINILM = 384  # width of its vectors
 
 
 class StoredFeatures:
@@ -57,7 +54,7 @@ class TextVectors:
         self._path, self._loaded = path, loaded
         self._store = _store(path) if path is not None and not path.is_file() else None
         if path is None:
-            self._encoder = _encoder(loaded)
+            self._encoder = loaded.text_encoder("--texts")
 
     def encoder(self, video: str) -> str | None:
         """Return whose the vectors of a video's texts are; None where files do not say it, or the network made them."""
@@ -97,18 +94,6 @@ def _store(folder: Path) -> FeatureStore | None:
     if not folder.is_dir():
         raise StoreError(f"{folder}: no such folder of features; give a feature store, or files of one video each")
     return FeatureStore(folder) if any(folder.glob("shard-*.parquet")) else None
-
-
-def _encoder(loaded: LoadedAligner) -> str:
-    """Return the text encoder that a network was trained on, as `embed` takes it."""
-    width = loaded.aligner.settings.text_width
-    if loaded.space is None and width == MINILM:
-        return "minilm"
-    # "clip", "internvideo" and the like name vectors that only their files hold
-    if loaded.space is None or not (loaded.space.text in WEIGHTS or Path(loaded.space.text).is_dir()):
-        whose = f"of {loaded.space.text!r}" if loaded.space else "of an encoder that it does not name"
-        raise ModelError(f"{loaded.path}: its texts are vectors {width} wide {whose}; give --texts, their features")
-    return loaded.space.text
 
 
 BenchmarkName: TypeAlias = Literal["htm-align", "ht-step", "crosstask"]

@@ -1,6 +1,7 @@
 """NaSVA's network on disk: its file, its feature space and its calibration; and the weights that its authors released.
 
-The released weights are read as tensors alone and take our names (`NAMES`); nothing that the file may carry is run.
+Every function that reads a network takes both forms, ours and the authors' .pth. The released weights are read as
+tensors alone and take our names (`NAMES`); nothing that the file may carry is run.
 """
 
 import json
@@ -19,7 +20,7 @@ from stepline.nasva.model import Aligner, sine_positions
 from stepline.nasva.settings import AlignerNetworkSettings
 from stepline.records import FeatureSequence
 from stepline.training.network_file import UNKNOWN, Header, NetworkFile, TrainedOn, check_weights
-from stepline.weights import sha256
+from stepline.weights import WEIGHTS, sha256
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +31,9 @@ FILE = NetworkFile(
     writer="`stepline train nasva`",
     names=("best.safetensors", "aligner.safetensors"),
 )
+
+
+MINILM = 384  # width of its vectors
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,20 @@ class LoadedAligner:
         """Raise ModelError where rows were scaled to length 1 for a network that takes them as they are."""
         self._trained_on.check_scale(unit=unit, any_length=self.aligner.settings.feature_scale != "none")
 
+    def text_encoder(self, option: str) -> str:
+        """Return the encoder of its texts as `text.embed` takes it; option: the one that takes vectors in its place.
+
+        Raises ModelError where only files hold such vectors.
+        """
+        width, text = self.aligner.settings.text_width, self.space.text if self.space else ""
+        if self.space is None and width == MINILM:
+            return "minilm"
+        # "clip", "internvideo" and the like name vectors that only their files hold
+        if text in UNKNOWN or not (text in WEIGHTS or Path(text).is_dir()):
+            whose = "of an encoder that it does not name" if text in UNKNOWN else f"of {text!r}"
+            raise ModelError(f"{self.path}: its texts are vectors {width} wide {whose}; give {option}, their features")
+        return text
+
     @property
     def _trained_on(self) -> TrainedOn:
         named = f" ({self.space.video}, texts {self.space.text})" if self.space else ""
@@ -82,7 +100,7 @@ def load_aligner(path: Path) -> LoadedAligner:
     file = FILE.find(path)
     digest = sha256(file)
     calibration = read_calibration(calibration_path(file), digest)
-    (_, space), aligner = FILE.load(file, _parse, _build)
+    space, aligner = _read(file)
     return LoadedAligner(aligner, file, digest, space, calibration)
 
 
@@ -92,13 +110,13 @@ def find_aligner(path: Path) -> Path:
 
 
 def read_aligner(path: Path) -> Aligner:
-    """Return the network that a file holds, ready to infer. Raises ModelError, naming what does not fit."""
-    return FILE.load(path, _parse, _build)[1]
+    """Return the network in a file or folder, ready to infer. Raises ModelError, naming what does not fit."""
+    return _read(FILE.find(path))[1]
 
 
 def read_space(path: Path) -> FeatureSpace | None:
     """Return whose features the network in a file was trained on, None where it does not say. Raises ModelError."""
-    return FILE.read_header(path, _parse)[1]
+    return RELEASED_SPACE if is_official(path) else FILE.read_header(path, _parse)[1]
 
 
 def write_aligner(model: Aligner, path: Path, space: FeatureSpace | None = None) -> None:
@@ -114,6 +132,18 @@ def write_weights(
     FILE.write(path, weights, header if space is None else header | {"space": asdict(space)})
 
 
+def _read(file: Path) -> tuple[FeatureSpace | None, Aligner]:
+    """Return the network of a file in either form, ready to infer, and whose features it takes. Raises ModelError."""
+    if not is_official(file):
+        (_, space), aligner = FILE.load(file, _parse, _build)
+        return space, aligner
+    settings, weights = import_official(file)
+    aligner = Aligner(settings)
+    aligner.load_state_dict(weights)
+    aligner.eval()
+    return RELEASED_SPACE, aligner
+
+
 def _parse(header: Header) -> tuple[AlignerNetworkSettings, FeatureSpace | None]:
     space = FeatureSpace(**header["space"]) if "space" in header else None
     return AlignerNetworkSettings.model_validate_json(json.dumps(header["settings"])), space
@@ -123,6 +153,9 @@ def _build(header: tuple[AlignerNetworkSettings, FeatureSpace | None]) -> Aligne
     return Aligner(header[0])
 
 
+RELEASED_SPACE = FeatureSpace(UNKNOWN[1], UNKNOWN[1], rate=1.0)  # a .pth names no features; its places are seconds
+ENDINGS = (".pth", ".pt", ".pth.tar")  # of files that torch.save wrote
+MAGIC = (b"PK\x03\x04", b"\x80\x02\x8a\n")  # what they begin with, whatever their name: a zip, a pickle of old
 HEADS = 8  # attention heads; no shape tells, the released configuration does
 DEAD = ("alignable_head.", "timestamp_head.")  # heads that the released code declares and never uses
 FIXED = "visual_pos_enc.pe"  # the sines and cosines of its positions, (1, 5000, D); we make our own
@@ -154,6 +187,17 @@ ENDS = {
     "linear1.": "wide.",
     "linear2.": "narrow.",
 }
+
+
+def is_official(path: Path) -> bool:
+    """Tell whether a file is one that torch.save wrote, by its name or its first bytes, and so not one of ours."""
+    if path.name.endswith(ENDINGS):
+        return True
+    try:
+        with path.open("rb") as file:
+            return file.read(len(MAGIC[0])) in MAGIC
+    except OSError:  # its reader says what is wrong
+        return False
 
 
 def import_official(path: Path) -> tuple[AlignerNetworkSettings, dict[str, Tensor]]:
@@ -198,9 +242,18 @@ def our_name(key: str) -> str:
 
 
 def _official_settings(weights: Mapping[str, Tensor], path: Path) -> AlignerNetworkSettings:
-    """Return the released configuration, with the sizes that the weights have."""
+    """Return the released configuration, with the sizes that the weights have.
+
+    Shapes give: the widths of the features, of the texts and of the network, its layers, the feed-forward, the
+    projection, the most texts in order. The released code gives what no shape does: 8 heads, dropout, the form,
+    features as they are, no alignability.
+    """
     try:
         width, video_width = weights["video_in.0.weight"].shape
+        if width % HEADS:
+            fault = f"{width} wide, not a multiple of the {HEADS} attention heads of the released code"
+            cure = "no weight tells how many it has; give the .pth of its authors, or one of `stepline train nasva`"
+            raise ModelError(f"{path}: {fault}; {cure}")
         return AlignerNetworkSettings(
             video_width=video_width,
             text_width=weights["text_in.0.weight"].shape[1],

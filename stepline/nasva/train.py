@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from stepline.datasets.excluded import read_excluded
 from stepline.errors import DatasetError, ShapeError
 from stepline.features import FeatureStore
-from stepline.nasva.checkpoint import FILE, import_official, read_aligner, write_aligner
+from stepline.nasva.checkpoint import FILE, read_aligner, write_aligner
 from stepline.nasva.dataset import AlignerSamples, gather_samples, omitted_row
 from stepline.nasva.loss import alignability_loss, grounding_loss
 from stepline.nasva.model import Aligner, AlignerOutput
@@ -231,7 +231,7 @@ def starting_network(settings: AlignerRunSettings, widths: tuple[int, int], star
                 raise ShapeError(f"model.{name}={asked}, the features have {sizes[name]}; leave the setting out")
         torch.manual_seed(settings.train.seed)  # of fresh weights
         return Aligner(settings.model.model_copy(update=sizes))
-    network = read_network_to_train_on(start)
+    network = read_aligner(start)
     own = settings_to_train_on(network.settings, settings.model, CHANGEABLE, start)
     if (own.video_width, own.text_width) != widths:
         takes = f"takes video and text features {own.video_width} and {own.text_width} wide"
@@ -242,13 +242,3 @@ def starting_network(settings: AlignerRunSettings, widths: tuple[int, int], star
     changed = Aligner(own)
     changed.load_state_dict(network.state_dict())
     return changed
-
-
-def read_network_to_train_on(path: Path) -> Aligner:
-    """Return a network to train on: one of ours, or a .pth of NaSVA's authors. Raises ModelError for other files."""
-    if path.name.endswith((".pth", ".pt", ".pth.tar")):
-        settings, weights = import_official(path)
-        network = Aligner(settings)
-        network.load_state_dict(weights)
-        return network
-    return read_aligner(path)

@@ -6,19 +6,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stepline.errors import ModelError, SettingsError, ShapeError
+from stepline.errors import SettingsError, ShapeError
 from stepline.features.files import is_feature_file, read_feature_file
 from stepline.pipeline.networks import Networks, fingerprint, load_aligner
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.pipeline.understand import extract_features
 from stepline.records import FeatureSequence, Matrix, Record, Step, Video
-from stepline.weights import WEIGHTS
 
 if TYPE_CHECKING:
     from stepline.grounding.said_to_shown import Array
     from stepline.nasva.checkpoint import LoadedAligner
-
-MINILM = 384  # width of its vectors
 
 
 def ground_texts(
@@ -79,13 +76,10 @@ def text_vectors(texts: Sequence[str], aligner: "LoadedAligner", file: Path | No
 
     if file is not None:
         return PrecomputedBackbone(file, rate=1.0, texts=file, unit=settings.vision.unit).encode_texts(texts)
-    name, width = (aligner.space.text if aligner.space else "minilm"), aligner.aligner.settings.text_width
-    if name == settings.vision.text_space and settings.vision.backbone != "precomputed":
+    own = aligner.space is not None and aligner.space.text == settings.vision.text_space
+    if own and settings.vision.backbone != "precomputed":
         return load_backbone(settings.vision).encode_texts(texts)
-    if not (name in WEIGHTS or Path(name).is_dir()) or (aligner.space is None and width != MINILM):
-        cure = "give --text-features of them"
-        raise ModelError(f"{aligner.path}: its texts are {width} wide vectors of {name!r}; {cure}")
-    return embed(texts, model=name)
+    return embed(texts, model=aligner.text_encoder("--text-features"))
 
 
 def read_order(path: Path, lines: int) -> "Array":

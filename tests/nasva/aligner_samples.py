@@ -1,6 +1,9 @@
 """Small networks and batches for the tests of the grounding network."""
 
+import math
+
 import numpy as np
+import torch
 
 from stepline.nasva.settings import AlignerNetworkSettings
 from stepline.training.batches import Sample, collate
@@ -30,3 +33,45 @@ def sample(seed=0, *, seconds=20, texts=4, ordered=False, labelled=True):
 def batch(*samples):
     """A batch of the given samples, or of two videos of unlike length."""
     return collate(samples or (sample(1, ordered=True), sample(2, seconds=14, texts=3, ordered=True)))
+
+
+# Names of the released code and ours; the layers, N, are filled in.
+RELEASED_NAMES = {
+    "visual_proj": "video_in", "text_proj": "text_in", "text_pos_enc": "text_place", "v_sim_proj": "video_out",
+    "t_sim_proj": "text_out", "decoder.norm": "decoder_norm",
+    "visual_encoder.layers.N.self_attn.in_proj_": "encoder.N.attention.project.",
+    "visual_encoder.layers.N.self_attn.out_proj": "encoder.N.attention.out",
+    "visual_encoder.layers.N.norm1": "encoder.N.attention_norm",
+    "visual_encoder.layers.N.norm2": "encoder.N.feed_norm",
+    "visual_encoder.layers.N.linear1": "encoder.N.feed.wide",
+    "visual_encoder.layers.N.linear2": "encoder.N.feed.narrow",
+    "decoder.layers.N.self_attn.in_proj_": "decoder.N.self_attention.project.",
+    "decoder.layers.N.self_attn.out_proj": "decoder.N.self_attention.out",
+    "decoder.layers.N.multihead_attn.in_proj_": "decoder.N.cross_attention.project.",
+    "decoder.layers.N.multihead_attn.out_proj": "decoder.N.cross_attention.out",
+    "decoder.layers.N.norm1": "decoder.N.self_norm", "decoder.layers.N.norm2": "decoder.N.cross_norm",
+    "decoder.layers.N.norm3": "decoder.N.feed_norm", "decoder.layers.N.linear1": "decoder.N.feed.wide",
+    "decoder.layers.N.linear2": "decoder.N.feed.narrow",
+}  # fmt: skip
+
+
+def released_layout(network):
+    """Return a network as NaSVA's authors released theirs: {"epoch", "model_state_dict"} with all of its keys."""
+    width, state = network.settings.width, {}
+    for ours, value in network.state_dict().items():
+        layer = (
+            next((part for part in ours.split(".") if part.isdigit()), "") if ours.startswith(("enc", "dec")) else ""
+        )
+        for theirs, name in RELEASED_NAMES.items():
+            begin = name.replace("N", layer)
+            if ours.startswith(begin if begin.endswith(".") else f"{begin}."):
+                state[theirs.replace("N", layer) + ours.removeprefix(begin)] = value
+    assert len(state) == len(network.state_dict())
+    angle = torch.arange(5000)[:, None] * torch.exp(torch.arange(0, width, 2) * (-math.log(10000.0) / width))
+    state["visual_pos_enc.pe"] = torch.stack([angle.sin(), angle.cos()], dim=2).reshape(1, 5000, width)
+    state |= {"alignable_head.weight": torch.zeros(2, width), "alignable_head.bias": torch.zeros(2)}
+    sizes = zip(range(3), (width, width // 2, width // 2), (width // 2, width // 2, 1), strict=True)
+    for n, inner, outer in sizes:
+        state[f"timestamp_head.0.layers.{n}.weight"] = torch.zeros(outer, inner)
+        state[f"timestamp_head.0.layers.{n}.bias"] = torch.zeros(outer)
+    return {"epoch": 20, "model_state_dict": state}

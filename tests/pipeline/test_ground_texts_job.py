@@ -136,7 +136,7 @@ def test_what_is_no_network_is_refused(stepline, small_video, trained, tmp_path)
     for path, reason in (
         (tmp_path / "absent", "no such file"),
         (tmp_path / "empty", "holds none of best.safetensors"),
-        (tmp_path / "weights.pth", "not a grounding network of Stepline"),
+        (tmp_path / "weights.pth", "not NaSVA's released network"),
     ):
         result = stepline("steps", small_video, "--out", tmp_path, "--aligner", path)
         assert result.exit_code == 1

@@ -1,0 +1,148 @@
+"""A .pth in the layout of NaSVA's authors is taken wherever a grounding network is, with equal results."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from aligner_samples import WIDTH, released_layout, tiny
+
+from stepline.curate.stage import Recipe, VideoContext, VideoItem
+from stepline.curate.stages import per_video
+from stepline.curate.stages.intermediate import CoarseSteps, GroundedSteps, pack_features, to_bytes, unpack
+from stepline.errors import ModelError
+from stepline.nasva.checkpoint import FeatureSpace, load_aligner, read_aligner, read_space, write_aligner
+from stepline.nasva.model import Aligner
+from stepline.pipeline.understand import VisualFeatures
+from stepline.records import FeatureSequence, Step, Transcript
+from stepline.settings import load_settings
+from stepline.storage import from_json, read_record
+
+LINES = ("chop the onion", "fry it", "add the rice", "stir")
+VIDEOS = ("one", *map(str, range(2, 21)))  # enough for a calibration
+RELEASED = {"heads": 8, "feature_scale": "none", "attention_dropout": 0.1, "dropout": 0.1}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """The same network as released.pth and ours.safetensors, features, text vectors, and an HTM-Align of 20 videos."""
+    folder = tmp_path_factory.mktemp("released")
+    torch.manual_seed(3)
+    network = Aligner(tiny(**RELEASED)).eval()
+    for weight in network.parameters():
+        weight.data += 0.1 * torch.randn_like(weight)
+    torch.save(released_layout(network), folder / "released.pth")
+    write_aligner(network, folder / "ours.safetensors")
+    rng = np.random.default_rng(0)
+    (folder / "features").mkdir()
+    (folder / "texts").mkdir()
+    for id in VIDEOS:
+        rows, vectors = rng.normal(size=(30, WIDTH)), rng.normal(size=(len(LINES), WIDTH))
+        torch.save(torch.tensor(rows, dtype=torch.float32), folder / "features" / f"{id}.pth.tar")
+        starts = [4.0 * k for k in range(len(LINES))]
+        told = {"vid": id, "text": list(LINES), "start": starts, "end": [start + 3 for start in starts]}
+        torch.save(told | {"features": torch.tensor(vectors, dtype=torch.float32)}, folder / "texts" / f"{id}.pth")
+    truth = {id: [[k % 2, 5.0 * k, 5.0 * k + 4, line] for k, line in enumerate(LINES)] for id in VIDEOS}
+    (folder / "htm_align.json").write_text(json.dumps(truth))
+    (folder / "lines.txt").write_text("\n".join(LINES))
+    return folder
+
+
+def both(files, run):
+    """Return what a command makes with the released file and with ours."""
+    return [run(files / name) for name in ("released.pth", "ours.safetensors")]
+
+
+def test_every_reader_takes_it(files, tmp_path):
+    loaded, ours = both(files, load_aligner)
+    assert loaded.aligner.settings == ours.aligner.settings == tiny(**RELEASED)
+    assert not loaded.aligner.training
+    assert loaded.space == read_space(files / "released.pth") == FeatureSpace("unknown", "unknown", 1.0)
+    torch.testing.assert_close(loaded.aligner.state_dict(), ours.aligner.state_dict(), atol=0, rtol=0)
+    (tmp_path / "epoch-12").write_bytes((files / "released.pth").read_bytes())  # whatever its name
+    assert read_aligner(tmp_path / "epoch-12").settings == ours.aligner.settings
+
+
+def test_predict_takes_it(stepline, files, tmp_path):
+    def run(path):
+        given = ("--features", files / "features", "--texts", files / "texts", "--reference", files / "htm_align.json")
+        result = stepline("predict", "htm-align", "--aligner", path, *given, "--out", tmp_path / "out.json")
+        assert result.exit_code == 0, result.output
+        return json.loads((tmp_path / "out.json").read_text())
+
+    released, ours = both(files, run)
+    assert released == ours
+    bare = stepline("predict", "htm-align", "--aligner", files / "released.pth", "--features", files / "features",
+                    "--reference", files / "htm_align.json", "--out", tmp_path / "out.json")  # fmt: skip
+    assert "its texts are vectors 12 wide of an encoder that it does not name; give --texts" in bare.stderr
+
+
+def test_ground_takes_it(stepline, files):
+    def run(path):
+        given = ("--texts", files / "lines.txt", "--text-features", files / "texts" / "one.pth")
+        result = stepline("ground", files / "features" / "one.pth.tar", *given, "--aligner", path, "--json")
+        assert result.exit_code == 0, result.output
+        return from_json(result.stdout).steps
+
+    released, ours = both(files, run)
+    assert released == ours
+    assert [step.status for step in released] == ["shown"] * len(LINES)
+
+
+def test_steps_takes_it_for_ready_features(stepline, files, small_video, captions_file, tmp_path):
+    def run(path, *more):
+        given = ("--captions", captions_file, "--texts", files / "lines.txt", "--format", "json", "--out", tmp_path)
+        ready = (f"vision.path={files / 'features' / 'one.pth.tar'}", f"vision.texts={files / 'texts' / 'one.pth'}")
+        settings = [word for one in ("vision.backbone=precomputed", *ready, *more) for word in ("--set", one)]
+        return stepline("steps", small_video, *given, "--aligner", path, *settings)
+
+    def steps(path):
+        result = run(path, "vision.unit=false")
+        assert result.exit_code == 0, result.output
+        return read_record(tmp_path / "small.json").steps
+
+    released, ours = both(files, steps)
+    assert released == ours
+    assert any(step.spans for step in released)
+    assert "give ready features and vision.unit=false" in run(files / "released.pth").stderr
+
+
+def test_calibrate_takes_it_and_stores_the_fit_beside_it(stepline, files, tmp_path):
+    path = tmp_path / "released.pth"
+    path.write_bytes((files / "released.pth").read_bytes())
+    given = ("--features", files / "features", "--texts", files / "texts", "--reference", files / "htm_align.json")
+    result = stepline("calibrate", "htm-align", "--aligner", path, *given)
+    assert result.exit_code == 0, result.output
+    calibration = load_aligner(path).calibration
+    assert calibration is not None
+    assert set(calibration.modes) == {"narration"}
+
+
+def test_a_curated_dataset_is_grounded_by_it(files):
+    def run(path):
+        vision = ["vision.backbone=precomputed", "vision.unit=false", f"vision.path={files / 'features'}"]
+        vision.append(f"vision.texts={files / 'texts' / 'one.pth'}")
+        recipe = load_settings(Recipe, None, [f"steps.{one}" for one in (*vision, f"nasva.aligner.path={path}")])
+        steps = tuple(Step(id=str(k), text=line) for k, line in enumerate(LINES))
+        rows = torch.load(files / "features" / "one.pth.tar", weights_only=True).numpy()
+        features = FeatureSequence(rows, 1.0, "precomputed")
+        coarse = CoarseSteps(duration=30.0, transcript=Transcript(), steps=steps)
+        cells = {"coarse": to_bytes(coarse), "encode": pack_features(VisualFeatures(features, end=30.0))}
+        return unpack(GroundedSteps, per_video.ground(VideoContext(VideoItem("one"), recipe, results=cells)))[0].steps
+
+    released, ours = both(files, run)
+    assert released == ours
+
+
+def test_a_rate_that_it_does_not_take_is_refused(stepline, files):
+    given = ("--texts", files / "lines.txt", "--text-features", files / "texts" / "one.pth", "--set", "vision.rate=2")
+    result = stepline("ground", files / "features" / "one.pth.tar", *given, "--aligner", files / "released.pth")
+    assert "trained at 1 rows per second, given are 2; set vision.rate=1" in result.stderr
+
+
+def test_what_no_weight_tells_is_said_where_it_cannot_be_as_released(tmp_path):
+    torch.save(released_layout(Aligner(tiny(width=36))), tmp_path / "other.pth")
+    with pytest.raises(
+        ModelError, match="36 wide, not a multiple of the 8 attention heads of the released code; no weight"
+    ):
+        read_aligner(tmp_path / "other.pth")
