@@ -16,7 +16,8 @@ NegativeKind: TypeAlias = Literal["texts", "videos", "both"]
 Objective: TypeAlias = Literal["nce", "mil-nce", "mil-nce-released"]
 
 SETTINGS_FILE = "settings.json"  # in the folder of a training run
-TRAINING = TrainSettings(epochs=10, batch=128, learning_rate=1e-5, weight_decay=0.0)  # WYS2, section 4; epochs unsaid
+# For ready features; WYS2's 1e-5 (section 4; epochs unsaid) is for S3D, and leaves two heads at chance.
+TRAINING = TrainSettings(epochs=30, batch=128, learning_rate=1e-3, weight_decay=0.0)
 SUMMARIZER_TRAINING = TrainSettings(epochs=20, batch=16, learning_rate=1e-3)  # its own; IV-Sum's are not in its paper
 
 
@@ -50,7 +51,7 @@ class DetectorSettings(Settings):
     text: Literal["head", "frozen"] = "head"  # two layers, or the vectors as they come (the paper's)
     hidden: Count = 128  # width between a head's two layers
     width: Count = 64  # of the space that both towers share; "frozen" texts: their own width
-    score: Score = "dot"  # the paper's raw dot product, a cosine over temperature, or TAN's joint head
+    score: Score = "cosine"  # a cosine over temperature, the paper's raw dot product, or TAN's joint head
     temperature: Positive = 0.1  # cosine: smaller is sharper
     dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0  # between a head's two layers
 

@@ -119,7 +119,8 @@ def networks(folder, count=300):
     marked = ("--key-steps", "youcook2:truth.json", "--narrations", "narrations", "--vectors", ENCODER)
     stepline(
         "train", "wys2", *given, *marked, "--out", "wys2",
-        *sets("detector.hidden=16", "detector.width=8", "train.epochs=10"), cwd=folder,
+        *sets("detector.hidden=16", "detector.width=8", "detector.score=dot", "train.epochs=10",
+              "train.learning_rate=1e-5"), cwd=folder,
     )  # fmt: skip
     stepline(
         "train", "summarizer", *given, *marked, "--out", "summarizer",
