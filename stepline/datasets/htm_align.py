@@ -8,6 +8,7 @@ times of alignable sentences, so there is no transcript.
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from stepline.datasets.files import Node, file_in, read_json
@@ -16,18 +17,38 @@ from stepline.datasets.record_builder import DatasetEntry, RecordBuilder
 NAME = "htm_align.json"
 
 
-def read(path: Path) -> Iterator[DatasetEntry]:
-    """Yield one entry a video."""
+@dataclass(frozen=True)
+class AlignRow:
+    """One sentence of the file; start and end, in seconds, may be equal, or lie outside of the video."""
+
+    alignable: bool
+    start: float
+    end: float
+    text: str
+
+
+def read_rows(path: Path) -> Iterator[tuple[str, list[AlignRow]]]:
+    """Yield (id, all its rows) of every video: what the official evaluators count, whatever the times are."""
     file = file_in(path, NAME)
     for id, video in Node(read_json(file), str(file)).entries():
+        yield id, [_row(row) for row in video.rows()]
+
+
+def read(path: Path) -> Iterator[DatasetEntry]:
+    """Yield one entry a video; an alignable sentence without a span of some length is left out of the reference."""
+    for id, rows in read_rows(path):
         builder = RecordBuilder(id)
-        for index, row in enumerate(video.rows()):
-            cells = list(row.rows())
-            if len(cells) != 4 or cells[0].value not in (0, 1):
-                raise row.error("[0 or 1, start, end, text]")
-            start, end, text = cells[1].number(), cells[2].number(), cells[3].text()
-            if cells[0].value:
-                builder.add_span(str(index), text, start, end)
+        for index, row in enumerate(rows):
+            if row.alignable:
+                builder.add_span(str(index), row.text, row.start, row.end)
             else:
-                builder.add_step(str(index), text, said=builder.checked_span(start, end, text))
+                said = builder.checked_span(row.start, row.end, row.text)
+                builder.add_step(str(index), row.text, said=said)
         yield builder.entry()
+
+
+def _row(row: Node) -> AlignRow:
+    cells = list(row.rows())
+    if len(cells) != 4 or cells[0].value not in (0, 1):
+        raise row.error("[0 or 1, start, end, text]")
+    return AlignRow(bool(cells[0].value), cells[1].number(), cells[2].number(), cells[3].text())

@@ -20,6 +20,8 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from stepline.datasets import read, write_htstep_grounding, write_htstep_result
+from stepline.datasets.htm_align import read_rows
+from stepline.datasets.record_builder import is_storable
 from stepline.errors import DatasetError, SteplineError, StoreError
 from stepline.features import FeatureStore
 from stepline.features.files import TextFeatures, find_feature_file, read_feature_file, read_text_features
@@ -67,14 +69,15 @@ class TextVectors:
 
             return embed(texts, model=self._encoder)
         given = self._whole if self._path.is_file() else self._of(video)
-        if given.texts == tuple(texts):  # also where two texts are worded alike
+        known, asked = ([text.strip() for text in told] for told in (given.texts, texts))
+        if known == asked:  # also where two texts are worded alike
             return given.values
-        row = {text: number for number, text in enumerate(given.texts)}
-        absent = [text for text in texts if text not in row]
+        row = {text: number for number, text in enumerate(known)}
+        absent = [text for text in asked if text not in row]
         if absent:
             counts = f"{len(absent)} of {len(texts)} texts have no vector"
             raise StoreError(f"{self._path}: {counts}, first {absent[0]!r}; extract them with the same encoder")
-        return np.ascontiguousarray(given.values[[row[text] for text in texts]])
+        return np.ascontiguousarray(given.values[[row[text] for text in asked]])
 
     @cached_property
     def _whole(self) -> TextFeatures:
@@ -148,14 +151,22 @@ def benchmark_questions(name: BenchmarkName, reference: Path, subset: str | None
     """Return what a benchmark asks, in the order of its files. Raises DatasetError where they cannot be read."""
     reading = read(name, reference, subset=subset)
     asked = []
+    unasked = {row.id: row.reason for row in reading.rejected if row.what == "video"}
+    rows = dict(read_rows(reference)) if name == "htm-align" else {}
     for record in reading.records:
-        steps = record.reference
+        id, steps = record.id, record.reference
         if name == "ht-step":  # its evaluators count the steps of a variation by their numbers
             steps = tuple(sorted(steps, key=lambda step: int(step.id)))
         plain = tuple(Step(id=step.id, text=step.text) for step in steps)
         shown = tuple(bool(step.spans) for step in steps)
-        asked.append(AlignmentQuestion(record.id, record.video.id, plain, shown))
-    unasked = {row.id: row.reason for row in reading.rejected if row.what == "video"}
+        if id in rows:  # its evaluators count every sentence, also one that is shown for a moment (start = end)
+            texts = [row.text.strip() for row in rows[id]]
+            if not all(text and is_storable(text) for text in texts):
+                unasked[id] = "a sentence of it has no text that can be stored"
+                continue
+            plain = tuple(Step(id=str(number), text=text) for number, text in enumerate(texts))
+            shown = tuple(row.alignable for row in rows[id])
+        asked.append(AlignmentQuestion(id, record.video.id, plain, shown))
     unasked |= {one.id: NO_TEXT for one in asked if not one.steps}
     if not any(one.steps for one in asked):
         where = f" of subset {subset!r}" if subset else ""

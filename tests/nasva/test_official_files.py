@@ -1,4 +1,4 @@
-"""A .pth in the layout of NaSVA's authors is taken wherever a grounding network is, with equal results."""
+"""Files as their authors release them: a .pth of NaSVA's wherever a grounding network is taken, benchmarks whole."""
 
 import json
 
@@ -11,6 +11,7 @@ from stepline.curate.stage import Recipe, VideoContext, VideoItem
 from stepline.curate.stages import per_video
 from stepline.curate.stages.intermediate import CoarseSteps, GroundedSteps, pack_features, to_bytes, unpack
 from stepline.errors import ModelError
+from stepline.nasva.benchmarks import benchmark_questions
 from stepline.nasva.checkpoint import FeatureSpace, load_aligner, read_aligner, read_space, write_aligner
 from stepline.nasva.model import Aligner
 from stepline.pipeline.understand import VisualFeatures
@@ -146,3 +147,41 @@ def test_what_no_weight_tells_is_said_where_it_cannot_be_as_released(tmp_path):
         ModelError, match="36 wide, not a multiple of the 8 attention heads of the released code; no weight"
     ):
         read_aligner(tmp_path / "other.pth")
+
+
+def predict_and_score(stepline, files, tmp_path, truth):
+    """Return the predictions for an HTM-Align of one video, and the scores that `evaluate` gives them."""
+    (tmp_path / "htm_align.json").write_text(json.dumps({"one": truth}))
+    given = ("--reference", tmp_path / "htm_align.json", "--features", files / "features", "--texts", files / "texts")
+    out = tmp_path / "out.json"
+    result = stepline("predict", "htm-align", "--aligner", files / "ours.safetensors", *given, "--out", out)
+    assert result.exit_code == 0, result.output
+    scored = stepline("evaluate", "htm-align", "--predictions", out, *given[:2], "--json")
+    assert scored.exit_code == 0, scored.output
+    return json.loads(out.read_text())["one"], json.loads(scored.stdout)["metrics"]
+
+
+def test_a_sentence_shown_for_a_moment_counts_as_officially(stepline, files, tmp_path):
+    truth = [[0, 1.0, 3.0, LINES[0]], [1, 5.0, 5.0, LINES[1]], [1, 9.0, 8.0, LINES[2]], [1, 20.0, 25.0, LINES[3]]]
+    predicted, _ = predict_and_score(stepline, files, tmp_path, truth)
+    assert len(predicted["seconds"]) == len(predicted["spans"]) == len(LINES)
+    second = predicted["seconds"][1]
+    # TAN: floor(start) <= second <= ceil(end)
+    for moment, hits in ((second + 0.4, 1), (second - 0.4, 1), (second + 1.0, 0)):
+        truth = [[0, 1.0, 3.0, LINES[0]], [1, moment, moment, LINES[1]], *([0, 5.0, 8.0, line] for line in LINES[2:])]
+        _, metrics = predict_and_score(stepline, files, tmp_path, truth)
+        assert metrics["R@1"]["value"] == hits
+
+
+def test_blanks_around_a_text_do_not_hide_its_vector(stepline, files, tmp_path):
+    plain, _ = predict_and_score(stepline, files, tmp_path, [[k % 2, 5, 9, line] for k, line in enumerate(LINES)])
+    padded = [[k % 2, 5, 9, f" {line}\n"] for k, line in enumerate(LINES)]
+    assert predict_and_score(stepline, files, tmp_path, padded)[0] == plain
+
+
+def test_a_moment_is_a_shown_sentence_to_a_calibration(files, tmp_path):
+    truth = [[1, 5.0, 5.0, "a"], [0, 6.0, 6.0, "b"]]
+    (tmp_path / "htm_align.json").write_text(json.dumps({"one": truth, "two": [[1, 1, 2, " "]]}))
+    questions = benchmark_questions("htm-align", tmp_path / "htm_align.json")
+    assert [one.shown for one in questions.asked] == [(True, False)]
+    assert questions.reasons() == {"a sentence of it has no text that can be stored": 1}
