@@ -1,12 +1,14 @@
 """What the commands share: options and the settings they make, one-line errors, and what shows while work goes on."""
 
+import functools
 import json
+import os
 import sys
 import webbrowser
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
@@ -32,6 +34,25 @@ def out_option(meaning: str, default: str | None = None) -> Callable[[F], F]:
     """Return the option that says where to write; without a default it must be given."""
     given: dict[str, Any] = {"default": Path(default), "show_default": True} if default else {"required": True}
     return click.option("-o", "--out", type=PATH, help=meaning, **given)
+
+
+def one_writer(command: F) -> F:
+    """Have a command hold its folder --out from begin to end; a second run there is told whose it is.
+
+    Of the processes that torchrun starts, the first holds it for all.
+    """
+
+    @functools.wraps(command)
+    def alone(out: Path, **options: Any) -> Any:
+        from stepline.storage import LOCK, check_writable, lock_output
+
+        if os.environ.get("RANK", "0") != "0":
+            return command(out=out, **options)
+        check_writable(out)
+        with lock_output(out / LOCK, out):
+            return command(out=out, **options)
+
+    return cast(F, alone)
 
 
 def set_option(meaning: str) -> Callable[[F], F]:

@@ -15,6 +15,7 @@ from stepline.cli.common import (
     Group,
     exclude_option,
     json_option,
+    one_writer,
     out_option,
     progress_bars,
     say,
@@ -41,6 +42,7 @@ def features() -> None:
 @click.option("--width", type=click.IntRange(min=1), help="What all must be wide; else the first decides.")
 @click.option("--ending", help="Only files whose names end so, for example .video.npy.")
 @json_option
+@one_writer
 def import_(source: Path, out: Path, as_json: bool, **options: Any) -> None:
     """Add the features of SOURCE: a folder of .npy, .pth.tar, .pth or .safetensors, a WebDataset's .tar, or one file.
 
@@ -149,6 +151,7 @@ def text_base() -> None:
 @click.option("--licence", help="Licence of the texts whose source states none.")
 @click.option("--append", is_flag=True, help="Add to the base that is there.")
 @base_settings_options
+@one_writer
 def build(sources: tuple[Path, ...], out: Path, licence: str | None, append: bool, **options: Any) -> None:
     """Build a base of SOURCES: csv (RecipeNLG), JSON, Parquet, .txt and .md, or folders of them.
 
@@ -175,10 +178,12 @@ def index(base: Path, engine: str, **options: Any) -> None:
     Example:
       stepline text-base index base --engine lists --set text_base.recall=0.99
     """
+    from stepline.storage import LOCK, lock_output
     from stepline.text_base import add_index
 
     settings = _text_base_settings(options).model_copy(update={"engine": engine})
-    entry = add_index(base, settings)
+    with lock_output(base / LOCK, base):
+        entry = add_index(base, settings)
     say(f"{engine}: recall@1 {entry.recall:.3f} at effort {entry.effort}, of {entry.probes} lines")
 
 
@@ -254,6 +259,7 @@ HEARD = "heard"  # folder in --out for what is said in given video files
 @click.option("--variant", type=click.Choice(VARIANTS), help="What becomes of a sentence that tells a step.")
 @settings_options("One setting, e.g. match.similarity=0.7.", "A TOML file of settings (docs/settings.md).")
 @click.option("--json", "as_json", is_flag=True, help="Print the counts as JSON.")
+@one_writer
 def sieve_swap(videos: tuple[Path, ...], base: Path, out: Path, **options: Any) -> None:
     """Sieve the narration of VIDEOS and swap it for the nearest human-written steps of a text base.
 

@@ -118,12 +118,15 @@ def predict(benchmark: Any, out: Path, allow_missing: bool, **options: Any) -> N
     Example:
       stepline predict ht-step --aligner trained --features features --reference htstep --out result.json
     """
+    from stepline.storage import lock_output
+
     wanted, other = ("model", "aligner") if benchmark in DENSE else ("aligner", "model")
     if options[wanted] is None or options[other] is not None:
         raise SettingsError(f"{benchmark} is answered by --{wanted}; give it, and leave --{other} out")
-    count, missing = (_described if benchmark in DENSE else _placed)(benchmark, out, options)
-    say(f"wrote {out}: {count} of {count + len(missing)} videos")
-    _tell_missing(missing, out)
+    with lock_output(out.with_name(f".{out.name}.lock"), out):
+        count, missing = (_described if benchmark in DENSE else _placed)(benchmark, out, options)
+        say(f"wrote {out}: {count} of {count + len(missing)} videos")
+        _tell_missing(missing, out)
     if missing and not allow_missing:
         lacking = f"{len(missing)} of {count + len(missing)} videos"
         raise StoreError(f"{lacking} are not in {out}; add what they lack, or --allow-missing")

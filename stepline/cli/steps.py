@@ -278,7 +278,7 @@ def describe(sources: tuple[Path, ...], **options: Any) -> None:
     """
     from stepline.features.files import is_feature_file
     from stepline.outputs import write_outputs
-    from stepline.pipeline.batch import OutputOptions, VideoResult, find_videos, name_videos, run_video
+    from stepline.pipeline.batch import OutputOptions, VideoResult, find_videos, lock_video, name_videos, run_video
     from stepline.pipeline.describe import describe_features
     from stepline.pipeline.networks import load_networks
     from stepline.pipeline.request import Request
@@ -303,8 +303,9 @@ def describe(sources: tuple[Path, ...], **options: Any) -> None:
 
     def describe_source(request: Request) -> VideoResult:
         if request.path in ready:
-            record = describe_features(request, settings)
-            return VideoResult(record, tuple(write_outputs(record, output.out, formats=formats)), False)
+            with lock_video(request.id, output.out):
+                record = describe_features(request, settings)
+                return VideoResult(record, tuple(write_outputs(record, output.out, formats=formats)), False)
         with progress_bars() as progress:
             return run_video(request, settings, output, networks=networks, progress=progress)
 

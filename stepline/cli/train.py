@@ -19,6 +19,7 @@ from stepline.cli.common import (
     Group,
     exclude_option,
     json_option,
+    one_writer,
     out_option,
     say,
     settings_options,
@@ -55,6 +56,7 @@ def train() -> None:
 @settings_options("One setting, e.g. train.epochs=3.")
 @tensorboard_option
 @json_option
+@one_writer
 def nasva(out: Path, settings_file: Path | None, overrides: tuple[str, ...], **options: Any) -> None:
     """Train the grounding network (NaSVA) on narrations, on steps, or on both, each a sample a video and epoch.
 
@@ -153,6 +155,7 @@ def progress_report(out: Path, *, tensorboard: bool) -> Iterator[Callable[["Prog
 @settings_options("One setting, e.g. train.epochs=3.")
 @tensorboard_option
 @json_option
+@one_writer
 def train_procx(out: Path, settings_file: Path | None, overrides: tuple[str, ...], **options: Any) -> None:
     """Train the network that finds and describes the steps of silent videos (ProcX).
 
@@ -221,6 +224,7 @@ def _say_seeds(results: "list[SeedResult]", *, as_json: bool) -> None:
 @run_option
 @settings_options("One setting, e.g. labels.kind=vr.")
 @json_option
+@one_writer
 def train_wys2(
     out: Path, settings_file: Path | None, overrides: tuple[str, ...], as_json: bool, **options: Any
 ) -> None:
@@ -272,6 +276,7 @@ def train_wys2(
 @run_option
 @settings_options("One setting, e.g. train.epochs=40.")
 @json_option
+@one_writer
 def train_summarizer(
     out: Path, settings_file: Path | None, overrides: tuple[str, ...], as_json: bool, **options: Any
 ) -> None:
@@ -324,6 +329,7 @@ def train_summarizer(
 @click.option("--rounds", type=click.IntRange(min=0, max=20), help="Times that labels are made anew.  [default: 1]")
 @settings_options("One setting, e.g. rounds.teachers=1.")
 @json_option
+@one_writer
 def refine(dataset: str, features: Path, out: Path, settings_file: Path | None, **options: Any) -> None:
     """Place the steps of DATASET (records, or NAME:PATH of a public one) where they are shown, by self-training.
 

@@ -37,7 +37,7 @@ from stepline.curate.stage import (
     VideoItem,
     resolve_stages,
 )
-from stepline.curate.store.lock import lock_output
+from stepline.curate.store.lock import lock_run
 from stepline.curate.store.results import CELLS, FAILURES, STAGES, ResultStore, StageFolders
 from stepline.curate.store.run_log import RunLog, write_inventory
 from stepline.errors import DatasetError
@@ -166,7 +166,7 @@ def run_recipe(
     plan = Plan.of(request.recipe, resolve_stages(request.recipe, request.stages))
     if out.local is not None:
         check_writable(out.local)
-    with lock_output(out) as killed, scratch_folder() as scratch:
+    with lock_run(out) as killed, scratch_folder() as scratch:
         if killed and out.local is not None:
             # What its workers left half-written; nobody else ever reads it.
             for folder in ("", f"{CELLS}/*/*/", f"{FAILURES}/*/", f"{STAGES}/*/"):

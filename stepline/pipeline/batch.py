@@ -9,6 +9,7 @@ import logging
 import os
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from stepline.pipeline.request import Request, StepsSettings
 from stepline.pipeline.understand import NO_SOUND, StepsResult, recognise_speech, understand
 from stepline.progress import Progress
 from stepline.records import Record, Video
-from stepline.storage import check_writable, read_record, remove_partial_files
+from stepline.storage import check_writable, lock_output, read_record, remove_partial_files
 from stepline.version import __version__
 from stepline.weights import sha256
 
@@ -118,27 +119,53 @@ def run_video(
 ) -> VideoResult:
     """Understand one video and write its files, the JSON last; or return what an earlier run wrote.
 
-    networks: of the same settings, where several videos share them.
+    networks: of the same settings, where several videos share them. Another process that works on a video of this name
+    in the same folder is waited for; where it has made the same, that is taken.
     Raises a SteplineError; nothing is left half-written.
     """
-    from stepline.outputs import CLIPS_SUFFIX, clip_spans, missing_outputs, safe_stem
+    from stepline.outputs import CLIPS_SUFFIX, safe_stem
 
     _refuse_odd_name(request.path)
     stem = safe_stem(request.id)
     _refuse_overwriting(request, options.out, stem)
     networks = networks or load_networks(settings)
-    if not options.force:
-        earlier = _finished_record(request, settings, networks, options.out / f"{stem}.json")
-        if earlier is not None and not missing_outputs(earlier, options.out, options.formats):
-            clips = clip_spans(earlier, options.out) if options.clips else ()
-            if all(clip.is_file() for clip in clips):
-                return VideoResult(earlier, (), True)
+    if (earlier := _earlier_result(request, settings, options, networks)) is not None:
+        return earlier
     check_writable(options.out)  # before the minutes of work that would be lost
-    for folder in (options.out, options.out / f"{stem}{CLIPS_SUFFIX}"):
-        remove_partial_files(folder)
-    result = understand(request, settings, networks=networks, progress=progress)
-    _refuse_the_speechless(request, result.record, settings)
-    return VideoResult(result.record, write_files(request, result, options), False)
+    taken = _is_taken(request.path, options.out)
+    with lock_video(request.id, options.out):
+        if _is_taken(request.path, options.out) and not taken:
+            where = options.out / stem
+            raise SettingsError(f"{where}: another process wrote a video of that name there meanwhile; run again")
+        if (earlier := _earlier_result(request, settings, options, networks)) is not None:
+            return earlier
+        for folder in (options.out, options.out / f"{stem}{CLIPS_SUFFIX}"):
+            remove_partial_files(folder)
+        result = understand(request, settings, networks=networks, progress=progress)
+        _refuse_the_speechless(request, result.record, settings)
+        return VideoResult(result.record, write_files(request, result, options), False)
+
+
+def lock_video(id: str, out: Path) -> AbstractContextManager[bool]:
+    """Return what holds the outputs of a video in a folder for this process; another's end is waited for."""
+    from stepline.outputs import safe_stem
+
+    return lock_output(out / f".{safe_stem(id)}.lock", out / safe_stem(id), wait=True)
+
+
+def _earlier_result(
+    request: Request, settings: StepsSettings, options: OutputOptions, networks: Networks
+) -> VideoResult | None:
+    """Return what another run has made of the same, where all that is asked for is there."""
+    from stepline.outputs import clip_spans, missing_outputs, safe_stem
+
+    if options.force:
+        return None
+    record = _finished_record(request, settings, networks, options.out / f"{safe_stem(request.id)}.json")
+    if record is None or missing_outputs(record, options.out, options.formats):
+        return None
+    clips = clip_spans(record, options.out) if options.clips else ()
+    return VideoResult(record, (), True) if all(clip.is_file() for clip in clips) else None
 
 
 def _refuse_odd_name(path: Path) -> None:

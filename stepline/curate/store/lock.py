@@ -5,16 +5,15 @@ An object store has no locks: there the owner writes the file again and again, a
 """
 
 import contextlib
-import json
 import os
 import socket
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stepline.errors import SettingsError, StoreError
+from stepline.errors import StoreError
+from stepline.storage import lock_file_now, lock_output, owner_fields, owner_name, owner_note, taken
 
 if TYPE_CHECKING:
     from stepline.curate.remote import RemotePath
@@ -22,48 +21,16 @@ if TYPE_CHECKING:
 NAME = "driver.json"
 HEARTBEAT = 20.0  # seconds between the signs of life that a driver leaves in an object store
 STALE = 90.0  # seconds without one after which its lock counts as left by a dead driver
-SECOND_TRY = 0.2  # seconds; one who only asks who the owner is may hold the file for less
 
 
 @contextlib.contextmanager
-def lock_output(out: "RemotePath") -> Iterator[bool]:
+def lock_run(out: "RemotePath") -> Iterator[bool]:
     """Hold OUT for this process; tell whether the one before it was killed.
 
     Raises SettingsError where another one has it.
     """
-    with _heartbeat(out) if out.local is None else _locked_file(out, out.local / NAME) as killed:
+    with _heartbeat(out) if out.local is None else lock_output(out.local / NAME, out.display_url) as killed:
         yield killed
-
-
-@contextlib.contextmanager
-def _locked_file(out: "RemotePath", path: Path) -> Iterator[bool]:
-    """Lock a file of this machine or of a shared disk: the system frees it when its owner dies."""
-    import fcntl
-
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        file = path.open("a+b")
-    except OSError as error:
-        raise StoreError(f"{path}: cannot be written ({error.strerror}); give another --out") from error
-    with file:
-        for last in (False, True):
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError as error:
-                if last:
-                    file.seek(0)
-                    raise SettingsError(_taken(out, file.read())) from error
-                time.sleep(SECOND_TRY)
-        file.seek(0)
-        killed = bool(file.read())  # one that ends by itself leaves nothing
-        file.truncate(0)
-        file.write(_signature())
-        file.flush()
-        try:
-            yield killed
-        finally:
-            file.truncate(0)
 
 
 @contextlib.contextmanager
@@ -74,17 +41,17 @@ def _heartbeat(out: "RemotePath") -> Iterator[bool]:
     if killed:
         before = file.read()
         if _is_fresh(before):
-            raise SettingsError(_taken(out, before))
+            raise taken(out.display_url, before)
 
     def beat() -> None:
         while not stop.wait(HEARTBEAT):
             with contextlib.suppress(StoreError):  # the next one may come through; the run's own writes will tell
-                file.write(_signature(ours))
+                file.write(owner_note(ours))
 
-    file.write(_signature(ours))
+    file.write(owner_note(ours))
     now = file.read()
-    if _fields(now).get("name") != ours:  # two began at once: the last to sign has it
-        raise SettingsError(_taken(out, now))
+    if owner_fields(now).get("name") != ours:  # two began at once: the last to sign has it
+        raise taken(out.display_url, now)
     thread = threading.Thread(target=beat, daemon=True, name="heartbeat")
     thread.start()
     try:
@@ -93,52 +60,23 @@ def _heartbeat(out: "RemotePath") -> Iterator[bool]:
         stop.set()
         thread.join()
         with contextlib.suppress(StoreError):  # a sign that stays grows stale; what ended the run is to be told
-            if _fields(file.read()).get("name") == ours:
+            if owner_fields(file.read()).get("name") == ours:
                 file.remove()
 
 
 def lock_owner(out: "RemotePath") -> str | None:
     """Return which process works on OUT; None where none does."""
-    path = out / NAME
-    if not path.exists():
-        return None
-    content = path.read()
     if out.local is None:
-        return _owner(content) if _is_fresh(content) else None
-    import fcntl
-
-    with (out.local / NAME).open("rb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return _owner(content)
-    return None
-
-
-def _signature(name: str = "") -> bytes:
-    fields = {"host": socket.gethostname(), "process": os.getpid(), "at": time.time(), "name": name}
-    return json.dumps(fields).encode()
-
-
-def _fields(content: bytes) -> dict[str, object]:
-    """Return what a signature says; nothing where it is none."""
+        sign = out / NAME
+        content = sign.read() if sign.exists() else b""
+        return owner_name(content) if _is_fresh(content) else None
     try:
-        fields = json.loads(content)
-    except ValueError:
-        return {}
-    return fields if isinstance(fields, dict) else {}
+        with (out.local / NAME).open("rb") as file:
+            return None if lock_file_now(file, shared=True) else owner_name(file.read())
+    except FileNotFoundError:
+        return None
 
 
 def _is_fresh(content: bytes) -> bool:
-    at = _fields(content).get("at")
+    at = owner_fields(content).get("at")
     return isinstance(at, (int, float)) and time.time() - at < STALE
-
-
-def _owner(content: bytes) -> str:
-    fields = _fields(content)
-    known = {"process", "host"} <= set(fields)
-    return f"process {fields['process']} on {fields['host']}" if known else "another process"
-
-
-def _taken(out: "RemotePath", content: bytes) -> str:
-    return f"{out.display_url}: {_owner(content)} works on it; wait for its end, or give another --out"

@@ -1,0 +1,174 @@
+"""One run writes to an OUT at a time: a second is told whose it is, or waits; one that was killed keeps nobody out."""
+
+import fcntl
+import logging
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from stepline.errors import SettingsError
+from stepline.storage import LOCK, lock_output
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from stepline.storage import lock_output
+with lock_output(Path(sys.argv[1]), "out"):
+    print("held", flush=True)
+    time.sleep(600)
+"""
+TRAINING = ("--features", "store")
+COMMANDS = {
+    "train nasva": ("train", "nasva", *TRAINING, "--steps", "records", "--out"),
+    "train procx": ("train", "procx", *TRAINING, "--steps", "records", "--out"),
+    "train wys2": ("train", "wys2", *TRAINING, "--key-steps", "records", "--out"),
+    "train summarizer": ("train", "summarizer", *TRAINING, "--key-steps", "records", "--out"),
+    "refine": ("refine", "records", *TRAINING, "--out"),
+    "features import": ("features", "import", "arrays", "--out"),
+    "text-base build": ("text-base", "build", "recipes.json", "--out"),
+    "text-base index": ("text-base", "index"),
+    "sieve-swap": ("sieve-swap", "records", "--text-base", "base", "--out"),
+    "curate": ("curate", "videos.csv", "--out"),
+    "predict": ("predict", "ht-step", "--aligner", "net", "--features", "f", "--reference", "r", "--out"),
+}
+
+
+@pytest.fixture
+def holder():
+    """Start processes that hold a lock: holder(lock) -> process."""
+    running = []
+
+    def start(lock):
+        process = subprocess.Popen([sys.executable, "-c", HOLDER, str(lock)], stdout=subprocess.PIPE, text=True)
+        running.append(process)
+        assert process.stdout.readline() == "held\n"
+        return process
+
+    yield start
+    for process in running:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_second_run_on_an_out_is_told_in_one_line_which_process_has_it(command, tmp_path, monkeypatch, stepline):
+    monkeypatch.chdir(tmp_path)
+    Path("videos.csv").write_text("video\nv.mp4\n")
+    Path("v.mp4").touch()
+    out = Path("out")
+    lock = {"predict": Path(".out.lock"), "curate": out / "driver.json"}.get(command, out / LOCK)
+    with lock_output(lock, out):
+        result = stepline(*COMMANDS[command], out)
+    assert (result.exit_code, result.stdout) == (1, "")
+    line = rf"stepline: \S*out: process {os.getpid()} on .* works on it; wait for its end, or give another --out\n"
+    assert re.fullmatch(line, result.stderr), result.stderr
+    assert not out.exists()  # neither left anything behind
+
+
+def test_a_killed_run_keeps_nobody_out(tmp_path, holder):
+    lock = tmp_path / "out" / LOCK
+    first = holder(lock)
+    with pytest.raises(SettingsError, match=f"out: process {first.pid} on"), lock_output(lock, "out"):
+        pass
+    first.kill()
+    first.wait()
+    with lock_output(lock, "out") as killed:
+        assert killed
+    assert not lock.exists()
+    with lock_output(lock, "out") as killed:
+        assert not killed
+
+
+def test_one_who_waits_says_for_whom_and_goes_on_when_that_one_is_killed(tmp_path, holder, caplog):
+    lock = tmp_path / LOCK
+    first = holder(lock)
+    noticed = threading.Event()
+    caplog.handler.addFilter(lambda record: noticed.set() or True)
+    threading.Thread(target=lambda: (noticed.wait(60), first.kill())).start()
+    with caplog.at_level(logging.WARNING), lock_output(lock, "out/v", wait=True) as killed:
+        assert killed
+    assert [record.getMessage() for record in caplog.records] == [
+        f"out/v: process {first.pid} on {os.uname().nodename} works on it; waiting for its end"
+    ]
+
+
+def test_of_many_at_once_each_has_its_turn_alone(tmp_path):
+    """Each removes the file that it locks: the next must not hold one that is gone beside one who made another."""
+    lock, inside, most = tmp_path / "out" / LOCK, [], []
+
+    def turns():
+        for _ in range(10):
+            with lock_output(lock, "out", wait=True):
+                inside.append(1)
+                most.append(len(inside))
+                inside.pop()
+
+    threads = [threading.Thread(target=turns) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == [1] * 40
+    assert not lock.exists()
+
+
+def test_a_disk_without_locks_holds_nothing_and_says_so(tmp_path, monkeypatch, caplog):
+    def refuse(*_):
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with lock_output(tmp_path / LOCK, "out"), lock_output(tmp_path / LOCK, "out"):
+        pass
+    assert "this disk has no locks" in caplog.text
+
+
+def test_two_runs_over_one_video_make_it_once(small_video, captions_file, tmp_path, stepline, caplog):
+    common = ("--captions", captions_file, "--backbone", "none", "--format", "json", "--out", tmp_path / "out")
+    results, begun = {}, threading.Event()
+    caplog.handler.addFilter(lambda record: ("waiting" in record.getMessage() and begun.set()) or True)
+
+    def second():
+        from stepline.pipeline.batch import OutputOptions, run_video
+        from stepline.pipeline.request import Request, StepsSettings
+        from stepline.settings import load_settings
+
+        settings = load_settings(StepsSettings, None, ['vision.backbone="none"'])
+        request = Request(small_video, "small", captions_file)
+        results["second"] = run_video(request, settings, OutputOptions(tmp_path / "out", ("json",)))
+
+    with lock_output(tmp_path / "out" / ".small.lock", "out/small"):
+        waiting = threading.Thread(target=second)
+        waiting.start()
+        assert begun.wait(60)
+        (tmp_path / "first").mkdir()
+        made = stepline("steps", small_video, *common[:-1], tmp_path / "first")
+        assert made.exit_code == 0, made.stderr
+        shutil.copy(tmp_path / "first" / "small.json", tmp_path / "out")
+    waiting.join()
+    assert results["second"].earlier
+
+
+def test_a_video_of_the_same_name_that_another_run_wrote_meanwhile_is_not_overwritten(
+    small_video, captions_file, tmp_path, stepline, monkeypatch
+):
+    other = shutil.copy(small_video, tmp_path / "small.mp4")
+    common = ("--captions", captions_file, "--backbone", "none", "--format", "json", "--out")
+    assert stepline("steps", other, *common, tmp_path / "first").exit_code == 0
+    from stepline.pipeline import batch
+
+    def delayed(id, out):
+        (out / "small.json").write_bytes((tmp_path / "first" / "small.json").read_bytes())
+        return lock_output(out / ".small.lock", out)
+
+    monkeypatch.setattr(batch, "lock_video", delayed)
+    (tmp_path / "out").mkdir()
+    result = stepline("steps", small_video, *common, tmp_path / "out")
+    assert result.exit_code == 1
+    assert "out/small: another process wrote a video of that name there meanwhile; run again" in result.stderr
