@@ -1,4 +1,4 @@
-"""Write docs/cli.md, docs/settings.md and the layout in docs/design.md from the code.
+"""Write from the code: docs/cli.md, docs/settings.md, the layout in docs/design.md, the presets in docs/reproduce.md.
 
 With --check, end with 1 where they are out of date.
 """
@@ -17,9 +17,10 @@ from pydantic_core import PydanticUndefined
 
 from stepline.cli import main
 from stepline.curate.stage import Recipe
-from stepline.nasva.settings import AlignerRunSettings
+from stepline.nasva.settings import AlignerRunSettings, RefineRunSettings
 from stepline.pipeline.request import StepsSettings
 from stepline.procx.settings import ProcxRunSettings
+from stepline.settings import load_settings, preset_files
 from stepline.sieve_swap.settings import SieveSwapSettings
 from stepline.wys2.settings import SummarizerRunSettings, Wys2Settings
 
@@ -34,6 +35,15 @@ OTHERS = {  # commands with settings of their own
     "`stepline train summarizer`": SummarizerRunSettings,
     "`stepline train wys2`": Wys2Settings,
 }
+PRESETS = {  # commands with presets
+    "train nasva": AlignerRunSettings,
+    "refine": RefineRunSettings,
+    "predict": StepsSettings,
+    "sieve-swap": SieveSwapSettings,
+    "train procx": ProcxRunSettings,
+    "train wys2": Wys2Settings,
+}
+DEFAULTS, DEFAULTS_END = "<!-- presets: made by docs/generate.py -->", "<!-- end of the presets -->"
 NOTE = "<!-- made by docs/generate.py; edit the code instead -->\n"
 
 
@@ -69,6 +79,8 @@ def settings() -> str:
         "2. Environment variables: `STEPLINE_ASR__BEAM=5` is `asr.beam=5`, nested by `__`.\n"
         "3. A TOML file: `--settings run.toml`.\n"
         "4. One by one: `--set asr.beam=5`.\n\n"
+        "Between the second and the third stands `--preset paper`, where a command has it: a paper's values\n"
+        "([reproduce](reproduce.md#defaults-that-depart-from-the-paper) lists them).\n\n"
         "An unknown key is an error that names the nearest known one. The first two places serve every command: "
         "sections\nthat belong to another command are left to it.\n\n"
         f"| key | default | meaning |\n|---|---|---|\n{rows}\n{others}"
@@ -115,16 +127,58 @@ def tree() -> str:
     return "```\n" + "\n".join(lines) + "\n```\n"
 
 
-def design() -> str:
-    """Return docs/design.md with the layout as it is."""
-    before, _, rest = (DOCS / "design.md").read_text().partition(TREE)
-    return before + TREE + "\n\n" + tree() + "\n" + rest[rest.index(TREE_END) :]
+def departures() -> str:
+    """Return a table a preset: each setting whose default is not the paper's, the paper's value, its source, why."""
+    parts = []
+    for command, kind in PRESETS.items():
+        for name, path in preset_files(command).items():
+            rows = []
+            for key, _, comment in preset_lines(path):
+                default, value = (_value(settings, key) for settings in (kind(), load_settings(kind, preset=path)))
+                source, _, why = comment.partition("; ")
+                if default != value:
+                    rows.append(f"| `{key}` | `{default!r}` | `{value!r}` | {source} | {why} |")
+            head = "| setting | default | paper | source | why the default is another |\n|---|---|---|---|---|"
+            table = f"{head}\n{chr(10).join(rows)}" if rows else "No default departs from it."
+            parts.append(f"### `stepline {command} --preset {name}`\n\n{table}\n")
+    return "\n".join(parts)
+
+
+def preset_lines(path: Path) -> Iterator[tuple[str, str, str]]:
+    """Yield key, value as written and comment of each line of a preset."""
+    section = ""
+    for line in path.read_text().splitlines():
+        if line.startswith("["):
+            section = f"{line.strip('[]')}."
+        elif line and not line.startswith("#"):
+            setting, _, comment = line.partition("  # ")
+            key, _, value = setting.partition(" = ")
+            yield section + key, value, comment
+
+
+def _value(settings: BaseModel, key: str) -> object:
+    value: object = settings
+    for part in key.split("."):
+        value = getattr(value, part)
+    return value
+
+
+def page_with(name: str, start: str, end: str, text: str) -> str:
+    """Return a page of docs with what stands between two marks made anew."""
+    before, _, rest = (DOCS / name).read_text().partition(start)
+    return f"{before}{start}\n\n{text}\n{rest[rest.index(end) :]}"
 
 
 def generate(check: bool) -> int:
     """Write the pages, or compare them; return the exit code."""
     stale = []
-    for name, text in {"cli.md": command_line(), "settings.md": settings(), "design.md": design()}.items():
+    pages = {
+        "cli.md": command_line(),
+        "settings.md": settings(),
+        "design.md": page_with("design.md", TREE, TREE_END, tree()),
+        "reproduce.md": page_with("reproduce.md", DEFAULTS, DEFAULTS_END, departures()),
+    }
+    for name, text in pages.items():
         path = DOCS / name
         if check:
             stale += [name] if not path.exists() or path.read_text() != text else []

@@ -39,6 +39,7 @@ T = TypeVar("T", bound=Settings)
 
 LONGEST = 60  # characters of a refused value that an error repeats
 PREFIX = "STEPLINE_"  # of environment variables; STEPLINE_ASR__BEAM=5 is asr.beam=5
+PRESETS = Path(__file__).parent / "presets"  # a folder a command
 # Of all commands: what one command does not have may be another's, what none has is a mistake.
 SECTIONS = frozenset(
     {
@@ -50,15 +51,18 @@ SECTIONS = frozenset(
 )
 
 
-def load_settings(kind: type[T], path: Path | None = None, overrides: Sequence[str] = ()) -> T:
-    """Return `kind` from its defaults, the user's config file, the environment, a TOML file and overrides.
+def load_settings(
+    kind: type[T], path: Path | None = None, overrides: Sequence[str] = (), *, preset: Path | None = None
+) -> T:
+    """Return `kind` from its defaults, the user's config file, the environment, a preset, a TOML file and overrides.
 
-    Later ones win. overrides: `section.key=value`. The config file and the environment serve every command: their
-    sections that `kind` does not have are left to the others.
+    Later ones win. preset: a TOML file of `preset_files`. overrides: `section.key=value`. The config file and the
+    environment serve every command: their sections that `kind` does not have are left to the others.
     Raises SettingsError, naming the key and the nearest known one, for anything that does not fit.
     """
-    users, names = _user_settings(kind)
-    tree = _merged(users, _read_toml(path) if path is not None else {})
+    tree, names = _user_settings(kind)
+    for file in (preset, path):
+        tree = _merged(tree, _read_toml(file) if file is not None else {})
     for override in overrides:
         _apply(tree, override, f"--set {override!r}")
     try:
@@ -67,6 +71,11 @@ def load_settings(kind: type[T], path: Path | None = None, overrides: Sequence[s
         if not names:
             raise
         raise SettingsError(f"{error} (some settings come from {', '.join(names)})") from error
+
+
+def preset_files(command: str) -> dict[str, Path]:
+    """Return the presets of a command by name: settings files that hold a paper's values, each with its source."""
+    return {path.stem: path for path in sorted((PRESETS / command.replace(" ", "-")).glob("*.toml"))}
 
 
 def config_file() -> Path | None:

@@ -122,7 +122,7 @@ def find_weights(name: str) -> Path:
     if name not in WEIGHTS:
         path = Path(name).expanduser()
         if not path.exists():
-            raise ModelError(f"{name}: neither a known model ({', '.join(WEIGHTS)}) nor a path that exists")
+            raise ModelError(f"{name}: neither a known model ({', '.join(WEIGHTS)}) nor a path that exists; give one")
         return path
     return _find_checked(name)
 

@@ -65,6 +65,17 @@ def settings_options(meaning: str, file: str = "A TOML file of settings.") -> Ca
     return together(click.option("--settings", "settings_file", type=PATH, help=file), set_option(meaning))
 
 
+def preset_option(command: str) -> Callable[[F], F]:
+    """Return the option --preset of a command, whose value is the preset's file."""
+    from stepline.settings import preset_files
+
+    files = preset_files(command)
+    return click.option(
+        "--preset", type=click.Choice(list(files)), callback=lambda context, option, name: files.get(name),  # noqa: ARG005
+        help="Values of the paper (docs/reproduce.md); --settings and --set change them.",
+    )  # fmt: skip
+
+
 def together(*options: Callable[[F], F]) -> Callable[[F], F]:
     """Return a decorator that adds the options in the order given."""
 
@@ -100,7 +111,8 @@ def chosen_settings(options: dict[str, Any]) -> "StepsSettings":
         "procx.path": options.get("describer"),
     }
     given = [f"{key}={json.dumps(str(value))}" for key, value in shorthand.items() if value is not None]
-    return load_settings(StepsSettings, options["settings_file"], [*options["overrides"], *given])
+    overrides = [*options["overrides"], *given]
+    return load_settings(StepsSettings, options["settings_file"], overrides, preset=options.get("preset"))
 
 
 class Group(click.Group):

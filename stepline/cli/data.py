@@ -17,9 +17,11 @@ from stepline.cli.common import (
     json_option,
     one_writer,
     out_option,
+    preset_option,
     progress_bars,
     say,
     settings_options,
+    together,
 )
 
 if TYPE_CHECKING:
@@ -137,7 +139,10 @@ def excluded(datasets: tuple[str, ...], out: Path) -> None:
 
 ENGINES = ("lists", "flat", "ivf", "hnsw")
 
-base_settings_options = settings_options("e.g. text_base.memory=1024.", "A TOML file of settings (docs/settings.md).")
+base_settings_options = together(
+    preset_option("sieve-swap"),
+    settings_options("e.g. text_base.memory=1024.", "A TOML file of settings (docs/settings.md)."),
+)
 
 
 @click.group("text-base", cls=Group)
@@ -244,7 +249,8 @@ def _text_base_settings(options: dict[str, Any]) -> "TextBaseSettings":
     from stepline.settings import load_settings
     from stepline.sieve_swap.settings import SieveSwapSettings
 
-    return load_settings(SieveSwapSettings, options["settings_file"], options["overrides"]).text_base
+    file, overrides = options["settings_file"], options["overrides"]
+    return load_settings(SieveSwapSettings, file, overrides, preset=options["preset"]).text_base
 
 
 VARIANTS = ("raw", "only-sieve", "swap", "mix")
@@ -257,6 +263,7 @@ HEARD = "heard"  # folder in --out for what is said in given video files
 @click.option("-o", "--out", required=True, type=PATH, help="Folder.")
 @exclude_option
 @click.option("--variant", type=click.Choice(VARIANTS), help="What becomes of a sentence that tells a step.")
+@preset_option("sieve-swap")
 @settings_options("One setting, e.g. match.similarity=0.7.", "A TOML file of settings (docs/settings.md).")
 @click.option("--json", "as_json", is_flag=True, help="Print the counts as JSON.")
 @one_writer
@@ -278,7 +285,8 @@ def sieve_swap(videos: tuple[Path, ...], base: Path, out: Path, **options: Any) 
     from stepline.text_base import prepared_base
 
     given = [f"match.variant={json.dumps(options['variant'])}"] if options["variant"] else []
-    settings = load_settings(SieveSwapSettings, options["settings_file"], [*options["overrides"], *given])
+    overrides = [*options["overrides"], *given]
+    settings = load_settings(SieveSwapSettings, options["settings_file"], overrides, preset=options["preset"])
     job = Job(
         videos=_records(videos, out),
         base=prepared_base(base, out / "text_base", settings.text_base),

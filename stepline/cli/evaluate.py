@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from stepline.cli.common import PATH, chosen_settings, say, settings_options, together
+from stepline.cli.common import PATH, chosen_settings, preset_option, say, settings_options, together
 from stepline.errors import SettingsError, StoreError
 
 
@@ -95,6 +95,7 @@ benchmark_options = together(
     click.option("--reference", required=True, type=PATH, help="The benchmark's own files."),
     click.option("--texts", type=PATH, help="Text vectors; else the network's encoder."),
     click.option("--subset", help="Only this split of the reference."),
+    preset_option("predict"),
     settings_options("One setting."),
 )
 

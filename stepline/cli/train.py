@@ -21,6 +21,7 @@ from stepline.cli.common import (
     json_option,
     one_writer,
     out_option,
+    preset_option,
     say,
     settings_options,
     store_option,
@@ -41,7 +42,7 @@ tensorboard_option = click.option("--tensorboard", is_flag=True, help="Write cur
 
 @click.group(cls=Group)
 def train() -> None:
-    """Train a network; under torchrun, several processes, GPUs or nodes train as one."""
+    """Train a network; nasva and procx also in many processes, GPUs or nodes that train as one (torchrun)."""
 
 
 @train.command()
@@ -53,6 +54,7 @@ def train() -> None:
 @exclude_option
 @run_option
 @click.option("--start", type=PATH, help="Network to train on: ours, or the authors' .pth.")
+@preset_option("train nasva")
 @settings_options("One setting, e.g. train.epochs=3.")
 @tensorboard_option
 @json_option
@@ -72,7 +74,7 @@ def nasva(out: Path, settings_file: Path | None, overrides: tuple[str, ...], **o
     from stepline.settings import load_settings
     from stepline.training.distributed import end_processes, is_first, peak_memory
 
-    settings = load_settings(AlignerRunSettings, settings_file, overrides)
+    settings = load_settings(AlignerRunSettings, settings_file, overrides, preset=options["preset"])
     names = ("features", "narrations", "steps", "narration_vectors", "step_vectors")
     sources = AlignerSources(**{name: options[name] for name in names}, excluded=tuple(options["exclude"]))
     last: Progress | None = None
@@ -152,6 +154,7 @@ def progress_report(out: Path, *, tensorboard: bool) -> Iterator[Callable[["Prog
 @run_option
 @click.option("--start", type=PATH, help="Network to train on: fine-tuning.")
 @click.option("--seeds", type=click.IntRange(min=1), default=1, show_default=True, help="Trainings; mean and spread.")
+@preset_option("train procx")
 @settings_options("One setting, e.g. train.epochs=3.")
 @tensorboard_option
 @json_option
@@ -171,7 +174,7 @@ def train_procx(out: Path, settings_file: Path | None, overrides: tuple[str, ...
     from stepline.settings import load_settings
     from stepline.training.distributed import end_processes, is_first
 
-    settings = load_settings(ProcxRunSettings, settings_file, overrides)
+    settings = load_settings(ProcxRunSettings, settings_file, overrides, preset=options["preset"])
     names = ("features", "steps", "subset", "words")
     sources = ProcxSources(**{name: options[name] for name in names}, excluded=tuple(options["exclude"]))
     with progress_report(out, tensorboard=options["tensorboard"]) as report:
@@ -222,6 +225,7 @@ def _say_seeds(results: "list[SeedResult]", *, as_json: bool) -> None:
 @click.option("--vectors", metavar="ENCODER", default="minilm", show_default=True,
               help="What turns sentences into vectors: minilm, conse, clip:FOLDER or a folder.")  # fmt: skip
 @run_option
+@preset_option("train wys2")
 @settings_options("One setting, e.g. labels.kind=vr.")
 @json_option
 @one_writer
@@ -244,7 +248,7 @@ def train_wys2(
     from stepline.wys2.settings import Wys2Settings
     from stepline.wys2.train import train_detector_run
 
-    settings = load_settings(Wys2Settings, settings_file, overrides)
+    settings = load_settings(Wys2Settings, settings_file, overrides, preset=options["preset"])
     features, encode = FeatureStore(options["features"]), text_encoder(options["vectors"])
     said = read_records(options["narrations"]) if options["narrations"] else ()
     transcripts = {record.video.id: record.transcript for record in said if record.transcript is not None}
@@ -327,6 +331,7 @@ def train_summarizer(
 @click.option("--narration-vectors", metavar="VECTORS", help="The same; else their own, or the steps' encoder.")
 @exclude_option
 @click.option("--rounds", type=click.IntRange(min=0, max=20), help="Times that labels are made anew.  [default: 1]")
+@preset_option("refine")
 @settings_options("One setting, e.g. rounds.teachers=1.")
 @json_option
 @one_writer
@@ -346,7 +351,8 @@ def refine(dataset: str, features: Path, out: Path, settings_file: Path | None, 
     from stepline.settings import load_settings
 
     given = [] if options["rounds"] is None else [f"rounds.rounds={options['rounds']}"]
-    settings = load_settings(RefineRunSettings, settings_file, [*options["overrides"], *given])
+    overrides = [*options["overrides"], *given]
+    settings = load_settings(RefineRunSettings, settings_file, overrides, preset=options["preset"])
     names = ("step_vectors", "narrations", "narration_vectors")
     chosen = {name: options[name] for name in names}
     sources = RefineSources(dataset, features, **chosen, excluded=tuple(options["exclude"]))

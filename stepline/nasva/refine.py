@@ -178,7 +178,7 @@ class _VideoReader:
         A record that gives no step's `said` but spans (HowToStep's own) has its first labels in their best spans.
         """
         steps = record.steps
-        if self._settings.said == "given" and all(step.said is None for step in steps):
+        if (self._settings.said == "given" or not record.sentences) and all(step.said is None for step in steps):
             steps = tuple(step.model_copy(update={"said": next(iter(step.spans), None)}) for step in steps)
         if self._settings.said == "likeness" or all(step.said is None for step in steps):
             steps, sentences = record.steps, record.sentences
