@@ -196,6 +196,18 @@ def test_no_preset_is_without_its_table():
     assert found == set(PRESETS)
 
 
+@pytest.mark.parametrize("names", PRESETS, ids=NAMES)
+def test_every_line_says_its_source_and_where_the_default_departs_why(names):
+    from docs.generate import preset_lines
+
+    kind, path = PRESETS[names][0], preset_files(names[0])[names[1]]
+    chosen, defaults = (leaves(settings.model_dump()) for settings in (load_settings(kind, preset=path), kind()))
+    for key, _, comment in preset_lines(path):
+        source, _, why = comment.partition("; ")
+        assert source, key
+        assert why or chosen[key] == defaults[key], f"{key}: say why the default is another"
+
+
 def commands(group, path=()):
     for name, command in group.commands.items():
         if isinstance(command, click.Group):

@@ -42,7 +42,7 @@ tensorboard_option = click.option("--tensorboard", is_flag=True, help="Write cur
 
 @click.group(cls=Group)
 def train() -> None:
-    """Train a network; nasva and procx also in many processes, GPUs or nodes that train as one (torchrun)."""
+    """Train a network; nasva and procx also over several GPUs or nodes (torchrun)."""
 
 
 @train.command()
