@@ -22,11 +22,24 @@ else:
     import tomli as tomllib
 
 
-Count: TypeAlias = Annotated[int, Field(ge=1)]
-CountOrZero: TypeAlias = Annotated[int, Field(ge=0)]
+# Every number has a range: far wider than what is of use, far short of what overflows or takes the machine.
+Count: TypeAlias = Annotated[int, Field(ge=1, le=10**9)]
+CountOrZero: TypeAlias = Annotated[int, Field(ge=0, le=10**9)]
+Bytes: TypeAlias = Annotated[int, Field(ge=1, le=2**50)]
+Seed: TypeAlias = Annotated[int, Field(ge=0, lt=2**32)]
+Threads: TypeAlias = Annotated[int, Field(ge=1, le=256)]
+ThreadsOrZero: TypeAlias = Annotated[int, Field(ge=0, le=256)]
+Processes: TypeAlias = Annotated[int, Field(ge=1, le=4096)]
+Batch: TypeAlias = Annotated[int, Field(ge=1, le=65_536)]  # items that a network takes at once
+Width: TypeAlias = Annotated[int, Field(ge=1, le=65_536)]  # of a layer of a network
+Layers: TypeAlias = Annotated[int, Field(ge=1, le=256)]
+LayersOrZero: TypeAlias = Annotated[int, Field(ge=0, le=256)]
+Heads: TypeAlias = Annotated[int, Field(ge=1, le=1024)]
 Fraction: TypeAlias = Annotated[float, Field(ge=0.0, le=1.0)]
-NonNegative: TypeAlias = Annotated[float, Field(ge=0.0)]
-Positive: TypeAlias = Annotated[float, Field(gt=0.0)]
+NonNegative: TypeAlias = Annotated[float, Field(ge=0.0, le=1e9)]
+Positive: TypeAlias = Annotated[float, Field(ge=1e-9, le=1e9)]
+Offset: TypeAlias = Annotated[float, Field(ge=-3600.0, le=3600.0)]  # seconds
+LogProbability: TypeAlias = Annotated[float, Field(ge=-1e3, le=0.0)]
 
 
 class Settings(BaseModel):
@@ -178,8 +191,22 @@ def _explain(kind: type[BaseModel], error: ValidationError) -> str:
         text = repr(first.get("input"))
         given = f" (given: {text if len(text) <= LONGEST else text[:LONGEST] + '...'})"
         secret = any("key" in part or "url" in part for part in path)  # the value may be a password
-        return f"setting {'.'.join(path)}: {first['msg']}{'' if secret else given}"
+        beyond = _range(kind, path) if first["type"].startswith(("greater_than", "less_than")) else ""
+        rule = f"it must be {beyond}" if beyond else first["msg"]
+        return f"setting {'.'.join(path)}: {rule}{'' if secret else given}"
     return f"unknown setting {'.'.join(path)!r}; {_nearest(path[-1], _keys(kind, path[:-1]), path[:-1])}"
+
+
+BOUNDS = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most", "exclusiveMaximum": "below"}
+
+
+def _range(kind: type[BaseModel], path: Sequence[str]) -> str:
+    """Return the range of the number at `path` below `kind` in words; nothing where it is no number."""
+    owner = _section(kind, path[:-1])
+    schema: dict[str, Any] = owner.model_json_schema()["properties"].get(path[-1], {}) if owner else {}
+    forms: list[dict[str, Any]] = [schema, *schema.get("anyOf", ())]
+    number = next((form for form in forms if BOUNDS.keys() & form.keys()), {})
+    return " and ".join(f"{word} {number[bound]:g}" for bound, word in BOUNDS.items() if bound in number)
 
 
 def _nearest(key: str, known: Sequence[str], path: Sequence[str] = ()) -> str:
@@ -190,9 +217,15 @@ def _nearest(key: str, known: Sequence[str], path: Sequence[str] = ()) -> str:
 
 def _keys(kind: type[BaseModel], path: Sequence[str]) -> list[str]:
     """Return the field names of the settings class at `path` below `kind`; none where no class is there."""
+    owner = _section(kind, path)
+    return sorted(owner.model_fields) if owner else []
+
+
+def _section(kind: type[BaseModel], path: Sequence[str]) -> type[BaseModel] | None:
+    """Return the settings class at `path` below `kind`; None where no class is there."""
     for part in path:
-        child = kind.model_fields[part].annotation
+        child = kind.model_fields[part].annotation if part in kind.model_fields else None
         if not (isinstance(child, type) and issubclass(child, BaseModel)):
-            return []
+            return None
         kind = child
-    return sorted(kind.model_fields)
+    return kind

@@ -1,14 +1,35 @@
 import contextlib
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from small_video import CAPTIONS, draw_video
+
+from stepline.cli.common import FAULT
 
 # A developer's own settings never reach a test.
 os.environ["STEPLINE_CONFIG"] = ""
 for variable in [name for name in os.environ if name.startswith("STEPLINE_") and "__" in name]:
     del os.environ[variable]
+
+
+def _refuse_faults(module, name, status_of):
+    """Fail every test in which a command ends with the exit code of a fault of Stepline itself."""
+    run = getattr(module, name)
+
+    def checked(*arguments, **options):
+        result = run(*arguments, **options)
+        if status_of(result) == FAULT:
+            pytest.fail(f"a fault of Stepline itself: {result.stderr}")
+        return result
+
+    setattr(module, name, checked)
+
+
+_refuse_faults(CliRunner, "invoke", lambda result: result.exit_code)
+_refuse_faults(subprocess, "run", lambda result: result.returncode)
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
@@ -38,8 +59,6 @@ def captions_file(tmp_path_factory):
 @pytest.fixture
 def stepline():
     """Run the command line in this process: stepline("steps", ...) -> result with exit_code, stdout and stderr."""
-    from click.testing import CliRunner
-
     from stepline.cli import main
 
     def run(*arguments, **options):

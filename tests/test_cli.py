@@ -1,11 +1,14 @@
+import errno
 import importlib
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from stepline.errors import StoreError
 from stepline.storage import read_record
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -176,3 +179,98 @@ def test_the_pages_made_from_the_code_are_up_to_date():
         [sys.executable, str(ROOT / "docs" / "generate.py"), "--check"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture
+def broken(monkeypatch):
+    """Make `stepline doctor` fail with an error of the test's choice, and return (exit code, stderr) of a run."""
+
+    def run(capsys, error, *before):
+        doctor = importlib.import_module("stepline.cli.doctor")
+
+        def fail(*_, **__):
+            raise error
+
+        monkeypatch.setattr(doctor, "examine", fail)
+        with pytest.raises(SystemExit) as ended:
+            importlib.import_module("stepline.cli").main.main([*before, "doctor"], prog_name="stepline")
+        return ended.value.code, capsys.readouterr().err
+
+    return run
+
+
+def test_a_fault_of_our_own_is_one_line_that_says_how_to_report_it(broken, capsys):
+    code, told = broken(capsys, KeyError("text"))
+    assert code == 70
+    assert told.count("\n") == 1
+    assert "fault of Stepline itself (KeyError: 'text')" in told
+    assert "--debug" in told
+
+
+def test_debug_shows_the_trace_and_the_line_last(broken, capsys):
+    code, told = broken(capsys, KeyError("text"), "--debug")
+    assert code == 70
+    assert told.startswith("Traceback")
+    assert "in fail" in told
+    assert told.splitlines()[-1].startswith("stepline: ")
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), "the output: No space left on device"),
+        (OSError(errno.ELOOP, "Too many levels of symbolic links", "v.mp4"), "v.mp4: Too many levels"),
+        (MemoryError(), "not enough memory"),
+        (StoreError("v.json: is none;\ngive another"), "stepline: v.json: is none; give another"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_a_user_can_cure_ends_with_one(error, says, broken, capsys):
+    code, told = broken(capsys, error)
+    assert code == 1
+    assert told.count("\n") == 1
+    assert says in told
+
+
+def test_a_fault_in_one_video_is_told_and_stops_no_other(small_video, captions_file, tmp_path, monkeypatch, capsys):
+    from stepline.cli import main
+    from stepline.pipeline import batch
+
+    (tmp_path / "a.mp4").write_bytes(small_video.read_bytes())
+    run_video = batch.run_video
+
+    def fail_once(request, *rest, **options):
+        if request.id == "a":
+            raise ZeroDivisionError("division by zero")
+        return run_video(request, *rest, **options)
+
+    monkeypatch.setattr(batch, "run_video", fail_once)
+    (tmp_path / "l.txt").write_text("cut\n")
+    run = ["steps", tmp_path / "a.mp4", small_video, "--texts", tmp_path / "l.txt", "--backbone", "none"]
+    with pytest.raises(SystemExit) as ended:
+        main.main([*map(str, run), "--out", str(tmp_path / "out")], prog_name="stepline")
+    told = capsys.readouterr().err
+    assert ended.value.code == 70
+    assert f"{tmp_path}/a.mp4: a fault of Stepline itself (ZeroDivisionError" in told
+    assert "1 of 2 videos done, 1 failed" in told
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+@pytest.mark.parametrize("arguments", [["--help"], ["datasets"]], ids=" ".join)
+def test_a_full_standard_output_is_an_error(arguments):
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "stepline", *arguments], check=False, stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    assert ended.returncode == 1
+    assert ended.stderr.splitlines() == [line for line in ended.stderr.splitlines() if "No space left" in line]
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "cp1252"])
+def test_a_terminal_that_cannot_show_a_letter_shows_its_escape(encoding):
+    code = "from stepline.cli import main; import click; main.callback = None\n"
+    code += "@main.command()\ndef odd(): click.echo('{\"a\": \"\\u2713 \\xe9 \\U0001f600 \\ud800\"}')\nmain(['odd'])"
+    environment = {**os.environ, "PYTHONIOENCODING": encoding}
+    ended = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, env=environment)
+    assert ended.returncode == 0, ended.stderr.decode()
+    assert json.loads(ended.stdout.decode(encoding))["a"] == "✓ é 😀 \ud800"

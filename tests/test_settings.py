@@ -178,3 +178,44 @@ def test_the_sections_of_every_command_are_known():
         SummarizerRunSettings,
     )
     assert {name for root in roots for name in root.model_fields} == SECTIONS
+
+
+def _numbers(schema):
+    """Every number that a JSON schema allows, in lists and unions too."""
+    forms = schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ()
+    own = [schema] if isinstance(schema, dict) and schema.get("type") in ("integer", "number") else []
+    return own + [number for form in forms for number in _numbers(form)]
+
+
+def _kinds(kind):
+    return {kind}.union(*(_kinds(below) for below in kind.__subclasses__()))
+
+
+def test_every_number_that_can_be_set_has_a_range():
+    from stepline.curate.stage import Recipe
+    from stepline.sieve_swap.settings import SieveSwapSettings
+    from stepline.wys2.settings import SummarizerRunSettings
+
+    assert {Recipe, SieveSwapSettings, SummarizerRunSettings} <= _kinds(Settings)
+    open_ended = [
+        f"{kind.__name__}.{name}"
+        for kind in _kinds(Settings)
+        if kind.__module__.startswith("stepline.")
+        for name, schema in kind.model_json_schema().get("properties", {}).items()
+        for number in _numbers(schema)
+        if not ({"minimum", "exclusiveMinimum"} & set(number) and {"maximum", "exclusiveMaximum"} & set(number))
+    ]
+    assert open_ended == []
+
+
+@pytest.mark.parametrize(
+    "override",
+    ["asr.pause=1e300", "asr.longest=1e308", "vision.frame_size=100000", "media.threads=5000", "asr.threads=5000"],
+)
+def test_a_number_beyond_its_range_is_refused_by_name_with_the_range(override):
+    from stepline.pipeline.request import StepsSettings
+
+    with pytest.raises(
+        SettingsError, match=rf"setting {override.partition('=')[0]}: it must be at least .* and at most"
+    ):
+        load_settings(StepsSettings, None, [override])

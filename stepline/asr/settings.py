@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from stepline.records import Probability
-from stepline.settings import Count, Positive, Settings
+from stepline.settings import LogProbability, Positive, Settings, Threads
 
 
 class AsrSettings(Settings):
@@ -20,7 +20,7 @@ class AsrSettings(Settings):
     language: str | None = None  # ISO 639-1 code; None = English for tiny.en, else detected
     beam: Annotated[int, Field(ge=1, le=20)] = 5  # hypotheses kept; 5 costs a tenth more than 1, and errs less
     retry_beam: Annotated[int, Field(ge=1, le=20)] = 1  # for a window whose first reading repeats itself
-    threads: Count = 1  # CPU threads; vision works beside it
+    threads: Threads = 1  # CPU threads; vision works beside it
     compute: Literal["int8", "int8_float32", "float32"] = "int8"  # arithmetic of CTranslate2 on a CPU
     window: Annotated[float, Field(ge=5.0, le=30.0)] = 29.5  # s of sound heard at once; Whisper reads 30 s
     cut_within: Annotated[float, Field(ge=1.0, le=25.0)] = 4.0  # s at a window's end where a silence is looked for
@@ -30,12 +30,12 @@ class AsrSettings(Settings):
     longest_word: Positive = 1.5  # s; Whisper stretches a word over the silence behind it
     pause: Positive = 1.0  # s between two words that end a sentence
     longest: Positive = 12.0  # s after which a sentence without punctuation is cut at its longest pause
-    switch_below: float = -0.6  # mean log-probability under which Whisper base is asked for the language
+    switch_below: LogProbability = -0.6  # mean log-probability under which Whisper base is asked for the language
     switch_voice: Positive = 2.0  # s of speech a window needs for that question
     switch_above: Probability = 0.6  # P(language) that base needs to overrule tiny.en
-    log_probability: float = -0.8  # a window whose mean log-probability is lower is not believed
+    log_probability: LogProbability = -0.8  # a window whose mean log-probability is lower is not believed
     word_probability: Probability = 0.45  # nor a sentence whose mean word probability is lower
     voiced: Probability = 0.2  # nor a sentence whose mean voice probability is lower
-    belief: float = -0.35  # nor one whose log-probability plus voice probability is lower
+    belief: Annotated[float, Field(ge=-1e3, le=1.0)] = -0.35  # nor one whose log-probability plus voice is lower
     clear_voice: Probability = 0.5  # a stock phrase ("Thank you.") is believed from this voice probability
-    clear_log_probability: float = -0.4  # and this log-probability on
+    clear_log_probability: LogProbability = -0.4  # and this log-probability on

@@ -9,7 +9,7 @@ import click
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 from stepline.cli.annotate import annotate
-from stepline.cli.common import Group
+from stepline.cli.common import Group, log
 from stepline.cli.curate import curate
 from stepline.cli.data import excluded, features, sieve_swap, text_base
 from stepline.cli.doctor import datasets, doctor
@@ -45,8 +45,10 @@ COMMANDS = (
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="stepline")
 @click.option("-v", "--verbose", is_flag=True, help="Say what each stage does.")
-def main(verbose: bool) -> None:
+@click.option("--debug", is_flag=True, help="Show the trace of an error, for a report.")
+def main(verbose: bool, debug: bool) -> None:
     """Turn narrated how-to videos into clean, time-aligned steps."""
+    log.setLevel(logging.DEBUG if debug else logging.NOTSET)
     logging.basicConfig(
         level=logging.INFO if verbose else logging.WARNING, format="%(levelname).1s %(name)s: %(message)s"
     )

@@ -1,11 +1,16 @@
 """What the commands share: options and the settings they make, one-line errors, and what shows while work goes on."""
 
+import codecs
+import errno
 import functools
+import io
 import json
+import logging
 import os
 import sys
+import traceback
 import webbrowser
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -115,16 +120,31 @@ def chosen_settings(options: dict[str, Any]) -> "StepsSettings":
     return load_settings(StepsSettings, options["settings_file"], overrides, preset=options.get("preset"))
 
 
+log = logging.getLogger("stepline.cli")  # at level DEBUG, as --debug sets it, every error comes with its trace
+
+FAULT = 70  # exit code of a fault of Stepline itself; EX_SOFTWARE of sysexits.h
+LONGEST_ERROR = 400  # characters of a message that Stepline did not write
+OWN_FAULTS = frozenset({errno.EBADF, errno.EFAULT, errno.EINVAL})  # of the system's errors, those no user can cure
+
+
 class Group(click.Group):
-    """A group whose commands end with one line and exit code 1 on a SteplineError."""
+    """A group whose commands end with one line whatever goes wrong, and with the exit code of `complain`."""
+
+    def main(self, args: Sequence[str] | None = None, *rest: Any, **extra: Any) -> Any:
+        """Run the command that the arguments name; say what is wrong in one line."""
+        arguments = sys.argv[1:] if args is None else list(args)
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors=ESCAPES)
+        try:
+            return super().main(arguments, *rest, **extra)
+        except Exception as error:  # noqa: BLE001   the outermost handler: what comes here is told, never lost
+            sys.exit(complain(error, _named_files(arguments)))
 
     def invoke(self, context: click.Context) -> Any:
-        """Run the command; say what is wrong in one line."""
+        """Run the command; a keyboard's interrupt ends it with a line and exit code 130."""
         try:
             return super().invoke(context)
-        except SteplineError as error:
-            complain(error)
-            sys.exit(1)
         except KeyboardInterrupt:
             say("stepline: stopped; what was finished is kept")
             sys.exit(130)
@@ -136,9 +156,53 @@ def say(*lines: str) -> None:
         click.echo(line, err=True)
 
 
-def complain(error: SteplineError) -> None:
-    """Print an error as one line on stderr."""
-    say(f"stepline: {' '.join(str(error).split())}")
+def complain(error: Exception, files: Sequence[Path | str] = ()) -> int:
+    """Print an error as one line on stderr and return the exit code: 1 for what a user can cure, 70 for the rest.
+
+    files: what was worked on, for errors that do not name it.
+    """
+    if log.isEnabledFor(logging.DEBUG):
+        say("".join(traceback.format_exception(error)).rstrip())
+    if isinstance(error, SteplineError):
+        say(f"stepline: {' '.join(str(error).split())}")
+        return 1
+    named = ", ".join(map(str, files))
+    if isinstance(error, OSError) and error.errno and error.errno not in OWN_FAULTS:
+        # Without a file's name it is a stream's, most likely.
+        output = named if named and error.errno != errno.ENOSPC else "the output"
+        place = error.filename if isinstance(error.filename, str) else output
+        say(f"stepline: {place}: {error.strerror}; free some space, correct the path or what it allows")
+        return 1
+    what = " ".join(f"{type(error).__name__}: {error}".split())[:LONGEST_ERROR]
+    if isinstance(error, MemoryError) or "OutOfMemory" in what or "can't allocate memory" in what:
+        say(f"stepline: {named}: not enough memory; give less at once, or smaller sizes in the settings")
+        return 1
+    report = "run it again as `stepline --debug COMMAND ...` and report what it shows, with the file if you may"
+    say(f"stepline: {named or 'no file'}: a fault of Stepline itself ({what}); {report}")
+    return FAULT
+
+
+def _named_files(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments that name something on the disk."""
+    found = []
+    for argument in arguments:
+        try:
+            found += [argument] if not argument.startswith("-") and Path(argument).exists() else []
+        except (OSError, ValueError):  # a name that no file can have is none
+            continue
+    return found
+
+
+def _escaped(error: UnicodeError) -> tuple[str, int]:
+    """Replace what a stream cannot hold (a latin-1 terminal, half a surrogate pair) by JSON's escapes, in text too."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    units = error.object[error.start : error.end].encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[i : i + 2].hex()}" for i in range(0, len(units), 2)), error.end
+
+
+ESCAPES = "stepline.escapes"  # how the standard streams treat what they cannot hold
+codecs.register_error(ESCAPES, _escaped)
 
 
 OFTEN = 30.0  # seconds between the lines that stand for a bar where stderr is no terminal

@@ -23,7 +23,7 @@ from stepline.cli.common import (
     settings_options,
     speech_options,
 )
-from stepline.errors import SettingsError, SteplineError
+from stepline.errors import SettingsError
 
 if TYPE_CHECKING:
     from stepline.pipeline.batch import VideoResult
@@ -98,12 +98,12 @@ def _run_each(
     from stepline.outputs import plan_chapters, step_table
     from stepline.storage import to_json
 
-    failed = 0
+    failed = status = 0
     for request in requests:
         try:
             result = run(request)
-        except SteplineError as error:
-            complain(error)
+        except Exception as error:  # noqa: BLE001   told in a line; one video stops no other
+            status = max(status, complain(error, [request.path]))
             failed += 1
             continue
         _say_warnings(result.record, f"{request.path.name}: ")
@@ -119,7 +119,7 @@ def _run_each(
             say(f"no chapters: {reason}")
     if len(requests) > 1:
         say(f"{len(requests) - failed} of {len(requests)} {noun} done, {failed} failed")
-    sys.exit(1 if failed else 0)
+    sys.exit(status)
 
 
 def _say_warnings(record: "Record", prefix: str = "") -> None:

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from stepline.nasva.settings import AlignerSettings
-from stepline.settings import Count, CountOrZero, Fraction, NonNegative, Positive, Settings
+from stepline.settings import Count, CountOrZero, Fraction, NonNegative, Positive, Processes, Seed, Settings
 from stepline.sieve_swap.settings import PairingSettings, SwapSettings
 
 MIB = 2**20  # bytes; sizes in settings are in MiB
@@ -22,7 +22,7 @@ class RemoteSettings(Settings):
     attempts: Count = 6  # tries of one request; a refusal that no second try can cure ends at the first
     pause: NonNegative = 0.5  # s before the second try; doubles, to 30 s, less by chance
     seconds: Positive = 60.0  # that one request of one block may take; a slower one is tried again
-    block: Count = 8  # MiB read by one request
+    block: Annotated[int, Field(ge=1, le=1024)] = 8  # MiB read by one request
     endpoint: str | None = None  # URL of an S3-compatible server; none: what AWS_ENDPOINT_URL says, else Amazon's
     anonymous: bool = False  # ask without credentials, as public buckets allow
 
@@ -80,21 +80,21 @@ class EngineSettings(Settings):
     """Where the work is done; none of these settings changes a byte of the dataset."""
 
     name: Literal["local", "ray"] = "local"  # processes of this machine, or a Ray cluster
-    workers: Count | None = None  # processes (local) or actors a stage group (ray); none = one a core
-    fewest: Count = 1  # actors a stage group that Ray keeps when there is little to do
+    workers: Processes | None = None  # processes (local) or actors a stage group (ray); none = one a core
+    fewest: Processes = 1  # actors a stage group that Ray keeps when there is little to do
     gpus: NonNegative = 0.0  # GPUs an actor whose stages can use one
     cache: Count = 4096  # MiB of remote media that wait on the local disk at once
-    ahead: Count = 4  # videos a worker that are open at once; bounds what waits
+    ahead: Annotated[int, Field(ge=1, le=256)] = 4  # videos a worker that are open at once; bounds what waits
     address: str | None = None  # of a Ray cluster; none = one is started on this machine
 
 
 class ForecastSettings(Settings):
     """What `--dry-run` samples, and what things cost; prices in one currency of your own."""
 
-    sample: Annotated[int, Field(ge=6)] = 24  # videos that are worked on; their results are not made again
-    seed: int = 0  # of the sample and the draws
+    sample: Annotated[int, Field(ge=6, le=100_000)] = 24  # videos that are worked on; their results are not made again
+    seed: Seed = 0  # of the sample and the draws
     cores: tuple[Count, ...] = (1, 16, 128)  # for which hours are told, beside this machine's
-    draws: Annotated[int, Field(ge=100)] = 1000  # of the bootstrap
+    draws: Annotated[int, Field(ge=100, le=100_000)] = 1000  # of the bootstrap
     core_hour: NonNegative = 0.04  # one core for one hour
     gpu_hour: NonNegative = 2.0  # one GPU for one hour, where the engine uses some
     million_tokens: NonNegative = 0.5  # of a language model, in and out together
@@ -104,7 +104,7 @@ class ForecastSettings(Settings):
 class ReportSettings(Settings):
     """What the report shows of a dataset."""
 
-    seed: int = 0  # of all that is drawn at random
+    seed: Seed = 0  # of all that is drawn at random
     audit_videos: CountOrZero = 10  # videos that people check; as many as NaSVA's authors did
     audit_texts: CountOrZero = 25  # sentences and steps of each, at most
     frames: bool = True  # key frames of the audited texts in the page; 3 to 6 kB each

@@ -35,7 +35,7 @@ from stepline.errors import SettingsError
 from stepline.nasva.settings import AlignerRunSettings, RefineRunSettings
 from stepline.pipeline.request import StepsSettings
 from stepline.records import Rejected
-from stepline.settings import Settings, load_settings
+from stepline.settings import Settings, Threads, load_settings
 
 if TYPE_CHECKING:
     from stepline.curate.remote import RemotePath
@@ -179,7 +179,7 @@ class Recipe(Settings):
     """Every setting of `stepline curate`."""
 
     stages: tuple[str, ...] = ()  # names of the stages, each after those that it needs
-    threads: int = 1  # threads of a dataset stage (training); they decide its last bits
+    threads: Threads = 1  # threads of a dataset stage (training); they decide its last bits
     source: SourceSettings = SourceSettings()
     steps: StepsSettings = StepsSettings()  # recogniser, writer, backbone, coarse placing, grounding and judge
     filter: FilterSettings = FilterSettings()

@@ -2,7 +2,7 @@
 
 from typing import Literal, TypeAlias
 
-from stepline.settings import Count, Fraction, NonNegative, Positive, Settings
+from stepline.settings import Count, Fraction, NonNegative, Offset, Positive, Settings
 
 LabelRule: TypeAlias = Literal["covering", "inclusive"]
 
@@ -31,7 +31,7 @@ class GroundSettings(Settings):
     vision_alone: Positive = 2.0  # the weight of likeness where nothing is said, so that none can be earned
     lag_reach: NonNegative = 6.0  # seconds, the greatest lag of the steps that talking heads send elsewhere
     lag_spread: Positive = 2.0  # seconds, how the lag varies from video to video; WhenAct: 1.2 under coarse windows
-    lag_usual: float = 1.0  # seconds by which pictures follow the words; WhenAct: 1.0
+    lag_usual: Offset = 1.0  # seconds by which pictures follow the words; WhenAct: 1.0
     likeness_shots: NonNegative = 0.4  # weight of likeness, a standard deviation, among shots
     unwritten: Fraction = 0.15  # share of the shots in which something is done that is no step
     order: NonNegative = 0.8  # nats that a pair of steps shown in another order costs

@@ -6,9 +6,21 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import Field, model_validator
 
 from stepline.grounding.settings import CoarseSettings, GroundSettings, LabelRule
-from stepline.settings import Count, CountOrZero, Fraction, NonNegative, Positive, Settings
+from stepline.settings import (
+    Batch,
+    Count,
+    Fraction,
+    Heads,
+    Layers,
+    LayersOrZero,
+    NonNegative,
+    Positive,
+    Settings,
+    Width,
+)
 from stepline.training.settings import StepLabelSource, TrainSettings
 
+Teachers: TypeAlias = Annotated[int, Field(ge=1, le=100)]
 DropoutRate: TypeAlias = Annotated[float, Field(ge=0.0, lt=1.0)]
 NetworkForm: TypeAlias = Literal["released", "paper"]
 FeatureScale: TypeAlias = Literal["unit_variance", "none"]
@@ -20,15 +32,15 @@ OrderDraw: TypeAlias = Literal["sample", "batch"]
 class AlignerNetworkSettings(Settings):
     """The grounding network: NaSVA section 3.2 and its supplement, sizes as in the released code."""
 
-    video_width: Count = 768  # C of a feature row; InternVideo and CLIP-L/14: 768, S3D: 512
-    text_width: Count = 768  # C of a sentence vector
-    width: Count = 256  # D; supplement
-    heads: Count = 8  # supplement
-    encoder_layers: CountOrZero = 3  # section 3.2
-    decoder_layers: Count = 3  # section 3.2
-    feed_forward: Count = 2048  # released code; the paper gives none
-    projection: Count = 64  # d of the vectors whose cosine is the score; supplement
-    text_positions: Count = 1024  # most texts that can be in order; released code
+    video_width: Width = 768  # C of a feature row; InternVideo and CLIP-L/14: 768, S3D: 512
+    text_width: Width = 768  # C of a sentence vector
+    width: Width = 256  # D; supplement
+    heads: Heads = 8  # supplement
+    encoder_layers: LayersOrZero = 3  # section 3.2
+    decoder_layers: Layers = 3  # section 3.2
+    feed_forward: Width = 2048  # released code; the paper gives none
+    projection: Width = 64  # d of the vectors whose cosine is the score; supplement
+    text_positions: Width = 1024  # most texts that can be in order; released code
     dropout: DropoutRate = 0.1  # of what each block adds, and inside the feed-forward; released code
     attention_dropout: DropoutRate = (
         0.0  # of attention weights; released code: 0.1, which costs 2-4 times the time and memory
@@ -97,7 +109,7 @@ class AlignerSettings(Settings):
     whole: Count = 1200  # rows up to which a video is aligned at once; NaSVA trained on as many
     window: Count = 600  # rows of a window of a longer video; TAN: 64
     stride: Count = 300  # rows from window to window, at most half a window; TAN: 16
-    batch: Count = 4  # windows aligned at once
+    batch: Batch = 4  # windows aligned at once
     bf16: bool = False  # reckon in bfloat16, faster where the processor has it; moves a score by up to 0.006
     temperature: Positive = 0.07  # tau that turns cosines into chances; NaSVA section 4.2, smaller is sharper
     compete: NonNegative = 1.0  # how far texts compete for seconds; 0 not at all
@@ -148,7 +160,7 @@ class SelfTrainSettings(Settings):
 
     first: FirstLabels = "asr"  # where the first labels come from; "video": likeness to the picture (Step-Video)
     rounds: Annotated[int, Field(ge=0, le=20)] = 1  # times that labels are made anew; NaSVA section 4.2
-    teachers: Count = 2  # networks of other seeds whose matrices are averaged; the paper has one
+    teachers: Teachers = 2  # networks of other seeds whose matrices are averaged; the paper has one
     teacher_epochs: Count = 4  # a teacher stops early: one that trains long learns its labels' noise by heart
     held_out: Fraction = 0.1  # share of the videos that no teacher sees, on which rounds are compared
     same: Positive = 4.0  # seconds apart at which two rounds still agree on where a held-out text is shown

@@ -9,7 +9,19 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 from pydantic import Field, model_validator
 
-from stepline.settings import Count, CountOrZero, Fraction, NonNegative, Positive, Settings
+from stepline.settings import (
+    Batch,
+    Count,
+    CountOrZero,
+    Fraction,
+    Heads,
+    Layers,
+    LayersOrZero,
+    NonNegative,
+    Positive,
+    Settings,
+    Width,
+)
 from stepline.training.settings import TrainSettings
 
 AttentionForm: TypeAlias = Literal["key-aware", "vanilla"]
@@ -19,10 +31,10 @@ Padding: TypeAlias = Literal["zero", "border"]
 class AttentionSettings(Settings):
     """Multi-scale deformable attention: ProcX section 5, equations 9 to 12; sizes as in PDVC's code."""
 
-    width: Count = 512  # D, of queries, memory and output; PDVC's code
-    heads: Count = 8  # PDVC's code
-    levels: Count = 4  # temporal scales; PDVC's code
-    points: Count = 4  # points read a query, head and level; PDVC's code
+    width: Width = 512  # D, of queries, memory and output; PDVC's code
+    heads: Heads = 8  # PDVC's code
+    levels: Annotated[int, Field(ge=1, le=16)] = 4  # temporal scales; PDVC's code
+    points: Annotated[int, Field(ge=1, le=64)] = 4  # points read a query, head and level; PDVC's code
     form: AttentionForm = "key-aware"  # weights from sampled keys (eq. 12); "vanilla": from the query alone (eq. 10)
     padding: Padding = "zero"  # beyond a level's ends, as the CUDA kernels; "border": as PDVC's code on a CPU
 
@@ -39,7 +51,7 @@ CaptionerKind: TypeAlias = Literal["transformer", "lstm"]
 class VocabularySettings(Settings):
     """The WordPiece vocabulary; ProcX section 6.3."""
 
-    size: Annotated[int, Field(ge=64)] = 10_000  # most tokens; ProcX section 6.3
+    size: Annotated[int, Field(ge=64, le=1_000_000)] = 10_000  # most tokens; ProcX section 6.3
     lower: bool = True  # all in lower case, as the sentences of YouCook2 are
     rare: Count = 2  # a character seen less often is spelt in bytes, as unseen ones are
 
@@ -48,16 +60,16 @@ class CaptionerSettings(Settings):
     """The network that says what a query saw: CoCa's decoder, or PDVC's LSTM as a baseline."""
 
     kind: CaptionerKind = "transformer"  # "lstm": PDVC's, one layer
-    width: Count = 512  # D, as of the queries; PDVC
-    heads: Count = 8
-    text_layers: Count = 2  # that see words alone; CoCa has as many as of the next
-    joint_layers: Count = 2  # that see the query as well
-    transcript_layers: CountOrZero = 1  # that read a transcript, where one is given
-    feed_forward: Count = 2048
-    projection: Count = 256  # d of the vectors that the contrastive loss compares
+    width: Width = 512  # D, as of the queries; PDVC
+    heads: Heads = 8
+    text_layers: Layers = 2  # that see words alone; CoCa has as many as of the next
+    joint_layers: Layers = 2  # that see the query as well
+    transcript_layers: LayersOrZero = 1  # that read a transcript, where one is given
+    feed_forward: Width = 2048
+    projection: Width = 256  # d of the vectors that the contrastive loss compares
     dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.1  # section E.2
-    longest: Count = 48  # most tokens of a caption, its end mark included; PDVC: 30 words
-    longest_transcript: Count = 128  # most tokens of what is said around a step; the rest is left out
+    longest: Width = 48  # most tokens of a caption, its end mark included; PDVC: 30 words
+    longest_transcript: Width = 128  # most tokens of what is said around a step; the rest is left out
 
     @model_validator(mode="after")
     def _fits(self) -> "CaptionerSettings":
@@ -69,26 +81,26 @@ class CaptionerSettings(Settings):
 class SearchSettings(Settings):
     """How a caption is looked for."""
 
-    beam: Count = 1  # hypotheses kept a caption; 1: the likeliest token each time, as PDVC
+    beam: Annotated[int, Field(ge=1, le=100)] = 1  # hypotheses kept a caption; 1: the likeliest token, as PDVC
     length_penalty: NonNegative = 1.0  # captions are ranked by log P / tokens^this; with a beam
     shortest: CountOrZero = 1  # fewest tokens before the end mark; 0: a caption may be empty
-    longest: Count | None = None  # most tokens; None: as many as the network can
+    longest: Width | None = None  # most tokens; None: as many as the network can
 
 
 class ModelSettings(Settings):
     """The network that finds and describes steps: ProcX section 5 and appendix D."""
 
-    features: Count = 512  # C of a feature row; S3D: 512
-    rows: Count = 256  # that each video is resized to; section 6.3
+    features: Width = 512  # C of a feature row; S3D: 512
+    rows: Width = 256  # that each video is resized to; section 6.3
     standardise: bool = True  # numbers are 1 on average: unit rows drown in biases; PDVC's code: as given
     attention: AttentionSettings = AttentionSettings()  # of encoder and decoder, and all widths
     decoder_form: AttentionForm | None = None  # of the decoder's attention; None: as the encoder's; table 2b
-    encoder_layers: Count = 4  # section 5 has "scaled up" PDVC's 2
-    decoder_layers: Count = 4
-    feed_forward: Count = 512  # inside each layer; PDVC's code
+    encoder_layers: Layers = 4  # section 5 has "scaled up" PDVC's 2
+    decoder_layers: Layers = 4
+    feed_forward: Width = 512  # inside each layer; PDVC's code
     dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.1  # section E.2
-    queries: Count = 100  # N, most steps that can be found; PDVC's code, the paper gives none
-    most_steps: Count = 20  # the count head says 0 to this; PDVC's code for YouCook2
+    queries: Width = 100  # N, most steps that can be found; PDVC's code, the paper gives none
+    most_steps: Width = 20  # the count head says 0 to this; PDVC's code for YouCook2
     longest_duration: CountOrZero = 256  # seconds; longer videos look alike to the duration embedding; PDVC's; 0: none
     refine: bool = True  # each decoder layer moves the boxes of the one before; PDVC's code
     fuse: bool = True  # whether the text decoder sees the fused levels beside its query; appendix D
@@ -217,14 +229,14 @@ class DescribeSettings(Settings):
     caption_power: NonNegative = 2.0  # the likelihood is log P / tokens^this; PDVC's code
     speech: bool = False  # read what is said around each step; for a network that was trained with speech
     search: SearchSettings = SearchSettings()
-    batch: Count = 16  # videos looked at at once; for speed alone
+    batch: Batch = 16  # videos looked at at once; for speed alone
 
 
 class ProcxTrainSettings(TrainSettings):
     """How long and how fast ProcX learns; defaults are section E.2's for YouCook2."""
 
     epochs: Count = 20  # section E.2; Tasty: 30; pre-training: 10
-    batch: Count = 8  # videos a step; section E.2; pre-training: 64
+    batch: Batch = 8  # videos a step; section E.2; pre-training: 64
     warmup: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.1  # share of the steps in which the rate rises; unsaid
     weight_decay: NonNegative = 1e-3  # AdamW's, of matrices alone; section E.2
     clip: Positive = 0.1  # greatest norm of a gradient; section E.2

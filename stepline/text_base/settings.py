@@ -2,7 +2,7 @@
 
 from typing import Literal, TypeAlias
 
-from stepline.settings import Count, Fraction, Settings
+from stepline.settings import Batch, Count, Fraction, Seed, Settings
 
 Engine: TypeAlias = Literal["exact", "lists", "flat", "ivf", "hnsw"]
 
@@ -18,7 +18,7 @@ class TextBaseSettings(Settings):
     memory: Count = 512  # MiB that merging, embedding and a search may use beyond model and libraries
     shard: Count = 2_000  # documents a file while reading
     block: Count = 4_096  # lines embedded between two writes
-    batch: Count = 64  # lines embedded at once
+    batch: Batch = 64  # lines embedded at once
     engine: Engine = "exact"  # what searches: exact and lists are our own; flat, ivf, hnsw need FAISS
     recall: Fraction = 0.98  # recall@1 that an approximate index is tuned to, against exact search
-    seed: int = 0  # of the index's k-means and of the probes that measure its recall
+    seed: Seed = 0  # of the index's k-means and of the probes that measure its recall

@@ -4,7 +4,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 from pydantic import Field
 
-from stepline.settings import Count, CountOrZero, NonNegative, Positive, Settings
+from stepline.settings import Batch, Count, NonNegative, Positive, Seed, Settings, ThreadsOrZero
 
 TextKind: TypeAlias = Literal["narration", "step"]
 StepLabelSource: TypeAlias = Literal["shown_or_said", "shown", "said"]
@@ -17,13 +17,13 @@ class TrainSettings(Settings):
     """How long and how fast a network learns; defaults are NaSVA's, section 4.2 and its released code."""
 
     epochs: Count = 12  # NaSVA section 4.2; its released configuration has 20
-    batch: Count = 8  # videos a step; supplement
+    batch: Batch = 8  # videos a step; supplement
     learning_rate: Positive = 1e-4  # at the start; falls to 0 as a cosine; section 4.2
     warmup: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0  # share of the steps in which it first rises from 0; 0: none
     weight_decay: NonNegative = 5e-5  # AdamW's, of matrices alone; released code
     clip: Positive = 1.0  # greatest norm of a gradient; released code
-    seed: CountOrZero = 0  # of the order of videos, of dropout and of whatever a batch draws
+    seed: Seed = 0  # of the order of videos, of dropout and of whatever a batch draws
     bf16: bool = False  # mixed precision; twice as slow on a CPU without its own bf16 units
     save_every: Count = 200  # steps between checkpoints: what a killed run loses at most
-    readers: CountOrZero = 2  # threads that read the next batches; 0: none, each step reads its own
+    readers: ThreadsOrZero = 2  # threads that read the next batches; 0: none, each step reads its own
     device: Device = "auto"  # "auto": a GPU where there is one

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from stepline.settings import Count, Fraction, Positive, Settings
+from stepline.settings import Batch, Fraction, Settings
 
 
 class VisionSettings(Settings):
@@ -18,12 +18,12 @@ class VisionSettings(Settings):
     hub: str | None = None  # clip: a checkpoint's name on the model hub; naming one allows the download
     dictionary: Path | None = None  # s3d: s3d_dict.npy; None: the one beside the weights
     tokens: Literal["released", "tan"] = "released"  # s3d: how texts are cut into words; TAN keeps unknown ones
-    rate: Positive = 1.0  # rows per second; the NaSVA paper's 1 Hz
-    frame_size: Annotated[int, Field(ge=32)] = 256  # pixels of a frame's shorter side as the decoder hands it over
-    batch: Count = 4  # frames encoded at once; 4 fits the caches best; for speed alone
+    rate: Annotated[float, Field(ge=0.01, le=240.0)] = 1.0  # rows per second; the NaSVA paper's 1 Hz
+    frame_size: Annotated[int, Field(ge=32, le=4096)] = 256  # pixels of a decoded frame's shorter side
+    batch: Batch = 4  # frames encoded at once; 4 fits the caches best; for speed alone
     classes: Annotated[int, Field(ge=1, le=1000)] = 10  # conse: T of Norouzi et al. 2013, their best
     text_model: str = "minilm"  # conse: the space of names and texts, as `text.embed` takes it
-    cut_ratio: Annotated[float, Field(gt=1.0)] = 4.0  # a cut changes colour this many times more than its neighbours
+    cut_ratio: Annotated[float, Field(gt=1.0, le=1e6)] = 4.0  # a cut changes colour so much more than neighbours do
     cut_floor: Fraction = 0.2  # and at least this fraction of the pixels' colours
 
     @property

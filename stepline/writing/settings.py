@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator
 
-from stepline.settings import Count, Positive, Settings
+from stepline.settings import Positive, Settings, Threads
 
 
 class LlmSettings(Settings):
@@ -33,8 +33,8 @@ class LlmSettings(Settings):
     pause: Annotated[float, Field(ge=0.0, le=60.0)] = 0.5  # s before the first retry; doubles each time
     timeout: Positive = 60.0  # s for one request
     deadline: Positive = 300.0  # s for all chunks; the extractive writer serves what is left
-    threads: Count | None = None  # of a GGUF; None: one fewer than the cores, at least 1
-    context: Annotated[int, Field(ge=512)] = 4096  # tokens that a GGUF sees at once: prompt and reply
+    threads: Threads | None = None  # of a GGUF; None: one fewer than the cores, at least 1
+    context: Annotated[int, Field(ge=512, le=2**20)] = 4096  # tokens that a GGUF sees at once: prompt and reply
 
     floor: Annotated[float, Field(ge=-1.0, le=1.0)] = 0.40  # MiniLM cosine below which a sentence is no support
     cache: bool = True  # keep good replies in the cache folder, keyed by model, prompt, settings and chunk

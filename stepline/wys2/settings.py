@@ -5,7 +5,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, model_validator
 
-from stepline.settings import Count, CountOrZero, Fraction, NonNegative, Positive, Settings
+from stepline.settings import Count, Fraction, Heads, Layers, NonNegative, Positive, Settings, Width
 from stepline.training.settings import TrainSettings
 
 LabelKind: TypeAlias = Literal["ss", "vr", "mc"]
@@ -45,12 +45,12 @@ class LabelSettings(Settings):
 class DetectorSettings(Settings):
     """The two towers: WYS2, section 3.2."""
 
-    video_width: Count = 512  # of a feature row; 512: S3D
-    text_width: Count = 512  # of a text vector
+    video_width: Width = 512  # of a feature row; 512: S3D
+    text_width: Width = 512  # of a text vector
     video: Literal["head", "s3d"] = "head"  # two layers on ready features, or S3D itself, trained on frames
     text: Literal["head", "frozen"] = "head"  # two layers, or the vectors as they come (the paper's)
-    hidden: Count = 128  # width between a head's two layers
-    width: Count = 64  # of the space that both towers share; "frozen" texts: their own width
+    hidden: Width = 128  # width between a head's two layers
+    width: Width = 64  # of the space that both towers share; "frozen" texts: their own width
     score: Score = "cosine"  # a cosine over temperature, the paper's raw dot product, or TAN's joint head
     temperature: Positive = 0.1  # cosine: smaller is sharper
     dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0  # between a head's two layers
@@ -67,7 +67,7 @@ class ContrastSettings(Settings):
 class PseudoSettings(Settings):
     """Pseudo-labels on unlabelled clips: WYS2, section 3.1."""
 
-    rounds: Count = 1  # of labelling and training anew
+    rounds: Annotated[int, Field(ge=1, le=100)] = 1  # of labelling and training anew
     threshold: Literal["best F1", "share"] = "best F1"  # of the validation clips' labels, or a share of the unlabelled
     share: Fraction = 0.1  # share: of the unlabelled clips that is kept, the best ones
 
@@ -108,12 +108,12 @@ class SummarySettings(Settings):
 class SummarizerSettings(Settings):
     """The network and its segments: IV-Sum, section 3; sizes that it leaves open are small."""
 
-    video_width: Count = 512  # of a feature row; a training run takes that of its features
-    text_width: CountOrZero = 0  # of a sentence vector; 0: speech is not used; so too
+    video_width: Width = 512  # of a feature row; a training run takes that of its features
+    text_width: Annotated[int, Field(ge=0, le=65_536)] = 0  # of a sentence vector; 0: speech is not used; so too
     seconds: Positive = 4.0  # of a segment; IV-Sum: 32 frames at 8 a second
-    width: Count = 128  # between layers
-    heads: Count = 4
-    layers: Count = 2
+    width: Width = 128  # between layers
+    heads: Heads = 4
+    layers: Layers = 2
     dropout: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.1
 
     @model_validator(mode="after")
