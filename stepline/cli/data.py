@@ -46,7 +46,7 @@ def features() -> None:
 @json_option
 @one_writer
 def import_(source: Path, out: Path, as_json: bool, **options: Any) -> None:
-    """Add the features of SOURCE: a folder of .npy, .pth.tar, .pth or .safetensors, a WebDataset's .tar, or one file.
+    """Add the features of SOURCE: a folder of .npy, .pth.tar, .pth or .safetensors, a .tar (.gz), or one file.
 
     Each file is named after its video (docs/nasva.md has the rules). What is no features is left out and listed in
     dropped.jsonl. An import that was stopped goes on where it was.

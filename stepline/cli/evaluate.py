@@ -86,6 +86,7 @@ def describe_benchmark(name: str) -> str:
 
 PREDICTED_BENCHMARKS = ("htm-align", "ht-step", "crosstask")
 DENSE = ("youcook2", "tasty")  # what a network that describes answers
+JUDGED = ("htm-align", "vnd")  # what a detector of visual narrations answers
 NAMED = 5  # missing videos that the terminal names; all are in the file
 
 
@@ -101,9 +102,10 @@ benchmark_options = together(
 
 
 @click.command()
-@click.argument("benchmark", type=click.Choice((*PREDICTED_BENCHMARKS, *DENSE)))
+@click.argument("benchmark", type=click.Choice((*PREDICTED_BENCHMARKS, *DENSE, "vnd")))
 @click.option("--aligner", type=PATH, help="A trained network that places texts.")
 @click.option("--model", type=PATH, help="youcook2, tasty: a network that describes.")
+@click.option("--detector", type=PATH, help="htm-align, vnd: a detector of visual narrations (WYS2).")
 @benchmark_options
 @click.option("--transcripts", metavar="SOURCE", help="youcook2, tasty: records of what is said, to be read as well.")
 @click.option("--out", required=True, type=PATH, help="Written: JSON, or .csv for ht-step.")
@@ -112,8 +114,9 @@ benchmark_options = together(
 def predict(benchmark: Any, out: Path, allow_missing: bool, **options: Any) -> None:
     """Answer a BENCHMARK with a trained network, in its official form, which `stepline evaluate` reads.
 
-    An --aligner answers htm-align, ht-step and crosstask, a --model youcook2 and tasty. Videos without features, or
-    with broken ones, are named, listed in OUT.missing.json, and end with exit code 1.
+    An --aligner answers htm-align, ht-step and crosstask, a --model youcook2 and tasty, a --detector htm-align and
+    vnd (whose reference is the list of clips). Videos without features, or with broken ones, are named, listed in
+    OUT.missing.json, and end with exit code 1.
 
     \b
     Example:
@@ -121,15 +124,19 @@ def predict(benchmark: Any, out: Path, allow_missing: bool, **options: Any) -> N
     """
     from stepline.storage import lock_output
 
-    wanted, other = ("model", "aligner") if benchmark in DENSE else ("aligner", "model")
-    if options[wanted] is None or options[other] is not None:
-        raise SettingsError(f"{benchmark} is answered by --{wanted}; give it, and leave --{other} out")
+    answers = {"aligner": (PREDICTED_BENCHMARKS, _placed), "model": (DENSE, _described), "detector": (JUDGED, _judged)}
+    able = [name for name, (benchmarks, _) in answers.items() if benchmark in benchmarks]
+    given = [name for name in answers if options[name] is not None]
+    if len(given) != 1 or given[0] not in able:
+        others = ", ".join(f"--{name}" for name in answers if name not in able)
+        raise SettingsError(f"{benchmark} is answered by --{' or --'.join(able)}; give one, and leave {others} out")
     with lock_output(out.with_name(f".{out.name}.lock"), out):
-        count, missing = (_described if benchmark in DENSE else _placed)(benchmark, out, options)
-        say(f"wrote {out}: {count} of {count + len(missing)} videos")
+        count, missing = answers[given[0]][1](benchmark, out, options)
+        total = f"{count + len(missing)} {'clips' if benchmark == 'vnd' else 'videos'}"
+        say(f"wrote {out}: {count} of {total}")
         _tell_missing(missing, out)
     if missing and not allow_missing:
-        lacking = f"{len(missing)} of {count + len(missing)} videos"
+        lacking = f"{len(missing)} of {total}"
         raise StoreError(f"{lacking} are not in {out}; add what they lack, or --allow-missing")
 
 
@@ -165,6 +172,25 @@ def _described(benchmark: str, out: Path, options: dict[str, Any]) -> tuple[int,
     answered = answer(questions.ids, loaded, features, out, settings, speech=spoken)
     say(f"{answered.steps} steps are told")
     return answered.videos, answered.missing
+
+
+def _judged(benchmark: str, out: Path, options: dict[str, Any]) -> tuple[int, dict[str, str]]:
+    """Answer with a detector of visual narrations; return how many items are in the file, and why others are not."""
+    from stepline.annotate.clips import read_clips
+    from stepline.evaluate.htm_align import read_transcript, spoken_times
+    from stepline.nasva.benchmarks import StoredFeatures, benchmark_questions
+    from stepline.wys2.benchmark import answer_clips, answer_sentences, load_for_benchmarks
+
+    loaded, features = load_for_benchmarks(options["detector"]), StoredFeatures(options["features"])
+    if benchmark == "vnd":
+        answered = answer_clips(read_clips(options["reference"]), loaded, features.read, out)
+        return answered.count, answered.missing
+    asked = benchmark_questions("htm-align", options["reference"], options["subset"]).asked
+    transcript = read_transcript(options["reference"])
+    spoken = {one.id: times for one in asked if (times := spoken_times(transcript, one.id)) is not None}
+    texts = {one.id: one.texts for one in asked}
+    answered = answer_sentences(texts, spoken, loaded, features.read, out)
+    return answered.count, answered.missing
 
 
 @click.command()

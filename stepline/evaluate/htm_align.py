@@ -24,8 +24,9 @@ placed; or {"scores": matrix, "seconds": [...], "spans": [[start, end] or null],
 with what there is of these. Spans give recall at overlap, and where there are no seconds their middles are those.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -240,10 +241,9 @@ def score_narration(scoring: ScoringTask) -> Scores:
     """
     truths, given = annotations(scoring), entries_by_id(scoring.predictions)
     kept = {id: truth for id, truth in truths.items() if id in given}
-    transcript = find_file(scoring.reference, *SPOKEN) if scoring.reference.is_dir() else None
-    spoken = dict(Node(read_json(transcript), str(transcript)).entries()) if transcript else {}
+    spoken = read_transcript(scoring.reference)
     notes = [] if spoken else ["no transcript beside the annotations: alignable sentences are taken as said when shown"]
-    labels = {id: narration_labels(truth, _spoken_times(spoken, id)) for id, truth in kept.items()}
+    labels = {id: narration_labels(truth, spoken_times(spoken, id)) for id, truth in kept.items()}
     found = {id: _read_prediction(given[id], truth, lambda scores, _: scores, "shown") for id, truth in kept.items()}
     unranked = next((id for id, entry in found.items() if entry.ranking is None), None)
     if unranked is not None:
@@ -323,7 +323,17 @@ def _add_ranking_scores(
     return ["ROC-AUC is over the videos with predictions only"] if len(found) < len(truths) else []
 
 
-def _spoken_times(spoken: dict[str, Node], id: str) -> Floats | None:
+def read_transcript(reference: Path) -> dict[str, Node]:
+    """Return the videos of the sentencified transcript beside the annotations in a folder; none where it is not."""
+    transcript = find_file(reference, *SPOKEN) if reference.is_dir() else None
+    return dict(Node(read_json(transcript), str(transcript)).entries()) if transcript else {}
+
+
+def spoken_times(spoken: Mapping[str, Node], id: str) -> Floats | None:
+    """Return (K, 2) seconds in which a video's sentences are spoken; None without a transcript at all.
+
+    Raises DatasetError where the transcript lacks the video.
+    """
     if not spoken:
         return None
     if id not in spoken:

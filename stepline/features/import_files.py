@@ -5,7 +5,8 @@ How each file is named after its item:
 {sub}/{id}.mp4.npy, {id}.webm.npy, {id}.npy        HowTo100M's S3D features, anybody's own
 {sub}/{id}.pth.tar, {id}.pth, {id}.pt              InternVideo's and CLIP's features; a dict with texts
 {id}.safetensors, {id}.npz                         what `stepline steps` and others wrote
-{key}.{ending} in a .tar                           WebDataset: the id is what stands before the first dot
+{key}.{ending} in a .tar or .tar.gz                WebDataset, Sieve & Swap's features.tar.gz: the id stands before
+                                                   the first dot
 any of these that holds {id: (T, D), ...}          VidChapters' one file of all videos
 """
 
@@ -28,6 +29,7 @@ from stepline.records import Rejected
 from stepline.storage import write_atomic
 
 DROPPED = "dropped.jsonl"  # beside the shards
+ARCHIVES = (".tar", ".tar.gz", ".tgz")
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ class FeatureItem:
 
 
 def find_features(source: Path, ending: str | None = None) -> Iterator[FeatureFile]:
-    """Yield the feature files of a folder (all below it, in name order), of a .tar, or the one file.
+    """Yield the feature files of a folder (all below it, in name order), of a .tar or .tar.gz, or the one file.
 
     ending: of the names that count, for example .video.npy in a WebDataset that holds several arrays a key.
     Raises StoreError when there is no such file, no feature file in it, or several arrays a key and no ending.
@@ -93,7 +95,7 @@ def item_id(name: str, ending: str | None = None) -> str | None:
 
 
 def _in_file(path: Path, ending: str | None) -> Iterator[FeatureFile]:
-    if path.name.endswith(".tar") and not path.name.endswith(".pth.tar"):
+    if path.name.endswith(ARCHIVES) and not path.name.endswith(".pth.tar"):
         yield from _in_tar(path, ending)
         return
     id = item_id(path.name, ending)

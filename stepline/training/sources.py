@@ -117,11 +117,11 @@ TextEncoder = Callable[[Sequence[str]], Matrix]
 
 
 def text_encoder(name: str) -> TextEncoder:
-    """Return what turns texts into vectors: "conse" or "clip:FOLDER", that backbone's own encoder; else a sentence
-    encoder, "minilm" or a folder in the sentence-transformers layout.
+    """Return what turns texts into vectors: "conse", "clip:FOLDER" or "s3d:WEIGHTS", that backbone's own encoder; else
+    a sentence encoder, "minilm" or a folder in the sentence-transformers layout.
     """
     backbone, _, folder = name.partition(":")
-    if backbone in ("conse", "clip"):
+    if backbone in ("conse", "clip", "s3d"):
         from stepline.vision import VisionSettings, load_backbone
 
         settings = {"backbone": backbone} | ({"path": Path(folder)} if folder else {})

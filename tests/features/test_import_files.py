@@ -39,8 +39,8 @@ def write(folder, files):
     return folder
 
 
-def tar(path, files):
-    with tarfile.open(path, "w") as archive:
+def tar(path, files, mode="w"):
+    with tarfile.open(path, mode) as archive:
         for name, data in files.items():
             member = tarfile.TarInfo(name)
             member.size = len(data)
@@ -88,6 +88,12 @@ def test_a_key_that_comes_again_later_keeps_its_first_array(tmp_path):
     files = {"x/k1.npy": npy(rows(1)), "x/k2.npy": npy(rows(2)), "y/k1.npy": npy(rows(3))}
     done = import_features(tar(tmp_path / "000.tar", files), tmp_path / "store")
     assert count_reasons(done.dropped) == {"its id came before": 1}
+    assert_allclose(FeatureStore(tmp_path / "store").matrix("k1"), rows(1), atol=0.01)
+
+
+def test_an_archive_may_be_gzipped(tmp_path):
+    """As Sieve & Swap's features.tar.gz."""
+    import_features(tar(tmp_path / "features.tar.gz", {"features/k1.npy": npy(rows(1))}, "w:gz"), tmp_path / "store")
     assert_allclose(FeatureStore(tmp_path / "store").matrix("k1"), rows(1), atol=0.01)
 
 
