@@ -3,6 +3,7 @@
     annotations.json    {id: {subset, activity, annotations: [{id: global_step_index, segment: [start, end]}]}}
     taxonomy.csv        global_step_index,activity,step_index,variation,variation_index,headline,paragraph
     video_splits.json   {split: [id, ...]}, only where the annotations state no subset
+    htm_test_input_headline.json   {id: {"step_headline": [text, ...]}}, what the server asks of its hidden test splits
 
 The reference holds every step of the article's variation that the video follows: with its spans, or with none where
 the annotators did not find it. The variation is that of the video's first annotation, as in the official evaluator;
@@ -20,6 +21,8 @@ from stepline.datasets.record_builder import DatasetEntry, RecordBuilder
 from stepline.errors import DatasetError
 
 ANNOTATIONS, TAXONOMY, SPLITS = "annotations.json", "taxonomy.csv", "video_splits.json"
+QUERIES, HEADLINES = "htm_test_input_headline.json", "step_headline"
+HIDDEN = "test"  # what the names of the splits begin with whose annotations the server keeps: test_seen, test_unseen
 COLUMNS = ("global_step_index", "activity", "variation", "headline")
 OTHER_VARIATION = "belongs to another variation of the article than the video's first annotation"
 UNKNOWN_STEP = "its step is not in the taxonomy"
@@ -48,9 +51,7 @@ def read(path: Path) -> Iterator[DatasetEntry]:
     articles: Articles = defaultdict(lambda: defaultdict(dict))
     for step in taxonomy.values():
         articles[step.activity][step.variation][step.id] = step
-    split_file = find_file(file.parent, SPLITS)
-    splits = dict(Node(read_json(split_file), str(split_file)).entries()) if split_file else {}
-    split_of = {id.name(): split for split, ids in splits.items() for id in ids.rows()}
+    split_of = {id: split for split, ids in read_splits(file.parent).items() for id in ids}
     for id, video in Node(read_json(file), str(file)).entries():
         yield _video(id, video, taxonomy, articles, split_of.get(id))
 
@@ -66,10 +67,49 @@ def read_taxonomy(path: Path) -> dict[str, ArticleStep]:
     return steps
 
 
-def read_queries(path: Path) -> dict[str, tuple[str, ...]]:
-    """Return id -> headlines from the test input of the evaluation server, {id: {"step_headline": [...]}}."""
-    videos = Node(read_json(path), str(path)).entries()
-    return {id: tuple(row.text() for row in video["step_headline"].rows()) for id, video in videos}
+def read_splits(folder: Path) -> dict[str, tuple[str, ...]]:
+    """Return split -> ids from the folder's video_splits.json; nothing where it has none."""
+    file = find_file(folder, SPLITS)
+    splits = Node(read_json(file), str(file)).entries() if file else ()
+    return {split: tuple(id.name() for id in ids.rows()) for split, ids in splits}
+
+
+def find_queries(path: Path, subset: str | None) -> Path | None:
+    """Return the file of the server's queries that stands for a split; None where the annotations do.
+
+    path: that file itself, whatever its name, or the release's folder. Raises DatasetError where a folder lacks the
+    file of a test split.
+    """
+    if not path.is_dir():
+        first = next((video for _, video in Node(read_json(path), str(path)).entries()), None)
+        return path if first is not None and first.get(HEADLINES) is not None else None
+    file, annotations = find_file(path, QUERIES), find_file(path, ANNOTATIONS)
+    if annotations is None or subset is None or not subset.startswith(HIDDEN):
+        return file if annotations is None else None
+    videos = (video.get("subset") for _, video in Node(read_json(annotations), str(annotations)).entries())
+    if file is None and not any(split is not None and split.value == subset for split in videos):
+        cure = f"put {QUERIES} of the evaluation server (EvalAI challenge 2082) there"
+        raise DatasetError(f"{path}: the annotations of {subset} are hidden; {cure}")
+    return file
+
+
+def read_queries(path: Path, subset: str | None = None) -> dict[str, tuple[str, ...]]:
+    """Return id -> headlines, in the order in which the evaluation server wants their seconds.
+
+    subset: only this split, and () for a video of it that the file lacks. Raises DatasetError where no
+    video_splits.json beside the file has it.
+    """
+    queries = {
+        id: tuple(row.text() for row in video[HEADLINES].rows())
+        for id, video in Node(read_json(path), str(path)).entries()
+    }
+    if subset is None:
+        return queries
+    splits = read_splits(path.parent)
+    if subset not in splits:
+        cure = f"it has {', '.join(splits)}" if splits else f"put {SPLITS} beside it, or leave the subset out"
+        raise DatasetError(f"{path}: nothing tells which videos are of {subset!r}; {cure}")
+    return {id: queries.get(id, ()) for id in splits[subset]}
 
 
 def _video(

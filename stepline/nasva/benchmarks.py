@@ -1,7 +1,8 @@
 """Benchmarks answered by a trained network: what they ask, features and vectors to answer with, the official files.
 
     htm-align   every sentence of a video, in spoken order (narration mode)
-    ht-step     every line of the article's variation that a video follows, in no order (step mode)
+    ht-step     every line of the article's variation that a video follows, in no order (step mode); of the test splits,
+                whose annotations are hidden, the headlines that the evaluation server asks for
     crosstask   every step of a task, in no order (step mode)
 
 A network is never told the truth: when a sentence is said is not read either, since HTM-Align's file gives it only
@@ -21,6 +22,7 @@ import numpy as np
 
 from stepline.datasets import read, write_htstep_grounding, write_htstep_result
 from stepline.datasets.htm_align import read_rows
+from stepline.datasets.htstep import find_queries, read_queries
 from stepline.datasets.record_builder import is_storable
 from stepline.errors import DatasetError, SteplineError, StoreError
 from stepline.features import FeatureStore
@@ -102,16 +104,20 @@ def _store(folder: Path) -> FeatureStore | None:
 BenchmarkName: TypeAlias = Literal["htm-align", "ht-step", "crosstask"]
 MODES: dict[BenchmarkName, Mode] = {"htm-align": "narration", "ht-step": "step", "crosstask": "step"}
 NO_TEXT = "names no text to place"
+UNSTORABLE = "a text of it is empty or cannot be stored"
 
 
 @dataclass(frozen=True)
 class AlignmentQuestion:
-    """One video of a benchmark and its texts: id keys the answer, video the features; shown: (K,) the truth."""
+    """One video of a benchmark and its texts: id keys the answer, video the features.
+
+    shown: (K,) the truth; None where it is hidden.
+    """
 
     id: str
     video: str
     steps: tuple[Step, ...]
-    shown: tuple[bool, ...]
+    shown: tuple[bool, ...] | None
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -149,29 +155,58 @@ class AnswerSummary:
 
 def benchmark_questions(name: BenchmarkName, reference: Path, subset: str | None = None) -> BenchmarkQuestions:
     """Return what a benchmark asks, in the order of its files. Raises DatasetError where they cannot be read."""
+    queries = find_queries(reference, subset) if name == "ht-step" else None
+    if queries is not None:
+        asked, unasked = _server_questions(queries, subset)
+    else:
+        asked, unasked = _annotated_questions(name, reference, subset)
+    unasked |= {one.id: NO_TEXT for one in asked if not one.steps}
+    if not any(one.steps for one in asked):
+        where = f" of subset {subset!r}" if subset else ""
+        raise DatasetError(f"{reference}: no video{where} names a text to place; give the annotations of {name}")
+    return BenchmarkQuestions(tuple(one for one in asked if one.steps), unasked)
+
+
+def _annotated_questions(
+    name: BenchmarkName, reference: Path, subset: str | None
+) -> tuple[list[AlignmentQuestion], dict[str, str]]:
+    """Return what annotations ask, and by id why other videos of them ask nothing."""
     reading = read(name, reference, subset=subset)
     asked = []
     unasked = {row.id: row.reason for row in reading.rejected if row.what == "video"}
     rows = dict(read_rows(reference)) if name == "htm-align" else {}
     for record in reading.records:
         id, steps = record.id, record.reference
+        if id in rows:  # its evaluators count every sentence, also one that is shown for a moment (start = end)
+            if plain := _plain_steps([row.text for row in rows[id]]):
+                asked.append(AlignmentQuestion(id, id, plain, tuple(row.alignable for row in rows[id])))
+            elif rows[id]:
+                unasked[id] = UNSTORABLE
+            continue
         if name == "ht-step":  # its evaluators count the steps of a variation by their numbers
             steps = tuple(sorted(steps, key=lambda step: int(step.id)))
         plain = tuple(Step(id=step.id, text=step.text) for step in steps)
-        shown = tuple(bool(step.spans) for step in steps)
-        if id in rows:  # its evaluators count every sentence, also one that is shown for a moment (start = end)
-            texts = [row.text.strip() for row in rows[id]]
-            if not all(text and is_storable(text) for text in texts):
-                unasked[id] = "a sentence of it has no text that can be stored"
-                continue
-            plain = tuple(Step(id=str(number), text=text) for number, text in enumerate(texts))
-            shown = tuple(row.alignable for row in rows[id])
-        asked.append(AlignmentQuestion(id, record.video.id, plain, shown))
-    unasked |= {one.id: NO_TEXT for one in asked if not one.steps}
-    if not any(one.steps for one in asked):
-        where = f" of subset {subset!r}" if subset else ""
-        raise DatasetError(f"{reference}: no video{where} names a text to place; give the annotations of {name}")
-    return BenchmarkQuestions(tuple(one for one in asked if one.steps), unasked)
+        asked.append(AlignmentQuestion(id, record.video.id, plain, tuple(bool(step.spans) for step in steps)))
+    return asked, unasked
+
+
+def _server_questions(file: Path, subset: str | None) -> tuple[list[AlignmentQuestion], dict[str, str]]:
+    """Return what HT-Step's evaluation server asks, in its order, and by id why other videos ask nothing."""
+    asked, unasked = [], {}
+    for id, headlines in read_queries(file, subset).items():
+        if plain := _plain_steps(headlines):
+            asked.append(AlignmentQuestion(id, id, plain, None))
+        else:
+            unasked[id] = UNSTORABLE if headlines else "the server's file names no headlines of it"
+    return asked, unasked
+
+
+def _plain_steps(texts: Sequence[str]) -> tuple[Step, ...]:
+    """Return a step a text, its id the row; () where a text is empty or cannot be stored."""
+    stripped = [text.strip() for text in texts]
+    if not all(text and is_storable(text) for text in stripped):
+        return ()
+    return tuple(Step(id=str(row), text=text) for row, text in enumerate(stripped))
 
 
 def score_questions(
@@ -206,6 +241,8 @@ def write_answers(
     out: JSON; for ht-step also .csv, which its mAP needs. Raises DatasetError when no video at all can be answered.
     """
     settings = settings.model_copy(update={"mode": MODES[name]})
+    if out.suffix == ".csv" and any(one.shown is None for one in asked):
+        raise DatasetError(f"{out}: the server's queries do not number their steps as a .csv does; name a .json")
     missing: dict[str, str] = {}
     answers = {
         one.id: (one, place_steps(one.steps, fit, loaded.calibration, settings=settings), fit.rate)

@@ -57,8 +57,10 @@ def calibrate(
 ) -> tuple[CalibrationQuality, dict[str, str]]:
     """Fit P(shown) to all videos, store it beside the network, and return its quality and why videos are missing.
 
-    Raises DatasetError with too few texts of either kind in a half of the videos.
+    Raises DatasetError where the truth is hidden, and with too few texts of either kind in a half of the videos.
     """
+    if any(one.shown is None for one in asked):
+        raise DatasetError(f"the truth of these videos of {name} is hidden; calibrate on others, such as val_seen")
     settings = settings.model_copy(update={"mode": MODES[name]})
     missing: dict[str, str] = {}
     looks = [

@@ -10,6 +10,7 @@ from aligner_samples import WIDTH, released_layout, tiny
 from stepline.curate.stage import Recipe, VideoContext, VideoItem
 from stepline.curate.stages import per_video
 from stepline.curate.stages.intermediate import CoarseSteps, GroundedSteps, pack_features, to_bytes, unpack
+from stepline.datasets.htstep import read_queries
 from stepline.errors import ModelError
 from stepline.nasva.benchmarks import benchmark_questions
 from stepline.nasva.checkpoint import FeatureSpace, load_aligner, read_aligner, read_space, write_aligner
@@ -184,4 +185,82 @@ def test_a_moment_is_a_shown_sentence_to_a_calibration(files, tmp_path):
     (tmp_path / "htm_align.json").write_text(json.dumps({"one": truth, "two": [[1, 1, 2, " "]]}))
     questions = benchmark_questions("htm-align", tmp_path / "htm_align.json")
     assert [one.shown for one in questions.asked] == [(True, False)]
-    assert questions.reasons() == {"a sentence of it has no text that can be stored": 1}
+    assert questions.reasons() == {"a text of it is empty or cannot be stored": 1}
+
+
+@pytest.fixture
+def htstep(tmp_path):
+    """A release of HT-Step: annotations of train and validation, and the server's queries of the test splits."""
+    folder = tmp_path / "htstep"
+    folder.mkdir()
+    head = "global_step_index,activity,step_index,variation,variation_index,headline,paragraph\n"
+    rows = [f"{k},Make rice,{k},none,,{line},\n" for k, line in enumerate(LINES)]
+    (folder / "taxonomy.csv").write_text(head + "".join(rows))
+    splits = {"train": ["2"], "val_seen": ["one", "3"], "test_seen": ["4", "5"], "test_unseen": ["6"]}
+    (folder / "video_splits.json").write_text(json.dumps(splits))
+    shown = [{"id": 0, "segment": [3.0, 9.5]}, {"id": 2, "segment": [20, 25.5]}]
+    annotations = {
+        id: {"subset": subset, "activity": "Make rice", "annotations": shown}
+        for subset in ("train", "val_seen")
+        for id in splits[subset]
+    }
+    (folder / "annotations.json").write_text(json.dumps(annotations))
+    queries = {id: {"step_headline": [LINES[k] for k in order]} for id, order in (("4", (3, 1)), ("6", (0, 1, 0)))}
+    (folder / "htm_test_input_headline.json").write_text(json.dumps(queries))
+    return folder
+
+
+def answer_htstep(stepline, files, reference, out, *more):
+    given = ("--features", files / "features", "--texts", files / "texts", "--reference", reference, "--out", out)
+    return stepline("predict", "ht-step", "--aligner", files / "released.pth", *given, *more)
+
+
+@pytest.mark.parametrize("subset", ["test_seen", "test_unseen"])
+def test_ht_steps_hidden_splits_are_answered_as_its_server_asks(stepline, files, htstep, tmp_path, subset):
+    out = tmp_path / "result.json"
+    result = answer_htstep(stepline, files, htstep, out, "--subset", subset)
+    assert result.exit_code == 0, result.output
+    queries = read_queries(htstep / "htm_test_input_headline.json", subset)
+    given = json.loads(out.read_text())
+    assert {id: len(seconds) for id, seconds in given.items()} == {"test_seen": {"4": 2}, "test_unseen": {"6": 3}}[
+        subset
+    ]
+    assert all(isinstance(second, int) and 0 <= second < 30 for seconds in given.values() for second in seconds)
+    if subset == "test_seen":
+        assert queries == {"4": (LINES[3], LINES[1]), "5": ()}
+        assert "not asked: 1 videos of the reference: the server's file names no headlines of it" in result.stderr
+    else:
+        assert given["6"][0] == given["6"][2]  # the same headline twice
+
+
+def test_the_servers_file_alone_is_a_reference(stepline, files, htstep, tmp_path):
+    alone = tmp_path / "queries.json"
+    alone.write_bytes((htstep / "htm_test_input_headline.json").read_bytes())
+    assert answer_htstep(stepline, files, alone, tmp_path / "result.json").exit_code == 0
+    assert sorted(json.loads((tmp_path / "result.json").read_text())) == ["4", "6"]
+    refused = answer_htstep(stepline, files, alone, tmp_path / "result.json", "--subset", "test_seen")
+    assert "nothing tells which videos are of 'test_seen'; put video_splits.json beside it" in refused.stderr
+
+
+def test_ht_steps_validation_has_the_same_form_and_is_scored(stepline, files, htstep, tmp_path):
+    out = tmp_path / "result.json"
+    assert answer_htstep(stepline, files, htstep, out, "--subset", "val_seen").exit_code == 0
+    given = json.loads(out.read_text())
+    assert {id: len(seconds) for id, seconds in given.items()} == {"one": len(LINES), "3": len(LINES)}
+    scored = stepline(
+        "evaluate", "ht-step", "--predictions", out, "--reference", htstep, "--subset", "val_seen", "--json"
+    )
+    hits = [3.0 <= given[id][0] <= 9.5 for id in given] + [20 <= given[id][2] <= 25.5 for id in given]
+    assert json.loads(scored.stdout)["metrics"]["R@1"]["value"] == np.mean(hits)
+
+
+def test_what_hidden_splits_cannot_give_is_refused(stepline, files, htstep, tmp_path):
+    test = ("--subset", "test_seen")
+    assert "name a .json" in answer_htstep(stepline, files, htstep, tmp_path / "out.csv", *test).stderr
+    given = ("--features", files / "features", "--texts", files / "texts", "--reference", htstep, *test)
+    calibrated = stepline("calibrate", "ht-step", "--aligner", files / "ours.safetensors", *given)
+    assert "the truth of these videos of ht-step is hidden; calibrate on others, such as val_seen" in calibrated.stderr
+    (htstep / "htm_test_input_headline.json").unlink()
+    refused = answer_htstep(stepline, files, htstep, tmp_path / "out.json", *test)
+    assert "the annotations of test_seen are hidden; put htm_test_input_headline.json" in refused.stderr
+    assert refused.exit_code == 1
