@@ -10,8 +10,21 @@
     ├── DatasetError            annotations that are missing or malformed
     └── ShapeError              arrays whose shapes or values do not fit together
 
-The command line prints the message in one line and ends with exit code 1.
+The command line prints the message in one line and ends with exit code 1. Whatever it prints passes `printable`.
 """
+
+import re
+
+# What a terminal obeys instead of showing: C0 but tab and line feed, DEL, C1, and what turns the direction of writing.
+CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def printable(text: str) -> str:
+    """Return the text with control characters and direction overrides as JSON's escapes, \\u001b for ESC.
+
+    JSON says the same before and after, for these characters stand nowhere in it but inside strings.
+    """
+    return CONTROLS.sub(lambda control: f"\\u{ord(control[0]):04x}", text)
 
 
 class SteplineError(Exception):

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 
 from pydantic import ValidationError
 
-from stepline.errors import SettingsError, StoreError
+from stepline.errors import SettingsError, StoreError, printable
 from stepline.records import VERSION, Record
 
 PARTIAL = ".partial"  # marks a file that is being written; its name holds the writer's process id
@@ -204,7 +204,7 @@ def to_json(record: Record) -> str:
     for field in ("steps", "captions", "reference"):
         tree[field] = [_flatten_step(step) for step in tree[field]]
     ordered = {"version": tree.pop("version"), "id": tree.pop("id")} | tree
-    return json.dumps(ordered, ensure_ascii=False, indent=2, allow_nan=False) + "\n"
+    return printable(json.dumps(ordered, ensure_ascii=False, indent=2, allow_nan=False)) + "\n"
 
 
 def from_json(text: str | bytes, source: str = "JSON") -> Record:

@@ -9,7 +9,7 @@ import click
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 from stepline.cli.annotate import annotate
-from stepline.cli.common import Group, log
+from stepline.cli.common import Group, LogLines, log
 from stepline.cli.curate import curate
 from stepline.cli.data import excluded, features, sieve_swap, text_base
 from stepline.cli.doctor import datasets, doctor
@@ -49,9 +49,9 @@ COMMANDS = (
 def main(verbose: bool, debug: bool) -> None:
     """Turn narrated how-to videos into clean, time-aligned steps."""
     log.setLevel(logging.DEBUG if debug else logging.NOTSET)
-    logging.basicConfig(
-        level=logging.INFO if verbose else logging.WARNING, format="%(levelname).1s %(name)s: %(message)s"
-    )
+    lines = logging.StreamHandler()
+    lines.setFormatter(LogLines("%(levelname).1s %(name)s: %(message)s"))
+    logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, handlers=[lines])
     if not verbose:
         logging.getLogger("faster_whisper").setLevel(logging.ERROR)
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from stepline.errors import SteplineError
+from stepline.errors import SteplineError, printable
 
 if TYPE_CHECKING:
     from stepline.annotate.local_server import LocalServer
@@ -141,10 +141,16 @@ class Group(click.Group):
         except Exception as error:  # noqa: BLE001   the outermost handler: what comes here is told, never lost
             sys.exit(complain(error, _named_files(arguments)))
 
+    def make_context(self, *given: Any, **extra: Any) -> click.Context:
+        """Read the arguments; what is said of wrong ones can be shown."""
+        with _shown_usage():
+            return super().make_context(*given, **extra)
+
     def invoke(self, context: click.Context) -> Any:
         """Run the command; a keyboard's interrupt ends it with a line and exit code 130."""
         try:
-            return super().invoke(context)
+            with _shown_usage():
+                return super().invoke(context)
         except KeyboardInterrupt:
             say("stepline: stopped; what was finished is kept")
             sys.exit(130)
@@ -153,7 +159,32 @@ class Group(click.Group):
 def say(*lines: str) -> None:
     """Print lines on stderr, where what is no data goes."""
     for line in lines:
-        click.echo(line, err=True)
+        click.echo(printable(line), err=True)
+
+
+def print_data(text: str, *, end: str = "\n") -> None:
+    """Print data, a table or JSON, on stdout."""
+    click.echo(printable(text + end), nl=False)
+
+
+@contextmanager
+def _shown_usage() -> Iterator[None]:
+    """Make click's own messages of wrong usage, which quote the arguments, printable."""
+    try:
+        yield
+    except click.UsageError as error:
+        said = error.format_message()
+        if printable(said) == said:
+            raise
+        raise click.UsageError(printable(said), error.ctx) from error
+
+
+class LogLines(logging.Formatter):
+    """Log records as lines that a terminal shows and does not obey."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record's text."""
+        return printable(super().format(record))
 
 
 def complain(error: Exception, files: Sequence[Path | str] = ()) -> int:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stepline.cli.common import PATH, Group, curation_bar, json_option, say, serve_until_stopped, set_option
+from stepline.cli.common import PATH, Group, curation_bar, json_option, print_data, say, serve_until_stopped, set_option
 
 if TYPE_CHECKING:
     from stepline.curate.audit.sample import AuditSample
@@ -77,13 +77,13 @@ def run(source: str, recipe: str, out: str, **options: Any) -> None:
         else:
             outcome, folder = carry_out(request)
     if options["dry_run"]:
-        click.echo(forecast_json(forecast) if options["as_json"] else format_forecast(forecast))
+        print_data(forecast_json(forecast) if options["as_json"] else format_forecast(forecast))
         return
     _say_failures(outcome)
     counts = {"videos": outcome.videos, "failed": len(outcome.failures), "refused": len(outcome.refused)}
     dataset = f"{folder.display_url}/dataset" if "export" in chosen.stages else folder.display_url
     as_json = json.dumps({**counts, "seconds": round(outcome.seconds, 1), "dataset": dataset})
-    click.echo(as_json if options["as_json"] else dataset)
+    print_data(as_json if options["as_json"] else dataset)
 
 
 def _say_failures(outcome: "RunOutcome") -> None:
@@ -114,7 +114,7 @@ def status(out: str, as_json: bool) -> None:
     from stepline.curate.store.run_log import read_recipe
 
     state = run_status(RemotePath(out, read_recipe(RemotePath(out)).places), STAGES)
-    click.echo(json.dumps(asdict(state)) if as_json else _table(state))
+    print_data(json.dumps(asdict(state)) if as_json else _table(state))
 
 
 def _table(state: "RunStatus") -> str:
@@ -150,7 +150,7 @@ def report(out: str, overrides: tuple[str, ...]) -> None:
 
     folder, settings = _folder_and_settings(out, overrides)
     write_report(folder, settings)
-    click.echo((folder / "report.html").display_url)
+    print_data((folder / "report.html").display_url)
 
 
 @curate.command("audit")
@@ -214,13 +214,13 @@ def _agreement_table(sample: "AuditSample", verdicts: "Verdicts") -> None:
     from stepline.curate.audit.verdicts import annotator_agreements, audit_table
 
     given = list(verdicts)
-    click.echo(f"{'texts':<24}{'checked':>8}  {'alignable':<24}well aligned")
+    print_data(f"{'texts':<24}{'checked':>8}  {'alignable':<24}well aligned")
     for row in audit_table(sample, given):
-        click.echo(f"{row.name:<24}{row.checked:>8}  {row.alignable!s:<24}{row.well_aligned}")
+        print_data(f"{row.name:<24}{row.checked:>8}  {row.alignable!s:<24}{row.well_aligned}")
     agreements = annotator_agreements(sample, given)
     for agreement in agreements:
         name = {"Cohen": "Cohen's", "Fleiss": "Fleiss'"}[agreement.coefficient]
         people = ", ".join(agreement.people)
-        click.echo(f"{agreement.question}: {name} kappa {agreement} over {agreement.texts} texts by {people}")
+        print_data(f"{agreement.question}: {name} kappa {agreement} over {agreement.texts} texts by {people}")
     if not agreements:
-        click.echo("agreement: not known until two people have checked the same texts")
+        print_data("agreement: not known until two people have checked the same texts")

@@ -18,6 +18,7 @@ from stepline.cli.common import (
     one_writer,
     out_option,
     preset_option,
+    print_data,
     progress_bars,
     say,
     settings_options,
@@ -63,9 +64,9 @@ def import_(source: Path, out: Path, as_json: bool, **options: Any) -> None:
     reasons = count_reasons(done.dropped)
     if as_json:
         counts = {"added": len(done.added), "rows": done.rows, "already": done.already, "dropped": reasons}
-        click.echo(json.dumps(counts))
+        print_data(json.dumps(counts))
     else:
-        click.echo(f"{out}: added {len(done.added)} items ({done.rows} rows), {done.already} were there already")
+        print_data(f"{out}: added {len(done.added)} items ({done.rows} rows), {done.already} were there already")
     say(*(f"dropped {count}: {reason}" for reason, count in reasons.items()))
     if not done.added and not done.already:
         first = done.dropped[0]
@@ -98,9 +99,9 @@ def check(store: Path, as_json: bool) -> None:
         "dropped": count_reasons(read_dropped(store / DROPPED)),
     }
     if as_json:
-        click.echo(json.dumps(contents))
+        print_data(json.dumps(contents))
     else:
-        click.echo("\n".join(f"{name:<10} {_plain(value)}" for name, value in contents.items()))
+        print_data("\n".join(f"{name:<10} {_plain(value)}" for name, value in contents.items()))
     say(*(f"{fault.id}: {fault.reason} {fault.value}".rstrip() for fault in faults))
     sys.exit(1 if faults else 0)
 
@@ -133,7 +134,7 @@ def excluded(datasets: tuple[str, ...], out: Path) -> None:
     videos = collect_excluded(sources)
     write_excluded(videos, out)
     for name, count in (*videos.counts().items(), ("together", len(videos))):
-        click.echo(f"{name:<14} {count:>7} videos")
+        print_data(f"{name:<14} {count:>7} videos")
     say(f"wrote {out}")
 
 
@@ -206,7 +207,7 @@ def show(base: Path, as_json: bool) -> None:
 
     manifest = require_manifest(base)
     text = json.dumps(manifest.model_dump(mode="json"), ensure_ascii=False, indent=2)
-    click.echo(text if as_json else describe_base(manifest))
+    print_data(text if as_json else describe_base(manifest))
 
 
 @text_base.command()
@@ -226,9 +227,9 @@ def ask(base: Path, texts: tuple[str, ...], count: int, engine: str | None) -> N
     opened = open_base(base)
     rows, cosines = opened.nearest(opened.embed(texts), count, engine=engine)  # type: ignore[arg-type]
     for text, nearest, likeness in zip(texts, rows, cosines, strict=True):
-        click.echo(f"{text}:")
+        print_data(f"{text}:")
         for step, cosine in zip(opened.steps(nearest[nearest >= 0]), likeness[nearest >= 0], strict=True):
-            click.echo(f"  {cosine:.2f}  {step.text}  [{step.source}, {step.licence or 'licence not stated'}]")
+            print_data(f"  {cosine:.2f}  {step.text}  [{step.source}, {step.licence or 'licence not stated'}]")
 
 
 def describe_base(manifest: "Manifest") -> str:
@@ -297,7 +298,7 @@ def sieve_swap(videos: tuple[Path, ...], base: Path, out: Path, **options: Any) 
     )
     outcome = run(job)
     files = write_report(job, outcome)
-    click.echo(outcome.statistics.model_dump_json() if options["as_json"] else _sieve_swap_table(job, outcome))
+    print_data(outcome.statistics.model_dump_json() if options["as_json"] else _sieve_swap_table(job, outcome))
     say(*(f"wrote {file}" for file in files))
 
 

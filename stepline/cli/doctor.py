@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 import click
 
-from stepline.cli.common import json_option
+from stepline.cli.common import json_option, print_data
 from stepline.version import __version__
 from stepline.weights import WEIGHTS, Weights, weights_installed
 
@@ -99,7 +99,7 @@ def doctor(as_json: bool) -> None:
     """
     findings = examine()
     tree = {"version": __version__, "findings": [asdict(finding) for finding in findings]}
-    click.echo(json.dumps(tree, indent=2) if as_json else as_text(findings))
+    print_data(json.dumps(tree, indent=2) if as_json else as_text(findings))
     sys.exit(1 if any(finding.needed and not finding.found for finding in findings) else 0)
 
 
@@ -114,4 +114,4 @@ def datasets(name: str | None) -> None:
     """
     from stepline.datasets import describe
 
-    click.echo(describe(name), nl=False)
+    print_data(describe(name), end="")

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from stepline.cli.common import PATH, chosen_settings, preset_option, say, settings_options, together
+from stepline.cli.common import PATH, chosen_settings, preset_option, print_data, say, settings_options, together
 from stepline.errors import SettingsError, StoreError
 
 
@@ -36,11 +36,11 @@ def evaluate(benchmark: str | None, **options: Any) -> None:
     from stepline.evaluate.benchmarks import evaluate as scored
 
     if benchmark is None:
-        click.echo(list_benchmarks(), nl=False)
+        print_data(list_benchmarks(), end="")
         return
     predictions, reference = options["predictions"], options["reference"]
     if predictions is None and reference is None:
-        click.echo(describe_benchmark(benchmark), nl=False)
+        print_data(describe_benchmark(benchmark), end="")
         return
     if predictions is None or reference is None:
         lacking = "--predictions" if predictions is None else "--reference"
@@ -53,7 +53,7 @@ def evaluate(benchmark: str | None, **options: Any) -> None:
     bootstrap = {"draws": options["draws"], "seed": options["seed"]}
     made = report.report(scores, **bootstrap)
     compared = report.compare(scores, other, **bootstrap) if other is not None else None
-    click.echo((report.as_json if options["as_json"] else report.as_table)(made, compared), nl=False)
+    print_data((report.as_json if options["as_json"] else report.as_table)(made, compared), end="")
     if options["per_video"] is not None:
         report.write_per_video(made, options["per_video"])
         say(f"wrote {options['per_video']}")
@@ -217,11 +217,11 @@ def calibrate(benchmark: Any, as_json: bool, **options: Any) -> None:
     quality, missing = fit(benchmark, asked, loaded, given, settings)
     _tell_missing(missing, None)
     if as_json:
-        click.echo(json.dumps(asdict(quality)))
+        print_data(json.dumps(asdict(quality)))
         return
-    click.echo(f"{quality.texts} texts of {quality.videos} videos, {quality.shown:.1%} shown")
-    click.echo(f"calibration error  {quality.error_before:.3f} before, {quality.error_after:.3f} after")
-    click.echo(f"ROC-AUC            {quality.area_before:.3f} before, {quality.area_after:.3f} after")
+    print_data(f"{quality.texts} texts of {quality.videos} videos, {quality.shown:.1%} shown")
+    print_data(f"calibration error  {quality.error_before:.3f} before, {quality.error_after:.3f} after")
+    print_data(f"ROC-AUC            {quality.area_before:.3f} before, {quality.area_after:.3f} after")
 
 
 def _inputs(benchmark: Any, options: dict[str, Any]) -> tuple[Any, Any, Any]:

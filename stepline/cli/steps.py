@@ -18,6 +18,7 @@ from stepline.cli.common import (
     complain,
     json_option,
     out_option,
+    print_data,
     progress_bars,
     say,
     settings_options,
@@ -112,7 +113,7 @@ def _run_each(
         shown = to_json(result.record) if as_json else step_table(result.record)
         if as_json and len(requests) > 1:
             shown = json.dumps(json.loads(shown), ensure_ascii=False) + "\n"
-        click.echo(shown, nl=False)
+        print_data(shown, end="")
         say(*(f"wrote {file}" for file in result.files))
         reason = plan_chapters(result.record).reason if "chapters" in formats else None
         if reason is not None:
@@ -141,7 +142,7 @@ def demo(out: Path) -> None:
 
     with progress_bars() as progress:
         result = run_video(Request(DEMO, DEMO.stem), StepsSettings(), OutputOptions(out, FORMATS), progress=progress)
-    click.echo(step_table(result.record), nl=False)
+    print_data(step_table(result.record), end="")
     say(f"open {output_path(result.record, out, 'html')} in a browser")
 
 
@@ -166,7 +167,7 @@ def transcribe(video: Path, form: str, **options: Any) -> None:
     _say_warnings(record)
     if record.transcript and record.transcript.language:
         say(f"language: {record.transcript.language}")
-    click.echo(TRANSCRIPTS[form](record), nl=False)
+    print_data(TRANSCRIPTS[form](record), end="")
 
 
 @click.command()
@@ -198,7 +199,7 @@ def ground(source: Path, **options: Any) -> None:
     before = read_order(table, len(texts)) if table else None
     record = ground_texts(source, texts, settings, vectors=options["text_features"], before=before)
     _say_warnings(record, f"{source.name}: ")
-    click.echo(to_json(record) if options["as_json"] else step_table(record), nl=False)
+    print_data(to_json(record) if options["as_json"] else step_table(record), end="")
 
 
 @click.command()
@@ -226,11 +227,11 @@ def judge(video: Path, out: Path, detector: str | None, as_json: bool, **options
     if as_json:
         rows = [{"text": s.text, "start": s.span.start, "end": s.span.end, "shown": s.shown} for s in record.sentences]
         judgement = {"id": record.id, "judge": record.models.get("judge"), "sentences": rows}
-        click.echo(json.dumps(judgement, ensure_ascii=False, indent=2))
+        print_data(json.dumps(judgement, ensure_ascii=False, indent=2))
         return
     for sentence in record.sentences:
         shown = "  – " if sentence.shown is None else f"{sentence.shown:4.0%}"
-        click.echo(f"  {clock(sentence.span.start):>7}  {shown}  {sentence.text}")
+        print_data(f"  {clock(sentence.span.start):>7}  {shown}  {sentence.text}")
 
 
 def _find_steps(video: Path, out: Path, settings: "StepsSettings", captions: Path | None) -> "tuple[Request, Record]":
@@ -342,7 +343,7 @@ def summarize(
     with progress_bars() as progress:
         importance = None if network is None else score_seconds(record, request, settings, network, progress)
     summary = write_summary(record, request.path, out, limits, importance)
-    click.echo(_summary_json(summary) if as_json else _summary_table(summary))
+    print_data(_summary_json(summary) if as_json else _summary_table(summary))
     say(*(f"wrote {file}" for file in summary.files))
 
 

@@ -22,6 +22,7 @@ from stepline.cli.common import (
     one_writer,
     out_option,
     preset_option,
+    print_data,
     say,
     settings_options,
     store_option,
@@ -94,7 +95,7 @@ def nasva(out: Path, settings_file: Path | None, overrides: tuple[str, ...], **o
             if last is not None:
                 known |= {"steps": last.steps, "loss": last.loss, "seconds": round(last.seconds, 1)}
                 known["waited"] = round(last.waited, 1)
-            click.echo(json.dumps(known))
+            print_data(json.dumps(known))
         else:
             cost = "the run was finished before"
             if last is not None:
@@ -102,7 +103,7 @@ def nasva(out: Path, settings_file: Path | None, overrides: tuple[str, ...], **o
                 cost += f"{last.waited / max(last.seconds, 1e-9):.1%} of it waiting for features, "
                 cost += f"at most {peak_memory() / 2**30:.2f} GiB"
             say(cost)
-            click.echo("\n".join(files))
+            print_data("\n".join(files))
     end_processes()
 
 
@@ -208,13 +209,13 @@ def _say_seeds(results: "list[SeedResult]", *, as_json: bool) -> None:
     files = [str(path) for path in paths if path.exists()]
     scores = seed_summary(results)
     if as_json:
-        click.echo(json.dumps({"files": files, "peak_bytes": peak_memory(), **scores}))
+        print_data(json.dumps({"files": files, "peak_bytes": peak_memory(), **scores}))
         return
     for name, words in (("score", "held out, SODA-D"), ("loss", "loss")):
         if scores[name] is not None:
             spread = f" ± {scores[name]['spread']:.3f} over {len(results)} seeds" if len(results) > 1 else ""
             say(f"{words} {scores[name]['mean']:.3f}{spread}")
-    click.echo("\n".join(files))
+    print_data("\n".join(files))
 
 
 @train.command("wys2")
@@ -267,7 +268,7 @@ def train_wys2(
     say(trained.calibration_report)
     error = None if trained.calibration is None else trained.calibration.error
     path = str(out / DETECTOR)
-    click.echo(json.dumps({"detector": path, "rounds": rounds, "calibration_error": error}) if as_json else path)
+    print_data(json.dumps({"detector": path, "rounds": rounds, "calibration_error": error}) if as_json else path)
 
 
 @train.command("summarizer")
@@ -318,7 +319,7 @@ def train_summarizer(
         for key, name in (("f", "F"), ("tau", "tau"), ("rho", "rho"))
     )
     say(f"{trained.videos} videos; on {trained.scores.videos} withheld: {numbers}")
-    click.echo(json.dumps({"summarizer": path, "withheld": scores}) if as_json else path)
+    print_data(json.dumps({"summarizer": path, "withheld": scores}) if as_json else path)
 
 
 @click.command()
@@ -366,9 +367,9 @@ def refine(dataset: str, features: Path, out: Path, settings_file: Path | None, 
     say(f"{done.videos} videos refined, {len(done.omitted)} left out")
     files = [str(out / REFINED), str(out / "aligner.safetensors")]
     if options["as_json"]:
-        click.echo(json.dumps({"rounds": [asdict(row) for row in done.trained.rounds], "files": files}))
+        print_data(json.dumps({"rounds": [asdict(row) for row in done.trained.rounds], "files": files}))
         return
-    click.echo(_round_table(done.trained.rounds))
+    print_data(_round_table(done.trained.rounds))
     say(*(f"wrote {file}" for file in files))
 
 

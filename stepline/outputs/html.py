@@ -3,12 +3,15 @@
 import base64
 import functools
 import hashlib
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 if TYPE_CHECKING:
     from jinja2 import Template
+
+CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # C0 but tab and line feed, DEL, C1: no HTML may hold them
 
 
 def policy(style: str, script: str | None = None, *, answers: bool = False) -> str:
@@ -36,13 +39,18 @@ def picture_link(jpeg: bytes) -> str:
 
 @functools.cache
 def template(text: str) -> "Template":
-    """Return a template that escapes everything and refuses unknown names."""
+    """Return a template that escapes everything, drops control characters and refuses unknown names."""
     from jinja2 import Environment, StrictUndefined
 
     environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
-    )
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
+        finalize=_without_controls,
+    )  # fmt: skip
     return environment.from_string(text)
+
+
+def _without_controls(value: object) -> object:
+    return CONTROLS.sub("", value) if type(value) is str else value  # not Markup, which is Stepline's own
 
 
 def _hash(text: str) -> str:

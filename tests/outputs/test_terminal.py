@@ -1,0 +1,160 @@
+"""No control character of a file, a name or an argument reaches the terminal, or an output, as itself."""
+
+import json
+import logging
+import re
+import tarfile
+import unicodedata
+from io import BytesIO
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from output_samples import hostile_record
+
+from stepline.cli import COMMANDS, main
+from stepline.cli.common import LogLines
+from stepline.errors import printable
+from stepline.outputs import OUTPUTS, OutputExtras
+from stepline.storage import from_json, to_json
+
+# A colour, the bell, C1's CSI, DEL, carriage return, an override and an isolate.
+EVIL = "\x1b[31m\x07\x9b2J\x7f\r\u202e\u2066"
+TURNS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+
+
+def obeyed(text):
+    """The characters of a text that a terminal would obey."""
+    return {sign for sign in text if sign in TURNS or (unicodedata.category(sign) == "Cc" and sign not in "\n\t")}
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Run the command line as on a terminal with colours; return what it printed on both streams."""
+
+    def invoke(*arguments):
+        result = CliRunner().invoke(main, [str(argument) for argument in arguments], color=True)
+        printed = result.stdout_bytes.decode() + result.stderr_bytes.decode()
+        assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+        assert obeyed(printed) == set()
+        assert obeyed(result.stdout) == set()
+        return result
+
+    return invoke
+
+
+@pytest.fixture
+def evil_video(small_video, tmp_path):
+    """The small video and its captions under names, and with words, that hold every kind of control character."""
+    video, captions = tmp_path / f"v{EVIL}.mp4", tmp_path / f"c{EVIL}.srt"
+    video.write_bytes(small_video.read_bytes())
+    spoken = ("Slice the lemons {0} now.", "Then pour {0} the juice into the bowl.", "[{0}] Now whisk the sugar.")
+    cues = (f"{i + 1}\n00:00:{4 * i:02},500 --> 00:00:{4 * i + 3:02},000\n{text}\n" for i, text in enumerate(spoken))
+    captions.write_bytes("\n".join(cues).replace("{0}", EVIL.replace("\r", "")).encode())
+    return video, captions
+
+
+def test_what_is_escaped_is_what_a_terminal_obeys_and_nothing_else():
+    everything = "".join(chr(code) for code in range(0x3000) if not 0xD800 <= code < 0xE000)
+    shown = printable(everything)
+    assert obeyed(shown) == set()
+    assert obeyed(everything) == {sign for sign in everything if sign not in shown}
+    assert printable("Zeile eins\n\tzweite – ünïcode 漢字 🍋") == "Zeile eins\n\tzweite – ünïcode 漢字 🍋"
+
+
+def test_json_says_the_same_after_escaping():
+    tree = {f"key {EVIL}": [EVIL, "plain"]}
+    assert json.loads(printable(json.dumps(tree, ensure_ascii=False))) == tree
+
+
+def test_the_main_job_shows_controls_as_escapes(run, evil_video, tmp_path):
+    video, captions = evil_video
+    lines = tmp_path / "lines.txt"
+    lines.write_text(f"slice {EVIL.replace(chr(13), '')} the lemons\npour\n", newline="")
+    common = (video, "--captions", captions, "--out", tmp_path / f"o{EVIL}", "--backbone", "none")
+    table = run("steps", *common)
+    assert table.exit_code == 0
+    assert "\\u001b" in table.output
+    as_json = run("steps", *common, "--json")
+    assert json.loads(as_json.stdout)["id"] == video.stem
+    assert run("steps", *common, "--texts", lines, "--format", "srt").exit_code == 0
+
+
+@pytest.mark.parametrize("form", ["text", "json", "srt", "vtt"])
+def test_a_transcript_shows_controls_as_escapes(run, evil_video, form):
+    video, captions = evil_video
+    assert run("transcribe", video, "--captions", captions, "--format", form).exit_code == 0
+
+
+def test_errors_and_usage_show_controls_as_escapes(run, evil_video, tmp_path):
+    video, captions = evil_video
+    missing = tmp_path / f"none{EVIL}"
+    assert run("steps", missing).exit_code == 1
+    assert run("steps", video, "--captions", missing).exit_code == 1
+    assert run("steps", video, "--captions", captions, "--set", f"asr.{EVIL}=1").exit_code == 1
+    assert run("steps", video, "--settings", captions).exit_code == 1
+    assert run("steps", video, f"--no-such{EVIL}").exit_code == 2
+    assert run("steps", video, "--format", EVIL).exit_code == 2
+    assert run(f"--{EVIL}").exit_code == 2
+    assert run(f"no-such{EVIL}").exit_code == 2
+    assert run("datasets", EVIL).exit_code in (1, 2)
+    for command in COMMANDS:  # whatever a command takes, it is told an argument that it does not know
+        assert run(command.name, missing, f"--{EVIL}={EVIL}").exit_code == 2
+
+
+def test_tables_of_other_commands_show_controls_as_escapes(run, tmp_path):
+    texts = tmp_path / f"how{EVIL}.txt"
+    texts.write_text(f"slice the {EVIL} lemons\nwhisk the sugar\n", newline="")
+    base = tmp_path / f"base{EVIL}"
+    assert run("text-base", "build", texts, "--out", base, "--licence", EVIL).exit_code == 0
+    assert run("text-base", "show", base).exit_code == 0
+    assert run("text-base", "show", base, "--json").exit_code == 0
+    assert run("text-base", "ask", base, f"slice {EVIL}").exit_code == 0
+    with tarfile.open(tmp_path / f"a{EVIL}.tar", "w") as archive:
+        for name, data in ((f"v{EVIL}.npy", b"no array"), ("w.npy", _npy(np.ones((4, 3), np.float32)))):
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            archive.addfile(member, BytesIO(data))
+    store = tmp_path / f"store{EVIL}"
+    run("features", "import", tmp_path / f"a{EVIL}.tar", "--out", store)
+    assert run("features", "check", store).exit_code == 0
+    assert run("features", "check", store, "--json").exit_code == 0
+
+
+def _npy(values):
+    data = BytesIO()
+    np.save(data, values)
+    return data.getvalue()
+
+
+def test_a_log_line_shows_controls_as_escapes():
+    record = logging.LogRecord("stepline", logging.WARNING, "x.py", 1, "no key frames: %s", (EVIL,), None)
+    assert obeyed(LogLines("%(message)s").format(record)) == set()
+
+
+@pytest.mark.parametrize("name", list(OUTPUTS))
+def test_no_output_holds_a_control_character(name):
+    record = hostile_record()
+    record = record.model_copy(update={"warnings": (*record.warnings, EVIL), "id": EVIL})
+    text = OUTPUTS[name][1](record, OutputExtras(media=f"v{EVIL}.mp4")) or ""
+    # Text for a player or a page may turn its own direction: a page holds each text in <bdi>, a cue ends at its line.
+    turns = set() if name == "json" else TURNS
+    assert obeyed(text) - turns == set()
+
+
+def test_a_record_with_controls_is_read_back_as_it_was():
+    record = hostile_record().model_copy(update={"warnings": (EVIL,)})
+    assert from_json(to_json(record)) == record
+
+
+def test_nothing_is_printed_but_through_the_two_functions_that_escape(request):
+    for path in (request.config.rootpath / "stepline").rglob("*.py"):
+        if path.parts[-2:] == ("stepline", "__init__.py"):  # an example in its docstring prints
+            continue
+        code = path.read_text()
+        if path.parts[-2:] == ("cli", "common.py"):
+            assert all("printable(" in line for line in code.splitlines() if "click.echo(" in line)
+        else:
+            assert not re.search(
+                r"^\s*(click\.echo|click\.secho|print|sys\.std(out|err)\.write)\(", code, re.MULTILINE
+            ), path
