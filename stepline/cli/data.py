@@ -113,16 +113,18 @@ def _plain(value: Any) -> str:
 
 
 @click.command()
-@click.argument("datasets", nargs=-1, required=True, metavar="DATASET=PATH...")
+@click.argument("datasets", nargs=-1, required=True, metavar="DATASET[:SPLIT,...]=PATH...")
 @out_option("The list file to write.")
 def excluded(datasets: tuple[str, ...], out: Path) -> None:
     """List the videos of evaluation sets, to be kept out of training sets with `--exclude`.
 
+    Of each dataset all splits but the training one are listed, or those given; its test videos always are.
+
     \b
     Example:
-      stepline excluded youcook2=youcookii_annotations_trainval.json htm-align=htm_align.json --out excluded.txt
+      stepline excluded ht-step=htstep youcook2:validation=youcookii_annotations_trainval.json --out excluded.txt
     """
-    from stepline.datasets.excluded import collect_excluded, write_excluded
+    from stepline.datasets.excluded import ExcludedSource, collect_excluded, write_excluded
     from stepline.errors import SettingsError
 
     sources = []
@@ -130,7 +132,8 @@ def excluded(datasets: tuple[str, ...], out: Path) -> None:
         name, equals, path = given.partition("=")
         if not equals or not path:
             raise SettingsError(f"{given!r}: write it as DATASET=PATH, for example youcook2=annotations.json")
-        sources.append((name, Path(path)))
+        name, _, splits = name.partition(":")
+        sources.append(ExcludedSource(name, Path(path), tuple(filter(None, splits.split(",")))))
     videos = collect_excluded(sources)
     write_excluded(videos, out)
     for name, count in (*videos.counts().items(), ("together", len(videos))):

@@ -5,19 +5,21 @@
     GLd3aX16zBg   youcook2,crosstask
 
 The first word of a line is the video's id, the second names the datasets that hold it; # begins a comment.
+What is scored is a split: of each dataset the list holds its evaluation splits, and its test videos always.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from stepline.datasets.files import read_text
-from stepline.datasets.registry import stream
+from stepline.datasets.registry import find_dataset, stream
 from stepline.errors import DatasetError
 from stepline.storage import write_atomic
 
 UNNAMED = "unnamed"  # dataset of a line that names none
 YOUTUBE, PREFIX = 11, "v_"  # letters of a YouTube id; what ActivityNet-style files put before it
+TEST = "test"  # what the names of test splits begin with: test, testing, test_seen
 BRACKETS = '{["<'  # what JSON and markup begin with, and no id does
 HEAD = "# Ids of evaluation videos and the datasets that hold them; made by `stepline excluded`\n"
 
@@ -49,16 +51,53 @@ def plain_id(video: str) -> str:
     return video[len(PREFIX) :] if video.startswith(PREFIX) and len(video) == YOUTUBE + len(PREFIX) else video
 
 
-def collect_excluded(sources: Iterable[tuple[str, Path]]) -> ExcludedVideos:
-    """Return the ids of all videos of datasets: (name, its file or folder) each, as `stepline.datasets` reads them.
+@dataclass(frozen=True)
+class ExcludedSource:
+    """A dataset whose evaluation videos are kept out: its name, and its file or folder.
 
-    Ids count even where every annotation of a video was rejected. Raises DatasetError for what cannot be read.
+    splits: those that are scored, beside its test videos; () for all but the ones that nobody is scored on.
+    """
+
+    name: str
+    path: Path
+    splits: tuple[str, ...] = ()
+
+    def videos(self) -> Iterator[tuple[str, str | None]]:
+        """Yield the id and the split of every video that the files name, also where every annotation was rejected."""
+        hidden = find_dataset(self.name).hidden
+        for split, ids in hidden(self.path).items() if hidden is not None else ():
+            yield from ((id, split) for id in ids)
+        for entry in stream(self.name, self.path):
+            yield (entry.record.video.id if entry.record is not None else entry.id), entry.subset
+
+    def is_scored(self, split: str | None) -> bool:
+        """Tell whether the videos of a split are kept out; those of no split are."""
+        if split is None or split.startswith(TEST):
+            return True
+        return split in self.splits if self.splits else split not in find_dataset(self.name).training
+
+
+def collect_excluded(sources: Iterable[ExcludedSource]) -> ExcludedVideos:
+    """Return the ids of the evaluation videos of datasets, as `stepline.datasets` reads them.
+
+    Raises DatasetError for what cannot be read, for a split that is not there, and where no split is scored.
     """
     held: dict[str, set[str]] = {}
-    for name, path in sources:
-        for entry in stream(name, path):
-            video = entry.record.video.id if entry.record is not None else entry.id
-            held.setdefault(plain_id(video), set()).add(name)
+    for source in sources:
+        splits: set[str | None] = set()
+        scored = False
+        for video, split in source.videos():
+            splits.add(split)
+            if source.is_scored(split):
+                scored = True
+                held.setdefault(plain_id(video), set()).add(source.name)
+        known = sorted(filter(None, splits))
+        absent = [split for split in source.splits if split not in splits]
+        if absent:
+            raise DatasetError(f"{source.path}: {source.name} holds no split {absent[0]!r}; it has {', '.join(known)}")
+        if splits and not scored:
+            cure = f"{source.name}:{known[0]}={source.path} keeps them out"
+            raise DatasetError(f"{source.path}: nobody is scored on its videos, all of split {known[0]!r}; {cure}")
     return _sorted(held)
 
 

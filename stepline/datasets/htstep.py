@@ -74,6 +74,20 @@ def read_splits(folder: Path) -> dict[str, tuple[str, ...]]:
     return {split: tuple(id.name() for id in ids.rows()) for split, ids in splits}
 
 
+def hidden_videos(path: Path) -> dict[str, tuple[str, ...]]:
+    """Return split -> ids of the test splits, whose annotations are not public; path: as `read` takes it.
+
+    Raises DatasetError where no file tells them.
+    """
+    folder = path if path.is_dir() else path.parent
+    splits, queries = read_splits(folder), find_file(folder, QUERIES)
+    if not splits and queries is None:
+        cure = f"put the release's {SPLITS} there"
+        raise DatasetError(f"{folder}: no file tells which videos are of the hidden test splits; {cure}")
+    asked = {"test": tuple(read_queries(queries))} if queries is not None else {}
+    return {split: ids for split, ids in splits.items() if split.startswith(HIDDEN)} | asked
+
+
 def find_queries(path: Path, subset: str | None) -> Path | None:
     """Return the file of the server's queries that stands for a split; None where the annotations do.
 

@@ -1,7 +1,7 @@
 """Every public dataset that can be read: one row each, and the three functions that use the table."""
 
 import difflib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -20,6 +20,7 @@ class Dataset:
     """A row: what it holds, where to get it, its licence, the files the reader takes, and what it reads.
 
     gives: "reference" where people annotated it, "steps" where models did, "transcript" where it is what is said.
+    training: its splits that nobody is scored on. hidden: reads split -> ids of videos that its files name alone.
     """
 
     name: str
@@ -31,6 +32,8 @@ class Dataset:
     rejects: str
     gives: Literal["reference", "steps", "transcript"]
     reader: Reader
+    training: tuple[str, ...] = ("train", "training")
+    hidden: Callable[[Path], Mapping[str, Sequence[str]]] | None = None
 
 
 SPANS = "spans that are empty, reversed, negative, not finite or past the video's end; steps without text"
@@ -51,6 +54,7 @@ DATASETS = {
             (htstep.ANNOTATIONS, htstep.TAXONOMY, htstep.SPLITS),
             "every step of the article's variation, id = global_step_index, with spans or none; recipe; task; split",
             SPANS + "; steps of another variation or outside the taxonomy", "reference", htstep.read,
+            hidden=htstep.hidden_videos,
         ),
         Dataset(
             "crosstask", "the steps of 18 tasks in 2,750 instructional videos",
@@ -58,6 +62,7 @@ DATASETS = {
             (*crosstask.TASKS, crosstask.VIDEOS, crosstask.VALIDATION, "annotations/*.csv"),
             "every step of the task, id = its number, with all its spans or none; recipe; task; train and val",
             SPANS + "; step numbers the task lacks; videos without annotations", "reference", crosstask.read,
+            training=(),  # its test sets are drawn from all videos but "val"
         ),
         Dataset(
             "coin", "the steps of 180 everyday tasks in 11,827 videos",
