@@ -1,6 +1,7 @@
 """The choice of the recogniser: the fast English model, or, where its words are doubtful, a multilingual one."""
 
 import logging
+from collections.abc import Sequence
 from typing import Protocol
 
 from stepline.asr.audio_windows import AudioWindow, WindowTranscript
@@ -18,13 +19,20 @@ CURE = "perhaps it is not English: pip install 'stepline[multilingual]' adds Whi
 
 
 class Recogniser(Protocol):
-    """What every recogniser has: a name, the language it listens for (None = not known yet), and `read`."""
+    """What every recogniser has: a name, the language it listens for (None = not known yet), and `read`.
+
+    at_once: windows that are best given together, to `read_many`.
+    """
 
     name: str
     language: str | None
+    at_once: int
 
     def read(self, window: AudioWindow, *, beam: int | None = None) -> WindowTranscript:
         """Return what is said in the window."""
+
+    def read_many(self, windows: Sequence[AudioWindow]) -> list[WindowTranscript]:
+        """Return what is said in each window; the language is known."""
 
 
 class RecogniserSwitch:
@@ -46,16 +54,27 @@ class RecogniserSwitch:
         """What to add to a doubt about the words; empty when the model knows other languages already."""
         return f"; {CURE}" if self.name == ENGLISH_ONLY and not weights_installed(MULTILINGUAL) else ""
 
-    def read(self, window: AudioWindow) -> WindowTranscript:
-        """Return what is said in the window; a reading that repeats itself is tried once more with another beam."""
+    @property
+    def at_once(self) -> int:
+        """How many windows to give together: one until the language is known."""
+        if self._recogniser is None or self._recogniser.language is None or self._undecided:
+            return 1
+        return self._recogniser.at_once
+
+    def read_many(self, windows: Sequence[AudioWindow]) -> list[WindowTranscript]:
+        """Return what is said in each window; a reading that repeats itself is tried once more with another beam."""
         self._recogniser = self._recogniser or _load_recogniser(self._settings)
-        transcript = self._recogniser.read(window)
-        if self._undecided and transcript.log_probability is not None:
-            transcript = self._decide(window, transcript)
-        if _repeats_itself(transcript) and self._settings.retry_beam != self._settings.beam:
-            again = self._recogniser.read(window, beam=self._settings.retry_beam)
-            transcript = transcript if _repeats_itself(again) else again
-        return transcript
+        if len(windows) > 1:
+            transcripts = self._recogniser.read_many(windows)
+        else:
+            transcripts = [self._recogniser.read(windows[0])]
+            if self._undecided and transcripts[0].log_probability is not None:
+                transcripts = [self._decide(windows[0], transcripts[0])]
+        for index, transcript in enumerate(transcripts):
+            if _repeats_itself(transcript) and self._settings.retry_beam != self._settings.beam:
+                again = self._recogniser.read(windows[index], beam=self._settings.retry_beam)
+                transcripts[index] = transcript if _repeats_itself(again) else again
+        return transcripts
 
     def _decide(self, window: AudioWindow, transcript: WindowTranscript) -> WindowTranscript:
         """Ask the multilingual model what language an unsure first reading is in; read again with it if not English."""

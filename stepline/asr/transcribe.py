@@ -3,8 +3,11 @@
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
-from stepline.asr.audio_windows import AudioWindow, AudioWindower
+import numpy as np
+
+from stepline.asr.audio_windows import AudioWindow, AudioWindower, WindowTranscript
 from stepline.asr.hallucinations import SpeechEvidence, hallucination_reasons
 from stepline.asr.recogniser import RecogniserSwitch
 from stepline.asr.sentences import ends_sentence, split_sentences
@@ -32,22 +35,25 @@ class TranscriptionResult:
 def transcribe(blocks: Iterable[AudioBlock], settings: AsrSettings = DEFAULTS) -> TranscriptionResult:
     """Return what is said in the sound, sentence by sentence, and what was not believed.
 
-    Sound comes in blocks of any length, in order; memory holds one window. No sound gives an empty transcript.
+    Sound comes in blocks of any length, in order; memory holds one window, on a GPU the windows that it reads at once.
+    These are taken as one: a sentence may begin in one and end in the next. No sound gives an empty transcript.
     Raises ModelError when the model is missing or damaged, SettingsError for a language that it does not know.
     """
     recogniser, windower = RecogniserSwitch(settings), AudioWindower(settings)
     kept: list[Sentence] = []
     dropped: list[Rejected] = []
     language: str | None = None
-    for window in windower.windows(blocks):
-        read = recogniser.read(window)
-        sentences = split_sentences(read.words, pause=settings.pause, longest=settings.longest)
-        resume = _resume(sentences, window, settings)
+    windows = windower.windows(blocks)
+    while some := list(islice(windows, recogniser.at_once)):
+        reads = recogniser.read_many(some)
+        words = [word for read in reads for word in read.words]
+        sentences = split_sentences(words, pause=settings.pause, longest=settings.longest)
+        resume = _resume([each for each in sentences if each.span.end > some[-1].start], some[-1], settings)
         if resume is not None:
             sentences = [sentence for sentence in sentences if sentence.span.start < windower.resume(resume)]
-        language = read.language if sentences else language
-        voices = [window.voiced(sentence.span.start, sentence.span.end) for sentence in sentences]
-        evidence = [SpeechEvidence(float(v.mean()) if len(v) else 0.0, read.log_probability) for v in voices]
+        if sentences:
+            language = next((read.language for read in reversed(reads) if read.language is not None), None)
+        evidence = [_evidence(sentence, some, reads) for sentence in sentences]
         reasons = hallucination_reasons(sentences, evidence, settings)
         for sentence, reason in zip(sentences, reasons, strict=True):
             if reason is None:
@@ -59,6 +65,14 @@ def transcribe(blocks: Iterable[AudioBlock], settings: AsrSettings = DEFAULTS) -
     log.info("heard %d sentences, left out %d", len(kept), len(dropped))
     whole = Transcript(language=language, sentences=tuple(in_order), recogniser=recogniser.name)
     return TranscriptionResult(whole, tuple(dropped))
+
+
+def _evidence(sentence: Sentence, windows: Sequence[AudioWindow], reads: Sequence[WindowTranscript]) -> SpeechEvidence:
+    """Return the mean voice of a sentence, and how sure the window was read in which it begins."""
+    start, end = sentence.span.start, sentence.span.end
+    inside = [k for k, window in enumerate(windows) if window.start < end and start < window.end] or [len(windows) - 1]
+    voice = np.concatenate([windows[k].voiced(start, end) for k in inside])
+    return SpeechEvidence(float(voice.mean()) if len(voice) else 0.0, reads[inside[0]].log_probability)
 
 
 def _resume(sentences: Sequence[Sentence], window: AudioWindow, settings: AsrSettings) -> float | None:

@@ -1,20 +1,27 @@
-"""Whisper through faster-whisper: one window of sound to words with times."""
+"""Whisper through faster-whisper: windows of sound to words with times, one by one, or on a GPU many at once."""
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import chain
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from stepline.asr.audio_windows import AudioWindow, WindowTranscript
 from stepline.asr.settings import AsrSettings
 from stepline.asr.vad import find_speech
+from stepline.device import current_device
 from stepline.errors import ModelError, SettingsError
 from stepline.media.audio import SAMPLE_RATE, Samples
 from stepline.records import Span, Word
 from stepline.weights import find_weights
 
+Runs: TypeAlias = Sequence[tuple[int, int]]  # of speech, (first, last + 1) samples of a window
 SHORTEST_WORD = 0.02  # s, one step of Whisper's clock
+AT_ONCE = 16  # windows that a GPU reads together; for speed alone
+SLOT = 30  # s of sound that Whisper reads; in a batch each window begins a slot of its own
+FRAME_RATE = 100  # Whisper's frames a second, in which a segment says where its slot begins
 
 
 class Whisper:
@@ -25,13 +32,15 @@ class Whisper:
 
         self.name = name
         self._settings = settings
-        path = find_weights(name)
+        path, place = find_weights(name), current_device().recognition(settings.compute)
+        self._on_cpu = place["device"] == "cpu"
+        self.at_once = 1 if self._on_cpu else AT_ONCE
         try:
-            self._model = WhisperModel(
-                str(path), device="cpu", compute_type=settings.compute, cpu_threads=settings.threads
-            )
+            self._model = WhisperModel(str(path), **place, cpu_threads=settings.threads)
         except (RuntimeError, ValueError, OSError) as error:
             said = " ".join(str(error).split())
+            if not self._on_cpu and (path / "model.bin").is_file():
+                raise ModelError(f"{path}: cannot be loaded on a GPU ({said}); use --device cpu") from error
             raise ModelError(f"{path}: not a CTranslate2 Whisper model ({said}); give such a folder") from error
         self.language = _check_language(name, language or settings.language, self._model)
 
@@ -40,25 +49,71 @@ class Whisper:
         runs = _speech(window, self._settings)
         if not runs:
             return WindowTranscript(())
-        segments, info = self._model.transcribe(
-            _join_runs(window, runs),
-            language=self.language,
-            beam_size=beam or self._settings.beam,
-            temperature=0.0,  # sampling would give other words on the next run
-            condition_on_previous_text=False,  # a loop in one window must not reach the next
-            without_timestamps=True,  # one reading a window; the word times come from cross-attention
-            word_timestamps=True,
-            no_speech_threshold=None,  # hallucinations.py doubts, and says why
-            vad_filter=False,  # done above, once
-        )
+        with self._gpu_errors():
+            segments, info = self._model.transcribe(_join_runs(window, runs), **self._options(beam))
+            segment = next(iter(segments), None)
         if self.language is None:
             self.language = str(info.language)
-        segment = next(iter(segments), None)
-        if segment is None:
-            return WindowTranscript((), str(info.language))
+        return self._transcript(window, runs, [] if segment is None else [segment], str(info.language))
+
+    def read_many(self, windows: Sequence[AudioWindow]) -> list[WindowTranscript]:
+        """Return what is said in each window, the model reading `at_once` of them together; the language is known."""
+        from faster_whisper import BatchedInferencePipeline
+
+        voiced = {index: runs for index, window in enumerate(windows) if (runs := _speech(window, self._settings))}
+        transcripts = [WindowTranscript(()) for _ in windows]
+        if not voiced:
+            return transcripts
+        sound = np.zeros(len(voiced) * SLOT * SAMPLE_RATE, np.float32)
+        clips = []
+        for slot, (index, runs) in enumerate(voiced.items()):
+            joined = _join_runs(windows[index], runs)
+            sound[slot * SLOT * SAMPLE_RATE :][: len(joined)] = joined
+            clips.append({"start": slot * SLOT, "end": slot * SLOT + (len(joined) + 0.5) / SAMPLE_RATE})
+        pipeline = BatchedInferencePipeline(self._model)
+        with self._gpu_errors():
+            segments, info = pipeline.transcribe(
+                sound, **self._options(None), clip_timestamps=clips, batch_size=self.at_once
+            )
+            found = list(segments)
+        for slot, (index, runs) in enumerate(voiced.items()):
+            own = [segment for segment in found if segment.seek == slot * SLOT * FRAME_RATE and segment.text.strip()]
+            transcripts[index] = self._transcript(windows[index], runs, own, str(info.language), slot * SLOT)
+        return transcripts
+
+    def _options(self, beam: int | None) -> dict[str, Any]:
+        return {
+            "language": self.language,
+            "beam_size": beam or self._settings.beam,
+            "temperature": 0.0,  # sampling would give other words on the next run
+            "condition_on_previous_text": False,  # a loop in one window must not reach the next
+            "without_timestamps": True,  # one reading a window; the word times come from cross-attention
+            "word_timestamps": True,
+            "no_speech_threshold": None,  # hallucinations.py doubts, and says why
+            "vad_filter": False,  # done above, once
+        }
+
+    def _transcript(
+        self, window: AudioWindow, runs: Runs, segments: Sequence[Any], language: str, begin: int = 0
+    ) -> WindowTranscript:
+        """Return a window's words. begin: seconds of the sound that was read at which its speech begins."""
+        if not segments:
+            return WindowTranscript((), language)
         timestamps = _SpeechTimestamps(window.start, runs, self._settings.longest_word)
-        words = tuple(_word(word, timestamps) for word in segment.words or ())
-        return WindowTranscript(words, str(info.language), float(segment.avg_logprob))
+        spoken: Iterable[Any] = chain.from_iterable(segment.words or () for segment in segments)
+        words = tuple(_word(word, timestamps, begin) for word in spoken)
+        return WindowTranscript(words, language, float(segments[0].avg_logprob))
+
+    @contextmanager
+    def _gpu_errors(self) -> Iterator[None]:
+        """Raise ModelError where a GPU fails: short of memory, or without the libraries that CTranslate2 needs."""
+        try:
+            yield
+        except RuntimeError as error:
+            if self._on_cpu:
+                raise
+            said = " ".join(str(error).split())
+            raise ModelError(f"{self.name}: recognition failed on the GPU ({said}); use --device cpu") from error
 
     def detect(self, window: AudioWindow) -> tuple[str, float]:
         """Return the most likely language of the window's speech and its probability; the window holds speech."""
@@ -70,7 +125,7 @@ class Whisper:
 class _SpeechTimestamps:
     """Maps seconds of the joined speech back to seconds of the video."""
 
-    def __init__(self, start: float, runs: Sequence[tuple[int, int]], longest: float) -> None:
+    def __init__(self, start: float, runs: Runs, longest: float) -> None:
         self._start = start
         self._longest = longest
         self._runs = [(first / SAMPLE_RATE, last / SAMPLE_RATE) for first, last in runs]
@@ -94,7 +149,7 @@ def _speech(window: AudioWindow, settings: AsrSettings) -> list[tuple[int, int]]
     return [(first, min(last, len(window.samples))) for first, last in runs]
 
 
-def _join_runs(window: AudioWindow, runs: Sequence[tuple[int, int]]) -> Samples:
+def _join_runs(window: AudioWindow, runs: Runs) -> Samples:
     return np.concatenate([window.samples[first:last] for first, last in runs])
 
 
@@ -109,7 +164,8 @@ def _check_language(name: str, wanted: str | None, model: Any) -> str | None:
     return wanted
 
 
-def _word(word: Any, timestamps: _SpeechTimestamps) -> Word:
-    span, probability = timestamps.span(float(word.start), float(word.end)), float(word.probability)
+def _word(word: Any, timestamps: _SpeechTimestamps, begin: int) -> Word:
+    span = timestamps.span(float(word.start) - begin, float(word.end) - begin)
+    probability = float(word.probability)
     confidence = min(1.0, max(0.0, probability)) if math.isfinite(probability) else 0.0
     return Word(text=str(word.word), span=span, confidence=confidence)

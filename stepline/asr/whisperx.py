@@ -3,11 +3,12 @@
 The package is not a requirement: `pip install 'stepline[whisperx]'`. Its models come by name or by path.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stepline.asr.audio_windows import AudioWindow, WindowTranscript
 from stepline.asr.settings import AsrSettings
+from stepline.device import current_device
 from stepline.errors import ModelError
 from stepline.records import Span, Word
 
@@ -17,6 +18,8 @@ BATCH = 8  # stretches of speech that whisperx reads at once
 
 class WhisperX:
     """WhisperX, loaded at the first window; `read` turns a window into aligned words."""
+
+    at_once = 1  # it makes batches of a window's own speech
 
     def __init__(self, settings: AsrSettings) -> None:
         self.name = f"whisperx {settings.model or DEFAULT_MODEL}"
@@ -40,14 +43,20 @@ class WhisperX:
         language = str(result.get("language") or self.language or "en")
         self.language = self.language or language
         aligner, metadata = self._aligner(language)
-        aligned = self._package.align(result["segments"], aligner, metadata, window.samples, "cpu")
+        aligned = self._package.align(result["segments"], aligner, metadata, window.samples, current_device().name)
         words = [_word(word, window.start) for part in aligned["segments"] for word in part.get("words", ())]
         return WindowTranscript(tuple(words), language)
+
+    def read_many(self, windows: Sequence[AudioWindow]) -> list[WindowTranscript]:
+        """Return what is said in each window."""
+        return [self.read(window) for window in windows]
 
     def _aligner(self, language: str) -> tuple[Any, Any]:
         if language not in self._aligners:
             try:
-                self._aligners[language] = self._package.load_align_model(language_code=language, device="cpu")
+                self._aligners[language] = self._package.load_align_model(
+                    language_code=language, device=current_device().name
+                )
             except (ValueError, OSError, RuntimeError) as error:
                 failure = f"no alignment model for {language!r} ({' '.join(str(error).split())})"
                 raise ModelError(f"whisperx: {failure}; set asr.recogniser=whisper") from error
@@ -59,8 +68,7 @@ def _load(package: Any, settings: AsrSettings) -> Any:
     try:
         return package.load_model(
             name,
-            "cpu",
-            compute_type=settings.compute,
+            **current_device().recognition(settings.compute),
             language=settings.language,
             threads=settings.threads,
             asr_options={"beam_size": settings.beam},

@@ -32,6 +32,7 @@ PATH = click.Path(path_type=Path)
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 store_option = click.option("--features", type=PATH, required=True, help="Store of the videos' features.")
+
 exclude_option = click.option("--exclude", multiple=True, type=PATH, help="A list of evaluation videos.")
 
 
@@ -92,11 +93,40 @@ def together(*options: Callable[[F], F]) -> Callable[[F], F]:
     return add
 
 
+COMPUTE = "stepline.compute"  # in a context's notes
+
+
+def _note_compute(context: click.Context, _: click.Parameter, value: str) -> None:
+    context.meta[COMPUTE] = value
+
+
+def _set_device(context: click.Context, _: click.Parameter, value: str) -> None:
+    from stepline.device import set_device
+
+    set_device(value, context.meta.get(COMPUTE, "auto"))
+
+
+# Of every command that trains a network, or runs one; it decides for the whole process, no command passes it on.
+device_option = click.option(
+    "--device", default="auto", show_default=True, expose_value=False, callback=_set_device,
+    help="Where networks run: auto (a GPU where there is one), cpu, cuda, cuda:N or mps.",
+)  # fmt: skip
+device_options: Callable[[F], F] = together(
+    device_option,
+    click.option(
+        "--compute-type", type=click.Choice(["auto", "float32", "bf16", "float16"]), default="auto", show_default=True,
+        expose_value=False, is_eager=True, callback=_note_compute,
+        help="Their numbers; auto: float32, but recognition on a GPU in float16.",
+    ),
+)  # fmt: skip
+
+
 # What every command takes that recognises speech.
 speech_options: Callable[[F], F] = together(
     settings_options("One setting, e.g. asr.beam=5.", "A TOML file of settings (docs/settings.md)."),
     click.option("--model", help="Recogniser: whisper-tiny.en, whisper-base or a CTranslate2 folder."),
     click.option("--captions", type=PATH, help="Captions to use instead of recognition."),
+    device_options,
 )
 
 

@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stepline.cli.common import PATH, Group, curation_bar, json_option, print_data, say, serve_until_stopped, set_option
+from stepline.cli.common import (
+    PATH,
+    Group,
+    curation_bar,
+    device_option,
+    json_option,
+    print_data,
+    say,
+    serve_until_stopped,
+    set_option,
+)
 
 if TYPE_CHECKING:
     from stepline.curate.audit.sample import AuditSample
@@ -49,6 +59,7 @@ def curate() -> None:
 @click.option("--retry-failed", is_flag=True, help="Try again what failed before.")
 @click.option("--dry-run", is_flag=True, help="Work on a sample, tell what the whole would take, and end.")
 @set_option("One setting, e.g. limits.seconds=600.")
+@device_option
 @json_option
 def run(source: str, recipe: str, out: str, **options: Any) -> None:
     """Take every video of SOURCE through a recipe and write the dataset, its card and its report.
@@ -139,6 +150,7 @@ def _table(state: "RunStatus") -> str:
 @curate.command("report")
 @click.argument("out")
 @set_option("One setting, e.g. points=200.")
+@device_option
 def report(out: str, overrides: tuple[str, ...]) -> None:
     """Write OUT/report.html again: with the audit's verdicts so far, or with other settings of the report.
 
@@ -160,6 +172,7 @@ def report(out: str, overrides: tuple[str, ...]) -> None:
 @click.option("--import", "files", multiple=True, type=PATH, help="Verdicts saved elsewhere.")
 @click.option("--table", is_flag=True, help="Print the table and end; nothing is served.")
 @set_option("One setting, e.g. audit_videos=20.")
+@device_option
 def audit(out: str, port: int, browse: bool, files: tuple[Path, ...], table: bool, overrides: tuple[str, ...]) -> None:
     """Serve the report of OUT on this machine to people who check its sample; print the table they give.
 

@@ -13,6 +13,8 @@ import click
 from stepline.cli.common import (
     PATH,
     Group,
+    device_option,
+    device_options,
     exclude_option,
     json_option,
     one_writer,
@@ -160,6 +162,7 @@ def text_base() -> None:
 @click.option("--licence", help="Licence of the texts whose source states none.")
 @click.option("--append", is_flag=True, help="Add to the base that is there.")
 @base_settings_options
+@device_option
 @one_writer
 def build(sources: tuple[Path, ...], out: Path, licence: str | None, append: bool, **options: Any) -> None:
     """Build a base of SOURCES: csv (RecipeNLG), JSON, Parquet, .txt and .md, or folders of them.
@@ -180,6 +183,7 @@ def build(sources: tuple[Path, ...], out: Path, licence: str | None, append: boo
 @click.argument("base", type=PATH)
 @click.option("--engine", type=click.Choice(ENGINES), default="lists", show_default=True, help="lists needs no FAISS.")
 @base_settings_options
+@device_option
 def index(base: Path, engine: str, **options: Any) -> None:
     """Add an approximate index to BASE and measure its recall against exact search.
 
@@ -218,6 +222,7 @@ def show(base: Path, as_json: bool) -> None:
 @click.argument("texts", nargs=-1, required=True)
 @click.option("-k", "count", type=click.IntRange(min=1), default=3, show_default=True, help="Steps a text.")
 @click.option("--engine", type=click.Choice(("exact", *ENGINES)), help="By default the index built last, if any.")
+@device_option
 def ask(base: Path, texts: tuple[str, ...], count: int, engine: str | None) -> None:
     """Print the steps of BASE that are nearest to each of TEXTS: cosine, step, source.
 
@@ -270,6 +275,7 @@ HEARD = "heard"  # folder in --out for what is said in given video files
 @preset_option("sieve-swap")
 @settings_options("One setting, e.g. match.similarity=0.7.", "A TOML file of settings (docs/settings.md).")
 @click.option("--json", "as_json", is_flag=True, help="Print the counts as JSON.")
+@device_options
 @one_writer
 def sieve_swap(videos: tuple[Path, ...], base: Path, out: Path, **options: Any) -> None:
     """Sieve the narration of VIDEOS and swap it for the nearest human-written steps of a text base.

@@ -8,7 +8,16 @@ from typing import Any
 
 import click
 
-from stepline.cli.common import PATH, chosen_settings, preset_option, print_data, say, settings_options, together
+from stepline.cli.common import (
+    PATH,
+    chosen_settings,
+    device_options,
+    preset_option,
+    print_data,
+    say,
+    settings_options,
+    together,
+)
 from stepline.errors import SettingsError, StoreError
 
 
@@ -98,6 +107,7 @@ benchmark_options = together(
     click.option("--subset", help="Only this split of the reference."),
     preset_option("predict"),
     settings_options("One setting."),
+    device_options,
 )
 
 

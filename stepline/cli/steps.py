@@ -16,6 +16,7 @@ from stepline.cli.common import (
     PATH,
     chosen_settings,
     complain,
+    device_options,
     json_option,
     out_option,
     print_data,
@@ -129,6 +130,7 @@ def _say_warnings(record: "Record", prefix: str = "") -> None:
 
 @click.command()
 @out_option("Folder.", default="out")
+@device_options
 def demo(out: Path) -> None:
     """Find the steps of the demo video that comes with Stepline, and name the page that shows them.
 
@@ -181,6 +183,7 @@ def transcribe(video: Path, form: str, **options: Any) -> None:
 @click.option("--weights", help="The backbone's checkpoint.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 @settings_options("One setting.")
+@device_options
 def ground(source: Path, **options: Any) -> None:
     """Find lines of text in SOURCE, a video or a file of ready features: the seconds in which each is shown, if any.
 
@@ -268,6 +271,7 @@ def _why_nobody_judged(record: "Record") -> str:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, of several sources a line each, not a table.")
 @click.option("--force", is_flag=True, help="Do again what is done.")
 @settings_options("One setting, e.g. procx.choose=apart.")
+@device_options
 def describe(sources: tuple[Path, ...], **options: Any) -> None:
     """Find the steps of SOURCES and say what is done in each, from the pictures alone.
 

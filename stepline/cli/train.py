@@ -17,6 +17,7 @@ import click
 from stepline.cli.common import (
     PATH,
     Group,
+    device_option,
     exclude_option,
     json_option,
     one_writer,
@@ -57,6 +58,7 @@ def train() -> None:
 @click.option("--start", type=PATH, help="Network to train on: ours, or the authors' .pth.")
 @preset_option("train nasva")
 @settings_options("One setting, e.g. train.epochs=3.")
+@device_option
 @tensorboard_option
 @json_option
 @one_writer
@@ -157,6 +159,7 @@ def progress_report(out: Path, *, tensorboard: bool) -> Iterator[Callable[["Prog
 @click.option("--seeds", type=click.IntRange(min=1), default=1, show_default=True, help="Trainings; mean and spread.")
 @preset_option("train procx")
 @settings_options("One setting, e.g. train.epochs=3.")
+@device_option
 @tensorboard_option
 @json_option
 @one_writer
@@ -228,6 +231,7 @@ def _say_seeds(results: "list[SeedResult]", *, as_json: bool) -> None:
 @run_option
 @preset_option("train wys2")
 @settings_options("One setting, e.g. labels.kind=vr.")
+@device_option
 @json_option
 @one_writer
 def train_wys2(
@@ -280,6 +284,7 @@ def train_wys2(
               "sentences vectors. Without it, pictures alone count.")  # fmt: skip
 @run_option
 @settings_options("One setting, e.g. train.epochs=40.")
+@device_option
 @json_option
 @one_writer
 def train_summarizer(
@@ -334,6 +339,7 @@ def train_summarizer(
 @click.option("--rounds", type=click.IntRange(min=0, max=20), help="Times that labels are made anew.  [default: 1]")
 @preset_option("refine")
 @settings_options("One setting, e.g. rounds.teachers=1.")
+@device_option
 @json_option
 @one_writer
 def refine(dataset: str, features: Path, out: Path, settings_file: Path | None, **options: Any) -> None:

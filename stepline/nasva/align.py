@@ -30,6 +30,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from stepline.device import current_device, device_of
 from stepline.errors import ShapeError
 from stepline.grounding.said_to_shown import Array
 from stepline.grounding.speech import grow_window
@@ -141,7 +142,7 @@ def _passes(
     aligner: Aligner, video: Matrix, vectors: Matrix, parts: Sequence[AlignmentWindow], settings: AlignerSettings
 ) -> Iterator[tuple[AlignmentWindow, Matrix, Matrix | None]]:
     """Yield each window with its scores (texts, rows) and alignability logits (texts,), cut back to what is real."""
-    device = next(aligner.parameters()).device
+    device = device_of(aligner)
     was_training = aligner.training
     aligner.eval()
     try:
@@ -158,10 +159,11 @@ def _passes(
                 for part in some
             ]
             batch = collate(samples, longest=len(video))
-            with torch.inference_mode(), torch.autocast(device.type, torch.bfloat16, enabled=settings.bf16):
+            bf16 = torch.autocast(device.type, torch.bfloat16)
+            with torch.inference_mode(), bf16 if settings.bf16 else current_device().autocast():
                 aligned = aligner(batch.to(device))
-                scores = aligned.scores.cpu().numpy()  # (B, K, T)
-                logits = None if aligned.alignable is None else aligned.alignable.cpu().numpy()
+                scores = aligned.scores.float().cpu().numpy()  # (B, K, T)
+                logits = None if aligned.alignable is None else aligned.alignable.float().cpu().numpy()
             for row, part in enumerate(some):
                 own = scores[row, : part.last - part.first, : part.end - part.start]
                 yield part, own, None if logits is None else logits[row, : part.last - part.first]

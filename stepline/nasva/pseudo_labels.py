@@ -20,6 +20,7 @@ from typing import TypeAlias
 import numpy as np
 import torch
 
+from stepline.device import device_of
 from stepline.errors import ShapeError, StoreError
 from stepline.grounding.speech import grow_window
 from stepline.nasva.dataset import labelled_sample
@@ -216,7 +217,7 @@ def alignable_logits(network: Aligner, samples: Sequence[Sample]) -> list[Matrix
 def _aligned(network: Aligner, samples: Sequence[Sample]) -> Iterator[tuple[tuple[int, ...], AlignerOutput]]:
     """Yield what the network says of each batch, and which samples the batch holds."""
     network.eval()
-    device = next(network.parameters()).device
+    device = device_of(network)
     lengths = samples.lengths if hasattr(samples, "lengths") else [len(sample.video) for sample in samples]
     for chosen in length_buckets(lengths, VIDEOS_A_BATCH, seed=0, epoch=0):
         batch = collate([samples[index] for index in chosen], max(MAX_ROWS, *lengths))

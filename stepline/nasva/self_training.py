@@ -16,7 +16,6 @@ Letters: K texts, T feature rows.
 import hashlib
 import json
 import logging
-import os
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +25,7 @@ from pathlib import Path
 
 import numpy as np
 
-from stepline.errors import SettingsError, ShapeError, StoreError
+from stepline.errors import ShapeError, StoreError
 from stepline.nasva.checkpoint import FeatureSpace, read_aligner, write_aligner
 from stepline.nasva.model import Aligner
 from stepline.nasva.pseudo_labels import (
@@ -53,7 +52,7 @@ from stepline.nasva.train import train_aligner
 from stepline.records import Matrix
 from stepline.storage import write_atomic
 from stepline.training.batches import Sample
-from stepline.training.distributed import start_processes
+from stepline.training.distributed import one_process, start_processes
 from stepline.training.loop import Progress
 from stepline.training.run_folder import claim_run_folder, versions
 from stepline.training.settings import NO_EFFECT_ON_RESULT, TrainSettings
@@ -93,8 +92,7 @@ class SelfTraining:
         Raises ShapeError when hardly a text keeps a label, SettingsError when the folder holds another run or torchrun
         started several processes, StoreError when a file of it is damaged.
         """
-        if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-            raise SettingsError("self-training runs in one process, not in several; start it without torchrun")
+        one_process("self-training")
         self._claim()
         reports = self._reports()
         while not self._done(reports):

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from stepline.datasets.excluded import read_excluded
+from stepline.device import device_of
 from stepline.errors import DatasetError, ShapeError
 from stepline.features import FeatureStore
 from stepline.nasva.checkpoint import FILE, read_aligner, write_aligner
@@ -66,7 +67,7 @@ def aligner_task(samples: Sequence[Sample], settings: AlignerLossSettings) -> Tr
     """Return what training learns: samples of videos of like length together, some with their texts shuffled."""
 
     def losses(network: nn.Module, chosen: Sequence[Sample]) -> list[Loss]:
-        batch = collate(chosen).to(next(network.parameters()).device)
+        batch = collate(chosen).to(device_of(network))
         alignment = network(batch)
         terms = [grounding_loss(alignment, batch, settings)]
         if alignment.alignable is not None:
@@ -97,7 +98,7 @@ def aligner_scorer(
     """Return the scorer of held-out samples; "recall": R@1 of their labels, "loss": what a text loses, negative."""
 
     def measure(network: nn.Module, chosen: Sequence[Sample]) -> tuple[float, float]:
-        batch = collate(chosen).to(next(network.parameters()).device)
+        batch = collate(chosen).to(device_of(network))
         alignment = network(batch)
         if score == "recall":
             right, labelled = recall_counts(alignment, batch)

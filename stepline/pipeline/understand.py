@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
 
+from stepline.device import current_device
 from stepline.errors import MediaError, SettingsError
 from stepline.pipeline.describe import describe_pictures
 from stepline.pipeline.networks import Networks, fingerprint, load_networks
@@ -132,6 +133,8 @@ def understand(
         "judge": judge,
         "describer": pictures.network,
     }
+    if current_device().label != "cpu":
+        models["device"] = current_device().label
     record = Record(
         id=request.id,
         video=Video(id=request.id, path=str(request.path.absolute()), duration=duration, sha256=digest),
@@ -241,7 +244,7 @@ def extract_features(
 
     backbone = load_backbone(vision)
     ready = backbone.features(request.id) if isinstance(backbone, PrecomputedBackbone) else None
-    encoder = VideoEncoder(backbone, rate=vision.rate, batch=vision.batch)
+    encoder = VideoEncoder(backbone, rate=vision.rate, batch=current_device().batch(vision.batch))
     meter = ActivityMeter(rate=vision.rate, cut_ratio=vision.cut_ratio, cut_floor=vision.cut_floor)
     rate, measured = vision.rate * max(FRAMES_A_ROW, frames_per_row(backbone)), 0
     reader = MediaReader(

@@ -17,6 +17,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from stepline.device import current_device, device_of
 from stepline.errors import SettingsError, ShapeError
 from stepline.procx.batch import stack_videos
 from stepline.procx.beam_search import Caption, generate
@@ -129,9 +130,10 @@ def propose(model: ProcX, values: Sequence[Matrix], durations: Sequence[float]) 
     Raises ShapeError for features of another width.
     """
     batch = stack_videos(values, durations, model.settings.rows, model.settings.features)
-    output = model(batch.to(next(model.parameters()).device))
+    with current_device().autocast():
+        output = model(batch.to(device_of(model)))
     predictions = output.predictions
-    confidence = predictions.logits[-1].sigmoid().double().cpu().numpy()  # (B, N)
+    confidence = predictions.logits[-1].float().sigmoid().double().cpu().numpy()  # (B, N)
     spans = boxes_to_spans(predictions.boxes[-1].float()).clamp(0.0, 1.0).double().cpu().numpy()  # (B, N, 2)
     counts = predictions.counts[-1].double().cpu().numpy()  # (B, C)
     rows = zip(durations, confidence, spans, counts, strict=True)
@@ -180,8 +182,9 @@ def _caption_part(
         longest = model.settings.captioner.longest_transcript
         tokens, pad = pad_tokens([vocabulary.encode(text)[:longest] for text in texts])  # (M, A) each
         speech = tokens.to(device), pad.to(device)
-    context = model.context(proposals.output, QueryIndex.last_layer(rows[:, 0], rows[:, 1]), *speech)
-    captions: list[Caption] = generate(model.captioner, context, search)
+    with current_device().autocast():
+        context = model.context(proposals.output, QueryIndex.last_layer(rows[:, 0], rows[:, 1]), *speech)
+        captions: list[Caption] = generate(model.captioner, context, search)
     return captions
 
 

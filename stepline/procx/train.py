@@ -20,6 +20,7 @@ import torch
 from torch import nn
 
 from stepline.datasets.excluded import read_excluded
+from stepline.device import device_of
 from stepline.errors import ModelError, SettingsError
 from stepline.evaluate.soda import soda
 from stepline.features import FeatureStore
@@ -293,7 +294,7 @@ def procx_task(
     rates = count_frequencies(counts, model.most_steps + 1) if len(samples) else None  # the loop refuses none
 
     def losses(network: nn.Module, batch: Sequence[StepSample]) -> Sequence[Loss]:
-        device = next(network.parameters()).device
+        device = device_of(network)
         collated = collate(batch, vocabulary, model).to(device)
         return training_losses(network, collated, loss, None if rates is None else rates.to(device))
 

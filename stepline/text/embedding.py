@@ -10,24 +10,28 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stepline.device import Device, current_device
 from stepline.records import Matrix
 from stepline.weights import find_weights
 
 if TYPE_CHECKING:
     from stepline.text.encoder import SentenceEncoder
 
-_loaded: dict[Path, "SentenceEncoder"] = {}  # one model a folder, kept for the life of the process
+_loaded: dict[tuple[Path, Device], "SentenceEncoder"] = {}  # one model a folder, kept for the life of the process
 _loading = threading.Lock()
+BATCH = 32  # texts at once, on a CPU
 
 
-def embed(texts: Sequence[str], *, model: str = "minilm", batch: int = 32) -> Matrix:
+def embed(texts: Sequence[str], *, model: str = "minilm", batch: int | None = None) -> Matrix:
     """Return one unit vector a text: (N, D) float32, D = 384 for MiniLM; no texts give (0, D).
 
     model: a name that `find_weights` knows, or a folder in the sentence-transformers layout (BERT or MPNet).
-    batch only trades memory for speed: texts of similar length go together, and padding changes nothing.
+    batch only trades memory for speed (None: 32, on a GPU more): texts of similar length go together, and padding
+    changes nothing.
     Raises ModelError when the model is missing, damaged or of another kind.
     """
     encoder = load_encoder(model)
+    batch = batch or encoder.device.batch(BATCH)
     vectors = np.empty((len(texts), encoder.dim), dtype=np.float32)
     tokens = encoder.tokenize(texts)
     longest_first = sorted(range(len(tokens)), key=lambda row: -len(tokens[row]))
@@ -38,11 +42,11 @@ def embed(texts: Sequence[str], *, model: str = "minilm", batch: int = 32) -> Ma
 
 
 def load_encoder(model: str = "minilm") -> "SentenceEncoder":
-    """Return the encoder, loading it at its first use; safe to call from several threads."""
-    folder = find_weights(model)
+    """Return the encoder on the process's device, loading it at its first use; safe to call from several threads."""
+    wanted = find_weights(model), current_device()
     with _loading:
-        if folder not in _loaded:
+        if wanted not in _loaded:
             from stepline.text.encoder import SentenceEncoder
 
-            _loaded[folder] = SentenceEncoder(folder)
-        return _loaded[folder]
+            _loaded[wanted] = SentenceEncoder(*wanted)
+        return _loaded[wanted]

@@ -23,6 +23,7 @@ from safetensors.torch import load_file
 from tokenizers import Tokenizer
 from torch import Tensor
 
+from stepline.device import Device, current_device
 from stepline.errors import ModelError
 from stepline.records import Matrix
 
@@ -132,10 +133,12 @@ UNUSED = ("pooler.", "embeddings.position_ids")  # what checkpoints carry beyond
 class SentenceEncoder:
     """Token ids to unit sentence vectors; immutable once loaded, so that threads may share it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, device: Device | None = None) -> None:
         self.config = read_encoder_config(folder)
         self.dim = self.config.width  # D of a sentence vector
-        self.weights = _load(folder / "model.safetensors", self.config)
+        self.device = device or current_device()
+        weights = _load(folder / "model.safetensors", self.config)
+        self.weights = {name: value.to(self.device.name) for name, value in weights.items()}
         path = folder / "tokenizer.json"
         try:
             self._tokenizer = Tokenizer.from_file(str(path))
@@ -153,26 +156,27 @@ class SentenceEncoder:
         longest = max(map(len, tokens))
         ids = torch.tensor([[*row, *[self.config.pad] * (longest - len(row))] for row in tokens])  # (B, L)
         token_pad = torch.tensor([[False] * len(row) + [True] * (longest - len(row)) for row in tokens])
-        with torch.inference_mode():
+        ids, token_pad = ids.to(self.device.name), token_pad.to(self.device.name)
+        with torch.inference_mode(), self.device.autocast():
             hidden = self._transform(ids, token_pad)  # (B, L, D)
             keep = (~token_pad).unsqueeze(2).float()
             pooled = hidden[:, 0] if self.config.pooling == "cls" else (hidden * keep).sum(1) / keep.sum(1)  # (B, D)
-            vectors: Matrix = F.normalize(pooled, dim=1).numpy()
+            vectors: Matrix = F.normalize(pooled.float(), dim=1).cpu().numpy()
         return vectors
 
     def _transform(self, ids: Tensor, token_pad: Tensor) -> Tensor:
         """Return the last layer's token vectors (B, L, D)."""
         weights = self.weights
         first = self.config.pad + 1 if self.config.kind == "mpnet" else 0
-        positions = torch.arange(first, first + ids.shape[1])
+        positions = torch.arange(first, first + ids.shape[1], device=ids.device)
         hidden = weights["embeddings.word_embeddings.weight"][ids]  # (B, L, D)
         hidden = hidden + weights["embeddings.position_embeddings.weight"][positions]
         if self.config.kind == "bert":
             hidden = hidden + weights["embeddings.token_type_embeddings.weight"][0]
         hidden = self._norm("embeddings.LayerNorm", hidden)
-        bias = torch.zeros(token_pad.shape).masked_fill(token_pad, float("-inf"))[:, None, None, :]  # (B, 1, 1, L)
+        bias = hidden.new_zeros(token_pad.shape).masked_fill(token_pad, float("-inf"))[:, None, None, :]  # (B, 1, 1, L)
         if self.config.kind == "mpnet":
-            buckets = distance_buckets(ids.shape[1], self.config.buckets)  # (L, L)
+            buckets = distance_buckets(ids.shape[1], self.config.buckets).to(ids.device)  # (L, L)
             distances = weights["encoder.relative_attention_bias.weight"][buckets]  # (L, L, H)
             bias = bias + distances.permute(2, 0, 1)  # (B, H, L, L)
         for layer in range(self.config.layers):

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from stepline.device import current_device
 from stepline.errors import ModelError, StoreError
 from stepline.records import Matrix
 from stepline.storage import atomic_path
@@ -24,7 +25,6 @@ from stepline.text_base.vectors import (
     Rows,
     VectorStore,
     as_tensor,
-    best_device,
     nearest_exact,
     read_array,
     read_vectors,
@@ -65,7 +65,7 @@ class InvertedLists:
         import torch
 
         effort = min(effort, len(self._centroids))
-        device = best_device()
+        device = current_device().name
         lists, _ = nearest_exact(queries, [(0, self._centroids)], effort)  # (N, P)
         order = np.argsort(lists, axis=None, kind="stable")
         askers = torch.from_numpy(order // effort).to(device)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from stepline.device import current_device
 from stepline.errors import ShapeError, StoreError
 from stepline.records import Matrix
 from stepline.storage import atomic_path
@@ -174,7 +175,7 @@ def nearest_exact(queries: Matrix, blocks: Iterable[Block], k: int = 1) -> tuple
 
     if k < 1 or queries.ndim != 2:
         raise ShapeError(f"queries {queries.shape}, k {k}: need (N, D) and k >= 1")
-    device = best_device()
+    device = current_device().name
     asked = torch.from_numpy(np.ascontiguousarray(queries, dtype=np.float32)).to(device)  # (N, D)
     best = Nearest(len(queries), k, device)
     room = torch.empty(QUERIES * TILE, device=device)
@@ -201,10 +202,3 @@ def as_tensor(vectors: npt.NDArray[Any], device: str) -> "Tensor":
     if not copied.dtype.isnative:
         copied = copied.astype(copied.dtype.newbyteorder("="))
     return torch.from_numpy(copied).to(device).float()
-
-
-def best_device() -> str:
-    """Return "cuda" where PyTorch sees a GPU, else "cpu"."""
-    import torch
-
-    return "cuda" if torch.cuda.is_available() else "cpu"

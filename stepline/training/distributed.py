@@ -11,30 +11,38 @@ import torch
 import torch.distributed as distributed
 from torch import Tensor, nn
 
-from stepline.errors import ModelError
-from stepline.training.settings import Device
+from stepline.device import device_of_run, set_device
+from stepline.errors import ModelError, SettingsError
 
 R = TypeVar("R")
 
 START_TIMEOUT = timedelta(hours=6)  # how long the others wait while the first prepares what all of them read
 
 
-def start_processes(device: Device = "auto") -> torch.device:
+def start_processes(device: str = "auto") -> torch.device:
     """Return the device of this process, and have it meet the others where a launcher (torchrun) started several.
 
-    accelerate reads what the launcher says and starts the group; alone, a process does not need it.
+    device: of the run's settings; what `--device` said wins. accelerate reads what the launcher says and starts the
+    group, each process on its own GPU; alone, a process does not need it.
     Raises ModelError when there are several processes and accelerate is missing, or no GPU where one is asked for.
     """
-    if device == "cuda" and not torch.cuda.is_available():
-        raise ModelError("train.device=cuda: torch sees no GPU here; install torch with CUDA, or use train.device=auto")
+    chosen = device_of_run(device)
     if int(os.environ.get("WORLD_SIZE", "1")) <= 1:
-        return torch.device("cpu" if device == "cpu" or not torch.cuda.is_available() else "cuda")
+        return torch.device(chosen.name)
     try:
         from accelerate import PartialState
     except ImportError as error:
         cure = "pip install 'stepline[train]'"
         raise ModelError(f"training in several processes needs accelerate, which is not here; {cure}") from error
-    return torch.device(PartialState(cpu=device == "cpu", timeout=START_TIMEOUT).device)
+    own = torch.device(PartialState(cpu=chosen.kind == "cpu", timeout=START_TIMEOUT).device)
+    set_device(str(own), chosen.compute)
+    return own
+
+
+def one_process(what: str) -> None:
+    """Raise SettingsError where a launcher (torchrun) started several processes for what runs in one."""
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise SettingsError(f"{what} runs in one process, not in several; start it without torchrun")
 
 
 def end_processes() -> None:

@@ -24,6 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from stepline.device import device_of
 from stepline.errors import ModelError, SettingsError, ShapeError
 from stepline.storage import remove_partial_files
 from stepline.training.batches import length_buckets
@@ -144,7 +145,7 @@ def fit(
     optimizer = _optimizer(model, settings)
     path = folder / CHECKPOINT
     state = resume_checkpoint(model, optimizer, settings, path, count)
-    if not same_on_all_processes(state.step, next(model.parameters()).device):
+    if not same_on_all_processes(state.step, device_of(model)):
         raise ModelError(
             f"{folder}: the processes find unlike checkpoints in it; put it on a disk that all nodes share"
         )
@@ -207,7 +208,7 @@ def _step(
     torch.manual_seed(batch.seed + rank)
     for group in optimizer.param_groups:
         group["lr"] = settings.learning_rate * _learning_rate_factor(batch.step, steps, settings.warmup)
-    device = next(model.parameters()).device
+    device = device_of(model)
     with torch.autocast(device.type, torch.bfloat16, enabled=settings.bf16):
         terms = task.losses(model, batch.samples[rank::size] or batch.samples[:1])
     # A process that has no sample of the batch must still take part in the sums; its own terms count 0.
@@ -254,7 +255,7 @@ def _held_out_score(model: nn.Module, scorer: HeldOutScorer[S], best: float | No
             of_samples, number = scorer.score(model, samples)
             total, count = total + of_samples, count + number
     model.train()
-    device = next(model.parameters()).device
+    device = device_of(model)
     total, count = sum_over_processes(torch.tensor([total, count], dtype=torch.float64, device=device)).tolist()
     score = float(total) / max(float(count), 1.0)
     if rank == 0 and math.isfinite(score) and (best is None or score > best):

@@ -18,6 +18,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from stepline.device import current_device
 from stepline.errors import ModelError
 from stepline.records import FeatureSequence
 from stepline.storage import atomic_path
@@ -91,13 +92,13 @@ class NetworkFile:
     def load(self, path: Path, parse: Callable[[Header], H], build: Callable[[H], N]) -> tuple[H, N]:
         """Return what `parse` makes of the header, and the network that `build` makes of that, ready to infer.
 
-        Raises ModelError, naming what does not fit.
+        It lies on the process's device. Raises ModelError, naming what does not fit.
         """
         header, weights = self.read(path, parse)
         check_weights(lambda: build(header), weights, path)
         network = build(header)
         network.load_state_dict(weights)
-        network.eval()
+        network.to(current_device().name).eval()
         return header, network
 
     @contextmanager

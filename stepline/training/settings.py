@@ -4,11 +4,11 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 from pydantic import Field
 
+from stepline.device import DeviceName
 from stepline.settings import Batch, Count, NonNegative, Positive, Seed, Settings, ThreadsOrZero
 
 TextKind: TypeAlias = Literal["narration", "step"]
 StepLabelSource: TypeAlias = Literal["shown_or_said", "shown", "said"]
-Device: TypeAlias = Literal["auto", "cpu", "cuda"]
 
 NO_EFFECT_ON_RESULT: Final = ("readers", "device", "save_every")  # on what is learnt: a run may be resumed with others
 
@@ -26,4 +26,4 @@ class TrainSettings(Settings):
     bf16: bool = False  # mixed precision; twice as slow on a CPU without its own bf16 units
     save_every: Count = 200  # steps between checkpoints: what a killed run loses at most
     readers: ThreadsOrZero = 2  # threads that read the next batches; 0: none, each step reads its own
-    device: Device = "auto"  # "auto": a GPU where there is one
+    device: DeviceName = "auto"  # auto (a GPU where there is one), cpu, cuda, cuda:N, mps; --device wins

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from stepline.device import current_device
 from stepline.errors import ModelError, SettingsError
 from stepline.records import Matrix
 from stepline.vision.encode import Pictures, check_pictures
@@ -21,7 +22,8 @@ class CLIPBackbone:
 
     def __init__(self, model: Any, processor: Any, *, batch: int) -> None:
         """model, processor: of `transformers`. batch: texts encoded at once."""
-        self._model = model
+        self._device = current_device()
+        self._model = model.to(self._device.name)
         self._processor = processor
         self._batch = batch
         # SigLIP was trained on texts padded to its full length without a mask; CLIP masks its padding.
@@ -50,10 +52,10 @@ class CLIPBackbone:
     def _unit(self, encode: Any, inputs: Any) -> Matrix:
         import torch
 
-        with torch.inference_mode():
-            encoded = encode(**inputs)
+        with torch.inference_mode(), self._device.autocast():
+            encoded = encode(**inputs.to(self._device.name))
             vectors = encoded if isinstance(encoded, torch.Tensor) else encoded.pooler_output  # (B, D)
-            unit: Matrix = torch.nn.functional.normalize(vectors.float(), dim=1).numpy()
+            unit: Matrix = torch.nn.functional.normalize(vectors.float(), dim=1).cpu().numpy()
         return unit
 
 

@@ -48,7 +48,7 @@ class ConSEBackbone:
             return np.empty((0, self.dim), dtype=np.float32)
         scores = self._network(torch.from_numpy(np.ascontiguousarray(pictures)))  # (B, 1000)
         best, rows = scores.softmax(1).topk(self._likeliest, dim=1)  # (B, T)
-        combined = np.einsum("bt,btd->bd", best.numpy(), self._classes[rows.numpy()])  # (B, D)
+        combined = np.einsum("bt,btd->bd", best.cpu().numpy(), self._classes[rows.cpu().numpy()])  # (B, D)
         unit: Matrix = combined / np.linalg.norm(combined, axis=1, keepdims=True)
         return unit
 

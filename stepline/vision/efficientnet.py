@@ -18,6 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from stepline.device import current_device
 from stepline.errors import ModelError
 from stepline.weights import read_tensors
 
@@ -97,14 +98,17 @@ class EfficientNetLite0:
     """Pictures to class scores; immutable once loaded, so that threads may share it."""
 
     def __init__(self, path: Path) -> None:
-        weights = _load_state_dict(path)
+        device = current_device()
+        weights = {name: value.to(device.name) for name, value in _load_state_dict(path).items()}
+        self.device = device
         self._parts = [[(conv, *_fold(conv, weights)) for conv in part] for part in architecture()]
         self._classifier = (weights["_fc.weight"], weights["_fc.bias"])
 
     def __call__(self, pictures: Tensor) -> Tensor:
         """Return class scores (B, 1000), before the softmax, for uint8 RGB pictures (B, H, W, 3) of any size."""
-        with torch.inference_mode():
-            hidden = prepare(pictures)  # (B, 3, 224, 224)
+        with torch.inference_mode(), self.device.autocast():
+            # resized where they are, on a CPU from uint8, so that every device sees the same picture
+            hidden = prepare(pictures).to(self.device.name)  # (B, 3, 224, 224)
             for part in self._parts:
                 block_input = hidden
                 for conv, weight, bias in part:
@@ -113,7 +117,7 @@ class EfficientNetLite0:
                         hidden = F.relu6(hidden, inplace=True)
                     if conv.residual:
                         hidden += block_input
-            return F.linear(hidden.mean((2, 3)), *self._classifier)  # (B, 1280) -> (B, 1000)
+            return F.linear(hidden.mean((2, 3)), *self._classifier).float()  # (B, 1280) -> (B, 1000)
 
 
 def prepare(pictures: Tensor) -> Tensor:

@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from stepline.device import current_device
 from stepline.errors import ModelError, SettingsError, ShapeError
 from stepline.records import Matrix
 from stepline.vision.encode import Clips, Pictures, check_pictures
@@ -141,6 +142,7 @@ class S3DBackbone:
         """form: how texts are cut into words, as `WordDictionary.tokens` says."""
         self._video, self._words = video, words
         self._dictionary, self._form = dictionary, form
+        self._device = current_device()
 
     def encode_clips(self, clips: Clips) -> Matrix:
         """Return (B, 512) unit rows for uint8 RGB clips (B, T, H, W, 3) with an even number of frames."""
@@ -149,7 +151,8 @@ class S3DBackbone:
         check_pictures(clips.reshape(-1, *clips.shape[2:]))
         if not len(clips):
             return np.empty((0, JOINT), dtype=np.float32)
-        return _unit(self._video(prepare(torch.from_numpy(np.ascontiguousarray(clips)))))
+        with self._device.autocast():  # resized on the CPU, from uint8, so that every device sees the same clip
+            return _unit(self._video(prepare(torch.from_numpy(np.ascontiguousarray(clips))).to(self._device.name)))
 
     def encode_images(self, pictures: Pictures) -> Matrix:
         """Return (B, 512) unit rows of clips in which each picture stands still."""
@@ -160,8 +163,9 @@ class S3DBackbone:
         """Return (K, 512) unit rows; words that the dictionary lacks do not count."""
         if not texts:
             return np.empty((0, JOINT), dtype=np.float32)
-        with torch.inference_mode():
-            return _unit(self._words(self._dictionary.tokens(texts, self._form), self._form))
+        tokens = self._dictionary.tokens(texts, self._form).to(self._device.name)  # (K, N)
+        with torch.inference_mode(), self._device.autocast():
+            return _unit(self._words(tokens, self._form))
 
 
 def prepare(clips: Tensor) -> Tensor:
@@ -187,9 +191,10 @@ def load_s3d(settings: VisionSettings) -> S3DBackbone:
         raise SettingsError("vision.backbone=s3d needs vision.path=s3d_howto100m.pth, with s3d_dict.npy beside it")
     dictionary = read_dictionary(settings.dictionary or settings.path.parent / DICTIONARY)
     video, words = read_s3d(settings.path, dictionary.size)
-    return S3DBackbone(FoldedS3D(video), words, dictionary, settings.tokens)
+    device = current_device().name
+    return S3DBackbone(FoldedS3D(video.to(device)), words.to(device), dictionary, settings.tokens)
 
 
 def _unit(vectors: Tensor) -> Matrix:
-    unit: Matrix = F.normalize(vectors, dim=1).numpy()
+    unit: Matrix = F.normalize(vectors.float(), dim=1).cpu().numpy()
     return unit

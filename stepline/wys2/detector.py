@@ -20,6 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from stepline.device import current_device, device_of
 from stepline.errors import ShapeError
 from stepline.records import Matrix
 from stepline.training.loop import Loss
@@ -168,7 +169,7 @@ def nce_loss(scores: Tensor, settings: ContrastSettings) -> Loss:
     if settings.rivals != "texts" and videos != 0:
         negatives.append(_sample_negatives(scores.T, videos))
     everything = torch.cat([own[:, None], *negatives], dim=1)  # (B, 1 + negatives)
-    return Loss((everything.logsumexp(1) - own).sum(), torch.tensor(float(len(own))))
+    return Loss((everything.logsumexp(1) - own).sum(), scores.new_tensor(float(len(own))))
 
 
 def mil_nce_loss(scores: Tensor, *, released: bool) -> Loss:
@@ -178,13 +179,14 @@ def mil_nce_loss(scores: Tensor, *, released: bool) -> Loss:
     loss is log 2 and not 0. Source: Miech et al. 2020, equation 1.
     """
     b = len(scores)
-    own = scores[torch.arange(b), torch.arange(b)]  # (B, P)
+    row = torch.arange(b, device=scores.device)
+    own = scores[row, row]  # (B, P)
     by_clip, by_text = scores.flatten(1), scores.transpose(0, 1).flatten(1)  # (B, B P) each
     if not released:
         diagonal = torch.eye(b, dtype=torch.bool, device=scores.device)
         by_text = scores.transpose(0, 1).masked_fill(diagonal[:, :, None], -torch.inf).flatten(1)
     everything = torch.cat([by_clip, by_text], dim=1)  # (B, 2 B P)
-    return Loss((everything.logsumexp(1) - own.logsumexp(1)).sum(), torch.tensor(float(b)))
+    return Loss((everything.logsumexp(1) - own.logsumexp(1)).sum(), scores.new_tensor(float(b)))
 
 
 def _sample_negatives(scores: Tensor, count: int | None) -> Tensor:
@@ -199,10 +201,10 @@ def _sample_negatives(scores: Tensor, count: int | None) -> Tensor:
 
 def score_pairs(network: Detector, pairs: Sequence[ClipTextPair], *, at_once: int = AT_ONCE) -> Matrix:
     """Return (N,): the score of each clip with its own text; how many are scored together changes nothing."""
-    device = next(network.parameters()).device
+    device = device_of(network)
     network.eval()
     scores: list[Matrix] = [np.empty(0, dtype=np.float32)]
-    with torch.inference_mode():
+    with torch.inference_mode(), current_device().autocast():
         for first in range(0, len(pairs), at_once):
             batch = collate_pairs(pairs[first : first + at_once]).to(device)
             scores.append(network.own_scores(batch).float().cpu().numpy())

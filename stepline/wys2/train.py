@@ -22,11 +22,13 @@ import numpy as np
 import torch
 from torch import nn
 
+from stepline.device import device_of
 from stepline.errors import DatasetError
 from stepline.evaluate.ranking import roc_auc
 from stepline.records import Matrix, count_reasons
 from stepline.storage import write_atomic
 from stepline.training.batches import Mask
+from stepline.training.distributed import one_process, start_processes
 from stepline.training.gather import reasons_in_words
 from stepline.training.loop import Loss, Progress, TrainingTask, fit
 from stepline.training.run_folder import RUN, claim_run_folder
@@ -117,6 +119,7 @@ def train_detector_run(
     """
     if not labelled.clips:
         raise DatasetError(f"no clip to train on; left out: {reasons_in_words(labelled.omitted)}")
+    one_process("train wys2")
     claim_run_folder(folder, settings.model_dump(mode="json"), file=SETTINGS_FILE)
     parts = split_videos([clip.video for clip in labelled.clips], settings.train.seed)
     train, held_out = (labelled.of_videos(part) for part in parts[:2])
@@ -188,6 +191,7 @@ def train_detector(
         raise DatasetError(f"{len(pairs)} positive clips; contrast needs two or more: loosen the labels, add videos")
     torch.manual_seed(settings.seed)  # of fresh weights
     network = start or Detector(detector)
+    network.to(start_processes(settings.device))
     fit(network, detector_task(pairs, contrast or ContrastSettings()), settings, folder, report)
     return network
 
@@ -196,11 +200,11 @@ def detector_task(pairs: Sequence[ClipTextPair], settings: ContrastSettings) -> 
     """Return what training learns; a batch that is left with one pair, the last of an epoch, teaches nothing."""
 
     def losses(network: nn.Module, batch: Sequence[ClipTextPair]) -> list[Loss]:
-        collated = collate_pairs(batch).to(next(network.parameters()).device)
+        collated = collate_pairs(batch).to(device_of(network))
         scores = network(collated)
         if len(batch) < 2:
             # what is not padding, so that the gradient is finite
-            return [Loss(0 * scores[scores.isfinite()].sum(), torch.tensor(0.0))]
+            return [Loss(0 * scores[scores.isfinite()].sum(), scores.new_zeros(()))]
         return [contrastive_loss(scores, settings)]
 
     def augment(batch: Sequence[ClipTextPair], rng: np.random.Generator) -> list[ClipTextPair]:

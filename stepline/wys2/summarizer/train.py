@@ -19,12 +19,14 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from stepline.device import current_device, device_of
 from stepline.errors import DatasetError, ShapeError
 from stepline.evaluate.video_summaries import frames_overlap, kendall_tau, spearman_rho
 from stepline.features import FeatureStore
 from stepline.records import Record, Rejected, Transcript, count_reasons
 from stepline.storage import write_atomic
 from stepline.training.batches import Mask, pad
+from stepline.training.distributed import one_process, start_processes
 from stepline.training.gather import FeatureJoin, reasons_in_words
 from stepline.training.loop import Loss, Progress, TrainingTask, fit
 from stepline.training.run_folder import RUN, claim_run_folder
@@ -56,6 +58,7 @@ def train_summarizer(
         raise ShapeError(f"{len(samples)} videos of which {mean:.0%} matters teach nothing; give reference steps")
     torch.manual_seed(settings.seed)  # of fresh weights
     network = Summarizer(summarizer)
+    network.to(start_processes(settings.device))
     task = TrainingTask(samples, lambda sample: len(sample.seen), lambda batch, _: batch, _losses)
     fit(network, task, settings, folder, report)
     return network
@@ -63,7 +66,7 @@ def train_summarizer(
 
 def _losses(network: nn.Module, batch: Sequence[SegmentedVideo]) -> list[Loss]:
     """Return the binary cross-entropy of each segment's importance, over real segments."""
-    device = next(network.parameters()).device
+    device = device_of(network)
     seen, missing = pad([sample.seen for sample in batch])  # (B, S, C), (B, S)
     said, _ = pad([sample.said for sample in batch])  # (B, S, E)
     matters, _ = pad([sample.matters[:, None] for sample in batch])  # (B, S, 1)
@@ -75,12 +78,12 @@ def _losses(network: nn.Module, batch: Sequence[SegmentedVideo]) -> list[Loss]:
 
 def predict_importance(network: Summarizer, sample: SegmentedVideo) -> Importance:
     """Return how much each second of a video matters, in [0, 1], (ceil(S x seconds of a segment),)."""
-    device = next(network.parameters()).device
+    device = device_of(network)
     network.eval()
-    with torch.inference_mode():
+    with torch.inference_mode(), current_device().autocast():
         inputs = (torch.from_numpy(values)[None].to(device) for values in (sample.seen, sample.said))
         pad_mask = torch.zeros(1, len(sample.seen), dtype=torch.bool, device=device)
-        scores = network(*inputs, pad_mask).sigmoid()[0].float().cpu().numpy()  # (S,)
+        scores = network(*inputs, pad_mask)[0].float().sigmoid().cpu().numpy()  # (S,)
     length = network.settings.seconds
     seconds = np.arange(int(np.ceil(len(scores) * length - 1e-9))) + 0.5
     return np.asarray(scores[np.minimum((seconds / length).astype(int), len(scores) - 1)], dtype=np.float32)
@@ -193,6 +196,7 @@ def train_summarizer_run(
     if len(dataset.samples) < 3:
         count = len(dataset.samples)
         raise DatasetError(f"{count} videos to train on, 3 are needed; left out: {reasons_in_words(dataset.omitted)}")
+    one_process("train summarizer")
     claim_run_folder(folder, settings.model_dump(mode="json"), file=SETTINGS_FILE)
     parts = split_videos([sample.id for sample in dataset.samples], settings.train.seed)
     training, held_out = dataset.of_videos(parts[0] | parts[1]), dataset.of_videos(parts[2])

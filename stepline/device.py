@@ -1,0 +1,164 @@
+"""Where networks run, and in which numbers: the one place that decides, for every command and every process.
+
+    choose_device("cuda:1")      what was asked for: auto, cpu, cuda, cuda:N or mps
+    current_device()             where a network that is loaded now belongs; its inputs follow it
+
+"auto" is a CUDA GPU where torch sees one, else the CPU. Apple's GPU (mps) is never taken unasked: it lacks float64,
+which the matcher and the calibrations use, and recognition (CTranslate2) cannot run on it.
+
+Numbers are float32 unless `compute` says otherwise: a GPU then gives the CPU's results but for their last bits.
+Recognition alone is in float16 on a GPU, as its models are published.
+"""
+
+import ctypes
+import logging
+import re
+import sys
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias, cast
+
+from pydantic import Field
+
+from stepline.errors import ModelError, SettingsError
+
+if TYPE_CHECKING:
+    import torch
+
+log = logging.getLogger(__name__)
+
+FORM: Final = r"^(auto|cpu|mps|cuda(:\d+)?)$"
+DeviceName: TypeAlias = Annotated[str, Field(pattern=FORM)]
+ComputeType: TypeAlias = Literal["auto", "float32", "bf16", "float16"]  # "auto": float32, of recognition float16
+
+# NVIDIA's driver; where it is not, torch need not be loaded (1 s) to know that there is no GPU.
+DRIVER = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
+GPU_BATCH = 16  # times as many inputs at once as fit the caches of a CPU best; for speed alone
+RECOGNITION: dict[ComputeType, str] = {"float32": "float32", "bf16": "bfloat16", "float16": "float16"}  # CTranslate2's
+
+
+@dataclass(frozen=True)
+class Device:
+    """Where a network runs. name: as torch takes it ("cpu", "cuda:0", "mps"); compute: of matrix products."""
+
+    name: str = "cpu"
+    compute: ComputeType = "auto"
+
+    @property
+    def kind(self) -> str:
+        """Its name without a number."""
+        return self.name.partition(":")[0]
+
+    @property
+    def label(self) -> str:
+        """What a record says of it, such as "cuda:0 bf16"."""
+        return self.name if self.compute in ("auto", "float32") else f"{self.name} {self.compute}"
+
+    def autocast(self) -> "AbstractContextManager[None]":
+        """Return the context in which a network runs forward: PyTorch's mixed precision, of no effect in float32."""
+        import torch
+
+        if self.compute in ("auto", "float32"):
+            return nullcontext()
+        dtype = torch.float16 if self.compute == "float16" else torch.bfloat16
+        return cast("AbstractContextManager[None]", torch.autocast(self.kind, dtype))
+
+    def batch(self, on_cpu: int) -> int:
+        """Return how many inputs to give a network at once where a CPU would get so many."""
+        return on_cpu if self.kind == "cpu" else on_cpu * GPU_BATCH
+
+    def recognition(self, on_cpu: str) -> dict[str, Any]:
+        """Return device, device_index and compute_type as CTranslate2 takes them. on_cpu: its type on a CPU.
+
+        It knows CUDA alone: where it sees no such GPU, recognition stays on the CPU, and a warning says so.
+        """
+        index = int(self.name.partition(":")[2] or 0)
+        if self.kind == "cuda" and _ctranslate2_gpus() > index:
+            wanted: ComputeType = "float32" if self.compute == "auto" and on_cpu == "float32" else self.compute
+            return {"device": "cuda", "device_index": index, "compute_type": RECOGNITION.get(wanted, "float16")}
+        if self.kind != "cpu":
+            log.warning("recognition stays on the CPU: CTranslate2 cannot use %s here", self.name)
+        return {"device": "cpu", "device_index": 0, "compute_type": on_cpu}
+
+
+def choose_device(wanted: str = "auto", compute: ComputeType = "auto") -> Device:
+    """Return the device that is meant by auto, cpu, cuda, cuda:N or mps.
+
+    Raises SettingsError for another word, ModelError where the device is not there.
+    """
+    if not re.fullmatch(FORM, wanted):
+        raise SettingsError(f"device {wanted!r}: there is no such kind; give auto, cpu, cuda, cuda:N or mps")
+    if wanted in ("auto", "cpu"):
+        return Device("cuda:0" if wanted == "auto" and cuda_gpus() else "cpu", compute)
+    if wanted == "mps":
+        import torch
+
+        if not torch.backends.mps.is_available():
+            raise ModelError("device mps: torch sees no GPU of Apple's here; use --device cpu")
+        return Device("mps", compute)
+    count, index = cuda_gpus(), int(wanted.partition(":")[2] or 0)
+    if not count:
+        cure = "install torch with CUDA (pytorch.org), or use --device cpu"
+        raise ModelError(f"device {wanted}: torch sees no GPU here; {cure}")
+    if index >= count:
+        raise ModelError(f"device {wanted}: torch sees {count} GPUs here, from cuda:0 on; give one of them")
+    return Device(f"cuda:{index}", compute)
+
+
+def cuda_gpus() -> int:
+    """Return how many CUDA GPUs torch sees, AMD's (ROCm) among them; 0 is known without loading torch."""
+    try:
+        ctypes.CDLL(DRIVER)
+    except OSError:
+        try:
+            if "rocm" not in version("torch"):
+                return 0
+        except PackageNotFoundError:
+            return 0
+    import torch
+
+    return int(torch.cuda.device_count()) if torch.cuda.is_available() else 0
+
+
+def _ctranslate2_gpus() -> int:
+    import ctranslate2
+
+    return int(ctranslate2.get_cuda_device_count())
+
+
+_wanted: tuple[str, ComputeType] = ("auto", "auto")  # of this process; `--device` sets it
+_current: Device | None = None
+
+
+def set_device(wanted: str = "auto", compute: ComputeType = "auto") -> None:
+    """Have networks that this process loads from now on run on a device. Raises as `choose_device` does.
+
+    "auto" is decided where the first network is loaded.
+    """
+    global _wanted, _current
+    _current = None if wanted == "auto" else choose_device(wanted, compute)
+    _wanted = wanted, compute
+
+
+def current_device() -> Device:
+    """Return where a network that is loaded now belongs."""
+    global _current
+    _current = _current or choose_device(*_wanted)
+    return _current
+
+
+def device_of_run(setting: str) -> Device:
+    """Return where a run belongs that names a device itself (train.device); what `--device` says wins.
+
+    What the run loads beside its network, such as an encoder of texts, goes there as well.
+    """
+    global _current
+    if _wanted[0] == "auto":
+        _current = choose_device(setting, _wanted[1])
+    return current_device()
+
+
+def device_of(network: "torch.nn.Module") -> "torch.device":
+    """Return where a network lies, and so where its inputs belong."""
+    return next(network.parameters()).device

@@ -1,0 +1,225 @@
+"""Where networks run: what is asked for, what is there, and what each library is told."""
+
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from stepline import device
+from stepline.asr import AsrSettings, transcribe
+from stepline.asr.recogniser import RecogniserSwitch
+from stepline.asr.whisper import Whisper
+from stepline.cli import main
+from stepline.cli.steps import DEMO
+from stepline.device import Device, choose_device, current_device, device_of_run, set_device
+from stepline.errors import ModelError, SettingsError
+from stepline.media import AudioBlock, read_sound
+from stepline.settings import load_settings
+from stepline.training.distributed import start_processes
+from stepline.wys2.settings import SummarizerRunSettings
+
+TINY = "whisper-tiny.en"
+
+
+@pytest.fixture(autouse=True)
+def own_choice():
+    """Each test decides anew, and leaves no choice behind."""
+    set_device()
+    yield
+    set_device()
+
+
+@pytest.fixture
+def gpus(monkeypatch):
+    """Make believe that torch and CTranslate2 see two GPUs."""
+    monkeypatch.setattr(device, "cuda_gpus", lambda: 2)
+    monkeypatch.setattr(device, "_ctranslate2_gpus", lambda: 2)
+
+
+def test_auto_is_a_gpu_where_there_is_one(gpus):
+    assert choose_device() == Device("cuda:0")
+    assert choose_device("cuda:1", "bf16") == Device("cuda:1", "bf16")
+    assert choose_device("cpu").name == "cpu"
+
+
+def test_auto_is_the_cpu_where_there_is_no_gpu():
+    assert choose_device() == Device("cpu")
+
+
+def test_a_driver_alone_is_no_gpu(monkeypatch):
+    monkeypatch.setattr(device.ctypes, "CDLL", lambda name: name)
+    assert device.cuda_gpus() == 0  # torch is asked, and sees none
+
+
+@pytest.mark.parametrize(
+    ("wanted", "error", "said"),
+    [
+        ("tpu", SettingsError, "device 'tpu': there is no such kind; give auto, cpu, cuda, cuda:N or mps"),
+        ("cuda:x", SettingsError, "there is no such kind"),
+        ("cuda:2", ModelError, "device cuda:2: torch sees 2 GPUs here, from cuda:0 on; give one of them"),
+        ("mps", ModelError, "device mps: torch sees no GPU of Apple's here; use --device cpu"),
+    ],
+)
+def test_what_is_not_there_is_told(gpus, wanted, error, said):
+    with pytest.raises(error, match=said):
+        choose_device(wanted)
+
+
+def networks(group, prefix=()):
+    """Every command below a group, by its words."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from networks(command, (*prefix, name))
+        else:
+            yield " ".join((*prefix, name)), command
+
+
+WITHOUT = {  # commands that run no network
+    *("datasets", "doctor", "evaluate", "excluded", "features check", "features import"),
+    *("curate status", "text-base show"),
+}
+
+
+def test_every_command_that_runs_a_network_takes_a_device():
+    commands = dict(networks(main))
+    lacking = {name for name, command in commands.items() if "device" not in {each.name for each in command.params}}
+    assert {name for name in lacking if not name.startswith("annotate")} == WITHOUT
+
+
+@pytest.mark.parametrize("command", ["steps v.mp4", "train wys2 --features f --key-steps k -o o", "predict ht-step"])
+def test_a_gpu_that_is_not_there_is_one_line_with_its_cure(command):
+    result = CliRunner().invoke(main, [*command.split(), "--device", "cuda"])
+    assert result.exit_code == 1
+    assert result.stderr == (
+        "stepline: device cuda: torch sees no GPU here; install torch with CUDA (pytorch.org), or use --device cpu\n"
+    )
+
+
+def test_the_option_wins_over_a_runs_own_setting(gpus):
+    assert device_of_run("cuda:1") == current_device() == Device("cuda:1")
+    assert device_of_run("auto") == Device("cuda:0")
+    set_device("cpu")
+    assert device_of_run("cuda:1") == Device("cpu")
+    assert start_processes("cuda:1").type == "cpu"
+
+
+@pytest.mark.parametrize("name", ["cuda:1", "mps", "cpu"])
+def test_a_run_can_name_any_device(name):
+    assert load_settings(SummarizerRunSettings, None, [f"train.device={name}"]).train.device == name
+
+
+def test_a_run_cannot_name_what_is_none():
+    with pytest.raises(SettingsError, match="train.device"):
+        load_settings(SummarizerRunSettings, None, ["train.device=gpu"])
+
+
+# ---------------------------------------------------------------- recognition
+
+
+@pytest.mark.parametrize(
+    ("name", "compute", "on_cpu", "told"),
+    [
+        ("cpu", "auto", "int8", ("cpu", 0, "int8")),
+        ("cpu", "bf16", "float32", ("cpu", 0, "float32")),
+        ("cuda:0", "auto", "int8", ("cuda", 0, "float16")),
+        ("cuda:1", "bf16", "int8", ("cuda", 1, "bfloat16")),
+        ("cuda:1", "float32", "int8", ("cuda", 1, "float32")),
+        ("cuda:1", "auto", "float32", ("cuda", 1, "float32")),
+        ("mps", "auto", "int8", ("cpu", 0, "int8")),
+    ],
+)
+def test_recognition_is_told_device_and_numbers(gpus, name, compute, on_cpu, told):
+    assert tuple(Device(name, compute).recognition(on_cpu).values()) == told
+
+
+def test_recognition_stays_on_the_cpu_where_its_library_knows_no_gpu(caplog):
+    assert Device("cuda:0").recognition("int8")["device"] == "cpu"
+    assert "recognition stays on the CPU: CTranslate2 cannot use cuda:0 here" in caplog.text
+
+
+VERBS = ("Stir", "Chop", "Fold", "Bake", "Rinse", "Slice", "Whisk", "Pour", "Knead", "Peel", "Grate")
+
+
+class Recorded:
+    """Stands for faster-whisper's model and its batches: what it is told, and a word a window."""
+
+    def __init__(self, monkeypatch, fails=False):
+        self.model, self.batches, self.fails = {}, [], fails
+        monkeypatch.setitem(sys.modules, "faster_whisper", self)
+
+    def WhisperModel(self, path, **told):
+        self.model = told
+        return SimpleNamespace(
+            supported_languages=["en"], model=SimpleNamespace(is_multilingual=False), transcribe=self.one
+        )
+
+    def BatchedInferencePipeline(self, model):
+        return SimpleNamespace(transcribe=self.many)
+
+    def one(self, sound, **told):
+        return iter([self.segment(0.0)]), SimpleNamespace(language="en")
+
+    def many(self, sound, **told):
+        if self.fails:
+            raise RuntimeError("CUDA failed with error out of memory")
+        self.batches.append((len(told["clip_timestamps"]), told["batch_size"], told["beam_size"]))
+        return iter([self.segment(clip["start"]) for clip in told["clip_timestamps"]]), SimpleNamespace(language="en")
+
+    @staticmethod
+    def segment(begin):
+        said = f" {VERBS[int(begin) // 30]}."
+        word = SimpleNamespace(word=said, start=begin + 1.0, end=begin + 1.4, probability=0.9)
+        return SimpleNamespace(words=[word], seek=round(begin * 100), text=said, avg_logprob=-0.1)
+
+
+@pytest.fixture
+def voiced(monkeypatch):
+    """Make all sound speech, as the detector sees it."""
+    monkeypatch.setattr(
+        "stepline.asr.audio_windows.voice_probability", lambda samples: np.ones(-(-len(samples) // 512), np.float32)
+    )
+
+
+NOISE = [AudioBlock(0.0, np.full(16_000 * 290, 0.1, np.float32))]  # ten windows
+
+
+def test_a_gpu_reads_windows_together_and_each_word_keeps_its_time(gpus, voiced, monkeypatch):
+    recorded = Recorded(monkeypatch)
+    found = transcribe(NOISE, AsrSettings(model=TINY, log_probability=-9.0))
+    assert recorded.model == {"device": "cuda", "device_index": 0, "compute_type": "float16", "cpu_threads": 1}
+    windows, at_once, beam = recorded.batches[0]
+    assert (windows > 1, at_once, beam) == (True, 16, 5)
+    starts = [sentence.span.start for sentence in found.transcript.sentences]
+    assert starts == sorted(starts)
+    assert starts[0] == pytest.approx(1.0)
+    assert starts[-1] > 200.0
+
+
+def test_a_gpu_that_fails_while_it_listens_is_told(gpus, voiced, monkeypatch):
+    Recorded(monkeypatch, fails=True)
+    with pytest.raises(ModelError, match=r"recognition failed on the GPU \(CUDA failed .* memory\); use --device cpu"):
+        transcribe(NOISE, AsrSettings(model=TINY))
+
+
+def test_windows_read_together_give_the_sentences_of_windows_read_one_by_one(monkeypatch):
+    """The real model, on the CPU: batches change where sound is cut, not what is said."""
+    sound = list(read_sound(DEMO))
+    short = AsrSettings(model=TINY, window=8.0)
+    alone = transcribe(sound, short).transcript
+    monkeypatch.setattr(RecogniserSwitch, "at_once", 4)
+    monkeypatch.setattr(Whisper, "__init__", _reads_four(Whisper.__init__))
+    together = transcribe(sound, short).transcript
+    assert [each.text for each in together.sentences] == [each.text for each in alone.sentences]
+    for one, other in zip(alone.sentences, together.sentences, strict=True):
+        assert other.span.start == pytest.approx(one.span.start, abs=0.6)
+        assert other.span.end == pytest.approx(one.span.end, abs=0.6)
+
+
+def _reads_four(init):
+    def begin(self, *arguments, **named):
+        init(self, *arguments, **named)
+        self.at_once = 4
+
+    return begin
