@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stepline.errors import ModelError
+from stepline.errors import ModelError, SettingsError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -165,6 +165,19 @@ def sha256(path: Path) -> str:
         while block := file.read(1 << 20):
             digest.update(block)
     return digest.hexdigest()
+
+
+def file_digest(path: Path | None) -> str | None:
+    """Return the sha256 of a file, or of all files in a folder; None for none. Raises SettingsError where it is not."""
+    if path is None:
+        return None
+    if path.is_file():
+        return sha256(path)
+    if not path.is_dir():
+        raise SettingsError(f"{path}: a setting names it, and it is not there; correct the path")
+    files = sorted(file for file in path.rglob("*") if file.is_file())
+    lines = "".join(f"{file.relative_to(path).as_posix()} {sha256(file)}\n" for file in files)
+    return hashlib.sha256(lines.encode()).hexdigest()
 
 
 def read_tensors(path: Path, network: str, cure: str) -> "dict[str, Tensor]":

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 PATH = click.Path(path_type=Path)
+BACKBONES = ("conse", "clip", "s3d", "s3d-mixed5c", "precomputed", "none")
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 store_option = click.option("--features", type=PATH, required=True, help="Store of the videos' features.")

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stepline.cli.common import (
+    BACKBONES,
     PATH,
     Group,
+    chosen_settings,
     device_option,
     device_options,
     exclude_option,
@@ -73,6 +75,42 @@ def import_(source: Path, out: Path, as_json: bool, **options: Any) -> None:
     if not done.added and not done.already:
         first = done.dropped[0]
         raise StoreError(f"{source}: nothing in it could be stored; {first.location}: {first.reason} ({first.value})")
+
+
+@features.command()
+@click.argument("videos", nargs=-1, required=True, type=PATH)
+@out_option("The store: a folder.")
+@click.option("--backbone", type=click.Choice(BACKBONES[:-2]), help="What sees a video.  [default: conse]")
+@click.option("--weights", help="The backbone's checkpoint.")
+@settings_options("One setting, e.g. vision.rate=2.")
+@json_option
+def extract(videos: tuple[Path, ...], out: Path, as_json: bool, **options: Any) -> None:
+    """Extract the features of VIDEOS, files and folders of them, into a store: one row a second, as the papers' are.
+
+    s3d: 512 numbers a row, of length 1, in one space with texts; s3d-mixed5c: the 1024 before that, as HowTo100M's
+    released rows; clip and conse: a picture a row. A video is named by its file; one that cannot be read is listed in
+    omitted.jsonl, and the rest go on. A run that was stopped goes on when the same command is given again.
+
+    \b
+    Example:
+      stepline features extract videos --backbone s3d-mixed5c --weights s3d_howto100m.pth --out store
+    """
+    from stepline.errors import MediaError
+    from stepline.pipeline.extract import extract_to_store
+    from stepline.records import count_reasons
+
+    with progress_bars() as progress:
+        done = extract_to_store(videos, out, chosen_settings(options), progress=progress, say=say)
+    reasons = count_reasons(done.omitted)
+    if as_json:
+        counts = {"added": len(done.added), "rows": done.rows, "already": done.already, "omitted": reasons}
+        click.echo(json.dumps(counts))
+    else:
+        click.echo(f"{out}: added {len(done.added)} videos ({done.rows} rows), {done.already} were there already")
+    say(*(f"left out {count}: {reason}" for reason, count in reasons.items()))
+    if not done.added and not done.already:
+        first = done.omitted[0]
+        raise MediaError(f"none of {len(done.omitted)} videos has features; {first.id}: {first.reason} {first.value}")
 
 
 @features.command()

@@ -13,6 +13,7 @@ import click
 
 import stepline
 from stepline.cli.common import (
+    BACKBONES,
     PATH,
     chosen_settings,
     complain,
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from stepline.records import Record
     from stepline.wys2.settings import SummarySettings
 
-BACKBONES = ("conse", "clip", "s3d", "precomputed", "none")
 FORMATS = ("json", "html", "vtt", "srt", "chapters", "jsonld")
 DEMO = Path(stepline.__file__).parent / "demo" / "demo.mp4"
 
@@ -179,7 +179,7 @@ def transcribe(video: Path, form: str, **options: Any) -> None:
 @click.option("--mode", type=click.Choice(["step", "narration"]), help="Steps, or what is spoken, in its order.")
 @click.option("--order", help="none; given: as the lines stand; or a JSON table of P(line i comes before line j).")
 @click.option("--text-features", type=PATH, help="Ready vectors of the lines.")
-@click.option("--backbone", type=click.Choice(["conse", "clip", "s3d"]), help="What sees a video.")
+@click.option("--backbone", type=click.Choice(BACKBONES[:-2]), help="What sees a video.")
 @click.option("--weights", help="The backbone's checkpoint.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 @settings_options("One setting.")

@@ -9,6 +9,7 @@ that ended:
     OUT/stages/STAGE/KEY/                           what a dataset stage made
     OUT/timings/*.jsonl, driver.json                what each task took; who works on the run
     OUT/dataset/                                    what the export stage publishes
+    OUT/features/                                   the store that the features stage makes
 """
 
 import logging
@@ -126,7 +127,7 @@ def curate(request: RunRequest) -> tuple[RunOutcome, RemotePath]:
 
     Raises a SteplineError in one line for what ends a run; whatever was finished is kept for the next one.
     """
-    from stepline.curate.export import publish
+    from stepline.curate.export import publish, publish_features
     from stepline.curate.report import write_report
 
     out = output_path(request)
@@ -135,6 +136,9 @@ def curate(request: RunRequest) -> tuple[RunOutcome, RemotePath]:
         if "export" in request.recipe.stages:
             publish(StageFolders(out).local_folder("export", outcome.plan.dataset_keys["export"]), out / DATASET)
             write_report(out, request.recipe.report)
+        if "features" in request.recipe.stages:
+            folder = StageFolders(out).local_folder("features", outcome.plan.dataset_keys["features"])
+            publish_features(folder / "features", out / "features")
 
     return run_recipe(request, source_items(request), publish_dataset), out
 

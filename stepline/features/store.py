@@ -315,6 +315,11 @@ class FeatureWriter:
     def __contains__(self, id: str) -> bool:
         return id in self._ids
 
+    @property
+    def unwritten(self) -> int:
+        """How many items were added since the last shard was written."""
+        return len(self._locations)
+
     def rejection_reason(self, id: str, values: object, texts: RowTexts | None = None) -> tuple[str, str] | None:
         """Return why an item cannot be added, with what was found; None where it can be."""
         if not id or id == "__metadata__" or any(sign in id for sign in "/\\\0\n"):

@@ -70,6 +70,9 @@ def load_aligner(settings: StepsSettings) -> "LoadedAligner | None":
     """Return the network that places steps, None where the settings name none."""
     path, vision = settings.nasva.aligner.path, settings.vision
     if path is None:
+        if vision.backbone == "s3d-mixed5c" and settings.procx.when != "alone":
+            cure = "use s3d, or give a network that was trained on them"
+            raise SettingsError(f"vision.backbone={vision.backbone}: its rows share no space with texts; {cure}")
         return None
     from stepline.nasva.checkpoint import load_aligner
 
@@ -77,7 +80,7 @@ def load_aligner(settings: StepsSettings) -> "LoadedAligner | None":
     if vision.backbone == "none":
         raise SettingsError(f"{path}: a trained network needs pictures; take out vision.backbone=none")
     loaded.check_space(vision.backbone, vision.text_space, rate=vision.rate)
-    loaded.check_scale(unit=vision.backbone != "precomputed" or vision.unit)
+    loaded.check_scale(unit=vision.unit_rows)
     return loaded
 
 
@@ -104,7 +107,7 @@ def load_describer(settings: DescribeSettings, vision: VisionSettings) -> "Loade
     if vision.backbone == "none":
         raise SettingsError(f"{settings.path}: a network that describes needs pictures; take out vision.backbone=none")
     loaded.check_space(vision.backbone, vision.rate)
-    loaded.check_scale(unit=vision.backbone != "precomputed" or vision.unit)
+    loaded.check_scale(unit=vision.unit_rows)
     if settings.speech:
         loaded.check_speech()
     return loaded

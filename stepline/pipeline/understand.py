@@ -227,11 +227,14 @@ def extract_features(
     info: "MediaInfo",
     settings: StepsSettings,
     *,
+    backbone: "Backbone | None" = None,
+    motion: bool = True,
     progress: Progress | None = None,
     stop: Event | None = None,
 ) -> VisualFeatures:
     """Return the features of a video's picture, row by row, with motion and cuts; empty without a picture or backbone.
 
+    backbone: that of the settings, where several videos share it. motion: whether motion and cuts are measured.
     Ready features, where the settings name some, stand for what a network would see.
     """
     vision = settings.vision
@@ -242,7 +245,7 @@ def extract_features(
     from stepline.media import Frame, MediaReader
     from stepline.vision import ActivityMeter, PrecomputedBackbone, VideoEncoder, frames_per_row, load_backbone
 
-    backbone = load_backbone(vision)
+    backbone = backbone or load_backbone(vision)
     ready = backbone.features(request.id) if isinstance(backbone, PrecomputedBackbone) else None
     encoder = VideoEncoder(backbone, rate=vision.rate, batch=current_device().batch(vision.batch))
     meter = ActivityMeter(rate=vision.rate, cut_ratio=vision.cut_ratio, cut_floor=vision.cut_floor)
@@ -252,7 +255,7 @@ def extract_features(
     )
     for frame in with_progress(reader, Frame, "looking", info.duration, progress, stop):
         # Motion is measured at one pace, however many frames the backbone takes.
-        if frame.time * vision.rate * FRAMES_A_ROW >= measured:
+        if motion and frame.time * vision.rate * FRAMES_A_ROW >= measured:
             meter.add(frame)
             measured = math.floor(frame.time * vision.rate * FRAMES_A_ROW) + 1
         if ready is None:
@@ -260,7 +263,7 @@ def extract_features(
     features = ready or encoder.finish()
     repeated = f"{len(encoder.repeated)} seconds have no picture; the one before stands for them"
     warnings = (*reader.warnings, repeated) if encoder.repeated else reader.warnings
-    return VisualFeatures(features, meter.finish(), backbone, reader.end, warnings)
+    return VisualFeatures(features, meter.finish() if motion else None, backbone, reader.end, warnings)
 
 
 def drop_speech_past_end(

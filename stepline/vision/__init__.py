@@ -41,6 +41,7 @@ BACKBONES: dict[str, Callable[[VisionSettings], Backbone]] = {
     "conse": load_conse,
     "clip": load_clip,
     "s3d": _load_s3d,
+    "s3d-mixed5c": _load_s3d,
     "precomputed": load_precomputed,
 }
 

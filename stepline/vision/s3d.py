@@ -20,7 +20,7 @@ from stepline.device import current_device
 from stepline.errors import ModelError, SettingsError, ShapeError
 from stepline.records import Matrix
 from stepline.vision.encode import Clips, Pictures, check_pictures
-from stepline.vision.s3d_network import JOINT, S3D, FoldedS3D
+from stepline.vision.s3d_network import JOINT, POOLED, S3D, FoldedS3D
 from stepline.vision.settings import VisionSettings
 from stepline.weights import read_tensors
 
@@ -132,30 +132,47 @@ DICTIONARY = "s3d_dict.npy"
 
 
 class S3DBackbone:
-    """Clips and texts as unit vectors of 512 numbers. Differs from its makers' score, which keeps the lengths."""
+    """Clips and texts as unit vectors of 512 numbers. Differs from its makers' score, which keeps the lengths.
 
-    name = "s3d"
-    dim = JOINT
+    pooled: clips are the 1024 numbers before the layer that is shared with texts, as they come: the rows that HowTo100M
+    released. They are for networks that are trained on them; no product of them with a text means anything.
+    """
+
     clip_frames = FRAMES
 
-    def __init__(self, video: FoldedS3D, words: TextTower, dictionary: WordDictionary, form: Tokenisation) -> None:
+    def __init__(
+        self,
+        video: FoldedS3D,
+        words: TextTower,
+        dictionary: WordDictionary,
+        form: Tokenisation,
+        *,
+        pooled: bool = False,
+    ) -> None:
         """form: how texts are cut into words, as `WordDictionary.tokens` says."""
         self._video, self._words = video, words
         self._dictionary, self._form = dictionary, form
+        self._pooled = pooled
+        self.name, self.dim = ("s3d-mixed5c", POOLED) if pooled else ("s3d", JOINT)
         self._device = current_device()
 
     def encode_clips(self, clips: Clips) -> Matrix:
-        """Return (B, 512) unit rows for uint8 RGB clips (B, T, H, W, 3) with an even number of frames."""
+        """Return (B, 512) unit rows, or (B, 1024), for uint8 RGB clips (B, T, H, W, 3), T even."""
         if clips.ndim != 5 or clips.shape[1] % 2 or not clips.shape[1]:
             raise ShapeError(f"clips must be (B, T, H, W, 3) with an even T above 0, not {clips.shape}")
         check_pictures(clips.reshape(-1, *clips.shape[2:]))
         if not len(clips):
-            return np.empty((0, JOINT), dtype=np.float32)
-        with self._device.autocast():  # resized on the CPU, from uint8, so that every device sees the same clip
-            return _unit(self._video(prepare(torch.from_numpy(np.ascontiguousarray(clips))).to(self._device.name)))
+            return np.empty((0, self.dim), dtype=np.float32)
+        # resized on the CPU, from uint8, so that every device sees the same clip
+        inputs = prepare(torch.from_numpy(np.ascontiguousarray(clips)))
+        with self._device.autocast():
+            if not self._pooled:
+                return _unit(self._video(inputs.to(self._device.name)))
+            rows: Matrix = self._video.pooled(inputs.to(self._device.name)).float().cpu().numpy()
+            return rows
 
     def encode_images(self, pictures: Pictures) -> Matrix:
-        """Return (B, 512) unit rows of clips in which each picture stands still."""
+        """Return (B, 512) unit rows, or (B, 1024), of clips in which each picture stands still."""
         check_pictures(pictures)
         return self.encode_clips(np.broadcast_to(pictures[:, None], (len(pictures), FRAMES, *pictures.shape[1:])))
 
@@ -188,11 +205,13 @@ def load_s3d(settings: VisionSettings) -> S3DBackbone:
     Raises SettingsError without a path, ModelError when a file is missing, damaged or of another network.
     """
     if settings.path is None:
-        raise SettingsError("vision.backbone=s3d needs vision.path=s3d_howto100m.pth, with s3d_dict.npy beside it")
+        needs = "vision.path=s3d_howto100m.pth, with s3d_dict.npy beside it"
+        raise SettingsError(f"vision.backbone={settings.backbone} needs {needs}")
     dictionary = read_dictionary(settings.dictionary or settings.path.parent / DICTIONARY)
     video, words = read_s3d(settings.path, dictionary.size)
-    device = current_device().name
-    return S3DBackbone(FoldedS3D(video.to(device)), words.to(device), dictionary, settings.tokens)
+    device, pooled = current_device().name, settings.backbone == "s3d-mixed5c"
+    video, words = video.to(device), words.to(device)
+    return S3DBackbone(FoldedS3D(video), words, dictionary, settings.tokens, pooled=pooled)
 
 
 def _unit(vectors: Tensor) -> Matrix:

@@ -11,7 +11,7 @@ from stepline.settings import Batch, Fraction, Settings
 class VisionSettings(Settings):
     """How frames become features."""
 
-    backbone: Literal["conse", "clip", "s3d", "precomputed", "none"] = "conse"  # "none": speech alone
+    backbone: Literal["conse", "clip", "s3d", "s3d-mixed5c", "precomputed", "none"] = "conse"  # "none": speech alone
     path: Path | None = None  # clip: checkpoint folder; s3d: weights; precomputed: feature file or folder of them
     texts: Path | None = None  # precomputed: text features (.pth, .npz, .safetensors) of the lines to ground
     unit: bool = True  # precomputed: rows scaled to length 1; false for a network trained on rows as they are
@@ -29,4 +29,11 @@ class VisionSettings(Settings):
     @property
     def text_space(self) -> str:
         """Name of the encoder whose vectors texts become: that of conse's texts, else the backbone's own."""
+        if self.backbone == "s3d-mixed5c":
+            return "s3d"
         return self.text_model if self.backbone == "conse" else self.backbone
+
+    @property
+    def unit_rows(self) -> bool:
+        """Whether rows of features have length 1."""
+        return self.backbone != "s3d-mixed5c" and (self.backbone != "precomputed" or self.unit)

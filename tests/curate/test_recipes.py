@@ -8,8 +8,8 @@ from stepline.errors import SettingsError
 NAMES = sorted(path.stem for path in RECIPES_FOLDER.glob("*.toml"))
 
 
-def test_the_papers_have_a_recipe_each() -> None:
-    assert NAMES == ["clean", "howtostep", "sieve_swap", "visual_narration"]
+def test_the_papers_have_a_recipe_each_and_features_one() -> None:
+    assert NAMES == ["clean", "features", "howtostep", "sieve_swap", "visual_narration"]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -17,7 +17,7 @@ def test_a_recipe_lists_stages_that_exist_each_after_what_it_needs(name: str) ->
     recipe = load_recipe(name)
     stages = resolve_stages(recipe, STAGES)
     assert [stage.name for stage in stages] == list(recipe.stages)
-    assert stages[-1].name == "export"
+    assert stages[-1].name == ("features" if name == "features" else "export")
 
 
 def test_the_paper_s_stages_follow_its_settings() -> None:

@@ -113,6 +113,16 @@ def publish(folder: Path, target: RemotePath) -> None:
             (target / name).remove()
 
 
+def publish_features(folder: Path, target: RemotePath) -> None:
+    """Copy a feature store to a target, of each shard first the rows; shards of an earlier store that it lacks go."""
+    names = sorted((file.name for file in folder.glob("shard-*")), key=lambda name: (name.endswith(".parquet"), name))
+    for entry in target.list() if target.local is None or target.exists() else ():
+        if entry.name.startswith("shard-") and entry.name not in names:
+            (target / entry.name).remove()
+    for name in names:
+        _copy(folder / name, target / name)
+
+
 def _copy(source: Path, target: RemotePath) -> None:
     """Copy a file; on the same disk large ones share their bytes."""
     path = target.local

@@ -22,6 +22,7 @@ _STAGES = (
     Stage("judge", 1, "video", per_video.judge, ("coarse", "encode", "ground"), settings=cache_keys.judge),
     Stage("gather", 1, "dataset", gather.gather, ("probe", "transcribe", "encode", "coarse"), reads=("about",),
           settings=cache_keys.gather, takes=("filter", "ground", "judge")),
+    Stage("features", 1, "dataset", gather.features, ("encode",)),
     Stage("sieve-swap", 1, "dataset", train.sieve_swap, ("gather",), settings=cache_keys.sieve_swap, resumes=True),
     Stage("train", 1, "dataset", train.train, ("gather",), settings=cache_keys.train, takes=("sieve-swap",),
           resumes=True),

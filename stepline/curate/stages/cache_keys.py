@@ -4,7 +4,6 @@ A change of any other setting leaves a stage's stored results valid. Speed alone
 retries, how many texts are asked at once.
 """
 
-import hashlib
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +12,7 @@ from pydantic import JsonValue
 
 from stepline.errors import SettingsError
 from stepline.settings import Settings
-from stepline.weights import sha256
+from stepline.weights import file_digest
 
 if TYPE_CHECKING:
     from stepline.curate.stage import Recipe
@@ -21,19 +20,6 @@ if TYPE_CHECKING:
 ASKING = {"concurrency", "retries", "pause", "timeout", "deadline", "threads", "cache", "api_key_variable", "base_url"}
 SEEING = {"texts", "batch"}  # read where steps are encoded; for speed alone
 TRAINING = {"readers", "device", "save_every"}
-
-
-def file_digest(path: Path | None) -> JsonValue:
-    """Return the sha256 of a file, or of all files in a folder; None for none. Raises SettingsError where it is not."""
-    if path is None:
-        return None
-    if path.is_file():
-        return sha256(path)
-    if not path.is_dir():
-        raise SettingsError(f"{path}: the recipe names it, and it is not there; correct the path")
-    files = sorted(file for file in path.rglob("*") if file.is_file())
-    lines = "".join(f"{file.relative_to(path).as_posix()} {sha256(file)}\n" for file in files)
-    return hashlib.sha256(lines.encode()).hexdigest()
 
 
 def section(path: str, recipe: "Recipe") -> JsonValue:

@@ -4,7 +4,7 @@ What the dataset stages hand on, one folder each:
 
     records.parquet    Records sorted by id, as `stepline.storage.read_parquet` reads them
     left_out.jsonl     a line an item that is not among them: id, stage, kind, reason; sorted by id
-    features           a feature store of the videos (of `gather` alone)
+    features           a feature store of the videos (of `gather`, and of `features`, which makes nothing else)
 
 A video came before where it is the same file, the same speech, or the same pictures encoded once more. Each becomes a
 signature of fixed size; only those that share a bucket are compared, so that a million videos cost no million squares.
@@ -38,8 +38,10 @@ from stepline.curate.stages.intermediate import (
 )
 from stepline.errors import StoreError
 from stepline.features import FeatureWriter
+from stepline.pipeline.understand import NO_PICTURE
 from stepline.records import Matrix, Record, Transcript, Video
 from stepline.storage import read_parquet, write_atomic, write_parquet
+from stepline.training.gather import Flaw
 from stepline.version import __version__
 
 RECORDS, LEFT_OUT, FEATURES = "records.parquet", "left_out.jsonl", "features"
@@ -52,11 +54,15 @@ def write_dataset(folder: Path, records: Iterable[Record], left_out: Mapping[str
     Lines do not say how often a video was tried: a run that was retried makes the same dataset.
     """
     count = write_parquet(records, folder / RECORDS)
+    _write_left_out(folder, left_out)
+    return count
+
+
+def _write_left_out(folder: Path, left_out: Mapping[str, StageFailure]) -> None:
     rows = [asdict(left_out[id]) for id in sorted(left_out)]
     for row in rows:
         del row["attempts"]
     write_atomic(folder / LEFT_OUT, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
-    return count
 
 
 def read_left_out(folder: Path) -> dict[str, StageFailure]:
@@ -85,14 +91,43 @@ Row = dict[str, bytes]  # stage -> its stored result, of one item
 
 def gather(dataset: DatasetContext) -> None:
     """Write the records and features of all videos but the repeated ones."""
-    left_out = {item.id: StageFailure(item.id, "source", "left out", item.reason) for item in dataset.refused}
+    left_out = _refused(dataset)
     repeated = _find_repeated(dataset)
     left_out |= {**dataset.failures, **repeated}
     writer = dataset.recipe.steps.writing.writer
-    with FeatureWriter(dataset.folder / FEATURES) as features:
+    with FeatureWriter(dataset.folder / FEATURES) as store:
         rows = ((item, row) for item, row in _rows(dataset) if item.id not in repeated)
-        count = write_dataset(dataset.folder, _records(rows, features, writer), left_out)
+        count = write_dataset(dataset.folder, _records(rows, store, writer), left_out)
     dataset.say(f"{count} videos gathered, {len(repeated)} that came before, {len(left_out)} left out in all")
+
+
+def _refused(dataset: DatasetContext) -> dict[str, StageFailure]:
+    return {item.id: StageFailure(item.id, "source", "left out", item.reason) for item in dataset.refused}
+
+
+def features(dataset: DatasetContext) -> None:
+    """Write the features of all videos as a store, the same bytes that `stepline features extract` makes of them."""
+    left_out, count = {**_refused(dataset), **dataset.failures}, 0
+    with FeatureWriter(dataset.folder / FEATURES) as store:
+        for item, data in dataset.results("encode"):
+            flaw = _add_features(store, item.id, data)
+            count += flaw is None
+            if flaw is not None:
+                left_out[item.id] = StageFailure(item.id, "features", "left out", f"{flaw[0]} {flaw[1]}".rstrip())
+    _write_left_out(dataset.folder, left_out)
+    dataset.say(f"features of {count} videos, {len(left_out)} left out")
+
+
+def _add_features(store: FeatureWriter, id: str, data: bytes) -> Flaw | None:
+    """Add what `encode` made of a video to a store; return why it cannot be added, None where it was."""
+    header, arrays = unpack(FeatureHeader, data)
+    if "features" not in arrays or header.backbone is None:
+        return NO_PICTURE, ""
+    values = arrays["features"].astype(np.float16)
+    flaw = store.rejection_reason(id, values)
+    if flaw is None:
+        store.add(id, values, rate=header.rate, backbone=header.backbone)
+    return flaw
 
 
 def _rows(dataset: DatasetContext) -> Iterator[tuple[VideoItem, Row]]:
@@ -116,19 +151,12 @@ def _find_repeated(dataset: DatasetContext) -> dict[str, StageFailure]:
     return repeated
 
 
-def _records(rows: Iterable[tuple[VideoItem, Row]], features: FeatureWriter, writer: str) -> Iterator[Record]:
+def _records(rows: Iterable[tuple[VideoItem, Row]], store: FeatureWriter, writer: str) -> Iterator[Record]:
     """Yield the records, adding the features of each to the store; what cannot be added is a warning of its record."""
     for item, row in rows:
         record = record_of(item, row, writer)
-        header, arrays = unpack(FeatureHeader, row["encode"])
-        if "features" not in arrays or header.backbone is None:
-            yield record
-            continue
-        values = arrays["features"].astype(np.float16)
-        flaw = features.rejection_reason(item.id, values)
-        if flaw is None:
-            features.add(item.id, values, rate=header.rate, backbone=header.backbone)
-        else:
+        flaw = _add_features(store, item.id, row["encode"])
+        if flaw is not None and flaw[0] != NO_PICTURE:
             warning = f"its features are left out: {flaw[0]} {flaw[1]}".rstrip()
             record = record.model_copy(update={"warnings": (*record.warnings, warning)})
         yield record

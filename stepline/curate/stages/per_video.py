@@ -172,7 +172,8 @@ def encode(video: VideoContext) -> bytes:
     if video.media is None:
         return pack_features(VisualFeatures(warnings=(NO_PICTURE,)))
     info = media.probe(video.media, settings.media)
-    return pack_features(extract_features(Request(video.media, video.item.id), info, settings))
+    backbone = _backbone(settings.vision) if info.has_picture and settings.vision.backbone != "none" else None
+    return pack_features(extract_features(Request(video.media, video.item.id), info, settings, backbone=backbone))
 
 
 def coarse(video: VideoContext) -> bytes:

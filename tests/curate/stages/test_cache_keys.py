@@ -6,9 +6,10 @@ import pytest
 
 from stepline.curate.stage import Recipe, load_recipe
 from stepline.curate.stages import STAGES
-from stepline.curate.stages.cache_keys import file_digest, text_source
+from stepline.curate.stages.cache_keys import text_source
 from stepline.errors import SettingsError
 from stepline.settings import load_settings
+from stepline.weights import file_digest
 
 
 def touched(*overrides: str) -> set[str]:

@@ -1,0 +1,154 @@
+"""Videos to a feature store: the features of each by the function of the main job, one video after another.
+
+run.json                        what decides the features (another run does not go on in this folder), counts, versions
+omitted.jsonl                   videos without features, each with its reason
+shard-*.safetensors, .parquet   the store, videos in the order of their ids
+rows/                           features of videos whose shard is not full yet; a killed run goes on from them
+
+A run that was killed, between videos or within one, ends with the same bytes as one that was not.
+"""
+
+import shutil
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from pydantic import JsonValue
+
+from stepline.errors import MediaError, SettingsError, ShapeError
+from stepline.features import FeatureWriter
+from stepline.features.files import read_feature_file, write_feature_file
+from stepline.features.store import SHARD_BYTES
+from stepline.pipeline.batch import find_videos, name_videos
+from stepline.pipeline.request import Request, StepsSettings
+from stepline.pipeline.understand import NO_PICTURE, extract_features
+from stepline.progress import Progress, trim_memory
+from stepline.records import FeatureSequence, Rejected, count_reasons
+from stepline.storage import remove_partial_files
+from stepline.training.run_folder import claim_run_folder, versions, write_omitted
+from stepline.weights import file_digest
+
+if TYPE_CHECKING:
+    from stepline.vision import Backbone
+
+ROWS = "rows"
+UNREADABLE = "it cannot be read"
+OF_NO_EFFECT = {"path", "dictionary", "texts", "unit", "batch", "tokens", "cut_ratio", "cut_floor"}
+
+
+@dataclass(frozen=True)
+class ExtractionReport:
+    """What an extraction did. added: ids of this run; rows: of them; already: videos that the store held before."""
+
+    added: tuple[str, ...]
+    rows: int
+    already: int
+    omitted: tuple[Rejected, ...]
+
+
+def extract_to_store(
+    sources: Iterable[Path],
+    folder: Path,
+    settings: StepsSettings,
+    *,
+    shard_bytes: int = SHARD_BYTES,
+    progress: Progress | None = None,
+    say: Callable[[str], None] = lambda line: None,  # noqa: ARG005
+) -> ExtractionReport:
+    """Add the features of all videos to the store in `folder`; one that cannot be read is listed, and the rest go on.
+
+    sources: videos, and folders of them. settings: of `media` and `vision`. say: called with a line a video.
+    Raises MediaError without any video, SettingsError where the folder holds features of another backbone or rate.
+    """
+    from stepline.vision import PrecomputedBackbone, load_backbone
+
+    videos = sorted(name_videos(find_videos(sources), folder).items())
+    backbone = load_backbone(settings.vision)
+    if isinstance(backbone, PrecomputedBackbone):
+        raise SettingsError("vision.backbone=precomputed sees no video; `stepline features import` stores ready files")
+    run = {"features": what_decides_features(settings)}
+    claim_run_folder(folder, run, {"versions": versions()})
+    remove_partial_files(folder / ROWS)
+    # Not as a context, which on an error would write a shard that is not full: later runs would end with other bytes.
+    writer = FeatureWriter(folder, shard_bytes=shard_bytes)
+    added: dict[str, int] = {}
+    omitted: list[Rejected] = []
+    held: list[Path] = []  # files of rows whose shard is not written yet
+    already = 0
+    for number, (id, path) in enumerate(videos, start=1):
+        if id in writer:
+            already += 1
+            continue
+        stored = folder / ROWS / f"{id}.safetensors"
+        try:
+            features = _read_or_extract(Request(path, id), settings, backbone, writer, stored, progress)
+        except (MediaError, ShapeError) as error:
+            features = Rejected("video", UNREADABLE, id=id, value=str(error))
+        if isinstance(features, Rejected):
+            omitted.append(features)
+            say(f"{number} of {len(videos)}, {id}: left out, {features.reason} {features.value}".rstrip())
+            continue
+        writer.add(id, features.values, rate=features.rate, backbone=features.backbone)
+        added[id] = len(features.values)
+        held.append(stored)
+        if not writer.unwritten:
+            _remove(held)
+        say(f"{number} of {len(videos)}, {id}: {added[id]} rows")
+        trim_memory()
+    writer.flush()
+    _remove(held)
+    shutil.rmtree(folder / ROWS, ignore_errors=True)
+    write_omitted(folder, ({"video": row.id, "reason": row.reason, "value": row.value} for row in omitted))
+    counts = {"videos": len(added) + already, "omitted": count_reasons(omitted)}
+    claim_run_folder(folder, run, {"versions": versions(), "counts": counts})
+    return ExtractionReport(tuple(added), sum(added.values()), already, tuple(omitted))
+
+
+def what_decides_features(settings: StepsSettings) -> JsonValue:
+    """Return the settings that decide a video's rows, with the sha256 of the backbone's weights."""
+    vision = settings.vision
+    return {
+        "vision": vision.model_dump(mode="json", exclude=OF_NO_EFFECT),
+        "media": settings.media.model_dump(mode="json"),
+        "weights": file_digest(vision.path),
+    }
+
+
+def _read_or_extract(
+    request: Request,
+    settings: StepsSettings,
+    backbone: "Backbone",
+    writer: FeatureWriter,
+    stored: Path,
+    progress: Progress | None,
+) -> FeatureSequence | Rejected:
+    """Return the rows that a killed run left in `stored`, else those of the video, kept there; or why there are none.
+
+    Raises MediaError or ShapeError for a video that cannot be read.
+    """
+    from stepline.media import probe
+
+    flaw = writer.rejection_reason(request.id, np.zeros((1, backbone.dim), np.float32))  # a bad id names no file
+    if flaw is None and stored.exists():
+        return read_feature_file(stored, unit=False)
+    features = None
+    if flaw is None:
+        info = probe(request.path, settings.media)
+        features = extract_features(
+            request, info, settings, backbone=backbone, motion=False, progress=progress
+        ).features  # fmt: skip
+        flaw = (NO_PICTURE, "") if features is None else writer.rejection_reason(request.id, features.values)
+    if features is None or flaw is not None:
+        reason, value = flaw or (NO_PICTURE, "")
+        return Rejected("video", reason, id=request.id, value=value)
+    write_feature_file(features, stored)
+    return features
+
+
+def _remove(files: list[Path]) -> None:
+    """Remove files of rows that a shard holds now."""
+    for file in files:
+        file.unlink(missing_ok=True)
+    files.clear()

@@ -1,0 +1,179 @@
+"""Videos to a feature store: rows as the papers have them, a bad video left out, killed runs, and on to training."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from checkpoints import write_s3d
+from click.testing import CliRunner
+from small_video import draw_video
+
+from stepline.cli import main
+from stepline.errors import SettingsError
+from stepline.features import FeatureStore
+from stepline.media import probe
+from stepline.pipeline.extract import extract_to_store
+from stepline.pipeline.request import Request, StepsSettings
+from stepline.pipeline.understand import extract_features
+from stepline.vision import VisionSettings
+from stepline.vision.s3d import read_s3d
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def stepline(*arguments, code=0):
+    """Run a command, which must end with `code`."""
+    result = CliRunner().invoke(main, list(map(str, arguments)))
+    assert result.exit_code == code, (result.output, result.exception)
+    return result
+
+
+def files(folder):
+    """Every file below a folder: name -> bytes."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture(scope="module")
+def videos(tmp_path_factory):
+    """Four small videos of unlike lengths, one file that is none, and one without a picture."""
+    folder = tmp_path_factory.mktemp("videos")
+    for number, seconds in enumerate((3, 5, 2, 4)):
+        draw_video(folder / f"v{number}.mp4", seconds=seconds, sound=False)
+    (folder / "broken.mp4").write_bytes(b"no video")
+    return folder
+
+
+def test_a_folder_of_videos_becomes_a_store_and_a_bad_one_is_listed(videos, tmp_path):
+    done = stepline("features", "extract", videos, "--out", tmp_path / "store", "--json")
+    told = json.loads(done.stdout)
+    assert (told["added"], told["rows"], told["already"]) == (4, 14, 0)
+    store = FeatureStore(tmp_path / "store")
+    assert list(store) == ["v0", "v1", "v2", "v3"]
+    features = store.read("v1")
+    assert (features.values.shape, features.rate, features.backbone) == ((5, 384), 1.0, "conse")
+    settings = StepsSettings()
+    wanted = extract_features(Request(videos / "v1.mp4", "v1"), probe(videos / "v1.mp4"), settings).features
+    np.testing.assert_array_equal(features.values, wanted.values.astype(np.float16).astype(np.float32))
+    (omitted,) = map(json.loads, (tmp_path / "store" / "omitted.jsonl").read_text().splitlines())
+    assert (omitted["video"], omitted["reason"]) == ("broken", "it cannot be read")
+    assert json.loads((tmp_path / "store" / "run.json").read_text())["counts"] == {
+        "videos": 4, "omitted": {"it cannot be read": 1},
+    }  # fmt: skip
+    assert stepline("features", "check", tmp_path / "store").exit_code == 0
+    before = files(tmp_path / "store")
+    again = json.loads(stepline("features", "extract", videos, "--out", tmp_path / "store", "--json").stdout)
+    assert (again["added"], again["already"]) == (0, 4)
+    assert files(tmp_path / "store") == before
+
+
+def test_a_store_holds_the_features_of_one_backbone(videos, tmp_path):
+    stepline("features", "extract", videos / "v2.mp4", "--out", tmp_path)
+    refused = stepline("features", "extract", videos, "--out", tmp_path, "--set", "vision.rate=2", code=1)
+    assert "another run, with other settings" in refused.stderr
+    settings = StepsSettings(vision=VisionSettings(backbone="precomputed", path=videos))
+    with pytest.raises(SettingsError, match="features import"):
+        extract_to_store([videos], tmp_path / "ready", settings)
+
+
+def test_videos_of_which_none_can_be_read_end_with_the_reason(videos, tmp_path):
+    refused = stepline("features", "extract", videos / "broken.mp4", "--out", tmp_path, code=1)
+    assert "none of 1 videos has features; broken: it cannot be read" in refused.stderr
+
+
+def test_s3d_rows_are_howto100ms_before_the_joint_layer_and_unit_rows_after_it(videos, tmp_path):
+    weights = write_s3d(tmp_path, ["cut the banana"])
+    rows = {}
+    for backbone in ("s3d", "s3d-mixed5c"):
+        given = ("--backbone", backbone, "--weights", weights, "--out", tmp_path / backbone)
+        stepline("features", "extract", videos / "v2.mp4", *given)
+        store = FeatureStore(tmp_path / backbone)
+        assert store.backbone == backbone
+        rows[backbone] = store.matrix("v2")
+    assert {name: values.shape for name, values in rows.items()} == {"s3d": (2, 512), "s3d-mixed5c": (2, 1024)}
+    layer = read_s3d(weights, 4)[0].fc
+    joint = rows["s3d-mixed5c"] @ layer.weight.detach().numpy().T + layer.bias.detach().numpy()
+    np.testing.assert_allclose(joint / np.linalg.norm(joint, axis=1, keepdims=True), rows["s3d"], atol=2e-3)
+    refused = stepline("steps", videos / "v2.mp4", "--backbone", "s3d-mixed5c", "--weights", weights, code=1)
+    assert "share no space with texts; use s3d" in refused.stderr
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from stepline.pipeline import extract
+from stepline.pipeline.request import StepsSettings
+from stepline.vision.encode import VideoEncoder
+
+def dies(function, calls):
+    left = [calls]
+    def call(*arguments, **named):
+        left[0] -= 1
+        if left[0] < 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return function(*arguments, **named)
+    return call
+
+def run():
+    extract.extract_to_store([Path(sys.argv[1])], Path(sys.argv[2]), StepsSettings(), shard_bytes=5000)
+
+# within a video, after a video, and when a shard is written and its rows are not removed yet
+for owner, name, calls in ((VideoEncoder, "add", 7), (extract, "write_feature_file", 1), (extract, "_remove", 0)):
+    child = os.fork()
+    if child == 0:
+        setattr(owner, name, dies(getattr(owner, name), calls))
+        run()
+        os._exit(0)
+    assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
+run()
+"""
+
+
+def test_a_run_killed_between_and_within_videos_ends_with_the_same_bytes(videos, tmp_path):
+    extract_to_store([videos], tmp_path / "whole", StepsSettings(), shard_bytes=5000)
+    assert len(list((tmp_path / "whole").glob("shard-*.parquet"))) > 1
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", KILLED, str(videos), str(tmp_path / "out")]
+    subprocess.run(command, env=environment, cwd=ROOT, check=True)
+    assert files(tmp_path / "out") == files(tmp_path / "whole")
+
+
+def test_curate_makes_the_same_store(videos, tmp_path):
+    stepline("features", "extract", videos, "--out", tmp_path / "store")
+    stepline("curate", videos, "--recipe", "features", "--out", tmp_path / "out", "--set", "engine.workers=1")
+    assert list(FeatureStore(tmp_path / "out" / "features")) == ["v0", "v1", "v2", "v3"]
+    store = {name: data for name, data in files(tmp_path / "store").items() if name.startswith("shard-")}
+    assert files(tmp_path / "out" / "features") == store
+    (left_out,) = (tmp_path / "out" / "stages" / "features").glob("*/left_out.jsonl")
+    (row,) = map(json.loads, left_out.read_text().splitlines())
+    assert (row["id"], row["stage"]) == ("broken", "encode")
+
+
+SAID = ("slice the lemons", "pour the juice into the bowl", "whisk the sugar", "welcome back everyone")
+
+
+def test_from_videos_to_a_trained_detector_by_commands_alone(tmp_path):
+    steps = {}
+    for number in range(6):
+        (tmp_path / "videos").mkdir(exist_ok=True)
+        draw_video(tmp_path / "videos" / f"v{number}.mp4", seconds=8, sound=False)
+        lines = [f"{k}\n00:00:0{2 * k},000 --> 00:00:0{2 * k + 2},000\n{text}.\n" for k, text in enumerate(SAID)]
+        (tmp_path / "said.srt").write_text("\n".join(lines))
+        told = stepline("transcribe", tmp_path / "videos" / f"v{number}.mp4", "--captions", tmp_path / "said.srt",
+                        "--format", "json")  # fmt: skip
+        (tmp_path / "narrations").mkdir(exist_ok=True)
+        (tmp_path / "narrations" / f"v{number}.json").write_text(told.stdout)
+        timestamps = [[0, 2], [2, 4], [4, 6]]
+        steps[f"v{number}"] = {"duration": 8.0, "timestamps": timestamps, "sentences": list(SAID[:3])}
+    (tmp_path / "steps.json").write_text(json.dumps(steps))
+    stepline("features", "extract", tmp_path / "videos", "--out", tmp_path / "store")
+    trained = stepline(
+        "train", "wys2", "--features", tmp_path / "store", "--key-steps", f"youcook2:{tmp_path / 'steps.json'}",
+        "--narrations", tmp_path / "narrations", "--out", tmp_path / "run", "--json",
+    )  # fmt: skip
+    (first,) = json.loads(trained.stdout.splitlines()[-1])["rounds"]
+    assert 0 <= first["auc"] <= 1
+    assert first["pairs"] >= 6
