@@ -30,6 +30,7 @@ COMMANDS = {
     "train wys2": ("train", "wys2", *TRAINING, "--key-steps", "records", "--out"),
     "train summarizer": ("train", "summarizer", *TRAINING, "--key-steps", "records", "--out"),
     "refine": ("refine", "records", *TRAINING, "--out"),
+    "features extract": ("features", "extract", "videos", "--out"),
     "features import": ("features", "import", "arrays", "--out"),
     "text-base build": ("text-base", "build", "recipes.json", "--out"),
     "text-base index": ("text-base", "index"),
