@@ -105,9 +105,9 @@ def extract(videos: tuple[Path, ...], out: Path, as_json: bool, **options: Any) 
     reasons = count_reasons(done.omitted)
     if as_json:
         counts = {"added": len(done.added), "rows": done.rows, "already": done.already, "omitted": reasons}
-        click.echo(json.dumps(counts))
+        print_data(json.dumps(counts))
     else:
-        click.echo(f"{out}: added {len(done.added)} videos ({done.rows} rows), {done.already} were there already")
+        print_data(f"{out}: added {len(done.added)} videos ({done.rows} rows), {done.already} were there already")
     say(*(f"left out {count}: {reason}" for reason, count in reasons.items()))
     if not done.added and not done.already:
         first = done.omitted[0]

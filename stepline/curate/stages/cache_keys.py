@@ -59,7 +59,7 @@ def ground(recipe: "Recipe") -> JsonValue:
     """Return what decides `ground`."""
     vision, nasva = recipe.steps.vision, recipe.steps.nasva
     files = (vision.path, vision.texts, vision.dictionary)
-    texts = [vision.backbone, vision.text_space, *(file_digest(file) for file in files)]
+    texts: list[JsonValue] = [vision.backbone, vision.text_space, *(file_digest(file) for file in files)]
     placing: JsonValue = {"ground": _plain(nasva.ground)}
     if nasva.aligner.path is not None:
         placing = {"aligner": _plain(nasva.aligner, {"path"}), "network": file_digest(nasva.aligner.path)}

@@ -172,8 +172,8 @@ def encode(video: VideoContext) -> bytes:
     if video.media is None:
         return pack_features(VisualFeatures(warnings=(NO_PICTURE,)))
     info = media.probe(video.media, settings.media)
-    backbone = _backbone(settings.vision) if info.has_picture and settings.vision.backbone != "none" else None
-    return pack_features(extract_features(Request(video.media, video.item.id), info, settings, backbone=backbone))
+    network = _backbone(settings.vision) if info.has_picture and settings.vision.backbone != "none" else None
+    return pack_features(extract_features(Request(video.media, video.item.id), info, settings, backbone=network))
 
 
 def coarse(video: VideoContext) -> bytes:
