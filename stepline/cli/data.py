@@ -84,6 +84,7 @@ def import_(source: Path, out: Path, as_json: bool, **options: Any) -> None:
 @click.option("--weights", help="The backbone's checkpoint.")
 @settings_options("One setting, e.g. vision.rate=2.")
 @json_option
+@device_options
 @one_writer
 def extract(videos: tuple[Path, ...], out: Path, as_json: bool, **options: Any) -> None:
     """Extract the features of VIDEOS, files and folders of them, into a store: one row a second, as the papers' are.

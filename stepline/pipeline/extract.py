@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from pydantic import JsonValue
 
+from stepline.device import current_device
 from stepline.errors import MediaError, SettingsError, ShapeError
 from stepline.features import FeatureWriter
 from stepline.features.files import read_feature_file, write_feature_file
@@ -69,7 +70,8 @@ def extract_to_store(
     if isinstance(backbone, PrecomputedBackbone):
         raise SettingsError("vision.backbone=precomputed sees no video; `stepline features import` stores ready files")
     run = {"features": what_decides_features(settings)}
-    claim_run_folder(folder, run, {"versions": versions()})
+    facts = {"versions": versions(), "device": current_device().label}
+    claim_run_folder(folder, run, facts)
     remove_partial_files(folder / ROWS)
     # Not as a context, which on an error would write a shard that is not full: later runs would end with other bytes.
     writer = FeatureWriter(folder, shard_bytes=shard_bytes)
@@ -102,7 +104,7 @@ def extract_to_store(
     shutil.rmtree(folder / ROWS, ignore_errors=True)
     write_omitted(folder, ({"video": row.id, "reason": row.reason, "value": row.value} for row in omitted))
     counts = {"videos": len(added) + already, "omitted": count_reasons(omitted)}
-    claim_run_folder(folder, run, {"versions": versions(), "counts": counts})
+    claim_run_folder(folder, run, facts | {"counts": counts})
     return ExtractionReport(tuple(added), sum(added.values()), already, tuple(omitted))
 
 
