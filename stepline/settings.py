@@ -7,7 +7,7 @@ pydantic-settings imports for 0.1 s more than pydantic, and reads a misspelt sec
 import difflib
 import json
 import os
-import sys
+import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias, TypeVar
@@ -15,12 +15,6 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from stepline.errors import SettingsError
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
 
 # Every number has a range: far wider than what is of use, far short of what overflows or takes the machine.
 Count: TypeAlias = Annotated[int, Field(ge=1, le=10**9)]

@@ -1,7 +1,7 @@
 """What the generated videos are about: tasks with their steps and wordings, and what people say besides."""
 
 import json
-import sys
+import tomllib
 from functools import cache
 from importlib.resources import files
 from typing import Annotated, TypeVar
@@ -13,11 +13,6 @@ from research.drawn_videos.script import Place
 from research.drawn_videos.things import THINGS
 from stepline.errors import DatasetError
 from stepline.records import FrozenModel
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 Line = Annotated[str, Field(min_length=1)]
 

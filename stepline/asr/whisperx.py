@@ -1,6 +1,7 @@
 """WhisperX as the recogniser: Whisper's words with times from forced alignment, as the NaSVA paper's data has them.
 
-The package is not a requirement: `pip install 'stepline[whisperx]'`. Its models come by name or by path.
+The package is no requirement and wants an older torch: `pip install -c constraints-whisperx.txt 'stepline[whisperx]'`,
+in an environment of its own. Its models come by name or by path.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,7 +29,7 @@ class WhisperX:
         try:
             import whisperx
         except ImportError as error:
-            missing = "the package is not installed; pip install 'stepline[whisperx]'"
+            missing = "the package is not installed; in an environment of its own, pip install 'stepline[whisperx]'"
             raise ModelError(f"asr.recogniser whisperx: {missing}, or set asr.recogniser=whisper") from error
         self._package: Any = whisperx
         self._model = _load(self._package, settings)

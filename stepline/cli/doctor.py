@@ -45,7 +45,13 @@ PACKAGES = (
         False,
         "pip install 'stepline[evaluate]'",
     ),
-    ("whisperx", "whisperx", "forced alignment of words", False, "pip install 'stepline[whisperx]'"),
+    (
+        "whisperx",
+        "whisperx",
+        "forced alignment of words",
+        False,
+        "in an environment of its own, pip install -c constraints-whisperx.txt 'stepline[whisperx]'",
+    ),
 )
 
 OPTIONAL_MODELS = frozenset({"whisper-base"})
