@@ -203,6 +203,10 @@ UNITS: dict[str, tuple[str, float]] = {
 VAGUE = frozenset({"s", "sec", "second", "min", "minute", "day", "l", "m", "c", "g", "h"})  # "a second" is no time
 DEGREES = frozenset({"°", "degree", "degrees", "deg"})
 SCALES = {"f": "F", "fahrenheit": "F", "c": "C", "celsius": "C", "centigrade": "C"}
+# "C" is a cup or Celsius: 40 cups go into no bowl, fewer are degrees at a heat or beside words of warmth or cold.
+MOST_CUPS, ROOM = 40.0, 20.0
+COLD = word_set("chill cool cold fridge refrigerate refrigerator freeze freezer frozen below")
+WARM = COLD | word_set("warm heat preheat hot oven bake roast melt temper temperature thermometer prove proof rise")
 BEFORE_UNIT = frozenset({"-", "a", "an", "of", "the", "more", "additional", "extra", "full", "whole", "heaping"})
 LOOK = 3  # words after a quantity among which its thing is sought
 AS_UNITS_DIFFER = 0.06  # cooks' equivalents: 1 cup is 240 ml or 250, 1 oz 30 g
@@ -279,9 +283,21 @@ def _quantity(words: Sequence[str], place: int) -> tuple[Quantity, int] | None:
             return None
         return Quantity(low, high, COUNT, "", _thing(words, after)), after
     kind, name, after = unit
+    if words[after - 1] == "c" and kind == "volume" and _is_celsius(words, place, after, high):
+        kind, name = TEMPERATURE, "C"
     extra = _and_a_half(words, after)
     after = after + 3 if extra else after
     return Quantity(low + extra, high + extra, kind, name, _thing(words, after)), after
+
+
+def _is_celsius(words: Sequence[str], place: int, after: int, value: float) -> bool:
+    """Tell whether a number with "C" behind it, words[place:after], is degrees and not cups ("2 C flour")."""
+    before = [word for word in words[:place] if word != "-"]
+    if value >= MOST_CUPS or before[-1:] == ["at"]:
+        return True
+    if before[-1:] == ["to"]:
+        return not (WARM if value >= ROOM else COLD).isdisjoint(before)
+    return value >= ROOM and _thing(words, after) is None and not WARM.isdisjoint(before)
 
 
 def _unit_behind(words: Sequence[str], place: int, ahead: int) -> tuple[str, str, int] | None:
