@@ -119,9 +119,9 @@ def stated_rate(location: object, metadata: Mapping[str, str], rate: float) -> f
 
 def unit_rows(values: Matrix) -> Matrix:
     """Return the rows (N, D) scaled to length 1; a row of zeros stays zero."""
-    length = np.linalg.norm(values, axis=1, keepdims=True)
-    unit: Matrix = values / np.where(length > 0, length, np.float32(1))
-    return unit
+    length: Matrix = np.linalg.norm(values, axis=1, keepdims=True)
+    length[length == 0] = 1
+    return values / length
 
 
 def write_feature_file(features: FeatureSequence, path: Path) -> None:

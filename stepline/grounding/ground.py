@@ -254,7 +254,7 @@ def _shown_before_evidence(
     said: Flags, rate: float, visible: Sequence[float] | None, settings: GroundSettings
 ) -> Array:
     """Return P(shown) before any evidence, (K,)."""
-    spoken = np.full(len(said), _logit(np.float64(rate)))
+    spoken = np.full(len(said), _logit(np.asarray(rate, dtype=np.float64)))
     if visible is not None:
         words = _logit(np.clip(np.asarray(visible, dtype=np.float64), 1e-3, 1 - 1e-3))
         spoken = spoken + settings.wording * (words - USUAL_WORDING)

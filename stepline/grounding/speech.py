@@ -14,6 +14,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from stepline.errors import ShapeError
 from stepline.grounding.settings import CoarseSettings, LabelRule
@@ -97,7 +98,7 @@ def softmax(logits: Matrix) -> Matrix:
     return np.asarray(powers / powers.sum(axis=1, keepdims=True), dtype=np.float32)
 
 
-def grow_window(row: Matrix, center: int, fraction: float) -> tuple[int, int]:
+def grow_window(row: Matrix | npt.NDArray[np.float64], center: int, fraction: float) -> tuple[int, int]:
     """Return [start, end) rows around `center` whose score is at least `fraction` of the score there."""
     # float32: a neighbour exactly at the fraction stays in
     floor = fraction * row[center] - 1e-6
