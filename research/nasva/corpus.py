@@ -7,14 +7,17 @@ Simulated, or real data from feature stores and the benchmarks' own files:
     DATA/BACKBONE/narration-noisy            the same of the other recogniser's transcripts, for table 4
     DATA/BACKBONE/recipe                     vectors of HT-Step's headlines, an item a video
     DATA/linking/narration, step             vectors of an encoder of texts alone, which links steps to sentences
-    DATA/ht-step, DATA/htm_align.json        the benchmarks, whose videos are not trained on (of HT-Step: its tests)
+    DATA/ht-step, DATA/htm_align.json        the benchmarks; what `stepline excluded` lists of them is not trained on
 
 `stepline features import` fills the stores. BACKBONE is sharp, usual or dull, whatever stands behind the name. All
-that is trained on is in memory: 1.2 MB for 400 seconds of width 768.
+that is trained on is in memory: 1.2 MB for 400 seconds of width 768. Real videos are scored by the benchmarks' own
+evaluators: HT-Step's on its split val_seen (600 videos, as many as the paper's), NaSVA's on HTM-Align.
 """
 
+import json
+import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
@@ -24,13 +27,30 @@ from research.nasva.rows import NasvaSize, NasvaTrial
 from research.simulate import SimulatedVideo, SimulationSettings
 from research.simulate import stream as simulated_stream
 from research.simulate.narration import STYLES, Style
-from stepline.datasets import stream
+from stepline.datasets.excluded import ExcludedSource, ExcludedVideos, collect_excluded
 from stepline.errors import DatasetError
+from stepline.evaluate.benchmarks import evaluate
+from stepline.evaluate.bootstrap import point_estimate
+from stepline.evaluate.ranking import roc_auc
 from stepline.features import FeatureStore
-from stepline.nasva.dataset import labelled_sample, matching_rows
-from stepline.records import FeatureSequence, Matrix, Record, Sentence, Step
+from stepline.nasva.benchmarks import (
+    MODES,
+    BenchmarkInputs,
+    BenchmarkName,
+    StoredFeatures,
+    TextVectors,
+    benchmark_questions,
+    score_questions,
+)
+from stepline.nasva.checkpoint import LoadedAligner
+from stepline.nasva.model import Aligner
+from stepline.nasva.settings import AlignerSettings
+from stepline.records import FeatureSequence, Matrix, Sentence, Step
+from stepline.storage import write_atomic
 from stepline.training.batches import Mask, Sample
 from stepline.training.sources import LabelledTexts, read_labelled_texts
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -54,10 +74,14 @@ class TrainingVideo:
 
 @dataclass(frozen=True)
 class Corpus:
-    """videos: to train on. tests: texts of one kind in held-out videos, `positive` = where they are really shown."""
+    """videos: to train on. tests: texts of one kind in held-out videos, `positive` = where they are really shown.
+
+    benchmarks: what stands for the tests in real data.
+    """
 
     videos: tuple[TrainingVideo, ...]
-    tests: Mapping[str, tuple[Sample, ...]]
+    tests: Mapping[str, tuple[Sample, ...]] = field(default_factory=dict)
+    benchmarks: "BenchmarkFiles | None" = None
 
 
 @lru_cache(maxsize=2)
@@ -102,7 +126,70 @@ def _shown_rows(video: SimulatedVideo, style: Style, features: FeatureSequence) 
     return video.shown(style)[:, : len(features.values)]
 
 
-TESTS = {"recipe": ("ht-step", "ht-step"), "narration": ("htm-align", "htm_align.json")}  # kind -> dataset, file
+WHOLE = AlignerSettings(whole=1_000_000)  # rows: a video is aligned at once, as the released code does
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """A benchmark of the paper: its files in the folder of real data, and the rule and split that are scored."""
+
+    name: BenchmarkName
+    file: str
+    convention: str
+    subset: str | None = None
+
+
+BENCHMARKS = {
+    "recipe": Benchmark("ht-step", "ht-step", "official", "val_seen"),
+    "narration": Benchmark("htm-align", "htm_align.json", "nasva"),
+}  # by the kind of their texts, whose vectors lie in the store of that name
+
+
+@dataclass(frozen=True)
+class BenchmarkFiles:
+    """The benchmarks in their official files, and the stores of one backbone that answer them."""
+
+    folder: Path
+    stores: Path
+
+    def excluded(self) -> ExcludedVideos:
+        """Return the videos that nothing is trained on, whether they have features or not."""
+        return collect_excluded(ExcludedSource(row.name, self.folder / row.file) for row in BENCHMARKS.values())
+
+    def score(self, network: Aligner, folder: Path) -> dict[str, float]:
+        """Return what `stepline evaluate` gives for a network's best seconds, which are written into `folder`.
+
+        In per cent: R@1, and the ROC-AUC of what tells texts that are shown. A video without features or vectors
+        counts as wrong. Raises DatasetError where none has them.
+        """
+        found: dict[str, float] = {}
+        loaded = LoadedAligner(network, folder, "", None, None)
+        features = StoredFeatures(self.stores / "video")
+        for kind, row in BENCHMARKS.items():
+            reference = self.folder / row.file
+            asked = benchmark_questions(row.name, reference, row.subset).asked
+            given = BenchmarkInputs(features, TextVectors(self.stores / kind, loaded))
+            settings = WHOLE.model_copy(update={"mode": MODES[row.name]})
+            missing: dict[str, str] = {}
+            fits = list(score_questions(asked, loaded, given, settings, missing))
+            if not fits:
+                raise DatasetError(f"{reference}: no video has features and vectors; import them, also of its texts")
+            if missing:
+                log.warning("%s: %d of %d videos count as wrong: %s", row.name, len(missing), len(asked), missing)
+            seconds = {one.id: (fit.scores.argmax(axis=1) / fit.rate).tolist() for one, fit in fits}
+            write_atomic(folder / f"{row.name}.json", json.dumps(seconds))
+            scores = evaluate(
+                row.name, folder / f"{row.name}.json", reference, convention=row.convention, subset=row.subset
+            )
+            found[f"{kind} R@1"] = 100 * point_estimate(scores.statistics["R@1"])
+            shown = np.concatenate([one.shown for one, _ in fits if one.shown is not None])
+            if len(np.unique(shown)) == 2:
+                cosine = np.concatenate([fit.scores.max(axis=1) for _, fit in fits])
+                found[f"{kind} AUC cosine"] = 100 * roc_auc(shown, cosine)
+                heads = [fit.alignable for _, fit in fits if fit.alignable is not None]
+                if heads:
+                    found[f"{kind} AUC head"] = 100 * roc_auc(shown, np.concatenate(heads))
+        return found
 
 
 def read_corpus(folder: Path, trial: NasvaTrial) -> Corpus:
@@ -110,19 +197,17 @@ def read_corpus(folder: Path, trial: NasvaTrial) -> Corpus:
 
     Raises StoreError where a store is not there, DatasetError when no video is left to train on.
     """
-    at = folder / trial.backbone
+    benchmarks = BenchmarkFiles(folder, folder / trial.backbone)
     said = "narration" if trial.recogniser == "clean" else "narration-noisy"
-    features = FeatureStore(at / "video")
-    tests = {kind: tuple(_tests(folder, kind, at, features)) for kind in TESTS}
-    excluded = {sample.id for samples in tests.values() for sample in samples}
-    videos = tuple(_training_videos(folder, at, said, features, excluded, trial.size))
+    features = FeatureStore(benchmarks.stores / "video")
+    videos = tuple(_training_videos(folder, benchmarks.stores, said, features, benchmarks.excluded(), trial.size))
     if not videos:
         raise DatasetError(f"{folder}: no video has features, steps and narration; import them first")
-    return Corpus(videos, tests)
+    return Corpus(videos, benchmarks=benchmarks)
 
 
 def _training_videos(
-    folder: Path, at: Path, said: str, features: FeatureStore, excluded: set[str], size: NasvaSize
+    folder: Path, at: Path, said: str, features: FeatureStore, excluded: ExcludedVideos, size: NasvaSize
 ) -> Iterable[TrainingVideo]:
     narration, step = FeatureStore(at / said), FeatureStore(at / "step")
     linking = {kind: FeatureStore(folder / "linking" / kind) for kind in (said, "step")}
@@ -150,31 +235,6 @@ def _spoken(told: LabelledTexts) -> tuple[tuple[Sentence, ...], list[int]]:
     """Return the sentences that have a time, and their rows among all texts."""
     rows = [row for row, spans in enumerate(told.spans) if spans]
     return tuple(Sentence(text=told.texts[row], span=told.spans[row][0]) for row in rows), rows
-
-
-def _tests(folder: Path, kind: str, at: Path, features: FeatureStore) -> Iterable[Sample]:
-    """Yield a benchmark's videos that have features and vectors, their texts in time only where they are said."""
-    dataset, file = TESTS[kind]
-    vectors = FeatureStore(at / kind)
-    for entry in stream(dataset, folder / file):
-        record = entry.record
-        if entry.subset == "train" or record is None:
-            continue
-        if record.video.id in features and record.video.id in vectors:
-            sample = _real_test(record, kind, features, vectors)
-            if sample is not None:
-                yield sample
-
-
-def _real_test(record: Record, kind: str, features: FeatureStore, vectors: FeatureStore) -> Sample | None:
-    id = record.video.id
-    spans = {step.text: step.spans for step in record.reference}
-    texts = record.recipe or tuple(step.text for step in record.reference)  # all headlines, shown or not
-    told = LabelledTexts(id, "step", texts, tuple(spans.get(text, ()) for text in texts))
-    rows = matching_rows(told, vectors)
-    if rows is None:
-        return None
-    return labelled_sample(id, features.read(id), vectors.matrix(id)[rows], told.spans, ordered=kind == "narration")
 
 
 def _unit(vectors: Matrix) -> Matrix:

@@ -117,7 +117,8 @@ class NasvaTrials(TrialStore[NasvaTrial]):
         seconds = time.process_time() - began
         write_aligner(network, folder / "aligner.safetensors")
         shutil.rmtree(folder / "training")
-        return Outcome(score(network, corpus.tests) | label_scores(corpus.videos, labels), seconds)
+        scores = corpus.benchmarks.score(network, folder) if corpus.benchmarks else score(network, corpus.tests)
+        return Outcome(scores | label_scores(corpus.videos, labels), seconds)
 
     def network(self, trial: NasvaTrial) -> Aligner:
         """Return the network that a trial trained."""
