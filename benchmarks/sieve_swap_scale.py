@@ -49,24 +49,24 @@ class Scale:
 
 @dataclass(frozen=True)
 class Slopes:
-    """CPU seconds of one more: word tagged, step embedded, entry touched, video paired, cosine, swap checked."""
+    """CPU seconds of one more: word tagged, step embedded, video and document, video paired, cosine, swap checked."""
 
     word: float
     step: float
-    entry: float
+    pair: float
     video: float
     cosine: float
     checked: float
 
 
-def project(slopes: Slopes, scale: Scale, entries_a_pair: float) -> dict[str, float]:
-    """Return the hours of one core for each stage. entries_a_pair: entries touched a video and document."""
+def project(slopes: Slopes, scale: Scale) -> dict[str, float]:
+    """Return the hours of one core for each stage."""
     steps = scale.recipes * scale.steps_a_recipe
     tagged = scale.recipes * scale.words_a_recipe + scale.videos * scale.words_a_video
     counted = scale.kept_videos * scale.words_a_video * 2  # the report's words, before and after
     seconds = {
         "content words of recipes and transcripts": tagged * slopes.word,
-        "pairing": scale.videos * (slopes.video + slopes.entry * entries_a_pair * scale.recipes),
+        "pairing": scale.videos * (slopes.video + slopes.pair * scale.recipes),
         "embedding the base": steps * slopes.step,
         "embedding the segments": scale.segments * slopes.step,
         "exact search of all steps": scale.segments * steps * slopes.cosine,
@@ -102,8 +102,8 @@ def main() -> None:
     slopes = Slopes(
         word=slope(lambda size: list(content_words(texts[:size])), SIZES) / words,
         step=slope(lambda size: embed(steps[:size]), SIZES),
-        entry=paired["growth"]["ns an entry"] / 1e9,
-        video=paired["growth"]["us a video"] / 1e6,
+        pair=paired["growth"]["ns a video and document"] / 1e9,
+        video=max(0.0, paired["growth"]["us a video"]) / 1e6,
         cosine=slope(lambda size: (queries @ vectors[:size].T).argmax(axis=1), (5_000, 10_000, 20_000)) / len(queries),
         checked=slope(lambda size: [change(a, b) for a, b in itertools.pairwise(steps[: size + 1])], SIZES),
     )
@@ -112,12 +112,10 @@ def main() -> None:
         steps_a_recipe=len(steps) / len(recipes),
         words_a_step=float(np.mean([len(step.split()) for step in steps])),
     )
-    entries_a_pair = paired["entries touched"] / paired["videos"] / paired["documents"]
-    hours = project(slopes, scale, entries_a_pair)
+    hours = project(slopes, scale)
     report = {
         "slopes, CPU s": slopes.__dict__,
         "scale": scale.__dict__,
-        "entries touched a video and document": entries_a_pair,
         "core hours": hours,
         "core hours together": sum(hours.values()),
         "hours on 2 cores": sum(hours.values()) / 2,

@@ -4,11 +4,10 @@
     token-recall  |A and R| / |R|          or / |A|: the paper does not say whose words it is a share of
 
 Eq. 5 as printed has a malformed set-builder; it is read as "some document shares at least one title word". Nothing
-is compared pairwise. An inverted index gives the documents that share a title word, ranked by size, so that the sizes
-that could reach the thresholds are one slice of each list. Of these the commonest words are counted as bits, 64 words
-at a time (CommonWords); where that count plus all rare words could do, the rare words are counted too. The result is
-exactly the pairwise loop's. Sets of words are numbers in two flat arrays (WordSets), so that millions of them need
-neither objects nor time. `threshold_table` gives what each pair of thresholds would keep: the paper's figure 7a.
+is compared pairwise: which document has which word is a sparse matrix, and its product with the words of a batch of
+videos counts the words that each shares with each. The result is exactly the pairwise loop's. Sets of words are
+numbers in two flat arrays (WordSets), so that millions of them need neither objects nor time.
+`threshold_table` gives what each pair of thresholds would keep: the paper's figure 7a.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,6 +16,7 @@ from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from scipy import sparse
 
 from stepline.errors import ShapeError
 from stepline.sieve_swap.settings import PairingSettings
@@ -95,78 +95,18 @@ class WordSets:
         return WordSets(np.cumsum(sizes).astype(np.int64), words, unknown)
 
 
-Bits = npt.NDArray[np.uint64]
-
-COMMON = 1024  # commonest words that become bits: 128 bytes a set, and nearly all words of most recipes
-WORD = 64  # bits of a machine word
-BYTE = np.array([bin(number).count("1") for number in range(256)], dtype=np.uint8)
-
-EVEN_BYTES, LANES = np.uint64(0x00FF00FF00FF00FF), np.uint64(0x0001000100010001)
-ONE_BYTE, THREE_LANES = np.uint64(8), np.uint64(48)
-
-
-class CommonWords:
-    """Sets over the commonest words. bit: (V,) the bit of each word, -1 for a rare one."""
-
-    def __init__(self, owners: Words, words: Words, sets: int, vocabulary: int) -> None:
-        frequency = np.bincount(words, minlength=vocabulary)
-        commonest = np.argsort(-frequency, kind="stable")[:COMMON]
-        self.bit = np.full(vocabulary, -1, dtype=np.int32)
-        self.bit[commonest] = np.arange(len(commonest), dtype=np.int32)
-        self._rows = np.zeros((sets, COMMON // WORD), dtype=np.uint64)
-        here = np.flatnonzero(self.bit[words] >= 0)
-        self._mark(self._rows, owners[here], self.bit[words[here]])
-
-    def shared(self, words: Words, places: Words) -> Numbers:
-        """Return how many of these words each of the sets at `places` has, rare words aside: (len(places),)."""
-        bits = self.bit[words]
-        mask = np.zeros((1, COMMON // WORD), dtype=np.uint64)
-        self._mark(mask, np.zeros(len(words), dtype=np.int32)[bits >= 0], bits[bits >= 0])
-        held = self._rows[places]  # (P, COMMON / 64)
-        np.bitwise_and(held, mask, out=held)
-        return _row_sums(_ones(held).view(np.uint64))
-
-    @staticmethod
-    def _mark(rows: Bits, owners: Words, bits: Words) -> None:
-        np.bitwise_or.at(rows, (owners, bits // WORD), np.uint64(1) << (bits % WORD).astype(np.uint64))
-
-
-def _row_sums(counts: Bits) -> Numbers:
-    """Return the sum of the bytes of each row, (P, n) -> (P,); summing them as bytes takes ten times as long."""
-    pairs = (counts & EVEN_BYTES) + ((counts >> ONE_BYTE) & EVEN_BYTES)  # four lanes of 16 bits
-    lanes = (pairs * LANES) >> THREE_LANES  # their sum
-    total: Numbers = lanes[:, 0].astype(np.int64)
-    for column in range(1, lanes.shape[1]):
-        total += lanes[:, column].astype(np.int64)
-    return total
-
-
-def _ones(values: Bits) -> npt.NDArray[np.uint8]:
-    """Return the number of set bits of each value."""
-    if hasattr(np, "bitwise_count"):
-        return np.asarray(np.bitwise_count(values), dtype=np.uint8)
-    return count_bits_by_table(values)
-
-
-def count_bits_by_table(values: Bits) -> npt.NDArray[np.uint8]:
-    """Return the number of set bits of each value by a table of bytes, for a numpy that cannot count them."""
-    ones = BYTE[values[..., None].view(np.uint8)]
-    return np.asarray(ones.sum(axis=-1), dtype=np.uint8)
-
-
-SLACK = 1e-6  # so that rounding never drops a pair that is exactly at a threshold
+BATCH = 64  # videos whose counts are held at once: a byte a document each, where no document has 256 words
 
 Ratios = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """The documents of one video: numbers (P,) ascending, iou (P,), recall (P,). touched: list entries looked at."""
+    """The documents of one video: numbers (P,) ascending, iou (P,), recall (P,)."""
 
     documents: Numbers
     iou: Ratios
     recall: Ratios
-    touched: int = 0
 
     def __len__(self) -> int:
         return len(self.documents)
@@ -182,99 +122,41 @@ class PairFinder:
     """Documents made ready for pairing. titles, contents: the words of each document's title and of its steps."""
 
     def __init__(self, titles: WordSets, contents: WordSets, vocabulary: int) -> None:
-        sizes = contents.sizes
-        self._document = np.argsort(sizes, kind="stable").astype(np.int32)  # rank -> document
-        self._sizes = sizes[self._document].astype(np.int32)  # ascending
-        rank = np.empty(len(sizes), dtype=np.int32)
-        rank[self._document] = np.arange(len(sizes), dtype=np.int32)
-        self._title_starts, self._title_ranks = _inverted(titles, rank, vocabulary)
-        owners = np.repeat(rank, np.diff(contents.starts)).astype(np.int32)
-        self._common = CommonWords(owners, contents.words, len(sizes), vocabulary)
-        rare = np.flatnonzero(self._common.bit[contents.words] < 0)
-        self._rare_starts, self._rare_words = _grouped(owners[rare], contents.words[rare], len(sizes))
-        self._rare_sizes = np.diff(self._rare_starts).astype(np.uint16)
-        self._present = np.zeros(vocabulary, dtype=bool)
-
-    def pairs(self, title: Words, content: Words, size: int, settings: PairingSettings) -> Pairs:
-        """Return the documents that go with one video.
-
-        title, content: numbers of the video's words, each once. size: how many content words it has, with those that
-        no document has.
-        """
-        ranks = self._sharing_a_title_word(title, size, settings)
-        touched = len(ranks)
-        common = self._common.shared(content, ranks)
-        likely = common + self._rare_sizes[ranks] >= self._needed(ranks, size, settings)
-        ranks, places = np.unique(ranks[likely], return_index=True)  # one that shares two title words comes twice
-        rare, looked_at = self._rare_shared(content, ranks)
-        shared = common[likely][places] + rare
-        sizes = self._sizes[ranks]
-        whole = sizes if settings.recall_of == "document" else np.full(len(ranks), size)
-        iou = shared / np.maximum(1, size + sizes - shared)
-        recall = shared / np.maximum(1, whole)
-        kept = np.flatnonzero((iou >= settings.iou) & (recall >= settings.recall))
-        documents = self._document[ranks[kept]].astype(np.int64)
-        order = np.argsort(documents)
-        return Pairs(documents[order], iou[kept][order], recall[kept][order], touched + looked_at)
+        self._sizes = contents.sizes
+        self._titles, self._contents = (_incidence(sets, vocabulary) for sets in (titles, contents))
 
     def all_pairs(self, titles: WordSets, contents: WordSets, settings: PairingSettings) -> Iterator[Pairs]:
         """Yield the pairs of each video in turn."""
         sizes = contents.sizes
-        for video in range(len(titles)):
-            yield self.pairs(titles[video], contents[video], int(sizes[video]), settings)
-
-    def _sharing_a_title_word(self, title: Words, size: int, settings: PairingSettings) -> Words:
-        """Return the ranks that share a title word and have a size that could do, once for each word shared."""
-        low, high = self._ranks_of_likely_size(size, settings)
-        lists = [self._title_ranks[self._title_starts[word] : self._title_starts[word + 1]] for word in title]
-        cuts = [ranks[slice(*np.searchsorted(ranks, (low, high)))] for ranks in lists]
-        return np.concatenate([np.empty(0, dtype=np.int32), *cuts])
-
-    def _ranks_of_likely_size(self, size: int, settings: PairingSettings) -> tuple[int, int]:
-        """Return the ranks [low, high) whose documents have neither too few words for the thresholds nor too many."""
-        least = settings.iou * size
-        most = size / settings.iou if settings.iou else np.inf
-        if settings.recall_of == "transcript":
-            least = max(least, settings.recall * size)
-        elif settings.recall:
-            most = min(most, size / settings.recall)
-        low, high = np.searchsorted(self._sizes, [least - SLACK, most + SLACK], side="left")
-        return int(low), int(high)
-
-    def _needed(self, ranks: Words, size: int, settings: PairingSettings) -> npt.NDArray[np.float32]:
-        """Return how many words each document must share to reach both thresholds, a trifle less for rounding."""
-        sizes = self._sizes[ranks].astype(np.float32)
-        by_iou = np.float32(settings.iou / (1 + settings.iou)) * (sizes + np.float32(size))
-        by_recall = np.float32(settings.recall) * (sizes if settings.recall_of == "document" else np.float32(size))
-        needed: npt.NDArray[np.float32] = np.maximum(by_iou, by_recall) * np.float32(1 - SLACK) - np.float32(SLACK)
-        return needed
-
-    def _rare_shared(self, content: Words, ranks: Words) -> tuple[Numbers, int]:
-        """Return how many rare words each document shares with a video, and how many were looked at."""
-        starts = self._rare_starts[ranks]
-        lengths = self._rare_starts[ranks + 1] - starts
-        ends = np.cumsum(lengths)
-        count = int(ends[-1]) if len(ends) else 0
-        places = np.arange(count) + np.repeat(starts - (ends - lengths), lengths)
-        self._present[content] = True
-        seen = np.concatenate([[0], np.cumsum(self._present[self._rare_words[places]])])
-        self._present[content] = False
-        return seen[ends] - seen[ends - lengths], count
+        of_transcript = settings.recall_of == "transcript"
+        # a first sieve by recall; both rules are applied exactly to what is left
+        enough = 0 if of_transcript else np.floor(settings.recall * self._sizes).astype(self._contents.dtype)[:, None]
+        for start in range(0, len(titles), BATCH):
+            videos = range(start, min(start + BATCH, len(titles)))
+            named = _shared(self._titles, [titles[video] for video in videos])
+            shared = _shared(self._contents, [contents[video] for video in videos])
+            likely = np.ascontiguousarray(((named > 0) & (shared >= enough)).T)
+            for row, video in enumerate(videos):
+                documents = np.flatnonzero(likely[row])
+                both, whole = shared[documents, row].astype(np.int64), self._sizes[documents]
+                iou = both / np.maximum(1, sizes[video] + whole - both)
+                recall = both / np.maximum(1, sizes[video] if of_transcript else whole)
+                kept = (iou >= settings.iou) & (recall >= settings.recall)
+                yield Pairs(documents[kept], iou[kept], recall[kept])
 
 
-def _grouped(owners: Words, words: Words, count: int) -> tuple[Numbers, Words]:
-    """Return the words by owner: starts (count + 1,) and words."""
-    order = np.argsort(owners, kind="stable")
-    starts = np.concatenate([[0], np.cumsum(np.bincount(owners, minlength=count))]).astype(np.int64)
-    return starts, words[order]
+def _incidence(sets: WordSets, vocabulary: int) -> sparse.csr_array:
+    """Return which set has which word, (N, V), in the least type of number that can count the words of a set."""
+    kind = np.min_scalar_type(int(np.diff(sets.starts).max(initial=1)))
+    return sparse.csr_array((np.ones(len(sets.words), kind), sets.words, sets.starts), shape=(len(sets), vocabulary))
 
 
-def _inverted(titles: WordSets, rank: Words, vocabulary: int) -> tuple[Numbers, Words]:
-    """Return the ranks of the documents that have each word in their title, ascending: starts (V + 1,), ranks."""
-    owners = np.repeat(rank, np.diff(titles.starts))
-    order = np.lexsort((owners, titles.words))
-    counts = np.bincount(titles.words, minlength=vocabulary)
-    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), owners[order]
+def _shared(documents: sparse.csr_array, videos: Sequence[Words]) -> npt.NDArray[np.unsignedinteger]:
+    """Return how many words each document shares with each video, (N, videos)."""
+    has = np.zeros((documents.shape[1], len(videos)), dtype=documents.dtype)
+    for column, words in enumerate(videos):
+        has[words, column] = 1
+    return np.asarray(documents @ has)
 
 
 IOUS = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3)

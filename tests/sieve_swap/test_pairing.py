@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from stepline.errors import ShapeError
-from stepline.sieve_swap import pairing as common_words
-from stepline.sieve_swap.pairing import PairFinder, WordSets, WordVocabulary, threshold_table
+from stepline.sieve_swap.pairing import BATCH, PairFinder, WordSets, WordVocabulary, threshold_table
 from stepline.sieve_swap.settings import PairingSettings
 
 DOCUMENTS = [
@@ -116,18 +115,15 @@ def test_the_table_counts_what_each_pair_of_thresholds_keeps():
     assert rows[0.6, 0.3].pairs == 0
 
 
-def test_pairs_are_exact_with_more_words_than_become_bits():
+def test_pairs_are_exact_over_several_batches_and_where_more_words_are_shared_than_a_byte_counts():
     chance = np.random.default_rng(11)
-    documents = WordSets.of(sets(chance, 200, 3, 1900)), WordSets.of(sets(chance, 200, 200, 1900))
-    videos = WordSets.of(sets(chance, 10, 20, 1900)), WordSets.of(sets(chance, 10, 300, 1900))
+    documents = WordSets.of(sets(chance, 200, 3, 1900)), WordSets.of(sets(chance, 200, 1900, 1900))
+    videos = WordSets.of(sets(chance, 150, 20, 1900)), WordSets.of(sets(chance, 150, 1900, 1900))
     settings = PairingSettings(iou=0.02, recall=0.03)
     found = list(PairFinder(*documents, 1900).all_pairs(*videos, settings))
     assert sum(map(len, found)) > 0
+    assert len(found) > 2 * BATCH
+    assert any((pairs.recall * documents[1].sizes[pairs.documents] > 255).any() for pairs in found)
     for video, pairs in enumerate(found):
         expected = loop(videos, documents, video, settings)
         assert list(zip(pairs.documents, pairs.iou, pairs.recall, strict=True)) == expected
-
-
-def test_bits_are_counted_by_old_numpy_as_by_new():
-    values = np.array([0, 1, 2**64 - 1, 2**63 + 5], dtype=np.uint64)
-    assert common_words.count_bits_by_table(values).tolist() == [0, 1, 64, 3]

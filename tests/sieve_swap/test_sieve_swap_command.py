@@ -4,7 +4,7 @@ import json
 
 import pytest
 from click.testing import CliRunner
-from test_collection import VIDEOS, records_of, write_videos
+from test_sieve_swap_run import VIDEOS, records_of, write_videos
 
 from stepline.cli import main
 from stepline.errors import MediaError

@@ -3,7 +3,7 @@
 import re
 from html.parser import HTMLParser
 
-from test_collection import GARLIC, VIDEOS, job, record, run
+from test_sieve_swap_run import GARLIC, VIDEOS, job, record, run
 
 from stepline.plots import grouped_histogram, histogram, ranked_bars
 from stepline.sieve_swap.output import Statistics, add

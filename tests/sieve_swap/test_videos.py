@@ -4,7 +4,7 @@ import gzip
 import json
 
 import pytest
-from test_collection import VIDEOS
+from test_sieve_swap_run import VIDEOS
 
 from stepline.errors import DatasetError
 from stepline.records import Record, Rejected

@@ -1,12 +1,17 @@
 """The extractive writer as a whole: what it promises for every transcript, and what it makes of known ones."""
 
+import importlib.util
 import json
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from stepline.records import Record, Sentence, Span, Step, Transcript, Video, Word
 from stepline.writing import WritingSettings, WrittenSteps, write_steps
+from stepline.writing.extractive.coreference import resolve_pronouns
+from stepline.writing.extractive.segments import LONGEST, split_into_segments
 from stepline.writing.extractive.writer import covering_span, merge_repeats, number_steps, write_extractive
 
 SHARED = Path(__file__).resolve().parents[2] / ".." / "shared"
@@ -202,3 +207,151 @@ def test_numbers_follow_the_order() -> None:
 def test_the_union_of_no_known_span_is_unknown() -> None:
     assert covering_span([None, None]) is None
     assert covering_span([Span(3.0, 4.0), None, Span(1.0, 2.0)]) == Span(1.0, 4.0)
+
+
+# ---------------------------------------------------------------- spoken sentences made plain
+
+
+def plain(text: str) -> list[str]:
+    return [segment.text for segment in split_into_segments(text, 0)]
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("Um, so you know, I just kind of add it.", ["I add it."]),
+        ("what you want to do is take the lid off", ["you take the lid off"]),
+        ("all you need to do here is to add the salt", ["you add the salt"]),
+        ("the first thing you need is a hammer", ["the first thing you need is a hammer"]),
+        ("slice, then juice, our lemons", ["slice and juice our lemons"]),
+        ("and then we're gonna add it", ["we'll add it"]),
+        ("add it and then you're going to stir it", ["you add it", "you'll stir it"]),
+        ("sand it so you don't get splinters", ["you sand it so you don't get splinters"]),
+        ("if you add it and you stir it, it clumps", ["if you add it and you stir it, it clumps"]),
+        ("with the brush selected, paint over the edges", ["with the brush selected, you paint over the edges"]),
+        ("once it's watered spread some straw", ["once it's watered, you spread some straw"]),
+        ("water boils at a hundred degrees", ["water boils at a hundred degrees"]),
+        ("Stop. Add it.", ["Stop.", "you add it."]),
+    ],
+)
+def test_speech_is_made_plain(text: str, parts: list[str]) -> None:
+    assert plain(text) == parts
+
+
+def test_a_word_keeps_its_place_in_the_sentence() -> None:
+    first, second = split_into_segments("So um add the salt and then we stir it", 4)
+    assert [word.index for word in first.words] == [2, 2, 3, 4]  # "you" was put before "add"
+    assert [word.index for word in second.words] == [7, 8, 9]
+    assert (first.sentence, first.word_index(0), first.word_index(len("you add the s"))) == (4, 2, 4)
+
+
+def test_a_question_and_an_order_are_marked() -> None:
+    (question,) = split_into_segments("Should you add it?", 0)
+    (order,) = split_into_segments("add it", 0)
+    assert (question.question, question.ordered) == (True, False)
+    assert (order.question, order.ordered) == (False, True)
+
+
+def test_no_segment_is_longer_than_the_limit() -> None:
+    assert max(len(segment.words) for segment in split_into_segments("word " * 500, 0)) <= LONGEST
+
+
+def test_curly_apostrophes_read_like_straight_ones() -> None:
+    assert plain("don’t stir it and we’re going to add it") == plain("don't stir it and we're going to add it")
+
+
+# ---------------------------------------------------------------- the scorer of benchmarks/writing.py
+
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def bench() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("benchmark_of_writing", ROOT / "benchmarks" / "writing.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def steps(*told: tuple[str, int]) -> list[Step]:
+    return [Step(id=str(i), text=text, sources=(sentence,)) for i, (text, sentence) in enumerate(told)]
+
+
+@pytest.mark.parametrize(
+    ("text", "action"),
+    [
+        ("slice the lemons", ("slice", "lemon")),
+        ("don't overmix the pancake batter", ("overmix", "batter")),
+        ("gently pry the old pistons apart", ("pry", "piston")),
+        ("apply two coats of mascara", ("apply", "coat")),
+        ("look straight into the mirror", ("look", "mirror")),
+        ("right-click on the layer", ("click", "layer")),
+        ("click OK", ("click", "ok")),
+        ("stir", ("stir", None)),
+    ],
+)
+def test_an_imperative_is_read_as_verb_and_object(bench: ModuleType, text: str, action: tuple[str, str | None]) -> None:
+    assert bench.action_of(text) == action
+
+
+def test_matching_is_one_to_one_and_optional_ones_do_not_count(bench: ModuleType) -> None:
+    actions = [bench.Mark(0, "add", ("salt",)), bench.Mark(1, "stir", ("soup",)), bench.Mark(2, "serve", (None,))]
+    optional = [bench.Mark(0, "grab", ("salt",))]
+    told = steps(("add the salt", 0), ("add the salt", 0), ("grab the salt", 0), ("stir the soup", 2), ("wave", 9))
+    got = bench.score(told, actions, optional)
+    assert (got.matched, got.actions, got.counted, got.chat) == (1, 3, 4, 1)  # salt again, another sentence, chat
+    assert got.recall == pytest.approx(1 / 3)
+    assert got.precision == pytest.approx(1 / 4)
+
+
+def test_no_steps_score_no_recall_and_claim_nothing(bench: ModuleType) -> None:
+    got = bench.score([], [bench.Mark(0, "add", ("salt",))], [])
+    assert (got.recall, got.precision, got.chat) == (0.0, 1.0, 0)
+
+
+def test_the_lemonade_has_ten_of_its_eleven_actions_at_precision_085_and_no_chat(bench: ModuleType) -> None:
+    if not (bench.SHARED / "metric_cases" / "lemonade.json").is_file():
+        pytest.skip("needs ../shared/metric_cases/lemonade.json")
+    ((_, got),) = bench.measure(WritingSettings(), ["lemonade"])
+    assert (got.actions, got.chat) == (11, 0)
+    assert got.matched >= 10
+    assert got.precision >= 0.85
+
+
+def test_the_own_narrations_keep_their_recall_and_precision(bench: ModuleType) -> None:
+    own = ["bike_brake_pads", "garden_tomatoes", "makeup_eyes", "sewing_tote", "wall_shelf"]
+    scores = [got for _, got in bench.measure(WritingSettings(), own)]
+    assert len(scores) == 5
+    assert sum(got.chat for got in scores) == 0
+    assert min(got.recall for got in scores) >= 0.85
+    assert min(got.precision for got in scores) >= 0.85
+
+
+# ---------------------------------------------------------------- coreference
+
+
+@pytest.mark.parametrize(
+    ("sentences", "wanted"),
+    [
+        (["Peel the banana.", "Cut it into slices."], ["Peel the banana.", "Cut the banana into slices."]),
+        (["Wash the carrots.", "Then chop them."], ["Wash the carrots.", "Then chop the carrots."]),
+        (["Hello everybody.", "Cut it."], ["Hello everybody.", "Cut it."]),  # nothing that it could be
+        ([], []),
+    ],
+)
+def test_a_pronoun_is_named_where_one_thing_can_be_meant(sentences, wanted):
+    assert resolve_pronouns(sentences) == wanted
+
+
+def test_two_things_that_it_could_be_leave_the_pronoun():
+    given = ["Put the onion into the pot.", "Stir it."]
+    assert resolve_pronouns(given) == given
+
+
+def test_spaces_and_case_of_all_else_stay():
+    given = ["So,  hi THERE (again)!"]
+    assert resolve_pronouns(given) == given
