@@ -141,6 +141,11 @@ def set_device(wanted: str = "auto", compute: ComputeType = "auto") -> None:
     _wanted = wanted, compute
 
 
+def wanted_device() -> str:
+    """Return what `--device` says, "auto" where it is not given."""
+    return _wanted[0]
+
+
 def current_device() -> Device:
     """Return where a network that is loaded now belongs."""
     global _current

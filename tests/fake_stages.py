@@ -81,12 +81,17 @@ def aligner(recipe: Recipe) -> str:
     return recipe.steps.asr.model
 
 
+def on_gpu(recipe: Recipe) -> bool:
+    """Tell that `double` uses a GPU."""
+    return bool(recipe.stages)
+
+
 STAGES = {
     stage.name: stage
     for stage in (
         Stage("read", 1, "video", read, reads=("speech",)),
         Stage("count", 1, "video", count, needs=("read",)),
-        Stage("double", 1, "video", double, needs=("count",), settings=lambda recipe: aligner(recipe), gpu=True),
+        Stage("double", 1, "video", double, needs=("count",), settings=lambda recipe: aligner(recipe), gpu=on_gpu),
         Stage("total", 1, "dataset", total, needs=("double",)),
         Stage("share", 1, "video", share, needs=("total", "double")),
         Stage("publish", 1, "dataset", publish, needs=("total", "double"), takes=("share",)),

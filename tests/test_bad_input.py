@@ -174,6 +174,7 @@ CASES = (
     Case("no such settings file", options("--settings", "{folder}/none.toml"), "none.toml"),
     Case("broken TOML", written("s.toml", "[asr\nbeam=1", "--settings", "{folder}/s.toml"), "not valid TOML"),
     Case("captions for two videos", two_videos("--captions", "{folder}/c.srt"), "--captions is for one video"),
+    Case("a device that is none", options("--device", "tpu"), "give auto, cpu, cuda, cuda:N or mps"),
     # models and features
     Case("no such recogniser", options("--model", "whisper-enormous"), "whisper-enormous"),
     Case("a folder that holds no recogniser", options("--model", "{folder}"), "model.bin"),

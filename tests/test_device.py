@@ -3,6 +3,7 @@
 import sys
 from types import SimpleNamespace
 
+import fake_stages
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -13,10 +14,23 @@ from stepline.asr.recogniser import RecogniserSwitch
 from stepline.asr.whisper import Whisper
 from stepline.cli import main
 from stepline.cli.steps import DEMO
+from stepline.curate.execution.local import gpus_a_worker, worker_devices
+from stepline.curate.execution.messages import TaskRequest, WorkerSetup
+from stepline.curate.execution.scheduler import OpenVideo, Phase, Scheduler
+from stepline.curate.execution.worker import TaskRunner
+from stepline.curate.forecast.costs import SampleCosts, StageCosts
+from stepline.curate.forecast.model import forecast
+from stepline.curate.plan import Plan, StageTask
+from stepline.curate.remote import RemotePath
+from stepline.curate.settings import ForecastSettings
+from stepline.curate.stage import Recipe, Stage, VideoItem, resolve_stages
+from stepline.curate.stages import STAGES
+from stepline.curate.store.results import ResultStore
+from stepline.curate.store.run_log import RunLog
 from stepline.device import Device, choose_device, current_device, device_of_run, set_device
 from stepline.errors import ModelError, SettingsError
 from stepline.media import AudioBlock, read_sound
-from stepline.settings import load_settings
+from stepline.settings import load_settings, validate
 from stepline.training.distributed import start_processes
 from stepline.wys2.settings import SummarizerRunSettings
 
@@ -35,6 +49,7 @@ def own_choice():
 def gpus(monkeypatch):
     """Make believe that torch and CTranslate2 see two GPUs."""
     monkeypatch.setattr(device, "cuda_gpus", lambda: 2)
+    monkeypatch.setattr("stepline.curate.execution.local.cuda_gpus", lambda: 2)
     monkeypatch.setattr(device, "_ctranslate2_gpus", lambda: 2)
 
 
@@ -223,3 +238,105 @@ def _reads_four(init):
         self.at_once = 4
 
     return begin
+
+
+# ---------------------------------------------------------------- curation
+
+
+@pytest.mark.parametrize(
+    ("wanted", "share", "devices"),
+    [
+        ("auto", 0.0, []),
+        ("auto", 1.0, ["cuda:0", "cuda:1"]),
+        ("cuda", 0.5, ["cuda:0", "cuda:0", "cuda:1", "cuda:1"]),
+        ("cuda:1", 0.5, ["cuda:1", "cuda:1"]),
+        ("auto", 2.0, ["cuda:0"]),
+    ],
+)
+def test_as_many_workers_have_a_gpu_as_there_are_shares(gpus, wanted, share, devices):
+    set_device(wanted)
+    assert worker_devices(share) == devices
+
+
+def test_more_gpus_than_there_are_is_one_line(gpus):
+    with pytest.raises(SettingsError, match="engine.gpus=3: 2 GPUs are here; set engine.gpus=0, or --device cpu"):
+        worker_devices(3.0)
+
+
+def test_workers_take_no_gpu_where_none_is_asked_for(gpus):
+    assert gpus_a_worker(0.0) == 1.0
+    assert gpus_a_worker(0.25) == 0.25
+    set_device("cpu")
+    assert gpus_a_worker(0.25) == 0.0
+
+
+def test_stages_without_a_network_run_on_the_cpu():
+    given = Recipe()
+    assert {name for name, stage in STAGES.items() if stage.gpu(given) and stage.kind == "video"} == {
+        "transcribe",
+        "encode",
+    }
+    networks = {"nasva": {"aligner": {"path": "a"}}, "judge": {"detector": "d"}, "vision": {"backbone": "none"}}
+    given = validate(Recipe, {"steps": networks})
+    assert {name for name, stage in STAGES.items() if stage.gpu(given) and stage.kind == "video"} == {
+        "transcribe",
+        "ground",
+        "judge",
+    }
+
+
+def test_a_stage_that_uses_a_gpu_waits_for_a_worker_that_has_one(tmp_path):
+    plan = Plan.of(fake_stages.recipe(), resolve_stages(fake_stages.recipe(), fake_stages.STAGES))
+    out = RemotePath(str(tmp_path))
+    phase = Phase(plan, ResultStore(out), ("read", "count", "double"))
+    log = RunLog(out)
+    scheduler = Scheduler(phase, 2, tmp_path, log, ["cuda:0"])
+    scheduler._open, scheduler._awaits_file = {}, False
+    for name in ("a", "b"):
+        item = VideoItem(name, video=str(tmp_path / name), captions=str(tmp_path / name))
+        scheduler._open[name] = OpenVideo(plan, phase.results, item, phase.stages)
+        scheduler._fetcher.prefetch(item, ["captions"])
+    scheduler._open["b"].states.update(read="done", count="done")
+
+    def task_for(worker):
+        request = scheduler._request_for(worker, ahead=False)
+        return request.task.item.id, request.task.stage, request.gpu
+
+    on_cpu = SimpleNamespace(has_gpu=False, stages_run={"double"}, can_do=lambda request: not request.gpu)
+    on_gpu = SimpleNamespace(has_gpu=True, stages_run={"read"}, can_do=lambda request: True)
+    assert task_for(on_cpu) == ("a", "read", False)
+    assert task_for(on_gpu) == ("b", "double", True)
+    scheduler.close()
+    log.close()
+
+
+def tell_device(video):
+    """A stage: the device on which its networks would lie."""
+    return current_device().name.encode()
+
+
+@pytest.mark.parametrize(("gpu", "device"), [(True, b"cuda:1"), (False, b"cpu")])
+def test_a_worker_gives_its_gpu_to_the_stages_that_use_one(gpus, tmp_path, gpu, device):
+    stage = Stage("see", 1, "video", tell_device)
+    setup = WorkerSetup(fake_stages.recipe(), {"see": stage}, str(tmp_path), device="cuda:1")
+    key = "ab" * 32
+    reply = TaskRunner(setup).run(TaskRequest(StageTask(VideoItem("a"), "see", key, {}), gpu=gpu))
+    assert reply.kind == "done"
+    assert ResultStore(RemotePath(str(tmp_path))).read(stage, key) == device
+
+
+def test_only_stages_that_use_a_gpu_are_billed_for_it():
+    def spent(seconds):
+        rows = {name: np.full(6, seconds) for name in ("cpu", "wall", "bytes", "tokens")}
+        return StageCosts(rows, dict.fromkeys(rows, 0.0), 6)
+
+    costs = SampleCosts(
+        {"transcribe": spent(36.0), "write": spent(72.0)}, {"train": [(6, 0.0, 3600.0, 0.0)]}, lead=0.0, gap=0.0
+    )
+    prices = ForecastSettings(sample=6, core_hour=0.0, gpu_hour=2.0, million_tokens=0.0, gigabyte_month=0.0)
+    sizes = np.ones(6)
+    told = forecast(costs, sizes, np.ones(600), prices, workers=4, gpus={"transcribe": 0.5, "train": 1.0})
+    # 600 videos of 36 s on half a GPU are 3 hours, whoever else works; training 100 times as many videos takes 100
+    assert told.gpu_hours.value == pytest.approx(3.0 + 100.0)
+    assert told.money.value == pytest.approx(2.0 * 103.0)
+    assert forecast(costs, sizes, np.ones(600), prices, workers=4).gpu_hours.value == 0.0

@@ -73,12 +73,15 @@ def run(source: str, recipe: str, out: str, **options: Any) -> None:
     """
     from stepline.curate.driver import RunRequest, source_items
     from stepline.curate.driver import curate as carry_out
+    from stepline.curate.execution.local import gpus_a_worker
     from stepline.curate.stage import load_recipe
     from stepline.curate.stages import STAGES
 
     engine = {"name": options["engine"], "workers": options["workers"]}
     given = [f"engine.{key}={json.dumps(value)}" for key, value in engine.items() if value]
     chosen = load_recipe(recipe, [*options["overrides"], *given])
+    gpus = gpus_a_worker(chosen.engine.gpus)
+    chosen = chosen.model_copy(update={"engine": chosen.engine.model_copy(update={"gpus": gpus})})
     with curation_bar() as report:
         request = RunRequest(chosen, out, STAGES, source, options["limit"], options["retry_failed"], report, say)
         if options["dry_run"]:

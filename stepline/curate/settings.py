@@ -82,7 +82,7 @@ class EngineSettings(Settings):
     name: Literal["local", "ray"] = "local"  # processes of this machine, or a Ray cluster
     workers: Processes | None = None  # processes (local) or actors a stage group (ray); none = one a core
     fewest: Processes = 1  # actors a stage group that Ray keeps when there is little to do
-    gpus: NonNegative = 0.0  # GPUs an actor whose stages can use one
+    gpus: NonNegative = 0.0  # GPUs that a worker takes for the stages that use one; .25: four share it; 0: no GPU
     cache: Count = 4096  # MiB of remote media that wait on the local disk at once
     ahead: Annotated[int, Field(ge=1, le=256)] = 4  # videos a worker that are open at once; bounds what waits
     address: str | None = None  # of a Ray cluster; none = one is started on this machine
@@ -96,7 +96,7 @@ class ForecastSettings(Settings):
     cores: tuple[Count, ...] = (1, 16, 128)  # for which hours are told, beside this machine's
     draws: Annotated[int, Field(ge=100, le=100_000)] = 1000  # of the bootstrap
     core_hour: NonNegative = 0.04  # one core for one hour
-    gpu_hour: NonNegative = 2.0  # one GPU for one hour, where the engine uses some
+    gpu_hour: NonNegative = 2.0  # one GPU for one hour in which a stage uses it
     million_tokens: NonNegative = 0.5  # of a language model, in and out together
     gigabyte_month: NonNegative = 0.02  # of storage; a month is counted
 

@@ -144,6 +144,11 @@ def no_settings(recipe: "Recipe") -> JsonValue:  # noqa: ARG001
     return None
 
 
+def no_gpu(recipe: "Recipe") -> bool:  # noqa: ARG001
+    """Tell that a stage uses no GPU, whatever the recipe."""
+    return False
+
+
 @dataclass(frozen=True)
 class Stage:
     """One stage. run: a module's own function: VideoContext -> bytes, or DatasetContext -> None; processes import it.
@@ -152,8 +157,9 @@ class Stage:
     takes: needs that count only where the recipe has them before it. reads: "media" the video file; "speech" the
     captions, and only where there are none the video; "picture" the ready features, else the video; "about" title,
     task, category and duration; "where" the addresses of its files. settings: exactly what of a recipe decides the
-    result, with the sha256 of every file that it names. suffix: of its results. gpu: it can use one. resumes: a dataset
-    stage that goes on in a folder where it was killed; others start in an empty one.
+    result, with the sha256 of every file that it names. suffix: of its results. gpu: whether it uses one with a
+    recipe; all others run on the CPU. resumes: a dataset stage that goes on in a folder where it was killed; others
+    start in an empty one.
     """
 
     name: str
@@ -165,7 +171,7 @@ class Stage:
     reads: tuple[StageInput, ...] = ()
     settings: Callable[["Recipe"], JsonValue] = no_settings
     suffix: str = ".json"
-    gpu: bool = False
+    gpu: Callable[["Recipe"], bool] = no_gpu
     resumes: bool = False
 
 

@@ -4,6 +4,7 @@ Machines may share a cache: each removes only what its own dead processes left.
 """
 
 import contextlib
+import math
 import os
 import shutil
 import socket
@@ -16,17 +17,46 @@ import psutil
 from stepline.curate.execution.scheduler import Phase, Scheduler
 from stepline.curate.stage import VideoItem
 from stepline.curate.store.run_log import RunLog
-from stepline.errors import StoreError
+from stepline.device import cuda_gpus, current_device, wanted_device
+from stepline.errors import SettingsError, StoreError
 from stepline.weights import cache_folder
 
 
 def run_locally(phase: Phase, items: Iterable[VideoItem], workers: int, scratch: Path, run_log: RunLog) -> None:
-    """Take all items through a phase with so many worker processes.
+    """Take all items through a phase with so many worker processes, some of which may have a GPU or a share of one.
 
     Raises SteplineError where the run must end; what was finished is kept.
     """
-    with contextlib.closing(Scheduler(phase, workers, scratch, run_log)) as scheduler:
+    devices = worker_devices(phase.plan.recipe.engine.gpus)[:workers]
+    with contextlib.closing(Scheduler(phase, workers, scratch, run_log, devices)) as scheduler:
         scheduler.run(items)
+
+
+def worker_devices(share: float) -> list[str]:
+    """Return a device for each worker that has a GPU, where each takes so many (engine.gpus); .25: four share one.
+
+    The GPUs are all of this machine, or the one that `--device` names. Raises SettingsError where they do not do.
+    """
+    if not share:
+        return []
+    named = wanted_device() not in ("auto", "cuda")
+    gpus = [current_device().name] if named else [f"cuda:{number}" for number in range(cuda_gpus())]
+    shared, apart = max(1, math.floor(1 / share + 1e-9)), max(1, math.ceil(share))
+    devices = [gpus[number] for number in range(0, len(gpus) - apart + 1, apart) for _ in range(shared)]
+    if not devices or devices == ["cpu"] * len(devices):
+        there = sum(gpu != "cpu" for gpu in gpus)
+        raise SettingsError(f"engine.gpus={share:g}: {there} GPUs are here; set engine.gpus=0, or --device cpu")
+    return devices
+
+
+def gpus_a_worker(asked: float) -> float:
+    """Return how many GPUs a worker takes for the stages that use one. asked: of the recipe (engine.gpus).
+
+    `--device cpu`: none; a GPU that is here, or that it names: a whole one, unless the recipe says otherwise.
+    """
+    if wanted_device() == "cpu":
+        return 0.0
+    return asked or float(current_device().kind != "cpu")
 
 
 def core_count() -> int:

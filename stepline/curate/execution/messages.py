@@ -16,21 +16,27 @@ ReplyKind: TypeAlias = Literal["done", "run"] | FailureKind
 class WorkerSetup:
     """What a worker is told once. stages: of kind "video"; out: URL of OUT.
 
-    folders: local, of the dataset stages that are done, by stage.
+    folders: local, of the dataset stages that are done, by stage. device: for the stages that use a GPU; others run on
+    the CPU.
     """
 
     recipe: Recipe
     stages: Mapping[str, Stage]
     out: str
     folders: Mapping[str, Path] = field(default_factory=dict)
+    device: str = "cpu"
 
 
 @dataclass(frozen=True)
 class TaskRequest:
-    """One task to do. files: where what it reads is on this machine: "media", "captions", "features"."""
+    """One task to do. files: where what it reads is on this machine: "media", "captions", "features".
+
+    gpu: it is done on the worker's device, and waits for a worker that has a GPU; else on the CPU, by any.
+    """
 
     task: StageTask
     files: Mapping[str, Path] = field(default_factory=dict)
+    gpu: bool = False
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import time
 from collections import Counter, deque
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from multiprocessing import Pipe
@@ -28,7 +29,7 @@ from pydantic import JsonValue
 
 from stepline.curate.execution.messages import TaskReply, TaskRequest, WorkerReady, WorkerSetup
 from stepline.curate.settings import MIB
-from stepline.curate.stage import StageFailure, no_settings
+from stepline.curate.stage import StageFailure, no_gpu, no_settings
 from stepline.curate.store.run_log import RunLog
 from stepline.errors import SteplineError
 
@@ -57,6 +58,7 @@ class WorkerProcess:
 
     def __init__(self, setup: WorkerSetup, log: Path) -> None:
         self._setup, self._log, self._limits = setup, log, setup.recipe.limits
+        self.has_gpu = setup.device != "cpu"
         self.request: TaskRequest | None = None
         self.request_count = 0  # since its process started
         self.stages_run: set[str] = set()  # whose models it has loaded
@@ -73,6 +75,10 @@ class WorkerProcess:
     def seconds(self) -> float:
         """How long the present request has taken."""
         return time.monotonic() - self._began
+
+    def can_do(self, request: TaskRequest) -> bool:
+        """Tell whether it has the GPU that a request may ask."""
+        return self.has_gpu or not request.gpu
 
     def submit(self, request: TaskRequest) -> None:
         """Send a request to a free worker; one that has died meanwhile is noticed at `receive`."""
@@ -126,8 +132,8 @@ class WorkerProcess:
         self._usage = psutil.Process(self._process.pid)
         self.pid = self._process.pid
         theirs.close()
-        # Only the driver calls a stage's `settings`, and such a function may have no name by which it can be sent.
-        stages = {name: replace(stage, settings=no_settings) for name, stage in self._setup.stages.items()}
+        # Only the driver calls a stage's `settings` and `gpu`; such functions may have no name by which to be sent.
+        stages = {name: replace(stage, settings=no_settings, gpu=no_gpu) for name, stage in self._setup.stages.items()}
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it is noticed at `receive`
             self.connection.send_bytes(pickle.dumps(replace(self._setup, stages=stages)))
 
@@ -181,23 +187,33 @@ class TaskOutcome:
 
 
 class WorkerPool:
-    """Worker processes of one machine, all with the same setup. Close it at the end, however that comes."""
+    """Worker processes of one machine, all with the same setup. Close it at the end, however that comes.
 
-    def __init__(self, setup: WorkerSetup, size: int, run_log: RunLog, scratch: Path) -> None:
+    devices: of the workers, those with a GPU first; a worker without one is on the CPU.
+    """
+
+    def __init__(
+        self, setup: WorkerSetup, size: int, run_log: RunLog, scratch: Path, devices: Sequence[str] = ()
+    ) -> None:
         self._run_log = run_log
         self._limits = setup.recipe.limits
         self._kills: Counter[str] = Counter()  # from outside, by key of the task
         self._retries: deque[TaskRequest] = deque()  # whose worker died of something else
-        self._setup, self._size, self._scratch = setup, size, scratch
+        self._setups = [replace(setup, device=device) for device in devices[:size]]
+        self._setups += [setup] * (size - len(self._setups))
+        self._scratch = scratch
         self._workers: list[WorkerProcess] = []
 
     def free_workers(self, useful: int) -> list[WorkerProcess]:
         """Return the workers that can take a request; start more where so many would be useful."""
-        while len(self._workers) < min(self._size, useful):
-            self._workers.append(WorkerProcess(self._setup, self._scratch / f"worker-{len(self._workers)}.log"))
+        while (number := len(self._workers)) < min(len(self._setups), useful):
+            self._workers.append(WorkerProcess(self._setups[number], self._scratch / f"worker-{number}.log"))
         for worker in self._workers:
-            if self._retries and worker.is_free and worker.request_count == 0:
-                self.submit(worker, self._retries.popleft())
+            if worker.is_free and worker.request_count == 0:
+                retry = next(filter(worker.can_do, self._retries), None)
+                if retry is not None:
+                    self._retries.remove(retry)
+                    self.submit(worker, retry)
         return [worker for worker in self._workers if worker.is_free]
 
     def submit(self, worker: WorkerProcess, request: TaskRequest) -> None:

@@ -20,10 +20,10 @@ from stepline.curate.execution.messages import LONGEST_REASON
 from stepline.curate.execution.scheduler import FinishedVideo, OpenVideo, Phase, Scheduler
 from stepline.curate.plan import Plan
 from stepline.curate.remote import RemotePath
-from stepline.curate.stage import Stage, StageFailure, VideoItem
+from stepline.curate.stage import Recipe, Stage, StageFailure, VideoItem
 from stepline.curate.store.results import ResultStore
 from stepline.curate.store.run_log import RunLog, from_json_line, to_json_line
-from stepline.errors import ModelError, SteplineError
+from stepline.errors import ModelError, SettingsError, SteplineError
 
 ENVIRONMENT = {
     "RAY_DATA_DISABLE_PROGRESS_BARS": "1",
@@ -37,14 +37,15 @@ LARGEST_BATCH = 32  # videos
 class Actor:
     """Does some stages of the videos that Ray gives it. Its models stay loaded between batches."""
 
-    def __init__(self, plan: Plan, url: str, stages: tuple[str, ...], retry: bool) -> None:
+    def __init__(self, plan: Plan, url: str, stages: tuple[str, ...], retry: bool, device: str | None = None) -> None:
+        """device: for stages that use a GPU, of which Ray shows an actor its own alone; None: it asked for none."""
         self._until_end = contextlib.ExitStack()
         out = RemotePath(url, plan.recipe.places)
         scratch = self._until_end.enter_context(scratch_folder())
         self._run_log = RunLog(out)
         self._finished: list[FinishedVideo] = []
         phase = Phase(plan, ResultStore(out, listed=False), stages, retry, self._finished.append)
-        self._scheduler = Scheduler(phase, 1, scratch, self._run_log)
+        self._scheduler = Scheduler(phase, 1, scratch, self._run_log, [device] if device else [])
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, list[str]]:
         """Return a batch with what became of each video; rows that an earlier group could not do pass through."""
@@ -110,10 +111,10 @@ def _mapped_dataset(ray: Any, phase: Phase, rows: Sequence[dict[str, str]]) -> A
     most = engine.workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
     batch = min(LARGEST_BATCH, max(1, len(rows) // (most * BATCHES_PER_ACTOR)))
     data = ray.data.from_items(list(rows), override_num_blocks=-(-len(rows) // batch))
-    for stages, gpus in actor_groups([phase.plan.stages[name] for name in phase.stages], engine.gpus):
+    for stages, gpus in actor_groups([phase.plan.stages[name] for name in phase.stages], phase.plan.recipe):
         data = data.map_batches(
             Actor,
-            fn_constructor_args=(phase.plan, phase.results.out.url, stages, phase.retry),
+            fn_constructor_args=(phase.plan, phase.results.out.url, stages, phase.retry, "cuda" if gpus else None),
             batch_size=batch,
             num_cpus=1,
             num_gpus=gpus or None,
@@ -122,9 +123,10 @@ def _mapped_dataset(ray: Any, phase: Phase, rows: Sequence[dict[str, str]]) -> A
     return data
 
 
-def actor_groups(stages: Sequence[Stage], gpus: float) -> list[tuple[tuple[str, ...], float]]:
+def actor_groups(stages: Sequence[Stage], recipe: Recipe) -> list[tuple[tuple[str, ...], float]]:
     """Return runs of stages that one actor does, with the GPUs it takes: all stages in one where there are no GPUs."""
-    runs = groupby(stages, key=lambda stage: bool(gpus) and stage.gpu)
+    gpus = recipe.engine.gpus
+    runs = groupby(stages, key=lambda stage: bool(gpus) and stage.gpu(recipe))
     return [(tuple(stage.name for stage in run), gpus if uses else 0.0) for uses, run in runs]
 
 
@@ -143,6 +145,11 @@ def cluster(plan: Plan) -> Iterator[Any]:
         address = engine.address or os.environ.get("RAY_ADDRESS") or "local"
         local = {"num_cpus": engine.workers or core_count(), "include_dashboard": False}
         _start(ray, address, local if address == "local" else {})
+        there = ray.cluster_resources().get("GPU", 0.0)
+        if address == "local" and engine.gpus > there:  # it would wait for them for ever
+            ray.shutdown()
+            what = f"Ray finds {there:g} GPUs on this machine"
+            raise SettingsError(f"engine.gpus={engine.gpus:g}: {what}; set engine.gpus=0, or --device cpu")
     logging.getLogger("ray.data").setLevel(logging.ERROR)
     ray.data.DataContext.get_current().enable_progress_bars = False
     try:

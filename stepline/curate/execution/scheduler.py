@@ -231,12 +231,15 @@ def worker_setup(phase: Phase) -> WorkerSetup:
 class Scheduler:
     """Takes videos through a phase with some workers of this machine. Close it at the end, however that comes."""
 
-    def __init__(self, phase: Phase, workers: int, scratch: Path, run_log: RunLog) -> None:
-        engine = phase.plan.recipe.engine
+    def __init__(self, phase: Phase, workers: int, scratch: Path, run_log: RunLog, devices: Sequence[str] = ()) -> None:
+        """devices: of workers that have a GPU; none: every stage runs on the CPU."""
+        recipe, stages = phase.plan.recipe, phase.plan.stages
+        engine = recipe.engine
+        self._on_gpu = {name for name in phase.stages if devices and stages[name].gpu(recipe)}
         self._phase = phase
         self._most_open = engine.ahead * workers  # videos open at once
         self._fetcher = Fetcher(scratch, engine.cache * MIB, phase.plan.recipe.places)
-        self._pool = WorkerPool(worker_setup(phase), workers, run_log, scratch)
+        self._pool = WorkerPool(worker_setup(phase), workers, run_log, scratch, devices)
 
     def run(self, items: Iterable[VideoItem]) -> None:
         """Work until every video is finished, the oldest first.
@@ -286,16 +289,23 @@ class Scheduler:
                     self._pool.submit(worker, request)
 
     def _request_for(self, worker: WorkerProcess, *, ahead: bool) -> TaskRequest | None:
-        """Return a task whose files are here: of a stage that the worker has models of, else of the oldest video."""
+        """Return a task whose files are here: of a stage that the worker has models of, else of the oldest video.
+
+        A worker with a GPU takes the stages that use one first, and others none of them.
+        """
         oldest: TaskRequest | None = None
+        preferred = self._on_gpu if worker.has_gpu else worker.stages_run
         for video in list(self._open.values()):
             task = video.next_task(ahead=ahead)
             files = self._files(video, task) if task else None
             if task is None or files is None:
                 continue
-            if task.stage in worker.stages_run:
-                return TaskRequest(task, files)
-            oldest = oldest or TaskRequest(task, files)
+            request = TaskRequest(task, files, task.stage in self._on_gpu)
+            if not worker.can_do(request):
+                continue
+            if task.stage in preferred:
+                return request
+            oldest = oldest or request
         return oldest
 
     def _files(self, video: OpenVideo, task: StageTask) -> dict[str, Path] | None:

@@ -31,6 +31,7 @@ from stepline.curate.remote import RemotePath
 from stepline.curate.remote.retry import causes
 from stepline.curate.stage import LeftOutError, Stage, VideoContext
 from stepline.curate.store.results import ResultStore
+from stepline.device import set_device
 from stepline.errors import ModelError, SettingsError, SteplineError
 
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -81,8 +82,9 @@ class TaskRunner:
     def _store_result(self, stage: Stage, request: TaskRequest, notes: dict[str, float]) -> tuple[ReplyKind, str, int]:
         """Return what became of a task, why, and the bytes of its result."""
         try:
+            set_device(self._setup.device if request.gpu else "cpu")
             context = self._context(request, notes)
-        except SteplineError as error:  # a result that was there cannot be read: no fault of the video
+        except SteplineError as error:  # a lost GPU, a result that cannot be read: no fault of the video
             return "run", str(error), 0
         kind, reason, data = try_stage(cast(Callable[[VideoContext], bytes], stage.run), context)
         if data is None:

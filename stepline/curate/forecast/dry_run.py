@@ -15,6 +15,7 @@ from stepline.curate.settings import ForecastSettings
 from stepline.curate.stage import VideoItem, resolve_stages
 from stepline.curate.store.results import CELLS, FAILURES
 from stepline.curate.store.run_log import read_timings
+from stepline.device import current_device
 from stepline.records import Rejected
 
 FORECAST = "forecast"  # below OUT
@@ -48,7 +49,9 @@ def dry_run(request: RunRequest, source: Sequence[VideoItem | Rejected], setting
     request.say(f"{count} results of the sample are kept for the run")
     costs = read_costs(read_timings(out), [item.id for item in items])
     workers = recipe.engine.workers or core_count()
-    gpus = recipe.engine.gpus * workers
+    here = float(current_device().kind != "cpu")  # a stage over all videos runs where the driver does
+    stages_on_gpu = [stage for stage in resolve_stages(recipe, request.stages) if stage.gpu(recipe)]
+    gpus = {stage.name: recipe.engine.gpus if stage.kind == "video" else here for stage in stages_on_gpu}
     return forecast(costs, sizes.values[chosen], sizes.values, settings, size=sizes.kind, workers=workers, gpus=gpus)
 
 
@@ -93,6 +96,8 @@ def format_forecast(forecast: Forecast) -> str:
     by = {"duration": "the videos' seconds", "bytes": "the files' sizes", "alike": "nothing: the sizes are not known"}
     lines += ["", f"{forecast.videos:,} videos, from {forecast.sampled} of them; by {by[forecast.size]}"]
     lines.append(f"CPU: {_hours(forecast.cpu_hours)}, of which {_hours(forecast.cpu_left)} are left")
+    if forecast.gpu_hours.value:
+        lines.append(f"GPU: {_hours(forecast.gpu_hours)}")
     for workers, hours in forecast.hours.items():
         lines.append(f"with {workers} worker{'s' if workers > 1 else ''}: {_hours(hours)}")
     lines.append(f"disk below OUT: {_span(forecast.disk, format_bytes)}")

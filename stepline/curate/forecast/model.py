@@ -96,7 +96,7 @@ class StageForecast:
 class Forecast:
     """What all videos will take. sampled: videos whose results the run finds done; cpu_left: hours without them.
 
-    hours: of the whole, by workers.
+    hours: of the whole, by workers. gpu_hours: that stages use a GPU; others are not billed for it.
     """
 
     videos: int
@@ -109,6 +109,7 @@ class Forecast:
     disk: Interval  # bytes of cells and of dataset stages
     tokens: Interval
     money: Interval
+    gpu_hours: Interval = Interval(0.0, 0.0, 0.0)
 
 
 def forecast(
@@ -119,12 +120,13 @@ def forecast(
     *,
     size: str = "duration",
     workers: int = 1,
-    gpus: float = 0.0,
+    gpus: Mapping[str, float] | None = None,
 ) -> Forecast:
     """Return the forecast for N videos.
 
     chosen: (n,) sizes of the sampled items, in the order of the costs; everything: (N,) of all. workers: of this
-    machine or cluster, each of which loads every model once. gpus: that the engine keeps busy.
+    machine or cluster, each of which loads every model once. gpus: that a stage holds while it works, by stage; none of
+    another.
     """
     rng = np.random.default_rng(settings.seed)
     drawn = rng.integers(len(chosen), size=(settings.draws, len(chosen)))
@@ -143,9 +145,13 @@ def forecast(
     done = sum(float(stage.spent["cpu"].sum()) for stage in costs.stages.values())
     cores = sorted({workers, *settings.cores})
     wall = {count: _wall(costs, video, once, count, len(everything)) for count in cores}
+    on_gpu = np.zeros(settings.draws)  # GPU seconds
+    for name, held in (gpus or {}).items():
+        took = video.get(name) or once.get(name)
+        on_gpu = on_gpu + held * took["wall"] if took else on_gpu
     money = (
         cpu / 3600 * settings.core_hour
-        + gpus * wall[workers] / 3600 * settings.gpu_hour
+        + on_gpu / 3600 * settings.gpu_hour
         + total["tokens"] / 1e6 * settings.million_tokens
         + total["bytes"] / 1e9 * settings.gigabyte_month
     )
@@ -154,6 +160,7 @@ def forecast(
         cpu_hours=_interval(cpu / 3600), cpu_left=_interval(np.maximum(0.0, cpu - done) / 3600),
         hours={count: _interval(seconds / 3600) for count, seconds in wall.items()},
         disk=_interval(total["bytes"]), tokens=_interval(total["tokens"]), money=_interval(money),
+        gpu_hours=_interval(on_gpu / 3600),
     )  # fmt: skip
 
 

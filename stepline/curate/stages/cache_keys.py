@@ -1,5 +1,7 @@
 """What of a recipe decides each stage's result: exactly the settings that it reads, with the sha256 of named files.
 
+And whether a stage runs a network with it, for which it may ask a GPU.
+
 A change of any other setting leaves a stage's stored results valid. Speed alone is no decision: threads of recognition,
 retries, how many texts are asked at once.
 """
@@ -98,6 +100,26 @@ def refine(recipe: "Recipe") -> JsonValue:
     tree["train"] = _plain(recipe.refine.train, TRAINING)
     placing = [recipe.place.calibrate, recipe.place.shown_rate, _plain(recipe.place.aligner, {"path", "batch"})]
     return {"run": tree, "threads": recipe.threads, "texts": text_source(recipe), "place": placing}
+
+
+def always(recipe: "Recipe") -> bool:  # noqa: ARG001
+    """Tell that a stage runs a network with every recipe: recognition, or an encoder of many texts."""
+    return True
+
+
+def sees(recipe: "Recipe") -> bool:
+    """Tell whether `encode` runs a network."""
+    return recipe.steps.vision.backbone not in ("precomputed", "none")
+
+
+def places(recipe: "Recipe") -> bool:
+    """Tell whether `ground` runs a trained network."""
+    return recipe.steps.nasva.aligner.path is not None
+
+
+def detects(recipe: "Recipe") -> bool:
+    """Tell whether `judge` runs a trained network."""
+    return recipe.steps.judge.detector is not None
 
 
 def export(recipe: "Recipe") -> JsonValue:

@@ -33,6 +33,7 @@ from stepline.curate.stages.intermediate import (
     unpack_features,
     unpack_grounding,
 )
+from stepline.device import Device, current_device
 from stepline.errors import MediaError, WriterError
 from stepline.pipeline.networks import load_aligner, load_judge
 from stepline.pipeline.request import Request
@@ -229,14 +230,18 @@ def judge(video: VideoContext) -> bytes:
 def _read_features(video: VideoContext) -> VisualFeatures:
     """Return the video's features with the backbone that encodes texts into their space."""
     visual = unpack_features(video.results["encode"])
-    return visual if visual.features is None else replace(visual, backbone=_backbone(video.recipe.steps.vision))
+    if visual.features is None:
+        return visual
+    return replace(visual, backbone=_backbone(video.recipe.steps.vision, current_device()))
 
 
 # A worker process keeps the networks of its recipe from one video to the next.
-@lru_cache(maxsize=1)
-def _backbone(settings: "VisionSettings") -> "Backbone":
+@lru_cache(maxsize=2)
+def _backbone(settings: "VisionSettings", device: Device) -> "Backbone":
+    """Return the backbone, on the present device: of two stages that read its texts, one may have a GPU."""
     from stepline.vision import load_backbone
 
+    del device
     return load_backbone(settings)
 
 

@@ -2,7 +2,7 @@ import pytest
 from fake_stages import STAGES, recipe
 
 from stepline.curate.execution.messages import LONGEST_REASON, TaskRequest, WorkerSetup, portable_reason
-from stepline.curate.execution.pool import OUTSIDE_KILLS, WorkerDeath, WorkerPool
+from stepline.curate.execution.pool import OUTSIDE_KILLS, WorkerDeath, WorkerPool, WorkerProcess
 from stepline.curate.plan import StageTask
 from stepline.curate.remote import RemotePath
 from stepline.curate.stage import StageFailure, VideoItem
@@ -16,7 +16,9 @@ class FakeWorker:
 
     def __init__(self, request_count):
         self.request, self.request_count, self.seconds = REQUEST, request_count, 1.0
-        self.pid, self.is_free, self.given = 7, True, []
+        self.pid, self.is_free, self.given, self.has_gpu = 7, True, [], False
+
+    can_do = WorkerProcess.can_do
 
     def restart(self):
         self.request, self.request_count = None, 0

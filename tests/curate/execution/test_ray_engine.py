@@ -11,6 +11,7 @@ from stepline.curate.execution.ray import actor_groups, run_on_ray
 from stepline.curate.execution.scheduler import Phase
 from stepline.curate.plan import Plan
 from stepline.curate.remote import RemotePath
+from stepline.curate.settings import EngineSettings
 from stepline.curate.stage import resolve_stages
 from stepline.curate.store.results import ResultStore
 from stepline.errors import SteplineError
@@ -62,8 +63,9 @@ def test_both_engines_give_the_same_bytes(tmp_path, ray_here, monkeypatch, stage
 
 def test_stages_that_can_use_a_gpu_have_actors_of_their_own():
     stages = [STAGES[name] for name in ("read", "count", "double", "share")]
-    assert actor_groups(stages, 0.0) == [(("read", "count", "double", "share"), 0.0)]
-    assert actor_groups(stages, 0.5) == [(("read", "count"), 0.0), (("double",), 0.5), (("share",), 0.0)]
+    assert actor_groups(stages, recipe()) == [(("read", "count", "double", "share"), 0.0)]
+    shared = recipe().model_copy(update={"engine": EngineSettings(gpus=0.5)})
+    assert actor_groups(stages, shared) == [(("read", "count"), 0.0), (("double",), 0.5), (("share",), 0.0)]
 
 
 def test_videos_that_are_finished_need_no_actor(tmp_path, monkeypatch):
