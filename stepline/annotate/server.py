@@ -5,11 +5,11 @@ from pathlib import Path
 from threading import Lock
 
 from starlette.requests import Request
-from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from stepline.annotate.answers import AnnotatorName, Answer
-from stepline.annotate.local_server import LocalServer, local_application, post
+from stepline.annotate.local_server import LocalServer, file_response, local_application, post
 from stepline.annotate.queue import AnnotationQueue
 from stepline.records import FrozenModel
 
@@ -31,6 +31,7 @@ class ClipStart(FrozenModel):
 def serve(queue: AnnotationQueue, folder: Path, port: int = 0) -> LocalServer:
     """Return a server on this machine; clips are cut into `folder` when they are first watched."""
     clips = list(queue.clips.values())
+    media = {f"{number}.mp4": number for number in range(len(clips))}
     numbers = {clip.id: number for number, clip in enumerate(clips)}
     cutting = Lock()
 
@@ -49,14 +50,15 @@ def serve(queue: AnnotationQueue, folder: Path, port: int = 0) -> LocalServer:
     def clip(request: Request) -> Response:
         from stepline.media import cut_clip
 
-        number = int(request.path_params["name"].removesuffix(".mp4"))
-        if not 0 <= number < len(clips):
-            raise IndexError(number)
+        name = request.path_params["name"]
+        if name not in media:
+            raise LookupError(name)
+        number = media[name]
         path = folder / f"{number:05d}.mp4"
         with cutting:
             if not path.exists():
                 cut_clip(Path(clips[number].video), clips[number].span, path)
-        return FileResponse(path, media_type="video/mp4")
+        return file_response(request, path, "video/mp4")
 
     def begin(body: bytes) -> None:
         start = ClipStart.model_validate_json(body)

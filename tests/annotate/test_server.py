@@ -2,10 +2,12 @@
 
 import json
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import urllib.request
+from urllib.parse import quote
 
 import pytest
 from browser import CHROMIUM, Browser
@@ -44,14 +46,96 @@ def test_clips_are_given_whole_and_in_ranges(server):
     for range in ("bytes=99999999-", f"bytes={len(whole)}-{len(whole)}"):
         reply, _ = ask(server, "GET", "/clip/1.mp4", Range=range)
         assert (reply.status, reply.headers["Content-Range"]) == (416, f"bytes */{len(whole)}")
-    assert ask(server, "GET", "/clip/7.mp4")[0].status == 400
-    assert ask(server, "GET", "/clip/-1.mp4")[0].status == 400
-    assert ask(server, "GET", "/clip/../page.html")[0].status == 400
+    for range in ("bytes=-0", f"bytes={'9' * 5000}-"):
+        assert ask(server, "GET", "/clip/1.mp4", Range=range)[0].status == 416
+    for range in ("lines=0-5", "bytes=5-2", "bytes=-", "bytes=0-1,4-7", "bytes=²-³".encode(), "bytes=0-" + "x" * 5000):
+        reply, data = ask(server, "GET", "/clip/1.mp4", Range=range)
+        assert (reply.status, data) == (200, whole), range
+
+
+@pytest.mark.parametrize("name", ["7", "-1", "²", "٣", "1_0", "../page.html", "9" * 5000, "", "1.mp4/../1"])
+def test_a_clip_that_is_none_is_refused_before_any_work(server, monkeypatch, name):
+    monkeypatch.setattr("stepline.media.cut_clip", lambda *_: pytest.fail("cut"))
+    assert ask(server, "GET", f"/clip/{quote(name)}.mp4")[0].status == 400
+
+
+def connected(server, data=b""):
+    """A connection of one's own, with what was sent on it."""
+    connection = socket.create_connection(("127.0.0.1", server.port), timeout=60)
+    connection.sendall(data)
+    return connection
+
+
+def received(connection):
+    """All that comes until the server ends the connection."""
+    parts = []
+    with connection:
+        try:
+            while part := connection.recv(65536):
+                parts.append(part)
+        except ConnectionResetError:
+            pass
+    return b"".join(parts)
+
+
+WELCOME = b"Host: localhost:1\r\nX-Stepline: annotate\r\n"
+
+
+@pytest.mark.parametrize(
+    "begun",
+    [
+        b"",
+        b"GET /pa",
+        b"GET / HTTP/1.1\r\nHost: localhost:1\r\nX-A: b",
+        b"POST /begin HTTP/1.1\r\nContent-Length: 9\r\n" + WELCOME + b"\r\n{",
+        b"GET / HTTP/1.1\r\nContent-Length: 1000000000000\r\n" + WELCOME + b"\r\nxxxx",
+        b"GET / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n" + WELCOME + b"\r\n5\r\nxxxxx\r\n",
+    ],
+    ids=["nothing", "half a line", "half a header", "half a body", "a body without end", "chunks without end"],
+)
+def test_a_request_that_never_comes_whole_is_ended(server, monkeypatch, begun):
+    monkeypatch.setattr("stepline.annotate.local_server.READING", 0.2)
+    slow = [connected(server, begun) for _ in range(3)]
+    assert ask(server, "GET", "/")[0].status == 200
+    for connection in slow:
+        received(connection)  # returns, for the server ends it
+
+
+def test_a_second_request_on_a_connection_has_its_own_time(server, monkeypatch):
+    monkeypatch.setattr("stepline.annotate.local_server.READING", 0.2)
+    whole = b"GET /page.css HTTP/1.1\r\n" + WELCOME + b"\r\n"
+    assert received(connected(server, whole + whole + b"GET /ha")).count(b"200 OK") == 2
+
+
+def test_idle_connections_keep_nobody_out(server, monkeypatch):
+    monkeypatch.setattr("stepline.annotate.local_server.CONNECTIONS", 5)
+    idle = [connected(server) for _ in range(40)]
+    assert ask(server, "GET", "/")[0].status == 200
+    assert [received(connection) for connection in idle[:35]] == [b""] * 35  # ended for those that came after them
+    for connection in idle[35:]:
+        connection.close()
+
+
+def test_a_body_too_long_is_refused_unread(server):
+    for length in (b"Content-Length: 1000000000000", b"Transfer-Encoding: chunked"):
+        connection = connected(server, b"POST /begin HTTP/1.1\r\n" + length + b"\r\n" + WELCOME + b"\r\n")
+        assert connection.recv(4096).startswith(b"HTTP/1.1 400")
+        connection.close()
 
 
 def test_other_names_and_other_sites_are_refused(server):
     assert ask(server, "GET", "/", Host="evil.example:80")[0].status == 403
+    link = {"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Mode": "navigate", "Sec_Fetch_Dest": "document"}
+    assert ask(server, "GET", "/", **link)[0].status == 200  # somebody followed a link
+    assert ask(server, "GET", "/", **link | {"Sec_Fetch_Dest": "iframe"})[0].status == 403
+    for site in ("cross-site", "same-site"):  # a video element on a page of another site, or of another port
+        assert ask(server, "GET", "/clip/1.mp4", Sec_Fetch_Site=site, Sec_Fetch_Mode="no-cors")[0].status == 403
+    own = f"http://127.0.0.1:{server.port}"
+    for origin, status in ((own, 200), ("http://evil.example", 403), ("null", 403), (f"{own}0", 403)):
+        assert ask(server, "GET", "/next?annotator=ann", Origin=origin)[0].status == status
+    assert "frame-ancestors 'none'" in ask(server, "GET", "/")[0].headers["Content-Security-Policy"]
     told = json.dumps({"annotator": "ann", "clip": "q"})
+    assert ask(server, "POST", "/begin", told, X_Stepline="annotate", Origin="http://evil.example")[0].status == 403
     assert ask(server, "POST", "/begin", told)[0].status == 400  # a form of another site cannot send the header
     assert ask(server, "POST", "/begin", told, X_Stepline="annotate")[0].status == 200
     assert ask(server, "POST", "/begin", "x" * 5000, X_Stepline="annotate")[0].status == 400

@@ -194,7 +194,7 @@ def _kappa_interval(votes: Votes, videos: list[list[int]], seed: int) -> tuple[f
     return interval(drawn)
 
 
-POLICY = "default-src 'self' 'unsafe-inline' data:; frame-ancestors 'none'"  # the page carries its own, stricter one
+POLICY = "default-src 'self' 'unsafe-inline' data:"  # the page carries its own, stricter one
 
 
 def serve(page: Callable[[], str], sample: AuditSample, verdicts: Verdicts, port: int = 0) -> LocalServer:
