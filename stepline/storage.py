@@ -95,12 +95,13 @@ POLL = 0.2  # s between two looks at a lock that another holds; one who only ask
 
 
 @contextlib.contextmanager
-def lock_output(lock: Path, shown: Path | str, *, wait: bool = False) -> Iterator[bool]:
+def lock_output(lock: Path, shown: Path | str, *, wait: bool = False, keep: bool = False) -> Iterator[bool]:
     """Hold what a run writes to, and tell whether the one before was killed.
 
     A lock of the system's on the file `lock`, which names its owner: it ends with its owner, however that ends, also on
     a disk that machines share. shown: what messages call it. wait: for another's end, after a warning that names it;
-    without it SettingsError names it. On Windows, and on a disk that knows no locks, nothing is held.
+    without it SettingsError names it. keep: leave the file, empty, at the end. On Windows, and on a disk that knows no
+    locks, nothing is held.
     """
     made = [folder for folder in lock.parents if not folder.exists()]
     file, killed = _locked_file(lock, shown, wait=wait)
@@ -108,7 +109,10 @@ def lock_output(lock: Path, shown: Path | str, *, wait: bool = False) -> Iterato
         yield killed
     finally:
         with contextlib.suppress(OSError):
-            lock.unlink()  # before it is free: whoever locks it next finds that it is gone, and makes another
+            if keep:
+                file.truncate(0)
+            else:
+                lock.unlink()  # before it is free: whoever locks it next finds that it is gone, and makes another
         file.close()
         for folder in made:
             with contextlib.suppress(OSError):  # something was written there

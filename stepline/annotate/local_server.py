@@ -142,7 +142,8 @@ class LimitedProtocol(H11Protocol):
         self._since = self.loop.time()
         self._limit_reading()
         if len(self.connections) > CONNECTIONS:
-            given_up = min(self.connections, key=lambda connection: (connection._is_busy(), connection._since))
+            ours = (connection for connection in self.connections if isinstance(connection, LimitedProtocol))
+            given_up = min(ours, key=lambda connection: (connection._is_busy(), connection._since))
             self.connections.discard(given_up)
             given_up.transport.abort()
 

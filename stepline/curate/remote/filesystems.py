@@ -1,18 +1,29 @@
-"""fsspec's filesystems: one a process and kind, without retries and caches of their own; requests have time limits."""
+"""fsspec's filesystems: one a process and kind, without retries and caches of their own; requests have limits.
+
+http leads to public addresses alone: each is looked at as the connection is made, so that no name changes its meaning.
+"""
 
 import asyncio
 import difflib
+import ipaddress
 import os
+import re
+import socket
 from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
 from typing import Any
+from urllib.parse import urlsplit
 
-from stepline.curate.settings import RemoteSettings
+from stepline.curate.settings import MIB, RemoteSettings
 from stepline.errors import StoreError
 
 KINDS = {"s3": "s3", "s3a": "s3", "gs": "gs", "gcs": "gs", "http": "http", "https": "http", "memory": "memory"}
 EXTRA = {"s3": "s3fs", "gs": "gcsfs", "http": "aiohttp"}  # packages of the extra `cloud`
 PAGE = 1000  # objects of a listing that one request gives; S3's most
+LISTING = 16 * MIB  # bytes of a page that lists files
+DEPTH = 32  # folders in folders that are listed over http
+NAT64 = ipaddress.IPv6Network("64:ff9b::/96")  # addresses of IPv4 within IPv6, RFC 6052
+RANGE = re.compile(r"bytes=(\d+)-(\d+)")
 
 
 def filesystem(url: str, settings: RemoteSettings) -> Any:
@@ -52,7 +63,80 @@ def _options(kind: str, settings: RemoteSettings) -> dict[str, Any]:
     if kind == "gs":
         options = {"token": "anon"} if settings.anonymous else {}
         return {**options, "endpoint_url": settings.endpoint, "use_listings_cache": False}
-    return {"use_listings_cache": False} if kind == "http" else {}
+    return {"use_listings_cache": False, "get_client": partial(_http_client, settings)} if kind == "http" else {}
+
+
+async def _http_client(settings: RemoteSettings, **options: Any) -> Any:
+    """Return a client that connects, follows redirects and reads as far as the settings allow."""
+    import aiohttp
+
+    def checked_socket(address: Any) -> socket.socket:
+        family, kind, protocol, _, (host, *_) = address
+        if not (settings.private or is_public(host)):
+            raise StoreError(f"{host} is a private address; where you trust it, --set places.private=true")
+        return socket.socket(family, kind, protocol)
+
+    async def check_redirect(_: Any, __: Any, redirect: Any) -> None:
+        target = redirect.url.join(type(redirect.url)(redirect.response.headers.get("Location", "")))
+        if not may_lead(host_of(str(redirect.url)), host_of(str(target)), settings):
+            redirect.response.close()
+            raise StoreError(f"{redirect.url.host} leads to another host; {allow_host(host_of(str(target)))}")
+
+    class LimitedResponse(aiohttp.ClientResponse):
+        """A response that is read no further than was asked for."""
+
+        async def read(self) -> bytes:
+            if self._body is None:
+                asked = RANGE.fullmatch(self.request_info.headers.get("Range", ""))
+                is_page = self.content_type == "text/html"
+                limit = int(asked[2]) - int(asked[1]) + 1 if asked else LISTING if is_page else settings.largest * MIB
+                parts, size = [], 0
+                async for part in self.content.iter_any():
+                    parts.append(part)
+                    size += len(part)
+                    if size > limit:
+                        self.close()
+                        break
+                if size > limit and self.status < 400:
+                    raise StoreError(f"{self.host} sent more than the {limit} bytes that may come; look at that server")
+                self._body = b"".join(parts)
+            return self._body
+
+    trace = aiohttp.TraceConfig()
+    trace.on_request_redirect.append(check_redirect)
+    connector = aiohttp.TCPConnector(socket_factory=checked_socket, happy_eyeballs_delay=None)
+    return aiohttp.ClientSession(connector=connector, trace_configs=[trace], response_class=LimitedResponse, **options)
+
+
+def is_public(address: str) -> bool:
+    """Tell whether an IP address, and any of IPv4 within it, is of the public internet."""
+    ip = ipaddress.ip_address(address.partition("%")[0])
+    held: list[ipaddress.IPv4Address | ipaddress.IPv6Address] = [ip]
+    if isinstance(ip, ipaddress.IPv6Address):
+        held += [each for each in (ip.sixtofour, *(ip.teredo or ())) if each is not None]
+        held += [ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)] if ip in NAT64 else []
+    return all(each.is_global and not each.is_multicast for each in held)
+
+
+def host_of(url: str) -> str:
+    """Return the host of an http address; of others the kind, as s3://, for there a host is a bucket."""
+    scheme = url.partition("://")[0].lower()
+    if KINDS.get(scheme) != "http":
+        return f"{KINDS.get(scheme, scheme)}://"
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
+
+
+def may_lead(source: str, target: str, settings: RemoteSettings) -> bool:
+    """Tell whether what comes from one host may lead to another."""
+    return bool(target) and (target == source or bool({"*", target} & set(settings.hosts)))
+
+
+def allow_host(host: str) -> str:
+    """Return how to allow a host."""
+    return f"where you trust it, --set 'places.hosts=[\"{host}\"]'"
 
 
 def request(files: Any, verb: str, first: str, seconds: float, *rest: Any, **options: Any) -> Any:
@@ -74,7 +158,7 @@ def list_objects(
     files = filesystem(url, settings)
     root = files._strip_protocol(url).rstrip("/")
     if KINDS[url.partition("://")[0].lower()] != "s3":
-        found = attempt(lambda: request(files, "find", root, settings.seconds * 10, detail=True))
+        found = attempt(lambda: request(files, "find", root, settings.seconds * 10, maxdepth=DEPTH, detail=True))
         for name, about in sorted(found.items()):
             yield name.removeprefix(root).lstrip("/"), about
         return

@@ -12,6 +12,7 @@ import json
 import os
 import re
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -97,8 +98,16 @@ class RemotePath:
         return self._size_and_fingerprint()[1]
 
     def size(self) -> int:
-        """Return the bytes of the file."""
-        return self._size_and_fingerprint()[0]
+        """Return the bytes of the file. Raises StoreError where its server does not tell, or it is too large."""
+        return self._checked_size(self._size_and_fingerprint()[0])
+
+    def _checked_size(self, size: int) -> int:
+        if size < 0:
+            raise StoreError(f"{self.display_url}: its server does not tell its size; download it, and give the file")
+        if self.local is None and size > self.settings.largest * MIB:
+            limit = f"places.largest={self.settings.largest} MiB"
+            raise StoreError(f"{self.display_url}: {size} bytes are more than {limit}; leave it out, or raise that")
+        return size
 
     def _size_and_fingerprint(self) -> tuple[int, str]:
         if self.byte_range is not None:
@@ -110,7 +119,8 @@ class RemotePath:
         about = self._request("info")
         if about.get("type") == "directory":
             raise StoreError(f"{self.display_url}: is a folder; give a file")
-        return int(about.get("size") or 0), fingerprint_of(about)
+        size = about.get("size")
+        return -1 if size is None else int(size), fingerprint_of(about)
 
     def read(self, start: int = 0, end: int | None = None) -> bytes:
         """Return the bytes of a file, or those from `start` up to `end`."""
@@ -150,10 +160,13 @@ class RemotePath:
     def fetch(self, path: Path) -> str:
         """Copy the file to a local path; return its fingerprint. What changes meanwhile, or breaks off, is not kept."""
         size, fingerprint = self._size_and_fingerprint()
-        block = self.settings.block * MIB
+        size, block, began = self._checked_size(size), self.settings.block * MIB, time.monotonic()
         with atomic_path(path) as partial, partial.open("wb") as file:
             for start in range(0, size, block):
                 file.write(self.read(start, min(start + block, size)))
+                if self.local is None and time.monotonic() - began > self.settings.longest:
+                    limit = f"places.longest={self.settings.longest:g} s"
+                    raise StoreError(f"{self.display_url}: takes longer than {limit}; raise that, or leave it out")
         if self.fingerprint() != fingerprint:
             remove_file(path)
             raise StoreError(f"{self.display_url}: it changed while it was read; run again when it is complete")
@@ -178,7 +191,9 @@ class RemotePath:
         if (path := self.local) is not None:
             yield from local_files(self._try(lambda: existing_folder(path)), "")
             return
-        for name, about in list_objects(self.url, self.settings, self._try):
+        for number, (name, about) in enumerate(list_objects(self.url, self.settings, self._try)):
+            if number == self.settings.most:
+                raise StoreError(f"{self.display_url}: lists more than places.most={number} files; raise that")
             if name and not any(part.startswith(".") for part in name.split("/")):
                 yield FileEntry(name, int(about.get("size") or about.get("Size") or 0), fingerprint_of(about))
 

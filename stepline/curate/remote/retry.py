@@ -45,6 +45,9 @@ def retry(action: Callable[[], T], name: str, settings: RemoteSettings) -> T:
         except (StoreError, MemoryError):
             raise
         except Exception as error:  # fsspec's clients raise whatever they like; each is told or tried again below
+            for cause in causes(error):
+                if isinstance(cause, StoreError):  # a limit of ours, in what a client made of it
+                    raise StoreError(str(cause)) from error
             reason = retry_reason(error)
             if reason is None:
                 raise StoreError(f"{name}: {failure_reason(error)}") from error
@@ -111,7 +114,9 @@ def _status(error: BaseException) -> int | None:
     for cause in causes(error):
         response = getattr(cause, "response", None)
         metadata = response.get("ResponseMetadata", {}) if isinstance(response, dict) else {}
-        for found in (metadata.get("HTTPStatusCode"), getattr(cause, "status", None), getattr(cause, "code", None)):
+        # aiohttp has the status alone, and warns of its old name; gcsfs has the code alone.
+        own = cause.status if hasattr(cause, "status") else getattr(cause, "code", None)
+        for found in (metadata.get("HTTPStatusCode"), own):
             if isinstance(found, int) and 100 <= found < 600 and found != 200:
                 return found
             if isinstance(found, str) and found.isdigit() and len(found) == 3:

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stepline.curate.remote import FileEntry, RemotePath
+from stepline.curate.remote.filesystems import allow_host, host_of, may_lead
 from stepline.curate.settings import RemoteSettings, SourceSettings
 from stepline.curate.stage import VideoItem
 from stepline.errors import DatasetError
@@ -188,6 +189,27 @@ def whole_address(value: str, root: str) -> str:
     if "://" in value or value.startswith("/"):
         return value
     return f"{root.rstrip('/')}/{value.removeprefix('./')}"
+
+
+def refusal_reason(address: str, source: RemotePath) -> str | None:
+    """Return why a list may not name an address; None where it may, as a list of this machine always does.
+
+    One from elsewhere names files of its own host, unless the settings allow others or files of this machine.
+    """
+    if source.local is not None:
+        return None
+    whole = RemotePath(address)
+    while whole.byte_range is not None:
+        whole = whole.byte_range[0]
+    if whole.local is not None:
+        allowed = source.settings.files
+        return None if allowed else "its row names a file of this machine; where you trust it, --set places.files=true"
+    if not address.isprintable() or "\\" in address:
+        return "its row names no plain address; correct the list"
+    host = host_of(whole.url)
+    if not may_lead(host_of(source.url), host, source.settings):
+        return f"its row names another host; {allow_host(host)}"
+    return None
 
 
 def relative_address(url: str, source: str) -> str:

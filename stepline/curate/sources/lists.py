@@ -19,6 +19,7 @@ from stepline.curate.sources.files import (
     FileStamps,
     SideFolders,
     StampedFile,
+    refusal_reason,
     root_of,
     whole_address,
     with_file,
@@ -49,7 +50,6 @@ def read_list(
     with ExitStack() as opened:
         names, rows = _opened(source, opened)
         known = _known(source, names, columns)
-        root = root_of(source.url)
         for number, row in enumerate(rows, start=1):
             cells = {
                 field: str(cell).strip() for field, column in known.items() if (cell := row.get(column)) is not None
@@ -58,11 +58,19 @@ def read_list(
             if not id:
                 yield rejected_video(f"row {number}", "its row has neither an id nor a video's address")
             elif source_filter.accepts(id, cells.get("category") or None):
-                yield _entry(id, cells, root, side_folders, stamps)
+                yield _entry(id, cells, source, side_folders, stamps)
+            if number == source.settings.most and source.local is None:
+                raise DatasetError(f"{source.display_url}: it has more rows than places.most={number}; raise that")
 
 
-def _entry(id: str, cells: Mapping[str, str], root: str, side_folders: SideFolders, stamps: FileStamps) -> Entry:
+def _entry(
+    id: str, cells: Mapping[str, str], source: RemotePath, side_folders: SideFolders, stamps: FileStamps
+) -> Entry:
+    root = root_of(source.url)
     urls = {field: whole_address(cells[field], root) for field in STAMPS if cells.get(field)}
+    for url in urls.values():
+        if (reason := refusal_reason(url, source)) is not None:
+            return rejected_video(id, reason)
     item = side_folders.completed(
         VideoItem(
             id, urls.get("video"), "", urls.get("captions"), "", urls.get("features"), "",

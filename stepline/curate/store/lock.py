@@ -29,7 +29,7 @@ def lock_run(out: "RemotePath") -> Iterator[bool]:
 
     Raises SettingsError where another one has it.
     """
-    with _heartbeat(out) if out.local is None else lock_output(out.local / NAME, out.display_url) as killed:
+    with _heartbeat(out) if out.local is None else lock_output(out.local / NAME, out.display_url, keep=True) as killed:
         yield killed
 
 

@@ -207,11 +207,12 @@ def test_files_of_a_web_server_are_fetched(tmp_path):
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=tmp_path / "served"))
     threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
     try:
-        remote = RemotePath(f"http://127.0.0.1:{server.server_port}/film.bin", QUICK)
+        private = QUICK.model_copy(update={"private": True})
+        remote = RemotePath(f"http://127.0.0.1:{server.server_port}/film.bin", private)
         assert remote.read() == b"film" * 100
         assert remote.exists()
         with pytest.raises(StoreError, match="is not there"):
-            RemotePath(f"http://127.0.0.1:{server.server_port}/none.bin", QUICK).read()
+            RemotePath(f"http://127.0.0.1:{server.server_port}/none.bin", private).read()
     finally:
         server.shutdown()
         server.server_close()
