@@ -1,5 +1,6 @@
-"""Nothing leaves the machine: no process of the main job asks for an address or connects to one but its own."""
+"""Nothing leaves the machine: a command that names no server needs no network and asks for no address beyond it."""
 
+import json
 import os
 import re
 import shutil
@@ -8,44 +9,121 @@ import sys
 from pathlib import Path
 
 import pytest
+import test_golden
 
 import stepline
 
 DEMO = Path(stepline.__file__).parent / "demo" / "demo.mp4"
-TRACER = shutil.which("strace")
-LIFE = 20.0  # s; onnxruntime would look up its vendor's host once a process is 14 s old
-LOOPBACK = re.compile(r'inet_addr\("127\.|inet_pton\(AF_INET6, "::1"')
-MAIN_JOB = """
-import sys, time
+TRACER, APART = shutil.which("strace"), shutil.which("unshare")
+LIFE = 60.0  # s; onnxruntime would look up its vendor's host once a process is 14 s old
+OWN = re.compile(r'inet_addr\("127\.|inet_pton\(AF_INET6, "::1"')
+ASKED = re.compile(r"sin6?_port|systemd/resolve|hosts\\0|AF_VSOCK")  # an address, or those who look one up
+
+# Runs commands one after another in one process, which lives on until it is so old (argv[2], s).
+COMMANDS = """
+import json, sys, time
 from stepline.cli import main
 began = time.monotonic()
-main(sys.argv[1:], standalone_mode=False)
-time.sleep(max(0.0, {life} - (time.monotonic() - began)))
+for command in json.loads(sys.argv[1]):
+    try:
+        main(command, standalone_mode=False)
+    except SystemExit as end:
+        if end.code:
+            raise
+time.sleep(max(0.0, float(sys.argv[2]) - (time.monotonic() - began)))
 """
+# Runs a case of the golden files, which are many commands, in processes of their own where they would be.
+CASE = """
+import sys
+from pathlib import Path
+import test_golden
+test_golden.CASES[sys.argv[1]](test_golden.fresh(Path(sys.argv[2])))
+"""
+# Has 127.0.0.1 answer, which a new namespace lacks too, and becomes another program.
+WITH_LOOPBACK = """
+import fcntl, os, socket, struct, sys
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+    fcntl.ioctl(any_socket, 0x8914, struct.pack("16sh14x", b"lo", 0x41))  # SIOCSIFFLAGS: up, running
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
+TRAINING = ("train.epochs=1", "model.width=16", "model.heads=2", "model.feed_forward=24", "model.projection=8",
+            "model.encoder_layers=1", "model.decoder_layers=1")  # fmt: skip
+STEPS = ("steps", "demo.mp4", "--out", "out")  # with the recogniser, and its voice detector
+JOBS = (
+    ("features", "import", "features", "--out", "store", "--backbone", "conse"),
+    ("train", "nasva", "--features", "store", "--steps", "youcook2:references/youcook2.json", "--out", "net",
+     *(part for setting in TRAINING for part in ("--set", setting))),
+    ("curate", "videos.csv", "--recipe", "recipe.toml", "--out", "data", "--limit", "3", "--workers", "1", "--set",
+     'stages=["probe", "transcribe", "write", "filter", "encode", "coarse", "ground", "judge", "gather", "clean", '
+     '"export"]'),
+    STEPS,
+)  # fmt: skip
+PREDICTION = ("predict", "ht-step", "--aligner", "networks/aligner.safetensors", "--features", "features",
+              "--reference", "references/htstep", "--out", "answers.json")  # fmt: skip
 
 
-def addresses_asked(tmp_path, code, *arguments):
+@pytest.fixture
+def folder(tmp_path):
+    """A folder with the golden files' inputs and the demo."""
+    shutil.copy(DEMO, test_golden.fresh(tmp_path / "work"))
+    return tmp_path / "work"
+
+
+def run_python(folder, *arguments, within=()):
+    """Run Python in a folder, within another program."""
+    paths = os.pathsep.join((str(test_golden.ROOT), str(Path(__file__).parent), *sys.path))
+    environment = {**os.environ, "PYTHONPATH": paths, "STEPLINE_CACHE": str(folder / "cache"), "OMP_NUM_THREADS": "1"}
+    command = [*within, sys.executable, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment)
+    assert done.returncode == 0, done.stderr
+
+
+def addresses_asked(folder, *arguments):
     """Return the system calls of a Python process and its children that name an address beyond the machine."""
     if TRACER is None or subprocess.run([TRACER, "-qq", "true"], capture_output=True).returncode:
         pytest.skip("needs strace, and a system that allows it")
-    log = tmp_path / "calls"
-    command = [TRACER, "-f", "-qq", "-e", "trace=network", "-o", str(log), sys.executable, "-c", code]
-    done = subprocess.run([*command, *map(str, arguments)], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    lines = log.read_text().splitlines()
-    return [line for line in lines if re.search(r"sin6?_port", line) and not LOOPBACK.search(line)]
+    log = folder / "calls"
+    run_python(folder, *arguments, within=(TRACER, "-f", "-qq", "-e", "trace=network", "-o", log))
+    return [line for line in log.read_text().splitlines() if ASKED.search(line) and not OWN.search(line)]
 
 
-def test_a_lookup_and_a_connection_are_seen(tmp_path):
+def run_without_network(folder, *arguments):
+    """Run Python where there is no network but the machine itself."""
+    alone = (APART, "-r", "-n")
+    if APART is None or subprocess.run([*alone, sys.executable, "-c", WITH_LOOPBACK, "-c", ""]).returncode:
+        pytest.skip("needs unshare, and a kernel that lets a user have a network namespace")
+    run_python(folder, "-c", WITH_LOOPBACK, *arguments, within=alone)
+
+
+def test_a_lookup_and_a_connection_are_seen(folder):
     code = "import socket; socket.socket(socket.AF_INET, socket.SOCK_DGRAM).connect(('192.0.2.1', 53))"
-    assert any("192.0.2.1" in line for line in addresses_asked(tmp_path, code))
+    assert any("192.0.2.1" in line for line in addresses_asked(folder, "-c", code))
+    code = "import socket, sys; sys.exit(socket.socket(socket.AF_INET, socket.SOCK_DGRAM).connect(('192.0.2.1', 53)))"
+    with pytest.raises(AssertionError, match="Network is unreachable"):
+        run_without_network(folder, "-c", code)
 
 
-def test_the_main_job_asks_for_no_address(tmp_path):
-    out = tmp_path / "out"
-    code = MAIN_JOB.format(life=LIFE)
-    assert addresses_asked(tmp_path, code, "steps", DEMO, "--out", out) == []
-    assert list(out.glob("*.json"))
+def test_the_main_job_the_page_a_dataset_and_a_training_ask_for_no_address(folder):
+    assert addresses_asked(folder, "-c", COMMANDS, json.dumps(JOBS), LIFE) == []
+    for made in ("out/demo.html", "net/aligner.safetensors", "data/report.html"):
+        assert (folder / made).is_file(), made
+
+
+def test_the_main_job_and_a_prediction_need_no_network(folder):
+    run_without_network(folder, "-c", COMMANDS, json.dumps([PREDICTION, STEPS]), 0)
+    assert (folder / "out/demo.json").is_file()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", test_golden.CASES)
+def test_every_command_of_the_golden_files_asks_for_no_address(folder, case):
+    assert addresses_asked(folder, "-c", CASE, case, folder) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", test_golden.CASES)
+def test_every_command_of_the_golden_files_needs_no_network(folder, case):
+    run_without_network(folder, "-c", CASE, case, folder)
 
 
 def test_what_dependencies_report_is_off_before_they_are_imported():
