@@ -180,13 +180,12 @@ class _VideoReader:
         steps = record.steps
         if (self._settings.said == "given" or not record.sentences) and all(step.said is None for step in steps):
             steps = tuple(step.model_copy(update={"said": next(iter(step.spans), None)}) for step in steps)
-        if self._settings.said == "likeness" or all(step.said is None for step in steps):
-            steps, sentences = record.steps, record.sentences
-            if sentences:
-                encode = self._encode = self._encode or text_encoder(LINKING_ENCODER)
-                likeness = encode([step.text for step in steps]) @ encode([sentence.text for sentence in sentences]).T
-                duration = record.video.duration or max(sentence.span.end for sentence in sentences)
-                kept, _ = coarse_spans(steps, sentences, likeness, duration=duration, settings=self._settings.coarse)
-                said = {step.id: step.said for step in kept}
-                steps = tuple(step.model_copy(update={"said": said.get(step.id)}) for step in steps)
+        sentences = record.sentences
+        if sentences and (self._settings.said == "likeness" or all(step.said is None for step in steps)):
+            encode = self._encode = self._encode or text_encoder(LINKING_ENCODER)
+            likeness = encode([step.text for step in steps]) @ encode([sentence.text for sentence in sentences]).T
+            duration = record.video.duration or max(sentence.span.end for sentence in sentences)
+            kept, _ = coarse_spans(steps, sentences, likeness, duration=duration, settings=self._settings.coarse)
+            said = {step.id: step.said for step in kept}
+            steps = tuple(step.model_copy(update={"said": said.get(step.id)}) for step in steps)
         return tuple(None if step.said is None or step.said.start >= seconds else step.said for step in steps)

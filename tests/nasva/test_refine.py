@@ -124,6 +124,13 @@ def test_a_dataset_that_gives_only_spans_has_its_first_labels_there():
     assert _VideoReader(None, None, RefineRunSettings())._said(record, 12.0) == (Span(3.0, 5.0), None)
 
 
+def test_such_a_dataset_has_no_narration_to_be_like():
+    """The paper's preset asks for likeness; HowToStep as released holds steps and no transcript."""
+    record = Record(id="v", video=Video(id="v"), steps=(Step(id="0", text="cut it", spans=(Span(2.0, 4.0),)),))
+    reader = _VideoReader({}, {}, RefineRunSettings(said="likeness"))
+    assert reader._said(record, 10.0) == (Span(2.0, 4.0),)
+
+
 def test_steps_without_a_place_are_linked_to_the_narration():
     spoken = {"Chop the onion now.": Span(2.0, 4.0), "Boil rice.": Span(8.0, 9.0)}
     sentences = tuple(Sentence(text=text, span=span) for text, span in spoken.items())
