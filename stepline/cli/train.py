@@ -5,7 +5,7 @@ stderr. A run that was stopped goes on when the same command is given again.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import asdict
 from functools import partial
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from stepline.procx.train import PreparedRun as ProcxPrepared
     from stepline.procx.train import SeedResult
     from stepline.training.loop import Progress
+    from stepline.wys2.dataset import ClipDataset
 
 run_option = out_option("Folder of the run.")
 tensorboard_option = click.option("--tensorboard", is_flag=True, help="Write curves for TensorBoard as well.")
@@ -223,11 +224,14 @@ def _say_seeds(results: "list[SeedResult]", *, as_json: bool) -> None:
 
 @train.command("wys2")
 @store_option
-@click.option("--key-steps", metavar="SOURCE", required=True, help="Videos with key-steps: records or DATASET:PATH.")
-@click.option("--narrations", metavar="SOURCE", help="What is said in them, where the key-steps' source does not tell.")
+@click.option("--key-steps", metavar="SOURCE", multiple=True, required=True,
+              help="Videos with key-steps: records or DATASET:PATH; may be given again.")  # fmt: skip
+@click.option("--narrations", metavar="SOURCE", multiple=True,
+              help="What is said in them, where the key-steps' source does not tell; may be given again.")  # fmt: skip
 @click.option("--unlabelled", metavar="SOURCE", help="Narrated videos without key-steps, for pseudo-labels.")
 @click.option("--vectors", metavar="ENCODER", default="minilm", show_default=True,
-              help="What turns sentences into vectors: minilm, conse, clip:FOLDER or a folder.")  # fmt: skip
+              help="What turns sentences into vectors: minilm, conse, clip:FOLDER, s3d:WEIGHTS or a folder.")  # fmt: skip
+@exclude_option
 @run_option
 @preset_option("train wys2")
 @settings_options("One setting, e.g. labels.kind=vr.")
@@ -245,7 +249,9 @@ def train_wys2(
     Example:
       stepline train wys2 --features store --key-steps coin:COIN.json --narrations records --out run
     """
+    from stepline.datasets.excluded import read_excluded
     from stepline.features import FeatureStore
+    from stepline.records import count_reasons
     from stepline.settings import load_settings
     from stepline.training.sources import read_records, text_encoder
     from stepline.wys2.dataset import gather_clips
@@ -255,12 +261,18 @@ def train_wys2(
 
     settings = load_settings(Wys2Settings, settings_file, overrides, preset=options["preset"])
     features, encode = FeatureStore(options["features"]), text_encoder(options["vectors"])
-    said = read_records(options["narrations"]) if options["narrations"] else ()
+    said = (record for source in options["narrations"] for record in read_records(source))
     transcripts = {record.video.id: record.transcript for record in said if record.transcript is not None}
-    labelled = gather_clips(read_records(options["key_steps"]), features, encode, settings.clips, transcripts)
-    further = None
-    if options["unlabelled"]:
-        further = gather_clips(read_records(options["unlabelled"]), features, encode, settings.clips, transcripts)
+    excluded = read_excluded(options["exclude"])
+
+    def gather(sources: Iterable[str]) -> "ClipDataset":
+        records = (record for source in sources for record in read_records(source))
+        clips = gather_clips(records, features, encode, settings.clips, transcripts, excluded=excluded)
+        _say_left_out(count_reasons(clips.omitted))
+        return clips
+
+    labelled = gather(options["key_steps"])
+    further = gather([options["unlabelled"]]) if options["unlabelled"] else None
     encoders = {"video": features.backbone, "text": options["vectors"]}
     with training_bar() as bar:
         trained = train_detector_run(labelled, further, out, settings, **encoders, report=bar)

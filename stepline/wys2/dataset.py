@@ -21,6 +21,7 @@ import numpy.typing as npt
 from scipy.optimize import minimize
 from scipy.special import log_softmax
 
+from stepline.datasets.excluded import ExcludedVideos
 from stepline.errors import DatasetError, ShapeError
 from stepline.features import FeatureStore
 from stepline.records import Matrix, Record, Rejected, Transcript
@@ -65,12 +66,16 @@ def gather_clips(
     encode: TextEncoder,
     settings: ClipSettings,
     transcripts: Mapping[str, Transcript] | None = None,
+    *,
+    excluded: ExcludedVideos | frozenset[str] = frozenset(),
 ) -> ClipDataset:
     """Return the clips of records. encode: sentences to vectors; transcripts: by video, for records that have none.
 
+    excluded: ids of videos that are left out (a benchmark's own).
+
     A video without features, without narration or with broken annotations is left out and its reason counted.
     """
-    join = FeatureJoin(features)
+    join = FeatureJoin(features, excluded=excluded)
     gathered = ClipDataset(omitted=join.omitted)
     known = transcripts or {}
     for record in records:

@@ -127,7 +127,7 @@ def test_a_dataset_that_gives_only_spans_has_its_first_labels_there():
 def test_such_a_dataset_has_no_narration_to_be_like():
     """The paper's preset asks for likeness; HowToStep as released holds steps and no transcript."""
     record = Record(id="v", video=Video(id="v"), steps=(Step(id="0", text="cut it", spans=(Span(2.0, 4.0),)),))
-    reader = _VideoReader({}, {}, RefineRunSettings(said="likeness"))
+    reader = _VideoReader(None, None, RefineRunSettings(said="likeness"))
     assert reader._said(record, 10.0) == (Span(2.0, 4.0),)
 
 

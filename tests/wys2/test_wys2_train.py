@@ -15,7 +15,7 @@ from stepline.evaluate.ranking import roc_auc
 from stepline.features import FeatureStore, FeatureWriter
 from stepline.records import Transcript, count_reasons
 from stepline.storage import write_parquet
-from stepline.training.gather import NO_FEATURES
+from stepline.training.gather import EXCLUDED, NO_FEATURES
 from stepline.training.settings import TrainSettings
 from stepline.wys2.clips import ClipTextPair
 from stepline.wys2.dataset import gather_clips, infer_labels
@@ -100,6 +100,13 @@ def test_videos_that_cannot_serve_are_left_out_and_counted(world, store):
     reasons = count_reasons(gathered.omitted)
     assert sorted(reasons.values()) == [1, 1, 1]
     assert {"no narration", NO_FEATURES} < reasons.keys()
+
+
+def test_evaluation_videos_are_left_out(world, store):
+    barred = world.records[0].video.id
+    gathered = gather_clips(world.records[:3], store, words, PLAIN, excluded=frozenset({barred}))
+    assert {clip.video for clip in gathered.clips} == {record.video.id for record in world.records[1:3]}
+    assert count_reasons(gathered.omitted) == {EXCLUDED: 1}
 
 
 def test_narration_may_come_from_another_source(world, store):
