@@ -230,7 +230,7 @@ def _say_seeds(results: "list[SeedResult]", *, as_json: bool) -> None:
               help="What is said in them, where the key-steps' source does not tell; may be given again.")  # fmt: skip
 @click.option("--unlabelled", metavar="SOURCE", help="Narrated videos without key-steps, for pseudo-labels.")
 @click.option("--vectors", metavar="ENCODER", default="minilm", show_default=True,
-              help="What turns sentences into vectors: minilm, conse, clip:FOLDER, s3d:WEIGHTS or a folder.")  # fmt: skip
+              help="Vectors of sentences by minilm, conse, clip:FOLDER, s3d:WEIGHTS or a folder.")  # fmt: skip
 @exclude_option
 @run_option
 @preset_option("train wys2")

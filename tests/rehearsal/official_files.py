@@ -339,7 +339,7 @@ def write_howto100m(folder, videos):
 
 
 def write_wys2_files(folder, size):
-    """Write what the tables of paper C need: S3D's weights, COIN with its films and speech, VND, HTM-Align, HowTo100M."""
+    """Write what the tables of paper C need: S3D, COIN with its films and speech, VND, HTM-Align, HowTo100M."""
     from checkpoints import write_s3d
 
     coin = made_videos("coi", size.drawn, size.drawn_seconds, steps=2)

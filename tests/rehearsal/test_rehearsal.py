@@ -47,7 +47,7 @@ SMALLER = {
 
 
 def read_walk(page=ROOT / "docs" / "reproduce.md"):
-    """Return the `$ stepline` lines of each table's block, the words after `stepline`, by the first word of its title."""
+    """Return the words after `stepline` of each line of a table's block, by the first word of its title."""
     blocks = {}
     for block in page.read_text().split("\n### ")[1:]:
         lines = re.findall(r"^    \$ stepline (.*)$", block, re.MULTILINE)
