@@ -264,3 +264,33 @@ def test_what_hidden_splits_cannot_give_is_refused(stepline, files, htstep, tmp_
     refused = answer_htstep(stepline, files, htstep, tmp_path / "out.json", *test)
     assert "the annotations of test_seen are hidden; put htm_test_input_headline.json" in refused.stderr
     assert refused.exit_code == 1
+
+
+@pytest.mark.parametrize(("benchmark", "mode"), [("htm-align", "narration"), ("ht-step", "step")])
+def test_the_answers_are_those_of_the_released_code(stepline, shared, tmp_path, benchmark, mode):
+    folder = shared / "nasva_parity"
+    if not folder.is_dir():
+        pytest.skip("needs the shared outputs of the released code")
+    given, wanted = np.load(folder / "tiny_inputs.npz"), np.load(folder / "tiny_expected.npz")[f"{mode}_pred_time"]
+    (tmp_path / "features").mkdir()
+    (tmp_path / "texts").mkdir()
+    questions, expected = {}, {}
+    for row, id in enumerate(("one", "two")):
+        seconds, texts = (int((~given[f"{name}_padding_mask"][row]).sum()) for name in ("video", "text"))
+        lines = [f"line {k % 3}" for k in range(texts)]  # wordings that come again
+        torch.save(torch.from_numpy(given["video"][row, :seconds]), tmp_path / "features" / f"{id}.pth.tar")
+        told = {"vid": id, "text": lines, "features": torch.from_numpy(given["text"][row, :texts])}
+        torch.save(told, tmp_path / "texts" / f"{id}.pth")
+        rows = [[1, 1.0, 2.0, line] for line in lines]
+        questions[id] = rows if benchmark == "htm-align" else {"step_headline": lines}
+        expected[id] = wanted[row, :texts].tolist()
+    (tmp_path / "asked.json").write_text(json.dumps(questions))
+    result = stepline(
+        "predict", benchmark, "--aligner", folder / "tiny_checkpoint_fp32.pth", "--features", tmp_path / "features",
+        "--texts", tmp_path / "texts", "--reference", tmp_path / "asked.json", "--out", tmp_path / "out.json",
+        "--set", "nasva.aligner.compete=0",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    answers = json.loads((tmp_path / "out.json").read_text())
+    found = {id: answer["seconds"] if benchmark == "htm-align" else answer for id, answer in answers.items()}
+    assert found == expected
