@@ -232,16 +232,19 @@ def _read_features(video: VideoContext) -> VisualFeatures:
     visual = unpack_features(video.results["encode"])
     if visual.features is None:
         return visual
-    return replace(visual, backbone=_backbone(video.recipe.steps.vision, current_device()))
+    return replace(visual, backbone=_backbone(video.recipe.steps.vision))
+
+
+def _backbone(settings: "VisionSettings") -> "Backbone":
+    """Return the backbone on the present device: of two stages that ask it, one may have a GPU."""
+    return _backbone_on(settings, current_device())
 
 
 # A worker process keeps the networks of its recipe from one video to the next.
 @lru_cache(maxsize=2)
-def _backbone(settings: "VisionSettings", device: Device) -> "Backbone":
-    """Return the backbone, on the present device: of two stages that read its texts, one may have a GPU."""
+def _backbone_on(settings: "VisionSettings", _: Device) -> "Backbone":
     from stepline.vision import load_backbone
 
-    del device
     return load_backbone(settings)
 
 
