@@ -78,9 +78,9 @@ async def _http_client(settings: RemoteSettings, **options: Any) -> Any:
 
     async def check_redirect(_: Any, __: Any, redirect: Any) -> None:
         target = redirect.url.join(type(redirect.url)(redirect.response.headers.get("Location", "")))
-        if not may_lead(host_of(str(redirect.url)), host_of(str(target)), settings):
+        if (reason := redirect_refusal(str(redirect.url), str(target), settings)) is not None:
             redirect.response.close()
-            raise StoreError(f"{redirect.url.host} leads to another host; {allow_host(host_of(str(target)))}")
+            raise StoreError(reason)
 
     class LimitedResponse(aiohttp.ClientResponse):
         """A response that is read no further than was asked for."""
@@ -127,6 +127,14 @@ def host_of(url: str) -> str:
         return urlsplit(url).hostname or ""
     except ValueError:
         return ""
+
+
+def redirect_refusal(source: str, target: str, settings: RemoteSettings) -> str | None:
+    """Return why a redirect is not followed; None where it is."""
+    host, other = host_of(source), host_of(target)
+    if source.startswith("https:") and target.startswith("http:"):
+        return f"{host} leads from https to http, on whose way anybody can change it; give an address that does not"
+    return None if may_lead(host, other, settings) else f"{host} leads to another host; {allow_host(other)}"
 
 
 def may_lead(source: str, target: str, settings: RemoteSettings) -> bool:

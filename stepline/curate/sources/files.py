@@ -15,14 +15,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import islice
-from typing import Any, TypeAlias
+from typing import Any, TextIO, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from stepline.curate.remote import FileEntry, RemotePath
 from stepline.curate.remote.filesystems import allow_host, host_of, may_lead
-from stepline.curate.settings import RemoteSettings, SourceSettings
+from stepline.curate.settings import MIB, RemoteSettings, SourceSettings
 from stepline.curate.stage import VideoItem
 from stepline.errors import DatasetError
 from stepline.features.import_files import item_id
@@ -189,6 +189,25 @@ def whole_address(value: str, root: str) -> str:
     if "://" in value or value.startswith("/"):
         return value
     return f"{root.rstrip('/')}/{value.removeprefix('./')}"
+
+
+LONGEST_LINE = 2**20  # characters of a list's line
+
+
+def text_lines(source: RemotePath, text: TextIO) -> Iterator[str]:
+    """Yield the lines of a list, none of them endless, and from elsewhere no more than may be fetched, unpacked.
+
+    Raises DatasetError for one that goes on.
+    """
+    size, largest = 0, source.settings.largest * MIB
+    while line := text.readline(LONGEST_LINE):
+        size += len(line)
+        if len(line) == LONGEST_LINE:
+            cure = "write the list again"
+            raise DatasetError(f"{source.display_url}: a line has {LONGEST_LINE} characters and more; {cure}")
+        if size > largest and source.local is None:
+            raise DatasetError(f"{source.display_url}: unpacks to more than places.largest; raise that")
+        yield line
 
 
 def refusal_reason(address: str, source: RemotePath) -> str | None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from stepline.curate.remote import RemotePath
 from stepline.curate.settings import RemoteSettings, SourceSettings
-from stepline.curate.sources.files import SideFolders
+from stepline.curate.sources.files import SideFolders, text_lines
 from stepline.curate.sources.select import Entry, SourceFilter
 from stepline.curate.stage import VideoItem, rejected_video
 from stepline.errors import DatasetError
@@ -53,7 +53,8 @@ def read_howto100m(
 def _rows(table: RemotePath) -> Iterator[dict[str, str]]:
     try:
         with table.open() as file:
-            rows = csv.DictReader(io.TextIOWrapper(file, encoding="utf-8-sig", errors="replace", newline=""))
+            text = io.TextIOWrapper(file, encoding="utf-8-sig", errors="replace", newline="")
+            rows = csv.DictReader(text_lines(table, text))
             lacking = [column for column in COLUMNS if column not in (rows.fieldnames or ())]
             if lacking:
                 cure = "give HowTo100M_v1.csv, or source.kind=list for a list of your own"

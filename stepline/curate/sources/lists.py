@@ -21,6 +21,7 @@ from stepline.curate.sources.files import (
     StampedFile,
     refusal_reason,
     root_of,
+    text_lines,
     whole_address,
     with_file,
 )
@@ -133,9 +134,10 @@ def _parquet(source: RemotePath, opened: BinaryIO) -> tuple[Sequence[str], Rows]
 
 def _table(source: RemotePath, text: TextIO) -> tuple[Sequence[str], Rows]:
     with _reading(source, *DAMAGE):
-        head = text.readline()
+        lines = text_lines(source, text)
+        head = next(lines, "")
         names = next(csv.reader([head], delimiter="\t" if "\t" in head else ","), [])
-        rows = csv.DictReader(text, names, delimiter="\t" if "\t" in head else ",")
+        rows = csv.DictReader(lines, names, delimiter="\t" if "\t" in head else ",")
         return [name.strip() for name in names], _checked(source, rows, len(names))
 
 
@@ -157,7 +159,7 @@ def _lines(source: RemotePath, text: TextIO) -> tuple[Sequence[str], Rows]:
 
 def _objects(source: RemotePath, text: TextIO) -> Rows:
     with _reading(source, *DAMAGE, ValueError, RecursionError):
-        for number, line in enumerate(text, start=1):
+        for number, line in enumerate(text_lines(source, text), start=1):
             if line.strip():
                 row = json.loads(line)
                 if not isinstance(row, dict):

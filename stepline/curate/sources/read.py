@@ -53,9 +53,17 @@ def read_source(url: str, settings: SourceSettings = DEFAULTS, places: RemoteSet
     that a folder lists. Raises DatasetError or StoreError, in one line, where the source cannot be read as a whole.
     """
     source, source_filter = absolute_path(RemotePath(url, places)), SourceFilter(settings)
-    for entry in sort_by_id(source_filter.apply(_entries(source, settings, source_filter, places))):
+    entries = _bounded(source, _entries(source, settings, source_filter, places))
+    for entry in sort_by_id(source_filter.apply(entries)):
         if isinstance(entry, VideoItem) and entry.video is not None:
             entry = replace(entry, path=relative_address(entry.video, source.url))
+        yield entry
+
+
+def _bounded(source: RemotePath, entries: Iterator[Entry]) -> Iterator[Entry]:
+    for number, entry in enumerate(entries):
+        if number == source.settings.most and source.local is None:
+            raise DatasetError(f"{source.display_url}: it has more videos than places.most={number}; raise that")
         yield entry
 
 

@@ -1,14 +1,17 @@
 """Sources over http: which hosts and addresses they may lead to, and how much a hostile server can make them take."""
 
+import gzip
 import http.server
+import io
 import re
 import socket
+import tarfile
 import threading
 
 import pytest
 
 from stepline.curate.remote import RemotePath
-from stepline.curate.remote.filesystems import host_of, is_public
+from stepline.curate.remote.filesystems import host_of, is_public, redirect_refusal
 from stepline.curate.settings import RemoteSettings, SourceSettings
 from stepline.curate.sources import read_source
 from stepline.curate.stage import VideoItem
@@ -126,6 +129,13 @@ def test_a_redirect_to_another_host_is_refused_unless_allowed(server):
         assert RemotePath(f"{server.url}/there", allowed).read() == b"x"
 
 
+def test_a_redirect_from_https_to_http_is_refused_on_any_host():
+    anywhere = OURS.model_copy(update={"hosts": ("*",)})
+    assert "from https to http" in redirect_refusal("https://a.example/x", "http://a.example/x", anywhere)
+    assert redirect_refusal("http://a.example/x", "https://A.example/y", OURS) is None
+    assert "another host" in redirect_refusal("https://a.example/x", "https://a.example.evil/x", OURS)
+
+
 def test_a_redirect_to_a_file_or_without_end_is_one_line(server):
     server.pages |= {"/file": "file:///etc/passwd", "/round": "/round"}
     for path in server.pages:
@@ -228,6 +238,33 @@ def test_a_list_of_too_many_rows_is_refused(server):
     assert len(listed(f"{server.url}/videos.csv", OURS.model_copy(update={"most": 6}))) == 5
     with pytest.raises(DatasetError, match="more rows than places.most=3"):
         listed(f"{server.url}/videos.csv", OURS.model_copy(update={"most": 3}))
+
+
+def tar_of(count):
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w") as archive:
+        for number in range(count):
+            archive.addfile(tarfile.TarInfo(f"{number}.mp4"), io.BytesIO())
+    return made.getvalue()
+
+
+def test_a_tar_of_too_many_videos_is_refused(server):
+    server.pages["/v.tar"] = tar_of(5)
+    assert len(listed(f"{server.url}/v.tar", OURS)) == 5
+    with pytest.raises(DatasetError, match="more videos than places.most=3"):
+        listed(f"{server.url}/v.tar", OURS.model_copy(update={"most": 3}))
+
+
+@pytest.mark.parametrize("name", ["v.csv.gz", "v.jsonl.gz"])
+def test_a_packed_list_that_goes_on_and_on_is_refused(server, name):
+    line = b'{"id": "a", "video": "' if "json" in name else b"id,video\na,"
+    server.pages[f"/{name}"] = gzip.compress(line + b"x" * 2**21)
+    with pytest.raises(DatasetError, match="a line has 1048576 characters and more"):
+        listed(f"{server.url}/{name}", OURS)
+    server.pages[f"/{name}"] = gzip.compress(b'{"id": "a", "video": "v.mp4"}\n' * 50_000 if "json" in name else
+                                             b"id,video\n" + b"a,v.mp4\n" * 200_000)  # fmt: skip
+    with pytest.raises(DatasetError, match="unpacks to more than places.largest"):
+        listed(f"{server.url}/{name}", OURS.model_copy(update={"largest": 1}))
 
 
 def test_a_listing_of_too_many_files_is_refused(server):
