@@ -167,6 +167,7 @@ def test_the_walk_in_small(paper, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("paper", official_files.PAPERS)
 def test_the_whole_walk(paper, tmp_path):
     walk(paper, tmp_path, whole=True)
