@@ -57,8 +57,12 @@ def load_networks(settings: StepsSettings) -> Networks:
     """Return every trained network that the settings name.
 
     Raises ModelError where one cannot be read, ModelError or SettingsError where it was trained on other features than
-    the settings make.
+    the settings make, SettingsError for a language model's prompt that is none, before any video is heard.
     """
+    if settings.writing.writer == "llm":
+        from stepline.writing.llm.prompts import chosen_prompt
+
+        chosen_prompt(settings.writing.llm.prompt_file)
     return Networks(
         load_aligner(settings),
         load_judge(settings.judge, settings.vision),
@@ -135,6 +139,8 @@ def fingerprint(request: Request, settings: StepsSettings, networks: Networks) -
         video = find_feature_file(vision.path, request.id) if vision.path.is_dir() else vision.path
         features = [_digest(video), _digest(vision.texts)]
     given = {"captions": _digest(request.captions), "texts": list(request.texts), "features": features}
+    if settings.writing.llm.prompt_file is not None:
+        given["prompt"] = _digest(settings.writing.llm.prompt_file)
     return {**settings.model_dump(mode="json"), "inputs": {**given, **networks.digests}}
 
 

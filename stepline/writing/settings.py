@@ -23,6 +23,7 @@ class LlmSettings(Settings):
     chat_template: Path | None = None  # Jinja file for a GGUF that carries none or a wrong one; None: the model's own
 
     prompt: Literal["steps"] = "steps"  # NaSVA Table 6, third row; the losing two are for experiments alone
+    prompt_file: Path | None = None  # your own prompt instead, with {transcript} in it (docs/nasva.md)
     sentences_per_chunk: Annotated[int, Field(ge=1, le=200)] = 10  # NaSVA section 3.1: around 10 sentences
     max_tokens: Annotated[int, Field(ge=16, le=32768)] = 512  # of a reply; ten sentences need some 150
     temperature: Annotated[float, Field(ge=0.0, le=2.0)] = 0.0  # 0: the likeliest word each time, so runs repeat

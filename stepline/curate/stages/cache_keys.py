@@ -42,7 +42,9 @@ def write(recipe: "Recipe") -> JsonValue:
     if writing.writer == "extractive":
         return {"writer": "extractive"}
     files = {"gguf": file_digest(writing.llm.gguf), "chat_template": file_digest(writing.llm.chat_template)}
-    return {"writer": "llm", "llm": _plain(writing.llm, ASKING | set(files)), **files}
+    if writing.llm.prompt_file is not None:
+        files["prompt_file"] = file_digest(writing.llm.prompt_file)
+    return {"writer": "llm", "llm": _plain(writing.llm, ASKING | {*files, "prompt_file"}), **files}
 
 
 def encode(recipe: "Recipe") -> JsonValue:

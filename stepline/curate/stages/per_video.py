@@ -99,11 +99,12 @@ def write(video: VideoContext) -> bytes:
     if late is not None:
         raise WriterError(f"{late}; --retry-failed asks again")
     if settings.writer == "llm":
-        from stepline.writing.llm.prompts import build_prompt, find_model_orders, main_prompt, split_into_chunks
+        from stepline.writing.llm.prompts import build_prompt, chosen_prompt, find_model_orders, split_into_chunks
 
         # About how many tokens went to the language model and came back, four characters each.
         chunks = split_into_chunks(transcript, settings.llm.sentences_per_chunk, find_model_orders(transcript))
-        prompts = sum(len(build_prompt(main_prompt(), chunk)) for chunk in chunks)
+        prompt = chosen_prompt(settings.llm.prompt_file)
+        prompts = sum(len(build_prompt(prompt, chunk)) for chunk in chunks)
         replies = sum(len(step.text) + LINE for step in written.steps)
         video.notes.update(tokens_in=prompts / CHARACTERS, tokens_out=replies / CHARACTERS)
     return to_bytes(written)

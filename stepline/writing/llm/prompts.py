@@ -18,6 +18,7 @@ from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
+from stepline.errors import SettingsError
 from stepline.records import Rejected, Sentence, Transcript
 
 LONGEST = 6000  # characters of one chunk, some 1,500 tokens: room for prompt and reply in a context of 4,096
@@ -113,6 +114,33 @@ def main_prompt() -> Prompt:
     return Prompt("steps", _read("steps"))
 
 
+SPEECH, TIMED_SPEECH = "{transcript}", "{timed_transcript}"  # where a chunk's sentences stand; with their seconds
+LONGEST_PROMPT = 20_000  # characters; the main one has 1,300
+
+
+def chosen_prompt(path: Path | None) -> Prompt:
+    """Return the user's own prompt from a file (`writing.llm.prompt_file`), or that of the main job where path is None.
+
+    Raises SettingsError where the file cannot be read, is empty or too long, or has no place for the speech.
+    """
+    if path is None:
+        return main_prompt()
+    place, cure = f"writing.llm.prompt_file {path}", f"write {SPEECH} where the sentences are to stand"
+    try:
+        text = path.expanduser().read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "no UTF-8 text"
+        raise SettingsError(f"{place}: cannot be read ({reason}); give a text file") from error
+    if not text.strip():
+        raise SettingsError(f"{place}: is empty; write a prompt, and in it {SPEECH}")
+    if len(text) > LONGEST_PROMPT:
+        raise SettingsError(f"{place}: {len(text)} characters; a prompt may have {LONGEST_PROMPT}")
+    timed = TIMED_SPEECH in text
+    if not timed and SPEECH not in text:
+        raise SettingsError(f"{place}: has no place for the speech; {cure}, or {TIMED_SPEECH} for them with times")
+    return Prompt("own", text.replace(TIMED_SPEECH, SPEECH), times_in=timed)
+
+
 @cache
 def experiment_prompts() -> dict[str, Prompt]:
     """Return the two prompts that lost in NaSVA Table 6, for experiments alone: the main job never takes them.
@@ -135,7 +163,7 @@ def build_prompt(prompt: Prompt, chunk: Chunk, *, again: bool = False) -> str:
     if prompt.times_in:
         spans = [sentence.span for sentence in chunk.sentences]
         lines = [f"({span.start:.1f}-{span.end:.1f}) {line}" for span, line in zip(spans, lines, strict=True)]
-    return prompt.text.replace("{transcript}", "\n".join(lines)) + (REMINDER if again else "")
+    return prompt.text.replace(SPEECH, "\n".join(lines)) + (REMINDER if again else "")
 
 
 def _read(name: str) -> str:

@@ -20,7 +20,7 @@ from stepline.writing.extractive.english import parse
 from stepline.writing.extractive.off_topic import small_talk_reasons
 from stepline.writing.extractive.writer import covering_span, merge_repeats, number_steps
 from stepline.writing.llm import requests as reply_cache
-from stepline.writing.llm.prompts import Chunk, ParsedReply, Prompt, find_model_orders, main_prompt, split_into_chunks
+from stepline.writing.llm.prompts import Chunk, ParsedReply, Prompt, chosen_prompt, find_model_orders, split_into_chunks
 from stepline.writing.llm.requests import LATE, ChunkReply, RequestRunner, run_in_threads
 from stepline.writing.llm.servers import open_server
 from stepline.writing.settings import LlmSettings
@@ -153,8 +153,8 @@ def write_llm(
 ) -> WrittenSteps:
     """Return the steps that the model finds in the transcript, each with the sentences it rests on.
 
-    prompt: for experiments; the main job's otherwise. fallback: writes the whole transcript where the model fails
-    (the extractive writer by default). embed: texts to unit rows (MiniLM by default).
+    prompt: for experiments; else that of the settings' file, else the main job's. fallback: writes the whole transcript
+    where the model fails (the extractive writer by default). embed: texts to unit rows (MiniLM by default).
     Raises WriterError when the named server is not there or refuses access, ModelError when a library or model is
     missing.
     """
@@ -168,7 +168,9 @@ def write_llm(
     server = open_server(settings)
     try:
         start = time.monotonic()
-        runner = RequestRunner(server, settings, prompt or main_prompt(), cache, until=start + settings.deadline)
+        runner = RequestRunner(
+            server, settings, prompt or chosen_prompt(settings.prompt_file), cache, until=start + settings.deadline
+        )
         results = run_in_threads(runner.serve, chunks, workers=server.workers, until=runner.until)
         logger.info("asked for %d chunks in %.1f s", len(chunks), time.monotonic() - start)
     finally:
