@@ -8,8 +8,10 @@ import itertools
 import json
 import logging
 import os
+import re
 import socket
 import sys
+import tarfile
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -39,25 +41,70 @@ def atomic_path(path: Path) -> Iterator[Path]:
 
     Raises StoreError, with the cure, when the disk is full or the folder cannot be written.
     """
+    with atomic_files() as files:
+        yield files.partial(path)
+
+
+class FileSet:
+    """Files that appear together: each is written beside its place, and none takes it before all are on disk."""
+
+    def __init__(self) -> None:
+        self.current = Path()  # what an error is about
+        self._partials: dict[Path, Path] = {}
+        self._stale: list[Path] = []
+
+    def partial(self, path: Path) -> Path:
+        """Return the temporary path to write to instead of `path`."""
+        self.current = path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        name = f".{path.stem[:80]}.{os.getpid()}-{next(_serial)}{PARTIAL}{path.suffix}"
+        self._partials[path] = path.parent / name
+        return self._partials[path]
+
+    def remove(self, path: Path) -> None:
+        """Have a file that none of the new ones replaces removed with the change."""
+        self._stale.append(path)
+
+    def commit(self) -> None:
+        """Flush all to disk, then put each in its place, in the order in which they were asked for."""
+        for path, partial in self._partials.items():
+            self.current = path
+            with partial.open("rb") as file:
+                os.fsync(file.fileno())
+        for path in self._stale:
+            if path not in self._partials:
+                remove_file(path)
+        for path, partial in self._partials.items():
+            self.current = path
+            partial.replace(path)
+
+    def discard(self) -> None:
+        """Remove what has not taken its place."""
+        for partial in self._partials.values():
+            partial.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def atomic_files() -> Iterator[FileSet]:
+    """Yield a set of files that takes its place on success, as a whole; on failure nothing of it is left.
+
+    Raises StoreError, with the cure, when the disk is full or a folder cannot be written.
+    """
     from safetensors import SafetensorError  # what its writers raise, also when the disk is full
 
-    partial: Path | None = None
+    files = FileSet()
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.parent / f".{path.stem[:80]}.{os.getpid()}-{next(_serial)}{PARTIAL}{path.suffix}"
-        yield partial
-        with partial.open("rb") as file:
-            os.fsync(file.fileno())
-        partial.replace(path)
+        yield files
+        files.commit()
     except (FileExistsError, NotADirectoryError) as error:
         reason = "a file stands where its folder should be"
-        raise StoreError(f"{path}: cannot be written, {reason}; give another --out") from error
+        raise StoreError(f"{files.current}: cannot be written, {reason}; give another --out") from error
     except (OSError, SafetensorError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise StoreError(f"{path}: cannot be written ({reason}); free some space or give another --out") from error
+        cure = "free some space or give another --out"
+        raise StoreError(f"{files.current}: cannot be written ({reason}); {cure}") from error
     finally:
-        if partial is not None:
-            partial.unlink(missing_ok=True)
+        files.discard()
 
 
 def check_writable(folder: Path) -> None:
@@ -78,14 +125,23 @@ def remove_file(path: Path) -> None:
         raise StoreError(f"{path}: cannot be removed ({reason}); remove it, or give another --out") from error
 
 
-def remove_partial_files(folder: Path) -> None:
-    """Remove the temporary files that killed processes left in `folder`; those of living ones stay."""
+def remove_partial_files(folder: Path, of: Path | None = None) -> None:
+    """Remove the temporary files that killed processes left in `folder`; those of living ones stay.
+
+    of: the one file in it whose temporary files are meant.
+    """
     import psutil
 
-    for partial in folder.glob(f".*{PARTIAL}*"):
+    for partial in folder.glob(f".*{PARTIAL}*") if of is None else partial_files(of):
         owner = partial.name.rpartition(PARTIAL)[0].rpartition(".")[2].partition("-")[0]
         if owner.isdigit() and not psutil.pid_exists(int(owner)):
             partial.unlink(missing_ok=True)
+
+
+def partial_files(path: Path) -> list[Path]:
+    """Return the temporary files of `path` that are being written, or that killed processes left."""
+    own = re.compile(rf"\.{re.escape(path.stem[:80])}\.\d+-\d+{re.escape(PARTIAL + path.suffix)}")
+    return sorted(file for file in path.parent.glob(f".*{PARTIAL}*") if own.fullmatch(file.name))
 
 
 # ---------------------------------------------------------------- one writer at a time
@@ -192,6 +248,23 @@ def owner_name(note: bytes) -> str:
 def taken(shown: Path | str, note: bytes) -> SettingsError:
     """Return the error of one who wants to write where the note's owner does."""
     return SettingsError(f"{shown}: {owner_name(note)} works on it; wait for its end, or give another --out")
+
+
+class TarHeader(tarfile.TarInfo):
+    """A member of a tar that ends where it says: without the two empty blocks at its end it was cut off.
+
+    tarfile itself takes such an end, or a damaged header, for the end of the archive.
+    """
+
+    @classmethod
+    def fromtarfile(cls, tarfile_: tarfile.TarFile) -> "TarHeader":
+        """Return the next member. Raises tarfile.ReadError where none can be read and the archive has not ended."""
+        try:
+            return super().fromtarfile(tarfile_)
+        except tarfile.HeaderError as error:
+            if type(error).__name__ == "EOFHeaderError":  # the empty block that ends an archive
+                raise
+            raise tarfile.ReadError(f"cut off or damaged at byte {tarfile_.offset}") from error
 
 
 # ---------------------------------------------------------------- JSON

@@ -62,6 +62,7 @@ def import_(source: Path, out: Path, as_json: bool, **options: Any) -> None:
     """
     from stepline.errors import StoreError
     from stepline.features import import_features
+    from stepline.features.store import UNREADABLE
     from stepline.records import count_reasons
 
     done = import_features(source, out, **options)
@@ -75,6 +76,9 @@ def import_(source: Path, out: Path, as_json: bool, **options: Any) -> None:
     if not done.added and not done.already:
         first = done.dropped[0]
         raise StoreError(f"{source}: nothing in it could be stored; {first.location}: {first.reason} ({first.value})")
+    if reasons.get(UNREADABLE):
+        raise StoreError(f"{source}: {reasons[UNREADABLE]} of its files could not be read, see {out}/dropped.jsonl; "
+                         "the rest is stored")  # fmt: skip
 
 
 @features.command()
@@ -322,23 +326,27 @@ def sieve_swap(videos: tuple[Path, ...], base: Path, out: Path, **options: Any) 
 
     VIDEOS: records (.parquet, .json, .jsonl or a folder of them), HowTo100M's caption.json or csv of each video, or
     video files, which are transcribed first. A run that was stopped goes on where it was when it is asked for again.
+    Where something could not be read, what could be is done and the exit code is 1.
 
     \b
     Example:
       stepline sieve-swap records --text-base base --out swapped --exclude excluded.txt
     """
     from stepline.datasets.excluded import read_excluded
+    from stepline.errors import DatasetError
     from stepline.settings import load_settings
     from stepline.sieve_swap.report import write_report
     from stepline.sieve_swap.run import Job, run
     from stepline.sieve_swap.settings import SieveSwapSettings
+    from stepline.sieve_swap.videos import UNREADABLE
     from stepline.text_base import prepared_base
 
     given = [f"match.variant={json.dumps(options['variant'])}"] if options["variant"] else []
     overrides = [*options["overrides"], *given]
     settings = load_settings(SieveSwapSettings, options["settings_file"], overrides, preset=options["preset"])
+    records, unheard = _records(videos, out)
     job = Job(
-        videos=_records(videos, out),
+        videos=records,
         base=prepared_base(base, out / "text_base", settings.text_base),
         out=out,
         settings=settings,
@@ -349,10 +357,16 @@ def sieve_swap(videos: tuple[Path, ...], base: Path, out: Path, **options: Any) 
     files = write_report(job, outcome)
     print_data(outcome.statistics.model_dump_json() if options["as_json"] else _sieve_swap_table(job, outcome))
     say(*(f"wrote {file}" for file in files))
+    lost = outcome.statistics.videos.get(UNREADABLE, 0) + unheard
+    if lost:
+        raise DatasetError(f"{lost} of the videos could not be read, see above; the rest is done")
 
 
-def _records(videos: tuple[Path, ...], out: Path) -> Path:
-    """Return where the records are: as given, or what is heard in given video files, each transcribed once."""
+def _records(videos: tuple[Path, ...], out: Path) -> tuple[Path, int]:
+    """Return where the records are, as given or what is heard in given video files, and how many could not be heard.
+
+    Each is transcribed once.
+    """
     from stepline.errors import MediaError, SettingsError, SteplineError
     from stepline.pipeline.batch import find_videos, name_videos, transcribe
     from stepline.sieve_swap.videos import SUFFIXES
@@ -362,7 +376,7 @@ def _records(videos: tuple[Path, ...], out: Path) -> Path:
         (source,) = videos
         inside = source.rglob("*") if source.is_dir() else (source,)
         if any(file.suffix in SUFFIXES for file in inside) or not source.exists():
-            return source
+            return source, 0
     if any(path.suffix in SUFFIXES for path in videos):
         raise SettingsError("VIDEOS: give one file or folder of records, or video files, not both; join records first")
     heard, failed = out / HEARD, 0
@@ -381,7 +395,7 @@ def _records(videos: tuple[Path, ...], out: Path) -> Path:
         write_record(record.model_copy(update={"id": identity, "video": title}), heard / f"{identity}.json")
     if failed == len(named):
         raise MediaError(f"none of {len(named)} videos could be heard; see above")
-    return heard
+    return heard, failed
 
 
 def _sieve_swap_table(job: "Job", outcome: "RunResult") -> str:

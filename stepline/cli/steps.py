@@ -53,6 +53,7 @@ DEMO = Path(stepline.__file__).parent / "demo" / "demo.mp4"
 @click.option("--clips", is_flag=True, help="Cut an mp4 of every step that is shown.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, of several videos a line each, not a table.")
 @click.option("--force", is_flag=True, help="Do again what is done.")
+@click.option("--overwrite", is_flag=True, help="Write also over files that Stepline did not make.")
 @speech_options
 def steps(videos: tuple[Path, ...], **options: Any) -> None:
     """Find the steps of VIDEOS (files or folders): what to do, and the seconds in which it is shown.
@@ -67,7 +68,8 @@ def steps(videos: tuple[Path, ...], **options: Any) -> None:
 
     settings = chosen_settings(options)
     formats = tuple(dict.fromkeys((*(options["formats"] or FORMATS), "json")))
-    output = OutputOptions(options["out"], formats, clips=options["clips"], force=options["force"])
+    output = OutputOptions(options["out"], formats, clips=options["clips"], force=options["force"],
+                           overwrite=options["overwrite"])  # fmt: skip
     texts = read_texts(options["texts"]) if options["texts"] else ()
     paths = find_videos(videos)
     if len(paths) > 1 and options["captions"] is not None:
@@ -270,6 +272,7 @@ def _why_nobody_judged(record: "Record") -> str:
 @click.option("--clips", is_flag=True, help="Cut an mp4 of every step; videos only.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, of several sources a line each, not a table.")
 @click.option("--force", is_flag=True, help="Do again what is done.")
+@click.option("--overwrite", is_flag=True, help="Write also over files that Stepline did not make.")
 @settings_options("One setting, e.g. procx.choose=apart.")
 @device_options
 def describe(sources: tuple[Path, ...], **options: Any) -> None:
@@ -292,7 +295,8 @@ def describe(sources: tuple[Path, ...], **options: Any) -> None:
     given += [f"procx.count={options['count']}"] if options["count"] is not None else []
     settings = chosen_settings({**options, "overrides": [*options["overrides"], *given]})
     formats = tuple(dict.fromkeys((*options["formats"], "json")))
-    output = OutputOptions(options["out"], formats, clips=options["clips"], force=options["force"])
+    output = OutputOptions(options["out"], formats, clips=options["clips"], force=options["force"],
+                           overwrite=options["overwrite"])  # fmt: skip
     ready = [path for path in sources if is_feature_file(path)]
     videos = find_videos(path for path in sources if path not in ready)
     named = name_videos(videos, output.out) | {path.name.split(".")[0]: path for path in ready}

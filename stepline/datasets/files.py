@@ -22,6 +22,7 @@ from typing import Any, TypeAlias
 
 from stepline.datasets.record_builder import DatasetEntry, RecordBuilder
 from stepline.errors import DatasetError
+from stepline.storage import TarHeader
 
 Tree: TypeAlias = Any  # a JSON value: the one place where no type is known yet
 
@@ -152,7 +153,7 @@ def _is_tar(path: Path) -> bool:
 
 def _archive_members(path: Path) -> Iterator[tuple[str, str, Tree]]:
     try:
-        with tarfile.open(path) as archive:  # mode "r" finds the compression itself
+        with tarfile.open(path, tarinfo=TarHeader) as archive:  # mode "r" finds the compression itself
             for member in archive:
                 if member.isfile() and member.name.endswith((".json", ".json.gz")):
                     file = archive.extractfile(member)

@@ -26,7 +26,7 @@ from stepline.errors import StoreError
 from stepline.features.files import FEATURE_SUFFIXES, VALUES, read_arrays, stated_rate
 from stepline.features.store import OTHER_ID, SHARD_BYTES, TWICE, UNKNOWN, UNREADABLE, FeatureWriter, RowTexts
 from stepline.records import Rejected
-from stepline.storage import write_atomic
+from stepline.storage import TarHeader, write_atomic
 
 DROPPED = "dropped.jsonl"  # beside the shards
 ARCHIVES = (".tar", ".tar.gz", ".tgz")
@@ -106,7 +106,7 @@ def _in_file(path: Path, ending: str | None) -> Iterator[FeatureFile]:
 def _in_tar(path: Path, ending: str | None) -> Iterator[FeatureFile]:
     """Yield a WebDataset's members; the members of a key follow each other, and all are seen before one is read."""
     try:
-        with tarfile.open(path) as archive:
+        with tarfile.open(path, tarinfo=TarHeader) as archive:
             for key, group in itertools.groupby(_members(archive, ending), lambda member: _key_and_ending(member)[0]):
                 members = list(group)
                 endings = sorted({_key_and_ending(member)[1] for member in members})

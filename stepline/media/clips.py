@@ -18,7 +18,9 @@ from stepline.storage import atomic_path
 
 TICK_RATE = 90_000  # a second in the clip's picture time; a multiple of all usual frame rates
 CLIP_RATE = 48_000  # Hz, sound of the clip
-QUALITY = "23"  # x264's crf: its own default, hard to tell from the original
+# Without macroblock-tree rate control, which reads memory that it has not set: clips would differ from run to run.
+# crf 26 then gives the size and the PSNR of x264's default, 23 with it; hard to tell from the original.
+ENCODING = {"crf": "26", "mbtree": "0", "preset": "veryfast"}
 BEHIND = 10.0  # s by which one stream of a file may lag the other
 
 
@@ -63,7 +65,7 @@ class _ClipWriter:
         with open_media(path, settings) as media:
             frame = seek_before(media, first.start)
             if frame is not None:
-                self._picture = _PictureEncoder(media, container, frame, settings)
+                self._picture = _PictureEncoder(media, container, frame)
             if media.sound is not None:
                 self._sound = _SoundEncoder(media, container)
 
@@ -98,19 +100,19 @@ class _ClipWriter:
 class _PictureEncoder:
     """The picture of a clip: every frame that is on screen within a span, upright, for as long as it is."""
 
-    def __init__(self, media: OpenMedia, clip: Any, first: Any, settings: MediaSettings) -> None:
+    def __init__(self, media: OpenMedia, clip: Any, first: Any) -> None:
         import av
 
         self._clip = clip
         name = "libx264" if "libx264" in av.codecs_available else "h264"
         rate = Fraction(picture_rate(media.picture)).limit_denominator(1001)
-        self._stream = clip.add_stream(name, rate=rate, options={"crf": QUALITY, "preset": "veryfast"})
+        self._stream = clip.add_stream(name, rate=rate, options=ENCODING)
         width, height = display_size(first, media.aspect)
         self._size = (width + width % 2, height + height % 2)  # 4:2:0 needs even sides
         context = self._stream.codec_context
         context.width, context.height = self._size
         context.pix_fmt, context.time_base = "yuv420p", Fraction(1, TICK_RATE)
-        context.thread_count = settings.threads  # the bytes depend on it
+        context.thread_count = 1  # more of them end with other bytes from run to run
         self._lengths: dict[int, int] = {}  # ticks that a frame is shown, by its time stamp
         self.written = False
 

@@ -110,6 +110,9 @@ FORMATS = (
 # Containers whose duration FFmpeg guesses from the bit rate, and whose frames may have no time stamps.
 GUESSED = frozenset({"mp3", "aac", "ac3", "eac3", "amr", "mpeg", "h264", "hevc", "m4v", "mpegvideo", "obu", "dv"})
 
+# Containers that give the second of their end as their duration, also where they do not start at 0.
+ENDS = frozenset({"matroska", "nut"})
+
 MICROSECONDS = 1_000_000  # FFmpeg's unit for the times of a container
 USUAL_RATE = 25.0  # frames/s taken where a video does not say its own
 MOST_RATE = 1000.0  # frames/s; a time base passes for a rate in some files
@@ -207,10 +210,12 @@ def open_media(path: Path | str, settings: MediaSettings) -> Iterator[OpenMedia]
     media = None
     try:
         picture, sound = _streams(path, container, settings)
+        start = (container.start_time or 0) / MICROSECONDS
         duration = container.duration / MICROSECONDS if container.duration and container.duration > 0 else None
+        if duration is not None and ENDS & set(container.format.name.split(",")) and duration > start > SLACK:
+            duration -= start
         if duration is not None:
             check_duration(path, duration, settings)
-        start = (container.start_time or 0) / MICROSECONDS
         exact = not GUESSED & set(container.format.name.split(","))
         media = OpenMedia(path, container, picture, sound, start, duration, exact, settings)
         yield media

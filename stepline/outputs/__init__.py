@@ -5,7 +5,15 @@ from stepline.outputs.clips import SUFFIX as CLIPS_SUFFIX
 from stepline.outputs.clips import clip_spans, remove_clips, write_clips
 from stepline.outputs.jsonld import jsonld
 from stepline.outputs.page import page
-from stepline.outputs.registry import OUTPUTS, OutputExtras, missing_outputs, output_path, write_outputs
+from stepline.outputs.registry import (
+    OUTPUTS,
+    OutputExtras,
+    foreign_outputs,
+    keep_ownership,
+    missing_outputs,
+    output_path,
+    write_outputs,
+)
 from stepline.outputs.storyboard import SUMMARY_SUFFIX, storyboard
 from stepline.outputs.subtitles import srt, webvtt
 from stepline.outputs.terminal import TRANSCRIPTS, step_table
@@ -20,7 +28,9 @@ __all__ = [
     "OutputExtras",
     "chapters",
     "clip_spans",
+    "foreign_outputs",
     "jsonld",
+    "keep_ownership",
     "missing_outputs",
     "output_path",
     "page",

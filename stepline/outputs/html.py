@@ -11,6 +11,7 @@ from urllib.parse import quote
 if TYPE_CHECKING:
     from jinja2 import Template
 
+PAGE_MARK = '<meta name="generator" content="Stepline">'  # in every page, by which it is known again
 CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # C0 but tab and line feed, DEL, C1: no HTML may hold them
 
 

@@ -19,7 +19,7 @@ from stepline.pipeline.request import Request, StepsSettings
 from stepline.pipeline.understand import NO_SOUND, StepsResult, recognise_speech, understand
 from stepline.progress import Progress
 from stepline.records import Record, Video
-from stepline.storage import check_writable, lock_output, read_record, remove_partial_files
+from stepline.storage import atomic_files, check_writable, lock_output, read_record, remove_partial_files
 from stepline.version import __version__
 from stepline.weights import sha256
 
@@ -37,12 +37,16 @@ MANY_STEPS = 60  # from which key frames are small, so that the page of an hour 
 
 @dataclass(frozen=True)
 class OutputOptions:
-    """What to write for each video. formats: keys of `outputs.OUTPUTS`; force: also where an earlier run has."""
+    """What to write for each video. formats: keys of `outputs.OUTPUTS`.
+
+    force: also where an earlier run has; overwrite: also in the place of files that no earlier run wrote.
+    """
 
     out: Path
     formats: tuple[str, ...]
     clips: bool = False
     force: bool = False
+    overwrite: bool = False
 
 
 @dataclass(frozen=True)
@@ -127,7 +131,7 @@ def run_video(
 
     _refuse_odd_name(request.path)
     stem = safe_stem(request.id)
-    _refuse_overwriting(request, options.out, stem)
+    refuse_overwriting(request, options)
     networks = networks or load_networks(settings)
     if (earlier := _earlier_result(request, settings, options, networks)) is not None:
         return earlier
@@ -175,13 +179,20 @@ def _refuse_odd_name(path: Path) -> None:
         raise MediaError(f"{str(path)!a}: its name is not UTF-8, which no JSON can hold; rename the file") from error
 
 
-def _refuse_overwriting(request: Request, out: Path, stem: str) -> None:
-    """Raise SettingsError where an output would take the place of a file that the user gave."""
-    from stepline.outputs import OUTPUTS
+def refuse_overwriting(request: Request, options: OutputOptions) -> None:
+    """Raise SettingsError where an output would take the place of a file that is the user's own.
 
+    That is one that was given, whatever the options, and one that no earlier run wrote, or that was changed since.
+    """
+    from stepline.outputs import OUTPUTS, foreign_outputs, safe_stem
+
+    stem = safe_stem(request.id)
     given = {path.resolve() for path in (request.path, request.captions) if path is not None}
-    for path in given & {(out / f"{stem}{suffix}").resolve() for suffix, _ in OUTPUTS.values()}:
+    for path in given & {(options.out / f"{stem}{suffix}").resolve() for suffix, _ in OUTPUTS.values()}:
         raise SettingsError(f"{path}: an output would be written over this file; give another folder with --out")
+    for path in foreign_outputs(request.id, options.out, options.formats) if not options.overwrite else ():
+        cure = "give another --out, or --overwrite to lose it"
+        raise SettingsError(f"{path}: an output would be written over this file, which no earlier run left so; {cure}")
 
 
 def _finished_record(request: Request, settings: StepsSettings, networks: Networks, path: Path) -> Record | None:
@@ -213,22 +224,27 @@ def _refuse_the_speechless(request: Request, record: Record, settings: StepsSett
 
 
 def write_files(request: Request, result: StepsResult, options: OutputOptions) -> tuple[Path, ...]:
-    """Write every file that is asked for of one video and return their paths."""
-    from stepline.outputs import missing_outputs, remove_clips, write_clips, write_outputs
+    """Write every file that is asked for of one video, all or none, and return their paths."""
+    from stepline.outputs import keep_ownership, missing_outputs, output_path, remove_clips, write_clips, write_outputs
 
     record = result.record
-    if missing_outputs(record, options.out, ["json"]):
-        remove_clips(record, options.out)  # of another result: they show other seconds
-    clips = write_clips(record, request.path, options.out) if options.clips else []
-    files = write_outputs(
-        record,
-        options.out,
-        alignment=result.alignment,
-        keyframes=keyframes(record, request.path) if "html" in options.formats else {},
-        media=request.path,
-        formats=options.formats,
-    )
-    return (*clips, *files)
+    with atomic_files() as files:
+        if missing_outputs(record, options.out, ["json"]):
+            remove_clips(record, options.out, files)  # of another result: they show other seconds
+        clips = write_clips(record, request.path, options.out, files) if options.clips else []
+        keep_ownership(record, options.out, options.formats, files)
+        outputs = write_outputs(
+            record,
+            options.out,
+            alignment=result.alignment,
+            keyframes=keyframes(record, request.path) if "html" in options.formats else {},
+            media=request.path,
+            formats=options.formats,
+            files=files,
+        )
+    for name in options.formats:  # of a run that was killed; until now they told whose the files in place are
+        remove_partial_files(options.out, of=output_path(record, options.out, name))
+    return (*clips, *outputs)
 
 
 def keyframes(record: Record, path: Path) -> dict[str, bytes]:

@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stepline.errors import MediaError, SettingsError
+from stepline.outputs.html import PAGE_MARK
 from stepline.pipeline.batch import keyframes
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.pipeline.understand import extract_features
 from stepline.progress import Progress
 from stepline.records import Record
-from stepline.storage import write_atomic
+from stepline.storage import atomic_files, partial_files, remove_partial_files
 from stepline.wys2.settings import SummarySettings
 from stepline.wys2.summary import Importance, SummarySegment, summarize
 
@@ -39,9 +40,10 @@ class Summary:
 def write_summary(
     record: Record, path: Path, out: Path, settings: SummarySettings, importance: Importance | None = None
 ) -> Summary:
-    """Cut the summary of the video at `path` and write its storyboard, each whole or not at all.
+    """Cut the summary of the video at `path` and write its storyboard, both or neither.
 
-    Raises MediaError where no step is shown or nothing can be cut, StoreError where `out` cannot be written.
+    Raises SettingsError where another file stands in their place, MediaError where no step is shown or nothing can be
+    cut, StoreError where `out` cannot be written.
     """
     from stepline.media import join_clips
     from stepline.outputs import SUMMARY_SUFFIX, safe_stem, storyboard
@@ -50,11 +52,25 @@ def write_summary(
     film, board = (out / f"{safe_stem(record.id)}{suffix}" for suffix in (SUMMARY_SUFFIX, BOARD))
     if film.resolve() == path.resolve():
         raise MediaError(f"{path}: the summary would be written over this video; give another folder with --out")
-    join_clips(path, [segment.span for segment in segments], film)
-    write_atomic(board, storyboard(record, segments, keyframes=keyframes(record, path), film=film.name))
+    for place in (
+        board,
+        film,
+    ):  # a film is known by the storyboard beside it, or by one that a kill kept from its place
+        if place.exists() and not any(_is_board(file) for file in (board, *partial_files(board))):
+            cure = "give another folder with --out"
+            raise SettingsError(f"{place}: the summary would be written over this file, which is none; {cure}")
+    with atomic_files() as files:
+        join_clips(path, [segment.span for segment in segments], files.partial(film))
+        shown = storyboard(record, segments, keyframes=keyframes(record, path), film=film.name)
+        files.partial(board).write_text(shown, encoding="utf-8")
+    remove_partial_files(out, of=board)
     summary = Summary(segments, (film, board))
     log.info("kept %.1f s in %d segments", summary.duration, len(segments))
     return summary
+
+
+def _is_board(path: Path) -> bool:
+    return path.is_file() and PAGE_MARK.encode() in path.read_bytes()
 
 
 def score_seconds(

@@ -210,6 +210,16 @@ def test_a_compressed_or_damaged_tar_is_an_error(tmp_path):
         list(read_source(str(tmp_path / "a.tar")))
 
 
+@pytest.mark.parametrize("cut", [1536, 1800, 2560, 3000, 3072])
+def test_a_tar_that_was_cut_off_is_told_beside_the_videos_before(tmp_path, cut):
+    tar_of(tmp_path / "a.tar", ("a.mp4", "video a"), ("b.mp4", "video b"), ("c.mp4", "video c"))
+    (tmp_path / "a.tar").write_bytes((tmp_path / "a.tar").read_bytes()[:cut])
+    entries = list(read_source(str(tmp_path / "a.tar")))
+    (told,) = [entry for entry in entries if isinstance(entry, Rejected)]
+    assert "the rest of this tar cannot be read" in told.reason
+    assert [entry.id for entry in entries if isinstance(entry, VideoItem)][:1] == ["a"]
+
+
 @pytest.fixture
 def howto100m(tmp_path):
     filled(

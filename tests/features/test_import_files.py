@@ -168,6 +168,25 @@ def test_a_source_without_features_is_told(tmp_path):
         import_features(tmp_path / "cut.tar", tmp_path / "store")
 
 
+@pytest.mark.parametrize("cut", [1024 + 512, 1024 + 700, 2 * 1024 + 100, 2 * 1024, 3 * 1024 - 1])
+def test_an_archive_that_was_cut_off_anywhere_is_an_error_and_what_stands_before_is_stored(tmp_path, stepline, cut):
+    # Each member is a header and one padded block of data; after the third come the empty blocks of the end.
+    whole = tar(tmp_path / "whole.tar", {f"{name}.npy": npy(rows(count=2)) for name in "abc"}).read_bytes()
+    (tmp_path / "cut.tar").write_bytes(whole[:cut])
+    result = stepline("features", "import", tmp_path / "cut.tar", "--out", tmp_path / "store")
+    assert result.exit_code == 1
+    assert "a damaged archive" in result.stderr
+    assert "a" in FeatureStore(tmp_path / "store")
+
+
+def test_a_file_that_cannot_be_read_is_a_failure_and_the_rest_is_stored(tmp_path, stepline):
+    source = write(tmp_path / "in", {"a.npy": npy(rows()), "b.npy": npy(rows())[:-9]})
+    result = stepline("features", "import", source, "--out", tmp_path / "store")
+    assert result.exit_code == 1
+    assert "1 of its files could not be read" in result.stderr
+    assert "a" in FeatureStore(tmp_path / "store")
+
+
 def test_the_commands_import_and_check(tmp_path, stepline):
     broken = rows(1)
     broken[0, 0] = np.inf

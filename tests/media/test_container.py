@@ -23,6 +23,24 @@ def test_second_zero_is_the_start_of_the_container() -> None:
     assert clock.time_of(1650, MILLI, 0.1) == pytest.approx(0.25)
 
 
+@pytest.mark.parametrize("name", ["late.mkv", "late.webm", "late.nut", "late.ts", "late.flv", "late.mp4", "late.mov"])
+def test_a_stream_that_starts_at_90000_s_is_as_long_as_what_is_in_it(tmp_path: Path, name: str) -> None:
+    import av
+    import numpy as np
+
+    with av.open(str(tmp_path / name), "w") as out:
+        stream = out.add_stream("libvpx" if name.endswith("webm") else "libx264", rate=5)
+        stream.width, stream.height, stream.pix_fmt = 64, 48, "yuv420p"
+        for index in range(14 * 5):
+            frame = av.VideoFrame.from_ndarray(np.full((48, 64, 3), index, np.uint8), format="rgb24")
+            frame.pts, frame.time_base = 90_000 * 5 + index, Fraction(1, 5)
+            out.mux(stream.encode(frame))
+        out.mux(stream.encode(None))
+    info = probe(tmp_path / name)
+    assert info.duration == pytest.approx(14.0, abs=0.5)
+    assert info.warnings == ()
+
+
 def test_a_missing_stamp_follows_on_from_the_frame_before() -> None:
     clock = StreamClock(start=0.0, duration=None, damage=Damage())
     assert clock.time_of(None, MILLI, 0.04) == 0.0

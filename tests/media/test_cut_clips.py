@@ -1,5 +1,9 @@
+import os
+import subprocess
+import sys
 from pathlib import Path
 
+import av
 import numpy as np
 import pytest
 from made_videos import index_of, make_video, tone
@@ -35,6 +39,32 @@ def test_a_clip_holds_exactly_the_frames_of_its_span(video: Path, tmp_path: Path
     cut_clip(video, Span(3.0, 8.0), tmp_path / "b.mp4")
     assert probe(tmp_path / "b.mp4").duration == pytest.approx(5.0, abs=0.03)
     assert [index_of(frame.image) for frame in read_frames(tmp_path / "b.mp4", 10.0)] == [k % 20 for k in range(30, 80)]
+
+
+def test_a_clip_has_the_same_bytes_whatever_the_memory_of_its_process_holds(tmp_path: Path) -> None:
+    """x264's macroblock tree reads memory that it has not set; glibc fills what it gives out with a chosen byte."""
+    path = tmp_path / "a.mkv"
+    blocks = np.random.default_rng(0).integers(0, 255, (30, 40, 3), np.uint8).repeat(8, axis=0).repeat(8, axis=1)
+    with av.open(str(path), "w") as out:
+        stream = out.add_stream("libx264", rate=25, options={"crf": "12", "bf": "3"})
+        stream.width, stream.height, stream.pix_fmt = 320, 240, "yuv420p"
+        for index in range(80):
+            moved = np.roll(blocks, 3 * index, axis=1) // 2 + np.uint8(index)
+            out.mux(stream.encode(av.VideoFrame.from_ndarray(moved, format="rgb24")))
+        out.mux(stream.encode(None))
+    code = """
+import sys
+from pathlib import Path
+from stepline.media import cut_clip
+from stepline.media.settings import MediaSettings
+from stepline.records import Span
+cut_clip(sys.argv[1], Span(0.0, 3.2), Path(sys.argv[2]), MediaSettings(threads=int(sys.argv[3])))
+"""
+    for fill, threads in ((0, 1), (85, 1), (170, 1), (0, 2)):
+        clip = tmp_path / f"{fill}-{threads}.mp4"
+        memory = {**os.environ, "MALLOC_PERTURB_": str(fill)}
+        subprocess.run([sys.executable, "-c", code, path, clip, str(threads)], check=True, env=memory)
+    assert len({clip.read_bytes() for clip in tmp_path.glob("*.mp4")}) == 1
 
 
 def test_a_span_between_frames_starts_with_the_one_on_screen(video: Path, tmp_path: Path) -> None:

@@ -1,3 +1,4 @@
+import errno
 import json
 import os
 import shutil
@@ -58,6 +59,83 @@ def test_clips_of_another_result_do_not_stay(run, tmp_path):
     assert list(clips.iterdir())
     assert run("--set", "nasva.ground.shown_threshold=0.9").exit_code == 0
     assert not list(clips.iterdir())
+
+
+@pytest.mark.parametrize("suffix", [".srt", ".vtt", ".json", ".html", ".chapters.txt", ".howto.jsonld"])
+def test_a_users_own_file_is_not_written_over_unless_asked(run, tmp_path, suffix):
+    mine = tmp_path / "out" / f"small{suffix}"
+    mine.parent.mkdir()
+    mine.write_bytes(b"mine\xff")
+    refused = run()
+    assert refused.exit_code == 1
+    assert f"{mine}: an output would be written over this file" in refused.stderr
+    assert "--overwrite" in refused.stderr
+    assert run("--force").exit_code == 1
+    assert mine.read_bytes() == b"mine\xff"
+    assert list(mine.parent.glob("[!.]*")) == [mine]
+    assert run("--overwrite").exit_code == 0
+    assert not mine.exists() or mine.read_bytes() != b"mine\xff"
+    assert "done before" in run().stderr
+
+
+def test_a_file_that_another_format_would_not_touch_stands_in_nobodys_way(run, tmp_path):
+    mine = tmp_path / "out" / "small.srt"
+    mine.parent.mkdir()
+    mine.write_text("mine")
+    assert run("--format", "html").exit_code == 0
+    assert run("--format", "srt").exit_code == 1
+    assert mine.read_text() == "mine"
+
+
+def test_subtitles_that_a_person_corrected_are_their_own(run, tmp_path):
+    assert run().exit_code == 0
+    mine = tmp_path / "out" / "small.srt"
+    mine.write_text(mine.read_text().replace("lemons", "limes"))
+    other = ("--set", "nasva.ground.shown_threshold=0.9")
+    assert run(*other).exit_code == 1
+    assert "limes" in mine.read_text()
+    assert run(*other, "--overwrite").exit_code == 0
+    assert "limes" not in mine.read_text()
+
+
+def test_a_folder_in_the_place_of_an_output_is_refused_before_anything_is_written(run, tmp_path):
+    (tmp_path / "out" / "small.html").mkdir(parents=True)
+    assert run().exit_code == 1
+    assert [path.name for path in (tmp_path / "out").glob("[!.]*")] == ["small.html"]
+
+
+@pytest.mark.parametrize("options", [(), ("--clips",)])
+def test_a_full_disk_leaves_all_outputs_of_a_video_or_none(run, tmp_path, monkeypatch, options):
+    """The n-th file that is flushed finds no space: what stood before stands, whole, and nothing else."""
+    out, flush = tmp_path / "out", os.fsync
+    assert run(*options).exit_code == 0
+    before = contents(out)
+    other = (*options, "--set", "nasva.ground.shown_threshold=0.9")
+    flushed = len(before)
+    for first in (False, True):
+        if first:
+            shutil.rmtree(out)
+        for nth in range(flushed):
+            left = [nth]
+
+            def full(file, left=left):
+                left[0] -= 1
+                if left[0] < 0:
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                flush(file)
+
+            monkeypatch.setattr(os, "fsync", full)
+            result = run(*other)
+            monkeypatch.setattr(os, "fsync", flush)
+            if left[0] >= 0:  # fewer files than in the first run
+                break
+            assert result.exit_code == 1
+            assert "No space left on device" in result.stderr
+            assert contents(out) == ({} if first else before)
+
+
+def contents(folder):
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def test_captions_are_never_overwritten(small_video, captions_file, tmp_path, stepline):

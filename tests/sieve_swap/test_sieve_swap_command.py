@@ -45,6 +45,29 @@ def test_records_are_swapped_from_the_command_line(tmp_path, base):
     assert "give another --out" in other.stderr
 
 
+@pytest.mark.parametrize(
+    ("name", "damaged"),
+    [
+        ("broken.json", b'{"version": 1, "id": "cut o'),
+        ("broken.jsonl", b'{"no": "record"}\n'),
+        ("broken.parquet", b"PAR1 and then nothing"),
+        ("broken.csv", b"neither,start\nnor,end\n"),
+    ],
+    ids=["json", "jsonl", "parquet", "csv"],
+)
+def test_a_damaged_file_is_told_and_counts_as_a_failure_while_the_rest_is_done(tmp_path, base, name, damaged):
+    videos = write_videos(tmp_path / "in")
+    folder = videos if videos.is_dir() else videos.parent
+    (folder / name).write_bytes(damaged)
+    options = ("--text-base", base, "--out", tmp_path / "out", "--set", "pairing.smallest_category=1")
+    for _ in range(2):
+        done = invoke("sieve-swap", folder, *options, "--json")
+        assert done.exit_code == 1
+        assert name in done.stderr
+        assert "1 of the videos could not be read" in done.stderr
+        assert sum(json.loads(done.stdout)["videos"].values()) == len(VIDEOS) + 1
+
+
 def test_what_cannot_be_used_is_an_error_in_one_line(tmp_path, base):
     nothing = invoke("sieve-swap", tmp_path / "none.json", "--text-base", base, "--out", tmp_path / "out")
     assert nothing.exit_code == 1
@@ -79,7 +102,8 @@ def test_video_files_are_heard_once_and_then_swapped(tmp_path, base, monkeypatch
     options = ("--text-base", base, "--out", tmp_path / "out", "--set", "pairing.smallest_category=1")
     for _ in range(2):
         done = invoke("sieve-swap", tmp_path / "Garlic_toast.mp4", tmp_path / "broken.mp4", *options)
-        assert done.exit_code == 0, done.output
+        assert done.exit_code == 1, done.output
+        assert "1 of the videos could not be read, see above; the rest is done" in done.stderr
         assert "broken.mp4: nothing in it can be decoded" in done.stderr
     assert heard == ["Garlic_toast.mp4", "broken.mp4", "broken.mp4"]
     assert [record.id for record in records_of(tmp_path / "out", "validation")] == ["Garlic_toast"]

@@ -17,6 +17,7 @@ from stepline.curate.sources.files import SideFolders, captions_id, features_id,
 from stepline.curate.sources.select import Entry
 from stepline.curate.stage import VideoItem, rejected_video
 from stepline.errors import DatasetError
+from stepline.storage import TarHeader
 
 BRACES = re.compile(r"\{(\d+)\.\.(\d+)\}")  # shard-{00000..00099}.tar
 HEADERS = 64 * 1024  # bytes read at a time; a header has 512
@@ -27,13 +28,17 @@ ABOUT = ("title", "task", "category", "duration")
 def read_webdataset(source: RemotePath, side_folders: SideFolders) -> Iterator[Entry]:
     """Yield the videos of a tar, of every tar in a folder, or of numbered ones: shard-{00000..00099}.tar."""
     for tar in find_tars(source):
-        stamp = tar.fingerprint()
+        stamp, found = tar.fingerprint(), False
         try:
-            with tar.open(HEADERS) as file, tarfile.open(fileobj=file, mode="r:") as archive:
+            with tar.open(HEADERS) as file, tarfile.open(fileobj=file, mode="r:", tarinfo=TarHeader) as archive:
                 members = (member for member in archive if member.isreg() and _key(member))
                 for key, group in groupby(members, _key):
+                    found = True
                     yield _item(key, list(group), tar, stamp, side_folders)
         except (tarfile.TarError, EOFError) as error:
+            if found:  # what stands before the damage is whole
+                yield rejected_video(tar.name, f"the rest of this tar cannot be read ({error}); download it again")
+                continue
             cure = "unpack it where it is compressed, else download it again"
             raise DatasetError(f"{tar.display_url}: not a tar that can be read in place ({error}); {cure}") from error
 
