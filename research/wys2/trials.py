@@ -109,7 +109,7 @@ def _positive(trial: Wys2Trial, clips: Clips) -> Mask:
 
 def _train(pairs: Sequence[ClipTextPair], trial: Wys2Trial, folder: Path) -> Detector:
     width = pairs[0].text.shape[1]
-    detector = DetectorSettings(video_width=pairs[0].video.shape[1], text_width=width, score=trial.score)
+    detector = DetectorSettings(video_width=pairs[0].array().shape[1], text_width=width, score=trial.score)
     settings = training(trial.size, len(pairs), trial.seed)
     return train_detector(pairs, folder, detector=detector, contrast=trial.contrast, settings=settings)
 
@@ -141,7 +141,7 @@ def _baseline_scores(trial: Wys2Trial, corpus: Wys2Corpus, clips: Clips) -> Matr
 
 def _seen(clips: Clips) -> Matrix:
     """Return (N, C): the mean feature row of each clip."""
-    return np.stack([pair.video.mean(axis=0, dtype=np.float32) for pair in clips.pairs])
+    return np.stack([pair.array().mean(axis=0, dtype=np.float32) for pair in clips.pairs])
 
 
 def _said(clips: Clips) -> Matrix:

@@ -3,6 +3,8 @@ P(shown) to a benchmark's truth. Nothing heavy is imported before a command runs
 """
 
 import json
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -189,18 +191,31 @@ def _judged(benchmark: str, out: Path, options: dict[str, Any]) -> tuple[int, di
     from stepline.annotate.clips import read_clips
     from stepline.evaluate.htm_align import read_transcript, spoken_times
     from stepline.nasva.benchmarks import StoredFeatures, benchmark_questions
+    from stepline.pipeline.batch import find_videos, name_videos
     from stepline.wys2.benchmark import answer_clips, answer_sentences, load_for_benchmarks
 
-    loaded, features = load_for_benchmarks(options["detector"]), StoredFeatures(options["features"])
+    loaded = load_for_benchmarks(options["detector"])
+    if loaded.sees_frames:
+        videos = name_videos(find_videos([options["features"]]), options["features"])
+        read: Any = partial(_find_video, videos)
+    else:
+        read = StoredFeatures(options["features"]).read
     if benchmark == "vnd":
-        answered = answer_clips(read_clips(options["reference"]), loaded, features.read, out)
+        answered = answer_clips(read_clips(options["reference"]), loaded, read, out)
         return answered.count, answered.missing
     asked = benchmark_questions("htm-align", options["reference"], options["subset"]).asked
     transcript = read_transcript(options["reference"])
     spoken = {one.id: times for one in asked if (times := spoken_times(transcript, one.id)) is not None}
     texts = {one.id: one.texts for one in asked}
-    answered = answer_sentences(texts, spoken, loaded, features.read, out)
+    answered = answer_sentences(texts, spoken, loaded, read, out)
     return answered.count, answered.missing
+
+
+def _find_video(videos: Mapping[str, Path], video: str) -> Path:
+    """Return the file of a video, for a detector of frames. Raises StoreError where there is none."""
+    if video not in videos:
+        raise StoreError(f"{video}: no such video in --features, which names videos for a detector of frames; add it")
+    return videos[video]
 
 
 @click.command()

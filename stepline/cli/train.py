@@ -223,7 +223,9 @@ def _say_seeds(results: "list[SeedResult]", *, as_json: bool) -> None:
 
 
 @train.command("wys2")
-@store_option
+@click.option("--features", type=PATH, help="Store of the videos' features.")
+@click.option("--videos", type=PATH, help="Instead: a folder of the videos, for S3D to be trained on their frames.")
+@click.option("--weights", type=PATH, help="With --videos: s3d_howto100m.pth, from which S3D begins.")
 @click.option("--key-steps", metavar="SOURCE", multiple=True, required=True,
               help="Videos with key-steps: records or DATASET:PATH; may be given again.")  # fmt: skip
 @click.option("--narrations", metavar="SOURCE", multiple=True,
@@ -243,7 +245,8 @@ def train_wys2(
 ) -> None:
     """Train the detector of visual narrations (WYS2): does the picture show what is said?
 
-    A fifth of the videos is withheld, the rest split 80:20 for training and validation.
+    A fifth of the videos is withheld, the rest split 80:20 for training and validation. With --videos, S3D is trained
+    from end to end, as in the paper (--preset paper); what it has learnt is s3d_wys2.pth in the run's folder.
 
     \b
     Example:
@@ -251,16 +254,28 @@ def train_wys2(
     """
     from stepline.datasets.excluded import read_excluded
     from stepline.features import FeatureStore
+    from stepline.pipeline.batch import find_videos, name_videos
     from stepline.records import count_reasons
     from stepline.settings import load_settings
     from stepline.training.sources import read_records, text_encoder
-    from stepline.wys2.dataset import gather_clips
+    from stepline.wys2.dataset import VideoFrames, gather_clips
     from stepline.wys2.detector import DETECTOR
     from stepline.wys2.settings import Wys2Settings
     from stepline.wys2.train import train_detector_run
 
     settings = load_settings(Wys2Settings, settings_file, overrides, preset=options["preset"])
-    features, encode = FeatureStore(options["features"]), text_encoder(options["vectors"])
+    store, folder, weights = options["features"], options["videos"], options["weights"]
+    if (store is None) == (folder is None):
+        raise SettingsError("give --features or --videos: one of them is what the detector sees")
+    if weights is not None and folder is None:
+        raise SettingsError("--weights is S3D's, which is trained on --videos; leave it out")
+    features: FeatureStore | VideoFrames
+    if folder is None:
+        features = FeatureStore(store)
+    else:
+        named = name_videos(find_videos([folder]), out)
+        features = VideoFrames(named, settings.detector.frames, settings.detector.side)
+    encode = text_encoder(options["vectors"])
     said = (record for source in options["narrations"] for record in read_records(source))
     transcripts = {record.video.id: record.transcript for record in said if record.transcript is not None}
     excluded = read_excluded(options["exclude"])
@@ -273,9 +288,9 @@ def train_wys2(
 
     labelled = gather(options["key_steps"])
     further = gather([options["unlabelled"]]) if options["unlabelled"] else None
-    encoders = {"video": features.backbone, "text": options["vectors"]}
+    encoders = {"video": features.backbone if isinstance(features, FeatureStore) else "", "text": options["vectors"]}
     with training_bar() as bar:
-        trained = train_detector_run(labelled, further, out, settings, **encoders, report=bar)
+        trained = train_detector_run(labelled, further, out, settings, **encoders, s3d=weights, report=bar)
     rounds = []
     for row in trained.rounds:
         kept = f", {row.kept} of {row.of} unlabelled ones" if row.of else ""

@@ -180,15 +180,20 @@ def frames_at(
 
 
 def read_frames_at(
-    path: Path | str, times: Sequence[float], width: int | None = None, settings: MediaSettings | None = None
+    path: Path | str,
+    times: Sequence[float],
+    width: int | None = None,
+    settings: MediaSettings | None = None,
+    *,
+    shorter: int | None = None,
 ) -> Iterator[Frame]:
     """Yield the frames of `frames_at` one by one, sorted by time, each time once; times without a picture are left out.
 
-    For many pictures of a long video: memory holds one.
+    For many pictures of a long video: memory holds one. shorter: pixels of the shorter side, instead of `width`.
     """
     with open_media(path, settings or MediaSettings()) as media:
         cursor = _PictureCursor(media)
-        scaler = FrameScaler(width=width, aspect=media.aspect)
+        scaler = FrameScaler(shorter=shorter, width=width, aspect=media.aspect)
         for time in sorted(time for time in set(times) if time >= 0.0):
             picture = cursor.at(time)
             if picture is not None:

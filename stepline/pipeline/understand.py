@@ -16,6 +16,7 @@ import math
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING
 
@@ -120,7 +121,9 @@ def understand(
         )
     pictures = describe_pictures(networks.describer, visual.features, transcript, steps, settings.procx, duration)
     if info.has_picture:
-        transcript, judge = judge_sentences(transcript, steps, alignment, visual, settings.judge, networks.detector)
+        transcript, judge = judge_sentences(
+            transcript, steps, alignment, visual, settings.judge, networks.detector, request.path
+        )
     doubts = grounding.report.doubts if grounding else ()
     warnings = (*info.warnings, *speech.warnings, *visual.warnings, *written.notes, *doubts)
     unwritten = request.texts or settings.procx.when == "alone"
@@ -341,11 +344,13 @@ def judge_sentences(
     visual: VisualFeatures,
     settings: JudgeSettings,
     detector: "LoadedDetector | None" = None,
+    media: Path | None = None,
 ) -> tuple[Transcript, str | None]:
     """Return the transcript with P(shown) of every sentence, and who judged; untouched, and None, where nobody can.
 
-    steps: as grounded, row k of the alignment is step k; None where nothing was grounded. Nobody can judge where
-    nothing is said, or where the language is not the wording's and no detector was given.
+    steps: as grounded, row k of the alignment is step k; None where nothing was grounded. media: the video, which a
+    detector of frames reads. Nobody can judge where nothing is said, or where the language is not the wording's and no
+    detector was given.
     Raises SettingsError where a detector is given and there are no pictures, or none that it can read.
     """
     if not transcript.sentences:
@@ -358,8 +363,13 @@ def judge_sentences(
         if visual.features is None or visual.backbone is None or isinstance(visual.backbone, PrecomputedBackbone):
             what = "a detector needs pictures and texts of one kind"
             raise SettingsError(f"{detector.path}: {what}; set vision.backbone")
+        seen: FeatureSequence | Path = visual.features
+        if detector.network.settings.video == "s3d":
+            if media is None:
+                raise SettingsError(f"{detector.path}: sees frames, not features; give the video to `stepline judge`")
+            seen = media
         vectors = encode_texts(detector.text, visual.backbone, texts)
-        shown = judge_by_detector(detector, transcript.sentences, visual.features, vectors, settings.seconds)
+        shown = judge_by_detector(detector, transcript.sentences, seen, vectors, settings.seconds)
         return _with_shown(transcript, shown), BY_DETECTOR
     if transcript.language is not None and transcript.language.lower().split("-")[0] not in ENGLISH:
         return transcript, None

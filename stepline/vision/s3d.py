@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from stepline.device import current_device
 from stepline.errors import ModelError, SettingsError, ShapeError
 from stepline.records import Matrix
+from stepline.storage import atomic_path, write_atomic
 from stepline.vision.encode import Clips, Pictures, check_pictures
 from stepline.vision.s3d_network import JOINT, POOLED, S3D, FoldedS3D
 from stepline.vision.settings import VisionSettings
@@ -112,6 +113,18 @@ def read_s3d(path: Path, dictionary_size: int) -> tuple[S3D, TextTower]:
     video.load_state_dict(counters | of_video, assign=True)
     words.load_state_dict(of_words, assign=True)
     return video.eval(), words.eval()
+
+
+def write_s3d(video: S3D, released: Path, path: Path) -> None:
+    """Write a trained video tower in the released form, with the text tower of the file that it was trained from.
+
+    Beside it lies that file's dictionary, so that `vision.path` takes it.
+    """
+    weights = read_tensors(released, "S3D", "give s3d_howto100m.pth")
+    trained = {name: value.detach().cpu() for name, value in video.state_dict().items()}
+    with atomic_path(path) as partial:
+        torch.save({name: value for name, value in weights.items() if name.startswith(TEXT_PREFIX)} | trained, partial)
+    write_atomic(path.parent / DICTIONARY, (released.parent / DICTIONARY).read_bytes())
 
 
 def _mismatches(shapes: Mapping[str, tuple[int, ...]], weights: Mapping[str, Tensor]) -> list[str]:

@@ -10,6 +10,7 @@ Letters: K sentences, T feature rows.
 """
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,15 +21,20 @@ import numpy.typing as npt
 import torch
 
 from stepline.errors import DatasetError, ModelError, SteplineError
+from stepline.media import probe
 from stepline.records import FeatureSequence, Matrix, Span
 from stepline.storage import write_atomic
 from stepline.training.network_file import TrainedOn
 from stepline.training.sources import TextEncoder, text_encoder
-from stepline.wys2.clips import clip_text_pair, collate_pairs
-from stepline.wys2.detector import AT_ONCE, FILE, Detector, read_detector, score_pairs, trained_on
+from stepline.wys2.clips import collate_pairs
+from stepline.wys2.detector import FILE, Detector, clips_at_once, read_detector, score_pairs, trained_on
 from stepline.wys2.judge import SHORTEST, judged_span
+from stepline.wys2.predict import seen_pair
 
-FeatureReader: TypeAlias = Callable[[str], FeatureSequence]  # of a video's id
+FRAME_CLIP_RATE = 1.0  # clips of frames a second of video, where the best is sought
+
+Seen: TypeAlias = FeatureSequence | Path  # a video's features, or its file for a detector of frames
+SeenReader: TypeAlias = Callable[[str], Seen]  # of a video's id
 
 
 class LabelledClip(Protocol):
@@ -60,8 +66,15 @@ class DetectorForBenchmarks:
     video: str
     path: Path
 
-    def check(self, features: FeatureSequence) -> None:
+    @property
+    def sees_frames(self) -> bool:
+        """Whether it takes the videos themselves, not their features."""
+        return self.network.settings.video == "s3d"
+
+    def check(self, features: Seen) -> None:
         """Raise ModelError where features are not those that it was trained on."""
+        if isinstance(features, Path):
+            return
         trained = TrainedOn(self.path, f"give features of {self.video or 'its backbone'}, or another --detector")
         trained.check_width(self.network.settings.video_width, features)
         trained.check_source("features", self.video, features.backbone)
@@ -85,7 +98,7 @@ def load_for_benchmarks(path: Path) -> DetectorForBenchmarks:
 
 
 def answer_clips(
-    clips: Sequence[LabelledClip], loaded: DetectorForBenchmarks, read: FeatureReader, out: Path
+    clips: Sequence[LabelledClip], loaded: DetectorForBenchmarks, read: SeenReader, out: Path
 ) -> DetectorAnswer:
     """Write {clip: score} of a set of clips. Raises DatasetError when none can be scored."""
     scores: dict[str, float] = {}
@@ -101,7 +114,9 @@ def answer_clips(
             missing |= {clip.id: str(error) for clip in own}
             continue
         vectors = loaded.encode([clip.text for clip in own])
-        pairs = [clip_text_pair(clip.id, features, clip.span, vectors[k : k + 1]) for k, clip in enumerate(own)]
+        pairs = [
+            seen_pair(loaded.network, clip.id, features, clip.span, vectors[k : k + 1]) for k, clip in enumerate(own)
+        ]
         found = score_pairs(loaded.network, pairs).tolist()
         scores |= {clip.id: score for clip, score in zip(own, found, strict=True)}
     return _write(scores, missing, out)
@@ -111,7 +126,7 @@ def answer_sentences(
     texts: Mapping[str, Sequence[str]],
     spoken: Mapping[str, npt.NDArray[np.float64]],
     loaded: DetectorForBenchmarks,
-    read: FeatureReader,
+    read: SeenReader,
     out: Path,
 ) -> DetectorAnswer:
     """Write HTM-Align's answer. texts: by video; spoken: (K, 2) seconds of a transcript, where there is one.
@@ -129,27 +144,35 @@ def answer_sentences(
             continue
         vectors = loaded.encode(sentences)
         scores = score_seconds(loaded.network, features, vectors)  # (K, T)
-        answer = {"seconds": scores.argmax(1) / features.rate, "alignability": scores.max(1)}
+        rate = FRAME_CLIP_RATE if isinstance(features, Path) else features.rate
+        answer = {"seconds": scores.argmax(1) / rate, "alignability": scores.max(1)}
         if video in spoken:
             spans = [judged_span(Span(*map(float, span)), SHORTEST) for span in spoken[video]]
-            pairs = [clip_text_pair(video, features, span, vectors[k : k + 1]) for k, span in enumerate(spans)]
+            pairs = [
+                seen_pair(loaded.network, video, features, span, vectors[k : k + 1]) for k, span in enumerate(spans)
+            ]
             answer["shown"] = score_pairs(loaded.network, pairs)
         answers[video] = {name: values.astype(np.float64).tolist() for name, values in answer.items()}
     return _write(answers, missing, out)
 
 
-def score_seconds(network: Detector, features: FeatureSequence, vectors: Matrix) -> Matrix:
-    """Return (K, T): how well the clip around each row shows each text (K, D)."""
-    middles = (np.arange(len(features.values)) + 0.5) / features.rate
+def score_seconds(network: Detector, features: Seen, vectors: Matrix) -> Matrix:
+    """Return (K, T): how well the clip around each row, or each second of a file, shows each text (K, D)."""
+    if isinstance(features, Path):
+        rows, rate = max(1, math.floor(probe(features).duration * FRAME_CLIP_RATE)), FRAME_CLIP_RATE
+    else:
+        rows, rate = len(features.values), features.rate
+    middles = (np.arange(rows) + 0.5) / rate
     around = [Span(max(0.0, middle - SHORTEST / 2), float(middle) + SHORTEST / 2) for middle in middles]
-    pairs = [clip_text_pair("", features, span, vectors[:1]) for span in around]
+    pairs = [seen_pair(network, "", features, span, vectors[:1]) for span in around]
+    at_once = clips_at_once(network)
     device = next(network.parameters()).device
     network.eval()
     with torch.inference_mode():
         texts = network.encode_texts(torch.from_numpy(np.ascontiguousarray(vectors, dtype=np.float32)).to(device))
         parts = []
-        for first in range(0, len(pairs), AT_ONCE):
-            clips = network.encode_clips(collate_pairs(pairs[first : first + AT_ONCE]).to(device))
+        for first in range(0, len(pairs), at_once):
+            clips = network.encode_clips(collate_pairs(pairs[first : first + at_once]).to(device))
             parts.append(network.compare(clips, texts))  # (B, K)
     scores: Matrix = torch.cat(parts).T.float().cpu().numpy()
     return scores

@@ -6,14 +6,15 @@ Letters: B clips, R feature rows, C width of a row, P candidate texts, D width o
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from stepline.errors import DatasetError, ShapeError
+from stepline.errors import DatasetError, MediaError, ShapeError
 from stepline.records import FeatureSequence, Matrix, Record, Span, Step
 from stepline.training.batches import TensorRecord, pad
 from stepline.writing.extractive.coreference import resolve_pronouns
@@ -99,17 +100,70 @@ def split_videos(videos: Sequence[str], seed: int) -> tuple[frozenset[str], froz
 
 
 @dataclass(frozen=True)
+class FrameClip:
+    """A clip in a video's file, read when it is asked for: `frames` pictures spread over it, squares of `side` pixels.
+
+    The square is the middle of the picture.
+    """
+
+    path: Path
+    span: Span
+    frames: int
+    side: int
+
+    def __len__(self) -> int:
+        return self.frames
+
+    def read(self) -> npt.NDArray[np.uint8]:
+        """Return the frames (T, side, side, 3); where the video shows nothing any more, the last one before.
+
+        Raises MediaError for a file that cannot be read, or that shows nothing up to the end of the clip.
+        """
+        start, length = self.span.start, self.span.end - self.span.start
+        times = [start + (number + 0.5) * length / self.frames for number in range(self.frames)]
+        found, back = self._pictures(times), 1.0
+        while not found:  # the clip lies past the last picture: that one, as a player shows it
+            before = [time for time in np.arange(start - back, start, 0.5).tolist() if time >= 0] or [0.0]
+            found = dict([*self._pictures(before).items()][-1:])
+            if not found and back >= start:
+                raise MediaError(f"{self.path}: no picture up to {self.span.end:g} s can be seen; leave the video out")
+            back *= 2
+        images, last = [], found[min(found)]
+        for time in times:
+            last = found.get(time, last)
+            top, left = ((size - self.side) // 2 for size in last.shape[:2])
+            images.append(last[top : top + self.side, left : left + self.side])
+        return np.stack(images)
+
+    def _pictures(self, times: Sequence[float]) -> dict[float, npt.NDArray[np.uint8]]:
+        from stepline.media import read_frames_at
+
+        return {frame.time: frame.image for frame in read_frames_at(self.path, times, shorter=self.side)}
+
+
+@dataclass(frozen=True)
 class ClipTextPair:
     """A clip, float32 rows (R, C) or uint8 RGB frames (T, H, W, 3), and its texts (P, D) float32, its own first.
 
-    Raises ShapeError when an array has another form, no row, or holds NaN or infinity.
+    A FrameClip stands for frames that are still in their file. Raises ShapeError when an array has another form, no
+    row, or holds NaN or infinity.
     """
 
     id: str
-    video: Matrix | npt.NDArray[np.uint8]
+    video: Matrix | npt.NDArray[np.uint8] | FrameClip
     text: Matrix
 
+    def array(self) -> Matrix | npt.NDArray[np.uint8]:
+        """Return the rows, or the frames, which may be read from their file. Raises MediaError where they cannot be."""
+        return self.video.read() if isinstance(self.video, FrameClip) else self.video
+
+    def read(self) -> "ClipTextPair":
+        """Return the pair with its frames in memory."""
+        return replace(self, video=self.array()) if isinstance(self.video, FrameClip) else self
+
     def __post_init__(self) -> None:
+        if isinstance(self.video, FrameClip):
+            return
         frames = self.video.dtype == np.uint8 and self.video.ndim == 4 and self.video.shape[3] == 3
         rows = self.video.dtype == np.float32 and self.video.ndim == 2
         if not (frames or rows) or not len(self.video):
@@ -136,13 +190,14 @@ def collate_pairs(pairs: Sequence[ClipTextPair]) -> ClipTextBatch:
     if not pairs:
         raise ShapeError("a batch needs at least one clip, not 0")
     text, text_pad = pad([pair.text for pair in pairs])
-    if pairs[0].video.dtype == np.float32:
-        video, video_pad = pad([pair.video.astype(np.float32, copy=False) for pair in pairs])
+    videos = [pair.array() for pair in pairs]
+    if videos[0].dtype == np.float32:
+        video, video_pad = pad([rows.astype(np.float32, copy=False) for rows in videos])
         return ClipTextBatch(video, video_pad, text, text_pad)
-    shapes = {pair.video.shape for pair in pairs}
+    shapes = {frames.shape for frames in videos}
     if len(shapes) > 1:
         raise ShapeError(f"clips of one batch must have one shape, not {sorted(shapes)}; cut them alike")
-    return ClipTextBatch(torch.from_numpy(np.stack([pair.video for pair in pairs])), None, text, text_pad)
+    return ClipTextBatch(torch.from_numpy(np.stack(videos)), None, text, text_pad)
 
 
 def clip_text_pair(id: str, features: FeatureSequence, span: Span, text: Matrix) -> ClipTextPair:

@@ -14,6 +14,7 @@ Letters: N clips, O tasks, C width of features.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
@@ -22,20 +23,45 @@ from scipy.optimize import minimize
 from scipy.special import log_softmax
 
 from stepline.datasets.excluded import ExcludedVideos
-from stepline.errors import DatasetError, ShapeError
+from stepline.errors import DatasetError, MediaError, ShapeError
 from stepline.features import FeatureStore
-from stepline.records import Matrix, Record, Rejected, Transcript
+from stepline.records import Matrix, Record, Rejected, Span, Transcript
 from stepline.text import embed
 from stepline.training.batches import Mask
-from stepline.training.gather import FeatureJoin
-from stepline.wys2.clips import ClipTextPair, NarratedClip, clip_text_pair, narrated_clips
+from stepline.training.gather import FeatureJoin, Flaw
+from stepline.wys2.clips import ClipTextPair, FrameClip, NarratedClip, clip_text_pair, narrated_clips
 from stepline.wys2.settings import ClipSettings, CosineMapping, LabelSettings
 
 Array: TypeAlias = npt.NDArray[np.float64]
 TextEncoder: TypeAlias = Callable[[Sequence[str]], Matrix]
 
+NO_FILE, NO_PICTURE, UNREADABLE = "there is no video of it", "its video has no picture", "its video cannot be read"
 RIDGE = 1e-3  # weight of the squared weights beside the mean loss
 FOLDS = 4  # of the cross-validation of task classifiers
+
+
+@dataclass(frozen=True)
+class VideoFrames:
+    """Video files by id, whose clips are frames: so many of each, squares of `side` pixels."""
+
+    paths: Mapping[str, Path]
+    frames: int
+    side: int
+
+    def flaw(self, video: str) -> Flaw | None:
+        """Return why a video cannot be trained on, None where its file holds a picture."""
+        from stepline.media import probe
+
+        if video not in self.paths:
+            return NO_FILE, ""
+        try:
+            return None if probe(self.paths[video]).has_picture else (NO_PICTURE, "")
+        except MediaError as error:
+            return UNREADABLE, str(error)
+
+    def clip(self, video: str, span: Span) -> FrameClip:
+        """Return a clip of a video."""
+        return FrameClip(self.paths[video], span, self.frames, self.side)
 
 
 @dataclass
@@ -62,7 +88,7 @@ class ClipDataset:
 
 def gather_clips(
     records: Iterable[Record],
-    features: FeatureStore,
+    features: FeatureStore | VideoFrames,
     encode: TextEncoder,
     settings: ClipSettings,
     transcripts: Mapping[str, Transcript] | None = None,
@@ -71,18 +97,22 @@ def gather_clips(
 ) -> ClipDataset:
     """Return the clips of records. encode: sentences to vectors; transcripts: by video, for records that have none.
 
-    excluded: ids of videos that are left out (a benchmark's own).
-
-    A video without features, without narration or with broken annotations is left out and its reason counted.
+    features: a store, or the videos themselves, whose clips are then frames. excluded: ids of videos that are left out
+    (a benchmark's own). A video without features or file, without narration or with broken annotations is left out and
+    its reason counted.
     """
-    join = FeatureJoin(features, excluded=excluded)
+    frames = features if isinstance(features, VideoFrames) else None
+    join = FeatureJoin({} if isinstance(features, VideoFrames) else features, excluded=excluded)
     gathered = ClipDataset(omitted=join.omitted)
     known = transcripts or {}
     for record in records:
         video = record.video.id
         if record.transcript is None and video in known:
             record = record.model_copy(update={"transcript": known[video]})
-        flaw = join.flaw(video)
+        if frames is None or video in excluded:
+            flaw = join.flaw(video)
+        else:
+            flaw = frames.flaw(video)
         if flaw is None:
             try:
                 clips = narrated_clips(record, settings)
@@ -92,12 +122,14 @@ def gather_clips(
             join.omit("video", video, flaw)
             continue
         vectors = encode([sentence.text for sentence in record.transcript.sentences] if record.transcript else [])
-        rows = features.read(video)
         gathered.clips += clips
-        gathered.pairs += [
-            clip_text_pair(f"{clip.video} {clip.span.start:.1f}", rows, clip.span, vectors[list(clip.candidates)])
-            for clip in clips
-        ]
+        rows = None if isinstance(features, VideoFrames) else features.read(video)
+        for clip in clips:
+            id, texts = f"{clip.video} {clip.span.start:.1f}", vectors[list(clip.candidates)]
+            if rows is not None:
+                gathered.pairs.append(clip_text_pair(id, rows, clip.span, texts))
+            elif frames is not None:
+                gathered.pairs.append(ClipTextPair(id, frames.clip(video, clip.span), texts))
     return gathered
 
 
@@ -116,9 +148,10 @@ def infer_labels(gathered: ClipDataset, settings: LabelSettings) -> Mask:
         raise DatasetError(f"{missing} of {len(clips)} clips have no task; MC labels need the task of every video")
     tasks = np.array([names.index(clip.task or "") for clip in clips], dtype=np.int64)
     videos = [clip.video for clip in clips]
-    seen = task_log_probabilities(
-        np.stack([pair.video.mean(axis=0, dtype=np.float32) for pair in gathered.pairs]), tasks, videos
-    )
+    means = [pair.video.mean(axis=0, dtype=np.float32) for pair in gathered.pairs if isinstance(pair.video, np.ndarray)]
+    if len(means) < len(clips):
+        raise DatasetError("MC labels classify the tasks of ready features; give --features, or labels.kind=ss")
+    seen = task_log_probabilities(np.stack(means), tasks, videos)
     said = task_log_probabilities(np.stack([pair.text[0] for pair in gathered.pairs]), tasks, videos)
     return modality_consensus_labels(tasks, seen, said, settings)
 

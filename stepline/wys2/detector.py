@@ -33,6 +33,7 @@ FILE = NetworkFile(
     kind="stepline.wys2.detector", version=1, title="a WYS2 detector", writer="`stepline train wys2`", names=(DETECTOR,)
 )
 AT_ONCE = 512  # pairs that are scored together
+FRAME_CLIPS_AT_ONCE = 8  # of clips of frames, 5 MB each
 
 
 class Detector(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy here
@@ -199,10 +200,16 @@ def _sample_negatives(scores: Tensor, count: int | None) -> Tensor:
     return scores.gather(1, columns)
 
 
+def clips_at_once(network: Detector) -> int:
+    """Return how many clips are scored together: fewer of frames, which are large."""
+    return FRAME_CLIPS_AT_ONCE if network.settings.video == "s3d" else AT_ONCE
+
+
 def score_pairs(network: Detector, pairs: Sequence[ClipTextPair], *, at_once: int = AT_ONCE) -> Matrix:
     """Return (N,): the score of each clip with its own text; how many are scored together changes nothing."""
     device = device_of(network)
     network.eval()
+    at_once = min(at_once, clips_at_once(network))
     scores: list[Matrix] = [np.empty(0, dtype=np.float32)]
     with torch.inference_mode(), current_device().autocast():
         for first in range(0, len(pairs), at_once):

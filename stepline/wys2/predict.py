@@ -14,11 +14,11 @@ import numpy as np
 
 from stepline.errors import ModelError, SettingsError
 from stepline.evaluate.calibration import LEAST, Logistic, calibration_error, fit_logistic, read_logistic
-from stepline.records import FeatureSequence, Matrix, Sentence
+from stepline.records import FeatureSequence, Matrix, Sentence, Span
 from stepline.storage import write_atomic
 from stepline.training.batches import Mask
 from stepline.weights import sha256
-from stepline.wys2.clips import clip_text_pair
+from stepline.wys2.clips import ClipTextPair, FrameClip, clip_text_pair
 from stepline.wys2.detector import DETECTOR, Detector, read_detector, score_pairs, trained_on
 from stepline.wys2.judge import judged_span
 
@@ -74,19 +74,25 @@ def load_detector(path: Path) -> LoadedDetector:
 
 
 def judge_by_detector(
-    loaded: LoadedDetector, sentences: Sequence[Sentence], features: FeatureSequence, vectors: Matrix, seconds: float
+    loaded: LoadedDetector, sentences: Sequence[Sentence], seen: FeatureSequence | Path, vectors: Matrix, seconds: float
 ) -> tuple[float, ...]:
     """Return P(the picture shows it while it is said) of every sentence, (S,), in clips of at least `seconds`.
 
-    vectors: the sentences (S, D) by the text encoder that the detector was trained with. Raises ShapeError when widths
-    do not fit.
+    seen: the video's features, or its file for a detector of frames. vectors: the sentences (S, D) by the text encoder
+    that the detector was trained with. Raises ShapeError when widths do not fit, MediaError where the file shows
+    nothing.
     """
-    pairs = [
-        clip_text_pair(str(k), features, judged_span(sentence.span, seconds), vectors[k : k + 1])
-        for k, sentence in enumerate(sentences)
-    ]
+    spans = [judged_span(sentence.span, seconds) for sentence in sentences]
+    pairs = [seen_pair(loaded.network, str(k), seen, span, vectors[k : k + 1]) for k, span in enumerate(spans)]
     scores = score_pairs(loaded.network, pairs).astype(np.float64)
     return tuple(float(p) for p in loaded.logistic(scores[:, None]))
+
+
+def seen_pair(network: Detector, id: str, seen: FeatureSequence | Path, span: Span, text: Matrix) -> ClipTextPair:
+    """Return a clip with its text as a detector takes it. seen: the video's features, or its file."""
+    if isinstance(seen, Path):
+        return ClipTextPair(id, FrameClip(seen, span, network.settings.frames, network.settings.side), text)
+    return clip_text_pair(id, seen, span, text)
 
 
 def calibrate(scores: Matrix, shown: Mask) -> DetectorCalibration | None:

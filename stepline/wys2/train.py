@@ -4,6 +4,7 @@ run.json               settings, counts, every round's threshold and ROC-AUC, wh
 videos.json            which videos were for training, validation and test; test videos are never looked at
 round-N/               checkpoint and log of each training, from which a killed run goes on
 detector.safetensors   the last round's network
+s3d_wys2.pth           of a detector of frames: its S3D in the released form, beside its s3d_dict.npy
 detector.shown.json    what turns its scores into P(shown), fitted to the validation clips; not where they are few
 
 Pseudo-labels: the detector labels clips that nobody labelled and is trained anew on all. The paper leaves open when
@@ -23,7 +24,7 @@ import torch
 from torch import nn
 
 from stepline.device import device_of
-from stepline.errors import DatasetError
+from stepline.errors import DatasetError, SettingsError
 from stepline.evaluate.ranking import roc_auc
 from stepline.records import Matrix, count_reasons
 from stepline.storage import write_atomic
@@ -33,9 +34,10 @@ from stepline.training.gather import reasons_in_words
 from stepline.training.loop import Loss, Progress, TrainingTask, fit
 from stepline.training.run_folder import RUN, claim_run_folder
 from stepline.training.settings import TrainSettings
-from stepline.wys2.clips import ClipTextPair, collate_pairs, split_videos
+from stepline.weights import sha256
+from stepline.wys2.clips import ClipTextPair, FrameClip, collate_pairs, split_videos
 from stepline.wys2.dataset import ClipDataset, infer_labels
-from stepline.wys2.detector import DETECTOR, Detector, contrastive_loss, score_pairs, write_detector
+from stepline.wys2.detector import DETECTOR, Detector, S3DTower, contrastive_loss, score_pairs, write_detector
 from stepline.wys2.predict import NEEDED, DetectorCalibration, calibrate, calibration_path, write_calibration
 from stepline.wys2.settings import (
     SETTINGS_FILE,
@@ -49,6 +51,7 @@ from stepline.wys2.settings import (
 log = logging.getLogger(__name__)
 
 VIDEOS = "videos.json"
+TRAINED_S3D = "s3d_wys2.pth"
 TrainOnPairs: TypeAlias = Callable[[Sequence[ClipTextPair], int], Detector]  # pairs and round, 0 without pseudo-labels
 
 
@@ -110,32 +113,32 @@ def train_detector_run(
     *,
     video: str = "",
     text: str = "",
+    s3d: Path | None = None,
     report: Callable[[Progress], None] | None = None,
 ) -> DetectorRun:
     """Train on clips with key-steps, and in rounds on those without; write the folder and return what came out.
 
-    video, text: what gave features and vectors, kept in the detector's file. Raises DatasetError when no clip is left
-    or validation holds one class of clips only, SettingsError when the folder holds a run with other settings.
+    video, text: what gave features and vectors, kept in the detector's file. s3d: released weights from which a
+    detector of frames begins. Raises DatasetError when no clip is left or validation holds one class of clips only,
+    SettingsError when the folder holds a run with other settings.
     """
     if not labelled.clips:
         raise DatasetError(f"no clip to train on; left out: {reasons_in_words(labelled.omitted)}")
     one_process("train wys2")
-    claim_run_folder(folder, settings.model_dump(mode="json"), file=SETTINGS_FILE)
+    begin = {} if s3d is None else {"s3d": sha256(s3d)}
+    claim_run_folder(folder, settings.model_dump(mode="json") | begin, file=SETTINGS_FILE)
     parts = split_videos([clip.video for clip in labelled.clips], settings.train.seed)
     train, held_out = (labelled.of_videos(part) for part in parts[:2])
     names = ("train", "validation", "test")
     write_atomic(folder / VIDEOS, json.dumps(dict(zip(names, map(sorted, parts), strict=True)), indent=1) + "\n")
     positive = infer_labels(train, settings.labels)
     validation = ValidationClips(held_out.pairs_of_own_text(), infer_labels(held_out, settings.labels))
-    first = train.pairs[0]
-    widths = {"video_width": first.video.shape[-1], "text_width": first.text.shape[1]}
-    unset = {name: width for name, width in widths.items() if name not in settings.detector.model_fields_set}
-    detector = settings.detector.model_copy(update=unset)
+    detector = _fitting_settings(settings.detector, train.pairs[0])
 
     def train_round(pairs: Sequence[ClipTextPair], number: int) -> Detector:
         return train_detector(
             pairs, folder / f"round-{number}", detector=detector, contrast=settings.contrast, settings=settings.train,
-            report=report,
+            start=None if s3d is None else _detector_on_s3d(detector, s3d, settings.train.seed), report=report,
         )  # fmt: skip
 
     labelled_pairs = train.positive(positive)
@@ -151,6 +154,10 @@ def train_detector_run(
         pairs = unlabelled.pairs_of_own_text()
         trained = train_with_pseudo_labels(labelled_pairs, pairs, validation, train_round, settings.pseudo)
     write_detector(trained.detector, folder / DETECTOR, video=video, text=text)
+    if s3d is not None and isinstance(trained.detector.video, S3DTower):
+        from stepline.vision.s3d import write_s3d
+
+        write_s3d(trained.detector.video.s3d, s3d, folder / TRAINED_S3D)
     shown = validation.positive
     calibration = calibrate(score_pairs(trained.detector, validation.pairs), shown)
     if calibration is None:  # none of another run stays
@@ -170,6 +177,33 @@ def train_detector_run(
     }
     write_atomic(folder / RUN, json.dumps(tree, indent=1) + "\n")
     return run
+
+
+def _fitting_settings(detector: DetectorSettings, pair: ClipTextPair) -> DetectorSettings:
+    """Return the settings with the widths of a pair, where they name none. Raises SettingsError for the other tower."""
+    found: dict[str, object] = {"text_width": pair.text.shape[1]}
+    tower = "s3d" if isinstance(pair.video, FrameClip) or pair.video.ndim == 4 else "head"
+    if "video" in detector.model_fields_set and detector.video != tower:
+        cure = "give --videos" if tower == "head" else "give --features"
+        raise SettingsError(f"detector.video={detector.video} is not trained on what is given; {cure}, or leave it out")
+    found["video"] = tower
+    if not isinstance(pair.video, FrameClip):
+        found["video_width"] = pair.video.shape[-1]
+    kept = detector.model_fields_set
+    return detector.model_copy(update={name: value for name, value in found.items() if name not in kept})
+
+
+def _detector_on_s3d(settings: DetectorSettings, weights: Path, seed: int) -> Detector:
+    """Return a fresh detector of frames whose S3D has released weights. Raises ModelError for another file."""
+    from stepline.vision.s3d import DICTIONARY, read_dictionary, read_s3d
+
+    torch.manual_seed(seed)
+    detector = Detector(settings)
+    if not isinstance(detector.video, S3DTower):
+        raise SettingsError(f"{weights}: S3D's weights are for detector.video=s3d; give --videos")
+    dictionary = read_dictionary(weights.parent / DICTIONARY)
+    detector.video.s3d.load_state_dict(read_s3d(weights, dictionary.size)[0].state_dict())
+    return detector
 
 
 def train_detector(
@@ -208,7 +242,7 @@ def detector_task(pairs: Sequence[ClipTextPair], settings: ContrastSettings) -> 
         return [contrastive_loss(scores, settings)]
 
     def augment(batch: Sequence[ClipTextPair], rng: np.random.Generator) -> list[ClipTextPair]:
-        return [batch[index] for index in rng.permutation(len(batch))]
+        return [batch[index].read() for index in rng.permutation(len(batch))]  # frames are read ahead of the step
 
     return TrainingTask(pairs, lambda pair: len(pair.video), augment, losses)
 
