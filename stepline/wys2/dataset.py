@@ -109,10 +109,7 @@ def gather_clips(
         video = record.video.id
         if record.transcript is None and video in known:
             record = record.model_copy(update={"transcript": known[video]})
-        if frames is None or video in excluded:
-            flaw = join.flaw(video)
-        else:
-            flaw = frames.flaw(video)
+        flaw = join.flaw(video) if frames is None or video in excluded else frames.flaw(video)
         if flaw is None:
             try:
                 clips = narrated_clips(record, settings)

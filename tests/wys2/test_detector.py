@@ -87,7 +87,7 @@ def test_missing_candidates_score_nothing():
 def test_raw_scores_grow_with_length_and_cosines_do_not():
     [pair] = pairs(1)
     longer = ClipTextPair("longer", pair.video, 3 * pair.text)
-    dot, cosine = made(text="frozen"), made(text="frozen", score="cosine")
+    dot, cosine = made(text="frozen", score="dot"), made(text="frozen", score="cosine")
     np.testing.assert_allclose(score_pairs(dot, [longer]), 3 * score_pairs(dot, [pair]), rtol=1e-5)
     np.testing.assert_allclose(score_pairs(cosine, [longer]), score_pairs(cosine, [pair]), rtol=1e-5)
     assert abs(score_pairs(cosine, [pair])[0]) <= 1 / 0.1 + 1e-4  # cosine over temperature
