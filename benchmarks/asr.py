@@ -1,6 +1,7 @@
 """Speech to text measured: speed, word error rate and sentence starts on spoken how-to text, and what real clips give.
 
     python benchmarks/asr.py [--clips FOLDER] [--base]
+    python benchmarks/asr.py --add base memory     # these rows alone, beside those that the file has
 
 The speech is made by espeak-ng from texts in this file, clean and under pink noise; Whisper never heard such a
 voice, so its errors are more than on people. Prints tables and writes benchmarks/results/asr.json.
@@ -11,6 +12,7 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -19,6 +21,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from media import peak_mib
 
 from stepline.asr import AsrSettings, TranscriptionResult, transcribe
 from stepline.media import AudioBlock, probe, read_sound
@@ -149,23 +152,56 @@ def clip(path: Path) -> dict[str, object]:
     }
 
 
+def memory(model: str, minutes: int) -> dict[str, float]:
+    """Return the peak memory of a process that only transcribes: the spoken texts, then noise, in one stream."""
+    command = [sys.executable, __file__, "--memory-of", model, str(minutes)]
+    return dict(json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
+
+
+def run_memory(model: str, minutes: int) -> None:
+    """Transcribe and print the peak memory of this process."""
+    spoken = np.concatenate([talk(text, *VOICES[0], seed).samples for seed, text in enumerate(TEXTS)])
+    rng = np.random.default_rng(0)
+
+    def stream() -> Iterator[AudioBlock]:
+        for second in range(minutes * 60):
+            part = spoken[second * RATE : (second + 1) * RATE]
+            samples = part if len(part) == RATE else rng.normal(0, 0.01, RATE).astype(np.float32)
+            yield AudioBlock(float(second), samples)
+
+    before = peak_mib()
+    found = transcribe(stream(), AsrSettings(model=model))
+    counts = {"speech_s": len(spoken) / RATE, "sentences": len(found.transcript.sentences)}
+    print(json.dumps({"peak_mib": peak_mib(), "before_mib": before, **counts}))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--clips", type=Path, help="a folder of real clips to transcribe as well")
     parser.add_argument("--base", action="store_true", help="measure Whisper base too")
+    parser.add_argument("--add", nargs="+", choices=("base", "memory"), help="only these, added to the results")
+    parser.add_argument("--memory-of", nargs=2)
     options = parser.parse_args()
+    if options.memory_of:
+        run_memory(options.memory_of[0], int(options.memory_of[1]))
+        return
     if shutil.which("espeak-ng") is None:
         raise SystemExit("espeak-ng is not installed; apt-get install espeak-ng")
     clean = [talk(text, voice, speed, seed) for seed, text in enumerate(TEXTS) for voice, speed in VOICES]
     transcribe(blocks(clean[0].samples))  # loads what every later run shares
-    models = ["whisper-tiny.en", *(["whisper-base"] if options.base else [])]
+    added = options.add or ("tiny", "memory", *(["base"] if options.base else []))
     results: dict[str, object] = {}
-    for name in models:
+    for name in [model for model in ("whisper-tiny.en", "whisper-base") if any(part in model for part in added)]:
         for beam in (1, 5):
             results[f"{name} beam {beam}"] = measure(clean, AsrSettings(model=name, beam=beam))
-    for decibels in (10.0, 0.0):
+    for decibels in (10.0, 0.0) if "tiny" in added else ():
         louder = [noisy(given, decibels) for given in clean]
-        results[f"whisper-tiny.en beam 5, noise {decibels:.0f} dB"] = measure(louder, AsrSettings(model=models[0]))
+        settings = AsrSettings(model="whisper-tiny.en")
+        results[f"whisper-tiny.en beam 5, noise {decibels:.0f} dB"] = measure(louder, settings)
+    if "memory" in added:
+        for model, minutes in (("whisper-tiny.en", 5), ("whisper-tiny.en", 60), ("whisper-base", 5)):
+            if model != "whisper-base" or "base" in added:
+                results[f"memory, {model}, {minutes} min"] = memory(model, minutes)
     for name, row in results.items():
         print(f"{name:40s}", {key: round(value, 2) for key, value in row.items()})  # type: ignore[attr-defined]
     for path in sorted(options.clips.iterdir()) if options.clips else ():
@@ -173,6 +209,8 @@ def main() -> None:
             continue
         results[path.name] = clip(path)
         print(path.name, json.dumps(results[path.name], ensure_ascii=False, indent=1))
+    if options.add:
+        results = json.loads(RESULTS.read_text(encoding="utf-8")) | results
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text(json.dumps(results, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
 

@@ -1,10 +1,11 @@
 """Measures the main job as a whole: cold, warm, and how memory grows with duration.
 
-    python benchmarks/speed.py CLIP.mp4 [--quick]
+    python benchmarks/speed.py CLIP.mp4 [--quick | --memory]
 
 The clip is scaled to 720p and 360p with film grain (so that its bit rate is that of real footage), and looped without
 re-encoding to 1, 5, 10 and 60 minutes. Cold: whole processes, ours and benchmarks/straightforward.py in turn. Warm: one
-process whose models are loaded. --quick leaves out the hour. Writes benchmarks/results/speed.json.
+process whose models are loaded. --quick leaves out the hour, --memory all but memory, which is added to the file.
+Writes benchmarks/results/speed.json.
 """
 
 import argparse
@@ -149,6 +150,16 @@ def run_memory(video: Path, out: Path) -> None:
     print(json.dumps({"video_s": done.record.video.duration, "wall_s": wall, "peak_mib": peak_mib()}))
 
 
+def measure_memory(clip: Path, folder: Path) -> dict[str, Any]:
+    """Return the figures of the file, those of memory measured anew."""
+    grainy(clip, folder / "360.mp4", 360)
+    paths = {minutes: folder / f"360-{minutes}.mp4" for minutes in (5, 60)}
+    for minutes, path in paths.items():
+        loop(folder / "360.mp4", path, minutes * 60.0)
+    result = json.loads((HERE / "results" / "speed.json").read_text())
+    return result | {"memory_360p": [memory(path, folder) for path in paths.values()]}
+
+
 def measure(clip: Path, folder: Path, quick: bool) -> dict[str, Any]:
     """Return every figure."""
     result: dict[str, Any] = {"cores": os.cpu_count(), "clip": clip.name}
@@ -173,13 +184,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("clip", type=Path, nargs="?", default=CLIP)
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--memory", action="store_true")
     parser.add_argument("--memory-of", nargs=2, type=Path)
     given = parser.parse_args()
     if given.memory_of:
         run_memory(*given.memory_of)
         return
     with tempfile.TemporaryDirectory() as folder:
-        result = measure(given.clip, Path(folder), given.quick)
+        where = Path(folder)
+        result = measure_memory(given.clip, where) if given.memory else measure(given.clip, where, given.quick)
     text = json.dumps(result, indent=2)
     (HERE / "results" / "speed.json").write_text(text + "\n")
     print(text)

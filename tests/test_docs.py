@@ -42,16 +42,59 @@ def check(words, place):
         pytest.fail(f"{place}: stepline {name} {' '.join(arguments)}: {error}")
 
 
-def test_every_command_in_a_table_of_the_papers_parses():
-    """In `docs/reproduce.md` commands stand in cells; what is marked (later) does not exist yet."""
-    found = 0
-    for row in (ROOT / "docs" / "reproduce.md").read_text().splitlines():
-        if not row.startswith("| ") or "(later)" in row or "comes later)" in row:
-            continue
-        for line in re.findall(r"`(?:stepline |python -m (?=research ))([^`]+)`", row):
-            check(shlex.split(line), row)
-            found += 1
-    assert found > 20
+def paper_items():
+    """Return the rows of the three tables of `docs/reproduce.md`: (paper, its six cells)."""
+    tables = (ROOT / "docs" / "reproduce.md").read_text().split("## Paper items")[1].split("\n## ")[0]
+    papers = re.split(r"^### ", tables, flags=re.MULTILINE)[1:]
+    rows = [
+        (text[0], line.strip("| ").split(" | ")) for text in papers for line in text.splitlines() if line[:2] == "| "
+    ]
+    return [(paper, cells) for paper, cells in rows if cells[0] != "item"]
+
+
+ITEMS = {
+    "A": [f"Table {number}" for number in range(1, 10)] + [f"Figure {number}" for number in range(1, 9)],
+    "B": [f"Table {name}" for name in ("1", "2a", "2b", "3", "4", "5")]
+    + [f"Figure {name}" for name in ("1", "2", "3", "4", "5", "6", "7a", "7b", "8")]
+    + ["Figures 9 to 12", "Figures 13 to 17"],
+    "C": [f"Table {number}" for number in (1, 2, 3)] + [f"Figure {number}" for number in range(1, 6)]
+    + ["Section 4.1", "Supplement, table 1", "Supplement, figure 1"],
+}  # fmt: skip
+VERIFIED = {"scorer", "layout", "annotations", "world", "drawn", "shape", "the paper's own transcript"}
+
+
+def test_every_table_and_figure_of_the_papers_has_its_row():
+    rows = paper_items()
+    for paper, names in ITEMS.items():
+        assert {cells[0].partition(":")[0] for letter, cells in rows if letter == paper} == set(names)
+
+
+@pytest.mark.parametrize("paper", ITEMS)
+def test_a_row_of_a_paper_names_commands_that_parse_and_tests_that_exist(paper):
+    for _, (item, command, tests, verified, _, _) in (row for row in paper_items() if row[0] == paper):
+        lines = re.findall(r"`(?:stepline |python -m (?=research ))([^`]+)`", command)
+        for line in lines:
+            check(shlex.split(line), item)
+        for script in re.findall(r"`python (benchmarks/\S+\.py)`", command):
+            assert (ROOT / script).is_file(), f"{item}: {script}"
+        named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", tests)
+        for file, name in named:
+            assert re.search(rf"^def {name}\(", (ROOT / file).read_text(), re.MULTILINE), f"{item}: {file}::{name}"
+        assert lines or command.startswith("none: "), item
+        assert bool(lines) == bool(named), f"{item}: a command has its test, and no row has one without the other"
+        kinds = {part.strip() for part in re.sub(r"\([^)]*\)", "", verified).split(",")}
+        assert kinds <= (VERIFIED if lines else {"–"}), f"{item}: {verified}"
+
+
+PROOF = {"scorer": "tests/evaluate/", "layout": "tests/rehearsal/", "world": "tests/research/"}
+
+
+def test_a_row_says_no_more_than_its_tests_hold():
+    for _, (item, _, tests, verified, _, _) in paper_items():
+        for kind, folder in PROOF.items():
+            assert folder in tests or kind not in re.sub(r"\([^)]*\)", "", verified), (
+                f"{item}: {kind}, and no test of {folder}"
+            )
 
 
 def test_the_readme_shows_commands():
