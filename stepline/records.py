@@ -16,10 +16,11 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_serializer, 
 from pydantic.dataclasses import dataclass as validated_dataclass
 
 from stepline.errors import ShapeError
+from stepline.limits import LATEST
 
 Matrix: TypeAlias = npt.NDArray[np.float32]
 Probability: TypeAlias = Annotated[float, Field(ge=0.0, le=1.0)]
-Seconds: TypeAlias = Annotated[float, Field(ge=0.0)]
+Seconds: TypeAlias = Annotated[float, Field(ge=0.0, le=LATEST)]
 Status: TypeAlias = Literal["shown", "said", "not found"]
 
 VERSION: Literal[1] = 1  # of the record's schema; a reader refuses any other
@@ -35,14 +36,14 @@ class FrozenModel(BaseModel):
 
 @validated_dataclass(frozen=True, config=ConfigDict(strict=True, extra="forbid"))
 class Span:
-    """Seconds [start, end) from the start of the video, 0 <= start < end."""
+    """Seconds [start, end) from the start of the video, 0 <= start < end <= 100 h."""
 
     start: float
     end: float
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.start) and math.isfinite(self.end) and 0.0 <= self.start < self.end):
-            raise ValueError(f"span [{self.start}, {self.end}): need finite 0 <= start < end")
+        if not 0.0 <= self.start < self.end <= LATEST:  # so neither is NaN
+            raise ValueError(f"span [{self.start}, {self.end}): need finite 0 <= start < end <= {LATEST:.0f}")
 
     @property
     def duration(self) -> float:
@@ -79,7 +80,7 @@ class Video(FrozenModel):
 
     id: Annotated[str, Field(min_length=1)]
     path: str | None = None
-    duration: Annotated[float, Field(gt=0.0)] | None = None
+    duration: Annotated[float, Field(gt=0.0, le=LATEST)] | None = None
     title: str | None = None
     task: str | None = None
     sha256: str | None = None
@@ -223,6 +224,8 @@ class FeatureSequence:
             raise ShapeError(f"features must be float32 (T, D), not {self.values.dtype} {self.values.shape}")
         if not (math.isfinite(self.rate) and self.rate > 0):
             raise ShapeError(f"feature rate must be rows per second > 0, not {self.rate}")
+        if len(self.values) / self.rate > LATEST:
+            raise ShapeError(f"{len(self.values)} rows at {self.rate:g} a second are more than {LATEST:.0f} s of video")
         if not np.isfinite(self.values).all():
             raise ShapeError(f"features of backbone {self.backbone!r} hold NaN or infinity; extract them again")
 

@@ -7,7 +7,6 @@ pydantic-settings imports for 0.1 s more than pydantic, and reads a misspelt sec
 import difflib
 import json
 import os
-import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias, TypeVar
@@ -15,6 +14,7 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from stepline.errors import SettingsError
+from stepline.limits import DEPTH, SETTINGS, LimitError, parse_toml, read_limited
 
 # Every number has a range: far wider than what is of use, far short of what overflows or takes the machine.
 Count: TypeAlias = Annotated[int, Field(ge=1, le=10**9)]
@@ -153,10 +153,10 @@ def _over(default: object, value: object) -> object:
 
 def _read_toml(path: Path) -> dict[str, Any]:
     try:
-        return dict(tomllib.loads(path.read_text(encoding="utf-8")))
+        return parse_toml(read_limited(path, SETTINGS).decode("utf-8"))
     except OSError as error:
         raise SettingsError(f"{path}: cannot be read ({error.strerror}); give a TOML file") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise SettingsError(f"{path}: not valid TOML ({error}); correct that line") from error
 
 
@@ -164,16 +164,18 @@ def _apply(tree: dict[str, Any], override: str, origin: str) -> None:
     """Write one `a.b=value` into the tree; the value is read as TOML, else kept as a string."""
     key, equals, value = override.partition("=")
     parts = key.strip().split(".")
-    if not equals or not all(parts):
-        raise SettingsError(f"{origin}: write it as section.key=value, for example asr.beam=5")
+    if not equals or not all(parts) or len(parts) > DEPTH:
+        raise SettingsError(f"{origin[:LONGEST]}: write it as section.key=value, for example asr.beam=5")
     branch = tree
     for part in parts[:-1]:
         branch = branch.setdefault(part, {})
         if not isinstance(branch, dict):
             raise SettingsError(f"{origin}: {part!r} is a value, not a section")
     try:
-        branch[parts[-1]] = tomllib.loads(f"v = {value}")["v"]
-    except tomllib.TOMLDecodeError:
+        branch[parts[-1]] = parse_toml(f"v = {value}")["v"]
+    except LimitError as error:
+        raise SettingsError(f"{origin[:LONGEST]}: {error}; give a plain value") from error
+    except ValueError:
         branch[parts[-1]] = value
 
 

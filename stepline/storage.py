@@ -20,6 +20,7 @@ from typing import Any, BinaryIO
 from pydantic import ValidationError
 
 from stepline.errors import SettingsError, StoreError, printable
+from stepline.limits import RECORD, LimitError, parse_json, read_limited
 from stepline.records import VERSION, Record
 
 PARTIAL = ".partial"  # marks a file that is being written; its name holds the writer's process id
@@ -232,7 +233,7 @@ def owner_note(name: str = "") -> bytes:
 def owner_fields(note: bytes) -> dict[str, Any]:
     """Return what a note says; nothing where it is none."""
     try:
-        fields = json.loads(note)
+        fields = parse_json(note)
     except ValueError:
         return {}
     return fields if isinstance(fields, dict) else {}
@@ -287,8 +288,8 @@ def to_json(record: Record) -> str:
 def from_json(text: str | bytes, source: str = "JSON") -> Record:
     """Return the record that `to_json` wrote. Raises StoreError for anything else."""
     try:
-        tree = json.loads(text)
-    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+        tree = parse_json(text)
+    except ValueError as error:
         raise StoreError(f"{source}: not valid JSON ({error}); write it again with `stepline steps --force`") from error
     if not isinstance(tree, dict) or tree.get("version") != VERSION:
         raise StoreError(f"{source}: not a Stepline record of version {VERSION}; `stepline steps` writes one")
@@ -305,7 +306,9 @@ def from_json(text: str | bytes, source: str = "JSON") -> Record:
 def read_record(path: Path) -> Record:
     """Return the record in a JSON file."""
     try:
-        return from_json(path.read_bytes(), str(path))
+        return from_json(read_limited(path, RECORD), str(path))
+    except LimitError as error:
+        raise StoreError(f"{path}: {error}, so no record of one video; `stepline steps` writes one") from error
     except OSError as error:
         cure = "give a file that `stepline steps` wrote"
         raise StoreError(f"{path}: cannot be read ({error.strerror}); {cure}") from error
@@ -381,16 +384,27 @@ def write_parquet(records: Iterable[Record], path: Path) -> int:
 
 def read_parquet(path: Path) -> Iterator[Record]:
     """Yield the records that `write_parquet` wrote, a row group at a time."""
+    if not path.exists():
+        raise StoreError(f"{path}: no such file; give records that Stepline wrote")
+    for cell in read_text_column(path, "record"):
+        yield from_json(cell, str(path))
+
+
+def read_text_column(path: Path, column: str) -> Iterator[str]:
+    """Yield the cells of one column of a Parquet file, "" where a cell is empty. Raises StoreError."""
     import pyarrow as arrow
     import pyarrow.parquet as parquet
 
-    if not path.exists():
-        raise StoreError(f"{path}: no such file; give records that Stepline wrote")
     try:
         file = parquet.ParquetFile(path)
-        for batch in file.iter_batches(columns=["record"]):
-            for cell in batch.column(0):
-                yield from_json(cell.as_py(), str(path))
-    except (OSError, arrow.ArrowException) as error:
-        reason = str(error).splitlines()[0]
+        names = file.schema_arrow.names
+        if column not in names:
+            has = f"it has {', '.join(names)[:200]}" if names else "it has none"
+            raise StoreError(f"{path}: lacks the column {column!r}, {has}; give records that Stepline wrote")
+        if not arrow.types.is_string(file.schema_arrow.field(column).type):
+            raise StoreError(f"{path}: its column {column!r} holds no text; give records that Stepline wrote")
+        for batch in file.iter_batches(batch_size=ROWS, columns=[column]):
+            yield from (cell.as_py() or "" for cell in batch.column(0))
+    except (OSError, ValueError, arrow.ArrowException) as error:  # ValueError: text that is not UTF-8
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise StoreError(f"{path}: not a readable Parquet file ({reason}); write it again") from error

@@ -66,6 +66,11 @@ def written(name: str, data: bytes | str, *extra: object) -> Make:
     return make
 
 
+def toml(text: str) -> Make:
+    """A bad settings file."""
+    return written("s.toml", text, "--settings", "{folder}/s.toml")
+
+
 def features(values: object, *extra: object) -> Make:
     """A good video with a bad array as its features."""
 
@@ -119,6 +124,11 @@ def two_videos(*extra: object) -> Make:
     return make
 
 
+def a_link_to_itself(folder: Path, video: Path) -> list[object]:
+    (folder / "loop.mp4").symlink_to(folder / "loop.mp4")
+    return ["steps", folder / "loop.mp4"]
+
+
 PNG = bytes.fromhex(
     "89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c4890000000a49444154789c6300010000050001"
 )
@@ -139,6 +149,7 @@ CASES = (
     Case("a concat script", file("list.mp4", "ffconcat version 1.0\nfile /etc/hostname\n"), "list.mp4"),
     Case("a session description", file("s.mp4", "v=0\no=- 0 0 IN IP4 127.0.0.1\nm=audio 9 RTP/AVP 0\n"), "s.mp4"),
     Case("nobody speaks", lambda folder, video: ["steps", video], "no speech"),
+    Case("a link that leads to itself", a_link_to_itself, "loop.mp4"),
     Case("a video longer than allowed", options("--set", "media.max_duration=5"), "max_duration"),
     Case("a video larger than allowed", options("--set", "media.max_bytes=1000"), "max_bytes"),
     # captions
@@ -155,6 +166,9 @@ CASES = (
         captions("c.json", '{"segments": [{"start": NaN, "end": NaN, "text": "a"}]}'),
         "",
     ),
+    Case("captions without an end", options("--captions", "/dev/zero"), "larger than 256 MiB"),
+    Case("JSON that nests without an end", captions("c.json", "[" * 100_000), "nested deeper than 100"),
+    Case("a number of too many digits", captions("c.json", '{"segments": [{"start": ' + "1" * 5000), "c.json"),
     Case("a csv without the columns", captions("c.csv", "a,b\n1,2\n"), "c.csv"),
     Case("captions of an unknown kind", captions("c.docx", "PK\x03\x04"), "c.docx"),
     # lines
@@ -173,6 +187,15 @@ CASES = (
     Case("an override without a value", options("--set", "asr.beam"), "section.key=value"),
     Case("no such settings file", options("--settings", "{folder}/none.toml"), "none.toml"),
     Case("broken TOML", written("s.toml", "[asr\nbeam=1", "--settings", "{folder}/s.toml"), "not valid TOML"),
+    Case("settings without an end", options("--settings", "/dev/zero"), "larger than 0.25 MiB"),
+    Case("TOML: an array too deep", toml("a = " + "[" * 100_000), "nested deeper than 100"),
+    Case("TOML: a table too deep", toml("[" + ".".join("a" * 100_000) + "]"), "nested deeper than 100"),
+    Case("TOML: a key too deep", toml(".".join("a" * 100_000) + " = 1"), "nested deeper than 100"),
+    Case("TOML: inline tables too deep", toml("a = " + "{a=" * 60_000), "nested deeper than 100"),
+    Case("TOML: a number of too many digits", toml("[asr]\nbeam = " + "1" * 10_000), "not valid TOML"),
+    Case("a setting of too many digits", options("--set", "asr.beam=" + "1" * 10_000), "asr.beam"),
+    Case("a setting too deep", options("--set", ".".join("a" * 5000) + "=1"), "section.key=value"),
+    Case("a value too deep", options("--set", "asr.beam=" + "[" * 5000), "nested deeper than 100"),
     Case("captions for two videos", two_videos("--captions", "{folder}/c.srt"), "--captions is for one video"),
     Case("a device that is none", options("--device", "tpu"), "give auto, cpu, cuda, cuda:N or mps"),
     # models and features
@@ -222,6 +245,7 @@ CASES = (
     ),
     # places
     Case("a file where the folder should be", a_file_for_a_folder, "cannot be a folder"),
+    Case("a folder whose name no disk takes", options("--out", "{folder}/" + "o" * 300), "name too long"),
 )
 
 

@@ -9,6 +9,7 @@ from typing import Annotated
 from pydantic import Field, ValidationError
 
 from stepline.errors import DatasetError
+from stepline.limits import RECORD, parse_json_text, read_limited
 from stepline.records import FrozenModel, Record, Span
 from stepline.storage import read_parquet, read_record, write_atomic
 
@@ -69,7 +70,7 @@ def check_qualifying(clips: Sequence[AnnotationClip], source: Path) -> list[Anno
 def _clip_list(path: Path) -> list[AnnotationClip] | None:
     """Return the clips of a JSON list; None where the file holds something else."""
     try:
-        tree = json.loads(path.read_text(encoding="utf-8"))
+        tree = parse_json_text(read_limited(path, RECORD))
     except (OSError, ValueError) as error:
         raise DatasetError(f"{path}: not JSON that can be read ({error}); give records or a list of clips") from error
     if not isinstance(tree, list):

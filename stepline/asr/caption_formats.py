@@ -19,9 +19,8 @@ from pathlib import Path
 from typing import TypeAlias
 
 from stepline.errors import CaptionError
+from stepline.limits import CAPTIONS, LATEST, LimitError, parse_json_text, read_limited
 from stepline.records import Span, Word
-
-LATEST = 360_000.0  # s (100 h); a time past it is a broken one
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,6 @@ def _span(start: float | None, end: float | None) -> Span | None:
 
 # ---------------------------------------------------------------- bytes to text, a cue's text to what is said
 
-LARGEST = 256 * 2**20  # bytes of a caption file that are read
 MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF32_LE, "utf-32"),  # before UTF-16, whose mark is its beginning
@@ -89,9 +87,9 @@ def decode_file(path: Path) -> str:
     Raises CaptionError for what cannot be read, is too large or is no text.
     """
     try:
-        if path.stat().st_size > LARGEST:
-            raise CaptionError(f"{path}: larger than {LARGEST >> 20} MiB; cut this video's part out of it")
-        data = path.read_bytes()
+        data = read_limited(path, CAPTIONS)
+    except LimitError as error:
+        raise CaptionError(f"{path}: {error}; cut this video's part out of it") from error
     except OSError as error:
         raise CaptionError(f"{path}: cannot be read ({error.strerror}); give a caption file") from error
     marked = next((name for mark, name in MARKS if data.startswith(mark)), None)
@@ -253,11 +251,11 @@ FORMS = "YouTube json3 (events), WhisperX (segments), or {video: {text, start, e
 def parse_json(text: str, name: str, video: str | None) -> list[Cue]:
     """Return the cues of a JSON file; `video` picks one of many. Raises CaptionError."""
     try:
-        tree: Json = json.loads(text)
+        tree: Json = parse_json_text(text)
     except json.JSONDecodeError as error:
         raise CaptionError(f"{name}, line {error.lineno}: not valid JSON ({error.msg}); correct that line") from error
-    except (ValueError, RecursionError) as error:
-        raise CaptionError(f"{name}: JSON that nests too deep or holds too long a number; give {FORMS}") from error
+    except ValueError as error:
+        raise CaptionError(f"{name}: JSON that is {error}; give {FORMS}") from error
     cues = _cues_of_form(tree, name)
     if cues is None and isinstance(tree, dict) and tree:
         cues = _cues_of_form(tree[_choose_video(tree, name, video)], name)

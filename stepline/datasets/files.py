@@ -22,6 +22,8 @@ from typing import Any, TypeAlias
 
 from stepline.datasets.record_builder import DatasetEntry, RecordBuilder
 from stepline.errors import DatasetError
+from stepline.limits import ANNOTATIONS, LimitError, read_limited, unpack_limited
+from stepline.limits import parse_json as json_tree
 from stepline.storage import TarHeader
 
 Tree: TypeAlias = Any  # a JSON value: the one place where no type is known yet
@@ -38,8 +40,10 @@ class RepeatedKeyError(ValueError):
 def read_bytes(path: Path) -> bytes:
     """Return a file's bytes, unpacked when it is gzipped whatever its name. Raises DatasetError."""
     try:
-        data = path.read_bytes()
-        return gzip.decompress(data) if data[:2] == GZIP else data
+        data = read_limited(path, ANNOTATIONS)
+        return unpack_limited(data, ANNOTATIONS) if data[:2] == GZIP else data
+    except LimitError as error:
+        raise DatasetError(f"{path}: {error}, so none of the files that are read; check which one it is") from error
     except IsADirectoryError as error:
         raise DatasetError(f"{path}: is a folder; give the annotation file in it") from error
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
@@ -69,13 +73,13 @@ def read_json(path: Path) -> Tree:
 def parse_json(name: str, text: str) -> Tree:
     """Return the tree of JSON text; `name` is what an error calls it."""
     try:
-        return json.loads(text, object_pairs_hook=_without_repeats)
+        return json_tree(text, _without_repeats)
     except RepeatedKeyError as error:
         raise DatasetError(f"{name}: key {error} stands twice in one object; keep one of them") from error
     except json.JSONDecodeError as error:
         location = f"line {error.lineno}, column {error.colno}"
         raise DatasetError(f"{name}: not valid JSON at {location} ({error.msg}); correct it or get it again") from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise DatasetError(f"{name}: JSON that cannot be read ({error}); correct it or get it again") from error
 
 
@@ -157,11 +161,11 @@ def _archive_members(path: Path) -> Iterator[tuple[str, str, Tree]]:
             for member in archive:
                 if member.isfile() and member.name.endswith((".json", ".json.gz")):
                     file = archive.extractfile(member)
-                    data = file.read() if file is not None else b""
-                    data = gzip.decompress(data) if data[:2] == GZIP else data
+                    data = file.read(ANNOTATIONS) if file is not None else b""
+                    data = unpack_limited(data, ANNOTATIONS) if data[:2] == GZIP else data
                     name = f"{path}:{member.name}"
                     yield name, stem(Path(member.name).name), parse_json(name, _decode(Path(name), data))
-    except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
+    except (tarfile.TarError, OSError, EOFError, LimitError, zlib.error) as error:
         raise DatasetError(f"{path}: a damaged archive ({error}); download it again") from error
 
 

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from stepline.limits import LATEST, is_storable
 from stepline.records import Record, Rejected, RejectedKind, Sentence, Span, Step, Transcript, Video
 
 
@@ -44,6 +45,7 @@ class DatasetRecords:
 NOT_FINITE = "the times are not finite numbers"
 LEFT_OUT = "marked as left out (-1)"
 NEGATIVE = "starts before the video does"
+TOO_LATE = f"lies past {LATEST:.0f} s"
 REVERSED = "ends before it starts"
 EMPTY = "has no length"
 STARTS_PAST = "starts at or after the end of the video"
@@ -51,7 +53,7 @@ ENDS_PAST = "ends after the end of the video"
 NO_TEXT = "has no text"
 BAD_TEXT = "its text is not valid Unicode"
 REPEATED = "the same span of the same step stands twice"
-NO_DURATION = "is not a finite number above 0"
+NO_DURATION = f"is not a finite number above 0, or more than {LATEST:.0f} s"
 SEEN = "its id was read before"
 NO_ID = "has no id"
 
@@ -68,18 +70,11 @@ def span_flaw(start: float, end: float, duration: float | None) -> str | None:
         return NEGATIVE
     if end <= start:
         return EMPTY if end == start else REVERSED
+    if end > LATEST:
+        return TOO_LATE
     if duration is not None and end > duration:
         return STARTS_PAST if start >= duration else ENDS_PAST
     return None
-
-
-def is_storable(text: str) -> bool:
-    """Tell whether a text can be stored: half a surrogate pair, which JSON can hold, cannot."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 class RecordBuilder:
@@ -95,7 +90,7 @@ class RecordBuilder:
         self.rejected: list[Rejected] = []
         self.steps: dict[str, Step] = {}
         self.sentences: list[Sentence] = []
-        if duration is not None and math.isfinite(duration) and duration > 0:
+        if duration is not None and 0 < duration <= LATEST:
             self.duration = duration
         elif duration is not None:
             self.reject("duration", "", NO_DURATION, repr(duration))

@@ -9,7 +9,6 @@ T rows, one a second or at the rate that the file states; K texts; D width.
 """
 
 import io
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from stepline.errors import ShapeError, StoreError
+from stepline.limits import parse_json
 from stepline.records import VERSION, FeatureSequence, Matrix
 from stepline.storage import write_atomic
 
@@ -177,7 +177,7 @@ def _read_safetensors(source: Path | bytes) -> tuple[dict[str, Any], Mapping[str
         from safetensors.numpy import load
 
         arrays: dict[str, Any] = load(source)
-        metadata = json.loads(source[8 : 8 + int.from_bytes(source[:8], "little")]).get("__metadata__", {})
+        metadata = parse_json(source[8 : 8 + int.from_bytes(source[:8], "little")]).get("__metadata__", {})
     else:
         from safetensors import safe_open
 
@@ -185,7 +185,7 @@ def _read_safetensors(source: Path | bytes) -> tuple[dict[str, Any], Mapping[str
             metadata = file.metadata() or {}
             arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (no mapping)
     if "text" in metadata:
-        arrays["text"] = json.loads(metadata["text"])
+        arrays["text"] = parse_json(metadata["text"])
     return arrays, metadata
 
 

@@ -25,6 +25,7 @@ import numpy as np
 from stepline.errors import StoreError
 from stepline.features.files import FEATURE_SUFFIXES, VALUES, read_arrays, stated_rate
 from stepline.features.store import OTHER_ID, SHARD_BYTES, TWICE, UNKNOWN, UNREADABLE, FeatureWriter, RowTexts
+from stepline.limits import parse_json
 from stepline.records import Rejected
 from stepline.storage import TarHeader, write_atomic
 
@@ -242,7 +243,7 @@ def read_dropped(path: Path) -> tuple[Rejected, ...]:
     if not path.exists():
         return ()
     try:
-        rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        rows = [parse_json(line) for line in path.read_text(encoding="utf-8").splitlines()]
         return tuple(
             Rejected("features", row["reason"], id=row["id"], value=row.get("value", ""), location=row["place"])
             for row in rows

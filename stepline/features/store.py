@@ -5,7 +5,6 @@ and the texts that the rows are vectors of, if any. `FeatureWriter` gathers rows
 writes it whole; `FeatureStore` maps shards and reads only the rows that are asked for.
 """
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -16,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stepline.errors import ShapeError, StoreError
+from stepline.limits import HEADER, parse_json
 from stepline.records import FeatureSequence, Matrix, Rejected
 from stepline.storage import atomic_path, check_writable, remove_partial_files
 
@@ -134,6 +134,9 @@ def _read_columns(folder: Path, shard: int, columns: Sequence[str]) -> list[dict
         file = parquet.ParquetFile(path)
         if (file.schema_arrow.metadata or {}).get(KEY.encode()) != VERSION.encode():
             raise StoreError(f"{path}: not the index of a feature shard of version {VERSION}; import it again")
+        lacking = [column for column in columns if column not in file.schema_arrow.names]
+        if lacking:
+            raise StoreError(f"{path}: lacks the column {lacking[0]!r}; remove it and import the features again")
         return list(file.read(columns=list(columns)).to_pylist())
     except (OSError, arrow.ArrowException) as error:
         reason = str(error).splitlines()[0]
@@ -160,7 +163,7 @@ def map_shard(path: Path) -> Half:
         with path.open("rb") as file:
             length = int.from_bytes(file.read(HEADER_LENGTH), "little")
             size = path.stat().st_size
-            header = json.loads(file.read(length)) if length <= size else {}
+            header = parse_json(file.read(length)) if length <= min(size, HEADER) else {}
         entry = header[TENSOR]
         rows, width = entry["shape"]
         if entry["dtype"] != "F16" or HEADER_LENGTH + length + 2 * rows * width != size:

@@ -9,6 +9,9 @@ import numpy.typing as npt
 
 Image = npt.NDArray[np.uint8]
 
+# Times the wanted size that a scaled picture may be long; a longer one is squeezed, as no JPEG holds it.
+LONGEST = 16
+
 
 @dataclass(frozen=True)
 class Frame:
@@ -43,6 +46,8 @@ class FrameScaler:
             scale = 1.0 if self._shorter is None else self._shorter / min(full)
             scale = scale if self._width is None else self._width / full[0]
             self._size = max(1, round(full[0] * scale)), max(1, round(full[1] * scale))
+            if (wanted := self._width or self._shorter) is not None:
+                self._size = min(self._size[0], LONGEST * wanted), min(self._size[1], LONGEST * wanted)
         width, height = self._size if turned % 2 == 0 else self._size[::-1]
         small = self._swscale.reformat(frame, width, height, "rgb24", interpolation="BILINEAR")
         pixels: Image = small.to_ndarray()

@@ -4,14 +4,15 @@ from typing import Annotated
 
 from pydantic import Field
 
-from stepline.settings import Bytes, Count, Positive, Settings
+from stepline.limits import LATEST
+from stepline.settings import Bytes, Count, Settings
 
 
 class MediaSettings(Settings):
     """Limits that keep a hostile or broken file from taking the machine, and what decoding may leave out."""
 
     max_bytes: Bytes = 32 * 2**30  # bytes; a day of 720p is about 20 GiB
-    max_duration: Positive = 12 * 3600.0  # s
+    max_duration: Annotated[float, Field(gt=0.0, le=LATEST)] = 12 * 3600.0  # s
     max_streams: Count = 64  # tracks in one file; films have about 20
     max_pixels: Count = 8192 * 4352  # pixels of one picture; 8K video fits
     skip_nonref: bool = True  # leave out frames that no other one needs, where far fewer are wanted than there are

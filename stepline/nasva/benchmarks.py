@@ -23,10 +23,10 @@ import numpy as np
 from stepline.datasets import read, write_htstep_grounding, write_htstep_result
 from stepline.datasets.htm_align import read_rows
 from stepline.datasets.htstep import find_queries, read_queries
-from stepline.datasets.record_builder import is_storable
 from stepline.errors import DatasetError, SteplineError, StoreError
 from stepline.features import FeatureStore
 from stepline.features.files import TextFeatures, find_feature_file, read_feature_file, read_text_features
+from stepline.limits import is_storable
 from stepline.nasva.align import TextScores, score_texts
 from stepline.nasva.checkpoint import LoadedAligner
 from stepline.nasva.predict import StepPlacement, place_steps

@@ -16,6 +16,7 @@ import numpy as np
 from stepline.errors import ModelError
 from stepline.evaluate.calibration import Logistic, read_logistic
 from stepline.grounding.said_to_shown import Array
+from stepline.limits import parse_json
 from stepline.nasva.align import TextScores, softmax
 from stepline.nasva.settings import Mode
 from stepline.storage import write_atomic
@@ -82,7 +83,7 @@ def read_calibration(path: Path, aligner: str) -> Calibration | None:
     if not path.exists():
         return None
     try:
-        tree = json.loads(path.read_bytes())
+        tree = parse_json(path.read_bytes())
         modes = {mode: read_logistic(part, len(NAMES)) for mode, part in tree["modes"].items()}
         if tuple(tree["evidence"]) != NAMES:
             raise ValueError(f"evidence {tree['evidence']}")

@@ -23,6 +23,7 @@ import torch
 from stepline.device import device_of
 from stepline.errors import ShapeError, StoreError
 from stepline.grounding.speech import grow_window
+from stepline.limits import parse_json
 from stepline.nasva.dataset import labelled_sample
 from stepline.nasva.model import Aligner, AlignerOutput
 from stepline.nasva.settings import RefineSettings
@@ -180,7 +181,7 @@ def write_labels(path: Path, ids: Sequence[str], labels: Sequence[StepSpans]) ->
 def read_labels(path: Path, videos: Sequence[tuple[str, int]]) -> tuple[StepSpans, ...]:
     """Return the labels of videos, each an id and its number of texts. Raises StoreError where they do not fit."""
     try:
-        tree = json.loads(path.read_text(encoding="utf-8"))
+        tree = parse_json(path.read_text(encoding="utf-8"))
         labels = tuple(tuple(None if pair is None else Span(*pair) for pair in tree[id]) for id, _ in videos)
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise StoreError(f"{path}: no labels of these videos ({error}); remove the folder to start again") from error

@@ -26,6 +26,7 @@ from pathlib import Path
 import numpy as np
 
 from stepline.errors import ShapeError, StoreError
+from stepline.limits import parse_json
 from stepline.nasva.checkpoint import FeatureSpace, read_aligner, write_aligner
 from stepline.nasva.model import Aligner
 from stepline.nasva.pseudo_labels import (
@@ -209,7 +210,7 @@ class SelfTraining:
         if not path.exists():
             return ()
         try:
-            return tuple(RoundReport(**tree) for tree in json.loads(path.read_text(encoding="utf-8")))
+            return tuple(RoundReport(**tree) for tree in parse_json(path.read_text(encoding="utf-8")))
         except (ValueError, TypeError) as error:
             raise StoreError(f"{path}: no report of rounds ({error}); remove the folder to start again") from error
 

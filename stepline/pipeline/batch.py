@@ -187,8 +187,8 @@ def refuse_overwriting(request: Request, options: OutputOptions) -> None:
     from stepline.outputs import OUTPUTS, foreign_outputs, safe_stem
 
     stem = safe_stem(request.id)
-    given = {path.resolve() for path in (request.path, request.captions) if path is not None}
-    for path in given & {(options.out / f"{stem}{suffix}").resolve() for suffix, _ in OUTPUTS.values()}:
+    given = {Path(os.path.realpath(path)) for path in (request.path, request.captions) if path is not None}
+    for path in given & {Path(os.path.realpath(options.out / f"{stem}{suffix}")) for suffix, _ in OUTPUTS.values()}:
         raise SettingsError(f"{path}: an output would be written over this file; give another folder with --out")
     for path in foreign_outputs(request.id, options.out, options.formats) if not options.overwrite else ():
         cure = "give another --out, or --overwrite to lose it"
@@ -278,7 +278,7 @@ def find_videos(paths: Iterable[Path]) -> list[Path]:
         if not inside:
             raise MediaError(f"{path}: no video in this folder ({', '.join(sorted(SUFFIXES))}); name the files instead")
         for file in inside:
-            videos.setdefault(file.resolve(), file)
+            videos.setdefault(Path(os.path.realpath(file)), file)
     return list(videos.values())
 
 
@@ -299,7 +299,7 @@ def name_videos(paths: Sequence[Path], out: Path) -> dict[str, Path]:
     named = {}
     for path in paths:
         unique = stems.count(path.stem) == 1 and not _is_taken(path, out)
-        digest = hashlib.sha256(os.fsencode(path.resolve())).hexdigest()[:6]
+        digest = hashlib.sha256(os.fsencode(os.path.realpath(path))).hexdigest()[:6]
         named[path.stem if unique else f"{path.stem}-{digest}"] = path
     return named
 
@@ -312,7 +312,7 @@ def _is_taken(path: Path, out: Path) -> bool:
         owner = read_record(out / f"{safe_stem(path.stem)}.json").video.path
     except StoreError:
         return False
-    return owner is not None and Path(owner).resolve() != path.resolve()
+    return owner is not None and os.path.realpath(owner) != os.path.realpath(path)
 
 
 def read_texts(path: Path) -> tuple[str, ...]:

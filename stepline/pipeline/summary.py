@@ -1,6 +1,7 @@
 """A video's summary as files: the seconds that show its steps as one mp4, and a storyboard."""
 
 import logging
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -50,7 +51,7 @@ def write_summary(
 
     segments = summarize(record, settings, importance)
     film, board = (out / f"{safe_stem(record.id)}{suffix}" for suffix in (SUMMARY_SUFFIX, BOARD))
-    if film.resolve() == path.resolve():
+    if os.path.realpath(film) == os.path.realpath(path):
         raise MediaError(f"{path}: the summary would be written over this video; give another folder with --out")
     for place in (
         board,

@@ -24,6 +24,7 @@ from stepline.device import device_of
 from stepline.errors import ModelError, SettingsError
 from stepline.evaluate.soda import soda
 from stepline.features import FeatureStore
+from stepline.limits import parse_json
 from stepline.procx.batch import StepSample, collate
 from stepline.procx.checkpoint import FILE, LoadedProcx, TrainingFeatures, load_model, write_model
 from stepline.procx.dataset import StepDataset, gather_samples, steps_given_by
@@ -235,7 +236,7 @@ def _train_seed(
     def finish() -> SeedResult:
         if is_first():
             write_model(network, vocabulary, folder / FINAL, prepared.trained)
-        lines = [json.loads(line) for line in (folder / LOG).read_text(encoding="utf-8").splitlines()]
+        lines = [parse_json(line) for line in (folder / LOG).read_text(encoding="utf-8").splitlines()]
         scores = [line["score"] for line in lines if "score" in line]
         return SeedResult(training.seed, folder, max(scores, default=None), lines[-1]["loss"])
 

@@ -31,9 +31,10 @@ from stepline.datasets.excluded import ExcludedVideos
 from stepline.datasets.files import Node
 from stepline.datasets.record_builder import DatasetEntry, RecordBuilder
 from stepline.errors import CaptionError, DatasetError, StoreError
+from stepline.limits import LATEST
 from stepline.records import Record, Rejected
 from stepline.sieve_swap.settings import PairingSettings
-from stepline.storage import from_json, read_record
+from stepline.storage import from_json, read_record, read_text_column
 from stepline.text_base.json_stream import JsonDamage, json_members
 
 VIDEOS, TITLES, LENGTHS = "HowTo100M_v1.csv", "task_ids.csv", "htm_vlen.csv"
@@ -118,7 +119,7 @@ def seconds_of(cell: str) -> float | None:
         value = float(cell)
     except ValueError:
         return None
-    return value if 0 < value < float("inf") else None
+    return value if 0 < value <= LATEST else None
 
 
 SUFFIXES = (".parquet", ".json", ".jsonl", ".csv")
@@ -159,21 +160,11 @@ def _files(folder: Path) -> list[Path]:
 
 def _parquet(file: Path) -> Iterator[VideoOrRejected]:
     """Yield the records of a Parquet file; a cell that is no record is told, damage ends the file."""
-    import pyarrow as arrow
-    import pyarrow.parquet as parquet
-
     try:
-        opened = parquet.ParquetFile(file)
-        row = 0
-        for batch in opened.iter_batches(batch_size=64, columns=["record"]):
-            for cell in batch.column(0):
-                place = f"{file}: row {row}"
-                row += 1
-                yield _record(cell.as_py() or "", place)
-    except (OSError, arrow.ArrowException, UnicodeDecodeError) as error:
-        yield Rejected(
-            "video", f"not a readable Parquet file of records ({str(error).splitlines()[0][:200]})", location=str(file)
-        )
+        for row, cell in enumerate(read_text_column(file, "record")):
+            yield _record(cell, f"{file}: row {row}")
+    except StoreError as error:
+        yield Rejected("video", str(error).removeprefix(f"{file}: "), location=str(file))
 
 
 def _lines(file: Path) -> Iterator[VideoOrRejected]:

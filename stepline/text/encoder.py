@@ -10,7 +10,6 @@ sentence_bert_config.json    the longest input, in tokens
 tokenizer.json, model.safetensors
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +24,7 @@ from torch import Tensor
 
 from stepline.device import Device, current_device
 from stepline.errors import ModelError
+from stepline.limits import parse_json
 from stepline.records import Matrix
 
 ARCHITECTURES = ("bert", "mpnet")
@@ -100,7 +100,7 @@ def _pooling(folder: Path, config: dict[str, Any]) -> Literal["mean", "cls"]:
 
 def _json(path: Path) -> Any:
     try:
-        return json.loads(path.read_bytes())
+        return parse_json(path.read_bytes())
     except (OSError, ValueError) as error:
         raise ModelError(f"{path}: cannot be read ({error}); install the model again") from error
 

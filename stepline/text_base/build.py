@@ -7,11 +7,13 @@ the same bytes.
 
 import hashlib
 import json
+import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 from stepline.errors import StoreError
+from stepline.limits import parse_json
 from stepline.storage import check_writable, remove_partial_files, write_atomic
 from stepline.text_base.base import TextBase, open_base
 from stepline.text_base.deduplicate import Counts, write_tables
@@ -121,7 +123,7 @@ def _add_part(
 def _take_up(part: Path, plan: str) -> None:
     """Go on with an unfinished part of the same plan; clear one of another."""
     note = part / "work" / "plan.json"
-    if not note.is_file() or json.loads(note.read_text(encoding="utf-8")) != plan:
+    if not note.is_file() or parse_json(note.read_text(encoding="utf-8")) != plan:
         shutil.rmtree(part, ignore_errors=True)
     (part / "work").mkdir(parents=True, exist_ok=True)
     write_atomic(note, json.dumps(plan))
@@ -141,7 +143,7 @@ def _source_entry(source: Path, licence: str | None) -> SourceEntry:
     for file in files:
         whole.update(f"{file.relative_to(source) if file != source else file.name} {sha256(file)}\n".encode())
     size = sum(file.stat().st_size for file in files)
-    return SourceEntry(name=source.resolve().name, sha256=whole.hexdigest(), bytes=size, licence=licence)
+    return SourceEntry(name=Path(os.path.realpath(source)).name, sha256=whole.hexdigest(), bytes=size, licence=licence)
 
 
 def _told(entry: SourceEntry, tally: Tally, read: tuple[int, int]) -> SourceEntry:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from stepline.errors import StoreError
+from stepline.limits import parse_json
 from stepline.storage import atomic_path, write_atomic
 from stepline.text_base.documents import Document, DocumentOrRejected
 from stepline.text_base.manifest import EXAMPLES
@@ -115,7 +116,7 @@ def _write(work: Path, number: int, rows: list[dict[str, Any]], state: tuple[int
 def _state(work: Path, number: int) -> tuple[int, list[Tally], bool] | None:
     """Return what was written after a shard: items read, tallies, whether it was the last; None where there is none."""
     try:
-        state = json.loads((work / f"read-{number:05d}.json").read_text(encoding="utf-8"))
+        state = parse_json((work / f"read-{number:05d}.json").read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
     return state["seen"], [Tally(**tally) for tally in state["tallies"]], state["ended"]

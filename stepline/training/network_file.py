@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from stepline.device import current_device
 from stepline.errors import ModelError
+from stepline.limits import parse_json
 from stepline.records import FeatureSequence
 from stepline.storage import atomic_path
 from stepline.training.run_folder import CHECKPOINT
@@ -113,7 +114,7 @@ class NetworkFile:
             raise ModelError(f"{path}: not {self.title} of Stepline ({reason}); {cure}") from error
 
     def _header(self, file: Any) -> Header:
-        header: Header = json.loads((file.metadata() or {}).get("stepline", "{}"))
+        header: Header = parse_json((file.metadata() or {}).get("stepline", "{}"))
         if not isinstance(header, dict):
             raise ValueError("its header is none")
         if header.get("kind") != self.kind or header.get("version") != self.version:

@@ -24,6 +24,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from stepline.errors import ModelError, SettingsError, StoreError
+from stepline.limits import parse_json
 from stepline.settings import Settings
 from stepline.storage import atomic_path, write_atomic
 from stepline.training.settings import NO_EFFECT_ON_RESULT, TrainSettings
@@ -48,7 +49,7 @@ def claim_run_folder(
     path, plain = folder / file, json.loads(json.dumps(run, default=str))
     if path.exists():
         try:
-            known = json.loads(path.read_text(encoding="utf-8"))
+            known = parse_json(path.read_text(encoding="utf-8"))
             same = all(known.get(name) == value for name, value in plain.items())
         except (OSError, ValueError, AttributeError) as error:
             raise StoreError(f"{path}: cannot be read ({error}); remove it, or give another --out") from error
@@ -163,7 +164,7 @@ def resume_checkpoint(
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     try:
         with safe_open(path, framework="pt") as file:
-            header = json.loads((file.metadata() or {})["stepline"])
+            header = parse_json((file.metadata() or {})["stepline"])
             return header, {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (no mapping)
     except (OSError, SafetensorError, ValueError, KeyError) as error:
         raise ModelError(f"{path}: not a checkpoint that can be read ({error}); remove it to start again") from error

@@ -14,6 +14,7 @@ import numpy as np
 
 from stepline.errors import ModelError, SettingsError
 from stepline.evaluate.calibration import LEAST, Logistic, calibration_error, fit_logistic, read_logistic
+from stepline.limits import parse_json
 from stepline.records import FeatureSequence, Matrix, Sentence, Span
 from stepline.storage import write_atomic
 from stepline.training.batches import Mask
@@ -64,7 +65,7 @@ def load_detector(path: Path) -> LoadedDetector:
         raise ModelError(f"{file}: no {beside.name} beside it, so its scores are no probabilities; {cure}")
     digest = sha256(file)
     try:
-        tree = json.loads(beside.read_bytes())
+        tree = parse_json(beside.read_bytes())
         logistic, fitted_on = read_logistic(tree, 1), str(tree["detector"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ModelError(f"{beside}: not a calibration ({error}); train the detector again") from error

@@ -175,7 +175,7 @@ def test_one_video_of_many_is_picked_by_its_id(tmp_path: Path) -> None:
         (b"[1, 2]", "unknown form"),
         (b"{}", "unknown form"),
         (b'{"a": 3}', "unknown form"),
-        (b"[" * 100_000, "nests too deep"),
+        (b"[" * 100_000, "nested deeper than 100"),
         (b'{"segments": [' + b"9" * 5000 + b"]}", "too long a number"),
         (b'{"text": ["a"], "start": [], "end": [1]}', "equally long"),
         (b"1\n00:00:01 -> 00:00:02\nhello", "no captions recognised"),

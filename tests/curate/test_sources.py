@@ -1,6 +1,8 @@
+import errno
 import gzip
 import io
 import json
+import os
 import tarfile
 
 import pytest
@@ -300,3 +302,60 @@ def test_a_relative_source_gives_absolute_addresses_and_paths_of_the_dataset(tmp
     (b,) = read_source("videos", SourceSettings(captions="caps"))
     assert (b.video, b.path) == (f"{tmp_path}/videos/sub/b.mp4", "sub/b.mp4")
     assert b.captions == f"{tmp_path}/caps/b.vtt"
+
+
+def test_a_member_that_nests_without_an_end_is_one_refused_item_of_its_tar(tmp_path):
+    members = [(f"{id}.mp4", f"video {id}") for id in "abc"]
+    tar_of(tmp_path / "s.tar", *members[:2], ("b.json", "[" * 100_000), members[2], ("c.json", '{"title": "\\ud800"}'))
+    entries = list(read_source(str(tmp_path / "s.tar")))
+    assert [entry.id for entry in entries] == ["a", "b", "c"]
+    assert entries[1] == rejected_video("b", "its .json is nested deeper than 100")
+    assert entries[2].title == "�"
+
+
+def test_a_tar_whose_header_claims_gigabytes_takes_no_memory(tmp_path):
+    about = tarfile.TarInfo("h")
+    about.type, about.size = tarfile.XHDTYPE, 4 * 2**30
+    with (tmp_path / "s.tar").open("wb") as file:
+        file.write(about.tobuf(tarfile.USTAR_FORMAT))
+        file.truncate(4 * 2**30)
+    with pytest.raises(DatasetError, match="a header of 4294967296 bytes"):
+        list(read_source(str(tmp_path / "s.tar")))
+
+
+@pytest.mark.parametrize("last", ["99999999999", "9" * 5000])
+def test_an_address_of_endless_tars_is_refused(last, tmp_path):
+    with pytest.raises(DatasetError, match="more than 1000000 tars"):
+        list(read_source(f"{tmp_path}/s-{{0..{last}}}.tar"))
+
+
+def test_a_folder_that_cannot_be_read_is_refused_and_stops_nothing(tmp_path, monkeypatch):
+    filled(tmp_path, **{"a.mp4": "a"})
+    (tmp_path / "b").mkdir()
+    filled(tmp_path / "b", **{"b.mp4": "b"})
+    (tmp_path / "loop").symlink_to(tmp_path)
+    scandir = os.scandir  # root may read whatever its mode says
+
+    def refuse(path):
+        if str(path).endswith("/b"):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    entries = list(read_source(str(tmp_path)))
+    assert [entry.id for entry in entries] == ["a", "b/"]
+    assert entries[1].reason == "its folder cannot be read (Permission denied)"
+
+
+def test_a_file_whose_name_no_json_can_hold_is_refused_and_stops_nothing(tmp_path):
+    filled(tmp_path, **{"a.mp4": "a"})
+    try:
+        (tmp_path / os.fsdecode(b"b\xff.mp4")).write_text("b")
+    except OSError:
+        pytest.skip("this disk takes no such name")
+    assert [entry.id for entry in read_source(str(tmp_path))] == ["a", "b\\udcff.mp4"]
+
+
+def test_what_is_refused_without_a_name_gets_one():
+    entries = list(sort_by_id([rejected_video("", "has no id"), VideoItem("", "v.mp4"), VideoItem("a")]))
+    assert [entry.id for entry in entries] == ["item 1", "item 2", "a"]

@@ -7,6 +7,7 @@
 Requests that may work the next time are sent again (retry.py). A fingerprint tells a changed file.
 """
 
+import builtins
 import io
 import json
 import os
@@ -24,6 +25,7 @@ from stepline.curate.remote.filesystems import filesystem, list_objects, request
 from stepline.curate.remote.retry import ShortReadError, retry
 from stepline.curate.settings import MIB, RemoteSettings
 from stepline.errors import StoreError
+from stepline.limits import is_storable
 from stepline.storage import atomic_path, remove_file, write_atomic
 
 T = TypeVar("T")
@@ -183,13 +185,14 @@ class RemotePath:
         at_once = min(buffer or self.settings.block * MIB, max(size, 1))
         return cast(BinaryIO, io.BufferedReader(RangeReader(self, size), at_once))
 
-    def list(self) -> Iterator[FileEntry]:
+    def list(self, skipped: "builtins.list[tuple[str, str]] | None" = None) -> Iterator[FileEntry]:
         """Yield every file below a folder; hidden ones are left out. The order is the server's.
 
+        skipped: takes the name and the reason of what a disk does not let in; without it that is an error.
         Raises StoreError where there is no such folder on a disk; a prefix that no object has gives nothing.
         """
         if (path := self.local) is not None:
-            yield from local_files(self._try(lambda: existing_folder(path)), "")
+            yield from local_files(self._try(lambda: existing_folder(path)), skipped)
             return
         for number, (name, about) in enumerate(list_objects(self.url, self.settings, self._try)):
             if number == self.settings.most:
@@ -280,15 +283,38 @@ def existing_folder(path: Path) -> Path:
     return path
 
 
-def local_files(folder: Path, prefix: str) -> Iterator[FileEntry]:
-    """Yield the files below a local folder, sorted, one folder's names held at a time for each level."""
-    with os.scandir(folder) as entries:
-        inside = sorted(entries, key=lambda entry: entry.name)
+def local_files(
+    folder: Path,
+    skipped: list[tuple[str, str]] | None,
+    prefix: str = "",
+    above: frozenset[tuple[int, int]] = frozenset(),
+) -> Iterator[FileEntry]:
+    """Yield the files below a local folder, sorted, one folder's names held at a time for each level.
+
+    skipped: takes the name and the reason of what cannot be read; without it that is a StoreError. above: the folders
+    that this one lies in, as a link may lead back to one of them.
+    """
+    try:
+        status = folder.stat()
+        with os.scandir(folder) as entries:
+            inside = sorted(entries, key=lambda entry: entry.name)
+    except OSError as error:
+        if skipped is None:
+            raise StoreError(f"{folder}: cannot be read ({error.strerror}); allow it, or move the folder") from error
+        skipped.append((prefix or "/", f"its folder cannot be read ({error.strerror})"))
+        return
+    within = above | {(status.st_dev, status.st_ino)}
     for entry in inside:
+        name = prefix + entry.name
         if entry.name.startswith("."):
             continue
-        if entry.is_dir():
-            yield from local_files(Path(entry.path), f"{prefix}{entry.name}/")
+        if not is_storable(name):
+            if skipped is not None:
+                skipped.append((ascii(name)[1:-1], "its name is not UTF-8"))
+        elif entry.is_dir():
+            status = entry.stat()
+            if (status.st_dev, status.st_ino) not in within:
+                yield from local_files(Path(entry.path), skipped, f"{name}/", within)
         elif entry.is_file():
             status = entry.stat()
-            yield FileEntry(prefix + entry.name, status.st_size, f"{status.st_size}-{status.st_mtime_ns}")
+            yield FileEntry(name, status.st_size, f"{status.st_size}-{status.st_mtime_ns}")

@@ -1,6 +1,5 @@
 """The report of a run, made from what it left in OUT (records, failures, provenance, verdicts), and written there."""
 
-import json
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +15,7 @@ from stepline.curate.stage import DATASET, StageFailure
 from stepline.curate.store.results import FAILURES
 from stepline.curate.store.run_log import ITEMS, read_items
 from stepline.errors import StoreError
+from stepline.limits import parse_json
 from stepline.records import Record
 from stepline.storage import read_parquet
 from stepline.text_base.base import open_base
@@ -47,7 +47,7 @@ def read_failures(out: RemotePath) -> list[StageFailure]:
     failures = []
     for path in (folder / entry.name for entry in folder.list() if entry.name.endswith(".json")):
         try:
-            failures.append(StageFailure(**json.loads(path.read())))
+            failures.append(StageFailure(**parse_json(path.read())))
         except (ValueError, TypeError) as error:
             raise StoreError(f"{path.display_url}: not a failure that Stepline wrote ({error}); remove it") from error
     return sorted(failures, key=lambda failure: (failure.stage, failure.id))
@@ -74,7 +74,7 @@ def make_report(out: RemotePath, settings: ReportSettings) -> Report:
     # What the dataset and the run say of themselves, as JSON.
     paths = {"dataset.json": out / DATASET / "dataset.json", "run.json": out / "run.json"}
     provenance = {name: path.read().decode("utf-8", "replace") for name, path in paths.items() if path.exists()}
-    run = json.loads(provenance.get("run.json", "{}"))
+    run = parse_json(provenance.get("run.json", "{}"))
     findings = collect(
         read_dataset(out), settings, failures=read_failures(out), documents=documents,
         provenance=provenance, stages=tuple(run.get("stages", ())),

@@ -323,7 +323,7 @@ def _files(url: str | None, places: RemoteSettings, id_of: FileId, what: str) ->
     if url is None:
         return None
     folder = absolute_path(RemotePath(url, places))
-    files = FileIndex(folder, folder.list(), id_of)
+    files = FileIndex(folder, folder.list([]), id_of)
     if not len(files):
         raise DatasetError(f"source.{what} {folder.display_url}: no file of {what} in it; correct the folder")
     return files

@@ -4,7 +4,6 @@ import csv
 import difflib
 import gzip
 import io
-import json
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -28,6 +27,7 @@ from stepline.curate.sources.files import (
 from stepline.curate.sources.select import Entry, SourceFilter
 from stepline.curate.stage import VideoItem, rejected_video
 from stepline.errors import DatasetError
+from stepline.limits import parse_json_text
 from stepline.sieve_swap.videos import seconds_of
 
 Row: TypeAlias = Mapping[str, object]
@@ -158,10 +158,10 @@ def _lines(source: RemotePath, text: TextIO) -> tuple[Sequence[str], Rows]:
 
 
 def _objects(source: RemotePath, text: TextIO) -> Rows:
-    with _reading(source, *DAMAGE, ValueError, RecursionError):
+    with _reading(source, *DAMAGE, ValueError):
         for number, line in enumerate(text_lines(source, text), start=1):
             if line.strip():
-                row = json.loads(line)
+                row = parse_json_text(line)
                 if not isinstance(row, dict):
                     raise DatasetError(f"{source.display_url}: line {number} is no JSON object; give one a line")
                 yield row

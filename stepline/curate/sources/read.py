@@ -23,17 +23,22 @@ from stepline.curate.sources.howto100m import read_howto100m
 from stepline.curate.sources.lists import read_list
 from stepline.curate.sources.select import Entry, SourceFilter, sort_by_id
 from stepline.curate.sources.webdataset import BRACES, read_webdataset
-from stepline.curate.stage import VideoItem
+from stepline.curate.stage import VideoItem, rejected_video
 from stepline.errors import DatasetError
 from stepline.sieve_swap.videos import VIDEOS
 
 
 def read_folder(source: RemotePath, side_folders: SideFolders) -> Iterator[Entry]:
-    """Yield every video below a folder, its id the file's stem. Raises DatasetError where there is none."""
-    videos = FileIndex(source, source.list(), video_id)
+    """Yield every video below a folder, its id the file's stem, and what is refused: folders that cannot be read.
+
+    Raises DatasetError where there is no video.
+    """
+    skipped: list[tuple[str, str]] = []
+    videos = FileIndex(source, source.list(skipped), video_id)
+    yield from (rejected_video(name, reason) for name, reason in skipped)
     if not len(videos):
         raise DatasetError(f"{source.display_url}: no video in it; give the folder of videos, a list of them, or tars")
-    own = None if side_folders.captions is not None else FileIndex(source, source.list(), captions_id)
+    own = None if side_folders.captions is not None else FileIndex(source, source.list([]), captions_id)
     for id, video in videos:
         captions = own.find(id) if own is not None else None
         item = VideoItem(
@@ -98,5 +103,5 @@ def _kind(source: RemotePath) -> str:
         raise DatasetError(f"{source.display_url}: one file is no source; {cure}")
     if (source / VIDEOS).exists():
         return "howto100m"
-    first = next(source.list(), None)
+    first = next(source.list([]), None)
     return "webdataset" if first is not None and first.name.endswith(".tar") else "folder"

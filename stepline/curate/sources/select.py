@@ -62,9 +62,9 @@ def _refuse_repeated(rows: Iterable[Row]) -> Iterator[Entry]:
 
 def _row(position: int, entry: Entry) -> Row:
     if isinstance(entry, Rejected):
-        return entry.id, position, 0, [entry.id, entry.reason]
+        return entry.id, position, 0, [entry.id or f"item {position + 1}", entry.reason]
     if not entry.id or len(entry.id) > LONGEST or "/" in entry.id or "\\" in entry.id or not entry.id.isprintable():
-        return entry.id, position, 0, [entry.id[:LONGEST], BAD]
+        return entry.id, position, 0, [entry.id[:LONGEST] or f"item {position + 1}", BAD]
     return entry.id, position, 1, list(_cells(entry))
 
 

@@ -38,6 +38,7 @@ from stepline.curate.stages.intermediate import (
 )
 from stepline.errors import StoreError
 from stepline.features import FeatureWriter
+from stepline.limits import parse_json
 from stepline.pipeline.understand import NO_PICTURE
 from stepline.records import Matrix, Record, Transcript, Video
 from stepline.storage import read_parquet, write_atomic, write_parquet
@@ -70,7 +71,7 @@ def read_left_out(folder: Path) -> dict[str, StageFailure]:
     path = folder / LEFT_OUT
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
-        failures = [StageFailure(**json.loads(line)) for line in lines if line]
+        failures = [StageFailure(**parse_json(line)) for line in lines if line]
     except (OSError, ValueError, TypeError) as error:
         raise StoreError(f"{path}: not a list of what is left out ({error}); remove the stage's folder") from error
     return {failure.id: failure for failure in failures}

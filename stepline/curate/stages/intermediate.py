@@ -8,7 +8,6 @@
 The same values give the same bytes: no clock, no path, one key of metadata (safetensors keeps several in no order).
 """
 
-import json
 import math
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -18,6 +17,7 @@ import numpy.typing as npt
 from pydantic import Field, JsonValue, TypeAdapter, ValidationError
 
 from stepline.errors import StoreError
+from stepline.limits import parse_json
 from stepline.pipeline.understand import VisualFeatures
 from stepline.records import Alignment, FeatureSequence, FrozenModel, Rejected, Step, Transcript
 
@@ -127,7 +127,7 @@ def unpack(kind: type[Header], data: bytes) -> tuple[Header, dict[str, Array]]:
 
     try:
         length = int.from_bytes(data[:8], "little")
-        header = json.loads(data[8 : 8 + length])["__metadata__"][METADATA]
+        header = parse_json(data[8 : 8 + length])["__metadata__"][METADATA]
         arrays: dict[str, Array] = load(data)
     except (SafetensorError, ValueError, KeyError, TypeError) as error:
         raise StoreError(f"a stored result has no arrays of {kind.__name__} ({error}); remove it") from error

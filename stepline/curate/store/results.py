@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from stepline.curate.stage import Stage, StageFailure
 from stepline.errors import StoreError
+from stepline.limits import parse_json
 from stepline.weights import cache_folder
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ class ResultStore:
         if path in self._failures:
             return self._failures[path]
         try:
-            failure = StageFailure(**json.loads((self.out / path).read()))
+            failure = StageFailure(**parse_json((self.out / path).read()))
         except (ValueError, TypeError) as error:
             raise StoreError(f"{path}: not a failure that Stepline wrote ({error}); remove it") from error
         if self._listed:
@@ -176,7 +177,7 @@ class StageFolders:
         """Return a complete folder on this machine, brought from OUT where it must be."""
         folder = self._home / stage / key
         if self._out.local is None:
-            files: dict[str, int] = json.loads(self._mark(stage, key).read())
+            files: dict[str, int] = parse_json(self._mark(stage, key).read())
             # What a killed run of this machine left here may be but a part.
             for name, size in files.items():
                 if not (folder / name).is_file() or (folder / name).stat().st_size != size:

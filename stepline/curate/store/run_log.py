@@ -23,6 +23,7 @@ from pydantic import JsonValue
 
 from stepline.curate.stage import Collection, Recipe, VideoItem, rejected_video
 from stepline.errors import StoreError
+from stepline.limits import parse_json
 from stepline.records import Rejected
 from stepline.settings import validate
 from stepline.storage import atomic_path
@@ -89,7 +90,7 @@ def read_timings(out: "RemotePath") -> Iterator[Mapping[str, JsonValue]]:
         lines = (folder / name).read().split(b"\n")
         for line in lines[:-1]:  # what follows the last line's end was cut off
             try:
-                fields = json.loads(line)
+                fields = parse_json(line)
             except ValueError:  # a line that a full disk cut short
                 continue
             if isinstance(fields, dict):
@@ -121,7 +122,7 @@ def read_recipe(out: "RemotePath") -> Recipe:
     if not path.exists():
         cure = "give the folder that --out named"
         raise StoreError(f"{out.display_url}: no run of `stepline curate` has begun here; {cure}")
-    return validate(Recipe, json.loads(path.read())["recipe"])
+    return validate(Recipe, parse_json(path.read())["recipe"])
 
 
 def read_items(out: "RemotePath") -> Iterator[VideoItem]:
@@ -145,6 +146,6 @@ def to_json_line(entry: VideoItem | Rejected) -> str:
 def from_json_line(build: Callable[..., T], line: bytes | str) -> T:
     """Return what `build` makes of the fields of a line."""
     try:
-        return build(**json.loads(line))
+        return build(**parse_json(line))
     except (ValueError, TypeError) as error:
         raise StoreError(f"{ITEMS}: a line is none that Stepline wrote ({error}); run again") from error

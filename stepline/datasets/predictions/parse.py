@@ -23,8 +23,8 @@ from typing import NamedTuple
 
 from stepline.datasets.files import Node, Tree
 from stepline.datasets.predictions.types import PredictedSegment, PredictionCollector, parse_interval, parse_seconds
-from stepline.datasets.record_builder import is_storable
 from stepline.errors import StoreError
+from stepline.limits import is_storable
 from stepline.storage import from_json
 
 OWNER = ("video_id", "video-id", "videoid", "video_uid", "vid", "video")  # of the video that a row belongs to

@@ -26,8 +26,8 @@ from stepline.datasets.predictions.types import (
     parse_interval,
     parse_seconds,
 )
-from stepline.datasets.record_builder import is_storable
 from stepline.errors import DatasetError, StoreError
+from stepline.limits import is_storable
 from stepline.storage import read_parquet
 
 ENDINGS = (".json", ".json.gz", ".jsonl", ".jsonl.gz", ".parquet", ".csv", ".csv.gz", ".txt")

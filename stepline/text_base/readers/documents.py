@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from stepline.limits import parse_json
 from stepline.records import Rejected
 from stepline.text_base.documents import DocumentOrRejected
 from stepline.text_base.readers.item import (
@@ -60,7 +61,7 @@ def _lines(file: BinaryIO) -> Iterator[tuple[str, object]]:
         if not line.strip():
             continue
         try:
-            yield "", json.loads(line)
+            yield "", parse_json(line)
         except (ValueError, RecursionError) as error:
             yield "", _BrokenError(str(error))
 

@@ -6,13 +6,13 @@ names as JSON and csv.
 """
 
 import csv
-import json
 from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
 from stepline.errors import DatasetError
+from stepline.limits import parse_json
 from stepline.records import Rejected
 from stepline.text_base.documents import DocumentOrRejected
 from stepline.text_base.readers.item import (
@@ -88,7 +88,7 @@ def _read_row(
 
 def _cell(text: str) -> object:
     """Return a JSON list, or the text itself where it is none."""
-    return json.loads(text) if text.lstrip().startswith("[") else text
+    return parse_json(text) if text.lstrip().startswith("[") else text
 
 
 class _Rows(Iterator[tuple[int, list[str] | str]]):

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from stepline.errors import StoreError
+from stepline.limits import parse_json
 from stepline.storage import write_atomic
 from stepline.weights import cache_folder
 from stepline.writing.llm.prompts import Chunk, ParsedReply, Prompt, build_prompt, read_reply
@@ -41,7 +42,7 @@ class ReplyCache:
             return None
         path = self._path(key)
         try:
-            entry = json.loads(path.read_text(encoding="utf-8"))
+            entry = parse_json(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             return None
         except (OSError, ValueError, RecursionError) as error:

@@ -6,7 +6,6 @@ elsewhere.
 
 import hashlib
 import importlib
-import json
 import logging
 import os
 import time
@@ -18,6 +17,7 @@ from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from stepline.errors import ModelError, WriterError
+from stepline.limits import parse_json
 from stepline.writing.settings import LlmSettings
 
 logger = logging.getLogger(__name__)
@@ -155,7 +155,7 @@ def open_server(settings: LlmSettings) -> Server:
 def read_answer(body: bytes) -> Answer:
     """Return the answer in a chat completion's JSON. Raises RequestError for any other shape."""
     try:
-        choice = json.loads(body)["choices"][0]
+        choice = parse_json(body)["choices"][0]
         text = choice["message"]["content"]
     except (ValueError, KeyError, IndexError, TypeError, RecursionError) as error:
         raise RequestError("the server's answer is no chat completion", passing=True) from error

@@ -1,0 +1,128 @@
+"""How large, how deep and how many: what the readers of files that others wrote allow, in one place.
+
+read_limited         the bytes of a file, however endless it is
+unpack_limited       what a gzip holds, however small the gzip is
+parse_json           JSON to plain values, no deeper than the package can walk
+parse_toml           TOML to plain values, the same
+replace_surrogates   text that can be written: halves of surrogate pairs, which JSON can hold, become U+FFFD
+
+What goes beyond a limit raises LimitError, a ValueError as a malformed file does: a reader names the file and the cure.
+"""
+
+import gzip
+import io
+import json
+import re
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeAlias
+
+Tree: TypeAlias = Any  # what JSON or TOML holds: no type is known yet
+
+MIB = 2**20  # bytes
+SETTINGS = MIB // 4  # bytes of a TOML file; all settings of all commands are some 20 KiB
+LINES = 64 * MIB  # bytes of a user's own lines; a million have some 40 MiB
+CAPTIONS = 256 * MIB  # bytes of a caption file
+RECORD = 256 * MIB  # bytes of one record; an hour of speech with word times is some 2 MiB
+ANNOTATIONS = 4096 * MIB  # bytes of a dataset's file, unpacked; HowTo100M's captions are read as a stream instead
+HEADER = 100 * MIB  # bytes of the header of a safetensors file, as its own library allows
+DEPTH = 100  # lists and objects inside each other; a record has 8, pydantic and json.dumps follow some 200
+WORDS = 1_000_000  # of one transcript; 12 hours of fast speech are 150,000
+CUE = 20_000  # characters of one cue; a minute of fast speech is 1,500
+TEXTS = 100_000  # lines that are looked for in one video
+LATEST = 360_000.0  # s (100 h); no time in a video lies behind it
+
+KEY_PARTS = re.compile(  # of a TOML key, too many
+    rf"""(?:\.[ \t]*(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*){{{DEPTH}}}"""
+)
+HALF = re.compile(r"\\u[dD][89a-fA-F]")  # in JSON, an escaped surrogate; two in order are one letter
+
+
+NUMBER = "written with too long a number"  # thousands of digits, which take Python's square of time
+
+
+class LimitError(ValueError):
+    """Something larger, deeper or more than a reader allows; the message says which limit it is."""
+
+
+def read_limited(path: Path, most: int) -> bytes:
+    """Return the bytes of a file. Raises LimitError where it has more than `most`, OSError where it cannot be read."""
+    with path.open("rb") as file:
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise LimitError(f"larger than {most / MIB:g} MiB")
+    return data
+
+
+def unpack_limited(data: bytes, most: int) -> bytes:
+    """Return what a gzip holds. Raises LimitError where it has more than `most` bytes, else as gzip does."""
+    with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+        unpacked = file.read(most + 1)
+    if len(unpacked) > most:
+        raise LimitError(f"unpacks to more than {most / MIB:g} MiB")
+    return unpacked
+
+
+def parse_json(text: str | bytes, pairs: Callable[[list[tuple[str, Tree]]], Tree] | None = None) -> Tree:
+    """Return what JSON holds. pairs: makes an object of its members, as `json.loads` takes it.
+
+    Raises ValueError: JSONDecodeError, UnicodeDecodeError (halves of surrogate pairs in UTF-8 too) or LimitError.
+    """
+    if isinstance(text, bytes):
+        text = text.decode(json.detect_encoding(text))
+    try:
+        tree = json.loads(text, object_pairs_hook=pairs)
+    except RecursionError as error:
+        raise LimitError(f"nested deeper than {DEPTH}") from error
+    except ValueError as error:
+        if "integer string conversion" in str(error):
+            raise LimitError(NUMBER) from error
+        raise
+    return _not_too_deep(tree) if text.count("[") + text.count("{") > DEPTH else tree
+
+
+def parse_toml(text: str) -> dict[str, Tree]:
+    """Return what TOML holds. Raises ValueError: TOMLDecodeError, a number of too many digits, or LimitError."""
+    if KEY_PARTS.search(text):  # before tomllib, whose time grows with their square
+        raise LimitError(f"nested deeper than {DEPTH}")
+    try:
+        return dict(_not_too_deep(tomllib.loads(text)))
+    except RecursionError as error:
+        raise LimitError(f"nested deeper than {DEPTH}") from error
+    except ValueError as error:
+        if "integer string conversion" in str(error):
+            raise LimitError(NUMBER) from error
+        raise
+
+
+def _not_too_deep(tree: Tree) -> Tree:
+    """Return the tree. Raises LimitError where it nests deeper than DEPTH."""
+    level = [tree]
+    for _ in range(DEPTH):
+        below = [node.values() if isinstance(node, dict) else node for node in level if isinstance(node, dict | list)]
+        level = [child for nodes in below for child in nodes if isinstance(child, dict | list)]
+        if not level:
+            return tree
+    raise LimitError(f"nested deeper than {DEPTH}")
+
+
+def replace_surrogates(text: str) -> str:
+    """Return the text with U+FFFD for each half of a surrogate pair that stands alone; pairs become their letter."""
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def parse_json_text(text: str | bytes) -> Tree:
+    """Return what JSON holds, as `parse_json` does, every text in it one that can be written."""
+    tree = parse_json(text)
+    escaped = HALF.search(text if isinstance(text, str) else text.decode("latin-1"))
+    return json.loads(replace_surrogates(json.dumps(tree, ensure_ascii=False))) if escaped else tree
+
+
+def is_storable(text: str) -> bool:
+    """Tell whether a text can be stored: half a surrogate pair, which JSON can hold, cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

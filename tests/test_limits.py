@@ -1,0 +1,184 @@
+"""Files that others wrote: endless ones, deep ones, and text that no file can hold."""
+
+import gzip
+import json
+import os
+import re
+from pathlib import Path
+
+import pyarrow as arrow
+import pyarrow.parquet as parquet
+import pytest
+from small_video import draw_video
+
+from stepline.errors import DatasetError, StoreError
+from stepline.limits import (
+    DEPTH,
+    LATEST,
+    LimitError,
+    parse_json,
+    parse_json_text,
+    parse_toml,
+    read_limited,
+    unpack_limited,
+)
+from stepline.records import Span
+from stepline.storage import read_parquet, read_record
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def test_a_file_is_read_up_to_its_limit_however_endless_it_is(tmp_path):
+    (tmp_path / "f").write_bytes(b"1234")
+    assert read_limited(tmp_path / "f", 4) == b"1234"
+    with pytest.raises(LimitError, match="larger than"):
+        read_limited(tmp_path / "f", 3)
+    with pytest.raises(LimitError):
+        read_limited(Path("/dev/zero"), 1000)
+
+
+def test_a_gzip_is_unpacked_up_to_its_limit():
+    packed = gzip.compress(bytes(10_000_000))
+    assert len(packed) < 20_000
+    assert len(unpack_limited(packed, 10_000_000)) == 10_000_000
+    with pytest.raises(LimitError, match="unpacks to more"):
+        unpack_limited(packed, 9_999_999)
+
+
+@pytest.mark.parametrize(("opening", "closing"), ["[]", ('{"a":', "}")], ids=["lists", "objects"])
+def test_json_is_taken_to_a_depth_and_no_deeper(opening, closing):
+    def nested(depth):
+        return opening * depth + "1" * (opening != "[") + closing * depth
+
+    assert parse_json(nested(DEPTH)) is not None
+    for depth in (DEPTH + 1, 100_000):
+        with pytest.raises(LimitError, match=f"nested deeper than {DEPTH}"):
+            parse_json(nested(depth))
+
+
+def test_breadth_is_no_depth():
+    assert len(parse_json(json.dumps([[]] * 1000))) == 1000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" + ".".join("a" * 100_000) + "]",
+        "a = " + "[" * 100_000,
+        "a = " + "{a=" * 60_000,
+        "a={" + "a." * 90_000 + "a=1}",
+    ],
+    ids=["table", "array", "inline", "key"],
+)
+def test_toml_too_deep_is_refused_before_it_costs_time(text):
+    with pytest.raises(LimitError, match=f"nested deeper than {DEPTH}"):
+        parse_toml(text)
+
+
+def test_half_a_surrogate_pair_becomes_a_mark_and_a_whole_pair_its_letter():
+    assert parse_json_text(r'{"\udc00": ["\ud83d\ude00", "a\ud800b", "\\ud800"]}') == {"�": ["😀", "a�b", r"\ud800"]}
+    with pytest.raises(ValueError, match="surrogates|utf-8"):
+        parse_json(b'"\xed\xa0\x80"')
+
+
+def test_every_reader_of_json_has_limits():
+    """`json.loads` elsewhere is of what Stepline has just written itself, or of files of its own package."""
+    own = {"limits.py", "select.py", "ray.py", "run_folder.py", "steps.py"}
+    packaged = {"visibility.py", "said_to_shown.py", "swap.py", "judge.py"}
+    users = {
+        path.name for path in (ROOT / "stepline").rglob("*.py") if re.search(r"\bjson\.loads?\(", path.read_text())
+    }
+    assert users <= own | packaged
+
+
+# ---------------------------------------------------------------- what the commands make of them
+
+
+def test_captions_with_half_a_surrogate_pair_are_read_and_written(small_video, tmp_path, stepline):
+    captions = tmp_path / "c.json"
+    cues = [{"start": 3.5, "end": 6.0, "text": "First slice the lemons \\ud800."}]
+    captions.write_text(json.dumps({"segments": cues}).replace("\\\\ud800", "\\ud800"))
+    result = stepline("steps", small_video, "--captions", captions, "--out", tmp_path / "out", "--backbone", "none")
+    assert result.exit_code == 0, result.output
+    assert "�" in read_record(tmp_path / "out" / "small.json").transcript.sentences[0].text
+
+
+def test_a_picture_of_sixteen_by_four_thousand_is_understood_and_shown(captions_file, tmp_path, stepline):
+    video = draw_video(tmp_path / "tall.mp4", size=(16, 4000), seconds=8, rate=2)
+    result = stepline("steps", video, "--captions", captions_file, "--out", tmp_path / "out")
+    assert result.exit_code == 0, result.output
+    assert "data:image/jpeg" in (tmp_path / "out" / "tall.html").read_text()
+
+
+@pytest.mark.parametrize("end", [1e308, 1e300, LATEST * 1.01])
+def test_a_time_behind_which_no_video_goes_is_none(end):
+    with pytest.raises(ValueError, match="need finite"):
+        Span(0.0, end)
+
+
+@pytest.fixture
+def odd_record(small_video, captions_file, tmp_path, stepline):
+    """Return the path of a record whose JSON the test changes: odd_record(lambda tree: ...)."""
+    run = (
+        "steps",
+        small_video,
+        "--captions",
+        captions_file,
+        "--out",
+        tmp_path,
+        "--backbone",
+        "none",
+        "--format",
+        "json",
+    )
+    assert stepline(*run).exit_code == 0
+
+    def change(action):
+        path = tmp_path / "small.json"
+        tree = json.loads(path.read_text())
+        action(tree)
+        path.write_text(json.dumps(tree))
+        return path
+
+    return change
+
+
+def test_a_record_whose_sentence_ends_never_is_refused_in_one_line(odd_record, tmp_path, stepline):
+    path = odd_record(lambda tree: tree["transcript"]["sentences"][0].update(start=0.0, end=1e308))
+    result = stepline("annotate", "vnd", path, "--out", tmp_path / "answers.jsonl")
+    assert result.exit_code != 0
+    assert "Traceback" not in result.output
+    with pytest.raises(StoreError, match="not a Stepline record"):
+        read_record(path)
+
+
+def test_clips_that_nest_without_an_end_are_refused_in_one_line(tmp_path):
+    from stepline.annotate.clips import read_clips
+
+    path = tmp_path / "clips.json"
+    path.write_text("[" * 100_000)
+    with pytest.raises(DatasetError, match="nested deeper than 100"):
+        read_clips(path)
+
+
+@pytest.mark.parametrize(
+    ("table", "says"),
+    [
+        ({"id": ["a"]}, "lacks the column 'record', it has id"),
+        ({"record": [1]}, "holds no text"),
+        ({"record": ["", None]}, "not valid JSON"),
+        ({"record": ["[" * 100_000]}, "nested deeper than 100"),
+    ],
+    ids=["no column", "numbers", "empty", "deep"],
+)
+def test_records_in_parquet_that_are_none_are_refused_in_one_line(table, says, tmp_path):
+    parquet.write_table(arrow.table(table), tmp_path / "r.parquet")
+    with pytest.raises(StoreError, match=re.escape(says)):
+        list(read_parquet(tmp_path / "r.parquet"))
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs devices")
+def test_an_endless_record_is_refused(tmp_path):
+    (tmp_path / "r.json").symlink_to("/dev/zero")
+    with pytest.raises(StoreError, match="larger than 256 MiB"):
+        read_record(tmp_path / "r.json")
