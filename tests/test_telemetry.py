@@ -16,7 +16,7 @@ import stepline
 DEMO = Path(stepline.__file__).parent / "demo" / "demo.mp4"
 TRACER, APART = shutil.which("strace"), shutil.which("unshare")
 LIFE = 60.0  # s; onnxruntime would look up its vendor's host once a process is 14 s old
-OWN = re.compile(r'inet_addr\("127\.|inet_pton\(AF_INET6, "::1"')
+OWN = re.compile(r'inet_addr\("127\.|inet_pton\(AF_INET6, "::(1|ffff:127\.[0-9.]+)"')
 ASKED = re.compile(r"sin6?_port|systemd/resolve|hosts\\0|AF_VSOCK")  # an address, or those who look one up
 
 # Runs commands one after another in one process, which lives on until it is so old (argv[2], s).

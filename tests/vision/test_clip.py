@@ -89,3 +89,15 @@ def test_without_transformers_the_extra_is_named(tmp_path, monkeypatch):
 
 def test_no_picture_gives_no_row(tmp_path):
     assert load(write_clip(tmp_path)).encode_images(np.empty((0, 8, 8, 3), np.uint8)).shape == (0, 16)
+
+
+@pytest.mark.slow
+def test_a_checkpoint_in_a_folder_asks_no_hub(tmp_path, small_video, captions_file):
+    import json
+
+    from test_telemetry import COMMANDS, addresses_asked
+
+    given = ("--captions", captions_file, "--backbone", "clip", "--weights", write_clip(tmp_path / "clip"))
+    command = [str(part) for part in ("steps", small_video, *given, "--out", tmp_path / "out")]
+    assert addresses_asked(tmp_path, "-c", COMMANDS, json.dumps([command]), 0) == []
+    assert list((tmp_path / "out").glob("*.json"))

@@ -30,6 +30,9 @@ ENVIRONMENT = {
     "RAY_BACKEND_LOG_LEVEL": "fatal",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
+# Of a cluster that is started here: its servers, which run whatever they are sent, listen to this machine alone. Read
+# when Ray is imported; the name is that of the systems where it is Ray's own choice.
+ON_THIS_MACHINE = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 BATCHES_PER_ACTOR = 16  # at least, so that no actor waits long for the last one
 LARGEST_BATCH = 32  # videos
 
@@ -133,16 +136,17 @@ def actor_groups(stages: Sequence[Stage], recipe: Recipe) -> list[tuple[tuple[st
 @contextlib.contextmanager
 def cluster(plan: Plan) -> Iterator[Any]:
     """Yield `ray`, connected to a cluster: one that is there already stays, one that is started here ends."""
+    engine = plan.recipe.engine
+    address = engine.address or os.environ.get("RAY_ADDRESS") or "local"
+    wanted = ENVIRONMENT | (ON_THIS_MACHINE if address == "local" else {})
     try:
-        os.environ.update({name: value for name, value in ENVIRONMENT.items() if name not in os.environ})
+        os.environ.update({name: value for name, value in wanted.items() if name not in os.environ})
         import ray
         import ray.data
     except ImportError as error:
         raise ModelError("engine.name=ray needs Ray, which is not here; pip install 'stepline[ray]'") from error
     ours = not ray.is_initialized()
     if ours:
-        engine = plan.recipe.engine
-        address = engine.address or os.environ.get("RAY_ADDRESS") or "local"
         local = {"num_cpus": engine.workers or core_count(), "include_dashboard": False}
         _start(ray, address, local if address == "local" else {})
         there = ray.cluster_resources().get("GPU", 0.0)
@@ -163,7 +167,7 @@ def _start(ray: Any, address: str, options: dict[str, Any]) -> None:
     """Connect to a cluster or start one here, which a busy machine may need a second try for."""
     for last in (False, True):
         try:
-            with _importable():
+            with _importable(), _without_dashboard():
                 ray.init(address=address, log_to_driver=False, logging_level="ERROR", **options)
         except Exception as error:
             ray.shutdown()
@@ -172,6 +176,22 @@ def _start(ray: Any, address: str, options: dict[str, Any]) -> None:
                 raise SteplineError(f"Ray at {address!r} cannot be reached ({reason}); see engine.address") from error
         else:
             return
+
+
+@contextlib.contextmanager
+def _without_dashboard() -> Iterator[None]:
+    """Have Ray start no dashboard: it asks the metadata servers of three clouds, also where it is to report nothing.
+
+    include_dashboard=False leaves out its pages alone. Ray goes on without one, as where it cannot be started.
+    """
+    from ray._private import services
+
+    start = services.start_api_server
+    services.start_api_server = lambda *_, **__: (None, None)
+    try:
+        yield
+    finally:
+        services.start_api_server = start
 
 
 @contextlib.contextmanager
