@@ -97,7 +97,9 @@ class PositionalEncoding(nn.Module):  # type: ignore[misc]
             seconds = torch.arange(self.longest, device=device) < durations[:, None].floor()  # (B, 256)
             duration = self.duration(seconds.to(self.level.dtype))[:, None]  # (B, 1, D / 2)
             sines = torch.cat((sines, duration.expand(-1, sines.shape[1], -1)), dim=-1)  # (B, P, D)
-        return sines + torch.repeat_interleave(self.level, torch.tensor(lengths, device=device), dim=0)
+        return sines + torch.repeat_interleave(
+            self.level, torch.tensor(lengths, device=device), dim=0, output_size=sum(lengths)
+        )
 
 
 def sinusoidal_encoding(fraction: Tensor, width: int) -> Tensor:

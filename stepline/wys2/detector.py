@@ -170,7 +170,7 @@ def nce_loss(scores: Tensor, settings: ContrastSettings) -> Loss:
     if settings.rivals != "texts" and videos != 0:
         negatives.append(_sample_negatives(scores.T, videos))
     everything = torch.cat([own[:, None], *negatives], dim=1)  # (B, 1 + negatives)
-    return Loss((everything.logsumexp(1) - own).sum(), scores.new_tensor(float(len(own))))
+    return Loss((everything.logsumexp(1) - own).sum(), scores.new_full((), len(own)))
 
 
 def mil_nce_loss(scores: Tensor, *, released: bool) -> Loss:
@@ -187,7 +187,7 @@ def mil_nce_loss(scores: Tensor, *, released: bool) -> Loss:
         diagonal = torch.eye(b, dtype=torch.bool, device=scores.device)
         by_text = scores.transpose(0, 1).masked_fill(diagonal[:, :, None], -torch.inf).flatten(1)
     everything = torch.cat([by_clip, by_text], dim=1)  # (B, 2 B P)
-    return Loss((everything.logsumexp(1) - own.logsumexp(1)).sum(), scores.new_tensor(float(b)))
+    return Loss((everything.logsumexp(1) - own.logsumexp(1)).sum(), scores.new_full((), b))
 
 
 def _sample_negatives(scores: Tensor, count: int | None) -> Tensor:

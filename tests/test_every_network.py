@@ -1,0 +1,201 @@
+"""Every network runs on the device that it is given, its inputs with it, and gives what it gives on the CPU."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from pretend_gpu import GPU, OnGpu, pretend_gpu
+
+from stepline.device import set_device
+from stepline.training.settings import TrainSettings
+
+sys.path += [str(Path(__file__).parent / folder) for folder in ("nasva", "procx", "vision", "wys2")]
+SHORT = TrainSettings(epochs=2, batch=3, readers=0)
+RNG = np.random.default_rng(0)
+PICTURES = RNG.integers(0, 256, (2, 64, 80, 3), dtype=np.uint8)
+TEXTS = ["cut the banana", "fold the paper twice"]
+
+
+def minilm(folder):
+    from stepline.text import embed
+
+    return embed(TEXTS)
+
+
+def conse(folder):
+    from stepline.vision import VisionSettings, load_backbone
+
+    return encoded(load_backbone(VisionSettings()))
+
+
+def clip(folder):
+    pytest.importorskip("transformers")
+    from checkpoints import write_clip
+
+    from stepline.vision import VisionSettings, load_backbone
+
+    path = folder if (folder / "config.json").exists() else write_clip(folder)
+    return encoded(load_backbone(VisionSettings(backbone="clip", path=path)))
+
+
+def s3d(folder):
+    from stepline.vision.s3d import S3DBackbone, TextTower, WordDictionary
+    from stepline.vision.s3d_network import S3D, FoldedS3D
+
+    torch.manual_seed(0)
+    video, words = S3D().eval(), TextTower(4).eval()
+    backbone = S3DBackbone(
+        FoldedS3D(video.to(place())), words.to(place()), WordDictionary(["cut", "the", "fold"]), "tan"
+    )
+    still = RNG.__class__(np.random.PCG64(1)).integers(0, 256, (1, 2, 64, 64, 3), dtype=np.uint8)
+    return np.concatenate([backbone.encode_clips(still), backbone.encode_texts(TEXTS)])
+
+
+def encoded(backbone):
+    return np.concatenate([backbone.encode_images(PICTURES), backbone.encode_texts(TEXTS)])
+
+
+def place():
+    from stepline.device import current_device
+
+    return current_device().name
+
+
+def nasva(folder, **loss):
+    from aligner_samples import WIDTH, sample, tiny
+
+    from stepline.nasva.align import score_texts
+    from stepline.nasva.pseudo_labels import alignable_logits, alignment_matrices
+    from stepline.nasva.settings import AlignerLossSettings
+    from stepline.nasva.train import aligner_scorer, train_aligner
+    from stepline.records import FeatureSequence
+    from stepline.training.distributed import start_processes
+
+    samples = [sample(seed, seconds=20 + seed) for seed in range(4)]
+    settings = AlignerLossSettings(**loss)
+    network = train_aligner(
+        samples[:3], folder, model=tiny(alignability=True), loss=settings, settings=SHORT, device=start_processes(),
+        scorer=aligner_scorer(samples[3:], "recall", settings, lambda _: None),
+    )  # fmt: skip
+    features = FeatureSequence(RNG.__class__(np.random.PCG64(2)).normal(size=(30, WIDTH)).astype(np.float32), 1.0, "x")
+    fit = score_texts(network, features, samples[0].text)
+    labels = alignment_matrices(network, samples), alignable_logits(network, samples)
+    return np.concatenate([fit.scores.ravel(), fit.alignable, labels[0][1].ravel(), labels[1][0]])
+
+
+def procx(folder, form, kind, beam):
+    from small_network import VOCABULARY, sample, tiny
+
+    from stepline.procx.inference import VideoToDescribe, describe_many
+    from stepline.procx.settings import DescribeSettings, SearchSettings
+    from stepline.procx.train import soda_scorer, train_procx
+    from stepline.training.distributed import start_processes
+
+    samples = [sample("a"), sample("b", rows=20), sample("c", rows=9, steps=2, said=kind == "transformer")]
+    network = train_procx(
+        samples, folder, vocabulary=VOCABULARY, model=tiny(form, kind), settings=SHORT, device=start_processes(),
+        scorer=soda_scorer(samples[:1], lambda _: None),
+    )  # fmt: skip
+    settings = DescribeSettings(count=3, caption_weight=0.5, search=SearchSettings(beam=beam, longest=6))
+    videos = [VideoToDescribe(each.values, each.duration, each.duration) for each in samples]
+    steps = [step for found in describe_many(network, VOCABULARY, videos, settings) for step in found.steps]
+    return np.array([(step.spans[0].start, step.spans[0].end, step.score) for step in steps])
+
+
+def wys2(folder, score="cosine", **contrast):
+    from wys2_samples import pairs
+
+    from stepline.wys2.detector import score_pairs
+    from stepline.wys2.settings import ContrastSettings, DetectorSettings
+    from stepline.wys2.train import train_detector
+
+    settings = DetectorSettings(video_width=6, text_width=6, width=8, hidden=8, score=score, dropout=0.0)
+    network = train_detector(pairs(7), folder, detector=settings, contrast=ContrastSettings(**contrast), settings=SHORT)
+    return score_pairs(network, pairs(5, seed=1))
+
+
+def summarizer(folder):
+    from stepline.wys2.settings import SummarizerSettings
+    from stepline.wys2.summarizer import SegmentedVideo, predict_importance, train_summarizer
+
+    matters = np.array([0, 1, 0, 1, 0], np.float32)
+    rows = np.random.default_rng(3).normal(size=(3, 5, 6)).astype(np.float32)
+    samples = [SegmentedVideo(str(k), row, np.zeros((5, 0), np.float32), matters) for k, row in enumerate(rows)]
+    settings = SummarizerSettings(video_width=6, width=16, heads=2, layers=1, dropout=0.0)
+    network = train_summarizer(samples, folder, summarizer=settings, settings=SHORT)
+    return predict_importance(network, samples[0])
+
+
+def nearest_texts(folder):
+    from stepline.text_base.vectors import nearest_exact
+
+    rows = np.random.default_rng(4).normal(size=(50, 8)).astype(np.float32)
+    return nearest_exact(rows[:5], [(0, rows)], 3)[1]
+
+
+NETWORKS = {
+    "MiniLM": minilm,
+    "ConSE": conse,
+    "CLIP": clip,
+    "S3D": s3d,
+    "NaSVA, released loss": nasva,
+    "NaSVA, the paper's loss": lambda folder: nasva(folder, form="paper"),
+    "ProcX": lambda folder: procx(folder, "key-aware", "transformer", 1),
+    "ProcX, vanilla attention, beam": lambda folder: procx(folder, "vanilla", "transformer", 3),
+    "PDVC": lambda folder: procx(folder, "vanilla", "lstm", 1),
+    "WYS2": wys2,
+    "WYS2, negatives drawn": lambda folder: wys2(folder, negatives=3),
+    "WYS2, MIL-NCE": lambda folder: wys2(folder, objective="mil-nce"),
+    "WYS2, joint score": lambda folder: wys2(folder, "joint", objective="mil-nce-released"),
+    "summarizer": summarizer,
+    "text base": nearest_texts,
+}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_every_network_runs_on_the_device_that_it_was_given(name, tmp_path):
+    expected = NETWORKS[name](tmp_path / "cpu")
+    with pretend_gpu():
+        found = NETWORKS[name](tmp_path / "gpu")
+    assert isinstance(found, np.ndarray)
+    np.testing.assert_allclose(found, expected, atol=2e-3)
+
+
+def test_a_device_that_is_made_believe_tells_what_is_mixed():
+    with pretend_gpu():
+        layer = torch.nn.Linear(3, 4).to(GPU)
+        rows = torch.ones(2, 3)
+        assert isinstance(layer(rows.to(GPU)), OnGpu)
+        with pytest.raises(AssertionError, match="tensors of two devices"):
+            layer(rows)
+        with pytest.raises(RuntimeError, match="numpy"):
+            layer(rows.to(GPU)).detach().numpy()
+
+
+MIXED = (
+    "MiniLM",
+    "ConSE",
+    "CLIP",
+    "S3D",
+    "NaSVA, released loss",
+    "ProcX, vanilla attention, beam",
+    "WYS2",
+    "summarizer",
+)
+
+
+@pytest.mark.parametrize("name", MIXED)
+def test_every_network_infers_in_bf16(name, tmp_path):
+    expected = NETWORKS[name](tmp_path / "float32")
+    set_device("cpu", "bf16")
+    try:
+        found = NETWORKS[name](tmp_path / "bf16")
+    finally:
+        set_device()
+    assert found.dtype == expected.dtype
+    assert np.isfinite(found).all()
+    if name in ("MiniLM", "CLIP", "S3D"):  # unit rows
+        assert not np.array_equal(found, expected)
+        assert (found * expected).sum(1).min() > 0.999
