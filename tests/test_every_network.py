@@ -111,7 +111,8 @@ def wys2(folder, score="cosine", **contrast):
     from stepline.wys2.settings import ContrastSettings, DetectorSettings
     from stepline.wys2.train import train_detector
 
-    settings = DetectorSettings(video_width=6, text_width=6, width=8, hidden=8, score=score, dropout=0.0)
+    text = "frozen" if score == "dot" else "head"
+    settings = DetectorSettings(video_width=6, text_width=6, width=8, hidden=8, score=score, text=text, dropout=0.0)
     network = train_detector(pairs(7), folder, detector=settings, contrast=ContrastSettings(**contrast), settings=SHORT)
     return score_pairs(network, pairs(5, seed=1))
 
@@ -146,6 +147,7 @@ NETWORKS = {
     "ProcX, vanilla attention, beam": lambda folder: procx(folder, "vanilla", "transformer", 3),
     "PDVC": lambda folder: procx(folder, "vanilla", "lstm", 1),
     "WYS2": wys2,
+    "WYS2, frozen texts": lambda folder: wys2(folder, "dot"),
     "WYS2, negatives drawn": lambda folder: wys2(folder, negatives=3),
     "WYS2, MIL-NCE": lambda folder: wys2(folder, objective="mil-nce"),
     "WYS2, joint score": lambda folder: wys2(folder, "joint", objective="mil-nce-released"),
@@ -182,6 +184,7 @@ MIXED = (
     "NaSVA, released loss",
     "ProcX, vanilla attention, beam",
     "WYS2",
+    "WYS2, frozen texts",
     "summarizer",
 )
 

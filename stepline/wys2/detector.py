@@ -59,7 +59,7 @@ class Detector(nn.Module):  # type: ignore[misc]   # torch is untyped to mypy he
         clips, texts = self.encode_clips(batch), self.encode_texts(batch.text[:, 0])
         if self.joint is not None:
             return cast(Tensor, self.joint(clips[:, None], texts[:, None])[:, 0, 0])
-        return torch.einsum("bd,bd->b", *self._scaled(clips, texts))
+        return torch.einsum("bd,bd->b", *(each.float() for each in self._scaled(clips, texts)))
 
     def encode_clips(self, batch: ClipTextBatch) -> Tensor:
         """Return the clips' vectors (B, D), not normalised."""
