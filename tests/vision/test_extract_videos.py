@@ -177,3 +177,11 @@ def test_from_videos_to_a_trained_detector_by_commands_alone(tmp_path):
     (first,) = json.loads(trained.stdout.splitlines()[-1])["rounds"]
     assert 0 <= first["auc"] <= 1
     assert first["pairs"] >= 6
+    assert stepline("features", "check", tmp_path / "store").exit_code == 0
+    clips = [{"id": "a", "video": "v0.mp4", "span": {"start": 2.0, "end": 5.0}, "text": SAID[1]}]
+    (tmp_path / "clips.json").write_text(json.dumps(clips))
+    stepline(
+        "predict", "vnd", "--detector", tmp_path / "run", "--features", tmp_path / "store",
+        "--reference", tmp_path / "clips.json", "--out", tmp_path / "vnd.json",
+    )  # fmt: skip
+    assert np.isfinite(json.loads((tmp_path / "vnd.json").read_text())["a"])
