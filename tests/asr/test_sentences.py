@@ -31,6 +31,12 @@ def test_a_long_pause_ends_a_sentence_without_punctuation() -> None:
     assert texts([*words("cut the strip"), *words("now fold it", start=5.0)]) == ["cut the strip", "now fold it"]
 
 
+def test_where_full_stops_are_written_a_pause_before_a_small_letter_ends_nothing() -> None:
+    paused = [*words("Keep pressure"), *words("on the wound.", start=5.0), *words("Call for help", start=8.0)]
+    assert texts(paused) == ["Keep pressure on the wound.", "Call for help"]
+    assert texts([*words("Cut it"), *words("Then fold it.", start=5.0)]) == ["Cut it", "Then fold it."]
+
+
 def test_a_sentence_that_runs_on_is_cut_at_its_longest_pause() -> None:
     given = [*words("one two three four"), *words("five six seven eight", start=2.6)]
     assert texts(given, longest=3.0) == ["one two three four", "five six seven eight"]

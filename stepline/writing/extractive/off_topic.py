@@ -71,7 +71,14 @@ def off_topic_reason(clause: Clause, *, question: bool = False) -> str | None:
 
 def _talks_to_audience(clause: Clause) -> bool:
     words = _words(clause)
-    if clause.verb.lemma_ in AUDIENCE and clause.verb.lemma_ not in ("watch", "stay", "join", "follow", "like"):
+    if clause.verb.lemma_ in AUDIENCE and clause.verb.lemma_ not in (
+        "watch",
+        "stay",
+        "join",
+        "follow",
+        "like",
+        "support",
+    ):
         return True
     if clause.verb.lemma_ in AUDIENCE and (words & CHANNEL or not _objects(clause) or _objects(clause) & {"me", "us"}):
         return True
@@ -80,6 +87,8 @@ def _talks_to_audience(clause: Clause) -> bool:
     if clause.verb.lemma_ == "try" and words & {"recipe", "tutorial", "project"}:
         return True
     where = clause.verb.lemma_ in ("check", "visit", "leave", "click", "see", "find")
+    if clause.verb.lemma_ == "visit" and any(token.like_url for token in clause.verb.subtree):
+        return True
     below = where and bool(words & {"link", "links", "description", "below"})
     return bool(words & CHANNEL) or below or {"thumbs", "up"} <= words or {"like", "button"} <= words
 
@@ -92,10 +101,12 @@ def _is_about_me(clause: Clause) -> bool:
 def _tells(clause: Clause) -> bool:
     lemma = clause.verb.lemma_
     if lemma in TELLING:
-        return True
+        return not _asks_someone(clause)
     words = _words(clause)
     return (
-        (lemma == "walk" and "you" in words)
+        bool(lemma in ("follow", "use", "try", "learn") and _objects(clause) & {"step", "steps", "tip", "tips"})
+        or (lemma == "check" and "out" in words and bool(words & TODAY))
+        or (lemma == "walk" and "you" in words)
         or (lemma == "take" and "look" in words)
         or (lemma in ("keep", "bear") and "mind" in words)
         or (
@@ -109,8 +120,23 @@ def _tells(clause: Clause) -> bool:
     )
 
 
+def _asks_someone(clause: Clause) -> bool:
+    """Tell whether somebody who stands by is to be asked to do something: "ask someone to call for help"."""
+    asked = {
+        child.lower_ for child in clause.verb.children if child.dep_ in ("dobj", "dative") and child.i > clause.verb.i
+    }
+    does = any(child.dep_ in ("xcomp", "ccomp", "advcl") and child.i > clause.verb.i for child in clause.verb.children)
+    return clause.verb.lemma_ in ("ask", "tell") and does and not asked & {"me", "us", "you"}
+
+
 def _is_state(clause: Clause) -> bool:
     lemma = clause.verb.lemma_
+    if lemma == "aim" and not any(child.dep_ == "dobj" for child in clause.verb.children):
+        return True  # "aim for 20": how much, not what
+    if lemma == "come" and clause.voice == "order" and _words(clause) & {"up", "down", "forward"}:
+        return False
+    if lemma == "find" and _objects(clause) & {"yourself", "yourselves"}:
+        return True
     if lemma == "be":
         return not (clause.voice == "order" and "careful" in _words(clause))
     if lemma not in STATES:

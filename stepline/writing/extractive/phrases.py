@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from stepline.writing.extractive.clauses import CLAUSE_TAKERS, Clause, acts_on_something
+from stepline.writing.extractive.clauses import CLAUSE_TAKERS, RELATIVES, Clause, acts_on_something
 from stepline.writing.extractive.english import verbs, word_set
 from stepline.writing.extractive.pronouns import INDEFINITE, PRONOUNS
 
@@ -58,7 +58,7 @@ def _belongs(verb: "Token", child: "Token") -> bool:
     if child.dep_ == "advcl":
         return _keeps(child)
     if child.dep_ == "ccomp":
-        return verb.lemma_ in CLAUSE_TAKERS
+        return verb.lemma_ in CLAUSE_TAKERS or any(deep.lower_ in RELATIVES for deep in child.subtree)
     return True
 
 
@@ -139,6 +139,8 @@ def _is_aside(token: "Token", head: "Token") -> bool:
         return False
     if token.dep_ in ("relcl", "intj", "parataxis"):
         return True
+    if token.lower_ == "so" and any(child.dep_ == "nsubj" for child in token.head.children):
+        return False  # "so your knees line up"
     if token.dep_ == "advmod" and token.lower_ in HOLLOW_ADVERBS and token.head.pos_ in ("VERB", "AUX", "ADP"):
         return token.head.pos_ != "ADP" or token.lower_ not in ("here", "there")
     if token.dep_ == "appos":

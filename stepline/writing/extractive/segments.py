@@ -12,7 +12,9 @@ from functools import cache, cached_property
 
 from stepline.writing.extractive.english import verbs, word_set
 
-# pattern -> words put in its place. Order matters: the earlier row wins, longer frames come first.
+NUMBER = r"one|two|three|four|five|six|seven|eight|nine|ten|\d+"
+
+# Patterns and the words put in their place. Order matters: the earlier row wins, longer frames come first.
 REWRITES: tuple[tuple[str, str], ...] = (
     # contractions of speech
     (r"(?:gonna|gunna)", "going to"),
@@ -23,6 +25,7 @@ REWRITES: tuple[tuple[str, str], ...] = (
     (r"(?:um+|uh+|erm?|hmm+|mm+|ah|oh)", ""),
     (r"(?:just|actually|basically|literally|simply|obviously|honestly|definitely|really|kinda|sorta|please)", ""),
     (r"(?:kind|sort) of", ""),
+    (r"for one thing", ""),
     (r"(?:i mean(?=,)|you know(?=,)|if you will|like i said|as i said|as you can see|you guys(?=,)|pretty much)", ""),
     (r"like (?:this|that|so)(?=,|$)", ""),
     (r"(?:over|right|up|down) (?:here|there)", ""),
@@ -30,14 +33,16 @@ REWRITES: tuple[tuple[str, str], ...] = (
     (r"(?:come|go) (?:on )?(?:in|over|up|down|back) (?:here )?and", ""),
     # "what you want to do is", "all you need to do here is to", "the first thing we're going to do is we're going to"
     (
-        r"(?:all|what|(?:and |so )?the (?:\w+ )?(?:thing|step|part))(?: that)? (?:you|we|i)"
-        r"(?:'ll|'re|'m|'ve|'d| will| are| am| have| would)?(?: (?:need|want|have|like|going|got|do))?(?: to)?(?: do)?"
+        r"(?:all|what|(?:and |so )?the (?:\w+ )?(?:thing|step|part))(?: that)? (?:you|we|i|he|she|they)"
+        r"(?:'ll|'re|'m|'ve|'d| will| are| am| have| would)?"
+        r"(?: (?:needs?|wants?|have|has|like|going|got|do))?(?: to)?(?: do)?"
         r"(?: (?:here|now|next|first|then))?(?: with (?:it|this|that|them))? is(?: that)?"
         r"(?: (?:you|we|i)(?:'ll|'re|'m| will)?(?: (?:need|want|have|going))?(?= to))?(?: to)?(?= VERB)",
         "you",
     ),
     (
-        r"(?:the|your|our|my) (?:first|next|last|final|second|third) (?:thing|step|part|job|move)(?: here)? is"
+        r"(?:(?:the|your|our|my) (?:first|next|last|final|second|third) (?:thing|step|part|job|move)(?: here)?"
+        rf"|(?:step|number) (?:{NUMBER})) is"
         r"(?: going)? to",
         "you",
     ),
@@ -70,6 +75,7 @@ OPENERS: tuple[str, ...] = (
     r"(?:after that|from there|from here|at this point|at the end|once again|in the meantime|meanwhile)(?=,)",
     r"(?:to (?:get started|start|begin)(?: off| with)?|(?:my|the|your) (?:next|last|first) step)(?=,)",
     r"to do (?:this|that|it|so)",
+    rf"(?:step|number) (?:{NUMBER})(?! (?:is|of|to|through|and)\b)",
     r"(?:guys|everybody|everyone|you guys)(?=,)",
 )
 
@@ -102,12 +108,20 @@ ORDER_VERBS = word_set(
     hit grab pick take add put set turn go hold spread pour stir mix hover navigate apply enter
     """
 )
+# How a body moves, said after the verb alone: "land soft", "lean forward".
+MANNERS = word_set(
+    """
+    soft high low slow fast hard tight still deep wide forward forwards backward backwards upward upwards downward
+    downwards sideways up down back out
+    """
+)
 NEVER_ORDERS = word_set(
     """
     the a an i we you it is are was were be been can will would may might must could should do does did have has
     had there here now then so that this what who how why while like out in on up down over as just well both
     """
 )
+QUESTIONS = word_set("what how why who where which")
 TELLERS = word_set("then next now finally first second third lastly")  # they tell an order of doing
 OPENING = TELLERS | word_set("after that")  # openers that may still stand before a verb
 # After these a base form is no order: it has a subject, an auxiliary, or is a noun.
@@ -273,7 +287,7 @@ def _at_joints(words: Sequence[SpokenWord]) -> Iterator[list[SpokenWord]]:
     """Cut where a new main clause with its own subject begins: "..., and you", "then we're", "now I'm"."""
     part: list[SpokenWord] = []
     for i, word in enumerate(words):
-        if part and (_begins_clause(part, word) or _goes_on(part, words[i : i + 2])):
+        if part and (_begins_clause(part, word) or _goes_on(part, words[i : i + 3])):
             yield part
             part = []
         part.append(word)
@@ -282,20 +296,40 @@ def _at_joints(words: Sequence[SpokenWord]) -> Iterator[list[SpokenWord]]:
 
 
 def _goes_on(part: Sequence[SpokenWord], after: Sequence[SpokenWord]) -> bool:
-    """Tell whether a further order follows an "and" or a comma: "go up to Edit and | choose Transform"."""
-    verb = after[0]
+    """Tell whether a further order follows an "and", a comma or ", so": "go up to Edit and | choose Transform"."""
+    if after[0].bare.endswith("ly"):
+        after = after[1:]  # "gently tap your fingers"
+    if not after or not _orders(after[0]) or after[0].bare in ("let", "and"):
+        return False
+    verb, named = after[0].bare, len(after) > 1 and after[1].bare in NAMERS
+    if part[-1].bare == "so":
+        return named and len(part) > 1 and part[-2].text.endswith(",")
     joined = part[-1].bare == "and"
-    if not (joined or part[-1].text.endswith(",")) or not _orders(verb) or verb.bare in ("let", "and"):
-        return False
-    if not (verb.bare in ORDER_VERBS or (len(after) > 1 and after[1].bare in NAMERS)):
-        return False
     before = part[:-1] if joined else part
-    return len(before) > 2 and not _waits_for_object(before) and _tells_to_do(before)
+    if not (joined or part[-1].text.endswith(",")):
+        return False
+    moves = not joined and len(after) > 1 and after[1].bare in MANNERS
+    if not (verb in ORDER_VERBS or named or moves) or _waits_for_object(before):
+        return False
+    return (_tells_to_do(before) and (moves or len(before) > 2)) or (
+        (named or moves) and _tells_nothing(before, joined)
+    )
+
+
+def _tells_nothing(part: Sequence[SpokenWord], joined: bool) -> bool:
+    """Tell whether no verb, or before a comma only what a thing is, precedes an order: "last is tapping, | tap"."""
+    words = [word.bare for word in part if word.bare not in JOINTS | OPENING]
+    if not words or words[0] in INTRODUCERS or any(word in SUBJECTS for word in words):
+        return False
+    be = {"is", "are"} & set(words) if words[0] not in QUESTIONS else set()
+    return (bool(be) and not joined) or not (
+        be or any(word in verbs() or word.endswith(("s", "ed", "n't")) for word in (words[1:] or words))
+    )
 
 
 def _waits_for_object(part: Sequence[SpokenWord]) -> bool:
     """Tell whether the part ends in a verb that shares the next one's object: "you peel | and slice the potatoes"."""
-    before = part[-2].bare
+    before = part[-2].bare if len(part) > 1 else ""
     return part[-1].bare in verbs() and (before in SUBJECTS | {"to", "and"} or part[-1].bare in ORDER_VERBS)
 
 
@@ -311,7 +345,11 @@ def _tells_to_do(part: Sequence[SpokenWord]) -> bool:
 
 def _begins_clause(part: Sequence[SpokenWord], word: SpokenWord) -> bool:
     """Tell whether `word` is the subject of a new main clause after what was said so far."""
-    if word.bare not in SUBJECTS or part[-1].bare not in JOINTS or len(part) < 3:
+    if word.bare not in SUBJECTS or len(part) < 3:
+        return False
+    if part[-1].text.endswith(",") and part[-1].bare not in JOINTS:  # "..., and soon enough, | you"
+        return bool({"and", "but"} & {w.bare for w in part[-4:-1]}) and part[0].bare not in INTRODUCERS
+    if part[-1].bare not in JOINTS:
         return False
     paused = part[-2].bare in JOINTS or part[-2].text.endswith(",")
     if part[-1].bare in ("so", "or") and "'" not in word.bare and not paused:
@@ -351,7 +389,7 @@ def _ordered(segment: Segment) -> Segment:
     verb, after = (rest[0], rest[1:]) if adverb else (first, rest)
     if not _orders(verb) or verb.text.endswith(","):
         return segment
-    if not after or (after[0].bare not in AFTER_ORDER and verb.bare not in ORDER_VERBS):
+    if not after or not (_follows_order(after[0]) or verb.bare in ORDER_VERBS):
         return segment
     lowered = (replace(first, text=first.text.lower()), *rest)
     return replace(segment, words=(SpokenWord("you", first.index), *lowered), ordered=True)
@@ -375,6 +413,10 @@ def _free(before: SpokenWord, verb: SpokenWord, after: SpokenWord, i: int) -> bo
         return after.bare in AFTER_ORDER or verb.bare in ORDER_VERBS
     plainly = verb.bare in ORDER_VERBS and (after.bare in NAMERS or verb.bare == "go")
     return i >= 2 and plainly and before.bare not in BINDERS and not before.bare.endswith("n't")
+
+
+def _follows_order(word: SpokenWord) -> bool:
+    return word.bare in AFTER_ORDER | MANNERS or word.bare.endswith("ly")
 
 
 def _orders(word: SpokenWord) -> bool:

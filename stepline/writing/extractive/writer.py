@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from stepline.records import Rejected, Sentence, Span, Step, Transcript
 from stepline.writing.extractive.clauses import Clause, find_clauses
 from stepline.writing.extractive.english import looks_english, parse, word_set
-from stepline.writing.extractive.off_topic import QUIET, off_topic_reason
-from stepline.writing.extractive.phrases import Phrase, imperative_phrase, is_rest
+from stepline.writing.extractive.off_topic import NO_ACTION, QUIET, off_topic_reason
+from stepline.writing.extractive.phrases import COMPLETE, Phrase, imperative_phrase, is_rest
 from stepline.writing.extractive.pronouns import Mentions, mentions_before, mentions_in, mentions_of
 from stepline.writing.extractive.segments import Segment, split_into_segments
 from stepline.writing.types import WrittenSteps
@@ -116,7 +116,7 @@ def _read(piece: Segment, doc: "Doc", transcript: Transcript, mentions: Mentions
         if before := mentions_before(clause.verb):
             mentions.add(piece.sentence, before)
         worded = imperative_phrase(clause, lambda pronoun: mentions.resolve(pronoun, piece.sentence))
-        reason = off_topic_reason(clause, question=piece.question) or _beside_the_point(clause, piece)
+        reason = off_topic_reason(clause, question=piece.question) or _beside_the_point(clause, worded, piece)
         if reason is None:
             yield _step(worded, piece, transcript.sentences[piece.sentence])
         elif reason not in QUIET:
@@ -127,8 +127,10 @@ def _read(piece: Segment, doc: "Doc", transcript: Transcript, mentions: Mentions
         mentions.add(piece.sentence, named)
 
 
-def _beside_the_point(clause: Clause, piece: Segment) -> str | None:
+def _beside_the_point(clause: Clause, worded: Phrase, piece: Segment) -> str | None:
     """Refuse a gerund that opens the transcript (it names the whole video) and what an "or" threatens with."""
+    if clause.voice in ("you", "we", "i") and " " not in worded.text and clause.verb.lemma_ not in COMPLETE:
+        return NO_ACTION  # "you rest", "we'll check in"
     if clause.voice == "title" and piece.sentence == 0:
         return "the title of the video"
     return "what happens otherwise" if piece.otherwise else None
