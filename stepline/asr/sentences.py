@@ -21,9 +21,9 @@ def split_sentences(words: Sequence[Word], *, pause: float, longest: float) -> l
     """Return the sentences that the words make, in order.
 
     A sentence ends at a full stop that is no abbreviation or decimal point, at a pause of `pause` seconds, and, where
-    it runs on past `longest` seconds, at its longest pause. In words with full stops a pause before a small letter ends
-    nothing: "keep pressure ... on the wound". A sentence spans its timed words; one without any is left out. Words
-    carry the space before them.
+    it runs on past `longest` seconds, at its longest pause. In words with full stops a pause without a comma and before
+    a small letter ends nothing: "keep pressure ... on the wound". A sentence spans its timed words; one without any is
+    left out. Words carry the space before them.
     """
     timed = order_word_times([word for word in words if word.text.strip()])
     pairs = list(zip(timed, [*timed[1:], None], strict=False))
@@ -32,8 +32,8 @@ def split_sentences(words: Sequence[Word], *, pause: float, longest: float) -> l
     for word, following in pairs:
         groups[-1].append(word)
         paused = following is not None and _silence(word, following) >= pause
-        goes_on = punctuated and following is not None and following.text.strip()[:1].islower()
-        if following is None or ends_sentence(word.text, following.text) or (paused and not goes_on):
+        joined = following is not None and word.text.strip()[-1:].isalnum() and following.text.strip()[:1].islower()
+        if following is None or ends_sentence(word.text, following.text) or (paused and not (punctuated and joined)):
             groups.append([])
     parts = [part for group in groups if group for part in _split_long(group, longest)]
     return [sentence for part in parts if (sentence := _sentence(part)) is not None]

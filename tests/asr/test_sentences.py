@@ -35,6 +35,7 @@ def test_where_full_stops_are_written_a_pause_before_a_small_letter_ends_nothing
     paused = [*words("Keep pressure"), *words("on the wound.", start=5.0), *words("Call for help", start=8.0)]
     assert texts(paused) == ["Keep pressure on the wound.", "Call for help"]
     assert texts([*words("Cut it"), *words("Then fold it.", start=5.0)]) == ["Cut it", "Then fold it."]
+    assert texts([*words("Cut it,"), *words("and fold it.", start=5.0)]) == ["Cut it,", "and fold it."]
 
 
 def test_a_sentence_that_runs_on_is_cut_at_its_longest_pause() -> None:
