@@ -312,9 +312,15 @@ def write_howto100m(folder, videos):
 
     table = "video_id,category_1,category_2,rank,task_id\n"
     table += "".join(f"{video.id},Food and Entertaining,Recipes,{n},{n % 2}\n" for n, video in enumerate(videos))
-    write(folder / "howto100m" / "HowTo100M_v1.csv", table)
-    write(folder / "howto100m" / "task_ids.csv", "0\tCook a Salad\n1\tCook a Stew\n")
+    for kind in ("howto100m", "howto100m_captions"):
+        write(folder / kind / "HowTo100M_v1.csv", table)
+        write(folder / kind / "task_ids.csv", "0\tCook a Salad\n1\tCook a Stew\n")
     write(folder / "howto100m" / "caption.json", captions(videos))
+    for video in videos:
+        file = io.StringIO()
+        rows = [("start", "end", "text"), *((start, end, text) for text, start, end in video.narration)]
+        csv.writer(file, lineterminator="\n").writerows(rows)
+        write(folder / "howto100m_captions" / f"{video.id}.csv", file.getvalue())
     write_s3d_rows(folder / "howto100m_s3d_features", videos)
     (folder / "all-mpnet-base-v2").symlink_to(find_weights("minilm"))  # the same layout, and small
     file = io.StringIO()

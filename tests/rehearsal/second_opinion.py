@@ -140,14 +140,19 @@ def crosstask(predictions, reference, subset=None):
 
 def soda(predictions, reference, subset=None, *, meteor):
     """Return the F of SODA c and d, means over videos. meteor: (reference, hypothesis) pairs to a score each."""
-    truth, results, scores = load(reference), load(predictions)["results"], {"c": [], "d": []}
-    for id, one in truth.items():
+    results, rows = load(predictions)["results"], []
+    for id, one in load(reference).items():
         wanted = sorted(zip(one["timestamps"], one["sentences"], strict=True), key=lambda row: row[0][0])
-        told = sorted(((row["timestamp"], row["sentence"]) for row in results[id]), key=lambda row: row[0][0])
+        rows.append(
+            (wanted, sorted(((row["timestamp"], row["sentence"]) for row in results[id]), key=lambda row: row[0][0]))
+        )
+    # the official program calls METEOR with the prediction as the reference
+    worth = iter(meteor([(said, true) for wanted, told in rows for _, true in wanted for _, said in told]))
+    scores = {"c": [], "d": []}
+    for wanted, told in rows:
         iou = np.array([[segment_iou(a, b) for b, _ in told] for a, _ in wanted])
-        # the official program calls METEOR with the prediction as the reference
-        worth = meteor([(said, true) for _, true in wanted for _, said in told])
-        for kind, table in (("c", iou * np.reshape(worth, iou.shape)), ("d", iou)):
+        fit = np.array([[next(worth) for _ in told] for _ in wanted])
+        for kind, table in (("c", iou * fit), ("d", iou)):
             total = best_in_order(table)
             precision, recall = total / len(told), total / len(wanted)
             scores[kind].append(2 * precision * recall / (precision + recall) if total else 0.0)
@@ -188,8 +193,14 @@ def official_meteor(pairs):
     before = os.environ["PATH"]
     os.environ["PATH"] = f"{Path(JAVA).parent}{os.pathsep}{before}"
     try:
-        columns = [{n: [{"caption": pair[side]}] for n, pair in enumerate(pairs)} for side in (0, 1)]
+        # as SODA does before: what is not ASCII becomes a space
+        plain = [["".join(c if c.isascii() else " " for c in text) for text in pair] for pair in pairs]
+        columns = [{n: [{"caption": pair[side]}] for n, pair in enumerate(plain)} for side in (0, 1)]
         references, hypotheses = (PTBTokenizer().tokenize(column) for column in columns)
-        return Meteor().compute_score(references, hypotheses)[1]
+        program = Meteor()
+        scores = program.compute_score(references, hypotheses)[1]
+        for pipe in (program.meteor_p.stdout, program.meteor_p.stderr):
+            pipe.close()
+        return scores
     finally:
         os.environ["PATH"] = before

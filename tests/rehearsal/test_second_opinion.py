@@ -43,14 +43,27 @@ def test_ht_step_as_its_evaluator_scores_it(case, tmp_path):
     assert opinion.ht_step(tmp_path / "answer.csv", tmp_path)["mAP"] == pytest.approx(given["mAP_activity_grouped"])
 
 
-def test_soda_as_its_program_scores_it(case, tmp_path):
-    truth, given, official = case("yc2_ground_truth"), case("yc2_predictions")["results"], case("yc2_soda")["fujiso"]
-    both = [id for id in truth if given.get(id)]
+@pytest.fixture
+def captions(case, tmp_path):
+    """Predictions and references of the videos in both, and what SODA's program gave for them."""
+    truth, told, official = case("yc2_ground_truth"), case("yc2_predictions")["results"], case("yc2_soda")["fujiso"]
+    both = [id for id in truth if told.get(id)]
     (tmp_path / "truth.json").write_text(json.dumps({id: truth[id] for id in both}))
-    (tmp_path / "answer.json").write_text(json.dumps({"results": {id: given[id] for id in both}}))
-    files = tmp_path / "answer.json", tmp_path / "truth.json"
+    (tmp_path / "answer.json").write_text(json.dumps({"results": {id: told[id] for id in both}}))
+    scores = {f"SODA_{kind}": official[kind]["overall_precision_recall_f1"][2] for kind in "cd"}
+    return (tmp_path / "answer.json", tmp_path / "truth.json"), scores
+
+
+def test_soda_as_its_program_scores_it(captions):
+    files, official = captions
     found = opinion.soda(*files, meteor=lambda pairs: np.zeros(len(pairs)))
-    assert found["SODA_d"] == pytest.approx(official["d"]["overall_precision_recall_f1"][2], abs=1e-6)
+    assert found["SODA_d"] == pytest.approx(official["SODA_d"], abs=1e-6)
+
+
+@pytest.mark.slow
+def test_soda_with_the_program_of_meteor(captions):
+    files, official = captions
+    assert opinion.soda(*files, meteor=opinion.official_meteor) == pytest.approx(official, abs=1e-6)
 
 
 def test_two_segments_in_order_by_hand():
