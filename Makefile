@@ -20,7 +20,7 @@ test-slow: setup-dev   ## the slow ones: fuzzing, a real language model, other l
 	$(BIN)/python -m pytest -m slow
 
 rehearsal: setup-dev   ## the papers' numbers as docs/reproduce.md types them, on made files in the official layouts
-	$(BIN)/python -m pytest tests/rehearsal -m "slow or not slow" -k "whole or opinion" -s
+	$(BIN)/python -m pytest tests/rehearsal -m "slow or not slow" -k "not small" -n auto -rP
 
 check: lint test       ## what CI runs
 

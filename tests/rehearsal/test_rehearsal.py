@@ -90,7 +90,7 @@ class Walk:
             self._submit(given(words)["out"], given(words)["subset"])
 
     def _process(self, words):
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "STEPLINE_CONFIG": "", "OMP_NUM_THREADS": "2"}
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "STEPLINE_CONFIG": "", "OMP_NUM_THREADS": "1"}
         command = [sys.executable, "-m", "stepline", *words]
         done = subprocess.run(command, cwd=self.folder, env=environment, capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"stepline {shlex.join(words)}\n{done.stderr[-3000:]}"
