@@ -58,6 +58,15 @@ JOBS = (
      '"export"]'),
     STEPS,
 )  # fmt: skip
+# What the golden files' cases do not run.
+OTHERS = (
+    JOBS[2],
+    *(("curate", *command) for command in (("status", "data"), ("report", "data"), ("audit", "data", "--table"))),
+    ("doctor",), ("datasets",), ("transcribe", "demo.mp4"),
+    ("describe", "media/small.mp4", "--model", "networks/procx.safetensors", "--backbone", "conse", "--out", "told"),
+    ("excluded", "youcook2=references/youcook2.json", "--out", "excluded.txt"),
+    ("features", "extract", "media/small.mp4", "--out", "extracted"),
+)  # fmt: skip
 PREDICTION = ("predict", "ht-step", "--aligner", "networks/aligner.safetensors", "--features", "features",
               "--reference", "references/htstep", "--out", "answers.json")  # fmt: skip
 
@@ -118,6 +127,11 @@ def test_the_main_job_and_a_prediction_need_no_network(folder):
 @pytest.mark.parametrize("case", test_golden.CASES)
 def test_every_command_of_the_golden_files_asks_for_no_address(folder, case):
     assert addresses_asked(folder, "-c", CASE, case, folder) == []
+
+
+@pytest.mark.slow
+def test_the_other_commands_ask_for_no_address(folder):
+    assert addresses_asked(folder, "-c", COMMANDS, json.dumps(OTHERS), LIFE) == []
 
 
 @pytest.mark.slow

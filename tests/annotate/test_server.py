@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import quote
 
 import pytest
@@ -113,6 +114,16 @@ def test_idle_connections_keep_nobody_out(server, monkeypatch):
     assert ask(server, "GET", "/")[0].status == 200
     assert [received(connection) for connection in idle[:35]] == [b""] * 35  # ended for those that came after them
     for connection in idle[35:]:
+        connection.close()
+
+
+def test_many_requests_at_once_are_answered_beside_idle_connections(server, monkeypatch):
+    monkeypatch.setattr("stepline.annotate.local_server.CONNECTIONS", 12)
+    idle = [connected(server) for _ in range(30)]
+    with ThreadPoolExecutor(4) as threads:
+        replies = list(threads.map(lambda _: ask(server, "GET", "/next?annotator=ann")[0].status, range(120)))
+    assert replies == [200] * 120
+    for connection in idle:
         connection.close()
 
 
