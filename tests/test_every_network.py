@@ -165,6 +165,20 @@ def test_every_network_runs_on_the_device_that_it_was_given(name, tmp_path):
     np.testing.assert_allclose(found, expected, atol=2e-3)
 
 
+def test_a_network_from_a_file_lies_on_the_device(tmp_path):
+    from aligner_samples import released_layout, tiny
+
+    from stepline.device import device_of
+    from stepline.nasva.checkpoint import load_aligner, write_aligner
+    from stepline.nasva.model import Aligner
+
+    own, released = tmp_path / "aligner.safetensors", tmp_path / "released.pth"
+    write_aligner(Aligner(tiny()), own)
+    torch.save(released_layout(Aligner(tiny(width=64, heads=8))), released)
+    with pretend_gpu():
+        assert [device_of(load_aligner(path).aligner).type for path in (own, released)] == [GPU, GPU]
+
+
 def test_a_device_that_is_made_believe_tells_what_is_mixed():
     with pretend_gpu():
         layer = torch.nn.Linear(3, 4).to(GPU)

@@ -1,8 +1,9 @@
 """Speech recognition of a stream of sound: windows, words, sentences, and which of them are believed."""
 
 import logging
+import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
@@ -46,6 +47,9 @@ def transcribe(blocks: Iterable[AudioBlock], settings: AsrSettings = DEFAULTS) -
     windows = windower.windows(blocks)
     while some := list(islice(windows, recogniser.at_once)):
         reads = recogniser.read_many(some)
+        unread = {k: rest for k, window in enumerate(some[:-1]) if (rest := _unread(window, reads[k], settings))}
+        for k, further in zip(unread, recogniser.read_many(list(unread.values())) if unread else (), strict=True):
+            reads[k] = replace(reads[k], words=(*reads[k].words, *further.words))
         words = [word for read in reads for word in read.words]
         sentences = split_sentences(words, pause=settings.pause, longest=settings.longest)
         resume = _resume([each for each in sentences if each.span.end > some[-1].start], some[-1], settings)
@@ -65,6 +69,17 @@ def transcribe(blocks: Iterable[AudioBlock], settings: AsrSettings = DEFAULTS) -
     log.info("heard %d sentences, left out %d", len(kept), len(dropped))
     whole = Transcript(language=language, sentences=tuple(in_order), recogniser=recogniser.name)
     return TranscriptionResult(whole, tuple(dropped))
+
+
+def _unread(window: AudioWindow, read: WindowTranscript, settings: AsrSettings) -> AudioWindow | None:
+    """Return what follows the last word read, where so much is said in it that the reading must have ended early."""
+    if not read.words or read.words[-1].span is None:
+        return None
+    first = math.ceil((read.words[-1].span.end - window.start) * SAMPLE_RATE / FRAME)
+    voice = window.voice[first:]
+    if float((voice >= settings.voice).sum()) * FRAME / SAMPLE_RATE <= UNREAD_SPEECH:
+        return None
+    return AudioWindow(window.start + first * FRAME / SAMPLE_RATE, window.samples[first * FRAME :], voice, last=True)
 
 
 def _evidence(sentence: Sentence, windows: Sequence[AudioWindow], reads: Sequence[WindowTranscript]) -> SpeechEvidence:

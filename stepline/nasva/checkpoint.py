@@ -14,6 +14,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from stepline.device import current_device
 from stepline.errors import ModelError
 from stepline.nasva.calibration import Calibration, calibration_path, read_calibration
 from stepline.nasva.model import Aligner, sine_positions
@@ -140,7 +141,7 @@ def _read(file: Path) -> tuple[FeatureSpace | None, Aligner]:
     settings, weights = import_official(file)
     aligner = Aligner(settings)
     aligner.load_state_dict(weights)
-    aligner.eval()
+    aligner.to(current_device().name).eval()
     return RELEASED_SPACE, aligner
 
 

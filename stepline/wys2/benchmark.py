@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from stepline.device import current_device, device_of
 from stepline.errors import DatasetError, ModelError, SteplineError
 from stepline.media import probe
 from stepline.records import FeatureSequence, Matrix, Span
@@ -166,9 +167,9 @@ def score_seconds(network: Detector, features: Seen, vectors: Matrix) -> Matrix:
     around = [Span(max(0.0, middle - SHORTEST / 2), float(middle) + SHORTEST / 2) for middle in middles]
     pairs = [seen_pair(network, "", features, span, vectors[:1]) for span in around]
     at_once = clips_at_once(network)
-    device = next(network.parameters()).device
+    device = device_of(network)
     network.eval()
-    with torch.inference_mode():
+    with torch.inference_mode(), current_device().autocast():
         texts = network.encode_texts(torch.from_numpy(np.ascontiguousarray(vectors, dtype=np.float32)).to(device))
         parts = []
         for first in range(0, len(pairs), at_once):
