@@ -22,6 +22,7 @@ from stepline.asr.sentences import ends_sentence, split_sentences
 from stepline.asr.settings import AsrSettings
 from stepline.asr.transcribe import DEFAULTS, LONGEST_TEXT, TranscriptionResult
 from stepline.errors import CaptionError
+from stepline.limits import CUE, WORDS
 from stepline.records import Rejected, Span, Transcript, Word
 
 SHORTEST = 0.2  # s; a cue shown no longer is an artefact of rolling captions (TAN)
@@ -42,6 +43,8 @@ def read_captions(
     cues, dropped = _usable_cues(_read_cues(Path(path), video_id))
     plain = repair_rolling_captions([cue for cue in cues if not cue.words])
     cues = sorted([*plain, *(cue for cue in cues if cue.words)], key=lambda cue: (cue.start or 0.0, cue.end or 0.0))
+    if sum(len(cue.words) or cue.text.count(" ") + 1 for cue in cues) > WORDS:
+        raise CaptionError(f"{path}: more than {WORDS} words, which no video says; cut this video's part out of it")
     groups = [list(cue.words) or _interpolate_words(cue) for cue in cues]
     words = [word for group in groups for word in group]
     stops = sum(ends_sentence(word.text) for word in words)
@@ -75,6 +78,8 @@ def _usable_cues(cues: Sequence[Cue]) -> tuple[list[Cue], list[Rejected]]:
         reason = unusable_time_reason(cue)
         if reason is None and length <= SHORTEST:
             reason = f"shown for {length:.2f} s; nothing is said in {SHORTEST} s"
+        if len(said) > CUE:
+            reason = f"it has more than {CUE} characters"
         if not any(letter.isalnum() for letter in said):
             reason = "a sound, not speech"
         if not cue.text.strip():

@@ -22,6 +22,7 @@ from stepline.records import Span, Status, Step
 
 ROUNDS = 20  # of the competition for seconds, each half the way; it settles in fewer
 LEAST_FREE = 1e-3  # a second is never wholly taken
+LEAST_PRODUCT = 1e-200  # below which the product of what is free is taken in logarithms, far from a float's own end
 SPREAD = 0.5  # of the logarithm of a shown span's length within one video; WhenAct's over all videos is 1.0
 
 Flags: TypeAlias = npt.NDArray[np.bool_]
@@ -80,9 +81,17 @@ def fuse(
 
 
 def probability_unclaimed(held: Array, score: Array) -> Array:
-    """Return (K, T): P(no other step is being shown at t); held: occupancy (K, T), score: P(shown), (K,)."""
+    """Return (K, T): P(no other step is being shown at t); held: occupancy (K, T), score: P(shown), (K,).
+
+    Of thousands of steps it is less than a float can hold: then each row is told up to a factor of its own.
+    """
     absent = np.maximum(1 - held * score[:, None], LEAST_FREE)
-    return np.asarray(absent.prod(axis=0) / absent)
+    product = absent.prod(axis=0)
+    if product.size and product.min() < LEAST_PRODUCT:
+        logarithm = np.log(absent)
+        others = logarithm.sum(axis=0) - logarithm
+        return np.asarray(np.exp(others - others.max(axis=1, keepdims=True)))
+    return np.asarray(product / absent)
 
 
 def _normalised(rows: Array) -> Array:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stepline.errors import CaptionError, MediaError, SettingsError, SteplineError, StoreError
+from stepline.limits import LINES, TEXTS, LimitError, read_limited
 from stepline.pipeline.networks import Networks, fingerprint, load_networks
 from stepline.pipeline.request import Request, StepsSettings
 from stepline.pipeline.understand import NO_SOUND, StepsResult, recognise_speech, understand
@@ -321,7 +322,9 @@ def read_texts(path: Path) -> tuple[str, ...]:
     Raises SettingsError when the file cannot be read as text or holds no line.
     """
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = read_limited(path, LINES).decode("utf-8-sig")
+    except LimitError as error:
+        raise SettingsError(f"--texts {path}: {error}; give fewer lines") from error
     except (OSError, UnicodeDecodeError) as error:
         cure = "give a file with one line a step"
         raise SettingsError(f"--texts {path}: cannot be read as UTF-8 text; {cure}") from error
@@ -329,4 +332,6 @@ def read_texts(path: Path) -> tuple[str, ...]:
     kept = tuple(line for line in lines if any(letter.isalpha() for letter in line))
     if not kept:
         raise SettingsError(f"--texts {path}: holds no line of text; write one line a step")
+    if len(kept) > TEXTS:
+        raise SettingsError(f"--texts {path}: {len(kept)} lines are more than {TEXTS}; give those of this video")
     return kept

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from stepline.writing import WrittenSteps
     from stepline.wys2.predict import LoadedDetector
 
+BEYOND = 60.0  # s past the claimed end of a file up to which words are read; a file may be longer than it claims
 NO_SOUND = "it has no sound track"
 NO_PICTURE = "no picture in it can be seen, so nothing counts as shown"
 
@@ -169,13 +170,24 @@ def _listen_and_look(
         try:
             speech = recognise_speech(request, info, settings, progress=progress, stop=stop)
             trim_memory()  # the recogniser's memory, before the grammar is loaded
-            written = propose_steps(request, speech.transcript, settings)
+            written = propose_steps(request, _near_the_video(speech.transcript, info.duration), settings)
             return speech, written, looking.result()
         except StoppedError:
             looking.result()  # raises what went wrong there
             raise
         finally:
             stop.set()
+
+
+def _near_the_video(transcript: Transcript, duration: float) -> Transcript:
+    """Return the sentences that begin within the length that the file claims, or soon after it.
+
+    Captions may go on for hours, as those of another video: no step is written that `drop_speech_past_end` would drop.
+    """
+    near = [sentence for sentence in transcript.sentences if sentence.span.start < duration + BEYOND]
+    if duration <= 0 or len(near) == len(transcript.sentences):
+        return transcript
+    return transcript.model_copy(update={"sentences": tuple(near)})
 
 
 def recognise_speech(

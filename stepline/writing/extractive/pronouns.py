@@ -6,6 +6,7 @@ thing went into is a rival, and then only what was being made can be meant ("I m
 water. Set that aside").
 """
 
+import itertools
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -82,7 +83,8 @@ class Mentions:
 
     def _product(self, sentence: int, number: Number) -> str | None:
         """Return the one thing that a sentence says is being made."""
-        said = [mention for said_in, mentions in self.clauses if said_in == sentence for mention in mentions]
+        latest = itertools.takewhile(lambda clause: clause[0] >= sentence, reversed(self.clauses))  # they come in order
+        said = [mention for said_in, mentions in latest if said_in == sentence for mention in mentions]
         names = {mention.name for mention in said if mention.role == "product" and mention.number == number}
         return names.pop() if len(names) == 1 else None
 

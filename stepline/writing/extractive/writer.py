@@ -37,18 +37,24 @@ def merge_repeats(steps: Iterable[Step], *, near: int = NEAR) -> tuple[Step, ...
     A step without sources is folded into an equal one wherever it stands.
     """
     kept: list[Step] = []
-    earlier: dict[tuple[str, ...], list[int]] = {}  # the words of an action -> where it stands in `kept`
+    # The first of `kept` that tells an action (None), tells it in a sentence (its number), tells it in none (-1).
+    places: dict[tuple[tuple[str, ...], int | None], int] = {}
     for step in steps:
-        places = earlier.setdefault(_key(step.text), [])
-        twin = next((i for i in places if _is_near(kept[i], step, near)), None)
-        if twin is None:
-            places.append(len(kept))
+        key = _key(step.text)
+        where = [source + d for source in step.sources for d in range(-near, near + 1)]
+        twins = [places[key, at] for at in ((-1, *where) if where else (None,)) if (key, at) in places]
+        place = min(twins, default=len(kept))
+        if place == len(kept):
             kept.append(step)
         else:
-            first = kept[twin]
+            first = kept[place]
             sources = tuple(sorted({*first.sources, *step.sources}))
             said = covering_span([first.said, step.said])
-            kept[twin] = first.model_copy(update={"sources": sources, "said": said})
+            kept[place] = first.model_copy(update={"sources": sources, "said": said})
+            if sources and places.get((key, -1)) == place:
+                del places[key, -1]
+        for at in (None, *kept[place].sources) if kept[place].sources else (None, -1):
+            places[key, at] = min(place, places.get((key, at), place))
     return tuple(kept)
 
 
@@ -63,12 +69,6 @@ def covering_span(spans: Iterable[Span | None]) -> Span | None:
     if not known:
         return None
     return Span(min(span.start for span in known), max(span.end for span in known))
-
-
-def _is_near(first: Step, second: Step, near: int) -> bool:
-    if not (first.sources and second.sources):
-        return True
-    return min(abs(a - b) for a in first.sources for b in second.sources) <= near
 
 
 def _key(text: str) -> tuple[str, ...]:

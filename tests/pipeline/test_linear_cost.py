@@ -1,0 +1,156 @@
+"""Cost grows no faster than its input, counted in calls and bytes; benchmarks/linearity.py has the seconds."""
+
+import cProfile
+import pstats
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from stepline.asr.captions import read_captions
+from stepline.errors import CaptionError, SettingsError
+from stepline.grounding import fusion
+from stepline.grounding.settings import GroundSettings
+from stepline.limits import CUE
+from stepline.pipeline.batch import read_texts
+from stepline.records import Step
+from stepline.writing.extractive.pronouns import Mention, Mentions
+from stepline.writing.extractive.writer import merge_repeats
+
+TENFOLD = 11.0  # ten times the input, and a tenth for what does not divide evenly
+
+
+def calls(action):
+    """Return how many functions an action calls."""
+    profile = cProfile.Profile()
+    profile.runcall(action)
+    return pstats.Stats(profile).total_calls
+
+
+def peak(action):
+    """Return the most bytes that an action holds."""
+    tracemalloc.start()
+    try:
+        action()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def clock(second):
+    return f"{second // 3600:02d}:{second // 60 % 60:02d}:{second % 60:02d},000"
+
+
+def srt(count, text="Now stir it."):
+    return "".join(f"{i}\n{clock(3 * i)} --> {clock(3 * i + 2)}\n{text}\n\n" for i in range(count))
+
+
+def test_captions_are_read_in_linear_calls_and_memory(tmp_path):
+    paths = [tmp_path / "one.srt", tmp_path / "ten.srt"]
+    for path, count in zip(paths, (100, 1000), strict=True):
+        path.write_text(srt(count))
+    read_captions(paths[0])
+    for cost in (calls, peak):
+        one, ten = (cost(lambda path=path: read_captions(path)) for path in paths)
+        assert ten < TENFOLD * one
+
+
+def test_one_endless_cue_is_left_out(tmp_path):
+    path = tmp_path / "c.srt"
+    path.write_text(srt(2) + f"3\n00:00:09,000 --> 00:00:19,000\n{'slice it. ' * CUE}\n")
+    read = read_captions(path)
+    assert len(read.transcript.sentences) == 2
+    assert [row.reason for row in read.dropped] == [f"it has more than {CUE} characters"]
+
+
+def test_more_words_than_any_video_says_are_refused(tmp_path, monkeypatch):
+    path = tmp_path / "c.srt"
+    path.write_text(srt(5))
+    monkeypatch.setattr("stepline.asr.captions.WORDS", 14)
+    with pytest.raises(CaptionError, match="more than 14 words"):
+        read_captions(path)
+
+
+def test_captions_hours_past_the_end_are_not_read_for_steps(small_video, tmp_path, monkeypatch):
+    from stepline import writing
+    from stepline.pipeline.batch import steps
+    from stepline.pipeline.request import StepsSettings
+    from stepline.settings import load_settings
+
+    given = []
+    write = writing.write_steps
+    monkeypatch.setattr(
+        writing, "write_steps", lambda transcript, *rest: given.append(transcript) or write(transcript, *rest)
+    )
+    path, settings = tmp_path / "c.srt", load_settings(StepsSettings, None, ["vision.backbone=none"])
+    path.write_text(srt(1000, "Now stir the soup."))
+    record = steps(small_video, captions=path, settings=settings)
+    assert len(given[0].sentences) == 26  # those that begin within 16 + 60 seconds
+    assert len(record.sentences) == 6
+    assert sum(row.what == "sentence" for row in record.dropped) == 994
+    assert "994 of 1000 sentences" in record.warnings[-1]
+
+
+def test_repeats_are_merged_in_linear_calls():
+    def repeats(count):
+        return [Step(id="0", text="stir it", sources=(10 * i,)) for i in range(count)]
+
+    one, ten = (calls(lambda count=count: merge_repeats(repeats(count))) for count in (100, 1000))
+    assert ten < TENFOLD * one
+
+
+def test_a_step_near_two_merged_ones_goes_to_the_first():
+    steps = [Step(id="0", text="stir it", sources=(at,)) for at in (0, 9, 5, 14)]
+    assert [step.sources for step in merge_repeats(steps)] == [(0, 5), (9, 14)]
+    unsourced = [Step(id="0", text="stir it"), Step(id="0", text="stir it", sources=(3,))]
+    assert [step.sources for step in merge_repeats([*unsourced, steps[3]])] == [(3,), (14,)]
+
+
+def test_what_a_sentence_makes_is_found_without_reading_all_before_it():
+    class Counted(list):
+        seen = 0
+
+        def __reversed__(self):
+            for item in super().__reversed__():
+                Counted.seen += 1
+                yield item
+
+        def __iter__(self):
+            for item in super().__iter__():
+                Counted.seen += 1
+                yield item
+
+    batter = Mention("batter", "one", "product")
+    mentions = Mentions(Counted((sentence, (batter,)) for sentence in range(1000)))
+    assert mentions.resolve("this", 1000) == "batter"
+    assert Counted.seen < 10
+
+
+@pytest.mark.parametrize("count", [50, 6000])
+def test_thousands_of_steps_compete_for_four_seconds_without_a_nan(count):
+    prior = np.full((count, 4), 0.25)
+    prior[0] = (0.7, 0.1, 0.1, 0.1)
+    likeness = np.zeros(prior.shape)
+    found = fusion.fuse(prior, likeness, np.ones(count, bool), np.full(count, 0.9), 0.0, GroundSettings())
+    assert np.isfinite(found.occupancy).all()
+    assert np.isfinite(found.score).all()
+
+
+def test_logarithms_and_products_give_the_same_shares(monkeypatch):
+    rng = np.random.default_rng(0)
+    held, score = rng.random((40, 9)), rng.random(40)
+    products = fusion.probability_unclaimed(held, score)
+    monkeypatch.setattr(fusion, "LEAST_PRODUCT", 1.0)
+    logarithms = fusion.probability_unclaimed(held, score)
+    np.testing.assert_allclose(
+        logarithms / logarithms.sum(axis=1, keepdims=True), products / products.sum(axis=1, keepdims=True), rtol=1e-9
+    )
+
+
+def test_more_lines_than_any_recipe_has_are_refused(tmp_path, monkeypatch):
+    (tmp_path / "l.txt").write_text("cut\nstir\n")
+    monkeypatch.setattr("stepline.pipeline.batch.TEXTS", 1)
+    with pytest.raises(SettingsError, match="2 lines are more than 1"):
+        read_texts(tmp_path / "l.txt")
+    with pytest.raises(SettingsError, match="larger than 64 MiB"):
+        read_texts(tmp_path.joinpath("/dev/zero"))
