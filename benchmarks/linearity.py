@@ -12,6 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
+DEMO = Path(__file__).resolve().parents[1] / "stepline" / "demo" / "demo.mp4"
 STEPS = (
     "slice the lemons",
     "pour the juice into the bowl",
@@ -37,7 +38,6 @@ def captions(count: int, pace: float = 3.0) -> str:
 def read(folder: Path, size: int) -> None:
     """Read and write `size` * 50 cues, as of a video that lasts as long."""
     from stepline.asr import read_captions
-    from stepline.settings import Settings  # noqa: F401 (loaded before the clock)
     from stepline.writing import write_steps
     from stepline.writing.settings import WritingSettings
 
@@ -45,8 +45,7 @@ def read(folder: Path, size: int) -> None:
     write_steps(read_captions(folder / "c.srt").transcript, WritingSettings())
 
 
-def _steps(folder: Path, **given: object) -> None:
-    from stepline.demo import DEMO
+def _steps(**given: object) -> None:
     from stepline.pipeline.batch import steps
     from stepline.pipeline.request import StepsSettings
     from stepline.settings import load_settings
@@ -57,7 +56,7 @@ def _steps(folder: Path, **given: object) -> None:
 def late(folder: Path, size: int) -> None:
     """Find the steps of the demo with `size` * 200 cues, most of them past its end."""
     (folder / "c.srt").write_text(captions(size * 200))
-    _steps(folder, captions=folder / "c.srt")
+    _steps(captions=folder / "c.srt")
 
 
 def one_cue(folder: Path, size: int) -> None:
@@ -65,16 +64,16 @@ def one_cue(folder: Path, size: int) -> None:
     (folder / "c.srt").write_text(
         captions(5) + f"\n9\n00:00:20,000 --> 00:00:29,000\n{'slice it now. ' * (2720 * size)}\n"
     )
-    _steps(folder, captions=folder / "c.srt")
+    _steps(captions=folder / "c.srt")
 
 
 def texts(folder: Path, size: int) -> None:
     """Look for `size` * 100 lines in the demo."""
     (folder / "c.srt").write_text(captions(20))
-    _steps(folder, captions=folder / "c.srt", texts=tuple(f"{STEPS[i % 5]} {i}" for i in range(size * 100)))
+    _steps(captions=folder / "c.srt", texts=tuple(f"{STEPS[i % 5]} {i}" for i in range(size * 100)))
 
 
-def silence(folder: Path, size: int) -> None:
+def silence(_: Path, size: int) -> None:
     """Listen to `size` * 216 s of silence; 100x is six hours."""
     import numpy as np
 

@@ -21,6 +21,7 @@ COMMANDS = {
     "gpu": ("gpu.py",),
     "grounding": ("grounding.py", "--cache", CACHE),
     "judge_clips": ("judge_clips.py", "--out", CACHE.with_name("stepline-judged")),
+    "linearity": ("linearity.py",),
     "llm_local": ("llm_local.py",),
     "media": ("media.py", CLIPS / "howto100m_money_clip.mp4"),
     "nasva_speed": ("nasva_speed.py",),
