@@ -48,8 +48,10 @@ class DetectorSettings(Settings):
     video_width: Width = 512  # of a feature row; 512: S3D
     text_width: Width = 512  # of a text vector
     video: Literal["head", "s3d"] = "head"  # two layers on ready features, or S3D itself, trained on frames
-    frames: Annotated[int, Field(ge=2, multiple_of=2)] = 32  # s3d: of a clip, spread over it; unsaid, MIL-NCE's own
-    side: Annotated[int, Field(ge=32, multiple_of=2)] = 224  # s3d: pixels of the frames' middle square; unsaid
+    frames: Annotated[int, Field(ge=2, le=512, multiple_of=2)] = (
+        32  # s3d: of a clip, spread over it; unsaid, MIL-NCE's own
+    )
+    side: Annotated[int, Field(ge=32, le=1024, multiple_of=2)] = 224  # s3d: pixels of the frames' middle square; unsaid
     text: Literal["head", "frozen"] = "head"  # two layers, or the vectors as they come (the paper's)
     hidden: Width = 128  # width between a head's two layers
     width: Width = 64  # of the space that both towers share; "frozen" texts: their own width
