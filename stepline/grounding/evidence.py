@@ -2,6 +2,7 @@
 
 `contrast`     how like the step a second looks. Similarity of a weak backbone is mostly about the video, not about the
                second: it is centred over time and over steps.
+`pictured`     the seconds whose picture could show anything: not a plain one, not noise, not a still film.
 `fit_weight`   its weight, learned from the video itself: evidence that does not agree with the speech anywhere weighs
                nothing.
 
@@ -10,6 +11,7 @@ Letters: K steps, T seconds, D width, N rows of features or motion.
 
 import itertools
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,6 +19,11 @@ from stepline.errors import ShapeError
 from stepline.grounding.said_to_shown import Array
 from stepline.records import FeatureSequence, Matrix, Span
 
+if TYPE_CHECKING:
+    from stepline.vision import Activity
+
+PLAIN = 0.015  # spread of the parts of a thumbnail: black, a colour, noise lie below .006, real pictures above .026
+STILL = 0.01  # change of the most changed spot; a film that nowhere changes more is one picture
 LIMIT = 3.0  # standard deviations; evidence beyond is clipped, one odd frame must not decide
 GRID = 0.1  # step of the search for a weight
 NOISE = 1e-6  # a spread of similarity below this is rounding
@@ -65,6 +72,19 @@ def contrast(scores: Array, shots: Sequence[slice], smooth: float) -> Array:
     z = smooth_within_shots(z, shots, smooth)
     spread = z[:, known].std()
     return np.clip(z / spread, -LIMIT, LIMIT) if spread > NOISE else np.zeros(z.shape)
+
+
+def pictured(activity: "Activity", seconds: int) -> Array:
+    """Return (T,): 0 in the seconds that can show nothing, for the picture is plain, noise, or a still; else 1.
+
+    A second that was not looked at counts as 1.
+    """
+    peaks = activity.peaks[np.isfinite(activity.peaks)]
+    if peaks.size > 1 and float(peaks.max()) < STILL and not activity.cuts:
+        return np.zeros(seconds)
+    looks = known_mean_by_second(activity.looks, activity.rate, seconds)
+    spread = looks.reshape(seconds, -1, 3).std(axis=1).max(axis=1)  # NaN where no frame fell
+    return np.where(spread < PLAIN, 0.0, 1.0)
 
 
 def known_mean_by_second(rows: Matrix | Array, rate: float, seconds: int) -> Array:

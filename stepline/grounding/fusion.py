@@ -41,6 +41,14 @@ class ShownPosterior:
         """(K, T) P(being shown at t)."""
         return np.asarray(self.occupancy * self.score[:, None])
 
+    def within(self, possible: Array) -> "ShownPosterior":
+        """Return the posterior where a second can show something only as far as `possible`, (T,), 0 to 1, says so."""
+        if possible.all():
+            return self
+        rows = self.occupancy * possible
+        kept = rows.sum(axis=1) / np.maximum(self.occupancy.sum(axis=1), 1e-12)
+        return ShownPosterior(rows, self.score * kept, self.weight)
+
     @property
     def best(self) -> npt.NDArray[np.int64]:
         """(K,) the likeliest second of each step."""

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stepline.errors import ShapeError
-from stepline.grounding.evidence import contrast, shot_slices, similarity
+from stepline.grounding.evidence import contrast, pictured, shot_slices, similarity
 from stepline.grounding.fusion import Flags, ShownPosterior, fuse, occupancy, with_verdict
 from stepline.grounding.said_to_shown import Array, load_prior
 from stepline.grounding.settings import GroundSettings
@@ -168,6 +168,8 @@ def _ground(given: _Inputs, settings: GroundSettings) -> Grounding:
             moved, lag = _by_shots(given, likeness, passages, chat, shots, settings)
             rows = np.where(sent[:, None], moved.occupancy, posterior.occupancy)
             posterior = ShownPosterior(rows, np.where(sent, moved.score, posterior.score), posterior.weight)
+    if activity is not None and len(activity.looks) > 0:
+        posterior = posterior.within(pictured(activity, seconds))
     grounded = tuple(
         with_verdict(step, row, float(score), shots, duration, settings)
         for step, row, score in zip(steps, posterior.occupancy, posterior.score, strict=True)

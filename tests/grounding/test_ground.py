@@ -6,8 +6,9 @@ import pytest
 from stepline.errors import ShapeError
 from stepline.grounding.ground import ground
 from stepline.grounding.settings import GroundSettings
+from stepline.media.frames import Frame
 from stepline.records import FeatureSequence, Sentence, Span, Step, Transcript
-from stepline.vision import Activity
+from stepline.vision import Activity, measure_activity
 
 RNG = np.random.default_rng(3)
 WORDS = RNG.normal(size=(5, 32)).astype(np.float32)
@@ -169,8 +170,34 @@ def edited(scenes: list[str], seconds: int) -> Activity:
     for n, scene in enumerate(scenes):
         part = slice(n * seconds, (n + 1) * seconds)
         peaks[part] = 0.4 if scene == "hands" else 0.1
-        looks[part] = rng.random(192) if scene == "hands" else 0.5
+        looks[part] = rng.random(192) if scene == "hands" else np.linspace(0, 1, 192)
     return Activity(motion, tuple(float(n * seconds) for n in range(1, len(scenes))), 1.0, peaks=peaks, looks=looks)
+
+
+def filmed(picture: str, seconds: int = 30) -> Activity:
+    """Return what is measured of a film, 4 frames a second: noise, or one picture, black, grey or a photograph."""
+    rng = np.random.default_rng(0)
+    still = {"black": 0, "grey": 128, "photograph": rng.integers(0, 256, (6, 8, 3)).repeat(30, 0).repeat(30, 1)}
+    images = (
+        rng.integers(0, 256, (180, 240, 3)) if picture == "noise" else np.broadcast_to(still[picture], (180, 240, 3))
+        for _ in range(4 * seconds)
+    )
+    return measure_activity(Frame(n / 4, image.astype(np.uint8)) for n, image in enumerate(images))
+
+
+@pytest.mark.parametrize("picture", ["black", "grey", "noise", "photograph"])
+def test_a_picture_that_shows_nothing_earns_no_step_a_place(picture: str):
+    steps = ground(spoken(5.0, 15.0), duration=30.0, activity=filmed(picture)).steps
+    assert [(step.status, step.at, step.spans) for step in steps] == [("said", None, ())] * 2
+
+
+def test_only_the_black_part_of_a_film_shows_nothing():
+    film, black = edited(["hands", "hands"], 15), filmed("black", 15)
+    looks = np.concatenate([film.looks[:15], black.looks])
+    half = Activity(film.motion, film.cuts, 1.0, peaks=film.peaks, looks=looks)
+    steps = ground(spoken(5.0, 22.0), duration=30.0, activity=half).steps
+    assert [step.status for step in steps] == ["shown", "said"]
+    assert steps[0].at < 15
 
 
 def test_a_step_said_over_a_talking_head_goes_to_the_shot_of_hands_that_nobody_else_needs():
