@@ -4,7 +4,7 @@
 
 No GPU was had. CPU seconds a sample are those of `nasva_speed.py`, `procx_model.py` and `s3d.py` (their results beside
 this file), the numbers of samples are the papers'. A GPU of 80 GB is taken as A100 of NVIDIA's data sheet at a tenth of
-its peak in bf16, a guess that no measurement bears; eight of them as seven. `gpu_nasva.py` and `gpu_procx.py` measure.
+its peak in bf16, a guess that no measurement bears; eight of them as seven. `gpu.py` measures.
 """
 
 import json
