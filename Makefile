@@ -22,6 +22,11 @@ test-slow: setup-dev   ## the slow ones: fuzzing, a real language model, other l
 rehearsal: setup-dev   ## the papers' numbers as docs/reproduce.md types them, on made files in the official layouts
 	$(BIN)/python -m pytest tests/rehearsal -m "slow or not slow" -k "not small" -n auto -rP
 
+HOURS ?= 4
+fuzz: setup-dev        ## every reader on other inputs for HOURS, then commands in odd surroundings; failing inputs in found/
+	OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz/harness.py --seconds $$(( $(HOURS) * 3600 )) --seed $$(date +%j) --keep found
+	OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz/campaign.py --seed $$(date +%j)
+
 check: lint test       ## what CI runs
 
 lint: setup-dev

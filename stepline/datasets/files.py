@@ -166,7 +166,8 @@ def _archive_members(path: Path) -> Iterator[tuple[str, str, Tree]]:
                     name = f"{path}:{member.name}"
                     yield name, stem(Path(member.name).name), parse_json(name, _decode(Path(name), data))
     except (tarfile.TarError, OSError, EOFError, LimitError, zlib.error) as error:
-        raise DatasetError(f"{path}: a damaged archive ({error}); download it again") from error
+        reason = " ".join(str(error).split())  # tarfile tells in several lines what it tried
+        raise DatasetError(f"{path}: a damaged archive ({reason}); download it again") from error
 
 
 def file_in(path: Path, *names: str) -> Path:

@@ -120,7 +120,8 @@ def _in_tar(path: Path, ending: str | None) -> Iterator[FeatureFile]:
                     location = f"{path}:{member.name}"
                     yield FeatureFile(key, location, partial(read_arrays, location, data))
     except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
-        raise StoreError(f"{path}: a damaged archive ({error}); download it again") from error
+        reason = " ".join(str(error).split())  # tarfile tells in several lines what it tried
+        raise StoreError(f"{path}: a damaged archive ({reason}); download it again") from error
 
 
 def _members(archive: tarfile.TarFile, ending: str | None) -> Iterator[tarfile.TarInfo]:

@@ -112,9 +112,9 @@ def write_records(records: Sequence[Record], split: str, path: Path) -> None:
         parquet.write_table(arrow.Table.from_pylist(rows, schema=schema), partial, compression="zstd")
 
 
-def remove_leftovers(out: Path) -> None:
-    """Remove what killed runs left half-written."""
-    for folder in (out, *(out / name for name in FOLDERS)):
+def remove_leftovers(out: Path, words: Path) -> None:
+    """Remove what killed runs left half-written, in the folder of the documents' words too."""
+    for folder in (out, words, *(out / name for name in FOLDERS)):
         if folder.is_dir():
             remove_partial_files(folder)
 

@@ -75,7 +75,7 @@ def run(job: Job) -> RunResult:
         raise StoreError(f"{job.base.folder}: the text base holds no step; build it from texts that have some")
     check_writable(job.out)
     _same_run(job)
-    shards.remove_leftovers(job.out)
+    shards.remove_leftovers(job.out, _words_folder(job))
     words = document_words(job.base, _words_folder(job), job.settings)
     job.say(f"{len(words.titles)} documents with {len(words.vocabulary)} different content words")
     video_filter = VideoFilter(job.settings.pairing, job.excluded)

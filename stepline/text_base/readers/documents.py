@@ -211,7 +211,7 @@ def _parsed(text: str) -> dict[str, object]:
     needs = False
     found: dict[str, list[str]] = {"numbered": [], "bullets": [], "paragraphs": [], "needs": []}
     run: list[str] = []  # where a wrapped line goes on
-    for line, following in zip(lines, [*lines[1:], ""], strict=True):
+    for line, following in zip(lines, [*lines[1:], ""], strict=False):  # a text may have no line
         heading = _heading(line, following)
         if heading is not None:
             title = title or heading

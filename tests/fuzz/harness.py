@@ -1,0 +1,439 @@
+"""One fuzz harness over every reader of untrusted files: seeds, mutations, limits of memory and time, what was found.
+
+    python tests/fuzz/harness.py --seconds 3600 --seed 7 --keep found        # `make fuzz`
+    python tests/fuzz/harness.py --inputs 200 --readers captions settings
+
+A reader may return or raise a SteplineError of one line. Any other error is a trace; more processor time than SECONDS,
+more memory than MEMORY, or an end of the process are failures as well. Each reader runs in a process of its own, and
+the same seed gives the same inputs.
+"""
+
+import argparse
+import io
+import json
+import multiprocessing
+import random
+import resource
+import shutil
+import signal
+import sys
+import tarfile
+import tempfile
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parents[1]), str(HERE.parent)]
+
+import numpy as np  # noqa: E402
+
+from stepline.errors import SteplineError  # noqa: E402   found by the path above
+
+SECONDS = 20  # of processor time an input may take; the slowest seed takes less than 1
+MEMORY = 4 * 2**30  # bytes of address space above what the process had before, an input may take
+WORST = 200  # random inputs of a reader before its process is replaced, which bounds what leaks add up to
+
+CORPUS = HERE / "corpus"
+
+# What breaks parsers: numbers at every edge, brackets, escapes, halves of characters, separators of other systems.
+TOKENS = (
+    b"0", b"-1", b"1e308", b"1e999", b"-0.0", b"NaN", b"Infinity", b"9" * 400, b"2147483648", b"18446744073709551616",
+    b"\x00", b"\xff\xfe", b"\xef\xbb\xbf", b"\\ud800", b"\\u0000", b"\xed\xa0\x80", b"\xe2\x80\xa8", b"\r", b"\n\n",
+    b"[" * 3000, b"{\"a\":" * 2000, b"a." * 2000, b'"', b"'", b"\\", b"<", b"-->", b"99:99:99,999", b"null", b"true",
+    b"[]", b"{}", b'{"text":[],"start":[],"end":[]}', b"../../../etc/passwd", b"%s%n", b"\x1b[2J",
+    b"\x89PNG", b"PK\x03\x04", b"\x1f\x8b\x08\x00", b"PAR1", b"\x93NUMPY\x01\x00",
+)  # fmt: skip
+
+
+def mutated(data: bytes, others: list[bytes], rng: random.Random) -> bytes:
+    """Return a seed with one to eight changes: bits, bytes, cuts, repeats, tokens, parts of another seed."""
+    changed = bytearray(data)
+    for _ in range(rng.choice((1, 1, 1, 2, 3, 8))):
+        place = rng.randrange(len(changed) + 1)
+        kind = rng.randrange(8)
+        if kind == 0 and changed:
+            changed[place % len(changed)] ^= 1 << rng.randrange(8)
+        elif kind == 1 and changed:
+            changed[place % len(changed)] = rng.randrange(256)
+        elif kind == 2:
+            del changed[place:]
+        elif kind == 3:
+            del changed[place : place + rng.randrange(1, 64)]
+        elif kind == 4:
+            changed[place:place] = changed[place : place + rng.randrange(1, 64)] * rng.choice((1, 2, 50))
+        elif kind == 5:
+            changed[place:place] = rng.choice(TOKENS)
+        elif kind == 6:
+            token = rng.choice(TOKENS)
+            changed[place : place + len(token)] = token
+        else:
+            other = rng.choice(others)
+            start = rng.randrange(len(other) + 1)
+            changed[place : place + 200] = other[start : start + rng.randrange(1, 400)]
+    return bytes(changed)
+
+
+# ---------------------------------------------------------------- readers and their seeds
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A reader of files: `read` goes through all that it finds in the file; `seeds` are name -> content."""
+
+    read: Callable[[Path], object]
+    seeds: Callable[[], dict[str, bytes]]
+
+
+def corpus(*names: str) -> Callable[[], dict[str, bytes]]:
+    """Return what gives the seeds that stand in the repository."""
+    return lambda: {name: (CORPUS / name).read_bytes() for name in names}
+
+
+def _drained(items: object) -> None:
+    for _ in items if isinstance(items, Iterator) else ():
+        pass
+
+
+def _captions(path: Path) -> None:
+    from stepline.asr.captions import read_captions
+
+    read_captions(path)
+
+
+def _settings(path: Path) -> None:
+    from stepline.pipeline.request import StepsSettings
+    from stepline.settings import load_settings
+
+    load_settings(StepsSettings, path)
+
+
+def _record(path: Path) -> None:
+    from stepline.outputs import OUTPUTS, OutputExtras, step_table
+    from stepline.storage import read_record
+
+    record = read_record(path)
+    step_table(record)
+    for _, write in OUTPUTS.values():
+        write(record, OutputExtras())
+
+
+def _records(path: Path) -> None:
+    from stepline.sieve_swap.videos import read_videos
+
+    _drained(read_videos(path))
+
+
+def _record_table(path: Path) -> None:
+    from stepline.sieve_swap.videos import read_videos
+    from stepline.storage import read_parquet
+
+    _drained(read_videos(path))
+    _drained(read_parquet(path))
+
+
+def _predictions(path: Path) -> None:
+    from stepline.datasets import read_predictions
+
+    read_predictions(path)
+
+
+def _feature_file(path: Path) -> None:
+    from stepline.features.files import read_feature_file, read_text_features
+
+    for read in (read_feature_file, read_text_features):
+        try:
+            read(path)
+        except SteplineError:
+            continue
+
+
+def _feature_tar(path: Path) -> None:
+    from stepline.features import import_features
+
+    with tempfile.TemporaryDirectory() as folder:
+        import_features(path, Path(folder) / "store")
+
+
+def _source(path: Path) -> None:
+    from stepline.curate.sources.read import read_source
+
+    _drained(read_source(str(path)))
+
+
+def _how_to_texts(path: Path) -> None:
+    from stepline.text_base.readers import read_source
+    from stepline.text_base.settings import TextBaseSettings
+
+    _drained(read_source(path, TextBaseSettings()))
+
+
+def _lists(path: Path) -> None:
+    from stepline.datasets.excluded import read_excluded
+    from stepline.pipeline.batch import read_texts
+    from stepline.pipeline.ground_texts import read_order
+
+    for read in (lambda: read_excluded([path]), lambda: read_texts(path), lambda: read_order(path, 3)):
+        try:
+            read()
+        except SteplineError:
+            continue
+
+
+def _network(path: Path) -> None:
+    from stepline.nasva.checkpoint import load_aligner
+
+    load_aligner(path)
+
+
+def _video(path: Path) -> None:
+    from stepline.media import MediaReader, probe
+    from stepline.media.settings import MediaSettings
+
+    limits = MediaSettings(max_duration=600.0, max_pixels=1280 * 720)
+    probe(path, limits)
+    _drained(iter(MediaReader(path, frame_rate=1.0, frame_size=64, sound=True, settings=limits)))
+
+
+def _arrays() -> dict[str, bytes]:
+    """Features as every suffix keeps them, and the vectors of texts."""
+    import torch
+    from safetensors.numpy import save
+
+    rows = np.random.default_rng(0).normal(size=(6, 4)).astype(np.float32)
+
+    def saved(write: Callable[[io.BytesIO], object]) -> bytes:
+        buffer = io.BytesIO()
+        write(buffer)
+        return buffer.getvalue()
+
+    item = {"video_features": torch.from_numpy(rows), "text": ["a", "b"], "start": [0.0, 2.0], "end": [1.0, 3.0]}
+    return {
+        "f.npy": saved(lambda file: np.save(file, rows)),
+        "f.npz": saved(lambda file: np.savez(file, features=rows, texts=np.array(["slice", "pour"]))),
+        "f.safetensors": save({"features": rows}, metadata={"rate": "1.0"}),
+        "f.pth": saved(lambda file: torch.save(item, file)),
+    }
+
+
+def _tar(members: dict[str, bytes], mode: str = "w") -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode=mode) as archive:
+        for name, data in members.items():
+            header = tarfile.TarInfo(name)
+            header.size = len(data)
+            archive.addfile(header, io.BytesIO(data))
+    return buffer.getvalue()
+
+
+def _tars() -> dict[str, bytes]:
+    arrays = _arrays()
+    about = b'{"title": "Tea", "duration": 12, "task": 3}'
+    vtt = b"WEBVTT\n\n00:00.000 --> 00:02.000\nPour the tea.\n"
+    videos = {"a.mp4": b"video", "a.json": about, "a.vtt": vtt, "b.mp4": b"", "b.npy": arrays["f.npy"]}
+    return {"v.tar": _tar(videos), "f.tar": _tar({"a.npy": arrays["f.npy"], "b.pth": arrays["f.pth"]})}
+
+
+def _parquet() -> dict[str, bytes]:
+    from stepline.storage import from_json, write_parquet
+
+    record = from_json((CORPUS / "record.json").read_bytes())
+    with tempfile.TemporaryDirectory() as folder:
+        write_parquet([record, record], Path(folder) / "r.parquet")
+        return {"r.parquet": (Path(folder) / "r.parquet").read_bytes()}
+
+
+def _videos() -> dict[str, bytes]:
+    """Six small files, drawn: containers and codecs that people have."""
+    from small_video import draw_video
+
+    with tempfile.TemporaryDirectory() as folder:
+        names = ("v.mp4", "v.mkv", "v.mov", "v.ts", "v.flv", "v.avi")
+        made = [draw_video(Path(folder) / name, seconds=3, rate=5, size=(96, 96)) for name in names]
+        return {path.name: path.read_bytes() for path in made}
+
+
+def _networks() -> dict[str, bytes]:
+    from safetensors.numpy import save
+
+    header = {"kind": "stepline nasva", "settings": "{}", "version": "1"}
+    return {
+        "n.safetensors": save({"weight": np.ones((2, 2), np.float32)}, metadata=header),
+        "n.pth": _arrays()["f.pth"],
+    }
+
+
+READERS: dict[str, Reader] = {
+    "captions": Reader(_captions, corpus("c.srt", "c.vtt", "json3.json", "caption.json", "whisperx.json", "c.csv")),
+    "settings": Reader(_settings, corpus("settings.toml")),
+    "record": Reader(_record, corpus("record.json")),
+    "records": Reader(_records, corpus("record.json", "records.jsonl", "caption.json", "c.csv")),
+    "record table": Reader(_record_table, _parquet),
+    "predictions": Reader(_predictions, corpus("predictions.json", "chapters.json", "predictions.csv")),
+    "feature file": Reader(_feature_file, _arrays),
+    "feature tar": Reader(_feature_tar, _tars),
+    "source list": Reader(_source, corpus("list.csv", "list.jsonl")),
+    "source table": Reader(_source, _parquet),
+    "source tar": Reader(_source, _tars),
+    "how-to texts": Reader(_how_to_texts, corpus("recipes.json", "recipes.csv", "lines.txt", "recipes.jsonl")),
+    "lists": Reader(_lists, corpus("lines.txt", "excluded.txt", "order.json")),
+    "network": Reader(_network, _networks),
+    "video": Reader(_video, _videos),
+}
+
+
+# ---------------------------------------------------------------- running
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An input that a reader did not bear: which, what came of it, and the input."""
+
+    reader: str
+    kind: str
+    name: str
+    detail: str
+    data: bytes
+
+
+def inputs(name: str, count: int, seed: int) -> Iterator[tuple[str, bytes]]:
+    """Yield a reader's seeds as they are, then `count` of their mutations; the same for the same seed."""
+    seeds = READERS[name].seeds()
+    rng = random.Random(f"{name} {seed}")
+    others = [*seeds.values()]
+    yield from seeds.items()
+    for number in range(count):
+        chosen = rng.choice([*seeds])
+        yield f"{number}-{chosen}", mutated(seeds[chosen], others, rng)
+
+
+def _too_long(*_: object) -> None:
+    raise TimeoutError(f"more than {SECONDS} s of processor time")
+
+
+def _work(name: str, count: int, seed: int, skipped: int, results: "multiprocessing.connection.Connection") -> None:
+    """Read the inputs after the first `skipped`; tell of each that it begins, and how it ended."""
+    import contextlib
+    import os
+    import warnings
+
+    warnings.simplefilter("ignore")
+    reader = READERS[name].read
+    with contextlib.suppress(OSError), Path(os.devnull).open("w") as nowhere:
+        os.dup2(nowhere.fileno(), 2)  # what codecs say of broken files
+    signal.signal(signal.SIGPROF, _too_long)
+    folder = Path(tempfile.mkdtemp())
+    try:
+        for number, (label, data) in enumerate(inputs(name, count, seed)):
+            if number < skipped:
+                continue
+            if number == 1:  # the first input has loaded all that a reader needs
+                used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+                resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, resource.RLIM_INFINITY))
+            path = folder / label.rpartition("-")[2]
+            path.write_bytes(data)
+            results.send(("begins", label, ""))
+            results.send(_outcome(reader, path, label))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    results.send(("ends", "", ""))
+
+
+def _outcome(reader: Callable[[Path], object], path: Path, label: str) -> tuple[str, str, str]:
+    signal.setitimer(signal.ITIMER_PROF, SECONDS)
+    try:
+        reader(path)
+    except SteplineError as error:
+        line = str(error)
+        return ("refused", label, "") if "\n" not in line else ("trace", label, f"an error of several lines: {line}")
+    except TimeoutError as error:
+        return "time", label, str(error)
+    except MemoryError:
+        return "memory", label, traceback.format_exc(limit=-3)
+    except BaseException:
+        return "trace", label, traceback.format_exc(limit=-4)
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+    return "read", label, ""
+
+
+def fuzz(name: str, count: int, seed: int, ends: float = float("inf")) -> tuple[Counter[str], list[Failure]]:
+    """Give a reader its seeds and `count` mutations; return how each ended, counted, and the failures."""
+    context = multiprocessing.get_context("fork")
+    counts: Counter[str] = Counter()
+    failures: list[Failure] = []
+    done, total = 0, len(READERS[name].seeds()) + count
+    while done < total and time.monotonic() < ends:
+        mine, theirs = context.Pipe(duplex=False)
+        worker = context.Process(target=_work, args=(name, count, seed, done, theirs))
+        worker.start()
+        theirs.close()
+        begun = ""
+        try:
+            while True:
+                # A worker that hangs without using the processor is as lost as one that died.
+                kind, label, detail = mine.recv() if mine.poll(6 * SECONDS) else ("crash", begun, "it hangs")
+                if kind == "ends":
+                    done = total
+                    break
+                if kind == "begins":
+                    begun = label
+                    continue
+                done += 1
+                counts[kind] += 1
+                if kind not in ("read", "refused"):
+                    failures.append(_failure(name, kind, label, detail, count, seed))
+                if kind == "crash" or time.monotonic() > ends:
+                    break
+        except EOFError:
+            done += 1
+            worker.join(5)
+            counts["crash"] += 1
+            failures.append(_failure(name, "crash", begun, f"its process ended ({worker.exitcode})", count, seed))
+        worker.kill()
+        worker.join()
+    return counts, failures
+
+
+def _failure(name: str, kind: str, label: str, detail: str, count: int, seed: int) -> Failure:
+    data = next((data for found, data in inputs(name, count, seed) if found == label), b"")
+    return Failure(name, kind, label, detail, data)
+
+
+def main() -> None:
+    """Fuzz until the time is up or the inputs are done; print the counts as JSON; exit with 1 on a failure."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=float("inf"))
+    parser.add_argument("--inputs", type=int, default=WORST, help="of each reader, a round")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--readers", nargs="*", default=[*READERS], choices=[*READERS])
+    parser.add_argument("--keep", type=Path, help="a folder for the inputs that failed")
+    options = parser.parse_args()
+    ends = time.monotonic() + options.seconds
+    totals: dict[str, Counter[str]] = {name: Counter() for name in options.readers}
+    rounds = range(options.seed, sys.maxsize) if options.seconds < float("inf") else (options.seed,)
+    failed = 0
+    for seed in rounds:
+        for name in options.readers:
+            counts, failures = fuzz(name, options.inputs, seed, ends)
+            totals[name] += counts
+            failed += len(failures)
+            for failure in failures:
+                print(
+                    f"{failure.reader}: {failure.kind}: {failure.name} of seed {seed}\n{failure.detail}",
+                    file=sys.stderr,
+                )
+                if options.keep is not None:
+                    options.keep.mkdir(parents=True, exist_ok=True)
+                    (options.keep / f"{name.replace(' ', '-')}-{seed}-{failure.name}").write_bytes(failure.data)
+        if time.monotonic() > ends:
+            break
+    print(json.dumps({name: dict(counts) for name, counts in totals.items()}, indent=1))
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()
