@@ -148,6 +148,7 @@ def partial_files(path: Path) -> list[Path]:
 # ---------------------------------------------------------------- one writer at a time
 
 LOCK = ".stepline.lock"  # in the folder that a run writes to
+OFTEN_GONE = 100  # times in a row that a folder is not there after it was made, from which nobody else is the reason
 POLL = 0.2  # s between two looks at a lock that another holds; one who only asks who holds it is done sooner
 
 
@@ -177,6 +178,7 @@ def lock_output(lock: Path, shown: Path | str, *, wait: bool = False, keep: bool
 
 
 def _locked_file(lock: Path, shown: Path | str, *, wait: bool) -> tuple[BinaryIO, bool]:
+    gone = 0
     for attempt in itertools.count():
         try:
             lock.parent.mkdir(parents=True, exist_ok=True)
@@ -189,8 +191,11 @@ def _locked_file(lock: Path, shown: Path | str, *, wait: bool) -> tuple[BinaryIO
                 file.write(owner_note())
                 return file, bool(note)  # one that ends by itself leaves no file
             file.close()
-        except FileNotFoundError:  # whoever had the lock ended meanwhile, and took the folder away
-            continue
+        except FileNotFoundError as error:  # whoever had the lock ended meanwhile, and took the folder away
+            gone += 1
+            if gone < OFTEN_GONE:
+                continue
+            raise StoreError(f"{lock.parent}: cannot be made ({error.strerror}); give another --out") from error
         except OSError as error:
             raise StoreError(f"{lock}: cannot be written ({error.strerror}); give another --out") from error
         if locked:

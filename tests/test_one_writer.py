@@ -173,3 +173,11 @@ def test_a_video_of_the_same_name_that_another_run_wrote_meanwhile_is_not_overwr
     result = stepline("steps", small_video, *common, tmp_path / "out")
     assert result.exit_code == 1
     assert "out/small: another process wrote a video of that name there meanwhile; run again" in result.stderr
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a folder in which nobody can make one")
+def test_a_folder_that_cannot_be_made_is_one_line_and_no_endless_wait(stepline, tmp_path):
+    (tmp_path / "in").mkdir()
+    result = stepline("features", "import", tmp_path / "in", "--out", "/proc/none")
+    assert result.exit_code == 1
+    assert "/proc/none: cannot be made" in result.stderr
