@@ -1,9 +1,13 @@
 """Settings of coarse placing and of grounding; nothing heavy is imported here."""
 
-from typing import Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import Field
 
 from stepline.settings import Count, Fraction, NonNegative, Offset, Positive, Settings
 
+Weight: TypeAlias = Annotated[float, Field(gt=0.0, le=100.0)]  # weights up to it are tried one by one
+Window: TypeAlias = Annotated[float, Field(ge=1.0, le=1e9)]
 LabelRule: TypeAlias = Literal["covering", "inclusive"]
 
 
@@ -27,7 +31,7 @@ class GroundSettings(Settings):
     talk: NonNegative = 0.5  # nats against doing from which a talking head may send its steps elsewhere
     likeness_penalty: NonNegative = 2.0  # nats a unit of weight that likeness must earn
     likeness_penalty_conse: NonNegative = 4.0  # the same of ConSE's, which less lets carry steps away on real clips
-    vision_limit: Positive = 2.0  # greatest weight that vision may earn, a standard deviation; keeps it finite
+    vision_limit: Weight = 2.0  # greatest weight that vision may earn, a standard deviation; keeps it finite
     vision_alone: Positive = 2.0  # the weight of likeness where nothing is said, so that none can be earned
     lag_reach: NonNegative = 6.0  # seconds, the greatest lag of the steps that talking heads send elsewhere
     lag_spread: Positive = 2.0  # seconds, how the lag varies from video to video; WhenAct: 1.2 under coarse windows
@@ -40,6 +44,6 @@ class GroundSettings(Settings):
     compete: Fraction = 1.0  # how far steps compete for seconds: 0 not at all, 1 one step a second
     typical: Positive = 8.0  # seconds an action is shown; WhenAct's median
     grow: Fraction = 0.5  # share of the peak at which a shown span stops growing
-    window: Positive = 900.0  # seconds of a long video grounded at once; beyond 1.5 windows it is cut into several
+    window: Window = 900.0  # seconds of a long video grounded at once; beyond 1.5 windows it is cut into several
     context: NonNegative = 120.0  # seconds looked at on either side; WhenAct: 1 % lie farther off
     alternatives: Count = 3  # spans kept a step, the best first
