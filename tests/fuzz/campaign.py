@@ -313,10 +313,13 @@ def run(case: Case) -> str:
     with tempfile.TemporaryFile() as sockets:
         child = os.fork()
         if child == 0:
+            status = 99
             try:
                 _carry_out(case, said, sockets.fileno())
+            except KeyboardInterrupt:  # sent before the command began
+                status = 130
             finally:
-                os._exit(99)
+                os._exit(status)
         os.close(said)
         os.set_blocking(ours, False)
         ends, status, text = time.monotonic() + HANG, None, b""
