@@ -110,6 +110,10 @@ def atomic_files() -> Iterator[FileSet]:
 
 def check_writable(folder: Path) -> None:
     """Raise StoreError where files could not be written into a folder, or the folder not be made; makes nothing."""
+    try:
+        str(folder).encode()
+    except UnicodeEncodeError as error:  # the writers of Parquet and safetensors take no other
+        raise StoreError(f"{str(folder)!a}: its name is not UTF-8; give another --out") from error
     existing = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
     if not existing.is_dir():
         raise StoreError(f"{folder}: cannot be a folder, {existing} is a file; give another --out")

@@ -181,3 +181,10 @@ def test_a_folder_that_cannot_be_made_is_one_line_and_no_endless_wait(stepline, 
     result = stepline("features", "import", tmp_path / "in", "--out", "/proc/none")
     assert result.exit_code == 1
     assert "/proc/none: cannot be made" in result.stderr
+
+
+def test_a_folder_whose_name_is_not_utf8_is_one_line(stepline, tmp_path):
+    (tmp_path / "in").mkdir()
+    result = stepline("features", "import", tmp_path / "in", "--out", f"{tmp_path}/\udcff")
+    assert result.exit_code == 1
+    assert "its name is not UTF-8" in result.stderr

@@ -313,9 +313,11 @@ def _too_long(*_: object) -> None:
 def _work(name: str, count: int, seed: int, skipped: int, results: "multiprocessing.connection.Connection") -> None:
     """Read the inputs after the first `skipped`; tell of each that it begins, and how it ended."""
     import contextlib
+    import faulthandler
     import os
     import warnings
 
+    faulthandler.disable()  # pytest's; a crash is counted, not shown
     warnings.simplefilter("ignore")
     reader = READERS[name].read
     with contextlib.suppress(OSError), Path(os.devnull).open("w") as nowhere:
