@@ -105,7 +105,8 @@ def test_captions_with_half_a_surrogate_pair_are_read_and_written(small_video, t
 
 def test_a_picture_of_sixteen_by_four_thousand_is_understood_and_shown(captions_file, tmp_path, stepline):
     video = draw_video(tmp_path / "tall.mp4", size=(16, 4000), seconds=8, rate=2)
-    result = stepline("steps", video, "--captions", captions_file, "--out", tmp_path / "out")
+    every = ("--set", "nasva.ground.shown_threshold=0")  # each step has a picture in the page
+    result = stepline("steps", video, "--captions", captions_file, "--out", tmp_path / "out", *every)
     assert result.exit_code == 0, result.output
     assert "data:image/jpeg" in (tmp_path / "out" / "tall.html").read_text()
 

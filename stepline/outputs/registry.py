@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from stepline.errors import SettingsError, StoreError
+from stepline.limits import parse_json
 from stepline.outputs.chapters import chapters
 from stepline.outputs.html import PAGE_MARK
 from stepline.outputs.jsonld import jsonld
@@ -127,7 +128,7 @@ def _own_outputs(id: str, folder: Path, formats: Sequence[str]) -> list[Path]:
             earlier[path] = read_record(path)
     noted = None
     with contextlib.suppress(OSError, ValueError):
-        noted = json.loads(_note(video, folder).read_bytes())
+        noted = parse_json(_note(video, folder).read_bytes())
     digests = noted if isinstance(noted, dict) else {}
     either = (OutputExtras(), OutputExtras(said_cues=False))
     found = [places["json"]] if places["json"] in earlier else []
