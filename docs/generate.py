@@ -16,11 +16,12 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from stepline.cli import main
+from stepline.cli.common import preset_files
 from stepline.curate.stage import Recipe
 from stepline.nasva.settings import AlignerRunSettings, RefineRunSettings
 from stepline.pipeline.request import StepsSettings
 from stepline.procx.settings import ProcxRunSettings
-from stepline.settings import load_settings, preset_files
+from stepline.settings import load_settings
 from stepline.sieve_swap.settings import SieveSwapSettings
 from stepline.wys2.settings import SummarizerRunSettings, Wys2Settings
 

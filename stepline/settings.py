@@ -46,7 +46,6 @@ T = TypeVar("T", bound=Settings)
 
 LONGEST = 60  # characters of a refused value that an error repeats
 PREFIX = "STEPLINE_"  # of environment variables; STEPLINE_ASR__BEAM=5 is asr.beam=5
-PRESETS = Path(__file__).parent / "presets"  # a folder a command
 # Of all commands: what one command does not have may be another's, what none has is a mistake.
 SECTIONS = frozenset(
     {
@@ -63,8 +62,8 @@ def load_settings(
 ) -> T:
     """Return `kind` from its defaults, the user's config file, the environment, a preset, a TOML file and overrides.
 
-    Later ones win. preset: a TOML file of `preset_files`. overrides: `section.key=value`. The config file and the
-    environment serve every command: their sections that `kind` does not have are left to the others.
+    Later ones win. preset: a TOML file of `cli.common.preset_files`. overrides: `section.key=value`. The config file
+    and the environment serve every command: their sections that `kind` does not have are left to the others.
     Raises SettingsError, naming the key and the nearest known one, for anything that does not fit.
     """
     tree, names = _user_settings(kind)
@@ -78,11 +77,6 @@ def load_settings(
         if not names:
             raise
         raise SettingsError(f"{error} (some settings come from {', '.join(names)})") from error
-
-
-def preset_files(command: str) -> dict[str, Path]:
-    """Return the presets of a command by name: settings files that hold a paper's values, each with its source."""
-    return {path.stem: path for path in sorted((PRESETS / command.replace(" ", "-")).glob("*.toml"))}
 
 
 def config_file() -> Path | None:

@@ -6,11 +6,12 @@ import click
 import pytest
 
 from stepline.cli import main
+from stepline.cli.common import preset_files
 from stepline.errors import SettingsError
 from stepline.nasva.settings import AlignerRunSettings, RefineRunSettings
 from stepline.pipeline.request import StepsSettings
 from stepline.procx.settings import ProcxRunSettings
-from stepline.settings import load_settings, preset_files
+from stepline.settings import load_settings
 from stepline.sieve_swap.settings import SieveSwapSettings
 from stepline.wys2.settings import Wys2Settings
 

@@ -72,10 +72,16 @@ def settings_options(meaning: str, file: str = "A TOML file of settings.") -> Ca
     return together(click.option("--settings", "settings_file", type=PATH, help=file), set_option(meaning))
 
 
+PRESETS = Path(__file__).parents[1] / "presets"  # a folder a command
+
+
+def preset_files(command: str) -> dict[str, Path]:
+    """Return the presets of a command by name: settings files that hold a paper's values, each with its source."""
+    return {path.stem: path for path in sorted((PRESETS / command.replace(" ", "-")).glob("*.toml"))}
+
+
 def preset_option(command: str) -> Callable[[F], F]:
     """Return the option --preset of a command, whose value is the preset's file."""
-    from stepline.settings import preset_files
-
     files = preset_files(command)
     return click.option(
         "--preset", type=click.Choice(list(files)), callback=lambda context, option, name: files.get(name),  # noqa: ARG005

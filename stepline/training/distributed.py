@@ -35,6 +35,8 @@ def start_processes(device: str = "auto") -> torch.device:
         cure = "pip install 'stepline[train]'"
         raise ModelError(f"training in several processes needs accelerate, which is not here; {cure}") from error
     own = torch.device(PartialState(cpu=chosen.kind == "cpu", timeout=START_TIMEOUT).device)
+    if own.type == "cpu":  # "cpu:0" with some versions of accelerate: there is but one
+        own = torch.device("cpu")
     set_device(str(own), chosen.compute)
     return own
 

@@ -373,8 +373,8 @@ def one_of_two(rank, port, arguments):
     run(arguments)
 
 
-class Stopped(Exception):
-    pass
+class Stopped(BaseException):
+    """As a kill: no handler of a command takes it for an error."""
 
 
 def compare(one, two):
