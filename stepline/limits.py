@@ -12,11 +12,12 @@ What goes beyond a limit raises LimitError, a ValueError as a malformed file doe
 import gzip
 import io
 import json
+import os
 import re
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, BinaryIO, TypeAlias
 
 Tree: TypeAlias = Any  # what JSON or TOML holds: no type is known yet
 
@@ -49,16 +50,24 @@ class LimitError(ValueError):
 def read_limited(path: Path, most: int) -> bytes:
     """Return the bytes of a file. Raises LimitError where it has more than `most`, OSError where it cannot be read."""
     with path.open("rb") as file:
-        data = file.read(most + 1)
+        data = _read_up_to(file, most + 1, os.fstat(file.fileno()).st_size + 1)
     if len(data) > most:
         raise LimitError(f"larger than {most / MIB:g} MiB")
     return data
 
 
+def _read_up_to(file: BinaryIO | gzip.GzipFile, most: int, likely: int) -> bytes:
+    """Return at most so many bytes. likely: how many there will be; to ask for more at once takes memory for them."""
+    blocks, left = [file.read(min(most, max(likely, 1)))], most
+    while blocks[-1] and (left := left - len(blocks[-1])) > 0:
+        blocks.append(file.read(min(left, MIB)))
+    return b"".join(blocks)
+
+
 def unpack_limited(data: bytes, most: int) -> bytes:
     """Return what a gzip holds. Raises LimitError where it has more than `most` bytes, else as gzip does."""
     with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
-        unpacked = file.read(most + 1)
+        unpacked = _read_up_to(file, most + 1, MIB)
     if len(unpacked) > most:
         raise LimitError(f"unpacks to more than {most / MIB:g} MiB")
     return unpacked

@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import re
+import tracemalloc
 from pathlib import Path
 
 import pyarrow as arrow
@@ -13,8 +14,10 @@ from small_video import draw_video
 
 from stepline.errors import DatasetError, StoreError
 from stepline.limits import (
+    ANNOTATIONS,
     DEPTH,
     LATEST,
+    MIB,
     LimitError,
     parse_json,
     parse_json_text,
@@ -183,3 +186,14 @@ def test_an_endless_record_is_refused(tmp_path):
     (tmp_path / "r.json").symlink_to("/dev/zero")
     with pytest.raises(StoreError, match="larger than 256 MiB"):
         read_record(tmp_path / "r.json")
+
+
+def test_reading_a_small_file_takes_no_memory_for_the_largest_that_is_allowed(tmp_path):
+    (tmp_path / "small").write_bytes(b"x" * 100)
+    (tmp_path / "small.gz").write_bytes(gzip.compress(b"y" * 100))
+    tracemalloc.start()
+    assert read_limited(tmp_path / "small", ANNOTATIONS) == b"x" * 100
+    assert unpack_limited((tmp_path / "small.gz").read_bytes(), ANNOTATIONS) == b"y" * 100
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 4 * MIB
