@@ -15,7 +15,8 @@ import json
 import os
 import re
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
 
@@ -80,14 +81,8 @@ def parse_json(text: str | bytes, pairs: Callable[[list[tuple[str, Tree]]], Tree
     """
     if isinstance(text, bytes):
         text = text.decode(json.detect_encoding(text))
-    try:
+    with _parser_limits():
         tree = json.loads(text, object_pairs_hook=pairs)
-    except RecursionError as error:
-        raise LimitError(f"nested deeper than {DEPTH}") from error
-    except ValueError as error:
-        if "integer string conversion" in str(error):
-            raise LimitError(NUMBER) from error
-        raise
     return _not_too_deep(tree) if text.count("[") + text.count("{") > DEPTH else tree
 
 
@@ -95,8 +90,16 @@ def parse_toml(text: str) -> dict[str, Tree]:
     """Return what TOML holds. Raises ValueError: TOMLDecodeError, a number of too many digits, or LimitError."""
     if KEY_PARTS.search(text):  # before tomllib, whose time grows with their square
         raise LimitError(f"nested deeper than {DEPTH}")
+    with _parser_limits():
+        tree = tomllib.loads(text)
+    return dict(_not_too_deep(tree))
+
+
+@contextmanager
+def _parser_limits() -> Iterator[None]:
+    """Raise LimitError for what a parser of Python refuses by limits of its own."""
     try:
-        return dict(_not_too_deep(tomllib.loads(text)))
+        yield
     except RecursionError as error:
         raise LimitError(f"nested deeper than {DEPTH}") from error
     except ValueError as error:
