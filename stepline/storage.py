@@ -195,7 +195,9 @@ def _locked_file(lock: Path, shown: Path | str, *, wait: bool) -> tuple[BinaryIO
                 file.write(owner_note())
                 return file, bool(note)  # one that ends by itself leaves no file
             file.close()
-        except FileNotFoundError as error:  # whoever had the lock ended meanwhile, and took the folder away
+        except (FileNotFoundError, FileExistsError) as error:
+            # Whoever had the lock ended meanwhile, and took the folder away: mkdir too raises where it is gone between
+            # its "exists" and its look whether that is a folder.
             gone += 1
             if gone < OFTEN_GONE:
                 continue

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from stepline.errors import SettingsError
+from stepline.errors import SettingsError, StoreError
 from stepline.storage import LOCK, lock_output
 
 HOLDER = """
@@ -118,6 +118,27 @@ def test_of_many_at_once_each_has_its_turn_alone(tmp_path):
         thread.join()
     assert most == [1] * 40
     assert not lock.exists()
+
+
+def test_a_folder_that_goes_while_it_is_made_is_made_again(tmp_path, monkeypatch):
+    """The system says that it exists, and its owner takes it away before one can see that it is a folder."""
+    made, make = [], os.mkdir
+
+    def mkdir(path, mode=0o777):
+        made.append(path)
+        if len(made) == 1:
+            raise FileExistsError(17, "File exists", str(path))
+        make(path, mode)
+
+    monkeypatch.setattr(os, "mkdir", mkdir)
+    with lock_output(tmp_path / "out" / LOCK, "out"):
+        assert len(made) == 2
+
+
+def test_a_file_in_the_folder_s_place_is_named(tmp_path):
+    (tmp_path / "out").write_text("mine")
+    with pytest.raises(StoreError, match=r"out: cannot be made \(File exists\); give another --out"):
+        lock_output(tmp_path / "out" / LOCK, "out").__enter__()
 
 
 def test_a_disk_without_locks_holds_nothing_and_says_so(tmp_path, monkeypatch, caplog):
