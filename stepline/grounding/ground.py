@@ -23,7 +23,7 @@ from stepline.grounding.evidence import contrast, pictured, shot_slices, similar
 from stepline.grounding.fusion import Flags, ShownPosterior, fuse, occupancy, with_verdict
 from stepline.grounding.said_to_shown import Array, load_prior
 from stepline.grounding.settings import GroundSettings
-from stepline.grounding.shots import assign_to_shots, shot_units, talking_heads
+from stepline.grounding.shots import LookOdds, assign_to_shots, odds_by_look, shot_units, talking_heads
 from stepline.grounding.windows import (
     GroundingWindow,
     cut_activity,
@@ -163,9 +163,10 @@ def _ground(given: _Inputs, settings: GroundSettings) -> Grounding:
     lag, sent = settings.lag_usual, np.zeros(len(steps), dtype=bool)
     if activity is not None and len(activity.looks) > 0 and 0 < len(steps) <= len(shots):
         chat = _chat_by_second(steps, given.transcript, seconds)
-        sent = ~said | _said_over_talk(talking_heads(activity, shots, prior, chat), passages, settings)
+        by_look = odds_by_look(activity, shots, prior, chat)
+        sent = ~said | _said_over_talk(talking_heads(by_look, shots), passages, settings)
         if sent.any():
-            moved, lag = _by_shots(given, likeness, passages, chat, shots, settings)
+            moved, lag = _by_shots(given, likeness, passages, by_look, shots, settings)
             rows = np.where(sent[:, None], moved.occupancy, posterior.occupancy)
             posterior = ShownPosterior(rows, np.where(sent, moved.score, posterior.score), posterior.weight)
     if activity is not None and len(activity.looks) > 0:
@@ -192,7 +193,7 @@ def _by_shots(
     given: _Inputs,
     likeness: Array,
     passages: Sequence[Sequence[Span]],
-    chat: Array,
+    by_look: LookOdds,
     shots: Sequence[slice],
     settings: GroundSettings,
 ) -> tuple[ShownPosterior, float]:
@@ -205,7 +206,7 @@ def _by_shots(
     said = np.array([step.said is not None for step in steps], dtype=bool)
     base = _shown_before_evidence(said, settings.shown_rate_shots, visible, settings)
     prior_at = functools.partial(_prior, passages, seconds=seconds)
-    units = shot_units(given.activity, shots, prior_at(settings.lag_usual), chat, given.features)
+    units = shot_units(given.activity, shots, by_look, given.features)
     weight = settings.likeness_shots if likeness.any() else 0.0
     assignment = assign_to_shots(prior_at, steps, weight * likeness, base, units, settings)
     centers = np.zeros(likeness.shape)

@@ -68,17 +68,51 @@ class ShotUnits:
     odds: Array
 
 
+@dataclass(frozen=True)
+class LookOdds:
+    """By shot, from all shots of its look: log odds of doing (C,), and what its coming again has in them (C,), <= 0."""
+
+    doing: Array
+    again: Array
+
+
+def odds_by_look(activity: "Activity", shots: Sequence[slice], prior: Array, chat: Array) -> LookOdds:
+    """Return the odds that the company of each look tells.
+
+    prior: (K, T) where steps are shown; chat: (T,) seconds of speech of no step.
+    """
+    groups = _group_by_look(shots, known_mean_by_second(activity.looks, activity.rate, prior.shape[1]))
+    steps = prior.sum(axis=0)
+    doing, again = np.zeros(len(shots)), np.zeros(len(shots))
+    for n, group in enumerate(groups):
+        alike = [m for m, other in enumerate(groups) if other == group]
+        members = np.concatenate([np.arange(shots[m].start, shots[m].stop) for m in alike])
+        fraction = len(members) / prior.shape[1]
+        log_steps = _density(steps[members].sum(), steps.sum(), FEW_STEPS, fraction)
+        log_chat = _density(chat[members].sum() / UTTERANCE, chat.sum() / UTTERANCE, FEW_CHAT, fraction)
+        returns = np.log1p(sum(abs(m - n) > 1 for m in alike)) * np.clip(1 + 2 * (log_chat - log_steps), 0, 1)
+        again[n] = AGAIN * returns
+        doing[n] = STEPS * log_steps + CHAT * log_chat + again[n] + BASE
+    return LookOdds(doing, again)
+
+
+def talking_heads(odds: LookOdds, shots: Sequence[slice]) -> Array:
+    """Return (T,): log odds against doing, at most 0, where a look comes again and draws more chat than steps.
+
+    Of all that speaks for or against doing, this alone holds on real clips (docs/real_clips.md).
+    """
+    return np.repeat(odds.again, [shot.stop - shot.start for shot in shots])
+
+
 def shot_units(
-    activity: "Activity", shots: Sequence[slice], prior: Array, chat: Array, features: FeatureSequence | None
+    activity: "Activity", shots: Sequence[slice], by_look: LookOdds, features: FeatureSequence | None
 ) -> ShotUnits:
-    """Return the units of a video. prior: (K, T) where steps are shown; chat: (T,) seconds of speech of no step."""
-    seconds = prior.shape[1]
-    looks = known_mean_by_second(activity.looks, activity.rate, seconds)
-    talk, _ = _odds_by_look(_group_by_look(shots, looks), shots, prior, chat)  # (C,)
+    """Return the units of a video."""
+    seconds = shots[-1].stop
     peaks = np.log(known_mean_by_second(activity.peaks[:, None], activity.rate, seconds)[:, 0] + STILL)
     usual = float(np.nanmedian(peaks)) if np.isfinite(peaks).any() else 0.0
     slices, odds = [], []
-    for shot, log_odds in zip(shots, talk, strict=True):
+    for shot, log_odds in zip(shots, by_look.doing, strict=True):
         for piece in cut_into_pieces(shot):
             moves = peaks[piece][np.isfinite(peaks[piece])]
             slices.append(piece)
@@ -110,32 +144,6 @@ def _group_by_look(shots: Sequence[slice], looks: Array) -> Array:
     inner = [slice(s.start + 1, s.stop - 1) if s.stop - s.start > 2 else s for s in shots]  # cuts fall within seconds
     medians = np.array([np.median(np.nan_to_num(looks[s]), axis=0) for s in inner])  # (C, 192)
     return np.asarray(fcluster(linkage(medians, "average", "cityblock"), ALIKE * medians.shape[1], "distance"))
-
-
-def talking_heads(activity: "Activity", shots: Sequence[slice], prior: Array, chat: Array) -> Array:
-    """Return (T,): log odds against doing, at most 0, where a look comes again and draws more chat than steps.
-
-    Of all that speaks for or against doing, this alone holds on real clips (docs/real_clips.md).
-    """
-    looks = known_mean_by_second(activity.looks, activity.rate, prior.shape[1])
-    _, again = _odds_by_look(_group_by_look(shots, looks), shots, prior, chat)
-    return np.repeat(again, [shot.stop - shot.start for shot in shots])
-
-
-def _odds_by_look(groups: Array, shots: Sequence[slice], prior: Array, chat: Array) -> tuple[Array, Array]:
-    """Return the log odds of doing (C,) that the company of each look tells, and what its coming again has in them."""
-    steps = prior.sum(axis=0)
-    odds, returns = np.zeros(len(shots)), np.zeros(len(shots))
-    for n, group in enumerate(groups):
-        alike = [m for m, other in enumerate(groups) if other == group]
-        members = np.concatenate([np.arange(shots[m].start, shots[m].stop) for m in alike])
-        fraction = len(members) / prior.shape[1]
-        log_steps = _density(steps[members].sum(), steps.sum(), FEW_STEPS, fraction)
-        log_chat = _density(chat[members].sum() / UTTERANCE, chat.sum() / UTTERANCE, FEW_CHAT, fraction)
-        again = np.log1p(sum(abs(m - n) > 1 for m in alike)) * np.clip(1 + 2 * (log_chat - log_steps), 0, 1)
-        returns[n] = AGAIN * again
-        odds[n] = STEPS * log_steps + CHAT * log_chat + returns[n] + BASE
-    return odds, returns
 
 
 def _density(part: float, whole: float, few: float, fraction: float) -> float:
