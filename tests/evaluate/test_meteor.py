@@ -2,6 +2,8 @@ import ast
 import gzip
 import math
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ from stepline.errors import DatasetError, ModelError
 from stepline.evaluate.meteor import JarMeteor, Meteor
 from stepline.evaluate.meteor.matching import PARAPHRASE, STEM, SYNONYM, CaptionIndexer, candidates
 from stepline.evaluate.meteor.resources import MIX, WORD_BITS, load_lexicon, load_phrases, word_number
-from stepline.evaluate.meteor.words import ALWAYS, BEFORE_NUMBERS, stem, words
+from stepline.evaluate.meteor.words import ALWAYS, BEFORE_NUMBERS, _stemmer, stem, words
 from stepline.evaluate.soda import soda
 
 TOLERANCE = 1e-9  # asked: 1e-4 on 99 % of the pairs
@@ -178,6 +180,25 @@ def test_a_run_of_dots_is_quick_however_long():
 )
 def test_stems_are_those_of_the_stemmer_of_its_time(word, expected):
     assert stem(word) == expected
+
+
+def test_the_stemmer_reads_no_language_but_english():
+    """Importing 28 took a cold run of a small corpus longer than all its stems."""
+    code = """if True:
+        import sys
+        from stepline.evaluate.meteor.words import stem
+        assert stem("stirring") == "stir"
+        print([name for name in sys.modules if name.endswith("_stemmer")])"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "['snowballstemmer_english.english_stemmer']"
+
+
+def test_without_the_stemmer_the_extra_is_named(monkeypatch):
+    _stemmer.cache_clear()
+    monkeypatch.setattr("stepline.evaluate.meteor.words.find_spec", lambda name: None)
+    with pytest.raises(ModelError, match=r"pip install 'stepline\[evaluate\]'"):
+        stem("neverstemmedbefore")
+    _stemmer.cache_clear()
 
 
 def test_missing_tables_name_the_extra(tmp_path):

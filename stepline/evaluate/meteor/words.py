@@ -8,8 +8,12 @@ releases changed the algorithm ("added" -> "add", "biologist" -> "biolog"), whic
 """
 
 import re
+import sys
 from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
+from importlib import import_module
+from importlib.util import find_spec
+from types import ModuleType
 
 from stepline.errors import ModelError
 
@@ -94,9 +98,14 @@ def stem(word: str) -> str:
 
 @cache
 def _stemmer() -> Callable[[str], str]:
-    try:
-        from snowballstemmer.english_stemmer import EnglishStemmer  # never PyStemmer, whose algorithm is a later one
-    except ImportError as error:
-        raise ModelError("METEOR's stemmer is not installed; pip install 'stepline[evaluate]'") from error
-    stem_word: Callable[[str], str] = EnglishStemmer().stemWord
+    found = find_spec("snowballstemmer")
+    if found is None or found.submodule_search_locations is None:
+        raise ModelError("METEOR's stemmer is not installed; pip install 'stepline[evaluate]'")
+    # The English module alone, by a package of another name: importing snowballstemmer itself reads 28 languages, which
+    # takes a cold run of a small corpus longer than all its stems; and asks PyStemmer, whose algorithm is a later one.
+    package = ModuleType("snowballstemmer_english")
+    package.__path__ = list(found.submodule_search_locations)
+    sys.modules[package.__name__] = package
+    english = import_module(f"{package.__name__}.english_stemmer")
+    stem_word: Callable[[str], str] = english.EnglishStemmer().stemWord
     return stem_word
