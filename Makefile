@@ -46,7 +46,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/.ready-dev: $(VENV)/.ready
-	$(PIP) -e ".[dev,llm,clip,evaluate,train]"
+	$(PIP) -e ".[dev,llm,clip,documents,evaluate,train]"
 	touch $@
 
 bench: setup-dev       ## every benchmark; minutes to an hour

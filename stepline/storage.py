@@ -13,7 +13,7 @@ import socket
 import sys
 import tarfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -61,6 +61,11 @@ class FileSet:
         name = f".{path.stem[:80]}.{os.getpid()}-{next(_serial)}{PARTIAL}{path.suffix}"
         self._partials[path] = path.parent / name
         return self._partials[path]
+
+    @property
+    def partials(self) -> Mapping[Path, Path]:
+        """The temporary path of each file that was asked for."""
+        return self._partials
 
     def remove(self, path: Path) -> None:
         """Have a file that none of the new ones replaces removed with the change."""

@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from stepline import outputs
+from stepline.cli.steps import FORMATS, USUAL
 from stepline.errors import StoreError
+from stepline.outputs import OUTPUTS
 from stepline.storage import read_record
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -127,6 +130,34 @@ def test_transcribe_prints_what_is_said(small_video, captions_file, stepline):
     assert "First slice the lemons." in plain.stdout
     subtitles = stepline("transcribe", small_video, "--captions", captions_file, "--format", "srt")
     assert "00:00:03,500 --> 00:00:06,000" in subtitles.stdout
+
+
+def test_the_command_offers_every_output_and_writes_the_usual_ones():
+    assert set(FORMATS) == set(OUTPUTS)
+    assert set(USUAL) == set(outputs.USUAL)
+
+
+def test_outputs_are_chosen_by_name_and_known_again(small_video, captions_file, tmp_path, stepline):
+    forms = ("markdown", "webp", "mp4", "otio")
+    job = (
+        "steps",
+        small_video,
+        "--captions",
+        captions_file,
+        "--out",
+        tmp_path,
+        *(f"--format={form}" for form in forms),
+    )
+    result = stepline(*job)
+    assert result.exit_code == 0, result.output
+    wanted = {"small.md", "small.pictures", "small.webp.animations", "small.chapters.mp4", "small.otio", "small.json"}
+    assert {path.name for path in tmp_path.iterdir() if path.name[0] != "."} == wanted
+    assert "done before" in stepline(*job).stderr
+    assert "no video in this folder" in stepline("steps", tmp_path).stderr  # the copy with chapters is Stepline's own
+    (tmp_path / "small.md").write_text("mine")
+    refused = stepline(*job)
+    assert refused.exit_code == 1
+    assert "small.md: an output would be written over this file" in refused.stderr
 
 
 def test_clips_are_cut_for_shown_steps(small_video, captions_file, tmp_path, stepline):

@@ -35,7 +35,9 @@ if TYPE_CHECKING:
     from stepline.records import Record
     from stepline.wys2.settings import SummarySettings
 
-FORMATS = ("json", "html", "vtt", "srt", "chapters", "jsonld")
+USUAL = ("json", "html", "vtt", "srt", "chapters", "jsonld")
+FORMATS = (*USUAL, "markdown", "recipe", "docx", "pdf", "ffmetadata", "mp4", "mkv", "otio", "edl", "labelstudio",
+           "webp", "gif")  # fmt: skip
 DEMO = Path(stepline.__file__).parent / "demo" / "demo.mp4"
 
 
@@ -49,7 +51,8 @@ DEMO = Path(stepline.__file__).parent / "demo" / "demo.mp4"
 @click.option("--aligner", type=PATH, help="A trained network that places the steps.")
 @click.option("--describe", "describer", type=PATH, help="A network of `stepline train procx`, "
               "which tells the steps where speech tells none.")  # fmt: skip
-@click.option("--format", "formats", type=click.Choice(FORMATS), multiple=True, help="Only this output, and the JSON.")
+@click.option("--format", "formats", type=click.Choice(FORMATS), multiple=True, help="Only this output, and the JSON; "
+              "mp4, mkv: a copy with chapters.")  # fmt: skip
 @click.option("--clips", is_flag=True, help="Cut an mp4 of every step that is shown.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, of several videos a line each, not a table.")
 @click.option("--force", is_flag=True, help="Do again what is done.")
@@ -67,7 +70,7 @@ def steps(videos: tuple[Path, ...], **options: Any) -> None:
     from stepline.pipeline.request import Request
 
     settings = chosen_settings(options)
-    formats = tuple(dict.fromkeys((*(options["formats"] or FORMATS), "json")))
+    formats = tuple(dict.fromkeys((*(options["formats"] or USUAL), "json")))
     output = OutputOptions(options["out"], formats, clips=options["clips"], force=options["force"],
                            overwrite=options["overwrite"])  # fmt: skip
     texts = read_texts(options["texts"]) if options["texts"] else ()
@@ -145,7 +148,7 @@ def demo(out: Path) -> None:
     from stepline.pipeline.request import Request, StepsSettings
 
     with progress_bars() as progress:
-        result = run_video(Request(DEMO, DEMO.stem), StepsSettings(), OutputOptions(out, FORMATS), progress=progress)
+        result = run_video(Request(DEMO, DEMO.stem), StepsSettings(), OutputOptions(out, USUAL), progress=progress)
     print_data(step_table(result.record), end="")
     say(f"open {output_path(result.record, out, 'html')} in a browser")
 

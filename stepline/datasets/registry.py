@@ -6,7 +6,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from stepline.datasets import coin, crosstask, egocentric, hirest, htm_align, htstep, tutorialvqa, whenact, youcook2
+from stepline.datasets import (
+    coin,
+    crosstask,
+    egocentric,
+    hirest,
+    htm_align,
+    htstep,
+    label_studio,
+    tutorialvqa,
+    whenact,
+    youcook2,
+)
 from stepline.datasets import files as columns
 from stepline.datasets.record_builder import SEEN, DatasetEntry, DatasetRecords
 from stepline.errors import DatasetError
@@ -138,6 +149,13 @@ DATASETS = {
             "epic-kitchens", "narrated actions in EPIC-KITCHENS-100 videos",
             "GitHub repository epic-kitchens/epic-kitchens-100-annotations", "CC BY-NC 4.0", egocentric.EPIC,
             "one reference step an action; split by the file's name", SPANS, "reference", egocentric.read_epic,
+        ),
+        Dataset(
+            "label-studio", "steps that people corrected or marked in Label Studio",
+            "Label Studio, Export > JSON, of tasks from `stepline steps --format labelstudio`", "your own",
+            (label_studio.NAME,),
+            "one reference step a text, with the spans of its regions, none where its label is not \"shown\"; duration",
+            SPANS + "; tasks that nobody annotated", "reference", label_studio.read, training=(),
         ),
     )
 }  # fmt: skip

@@ -5,7 +5,7 @@ nothing but the named file itself is ever opened.
 """
 
 from stepline.media.audio import SAMPLE_RATE, AudioBlock
-from stepline.media.clips import cut_clip, join_clips
+from stepline.media.clips import copy_with_chapters, cut_clip, join_clips
 from stepline.media.frames import Frame
 from stepline.media.probe import MediaInfo, probe
 from stepline.media.reader import MediaReader, frames_at, read_frames, read_frames_at, read_sound
@@ -18,6 +18,7 @@ __all__ = [
     "MediaInfo",
     "MediaReader",
     "MediaSettings",
+    "copy_with_chapters",
     "cut_clip",
     "frames_at",
     "join_clips",

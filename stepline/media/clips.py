@@ -1,4 +1,4 @@
-"""Clips cut out of a video, exact to the frame and to the sample, and joined to one file."""
+"""Clips cut out of a video, exact to the frame and to the sample, and joined to one file; copies with chapters."""
 
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
@@ -53,6 +53,37 @@ def join_clips(path: Path | str, spans: Sequence[Span], out: Path, settings: Med
                 f"{path}: nothing to cut between {spans[0].start:g} and {spans[-1].end:g} s; "
                 "the video, or what can be read of it, ends before"
             )
+
+
+def copy_with_chapters(
+    path: Path | str, chapters: Sequence[tuple[Span, str]], out: Path, settings: MediaSettings | None = None
+) -> None:
+    """Copy picture, sound and subtitles as they are into an mp4 or mkv, by the name of `out`, with these chapters.
+
+    Raises MediaError where that kind of file cannot hold them, StoreError where `out` cannot be written.
+    """
+    import av
+
+    with open_media(path, settings or MediaSettings()) as media, atomic_path(out) as partial:
+        form, source = {".mkv": "matroska"}.get(out.suffix, "mp4"), media.container
+        try:
+            with av.open(f"file:{partial}", "w", format=form, options={"fflags": "+bitexact"}) as copy:
+                tracks = {stream.index: copy.add_stream_from_template(stream)
+                          for stream in source.streams if stream.type in ("video", "audio", "subtitle")}  # fmt: skip
+                copy.metadata.update(source.metadata)
+                copy.set_chapters([
+                    {"id": number, "start": round(span.start * 1000), "end": round(span.end * 1000),
+                     "time_base": Fraction(1, 1000), "metadata": {"title": title}}
+                    for number, (span, title) in enumerate(chapters, start=1)
+                ])  # fmt: skip
+                for packet in source.demux([source.streams[index] for index in tracks]):
+                    if packet.dts is not None:  # the empty packet at a stream's end has none
+                        packet.stream = tracks[packet.stream_index]
+                        copy.mux(packet)
+        except (av.error.FFmpegError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            cure = "convert it to mp4 (H.264, AAC) first" if form == "matroska" else "use --format mkv instead"
+            raise MediaError(f"{path}: cannot be copied into {form} with chapters ({reason}); {cure}") from error
 
 
 class _ClipWriter:

@@ -1,9 +1,12 @@
-"""The shown steps as clips of their own."""
+"""The shown steps as clips and animated pictures of their own."""
 
 import contextlib
+import functools
 import re
+from collections.abc import Callable
 from pathlib import Path
 
+from stepline.errors import MediaError
 from stepline.outputs.text import one_line, safe_stem, shown_span
 from stepline.records import Record, Span, Step
 from stepline.storage import FileSet, atomic_files
@@ -32,7 +35,7 @@ def clip_spans(record: Record, folder: Path) -> dict[Path, Span]:
     """Return the path of each shown step's clip, whether it is cut or not, and the seconds it shows."""
     home = _home(record, folder)
     best = [(number, step, shown_span(step)) for number, step in enumerate(record.steps, start=1)]
-    return {home / f"{number:02d}-{_slug(step)}.mp4": span for number, step, span in best if span is not None}
+    return {home / step_file_name(number, step, ".mp4"): span for number, step, span in best if span is not None}
 
 
 def remove_clips(record: Record, folder: Path, files: FileSet) -> None:
@@ -45,6 +48,42 @@ def _home(record: Record, folder: Path) -> Path:
     return folder / f"{safe_stem(record.id)}{SUFFIX}"
 
 
-def _slug(step: Step) -> str:
+def step_file_name(number: int, step: Step, suffix: str) -> str:
+    """Return a file name from a step's number and words: 03-fold-the-strip.mp4."""
     words = re.sub(r"[^\w]+", "-", one_line(step.text).lower()).strip("-")
-    return words[:TITLE].rstrip("-").encode()[:150].decode(errors="ignore") or "step"
+    slug = words[:TITLE].rstrip("-").encode()[:150].decode(errors="ignore") or "step"
+    return f"{number:02d}-{slug}{suffix}"
+
+
+ANIMATIONS = ".animations"  # of the folder that holds a video's animated pictures
+ANIMATION_RATE = 5  # pictures a second
+ANIMATION_LONGEST = 6.0  # s of a step that are shown
+ANIMATION_WIDTH = 320  # pixels
+
+
+def animations(record: Record, video: Path, suffix: str) -> dict[str, Callable[[Path], None]]:
+    """Return what writes an animated picture of every shown step, by its file name; suffix: .webp or .gif.
+
+    The writers raise MediaError where the video cannot be read.
+    """
+    best = [(number, step, shown_span(step)) for number, step in enumerate(record.steps, start=1)]
+    return {
+        step_file_name(number, step, suffix): functools.partial(_animate, video, span)
+        for number, step, span in best
+        if span is not None
+    }
+
+
+def _animate(video: Path, span: Span, path: Path) -> None:
+    from PIL import Image
+
+    from stepline.media import read_frames_at
+
+    count = max(1, round(min(span.duration, ANIMATION_LONGEST) * ANIMATION_RATE))
+    times = [span.start + number / ANIMATION_RATE for number in range(count)]
+    pictures = [Image.fromarray(still.image) for still in read_frames_at(video, times, ANIMATION_WIDTH)]
+    if not pictures:
+        raise MediaError(f"{video}: no picture between {span.start:g} and {span.end:g} s; leave --format webp, gif out")
+    form = path.suffix.removeprefix(".").upper()
+    length = 1000 // ANIMATION_RATE  # ms
+    pictures[0].save(path, form, save_all=True, append_images=pictures[1:], duration=length, loop=0)

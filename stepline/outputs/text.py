@@ -55,6 +55,19 @@ def shown_span(step: Step) -> Span | None:
     return step.spans[0] if step.spans and step.status in (None, "shown") else None
 
 
+def step_time(step: Step) -> str:
+    """Return when a step is shown, or what is known instead, in words."""
+    span = shown_span(step)
+    if span is not None:
+        return f"{clock(span.start)}-{clock(span.end)}"
+    return f"said at {clock(step.said.start)}, not shown" if step.said is not None else "not found"
+
+
+def title(record: Record) -> str:
+    """Return a video's title, else its task, else its id."""
+    return one_line(record.video.title or record.video.task or "") or record.video.id
+
+
 def from_pictures(record: Record) -> bool:
     """Tell whether a network told the steps from the pictures: then a score is its confidence, not calibrated."""
     described = bool(record.models.get("describer")) and not record.captions

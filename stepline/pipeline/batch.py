@@ -82,9 +82,9 @@ def steps(
         record = understand(request, settings, progress=progress).record
         _refuse_the_speechless(request, record, settings)
         return record
-    from stepline.outputs import OUTPUTS
+    from stepline.outputs import USUAL
 
-    return run_video(request, settings, OutputOptions(Path(out), tuple(OUTPUTS)), progress=progress).record
+    return run_video(request, settings, OutputOptions(Path(out), USUAL), progress=progress).record
 
 
 def transcribe(
@@ -189,7 +189,7 @@ def refuse_overwriting(request: Request, options: OutputOptions) -> None:
 
     stem = safe_stem(request.id)
     given = {Path(os.path.realpath(path)) for path in (request.path, request.captions) if path is not None}
-    for path in given & {Path(os.path.realpath(options.out / f"{stem}{suffix}")) for suffix, _ in OUTPUTS.values()}:
+    for path in given & {Path(os.path.realpath(options.out / f"{stem}{row.suffix}")) for row in OUTPUTS.values()}:
         raise SettingsError(f"{path}: an output would be written over this file; give another folder with --out")
     for path in foreign_outputs(request.id, options.out, options.formats) if not options.overwrite else ():
         cure = "give another --out, or --overwrite to lose it"
@@ -226,19 +226,19 @@ def _refuse_the_speechless(request: Request, record: Record, settings: StepsSett
 
 def write_files(request: Request, result: StepsResult, options: OutputOptions) -> tuple[Path, ...]:
     """Write every file that is asked for of one video, all or none, and return their paths."""
-    from stepline.outputs import keep_ownership, missing_outputs, output_path, remove_clips, write_clips, write_outputs
+    from stepline.outputs import OUTPUTS, missing_outputs, output_path, remove_clips, write_clips, write_outputs
 
     record = result.record
+    pictured = any(OUTPUTS[name].keyframes != "none" for name in options.formats)
     with atomic_files() as files:
         if missing_outputs(record, options.out, ["json"]):
             remove_clips(record, options.out, files)  # of another result: they show other seconds
         clips = write_clips(record, request.path, options.out, files) if options.clips else []
-        keep_ownership(record, options.out, options.formats, files)
         outputs = write_outputs(
             record,
             options.out,
             alignment=result.alignment,
-            keyframes=keyframes(record, request.path) if "html" in options.formats else {},
+            keyframes=keyframes(record, request.path) if pictured else {},
             media=request.path,
             formats=options.formats,
             files=files,
@@ -284,12 +284,14 @@ def find_videos(paths: Iterable[Path]) -> list[Path]:
 
 
 def _is_video(file: Path) -> bool:
-    """Tell whether a file is a video, and none of the clips and summaries that Stepline cut."""
-    from stepline.outputs import CLIPS_SUFFIX, SUMMARY_SUFFIX
+    """Tell whether a file is a video, and none of the clips, summaries and copies that Stepline made."""
+    from stepline.outputs import CLIPS_SUFFIX, OUTPUTS, SUMMARY_SUFFIX
 
     if file.suffix.lower() not in SUFFIXES or file.name.startswith(".") or not file.is_file():
         return False
-    made, suffix = (file, SUMMARY_SUFFIX) if file.name.endswith(SUMMARY_SUFFIX) else (file.parent, CLIPS_SUFFIX)
+    beside = (SUMMARY_SUFFIX, OUTPUTS["mp4"].suffix, OUTPUTS["mkv"].suffix)
+    suffix = next((suffix for suffix in beside if file.name.endswith(suffix)), None)
+    made, suffix = (file, suffix) if suffix is not None else (file.parent, CLIPS_SUFFIX)
     ours = made.name.endswith(suffix) and made.with_name(made.name.removesuffix(suffix) + ".json").is_file()
     return not ours
 

@@ -191,6 +191,26 @@ def epic_kitchens(folder):
     return write(folder / "EPIC_100_validation.csv", head + rows)
 
 
+def region(id, start, end, text, label="shown"):
+    times = {"start": start, "end": end, "channel": 0}
+    rows = [("labels", {"labels": [label]}), ("textarea", {"text": [text]})]
+    base = {"id": id, "to_name": "audio", "original_length": 40.0}
+    return [base | {"type": kind, "value": times | value} for kind, value in rows]
+
+
+def label_studio(folder):
+    first = [*region("1.0", 3.5, 9, "Fold"), *region("2.0", 20, 25, "Fold"), *region("x", 30, 29, "Press")]
+    second = [*region("1.0", 1, 2, "Other")]
+    annotations = [{"result": second}, {"result": first, "ground_truth": True}, {"result": [], "was_cancelled": True}]
+    said = [*region("1.0", 3, 4, "Glue it", label="said"), {"id": "n", "type": "choices", "value": {"choices": ["ok"]}}]
+    tasks = [
+        {"data": {"id": "strip", "video": "/v/strip.mp4"}, "annotations": annotations},
+        {"data": {"video": "b.mp4"}, "annotations": [{"result": said}]},
+        {"data": {"id": "c", "video": "c.mp4"}, "annotations": [], "predictions": [{"result": first}]},
+    ]
+    return write(folder / "label_studio.json", tasks)
+
+
 SAMPLES = {
     "htm-align": htm_align,
     "ht-step": ht_step,
@@ -207,4 +227,5 @@ SAMPLES = {
     "captaincook4d": captaincook4d,
     "goal-step": goal_step,
     "epic-kitchens": epic_kitchens,
+    "label-studio": label_studio,
 }

@@ -14,7 +14,8 @@ from stepline.datasets.htstep import read_taxonomy
 from stepline.datasets.predictions import read_predictions
 from stepline.datasets.record_builder import span_flaw
 from stepline.errors import DatasetError
-from stepline.records import Rejected, Span, Step
+from stepline.outputs.editing import label_studio
+from stepline.records import Record, Rejected, Span, Step, Video
 
 
 @pytest.mark.parametrize("name", DATASETS)
@@ -112,6 +113,29 @@ def test_a_youtube_id_that_begins_like_the_prefix_keeps_it(tmp_path):
     video = {"duration": 9, "timestamps": [], "sentences": []}
     path = write(tmp_path / "yc2_val.json", {"v_LLLLLLLLL": video, "xHr8X2Wpmno": video})
     assert [record.id for record in read("youcook2", path).records] == ["v_LLLLLLLLL", "xHr8X2Wpmno"]
+
+
+def test_label_studio_reads_what_people_made_of_the_steps(sample):
+    reading = read("label-studio", sample("label-studio"))
+    one, two = reading.records
+    assert one.reference == (Step(id="Fold", text="Fold", spans=(Span(3.5, 9.0), Span(20.0, 25.0))),)
+    assert (one.id, one.video.duration, two.id) == ("strip", 40.0, "b.mp4")
+    assert two.reference == (Step(id="Glue it", text="Glue it"),)  # its label says that it is not shown
+    assert [(row.id, row.reason) for row in reading.rejected] == [
+        ("strip", "ends before it starts"),
+        ("c", "nobody has annotated it"),
+    ]
+
+
+def test_label_studio_reads_back_the_steps_that_were_written_for_it(tmp_path):
+    shown = Step(id="1", text="fold the strip", spans=(Span(3.5, 9.0), Span(20.0, 25.0)), status="shown")
+    said = Step(id="2", text="press", said=Span(1.0, 2.0), status="said")
+    record = Record(id="v", video=Video(id="v", duration=40.0), steps=(shown, said))
+    (task,) = json.loads(label_studio(record, "v.mp4"))
+    task["annotations"] = task.pop("predictions")  # as when a person accepts them
+    (back,) = read("label-studio", write(tmp_path / "export.json", [task])).records
+    assert (back.id, back.video.duration) == ("v", 40.0)
+    assert [(step.text, step.spans) for step in back.reference] == [("Fold the strip", shown.spans)]
 
 
 def test_sieve_and_swap_keeps_the_further_wordings(sample):

@@ -118,8 +118,9 @@ def _record(path: Path) -> None:
 
     record = read_record(path)
     step_table(record)
-    for _, write in OUTPUTS.values():
-        write(record, OutputExtras())
+    for name, output in OUTPUTS.items():
+        if name not in ("mp4", "mkv", "webp", "gif", "docx", "pdf"):  # made from the video, or by other libraries
+            output.write(record, OutputExtras())
 
 
 def _records(path: Path) -> None:

@@ -1,36 +1,217 @@
 import json
+import re
 
+import av
+import docx
+import opentimelineio
+import pypdf
 import pytest
-from output_samples import make_step
+from output_samples import make_step, make_video, picture_of
+from PIL import Image
 from test_chapters import read_chapters
 from test_page import read_page
 from test_subtitles import read_cues
 
-from stepline.errors import SettingsError, StoreError
-from stepline.outputs import OUTPUTS, OutputExtras, output_path, write_outputs
+from stepline.errors import MediaError, SettingsError, StoreError
+from stepline.outputs import OUTPUTS, OutputExtras, missing_outputs, output_path, write_outputs
 from stepline.records import Record, Video
 from stepline.storage import from_json
 
-# One row an output: what reads it back, and the start of each shown step of `record` as it must come out of it.
-READERS = {
-    "json": lambda text: [step.spans[0].start for step in from_json(text).steps if step.spans],
-    "vtt": lambda text: [start for _, start, _, line in read_cues(text) if not line.startswith("[said")],
-    "srt": lambda text: [start for _, start, _, line in read_cues(text) if not line.startswith("[said")],
-    "chapters": lambda text: [start for start, _ in read_chapters(text)],
-    "jsonld": lambda text: [clip["startOffset"] for clip in json.loads(text)["video"]["hasPart"]],
-    "html": lambda text: [float(s["data-start"]) for s in read_page(text).all("li", "step") if "data-start" in s],
-}
-STARTS = [6.0, 10.0, 15.0, 19.0, 23.0, 32.0, 38.0, 46.0, 54.0, 57.5]
+STARTS = [6.0, 10.0, 15.0, 19.0, 23.0, 32.0, 38.0, 46.0, 54.0, 57.5]  # of the shown steps of `record`
 CHAPTERS = [0, 10, 23, 38, 54]  # steps within 10 s of the last chapter have joined it
+WHOLE = [float(int(start)) for start in STARTS]  # as times for people are written
 
 
-@pytest.mark.parametrize("name", OUTPUTS)
-def test_an_output_reads_back_what_it_wrote(name, record, alignment, keyframes, tmp_path):
-    (path,) = write_outputs(record, tmp_path, alignment=alignment, keyframes=keyframes, formats=[name])
+def read_times(text):
+    """The first second of every `0:06-0:10` in a text."""
+    return [int(m) * 60.0 + int(s) for m, s in re.findall(r"(\d+):(\d\d)-\d+:\d\d", text)]
+
+
+def read_media_chapters(path, form=None):
+    with av.open(str(path), format=form) as container:
+        return [float(chapter["start"] * chapter["time_base"]) for chapter in container.chapters()]
+
+
+def read_editor_cuts(path):
+    rate = {"rate": 25} if path.suffix == ".edl" else {}
+    timeline = opentimelineio.adapters.read_from_file(str(path), **rate)
+    (track,) = timeline.video_tracks()
+    if path.suffix == ".otio":
+        (clip,) = track.find_clips()
+        assert clip.media_reference.target_url == "v.mp4"
+        return [marker.marked_range.start_time.to_seconds() for marker in clip.markers]
+    return [clip.source_range.start_time.to_seconds() for clip in track.find_clips()]
+
+
+def read_regions(path):
+    (task,) = json.loads(path.read_text(encoding="utf-8"))
+    results = task["predictions"][0]["result"]
+    texts = [row for row in results if row["type"] == "textarea"]
+    assert {row["id"] for row in texts} == {row["id"] for row in results}
+    return [row["value"]["start"] for row in texts]
+
+
+def read_recipe(path):
+    tree = json.loads(path.read_text(encoding="utf-8"))
+    shown = [step for step in tree["recipeInstructions"] if "video" in step]
+    assert (tree["@type"], len(tree["recipeInstructions"])) == ("Recipe", 12)
+    for step in shown:
+        assert (path.parent / step["image"]).is_file()
+        assert step["video"]["url"].startswith("v.mp4#t=")
+    return [step["video"]["startOffset"] for step in shown]
+
+
+def read_markdown(path):
     text = path.read_text(encoding="utf-8")
-    assert path.name == "mint-lemonade" + OUTPUTS[name][0]
-    assert sorted(READERS[name](text)) == (CHAPTERS if name == "chapters" else STARTS)
-    assert text == OUTPUTS[name][1](record, OutputExtras(alignment=alignment, keyframes=keyframes))
+    for link in re.findall(r"!\[.*?\]\((.*?)\)", text):
+        with Image.open(path.parent / link) as picture:
+            assert picture.size == (320, 180)
+    assert len(re.findall(r"^## \d+\. ", text, re.MULTILINE)) == 12
+    return read_times(text)
+
+
+def read_docx(path):
+    document = docx.Document(str(path))
+    assert len(document.inline_shapes) == 10
+    return read_times("\n".join(paragraph.text for paragraph in document.paragraphs))
+
+
+def read_pdf(path):
+    pages = pypdf.PdfReader(path).pages
+    assert sum(len(page.images) for page in pages) == 10
+    return read_times("\n".join(page.extract_text() for page in pages))
+
+
+def text_of(read):
+    return lambda path: read(path.read_text(encoding="utf-8"))
+
+
+def cue_starts(text):
+    return [start for _, start, _, line in read_cues(text) if not line.startswith("[said")]
+
+
+# One row an output that holds the steps of `record`: what reads it back, and the seconds that must come out of it.
+READERS = {
+    "json": (text_of(lambda text: [step.spans[0].start for step in from_json(text).steps if step.spans]), STARTS),
+    "vtt": (text_of(cue_starts), STARTS),
+    "srt": (text_of(cue_starts), STARTS),
+    "chapters": (text_of(lambda text: [start for start, _ in read_chapters(text)]), CHAPTERS),
+    "jsonld": (text_of(lambda text: [clip["startOffset"] for clip in json.loads(text)["video"]["hasPart"]]), STARTS),
+    "html": (
+        text_of(lambda text: [float(s["data-start"]) for s in read_page(text).all("li", "step") if "data-start" in s]),
+        STARTS,
+    ),
+    "markdown": (read_markdown, WHOLE),
+    "recipe": (read_recipe, STARTS),
+    "docx": (read_docx, WHOLE),
+    "pdf": (read_pdf, WHOLE),
+    "ffmetadata": (lambda path: read_media_chapters(path, "ffmetadata"), [0.0, *STARTS]),
+    "otio": (read_editor_cuts, STARTS),
+    "edl": (read_editor_cuts, [*STARTS[:-1], 57.52]),  # 57.5 s is no whole frame of 25 a second
+    "labelstudio": (read_regions, [6.0, 10.0, 15.0, 19.0, 23.0, 32.0, 38.0, 46.0, 52.0, 54.0, 57.5]),  # one has two
+}
+FROM_VIDEO = ("mp4", "mkv", "webp", "gif")
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_an_output_reads_back_what_it_wrote(name, record, alignment, keyframes, tmp_path):
+    media = tmp_path / "v.mp4"
+    written = write_outputs(record, tmp_path, alignment=alignment, keyframes=keyframes, media=media, formats=[name])
+    path = tmp_path / f"mint-lemonade{OUTPUTS[name].suffix}"
+    read, starts = READERS[name]
+    assert path in written
+    assert sorted(read(path)) == starts
+    content = OUTPUTS[name].write(record, OutputExtras(alignment=alignment, keyframes=keyframes, media="v.mp4"))
+    assert path.read_bytes() == (content if isinstance(content, bytes) else content.encode())
+
+
+def test_every_output_has_its_reader():
+    assert {*READERS, *FROM_VIDEO} == set(OUTPUTS)
+
+
+@pytest.fixture
+def film(tmp_path):
+    make_video(tmp_path / "film.mp4", 8, codec="libx264")
+    rows = (make_step(1, "cut", ((1.0, 3.0),)), make_step(2, "fold = press", ((4.0, 6.0),)), make_step(3, "glue"))
+    return Record(id="v", video=Video(id="v", duration=8.0), steps=rows), tmp_path / "film.mp4"
+
+
+@pytest.mark.parametrize("form", ["mp4", "mkv"])
+def test_chapters_stand_in_a_copy_whose_streams_are_the_videos_own(form, film, tmp_path):
+    record, video = film
+    (path,) = write_outputs(record, tmp_path / "out", media=video, formats=[form])
+    assert read_media_chapters(path) == [0.0, 1.0, 4.0]
+    with av.open(str(path)) as copy, av.open(str(video)) as source:
+        assert [chapter["metadata"]["title"] for chapter in copy.chapters()] == ["Intro", "Cut", "Fold = press"]
+        stamps = [sorted(round(float(p.pts * p.time_base), 3) for p in container.demux(video=0) if p.pts is not None)
+                  for container in (copy, source)]  # fmt: skip
+    assert stamps[0] == stamps[1]
+    (again,) = write_outputs(record, tmp_path / "again", media=video, formats=[form])
+    assert again.read_bytes() == path.read_bytes()
+
+
+def test_a_stream_that_a_copy_cannot_hold_is_an_error_that_names_the_other_kind(film, tmp_path):
+    record, video = tmp_path / "raw.avi", film[0]
+    make_video(record, 2, codec="rawvideo")
+    with pytest.raises(MediaError, match="cannot be copied into mp4 .*use --format mkv"):
+        write_outputs(video, tmp_path / "out", media=record, formats=["mp4"])
+    assert [path for path in (tmp_path / "out").rglob("*") if path.is_file()] == []
+
+
+@pytest.mark.parametrize("form", ["webp", "gif"])
+def test_an_animation_shows_a_steps_seconds(form, film, tmp_path):
+    record, video = film
+    paths = write_outputs(record, tmp_path / "out", media=video, formats=[form])
+    assert [path.name for path in paths] == [f"01-cut.{form}", f"02-fold-press.{form}"]
+    for path in paths:
+        with Image.open(path) as picture:
+            lengths = []
+            for number in range(picture.n_frames):
+                picture.seek(number)
+                picture.load()
+                lengths.append(picture.info["duration"])
+            assert (picture.size, sum(lengths)) == ((320, 180), 2000)
+            assert len(lengths) == 8  # the film's own pictures, of which it has four a second
+
+
+@pytest.mark.parametrize("form", FROM_VIDEO)
+def test_an_output_made_from_the_video_says_so_without_one(form, record, tmp_path):
+    with pytest.raises(SettingsError, match=f"--format {form}: it is made from the video"):
+        write_outputs(record, tmp_path, formats=[form])
+
+
+@pytest.mark.parametrize("name", [name for name in OUTPUTS if name != "json"])
+def test_an_output_that_stands_is_known_and_one_of_another_record_is_not(name, film, record, tmp_path):
+    if name in FROM_VIDEO:
+        record, video = film
+    else:
+        video = tmp_path / "v.mp4"
+    write_outputs(record, tmp_path, media=video, keyframes={"1": picture_of(1)}, formats=[name, "json"])
+    assert missing_outputs(record, tmp_path, [name]) == []
+    other = record.model_copy(update={"steps": (record.steps[0], make_step(2, "bend", ((20.0, 40.0),)))})
+    assert missing_outputs(other, tmp_path, [name]) == [name]
+    place = output_path(record, tmp_path, name)
+    for path in (place, *place.rglob("*")):
+        if path.is_file():
+            path.write_bytes(path.read_bytes() + b"x")
+    assert missing_outputs(record, tmp_path, [name]) == [name] * (name != "html")
+
+
+def test_a_pdf_shows_letters_beyond_latin_or_names_the_fonts_that_would(tmp_path):
+    record = Record(id="v", video=Video(id="v", title="Ciasto \u2013 \u0142atwe"))
+    try:
+        (path,) = write_outputs(record, tmp_path, formats=["pdf"])
+    except SettingsError as error:
+        assert re.search(
+            r"no font found here holds all letters of the steps \(.*U\+0142.*\); install a font", str(error)
+        )
+    else:
+        assert "\u0142atwe" in pypdf.PdfReader(path).pages[0].extract_text()
+
+
+def test_markup_in_a_step_is_text_in_markdown(hostile, tmp_path):
+    (path,) = write_outputs(hostile, tmp_path, formats=["markdown"])
+    assert r"\<script\>alert(1)\</script\>" in path.read_text(encoding="utf-8")
 
 
 def test_json_loses_nothing(record, tmp_path):
@@ -73,8 +254,8 @@ def test_an_id_cannot_leave_the_folder(tmp_path):
 
 
 def test_an_unknown_format_is_named_with_the_known_ones(record, tmp_path):
-    with pytest.raises(SettingsError, match="'pdf'; known: vtt, srt, chapters, jsonld, html, json"):
-        write_outputs(record, tmp_path, formats=["pdf"])
+    with pytest.raises(SettingsError, match="'docs'; known: vtt, srt, chapters, jsonld, "):
+        write_outputs(record, tmp_path, formats=["docs"])
 
 
 def test_a_folder_that_is_a_file_is_an_error_in_one_line(record, tmp_path):
@@ -85,7 +266,14 @@ def test_a_folder_that_is_a_file_is_an_error_in_one_line(record, tmp_path):
 
 def test_the_same_record_gives_the_same_bytes(record, alignment, keyframes, tmp_path):
     one, two = (
-        write_outputs(record, tmp_path / name, alignment=alignment, keyframes=keyframes, media=tmp_path / "v.mp4")
+        write_outputs(
+            record,
+            tmp_path / name,
+            alignment=alignment,
+            keyframes=keyframes,
+            media=tmp_path / "v.mp4",
+            formats=list(READERS),
+        )
         for name in ("a", "b")
     )
     assert [path.read_bytes() for path in one] == [path.read_bytes() for path in two]

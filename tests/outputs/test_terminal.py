@@ -132,11 +132,12 @@ def test_a_log_line_shows_controls_as_escapes():
     assert obeyed(LogLines("%(message)s").format(record)) == set()
 
 
-@pytest.mark.parametrize("name", list(OUTPUTS))
+@pytest.mark.parametrize("name", [name for name, row in OUTPUTS.items() if name not in ("docx", "pdf", "mp4", "mkv")
+                                  and not row.folder])  # fmt: skip
 def test_no_output_holds_a_control_character(name):
     record = hostile_record()
     record = record.model_copy(update={"warnings": (*record.warnings, EVIL), "id": EVIL})
-    text = OUTPUTS[name][1](record, OutputExtras(media=f"v{EVIL}.mp4")) or ""
+    text = OUTPUTS[name].write(record, OutputExtras(media=f"v{EVIL}.mp4")) or ""
     # Text for a player or a page may turn its own direction: a page holds each text in <bdi>, a cue ends at its line.
     turns = set() if name == "json" else TURNS
     assert obeyed(text) - turns == set()

@@ -1,0 +1,147 @@
+"""What video editors, players and annotation tools take of a record: chapters, OpenTimelineIO, EDL, Label Studio.
+
+FFmpeg metadata     https://ffmpeg.org/ffmpeg-formats.html#Metadata-2
+OpenTimelineIO      https://opentimelineio.readthedocs.io, schemas Timeline.1, Clip.2, Marker.2
+EDL                 CMX 3600, at 25 frames/s, as a title, numbered cuts and FROM CLIP NAME comments
+Label Studio        https://labelstud.io/guide/export, regions of an Audio tag that a Video is synchronised with
+"""
+
+import json
+import re
+from collections.abc import Iterable
+
+from pydantic import JsonValue
+
+from stepline.errors import printable
+from stepline.outputs.text import one_line, sentence_case, shown_span, title
+from stepline.records import Record, Span, Step
+from stepline.version import __version__
+
+INTRO = "Intro"
+SHORTEST = 1.0  # s; a step that is shown for less of its own joins the chapter before it
+EDL_RATE = 25  # frames/s of the EDL's time codes
+LATEST_CODE = 24 * 3600 * EDL_RATE  # frames; a time code begins anew after a day
+TIME_BASE = 1000  # a second in FFmpeg's metadata; OpenTimelineIO's times have the same
+
+
+def file_chapters(record: Record) -> list[tuple[Span, str]]:
+    """Return the chapters of a media file: from the start of each shown step to the next, with an intro before them.
+
+    Unlike YouTube's there may be few and short ones.
+    """
+    starts: list[tuple[float, str]] = []
+    for span, step in sorted(_shown(record), key=lambda row: row[0].start):
+        if starts and span.start - starts[-1][0] < SHORTEST:
+            starts[-1] = (starts[-1][0], f"{starts[-1][1]}; {_text(step)}")
+        else:
+            starts.append((span.start, _text(step)))
+    if not starts:
+        return []
+    if starts[0][0] > 0.0:
+        starts = [(0.0, INTRO), *starts] if starts[0][0] >= SHORTEST else [(0.0, starts[0][1]), *starts[1:]]
+    end = max(span.end for span, _ in _shown(record))
+    ends = [*(start for start, _ in starts[1:]), max(end, record.video.duration or 0.0)]
+    return [(Span(start, end), text) for (start, text), end in zip(starts, ends, strict=True)]
+
+
+def ffmetadata(record: Record) -> str | None:
+    """Return the chapters as FFmpeg's metadata (`ffmpeg -i v.mp4 -i FILE -map_chapters 1 -c copy out.mp4`)."""
+    chapters = file_chapters(record)
+    if not chapters:
+        return None
+    blocks = [f";FFMETADATA1\ntitle={_escape(title(record))}\n"]
+    for span, text in chapters:
+        times = f"START={_ticks(span.start)}\nEND={_ticks(span.end)}"
+        blocks.append(f"[CHAPTER]\nTIMEBASE=1/{TIME_BASE}\n{times}\ntitle={_escape(text)}\n")
+    return "".join(blocks)
+
+
+def opentimelineio(record: Record, media: str | None = None) -> str:
+    """Return a timeline of the whole video with a marker a shown step, as OpenTimelineIO's JSON. media: its link."""
+    ends = [span.end for span, _ in _shown(record)]
+    whole = _range(Span(0.0, max([record.video.duration or 0.0, *ends, 1 / TIME_BASE])))
+    reference: dict[str, JsonValue] = {"OTIO_SCHEMA": "MissingReference.1", "available_range": whole}
+    if media is not None:
+        reference |= {"OTIO_SCHEMA": "ExternalReference.1", "target_url": media}
+    markers: list[JsonValue] = [
+        {"OTIO_SCHEMA": "Marker.2", "name": _text(step), "color": "GREEN", "marked_range": _range(span),
+         "metadata": {"stepline": {"id": step.id}}}
+        for span, step in _shown(record)
+    ]  # fmt: skip
+    clip: dict[str, JsonValue] = {
+        "OTIO_SCHEMA": "Clip.2", "name": title(record), "source_range": whole, "markers": markers,
+        "media_references": {"DEFAULT_MEDIA": reference}, "active_media_reference_key": "DEFAULT_MEDIA",
+    }  # fmt: skip
+    track: dict[str, JsonValue] = {"OTIO_SCHEMA": "Track.1", "name": "V1", "kind": "Video", "children": [clip]}
+    stack: dict[str, JsonValue] = {"OTIO_SCHEMA": "Stack.1", "name": "tracks", "children": [track]}
+    timeline: dict[str, JsonValue] = {"OTIO_SCHEMA": "Timeline.1", "name": title(record), "tracks": stack}
+    return _json(timeline)
+
+
+def edl(record: Record) -> str | None:
+    """Return the shown steps, cut one after the other, as a CMX 3600 edit decision list; None beyond 999 cuts."""
+    cuts = sorted(_shown(record), key=lambda row: row[0].start)
+    if not cuts or len(cuts) > 999:  # CMX 3600 has three digits for the number of a cut
+        return None
+    lines, record_in = [f"TITLE: {title(record)[:70]}", "FCM: NON-DROP FRAME", ""], 0
+    for number, (span, step) in enumerate(cuts, start=1):
+        first, last = (round(second * EDL_RATE) for second in (span.start, span.end))
+        last = max(last, first + 1)
+        codes = (first, last, record_in, record_in + last - first)
+        lines.append(f"{number:03d}  AX       V     C        {' '.join(map(_time_code, codes))}")
+        lines.append(f"* FROM CLIP NAME: {_text(step)}")
+        record_in += last - first
+    return "\n".join(lines) + "\n"
+
+
+def label_studio(record: Record, media: str | None = None) -> str:
+    """Return a task with the steps as predictions, one region a shown span; `stepline datasets label-studio` reads it.
+
+    media: the video's link. The labels are "shown"; a text area of each region holds the step's text.
+    """
+    result: list[JsonValue] = []
+    for number, step in enumerate(record.steps, start=1):
+        for rank, span in enumerate(step.spans if shown_span(step) is not None else ()):
+            times = {"start": round(span.start, 3), "end": round(span.end, 3), "channel": 0}
+            region: dict[str, JsonValue] = {"id": f"{number}.{rank}", "to_name": "audio", "original_length": None}
+            region["original_length"] = record.video.duration
+            result.append({**region, "from_name": "status", "type": "labels", "value": {**times, "labels": ["shown"]}})
+            text: list[JsonValue] = [_text(step)]
+            result.append({**region, "from_name": "text", "type": "textarea", "value": {**times, "text": text}})
+    data: dict[str, JsonValue] = {"id": record.id, "video": media or record.video.path or record.video.id}
+    prediction: dict[str, JsonValue] = {"model_version": f"stepline {__version__}", "result": result}
+    return _json([{"data": data, "predictions": [prediction]}])
+
+
+def _shown(record: Record) -> list[tuple[Span, Step]]:
+    best: Iterable[tuple[Span | None, Step]] = ((shown_span(step), step) for step in record.steps)
+    return [(span, step) for span, step in best if span is not None]
+
+
+def _text(step: Step) -> str:
+    return sentence_case(one_line(step.text))
+
+
+def _json(tree: JsonValue) -> str:
+    return printable(json.dumps(tree, ensure_ascii=False, indent=2, allow_nan=False)) + "\n"
+
+
+def _escape(text: str) -> str:
+    return re.sub(r"([=;#\\])", r"\\\1", text)
+
+
+def _ticks(second: float) -> int:
+    return round(second * TIME_BASE)
+
+
+def _range(span: Span) -> dict[str, JsonValue]:
+    start, length = (
+        dict[str, JsonValue](OTIO_SCHEMA="RationalTime.1", rate=float(TIME_BASE), value=float(_ticks(value)))
+        for value in (span.start, span.duration)
+    )
+    return {"OTIO_SCHEMA": "TimeRange.1", "start_time": start, "duration": length}
+
+
+def _time_code(frames: int) -> str:
+    second, frame = divmod(frames % LATEST_CODE, EDL_RATE)
+    return f"{second // 3600:02d}:{second // 60 % 60:02d}:{second % 60:02d}:{frame:02d}"
