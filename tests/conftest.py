@@ -8,6 +8,7 @@ from click.testing import CliRunner
 from small_video import CAPTIONS, draw_video
 
 from stepline.cli.common import FAULT
+from stepline.weights import weights_folder
 
 # A developer's own settings never reach a test.
 os.environ["STEPLINE_CONFIG"] = ""
@@ -30,6 +31,9 @@ def _refuse_faults(module, name, status_of):
 
 _refuse_faults(CliRunner, "invoke", lambda result: result.exit_code)
 _refuse_faults(subprocess, "run", lambda result: result.returncode)
+
+# Tests that give themselves a cache of their own share the weights.
+os.environ.setdefault("STEPLINE_WEIGHTS", str(weights_folder()))
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 

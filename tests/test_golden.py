@@ -398,8 +398,11 @@ def observed(name, folder):
     import torch
     from threadpoolctl import threadpool_limits
 
+    from stepline.weights import weights_folder
+
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
+    os.environ.setdefault("STEPLINE_WEIGHTS", str(weights_folder()))
     before = os.environ.get("STEPLINE_CACHE")
     os.environ["STEPLINE_CACHE"] = str(folder / "cache")
     try:

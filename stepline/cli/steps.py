@@ -26,6 +26,7 @@ from stepline.cli.common import (
     settings_options,
     speech_options,
 )
+from stepline.cli.weights import offer_weights
 from stepline.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ def steps(videos: tuple[Path, ...], **options: Any) -> None:
     from stepline.pipeline.request import Request
 
     settings = chosen_settings(options)
+    offer_weights()
     formats = tuple(dict.fromkeys((*(options["formats"] or USUAL), "json")))
     output = OutputOptions(options["out"], formats, clips=options["clips"], force=options["force"],
                            overwrite=options["overwrite"])  # fmt: skip
@@ -147,6 +149,7 @@ def demo(out: Path) -> None:
     from stepline.pipeline.batch import OutputOptions, run_video
     from stepline.pipeline.request import Request, StepsSettings
 
+    offer_weights(unasked=True)
     with progress_bars() as progress:
         result = run_video(Request(DEMO, DEMO.stem), StepsSettings(), OutputOptions(out, USUAL), progress=progress)
     print_data(step_table(result.record), end="")
@@ -168,6 +171,7 @@ def transcribe(video: Path, form: str, **options: Any) -> None:
     from stepline.pipeline import batch
 
     settings = chosen_settings(options)
+    offer_weights()
     with progress_bars() as progress:
         record = batch.transcribe(video, captions=options["captions"], settings=settings, progress=progress)
     say(*(f"left out: {item.text!r} ({item.reason})" for item in record.dropped))
@@ -247,6 +251,7 @@ def _find_steps(video: Path, out: Path, settings: "StepsSettings", captions: Pat
     from stepline.pipeline.batch import OutputOptions, name_videos, run_video
     from stepline.pipeline.request import Request
 
+    offer_weights()
     ((identity, path),) = name_videos([video], out).items()
     request = Request(path, identity, captions)
     with progress_bars() as progress:

@@ -21,7 +21,7 @@ from stepline.nasva.model import Aligner, sine_positions
 from stepline.nasva.settings import AlignerNetworkSettings
 from stepline.records import FeatureSequence
 from stepline.training.network_file import UNKNOWN, Header, NetworkFile, TrainedOn, check_weights
-from stepline.weights import WEIGHTS, sha256
+from stepline.weights import known_weights, sha256
 
 log = logging.getLogger(__name__)
 
@@ -85,7 +85,7 @@ class LoadedAligner:
         if self.space is None and width == MINILM:
             return "minilm"
         # "clip", "internvideo" and the like name vectors that only their files hold
-        if text in UNKNOWN or not (text in WEIGHTS or Path(text).is_dir()):
+        if text in UNKNOWN or not (text in known_weights() or Path(text).is_dir()):
             whose = "of an encoder that it does not name" if text in UNKNOWN else f"of {text!r}"
             raise ModelError(f"{self.path}: its texts are vectors {width} wide {whose}; give {option}, their features")
         return text

@@ -9,12 +9,12 @@ import pytest
 from stepline.asr import AsrSettings, TranscriptionResult, transcribe
 from stepline.errors import ModelError, SettingsError
 from stepline.media import AudioBlock, probe, read_sound
-from stepline.weights import weights_installed
+from stepline.weights import weights_fetched
 
 CLIPS = Path(__file__).resolve().parents[2] / ".." / "shared" / "data" / "videos"
 TINY = "whisper-tiny.en"
 clips = pytest.mark.skipif(not CLIPS.is_dir(), reason="needs the clips of ../shared/data/videos")
-multilingual = pytest.mark.skipif(not weights_installed("whisper-base"), reason="needs stepline[multilingual]")
+multilingual = pytest.mark.skipif(not weights_fetched("whisper-base"), reason="needs whisper-base")
 
 
 @cache
@@ -75,10 +75,10 @@ def test_chinese_is_named_when_whisper_base_is_installed() -> None:
 
 @clips
 def test_without_whisper_base_the_doubt_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stepline.asr.recogniser.weights_installed", lambda name: name == TINY)
+    monkeypatch.setattr("stepline.asr.recogniser.weights_fetched", lambda name: name == TINY)
     found = transcribe(read_sound(CLIPS / "quilt_clip_zh.mp4"))
     assert found.transcript.sentences == ()
-    assert "pip install 'stepline[multilingual]'" in found.dropped[0].reason
+    assert "stepline weights get whisper-base" in found.dropped[0].reason
 
 
 @clips

@@ -21,7 +21,7 @@ from stepline.curate.settings import ExportSettings
 from stepline.curate.stage import StageFailure
 from stepline.records import VERSION, Record
 from stepline.version import __version__
-from stepline.weights import WEIGHTS
+from stepline.weights import known_weights
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -140,7 +140,7 @@ class DatasetFacts:
     def weights(self) -> list[str]:
         """Return the names of the known weights behind the dataset, sorted."""
         values = [value for counter in self.makers.values() for value in counter]
-        used = {name for name in WEIGHTS if any(name in value for value in values)}
+        used = {name for name in known_weights() if any(name in value for value in values)}
         return sorted(used.union(*(STARTS.get(value, ()) for value in values)))
 
 
@@ -166,7 +166,7 @@ def describe_dataset(
         "dropped_steps": _json(counts.dropped_steps), "dropped_sentences": _json(counts.dropped_sentences),
         "stages": stages,
         "makers": {name: _json(counter) for name, counter in facts.makers.items()},
-        "weights": {name: WEIGHTS[name].licence for name in facts.weights()},
+        "weights": {name: known_weights()[name].licence for name in facts.weights()},
         "settings": stage_settings,
         "biases": list(biases(counts)),
         "files": [{"path": file.path, "bytes": file.bytes, "sha256": file.sha256} for file in files],

