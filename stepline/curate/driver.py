@@ -172,8 +172,8 @@ def run_recipe(
         check_writable(out.local)
     with lock_run(out) as killed, scratch_folder() as scratch:
         if killed and out.local is not None:
-            # What its workers left half-written; nobody else ever reads it.
-            for folder in ("", f"{CELLS}/*/*/", f"{FAILURES}/*/", f"{STAGES}/*/"):
+            # What it and its workers left half-written; nobody else ever reads it.
+            for folder in ("", f"{CELLS}/*/*/", f"{FAILURES}/*/", f"{STAGES}/*/", f"{DATASET}/**/", "features/"):
                 for partial in out.local.glob(f"{folder}.*{PARTIAL}*"):
                     partial.unlink(missing_ok=True)
         collection = collect_items(source, request.limit)
