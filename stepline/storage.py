@@ -13,6 +13,7 @@ import socket
 import sys
 import tarfile
 import time
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -23,8 +24,9 @@ from stepline.errors import SettingsError, StoreError, printable
 from stepline.limits import RECORD, LimitError, parse_json, read_limited
 from stepline.records import VERSION, Record
 
-PARTIAL = ".partial"  # marks a file that is being written; its name holds the writer's process id
+PARTIAL = ".partial"  # marks a file that is being written; its name holds the writer's process id and machine
 ROWS = 2000  # records of a Parquet file held at once; each is some 10 KiB
+STEM = 80  # bytes of a file's stem that its temporary name begins with; a name may have 255
 _serial = itertools.count()
 
 log = logging.getLogger(__name__)
@@ -58,7 +60,7 @@ class FileSet:
         """Return the temporary path to write to instead of `path`."""
         self.current = path
         path.parent.mkdir(parents=True, exist_ok=True)
-        name = f".{path.stem[:80]}.{os.getpid()}-{next(_serial)}{PARTIAL}{path.suffix}"
+        name = f".{_partial_stem(path)}.{os.getpid()}-{next(_serial)}-{_machine()}{PARTIAL}{path.suffix}"
         self._partials[path] = path.parent / name
         return self._partials[path]
 
@@ -136,21 +138,32 @@ def remove_file(path: Path) -> None:
 
 
 def remove_partial_files(folder: Path, of: Path | None = None) -> None:
-    """Remove the temporary files that killed processes left in `folder`; those of living ones stay.
+    """Remove the temporary files that killed processes of this machine left in `folder`; those of others stay.
 
     of: the one file in it whose temporary files are meant.
     """
     import psutil
 
     for partial in folder.glob(f".*{PARTIAL}*") if of is None else partial_files(of):
-        owner = partial.name.rpartition(PARTIAL)[0].rpartition(".")[2].partition("-")[0]
-        if owner.isdigit() and not psutil.pid_exists(int(owner)):
+        owner, _, rest = partial.name.rpartition(PARTIAL)[0].rpartition(".")[2].partition("-")
+        ours = rest.partition("-")[2] in (_machine(), "")  # "": of a version that did not name it
+        if owner.isdigit() and ours and not psutil.pid_exists(int(owner)):
             partial.unlink(missing_ok=True)
+
+
+def _machine() -> str:
+    """Return what tells this machine from another on a shared disk, short enough for a file's name."""
+    return f"{zlib.crc32(socket.gethostname().encode()):08x}"
+
+
+def _partial_stem(path: Path) -> str:
+    """Return the first bytes of a file's stem: its temporary name is then no longer than names may be."""
+    return os.fsencode(path.stem)[:STEM].decode(errors="ignore")
 
 
 def partial_files(path: Path) -> list[Path]:
     """Return the temporary files of `path` that are being written, or that killed processes left."""
-    own = re.compile(rf"\.{re.escape(path.stem[:80])}\.\d+-\d+{re.escape(PARTIAL + path.suffix)}")
+    own = re.compile(rf"\.{re.escape(_partial_stem(path))}\.\d+-\d+(-[0-9a-f]{{8}})?{re.escape(PARTIAL + path.suffix)}")
     return sorted(file for file in path.parent.glob(f".*{PARTIAL}*") if own.fullmatch(file.name))
 
 
@@ -192,6 +205,7 @@ def _locked_file(lock: Path, shown: Path | str, *, wait: bool) -> tuple[BinaryIO
         try:
             lock.parent.mkdir(parents=True, exist_ok=True)
             file = lock.open("a+b", buffering=0)
+            gone = 0
             locked = lock_file_now(file)
             file.seek(0)
             note = file.read()

@@ -144,12 +144,38 @@ def test_a_kill_in_mid_write_leaves_the_old_file_and_the_next_run_sweeps(tmp_pat
     assert list(tmp_path.iterdir()) == [path]
 
 
+@pytest.mark.parametrize("stem", ["字" * 80, "🍋" * 60, "é" * 124, "a" * 249])
+def test_a_name_as_long_as_names_may_be_is_written_and_swept(tmp_path, stem):
+    with store.atomic_path(tmp_path / f"{stem}.json") as partial:
+        partial.write_text("x")
+        assert store.partial_files(tmp_path / f"{stem}.json") == [partial]
+    assert (tmp_path / f"{stem}.json").read_text() == "x"
+
+
 def test_sweeping_spares_the_living(tmp_path):
     with store.atomic_path(tmp_path / "a.json") as partial:
         partial.write_text("x")
         store.remove_partial_files(tmp_path)
         assert partial.exists()
     assert (tmp_path / "a.json").read_text() == "x"
+
+
+def test_sweeping_spares_the_writers_of_other_machines(tmp_path, monkeypatch):
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    monkeypatch.setattr(os, "getpid", lambda: ended.pid)
+    with store.atomic_files() as files:
+        ours = files.partial(tmp_path / "a.json")
+        ours.touch()
+        monkeypatch.setattr(store.socket, "gethostname", lambda: "another")
+        theirs = files.partial(tmp_path / "a.json")
+        theirs.touch()
+        (tmp_path / f".a.{ended.pid}-0.partial.json").touch()  # of a version that did not name the machine
+        assert len(store.partial_files(tmp_path / "a.json")) == 3
+        monkeypatch.undo()
+        store.remove_partial_files(tmp_path)
+        assert list(tmp_path.iterdir()) == [theirs]
+        theirs.write_text("x")
 
 
 def test_a_folder_that_cannot_be_made_is_an_error(tmp_path):

@@ -347,6 +347,15 @@ def test_a_folder_that_cannot_be_read_is_refused_and_stops_nothing(tmp_path, mon
     assert entries[1].reason == "its folder cannot be read (Permission denied)"
 
 
+def test_a_link_to_itself_is_refused_and_stops_nothing(tmp_path):
+    filled(tmp_path, **{"a.mp4": "a"})
+    (tmp_path / "b.mp4").symlink_to(tmp_path / "b.mp4")
+    (tmp_path / "c.mp4").symlink_to(tmp_path / "none")
+    entries = list(read_source(str(tmp_path)))
+    assert [entry.id for entry in entries] == ["a", "b.mp4"]
+    assert entries[1].reason == "it cannot be read (Too many levels of symbolic links)"
+
+
 def test_a_file_whose_name_no_json_can_hold_is_refused_and_stops_nothing(tmp_path):
     filled(tmp_path, **{"a.mp4": "a"})
     try:

@@ -13,6 +13,7 @@ import json
 import os
 import re
 import shutil
+import stat
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -291,13 +292,15 @@ def local_files(
 ) -> Iterator[FileEntry]:
     """Yield the files below a local folder, sorted, one folder's names held at a time for each level.
 
-    skipped: takes the name and the reason of what cannot be read; without it that is a StoreError. above: the folders
-    that this one lies in, as a link may lead back to one of them.
+    skipped: takes the name and the reason of what cannot be read; without it that is a StoreError. What is removed
+    meanwhile is left out. above: the folders that this one lies in, as a link may lead back to one of them.
     """
     try:
         status = folder.stat()
         with os.scandir(folder) as entries:
             inside = sorted(entries, key=lambda entry: entry.name)
+    except FileNotFoundError:
+        return
     except OSError as error:
         if skipped is None:
             raise StoreError(f"{folder}: cannot be read ({error.strerror}); allow it, or move the folder") from error
@@ -311,10 +314,23 @@ def local_files(
         if not is_storable(name):
             if skipped is not None:
                 skipped.append((ascii(name)[1:-1], "its name is not UTF-8"))
-        elif entry.is_dir():
-            status = entry.stat()
-            if (status.st_dev, status.st_ino) not in within:
+        elif (found := _entry_status(entry, name, skipped)) is None:
+            pass
+        elif stat.S_ISDIR(found.st_mode):
+            if (found.st_dev, found.st_ino) not in within:
                 yield from local_files(Path(entry.path), skipped, f"{name}/", within)
-        elif entry.is_file():
-            status = entry.stat()
-            yield FileEntry(name, status.st_size, f"{status.st_size}-{status.st_mtime_ns}")
+        elif stat.S_ISREG(found.st_mode):
+            yield FileEntry(name, found.st_size, f"{found.st_size}-{found.st_mtime_ns}")
+
+
+def _entry_status(entry: "os.DirEntry[str]", name: str, skipped: list[tuple[str, str]] | None) -> os.stat_result | None:
+    """Return what an entry of a folder is, through links; None where it is gone, leads nowhere or cannot be read."""
+    try:
+        return entry.stat()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        if skipped is None:
+            raise StoreError(f"{entry.path}: cannot be read ({error.strerror}); allow it, or move it") from error
+        skipped.append((name, f"it cannot be read ({error.strerror})"))
+        return None

@@ -1,5 +1,6 @@
 import logging
 import os
+import shutil
 import time
 
 import pytest
@@ -78,6 +79,19 @@ def test_hidden_files_are_not_listed(tmp_path):
     for name in ("seen.txt", ".hidden", ".git/config"):
         (RemotePath(str(tmp_path)) / name).write("x")
     assert [entry.name for entry in RemotePath(str(tmp_path)).list()] == ["seen.txt"]
+
+
+def test_what_is_removed_while_a_folder_is_listed_is_not_there(tmp_path):
+    """As the checkpoints of a training, while `curate status` looks."""
+    for name in ("a", "b", "c/d", "e"):
+        (RemotePath(str(tmp_path)) / name).write("x")
+    listed = []
+    for entry in RemotePath(str(tmp_path)).list():
+        listed.append(entry.name)
+        if entry.name == "a":
+            (tmp_path / "b").unlink()
+            shutil.rmtree(tmp_path / "c")
+    assert listed == ["a", "e"]
 
 
 def test_injected_500s_and_503s_are_tried_again(bucket, tmp_path):
