@@ -115,6 +115,15 @@ def atomic_files() -> Iterator[FileSet]:
         files.discard()
 
 
+def files_below(folder: Path) -> list[Path]:
+    """Return the files below a folder, sorted by path; folders that cannot be read, or go meanwhile, are left out.
+
+    pathlib's own rglob ends with an error where another process removes a folder of it.
+    """
+    inside = (Path(parent, name) for parent, _, names in os.walk(folder) for name in names)
+    return sorted(path for path in inside if path.is_file())
+
+
 def check_writable(folder: Path) -> None:
     """Raise StoreError where files could not be written into a folder, or the folder not be made; makes nothing."""
     try:

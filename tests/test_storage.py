@@ -178,6 +178,21 @@ def test_sweeping_spares_the_writers_of_other_machines(tmp_path, monkeypatch):
         theirs.write_text("x")
 
 
+def test_a_folder_that_goes_while_it_is_walked_is_left_out(tmp_path, monkeypatch):
+    for name in ("a/1.txt", "b/2.txt", "c/3.txt"):
+        store.write_atomic(tmp_path / name, "x")
+    (tmp_path / "d").symlink_to(tmp_path / "none")
+    scandir = os.scandir
+
+    def removed(path):
+        if str(path).endswith("/b"):
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", removed)
+    assert store.files_below(tmp_path) == [tmp_path / "a/1.txt", tmp_path / "c/3.txt"]
+
+
 def test_a_folder_that_cannot_be_made_is_an_error(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="cannot be written"):

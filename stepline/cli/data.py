@@ -370,11 +370,11 @@ def _records(videos: tuple[Path, ...], out: Path) -> tuple[Path, int]:
     from stepline.errors import MediaError, SettingsError, SteplineError
     from stepline.pipeline.batch import find_videos, name_videos, transcribe
     from stepline.sieve_swap.videos import SUFFIXES
-    from stepline.storage import write_record
+    from stepline.storage import files_below, write_record
 
     if len(videos) == 1:
         (source,) = videos
-        inside = source.rglob("*") if source.is_dir() else (source,)
+        inside = files_below(source) if source.is_dir() else [source]
         if any(file.suffix in SUFFIXES for file in inside) or not source.exists():
             return source, 0
     if any(path.suffix in SUFFIXES for path in videos):

@@ -24,7 +24,7 @@ from stepline.datasets.record_builder import DatasetEntry, RecordBuilder
 from stepline.errors import DatasetError
 from stepline.limits import ANNOTATIONS, LimitError, read_limited, unpack_limited
 from stepline.limits import parse_json as json_tree
-from stepline.storage import TarHeader
+from stepline.storage import TarHeader, files_below
 
 Tree: TypeAlias = Any  # a JSON value: the one place where no type is known yet
 
@@ -124,7 +124,7 @@ def read_json_files(path: Path) -> Iterator[tuple[str, str, Tree]]:
     The stem is the video's id where a file holds one video; for a single file it is "".
     """
     if path.is_dir():
-        files = sorted(file for file in path.rglob("*.json*") if file.name.endswith((".json", ".json.gz")))
+        files = [file for file in files_below(path) if file.name.endswith((".json", ".json.gz"))]
         if not files:
             raise DatasetError(f"{path}: holds no .json file; give the folder that does")
         for file in files:

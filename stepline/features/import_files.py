@@ -27,7 +27,7 @@ from stepline.features.files import FEATURE_SUFFIXES, VALUES, read_arrays, state
 from stepline.features.store import OTHER_ID, SHARD_BYTES, TWICE, UNKNOWN, UNREADABLE, FeatureWriter, RowTexts
 from stepline.limits import parse_json
 from stepline.records import Rejected
-from stepline.storage import TarHeader, write_atomic
+from stepline.storage import TarHeader, files_below, write_atomic
 
 DROPPED = "dropped.jsonl"  # beside the shards
 ARCHIVES = (".tar", ".tar.gz", ".tgz")
@@ -61,7 +61,7 @@ def find_features(source: Path, ending: str | None = None) -> Iterator[FeatureFi
     """
     if not source.exists():
         raise StoreError(f"{source}: no such file or folder; give features, a folder of them, or a WebDataset's .tar")
-    paths = sorted(path for path in source.rglob("*") if path.is_file()) if source.is_dir() else [source]
+    paths = files_below(source) if source.is_dir() else [source]
     files = (file for path in paths for file in _in_file(path, ending))
     first = next(files, None)
     if first is None:

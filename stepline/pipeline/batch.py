@@ -20,7 +20,7 @@ from stepline.pipeline.request import Request, StepsSettings
 from stepline.pipeline.understand import NO_SOUND, StepsResult, recognise_speech, understand
 from stepline.progress import Progress
 from stepline.records import Record, Video
-from stepline.storage import atomic_files, check_writable, lock_output, read_record, remove_partial_files
+from stepline.storage import atomic_files, check_writable, files_below, lock_output, read_record, remove_partial_files
 from stepline.version import __version__
 from stepline.weights import sha256
 
@@ -275,7 +275,7 @@ def find_videos(paths: Iterable[Path]) -> list[Path]:
     """
     videos: dict[Path, Path] = {}
     for path in paths:
-        inside = sorted(file for file in path.rglob("*") if _is_video(file)) if path.is_dir() else [path]
+        inside = [file for file in files_below(path) if _is_video(file)] if path.is_dir() else [path]
         if not inside:
             raise MediaError(f"{path}: no video in this folder ({', '.join(sorted(SUFFIXES))}); name the files instead")
         for file in inside:
@@ -287,7 +287,7 @@ def _is_video(file: Path) -> bool:
     """Tell whether a file is a video, and none of the clips, summaries and copies that Stepline made."""
     from stepline.outputs import CLIPS_SUFFIX, OUTPUTS, SUMMARY_SUFFIX
 
-    if file.suffix.lower() not in SUFFIXES or file.name.startswith(".") or not file.is_file():
+    if file.suffix.lower() not in SUFFIXES or file.name.startswith("."):
         return False
     beside = (SUMMARY_SUFFIX, OUTPUTS["mp4"].suffix, OUTPUTS["mkv"].suffix)
     suffix = next((suffix for suffix in beside if file.name.endswith(suffix)), None)

@@ -34,7 +34,7 @@ from stepline.errors import CaptionError, DatasetError, StoreError
 from stepline.limits import LATEST
 from stepline.records import Record, Rejected
 from stepline.sieve_swap.settings import PairingSettings
-from stepline.storage import from_json, read_record, read_text_column
+from stepline.storage import files_below, from_json, read_record, read_text_column
 from stepline.text_base.json_stream import JsonDamage, json_members
 
 VIDEOS, TITLES, LENGTHS = "HowTo100M_v1.csv", "task_ids.csv", "htm_vlen.csv"
@@ -148,11 +148,11 @@ def read_videos(path: Path) -> Iterator[VideoOrRejected]:
 
 def _files(folder: Path) -> list[Path]:
     captions = [folder / name for name in CAPTIONS if (folder / name).is_file()]
-    files = captions[:1] or sorted(
+    files = captions[:1] or [
         file
-        for file in folder.rglob("*")
+        for file in files_below(folder)
         if file.suffix in SUFFIXES and not file.name.startswith(".") and file.name not in TABLES
-    )
+    ]
     if not files:
         raise DatasetError(f"{folder}: holds no {', '.join(SUFFIXES)} file; `stepline transcribe --out` writes records")
     return files

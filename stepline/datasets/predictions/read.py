@@ -28,7 +28,7 @@ from stepline.datasets.predictions.types import (
 )
 from stepline.errors import DatasetError, StoreError
 from stepline.limits import is_storable
-from stepline.storage import read_parquet
+from stepline.storage import files_below, read_parquet
 
 ENDINGS = (".json", ".json.gz", ".jsonl", ".jsonl.gz", ".parquet", ".csv", ".csv.gz", ".txt")
 UNTELLING = ("chapters", "output_text", "steps", "result", "results", "predictions", "record")  # no video's id
@@ -59,7 +59,7 @@ def read_predictions(path: Path | str, *, durations: Mapping[str, float] | None 
 
 
 def _folder(collector: PredictionCollector, folder: Path) -> None:
-    files = sorted(file for file in folder.rglob("*") if file.is_file() and file.name.lower().endswith(ENDINGS))
+    files = [file for file in files_below(folder) if file.name.lower().endswith(ENDINGS)]
     if not files:
         raise DatasetError(f"{folder}: holds no predictions; give a folder of {', '.join(ENDINGS)} files")
     for file in files:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from stepline.errors import DatasetError
+from stepline.storage import files_below
 from stepline.text_base.documents import DocumentOrRejected
 from stepline.text_base.readers.documents import read_json, read_text
 from stepline.text_base.readers.item import file_format
@@ -46,7 +47,7 @@ def source_files(path: Path) -> list[Path]:
         if ending not in READERS:
             raise DatasetError(f"{path}: form {ending or 'without ending'!r} unknown; known: {', '.join(READERS)}")
         return [path]
-    files = sorted(file for file in path.rglob("*") if file_format(file) in READERS and file.is_file())
+    files = [file for file in files_below(path) if file_format(file) in READERS]
     files = [file for file in files if not any(part.startswith(".") for part in file.relative_to(path).parts)]
     files = [file for file in files if file.stem.lower() not in ABOUT]
     if not files:
